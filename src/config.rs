@@ -1,10 +1,9 @@
-//! Settings from every place they may stand in, layered once, each with where it came from.
+//! Settings from all their sources, merged once; each value keeps its origin.
 //!
 //! Later layers win: built-in, the user's `config.toml`, the project's `rgpu.toml`, the environment
-//! (`RGPU_REMOTE`, `RGPU_RUNS_DIR`); flags of a command win over all and are applied by the command
-//! itself. Remotes (hosts, keys, `via`, commands) come from the user's file alone: a project that
-//! was cloned from somewhere may *name* a remote, never define one. What else it may not do is in
-//! `config/project.rs`.
+//! (`RGPU_REMOTE`, `RGPU_RUNS_DIR`). A command's flags win over all and are applied by the command
+//! itself. Remotes (hosts, keys, `via`, commands) come only from the user's file: a cloned project
+//! may *name* a remote, never define one. `config/project.rs` has the other limits of a project.
 
 mod project;
 
@@ -23,7 +22,7 @@ use crate::store::atomic;
 pub use project::is_below;
 use project::{ProjectFile, check_runs_dir};
 
-/// Where a value came from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Built in.
@@ -32,7 +31,7 @@ pub enum Origin {
     User(PathBuf),
     /// The project's file.
     Project(PathBuf),
-    /// An environment variable.
+    /// An environment variable, by name.
     Env(&'static str),
 }
 
@@ -46,7 +45,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A value and where it came from.
+/// A value with its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Set<T> {
     /// The value.
@@ -55,16 +54,16 @@ pub struct Set<T> {
     pub origin: Origin,
 }
 
-/// The variables that are read, so that the rest of the program reads none.
+/// The environment variables of rgpu. The rest of the program reads none.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
-    /// `RGPU_CONFIG`: the user's file instead of the usual one.
+    /// `RGPU_CONFIG`: replaces the user's settings file.
     pub config: Option<PathBuf>,
     /// `RGPU_REMOTE`.
     pub remote: Option<String>,
     /// `RGPU_RUNS_DIR`.
     pub runs_dir: Option<PathBuf>,
-    /// `RGPU_LIBEXEC`: where agent, runner and collector lie.
+    /// `RGPU_LIBEXEC`: the folder with agent, runner and collector.
     pub libexec: Option<PathBuf>,
 }
 
@@ -84,29 +83,29 @@ impl Environment {
 /// All settings.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The project: the nearest folder above with `rgpu.toml`, else the current one.
+    /// The project folder: the nearest ancestor with `rgpu.toml`, or else the current folder.
     pub project: PathBuf,
-    /// The user's file, whether it exists or not.
+    /// The user's settings file, which may not exist.
     pub user_file: PathBuf,
     /// The remotes by name.
     pub remotes: BTreeMap<String, RemoteSpec>,
-    /// The remote when `--remote` is not given.
+    /// The remote used without `--remote`.
     pub default_remote: Set<String>,
-    /// Where runs are kept.
+    /// The folder for runs.
     pub runs_dir: Set<PathBuf>,
-    /// How many ended runs stay when a new one has ended; `None`: all.
+    /// How many ended runs are kept; `None`: all.
     pub keep: Set<Option<usize>>,
-    /// Further folders in which kernels are looked for.
+    /// Further folders that are searched for kernels.
     pub kernel_path: Set<Vec<PathBuf>>,
     /// `[preset.NAME]` tables: flag to value, as in `rgpu profile --help`.
     pub presets: BTreeMap<String, Set<toml::Table>>,
-    /// `[analysis]`: the user's own thresholds of the rules, the project's before the user's.
+    /// `[analysis]`: thresholds of the rules. The project's values win over the user's.
     pub thresholds: Set<Thresholds>,
-    /// Where agent, runner and collector lie, when said.
+    /// The folder with agent, runner and collector, if set.
     pub libexec: Option<PathBuf>,
 }
 
-/// What a user's file may hold.
+/// The keys of the user's file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct UserFile {
@@ -122,14 +121,14 @@ struct UserFile {
     analysis: Thresholds,
 }
 
-/// The name of this machine as a remote.
+/// The name of the local machine as a remote.
 pub const LOCAL: &str = "local";
 
 impl Config {
-    /// Loads the settings that hold in `cwd`. `home_config` is the user's configuration folder.
+    /// Loads the settings for `cwd`. `home_config` is the user's configuration folder.
     ///
     /// # Errors
-    /// A file that is there but cannot be read, is not TOML, or has unknown keys.
+    /// A file exists but cannot be read, is not TOML, or has unknown keys.
     pub fn load(cwd: &Path, home_config: &Path, env: &Environment) -> Result<Self> {
         let user_file = env.config.clone().unwrap_or_else(|| home_config.join("rgpu/config.toml"));
         let project_file = cwd.ancestors().map(|dir| dir.join("rgpu.toml")).find(|p| p.is_file());
@@ -144,7 +143,7 @@ impl Config {
                 f.file(user_file.display()).cause(format!("it is `url` of [remote.{name}]"))
             })?;
         }
-        let own: ProjectFile = match &project_file {
+        let project_settings: ProjectFile = match &project_file {
             Some(path) => read(path).map_err(|f| match fs::read_to_string(path) {
                 Ok(text) if text.contains("[remote") => f.hint(
                     "a project may name a remote (`default_remote`), never define one: use `rgpu remote add`",
@@ -158,44 +157,45 @@ impl Config {
 
         let default_remote = layered([
             (env.remote.clone(), Origin::Env("RGPU_REMOTE")),
-            (own.default_remote, from_project()),
+            (project_settings.default_remote, from_project()),
             (user.default_remote, from_user()),
             (Some(LOCAL.to_owned()), Origin::Default),
         ]);
         let user_dir = user_file.parent().unwrap_or(cwd);
         let runs_dir = layered([
             (env.runs_dir.clone().map(|p| cwd.join(p)), Origin::Env("RGPU_RUNS_DIR")),
-            (own.runs_dir.map(|p| project.join(p)), from_project()),
+            (project_settings.runs_dir.map(|p| project.join(p)), from_project()),
             (user.runs_dir.map(|p| project.join(p)), from_user()),
             (Some(project.join("artifacts/runs")), Origin::Default),
         ]);
         check_runs_dir(&runs_dir, &project, &user_file)?;
         let keep = layered([
-            (own.keep.map(Some), from_project()),
+            (project_settings.keep.map(Some), from_project()),
             (user.keep.map(Some), from_user()),
             (Some(None), Origin::Default),
         ]);
-        let absolute = |base: &Path, list: Option<Vec<PathBuf>>| {
+        let join_to = |base: &Path, list: Option<Vec<PathBuf>>| {
             list.map(|l| l.into_iter().map(|p| base.join(p)).collect::<Vec<_>>())
         };
         let kernel_path = layered([
-            (absolute(&project, own.kernel_path), from_project()),
-            (absolute(user_dir, user.kernel_path), from_user()),
+            (join_to(&project, project_settings.kernel_path), from_project()),
+            (join_to(user_dir, user.kernel_path), from_user()),
             (Some(Vec::new()), Origin::Default),
         ]);
-        let origin = match (own.analysis.iter().next(), user.analysis.iter().next()) {
+        let origin = match (project_settings.analysis.iter().next(), user.analysis.iter().next()) {
             (Some(_), _) => from_project(),
             (None, Some(_)) => from_user(),
             (None, None) => Origin::Default,
         };
-        let thresholds = Set { value: own.analysis.over(user.analysis), origin };
-        let from = |origin: Origin| {
+        let thresholds = Set { value: project_settings.analysis.over(user.analysis), origin };
+        let with_origin = |origin: Origin| {
             move |(name, value): (String, toml::Table)| {
                 (name, Set { value, origin: origin.clone() })
             }
         };
-        let mut presets: BTreeMap<_, _> = user.preset.into_iter().map(from(from_user())).collect();
-        presets.extend(own.preset.into_iter().map(from(from_project())));
+        let mut presets: BTreeMap<_, _> =
+            user.preset.into_iter().map(with_origin(from_user())).collect();
+        presets.extend(project_settings.preset.into_iter().map(with_origin(from_project())));
         let mut remotes = user.remote;
         remotes.iter_mut().for_each(|(name, spec)| spec.name.clone_from(name));
         Ok(Self {
@@ -212,12 +212,11 @@ impl Config {
         })
     }
 
-    /// The definition of the remote that the user names: one of the user's settings, `local`, or
-    /// one that `name` spells out itself (`ssh://user@host:port`, or an alias of `~/.ssh/config`,
-    /// which `is_alias` knows).
+    /// The definition of a remote: one from the user's settings, `local`, or `name` itself as an
+    /// address (`ssh://user@host:port`, or an alias of `~/.ssh/config` according to `is_alias`).
     ///
     /// # Errors
-    /// An unknown name, with the nearest ones and the line to type.
+    /// The name is unknown; the failure names similar ones and the command that adds it.
     pub fn remote(&self, name: &str, is_alias: impl FnOnce(&str) -> bool) -> Result<RemoteSpec> {
         if let Some(spec) = self.remotes.get(name) {
             return Ok(spec.clone());
@@ -226,7 +225,7 @@ impl Config {
             return Ok(RemoteSpec::local());
         }
         without_secret(name)?;
-        // An address or an alias is used as it is; opening it says what is wrong with it.
+        // An address or an alias is used unchanged; opening it reports errors in it.
         if name.contains("://") || is_alias(name) {
             return Ok(RemoteSpec::new(name, name));
         }
@@ -237,7 +236,7 @@ impl Config {
         if !near.is_empty() {
             failure = failure.hint(format!("did you mean `{}`?", near.join("` or `")));
         }
-        // `user@host` is an address that only lacks its scheme.
+        // `user@host` only lacks the scheme.
         Err(failure.hint(if name.contains(':') && !name.contains(['@', '/']) {
             format!("an address is written `ssh://{name}`, of a worker `http://{name}`")
         } else if name.contains(['@', ':', '/']) {
@@ -249,8 +248,8 @@ impl Config {
         }))
     }
 
-    /// The settings that held, as TOML with the origin of each: `config.toml` of a run folder. Of the
-    /// remote it has name and address alone; keys and variables stay with the user.
+    /// The settings of a run as TOML with the origin of each, for `config.toml` in the run folder.
+    /// Of the remote it has only name and address, no keys or variables.
     pub fn record(&self, remote: &RemoteSpec) -> String {
         let mut doc = toml_edit::DocumentMut::new();
         let mut set = |key: &str, value: toml_edit::Value, origin: &Origin| {
@@ -281,25 +280,25 @@ impl Config {
     /// Adds or replaces a remote in the user's file.
     ///
     /// # Errors
-    /// A file that cannot be read or written.
+    /// The file cannot be read or written.
     pub fn add_remote(&self, name: &str, spec: &RemoteSpec, make_default: bool) -> Result<()> {
-        // Serialised by the same crate that reads it, then parsed into the document's own form.
+        // Serialised with the crate that reads it, then parsed for editing.
         let text = toml::to_string(spec).map_err(|e| bad_file(&self.user_file, &e.to_string()))?;
         let value: toml_edit::DocumentMut = text
             .parse()
             .map_err(|e: toml_edit::TomlError| bad_file(&self.user_file, &e.to_string()))?;
         self.edit(|doc| {
-            let end = last_place(doc.as_table()) + 1;
+            let end = last_position(doc.as_table()) + 1;
             let remotes = doc.entry("remote").or_insert_with(implicit_table);
-            let before = remotes.get(name).and_then(|item| item.as_table());
-            let mut own = value.as_table().clone();
-            if let Some(before) = before {
-                *own.decor_mut() = before.decor().clone();
+            let old_table = remotes.get(name).and_then(|item| item.as_table());
+            let mut new_table = value.as_table().clone();
+            if let Some(old_table) = old_table {
+                *new_table.decor_mut() = old_table.decor().clone();
             }
-            let place = before.and_then(toml_edit::Table::position).unwrap_or(end);
-            put_at(&mut own, place);
+            let position = old_table.and_then(toml_edit::Table::position).unwrap_or(end);
+            put_at(&mut new_table, position);
             if let Some(table) = remotes.as_table_mut() {
-                table.insert(name, toml_edit::Item::Table(own));
+                table.insert(name, toml_edit::Item::Table(new_table));
             }
             if make_default {
                 doc["default_remote"] = toml_edit::value(name);
@@ -307,41 +306,41 @@ impl Config {
         })
     }
 
-    /// Removes a remote; whether it was there.
+    /// Removes a remote; returns whether it existed.
     ///
     /// # Errors
-    /// As [`Config::add_remote`].
+    /// As for [`Config::add_remote`].
     pub fn remove_remote(&self, name: &str) -> Result<bool> {
-        let mut was = false;
+        let mut existed = false;
         self.edit(|doc| {
             if let Some(table) = doc.get_mut("remote").and_then(|r| r.as_table_mut()) {
-                was = table.remove(name).is_some();
+                existed = table.remove(name).is_some();
             }
             if doc.get("default_remote").and_then(|v| v.as_str()) == Some(name) {
                 doc.remove("default_remote");
             }
         })?;
-        Ok(was)
+        Ok(existed)
     }
 
     /// Sets the default remote in the user's file.
     ///
     /// # Errors
-    /// As [`Config::add_remote`].
+    /// As for [`Config::add_remote`].
     pub fn set_default(&self, name: &str) -> Result<()> {
         self.edit(|doc| doc["default_remote"] = toml_edit::value(name))
     }
 
-    /// Edits the user's file in place: comments and order stay, and so does a link that leads to
-    /// it. The file is 0600 from then on. Others who edit it wait for each other.
+    /// Edits the user's file in place: keeps comments, order, and a symbolic link to it. Sets its
+    /// mode to 0600. Concurrent edits wait for each other.
     fn edit(&self, change: impl FnOnce(&mut toml_edit::DocumentMut)) -> Result<()> {
-        let unwritten = |e: io::Error| {
+        let write_error = |e: io::Error| {
             Failure::new(Exit::Disk, "disk", "cannot write your settings")
                 .file(self.user_file.display())
                 .cause(e)
         };
-        let file = behind_links(&self.user_file);
-        let _turn = atomic::turn(&file).map_err(unwritten)?;
+        let file = resolve_links(&self.user_file);
+        let _lock = atomic::turn(&file).map_err(write_error)?;
         let text = match fs::read_to_string(&file) {
             Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
@@ -351,14 +350,14 @@ impl Config {
             .parse()
             .map_err(|e: toml_edit::TomlError| bad_file(&self.user_file, &e.to_string()))?;
         change(&mut doc);
-        atomic::write_private(&file, doc.to_string().as_bytes()).map_err(unwritten)
+        atomic::write_private(&file, doc.to_string().as_bytes()).map_err(write_error)
     }
 }
 
-/// What a link leads to, whether it is there or not: settings are often kept in a folder of their
-/// own, with links to them.
-fn behind_links(path: &Path) -> PathBuf {
-    // As many as the system follows (`path_resolution(7)`).
+/// The target of a symbolic link, which may not exist. Settings are often kept in another folder
+/// and linked.
+fn resolve_links(path: &Path) -> PathBuf {
+    // The system's own limit (`path_resolution(7)`).
     const LINKS: usize = 40;
     let mut path = path.to_owned();
     for _ in 0..LINKS {
@@ -374,29 +373,29 @@ fn implicit_table() -> toml_edit::Item {
     toml_edit::Item::Table(table)
 }
 
-/// The place of the table that stands last in a document.
-fn last_place(table: &toml_edit::Table) -> isize {
+/// The position of the last table in a document.
+fn last_position(table: &toml_edit::Table) -> isize {
     let below = |item: &toml_edit::Item| match item {
-        toml_edit::Item::Table(table) => last_place(table),
-        toml_edit::Item::ArrayOfTables(all) => all.iter().map(last_place).max().unwrap_or(0),
+        toml_edit::Item::Table(table) => last_position(table),
+        toml_edit::Item::ArrayOfTables(all) => all.iter().map(last_position).max().unwrap_or(0),
         _ => 0,
     };
     let deepest = table.iter().map(|(_, item)| below(item)).max().unwrap_or(0);
     deepest.max(table.position().unwrap_or(0))
 }
 
-/// Puts a table, and those in it, at this place of a document: tables of one place stand in the
-/// order in which they are held.
-fn put_at(table: &mut toml_edit::Table, place: isize) {
-    table.set_position(Some(place));
+/// Moves a table and its inner tables to this position. Tables with the same position are written
+/// in the order in which they are stored.
+fn put_at(table: &mut toml_edit::Table, position: isize) {
+    table.set_position(Some(position));
     for (_, item) in table.iter_mut() {
         if let toml_edit::Item::Table(inner) = item {
-            put_at(inner, place);
+            put_at(inner, position);
         }
     }
 }
 
-/// The first layer that says something.
+/// The first layer that has a value.
 fn layered<T, const N: usize>(layers: [(Option<T>, Origin); N]) -> Set<T> {
     let set =
         layers.into_iter().find_map(|(value, origin)| value.map(|value| Set { value, origin }));
@@ -503,10 +502,10 @@ mod tests {
         config.add_remote("h200", &spec, true).unwrap();
         let text = fs::read_to_string(&config.user_file).unwrap();
         assert!(text.starts_with("# mine\nruns_dir = \"x\" # here\n"), "{text}");
-        let again = load(dir.path(), Environment::default()).unwrap();
-        assert_eq!(again.default_remote.value, "h200");
-        assert_eq!(again.remotes["h200"], spec);
-        assert!(again.remove_remote("h200").unwrap());
+        let reloaded = load(dir.path(), Environment::default()).unwrap();
+        assert_eq!(reloaded.default_remote.value, "h200");
+        assert_eq!(reloaded.remotes["h200"], spec);
+        assert!(reloaded.remove_remote("h200").unwrap());
         assert!(load(dir.path(), Environment::default()).unwrap().remotes.is_empty());
     }
 
@@ -524,8 +523,8 @@ mod tests {
         let rest = text.strip_prefix(user).unwrap_or_else(|| panic!("{text}"));
         assert!(rest.starts_with("\n[remote.new]\nurl = \"ssh://new\"\n"), "{text}");
         assert!(rest.ends_with("[remote.new.env]\nY = \"2\"\n"), "{text}");
-        let again = RemoteSpec::new("b", "ssh://other");
-        config.add_remote("b", &again, false).unwrap();
+        let changed_spec = RemoteSpec::new("b", "ssh://other");
+        config.add_remote("b", &changed_spec, false).unwrap();
         let changed = fs::read_to_string(&config.user_file).unwrap();
         assert_eq!(changed, text.replace("ssh://b", "ssh://other"));
     }

@@ -1,4 +1,4 @@
-//! The one form in which a command fails.
+//! The failure that every command returns.
 //!
 //! Every module has its own thiserror enum beside the code that fails. At the top they become one
 //! [`Failure`]: what happened, where (host, tool, step, file, offset), why, and what to do next.
@@ -101,7 +101,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure of this machine.
+    /// A failure on this machine, unless `exit` implies another side.
     pub fn new(exit: Exit, code: &str, what: impl Into<String>) -> Self {
         let side = match exit {
             Exit::Host => Side::Host,
@@ -120,56 +120,56 @@ impl Failure {
         }
     }
 
-    /// With the side that failed.
+    /// Sets the side that failed.
     pub fn side(mut self, side: Side) -> Self {
         self.side = side;
         self
     }
 
-    /// With its cause: the whole chain of sources of an error, or a tool's words.
+    /// Sets the cause: the sources of an error, or a tool's own message.
     pub fn cause(mut self, cause: impl fmt::Display) -> Self {
         let cause = cause.to_string();
         self.cause = (!cause.is_empty()).then_some(cause);
         self
     }
 
-    /// With the chain of sources of `error`, each once.
+    /// Sets the cause to the sources of `error`, each once.
     pub fn because(self, error: &dyn std::error::Error) -> Self {
         self.cause(chain(error))
     }
 
-    /// With what to do next.
+    /// Adds a next step.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
-    /// On this host.
+    /// Sets the host and its transport.
     pub fn on(mut self, host: impl Into<String>, transport: impl Into<String>) -> Self {
         self.place.host = Some(host.into());
         self.place.transport = Some(transport.into());
         self
     }
 
-    /// With this tool.
+    /// Sets the tool.
     pub fn tool(mut self, tool: impl Into<String>) -> Self {
         self.place.tool = Some(tool.into());
         self
     }
 
-    /// In this step.
+    /// Sets the step.
     pub fn step(mut self, step: impl Into<String>) -> Self {
         self.place.step = Some(step.into());
         self
     }
 
-    /// In this file.
+    /// Sets the file.
     pub fn file(mut self, file: impl fmt::Display) -> Self {
         self.place.file = Some(file.to_string());
         self
     }
 
-    /// With the log that tells more.
+    /// Sets the log with more details.
     pub fn log(mut self, log: impl Into<PathBuf>) -> Self {
         self.place.log = Some(log.into());
         self
@@ -188,14 +188,14 @@ pub struct ErrorDocument {
 }
 
 impl ErrorDocument {
-    /// The document of a failure, with the status that the command really ends with: `rgpu exec`
-    /// has its own, apart from those of the program.
+    /// The document of a failure. `exit` is the command's real status: `rgpu exec` has statuses of
+    /// its own, which differ from the program's.
     pub fn new(error: Failure, exit: u8) -> Self {
         Self { schema: "rgpu.error/1".to_owned(), exit, error }
     }
 }
 
-/// What to do where a host has no GPU.
+/// The hint for a host without a GPU.
 pub const ANOTHER_HOST: &str =
     "choose a host with a GPU: `--remote NAME`; `rgpu remote list` shows those you have";
 
@@ -203,7 +203,7 @@ pub const ANOTHER_HOST: &str =
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
 impl fmt::Display for Failure {
-    /// The form that a terminal shows, without colours; the last line has no newline.
+    /// The form for a terminal, without colours; the last line has no newline.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error: {}", inset(&self.what, 7))?;
         let place = &*self.place;
@@ -235,45 +235,45 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// `text` with all but its first line set in by `columns`. Words of a host or a tool may hold line
-/// breaks: none of their lines begins where `error:`, `cause:` and `help:` do.
+/// Indents all lines of `text` but the first by `columns`. Text from a host or a tool may contain
+/// line breaks; none of its lines may look like our `error:`, `cause:` and `help:`.
 pub(crate) fn inset(text: &str, columns: usize) -> String {
     let lines: Vec<&str> = text.split("\r\n").flat_map(|part| part.split(is_line_break)).collect();
     lines.join(&format!("\n{:columns$}", ""))
 }
 
-/// What some terminal, pager or Markdown reader begins a new line at.
+/// Characters at which some terminal, pager or Markdown reader starts a new line.
 fn is_line_break(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// `text` as one word of a shell, for commands that are shown to be typed. A NUL cannot be part of a
-/// command line: it is shown.
+/// Quotes `text` as one shell word, for commands shown to the user. A NUL cannot be in a command
+/// line, so it is shown as `\0`.
 pub fn shell_word(text: impl fmt::Display) -> String {
     let clean = text.to_string().replace('\0', "\\0");
     shlex::try_quote(&clean).map(|quoted| quoted.into_owned()).unwrap_or_default()
 }
 
-/// The names nearest to `wanted` among `names`, best first, at most three: for "did you mean".
+/// The names most similar to `wanted`, best first, at most three, for "did you mean".
 ///
-/// One slip is allowed for every three letters of the longer word, and two letters may be swapped.
-/// So one or two letters have nothing near but what they begin, themselves swapped, and two of
-/// three letters.
+/// One edit is allowed for every three letters of the longer word, and two letters may be swapped.
+/// So a word of one or two letters only matches names that begin with it, its own letters swapped,
+/// and names of three letters at a distance of one.
 pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let wanted: Vec<char> = wanted.to_lowercase().chars().collect();
-    let near = |name: &'a str| {
+    let score = |name: &'a str| {
         let letters: Vec<char> = name.to_lowercase().chars().collect();
-        let slips = strsim::generic_levenshtein(&wanted, &letters);
-        let swapped = slips == 2 && sorted(&wanted) == sorted(&letters);
-        let holds = match wanted.len() {
+        let edits = strsim::generic_levenshtein(&wanted, &letters);
+        let swapped = edits == 2 && sorted(&wanted) == sorted(&letters);
+        let contains_wanted = match wanted.len() {
             0 => false,
             1 | 2 => letters.starts_with(&wanted),
             n => letters.windows(n).any(|part| part == wanted),
         };
-        let few = slips <= wanted.len().max(letters.len()) / 3;
-        (few || swapped || holds).then_some((slips, name))
+        let is_close = edits <= wanted.len().max(letters.len()) / 3;
+        (is_close || swapped || contains_wanted).then_some((edits, name))
     };
-    let mut scored: Vec<(usize, &str)> = names.into_iter().filter_map(near).collect();
+    let mut scored: Vec<(usize, &str)> = names.into_iter().filter_map(score).collect();
     scored.sort();
     scored.into_iter().take(3).map(|(_, name)| name).collect()
 }
@@ -284,8 +284,8 @@ fn sorted(letters: &[char]) -> Vec<char> {
     letters
 }
 
-/// An error with all its sources, as one line. A source that ends in the words of the error that it
-/// is behind, as SQLite's do, says nothing more.
+/// An error with all its sources on one line. A source that ends in the message of the error before
+/// it, as SQLite's do, is skipped.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut last = error.to_string();
     let mut text = last.clone();
@@ -343,13 +343,13 @@ mod tests {
                 .hint(&*evil);
             let shown = failure.to_string();
             let is_break = |c: char| breaks.iter().any(|b| b.contains(c));
-            let ours: Vec<&str> = shown
+            let line_starts: Vec<&str> = shown
                 .split(is_break)
                 .filter(|line| !line.starts_with("   "))
                 .map(|line| line.split_once(' ').map_or(line, |_| &line[..5]))
                 .collect();
-            assert_eq!(ours, ["error", "  on ", "  log", "  cau", "  hel"], "{shown}");
-            // A document keeps the words as they came.
+            assert_eq!(line_starts, ["error", "  on ", "  log", "  cau", "  hel"], "{shown}");
+            // The JSON document keeps the text unchanged.
             assert!(serde_json::to_value(&failure).unwrap()["cause"] == evil);
         }
     }

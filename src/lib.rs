@@ -11,8 +11,8 @@
 //!    (report)     (analysis)  (import)            (rgpu-format)
 //! ```
 //!
-//! The modules below stand in that order. `model` is what all of them speak; `run` is the only one
-//! that joins tools, remotes, store and importers; `cli` sits on top and nobody imports it.
+//! The modules below are in that order. All of them use `model`; only `run` joins tools, remotes,
+//! store and importers; `cli` is on top and no module imports it.
 
 pub mod error;
 pub mod model;

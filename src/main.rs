@@ -1,4 +1,4 @@
-//! The `rgpu` command: parse, run, say how it went.
+//! The `rgpu` command.
 
 use std::process::ExitCode;
 

@@ -1,13 +1,12 @@
-//! What must not leave the house, taken out of a profile and the documents beside it.
+//! Removes confidential data from a profile and its sidecar documents.
 //!
-//! Some fields are emptied whatever they hold: command lines, the host's own words, source text.
-//! Then every text that is left is searched: for the names that the profile itself gives away (host,
-//! user, remote, folders), for addresses, for absolute paths, of which the last part stays, and for
-//! `NAME=value` pairs of environments. Reports are rendered from what comes out, so that what is
-//! rendered holds no more.
+//! Some fields are always emptied: command lines, the host's own output, source text. Then all
+//! remaining texts are searched for names in the profile (host, user, remote, folders), addresses,
+//! absolute paths (of which the last part stays), and `NAME=value` pairs of environments. Reports
+//! are rendered from the redacted profile, so they contain no more than it does.
 //!
-//! The tools' own reports hold all of it (nsys keeps the environment and command line of every
-//! process) in formats that cannot be rewritten safely. They are not part of a redacted document,
+//! The tools' own reports contain all of it (nsys keeps the environment and command line of every
+//! process), in formats that cannot be rewritten safely. They are not part of a redacted document,
 //! and the document says so.
 
 use std::borrow::Cow;
@@ -20,24 +19,24 @@ use serde_json::Value;
 use crate::model::profile::Gap;
 use crate::model::{Profile, Sidecars};
 
-/// What stands where something was taken out.
-const OUT: &str = "redacted";
+/// The replacement for removed text.
+const REPLACEMENT: &str = "redacted";
 
-/// Redaction failed: nothing may be shown then.
+/// Redaction failed, so nothing may be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum RedactError {
-    /// One of our own patterns or documents does not survive the trip.
+    /// A document does not survive the conversion to JSON and back.
     #[error("the document cannot be redacted")]
     Document(#[from] serde_json::Error),
-    /// A name cannot be made into a pattern.
+    /// A search pattern cannot be compiled.
     #[error("a name cannot be searched for")]
     Pattern(#[from] regex::Error),
 }
 
-/// Takes everything out that says where and by whom a profile was made.
+/// Removes everything that identifies the host, the user and the project of a profile.
 ///
 /// # Errors
-/// [`RedactError`]; the documents are unchanged or partly redacted then, and must not be shown.
+/// [`RedactError`]; the documents may then be partly redacted and must not be shown.
 pub fn redact(profile: &mut Profile, sidecars: &mut Sidecars) -> Result<(), RedactError> {
     let texts = Texts::of(profile)?;
     empty_fields(profile, sidecars);
@@ -58,12 +57,12 @@ pub fn redact(profile: &mut Profile, sidecars: &mut Sidecars) -> Result<(), Reda
     Ok(())
 }
 
-/// Fields that are of no use without what they give away.
+/// Empties the fields that are confidential as a whole.
 fn empty_fields(profile: &mut Profile, sidecars: &mut Sidecars) {
     profile.run.command.clear();
     profile.run.labels.clear();
     if profile.run.remote != "local" {
-        OUT.clone_into(&mut profile.run.remote);
+        REPLACEMENT.clone_into(&mut profile.run.remote);
     }
     for rung in &mut profile.ladder {
         rung.argv.clear();
@@ -71,7 +70,7 @@ fn empty_fields(profile: &mut Profile, sidecars: &mut Sidecars) {
     }
     if let Some(host) = &mut profile.host {
         if host.remote != "local" {
-            OUT.clone_into(&mut host.remote);
+            REPLACEMENT.clone_into(&mut host.remote);
         }
         let agent = &mut host.agent;
         for text in [
@@ -81,18 +80,18 @@ fn empty_fields(profile: &mut Profile, sidecars: &mut Sidecars) {
             &mut agent.user,
             &mut agent.folder,
         ] {
-            OUT.clone_into(text);
+            REPLACEMENT.clone_into(text);
         }
         agent.answers.clear();
-        host.tools.iter_mut().for_each(|tool| OUT.clone_into(&mut tool.path));
+        host.tools.iter_mut().for_each(|tool| REPLACEMENT.clone_into(&mut tool.path));
     }
-    let spots = sidecars.hotspots.iter_mut().flat_map(|hotspots| &mut hotspots.launches);
-    spots.flat_map(|launch| &mut launch.lines).for_each(|line| line.text = None);
+    let launches = sidecars.hotspots.iter_mut().flat_map(|hotspots| &mut hotspots.launches);
+    launches.flat_map(|launch| &mut launch.lines).for_each(|line| line.text = None);
 }
 
-/// What is searched for in texts.
+/// The patterns that are searched for in texts.
 struct Texts {
-    /// Names that the profile gives away.
+    /// The names in the profile.
     names: Option<Regex>,
     remote: Regex,
     address: Regex,
@@ -115,20 +114,21 @@ impl Texts {
                 &agent.folder,
             ]);
         }
-        // `root` and `local` are nobody's; a name of two letters stands in every other word.
+        // `root` and `local` identify nobody; a name of two letters occurs in too many words.
         names.retain(|name| name.len() > 2 && !matches!(*name, "root" | "local" | "localhost"));
         names.sort_unstable_by_key(|name| std::cmp::Reverse(name.len()));
-        let any = names.iter().map(|name| regex::escape(name)).collect::<Vec<_>>().join("|");
-        let bounded = format!(r"(^|[^A-Za-z0-9])({any})($|[^A-Za-z0-9])");
+        let alternatives =
+            names.iter().map(|name| regex::escape(name)).collect::<Vec<_>>().join("|");
+        let with_boundaries = format!(r"(^|[^A-Za-z0-9])({alternatives})($|[^A-Za-z0-9])");
         let v4 = r"\b(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)\b";
         let v6 = r"\b(?:[0-9A-Fa-f]{1,4}:){3,7}:?[0-9A-Fa-f]{1,4}\b|\b(?:fe80|f[cd][0-9a-f]{2}|2[0-9a-f]{3})::[0-9A-Fa-f:]+";
         Ok(Texts {
-            names: if names.is_empty() { None } else { Some(Regex::new(&bounded)?) },
+            names: if names.is_empty() { None } else { Some(Regex::new(&with_boundaries)?) },
             remote: Regex::new(
                 r"\b(?:ssh|https?|git)://[^\s/]*@[^\s`'\x22]*|\bssh://[^\s`'\x22]*",
             )?,
             address: Regex::new(&format!("{v4}|{v6}"))?,
-            // A path of two parts or more; the last stays.
+            // A path of two or more parts; the last part stays.
             path: Regex::new(
                 r#"(^|[\s"'`=(\[,:])(?:~|file://)?/(?:[^\s"'`,;:()\[\]/]+/)+([^\s"'`,;:()\[\]/]*)"#,
             )?,
@@ -137,7 +137,7 @@ impl Texts {
         })
     }
 
-    /// A document with all its texts searched.
+    /// Searches all texts of a document.
     fn document<T: Serialize + DeserializeOwned>(&self, document: &T) -> Result<T, RedactError> {
         let mut value = serde_json::to_value(document)?;
         self.walk(&mut value);
@@ -158,24 +158,24 @@ impl Texts {
     }
 
     fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let mut now = Cow::Borrowed(text);
+        let mut redacted = Cow::Borrowed(text);
         let keep_last = |found: &Captures<'_>| format!("{}…/{}", &found[1], &found[2]);
-        apply(&mut now, |text| self.remote.replace_all(text, OUT));
-        apply(&mut now, |text| self.path.replace_all(text, keep_last));
-        apply(&mut now, |text| self.pair.replace_all(text, "$1=redacted"));
-        apply(&mut now, |text| self.uuid.replace_all(text, "$1-redacted"));
-        apply(&mut now, |text| self.address.replace_all(text, OUT));
+        apply(&mut redacted, |text| self.remote.replace_all(text, REPLACEMENT));
+        apply(&mut redacted, |text| self.path.replace_all(text, keep_last));
+        apply(&mut redacted, |text| self.pair.replace_all(text, "$1=redacted"));
+        apply(&mut redacted, |text| self.uuid.replace_all(text, "$1-redacted"));
+        apply(&mut redacted, |text| self.address.replace_all(text, REPLACEMENT));
         if let Some(names) = &self.names {
-            // What ends one name may begin the next: until nothing is found any more.
+            // The end of one match may be needed as the start of the next, so this is repeated.
             for _ in 0..4 {
-                apply(&mut now, |text| names.replace_all(text, "${1}redacted${3}"));
+                apply(&mut redacted, |text| names.replace_all(text, "${1}redacted${3}"));
             }
         }
-        now
+        redacted
     }
 }
 
-/// Replaces a text by what `change` makes of it.
+/// Replaces a text if `change` changes it.
 fn apply(text: &mut Cow<'_, str>, change: impl FnOnce(&str) -> Cow<'_, str>) {
     if let Cow::Owned(changed) = change(text) {
         *text = Cow::Owned(changed);

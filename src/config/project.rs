@@ -1,9 +1,9 @@
-//! What a project may decide, and what it may not.
+//! The settings that a project may and may not make.
 //!
-//! A project is often somebody else's: a folder that was cloned. Its `rgpu.toml` may choose among
-//! the user's remotes and say what is measured. It may not say where the user's secrets go, what
-//! runs on the user's machine, or what is written outside the project. docs/settings.md has the
-//! whole table, and tests/it/project_trust.rs a test for each row.
+//! A project is often somebody else's: a cloned folder. Its `rgpu.toml` may choose among the user's
+//! remotes and set what is measured. It may not set where the user's secrets go, what runs on the
+//! user's machine, or what is written outside the project. docs/settings.md has the whole table,
+//! and tests/it/project_trust.rs has a test for each row.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::analysis::Thresholds;
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::remote::{RemoteSpec, without_secret};
 
-/// What a project's file may hold: everything but remotes.
+/// The keys of a project's file: all but remotes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ProjectFile {
@@ -31,8 +31,8 @@ pub(super) struct ProjectFile {
     pub(super) analysis: Thresholds,
 }
 
-/// The flags that a project's preset may set: what is measured, how long, and how it is judged.
-/// None of them sends or writes a file, starts a program, or passes arguments on to a tool.
+/// The flags that a project's preset may set: what is measured, for how long, and how it is judged.
+/// None of them sends or writes a file, starts a program, or passes arguments to a tool.
 const PRESET_FLAGS: &[&str] = &[
     "arch",
     "at-least",
@@ -75,22 +75,22 @@ const PRESET_FLAGS: &[&str] = &[
 const REMOTE: &str = "remote";
 
 impl Config {
-    /// The remote that `file` of a project names: one of the user's settings, or `local`.
+    /// The remote that a project's `file` names: one of the user's settings, or `local`.
     ///
     /// # Errors
-    /// Any other name: an address or an alias of `~/.ssh/config` (`is_alias`), which the project
-    /// would define by it, with the line to type.
+    /// Any other name, since an address or an alias of `~/.ssh/config` (`is_alias`) would be a
+    /// definition by the project. The failure has the command that adds the remote.
     pub fn remote_of_project(
         &self,
         name: &str,
         file: &Path,
         is_alias: impl FnOnce(&str) -> bool,
     ) -> Result<RemoteSpec> {
-        let own = self.remotes.contains_key(name) || name == LOCAL;
-        if own {
+        let is_users = self.remotes.contains_key(name) || name == LOCAL;
+        if is_users {
             return self.remote(name, |_| false);
         }
-        // An address that holds a password is not repeated.
+        // An address with a password is not repeated.
         without_secret(name).map_err(|failure| failure.file(file.display()))?;
         let address = match name.contains("://") {
             true => name.to_owned(),
@@ -107,10 +107,10 @@ impl Config {
             .hint("or name one that you have: `--remote NAME`; `rgpu remote list` shows them"))
     }
 
-    /// The folder of this name beside the folder of runs: `artifacts/sass`.
+    /// The folder `name` beside the runs folder, e.g. `artifacts/sass`.
     ///
     /// # Errors
-    /// It is a link that leads out of the project, where the runs lie inside.
+    /// The runs are inside the project, and the folder is a link that leads out of it.
     pub fn folder_beside_runs(&self, name: &str) -> Result<PathBuf> {
         let runs_dir = &self.runs_dir.value;
         let folder = runs_dir.parent().unwrap_or(&self.project).join(name);
@@ -122,7 +122,7 @@ impl Config {
         Ok(folder)
     }
 
-    /// Refuses what a preset of a project's `file` may not say. A preset of the user's own file
+    /// Refuses flags that a preset of a project's file may not set. A preset of the user's own file
     /// may set every flag.
     ///
     /// # Errors
@@ -155,23 +155,23 @@ impl Config {
     }
 }
 
-/// Refuses a folder of runs that leads out of the project, by its name or by a link: rgpu writes
-/// there, and removes. The user's own word, in the environment or as an absolute path, counts.
+/// Refuses a runs folder outside the project, by name or by link, because rgpu writes and deletes
+/// there. The user may choose one in the environment or by an absolute path.
 pub(super) fn check_runs_dir(
     runs_dir: &Set<PathBuf>,
     project: &Path,
     user_file: &Path,
 ) -> Result<()> {
     let leads_out = |path: &Path| path.components().any(|part| part == Component::ParentDir);
-    let by_user = match &runs_dir.origin {
+    let chosen_by_user = match &runs_dir.origin {
         Origin::Env(_) => true,
         Origin::User(_) => {
-            let inner = runs_dir.value.strip_prefix(project);
-            inner.map_or(true, leads_out)
+            let below_project = runs_dir.value.strip_prefix(project);
+            below_project.map_or(true, leads_out)
         }
         Origin::Project(_) | Origin::Default => false,
     };
-    if by_user || is_below(&runs_dir.value, project) {
+    if chosen_by_user || is_below(&runs_dir.value, project) {
         return Ok(());
     }
     let shown = runs_dir.value.display();
@@ -188,17 +188,17 @@ pub(super) fn check_runs_dir(
     )))
 }
 
-/// Whether `path` lies below `folder` once links are followed; what does not exist yet counts by
-/// its name.
+/// Whether `path` is below `folder` after links are resolved. Parts that do not exist yet count by
+/// name.
 pub fn is_below(path: &Path, folder: &Path) -> bool {
     let Ok(folder) = folder.canonicalize() else { return false };
     let mut missing = Vec::new();
-    let mut there = path;
-    let real = loop {
-        match fs::symlink_metadata(there) {
-            Ok(_) => match there.canonicalize() {
-                Ok(real) => break real,
-                // A link that leads nowhere yet.
+    let mut existing = path;
+    let resolved = loop {
+        match fs::symlink_metadata(existing) {
+            Ok(_) => match existing.canonicalize() {
+                Ok(resolved) => break resolved,
+                // A dangling link.
                 Err(_) => return false,
             },
             // Below a file nothing can be made: writing there says so.
@@ -206,12 +206,14 @@ pub fn is_below(path: &Path, folder: &Path) -> bool {
                 if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
             Err(_) => return false,
         }
-        // A path without a last name ends in `..`, or is the root.
-        let (Some(parent), Some(name)) = (there.parent(), there.file_name()) else { return false };
+        // A path without a last name ends in `..` or is the root.
+        let (Some(parent), Some(name)) = (existing.parent(), existing.file_name()) else {
+            return false;
+        };
         missing.push(name);
-        there = parent;
+        existing = parent;
     };
-    let whole: PathBuf =
-        std::iter::once(real.as_os_str()).chain(missing.into_iter().rev()).collect();
-    whole != folder && whole.starts_with(&folder)
+    let full: PathBuf =
+        std::iter::once(resolved.as_os_str()).chain(missing.into_iter().rev()).collect();
+    full != folder && full.starts_with(&folder)
 }

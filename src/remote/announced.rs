@@ -1,22 +1,22 @@
-//! How many bytes a message announces. They are collected before anything is done with them, so
-//! none may announce more than an agent sends at once.
+//! The number of bytes that a message announces. They are collected before they are used, so the
+//! number is limited to what an agent sends at once.
 
 use rgpu_protocol::frame::MAX_BODY;
 use rgpu_protocol::{BLOB_BYTES, FromAgent};
 
 use super::RemoteError;
 
-/// Bytes of output that one message may announce: an agent sends them in one frame.
+/// Bytes of output that one message may announce; an agent sends them in one frame.
 const MAX_OUTPUT_BYTES: u64 = MAX_BODY as u64;
 
-/// Bytes on the wire of one piece of an artifact: a piece that does not compress is a little longer
-/// as a zstd frame.
+/// Bytes on the wire of one piece of an artifact. An incompressible piece grows a little as a zstd
+/// frame.
 const MAX_STORED_BYTES: u64 = BLOB_BYTES + (64 << 10);
 
 /// The bytes that follow `message` in blob or output frames.
 ///
 /// # Errors
-/// [`RemoteError::Nonsense`]: more than an agent sends at once, or past the end of all offsets.
+/// [`RemoteError::Nonsense`]: more than an agent sends at once, or an offset that overflows.
 pub(super) fn announced_bytes(message: &FromAgent) -> Result<u64, RemoteError> {
     let nonsense = |what: String| Err(RemoteError::Nonsense { what });
     match message {

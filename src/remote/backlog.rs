@@ -1,35 +1,35 @@
-//! Messages of the followed job that came while something else was awaited, and artifacts that came
-//! unasked. The host decides what it sends, so all of it is bounded; messages of other jobs are
-//! dropped at once.
+//! Messages of the followed job that arrived while an answer was awaited, and artifacts that the
+//! host sent without a request. Since the host decides what it sends, everything is bounded;
+//! messages of other jobs are dropped at once.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::RemoteError;
 use super::client::{Incoming, JobMessage};
 
-/// Bytes of messages that may wait. An agent on a long link sends 32 MiB of artifacts unasked.
+/// Bytes of messages that may wait. An agent on a long link sends 32 MiB of artifacts ahead.
 const MAX_WAITING_BYTES: usize = 40 << 20;
 
 /// Messages that may wait.
 const MAX_WAITING_MESSAGES: usize = 16_384;
 
-/// How much more memory an event may take than its JSON.
+/// The estimated ratio of an event's memory to its JSON.
 const EVENT_MEMORY_FACTOR: usize = 8;
 
-/// Bytes of small artifacts that are kept until somebody asks for them. Those beyond are fetched.
+/// Bytes of small artifacts kept until they are requested. Others are fetched later.
 const MAX_INLINE_BYTES: usize = 24 << 20;
 
-/// Small artifacts that are kept.
+/// The number of small artifacts kept.
 const MAX_INLINE_FILES: usize = 16_384;
 
-/// Artifacts that may be announced to come unasked: each is over 256 KiB, and all together are
-/// 32 MiB.
+/// Artifacts that may be announced ahead: each has more than 256 KiB, and together they have 32
+/// MiB.
 const MAX_AHEAD_FILES: usize = 1024;
 
-/// Bytes of the path of such an artifact.
+/// The longest path of such an artifact, in bytes.
 const MAX_AHEAD_PATH_BYTES: usize = 4096;
 
-/// What waits of one followed job.
+/// The waiting messages and artifacts of one followed job.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     job: Option<String>,
@@ -37,12 +37,12 @@ pub(super) struct Backlog {
     waiting_bytes: usize,
     inline: HashMap<String, Vec<u8>>,
     inline_bytes: usize,
-    /// How much of an artifact comes unasked, by its path.
+    /// Bytes of each artifact that come without a request, by path.
     ahead: HashMap<String, u64>,
 }
 
 impl Backlog {
-    /// From now on `job` is followed, and nothing of another is kept.
+    /// Starts to follow `job` and drops everything of another.
     pub(super) fn follow(&mut self, job: String) {
         *self = Self { job: Some(job), ..Self::default() };
     }
@@ -52,12 +52,12 @@ impl Backlog {
         self.job.as_deref()
     }
 
-    /// Stops following; the job that was followed.
+    /// Stops following and returns the job.
     pub(super) fn leave(&mut self) -> Option<String> {
         std::mem::take(self).job
     }
 
-    /// Whether a message is about the followed job, or about none.
+    /// Whether a message concerns the followed job or no job.
     pub(super) fn concerns(&self, incoming: &Incoming) -> bool {
         match incoming {
             Incoming::Job { job, .. }
@@ -70,7 +70,7 @@ impl Backlog {
     /// Keeps a message for later.
     ///
     /// # Errors
-    /// [`RemoteError::Nonsense`]: no agent sends so much unasked.
+    /// [`RemoteError::Nonsense`]: more than an agent sends without a request.
     pub(super) fn put(&mut self, incoming: Incoming) -> Result<(), RemoteError> {
         if !self.concerns(&incoming) {
             return Ok(());
@@ -78,7 +78,7 @@ impl Backlog {
         if let Incoming::Ahead { path, len, .. } = incoming {
             return self.announce(path, len);
         }
-        self.waiting_bytes += weight(&incoming);
+        self.waiting_bytes += memory_bytes(&incoming);
         if self.waiting_bytes > MAX_WAITING_BYTES || self.waiting.len() >= MAX_WAITING_MESSAGES {
             let what = format!(
                 "more than {MAX_WAITING_BYTES} bytes or {MAX_WAITING_MESSAGES} messages that were \
@@ -90,21 +90,21 @@ impl Backlog {
         Ok(())
     }
 
-    /// The message that has waited longest.
+    /// Removes the oldest message.
     pub(super) fn pop(&mut self) -> Option<Incoming> {
         self.remove(0)
     }
 
     fn remove(&mut self, at: usize) -> Option<Incoming> {
         let incoming = self.waiting.remove(at)?;
-        self.waiting_bytes -= weight(&incoming);
+        self.waiting_bytes -= memory_bytes(&incoming);
         Some(incoming)
     }
 
-    /// Notes that the first `len` bytes of an artifact come unasked.
+    /// Records that the first `len` bytes of an artifact come without a request.
     ///
     /// # Errors
-    /// [`RemoteError::Nonsense`]: no agent announces so many.
+    /// [`RemoteError::Nonsense`]: more artifacts than an agent announces.
     pub(super) fn announce(&mut self, path: String, len: u64) -> Result<(), RemoteError> {
         if self.ahead.len() >= MAX_AHEAD_FILES || path.len() > MAX_AHEAD_PATH_BYTES {
             let what = format!(
@@ -117,38 +117,40 @@ impl Backlog {
         Ok(())
     }
 
-    /// How much of an artifact comes unasked. Told once.
+    /// The announced bytes of an artifact, 0 if none. Forgets the announcement.
     pub(super) fn take_ahead(&mut self, path: &str) -> u64 {
         self.ahead.remove(path).unwrap_or(0)
     }
 
-    /// Keeps a small artifact until it is asked for, if there is room.
+    /// Keeps a small artifact until it is requested, if there is room.
     pub(super) fn keep_inline(&mut self, path: String, bytes: Vec<u8>) {
-        let more = path.len() + bytes.len();
-        if self.inline_bytes + more <= MAX_INLINE_BYTES && self.inline.len() < MAX_INLINE_FILES {
-            self.inline_bytes += more;
+        let added_bytes = path.len() + bytes.len();
+        if self.inline_bytes + added_bytes <= MAX_INLINE_BYTES
+            && self.inline.len() < MAX_INLINE_FILES
+        {
+            self.inline_bytes += added_bytes;
             if let Some(before) = self.inline.insert(path.clone(), bytes) {
                 self.inline_bytes -= path.len() + before.len();
             }
         }
     }
 
-    /// A piece of `path` that holds the byte at `at`, if one waits.
+    /// Removes a waiting piece of `path` that contains the byte at `at`.
     pub(super) fn take_piece(&mut self, path: &str, at: u64) -> Option<Incoming> {
         let holds = |incoming: &Incoming| {
             matches!(incoming, Incoming::Piece { path: of, offset, bytes, .. }
                 if of == path && (*offset..offset + bytes.len() as u64).contains(&at))
         };
-        let place = self.waiting.iter().position(holds)?;
-        self.remove(place)
+        let position = self.waiting.iter().position(holds)?;
+        self.remove(position)
     }
 
-    /// A small artifact that came unasked, if it did.
+    /// Removes a small artifact that was sent without a request.
     pub(super) fn take_inline(&mut self, path: &str) -> Option<Vec<u8>> {
-        // Pieces may lie behind answers that were waited for since.
-        let first = |incoming: &Incoming| matches!(incoming, Incoming::Piece { path: of, offset: 0, .. } if of == path);
-        if let Some(place) = self.waiting.iter().position(first)
-            && let Some(Incoming::Piece { bytes, .. }) = self.remove(place)
+        // Its piece may still be in the queue, if answers were awaited since.
+        let is_first_piece = |incoming: &Incoming| matches!(incoming, Incoming::Piece { path: of, offset: 0, .. } if of == path);
+        if let Some(position) = self.waiting.iter().position(is_first_piece)
+            && let Some(Incoming::Piece { bytes, .. }) = self.remove(position)
         {
             return Some(bytes);
         }
@@ -158,8 +160,8 @@ impl Backlog {
     }
 }
 
-/// Bytes that a message takes in memory, roughly.
-fn weight(incoming: &Incoming) -> usize {
+/// The approximate memory of a message in bytes.
+fn memory_bytes(incoming: &Incoming) -> usize {
     match incoming {
         Incoming::Job { message: JobMessage::Event(event), .. } => {
             serde_json::to_vec(event).map_or(0, |json| json.len() * EVENT_MEMORY_FACTOR)
@@ -197,12 +199,12 @@ mod tests {
         Incoming::Job { job: "run.1".to_owned(), message }
     }
 
-    /// Puts messages aside until that is refused; how many, and their bytes.
+    /// Puts messages until one is refused; returns their number and bytes.
     fn flood(backlog: &mut Backlog, message: impl Fn() -> Incoming) -> (usize, usize) {
         for messages in 0..=MAX_WAITING_MESSAGES {
             if let Err(error) = backlog.put(message()) {
                 assert!(matches!(error, RemoteError::Nonsense { .. }), "{error:?}");
-                return (messages, messages * weight(&message()));
+                return (messages, messages * memory_bytes(&message()));
             }
         }
         panic!("no end");
@@ -215,7 +217,7 @@ mod tests {
         assert_eq!(flood(&mut following(), || output("run.1", 0)).0, MAX_WAITING_MESSAGES);
         let (messages, bytes) = flood(&mut following(), || warning(&"x".repeat(10_000)));
         assert!(messages >= 100 && bytes <= MAX_WAITING_BYTES, "{messages}, {bytes}");
-        // What is taken makes room.
+        // Removed messages make room.
         let mut backlog = following();
         for _ in 0..3 * MAX_WAITING_MESSAGES {
             backlog.put(output("run.1", 100)).unwrap();

@@ -1,27 +1,27 @@
-//! What a provider says that something costs. Its words are its own and come from the network: they
-//! are bounded, and a figure is taken from them only where one alone can be meant.
+//! A provider's messages about cost. They are untrusted text from the network: their length is
+//! bounded, and an amount is taken only if it is unambiguous.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::foreign_text;
 
-/// More is no bill of a run.
+/// Larger amounts cannot be the bill of a run.
 const MAX_BILL_USD: f64 = 100_000.0;
 
-/// Bills that wait to be taken.
+/// Bills kept until they are taken.
 const MAX_PENDING_BILLS: usize = 10_000;
 
-/// One thing that was billed.
+/// One billed item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bill {
-    /// The provider's words, on one line.
+    /// The provider's text, on one line.
     pub words: String,
-    /// The US dollars in them; `None`: none can be told.
+    /// The US dollars in it; `None`: no unambiguous amount.
     pub usd: Option<f64>,
 }
 
 impl Bill {
-    /// Of a provider's words.
+    /// Reads a provider's text.
     pub fn read(words: &str) -> Self {
         let words = foreign_text::shown(words);
         let usd = amount(&words);
@@ -29,12 +29,12 @@ impl Bill {
     }
 }
 
-/// The bills of one remote until somebody takes them. Clones share them.
+/// The bills of one remote that were not taken yet. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Bills(Arc<Mutex<Vec<Bill>>>);
 
 impl Bills {
-    /// Adds one.
+    /// Adds a bill; drops it if too many wait.
     pub fn add(&self, bill: Bill) {
         let mut bills = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if bills.len() < MAX_PENDING_BILLS {
@@ -42,29 +42,29 @@ impl Bills {
         }
     }
 
-    /// Those that nobody has taken.
+    /// Removes and returns all bills.
     pub fn take(&self) -> Vec<Bill> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The bill of one stream. A provider may tell it again as it grows, so the greatest counts; it is
-/// added when the stream is done with, however that comes.
+/// The bill of one stream. A provider may repeat it as it grows, so the largest amount counts. It
+/// is added to the bills when the meter is dropped.
 #[derive(Debug)]
 pub struct Meter {
     bills: Bills,
     bill: Option<Bill>,
-    /// The last words.
+    /// The last text read.
     last: String,
 }
 
 impl Meter {
-    /// Of a stream that has begun.
+    /// For a stream that has begun.
     pub fn new(bills: &Bills) -> Self {
         Self { bills: bills.clone(), bill: None, last: String::new() }
     }
 
-    /// The provider says this; the words where they are new.
+    /// Reads a text from the provider; returns it if it differs from the last one.
     pub fn read(&mut self, words: &str) -> Option<&str> {
         let bill = Bill::read(words);
         if bill.words == self.last {
@@ -86,7 +86,7 @@ impl Drop for Meter {
     }
 }
 
-/// Words that speak of something else than what was spent.
+/// Words in texts about something other than money spent.
 const NOT_SPENT_WORDS: &[&str] = &[
     "remain",
     "left",
@@ -102,10 +102,10 @@ const NOT_SPENT_WORDS: &[&str] = &[
     "an hour",
 ];
 
-/// The one amount of money that was spent by these words.
+/// The single amount spent that this text names; `None`: none or several.
 fn amount(words: &str) -> Option<f64> {
-    let small = words.to_lowercase();
-    let parts = small.split([';', '|', '(', ')']).flat_map(|part| part.split(", "));
+    let lower = words.to_lowercase();
+    let parts = lower.split([';', '|', '(', ')']).flat_map(|part| part.split(", "));
     let spent: Vec<(&str, f64)> = parts
         .filter(|part| !NOT_SPENT_WORDS.iter().any(|other| part.contains(other)))
         .flat_map(|part| amounts(part).into_iter().map(move |usd| (part, usd)))
@@ -117,7 +117,7 @@ fn amount(words: &str) -> Option<f64> {
     }
 }
 
-/// Every amount of money in a text of small letters: `$0.02`, `0.02 usd`, `2 cents`, `2¢`.
+/// All US dollar amounts in a lower-case text: `$0.02`, `0.02 usd`, `2 cents`, `2¢`.
 fn amounts(text: &str) -> Vec<f64> {
     let digit = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',');
     let mut found = Vec::new();
@@ -182,11 +182,11 @@ mod tests {
     fn a_stream_that_tells_its_bill_as_it_grows_is_billed_once() {
         let bills = Bills::default();
         let mut meter = Meter::new(&bills);
-        let said: Vec<bool> = ["$0.01 so far", "$0.01 so far", "$0.03 so far", "$0.02 so far"]
+        let is_new: Vec<bool> = ["$0.01 so far", "$0.01 so far", "$0.03 so far", "$0.02 so far"]
             .into_iter()
             .map(|words| meter.read(words).is_some())
             .collect();
-        assert_eq!(said, [true, false, true, true]);
+        assert_eq!(is_new, [true, false, true, true]);
         assert!(bills.take().is_empty());
         drop(meter);
         assert_eq!(bills.take(), [Bill { words: "$0.03 so far".into(), usd: Some(0.03) }]);

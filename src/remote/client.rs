@@ -1,8 +1,8 @@
-//! One conversation with an agent: requests up, answers and the followed job's messages down.
+//! A session with one agent: sends requests, and receives answers and the followed job's messages.
 //!
-//! A session follows one job at a time; requests may go out meanwhile. What that job sends while an
-//! answer is awaited waits in a bounded queue. [`Session::next`] is cancel-safe; a request that was dropped
-//! before its answer came leaves the session [`Session::unsettled`].
+//! A session follows one job at a time; requests may be sent meanwhile. Messages of that job that
+//! arrive before an awaited answer go into a bounded queue. [`Session::next`] is cancel-safe; a
+//! request future dropped before its answer leaves the session [`Session::unsettled`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,52 +24,52 @@ use super::{RemoteError, RemoteSpec, SentRecord, UserPrompt, limits};
 /// Opens further streams to agents on the host of a session.
 #[async_trait::async_trait]
 pub trait Streams: Send + Sync {
-    /// One more agent.
+    /// Connects to one more agent.
     ///
     /// # Errors
-    /// The host would not, or the link is gone.
+    /// The host refuses, or the link is gone.
     async fn open(&self) -> Result<AgentStream, RemoteError>;
 
-    /// One round trip to the host.
+    /// The round-trip time to the host.
     fn round_trip(&self) -> Duration {
         Duration::ZERO
     }
 }
 
-/// What a followed job sends.
-// One at a time, soon taken apart: boxing events would only cost.
+/// A message of a followed job.
+// One exists at a time and is destructured at once, so boxing events would only cost.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobMessage {
     /// An event.
     Event(Event),
-    /// Bytes that a program printed; they come before the `output` event that names them.
+    /// Bytes that a program printed. They come before the `output` event that names them.
     Output {
-        /// The step.
+        /// The step's id.
         step: String,
-        /// Which stream.
+        /// Stdout or stderr.
         stream: Stream,
         /// Offset in that stream.
         offset: u64,
-        /// The bytes.
+        /// The printed bytes.
         bytes: Vec<u8>,
     },
 }
 
-/// The user's jobs on a host.
+/// The user's jobs on a host, and the disk space they use there.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostJobs {
     /// The jobs, newest first.
     pub jobs: Vec<JobLine>,
-    /// The host's clock, Unix time in milliseconds: what the jobs' times are told against.
+    /// The host's clock, Unix time in milliseconds. The jobs' times are relative to it.
     pub now_ms: u64,
-    /// Bytes that jobs and their inputs take there.
+    /// Bytes that jobs and their inputs use on the host.
     pub used_bytes: u64,
-    /// Bytes they may take.
+    /// The limit on these bytes.
     pub quota_bytes: u64,
 }
 
-/// What comes from an agent, with the bytes that belong to it.
+/// A complete message from an agent, with its bytes.
 #[derive(Debug)]
 pub(super) enum Incoming {
     Job {
@@ -82,7 +82,7 @@ pub(super) enum Incoming {
         offset: u64,
         bytes: Vec<u8>,
     },
-    /// So much of an artifact comes unasked.
+    /// The agent will send this much of an artifact without a request.
     Ahead {
         job: String,
         path: String,
@@ -91,13 +91,13 @@ pub(super) enum Incoming {
     Answer(FromAgent),
 }
 
-/// An announcement whose bytes have not all come.
+/// An announcement whose bytes have not all arrived.
 enum ExpectedBytes {
     Output { job: String, step: String, stream: Stream, offset: u64, len: u64 },
     Piece(Piece),
 }
 
-/// A piece of an artifact of which `bytes` have come.
+/// A piece of an artifact; `bytes` is the part that has arrived.
 struct Piece {
     job: String,
     path: String,
@@ -108,52 +108,62 @@ struct Piece {
     bytes: Vec<u8>,
 }
 
-/// Messages over one stream, without a memory of what they are about.
+/// Sends and receives messages over one stream. Keeps no state about jobs.
 pub(super) struct Conversation {
     reader: FrameReader,
     pub(super) writer: FrameWriter,
     writing: JoinHandle<()>,
     ending: StreamEnd,
     expect: Option<ExpectedBytes>,
-    /// Whoever is at the other end has not spoken yet.
-    coming: Option<StartingAgent>,
-    /// Whether our greeting was sent.
-    spoken: bool,
-    /// Whether anybody reads what was sent.
-    pub(super) heard: EarlyFrames,
-    /// Whether the agent had to be put there first.
+    /// `Some` until the agent's hello has arrived.
+    starting: Option<StartingAgent>,
+    /// Whether our hello was sent.
+    hello_sent: bool,
+    /// Whether an agent reads the frames sent before its hello.
+    pub(super) early_frames: EarlyFrames,
+    /// Whether the agent had to be uploaded first.
     pub(super) cold: bool,
 }
 
-/// An agent that is being brought up.
+/// An agent that is still starting.
 pub(super) struct StartingAgent {
     pub(super) start: Arc<AgentStart>,
     pub(super) talk: Arc<dyn UserPrompt>,
 }
 
 impl Conversation {
-    /// Over `wire`; nothing is said yet. With no `coming`, the agent's magic line was read already.
-    fn over(wire: AgentStream, coming: Option<StartingAgent>) -> Self {
+    /// Wraps `wire` and sends nothing. With no `starting`, the agent's magic line was already read.
+    fn over(wire: AgentStream, starting: Option<StartingAgent>) -> Self {
         let (writer, writing) = FrameWriter::spawn(wire.writer);
         let (reader, ending) = (wire.reader, wire.ending);
-        let (expect, spoken, heard) = (None, false, EarlyFrames::All);
-        Self { reader, writer, writing, ending, expect, coming, spoken, heard, cold: false }
+        let (expect, hello_sent, early_frames) = (None, false, EarlyFrames::All);
+        Self {
+            reader,
+            writer,
+            writing,
+            ending,
+            expect,
+            starting,
+            hello_sent,
+            early_frames,
+            cold: false,
+        }
     }
 
-    /// Greets the agent at the other end of `wire`, whose magic line was read already.
+    /// Exchanges hellos with the agent over `wire`, whose magic line was already read.
     pub(super) async fn greet(wire: AgentStream) -> Result<(Self, Hello), RemoteError> {
-        let mut this = Self::over(wire, None);
-        this.speak(None)?;
-        let theirs = this.greeted(None).await?;
-        Ok((this, theirs))
+        let mut conversation = Self::over(wire, None);
+        conversation.send_hello(None)?;
+        let hello = conversation.greeted(None).await?;
+        Ok((conversation, hello))
     }
 
-    /// Says the first words, if they were not said yet.
-    fn speak(&mut self, setup: Option<&ToAgent>) -> Result<(), RemoteError> {
-        if std::mem::replace(&mut self.spoken, true) {
+    /// Sends our hello and `setup`, unless that was done before.
+    fn send_hello(&mut self, setup: Option<&ToAgent>) -> Result<(), RemoteError> {
+        if std::mem::replace(&mut self.hello_sent, true) {
             return Ok(());
         }
-        if self.coming.is_some() {
+        if self.starting.is_some() {
             self.writer.keep();
         }
         self.writer.message(&Hello {
@@ -165,72 +175,73 @@ impl Conversation {
         setup.map_or(Ok(()), |setup| self.writer.message(setup))
     }
 
-    /// Waits for the agent's first words; says ours then, if they were not said yet.
+    /// Waits for the agent's hello, and sends ours first if that was not done.
     async fn greeted(&mut self, setup: Option<&ToAgent>) -> Result<Hello, RemoteError> {
-        if let Some(StartingAgent { start, talk }) = self.coming.take() {
-            let Self { reader, writer, ending, heard, .. } = self;
-            start.run_addressed(reader, writer, ending, &*talk, heard).await?;
-            match self.heard {
+        if let Some(StartingAgent { start, talk }) = self.starting.take() {
+            let Self { reader, writer, ending, early_frames, .. } = self;
+            start.run_addressed(reader, writer, ending, &*talk, early_frames).await?;
+            match self.early_frames {
                 EarlyFrames::All => self.writer.forget(),
                 EarlyFrames::Nothing => {
                     self.cold = true;
                     self.writer.repeat()?;
                 }
             }
-            self.heard = EarlyFrames::All;
+            self.early_frames = EarlyFrames::All;
         }
-        self.speak(setup)?;
+        self.send_hello(setup)?;
         let doing = "greeting the agent";
         let frame = timeout(limits::ANSWER, self.reader.frame())
             .await
             .map_err(|_| RemoteError::Silent { doing, limit: limits::ANSWER })??
-            .ok_or_else(|| self.cut(doing))?;
-        let theirs: Hello =
-            serde_json::from_slice(&frame.body).map_err(|_| self.odd(&frame.body))?;
-        if theirs.rgpu != PROTOCOL {
+            .ok_or_else(|| self.link_cut(doing))?;
+        let hello: Hello =
+            serde_json::from_slice(&frame.body).map_err(|_| self.unexpected_body(&frame.body))?;
+        if hello.rgpu != PROTOCOL {
             return Err(RemoteError::Mismatch(format!(
                 "the agent speaks generation {}, this rgpu {PROTOCOL}",
-                theirs.rgpu
+                hello.rgpu
             )));
         }
-        if let Some(feature) = theirs.required.first() {
+        if let Some(feature) = hello.required.first() {
             return Err(RemoteError::Mismatch(format!(
                 "the agent needs `{feature}`, which this rgpu does not have"
             )));
         }
-        Ok(theirs)
+        Ok(hello)
     }
 
-    fn cut(&self, doing: &'static str) -> RemoteError {
+    fn link_cut(&self, doing: &'static str) -> RemoteError {
         let mut why = self.ending.words();
-        let last = self.ending.last_words(200);
-        if !last.is_empty() {
-            why = format!("{why}; its last words: {last}");
+        let stderr = self.ending.last_words(200);
+        if !stderr.is_empty() {
+            why = format!("{why}; its last words: {stderr}");
         }
         RemoteError::LinkCut { doing, why }
     }
 
-    fn odd(&self, body: &[u8]) -> RemoteError {
+    fn unexpected_body(&self, body: &[u8]) -> RemoteError {
         let head = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
         RemoteError::Nonsense { what: format!("`{head}`") }
     }
 
-    /// The next thing that comes, complete. Cancel-safe.
+    /// The next complete message. Cancel-safe.
     pub(super) async fn incoming(&mut self, doing: &'static str) -> Result<Incoming, RemoteError> {
         loop {
-            // A host that never pauses must not keep a cancel from being seen.
+            // Yields to the scheduler, so that a host that sends without pause cannot hide a
+            // cancel.
             tokio::task::coop::consume_budget().await;
-            // Bytes of a piece go where they belong at once. What is no piece's is told by its kind.
+            // The bytes of a piece are read straight into it; the frame's kind shows other frames.
             if let Some(ExpectedBytes::Piece(piece)) = &mut self.expect {
                 let Some(kind) = self.reader.next_into(&mut piece.bytes).await? else {
-                    return Err(self.cut(doing));
+                    return Err(self.link_cut(doing));
                 };
-                if let Some(incoming) = self.more_of_a_piece(kind)? {
+                if let Some(incoming) = self.completed_piece(kind)? {
                     return Ok(incoming);
                 }
                 continue;
             }
-            let Some(frame) = self.reader.frame().await? else { return Err(self.cut(doing)) };
+            let Some(frame) = self.reader.frame().await? else { return Err(self.link_cut(doing)) };
             let incoming = match frame.kind {
                 Kind::Message => self.message(&frame.body)?,
                 Kind::Output | Kind::Blob => self.bytes(frame.kind, frame.body)?,
@@ -251,8 +262,8 @@ impl Conversation {
         timeout(limit, async {
             loop {
                 match self.incoming(doing).await? {
-                    // Nobody waits for what becomes of a renewal, a cancel or a piece of input:
-                    // the job's events tell.
+                    // Nobody waits for the answer to a renewal, a cancel or a piece of input: the
+                    // job's events show the effect.
                     Incoming::Answer(FromAgent::Done { request: of }) if of != request.name => {}
                     Incoming::Answer(FromAgent::Refused { request: of, .. })
                         if of != request.name && UNAWAITED.contains(&of.as_str()) => {}
@@ -273,7 +284,7 @@ impl Conversation {
         if self.expect.is_some() {
             return Err(RemoteError::Nonsense { what: "a message among announced bytes".into() });
         }
-        let message = serde_json::from_slice(body).map_err(|_| self.odd(body))?;
+        let message = serde_json::from_slice(body).map_err(|_| self.unexpected_body(body))?;
         announced_bytes(&message)?;
         match message {
             FromAgent::Event { job, event } => {
@@ -288,7 +299,7 @@ impl Conversation {
                 let bytes = Vec::with_capacity(stored as usize);
                 let piece = Piece { job, path, offset, len, stored, zstd, bytes };
                 if stored == 0 {
-                    return piece.whole().map(Some);
+                    return piece.finish().map(Some);
                 }
                 self.expect = Some(ExpectedBytes::Piece(piece));
                 Ok(None)
@@ -299,14 +310,14 @@ impl Conversation {
         }
     }
 
-    /// A frame was added to the bytes of the piece that is expected.
-    fn more_of_a_piece(&mut self, kind: Kind) -> Result<Option<Incoming>, RemoteError> {
+    /// Checks the piece after a frame was appended to it, and returns it once complete.
+    fn completed_piece(&mut self, kind: Kind) -> Result<Option<Incoming>, RemoteError> {
         match self.expect.take() {
             Some(ExpectedBytes::Piece(piece))
                 if kind == Kind::Blob && piece.bytes.len() as u64 <= piece.stored =>
             {
                 if piece.bytes.len() as u64 == piece.stored {
-                    return piece.whole().map(Some);
+                    return piece.finish().map(Some);
                 }
                 self.expect = Some(ExpectedBytes::Piece(piece));
                 Ok(None)
@@ -343,16 +354,16 @@ const UNAWAITED: [&str; 4] = ["renew", "cancel", "stdin", "forget"];
 
 /// A request whose answer is awaited.
 pub(super) struct Request {
-    /// As the agent names it in `Done`.
+    /// The name that the agent's `Done` carries.
     pub(super) name: &'static str,
-    /// What errors say was going on.
+    /// The activity that errors name.
     pub(super) doing: &'static str,
     pub(super) limit: Duration,
 }
 
 impl Piece {
-    /// All of it has come.
-    fn whole(self) -> Result<Incoming, RemoteError> {
+    /// Unpacks the piece once all of it has arrived.
+    fn finish(self) -> Result<Incoming, RemoteError> {
         let Self { job, path, offset, len, zstd, bytes, .. } = self;
         let bytes = if zstd { unpack(&bytes, len, &path)? } else { bytes };
         if bytes.len() as u64 != len {
@@ -364,29 +375,29 @@ impl Piece {
     }
 }
 
-/// `len` bytes out of one zstd frame; never more memory than that.
+/// Decompresses one zstd frame to `len` bytes, and never allocates more.
 fn unpack(bytes: &[u8], len: u64, path: &str) -> Result<Vec<u8>, RemoteError> {
     zstd::bulk::decompress(bytes, len as usize).map_err(|error| RemoteError::Nonsense {
         what: format!("a compressed piece of `{path}`: {error}"),
     })
 }
 
-/// A conversation that knows what it is about.
+/// A connection to one agent, which follows at most one job.
 pub struct Session {
     pub(super) talk: Conversation,
     pub(super) streams: Arc<dyn Streams>,
-    /// What was sent there before, where that is remembered.
+    /// The record of blobs sent to this host before, if one is kept.
     pub(super) sent: Option<Arc<SentRecord>>,
-    /// The agent's greeting, once it came.
+    /// The agent's hello, once it has arrived.
     agent: Option<Hello>,
-    /// The user's settings, which go with ours.
+    /// The user's settings, sent with our hello.
     setup: Option<ToAgent>,
     pub(super) backlog: Backlog,
     lease: Option<Lease>,
     pub(super) unsettled: bool,
 }
 
-/// Renews a followed job's lease for as long as it exists.
+/// Renews a followed job's lease until it is dropped.
 struct Lease(JoinHandle<()>);
 
 impl Drop for Lease {
@@ -396,30 +407,30 @@ impl Drop for Lease {
 }
 
 impl Session {
-    /// Greets the agent at the other end of `wire` and tells it the user's settings.
+    /// Exchanges hellos with the agent over `wire` and sends it the user's settings.
     ///
     /// # Errors
-    /// The agent does not answer, or is of another generation.
+    /// The agent does not answer, or speaks another protocol generation.
     pub async fn start(
         wire: AgentStream,
         streams: Arc<dyn Streams>,
         spec: &RemoteSpec,
     ) -> Result<Self, RemoteError> {
-        let mut this = Self::over(Conversation::over(wire, None), streams, spec);
-        this.first_words()?;
-        this.greeted().await?;
-        Ok(this)
+        let mut session = Self::over(Conversation::over(wire, None), streams, spec);
+        session.send_hello()?;
+        session.greeted().await?;
+        Ok(session)
     }
 
-    /// Over a stream on which an agent is being brought up: whatever is asked first is sent before
-    /// it has spoken, which saves a round trip, and tells how bringing it up went.
+    /// A session over a stream on which an agent is still starting. The first request goes out
+    /// before the agent's hello, which saves a round trip; it also reports a failed start.
     pub(super) fn begin(
         wire: AgentStream,
-        coming: StartingAgent,
+        starting: StartingAgent,
         streams: Arc<dyn Streams>,
         spec: &RemoteSpec,
     ) -> Self {
-        Self::over(Conversation::over(wire, Some(coming)), streams, spec)
+        Self::over(Conversation::over(wire, Some(starting)), streams, spec)
     }
 
     fn over(talk: Conversation, streams: Arc<dyn Streams>, spec: &RemoteSpec) -> Self {
@@ -437,15 +448,15 @@ impl Session {
         }
     }
 
-    /// The agent's greeting; `None`: it has not come yet.
+    /// The agent's hello; `None`: it has not arrived yet.
     pub fn agent(&self) -> Option<&Hello> {
         self.agent.as_ref()
     }
 
-    /// Waits until the agent has greeted. What was asked of it before waits with it.
+    /// Waits for the agent's hello. Requests sent before it wait too.
     ///
     /// # Errors
-    /// It cannot be brought up, does not answer, or is of another generation.
+    /// The agent does not start, does not answer, or speaks another protocol generation.
     pub async fn greeted(&mut self) -> Result<(), RemoteError> {
         if self.agent.is_none() {
             self.unsettled = true;
@@ -455,17 +466,16 @@ impl Session {
         Ok(())
     }
 
-    fn first_words(&mut self) -> Result<(), RemoteError> {
-        self.talk.speak(self.setup.as_ref())
+    fn send_hello(&mut self) -> Result<(), RemoteError> {
+        self.talk.send_hello(self.setup.as_ref())
     }
 
-    /// Whether a request was dropped before all of its answer came: what comes next belongs to it,
-    /// so the session is of no more use.
+    /// Whether a request was dropped before its whole answer arrived. The next answer would belong
+    /// to it, so the session cannot be used any more.
     pub fn unsettled(&self) -> bool {
         self.unsettled
     }
 
-    /// Sends a request and waits for its answer.
     pub(super) async fn ask(
         &mut self,
         message: &ToAgent,
@@ -473,21 +483,22 @@ impl Session {
     ) -> Result<FromAgent, RemoteError> {
         let early = self.agent.is_none();
         self.unsettled = true;
-        self.first_words()?;
+        self.send_hello()?;
         self.talk.writer.message(message)?;
         self.greeted().await?;
         if early {
             if let Ok(answer) = timeout(limits::EARLY_ANSWER, self.answered(&request)).await {
                 return answer;
             }
-            // An agent that is only slow answers this one, too. One whose host's start-up files have
-            // swallowed our greeting takes it for that, and hangs up: we ask again on another link.
+            // A slow agent answers the ping as well. If the host's start-up files swallowed our
+            // hello, the agent takes the ping for it and hangs up, and we ask again on another
+            // link.
             self.talk.writer.message(&ToAgent::Ping {})?;
         }
         self.answered(&request).await
     }
 
-    /// Waits for the answer to a request that was sent.
+    /// Waits for the answer to a request that was already sent.
     pub(super) async fn answered(&mut self, request: &Request) -> Result<FromAgent, RemoteError> {
         self.unsettled = true;
         let answer = self.talk.answer(request, &mut self.backlog).await;
@@ -495,71 +506,71 @@ impl Session {
         answer
     }
 
-    /// What the agent knows of its host, with the answers to `probes`.
+    /// The agent's facts about its host, with the answers to `probes`.
     ///
     /// # Errors
-    /// The link, or an agent that refuses.
+    /// The link fails, or the agent refuses.
     pub async fn facts(&mut self, probes: Vec<Probe>) -> Result<AgentFacts, RemoteError> {
         let doing = "asking for the host's facts";
         let request = Request { name: "facts", doing, limit: limits::FACTS };
         match self.ask(&ToAgent::Facts { probes }, request).await? {
             FromAgent::Facts { facts } => Ok(*facts),
-            other => Err(unasked(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
     /// The user's jobs on this host, newest first.
     ///
     /// # Errors
-    /// The link, or an agent that refuses.
+    /// The link fails, or the agent refuses.
     pub async fn jobs(&mut self) -> Result<HostJobs, RemoteError> {
         let request = Request { name: "jobs", doing: "listing jobs", limit: limits::ANSWER };
         match self.ask(&ToAgent::Jobs {}, request).await? {
             FromAgent::Jobs { jobs, now_ms, used_bytes, quota_bytes } => {
                 Ok(HostJobs { jobs, now_ms, used_bytes, quota_bytes })
             }
-            other => Err(unasked(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
     /// The plan of a job on this host.
     ///
     /// # Errors
-    /// The link, or `no_such_job`.
+    /// The link fails, or `no_such_job`.
     pub async fn plan(&mut self, job: &str) -> Result<Plan, RemoteError> {
         let request = Request { name: "plan", doing: "asking for a plan", limit: limits::ANSWER };
         match self.ask(&ToAgent::Plan { job: job.to_owned() }, request).await? {
             FromAgent::Plan { plan } => Ok(*plan),
-            other => Err(unasked(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
     /// Removes an ended job's folder from the host.
     ///
     /// # Errors
-    /// The link, or an agent that refuses: the job runs.
+    /// The link fails, or the agent refuses because the job runs.
     pub async fn forget(&mut self, job: &str) -> Result<(), RemoteError> {
         let request = Request { name: "forget", doing: "removing a job", limit: limits::ANSWER };
         match self.ask(&ToAgent::Forget { job: job.to_owned() }, request).await? {
             FromAgent::Done { .. } => Ok(()),
-            other => Err(unasked(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
-    /// Lets the host drop an ended job of which everything is here. Its answer is not awaited: a
-    /// folder that stays is swept some day.
+    /// Tells the host to drop an ended job whose files have all been fetched. Does not wait for the
+    /// answer: the host sweeps leftover folders later.
     ///
     /// # Errors
-    /// The link.
+    /// The link fails.
     pub fn drop_job(&mut self, job: &str) -> Result<(), RemoteError> {
-        self.first_words()?;
+        self.send_hello()?;
         self.talk.writer.message(&ToAgent::Forget { job: job.to_owned() })
     }
 
-    /// Follows a job from event `from_seq` and these offsets of its output on.
+    /// Follows a job from event `from_seq` on; `had` says how much of its output is already here.
     ///
     /// # Errors
-    /// The link, or `no_such_job`.
+    /// The link fails, or `no_such_job`.
     pub async fn attach(
         &mut self,
         job: &str,
@@ -572,15 +583,15 @@ impl Session {
         let request = Request { name: "attach", doing, limit: limits::ANSWER };
         match self.ask(&message, request).await? {
             FromAgent::Following { job } => {
-                self.follows(job);
+                self.start_following(job);
                 Ok(())
             }
-            other => Err(unasked(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
-    /// From now on `job` is the one that is followed.
-    pub(super) fn follows(&mut self, job: String) {
+    /// Makes `job` the followed job and starts to renew its lease.
+    pub(super) fn start_following(&mut self, job: String) {
         let writer = self.talk.writer.clone();
         let renew = ToAgent::Renew { job: job.clone() };
         self.backlog.follow(job);
@@ -594,12 +605,12 @@ impl Session {
         })));
     }
 
-    /// The next message of the followed job. Cancel-safe. There is no time limit: a job may be
-    /// silent for as long as its own limits allow, and a dead link is noticed by its transport.
+    /// The next message of the followed job. Cancel-safe. Has no time limit: a job may stay silent
+    /// as long as its own limits allow, and the transport notices a dead link.
     ///
     /// # Errors
     /// [`RemoteError::LinkCut`] when the stream ends; [`RemoteError::Refused`] when the agent
-    /// would not take what [`JobStdin`] sent.
+    /// rejected input that [`JobStdin`] sent.
     pub async fn next(&mut self) -> Result<JobMessage, RemoteError> {
         loop {
             let incoming = match self.backlog.pop() {
@@ -621,7 +632,7 @@ impl Session {
                     self.backlog.keep_inline(path, bytes);
                 }
                 Incoming::Ahead { path, len, .. } => self.backlog.announce(path, len)?,
-                // A renewal or a cancel that comes too late says nothing that events do not.
+                // The job's events already cover a renewal or a cancel that came too late.
                 Incoming::Answer(FromAgent::Refused { request, code, text })
                     if request == "stdin" =>
                 {
@@ -632,10 +643,10 @@ impl Session {
         }
     }
 
-    /// Asks the agent to stop the job and all that it started; its terminal event confirms.
+    /// Asks the agent to stop the job and all its processes. The job's terminal event confirms it.
     ///
     /// # Errors
-    /// The link.
+    /// The link fails.
     pub fn cancel(&mut self) -> Result<(), RemoteError> {
         match self.backlog.job() {
             Some(job) => self.talk.writer.message(&ToAgent::Cancel { job: job.to_owned() }),
@@ -643,18 +654,18 @@ impl Session {
         }
     }
 
-    /// The way to the followed job's standard input; `None`: no job is followed.
+    /// The sender for the followed job's standard input; `None`: no job is followed.
     pub fn input(&self) -> Option<JobStdin> {
         let job = self.backlog.job()?.to_owned();
-        let knows = |agent: &Hello| agent.features.iter().any(|f| f == "stdin_offset");
-        let places = self.agent.as_ref().is_some_and(knows);
-        Some(JobStdin { job, writer: self.talk.writer.clone(), places })
+        let has_offset_feature = |agent: &Hello| agent.features.iter().any(|f| f == "stdin_offset");
+        let takes_offset = self.agent.as_ref().is_some_and(has_offset_feature);
+        Some(JobStdin { job, writer: self.talk.writer.clone(), takes_offset })
     }
 
-    /// Leaves the job to its own limits.
+    /// Stops following the job, which goes on under its own limits.
     ///
     /// # Errors
-    /// The link, or `no_such_job`.
+    /// The link fails, or `no_such_job`.
     pub async fn detach(&mut self) -> Result<(), RemoteError> {
         let Some(job) = self.backlog.leave() else { return Ok(()) };
         self.lease = None;
@@ -663,62 +674,62 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the conversation: what was sent is written out, the agent is given the chance to end.
+    /// Flushes what was sent and closes the connection.
     pub async fn close(self) {
         let Self { talk, lease, .. } = self;
         drop(lease);
         let Conversation { reader: _reader, writer, writing, .. } = talk;
         drop(writer);
-        // A stream that will not close within its limit is dropped.
+        // A stream that does not close within the limit is dropped.
         let _ = timeout(limits::CLOSE, writing).await;
     }
 }
 
-/// The way to a job's standard input. It borrows nothing of its session, which must be read while
-/// input waits: a program may print as much as it reads.
+/// Sends a job's standard input. Does not borrow the session, which must be read while input waits:
+/// a program may print as much as it reads.
 #[derive(Clone)]
 pub struct JobStdin {
     job: String,
     writer: FrameWriter,
-    /// Whether the agent passes over what the job has had.
-    places: bool,
+    /// Whether the agent takes the offset of each chunk and skips input that the job already has.
+    takes_offset: bool,
 }
 
 impl JobStdin {
-    /// Whether all that was sent may be sent once more over a new link: what the job has had of it
-    /// is passed over.
+    /// Whether all input may be sent again over a new link, because the agent skips the part that
+    /// the job already has.
     pub fn may_repeat(&self) -> bool {
-        self.places
+        self.takes_offset
     }
 
-    /// Sends the beginning of `bytes`, which stand at `offset` of the whole input; how many.
-    /// Cancel-safe: one that is dropped has sent nothing.
+    /// Sends the start of `bytes`, which begin at `offset` of the whole input, and returns how many
+    /// were sent. Cancel-safe: a dropped call has sent nothing.
     ///
     /// # Errors
-    /// The link.
+    /// The link fails.
     pub async fn send(&self, offset: u64, bytes: &[u8]) -> Result<usize, RemoteError> {
         let bytes = &bytes[..bytes.len().min(rgpu_protocol::frame::MAX_BODY)];
-        self.say(offset, bytes, false).await.map(|()| bytes.len())
+        self.send_chunk(offset, bytes, false).await.map(|()| bytes.len())
     }
 
-    /// Ends the input, which is `offset` bytes long. Cancel-safe.
+    /// Ends the input, whose length is `offset` bytes. Cancel-safe.
     ///
     /// # Errors
-    /// The link.
+    /// The link fails.
     pub async fn end(&self, offset: u64) -> Result<(), RemoteError> {
-        self.say(offset, &[], true).await
+        self.send_chunk(offset, &[], true).await
     }
 
-    async fn say(&self, offset: u64, bytes: &[u8], eof: bool) -> Result<(), RemoteError> {
-        let offset = self.places.then_some(offset);
+    async fn send_chunk(&self, offset: u64, bytes: &[u8], eof: bool) -> Result<(), RemoteError> {
+        let offset = self.takes_offset.then_some(offset);
         let message =
             ToAgent::Stdin { job: self.job.clone(), len: bytes.len() as u64, eof, offset };
         self.writer.announced(&message, Kind::Output, bytes).await
     }
 }
 
-/// An answer that fits no request.
-pub(super) fn unasked(answer: &FromAgent) -> RemoteError {
+/// The error for an answer that fits no request.
+pub(super) fn unexpected_answer(answer: &FromAgent) -> RemoteError {
     let mut what = format!("{answer:?}");
     what.truncate(what.char_indices().nth(200).map_or(what.len(), |(at, _)| at));
     RemoteError::Nonsense { what: format!("an answer to nothing: {what}") }

@@ -1,18 +1,18 @@
-//! Bringing up the agent on a host.
+//! Starts the agent on a host, and uploads it first if it is missing.
 //!
-//! One command per connection, through whatever shell the user has there: a single quoted word
-//! that sh, bash, zsh, fish, csh and tcsh all read alike, handed to `/bin/sh`. It looks for the
-//! agent, under its sha256, in a list of folders and becomes it. Where none has it, the same
-//! command says so, takes a script and the program on its standard input, puts it into the first
-//! folder that can hold and run it, and becomes it: a cold start needs no second command.
+//! One command per connection, run by whatever shell the user has there: a single quoted word that
+//! sh, bash, zsh, fish, csh and tcsh all read alike, passed to `/bin/sh`. It looks for the agent,
+//! named by its sha256, in a list of folders and executes it. If no folder has it, the same command
+//! says so, reads a script and the program from its standard input, stores the program in the first
+//! folder that can hold and run it, and executes it. So a cold start needs no second command.
 //!
-//! On a long link frames for the agent are on their way before it has spoken. Where there was none
-//! they are lines that the command passes over: it obeys those alone that begin with a word of ours,
-//! which no frame's bytes can begin a line with. They are then sent again.
+//! On a long link, frames for the agent are sent before its hello. If there is no agent, the
+//! command reads them as lines and skips them: it obeys only lines that begin with our prefix,
+//! which no frame's bytes can put at the start of a line. The frames are then sent again.
 //!
-//! A folder must be the user's own and closed to others (0700); one in a place where everybody may
-//! write must not be a link. The program is written under another name, checked against its sha256
-//! and run once before it gets its name.
+//! A folder must belong to the user and be closed to others (0700); a folder in a world-writable
+//! directory must not be a link. The program is written under another name, checked against its
+//! sha256 and run once before it gets its final name.
 
 pub(super) mod commands;
 
@@ -29,28 +29,28 @@ use super::host_needs::HostNeeds;
 use super::stream::{AgentStream, BoxWrite, FrameReader, FrameWriter, StreamEnd};
 use super::{RemoteError, RemoteSpec, UserPrompt, limits};
 
-/// What the start command says when no folder has the agent: system, machine, C library.
+/// The start command prints this if no folder has the agent; system, machine and C library follow.
 const ABSENT: &str = "rgpu-agent-absent-1";
-/// How a line begins that the start command obeys.
+/// The prefix of lines that the start command obeys.
 const COMMAND_PREFIX: &str = "rgpu-do-1 ";
-/// What the install script says when it is ready for the program's bytes.
+/// The install script prints this when it is ready for the program's bytes.
 const READY_TO_RECEIVE: &str = "rgpu-agent-send-1";
-/// How often the install script may ask for them: once for each folder.
+/// How often the install script may ask for the program: once for each folder.
 const MAX_SENDS: usize = 4;
-/// What the install script says when no folder is left, with what was wrong with each.
+/// The install script prints this when no folder is left; the error for each follows.
 const NO_FOLDER: &str = "rgpu-agent-nofolder-1";
 
-/// The start command's script. It stands in single quotes for a shell of any kind, so it holds no
-/// single quote, backslash, `!` or newline, and stays under csh's 1,024 bytes a word.
+/// The start command's script. Shells of any kind read it in single quotes, so it contains no
+/// single quote, backslash, `!` or newline, and stays below csh's 1,024 bytes per word.
 ///
-/// Containers have neither `getconf` nor `ldd`; glibc itself, run as a program, says what it is.
+/// Containers may lack `getconf` and `ldd`, so glibc itself is run, which prints its version.
 const FIND: &str = r#"u=$(id -u);for d in FOLDERS;do f=$d/bin/agent-SHA;case $d in "$HOME"/*);;*)[ -h "$d" ]&&continue;;esac;if [ -O "$d" ]&&[ -x "$f" ];then case $(ls -ldL "$d") in drwx------*)exec "$f" VERB;;esac;fi;done;echo "ABSENT $(uname -sm) $({ getconf GNU_LIBC_VERSION||for l in /lib64/libc.so.6 /lib/*-gnu/libc.so.6 /lib/libc.so.6;do $l&&break;done||ldd --version 2>&1;} 2>/dev/null|head -n1)""#;
 
-/// What the start command does where no folder has the agent: what it is told.
+/// The part of the start command that runs if no folder has the agent: it executes the lines sent.
 const RUN_COMMANDS: &str =
     r#";while IFS= read -r l;do case $l in rgpu-do-1*)eval "${l#rgpu-do-1}";;esac;done"#;
 
-/// The install script, one line, read by the start command. `$why` gathers what was wrong.
+/// The install script, one line, read by the start command. `$why` collects the errors.
 const INSTALL: &str = concat!(
     r#"umask 077;why=;for d in FOLDERS;do f=$d/bin/agent-SHA;t=$d/bin/.new.$$;"#,
     r#"case $d in "$HOME"/*);;*)if [ -h "$d" ];then why="$why$d is a link; ";continue;fi;;esac;"#,
@@ -66,7 +66,7 @@ const INSTALL: &str = concat!(
     r#"mv -f "$t" "$f"&&exec "$f" stdio;done;echo "NO_FOLDER $why";exit 126"#,
 );
 
-/// How the agent is started on one host.
+/// The commands and the program that start the agent on one host.
 pub struct AgentStart {
     command: String,
     install: String,
@@ -74,15 +74,15 @@ pub struct AgentStart {
     needs: HostNeeds,
     digest: Digest,
     folders: String,
-    /// What each command is run through.
+    /// The prefix command that each command runs through.
     via: String,
 }
 
 impl AgentStart {
-    /// For a remote, with the agent's program of this machine. Reads the program: blocks.
+    /// For a remote, with the agent's program at `agent`. Reads the program: blocks.
     ///
     /// # Errors
-    /// No program, or settings that no shell could be trusted with.
+    /// The program is missing, or a setting cannot be quoted for every shell.
     pub fn of(spec: &RemoteSpec, agent: &Path) -> Result<Self, RemoteError> {
         let program = std::fs::read(agent)
             .map_err(|source| RemoteError::NoAgent { path: agent.to_owned(), source })?;
@@ -92,14 +92,14 @@ impl AgentStart {
         })?;
         let digest = Digest::from_bytes(&Sha256::digest(&program).into());
         let folders = folders(spec)?;
-        let kilos = program.len() / 1024 + 1024;
+        let needed_kib = program.len() / 1024 + 1024;
         let fill = |script: &str| {
             script
                 .replace("SHA", digest.as_str())
                 .replace("ABSENT", ABSENT)
                 .replace("SEND", READY_TO_RECEIVE)
                 .replace("NO_FOLDER", NO_FOLDER)
-                .replace("KILOS", &kilos.to_string())
+                .replace("KILOS", &needed_kib.to_string())
                 .replace("BYTES", &program.len().to_string())
                 .replace("FOLDERS", &folders)
         };
@@ -110,7 +110,7 @@ impl AgentStart {
         }
         let command =
             format!("{via}/bin/sh -c '{}{RUN_COMMANDS}'", fill(FIND).replace("VERB", "stdio"));
-        // What came before it may have been no whole line.
+        // Bytes received earlier may be an incomplete line.
         let install = format!("\n{COMMAND_PREFIX}{}\n", fill(INSTALL));
         Ok(Self { command, install, program, needs, digest, folders, via })
     }
@@ -120,11 +120,11 @@ impl AgentStart {
         &self.command
     }
 
-    /// Talks with the start command until the agent's first line came. Whoever it runs through may
-    /// take up to `login` to get there.
+    /// Talks to the start command until the agent's first line arrives. The first reply may take up
+    /// to `login`.
     ///
     /// # Errors
-    /// The agent is not there and cannot be put there, or does not start.
+    /// The agent cannot be installed or does not start.
     pub async fn run(
         &self,
         mut wire: AgentStream,
@@ -132,71 +132,71 @@ impl AgentStart {
         login: Duration,
     ) -> Result<AgentStream, RemoteError> {
         let AgentStream { reader, writer, ending } = &mut wire;
-        let mut sign = next_sign(reader, ending, talk, login).await?;
-        if let StartReply::Absent(host) = &sign {
-            self.fits_and_says_so(host, talk)?;
+        let mut reply = next_reply(reader, ending, talk, login).await?;
+        if let StartReply::Absent(host) = &reply {
+            self.check_needs(host, talk)?;
             send(writer, self.install.as_bytes(), limits::AGENT_START).await?;
-            sign = next_sign(reader, ending, talk, limits::AGENT_START).await?;
+            reply = next_reply(reader, ending, talk, limits::AGENT_START).await?;
         }
-        // A folder that turns out to be full after all has the next one ask again.
+        // If a folder turns out to be full, the script asks again with the next one.
         for _ in 0..MAX_SENDS {
-            let StartReply::Send(folder) = &sign else { break };
+            let StartReply::Send(folder) = &reply else { break };
             talk.verbose(&format!("putting the agent into `{folder}` on the host"));
             send(writer, &self.program, limits::AGENT_UPLOAD).await?;
-            sign = next_sign(reader, ending, talk, limits::AGENT_START).await?;
+            reply = next_reply(reader, ending, talk, limits::AGENT_START).await?;
         }
-        sign.magic()?;
+        reply.magic()?;
         Ok(wire)
     }
 
-    /// The same where frames were sent already: an agent that had to be put there first has not
-    /// heard them, and `heard` is told so before it is put there.
+    /// As [`Self::run`], for a stream on which frames were already sent. If the agent has to be
+    /// installed, those frames were lost, and `early_frames` is set before the upload.
     ///
     /// # Errors
-    /// As [`Self::run`].
+    /// As for [`Self::run`].
     pub(super) async fn run_addressed(
         &self,
         reader: &mut FrameReader,
         writer: &FrameWriter,
         ending: &StreamEnd,
         talk: &dyn UserPrompt,
-        heard: &mut EarlyFrames,
+        early_frames: &mut EarlyFrames,
     ) -> Result<(), RemoteError> {
-        let first = next_sign(reader, ending, talk, limits::AGENT_START).await;
-        let mut sign = first.map_err(|error| match error {
-            // It may have started, and heard all.
+        let first = next_reply(reader, ending, talk, limits::AGENT_START).await;
+        let mut reply = first.map_err(|error| match error {
+            // The agent may have started and read everything.
             RemoteError::AgentStart { ended: why, .. } if ending.is_lost() => {
                 RemoteError::LinkCut { doing: "starting the agent", why }
             }
             other => other,
         })?;
-        if let StartReply::Absent(host) = &sign {
-            *heard = EarlyFrames::Nothing;
-            self.fits_and_says_so(host, talk)?;
+        if let StartReply::Absent(host) = &reply {
+            *early_frames = EarlyFrames::Nothing;
+            self.check_needs(host, talk)?;
             writer.raw(self.install.as_bytes())?;
-            sign = next_sign(reader, ending, talk, limits::AGENT_START).await?;
+            reply = next_reply(reader, ending, talk, limits::AGENT_START).await?;
         }
         for _ in 0..MAX_SENDS {
-            let StartReply::Send(folder) = &sign else { break };
+            let StartReply::Send(folder) = &reply else { break };
             talk.verbose(&format!("putting the agent into `{folder}` on the host"));
             writer.raw(&self.program)?;
             let limit = limits::AGENT_UPLOAD + limits::AGENT_START;
-            sign = next_sign(reader, ending, talk, limit).await?;
+            reply = next_reply(reader, ending, talk, limit).await?;
         }
-        sign.magic()
+        reply.magic()
     }
 
-    /// Waits for the first line of one more agent on a host that has one.
+    /// Waits for the first line of another agent on a host that already has the program.
     ///
     /// # Errors
-    /// There is none any more, or it does not start.
+    /// The program is no longer there, or it does not start.
     pub async fn run_another(
         &self,
         mut wire: AgentStream,
         talk: &dyn UserPrompt,
     ) -> Result<AgentStream, RemoteError> {
         let AgentStream { reader, ending, .. } = &mut wire;
-        match next_sign(reader, ending, talk, limits::AGENT_START).await? {
+        match next_reply(reader, ending, talk, limits::AGENT_START).await? {
             StartReply::Magic => Ok(wire),
             _ => Err(RemoteError::AgentStart {
                 ended: "it is not there".to_owned(),
@@ -205,7 +205,7 @@ impl AgentStart {
         }
     }
 
-    fn fits_and_says_so(&self, host: &str, talk: &dyn UserPrompt) -> Result<(), RemoteError> {
+    fn check_needs(&self, host: &str, talk: &dyn UserPrompt) -> Result<(), RemoteError> {
         self.needs.check(host)?;
         talk.verbose(&format!(
             "the host has no agent of this version: sending {} bytes",
@@ -215,34 +215,34 @@ impl AgentStart {
     }
 }
 
-/// What became of frames that were sent before the agent spoke.
+/// What happened to frames sent before the agent's hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EarlyFrames {
-    /// Whoever the start command becomes reads them.
+    /// The agent reads them.
     All,
-    /// There was no agent to read them.
+    /// No agent was there to read them.
     Nothing,
 }
 
 /// Waits for the first line of an agent that was started directly.
 ///
 /// # Errors
-/// It does not start.
+/// The agent does not start.
 pub async fn await_magic(
     mut wire: AgentStream,
     talk: &dyn UserPrompt,
 ) -> Result<AgentStream, RemoteError> {
     let AgentStream { reader, ending, .. } = &mut wire;
-    match next_sign(reader, ending, talk, limits::AGENT_START).await? {
+    match next_reply(reader, ending, talk, limits::AGENT_START).await? {
         StartReply::Magic => Ok(wire),
         _ => Err(RemoteError::Nonsense { what: "an agent that says it is absent".to_owned() }),
     }
 }
 
-/// Refuses settings that the kind of remote does not know.
+/// Refuses settings that this kind of remote does not have.
 ///
 /// # Errors
-/// Names the first of them.
+/// Names the first such setting.
 pub fn no_options(spec: &RemoteSpec, known: &[&str]) -> Result<(), RemoteError> {
     match spec.options.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => Err(RemoteError::Setting {
@@ -266,7 +266,7 @@ async fn send(writer: &mut BoxWrite, bytes: &[u8], limit: Duration) -> Result<()
     .map_err(|error| RemoteError::LinkCut { doing, why: error.to_string() })
 }
 
-/// What the other end says before frames begin.
+/// A reply of the start command or the agent before frames begin.
 #[derive(Debug, PartialEq, Eq)]
 enum StartReply {
     Magic,
@@ -287,14 +287,14 @@ impl StartReply {
     }
 }
 
-async fn next_sign(
+async fn next_reply(
     reader: &mut FrameReader,
     ending: &StreamEnd,
     talk: &dyn UserPrompt,
     limit: Duration,
 ) -> Result<StartReply, RemoteError> {
-    let waited = timeout(limit, until_sign(reader, talk)).await;
-    let ended = match waited {
+    let result = timeout(limit, read_until_reply(reader, talk)).await;
+    let ended = match result {
         Ok(Ok(Some(sign))) => return Ok(sign),
         Ok(Ok(None)) => {
             ending.settle().await;
@@ -314,19 +314,19 @@ async fn next_sign(
     Err(RemoteError::AgentStart { ended, last })
 }
 
-/// Reads until a sign; what stands before it is shown and forgotten. `None`: the stream ended.
-async fn until_sign(
+/// Reads until a reply; shows and drops the text before it. `None`: the stream ended.
+async fn read_until_reply(
     reader: &mut FrameReader,
     talk: &dyn UserPrompt,
 ) -> Result<Option<StartReply>, RemoteError> {
     loop {
-        if let Some((before, len, sign)) = find_sign(reader.pending()) {
+        if let Some((before, len, reply)) = find_reply(reader.pending()) {
             let preamble = String::from_utf8_lossy(&reader.pending()[..before]).into_owned();
             if !preamble.trim().is_empty() {
                 talk.verbose(&format!("printed by the host's start-up files: {}", preamble.trim()));
             }
             reader.consume(before + len);
-            return Ok(Some(sign));
+            return Ok(Some(reply));
         }
         if reader.pending().len() > MAX_PREAMBLE + MAGIC.len() {
             return Err(FrameError::NoMagic.into());
@@ -342,35 +342,35 @@ async fn until_sign(
     }
 }
 
-/// The first sign in `bytes`: how much stands before it, its own length, and what it says.
-fn find_sign(bytes: &[u8]) -> Option<(usize, usize, StartReply)> {
+/// The first reply in `bytes`: the bytes before it, its length, and the reply.
+fn find_reply(bytes: &[u8]) -> Option<(usize, usize, StartReply)> {
     let magic = bytes
         .windows(MAGIC.len())
         .position(|window| window == MAGIC)
         .map(|at| (at, MAGIC.len(), StartReply::Magic));
-    let spoken = [
+    let printed = [
         (ABSENT, StartReply::Absent as fn(String) -> StartReply),
         (READY_TO_RECEIVE, StartReply::Send),
         (NO_FOLDER, StartReply::NoFolder),
     ]
     .into_iter()
-    .filter_map(|(word, sign)| {
+    .filter_map(|(word, variant)| {
         let at = bytes.windows(word.len()).position(|window| window == word.as_bytes())?;
         let len = bytes[at..].iter().position(|&b| b == b'\n')? + 1;
-        let says = String::from_utf8_lossy(&bytes[at + word.len()..at + len]).trim().to_owned();
-        Some((at, len, sign(says)))
+        let text = String::from_utf8_lossy(&bytes[at + word.len()..at + len]).trim().to_owned();
+        Some((at, len, variant(text)))
     });
-    magic.into_iter().chain(spoken).min_by_key(|(at, ..)| *at)
+    magic.into_iter().chain(printed).min_by_key(|(at, ..)| *at)
 }
 
 fn tail(bytes: &[u8], n: usize) -> String {
     String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(n)..]).trim().to_owned()
 }
 
-/// The folders for the agent's program, best first, as words for `for d in`.
+/// The folders for the agent's program, in order of preference, as words for `for d in`.
 fn folders(spec: &RemoteSpec) -> Result<String, RemoteError> {
-    let usual = r#""$HOME/.cache/rgpu" "/var/tmp/rgpu-$u" "/tmp/rgpu-$u""#;
-    let Some(own) = &spec.agent_folder else { return Ok(usual.to_owned()) };
+    let defaults = r#""$HOME/.cache/rgpu" "/var/tmp/rgpu-$u" "/tmp/rgpu-$u""#;
+    let Some(own) = &spec.agent_folder else { return Ok(defaults.to_owned()) };
     let (home, rest) = match own.strip_prefix("~/") {
         Some(rest) => ("$HOME/", rest),
         None => ("", own.as_str()),
@@ -382,16 +382,16 @@ fn folders(spec: &RemoteSpec) -> Result<String, RemoteError> {
             why: format!("`{own}` is not `/…` or `~/…` of letters, digits and `_./@+,:=-`"),
         });
     }
-    Ok(format!(r#""{home}{rest}" {usual}"#))
+    Ok(format!(r#""{home}{rest}" {defaults}"#))
 }
 
-/// A word that sh, bash, zsh, fish, csh and tcsh all take for itself.
+/// Quotes a word so that sh, bash, zsh, fish, csh and tcsh all read it the same.
 fn any_shell_word(word: &str) -> Result<String, RemoteError> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"_./@+,:=-%".contains(&b);
     if !word.is_empty() && word.bytes().all(plain) && !word.starts_with('=') {
         return Ok(word.to_owned());
     }
-    // fish reads `\` within single quotes, csh `!`; neither reads a newline there.
+    // fish interprets `\` in single quotes, csh `!`; neither accepts a newline there.
     if word.contains(['\'', '\\', '!']) || word.chars().any(char::is_control) {
         return Err(RemoteError::Setting {
             setting: "via".to_owned(),
@@ -431,9 +431,9 @@ mod tests {
     fn a_sign_is_found_behind_what_start_up_files_print() {
         let bytes = b"hello\nrgpu-agent-absent-1 Linux x86_64 glibc 2.36\n";
         assert_eq!(
-            find_sign(bytes),
+            find_reply(bytes),
             Some((6, bytes.len() - 6, StartReply::Absent("Linux x86_64 glibc 2.36".to_owned())))
         );
-        assert_eq!(find_sign(&bytes[..30]), None);
+        assert_eq!(find_reply(&bytes[..30]), None);
     }
 }

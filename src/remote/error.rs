@@ -1,4 +1,4 @@
-//! How reaching a host, talking to its agent or moving files can fail.
+//! Errors in reaching a host, talking to its agent or moving files.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,178 +13,178 @@ use super::wafer::WaferError;
 use super::worker::HttpError;
 use crate::error::{Exit, Failure, Side};
 
-/// What an agent calls the refusal of a job that it does not have.
+/// The agent's code for a job that it does not have.
 const NO_SUCH_JOB: &str = "no_such_job";
 
-/// A failure between this machine and a job.
+/// An error between this machine and a job.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// The configured address or a setting of the remote cannot be right.
+    /// The remote's address is invalid.
     #[error("`{url}` is not the address of a remote: {why}")]
     Address {
-        /// As configured.
+        /// The address as configured.
         url: String,
-        /// In words.
+        /// The reason.
         why: String,
     },
     /// A setting of the remote cannot be used.
     #[error("the remote's setting `{setting}` cannot be used: {why}")]
     Setting {
-        /// Its name.
+        /// The setting's name.
         setting: String,
-        /// In words.
+        /// The reason.
         why: String,
     },
-    /// The agent's program is not on this machine.
+    /// The agent's program cannot be read on this machine.
     #[error("the agent's program cannot be read at `{path}`")]
     NoAgent {
-        /// Where it should be.
+        /// Its expected path.
         path: PathBuf,
-        /// Why not.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
-    /// A program of this machine could not be started.
+    /// A program on this machine could not be started.
     #[error("cannot start `{program}`")]
     Spawn {
-        /// Which.
+        /// The program.
         program: String,
-        /// Why not.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
-    /// The ssh connection.
+    /// An error of the ssh connection.
     #[error(transparent)]
     Ssh(#[from] SshError),
-    /// The worker behind an HTTP address.
+    /// An error of the worker behind an HTTP address.
     #[error(transparent)]
     Http(#[from] HttpError),
-    /// Wafer's service.
+    /// An error of Wafer's service.
     #[error(transparent)]
     Wafer(#[from] WaferError),
-    /// The agent that we have cannot run on that host.
+    /// Our agent cannot run on that host.
     #[error("the agent cannot run on the host: {why}")]
     Unfit {
         /// What does not match.
         why: String,
-        /// The host's architecture as `uname -m` says it, where that is what does not match.
+        /// The host's architecture in the words of `uname -m`, if the architecture does not match.
         arch: Option<String>,
     },
-    /// The start command ended, or went silent, without the agent's first line.
+    /// The start command ended or went silent before the agent's first line.
     #[error("the agent did not start on the host: {ended}")]
     AgentStart {
         /// How the command ended.
         ended: String,
-        /// The last bytes it printed.
+        /// The last text it printed.
         last: String,
     },
-    /// No folder of the host could take the agent.
+    /// No folder on the host could hold the agent.
     #[error("the host has no folder that can hold the agent's program")]
     NoFolder {
-        /// What was wrong with each.
+        /// The folders tried and the error for each.
         tried: String,
     },
     /// The stream ended.
     #[error("the link was cut while {doing}")]
     LinkCut {
-        /// What was going on.
+        /// The activity that was interrupted.
         doing: &'static str,
-        /// What is known of why.
+        /// The cause, as far as known.
         why: String,
     },
-    /// Nothing came for too long.
+    /// No data arrived within the limit.
     #[error("no answer in {} s while {doing}", limit.as_secs())]
     Silent {
-        /// What was going on.
+        /// The activity that was interrupted.
         doing: &'static str,
-        /// The limit that ran out, see [`super::limits`].
+        /// The limit that expired, see [`super::limits`].
         limit: Duration,
     },
-    /// The agent would not do it.
+    /// The agent refused a request.
     #[error("the agent refused to {request}: {text}")]
     Refused {
-        /// What was asked.
+        /// The request's name.
         request: String,
-        /// Its code, e.g. `facts_changed`.
+        /// The agent's code, e.g. `facts_changed`.
         code: String,
-        /// Its words.
+        /// The agent's message.
         text: String,
     },
-    /// The other side needs something that this version cannot do, or the other way round.
+    /// One side needs a feature that the other's version does not have.
     #[error("this rgpu and the agent do not understand each other: {0}")]
     Mismatch(String),
-    /// Not our frames.
+    /// The bytes are not frames of our protocol.
     #[error("the agent's stream is damaged")]
     Frames(#[from] FrameError),
-    /// A frame in the right form with content that makes no sense here.
+    /// A well-formed frame whose content is invalid here.
     #[error("the agent's stream makes no sense: {what}")]
     Nonsense {
-        /// What came, with its first bytes.
+        /// The content, with its first bytes.
         what: String,
     },
-    /// The host's events or output do not join what came before.
+    /// The host's events or output do not continue the earlier ones.
     #[error("the host's record has a gap: {what}")]
     Gap {
-        /// Where.
+        /// The position of the gap.
         what: String,
     },
     /// A cancelled job has not ended in time.
     #[error("the host has not confirmed within {} s that the job is stopped", limit.as_secs())]
     Unconfirmed {
-        /// How long it was waited for.
+        /// How long we waited.
         limit: Duration,
     },
-    /// A file has fewer bytes by now than it had when its step ended.
+    /// A file is shorter now than when its step ended.
     #[error("`{path}` has become shorter on the host")]
     Shorter {
         /// Path on the host.
         path: String,
-        /// Where it ended when it was read.
+        /// Its length when it was read.
         end: u64,
-        /// Bytes it had.
+        /// Its length when the step ended.
         size: u64,
     },
-    /// A file arrived, but not as its digest says.
+    /// A file arrived, but its digest differs.
     #[error("`{path}` arrived damaged")]
     Damaged {
         /// Path on the host.
         path: String,
-        /// What the host said.
+        /// The digest that the host named.
         want: Digest,
-        /// What came.
+        /// The digest of the received bytes.
         got: Digest,
     },
-    /// Our own disk.
+    /// A file on this machine cannot be written.
     #[error("cannot write `{path}`")]
     Disk {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
-    /// A file of the bundle is gone from this machine.
+    /// A file of the bundle can no longer be read on this machine.
     #[error("cannot read a file to upload ({digest:?})")]
     Blob {
         /// Its digest.
         digest: Digest,
-        /// Why.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
     /// The link stayed cut.
     #[error("the host could not be reached again for {} s", after.as_secs())]
     GaveUp {
-        /// How long it was tried.
+        /// How long we retried.
         after: Duration,
-        /// The last try.
+        /// The last try's error.
         #[source]
         last: Box<RemoteError>,
     },
 }
 
 impl RemoteError {
-    /// Whether trying again may help: the link, not what was said on it.
+    /// Whether it is an error of the link, so that a retry may help.
     pub fn is_link(&self) -> bool {
         match self {
             Self::LinkCut { .. } | Self::Silent { .. } => true,
@@ -195,12 +195,12 @@ impl RemoteError {
         }
     }
 
-    /// Whether it means that the host carries out nothing of what was asked.
+    /// Whether the host carries out nothing of the request.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused { .. }) || self.is_no_agent()
     }
 
-    /// The outcome of a job that the host does not have; `None`: something else is wrong.
+    /// The outcome of a job that the host does not have; `None` for another error.
     pub(crate) fn no_such_job(&self) -> Option<Outcome> {
         match self {
             Self::Refused { code, text, .. } if code == NO_SUCH_JOB => {
@@ -210,7 +210,7 @@ impl RemoteError {
         }
     }
 
-    /// Whether there is no agent there that could be asked.
+    /// Whether no agent runs there that could be asked.
     pub(super) fn is_no_agent(&self) -> bool {
         matches!(
             self,
@@ -221,13 +221,13 @@ impl RemoteError {
         )
     }
 
-    /// Whether a host that was reached before may get over it: besides the link itself, a shell
-    /// that does not start yet, as while a host boots.
+    /// Whether a retry may help on a host that was reached before. Besides link errors, that is a
+    /// shell that does not start yet, as while a host boots.
     pub(super) fn may_pass(&self) -> bool {
         self.is_link() || matches!(self, Self::AgentStart { .. })
     }
 
-    /// The code under which `--json` names it.
+    /// The error's code in `--json`.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Address { .. } => "bad_address",
@@ -242,12 +242,12 @@ impl RemoteError {
             Self::NoFolder { .. } => "no_folder",
             Self::LinkCut { .. } => "link_cut",
             Self::Silent { .. } => "no_answer",
-            // Whoever made the plan asks the host again.
+            // The planner reacts to this code and asks the host again.
             Self::Refused { code, .. } if code == "facts_changed" => "facts_changed",
             Self::Refused { code, .. } if code == "quota" => "quota",
             Self::Refused { code, .. } if code == "disk_full" => "host_disk_full",
             Self::Refused { code, .. } if code == NO_SUCH_JOB => NO_SUCH_JOB,
-            // The file may have been written anew: whoever packed it looks.
+            // The packer reacts to this code: the file may have been rewritten.
             Self::Refused { code, .. } if code == "damaged_blob" => "damaged_blob",
             Self::Refused { .. } => "refused",
             Self::Mismatch(_) => "version_mismatch",
@@ -261,7 +261,7 @@ impl RemoteError {
         }
     }
 
-    /// The side that failed and the exit status that goes with it.
+    /// The side that failed, and the matching exit status.
     fn blame(&self) -> (Side, Exit) {
         match self {
             Self::Address { .. } | Self::Setting { .. } => (Side::Local, Exit::Config),
@@ -280,7 +280,7 @@ impl RemoteError {
         }
     }
 
-    /// As the front ends show it.
+    /// The failure as front ends show it.
     pub fn failure(&self, remote: &str, transport: &str) -> Failure {
         let (side, exit) = self.blame();
         let failure =
@@ -327,7 +327,7 @@ impl RemoteError {
     }
 }
 
-/// With the sources of `error`, but not its own words, which stand in the failure already.
+/// Adds the sources of `error`, but not its own message, which the failure already has.
 pub(super) fn because(failure: Failure, error: &dyn std::error::Error) -> Failure {
     match error.source() {
         Some(source) => failure.because(source),
@@ -335,12 +335,12 @@ pub(super) fn because(failure: Failure, error: &dyn std::error::Error) -> Failur
     }
 }
 
-/// Gives an error the remote it belongs to.
+/// Adds the remote to an error.
 pub trait OnRemote<T> {
-    /// As a [`Failure`] of this remote.
+    /// Turns an error into a [`Failure`] of this remote.
     ///
     /// # Errors
-    /// The error itself, explained.
+    /// The error itself, as a failure.
     fn on(self, remote: &dyn Remote) -> Result<T, Failure>;
 }
 

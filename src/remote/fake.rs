@@ -1,4 +1,4 @@
-//! An agent in this process, for tests: the protocol over a pipe that can be cut after any byte.
+//! An in-process agent for tests: the protocol over a pipe that can be cut after any byte.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use super::{
     BlobReader, ConnectOptions, FirstUse, Remote, RemoteError, RemoteSpec, Session, Submission,
 };
 
-/// A host with one agent, which any number of links may reach.
+/// A host with one agent, reachable over any number of links.
 #[derive(Clone, Default)]
 pub(crate) struct FakeHost(Arc<State>);
 
@@ -29,21 +29,21 @@ pub(crate) struct FakeHost(Arc<State>);
 struct State {
     blobs: Mutex<BTreeMap<Digest, Vec<u8>>>,
     job: Mutex<Option<String>>,
-    /// What the job sends, in order.
+    /// The messages that the job sends, in order.
     pub(crate) script: Mutex<Vec<Say>>,
     artifacts: Mutex<BTreeMap<String, Vec<u8>>>,
     links: AtomicUsize,
     blob_bytes: AtomicU64,
     cancels: AtomicUsize,
-    /// What is said for ever in place of the host's facts.
+    /// Sent without end in place of the host's facts.
     flood: Mutex<Option<(FromAgent, Vec<u8>)>>,
-    /// What the job prints for ever once its script is over.
+    /// Printed by the job without end after its script.
     endless: Mutex<Option<&'static [u8]>>,
     /// Bytes from the agent after which each link is cut; 0: never.
     cut: AtomicUsize,
 }
 
-/// One thing that a fake job says.
+/// One message of a fake job.
 #[derive(Clone)]
 #[expect(clippy::large_enum_variant, reason = "a script of a few lines")]
 pub(crate) enum Say {
@@ -53,21 +53,21 @@ pub(crate) enum Say {
 
 impl FakeHost {
     pub(crate) fn new(script: Vec<Say>) -> Self {
-        let this = Self::default();
-        *this.0.script.lock().unwrap() = script;
-        this
+        let host = Self::default();
+        *host.0.script.lock().unwrap() = script;
+        host
     }
 
     pub(crate) fn cut_after(&self, bytes: usize) {
         self.0.cut.store(bytes, Ordering::SeqCst);
     }
 
-    /// Says this for ever when it is asked for facts.
+    /// Answers a request for facts with this message, repeated without end.
     pub(crate) fn flood(&self, message: FromAgent, bytes: &[u8]) {
         *self.0.flood.lock().unwrap() = Some((message, bytes.to_vec()));
     }
 
-    /// The job prints this for ever once its script is over.
+    /// Makes the job print this without end after its script.
     pub(crate) fn print_for_ever(&self, bytes: &'static [u8]) {
         *self.0.endless.lock().unwrap() = Some(bytes);
     }
@@ -92,13 +92,13 @@ impl FakeHost {
 
     fn link(&self) -> AgentStream {
         self.0.links.fetch_add(1, Ordering::SeqCst);
-        let (ours, theirs) = tokio::io::duplex(64 << 10);
-        let (read, write) = tokio::io::split(ours);
+        let (client_end, agent_end) = tokio::io::duplex(64 << 10);
+        let (read, write) = tokio::io::split(client_end);
         let cut = match self.0.cut.load(Ordering::SeqCst) {
             0 => usize::MAX,
             cut => cut,
         };
-        tokio::spawn(Agent { host: self.0.clone(), io: theirs, left: cut }.serve());
+        tokio::spawn(Agent { host: self.0.clone(), io: agent_end, left: cut }.serve());
         AgentStream {
             reader: FrameReader::new(Box::new(read)),
             writer: Box::new(write),
@@ -144,7 +144,7 @@ struct Cut;
 
 impl Agent {
     async fn serve(mut self) {
-        // A cut link ends the agent, as a lost connection does.
+        // A cut link ends the agent, like a lost connection.
         let _ = self.talk().await;
     }
 
@@ -172,20 +172,20 @@ impl Agent {
                     }
                     assert_eq!(super::fake::digest(&bytes), digest);
                     self.host.blobs.lock().unwrap().insert(digest.clone(), bytes);
-                    self.say(FromAgent::Stored { digest }).await?;
+                    self.send_message(FromAgent::Stored { digest }).await?;
                 }
                 ToAgent::Attach { job, from_seq, had, .. } => {
                     if self.host.job.lock().unwrap().as_ref() != Some(&job) {
                         let (request, code) = ("attach".to_owned(), "no_such_job".to_owned());
                         let text = "there is no such job".to_owned();
-                        self.say(FromAgent::Refused { request, code, text }).await?;
+                        self.send_message(FromAgent::Refused { request, code, text }).await?;
                         continue;
                     }
                     let had = had.into_iter().map(|h| (h.stream, h.bytes)).collect();
                     self.follow(job, from_seq, had).await?;
                 }
                 ToAgent::Fetch { job, path, offset, len } => {
-                    // What there is of it, as the agent does.
+                    // As the real agent does, sends what exists of the requested range.
                     let piece = {
                         let artifacts = self.host.artifacts.lock().unwrap();
                         let rest = artifacts[&path].get(offset as usize..).unwrap_or_default();
@@ -195,7 +195,7 @@ impl Agent {
                     let packed = zstd::bulk::compress(&piece, 1).unwrap();
                     let stored = packed.len() as u64;
                     let data = FromAgent::Data { job, path, offset, len, stored, zstd: true };
-                    self.say(data).await?;
+                    self.send_message(data).await?;
                     for piece in packed.chunks(frame::MAX_BODY) {
                         self.send(Kind::Blob, piece).await?;
                     }
@@ -203,7 +203,7 @@ impl Agent {
                 ToAgent::Facts { .. } => {
                     let flood = self.host.flood.lock().unwrap().clone();
                     while let Some((message, bytes)) = &flood {
-                        self.say(message.clone()).await?;
+                        self.send_message(message.clone()).await?;
                         self.send(Kind::Output, bytes).await?;
                     }
                 }
@@ -223,7 +223,11 @@ impl Agent {
         };
         if !missing.is_empty() {
             return self
-                .say(FromAgent::Missing { job: plan.job, digests: missing, awaited: false })
+                .send_message(FromAgent::Missing {
+                    job: plan.job,
+                    digests: missing,
+                    awaited: false,
+                })
                 .await;
         }
         *self.host.job.lock().unwrap() = Some(plan.job.clone());
@@ -236,24 +240,26 @@ impl Agent {
         from_seq: u64,
         had: BTreeMap<Stream, u64>,
     ) -> Result<(), Cut> {
-        self.say(FromAgent::Following { job: job.clone() }).await?;
+        self.send_message(FromAgent::Following { job: job.clone() }).await?;
         let script = self.host.script.lock().unwrap().clone();
-        let mut at: BTreeMap<Stream, u64> = BTreeMap::new();
+        let mut sent_bytes: BTreeMap<Stream, u64> = BTreeMap::new();
         let mut seq = 0;
         for say in script {
             let event = match say {
                 Say::Event(body) => body,
                 Say::Output(stream, bytes) => {
-                    let offset = *at.get(&stream).unwrap_or(&0);
+                    let offset = *sent_bytes.get(&stream).unwrap_or(&0);
                     let (step, len) = ("run".to_owned(), bytes.len() as u64);
-                    *at.entry(stream).or_default() += len;
-                    let known = had.get(&stream).unwrap_or(&0).saturating_sub(offset).min(len);
-                    if known < len {
-                        let (job, step, offset) = (job.clone(), step.clone(), offset + known);
-                        let len = len - known;
+                    *sent_bytes.entry(stream).or_default() += len;
+                    let already_sent =
+                        had.get(&stream).unwrap_or(&0).saturating_sub(offset).min(len);
+                    if already_sent < len {
+                        let (job, step, offset) =
+                            (job.clone(), step.clone(), offset + already_sent);
+                        let len = len - already_sent;
                         let output = FromAgent::Output { job, step, stream, offset, len };
-                        self.say(output).await?;
-                        self.send(Kind::Output, &bytes[known as usize..]).await?;
+                        self.send_message(output).await?;
+                        self.send(Kind::Output, &bytes[already_sent as usize..]).await?;
                     }
                     EventBody::Output { step, stream, offset, len }
                 }
@@ -261,22 +267,22 @@ impl Agent {
             seq += 1;
             if seq >= from_seq {
                 let event = Event { seq, at_ms: 0, body: event };
-                self.say(FromAgent::Event { job: job.clone(), event }).await?;
+                self.send_message(FromAgent::Event { job: job.clone(), event }).await?;
             }
         }
         let endless = *self.host.endless.lock().unwrap();
-        let mut offset = *at.get(&Stream::Stdout).unwrap_or(&0);
+        let mut offset = *sent_bytes.get(&Stream::Stdout).unwrap_or(&0);
         while let Some(bytes) = endless {
             let (job, step, stream) = (job.clone(), "run".to_owned(), Stream::Stdout);
             let len = bytes.len() as u64;
-            self.say(FromAgent::Output { job, step, stream, offset, len }).await?;
+            self.send_message(FromAgent::Output { job, step, stream, offset, len }).await?;
             self.send(Kind::Output, bytes).await?;
             offset += len;
         }
         Ok(())
     }
 
-    async fn say(&mut self, message: FromAgent) -> Result<(), Cut> {
+    async fn send_message(&mut self, message: FromAgent) -> Result<(), Cut> {
         self.send(Kind::Message, &serde_json::to_vec(&message).unwrap()).await
     }
 
@@ -299,7 +305,6 @@ impl Agent {
     }
 }
 
-/// sha256 of bytes.
 pub(crate) fn digest(bytes: &[u8]) -> Digest {
     Digest::from_bytes(&Sha256::digest(bytes).into())
 }
@@ -352,7 +357,7 @@ pub(crate) fn submission(files: &[(&str, &[u8])]) -> Submission {
     Submission { plan, blobs: Arc::new(blobs), secrets: BTreeMap::new() }
 }
 
-/// The usual last word.
+/// The usual last message.
 pub(crate) fn ended() -> Say {
     Say::Event(EventBody::Ended { outcome: Outcome::Done })
 }

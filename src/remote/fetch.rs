@@ -1,4 +1,4 @@
-//! Artifacts on their way down: pieces are asked for ahead, so that a long link stays full.
+//! Downloads of artifacts. Pieces are requested ahead, so that a long link stays full.
 
 use std::fs::File;
 use std::path::Path;
@@ -6,17 +6,17 @@ use std::path::Path;
 use rgpu_protocol::{BLOB_BYTES, Digest, EventBody, FromAgent, PIECE_BYTES, ToAgent};
 use tokio::time::timeout;
 
-use super::client::{Incoming, Session, unasked};
+use super::client::{Incoming, Session, unexpected_answer};
 use super::partial_file::PartialFile;
 use super::upload::{PARALLEL_MIN_ROUND_TRIP, ProgressSink, TransferProgress};
 use super::{RemoteError, limits};
 
-/// Bytes asked for and not yet come; on a long link, where the way of a request would else be waited
-/// for, and the stream's window keeps them from piling up here.
+/// Bytes that may be requested and outstanding. A long link gets more, so that it never waits for a
+/// request; the stream's window bounds the bytes that pile up here.
 const MAX_REQUESTED_BYTES: u64 = 32 << 20;
 const MAX_REQUESTED_BYTES_LONG_LINK: u64 = 128 << 20;
 
-/// Bytes that an agent on a long link begins to send before they are asked for.
+/// Bytes that an agent on a long link sends before they are requested.
 pub(super) const PREFETCH_BYTES: u64 = 32 << 20;
 
 /// A file of a job, as its `artifact` event names it.
@@ -24,18 +24,18 @@ pub(super) const PREFETCH_BYTES: u64 = 32 << 20;
 pub struct RemoteFile {
     /// The job.
     pub job: String,
-    /// Path in the job's folder.
+    /// Its path in the job's folder.
     pub path: String,
-    /// Bytes.
+    /// Its size in bytes.
     pub size: u64,
-    /// sha256.
+    /// Its sha256.
     pub digest: Digest,
-    /// That of its pieces, where the host names it: then it is checked by it.
+    /// The digest of its pieces' digests, if the host names it; it is then used for the check.
     pub composite: Option<Digest>,
 }
 
 impl RemoteFile {
-    /// What an event of `job` announces; `None`: it is about something else.
+    /// The file that an event of `job` announces; `None`: the event is not an artifact.
     pub fn of(job: &str, body: &EventBody) -> Option<Self> {
         let EventBody::Artifact { path, size, digest, composite, .. } = body else { return None };
         let (path, digest, composite) = (path.clone(), digest.clone(), composite.clone());
@@ -43,25 +43,25 @@ impl RemoteFile {
     }
 }
 
-/// What became of a file that was brought.
+/// The result of a successful fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchOutcome {
-    /// Whether the copy has all of it; it has not when an earlier try brought some, or it could not be
-    /// written.
+    /// Whether the copy is complete. It is not if an earlier try fetched a part, or the copy could
+    /// not be written.
     pub copied: bool,
-    /// Whether it survives a power cut. One that came faster than a disk takes it may not.
+    /// Whether the file was synced to disk. A file that came faster than disks write is not.
     pub synced: bool,
 }
 
 impl Session {
-    /// Brings a file of a job to `dest`, whose folder must exist. May be repeated after a cut
-    /// link: what has come is not asked for again.
+    /// Downloads a file of a job to `dest`, whose folder must exist, and resumes after a cut link.
     ///
-    /// What comes goes into the empty file `copy` too.
+    /// The bytes also go into the empty file `copy`.
     ///
     /// # Errors
-    /// The link, a refusal, our disk; [`RemoteError::Damaged`] or [`RemoteError::Shorter`] when what
-    /// came is not what was named, and then nothing is left behind.
+    /// The link fails, the agent refuses, or our disk fails; [`RemoteError::Damaged`] or
+    /// [`RemoteError::Shorter`] when the bytes do not match the announcement, and then no file is
+    /// left behind.
     pub async fn fetch(
         &mut self,
         wanted: &RemoteFile,
@@ -70,10 +70,10 @@ impl Session {
         progress: ProgressSink<'_>,
     ) -> Result<FetchOutcome, RemoteError> {
         let mut part = PartialFile::open(wanted, dest, copy)?;
-        let brought = self.bring(wanted, &mut part, progress).await;
-        // What is still to be written is waited for in any case: the next try goes on behind it.
+        let received = self.receive_pieces(wanted, &mut part, progress).await;
+        // Wait for queued writes even after an error: the next try resumes from them.
         let written = part.written().await;
-        let fetched = match (brought, written) {
+        let fetched = match (received, written) {
             (Ok(()), written) => written?.finish(wanted)?,
             (Err(error @ RemoteError::Shorter { .. }), Ok(written)) => {
                 written.discard();
@@ -85,8 +85,8 @@ impl Session {
         Ok(fetched)
     }
 
-    /// Fills `part`.
-    async fn bring(
+    /// Requests and receives pieces until `part` is complete.
+    async fn receive_pieces(
         &mut self,
         wanted: &RemoteFile,
         part: &mut PartialFile,
@@ -103,20 +103,21 @@ impl Session {
         {
             part.add(bytes).await?;
         }
-        let far = self.streams.round_trip() > PARALLEL_MIN_ROUND_TRIP;
-        // Hashing begins with the first piece; on a long link requests are what counts.
-        let piece = if far { BLOB_BYTES } else { PIECE_BYTES };
-        let ahead = if far { MAX_REQUESTED_BYTES_LONG_LINK } else { MAX_REQUESTED_BYTES };
-        let mut asked = part.len.max(promised);
+        let is_long_link = self.streams.round_trip() > PARALLEL_MIN_ROUND_TRIP;
+        // Small pieces let hashing start early; on a long link the number of requests counts.
+        let piece = if is_long_link { BLOB_BYTES } else { PIECE_BYTES };
+        let max_requested =
+            if is_long_link { MAX_REQUESTED_BYTES_LONG_LINK } else { MAX_REQUESTED_BYTES };
+        let mut requested = part.len.max(promised);
         self.unsettled = true;
         while part.len < wanted.size {
             progress(TransferProgress { done: part.len, total: wanted.size });
-            while asked < wanted.size && asked < part.len + ahead {
-                let len = piece.min(wanted.size - asked);
+            while requested < wanted.size && requested < part.len + max_requested {
+                let len = piece.min(wanted.size - requested);
                 let (job, path) = (wanted.job.clone(), wanted.path.clone());
-                let request = ToAgent::Fetch { job, path, offset: asked, len };
+                let request = ToAgent::Fetch { job, path, offset: requested, len };
                 self.talk.writer.message(&request)?;
-                asked += len;
+                requested += len;
             }
             self.piece(wanted, part, piece).await?;
         }
@@ -124,12 +125,12 @@ impl Session {
         Ok(())
     }
 
-    /// Waits for the next piece of `wanted`, of which pieces of `asked` bytes were asked for.
+    /// Waits for the next piece of `wanted`; requests ask for `asked` bytes each.
     async fn piece(
         &mut self,
         wanted: &RemoteFile,
         part: &mut PartialFile,
-        asked: u64,
+        piece_len: u64,
     ) -> Result<(), RemoteError> {
         let doing = "fetching a file";
         loop {
@@ -144,13 +145,13 @@ impl Session {
                     if job == wanted.job && path == wanted.path && offset <= part.len =>
                 {
                     let end = offset + bytes.len() as u64;
-                    // Those that come unasked are of the larger kind.
-                    let whole = [asked, BLOB_BYTES].contains(&(bytes.len() as u64));
-                    if end < wanted.size && !whole {
+                    // Prefetched pieces have the size of a blob.
+                    let full_size = [piece_len, BLOB_BYTES].contains(&(bytes.len() as u64));
+                    if end < wanted.size && !full_size {
                         let (path, size) = (path.clone(), wanted.size);
                         return Err(RemoteError::Shorter { path, end, size });
                     }
-                    // What an earlier try has left may come once more, unasked.
+                    // The prefetch may repeat bytes that an earlier try left here.
                     let known = part.len - offset;
                     if known > 0 && known >= bytes.len() as u64 {
                         continue;
@@ -167,7 +168,7 @@ impl Session {
                     return Err(RemoteError::Refused { request, code, text });
                 }
                 Incoming::Answer(FromAgent::Done { .. }) => {}
-                Incoming::Answer(other) => return Err(unasked(&other)),
+                Incoming::Answer(other) => return Err(unexpected_answer(&other)),
                 other => self.backlog.put(other)?,
             }
         }
@@ -211,7 +212,7 @@ mod tests {
         RemoteFile { job, path, size: size as u64, digest, composite: None }
     }
 
-    /// As a host announces it that names what its pieces make up, too.
+    /// The same file as a host announces it that also names the composite digest.
     fn by_pieces(path: &str, bytes: &[u8]) -> RemoteFile {
         let pieces: Vec<_> = bytes.chunks(PIECE_BYTES as usize).map(sha256).collect();
         let composite = Some(Digest::composite(&pieces));
@@ -244,7 +245,7 @@ mod tests {
         let digest = host.artifact("raw/big", big.clone());
         let wanted = by_pieces("raw/big", &big);
         let long = [&*big, &[7; 100]].concat();
-        // A piece and some of the next; all of it; more than all of it.
+        // One piece and part of the next; the complete file; more than the complete file.
         for left in [&big[..PIECE_BYTES as usize + 5], &big, &long] {
             let folder = tempfile::tempdir().unwrap();
             let part = format!(".big.{}.part", &digest.as_str()[..16]);
@@ -271,7 +272,7 @@ mod tests {
         host.artifact("raw/x", bytes(1000));
         let folder = tempfile::tempdir().unwrap();
         let whole = wanted("raw/x", 1000, fake::digest(b"other"));
-        // What stands for the pieces counts where it is there.
+        // The composite digest decides where the host names one.
         let pieces = by_pieces("raw/x", &[1; 1000]);
         let pieces = RemoteFile { digest: Digest::of(&bytes(1000)), ..pieces };
         for wanted in [whole, pieces] {

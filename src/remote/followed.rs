@@ -1,6 +1,6 @@
-//! How far a job was followed, over however many links: the number of its last event, and how much
-//! of each output stream has come. What came twice is passed over; what goes beyond the plan's
-//! limits, or what any agent sends, ends the following.
+//! The state of a followed job over all its links: the number of its last event and the bytes
+//! received of each output stream. Repeated data is skipped. Data beyond the plan's limits, or
+//! beyond what any agent sends, is an error.
 
 use std::collections::BTreeMap;
 
@@ -11,39 +11,39 @@ use tokio::time::Instant;
 
 use super::{JobMessage, RemoteError};
 
-/// Output streams that a job may have, two for each of its steps.
+/// Output streams that a job may have, two for each step.
 const MAX_STREAMS: usize = 4096;
 
-/// Bytes of JSON that the events of a job may have, besides those that name output: the run keeps
-/// them. 100,000 artifacts, the most that an agent takes from one rung, need less.
+/// JSON bytes that a job's events may have, since the run keeps them; events that name output do
+/// not count. 100,000 artifacts, an agent's limit per rung, need less.
 const MAX_EVENT_BYTES: usize = 48 << 20;
 
-/// What is known of the followed job.
+/// The progress of the followed job.
 #[derive(Clone, Debug)]
 pub(super) struct FollowedJob {
     pub(super) id: String,
     /// The number of the last event.
     pub(super) seq: u64,
     streams: BTreeMap<(String, Stream), StreamEnd>,
-    /// Bytes that each output stream may have.
+    /// The limit on each output stream in bytes.
     log_bytes: u64,
     event_bytes: usize,
     pub(super) ended: bool,
-    /// When it was first asked to stop.
+    /// When it was first cancelled.
     pub(super) cancelled: Option<Instant>,
 }
 
-/// How far an output stream has come.
+/// The progress of one output stream.
 #[derive(Clone, Copy, Debug, Default)]
 struct StreamEnd {
-    /// Bytes had.
+    /// Bytes received.
     had: u64,
-    /// Where the output that events have named ends.
+    /// The end of the output that events have named.
     named: u64,
 }
 
 impl FollowedJob {
-    /// A job of which nothing has come, and whose plan has these `limits`.
+    /// A job of which nothing has arrived yet, whose plan has these `limits`.
     pub(super) fn new(id: &str, limits: &Limits) -> Self {
         Self {
             id: id.to_owned(),
@@ -56,7 +56,7 @@ impl FollowedJob {
         }
     }
 
-    /// The same, from event `from_seq` and these offsets of its output on.
+    /// Continues from event `from_seq` and these amounts of output.
     pub(super) fn from(mut self, from_seq: u64, had: &[ReceivedOutput]) -> Self {
         self.seq = from_seq.saturating_sub(1);
         let end = |had: u64| StreamEnd { had, named: 0 };
@@ -64,7 +64,7 @@ impl FollowedJob {
         self
     }
 
-    /// How much of each output stream has come.
+    /// The bytes received of each output stream.
     pub(super) fn had(&self) -> Vec<ReceivedOutput> {
         let had = |((step, stream), end): (&(String, Stream), &StreamEnd)| ReceivedOutput {
             step: step.clone(),
@@ -74,11 +74,11 @@ impl FollowedJob {
         self.streams.iter().map(had).collect()
     }
 
-    /// The message, without what came before; `None`: all of it did.
+    /// Returns the message without its repeated part; `None`: all of it is a repetition.
     ///
     /// # Errors
-    /// [`RemoteError::Gap`]: it does not join what came before. [`RemoteError::Nonsense`]: it is
-    /// beyond the limits.
+    /// [`RemoteError::Gap`]: data is missing before it. [`RemoteError::Nonsense`]: it exceeds a
+    /// limit.
     pub(super) fn accept(
         &mut self,
         message: JobMessage,
@@ -102,13 +102,13 @@ impl FollowedJob {
         if !self.streams.contains_key(&key)
             && (self.streams.len() >= MAX_STREAMS || !valid_job_id(&step))
         {
-            let named = step.chars().take(200).collect::<String>();
-            let what = format!("output of a step `{named}`, which no plan of ours has");
+            let step_name = step.chars().take(200).collect::<String>();
+            let what = format!("output of a step `{step_name}`, which no plan of ours has");
             return Err(RemoteError::Nonsense { what });
         }
         let end = self.streams.entry(key).or_default();
         let (had, name) = (end.had, stream.as_str());
-        // The agent cuts there, too, and only counts what follows.
+        // The agent cuts the output there too, and only counts the rest.
         let room = self.log_bytes.saturating_sub(had);
         if room == 0 && offset.saturating_add(bytes.len() as u64) > had {
             return Err(RemoteError::Nonsense {
@@ -123,14 +123,14 @@ impl FollowedJob {
                 what: format!("{name} of step `{step}` goes on at byte {offset} after {had}"),
             });
         }
-        let known = (had - offset).min(bytes.len() as u64);
-        bytes.drain(..known as usize);
+        let repeated = (had - offset).min(bytes.len() as u64);
+        bytes.drain(..repeated as usize);
         if bytes.is_empty() {
             return Ok(None);
         }
         bytes.truncate(usize::try_from(room).unwrap_or(usize::MAX));
         end.had += bytes.len() as u64;
-        Ok(Some(JobMessage::Output { step, stream, offset: offset + known, bytes }))
+        Ok(Some(JobMessage::Output { step, stream, offset: offset + repeated, bytes }))
     }
 
     fn accept_event(&mut self, event: Event) -> Result<Option<JobMessage>, RemoteError> {
@@ -154,7 +154,7 @@ impl FollowedJob {
         Ok(Some(JobMessage::Event(event)))
     }
 
-    /// Whether an event names output that has come and that none has named before. Such events are
+    /// Whether an event is the first to name output that has arrived. The number of such events is
     /// bounded by the output itself.
     fn names_output(&mut self, body: &EventBody) -> bool {
         let EventBody::Output { step, stream, offset, len } = body else { return false };
@@ -193,19 +193,19 @@ mod tests {
         let mut job = job(1000);
         assert_eq!(job.accept(output("run", 0, 900)).unwrap(), Some(output("run", 0, 900)));
         assert_eq!(job.accept(output("run", 900, 300)).unwrap(), Some(output("run", 900, 100)));
-        // What came before may come again.
+        // Repeated output is not an error.
         assert_eq!(job.accept(output("run", 0, 1000)).unwrap(), None);
         nonsense(job.accept(output("run", 1200, 1)));
         let what = nonsense(job.accept(output("run", 1000, 1)));
         assert!(what.contains("stdout of step `run`") && what.contains("1000 bytes"), "{what}");
         assert!(what.contains("--log-limit"), "{what}");
-        // Each stream has its own.
+        // Each stream has its own limit.
         assert!(job.accept(output("build", 0, 1000)).unwrap().is_some());
         let had = ReceivedOutput { step: "run".into(), stream: Stream::Stdout, bytes: 1000 };
         assert!(job.had().contains(&had));
         let limits = Limits { log_bytes: 1000, ..Limits::default() };
-        let mut again = FollowedJob::new("run.1", &limits).from(1, &[had]);
-        nonsense(again.accept(output("run", 1000, 1)));
+        let mut resumed = FollowedJob::new("run.1", &limits).from(1, &[had]);
+        nonsense(resumed.accept(output("run", 1000, 1)));
     }
 
     #[test]
@@ -234,7 +234,7 @@ mod tests {
             known.accept(event(seq, named(seq))).unwrap();
         }
         assert_eq!(known.event_bytes, 0);
-        // The same bytes once more, and bytes that never came, count.
+        // Output that was named before, and output that never arrived, count.
         for (seq, len) in [(1001, 1000), (1002, 5000)] {
             let before = known.event_bytes;
             known.accept(event(seq, named(len))).unwrap();

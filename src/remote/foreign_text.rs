@@ -1,26 +1,26 @@
-//! Words of others: servers, platforms, programs. They may be of any length and hold anything.
+//! Text from others: servers, platforms, programs. It may have any length and content.
 
-/// Characters of them that are shown.
+/// The most characters shown of it.
 const MAX_SHOWN_CHARS: usize = 200;
 
-/// The beginning of foreign words, on one line and without control characters; of a page in HTML
-/// its first words.
+/// The start of a foreign text on one line, without control characters. Of an HTML page, its first
+/// words.
 pub(super) fn shown(words: &str) -> String {
-    // No more is looked at than could be shown of it.
+    // Bounds the work on a long text.
     let words: String = words.chars().take(16 * MAX_SHOWN_CHARS).collect();
-    let words = if is_page(&words) { first_words(&words) } else { words };
+    let words = if is_html(&words) { first_words(&words) } else { words };
     let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
     line.chars().filter(|c| !c.is_control()).take(MAX_SHOWN_CHARS).collect()
 }
 
-fn is_page(words: &str) -> bool {
+fn is_html(words: &str) -> bool {
     let head: String = words.trim_start().chars().take(64).collect();
     let head = head.to_ascii_lowercase();
     ["<!doctype html", "<html", "<head", "<body"].iter().any(|tag| head.starts_with(tag))
 }
 
-/// The first text between two tags of a page, most often its title; what is for programs is left
-/// out, and without any text so is all.
+/// The first text between two tags of a page, usually its title. Skips scripts, styles and
+/// comments; empty if there is no text.
 fn first_words(page: &str) -> String {
     let mut rest = page;
     while let Some(at) = rest.find('<') {

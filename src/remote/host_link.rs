@@ -1,8 +1,8 @@
-//! A connection that outlives its links.
+//! A connection to a host that survives cut links.
 //!
-//! Each request is repeated on a fresh link when the one it ran on is cut; a followed job is taken
-//! up by the number of its last event and by how much of its output has come. Nothing is lost and
-//! nothing comes twice. Whoever sends standard input hears of each new link, and begins again there.
+//! A request is repeated on a fresh link if its link is cut. A followed job resumes from the number
+//! of its last event and from the amount of output received, so nothing is lost and nothing comes
+//! twice. The sender of standard input is told of each new link and starts again there.
 
 use std::fs::File;
 use std::path::Path;
@@ -24,7 +24,7 @@ use super::{
     RemoteFile, SentRecord, Session, UserPrompt, limits,
 };
 
-/// A remote, connected for as long as it takes.
+/// A connection to a remote that reconnects when its link is cut.
 pub struct HostLink {
     remote: Arc<dyn Remote>,
     options: ConnectOptions,
@@ -37,18 +37,18 @@ pub struct HostLink {
     patience: ReconnectPolicy,
     /// How long a cancelled job may take to end.
     confirm_within: Duration,
-    /// The way to the followed job's standard input, over the link of the moment.
+    /// The sender for the followed job's standard input over the current link.
     input: watch::Sender<Option<JobStdin>>,
 }
 
-/// How a cut link is tried again.
+/// How often and how long to retry after a cut link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReconnectPolicy {
-    /// The first pause; each further one is twice as long.
+    /// The first pause; each next one is twice as long.
     pub first: Duration,
     /// The longest pause.
     pub longest: Duration,
-    /// When to stop trying.
+    /// How long to keep trying in all.
     pub total: Duration,
 }
 
@@ -58,40 +58,40 @@ impl Default for ReconnectPolicy {
     }
 }
 
-/// A cut link.
+/// The time from the first cut until a link has held again.
 struct Outage {
     since: Instant,
     next_try: Instant,
     wait: Duration,
     last: Option<RemoteError>,
-    back: bool,
+    restored: bool,
 }
 
-/// A link that held this long was a good one: the next cut begins a new outage. A link that comes
-/// back only to break at the same request does not, so that trying ends.
+/// After a link has held this long, the next cut starts a new outage. A link that comes back and
+/// breaks at the same request does not reset the outage, so retries end.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
 
 impl HostLink {
-    /// Connects. A host that cannot be reached at the first try is an error at once.
+    /// Connects and waits for the agent's hello. Does not retry.
     ///
     /// # Errors
-    /// As [`Remote::connect`] and [`Session::greeted`].
+    /// As for [`Remote::connect`] and [`Session::greeted`].
     pub async fn connect(
         remote: Arc<dyn Remote>,
         options: ConnectOptions,
     ) -> Result<Self, RemoteError> {
-        let mut this = Self::begin(remote, options).await?;
-        if let Some(session) = &mut this.session {
+        let mut link = Self::begin(remote, options).await?;
+        if let Some(session) = &mut link.session {
             session.greeted().await?;
         }
-        Ok(this)
+        Ok(link)
     }
 
-    /// Connects, and leaves it to the first request to wait for the agent: that saves a round trip.
-    /// What is wrong with the agent is an error of that request.
+    /// Connects, and lets the first request wait for the agent, which saves a round trip. That
+    /// request reports any failure to start the agent.
     ///
     /// # Errors
-    /// As [`Remote::connect`].
+    /// As for [`Remote::connect`].
     pub async fn begin(
         remote: Arc<dyn Remote>,
         options: ConnectOptions,
@@ -116,21 +116,21 @@ impl HostLink {
         })
     }
 
-    /// With other limits on how a cut link is tried again.
+    /// Sets how a cut link is retried.
     pub fn patience(mut self, patience: ReconnectPolicy) -> Self {
         self.patience = patience;
         self
     }
 
-    /// With another limit on how long a cancelled job may take to end.
+    /// Sets how long a cancelled job may take to end.
     #[cfg(test)]
     pub(crate) fn confirm_within(mut self, limit: Duration) -> Self {
         self.confirm_within = limit;
         self
     }
 
-    /// Remembering what was sent there: on a long link large bundles that are new then begin to go
-    /// over before the host has said what it lacks.
+    /// Uses a record of the blobs sent before. On a long link, the upload of a large new bundle
+    /// then starts before the host has answered which blobs it lacks.
     pub fn remembering(mut self, sent: SentRecord) -> Self {
         self.sent = Some(Arc::new(sent));
         self
@@ -141,29 +141,29 @@ impl HostLink {
         &*self.remote
     }
 
-    /// The front end of its connection.
+    /// The front end that answers questions for this connection.
     pub fn talk(&self) -> Arc<dyn UserPrompt> {
         Arc::clone(&self.options.talk)
     }
 
-    /// Whether the link is there.
+    /// Whether a link is up.
     pub fn is_linked(&self) -> bool {
         self.session.is_some()
     }
 
-    /// The agent's greeting, while the link is there.
+    /// The agent's hello; `None` while the link is cut or before the hello has arrived.
     pub fn agent(&self) -> Option<&Hello> {
         self.session.as_ref().and_then(Session::agent)
     }
 
-    /// What the agent knows of its host, with the answers to `probes`.
+    /// The agent's facts about its host, with the answers to `probes`.
     ///
     /// # Errors
-    /// As [`Session::facts`], or the link stayed cut.
+    /// As for [`Session::facts`], or the link stayed cut.
     pub async fn facts(&mut self, probes: &[Probe]) -> Result<AgentFacts, RemoteError> {
         loop {
-            match self.linked().await?.facts(probes.to_vec()).await {
-                Err(error) if error.is_link() => self.lost(error),
+            match self.linked_session().await?.facts(probes.to_vec()).await {
+                Err(error) if error.is_link() => self.link_lost(error),
                 answer => return answer,
             }
         }
@@ -172,11 +172,11 @@ impl HostLink {
     /// The user's jobs on this host, newest first.
     ///
     /// # Errors
-    /// As [`Session::jobs`], or the link stayed cut.
+    /// As for [`Session::jobs`], or the link stayed cut.
     pub async fn jobs(&mut self) -> Result<HostJobs, RemoteError> {
         loop {
-            match self.linked().await?.jobs().await {
-                Err(error) if error.is_link() => self.lost(error),
+            match self.linked_session().await?.jobs().await {
+                Err(error) if error.is_link() => self.link_lost(error),
                 answer => return answer,
             }
         }
@@ -185,11 +185,11 @@ impl HostLink {
     /// The plan of a job on this host.
     ///
     /// # Errors
-    /// As [`Session::plan`], or the link stayed cut.
+    /// As for [`Session::plan`], or the link stayed cut.
     pub async fn plan(&mut self, job: &str) -> Result<Plan, RemoteError> {
         loop {
-            match self.linked().await?.plan(job).await {
-                Err(error) if error.is_link() => self.lost(error),
+            match self.linked_session().await?.plan(job).await {
+                Err(error) if error.is_link() => self.link_lost(error),
                 answer => return answer,
             }
         }
@@ -198,32 +198,32 @@ impl HostLink {
     /// Removes an ended job's folder from the host.
     ///
     /// # Errors
-    /// As [`Session::forget`], or the link stayed cut.
+    /// As for [`Session::forget`], or the link stayed cut.
     pub async fn forget(&mut self, job: &str) -> Result<(), RemoteError> {
         loop {
-            match self.linked().await?.forget(job).await {
-                Err(error) if error.is_link() => self.lost(error),
+            match self.linked_session().await?.forget(job).await {
+                Err(error) if error.is_link() => self.link_lost(error),
                 answer => return answer,
             }
         }
     }
 
-    /// Lets the host drop an ended job of which everything is here, if the link is there. Nothing is
-    /// awaited.
+    /// Tells the host to drop an ended job whose files have all been fetched, if the link is up.
+    /// Does not wait for an answer.
     pub fn drop_job(&mut self, job: &str) {
         if let Some(session) = &mut self.session
             && let Err(error) = session.drop_job(job)
         {
-            self.lost(error);
+            self.link_lost(error);
         }
     }
 
-    /// Submits a plan, sends what the host lacks, and follows the job. A job followed before is
-    /// left alone. When this is dropped before it is done, [`HostLink::cancel`] makes sure that
-    /// nothing runs.
+    /// Submits a plan, sends the blobs that the host lacks, and follows the job. A job followed
+    /// before goes on without us. If this future is dropped early, call [`HostLink::cancel`] to
+    /// make sure that nothing runs.
     ///
     /// # Errors
-    /// As [`Session::submit`], or the link stayed cut.
+    /// As for [`Session::submit`], or the link stayed cut.
     pub async fn submit(
         &mut self,
         submission: &Submission,
@@ -234,10 +234,10 @@ impl HostLink {
         self.submitting = Some(job.clone());
         let answer = loop {
             let sent = self.sent.clone();
-            let session = self.linked().await?;
+            let session = self.linked_session().await?;
             session.sent = sent;
             match session.submit(submission, progress).await {
-                Err(error) if error.is_link() => self.lost(error),
+                Err(error) if error.is_link() => self.link_lost(error),
                 answer => break answer,
             }
         };
@@ -249,16 +249,16 @@ impl HostLink {
         }
         if answer.is_ok() {
             self.job = Some(job);
-            self.tell_input();
+            self.publish_stdin();
         }
         answer
     }
 
-    /// Follows a job that is there and whose plan has these `limits`, from event `from_seq` and
-    /// these offsets of its output on.
+    /// Follows an existing job, whose plan has these `limits`, from event `from_seq` on. `had` says
+    /// how much of its output is already here.
     ///
     /// # Errors
-    /// As [`Session::attach`], or the link stayed cut.
+    /// As for [`Session::attach`], or the link stayed cut.
     pub async fn attach(
         &mut self,
         job: &str,
@@ -269,11 +269,11 @@ impl HostLink {
         let job = FollowedJob::new(job, limits).from(from_seq, had);
         self.job = None;
         loop {
-            match self.linked().await?.attach(&job.id, from_seq, job.had()).await {
-                Err(error) if error.is_link() => self.lost(error),
+            match self.linked_session().await?.attach(&job.id, from_seq, job.had()).await {
+                Err(error) if error.is_link() => self.link_lost(error),
                 answer => {
                     self.job = answer.is_ok().then_some(job);
-                    self.tell_input();
+                    self.publish_stdin();
                     return answer;
                 }
             }
@@ -283,14 +283,14 @@ impl HostLink {
     /// The followed job's next message; `None` after its terminal event. Cancel-safe.
     ///
     /// # Errors
-    /// [`RemoteError::GaveUp`] when the link stayed cut: the job goes on there by itself;
-    /// [`RemoteError::Unconfirmed`] when it was cancelled and has not ended in time.
+    /// [`RemoteError::GaveUp`] when the link stayed cut (the job goes on);
+    /// [`RemoteError::Unconfirmed`] when a cancelled job has not ended in time.
     pub async fn next(&mut self) -> Result<Option<JobMessage>, RemoteError> {
         let Some(cancelled) = self.job.as_ref().and_then(|job| job.cancelled) else {
             return self.next_message().await;
         };
         let limit = self.confirm_within;
-        // A host that never pauses would never be found late by the clock alone.
+        // The timeout alone never fires if the host sends without pause.
         match cancelled.elapsed() < limit {
             true => timeout_at(cancelled + limit, self.next_message())
                 .await
@@ -304,9 +304,9 @@ impl HostLink {
             if self.job.as_ref().is_none_or(|job| job.ended) {
                 return Ok(None);
             }
-            self.linked().await?;
+            self.linked_session().await?;
             let Some(session) = &mut self.session else { continue };
-            // Linking may have found that the job never came to be.
+            // Reconnecting may have found that the job never started.
             if self.job.as_ref().is_none_or(|job| job.ended) {
                 return Ok(None);
             }
@@ -318,19 +318,20 @@ impl HostLink {
                         return Ok(Some(message));
                     }
                 }
-                Err(error) if error.is_link() => self.lost(error),
+                Err(error) if error.is_link() => self.link_lost(error),
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Asks for the followed job to be stopped, now or as soon as the link is back. Its terminal
-    /// event, which [`HostLink::next`] brings, confirms. A job whose submission was dropped halfway
-    /// is looked for, and stopped if it is there.
+    /// Asks the host to stop the followed job, now or once the link is back. The terminal event,
+    /// returned by [`HostLink::next`], confirms it. If a submission was dropped halfway, its job is
+    /// looked up and stopped if it exists.
     pub fn cancel(&mut self) {
         if let Some(mut job) = self.submitting.take() {
-            // Where no agent was there to hear of it, nothing needs to be looked for.
-            job.ended = self.session.as_ref().is_some_and(|s| s.talk.heard == EarlyFrames::Nothing);
+            // If no agent received the submission, there is no job to look up.
+            job.ended =
+                self.session.as_ref().is_some_and(|s| s.talk.early_frames == EarlyFrames::Nothing);
             self.job = Some(job);
             self.session = None;
         }
@@ -340,21 +341,21 @@ impl HostLink {
         if let Some(session) = &mut self.session
             && let Err(error) = session.cancel()
         {
-            self.lost(error);
+            self.link_lost(error);
         }
     }
 
-    /// The way to the followed job's standard input; `None` while the link is cut. Each new link
-    /// is a change.
+    /// The sender for the followed job's standard input; `None` while the link is cut. The watch
+    /// changes with each new link.
     pub fn input(&self) -> watch::Receiver<Option<JobStdin>> {
         self.input.subscribe()
     }
 
-    /// Brings a file of a job to `dest`, whose folder must exist, and to `copy`, as
+    /// Downloads a file of a job to `dest`, whose folder must exist, and to `copy`, as
     /// [`Session::fetch`] does.
     ///
     /// # Errors
-    /// As [`Session::fetch`], or the link stayed cut.
+    /// As for [`Session::fetch`], or the link stayed cut.
     pub async fn fetch(
         &mut self,
         wanted: &RemoteFile,
@@ -363,21 +364,21 @@ impl HostLink {
         progress: ProgressSink<'_>,
     ) -> Result<FetchOutcome, RemoteError> {
         loop {
-            match self.linked().await?.fetch(wanted, dest, copy.take(), progress).await {
-                Err(error) if error.is_link() => self.lost(error),
+            match self.linked_session().await?.fetch(wanted, dest, copy.take(), progress).await {
+                Err(error) if error.is_link() => self.link_lost(error),
                 answer => return answer,
             }
         }
     }
 
-    /// Leaves the followed job to its own limits.
+    /// Stops following the job, which goes on under its own limits.
     ///
     /// # Errors
-    /// As [`Session::detach`], or the link stayed cut.
+    /// As for [`Session::detach`], or the link stayed cut.
     pub async fn detach(&mut self) -> Result<(), RemoteError> {
         loop {
-            match self.linked().await?.detach().await {
-                Err(error) if error.is_link() => self.lost(error),
+            match self.linked_session().await?.detach().await {
+                Err(error) if error.is_link() => self.link_lost(error),
                 answer => {
                     self.job = None;
                     return answer;
@@ -386,28 +387,30 @@ impl HostLink {
         }
     }
 
-    /// Ends the connection in good order; what its last requests were billed with.
+    /// Closes the connection and returns the provider's last bills.
     pub async fn close(self) -> Vec<Bill> {
-        // A way to the host keeps its stream open.
+        // A `JobStdin` keeps the stream open.
         self.input.send_replace(None);
-        // A request that was dropped halfway has nothing left to say, and may stand still for long.
+        // A session with a dropped request has nothing to flush, and might block for long.
         if let Some(session) = self.session.filter(|session| !session.unsettled()) {
             session.close().await;
         }
         self.remote.take_bills()
     }
 
-    /// Tells whoever sends input where to.
-    fn tell_input(&self) {
+    /// Publishes the current link's sender for standard input.
+    fn publish_stdin(&self) {
         self.input.send_replace(self.session.as_ref().and_then(Session::input));
     }
 
-    /// The link went.
-    fn lost(&mut self, error: RemoteError) {
+    /// Drops the session and schedules the next try.
+    fn link_lost(&mut self, error: RemoteError) {
         self.session = None;
-        self.tell_input();
+        self.publish_stdin();
         let now = Instant::now();
-        if self.linked_at.elapsed() > STABLE_AFTER && self.outage.as_ref().is_some_and(|o| o.back) {
+        if self.linked_at.elapsed() > STABLE_AFTER
+            && self.outage.as_ref().is_some_and(|o| o.restored)
+        {
             self.outage = None;
         }
         let outage = self.outage.get_or_insert(Outage {
@@ -415,18 +418,18 @@ impl HostLink {
             next_try: now,
             wait: Duration::ZERO,
             last: None,
-            back: false,
+            restored: false,
         });
-        outage.back = false;
+        outage.restored = false;
         outage.wait = (outage.wait * 2).clamp(self.patience.first, self.patience.longest);
         outage.next_try = now + outage.wait;
         self.options.talk.link_lost(&error, outage.wait);
         outage.last = Some(error);
     }
 
-    /// The session, made anew when the link was cut, with the followed job taken up.
-    async fn linked(&mut self) -> Result<&mut Session, RemoteError> {
-        // A request that was dropped halfway: what comes next would be taken for another's answer.
+    /// The session; reconnects first if the link was cut, and resumes the followed job.
+    async fn linked_session(&mut self) -> Result<&mut Session, RemoteError> {
+        // After a dropped request, the next answer would be taken for another request's.
         if self.session.as_ref().is_some_and(Session::unsettled) {
             self.session = None;
         }
@@ -441,17 +444,17 @@ impl HostLink {
                 }
                 tokio::time::sleep_until(outage.next_try).await;
             }
-            match self.again().await {
+            match self.reconnect().await {
                 Ok(session) => {
                     self.session = Some(session);
                     self.linked_at = Instant::now();
-                    self.tell_input();
+                    self.publish_stdin();
                     if let Some(outage) = &mut self.outage {
-                        outage.back = true;
+                        outage.restored = true;
                         self.options.talk.link_back();
                     }
                 }
-                Err(error) if error.may_pass() => self.lost(error),
+                Err(error) if error.may_pass() => self.link_lost(error),
                 Err(error) => return Err(error),
             }
         }
@@ -462,13 +465,14 @@ impl HostLink {
         }
     }
 
-    async fn again(&mut self) -> Result<Session, RemoteError> {
+    async fn reconnect(&mut self) -> Result<Session, RemoteError> {
         let mut session = self.remote.connect(&self.options).await?;
-        // Once bitten: the host's start-up files may have swallowed what was said too early.
+        // Wait for the hello before sending: the host's start-up files may have swallowed early
+        // frames.
         session.greeted().await?;
         if let Some(job) = self.job.as_mut().filter(|job| !job.ended) {
             match session.attach(&job.id, job.seq + 1, job.had()).await {
-                // It was cancelled before it came to be.
+                // The job was cancelled before it existed.
                 Err(error)
                     if job.cancelled.is_some() && job.seq == 0 && error.no_such_job().is_some() =>
                 {
@@ -508,16 +512,18 @@ mod tests {
         ]
     }
 
-    /// Follows the job to its end: the numbers of its events, and both outputs.
-    async fn whole(link: &mut HostLink) -> Result<(Vec<u64>, Vec<u8>, Vec<u8>), RemoteError> {
+    /// Follows the job to its end; returns the event numbers, stdout and stderr.
+    async fn follow_to_end(
+        link: &mut HostLink,
+    ) -> Result<(Vec<u64>, Vec<u8>, Vec<u8>), RemoteError> {
         let (mut seqs, mut out, mut err) = (Vec::new(), Vec::new(), Vec::new());
         while let Some(message) = link.next().await? {
             match message {
                 JobMessage::Event(event) => seqs.push(event.seq),
                 JobMessage::Output { stream, offset, bytes, .. } => {
-                    let into = if stream == Stream::Stdout { &mut out } else { &mut err };
-                    assert_eq!(offset, into.len() as u64);
-                    into.extend(bytes);
+                    let bytes_so_far = if stream == Stream::Stdout { &mut out } else { &mut err };
+                    assert_eq!(offset, bytes_so_far.len() as u64);
+                    bytes_so_far.extend(bytes);
                 }
             }
         }
@@ -531,14 +537,14 @@ mod tests {
     #[tokio::test]
     async fn a_job_cut_after_any_number_of_bytes_arrives_whole_and_once() {
         let mut resumed = 0;
-        // A shorter link could not carry the greeting and one event.
+        // A shorter link could not carry the hellos and one event.
         for cut in (300..1200).step_by(7) {
             let host = FakeHost::new(script());
             let mut link = connect(&host).await;
             host.cut_after(cut);
-            link.lost(RemoteError::LinkCut { doing: "testing", why: String::new() });
+            link.link_lost(RemoteError::LinkCut { doing: "testing", why: String::new() });
             link.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
-            let (seqs, out, err) = whole(&mut link).await.unwrap();
+            let (seqs, out, err) = follow_to_end(&mut link).await.unwrap();
             assert_eq!(seqs, [1, 2, 3, 4, 5], "cut after {cut}");
             assert_eq!(
                 (out.as_slice(), err.as_slice()),
@@ -556,7 +562,7 @@ mod tests {
             .await
             .patience(ReconnectPolicy { total: Duration::from_millis(50), ..QUICK });
         host.cut_after(1);
-        link.lost(RemoteError::LinkCut { doing: "testing", why: String::new() });
+        link.link_lost(RemoteError::LinkCut { doing: "testing", why: String::new() });
         let error = link.facts(&[]).await.unwrap_err();
         assert!(matches!(error, RemoteError::GaveUp { .. }), "{error:?}");
     }
@@ -566,18 +572,18 @@ mod tests {
         let host = FakeHost::new(script());
         let mut link = connect(&host).await;
         link.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
-        link.lost(RemoteError::LinkCut { doing: "testing", why: String::new() });
+        link.link_lost(RemoteError::LinkCut { doing: "testing", why: String::new() });
         link.cancel();
         assert_eq!(host.cancels(), 0);
-        whole(&mut link).await.unwrap();
-        // The agent reads it behind its answers.
+        follow_to_end(&mut link).await.unwrap();
+        // The agent reads the cancel after it has sent its answers.
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(host.cancels(), 1);
     }
 
     #[tokio::test]
     async fn a_cancel_that_is_never_confirmed_is_waited_for_no_longer_than_its_limit() {
-        // A host that says nothing more, and one that never pauses.
+        // A host that sends nothing more, and one that never pauses.
         for bytes in [None, Some(b"x")] {
             let host = FakeHost::new(vec![Say::Event(EventBody::GpuReleased {})]);
             if let Some(bytes) = bytes {
@@ -604,7 +610,7 @@ mod tests {
         let host = FakeHost::new(script());
         let submission = fake::submission(&[("a", b"abc")]);
         let mut link = connect(&host).await;
-        // Dropped before the host has heard of it.
+        // Dropped before the host has received the plan.
         tokio::select! {
             biased;
             _ = link.submit(&submission, &|_| ()) => panic!("too quick"),
@@ -612,12 +618,12 @@ mod tests {
         }
         link.cancel();
         assert_eq!(link.next().await.unwrap(), None);
-        // Dropped when it runs already.
+        // Dropped while the job already runs.
         connect(&host).await.submit(&submission, &|_| ()).await.unwrap();
         let mut link = connect(&host).await;
         link.submitting = Some(FollowedJob::new("run.1", &Limits::default()));
         link.cancel();
-        whole(&mut link).await.unwrap();
+        follow_to_end(&mut link).await.unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(host.cancels(), 1);
     }
@@ -628,11 +634,11 @@ mod tests {
         let mut link = connect(&host).await;
         for _ in 0..3 {
             // The fake host never answers this one.
-            let asked = link.facts(&[]);
-            assert!(tokio::time::timeout(Duration::from_millis(5), asked).await.is_err());
+            let facts = link.facts(&[]);
+            assert!(tokio::time::timeout(Duration::from_millis(5), facts).await.is_err());
         }
         link.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
-        assert_eq!(whole(&mut link).await.unwrap().0.len(), 5);
+        assert_eq!(follow_to_end(&mut link).await.unwrap().0.len(), 5);
         assert_eq!(host.links(), 4);
     }
 
@@ -649,11 +655,11 @@ mod tests {
         let host = FakeHost::new(script());
         let mut link = connect(&host).await;
         link.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
-        whole(&mut link).await.unwrap();
+        follow_to_end(&mut link).await.unwrap();
         host.flood(output("run.1"), bytes);
         let error = link.facts(&[]).await.unwrap_err();
         assert!(matches!(error, RemoteError::Nonsense { .. }), "{error:?}");
-        // Of a job that is not followed nothing is kept, so nothing runs full.
+        // Messages of a job that is not followed are not stored, so no queue overflows.
         let host = FakeHost::new(script());
         let mut link = connect(&host).await;
         host.flood(output("other.1"), bytes);

@@ -1,5 +1,5 @@
-//! Whether the agent that we have can run on a host: asked before it is sent, since the dynamic
-//! loader's own words ("GLIBC_2.34 not found") tell nobody what to do.
+//! Checks that our agent can run on a host before it is sent: the dynamic loader's own error
+//! ("GLIBC_2.34 not found") does not tell a user what to do.
 
 use goblin::elf::header::{EM_AARCH64, EM_X86_64};
 use goblin::elf::{Elf, header};
@@ -7,17 +7,17 @@ use rgpu_protocol::probe::AgentFacts;
 
 use super::RemoteError;
 
-/// What a program needs of its host.
+/// The requirements of a program on its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HostNeeds {
-    /// As `uname -m` says it.
+    /// The architecture in the words of `uname -m`.
     machine: &'static str,
-    /// The newest glibc symbol version it names; `None`: it is linked without glibc.
+    /// The newest glibc symbol version that it uses; `None`: it does not use glibc.
     glibc: Option<(u32, u32)>,
 }
 
-/// The architecture that an ELF program is for, as `uname -m` says it, from its first 64 bytes;
-/// `None`: not one of ours.
+/// The architecture of an ELF program in the words of `uname -m`, from its first 64 bytes; `None`:
+/// not one that we support.
 pub fn arch_of(head: &[u8]) -> Option<&'static str> {
     machine(Elf::parse_header(head).ok()?.e_machine)
 }
@@ -30,7 +30,7 @@ fn machine(number: u16) -> Option<&'static str> {
     }
 }
 
-/// Why a program of this machine cannot run on a host; `None`: it can, as far as is known.
+/// The reason why a local program cannot run on a host; `None`: no known reason.
 pub fn unfit(program: &[u8], host: &AgentFacts) -> Option<String> {
     let needs = match HostNeeds::read(program) {
         Ok(needs) => needs,
@@ -43,7 +43,7 @@ pub fn unfit(program: &[u8], host: &AgentFacts) -> Option<String> {
 }
 
 impl HostNeeds {
-    /// Of an ELF program.
+    /// Reads the requirements of an ELF program.
     pub(super) fn read(program: &[u8]) -> Result<Self, String> {
         let elf = Elf::parse(program).map_err(|error| error.to_string())?;
         let number = elf.header.e_machine;
@@ -55,12 +55,12 @@ impl HostNeeds {
             })
         });
         let glibc = versions.filter_map(|v| version(v.strip_prefix("GLIBC_")?)).max();
-        // A glibc program without a versioned symbol does not exist; one without an interpreter
+        // Every dynamically linked glibc program has versioned symbols; one without an interpreter
         // is static.
         Ok(Self { machine, glibc: elf.interpreter.and(glibc) })
     }
 
-    /// Against what the start command says of the host: `Linux x86_64 glibc 2.36`.
+    /// Compares with the start command's description of the host: `Linux x86_64 glibc 2.36`.
     pub(super) fn check(&self, host: &str) -> Result<(), RemoteError> {
         let mut words = host.split_whitespace();
         let (system, machine) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
@@ -80,10 +80,13 @@ impl HostNeeds {
             return unfit("the host has musl, this agent needs glibc".to_owned());
         }
         // `glibc 2.36`, glibc's own `GNU C Library (Debian GLIBC 2.28-10) stable release version
-        // 2.28.` (`2.19, by Roland McGrath et al.`), or ldd's `ldd (Ubuntu GLIBC 2.31-0ubuntu9) 2.31`; where none is to be had the
-        // loader has the last word.
-        let named = libc.iter().skip_while(|word| **word != "version").nth(1);
-        match named.or(libc.last()).and_then(|word| version(word.trim_end_matches(['.', ',']))) {
+        // 2.28.` (`2.19, by Roland McGrath et al.`), or ldd's `ldd (Ubuntu GLIBC 2.31-0ubuntu9)
+        // 2.31`. If no version is found, the loader decides.
+        let after_version = libc.iter().skip_while(|word| **word != "version").nth(1);
+        match after_version
+            .or(libc.last())
+            .and_then(|word| version(word.trim_end_matches(['.', ','])))
+        {
             Some(found) if found < (major, minor) => unfit(format!(
                 "the host has glibc {}.{}, this agent needs {major}.{minor}",
                 found.0, found.1

@@ -1,5 +1,5 @@
-//! Secrets of the desktop's keychain: libsecret's here (`secret-tool`), the system's on a Mac
-//! (`security`). A secret comes over a pipe: it stands in no argument, no file and no error.
+//! Reads secrets from the desktop's keychain: libsecret (`secret-tool`) or macOS (`security`). A
+//! secret comes through a pipe and never appears in an argument, file or error.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use super::worker::CredentialError;
 use super::{foreign_text, limits};
 
-/// How often it is looked whether the keychain has answered.
+/// How often we check whether the keychain has answered.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Bytes of a secret at most.
+/// The largest secret in bytes.
 const MAX_SECRET_BYTES: u64 = 64 << 10;
 
-/// What the keychain has for an account of a service. Blocks: it may ask its user.
+/// The secret of an account of a service. Blocks: the keychain may ask the user.
 ///
 /// # Errors
-/// Why there is nothing.
+/// There is no such secret, or the keychain cannot be read.
 pub(super) fn secret(service: &str, account: &str) -> Result<String, CredentialError> {
     let (program, args) = match cfg!(target_os = "macos") {
         true => ("security", &["find-generic-password", "-w", "-s", service, "-a", account][..]),
@@ -26,26 +26,26 @@ pub(super) fn secret(service: &str, account: &str) -> Result<String, CredentialE
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => unasked(
+        std::io::ErrorKind::NotFound => keychain_error(
             format!("`{program}`, which asks the keychain, is not installed"),
             "Debian has it in libsecret-tools; or",
         ),
-        _ => unasked(format!("`{program}` cannot be started: {e}"), ""),
+        _ => keychain_error(format!("`{program}` cannot be started: {e}"), ""),
     })?;
     answer(program, child, limits::LOGIN)?.ok_or_else(|| CredentialError {
         why: format!("the keychain has no `{account}` of `{service}`, or is locked"),
-        hint: Some(format!("put it there: {}", put(service, account))),
+        hint: Some(format!("put it there: {}", store_command(service, account))),
     })
 }
 
-/// A keychain that gives nothing to anybody here: there are other places.
-fn unasked(why: String, before: &str) -> CredentialError {
-    let hint = format!("{before} keep the secret in a variable, or in a file of mode 0600");
+/// The error for a keychain that does not work; the hint names other sources.
+fn keychain_error(why: String, hint_start: &str) -> CredentialError {
+    let hint = format!("{hint_start} keep the secret in a variable, or in a file of mode 0600");
     CredentialError { why, hint: Some(hint.trim_start().to_owned()) }
 }
 
-/// How a secret gets there.
-fn put(service: &str, account: &str) -> String {
+/// The command that stores a secret.
+fn store_command(service: &str, account: &str) -> String {
     match cfg!(target_os = "macos") {
         true => format!("`security add-generic-password -s {service} -a {account} -w`"),
         false => {
@@ -54,7 +54,7 @@ fn put(service: &str, account: &str) -> String {
     }
 }
 
-/// What a program that asks the keychain has printed; `None`: there is nothing.
+/// The output of a program that reads the keychain; `None`: there is no secret.
 fn answer(
     program: &str,
     mut child: Child,
@@ -70,14 +70,16 @@ fn answer(
                 let _ = child.wait();
                 let limit = limit.as_secs();
                 let why = format!("the keychain did not answer in {limit} s: is it locked?");
-                return Err(unasked(why, "unlock it, or"));
+                return Err(keychain_error(why, "unlock it, or"));
             }
-            Err(e) => return Err(unasked(format!("`{program}` cannot be waited for: {e}"), "")),
+            Err(e) => {
+                return Err(keychain_error(format!("`{program}` cannot be waited for: {e}"), ""));
+            }
         }
     };
     let read = |from: Option<&mut dyn Read>| {
         let mut bytes = Vec::new();
-        // What cannot be read is not there.
+        // Output that cannot be read counts as empty.
         let _ = from.map(|from| from.take(MAX_SECRET_BYTES).read_to_end(&mut bytes));
         String::from_utf8_lossy(&bytes).trim().to_owned()
     };
@@ -88,7 +90,7 @@ fn answer(
     let words = read(child.stderr.as_mut().map(|pipe| pipe as &mut dyn Read));
     match words.is_empty() || words.contains("could not be found") {
         true => Ok(None),
-        false => Err(unasked(
+        false => Err(keychain_error(
             format!("the keychain cannot be asked: {}", foreign_text::shown(&words)),
             "it needs a desktop's session, with a D-Bus;",
         )),
@@ -99,7 +101,7 @@ fn answer(
 mod tests {
     use super::*;
 
-    fn said(script: &str, limit: Duration) -> Result<Option<String>, CredentialError> {
+    fn read_output(script: &str, limit: Duration) -> Result<Option<String>, CredentialError> {
         let mut command = Command::new("sh");
         command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
         answer("sh", command.spawn().unwrap(), limit)
@@ -108,13 +110,13 @@ mod tests {
     #[test]
     fn a_secret_that_is_not_there_is_told_from_a_keychain_that_cannot_be_asked() {
         let ample = Duration::from_secs(20);
-        assert_eq!(said("echo wk-1", ample), Ok(Some("wk-1".to_owned())));
-        assert_eq!(said("exit 1", ample), Ok(None));
-        assert_eq!(said(":", ample), Ok(None));
-        let broken = said("echo 'no D-Bus' >&2; exit 1", ample).unwrap_err();
+        assert_eq!(read_output("echo wk-1", ample), Ok(Some("wk-1".to_owned())));
+        assert_eq!(read_output("exit 1", ample), Ok(None));
+        assert_eq!(read_output(":", ample), Ok(None));
+        let broken = read_output("echo 'no D-Bus' >&2; exit 1", ample).unwrap_err();
         assert!(broken.why.contains("cannot be asked: no D-Bus"), "{broken:?}");
         assert!(broken.hint.unwrap().ends_with("in a variable, or in a file of mode 0600"));
-        let locked = said("exec sleep 60", Duration::from_millis(50)).unwrap_err();
+        let locked = read_output("exec sleep 60", Duration::from_millis(50)).unwrap_err();
         assert!(locked.why.contains("is it locked?"), "{locked:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! This machine: the agent as a child process.
+//! The local machine: the agent is a child process.
 
 use std::io;
 use std::process::Stdio;
@@ -14,7 +14,7 @@ use super::{
     ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, Transport, limits,
 };
 
-/// `local`.
+/// The kind `local`.
 pub const KIND: RemoteKind = RemoteKind {
     scheme: "local",
     form: "local",
@@ -30,7 +30,7 @@ pub const KIND: RemoteKind = RemoteKind {
     },
 };
 
-/// This machine.
+/// The remote for this machine.
 struct Local {
     spec: RemoteSpec,
 }
@@ -62,12 +62,13 @@ impl Streams for LocalStreams {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
         if self.spec.via.is_empty() {
             let mut command = Command::new(&self.options.agent);
-            // Ctrl-C at the terminal is for us: the agent is told to cancel, and must live to do so.
+            // Ctrl-C at the terminal is meant for rgpu. The agent is cancelled by message and must
+            // survive.
             command.arg("stdio").process_group(0);
-            // It ends by itself with its standard input, and may have something to clear away first.
+            // The agent ends by itself when its standard input closes, and may clean up first.
             return deploy::await_magic(wire(command)?, &*self.options.talk).await;
         }
-        // Into a container of this machine: as onto any other host.
+        // A container on this machine is handled like any other host.
         let start = AgentStart::of(&self.spec, &self.options.agent)?;
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(start.command()).process_group(0);
@@ -75,7 +76,7 @@ impl Streams for LocalStreams {
     }
 }
 
-/// Starts a program as the other end of a wire; it is killed with this process's runtime.
+/// Starts a program as the other end of a stream. It is killed when the runtime ends.
 pub(super) fn child(mut command: Command) -> Result<AgentStream, RemoteError> {
     command.kill_on_drop(true);
     wire(command)
@@ -91,15 +92,15 @@ fn wire(command: Command) -> Result<AgentStream, RemoteError> {
     })
 }
 
-/// A child's pipes, and what becomes of it.
+/// A child's pipes and its exit status.
 pub(super) struct ChildPipes {
     pub(super) stdin: ChildStdin,
     pub(super) stdout: ChildStdout,
     pub(super) ending: StreamEnd,
 }
 
-/// Starts a program on pipes. It ends by itself when its standard input does, and is killed with
-/// this process's runtime; the agent's jobs are not its children and go on.
+/// Starts a program on pipes. It ends when its standard input closes, and is killed when the
+/// runtime ends. The agent's jobs are not its children and go on.
 pub(super) fn child_pipes(mut command: Command) -> io::Result<ChildPipes> {
     command.kill_on_drop(true);
     pipes(command)
@@ -113,21 +114,21 @@ fn pipes(mut command: Command) -> io::Result<ChildPipes> {
         return Err(io::Error::other("it has no pipes"));
     };
     let ending = StreamEnd::default();
-    let seen = ending.clone();
+    let child_ending = ending.clone();
     tokio::spawn(async move {
         let mut buffer = [0; 4096];
         while let Ok(n) = stderr.read(&mut buffer).await {
             if n == 0 {
                 break;
             }
-            seen.stderr(&buffer[..n]);
+            child_ending.stderr(&buffer[..n]);
         }
         match child.wait().await {
             Ok(status) => match status.code() {
-                Some(code) => seen.exited(code),
-                None => seen.ended(format!("it was ended by {status}")),
+                Some(code) => child_ending.exited(code),
+                None => child_ending.ended(format!("it was ended by {status}")),
             },
-            Err(error) => seen.ended(error.to_string()),
+            Err(error) => child_ending.ended(error.to_string()),
         }
     });
     Ok(ChildPipes { stdin, stdout, ending })

@@ -1,21 +1,21 @@
-//! Remotes: the ways to an agent on a GPU host.
+//! Remotes: the transports that reach an agent on a GPU host.
 //!
-//! Every transport does one thing: it brings up the agent and hands over a byte stream to it. What
-//! is said on that stream is the same everywhere ([`client`]), so a backend is small and none of
-//! them runs commands one by one: over a long link each extra command costs round trips.
+//! Every transport brings up the agent and hands over a byte stream to it. The protocol on that
+//! stream is the same for all ([`client`]), so a backend is small. None of them runs commands one
+//! by one, because over a long link each extra command costs round trips.
 //!
-//! | module | what for |
+//! | module | contents |
 //! |---|---|
-//! | [`spec`], [`price`], [`bill`], [`options`] | what the user's configuration and the front end say |
+//! | [`spec`], [`price`], [`bill`], [`options`] | settings from the user's configuration and the front end |
 //! | [`local`], [`ssh`], [`worker`], [`modal`], [`wafer`] | the transports |
-//! | [`rented`], [`served`] | what is made, paid for and given back; what a provider does itself |
-//! | [`deploy`] | bring up the cached agent on a host, uploading it when it is not there |
-//! | [`stream`], [`client`], [`upload`], [`fetch`] | frames, messages, bundles up, artifacts down |
-//! | `part`, `check` | a file on its way here, and whether it is what the host named |
-//! | [`sent`] | what was sent before, so that the new need not be asked about |
-//! | [`follow`] | a job followed to its end across cut links |
-//! | `backlog`, `followed`, `announced` | what a host may send unasked, and how much of it |
-//! | `refusal`, `foreign` | answers that are none of the agent's, and their words |
+//! | [`rented`], [`provider_ncu`] | rented remotes; the provider's own ncu |
+//! | [`deploy`] | starts the cached agent on a host and uploads it if it is missing |
+//! | [`stream`], [`client`], [`upload`], [`fetch`] | frames, messages, uploads, downloads |
+//! | `partial_file`, `piece_digests` | a file being downloaded, and the check of its digest |
+//! | [`sent_record`] | which blobs were sent before, so that new ones go out without asking |
+//! | [`host_link`] | follows a job to its end across cut links |
+//! | `backlog`, `followed`, `announced` | limits on unrequested data from a host |
+//! | `refusal`, `foreign_text` | answers that do not come from the agent, and their text |
 
 mod announced;
 mod backlog;
@@ -64,28 +64,28 @@ pub use spec::{RemoteSpec, Transport, without_secret};
 pub use upload::{BlobReader, Submission, TransferProgress};
 pub use worker::{CredentialError, read_private};
 
-/// A way to one host.
+/// A connection method for one host.
 #[async_trait::async_trait]
 pub trait Remote: Send + Sync {
-    /// The name under which the user knows it.
+    /// The name under which the user configured it.
     fn name(&self) -> &str;
 
     /// `local`, `ssh`, `worker` …
     fn transport(&self) -> &'static str;
 
-    /// Brings up an agent. It may not have spoken yet: [`Session::greeted`] waits for that.
+    /// Brings up an agent. May return before the agent's hello: [`Session::greeted`] waits for it.
     ///
     /// # Errors
     /// [`RemoteError`] says which side failed.
     async fn connect(&self, options: &ConnectOptions) -> Result<Session, RemoteError>;
 
-    /// What its provider billed since this was last asked.
+    /// The provider's bills since the last call.
     fn take_bills(&self) -> Vec<Bill> {
         Vec::new()
     }
 
-    /// Has the app answer that its user deployed, and checks that it is of our version, which is
-    /// given; `None`: nothing is deployed for a remote like this.
+    /// Calls the app that the user deployed, checks that its version is ours, and returns that
+    /// version. `None`: this kind of remote has no deployed app.
     ///
     /// # Errors
     /// [`RemoteError`] says which side failed.
@@ -93,12 +93,12 @@ pub trait Remote: Send + Sync {
         Ok(None)
     }
 
-    /// Its provider's own ncu, for counters that a job there may not read.
+    /// The provider's own ncu, for counters that a job may not read there; `None`: it has none.
     fn served_ncu(&self) -> Option<&dyn ProviderNcu> {
         None
     }
 
-    /// What can be done with it besides, where it is rented.
+    /// Operations on the rented machine; `None`: the remote is not rented.
     fn rented(&self) -> Option<&dyn RentedRemote> {
         None
     }
@@ -106,14 +106,14 @@ pub trait Remote: Send + Sync {
 
 /// A kind of remote.
 pub struct RemoteKind {
-    /// The scheme of its addresses.
+    /// The URL scheme of its addresses.
     pub scheme: &'static str,
-    /// How such an address is written; empty: as another kind's.
+    /// The form of such an address; empty: the same as another kind's.
     pub form: &'static str,
-    /// Makes the remote; nothing is connected yet.
+    /// Makes the remote without connecting.
     pub open: fn(&RemoteSpec) -> Result<Box<dyn Remote>, RemoteError>,
 }
 
-/// Every kind there is.
+/// All kinds of remote.
 pub static REMOTES: &[RemoteKind] =
     &[local::KIND, ssh::KIND, worker::HTTPS, worker::HTTP, modal::KIND, modal::PLAIN, wafer::KIND];

@@ -1,30 +1,30 @@
-//! An agent on Modal, behind the web endpoint of an app that its user deployed
+//! An agent on Modal, behind the web endpoint of an app that the user deployed
 //! (`remote/modal_app.py`).
 //!
-//! It is the agent's own face over HTTP, so a worker's code speaks to it. What is Modal's: the
-//! proxy token; a request that takes over 150 s is answered 303 with the address of its result,
-//! which is then asked for by `GET` on the same origin alone; plain-text bodies of Modal's own where
-//! an app cannot answer; a container that may have to be started first.
+//! The app serves the agent's HTTP interface, so the worker's code talks to it. Specific to Modal:
+//! the proxy token; a request that takes over 150 s is answered with 303 and the address of its
+//! result, which is then fetched by `GET` from the same origin only; plain-text bodies when an app
+//! cannot answer; a container that may have to start first.
 
 mod credentials;
 
 use super::worker::{Address, HttpError, ServerKind, Worker, no_ssh_settings};
 use super::{Remote, RemoteError, RemoteKind, RemoteSpec};
 
-/// `modal`.
+/// The kind `modal`.
 pub const KIND: RemoteKind =
     RemoteKind { scheme: "modal", form: "`modal` with `--url https://…` of your app", open };
 
-/// `modal+http`: a stand-in on this machine, or a tunnel to one. Nobody needs to be told of it.
+/// The kind `modal+http`: a test server on this machine or a tunnel to one. Help texts omit it.
 pub const PLAIN: RemoteKind = RemoteKind { scheme: "modal+http", form: "", open };
 
-/// The certificates of a stand-in.
+/// The setting for the certificates of a test server.
 const CA: &str = "ca_file";
 
-/// The address that settings keep for an app at `url`.
+/// The address that the settings store for an app at `url`.
 ///
 /// # Errors
-/// What is wrong with the URL.
+/// The URL has no scheme that we know.
 pub fn address(url: &str) -> Result<String, RemoteError> {
     if let Some(rest) = url.strip_prefix("https://") {
         return Ok(format!("modal://{rest}"));
@@ -36,7 +36,7 @@ pub fn address(url: &str) -> Result<String, RemoteError> {
     Err(RemoteError::Address { url: url.to_owned(), why })
 }
 
-/// The other way round.
+/// The URL for a stored address.
 fn url(address: &str) -> String {
     match address.split_once("://") {
         Some(("modal+http", rest)) => format!("http://{rest}"),
@@ -49,8 +49,8 @@ fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
     use credentials::{FILE, KEY_ENV, KEYCHAIN, SECRET_ENV};
     super::deploy::no_options(spec, &[KEY_ENV, SECRET_ENV, FILE, KEYCHAIN, CA])?;
     no_ssh_settings(spec)?;
-    let at = RemoteSpec { url: url(&spec.url), ..spec.clone() };
-    let address = Address::of(&at).map_err(|error| match error {
+    let url_spec = RemoteSpec { url: url(&spec.url), ..spec.clone() };
+    let address = Address::of(&url_spec).map_err(|error| match error {
         RemoteError::Http(HttpError::Plain { url }) => {
             RemoteError::Address { url, why: "an app on Modal is at https://…".to_owned() }
         }

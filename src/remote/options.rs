@@ -1,4 +1,4 @@
-//! What a front end says to, and hears from, a connection that is being made.
+//! What a front end provides for a new connection: options, and an interface to the user.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,80 +6,80 @@ use std::time::Duration;
 
 use super::RemoteError;
 
-/// How to connect.
+/// Options for a connection.
 #[derive(Clone)]
 pub struct ConnectOptions {
     /// The agent's program on this machine, for the host's architecture.
     pub agent: PathBuf,
-    /// What to do about a host that was never seen before.
+    /// How to treat a host that was never seen before.
     pub first_use: FirstUse,
-    /// The front end.
+    /// The front end that the connection talks to.
     pub talk: Arc<dyn UserPrompt>,
 }
 
-/// What to do when no known_hosts file names the host. A key that differs from a known one is
+/// How to treat a host that no known_hosts file names. A key that differs from a known one is
 /// always refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstUse {
     /// Show the fingerprint and ask ([`UserPrompt::ask_host_key`]).
     Ask,
-    /// Take the key and remember it (`--accept-new`).
+    /// Accept the key and store it (`--accept-new`).
     AcceptNew,
-    /// Fail, and say what to type: there is nobody to ask.
+    /// Fail with a hint, because no user can be asked.
     Refuse,
 }
 
 /// A host key that no known_hosts file names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostKeyQuestion {
-    /// The host as the user wrote it, with what it resolved to.
+    /// The host as the user wrote it, with its resolved address.
     pub host: String,
     /// `ssh-ed25519` …
     pub algorithm: String,
-    /// `SHA256:…`, as ssh shows it.
+    /// `SHA256:…`, in ssh's format.
     pub fingerprint: String,
-    /// The file it would be remembered in.
+    /// The file that would store the key.
     pub file: PathBuf,
 }
 
-/// The front end of a connection: the only way in which it speaks to a user.
+/// The front end of a connection; the connection talks to the user only through it.
 pub trait UserPrompt: Send + Sync {
-    /// Asks the user whether a new host's key is right. Called off the event loop: it may block.
+    /// Asks the user whether a new host's key is right. Runs off the event loop, so it may block.
     fn ask_host_key(&self, question: &HostKeyQuestion) -> bool;
 
-    /// Something for `-v`: what was resolved, which keys were tried, what a start-up file of the
-    /// host printed. Foreign text comes as it is; escape it before a terminal shows it.
+    /// Logs a line for `-v`: resolved names, keys tried, text printed by the host's start-up files.
+    /// Foreign text is passed unchanged; escape it before a terminal shows it.
     fn verbose(&self, line: &str);
 
-    /// Whether a user is there who could answer questions at a terminal.
+    /// Whether a user can answer questions at a terminal.
     fn is_attended(&self) -> bool {
         false
     }
 
-    /// The user's own `ssh` logs in now, because of `why`, and may ask for a passphrase, a password
-    /// or a touch on the terminal: it has it for as long as the returned value lives.
+    /// Reports that the user's own `ssh` logs in now because of `why`. It may ask for a passphrase,
+    /// a password or a touch, and owns the terminal until the returned value is dropped.
     fn own_ssh(&self, why: &str) -> Box<dyn Send> {
         self.verbose(&format!("your own ssh logs in: {why}"));
         Box::new(())
     }
 
-    /// The host is being started, which takes a while.
+    /// Reports that the host is starting, which takes a while.
     fn starting(&self, what: &str) {
         self.verbose(what);
     }
 
-    /// The link is gone; it is tried again after `wait`.
+    /// Reports that the link is cut and that the next try follows after `wait`.
     fn link_lost(&self, why: &RemoteError, wait: Duration) {
         self.verbose(&format!("link lost ({why}); again in {} s", wait.as_secs()));
     }
 
-    /// The link is there again.
+    /// Reports that the link is back.
     fn link_back(&self) {
         self.verbose("link back");
     }
 }
 
-/// A front end without a user: questions are answered no, words are dropped.
+/// A front end without a user: answers no to questions and drops messages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPrompt;
 

@@ -1,6 +1,6 @@
-//! Whether what has come is what the host named: by one sha256 of all of it, piece after piece, or,
-//! where the host names that too, by those of its pieces, which several threads take side by side.
-//! One thread hashes more slowly than a fast link brings.
+//! Checks a downloaded file against the host's digest: by one sha256 of the whole file, or, if the
+//! host names it, by the digest of the pieces' digests, which several threads compute in parallel.
+//! One thread hashes more slowly than a fast link delivers.
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -13,25 +13,25 @@ use sha2::{Digest as _, Sha256};
 
 use super::{RemoteError, RemoteFile};
 
-/// Pieces that wait to be hashed: more than one, so that no thread rests while another is given one.
+/// Pieces that may wait for a hashing thread: enough that none is idle.
 const MAX_QUEUED_PIECES: usize = 4;
 
-/// Threads that hash pieces, where there are as many cores.
+/// The most threads that hash pieces.
 const MAX_HASH_THREADS: usize = 4;
 
-/// What was hashed so far.
+/// The hashes computed so far.
 pub(super) enum PieceDigests {
-    /// All of it.
+    /// One hash of the whole file.
     Whole(Sha256),
-    /// Its pieces, in order.
+    /// The digests of the pieces, in order.
     Pieces(Vec<[u8; 32]>),
 }
 
-/// Bytes on their way to a hashing thread, with the number of their first piece.
+/// Bytes for a hashing thread, with the number of their first piece.
 type NumberedBytes = (usize, Arc<Vec<u8>>);
 
 impl PieceDigests {
-    /// Of nothing yet.
+    /// The empty state for this file.
     pub(super) fn of(wanted: &RemoteFile) -> Self {
         match wanted.composite {
             Some(_) => Self::Pieces(Vec::new()),
@@ -39,7 +39,7 @@ impl PieceDigests {
         }
     }
 
-    /// Takes what comes next: whole pieces, but for the last of all.
+    /// Hashes the next bytes: complete pieces, except at the end of the file.
     pub(super) fn add(&mut self, bytes: &[u8]) {
         match self {
             Self::Whole(hash) => hash.update(bytes),
@@ -47,32 +47,32 @@ impl PieceDigests {
         }
     }
 
-    /// The same in threads.
+    /// Continues in threads.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// No thread can be started.
     pub(super) fn begin<'s>(self, threads: &'s Scope<'s, '_>) -> io::Result<HashThreads<'s>> {
-        let (to, coming) = sync_channel::<NumberedBytes>(MAX_QUEUED_PIECES);
+        let (to, queue) = sync_channel::<NumberedBytes>(MAX_QUEUED_PIECES);
         Ok(match self {
             Self::Whole(mut hash) => {
                 let hashing = Builder::new().spawn_scoped(threads, move || {
-                    coming.iter().for_each(|(_, bytes)| hash.update(&*bytes));
+                    queue.iter().for_each(|(_, bytes)| hash.update(&*bytes));
                     hash
                 })?;
-                let end = move || joined(hashing).map(Self::Whole);
+                let end = move || join_thread(hashing).map(Self::Whole);
                 HashThreads { to, next: 0, end: Box::new(end) }
             }
             Self::Pieces(done) => {
                 let next = done.len();
-                let coming = Arc::new(Mutex::new(coming));
-                let start = |_| Builder::new().spawn_scoped(threads, by_piece(coming.clone()));
+                let queue = Arc::new(Mutex::new(queue));
+                let start = |_| Builder::new().spawn_scoped(threads, hash_pieces(queue.clone()));
                 let cores = std::thread::available_parallelism().map_or(1, usize::from);
                 let mut hashing = vec![start(0)?];
                 hashing.extend((1..MAX_HASH_THREADS.min(cores)).map_while(|n| start(n).ok()));
                 let end = move || {
                     let mut all: Vec<_> = done.into_iter().enumerate().collect();
                     for thread in hashing {
-                        all.extend(joined(thread)?);
+                        all.extend(join_thread(thread)?);
                     }
                     all.sort_unstable_by_key(|(number, _)| *number);
                     Ok(Self::Pieces(all.into_iter().map(|(_, raw)| raw).collect()))
@@ -82,10 +82,10 @@ impl PieceDigests {
         })
     }
 
-    /// Whether it is what was wanted.
+    /// Compares the result with the digest that the host named.
     ///
     /// # Errors
-    /// [`RemoteError::Damaged`].
+    /// [`RemoteError::Damaged`]: they differ.
     pub(super) fn end(self, wanted: &RemoteFile) -> Result<(), RemoteError> {
         let (want, got) = match self {
             Self::Whole(hash) => (&wanted.digest, Digest::from_bytes(&hash.finalize().into())),
@@ -101,7 +101,7 @@ impl PieceDigests {
     }
 }
 
-/// Threads that hash.
+/// The hashing threads of one file.
 pub(super) struct HashThreads<'s> {
     to: SyncSender<NumberedBytes>,
     next: usize,
@@ -109,14 +109,14 @@ pub(super) struct HashThreads<'s> {
 }
 
 impl HashThreads<'_> {
-    /// As [`PieceDigests::add`]. Waits while they have enough to do.
+    /// As [`PieceDigests::add`]. Blocks while the queue is full.
     pub(super) fn add(&mut self, bytes: &Arc<Vec<u8>>) {
-        // They take all that comes; one that has failed is told of at the end.
+        // Sending fails only if a thread has failed, which `end` reports.
         let _ = self.to.send((self.next, bytes.clone()));
         self.next += bytes.len().div_ceil(PIECE_BYTES as usize);
     }
 
-    /// Waits until all of it is hashed.
+    /// Waits until everything is hashed.
     ///
     /// # Errors
     /// A thread has failed.
@@ -126,11 +126,11 @@ impl HashThreads<'_> {
     }
 }
 
-fn by_piece(
-    coming: Arc<Mutex<Receiver<NumberedBytes>>>,
+fn hash_pieces(
+    queue: Arc<Mutex<Receiver<NumberedBytes>>>,
 ) -> impl FnOnce() -> Vec<(usize, [u8; 32])> {
     move || {
-        let next = || coming.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let mut hashed = Vec::new();
         while let Ok((first, bytes)) = next() {
             hashed.extend((first..).zip(pieces(&bytes)));
@@ -143,7 +143,7 @@ fn pieces(bytes: &[u8]) -> impl Iterator<Item = [u8; 32]> {
     bytes.chunks(PIECE_BYTES as usize).map(sha256)
 }
 
-fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> io::Result<T> {
+fn join_thread<T>(thread: ScopedJoinHandle<'_, T>) -> io::Result<T> {
     thread.join().map_err(|_| io::Error::other("a hashing thread has failed"))
 }
 
@@ -166,23 +166,25 @@ mod tests {
     fn threads_come_to_what_one_after_the_other_comes_to_whatever_was_there_before() {
         let piece = PIECE_BYTES as usize;
         let bytes: Vec<u8> = (0..9 * piece + 17).map(|n| (n / 1000) as u8).collect();
-        // What comes is a piece long, or as long as a blob may be.
-        for (composite, there, step) in
+        // Pieces have their usual length or that of a blob.
+        for (composite, present, step) in
             [(true, 0, piece), (true, 2 * piece, 4 * piece), (false, piece, 4 * piece)]
         {
             for damaged in [false, true] {
                 let wanted = wanted(&bytes, composite);
-                let mut came = bytes.clone();
-                came[5 * piece] ^= u8::from(damaged);
+                let mut received = bytes.clone();
+                received[5 * piece] ^= u8::from(damaged);
                 let mut check = PieceDigests::of(&wanted);
-                check.add(&came[..there]);
+                check.add(&received[..present]);
                 let check = std::thread::scope(|threads| {
                     let mut checking = check.begin(threads).unwrap();
-                    came[there..].chunks(step).for_each(|c| checking.add(&Arc::new(c.to_vec())));
+                    received[present..]
+                        .chunks(step)
+                        .for_each(|c| checking.add(&Arc::new(c.to_vec())));
                     checking.end().unwrap()
                 });
                 let ended = check.end(&wanted);
-                assert_eq!(ended.is_err(), damaged, "{composite} {there} {ended:?}");
+                assert_eq!(ended.is_err(), damaged, "{composite} {present} {ended:?}");
             }
         }
     }

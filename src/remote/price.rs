@@ -1,4 +1,4 @@
-//! What a host costs, as its user says.
+//! The hourly price of a host, as the user configured it.
 
 use std::fmt;
 
@@ -12,17 +12,17 @@ pub struct Price {
     micro_usd: u64,
 }
 
-/// More an hour is a slip of the pen.
+/// A higher price is taken for a typing error.
 const MAX_USD_PER_HOUR: f64 = 1e6;
 
 impl Price {
-    /// Of so many US dollars an hour; `None`: no price is like that.
+    /// A price of `usd` US dollars per hour; `None`: negative, too high or not a number.
     pub fn per_hour(usd: f64) -> Option<Self> {
-        let fits = (0.0..=MAX_USD_PER_HOUR).contains(&usd);
-        fits.then(|| Self { micro_usd: (usd * 1e6).round() as u64 })
+        let in_range = (0.0..=MAX_USD_PER_HOUR).contains(&usd);
+        in_range.then(|| Self { micro_usd: (usd * 1e6).round() as u64 })
     }
 
-    /// US dollars an hour.
+    /// The price in US dollars per hour.
     pub fn usd_per_hour(self) -> f64 {
         self.micro_usd as f64 / 1e6
     }
@@ -72,7 +72,7 @@ mod tests {
             assert!(bad.parse::<Price>().is_err(), "{bad}");
         }
         assert_eq!(serde_json::to_string(&Price::per_hour(3.95)).unwrap(), "3.95");
-        // As TOML has it without a point.
+        // TOML writes a whole number without a decimal point.
         assert_eq!(serde_json::from_str::<Price>("4").unwrap().to_string(), "$4 an hour");
     }
 }

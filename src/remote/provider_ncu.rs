@@ -1,55 +1,55 @@
-//! Profilers that a platform runs itself, on a machine of its own: what a workspace may not do for
-//! itself, its provider may still do for it.
+//! Profilers that a provider runs on its own machines, for counters that a workspace may not read
+//! itself.
 
 use std::path::Path;
 use std::time::Duration;
 
 use super::{RemoteError, Submission, UserPrompt};
 
-/// Bytes of its output that are kept, from the end.
+/// Bytes of the output that are kept, from its end.
 pub const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
-/// A program to be run under a profiler elsewhere.
+/// A program that the provider profiles.
 #[derive(Clone)]
 pub struct ProviderJob {
-    /// The files that must lie in its folder: those of this plan.
+    /// The plan whose files must be in the working folder.
     pub files: Submission,
-    /// Folders that must be there besides.
+    /// Further folders that must exist there.
     pub folders: Vec<String>,
-    /// The program and its arguments; paths are relative to the folder.
+    /// The program and its arguments; paths are relative to the working folder.
     pub program: Vec<String>,
-    /// The profiler's own arguments, without those that say where the report goes.
+    /// The profiler's own arguments, except those for the report's path.
     pub arguments: Vec<String>,
-    /// How long it may run.
+    /// The limit on its running time.
     pub limit: Duration,
-    /// How long it may wait for a GPU.
+    /// The limit on its wait for a GPU.
     pub queue: Duration,
 }
 
-/// What became of it.
+/// The result of a provider's run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderResult {
-    /// The profiler's exit status, where it was told.
+    /// The profiler's exit status, if the provider reported it.
     pub exit: Option<i32>,
-    /// What profiler and program printed, its end.
+    /// The end of the output of the profiler and the program.
     pub output: String,
-    /// Whether a report lies where it was asked to.
+    /// Whether the report was written to the requested path.
     pub report: bool,
-    /// What else is known: which GPU of the platform's, for instance.
+    /// Further notes, e.g. the GPU that the provider used.
     pub notes: Vec<String>,
 }
 
 /// A platform's own Nsight Compute.
 #[async_trait::async_trait]
 pub trait ProviderNcu: Send + Sync {
-    /// Whose it is, in words: "Wafer's own ncu".
+    /// A display name: "Wafer's own ncu".
     fn called(&self) -> &'static str;
 
-    /// Runs a program under it, and puts the report to `report`. Cancel-safe here, but what was
-    /// begun there may go on: the platforms known have no way to stop it.
+    /// Profiles a program and writes the report to `report`. Cancel-safe on this side, but the run
+    /// may go on: no known provider can stop it.
     ///
     /// # Errors
-    /// The link, or a refusal: then nothing lies at `report`.
+    /// The link fails, or the provider refuses; then there is no file at `report`.
     async fn profile(
         &self,
         job: &ProviderJob,

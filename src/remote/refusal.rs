@@ -1,25 +1,25 @@
-//! Answers that are none of the agent's: of a platform, a proxy, a provider's service.
+//! Answers that do not come from the agent but from a platform, a proxy or a provider's service.
 //!
-//! Each has a table of what it is known to say, the most telling rows first; the first row that
-//! fits names what happened, and what to do about it.
+//! Each source has a table of its known answers, the most specific first. The first matching row
+//! names what happened and what to do about it.
 
-/// How an answer is known, and what it means.
+/// A pattern for an answer, and its meaning.
 pub(super) struct RefusalRow {
-    /// Its status; 0: any.
+    /// The HTTP status; 0: any.
     status: u16,
-    /// What its body holds; empty: anything.
+    /// A substring of the body; empty: any body.
     holds: &'static str,
-    /// The code under which `--json` names it.
+    /// The error's code in `--json`.
     pub(super) code: &'static str,
     /// What happened.
     pub(super) what: &'static str,
-    /// What to do next; `REMOTE` stands for the remote's name.
+    /// What to do next; `REMOTE` is replaced by the remote's name.
     pub(super) hint: &'static str,
-    /// Whether it may pass by itself.
+    /// Whether a retry may help.
     pub(super) passes: bool,
 }
 
-/// What stays until somebody does something about it.
+/// A row for an answer that stays until somebody acts.
 pub(super) const fn row(
     status: u16,
     holds: &'static str,
@@ -30,7 +30,7 @@ pub(super) const fn row(
     RefusalRow { status, holds, code, what, hint, passes: false }
 }
 
-/// What may pass by itself.
+/// A row for an answer that may go away by itself.
 pub(super) const fn passing(
     status: u16,
     holds: &'static str,
@@ -41,7 +41,7 @@ pub(super) const fn passing(
     RefusalRow { passes: true, ..row(status, holds, code, what, hint) }
 }
 
-/// The first row that fits an answer of this status (0: words that came without one) and text.
+/// The first row that matches this status (0: a message without one) and text.
 pub(super) fn find<'a>(
     tables: &[&'a [RefusalRow]],
     status: u16,

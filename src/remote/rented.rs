@@ -1,4 +1,4 @@
-//! Remotes that are rented: made when they are wanted, paid for while they are there, given back.
+//! Rented remotes: created on demand, paid for while they exist, then deleted.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -43,24 +43,24 @@ pub struct Credits {
     pub hardware_counters: Option<bool>,
 }
 
-/// What can be done with a rented remote besides connecting to it.
+/// Operations on a rented remote besides connecting to it.
 #[async_trait::async_trait]
 pub trait RentedRemote: Send + Sync {
-    /// Makes it where it is not there, and waits until it runs.
+    /// Creates the machine if it does not exist, and waits until it runs.
     ///
     /// # Errors
     /// [`RemoteError`] says which side failed.
     async fn up(&self, talk: &dyn UserPrompt) -> Result<Rental, RemoteError>;
 
-    /// How it stands.
+    /// The machine's current state.
     ///
     /// # Errors
-    /// As [`Self::up`].
+    /// As for [`Self::up`].
     async fn state(&self) -> Result<Rental, RemoteError>;
 
-    /// Destroys it with all that lies there; whether it was there.
+    /// Deletes the machine and all data on it; returns whether it existed.
     ///
     /// # Errors
-    /// As [`Self::up`].
+    /// As for [`Self::up`].
     async fn down(&self) -> Result<bool, RemoteError>;
 }

@@ -1,8 +1,8 @@
-//! What this machine remembers of what it has sent to a host: the agent, and large bundles.
+//! A local record of what was sent to a host: the agent and large bundles.
 //!
-//! On a long link it costs a round trip to be told what a host lacks. A bundle of which nothing was
-//! ever sent there is most likely lacked whole, so its first blobs go out with the question. That is
-//! a guess, and only traffic hangs on it: what was ever sent is asked about first, always.
+//! On a long link, asking which blobs a host lacks costs a round trip. If no blob of a bundle was
+//! ever sent there, all are probably missing, so the first blobs go out with the request. A wrong
+//! guess costs only traffic: for bundles sent before, the host is always asked.
 
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
@@ -14,15 +14,15 @@ use sha2::{Digest as _, Sha256};
 
 use super::RemoteSpec;
 
-/// Bytes of the record; it begins anew when it has more.
+/// The largest record in bytes; a larger one is started anew.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
 
-/// What was sent to one remote: digests, and files that ran there as the agent; a line each.
+/// The record of one remote: one line per blob digest, and per file that ran there as the agent.
 #[derive(Debug)]
 pub struct SentRecord(PathBuf);
 
 impl SentRecord {
-    /// What is remembered of a remote in the folder `cache`.
+    /// The record of a remote in the folder `cache`.
     pub fn of(cache: &Path, spec: &RemoteSpec) -> Self {
         let definition =
             serde_json::to_vec(&(&spec.url, &spec.jump, &spec.via)).unwrap_or_default();
@@ -30,33 +30,33 @@ impl SentRecord {
         Self(cache.join("sent").join(&name.as_str()[..24]))
     }
 
-    /// Whether anything is remembered: this machine was connected to the remote before.
+    /// Whether the record exists, which means that this machine has connected to the remote.
     pub fn is_kept(&self) -> bool {
         self.0.is_file()
     }
 
-    /// Whether this file of this machine has run there as the agent.
+    /// Whether this local file has run there as the agent.
     pub fn has_run(&self, agent: &Path) -> bool {
         let line = agent_line(agent);
         fs::read_to_string(&self.0).is_ok_and(|known| known.lines().any(|known| known == line))
     }
 
-    /// It has.
+    /// Records that the file runs there as the agent.
     pub fn runs(&self, agent: &Path) {
         let line = agent_line(agent);
         if !self.has_run(agent) {
-            // What is not remembered is found out again.
+            // A lost entry is only found out again.
             let _ = self.add(&HashSet::from([line.as_str()]), 0);
         }
     }
 
-    /// Nothing of all that is sure any more.
+    /// Deletes the record, which is no longer reliable.
     pub(super) fn forget(&self) {
         let _ = fs::remove_file(&self.0);
     }
 
-    /// Whether none of these was ever sent there; from now on they were. Where that cannot be
-    /// written down, they count as sent.
+    /// Whether none of these blobs was ever sent there. Records them as sent; if that fails, they
+    /// count as sent.
     pub(super) fn never(&self, digests: &HashSet<&Digest>) -> bool {
         let known = fs::read_to_string(&self.0).unwrap_or_default();
         let mut new: HashSet<&str> = digests.iter().map(|digest| digest.as_str()).collect();
@@ -77,13 +77,13 @@ impl SentRecord {
             true => options.write(true).create(true).truncate(true).open(&self.0)?,
             false => options.append(true).create(true).open(&self.0)?,
         };
-        // One write, so that two runs at once do not mix their lines.
+        // One write, so that two concurrent runs do not mix their lines.
         let lines: String = digests.iter().map(|digest| format!("{digest}\n")).collect();
         file.write_all(lines.as_bytes())
     }
 }
 
-/// How a file that ran as the agent is remembered.
+/// The record's line for a file that ran as the agent.
 fn agent_line(agent: &Path) -> String {
     let meta = fs::metadata(agent).ok();
     let changed = meta.as_ref().and_then(|meta| meta.modified().ok());

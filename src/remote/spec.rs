@@ -1,4 +1,4 @@
-//! A remote as the user's configuration has it.
+//! The configuration of one remote.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 use super::{Price, REMOTES, Remote, RemoteError};
 use crate::error::{Exit, Failure, nearest};
 
-/// Which ssh client carries a connection.
+/// The ssh client to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
-    /// Our own, and the user's `ssh` for what ours cannot do.
+    /// Our own client, and the user's `ssh` for what ours cannot do.
     #[default]
     Auto,
-    /// Our own alone.
+    /// Our own client only.
     Builtin,
-    /// The user's `ssh` alone.
+    /// The user's `ssh` only.
     Openssh,
 }
 
@@ -40,8 +40,8 @@ impl std::str::FromStr for Transport {
     }
 }
 
-/// One `[remote.NAME]` table. Only the user's own configuration may hold one: a project's file may
-/// name a remote, never define it.
+/// One `[remote.NAME]` table. Only the user's own configuration may define one; a project's file
+/// may only name a remote.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoteSpec {
@@ -50,43 +50,43 @@ pub struct RemoteSpec {
     pub name: String,
     /// `local`, `ssh://[user@]host[:port]`, or an alias of `~/.ssh/config`.
     pub url: String,
-    /// Hosts to go through, as ssh's `ProxyJump`: `[user@]host[:port]`, comma separated.
+    /// Jump hosts, as in ssh's `ProxyJump`: `[user@]host[:port]`, separated by commas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jump: Option<String>,
-    /// Key file to log in with, tried before those of `~/.ssh/config`.
+    /// The key file for the login, tried before those of `~/.ssh/config`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<PathBuf>,
-    /// An ssh configuration to read in place of `~/.ssh/config`.
+    /// The ssh configuration file to use instead of `~/.ssh/config`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ssh_config: Option<PathBuf>,
-    /// Folders on the host where tools are looked for before PATH.
+    /// Folders on the host that are searched for tools before PATH.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<String>,
-    /// Environment of probes and steps on the host.
+    /// Environment variables for probes and steps on the host.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// What carries an ssh connection.
+    /// The ssh client to use.
     #[serde(default, skip_serializing_if = "Transport::is_auto")]
     pub transport: Transport,
-    /// What the agent is started through, e.g. `["docker", "exec", "-i", "C"]`.
+    /// The command through which the agent is started, e.g. `["docker", "exec", "-i", "C"]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub via: Vec<String>,
-    /// Folder on the host for the agent's own program, in place of the usual ones.
+    /// The folder on the host for the agent's program, tried before the default ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_folder: Option<String>,
-    /// What it costs, in US dollars an hour; runs say what they cost by it.
+    /// The price in US dollars per hour, from which runs compute their cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price_per_hour: Option<Price>,
-    /// Settings of one kind only; an unknown one is an error when the remote is opened.
+    /// Settings of one kind of remote; opening the remote rejects unknown ones.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
 }
 
-/// Refuses an address that seems to hold a secret: addresses are shown, and kept in settings and run
-/// folders.
+/// Refuses an address that seems to contain a secret, because addresses are shown and stored in
+/// settings and run folders.
 ///
 /// # Errors
-/// A password before `@`, a query or a fragment; the failure does not repeat it.
+/// The address has a password before `@`, a query or a fragment. The failure does not repeat it.
 pub fn without_secret(address: &str) -> Result<(), Failure> {
     let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
     let found = match rest.rsplit_once('@') {
@@ -101,22 +101,22 @@ pub fn without_secret(address: &str) -> Result<(), Failure> {
 }
 
 impl RemoteSpec {
-    /// A remote at `url` with nothing else said.
+    /// A remote at `url` with default settings.
     pub fn new(name: impl Into<String>, url: impl Into<String>) -> Self {
         Self { name: name.into(), url: url.into(), ..Self::default() }
     }
 
-    /// This machine.
+    /// The local machine.
     pub fn local() -> Self {
         Self::new("local", "local")
     }
 
-    /// What an hour there costs in US dollars, where the user says so.
+    /// The price per hour in US dollars, if the user configured one.
     pub fn usd_per_hour(&self) -> Option<f64> {
         self.price_per_hour.map(Price::usd_per_hour)
     }
 
-    /// The scheme of the address; an alias of `~/.ssh/config` is `ssh`.
+    /// The scheme of the address; `ssh` for an alias of `~/.ssh/config`.
     pub fn scheme(&self) -> &str {
         match self.url.split_once("://") {
             Some((scheme, _)) => scheme,
@@ -125,17 +125,18 @@ impl RemoteSpec {
         }
     }
 
-    /// The remote, not yet connected.
+    /// Makes the remote without connecting.
     ///
     /// # Errors
-    /// An address or setting that cannot be right.
+    /// The address or a setting is invalid.
     pub fn open(&self) -> Result<Box<dyn Remote>, RemoteError> {
         match REMOTES.iter().find(|kind| kind.scheme == self.scheme()) {
             Some(kind) => (kind.open)(self),
             None => {
                 let (url, scheme) = (self.url.clone(), self.scheme());
-                let alike = |s: &&str| *s != "local" && s.chars().next() == scheme.chars().next();
-                let schemes = REMOTES.iter().map(|kind| kind.scheme).filter(alike);
+                let same_initial =
+                    |s: &&str| *s != "local" && s.chars().next() == scheme.chars().next();
+                let schemes = REMOTES.iter().map(|kind| kind.scheme).filter(same_initial);
                 let why = match nearest(scheme, schemes).first() {
                     Some(near) => {
                         let rest = &url[scheme.len()..];
@@ -152,7 +153,7 @@ impl RemoteSpec {
     }
 }
 
-/// How addresses are written, each way once.
+/// The forms of addresses, each once.
 fn forms() -> Vec<&'static str> {
     REMOTES.iter().map(|kind| kind.form).filter(|form| !form.is_empty()).collect()
 }

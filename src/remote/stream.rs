@@ -1,10 +1,9 @@
 //! Frames on an asynchronous byte stream.
 //!
-//! Reading is cancel-safe: what has arrived lies in the reader's buffer, so a `select!` that drops
-//! a read loses nothing. Writing is done by a task of its own: an agent that is busy sending
-//! output, and so not reading, must never make the laptop stop reading too. Messages without bytes
-//! never wait; whoever sends bytes that do wait must go on reading meanwhile, or both ends wait for
-//! each other.
+//! Reading is cancel-safe: received bytes stay in the reader's buffer, so a `select!` that drops a
+//! read loses nothing. A separate task writes: an agent that is busy sending output does not read,
+//! and must not make the laptop stop reading too. Messages without bytes never wait. A sender whose
+//! bytes wait must go on reading, or both ends wait for each other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,13 +16,13 @@ use tokio::task::JoinHandle;
 
 use super::RemoteError;
 
-/// Bytes asked of the transport at once.
+/// Bytes requested from the transport per read.
 const READ_BYTES: usize = 256 << 10;
 
-/// Bytes given to the transport at once.
+/// Bytes given to the transport per write.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// Groups of frames that may wait for the writing task, each a blob long at most.
+/// Groups of frames that may wait for the writing task; each is at most one blob long.
 const MAX_QUEUED_FRAME_GROUPS: usize = 2;
 
 /// The reading side of a transport.
@@ -34,16 +33,16 @@ pub type BoxWrite = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// A byte stream to a program on a host (or here).
 pub struct AgentStream {
-    /// What it prints.
+    /// Frames that the program prints.
     pub reader: FrameReader,
-    /// What it reads.
+    /// The program's standard input.
     pub writer: BoxWrite,
-    /// How it ended, once it has.
+    /// How the program or the connection ended, once it has.
     pub ending: StreamEnd,
 }
 
-/// What is known of a program at the other end beyond its standard output. Filled in by the
-/// transport as it learns it.
+/// The status and standard error of the program at the other end. The transport fills it in as it
+/// learns them.
 #[derive(Clone, Debug, Default)]
 pub struct StreamEnd(Arc<Mutex<StreamEndParts>>);
 
@@ -63,7 +62,7 @@ impl StreamEnd {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// More of the program's standard error.
+    /// Appends to the program's standard error and keeps the end of it.
     pub fn stderr(&self, bytes: &[u8]) {
         let mut parts = self.parts();
         parts.stderr.extend_from_slice(bytes);
@@ -71,37 +70,36 @@ impl StreamEnd {
         parts.stderr.drain(..over);
     }
 
-    /// It exited with this status.
+    /// Records the program's exit status.
     pub fn exited(&self, status: i32) {
         let mut parts = self.parts();
         parts.exit = Some(status);
         parts.how = Some(format!("it exited with status {status}"));
     }
 
-    /// It, or the connection, ended in another way.
+    /// Records another end of the program or the connection; only the first one counts.
     pub fn ended(&self, how: impl Into<String>) {
         self.parts().how.get_or_insert(how.into());
     }
 
-    /// The connection ended; what became of the program is not known.
+    /// Records that the connection ended and the program's state is unknown.
     pub fn lost(&self) {
         self.ended("the connection was lost");
         self.parts().lost = true;
     }
 
-    /// Whether the connection ended before the program, as far as is known.
+    /// Whether the connection ended and no exit status is known.
     pub fn is_lost(&self) -> bool {
         let parts = self.parts();
         parts.lost && parts.exit.is_none()
     }
 
-    /// Its exit status, once known.
+    /// The program's exit status, once known.
     pub fn exit(&self) -> Option<i32> {
         self.parts().exit
     }
 
-    /// Waits, for half a second at most, until it is known how it ended: that comes a moment after
-    /// the end of its output.
+    /// Waits up to half a second for the status, which arrives shortly after the end of the output.
     pub async fn settle(&self) {
         for _ in 0..50 {
             if self.parts().how.is_some() {
@@ -111,12 +109,12 @@ impl StreamEnd {
         }
     }
 
-    /// How it ended, in words.
+    /// A description of the end.
     pub fn words(&self) -> String {
         self.parts().how.clone().unwrap_or_else(|| "the stream ended".to_owned())
     }
 
-    /// The last `n` bytes of its standard error, as text.
+    /// The last `n` bytes of standard error, as text.
     pub fn last_words(&self, n: usize) -> String {
         let parts = self.parts();
         let from = parts.stderr.len().saturating_sub(n);
@@ -124,20 +122,20 @@ impl StreamEnd {
     }
 }
 
-/// A frame with its own body.
+/// A frame that owns its body.
 #[derive(Debug)]
 pub struct OwnedFrame {
-    /// What the body is.
+    /// The kind of the body.
     pub kind: Kind,
-    /// The body.
+    /// The body's bytes.
     pub body: Vec<u8>,
 }
 
-/// Where frames come from.
+/// The source of a reader's bytes.
 enum FrameSource {
-    /// Out of a stream of bytes.
+    /// A byte stream.
     Stream(BoxRead),
-    /// From a task of ours, whole; an empty group is the end.
+    /// Complete frames from a task of ours; an empty group is the end.
     Groups(mpsc::Receiver<Vec<u8>>),
 }
 
@@ -145,36 +143,36 @@ enum FrameSource {
 pub struct FrameReader {
     from: FrameSource,
     buffer: Vec<u8>,
-    /// Bytes of `buffer` already given out.
+    /// Bytes of `buffer` already returned.
     used: usize,
 }
 
 impl FrameReader {
-    /// Over `from`.
+    /// A reader over a byte stream.
     pub fn new(from: BoxRead) -> Self {
         Self { from: FrameSource::Stream(from), buffer: Vec::new(), used: 0 }
     }
 
-    /// Over frames that a task of ours hands on: they are not copied on their way. The end is an
-    /// empty group, or that nobody is left to send one.
+    /// A reader over frames from a task of ours, which are not copied on the way. An empty group or
+    /// a dropped sender is the end.
     pub fn of_groups(groups: mpsc::Receiver<Vec<u8>>) -> Self {
         Self { from: FrameSource::Groups(groups), buffer: Vec::new(), used: 0 }
     }
 
-    /// What has arrived and is not yet given out.
+    /// Bytes that have arrived and were not returned yet.
     pub fn pending(&self) -> &[u8] {
         &self.buffer[self.used..]
     }
 
-    /// Takes `n` pending bytes away.
+    /// Removes the first `n` pending bytes.
     pub fn consume(&mut self, n: usize) {
         self.used = (self.used + n).min(self.buffer.len());
     }
 
-    /// Waits for more bytes; 0: the stream has ended.
+    /// Waits for more bytes and returns their number; 0: the stream has ended.
     ///
     /// # Errors
-    /// The transport's own.
+    /// The transport's read error.
     pub async fn fill(&mut self) -> std::io::Result<usize> {
         if self.used > 0 {
             self.buffer.drain(..self.used);
@@ -199,25 +197,25 @@ impl FrameReader {
     /// The next frame; `None`: the stream ended between two frames.
     ///
     /// # Errors
-    /// [`RemoteError::LinkCut`] when it ended within one, [`RemoteError::Frames`] when it is not
-    /// ours.
+    /// [`RemoteError::LinkCut`] when the stream ends within a frame, [`RemoteError::Frames`] when
+    /// the bytes are not a frame.
     pub async fn frame(&mut self) -> Result<Option<OwnedFrame>, RemoteError> {
         let mut body = Vec::new();
         Ok(self.next_into(&mut body).await?.map(|kind| OwnedFrame { kind, body }))
     }
 
-    /// The kind of the next frame, whose body is added to `body`; `None`: the stream ended between
-    /// two frames.
+    /// Appends the next frame's body to `body` and returns its kind; `None`: the stream ended
+    /// between two frames.
     ///
     /// # Errors
-    /// As [`Self::frame`].
+    /// As for [`Self::frame`].
     pub async fn next_into(&mut self, body: &mut Vec<u8>) -> Result<Option<Kind>, RemoteError> {
         loop {
             if let Some((frame, used)) = frame::parse(self.pending())? {
                 let (kind, len) = (frame.kind, frame.body.len());
                 let last = used == self.buffer.len() - self.used;
                 if last && body.is_empty() && len > self.buffer.capacity() / 2 {
-                    // Most of what has come: its own memory goes on, in place of a copy of it.
+                    // The body fills most of the buffer: hand over the buffer instead of a copy.
                     *body = std::mem::take(&mut self.buffer);
                     body.drain(..body.len() - len);
                     self.used = 0;
@@ -238,53 +236,53 @@ impl FrameReader {
     }
 }
 
-/// Sends frames through a task of its own. Clones share the task; it ends, and closes the stream,
-/// when the last one is dropped.
+/// Sends frames through a task. Clones share the task; it ends and closes the stream when the last
+/// clone is dropped.
 #[derive(Clone)]
 pub struct FrameWriter {
-    /// Messages with their bytes.
+    /// Messages with bytes.
     queue: mpsc::Sender<Vec<u8>>,
-    /// Messages alone; they are few and small, and go first: a cancellation must not stand behind
-    /// input that nobody takes.
+    /// Messages without bytes. They are few and small and go first: a cancel must not wait behind
+    /// input that nobody reads.
     words: mpsc::UnboundedSender<Vec<u8>>,
     shared: Arc<WriterQueue>,
 }
 
 #[derive(Default)]
 struct WriterQueue {
-    /// Bytes given to the writing task, and those of them that the transport has taken.
+    /// Bytes given to the writing task, and how many of them the transport has taken.
     queued: AtomicU64,
     written: AtomicU64,
-    /// Told whenever the transport has taken some, or failed.
+    /// Notified when the transport has taken bytes or failed.
     moved: Notify,
-    /// What was said so far, while it may have to be said again.
+    /// Messages sent so far, while they may have to be sent again.
     early: Mutex<Option<Vec<u8>>>,
     failed: Mutex<Option<String>>,
 }
 
 impl FrameWriter {
-    /// Over `to`; must be called within a tokio runtime. The handle ends when all is written and
-    /// closed.
+    /// A writer to `to`. Must be called within a tokio runtime. The handle completes once
+    /// everything is written and the stream is closed.
     pub fn spawn(mut to: BoxWrite) -> (Self, JoinHandle<()>) {
         let (queue, mut groups) = mpsc::channel::<Vec<u8>>(MAX_QUEUED_FRAME_GROUPS);
         let (words, mut first) = mpsc::unbounded_channel::<Vec<u8>>();
         let shared = Arc::new(WriterQueue::default());
-        let seen = shared.clone();
+        let task_shared = shared.clone();
         let task = tokio::spawn(async move {
             let result: std::io::Result<()> = async {
                 loop {
                     let group = tokio::select! {
                         biased;
-                        Some(word) = first.recv() => word,
+                        Some(message) = first.recv() => message,
                         Some(group) = groups.recv() => group,
                         else => break,
                     };
                     for piece in group.chunks(WRITE_BYTES) {
                         to.write_all(piece).await?;
-                        seen.written.fetch_add(piece.len() as u64, Ordering::Relaxed);
-                        seen.moved.notify_one();
+                        task_shared.written.fetch_add(piece.len() as u64, Ordering::Relaxed);
+                        task_shared.moved.notify_one();
                     }
-                    // Flushed once nothing more is waiting.
+                    // Flush once nothing more waits.
                     if groups.is_empty() && first.is_empty() {
                         to.flush().await?;
                     }
@@ -293,25 +291,25 @@ impl FrameWriter {
             }
             .await;
             if let Err(error) = result {
-                *seen.failed.lock().unwrap_or_else(PoisonError::into_inner) =
+                *task_shared.failed.lock().unwrap_or_else(PoisonError::into_inner) =
                     Some(error.to_string());
-                seen.moved.notify_one();
+                task_shared.moved.notify_one();
             }
         });
         (Self { queue, words, shared }, task)
     }
 
-    /// Bytes handed to the transport so far: whether a slow upload moves at all.
+    /// Bytes handed to the transport so far; shows whether a slow upload moves at all.
     pub fn written(&self) -> u64 {
         self.shared.written.load(Ordering::Relaxed)
     }
 
-    /// Waits until the transport has taken all but `most` of the bytes, or is gone. Cancel-safe;
-    /// for one waiter at a time.
-    pub async fn drained(&self, most: u64) {
+    /// Waits until at most `max_left` bytes are unsent, or the stream is gone. Cancel-safe; for one
+    /// waiter at a time.
+    pub async fn drained(&self, max_left: u64) {
         while !self.is_closed() {
             let left = self.shared.queued.load(Ordering::Relaxed).saturating_sub(self.written());
-            if left <= most {
+            if left <= max_left {
                 return;
             }
             self.shared.moved.notified().await;
@@ -323,57 +321,57 @@ impl FrameWriter {
         self.queue.is_closed()
     }
 
-    /// Sends one message, before all bytes that still wait. Never waits itself.
+    /// Sends one message ahead of all waiting bytes. Never blocks.
     ///
     /// # Errors
     /// [`RemoteError::LinkCut`] when the stream is gone.
     pub fn message<M: Serialize>(&self, message: &M) -> Result<(), RemoteError> {
-        let word = group(message, Kind::Blob, &[])?;
+        let encoded = group(message, Kind::Blob, &[])?;
         if let Some(early) = &mut *self.early() {
-            early.extend_from_slice(&word);
+            early.extend_from_slice(&encoded);
         }
-        self.word(word)
+        self.send_encoded(encoded)
     }
 
-    /// Sends bytes that are no frame, before all announced ones that still wait. Never waits itself.
+    /// Sends bytes that are not a frame ahead of all waiting bytes. Never blocks.
     ///
     /// # Errors
-    /// As [`FrameWriter::message`].
+    /// As for [`FrameWriter::message`].
     pub(super) fn raw(&self, bytes: &[u8]) -> Result<(), RemoteError> {
-        self.word(bytes.to_vec())
+        self.send_encoded(bytes.to_vec())
     }
 
-    /// From now on messages are kept, since nobody may be there who reads them.
+    /// Starts to keep a copy of each message, because no agent may be reading yet.
     pub(super) fn keep(&self) {
         *self.early() = Some(Vec::new());
     }
 
-    /// They were read, and need not be kept any more.
+    /// Drops the copies, because the agent has read the messages.
     pub(super) fn forget(&self) {
         *self.early() = None;
     }
 
-    /// Sends those that were kept once more; nobody has read them.
+    /// Sends the copies again, because no agent read the messages.
     ///
     /// # Errors
-    /// As [`FrameWriter::message`].
+    /// As for [`FrameWriter::message`].
     pub(super) fn repeat(&self) -> Result<(), RemoteError> {
         let early = self.early().take().unwrap_or_default();
-        self.word(early)
+        self.send_encoded(early)
     }
 
     fn early(&self) -> std::sync::MutexGuard<'_, Option<Vec<u8>>> {
         self.shared.early.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn word(&self, word: Vec<u8>) -> Result<(), RemoteError> {
-        self.shared.queued.fetch_add(word.len() as u64, Ordering::Relaxed);
-        self.words.send(word).map_err(|_| self.gone())
+    fn send_encoded(&self, encoded: Vec<u8>) -> Result<(), RemoteError> {
+        self.shared.queued.fetch_add(encoded.len() as u64, Ordering::Relaxed);
+        self.words.send(encoded).map_err(|_| self.gone())
     }
 
-    /// Sends a message and the bytes that it announces, behind those sent earlier. They go as one:
-    /// no other message gets between them, and a dropped future has sent all of it or nothing.
-    /// Waits while earlier bytes wait: read from the stream meanwhile.
+    /// Sends a message and the bytes it announces, after those sent earlier. No other message comes
+    /// between them, and a dropped future has sent all of it or nothing. Waits while earlier bytes
+    /// wait: read from the stream meanwhile.
     ///
     /// # Errors
     /// [`RemoteError::LinkCut`] when the stream is gone.
@@ -383,10 +381,10 @@ impl FrameWriter {
         kind: Kind,
         bytes: &[u8],
     ) -> Result<(), RemoteError> {
-        let place = self.queue.reserve().await.map_err(|_| self.gone())?;
+        let slot = self.queue.reserve().await.map_err(|_| self.gone())?;
         let group = group(message, kind, bytes)?;
         self.shared.queued.fetch_add(group.len() as u64, Ordering::Relaxed);
-        place.send(group);
+        slot.send(group);
         Ok(())
     }
 
@@ -397,7 +395,7 @@ impl FrameWriter {
     }
 }
 
-/// A message and the bytes that it announces, as frames.
+/// Encodes a message and the bytes it announces as frames.
 fn group<M: Serialize>(message: &M, kind: Kind, bytes: &[u8]) -> Result<Vec<u8>, RemoteError> {
     let body = serde_json::to_vec(message)
         .map_err(|error| RemoteError::Nonsense { what: error.to_string() })?;
@@ -426,13 +424,13 @@ mod tests {
         out.send(group(&"first", Kind::Output, &large).unwrap()).await.unwrap();
         out.send(group(&"second", Kind::Blob, b"small").unwrap()).await.unwrap();
         drop(out);
-        let mut came = Vec::new();
+        let mut frames = Vec::new();
         while let Some(frame) = reader.frame().await.unwrap() {
-            came.push((frame.kind, frame.body));
+            frames.push((frame.kind, frame.body));
         }
-        let words = |text: &str| (Kind::Message, format!("\"{text}\"").into_bytes());
+        let message = |text: &str| (Kind::Message, format!("\"{text}\"").into_bytes());
         let bytes = [(Kind::Output, large), (Kind::Blob, b"small".to_vec())];
         let [first, second] = bytes;
-        assert_eq!(came, [words("first"), first, words("second"), second]);
+        assert_eq!(frames, [message("first"), first, message("second"), second]);
     }
 }

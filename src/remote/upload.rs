@@ -1,9 +1,10 @@
-//! A plan and its files on their way up.
+//! Submits a plan and uploads the blobs that the host lacks.
 //!
-//! `Submit` starts at once when the host has every blob: a warm job is one round trip. Otherwise
-//! the host names what is missing and the blobs go over, several streams wide where the link is
-//! long: sshd's receive window (2 MiB a channel) caps one stream at window / round trip. The plan
-//! waits there and begins with its last blob; an agent that cannot wait is asked again.
+//! If the host has every blob, `Submit` starts the job at once: a warm job is one round trip.
+//! Otherwise the host names the missing blobs, and they are uploaded, over several streams on a
+//! long link: sshd's receive window (2 MiB a channel) caps one stream at window / round trip. The
+//! plan waits on the host and starts with its last blob; an agent that cannot wait gets `Submit`
+//! again.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::io;
@@ -18,92 +19,94 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
-use super::client::{Conversation, Incoming, Request, Session, unasked};
+use super::client::{Conversation, Incoming, Request, Session, unexpected_answer};
 use super::fetch::PREFETCH_BYTES;
 use super::{RemoteError, limits};
 
-/// Artifacts up to this size ride with the job's terminal event.
+/// Artifacts up to this size are sent with the job's terminal event.
 pub const INLINE_BYTES: u64 = 256 << 10;
 
-/// Beyond these, more streams are opened for an upload.
+/// An upload opens more streams if it has more bytes and a longer round trip than these.
 const PARALLEL_MIN_BYTES: u64 = 4 << 20;
 pub(super) const PARALLEL_MIN_ROUND_TRIP: Duration = Duration::from_millis(20);
 /// sshd's `MaxSessions` is 10 a connection by default.
 const MAX_UPLOAD_STREAMS: usize = 10;
 
-/// With a bundle of more bytes than these the streams are opened while the host is still asked what
-/// it lacks: most likely that is the large file, and each stream takes a round trip to begin.
+/// For a larger bundle, streams open while the host is still asked what it lacks: the large file is
+/// probably missing, and each stream takes a round trip to open.
 const EARLY_OPEN_MIN_BYTES: u64 = 32 << 20;
 
-/// Bytes on which packing is tried before it is done.
+/// Bytes of a blob that are compressed as a trial.
 const SAMPLE_BYTES: usize = 32 << 10;
 
-/// Blobs that one stream may have sent without their being confirmed.
+/// Blobs that one stream may have sent without a confirmation.
 const MAX_UNCONFIRMED_BLOBS: usize = 8;
 
-/// One of several streams takes another blob when its window has let through all but so many bytes:
-/// earlier, the first to come would take them all.
+/// When there are several streams, one takes another blob only if at most this many bytes of it are
+/// unsent. Otherwise the first stream would take all blobs.
 const MAX_UNSENT_WINDOW_BYTES: u64 = 1 << 20;
 
-/// How often a host may lack what it is sent: one that was put in the place of another has nothing
-/// of what that one confirmed.
+/// How often a host may report missing blobs. A replacement machine has none of the blobs that the
+/// first one confirmed.
 const MAX_UPLOAD_ROUNDS: u32 = 3;
 
-/// So long a blob is kept for each stream that is still being opened, and how often that is looked at.
+/// How long a blob is reserved for each stream that is still opening, and how often we check.
 const STREAM_OPEN_WAIT: Duration = Duration::from_secs(1);
 const STREAM_OPEN_POLL: Duration = Duration::from_millis(5);
 
-/// Where the bytes of a bundle come from.
+/// Reads the bytes of a bundle.
 pub trait BlobReader: Send + Sync {
-    /// The plain bytes of a blob, at most [`BLOB_BYTES`].
+    /// The uncompressed bytes of a blob, at most [`BLOB_BYTES`].
     ///
     /// # Errors
-    /// The file is gone, or cannot be read.
+    /// The file is gone or cannot be read.
     fn open(&self, digest: &Digest) -> io::Result<Vec<u8>>;
 }
 
-/// How far an upload or a fetch is.
+/// The progress of an upload or a fetch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransferProgress {
-    /// Plain bytes moved.
+    /// Uncompressed bytes moved.
     pub done: u64,
-    /// Plain bytes to move.
+    /// Uncompressed bytes to move.
     pub total: u64,
 }
 
-/// What hears of progress.
+/// A callback that receives progress.
 pub type ProgressSink<'a> = &'a (dyn Fn(TransferProgress) + Send + Sync);
 
-/// A plan with all that carrying it out needs.
+/// A plan with its files and secrets.
 #[derive(Clone)]
 pub struct Submission {
     /// The plan.
     pub plan: Plan,
-    /// Its files.
+    /// The contents of its files.
     pub blobs: Arc<dyn BlobReader>,
-    /// Values of its secrets.
+    /// The values of its secrets, by name.
     pub secrets: BTreeMap<String, String>,
 }
 
-/// What an upload moved.
+/// The amount that an upload moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uploaded {
     /// Blobs sent.
     pub blobs: usize,
-    /// Their plain bytes.
+    /// The size of these blobs before compression.
     pub bytes: u64,
-    /// Streams used.
+    /// Streams that sent blobs.
     pub streams: usize,
 }
 
 impl Session {
-    /// Submits a plan, sends what the host lacks, and follows the job from its first event.
+    /// Submits a plan, uploads the blobs that the host lacks, and follows the job from its first
+    /// event.
     ///
-    /// A plan whose job is there already is attached to, so this may be repeated after a cut link:
+    /// If the job already exists, it is attached to. So this may be repeated after a cut link;
     /// blobs that arrived whole are not sent again.
     ///
     /// # Errors
-    /// The link, a refusal (`facts_changed`, `disk_full` …), a file that cannot be read.
+    /// The link fails, the agent refuses (`facts_changed`, `disk_full` …), or a file cannot be
+    /// read.
     pub async fn submit(
         &mut self,
         submission: &Submission,
@@ -121,34 +124,34 @@ impl Session {
             await_blobs: true,
         };
         let mut uploaded = Uploaded::default();
-        let size = submission.plan.files.iter().map(|file| file.size).sum();
-        let met = self.agent().is_some();
-        let mut opening = match size > EARLY_OPEN_MIN_BYTES {
-            true => self.open_streams(size, MAX_UPLOAD_STREAMS),
+        let total_bytes = submission.plan.files.iter().map(|file| file.size).sum();
+        let knew_agent = self.agent().is_some();
+        let mut opening = match total_bytes > EARLY_OPEN_MIN_BYTES {
+            true => self.open_streams(total_bytes, MAX_UPLOAD_STREAMS),
             false => Vec::new(),
         };
-        let mut guessed = self.guess(submission, &mut opening);
+        let mut early = self.send_early(submission, &mut opening);
         let mut rounds = 0;
         loop {
             let doing = "submitting the plan";
             let request = Request { name: "submit", doing, limit: limits::ANSWER };
             match self.ask(&message, request).await? {
                 FromAgent::Following { job } => {
-                    self.follows(job);
+                    self.start_following(job);
                     return Ok(uploaded);
                 }
                 FromAgent::Missing { digests, awaited, .. } if rounds < MAX_UPLOAD_ROUNDS => {
                     rounds += 1;
                     self.unsettled = true;
-                    if !met && self.talk.cold {
-                        // They found no agent either.
+                    if !knew_agent && self.talk.cold {
+                        // The other streams found no agent either.
                         opening.clear();
-                        guessed = None;
+                        early = None;
                     }
                     let then = if awaited { AfterLastBlob::Begins } else { AfterLastBlob::Asked };
                     let missing = MissingOnHost { digests, then };
                     let streams =
-                        guessed.take().map_or(EarlyWork::Opening(opening), EarlyWork::Sending);
+                        early.take().map_or(EarlyWork::Opening(opening), EarlyWork::Sending);
                     opening = Vec::new();
                     let (sent, begun) = self.upload(submission, missing, streams, progress).await?;
                     uploaded.blobs += sent.blobs;
@@ -156,7 +159,7 @@ impl Session {
                     uploaded.streams = uploaded.streams.max(sent.streams);
                     self.unsettled = false;
                     if let Some(job) = begun {
-                        self.follows(job);
+                        self.start_following(job);
                         return Ok(uploaded);
                     }
                 }
@@ -165,14 +168,14 @@ impl Session {
                         what: format!("{} blobs are missing that it confirmed", digests.len()),
                     });
                 }
-                other => return Err(unasked(&other)),
+                other => return Err(unexpected_answer(&other)),
             }
         }
     }
 
-    /// Begins to send a bundle of which nothing was ever sent there, over the streams that are being
-    /// opened.
-    fn guess(
+    /// If no blob of the bundle was ever sent to this host, starts to send all of them over the
+    /// streams that are opening.
+    fn send_early(
         &self,
         submission: &Submission,
         opening: &mut Vec<OpeningStream>,
@@ -187,21 +190,21 @@ impl Session {
         })
     }
 
-    /// Begins to open up to `most` streams besides the session's own, where so many `bytes` over so
-    /// long a link are worth it.
-    fn open_streams(&self, bytes: u64, most: usize) -> Vec<OpeningStream> {
+    /// Starts to open up to `max_streams` streams, counting the session's own, if `bytes` and the
+    /// round trip justify it.
+    fn open_streams(&self, bytes: u64, max_streams: usize) -> Vec<OpeningStream> {
         if bytes <= PARALLEL_MIN_BYTES || self.streams.round_trip() <= PARALLEL_MIN_ROUND_TRIP {
             return Vec::new();
         }
         let open = |_| {
             let streams = self.streams.clone();
             tokio::spawn(async move {
-                // A host that grants fewer streams is served by those that it grants.
+                // If the host grants fewer streams, the upload uses those.
                 let Ok(wire) = streams.open().await else { return Ok(None) };
                 Conversation::greet(wire).await.map(|(talk, _)| Some(talk))
             })
         };
-        (1..most).map(open).collect()
+        (1..max_streams).map(open).collect()
     }
 
     async fn upload(
@@ -239,31 +242,31 @@ impl Session {
         };
 
         let mut done = 0;
-        let mut told = |digest: &Digest| {
-            // What was sent on a guess may not have been lacking.
+        let mut report = |digest: &Digest| {
+            // Blobs sent early may not have been missing.
             done = total.min(done + sizes.get(digest).copied().unwrap_or(0));
             progress(TransferProgress { done, total });
         };
         let mut begun = None;
         {
-            let own = lane(&mut self.talk, &work, &stored);
+            let own = send_blobs(&mut self.talk, &work, &stored);
             tokio::pin!(own);
-            let mut own_ended = false;
-            while !own_ended {
+            let mut own_done = false;
+            while !own_done {
                 tokio::select! {
                     result = &mut own => {
                         begun = result?;
-                        own_ended = true;
+                        own_done = true;
                     }
-                    Some(digest) = confirmed.recv() => told(&digest),
+                    Some(digest) = confirmed.recv() => report(&digest),
                 }
             }
         }
         drop(stored);
-        // What has begun has every blob, whoever was told of it.
+        // A job that has started has every blob, even if some confirmations are outstanding.
         while begun.is_none() && !(running.is_empty() && confirmed.is_closed()) {
             tokio::select! {
-                Some(digest) = confirmed.recv() => told(&digest),
+                Some(digest) = confirmed.recv() => report(&digest),
                 Some(ended) = running.join_next() => match ended {
                     Ok(result) => result?,
                     Err(error) => return Err(RemoteError::LinkCut {
@@ -272,54 +275,55 @@ impl Session {
                     }),
                 },
                 incoming = self.talk.incoming("uploading"), if then == AfterLastBlob::Begins => {
-                    begun = beginning(incoming?)?;
+                    begun = started_job(incoming?)?;
                 }
                 else => break,
             }
         }
         if begun.is_none() && then == AfterLastBlob::Begins {
-            begun = Some(self.awaited().await?);
+            begun = Some(self.wait_for_start().await?);
         }
         progress(TransferProgress { done: total, total });
         let streams = work.lanes.load(Ordering::Relaxed);
         Ok((Uploaded { blobs, bytes: total, streams }, begun))
     }
 
-    /// Waits for the beginning of a plan whose blobs were all confirmed.
-    async fn awaited(&mut self) -> Result<String, RemoteError> {
+    /// Waits until a plan whose blobs are all confirmed starts.
+    async fn wait_for_start(&mut self) -> Result<String, RemoteError> {
         let doing = "submitting the plan";
         let request = Request { name: "submit", doing, limit: limits::ANSWER };
         match self.answered(&request).await? {
             FromAgent::Following { job } => Ok(job),
-            other => Err(unasked(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 }
 
-/// What follows the last blob.
+/// The step after the last blob.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AfterLastBlob {
-    /// The plan begins by itself.
+    /// The plan starts by itself.
     Begins,
-    /// The host must be asked again.
+    /// The plan must be submitted again.
     Asked,
 }
 
-/// What a host lacks.
+/// The blobs that a host lacks.
 struct MissingOnHost {
     digests: Vec<Digest>,
     then: AfterLastBlob,
 }
 
-/// What was done before it said so.
+/// Work done before the host named the missing blobs.
 enum EarlyWork {
     /// Streams are being opened.
     Opening(Vec<OpeningStream>),
-    /// They carry blobs that it will most likely lack.
+    /// Streams already send blobs that the host probably lacks.
     Sending(UploadStreams),
 }
 
-/// Streams besides the session's own, and what they share with it. Dropped, they stop.
+/// The additional streams, and the state they share with the session's own. They stop when this is
+/// dropped.
 struct UploadStreams {
     work: Arc<PendingBlobs>,
     stored: mpsc::UnboundedSender<Digest>,
@@ -328,14 +332,14 @@ struct UploadStreams {
 }
 
 impl UploadStreams {
-    /// Sends `digests` over the streams that are being opened, as soon as they are.
+    /// Sends `digests` over these streams as soon as each is open.
     fn begin(digests: Vec<Digest>, submission: &Submission, opening: Vec<OpeningStream>) -> Self {
         let work = Arc::new(PendingBlobs {
             left: Mutex::new(digests.into()),
             blobs: submission.blobs.clone(),
-            unsent: if opening.is_empty() { u64::MAX } else { MAX_UNSENT_WINDOW_BYTES },
+            max_unsent: if opening.is_empty() { u64::MAX } else { MAX_UNSENT_WINDOW_BYTES },
             lanes: AtomicUsize::new(0),
-            coming: AtomicUsize::new(opening.len()),
+            opening_streams: AtomicUsize::new(opening.len()),
             begun: Instant::now(),
         });
         let (stored, confirmed) = mpsc::unbounded_channel();
@@ -348,18 +352,18 @@ impl UploadStreams {
                     why: why.to_string(),
                 };
                 let opened = opened.await;
-                work.coming.fetch_sub(1, Ordering::Relaxed);
+                work.opening_streams.fetch_sub(1, Ordering::Relaxed);
                 let Some(mut talk) = opened.map_err(cut)?? else { return Ok(()) };
-                lane(&mut talk, &work, &stored).await.map(drop)
+                send_blobs(&mut talk, &work, &stored).await.map(drop)
             });
         }
         Self { work, stored, confirmed, running }
     }
 }
 
-/// The job that `incoming` says has begun. Nothing else matters here: the job says nothing before
-/// it has begun, and an earlier one is followed no more.
-fn beginning(incoming: Incoming) -> Result<Option<String>, RemoteError> {
+/// The job whose start `incoming` reports. Other messages can be ignored: the job sends nothing
+/// before it starts, and an earlier job is no longer followed.
+fn started_job(incoming: Incoming) -> Result<Option<String>, RemoteError> {
     match incoming {
         Incoming::Answer(FromAgent::Following { job }) => Ok(Some(job)),
         Incoming::Answer(FromAgent::Refused { request, code, text }) => {
@@ -369,20 +373,20 @@ fn beginning(incoming: Incoming) -> Result<Option<String>, RemoteError> {
     }
 }
 
-/// A stream that is being opened; `None`: the host grants no more.
+/// A stream that is being opened; `None`: the host refused it.
 type OpeningStream = JoinHandle<Result<Option<Conversation>, RemoteError>>;
 
-/// The blobs that are still to be sent.
+/// The queue of blobs to send.
 struct PendingBlobs {
     left: Mutex<VecDeque<Digest>>,
     blobs: Arc<dyn BlobReader>,
-    /// Bytes that may wait in a stream when it takes another blob.
-    unsent: u64,
-    /// Streams that have taken any.
+    /// Bytes that may be unsent in a stream when it takes another blob.
+    max_unsent: u64,
+    /// Streams that have taken a blob.
     lanes: AtomicUsize,
-    /// Streams that are still being opened, and since when: each finds a blob left for it, unless
-    /// it takes too long.
-    coming: AtomicUsize,
+    /// Streams that are still opening, and since when. A blob is reserved for each until
+    /// [`STREAM_OPEN_WAIT`] is over.
+    opening_streams: AtomicUsize,
     begun: Instant,
 }
 
@@ -391,20 +395,20 @@ impl PendingBlobs {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether what is left is for streams that are still being opened.
-    fn is_kept(&self) -> bool {
-        self.left().len() <= self.coming.load(Ordering::Relaxed)
+    /// Whether all remaining blobs are reserved for streams that are still opening.
+    fn is_reserved(&self) -> bool {
+        self.left().len() <= self.opening_streams.load(Ordering::Relaxed)
             && self.begun.elapsed() < STREAM_OPEN_WAIT
     }
 }
 
-/// A blob ready for the wire.
+/// A blob ready to send.
 struct PackedBlob {
     message: ToAgent,
     bytes: Vec<u8>,
 }
 
-/// Reads a blob, and compresses it when that shrinks it by a tenth or more. Blocks.
+/// Reads a blob, and compresses it if that saves a tenth or more. Blocks.
 fn pack(blobs: &dyn BlobReader, digest: Digest) -> Result<PackedBlob, RemoteError> {
     let plain = blobs
         .open(&digest)
@@ -430,7 +434,7 @@ fn shrinks(packed: &[u8], plain: &[u8]) -> bool {
     packed.len() < plain.len() / 10 * 9
 }
 
-/// Whether packing is worth a try, judged by the middle of what is long.
+/// Whether compression is worth a try, judged by a sample from the middle of a long blob.
 fn might_shrink(plain: &[u8]) -> bool {
     if plain.len() <= 2 * SAMPLE_BYTES {
         return true;
@@ -439,8 +443,8 @@ fn might_shrink(plain: &[u8]) -> bool {
     zstd::bulk::compress(sample, 1).is_ok_and(|packed| shrinks(&packed, sample))
 }
 
-/// Sends blobs over one stream until none is left and all are confirmed, or the job has begun.
-async fn lane(
+/// Sends blobs over one stream until none is left and all are confirmed, or the job has started.
+async fn send_blobs(
     talk: &mut Conversation,
     work: &Arc<PendingBlobs>,
     stored: &mpsc::UnboundedSender<Digest>,
@@ -449,16 +453,16 @@ async fn lane(
     let mut unconfirmed = 0_usize;
     let mut used = false;
     loop {
-        let any = !work.left().is_empty();
-        if !any && unconfirmed == 0 {
+        let has_blobs = !work.left().is_empty();
+        if !has_blobs && unconfirmed == 0 {
             return Ok(None);
         }
-        let kept = any && used && work.is_kept();
-        let more = any && !kept && unconfirmed < MAX_UNCONFIRMED_BLOBS;
-        let before = writer.written();
+        let reserved = has_blobs && used && work.is_reserved();
+        let take_blob = has_blobs && !reserved && unconfirmed < MAX_UNCONFIRMED_BLOBS;
+        let written_before = writer.written();
         tokio::select! {
             biased;
-            () = writer.drained(work.unsent), if more => {
+            () = writer.drained(work.max_unsent), if take_blob => {
                 let Some(digest) = work.left().pop_front() else { continue };
                 if !std::mem::replace(&mut used, true) {
                     work.lanes.fetch_add(1, Ordering::Relaxed);
@@ -470,7 +474,7 @@ async fn lane(
                 writer.announced(&packed.message, Kind::Blob, &packed.bytes).await?;
                 unconfirmed += 1;
             }
-            () = tokio::time::sleep(STREAM_OPEN_POLL), if kept => {}
+            () = tokio::time::sleep(STREAM_OPEN_POLL), if reserved => {}
             incoming = timeout(limits::STALL, talk.incoming("uploading")) => match incoming {
                 Ok(incoming) => match incoming? {
                     Incoming::Answer(FromAgent::Stored { digest }) => {
@@ -482,13 +486,13 @@ async fn lane(
                         let _ = stored.send(digest);
                     }
                     incoming => {
-                        if let Some(job) = beginning(incoming)? {
+                        if let Some(job) = started_job(incoming)? {
                             return Ok(Some(job));
                         }
                     }
                 },
-                // Slow, but moving.
-                Err(_) if writer.written() > before => {}
+                // The upload is slow but moves.
+                Err(_) if writer.written() > written_before => {}
                 Err(_) => {
                     return Err(RemoteError::Silent { doing: "uploading", limit: limits::STALL });
                 }
@@ -540,8 +544,8 @@ mod tests {
         let (big, small) = (noise(9 << 20), vec![7; 1 << 20]);
         let submission = fake::submission(&[("big", &big), ("small", &small)]);
         let seen = Mutex::new(Vec::new());
-        let note = |transfer: TransferProgress| seen.lock().unwrap().push(transfer);
-        let first = connect(&host).await.submit(&submission, &note).await.unwrap();
+        let record_progress = |transfer: TransferProgress| seen.lock().unwrap().push(transfer);
+        let first = connect(&host).await.submit(&submission, &record_progress).await.unwrap();
         assert_eq!((first.blobs, first.bytes), (10, 10 << 20));
         assert!(first.streams > 1, "{first:?}");
         // The second file is one byte over and over.
@@ -572,7 +576,7 @@ mod tests {
         assert_eq!(host.blob_bytes(), BYTES as u64);
         let second = remembering(&cache).await.submit(&submission, &|_| ()).await.unwrap();
         assert_eq!((second, host.blob_bytes()), (Uploaded::default(), BYTES as u64));
-        // Who remembers nothing guesses wrong, and the job begins all the same.
+        // An empty record says that nothing was sent, which is wrong here. The job starts anyway.
         let third = remembering(&other).await.submit(&submission, &|_| ()).await.unwrap();
         assert_eq!(third, Uploaded::default());
     }
@@ -583,7 +587,7 @@ mod tests {
         let big = noise(12 << 20);
         let submission = fake::submission(&[("big", &big)]);
         let mut link = connect(&host).await;
-        // Room for the answer to one more blob, and no more.
+        // The link allows one more answer to a blob and no more.
         host.cut_after(800);
         link.submit(&submission, &|_| ()).await.unwrap();
         let again = connect(&host).await.submit(&submission, &|_| ()).await.unwrap();

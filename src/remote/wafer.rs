@@ -1,20 +1,20 @@
-//! A workspace at Wafer: a machine that its service makes, and runs commands in.
+//! A workspace at Wafer: a machine that its service creates and runs commands in.
 //!
-//! Where a workspace has a way in over ssh it is a host like any other, and our own ssh reaches it.
-//! Where it has none, or where a container is asked for that only the service can choose
-//! (`routing`), the agent's frames travel in short commands: each is a request of its own, so a
-//! stream that is cut, or that just stops, costs nothing but another one.
+//! A workspace with ssh access is a host like any other, and our own ssh reaches it. Without ssh
+//! access, or if the user asks for a container that only the service can choose (`routing`), the
+//! agent's frames travel in short commands. Each command is a request of its own, so a stream that
+//! is cut or just stops only costs another request.
 //!
-//! | module | what for |
+//! | module | contents |
 //! |---|---|
-//! | `place`, `token`, `login` | where the service is and who asks, as its own program has it |
+//! | `service`, `token`, `login` | the service's address and the user's login, as in its own program |
 //! | `api`, `sse`, `refusal` | one request, one stream, one refusal |
-//! | `workspace` | made, looked at, destroyed; what the account has left |
-//! | `profiler` | the service's own ncu, where a workspace may not read counters |
-//! | `exec`, `install`, `mailbox` | a command with a certain end; the agent sent and spoken to by them |
+//! | `workspace` | creates, queries and destroys a workspace; the account's credits |
+//! | `profiler` | the service's own ncu, for workspaces that may not read counters |
+//! | `exec`, `install`, `mailbox` | a command whose end is certain; the agent's upload and frames |
 //!
-//! None of it was run against the live service: the facts are those of its published clients
-//! (`wafer-ai` 0.0.13 and 0.0.85), which the tests let talk to the same stand-in.
+//! Not tested against the live service: the facts come from its published clients (`wafer-ai`
+//! 0.0.13 and 0.0.85), which the tests run against the same fake server.
 
 mod api;
 mod error;
@@ -50,30 +50,30 @@ pub use error::WaferError;
 pub use login::{LoggedIn, login};
 pub use refusal::Refusal;
 
-/// `wafer`.
+/// The kind `wafer`.
 pub const KIND: RemoteKind = RemoteKind { scheme: "wafer", form: "wafer://workspace", open };
 
-/// The GPU that a new workspace is made with.
+/// The setting for the GPU of a new workspace.
 pub const GPU: &str = "gpu";
 
-/// What a new workspace is: `modal` or `baremetal`.
+/// The setting for the kind of a new workspace: `modal` or `baremetal`.
 pub const ENVIRONMENT: &str = "environment";
 
-/// The container image of a new workspace.
+/// The setting for the container image of a new workspace.
 pub const IMAGE: &str = "image";
 
-/// Which container commands run in: `auto`, `gpu`, `cpu` or `baremetal`; the service chooses it, so
-/// they go through the service.
+/// The setting for the container that commands run in: `auto`, `gpu`, `cpu` or `baremetal`. The
+/// service chooses it, so the commands go through the service.
 pub const ROUTING: &str = "routing";
 
-/// How the agent is reached: `ssh`, `exec`, or `auto`, the default.
+/// The setting for the connection to the agent: `ssh`, `exec`, or `auto`, the default.
 pub const CARRIER: &str = "carrier";
 
-/// Whose ncu may read the counters: `auto` (the workspace's, and where that may not the service's),
-/// or `workspace` alone.
+/// The setting for the ncu that reads counters: `auto` (the workspace's, or the service's if that
+/// one may not read them) or `workspace` only.
 pub const NCU: &str = "ncu";
 
-/// Settings, with what they may be; nothing: any word.
+/// The settings and their allowed values; an empty list allows any value.
 const SETTINGS: &[(&str, &[&str])] = &[
     (GPU, &[]),
     (ENVIRONMENT, &["modal", "baremetal"]),
@@ -98,8 +98,8 @@ fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
         }
     }
     let workspace = spec.url.strip_prefix("wafer://").unwrap_or_default().trim_end_matches('/');
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
-    if workspace.is_empty() || workspace.len() > 100 || !workspace.bytes().all(plain) {
+    let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    if workspace.is_empty() || workspace.len() > 100 || !workspace.bytes().all(is_allowed) {
         return Err(RemoteError::Address {
             url: spec.url.clone(),
             why: "a workspace's name is of letters, digits and `._-`".to_owned(),
@@ -109,7 +109,7 @@ fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
     Ok(Box::new(Wafer { spec: spec.clone(), workspace, bills }))
 }
 
-/// A workspace.
+/// The remote for one workspace.
 struct Wafer {
     spec: RemoteSpec,
     workspace: String,
@@ -122,23 +122,23 @@ impl Wafer {
     }
 
     async fn api(&self) -> Result<Api, WaferError> {
-        let place = WaferService::find()?;
-        let token = token::find(&place).await?;
-        Api::new(&place.api, Some(&token))
+        let service = WaferService::find()?;
+        let token = token::find(&service).await?;
+        Api::new(&service.api, Some(&token))
     }
 
-    /// The workspace, which commands can run in.
+    /// The workspace, which must be running.
     async fn running(&self, api: &Api) -> Result<Workspace, WaferError> {
         let name = self.workspace.clone();
         match workspace::find(api, &name).await? {
             None => Err(WaferError::NotRunning { name, status: "absent".to_owned() }),
-            // A version that tells no status lets the command find out.
+            // If a version reports no status, the command itself shows whether the workspace runs.
             Some(found) if found.status == "running" || found.status.is_empty() => Ok(found),
             Some(Workspace { status, .. }) => Err(WaferError::NotRunning { name, status }),
         }
     }
 
-    /// The way over ssh, where that is the one to take.
+    /// The remote over ssh, if ssh is to be used.
     fn ssh(&self, workspace: &Workspace) -> Result<Option<RemoteSpec>, RemoteError> {
         let carrier = self.option(CARRIER).unwrap_or("auto");
         if carrier == "exec" || (carrier == "auto" && self.option(ROUTING).is_some()) {
@@ -177,7 +177,7 @@ impl Remote for Wafer {
     }
 
     fn served_ncu(&self) -> Option<&dyn ProviderNcu> {
-        // Nobody asks a service that its user does not want asked.
+        // With `workspace`, the service's ncu must not be used.
         (self.option(NCU) != Some("workspace")).then_some(self as &dyn ProviderNcu)
     }
 
@@ -196,24 +196,24 @@ impl Remote for Wafer {
         let routing = self.option(ROUTING).map(str::to_owned);
         let talk = options.talk.clone();
         let shell = WorkspaceShell::new(api, &workspace, routing, talk, self.bills.clone());
-        let post = MailboxClient::new(shell, start, options.talk.clone());
-        let wire = post.open().await?;
-        Session::start(wire, Arc::new(MailboxStreams(post)), &self.spec).await
+        let mailbox_client = MailboxClient::new(shell, start, options.talk.clone());
+        let wire = mailbox_client.open().await?;
+        Session::start(wire, Arc::new(MailboxStreams(mailbox_client)), &self.spec).await
     }
 }
 
 #[async_trait::async_trait]
 impl RentedRemote for Wafer {
     async fn up(&self, talk: &dyn UserPrompt) -> Result<Rental, RemoteError> {
-        let or = |name, usual: &str| self.option(name).unwrap_or(usual).to_owned();
-        let wanted = NewWorkspace {
+        let option_or = |name, default: &str| self.option(name).unwrap_or(default).to_owned();
+        let new_workspace = NewWorkspace {
             name: self.workspace.clone(),
-            gpu_type: or(GPU, "B200"),
-            environment_type: or(ENVIRONMENT, "baremetal"),
+            gpu_type: option_or(GPU, "B200"),
+            environment_type: option_or(ENVIRONMENT, "baremetal"),
             image: self.option(IMAGE).map(str::to_owned),
         };
         let api = self.api().await?;
-        Ok(self.rental(workspace::bring_up(&api, &wanted, talk).await?))
+        Ok(self.rental(workspace::bring_up(&api, &new_workspace, talk).await?))
     }
 
     async fn state(&self) -> Result<Rental, RemoteError> {
@@ -223,7 +223,7 @@ impl RentedRemote for Wafer {
             Some(workspace) => self.rental(workspace),
             None => Rental { state: "absent".to_owned(), ..Rental::default() },
         };
-        // A service that does not tell is no reason to say nothing.
+        // Missing credits are no reason to fail.
         rental.credits = workspace::credits(&api).await.ok();
         Ok(rental)
     }
@@ -250,7 +250,7 @@ impl ProviderNcu for Wafer {
     }
 }
 
-/// Further streams are further conversations.
+/// Opens further conversations.
 struct MailboxStreams(MailboxClient);
 
 #[async_trait::async_trait]

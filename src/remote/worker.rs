@@ -1,17 +1,17 @@
-//! An agent behind an HTTP address: `rgpu worker` on any host. A platform that puts a door of its
-//! own before the agent's ([`super::modal`]) is another [`ServerKind`] of the same.
+//! An agent behind an HTTP address: `rgpu worker` on any host. A platform with its own gateway
+//! before the agent ([`super::modal`]) is another [`ServerKind`].
 //!
-//! A session speaks frames, and here a task of ours stands in for the agent at the other end of
-//! them: it turns each message into a request ([`rgpu_protocol::http`]) and hands the answers back,
-//! most of them as they are. So a job is followed, an upload resumed and a cut link taken up by the
-//! same code as over ssh.
+//! A session exchanges frames. Here a task of ours takes the agent's place at the other end: it
+//! turns each message into a request ([`rgpu_protocol::http`]) and returns the answers, mostly
+//! unchanged. So the code that follows a job, resumes an upload and recovers from a cut link is the
+//! same as over ssh.
 //!
-//! | module | what for |
+//! | module | contents |
 //! |---|---|
-//! | `address`, `token` | what the user's settings say, and what they may not |
-//! | `requests` | one request: its time limits, its second tries, no redirects but to its result |
-//! | `pace` | how slowly an answer may come |
-//! | `refusal` | what a status and a body that is not ours mean |
+//! | `address`, `token` | the user's settings and their checks |
+//! | `requests` | one request: time limits, retries, no redirects except to its result |
+//! | `transfer_rate` | the minimum rate of an answer |
+//! | `refusal` | the meaning of answers that do not come from the agent |
 //! | `bridge`, `following`, `fetching` | messages to requests and back |
 
 mod address;
@@ -45,10 +45,10 @@ pub(super) use requests::chain;
 pub(super) use token::Credentials;
 pub use token::{CredentialError, read_private};
 
-/// `https`.
+/// The kind `https`.
 pub const HTTPS: RemoteKind = RemoteKind { scheme: "https", form: "https://host[:port]", open };
 
-/// `http`.
+/// The kind `http`.
 pub const HTTP: RemoteKind =
     RemoteKind { scheme: "http", form: "http://127.0.0.1:port of `rgpu worker`", open };
 
@@ -61,10 +61,10 @@ fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
     Ok(Box::new(Worker::at(spec, address, ServerKind::Worker, token::find)))
 }
 
-/// The time after which a user is told that a host is being started.
+/// The time after which the user is told that a host is starting.
 const SLOW_START: Duration = Duration::from_secs(3);
 
-/// How a remote's credentials are found. It may block.
+/// Finds a remote's credentials. May block.
 type CredentialLookup = fn(&RemoteSpec) -> Result<Credentials, HttpError>;
 
 /// A host behind an HTTP address.
@@ -86,7 +86,7 @@ impl Worker {
         Self { spec: spec.clone(), address, site, find }
     }
 
-    /// A way to it, with its credentials.
+    /// A client with the remote's credentials.
     async fn requests(&self) -> Result<WorkerClient, RemoteError> {
         let (find, spec) = (self.find, self.spec.clone());
         let found = tokio::task::spawn_blocking(move || find(&spec)).await;
@@ -94,16 +94,16 @@ impl Worker {
         Ok(WorkerClient::new(&self.address, credentials, self.site)?)
     }
 
-    /// The agent's greeting. Where a platform starts the host first, its user is told.
-    async fn greet(
+    /// Fetches the agent's hello. If a platform takes long to start the host, the user is told.
+    async fn fetch_hello(
         &self,
         requests: &WorkerClient,
         talk: &dyn UserPrompt,
     ) -> Result<Vec<u8>, HttpError> {
-        let ask = WorkerRequest::get("/v1/health", error::GREETING).within(limits::CONNECT);
+        let request = WorkerRequest::get("/v1/health", error::GREETING).within(limits::CONNECT);
         let mut greeting = std::pin::pin!(async {
-            match requests.message(ask).await {
-                // A server with TLS ends a connection that begins without, each in its own way.
+            match requests.message(request).await {
+                // A TLS server ends a plain connection, each kind in its own way.
                 Err(HttpError::Cut { .. }) if requests.wants_tls().await => {
                     Err(HttpError::WantsTls { url: self.address.as_str().to_owned() })
                 }
@@ -119,8 +119,8 @@ impl Worker {
         greeting.await
     }
 
-    /// What is wrong with a greeting.
-    fn check(&self, greeting: &[u8]) -> Result<Hello, HttpError> {
+    /// Checks a hello.
+    fn check_hello(&self, greeting: &[u8]) -> Result<Hello, HttpError> {
         let Ok(hello) = serde_json::from_slice::<Hello>(greeting) else {
             return Err(HttpError::not_a_worker(self.site, self.address.as_str(), greeting));
         };
@@ -152,24 +152,24 @@ impl Remote for Worker {
         if self.site != ServerKind::Modal {
             return Ok(None);
         }
-        let greeting = self.greet(&self.requests().await?, talk).await?;
-        Ok(Some(self.check(&greeting)?.version))
+        let greeting = self.fetch_hello(&self.requests().await?, talk).await?;
+        Ok(Some(self.check_hello(&greeting)?.version))
     }
 
     async fn connect(&self, options: &ConnectOptions) -> Result<Session, RemoteError> {
         let requests = self.requests().await?;
         let begun = Instant::now();
-        let greeting = self.greet(&requests, &*options.talk).await?;
-        // A fresh connection costs as many round trips more.
+        let greeting = self.fetch_hello(&requests, &*options.talk).await?;
+        // A fresh connection takes that many round trips.
         let round_trip = begun.elapsed() / if self.address.is_tls() { 4 } else { 2 };
-        self.check(&greeting)?;
+        self.check_hello(&greeting)?;
         let streams = BridgeStreams { requests: Arc::new(requests), greeting, round_trip };
         let wire = streams.open().await?;
         Session::start(wire, Arc::new(streams), &self.spec).await
     }
 }
 
-/// Further streams cost nothing: requests share their connections.
+/// Opens further streams, which cost nothing because requests share their connections.
 struct BridgeStreams {
     requests: Arc<WorkerClient>,
     greeting: Vec<u8>,

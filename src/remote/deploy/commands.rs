@@ -1,5 +1,5 @@
-//! Bringing the agent up by commands that take no input and whose output is all there is: each one
-//! brings a piece of the program, in base64, and says that it is done with it.
+//! Installs the agent with commands that take no input and only return output. Each command brings
+//! one piece of the program in base64 and reports success.
 
 use std::io::Write;
 
@@ -10,11 +10,12 @@ use flate2::write::GzEncoder;
 use super::{ABSENT, AgentStart, FIND, NO_FOLDER, READY_TO_RECEIVE, any_shell_word};
 use crate::remote::RemoteError;
 
-/// Bytes of the program, compressed, that one command brings. The whole command is one argument of
-/// a shell at the other end, which holds 128 KiB at most.
+/// Bytes of the compressed program per command. A command is one argument of a shell on the host,
+/// which takes at most 128 KiB.
 pub(in crate::remote) const PIECE_BYTES: usize = 84 << 10;
 
-/// Finds the first folder that can hold the program and run it; its path stands behind `READY_TO_RECEIVE`.
+/// Finds the first folder that can hold and run the program, and prints it after
+/// [`READY_TO_RECEIVE`].
 const CHOOSE: &str = concat!(
     r#"umask 077;why=;for d in FOLDERS;do t=$d/bin/.new.$$;"#,
     r#"case $d in "$HOME"/*);;*)if [ -h "$d" ];then why="$why$d is a link; ";continue;fi;;esac;"#,
@@ -27,34 +28,36 @@ const CHOOSE: &str = concat!(
     r#"echo "SEND $d";echo "END";exit 0;done;echo "NO_FOLDER $why";echo "END""#,
 );
 
-/// What a command that found no agent, or chose a folder, said.
+/// The reply of a command that found no agent or chose a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::remote) enum CommandReply {
-    /// There is none: system, machine, C library.
+    /// No folder has the agent; the text names system, machine and C library.
     Absent(String),
-    /// It goes into this folder.
+    /// The program goes into this folder.
     Into(String),
-    /// No folder is left, with what was wrong with each.
+    /// No folder can hold the program; the text names the error for each.
     NoFolder(String),
 }
 
 impl CommandReply {
-    /// Of the lines of a command's output.
+    /// The first reply among the lines of a command's output.
     pub(in crate::remote) fn find(lines: &[String]) -> Option<Self> {
         lines.iter().find_map(|line| {
             let line = line.trim();
-            let says = |word| line.strip_prefix(word).map(|rest: &str| rest.trim().to_owned());
-            says(ABSENT)
+            let reply_text =
+                |word| line.strip_prefix(word).map(|rest: &str| rest.trim().to_owned());
+            reply_text(ABSENT)
                 .map(Self::Absent)
-                .or_else(|| says(READY_TO_RECEIVE).map(Self::Into))
-                .or_else(|| says(NO_FOLDER).map(Self::NoFolder))
+                .or_else(|| reply_text(READY_TO_RECEIVE).map(Self::Into))
+                .or_else(|| reply_text(NO_FOLDER).map(Self::NoFolder))
         })
     }
 }
 
 impl AgentStart {
-    /// The command that becomes the agent with `words`, and gives it `input` in base64. Where no
-    /// folder has the agent it says so, and then `end`. Both are words of ours.
+    /// The command that executes the agent with the arguments `words` and `input` as its standard
+    /// input. If no folder has the agent, it prints [`ABSENT`] and then `end`. We choose both
+    /// `words` and `end`.
     pub(in crate::remote) fn once(&self, words: &str, input: &[u8], end: &str) -> String {
         let find = FIND
             .replace("SHA", self.digest.as_str())
@@ -65,7 +68,7 @@ impl AgentStart {
         format!("printf '%s' '{input}' | {}/bin/sh -c '{find};echo {end}'", self.via)
     }
 
-    /// The command that says which folder the program goes into.
+    /// The command that chooses the folder for the program.
     pub(in crate::remote) fn choose(&self, end: &str) -> String {
         let script = CHOOSE
             .replace("KILOS", &(self.program.len() / 1024 * 2 + 1024).to_string())
@@ -76,10 +79,10 @@ impl AgentStart {
         format!("{}/bin/sh -c '{script}'", self.via)
     }
 
-    /// The program's pieces, compressed.
+    /// The compressed program in pieces of [`PIECE_BYTES`].
     ///
     /// # Errors
-    /// None that memory could not cause.
+    /// Compression fails, which only a lack of memory could cause.
     pub(in crate::remote) fn pieces(&self) -> Result<Vec<Vec<u8>>, RemoteError> {
         let failed = |source| RemoteError::Spawn { program: "gzip".to_owned(), source };
         let mut packed = GzEncoder::new(Vec::new(), Compression::default());
@@ -88,10 +91,10 @@ impl AgentStart {
         Ok(packed.chunks(PIECE_BYTES).map(<[u8]>::to_vec).collect())
     }
 
-    /// The command that puts one piece into `folder`, under a name of `upload`'s.
+    /// The command that stores one piece in `folder`, under a name made from `upload`.
     ///
     /// # Errors
-    /// A folder whose name no shell could be trusted with.
+    /// The folder's name cannot be quoted for every shell.
     pub(in crate::remote) fn put(
         &self,
         folder: &str,
@@ -102,7 +105,7 @@ impl AgentStart {
     ) -> Result<String, RemoteError> {
         let part = any_shell_word(&format!("{folder}/bin/.{upload}.{at}"))?;
         let (bytes, len) = (Base64::encode_string(piece), piece.len());
-        // Under its name only when it is whole, so that it may be sent twice.
+        // The piece gets its name only once complete, so it may be sent twice.
         let script = format!(
             "umask 077;p=\"$1\";printf %s {bytes}|base64 -d >\"$p.$$\"&&\
              [ \"$(wc -c <\"$p.$$\")\" -eq {len} ]&&mv -f \"$p.$$\" \"$p\"&&echo {end}"
@@ -110,11 +113,10 @@ impl AgentStart {
         Ok(format!("{}/bin/sh -c '{script}' put {part}", self.via))
     }
 
-    /// The command that puts the pieces together, checks that they are the program, and gives it its
-    /// name.
+    /// The command that joins the pieces, checks that they are the program, and renames it.
     ///
     /// # Errors
-    /// As [`Self::put`].
+    /// As for [`Self::put`].
     pub(in crate::remote) fn assemble(
         &self,
         folder: &str,
@@ -135,10 +137,10 @@ impl AgentStart {
         Ok(format!("{}/bin/sh -c '{script}' assemble {bin}", self.via))
     }
 
-    /// Whether the program can run on a host that says this of itself.
+    /// Whether the program can run on a host described by `host`.
     ///
     /// # Errors
-    /// It cannot.
+    /// The program cannot run there.
     pub(in crate::remote) fn fits(&self, host: &str) -> Result<(), RemoteError> {
         self.needs.check(host)
     }

@@ -1,45 +1,48 @@
-//! Modal's proxy token: two parts, from the environment, the desktop's keychain, or a file that
-//! only its user can read. It stands in no settings, no argument and no error.
+//! Modal's proxy token: a key and a secret, from the environment, the desktop's keychain, or a file
+//! that only the user can read. It never appears in settings, arguments or errors.
 //!
-//! Modal has two kinds of tokens. Its API's (`ak-…`, `as-…`) can do all that the account can, and
-//! are not taken by web endpoints; they are refused before they are sent anywhere.
+//! Modal has two kinds of tokens. API tokens (`ak-…`, `as-…`) can do everything that the account
+//! can, and web endpoints do not accept them; they are refused before they are sent anywhere.
 
 use std::path::{Path, PathBuf};
 
 use super::super::worker::{CredentialError, Credentials, HttpError, read_private};
 use super::super::{RemoteSpec, keychain};
 
-/// The setting that names the variable with the key.
+/// The setting for the environment variable with the key.
 pub(super) const KEY_ENV: &str = "key_env";
 
-/// The setting that names the variable with the secret.
+/// The setting for the environment variable with the secret.
 pub(super) const SECRET_ENV: &str = "secret_env";
 
-/// The setting that names a file with both, in lines `NAME=VALUE`.
+/// The setting for a file with both, in lines `NAME=VALUE`.
 pub(super) const FILE: &str = "env_file";
 
-/// The setting that names the service under which the keychain has both.
+/// The setting for the keychain service that has both.
 pub(super) const KEYCHAIN: &str = "keychain";
 
-/// The variables that are read where the settings name no others.
+/// The variables that are read if the settings name none.
 const DEFAULT_VARIABLES: (&str, &str) = ("MODAL_KEY", "MODAL_SECRET");
 
-/// Accounts of the keychain's service.
+/// The accounts of the keychain service.
 const ACCOUNTS: (&str, &str) = ("modal-key", "modal-secret");
 
-/// The proxy token of a remote. Blocks: a keychain may ask its user.
+/// The proxy token of a remote. Blocks: a keychain may ask the user.
 ///
 /// # Errors
-/// There is none, it is of the wrong kind, or others can read it.
+/// The token is missing, is of the wrong kind, or can be read by others.
 pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
-    let named = |setting: &str, usual: &'static str| {
+    let setting_or_default = |setting: &str, usual: &'static str| {
         spec.options.get(setting).map_or(usual, String::as_str).to_owned()
     };
-    let names = (named(KEY_ENV, DEFAULT_VARIABLES.0), named(SECRET_ENV, DEFAULT_VARIABLES.1));
+    let names = (
+        setting_or_default(KEY_ENV, DEFAULT_VARIABLES.0),
+        setting_or_default(SECRET_ENV, DEFAULT_VARIABLES.1),
+    );
     let (key, secret) = match (spec.options.get(FILE), spec.options.get(KEYCHAIN)) {
         (Some(path), _) => {
             let path = PathBuf::from(path);
-            let text = read_private(&path).map_err(lacking)?;
+            let text = read_private(&path).map_err(token_error)?;
             (in_file(&text, &path, &names.0)?, in_file(&text, &path, &names.1)?)
         }
         (None, Some(service)) => {
@@ -53,14 +56,14 @@ pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
         .ok_or_else(|| unfit("it holds characters that no token has"))
 }
 
-/// One part of a token, and where it was found.
+/// One part of a token and its source.
 struct TokenPart {
     value: String,
     from: String,
 }
 
 impl TokenPart {
-    /// Refuses what cannot be this part.
+    /// Refuses a value that cannot be this part.
     fn check(&self, begins: &str) -> Result<(), HttpError> {
         let Self { value, from } = self;
         let begins_with = |prefix: &str| value.starts_with(prefix);
@@ -84,8 +87,8 @@ fn unfit(why: &str) -> HttpError {
     HttpError::ProxyToken { why: why.to_owned(), hint: None }
 }
 
-fn lacking(lack: CredentialError) -> HttpError {
-    HttpError::ProxyToken { why: lack.why, hint: lack.hint }
+fn token_error(error: CredentialError) -> HttpError {
+    HttpError::ProxyToken { why: error.why, hint: error.hint }
 }
 
 fn in_environment(name: &str) -> Result<TokenPart, HttpError> {
@@ -96,7 +99,7 @@ fn in_environment(name: &str) -> Result<TokenPart, HttpError> {
     }
 }
 
-/// The value of `name` in lines `NAME=VALUE`, as shells and `.env` files write them.
+/// The value of `name` in lines `NAME=VALUE`, as in shells and `.env` files.
 fn in_file(text: &str, path: &Path, name: &str) -> Result<TokenPart, HttpError> {
     let from = format!("`{name}` in `{}`", path.display());
     let found = text.lines().rev().find_map(|line| {
@@ -111,9 +114,9 @@ fn in_file(text: &str, path: &Path, name: &str) -> Result<TokenPart, HttpError> 
     }
 }
 
-/// What the desktop's keychain has for an account.
+/// The value that the desktop's keychain has for an account.
 fn in_keychain(service: &str, account: &str) -> Result<TokenPart, HttpError> {
-    let value = keychain::secret(service, account).map_err(lacking)?;
+    let value = keychain::secret(service, account).map_err(token_error)?;
     Ok(TokenPart { value, from: format!("`{account}` of `{service}` in the keychain") })
 }
 

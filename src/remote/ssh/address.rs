@@ -1,5 +1,5 @@
-//! Names of hosts and users, checked before anything sees them: they reach the command lines of
-//! `ssh` and of a ProxyCommand, so they are of a strict form and never begin with `-`.
+//! Host and user names. They reach the command lines of `ssh` and of a ProxyCommand, so a strict
+//! form is enforced before any use, and none begins with `-`.
 
 /// `[user@]host[:port]`, or an alias of the ssh configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,8 +10,7 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Reads `[ssh://][user@]host[:port]`; an IPv6 address stands in brackets. The error says what
-    /// is wrong.
+    /// Parses `[ssh://][user@]host[:port]`; an IPv6 address is in brackets. The error is a message.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let text = text.strip_prefix("ssh://").unwrap_or(text);
         let text = text.strip_suffix('/').unwrap_or(text);
@@ -58,16 +57,16 @@ impl Address {
 
 /// Letters, digits and `._-`, with `:` and `%` for IPv6; 255 bytes at most.
 pub(super) fn valid_host(host: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_alphanumeric() || b"._-:%".contains(&b);
+    let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-:%".contains(&b);
     (1..=255).contains(&host.len())
-        && host.bytes().all(inner)
+        && host.bytes().all(is_allowed)
         && host.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric() || b"_:".contains(&b))
 }
 
 /// Letters, digits and `._-+`, not beginning with `-`; 64 bytes at most.
 pub(super) fn valid_user(user: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_alphanumeric() || b"._-+".contains(&b);
-    (1..=64).contains(&user.len()) && user.bytes().all(inner) && !user.starts_with(['-', '+'])
+    let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-+".contains(&b);
+    (1..=64).contains(&user.len()) && user.bytes().all(is_allowed) && !user.starts_with(['-', '+'])
 }
 
 #[cfg(test)]
@@ -81,13 +80,13 @@ mod tests {
             host: host.to_owned(),
             port,
         };
-        for (text, want) in [
+        for (text, expected) in [
             ("box", address(None, "box", None)),
             ("ssh://root@gpu-box:2222", address(Some("root"), "gpu-box", Some(2222))),
             ("ssh://[::1]:22/", address(None, "::1", Some(22))),
             ("me@[fe80::1%eth0]", address(Some("me"), "fe80::1%eth0", None)),
         ] {
-            assert_eq!(Address::parse(text), Ok(want), "{text}");
+            assert_eq!(Address::parse(text), Ok(expected), "{text}");
         }
     }
 

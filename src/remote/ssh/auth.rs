@@ -1,5 +1,6 @@
-//! Logging in: the remote's own key, then those of the ssh-agent, then the configuration's files,
-//! each with its certificate. A server counts every try, so nothing is tried twice.
+//! Logs in: first with the remote's own key, then with those of the ssh-agent, then with the
+//! configuration's files, each with its certificate. A server counts every attempt, so nothing is
+//! tried twice.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -17,52 +18,51 @@ use super::host_key::HostKeyHandler;
 use super::resolve::ResolvedHost;
 use crate::remote::{UserPrompt, limits};
 
-/// The agent behind SSH_AUTH_SOCK, or whatever IdentityAgent names.
+/// A client of the agent behind SSH_AUTH_SOCK or IdentityAgent.
 type Agent = AgentClient<Box<dyn AgentStream + Send + Unpin>>;
 
 /// One login.
 pub(super) struct Login<'a> {
     pub(super) resolved: &'a ResolvedHost,
-    /// The remote's own key file.
+    /// The key file set for this remote.
     pub(super) identity: Option<&'a Path>,
     pub(super) talk: &'a dyn UserPrompt,
 }
 
-/// What a try came to.
+/// The result of one attempt.
 enum LoginAttempt {
-    In,
-    No,
+    LoggedIn,
+    Refused,
 }
 
-/// What was tried, for the error that may come of it.
+/// The attempts so far, for the error if all fail.
 #[derive(Default)]
 struct AttemptLog {
     tried: Vec<String>,
-    /// Keys already shown to the server.
+    /// Keys already offered to the server.
     shown: Vec<ssh_key::public::KeyData>,
     allowed: Option<String>,
-    /// Ways in that were passed over and that `ssh` itself knows.
+    /// Methods that were skipped and that `ssh` itself supports.
     passed_over: Vec<String>,
 }
 
 impl Login<'_> {
-    /// Logs in on `handle`.
     pub(super) async fn run(&self, handle: &mut Handle<HostKeyHandler>) -> Result<(), SshError> {
-        let mut record = AttemptLog::default();
-        let tried = timeout(limits::LOGIN, self.all(handle, &mut record)).await;
+        let mut log = AttemptLog::default();
+        let tried = timeout(limits::LOGIN, self.try_all(handle, &mut log)).await;
         if self.resolved.kerberos
-            && !matches!(tried, Ok(Ok(LoginAttempt::In)))
+            && !matches!(tried, Ok(Ok(LoginAttempt::LoggedIn)))
             && has_ticket().await
         {
-            record.passed_over.push("you have a Kerberos ticket".to_owned());
+            log.passed_over.push("you have a Kerberos ticket".to_owned());
         }
         match tried {
-            Ok(Ok(LoginAttempt::In)) => Ok(()),
-            Ok(Ok(LoginAttempt::No)) => Err(self.denied(record)),
-            // sshd hangs up after too many tries: that is a refusal, not a broken link.
-            Ok(Err(_)) if !record.tried.is_empty() => {
-                record.tried.push("then the server hung up".to_owned());
-                Err(self.denied(record))
+            Ok(Ok(LoginAttempt::LoggedIn)) => Ok(()),
+            Ok(Ok(LoginAttempt::Refused)) => Err(self.denied(log)),
+            // sshd hangs up after too many attempts: that is a refusal, not a broken link.
+            Ok(Err(_)) if !log.tried.is_empty() => {
+                log.tried.push("then the server hung up".to_owned());
+                Err(self.denied(log))
             }
             Ok(Err(source)) => Err(SshError::Broken {
                 address: self.resolved.address(),
@@ -77,11 +77,11 @@ impl Login<'_> {
         }
     }
 
-    fn denied(&self, record: AttemptLog) -> SshError {
-        let allowed = record.allowed.as_deref().unwrap_or_default();
+    fn denied(&self, log: AttemptLog) -> SshError {
+        let allowed = log.allowed.as_deref().unwrap_or_default();
         let offered = |method: &str| allowed.split(", ").any(|word| word == method);
-        let mut beyond = record.passed_over;
-        // Without a user ssh could only fail to ask.
+        let mut beyond = log.passed_over;
+        // Without a user, ssh could not ask either.
         if self.talk.is_attended() && (offered("keyboard-interactive") || offered("password")) {
             beyond.push("the host asks for a password or a second factor".to_owned());
         }
@@ -89,39 +89,39 @@ impl Login<'_> {
             beyond: beyond.into_iter().next(),
             user: self.resolved.user.clone(),
             host: self.resolved.address(),
-            tried: record.tried,
-            allowed: record.allowed.unwrap_or_else(|| "it did not say".to_owned()),
+            tried: log.tried,
+            allowed: log.allowed.unwrap_or_else(|| "it did not say".to_owned()),
         }
     }
 
-    async fn all(
+    async fn try_all(
         &self,
         handle: &mut Handle<HostKeyHandler>,
-        record: &mut AttemptLog,
+        log: &mut AttemptLog,
     ) -> Result<LoginAttempt, russh::Error> {
         if let Some(identity) = self.identity
-            && let LoginAttempt::In =
-                self.file(handle, record, identity, MissingKeyFile::Said).await?
+            && let LoginAttempt::LoggedIn =
+                self.file(handle, log, identity, MissingKeyFile::Report).await?
         {
-            return Ok(LoginAttempt::In);
+            return Ok(LoginAttempt::LoggedIn);
         }
-        if let LoginAttempt::In = self.agent(handle, record).await? {
-            return Ok(LoginAttempt::In);
+        if let LoginAttempt::LoggedIn = self.agent(handle, log).await? {
+            return Ok(LoginAttempt::LoggedIn);
         }
         for identity in &self.resolved.identities {
-            if let LoginAttempt::In =
-                self.file(handle, record, identity, MissingKeyFile::Passed).await?
+            if let LoginAttempt::LoggedIn =
+                self.file(handle, log, identity, MissingKeyFile::Ignore).await?
             {
-                return Ok(LoginAttempt::In);
+                return Ok(LoginAttempt::LoggedIn);
             }
         }
-        // Some servers (Tailscale's) know their user by other means and ask for nothing.
+        // Some servers (Tailscale's) identify their user by other means and need no key.
         let answer = handle.authenticate_none(&self.resolved.user).await?;
-        Ok(self.note(record, "without a key", &answer))
+        Ok(self.record_answer(log, "without a key", &answer))
     }
 
-    /// Keeps what a try came to.
-    fn note(&self, record: &mut AttemptLog, what: &str, answer: &AuthResult) -> LoginAttempt {
+    /// Records the server's answer to an attempt.
+    fn record_answer(&self, log: &mut AttemptLog, what: &str, answer: &AuthResult) -> LoginAttempt {
         match answer {
             AuthResult::Success => {
                 self.talk.verbose(&format!(
@@ -129,16 +129,16 @@ impl Login<'_> {
                     self.resolved.address(),
                     self.resolved.user
                 ));
-                LoginAttempt::In
+                LoginAttempt::LoggedIn
             }
             AuthResult::Failure { remaining_methods, partial_success } => {
                 let methods: Vec<&str> = remaining_methods.iter().map(Into::into).collect();
-                record.allowed = Some(methods.join(", "));
-                let partly = if *partial_success { " (taken, but more is asked for)" } else { "" };
-                let line = format!("tried {what}{partly}");
+                log.allowed = Some(methods.join(", "));
+                let suffix = if *partial_success { " (taken, but more is asked for)" } else { "" };
+                let line = format!("tried {what}{suffix}");
                 self.talk.verbose(&line);
-                record.tried.push(line);
-                LoginAttempt::No
+                log.tried.push(line);
+                LoginAttempt::Refused
             }
         }
     }
@@ -146,7 +146,7 @@ impl Login<'_> {
     async fn file(
         &self,
         handle: &mut Handle<HostKeyHandler>,
-        record: &mut AttemptLog,
+        log: &mut AttemptLog,
         path: &Path,
         missing: MissingKeyFile,
     ) -> Result<LoginAttempt, russh::Error> {
@@ -154,65 +154,65 @@ impl Login<'_> {
         let text = match std::fs::read(path) {
             Ok(text) => text,
             Err(error) => {
-                if matches!(missing, MissingKeyFile::Said)
+                if matches!(missing, MissingKeyFile::Report)
                     || error.kind() != std::io::ErrorKind::NotFound
                 {
-                    record.tried.push(format!("`{shown}`: {error}"));
+                    log.tried.push(format!("`{shown}`: {error}"));
                 }
-                return Ok(LoginAttempt::No);
+                return Ok(LoginAttempt::Refused);
             }
         };
         if let Some(public) = public_half(path, &text)
-            && record.shown.contains(public.key_data())
+            && log.shown.contains(public.key_data())
         {
-            return Ok(LoginAttempt::No);
+            return Ok(LoginAttempt::Refused);
         }
         let key = match read_key(&text) {
             Ok(key) => Arc::new(key),
             Err(why) => {
                 match why {
                     KeyFileError::Hardware => {
-                        record.passed_over.push(format!("`{shown}` is a hardware key"));
+                        log.passed_over.push(format!("`{shown}` is a hardware key"));
                     }
                     KeyFileError::Passphrase if self.talk.is_attended() => {
-                        record.passed_over.push(format!("`{shown}` has a passphrase"));
+                        log.passed_over.push(format!("`{shown}` has a passphrase"));
                     }
                     KeyFileError::Passphrase | KeyFileError::Other(_) => {}
                 }
-                record.tried.push(format!("`{shown}`: {why}"));
-                return Ok(LoginAttempt::No);
+                log.tried.push(format!("`{shown}`: {why}"));
+                return Ok(LoginAttempt::Refused);
             }
         };
         let public = key.public_key().clone();
-        if record.shown.contains(public.key_data()) {
-            return Ok(LoginAttempt::No);
+        if log.shown.contains(public.key_data()) {
+            return Ok(LoginAttempt::Refused);
         }
-        record.shown.push(public.key_data().clone());
-        for (file, certificate) in self.certificates(record, path, &public) {
+        log.shown.push(public.key_data().clone());
+        for (file, certificate) in self.certificates(log, path, &public) {
             let answer = handle
                 .authenticate_openssh_cert(&self.resolved.user, key.clone(), certificate)
                 .await?;
             let what = format!("`{shown}` with the certificate `{}`", file.display());
-            if let LoginAttempt::In = self.note(record, &what, &answer) {
-                return Ok(LoginAttempt::In);
+            if let LoginAttempt::LoggedIn = self.record_answer(log, &what, &answer) {
+                return Ok(LoginAttempt::LoggedIn);
             }
         }
         let hash = rsa_hash(handle, &public).await?;
         let key = PrivateKeyWithHashAlg::new(key, hash);
         let answer = handle.authenticate_publickey(&self.resolved.user, key).await?;
-        Ok(self.note(record, &format!("`{shown}` ({})", public.algorithm()), &answer))
+        Ok(self.record_answer(log, &format!("`{shown}` ({})", public.algorithm()), &answer))
     }
 
-    /// Certificates for a key: `KEY-cert.pub`, and the configured ones that hold it.
+    /// The certificates for a key: `KEY-cert.pub`, and the configured ones that match it.
     fn certificates(
         &self,
-        record: &mut AttemptLog,
+        log: &mut AttemptLog,
         path: &Path,
         key: &PublicKey,
     ) -> Vec<(PathBuf, Certificate)> {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push("-cert.pub");
-        std::iter::once(PathBuf::from(beside))
+        let mut certificate_path = path.as_os_str().to_owned();
+        certificate_path.push("-cert.pub");
+        std::iter::once(PathBuf::from(certificate_path))
             .chain(self.resolved.certificates.iter().cloned())
             .filter_map(|file| {
                 let certificate = match load_openssh_certificate(&file) {
@@ -220,8 +220,8 @@ impl Login<'_> {
                     Err(error) => {
                         if file.exists() {
                             let line = format!("the certificate `{}`: {error}", file.display());
-                            record.tried.push(line.clone());
-                            record.passed_over.push(line);
+                            log.tried.push(line.clone());
+                            log.passed_over.push(line);
                         }
                         return None;
                     }
@@ -234,21 +234,21 @@ impl Login<'_> {
     async fn agent(
         &self,
         handle: &mut Handle<HostKeyHandler>,
-        record: &mut AttemptLog,
+        log: &mut AttemptLog,
     ) -> Result<LoginAttempt, russh::Error> {
-        let Some(socket) = &self.resolved.agent_socket else { return Ok(LoginAttempt::No) };
+        let Some(socket) = &self.resolved.agent_socket else { return Ok(LoginAttempt::Refused) };
         let mut agent: Agent = match AgentClient::connect_uds(socket).await {
             Ok(agent) => agent.dynamic(),
             Err(error) => {
-                record.tried.push(format!("the ssh-agent at `{}`: {error}", socket.display()));
-                return Ok(LoginAttempt::No);
+                log.tried.push(format!("the ssh-agent at `{}`: {error}", socket.display()));
+                return Ok(LoginAttempt::Refused);
             }
         };
         let identities = match agent.request_identities().await {
             Ok(identities) => identities,
             Err(error) => {
-                record.tried.push(format!("the ssh-agent would not list its keys: {error}"));
-                return Ok(LoginAttempt::No);
+                log.tried.push(format!("the ssh-agent would not list its keys: {error}"));
+                return Ok(LoginAttempt::Refused);
             }
         };
         let named: Vec<PublicKey> = self
@@ -261,23 +261,25 @@ impl Login<'_> {
             let key = identity.public_key();
             named.iter().any(|public| public.key_data() == key.key_data())
         };
-        // Those that a file names come first, before the server loses patience.
+        // Keys that a file names come first, because the server limits the attempts.
         let (mut order, others): (Vec<_>, Vec<_>) = identities.into_iter().partition(is_named);
         if !self.resolved.identities_only {
             order.extend(others);
         }
         for identity in order {
-            if let LoginAttempt::In = self.agent_key(handle, record, &mut agent, identity).await? {
-                return Ok(LoginAttempt::In);
+            if let LoginAttempt::LoggedIn =
+                self.agent_key(handle, log, &mut agent, identity).await?
+            {
+                return Ok(LoginAttempt::LoggedIn);
             }
         }
-        Ok(LoginAttempt::No)
+        Ok(LoginAttempt::Refused)
     }
 
     async fn agent_key(
         &self,
         handle: &mut Handle<HostKeyHandler>,
-        record: &mut AttemptLog,
+        log: &mut AttemptLog,
         agent: &mut Agent,
         identity: AgentIdentity,
     ) -> Result<LoginAttempt, russh::Error> {
@@ -291,42 +293,42 @@ impl Login<'_> {
                 (answer, format!("the ssh-agent's certificate `{comment}`"))
             }
             AgentIdentity::PublicKey { key, comment } => {
-                if record.shown.contains(key.key_data()) {
-                    return Ok(LoginAttempt::No);
+                if log.shown.contains(key.key_data()) {
+                    return Ok(LoginAttempt::Refused);
                 }
-                record.shown.push(key.key_data().clone());
+                log.shown.push(key.key_data().clone());
                 let hash = rsa_hash(handle, &key).await?;
                 let what = format!("the ssh-agent's key `{comment}` ({})", key.algorithm());
                 (handle.authenticate_publickey_with(user, key, hash, agent).await, what)
             }
         };
         match answer {
-            Ok(answer) => Ok(self.note(record, &what, &answer)),
-            // The agent would not sign; the next key may do.
+            Ok(answer) => Ok(self.record_answer(log, &what, &answer)),
+            // The agent refused to sign; the next key may work.
             Err(error) => {
-                record.tried.push(format!("{what}: {error}"));
-                Ok(LoginAttempt::No)
+                log.tried.push(format!("{what}: {error}"));
+                Ok(LoginAttempt::Refused)
             }
         }
     }
 }
 
-/// Whether Kerberos could log in: russh does not say whether a server offers it.
+/// Whether the user has a Kerberos ticket. russh does not tell whether a server offers Kerberos.
 async fn has_ticket() -> bool {
     let mut klist = tokio::process::Command::new("klist");
     klist.arg("-s").stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     matches!(timeout(limits::RESOLVE, klist.status()).await, Ok(Ok(status)) if status.success())
 }
 
-/// Whether a key file that is not there is worth a word.
+/// Whether a missing key file is reported.
 #[derive(Clone, Copy)]
 enum MissingKeyFile {
-    Said,
-    Passed,
+    Report,
+    Ignore,
 }
 
-/// The public half of a key file without unlocking it: an OpenSSH key has it in the clear, and
-/// `KEY.pub` lies beside. With no `text` the file is read.
+/// The public half of a key file, without unlocking it: an OpenSSH key contains it in the clear,
+/// and `KEY.pub` may exist. If `text` is empty, the file is read.
 fn public_half(path: &Path, text: &[u8]) -> Option<PublicKey> {
     let read;
     let text = if text.is_empty() {
@@ -338,30 +340,30 @@ fn public_half(path: &Path, text: &[u8]) -> Option<PublicKey> {
     if let Ok(key) = PrivateKey::from_openssh(text) {
         return Some(key.public_key().clone());
     }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".pub");
-    let text = std::fs::read_to_string(beside).ok()?;
+    let mut public_path = path.as_os_str().to_owned();
+    public_path.push(".pub");
+    let text = std::fs::read_to_string(public_path).ok()?;
     PublicKey::from_openssh(text.trim()).ok()
 }
 
-/// Why a file is no key to log in with.
+/// The reason why a file cannot be used to log in.
 #[derive(Debug, thiserror::Error)]
 enum KeyFileError {
-    /// Its private half is in a device.
+    /// The private key is in a hardware device.
     #[error("a hardware key works through the ssh-agent (`ssh-add`) or your own ssh only")]
     Hardware,
-    /// It is locked.
+    /// The key has a passphrase.
     #[error("it has a passphrase, and the ssh-agent does not hold it")]
     Passphrase,
-    /// It cannot be read.
+    /// The file cannot be read as a key.
     #[error("{0}")]
     Other(String),
 }
 
-/// A private key without a passphrase, or why not.
+/// Reads a private key without a passphrase.
 fn read_key(text: &[u8]) -> Result<PrivateKey, KeyFileError> {
-    let not_one = || KeyFileError::Other("not a private key".to_owned());
-    let text = std::str::from_utf8(text).map_err(|_| not_one())?;
+    let not_a_key = || KeyFileError::Other("not a private key".to_owned());
+    let text = std::str::from_utf8(text).map_err(|_| not_a_key())?;
     if text.contains("-----BEGIN OPENSSH PRIVATE KEY-----")
         && let Ok(key) = PrivateKey::from_openssh(text)
         && key.algorithm().to_string().starts_with("sk-")
@@ -379,11 +381,11 @@ fn read_key(text: &[u8]) -> Result<PrivateKey, KeyFileError> {
         Ok(key) => Ok(key),
         Err(russh::keys::Error::KeyIsEncrypted) => Err(KeyFileError::Passphrase),
         Err(error) if text.contains("PRIVATE KEY") => Err(KeyFileError::Other(error.to_string())),
-        Err(_) => Err(not_one()),
+        Err(_) => Err(not_a_key()),
     }
 }
 
-/// The hash to sign with, for an RSA key: the server is asked, which may take it a second.
+/// The hash for a signature with an RSA key. The server is asked, which may take up to a second.
 async fn rsa_hash(
     handle: &Handle<HostKeyHandler>,
     key: &PublicKey,
@@ -391,6 +393,6 @@ async fn rsa_hash(
     if !key.algorithm().is_rsa() {
         return Ok(None);
     }
-    // A server that does not say takes what every server of the last ten years takes.
+    // All servers of the last ten years accept this hash.
     Ok(handle.best_supported_rsa_hash().await?.unwrap_or(Some(HashAlg::Sha512)))
 }

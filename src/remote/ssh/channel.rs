@@ -1,4 +1,4 @@
-//! A channel of a connection as the two ends of a program's pipes.
+//! Turns an ssh channel into the pipes of a program.
 
 use std::io;
 use std::pin::Pin;
@@ -17,14 +17,14 @@ pub(super) type OpenChannel = Channel<Msg>;
 /// Packets that may wait for the reader.
 const MAX_QUEUED_PACKETS: usize = 64;
 
-/// A channel on which a command was started. It is read until it is closed: its end of file often
-/// comes before its exit status.
+/// The stream of a channel on which a command was started. It is read until the channel closes,
+/// because the end of file often comes before the exit status.
 pub(super) fn wire(channel: OpenChannel) -> AgentStream {
     let ending = StreamEnd::default();
     let (mut reader, writer) = channel.split();
     let to_program = writer.make_writer();
     let (queue, packets) = mpsc::channel(MAX_QUEUED_PACKETS);
-    let seen = ending.clone();
+    let ending_writer = ending.clone();
     tokio::spawn(async move {
         let mut closed = false;
         while let Some(message) = reader.wait().await {
@@ -32,15 +32,15 @@ pub(super) fn wire(channel: OpenChannel) -> AgentStream {
                 ChannelMsg::Data { data } => {
                     let sent = queue.send(data).await;
                     if sent.is_err() {
-                        // Nobody reads any more; a peer that is gone needs no goodbye.
+                        // The session was dropped; closing may fail if the peer is gone.
                         let _ = writer.close().await;
                         return;
                     }
                 }
-                ChannelMsg::ExtendedData { data, .. } => seen.stderr(&data),
-                ChannelMsg::ExitStatus { exit_status } => seen.exited(exit_status as i32),
+                ChannelMsg::ExtendedData { data, .. } => ending_writer.stderr(&data),
+                ChannelMsg::ExitStatus { exit_status } => ending_writer.exited(exit_status as i32),
                 ChannelMsg::ExitSignal { signal_name, .. } => {
-                    seen.ended(format!("it was ended by the signal {signal_name:?}"));
+                    ending_writer.ended(format!("it was ended by the signal {signal_name:?}"));
                 }
                 ChannelMsg::Close => {
                     closed = true;
@@ -50,8 +50,8 @@ pub(super) fn wire(channel: OpenChannel) -> AgentStream {
             }
         }
         match closed {
-            true => seen.ended("the host closed it"),
-            false => seen.lost(),
+            true => ending_writer.ended("the host closed it"),
+            false => ending_writer.lost(),
         }
     });
     AgentStream {
@@ -61,7 +61,7 @@ pub(super) fn wire(channel: OpenChannel) -> AgentStream {
     }
 }
 
-/// Packets as a byte stream.
+/// Reads packets as a byte stream.
 struct ChannelReader<B> {
     queue: mpsc::Receiver<B>,
     current: Option<(B, usize)>,

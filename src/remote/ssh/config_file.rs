@@ -1,6 +1,6 @@
-//! The user's ssh configuration where no `ssh` is installed to read it: Host, and the settings that
-//! matter here. Whatever it does not understand that could change a host's meaning (Match, Include,
-//! ProxyCommand …) is an error, never skipped.
+//! Reads the user's ssh configuration if no `ssh` is installed: Host, and the settings that matter
+//! here. Anything that could change which host is meant and is not supported (Match, Include,
+//! ProxyCommand …) is an error and never skipped.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::address::Address;
 use super::known_hosts::glob;
 use super::resolve::home;
 
-/// Settings that are passed on.
+/// Settings that are supported.
 const PASSED_SETTINGS: [&str; 12] = [
     "hostname",
     "user",
@@ -24,16 +24,16 @@ const PASSED_SETTINGS: [&str; 12] = [
     "proxyjump",
 ];
 
-/// Settings that change which host is meant, or how it is reached.
+/// Settings that only `ssh` can apply: they change which host is meant or how it is reached.
 const NEEDS_SSH: [&str; 4] = ["match", "include", "proxycommand", "canonicalizehostname"];
 
-/// Settings that may stand several times.
+/// Settings that may occur several times.
 const REPEATABLE_SETTINGS: [&str; 2] = ["identityfile", "certificatefile"];
 
-/// What `ssh -G` would say, as far as it matters: lines of `key value`.
+/// The supported part of the output of `ssh -G`: lines of `key value`.
 pub(super) fn answer(address: &Address, config: Option<&Path>) -> Result<String, String> {
-    let usual = home().join(".ssh/config");
-    let file = config.unwrap_or(&usual);
+    let default_file = home().join(".ssh/config");
+    let file = config.unwrap_or(&default_file);
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if config.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
@@ -66,13 +66,13 @@ fn read(text: &str, address: &Address, login: &str) -> Result<String, (usize, St
             return Err((number, format!("`{key}` is understood by ssh alone: install ssh")));
         }
         if key == "host" {
-            let hits = |not: bool| {
+            let matches_any = |negated: bool| {
                 value.split_whitespace().any(|pattern| match pattern.strip_prefix('!') {
-                    Some(pattern) => not && glob(pattern, &address.host),
-                    None => !not && glob(pattern, &address.host),
+                    Some(pattern) => negated && glob(pattern, &address.host),
+                    None => !negated && glob(pattern, &address.host),
                 })
             };
-            applies = hits(false) && !hits(true);
+            applies = matches_any(false) && !matches_any(true);
         } else if applies && PASSED_SETTINGS.contains(&key.as_str()) {
             // The first value counts.
             if REPEATABLE_SETTINGS.contains(&key.as_str())
@@ -108,11 +108,11 @@ mod tests {
         let address = Address::parse("gpu").unwrap();
         let text = "Port=2222\nHost gpu !x\n  HostName %h.lab\n  User me\nHost *\n  User you\n  \
              IdentityFile ~/.ssh/lab\nHost other\n  ProxyJump x\n";
-        let got = read(text, &address, "login").unwrap();
+        let settings = read(text, &address, "login").unwrap();
         for line in ["port 2222", "hostname gpu.lab", "user me", "identityfile ~/.ssh/lab"] {
-            assert!(got.lines().any(|l| l == line), "{line}: {got}");
+            assert!(settings.lines().any(|l| l == line), "{line}: {settings}");
         }
-        assert!(!got.contains("you") && !got.contains("proxyjump"), "{got}");
+        assert!(!settings.contains("you") && !settings.contains("proxyjump"), "{settings}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A connection to one host, through as many others as it takes.
+//! A connection to one host, directly or through jump hosts.
 
 use std::borrow::Cow;
 use std::io;
@@ -27,24 +27,25 @@ use crate::remote::local::child_pipes;
 use crate::remote::stream::{AgentStream, StreamEnd};
 use crate::remote::{ConnectOptions, limits};
 
-/// Beyond this round trip channels are opened ahead of their use.
+/// If the round trip is longer, channels are opened ahead of use.
 const LONG_ROUND_TRIP: Duration = Duration::from_millis(20);
 
-/// So many: as an upload takes. They cost the host next to nothing until a command is run on them.
+/// The number of channels opened ahead, as many as an upload uses. They cost the host little until
+/// a command runs on them.
 const SPARE_CHANNELS: usize = 9;
 
-/// Round trips of a login with a key: the service, the key, the signature. More where the first key
-/// is refused, so the pace is no shorter than a round trip.
+/// Round trips of a login with a key: the service, the key, the signature. There are more if the
+/// first key is refused, so the computed pace is an upper bound.
 const LOGIN_ROUND_TRIPS: u32 = 3;
 
-/// Jump hosts in a row; more is a circle.
+/// The most jump hosts in a row; more are taken for a loop.
 const MAX_JUMPS: usize = 8;
 
-/// How to reach a host, from the remote's configuration.
+/// The way to a host, from the remote's configuration.
 #[derive(Clone, Debug)]
 pub(super) struct Route {
     pub(super) address: Address,
-    /// Hosts to pass, the first one first; `None`: as the ssh configuration says.
+    /// Jump hosts, the first one first; `None`: those of the ssh configuration.
     pub(super) jumps: Option<Vec<Address>>,
     pub(super) identity: Option<PathBuf>,
     pub(super) config: Option<PathBuf>,
@@ -53,10 +54,10 @@ pub(super) struct Route {
 /// A logged-in connection.
 pub(super) struct Connection {
     handle: Arc<Handle<HostKeyHandler>>,
-    /// The hosts on the way: their connections carry this one.
-    _way: Vec<Arc<Handle<HostKeyHandler>>>,
+    /// The connections to the jump hosts, which carry this one.
+    _jump_connections: Vec<Arc<Handle<HostKeyHandler>>>,
     address: String,
-    /// At most so long a round trip, judged by the login.
+    /// An upper bound on the round trip, computed from the login.
     login_pace: Duration,
     round_trip: Duration,
     spares: Mutex<Vec<JoinHandle<Result<channel::OpenChannel, russh::Error>>>>,
@@ -67,42 +68,42 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 impl Connection {
     /// Connects and logs in.
-    pub(super) async fn open(way: &Route, options: &ConnectOptions) -> Result<Self, SshError> {
+    pub(super) async fn open(route: &Route, options: &ConnectOptions) -> Result<Self, SshError> {
         let mut passed = Vec::new();
-        let ReachedHost { handle, resolved, login } = reach(way, options, &mut passed, 0).await?;
-        let this = Self {
+        let ReachedHost { handle, resolved, login } = reach(route, options, &mut passed, 0).await?;
+        let connection = Self {
             handle: Arc::new(handle),
-            _way: passed,
+            _jump_connections: passed,
             address: resolved.address(),
             login_pace: login / LOGIN_ROUND_TRIPS,
             round_trip: Duration::ZERO,
             spares: Mutex::new(Vec::new()),
         };
-        Ok(this)
+        Ok(connection)
     }
 
-    /// One round trip, measured when the first channel was opened.
+    /// The round trip, measured when the first channel was opened.
     pub(super) fn round_trip(&self) -> Duration {
         self.round_trip
     }
 
-    /// Runs `command` on the first channel, and measures how far the host is.
+    /// Runs `command` on the first channel, and measures the round trip.
     pub(super) async fn first(&mut self, command: &str) -> Result<AgentStream, SshError> {
-        let began = Instant::now();
-        // The first channel is asked for first: a host may grant no more than that.
+        let started = Instant::now();
+        // The first channel is requested first, because a host may grant only one.
         let (open, ()) = tokio::join!(self.channel(), async {
             if self.login_pace > LONG_ROUND_TRIP {
                 self.open_spares().await;
             }
         });
         let open = open?;
-        self.round_trip = began.elapsed();
+        self.round_trip = started.elapsed();
         self.exec(open, command).await
     }
 
-    /// Runs `command` on one more channel.
+    /// Runs `command` on another channel.
     pub(super) async fn run(&self, command: &str) -> Result<AgentStream, SshError> {
-        // A host may grant some of them only, and would grant no other then.
+        // A host may have refused the later ones of these, and would refuse a new one too.
         loop {
             let Some(spare) = self.spares.lock().await.pop() else { break };
             if let Ok(Ok(Ok(open))) = timeout(limits::CONNECT, spare).await {
@@ -125,7 +126,7 @@ impl Connection {
         let doing = "opening a channel";
         match timeout(limits::CONNECT, self.handle.channel_open_session()).await {
             Ok(open) => open.map_err(|source| self.broken(doing, source)),
-            Err(_) => Err(self.slow(doing)),
+            Err(_) => Err(self.timed_out(doing)),
         }
     }
 
@@ -137,7 +138,7 @@ impl Connection {
         let doing = "starting the agent";
         match timeout(limits::CONNECT, open.exec(false, command)).await {
             Ok(result) => result.map_err(|source| self.broken(doing, source))?,
-            Err(_) => return Err(self.slow(doing)),
+            Err(_) => return Err(self.timed_out(doing)),
         }
         Ok(channel::wire(open))
     }
@@ -146,40 +147,40 @@ impl Connection {
         SshError::Broken { address: self.address.clone(), doing, source }
     }
 
-    fn slow(&self, stage: &'static str) -> SshError {
+    fn timed_out(&self, stage: &'static str) -> SshError {
         SshError::Timeout { address: self.address.clone(), stage, limit: limits::CONNECT }
     }
 }
 
-/// A host that was reached.
+/// A host that we logged in to.
 struct ReachedHost {
     handle: Handle<HostKeyHandler>,
     resolved: ResolvedHost,
-    /// How long its login took.
+    /// The duration of the login.
     login: Duration,
 }
 
-/// Reaches the end of `way`. Connections of hosts passed are put into `passed`.
+/// Connects along `route`. Adds the connections to the jump hosts to `passed`.
 fn reach<'a>(
-    way: &'a Route,
+    route: &'a Route,
     options: &'a ConnectOptions,
     passed: &'a mut Vec<Arc<Handle<HostKeyHandler>>>,
     depth: usize,
 ) -> std::pin::Pin<Box<dyn Future<Output = Result<ReachedHost, SshError>> + Send + 'a>> {
     Box::pin(async move {
-        let resolved = resolve(&way.address, way.config.as_deref()).await?;
+        let resolved = resolve(&route.address, route.config.as_deref()).await?;
         if let Some(setting) = resolved.beyond.first() {
-            let (host, why) = (way.address.host.clone(), format!("it has `{setting}`"));
+            let (host, why) = (route.address.host.clone(), format!("it has `{setting}`"));
             return Err(SshError::Beyond { host, why });
         }
-        let jumps = jumps(way, &resolved)?;
+        let jumps = jumps(route, &resolved)?;
         if depth > MAX_JUMPS {
             let words = format!("more than {MAX_JUMPS} jump hosts in a row");
-            return Err(SshError::Config { host: way.address.host.clone(), words });
+            return Err(SshError::Config { host: route.address.host.clone(), words });
         }
         options.talk.verbose(&format!(
             "{} is {}@{}",
-            way.address.host,
+            route.address.host,
             resolved.user,
             resolved.address()
         ));
@@ -188,11 +189,11 @@ fn reach<'a>(
             Some((last, before)) => {
                 let next = Route {
                     address: last.clone(),
-                    // The first host of a list may have a way of its own.
+                    // The first host of a list may have jump hosts of its own.
                     jumps: (!before.is_empty()).then(|| before.to_vec()),
-                    ..way.clone()
+                    ..route.clone()
                 };
-                through(&next, &resolved, options, passed, depth).await?
+                connect_through(&next, &resolved, options, passed, depth).await?
             }
             None => match &resolved.proxy_command {
                 Some(command) => {
@@ -200,30 +201,30 @@ fn reach<'a>(
                     proxied = Some(ending);
                     stream
                 }
-                None => Box::new(NodelayStream::new(dial(&resolved).await?)),
+                None => Box::new(NodelayStream::new(connect_tcp(&resolved).await?)),
             },
         };
-        let shaken = shake_hands(stream, &resolved, options).await;
-        let mut handle = match (shaken, proxied) {
+        let handshake = shake_hands(stream, &resolved, options).await;
+        let mut handle = match (handshake, proxied) {
             (Err(SshError::Handshake { source, .. }), Some(ending)) => {
                 ending.settle().await;
                 let (host, last) = (resolved.host.clone(), ending.last_words(200));
                 let words = if last.is_empty() { source.to_string() } else { last };
                 return Err(SshError::Proxy { host, words });
             }
-            (shaken, _) => shaken?,
+            (handshake, _) => handshake?,
         };
-        let began = Instant::now();
-        Login { resolved: &resolved, identity: way.identity.as_deref(), talk: &*options.talk }
+        let started = Instant::now();
+        Login { resolved: &resolved, identity: route.identity.as_deref(), talk: &*options.talk }
             .run(&mut handle)
             .await?;
-        Ok(ReachedHost { handle, resolved, login: began.elapsed() })
+        Ok(ReachedHost { handle, resolved, login: started.elapsed() })
     })
 }
 
-/// The hosts to pass: the remote's own list, else the configuration's.
-fn jumps(way: &Route, resolved: &ResolvedHost) -> Result<Vec<Address>, SshError> {
-    if let Some(jumps) = &way.jumps {
+/// The jump hosts: the remote's own list, or else the configuration's.
+fn jumps(route: &Route, resolved: &ResolvedHost) -> Result<Vec<Address>, SshError> {
+    if let Some(jumps) = &route.jumps {
         return Ok(jumps.clone());
     }
     let list = resolved.jump.as_deref().unwrap_or_default();
@@ -231,25 +232,25 @@ fn jumps(way: &Route, resolved: &ResolvedHost) -> Result<Vec<Address>, SshError>
         .filter(|jump| !jump.is_empty())
         .map(|jump| {
             Address::parse(jump).map_err(|why| SshError::Config {
-                host: way.address.host.clone(),
+                host: route.address.host.clone(),
                 words: format!("ProxyJump `{jump}`: {why}"),
             })
         })
         .collect()
 }
 
-/// A byte stream to `target` out of the host at the end of `way`.
-async fn through(
-    way: &Route,
+/// A byte stream to `target` through the host at the end of `route`.
+async fn connect_through(
+    route: &Route,
     target: &ResolvedHost,
     options: &ConnectOptions,
     passed: &mut Vec<Arc<Handle<HostKeyHandler>>>,
     depth: usize,
 ) -> Result<Box<dyn Duplex>, SshError> {
-    let jump = way.address.host.clone();
+    let jump = route.address.host.clone();
     let wrap = |source: SshError| SshError::Jump { jump: jump.clone(), source: Box::new(source) };
     let ReachedHost { handle, resolved, .. } =
-        reach(way, options, passed, depth + 1).await.map_err(wrap)?;
+        reach(route, options, passed, depth + 1).await.map_err(wrap)?;
     let opening = handle.channel_open_direct_tcpip(
         target.host.as_str(),
         u32::from(target.port),
@@ -276,18 +277,18 @@ async fn through(
     Ok(Box::new(channel.into_stream()))
 }
 
-/// A TCP connection to the host, whichever of its addresses answers first in order.
-async fn dial(resolved: &ResolvedHost) -> Result<TcpStream, SshError> {
+/// A TCP connection to the first of the host's addresses that answers.
+async fn connect_tcp(resolved: &ResolvedHost) -> Result<TcpStream, SshError> {
     let name = resolved.host.trim_start_matches('[').trim_end_matches(']');
     let address = resolved.address();
-    let fits = |found: &SocketAddr| match resolved.family.as_deref() {
+    let family_matches = |found: &SocketAddr| match resolved.family.as_deref() {
         Some("inet") => found.is_ipv4(),
         Some("inet6") => found.is_ipv6(),
         _ => true,
     };
     let found: Vec<SocketAddr> =
         match timeout(limits::CONNECT, lookup_host((name, resolved.port))).await {
-            Ok(Ok(found)) => found.filter(fits).collect(),
+            Ok(Ok(found)) => found.filter(family_matches).collect(),
             Ok(Err(source)) => return Err(SshError::Name { host: name.to_owned(), source }),
             Err(_) => {
                 let (stage, limit) = ("looking up its name", limits::CONNECT);
@@ -316,7 +317,7 @@ async fn dial(resolved: &ResolvedHost) -> Result<TcpStream, SshError> {
     }))
 }
 
-/// The user's ProxyCommand as the byte stream, run by a shell as ssh does.
+/// The user's ProxyCommand as a byte stream; a shell runs it, as in ssh.
 fn proxy(command: &str, resolved: &ResolvedHost) -> Result<(Box<dyn Duplex>, StreamEnd), SshError> {
     let line = tokens(command, |token| match token {
         'h' => Some(resolved.host.clone()),
@@ -334,21 +335,21 @@ fn proxy(command: &str, resolved: &ResolvedHost) -> Result<(Box<dyn Duplex>, Str
     Ok((Box::new(tokio::io::join(pipes.stdout, pipes.stdin)), pipes.ending))
 }
 
-/// Keys are exchanged and the host's is judged.
+/// Exchanges keys and checks the host's key.
 async fn shake_hands(
     stream: Box<dyn Duplex>,
     resolved: &ResolvedHost,
     options: &ConnectOptions,
 ) -> Result<Handle<HostKeyHandler>, SshError> {
-    let door = HostKeyState::new(resolved, options.first_use, options.talk.clone());
-    let config = Arc::new(config(&door));
-    let connecting = client::connect_stream(config, stream, door.doorman());
+    let host_key = HostKeyState::new(resolved, options.first_use, options.talk.clone());
+    let config = Arc::new(config(&host_key));
+    let connecting = client::connect_stream(config, stream, host_key.handler());
     tokio::pin!(connecting);
     let result = loop {
         match timeout(limits::CONNECT, &mut connecting).await {
             Ok(result) => break result,
-            // The user takes the time it takes to compare a fingerprint.
-            Err(_) if door.asking() => {}
+            // There is no limit while the user compares a fingerprint.
+            Err(_) if host_key.asking() => {}
             Err(_) => {
                 return Err(SshError::Timeout {
                     address: resolved.address(),
@@ -358,22 +359,22 @@ async fn shake_hands(
             }
         }
     };
-    match (result, door.refused()) {
+    match (result, host_key.refused()) {
         (_, Some(why)) => Err(why),
         (Ok(handle), None) => Ok(handle),
         (Err(source), None) => Err(SshError::Handshake { address: resolved.address(), source }),
     }
 }
 
-/// The settings that measurements settled.
-fn config(door: &HostKeyState) -> client::Config {
+/// The settings, chosen by measurements.
+fn config(host_key: &HostKeyState) -> client::Config {
     let usual = Preferred::DEFAULT;
     let mut ciphers = vec![cipher::AES_128_GCM];
     ciphers.extend(usual.cipher.iter().copied().filter(|name| *name != cipher::AES_128_GCM));
-    let keys = door.key_order(&usual.key);
-    let certificates = if door.has_authority() { keys.clone() } else { Vec::new() };
+    let keys = host_key.key_order(&usual.key);
+    let certificates = if host_key.has_authority() { keys.clone() } else { Vec::new() };
     client::Config {
-        // As much as an agent sends unasked over a long link.
+        // As much as an agent prefetches over a long link.
         window_size: 32 << 20,
         maximum_packet_size: 65535,
         keepalive_interval: Some(Duration::from_secs(15)),

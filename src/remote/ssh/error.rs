@@ -1,5 +1,5 @@
-//! How an ssh connection fails. Each way a host cannot be reached is told apart, since each has
-//! another remedy.
+//! Errors of ssh connections. Each reason why a host cannot be reached has its own variant, because
+//! each has its own remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,111 +9,111 @@ use super::super::error::because;
 use super::trouble::SshTrouble;
 use crate::error::{Exit, Failure, Side};
 
-/// Before the words of the user's own `ssh`, where both clients were refused.
+/// Precedes the output of the user's own `ssh` if both clients were refused.
 const OWN_SSH_TOO: &str = "then your own ssh: ";
 
-/// A failure between this machine and an sshd.
+/// An error between this machine and an sshd.
 #[derive(Debug, thiserror::Error)]
 pub enum SshError {
-    /// `ssh -G` would not say what the host's name means.
+    /// `ssh -G` failed for the host's name.
     #[error("the ssh configuration for `{host}` cannot be read: {words}")]
     Config {
         /// The host as the user wrote it.
         host: String,
-        /// ssh's own words.
+        /// The message of ssh.
         words: String,
     },
     /// The name has no address.
     #[error("the host name `{host}` is not known")]
     Name {
-        /// The name, resolved through the ssh configuration.
+        /// The name, as resolved by the ssh configuration.
         host: String,
-        /// The resolver's words.
+        /// The resolver's error.
         #[source]
         source: io::Error,
     },
-    /// Somebody is there, but no sshd.
+    /// The machine answers, but no sshd listens.
     #[error("`{address}` refuses connections")]
     Refused {
         /// Host and port.
         address: String,
     },
-    /// No way there.
+    /// There is no route to the host.
     #[error("`{address}` cannot be reached")]
     Unreachable {
         /// Host and port.
         address: String,
-        /// Why.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
-    /// Nobody answers.
+    /// The host does not answer.
     #[error("`{address}` does not answer within {} s ({stage})", limit.as_secs())]
     Timeout {
         /// Host and port.
         address: String,
-        /// What was waited for.
+        /// The stage that timed out.
         stage: &'static str,
         /// The limit.
         limit: Duration,
     },
-    /// The two sides could not agree, or the server went away.
+    /// The two sides could not agree, or the server hung up.
     #[error("the ssh handshake with `{address}` failed")]
     Handshake {
         /// Host and port.
         address: String,
-        /// Why.
+        /// The error of russh.
         #[source]
         source: russh::Error,
     },
-    /// The host shows another key than the one known: refused.
+    /// The host shows a key other than the known one, and is refused.
     #[error("the host key of `{host}` is not the known one: refused")]
     KeyChanged {
-        /// As known_hosts names it.
+        /// The host in the form of known_hosts.
         host: String,
         /// The key's type.
         algorithm: String,
-        /// What the host shows.
+        /// The fingerprint that the host shows.
         got: String,
-        /// What is known, each with `file:line`.
+        /// The known fingerprints, each with `file:line`.
         known: Vec<String>,
     },
-    /// The key, or its authority, is revoked in a known_hosts file.
+    /// A known_hosts file revokes the key or its authority.
     #[error("the host key of `{host}` is marked as revoked: refused")]
     KeyRevoked {
-        /// As known_hosts names it.
+        /// The host in the form of known_hosts.
         host: String,
         /// The fingerprint.
         got: String,
-        /// `file:line`.
+        /// The position of the entry, `file:line`.
         place: String,
     },
-    /// A host never seen before, and nobody to ask.
+    /// The host was never seen before, and no user can be asked.
     #[error("the host key of `{host}` is not known yet")]
     KeyUnknown {
-        /// As known_hosts names it.
+        /// The host in the form of known_hosts.
         host: String,
         /// The key's type.
         algorithm: String,
         /// The fingerprint.
         got: String,
-        /// The user's file of known keys.
+        /// The user's known_hosts file.
         file: Option<PathBuf>,
     },
     /// The user did not confirm the fingerprint.
     #[error("the host key of `{host}` was not confirmed")]
     KeyDeclined {
-        /// As known_hosts names it.
+        /// The host in the form of known_hosts.
         host: String,
         /// The fingerprint.
         got: String,
     },
-    /// A host certificate that does not hold.
+    /// The host's certificate is not valid.
     #[error("the host certificate of `{host}` is refused: {why}")]
     Certificate {
-        /// As known_hosts names it.
+        /// The host in the form of known_hosts.
         host: String,
-        /// In words.
+        /// The reason.
         why: String,
     },
     /// A known_hosts file could not be written.
@@ -121,40 +121,40 @@ pub enum SshError {
     Remember {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
-    /// No key was taken.
+    /// The server accepted no key.
     #[error("permission denied for `{user}` on `{host}`")]
     Denied {
-        /// The user logged in as.
+        /// The login name.
         user: String,
         /// The host.
         host: String,
-        /// What was tried or passed over, in order.
+        /// The keys that were tried or skipped, in order.
         tried: Vec<String>,
-        /// What the server would take.
+        /// The methods that the server accepts.
         allowed: String,
-        /// Why the user's own `ssh` may do better, if it may.
+        /// Why the user's own `ssh` may succeed; `None`: it would not.
         beyond: Option<String>,
     },
-    /// The ssh configuration asks for what only `ssh` itself can do.
+    /// The ssh configuration uses a setting that only `ssh` supports.
     #[error("the ssh configuration of `{host}` needs ssh itself: {why}")]
     Beyond {
         /// The host as the user wrote it.
         host: String,
-        /// What it asks for.
+        /// The setting.
         why: String,
     },
-    /// The user's own `ssh` failed, in its own words.
+    /// The user's own `ssh` failed.
     #[error("{}", trouble.of(host))]
     Own {
         /// The host as the user wrote it.
         host: String,
-        /// What kind of failure it is.
+        /// The kind of failure.
         trouble: SshTrouble,
-        /// What it said.
+        /// The output of `ssh`.
         words: String,
     },
     /// The connection ended while logging in or opening a channel.
@@ -162,33 +162,33 @@ pub enum SshError {
     Broken {
         /// Host and port.
         address: String,
-        /// What was going on.
+        /// The activity that was interrupted.
         doing: &'static str,
-        /// Why.
+        /// The error of russh.
         #[source]
         source: russh::Error,
     },
-    /// The user's ProxyCommand.
+    /// The user's ProxyCommand failed.
     #[error("the ProxyCommand of `{host}` failed: {words}")]
     Proxy {
         /// The host.
         host: String,
-        /// What is known.
+        /// The command's output or error.
         words: String,
     },
-    /// A host on the way.
+    /// A jump host could not be passed.
     #[error("the jump host `{jump}` could not be passed")]
     Jump {
-        /// Which.
+        /// The jump host.
         jump: String,
-        /// Why.
+        /// The error there.
         #[source]
         source: Box<SshError>,
     },
 }
 
 impl SshError {
-    /// Why the user's own `ssh` may get further, if it may.
+    /// Why the user's own `ssh` may succeed; `None`: it would not.
     pub(super) fn beyond(&self) -> Option<String> {
         match self {
             Self::Denied { beyond, .. } => beyond.clone(),
@@ -201,7 +201,7 @@ impl SshError {
         }
     }
 
-    /// The same failure, after the user's own `ssh` was denied as well.
+    /// The same error, after the user's own `ssh` was denied as well.
     pub(super) fn and_own_ssh(self, words: &str) -> Self {
         match self {
             Self::Denied { user, host, mut tried, allowed, beyond } => {
@@ -215,7 +215,7 @@ impl SshError {
         }
     }
 
-    /// Whether trying again may help.
+    /// Whether a retry may help.
     pub(in crate::remote) fn is_link(&self) -> bool {
         match self {
             Self::Name { .. }
@@ -263,11 +263,11 @@ impl SshError {
         }
     }
 
-    /// With the cause and what to do next.
+    /// Adds the cause and the next steps.
     pub(in crate::remote) fn explain(&self, failure: Failure, remote: &str) -> Failure {
-        // An address has no settings of its own before it has a name.
-        let unnamed = remote.contains("://");
-        let (add, table) = if unnamed {
+        // A remote given by its address has no settings yet.
+        let has_no_name = remote.contains("://");
+        let (add, table) = if has_no_name {
             let add = format!("rgpu remote add NAME {remote}");
             (add.clone(), format!("[remote.NAME], after `{add}`"))
         } else {
@@ -293,10 +293,10 @@ impl SshError {
                 failure.cause(format!("{got} is revoked at {place}"))
             }
             Self::KeyUnknown { algorithm, got, file, .. } => {
-                let looked = file.as_ref().map_or(String::new(), |file| {
+                let searched_file = file.as_ref().map_or(String::new(), |file| {
                     format!("\nknown keys are looked for in `{}`", file.display())
                 });
-                failure.cause(format!("it shows {algorithm} {got}{looked}")).hint(format!(
+                failure.cause(format!("it shows {algorithm} {got}{searched_file}")).hint(format!(
                     "compare it with the host's own (`ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub` there), then `rgpu remote check {remote} --accept-new`"
                 ))
             }

@@ -1,4 +1,4 @@
-//! Whether the host that answers is the one that is meant.
+//! Checks that the host's key is the known one.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,12 +14,12 @@ use super::known_hosts::{self, HostName, KeyVerdict, KnownHosts, NameForm, finge
 use super::resolve::ResolvedHost;
 use crate::remote::{FirstUse, HostKeyQuestion, UserPrompt};
 
-/// russh's view of the user: answers for the host's key, and shows banners.
+/// russh's callbacks: checks the host's key and reports banners.
 pub(super) struct HostKeyHandler {
     shared: Arc<HostKeyState>,
 }
 
-/// What the doorman and whoever waits for it share.
+/// State shared by the handler and the code that waits for the handshake.
 pub(super) struct HostKeyState {
     name: HostName,
     shown_as: String,
@@ -30,12 +30,13 @@ pub(super) struct HostKeyState {
     talk: Arc<dyn UserPrompt>,
     asking: AtomicBool,
     refused: Mutex<Option<SshError>>,
-    /// What the user, or `--accept-new`, took: shown again when the connection renews its keys.
-    taken: Mutex<Option<PublicKey>>,
+    /// The key that the user or `--accept-new` accepted; checked again when the connection renews
+    /// its keys.
+    accepted: Mutex<Option<PublicKey>>,
 }
 
 impl HostKeyState {
-    /// For one connection.
+    /// The state for one connection.
     pub(super) fn new(
         resolved: &ResolvedHost,
         first_use: FirstUse,
@@ -65,39 +66,40 @@ impl HostKeyState {
             talk,
             asking: AtomicBool::new(false),
             refused: Mutex::new(None),
-            taken: Mutex::new(None),
+            accepted: Mutex::new(None),
         })
     }
 
-    /// russh's handler for it.
-    pub(super) fn doorman(self: &Arc<Self>) -> HostKeyHandler {
+    /// A handler for russh with this state.
+    pub(super) fn handler(self: &Arc<Self>) -> HostKeyHandler {
         HostKeyHandler { shared: self.clone() }
     }
 
-    /// Whether the user is being asked, which no time limit should cut short.
+    /// Whether the user is being asked. No time limit should interrupt that.
     pub(super) fn asking(&self) -> bool {
         self.asking.load(Ordering::Relaxed)
     }
 
-    /// Why the host was refused, if it was.
+    /// The reason why the host was refused, if it was. Returned once.
     pub(super) fn refused(&self) -> Option<SshError> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Key types in the order to ask for: those known of this host first, so that a host known by
-    /// an older type still shows that one.
+    /// Key types in the order in which to request them: those known for this host first, so that a
+    /// host known by an older type still shows that key.
     pub(super) fn key_order(&self, usual: &[Algorithm]) -> Vec<Algorithm> {
         let known = self.known.algorithms(&self.name);
-        let is_known = |algorithm: &Algorithm| match algorithm {
+        let is_known_type = |algorithm: &Algorithm| match algorithm {
             Algorithm::Rsa { .. } => known.iter().any(|known| known.clone().is_rsa()),
             other => known.contains(other),
         };
-        let (mut order, rest): (Vec<_>, Vec<_>) = usual.iter().cloned().partition(is_known);
+        let (mut order, rest): (Vec<_>, Vec<_>) = usual.iter().cloned().partition(is_known_type);
         order.extend(rest);
         order
     }
 
-    /// Whether some authority may vouch for this host: only then are certificates asked for.
+    /// Whether a certificate authority is known for this host. Only then are certificates
+    /// requested.
     pub(super) fn has_authority(&self) -> bool {
         !self.known.authorities(&self.name).is_empty()
     }
@@ -114,9 +116,10 @@ impl HostKeyState {
                         return Err(SshError::KeyRevoked { host, got, place });
                     }
                 }
-                let ours = self.known.authorities(&self.name);
-                if !ours.iter().any(|ca| ca.key_data() == authority.key_data()) {
-                    // Somebody else's certificate says nothing; its key may still be known.
+                let authorities = self.known.authorities(&self.name);
+                if !authorities.iter().any(|ca| ca.key_data() == authority.key_data()) {
+                    // A certificate of an unknown authority proves nothing; its key may still be
+                    // known.
                     return self.judge_key(&key).await;
                 }
                 self.judge_certificate(certificate, &authority)
@@ -137,7 +140,7 @@ impl HostKeyState {
             return refuse("it has options that are not known".to_owned());
         }
         let names = certificate.valid_principals();
-        // As in ssh: a name of a certificate is no pattern.
+        // As in ssh, a name in a certificate is not a pattern.
         if !names.iter().any(|name| name.eq_ignore_ascii_case(&self.name.host)) {
             return refuse(format!("it is for {}", names.join(", ")));
         }
@@ -154,7 +157,7 @@ impl HostKeyState {
     async fn judge_key(&self, key: &PublicKey) -> Result<(), SshError> {
         let (host, got) = (self.shown_as.clone(), fingerprint(key));
         let algorithm = key.algorithm().to_string();
-        if self.taken.lock().unwrap_or_else(PoisonError::into_inner).as_ref() == Some(key) {
+        if self.accepted.lock().unwrap_or_else(PoisonError::into_inner).as_ref() == Some(key) {
             return Ok(());
         }
         match self.known.judge(&self.name, key) {
@@ -188,7 +191,7 @@ impl HostKeyState {
     }
 
     fn remember(&self, key: &PublicKey) -> Result<(), SshError> {
-        *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
+        *self.accepted.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
         let Some(file) = &self.file else { return Ok(()) };
         self.talk.verbose(&format!(
             "host key {} of {} goes into {}",

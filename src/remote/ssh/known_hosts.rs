@@ -1,9 +1,10 @@
-//! known_hosts files, as OpenSSH reads them: plain and hashed names, wildcards, negation,
-//! `[host]:port`, tabs, `@revoked` and `@cert-authority`. russh's own reader knows no wildcards, no
-//! markers and no tabs.
+//! Reads known_hosts files as OpenSSH does: plain and hashed names, wildcards, negation,
+//! `[host]:port`, tabs, `@revoked` and `@cert-authority`. russh's own reader supports no wildcards,
+//! markers or tabs.
 //!
-//! One rule is stricter than OpenSSH's: a host that is known only by keys of other types than the
-//! one it shows counts as changed. Known types are offered first, so an honest host shows one.
+//! One rule is stricter than OpenSSH's: if a host is known only by keys of other types than the one
+//! it shows, it counts as changed. Known types are requested first, so an honest host shows one of
+//! them.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
@@ -14,11 +15,11 @@ use russh::keys::ssh_key::known_hosts::HostPatterns;
 use russh::keys::{Algorithm, HashAlg, PublicKey};
 use sha1::Sha1;
 
-/// Every line of the files that could be read.
+/// All entries of the files.
 #[derive(Debug, Default)]
 pub(super) struct KnownHosts {
     entries: Vec<Entry>,
-    /// `file:line` of lines that make no sense.
+    /// `file:line` of lines that could not be parsed.
     pub(super) skipped: Vec<String>,
 }
 
@@ -43,17 +44,17 @@ enum Names {
     Hashed { salt: Vec<u8>, hash: [u8; 20] },
 }
 
-/// The name under which a host stands in known_hosts.
+/// The name of a host in known_hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HostName {
     /// `HostKeyAlias`, or the host's name in lower case.
     pub(super) host: String,
-    /// The port; 22 for an alias, which stands without one.
+    /// The port; 22 for an alias, which is written without one.
     pub(super) port: u16,
 }
 
 impl HostName {
-    /// As written in the file: `host`, or `[host]:port`.
+    /// The form in the file: `host`, or `[host]:port`.
     pub(super) fn written(&self) -> String {
         match self.port {
             22 => self.host.clone(),
@@ -62,30 +63,30 @@ impl HostName {
     }
 }
 
-/// What the files say about a host and the key that it shows.
+/// The result of checking a host's key against the files.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum KeyVerdict {
-    /// It is this key.
+    /// The key is known for the host.
     Known,
-    /// Nothing is known.
+    /// No key is known for the host.
     Unknown,
-    /// Other keys are known: fingerprints with `file:line`.
+    /// Other keys are known: their fingerprints with `file:line`.
     Changed(Vec<String>),
     /// The key is revoked at `file:line`.
     Revoked(String),
 }
 
 impl KnownHosts {
-    /// Reads the files that are there.
+    /// Reads those of the files that exist.
     pub(super) fn read(files: &[PathBuf]) -> Self {
-        let mut this = Self::default();
+        let mut known = Self::default();
         for file in files {
             let mut text = Vec::new();
             if std::fs::File::open(file).and_then(|mut f| f.read_to_end(&mut text)).is_ok() {
-                this.add(&String::from_utf8_lossy(&text), file);
+                known.add(&String::from_utf8_lossy(&text), file);
             }
         }
-        this
+        known
     }
 
     fn add(&mut self, text: &str, file: &Path) {
@@ -102,7 +103,7 @@ impl KnownHosts {
         }
     }
 
-    /// Whether `key` is the one of `host`.
+    /// Checks `key` for `host`.
     pub(super) fn judge(&self, host: &HostName, key: &PublicKey) -> KeyVerdict {
         if let Some(place) = self.revoked(host, key) {
             return KeyVerdict::Revoked(place);
@@ -112,7 +113,8 @@ impl KnownHosts {
         if known.iter().any(|entry| entry.key.key_data() == key.key_data()) {
             return KeyVerdict::Known;
         }
-        // As in OpenSSH: the host's name without its port may vouch for it, but not against it.
+        // As in OpenSSH: an entry for the name without the port may confirm the key, but not
+        // contradict it.
         if known.is_empty()
             && host.port != 22
             && self.of(&host.host, Marker::None).any(|e| e.key.key_data() == key.key_data())
@@ -129,7 +131,7 @@ impl KnownHosts {
         KeyVerdict::Changed(known.iter().map(line).collect())
     }
 
-    /// Where `key` is revoked for `host`, if it is.
+    /// The position of the entry that revokes `key` for `host`, if there is one.
     pub(super) fn revoked(&self, host: &HostName, key: &PublicKey) -> Option<String> {
         let written = host.written();
         self.of(&written, Marker::Revoked)
@@ -138,7 +140,7 @@ impl KnownHosts {
             .map(|entry| entry.place.clone())
     }
 
-    /// The authorities whose certificates hold for `host`.
+    /// The authorities whose certificates are valid for `host`.
     pub(super) fn authorities(&self, host: &HostName) -> Vec<PublicKey> {
         let written = host.written();
         let mut keys: Vec<_> =
@@ -149,7 +151,7 @@ impl KnownHosts {
         keys
     }
 
-    /// The types of the keys known of `host`.
+    /// The types of the known keys of `host`.
     pub(super) fn algorithms(&self, host: &HostName) -> Vec<Algorithm> {
         let written = host.written();
         self.of(&written, Marker::None).map(|entry| entry.key.algorithm()).collect()
@@ -161,7 +163,7 @@ impl KnownHosts {
 }
 
 impl Entry {
-    /// `[@marker] names type base64 [comment]`, parted by blanks or tabs.
+    /// Parses `[@marker] names type base64 [comment]`, separated by blanks or tabs.
     fn read(line: &str, place: &str) -> Option<Self> {
         let mut words = line.split_whitespace();
         let mut names = words.next()?;
@@ -193,13 +195,13 @@ impl Names {
         match self {
             Self::Hashed { salt, hash } => hashed(salt, name) == Some(*hash),
             Self::Patterns(patterns) => {
-                let hits = |not: bool| {
+                let matches_any = |negated: bool| {
                     patterns.iter().any(|pattern| match pattern.strip_prefix('!') {
-                        Some(pattern) => not && glob(pattern, name),
-                        None => !not && glob(pattern, name),
+                        Some(pattern) => negated && glob(pattern, name),
+                        None => !negated && glob(pattern, name),
                     })
                 };
-                hits(false) && !hits(true)
+                matches_any(false) && !matches_any(true)
             }
         }
     }
@@ -211,7 +213,7 @@ fn hashed(salt: &[u8], name: &str) -> Option<[u8; 20]> {
     Some(mac.finalize().into_bytes().into())
 }
 
-/// `*` stands for any characters, `?` for one; brackets are plain, as in `[host]:port`.
+/// Matches `*` to any characters and `?` to one; brackets are plain, as in `[host]:port`.
 pub(super) fn glob(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n) = (0, 0);
@@ -227,7 +229,7 @@ pub(super) fn glob(pattern: &str, name: &str) -> bool {
                 n += 1;
             }
             _ => match star {
-                // Let the last star take one more.
+                // Let the last star match one more character.
                 Some((after, taken)) => {
                     star = Some((after, taken + 1));
                     p = after;
@@ -240,22 +242,22 @@ pub(super) fn glob(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|&b| b == b'*')
 }
 
-/// As ssh shows it: `SHA256:…`.
+/// The fingerprint in ssh's form: `SHA256:…`.
 pub(super) fn fingerprint(key: &PublicKey) -> String {
     key.fingerprint(HashAlg::Sha256).to_string()
 }
 
-/// Whether names are written in the clear.
+/// The form of host names in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum NameForm {
-    /// As they are.
+    /// In the clear.
     #[default]
     Plain,
     /// Hashed with a salt (`HashKnownHosts`).
     Hashed,
 }
 
-/// Appends a line for `host` to `file`; the file and its folder are made when they are not there.
+/// Appends a line for `host` to `file`; creates the file and its folder if missing.
 pub(super) fn remember(
     file: &Path,
     host: &HostName,
@@ -275,22 +277,22 @@ pub(super) fn remember(
             HostPatterns::HashedName { salt, hash }.to_string()
         }
     };
-    let mut bare = key.clone();
-    bare.set_comment("");
-    let key = bare.to_openssh().map_err(io::Error::other)?;
+    let mut without_comment = key.clone();
+    without_comment.set_comment("");
+    let key = without_comment.to_openssh().map_err(io::Error::other)?;
     let mut file =
         OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(file)?;
     let mut text = Vec::new();
     file.read_to_end(&mut text)?;
-    let gap = if text.last().is_some_and(|&b| b != b'\n') { "\n" } else { "" };
-    file.write_all(format!("{gap}{name} {}\n", key.trim()).as_bytes())
+    let newline = if text.last().is_some_and(|&b| b != b'\n') { "\n" } else { "" };
+    file.write_all(format!("{newline}{name} {}\n", key.trim()).as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    // Keys made by ssh-keygen for these tests; their private halves were thrown away.
+    // Keys that ssh-keygen made for these tests; their private halves were deleted.
     const A: &str =
         "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMEw7Nb8Lz+EkUk8hfyjp5scu9AdRyA4vpIY+j4mWXbE";
     const B: &str =
@@ -345,7 +347,7 @@ mod tests {
 
     #[test]
     fn hashed_names_are_recognized() {
-        // `ssh-keygen -H` on a line for [gpu-box]:2222.
+        // Output of `ssh-keygen -H` for a line for [gpu-box]:2222.
         let known =
             files(&format!("|1|W06nE6we+V2XVbLFPlKV2e0hHAc=|pBbjZtz6ChHwHQe6D7j5ZtHUEi4= {A}\n"));
         assert_eq!(known.judge(&host("gpu-box", 2222), &key(A)), KeyVerdict::Known);

@@ -1,10 +1,10 @@
-//! Hosts reached over ssh. All of russh stays in this folder: its interface changes with most
-//! releases.
+//! Hosts reached over ssh. All uses of russh stay in this folder, because its interface changes
+//! with most releases.
 //!
-//! One connection carries everything; its settings are those that measurements settled (no delays,
-//! quick acknowledgements, AES-128-GCM first, a receive window of 32 MiB). What a host's name means
-//! is asked of the user's own `ssh`, and where russh cannot log in the user's own `ssh` carries the
-//! same stream (`transport = "openssh"`, and on our own where that is known to help).
+//! One connection carries everything. Its settings come from measurements (no delays, quick
+//! acknowledgements, AES-128-GCM first, a receive window of 32 MiB). The user's own `ssh` resolves
+//! a host's name. Where russh cannot log in, the user's own `ssh` carries the same stream: with
+//! `transport = "openssh"`, and automatically in cases where that is known to help.
 
 mod address;
 mod auth;

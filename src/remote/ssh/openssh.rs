@@ -1,9 +1,10 @@
-//! The user's own `ssh` as the carrier of the same stream, for what russh cannot do: hardware keys
-//! without an agent, Kerberos, passwords and second factors, and settings that only `ssh` honours.
-//! It costs more round trips and its own start-up time.
+//! Carries the stream over the user's own `ssh`, for what russh cannot do: hardware keys without an
+//! agent, Kerberos, passwords and second factors, and settings that only `ssh` supports. It costs
+//! more round trips and its own start-up time.
 //!
-//! It asks its questions on the terminal itself, so it stays in our process group. Ctrl-C reaches
-//! it there too; it is started with that signal ignored, since a job is cancelled over its stream.
+//! `ssh` asks its questions on the terminal itself, so it stays in our process group, where Ctrl-C
+//! reaches it too. It is started with that signal ignored, because a job is cancelled over its
+//! stream.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -22,19 +23,19 @@ use crate::remote::{
     ConnectOptions, FirstUse, RemoteError, RemoteSpec, Session, UserPrompt, limits,
 };
 
-/// How `ssh` ends when it is the one that fails.
+/// The exit status of `ssh` when `ssh` itself fails.
 const OWN_FAILURE: i32 = 255;
 
 /// Connects over the user's own `ssh`.
 pub(super) async fn connect(
     spec: &RemoteSpec,
-    way: &Route,
+    route: &Route,
     options: &ConnectOptions,
     why: &str,
 ) -> Result<Session, RemoteError> {
     let streams = SshProcesses {
         start: AgentStart::of(spec, &options.agent)?,
-        way: way.clone(),
+        route: route.clone(),
         first_use: options.first_use,
         talk: options.talk.clone(),
         why: why.to_owned(),
@@ -46,7 +47,7 @@ pub(super) async fn connect(
 /// One `ssh` process per stream.
 struct SshProcesses {
     start: AgentStart,
-    way: Route,
+    route: Route,
     first_use: FirstUse,
     talk: Arc<dyn UserPrompt>,
     why: String,
@@ -55,13 +56,13 @@ struct SshProcesses {
 #[async_trait::async_trait]
 impl Streams for SshProcesses {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
-        let asks = if self.talk.is_attended() || can_ask_elsewhere() {
+        let interaction = if self.talk.is_attended() || can_ask_elsewhere() {
             Interaction::Yes
         } else {
             Interaction::No
         };
-        let words = arguments(&self.way, self.first_use, asks, self.start.command());
-        // All but the last, which is the start command.
+        let words = arguments(&self.route, self.first_use, interaction, self.start.command());
+        // Leaves out the last word, the start command.
         let shown: Vec<_> =
             words.iter().take(words.len() - 1).map(|word| word.to_string_lossy()).collect();
         self.talk.verbose(&format!("ssh {} …", shown.join(" ")));
@@ -75,7 +76,7 @@ impl Streams for SshProcesses {
         match started {
             Err(RemoteError::AgentStart { .. }) if ending.exit() == Some(OWN_FAILURE) => {
                 let words = trouble::plain(&ending.last_words(usize::MAX));
-                let host = self.way.address.host.clone();
+                let host = self.route.address.host.clone();
                 Err(SshError::Own { host, trouble: SshTrouble::read(&words), words }.into())
             }
             started => started,
@@ -83,25 +84,31 @@ impl Streams for SshProcesses {
     }
 }
 
-/// Whether anybody could answer a question of `ssh`.
+/// Whether anyone can answer a question of `ssh`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Interaction {
     Yes,
     No,
 }
 
-/// What `ssh` is called with. Hosts and users were checked when they were read; `--` before the host
-/// holds whatever that missed.
-fn arguments(way: &Route, first_use: FirstUse, asks: Interaction, command: &str) -> Vec<OsString> {
+/// The arguments of `ssh`. Hosts and users were checked when they were parsed; the `--` before the
+/// host covers anything that missed.
+fn arguments(
+    route: &Route,
+    first_use: FirstUse,
+    interaction: Interaction,
+    command: &str,
+) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec!["-T".into()];
-    let mut pair = |flag: &str, value: OsString| words.extend([OsString::from(flag), value]);
-    if let Some(config) = &way.config {
-        pair("-F", config.into());
+    let mut flag_with_value =
+        |flag: &str, value: OsString| words.extend([OsString::from(flag), value]);
+    if let Some(config) = &route.config {
+        flag_with_value("-F", config.into());
     }
-    if let Some(identity) = &way.identity {
-        pair("-i", identity.into());
+    if let Some(identity) = &route.identity {
+        flag_with_value("-i", identity.into());
     }
-    if let Some(jumps) = &way.jumps {
+    if let Some(jumps) = &route.jumps {
         let hops: Vec<String> = jumps
             .iter()
             .map(|hop| {
@@ -115,21 +122,21 @@ fn arguments(way: &Route, first_use: FirstUse, asks: Interaction, command: &str)
                 user.chain([host]).chain(port).collect()
             })
             .collect();
-        pair("-J", hops.join(",").into());
+        flag_with_value("-J", hops.join(",").into());
     }
-    if let Some(user) = &way.address.user {
-        pair("-l", user.into());
+    if let Some(user) = &route.address.user {
+        flag_with_value("-l", user.into());
     }
-    if let Some(port) = way.address.port {
-        pair("-p", port.to_string().into());
+    if let Some(port) = route.address.port {
+        flag_with_value("-p", port.to_string().into());
     }
-    // A changed key is refused whatever the user's file says; ssh asks about a new one itself.
+    // ssh always refuses a changed key with these values, and asks about a new one itself.
     let strict = match first_use {
         FirstUse::Ask => "ask",
         FirstUse::AcceptNew => "accept-new",
         FirstUse::Refuse => "yes",
     };
-    let mut option = |text: String| pair("-o", text.into());
+    let mut option = |text: String| flag_with_value("-o", text.into());
     option(format!("StrictHostKeyChecking={strict}"));
     option(format!("ConnectTimeout={}", limits::CONNECT.as_secs()));
     for text in [
@@ -137,17 +144,17 @@ fn arguments(way: &Route, first_use: FirstUse, asks: Interaction, command: &str)
         "ServerAliveCountMax=3",
         "ForwardAgent=no",
         "ClearAllForwardings=yes",
-        // The stream is ours: a command of the configuration would stand in its place.
+        // A RemoteCommand of the configuration would replace our command.
         "RemoteCommand=none",
         "EscapeChar=none",
         "LogLevel=INFO",
     ] {
         option(text.to_owned());
     }
-    if asks == Interaction::No {
+    if interaction == Interaction::No {
         option("BatchMode=yes".to_owned());
     }
-    words.extend(["--".into(), OsString::from(&way.address.host), command.into()]);
+    words.extend(["--".into(), OsString::from(&route.address.host), command.into()]);
     words
 }
 
@@ -156,7 +163,7 @@ mod tests {
     use super::super::address::Address;
     use super::*;
 
-    fn way(url: &str, jumps: Option<&str>) -> Route {
+    fn route(url: &str, jumps: Option<&str>) -> Route {
         let parse = |text: &str| Address::parse(text).unwrap();
         Route {
             address: parse(url),
@@ -168,8 +175,8 @@ mod tests {
 
     #[test]
     fn the_host_stands_behind_a_double_dash_and_the_command_is_one_word() {
-        let way = way("ssh://me@gpu:2222", Some("you@hop:22,[fe80::1]:2022"));
-        let words = arguments(&way, FirstUse::Refuse, Interaction::No, "exec a b");
+        let route = route("ssh://me@gpu:2222", Some("you@hop:22,[fe80::1]:2022"));
+        let words = arguments(&route, FirstUse::Refuse, Interaction::No, "exec a b");
         let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
         assert_eq!(words[words.len() - 3..], ["--", "gpu", "exec a b"]);
         for pair in [
@@ -187,7 +194,7 @@ mod tests {
 
     #[test]
     fn ssh_may_ask_where_somebody_is_there_to_answer() {
-        let words = arguments(&way("gpu", None), FirstUse::Ask, Interaction::Yes, "exec a");
+        let words = arguments(&route("gpu", None), FirstUse::Ask, Interaction::Yes, "exec a");
         let has = |text: &str| words.iter().any(|word| word == text);
         assert!(has("StrictHostKeyChecking=ask") && !has("BatchMode=yes"));
     }

@@ -1,4 +1,4 @@
-//! The remote itself: an address, a connection, agents on its channels.
+//! The ssh remote: one connection, with an agent on each channel.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +16,7 @@ use crate::remote::{
     ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, Transport, UserPrompt,
 };
 
-/// `ssh`.
+/// The kind `ssh`.
 pub const KIND: RemoteKind = RemoteKind {
     scheme: "ssh",
     form: "ssh://[user@]host[:port], or a host of your ssh configuration",
@@ -28,7 +28,7 @@ fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
     let parse = |text: &str| {
         Address::parse(text).map_err(|why| RemoteError::Address { url: text.to_owned(), why })
     };
-    let way = Route {
+    let route = Route {
         address: parse(&spec.url)?,
         jumps: match &spec.jump {
             Some(list) => Some(list.split(',').map(parse).collect::<Result<_, _>>()?),
@@ -37,7 +37,7 @@ fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
         identity: spec.identity.clone().map(under_home),
         config: spec.ssh_config.clone().map(under_home),
     };
-    Ok(Box::new(Ssh { spec: spec.clone(), way, own: Mutex::new(None) }))
+    Ok(Box::new(Ssh { spec: spec.clone(), route, own_ssh_reason: Mutex::new(None) }))
 }
 
 fn under_home(path: PathBuf) -> PathBuf {
@@ -47,41 +47,41 @@ fn under_home(path: PathBuf) -> PathBuf {
     }
 }
 
-/// A host over ssh.
+/// A host reached over ssh.
 struct Ssh {
     spec: RemoteSpec,
-    way: Route,
-    /// Why the user's own `ssh` carries it, once that is settled.
-    own: Mutex<Option<String>>,
+    route: Route,
+    /// Why the user's own `ssh` carries the connection, once that was decided.
+    own_ssh_reason: Mutex<Option<String>>,
 }
 
 impl Ssh {
     async fn builtin(&self, options: &ConnectOptions) -> Result<Session, RemoteError> {
         let start = Arc::new(AgentStart::of(&self.spec, &options.agent)?);
-        let mut connection = Connection::open(&self.way, options).await?;
+        let mut connection = Connection::open(&self.route, options).await?;
         let wire = connection.first(start.command()).await?;
-        let coming = StartingAgent { start: start.clone(), talk: options.talk.clone() };
+        let starting = StartingAgent { start: start.clone(), talk: options.talk.clone() };
         let streams = SshStreams { start, connection, talk: options.talk.clone() };
-        Ok(Session::begin(wire, coming, Arc::new(streams), &self.spec))
+        Ok(Session::begin(wire, starting, Arc::new(streams), &self.spec))
     }
 
-    /// After our own client failed with `error`, where the user's may do better.
-    async fn own_instead(
+    /// Retries with the user's own `ssh` after our client failed with `error`.
+    async fn retry_with_own_ssh(
         &self,
         options: &ConnectOptions,
         error: SshError,
         why: String,
     ) -> Result<Session, RemoteError> {
-        match openssh::connect(&self.spec, &self.way, options, &why).await {
+        match openssh::connect(&self.spec, &self.route, options, &why).await {
             Ok(session) => {
-                *self.own.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+                *self.own_ssh_reason.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
                 Ok(session)
             }
-            // Ours says what was tried.
+            // Our error lists what was tried.
             Err(RemoteError::Ssh(SshError::Own { trouble: SshTrouble::Denied, words, .. })) => {
                 Err(error.and_own_ssh(&words).into())
             }
-            // There is none.
+            // No `ssh` is installed.
             Err(RemoteError::AgentStart { ended, .. }) if ended.contains("127") => {
                 Err(error.into())
             }
@@ -101,16 +101,16 @@ impl Remote for Ssh {
     }
 
     async fn connect(&self, options: &ConnectOptions) -> Result<Session, RemoteError> {
-        let settled = match self.spec.transport {
+        let own_ssh_why = match self.spec.transport {
             Transport::Openssh => Some("the remote's `transport` says so".to_owned()),
-            _ => self.own.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            _ => self.own_ssh_reason.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         };
-        if let Some(why) = settled {
-            return openssh::connect(&self.spec, &self.way, options, &why).await;
+        if let Some(why) = own_ssh_why {
+            return openssh::connect(&self.spec, &self.route, options, &why).await;
         }
         match (self.builtin(options).await, self.spec.transport) {
             (Err(RemoteError::Ssh(error)), Transport::Auto) => match error.beyond() {
-                Some(why) => self.own_instead(options, error, why).await,
+                Some(why) => self.retry_with_own_ssh(options, error, why).await,
                 None => Err(error.into()),
             },
             (connected, _) => connected,
@@ -118,7 +118,7 @@ impl Remote for Ssh {
     }
 }
 
-/// Further channels of one connection.
+/// Opens further channels of one connection.
 struct SshStreams {
     start: Arc<AgentStart>,
     connection: Connection,

@@ -1,6 +1,6 @@
-//! What a host's name means: asked of `ssh -G`, which honours all of the user's configuration
-//! (Match, Include, canonical names) in four milliseconds. Only where no ssh is installed is the
-//! file read here, by a reader that refuses what it does not understand.
+//! Resolves a host's name with `ssh -G`, which applies the user's whole configuration (Match,
+//! Include, canonical names) in four milliseconds. If no ssh is installed, a reader of our own
+//! reads the file and refuses what it does not understand.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -14,41 +14,41 @@ use super::config_file;
 use super::known_hosts::NameForm;
 use crate::remote::limits;
 
-/// All that a connection needs to know of its host.
+/// The settings for a connection to a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ResolvedHost {
-    /// As the user wrote it.
+    /// The name that the user wrote.
     pub(super) alias: String,
     pub(super) host: String,
     pub(super) user: String,
     pub(super) port: u16,
-    /// Key files in order, whether they exist or not.
+    /// Key files in order, whether or not they exist.
     pub(super) identities: Vec<PathBuf>,
     pub(super) certificates: Vec<PathBuf>,
-    /// Whether keys of the ssh-agent are to be tried only when a key file names them.
+    /// Whether a key of the ssh-agent is only tried if a key file names it.
     pub(super) identities_only: bool,
-    /// The ssh-agent's socket; `None`: none is to be used.
+    /// The ssh-agent's socket; `None`: no agent is used.
     pub(super) agent_socket: Option<PathBuf>,
-    /// The user's files first, which new keys are added to; then the system's.
+    /// The known_hosts files: the user's first, where new keys are added, then the system's.
     pub(super) known_hosts: Vec<PathBuf>,
-    /// How new keys are written there.
+    /// The form of host names in new entries.
     pub(super) written: NameForm,
     pub(super) host_key_alias: Option<String>,
-    /// `StrictHostKeyChecking` is `accept-new`, or `no`, which means no more than that here.
+    /// Whether `StrictHostKeyChecking` is `accept-new` or `no`; we treat both as `accept-new`.
     pub(super) accept_new: bool,
-    /// `[user@]host[:port],…`.
+    /// The jump hosts: `[user@]host[:port],…`.
     pub(super) jump: Option<String>,
     pub(super) proxy_command: Option<String>,
     /// `inet` or `inet6`.
     pub(super) family: Option<String>,
-    /// Whether Kerberos is to be tried where a host offers it.
+    /// Whether Kerberos may be tried if a host offers it.
     pub(super) kerberos: bool,
-    /// Settings that only `ssh` itself can honour, as lines of `ssh -G`.
+    /// Settings that only `ssh` supports, as lines of `ssh -G`.
     pub(super) beyond: Vec<String>,
 }
 
 impl ResolvedHost {
-    /// `host:port`, as errors name it.
+    /// `host:port`, as in error messages.
     pub(super) fn address(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
@@ -58,7 +58,7 @@ impl ResolvedHost {
     }
 }
 
-/// Resolves `address` through `ssh -G`, with `config` in place of the user's file if given.
+/// Resolves `address` with `ssh -G`; `config` replaces the user's configuration file.
 pub(super) async fn resolve(
     address: &Address,
     config: Option<&Path>,
@@ -75,7 +75,7 @@ pub(super) async fn resolve(
     if let Some(port) = address.port {
         command.arg("-p").arg(port.to_string());
     }
-    // Address::parse has checked the form; `--` holds whatever that missed.
+    // Address::parse has checked the form; `--` covers anything that missed.
     command.arg("--").arg(&address.host).stdin(Stdio::null()).kill_on_drop(true);
     let answer = match timeout(limits::RESOLVE, command.output()).await {
         Ok(Ok(answer)) if answer.status.success() => {
@@ -93,7 +93,7 @@ pub(super) async fn resolve(
         }
     };
     let resolved = read_answer(&answer, &address.host, &LoginSession::read());
-    // HostName and User come from the user's own file, but reach command lines as well.
+    // HostName and User come from the user's own file, but also reach command lines.
     if !valid_host(&resolved.host) {
         return Err(fail(format!("`{}` is no host name", resolved.host.escape_default())));
     }
@@ -103,7 +103,8 @@ pub(super) async fn resolve(
     Ok(resolved)
 }
 
-/// What the user's login session offers: the only place here that reads the environment.
+/// The user's home and ssh-agent. Only `LoginSession::read` and `can_ask_elsewhere` read the
+/// environment here.
 struct LoginSession {
     home: PathBuf,
     agent: Option<PathBuf>,
@@ -111,7 +112,7 @@ struct LoginSession {
 
 impl LoginSession {
     fn read() -> Self {
-        // That of the account, as for ssh, which passes over what HOME says.
+        // The account's home as in ssh, which ignores HOME.
         let account = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten();
         let home = account
             .map(|user| user.dir)
@@ -122,12 +123,12 @@ impl LoginSession {
     }
 }
 
-/// Whether `ssh` has a program of the user's to ask questions with where it has no terminal.
+/// Whether the user has set a program with which `ssh` asks questions without a terminal.
 pub(super) fn can_ask_elsewhere() -> bool {
     std::env::var_os("SSH_ASKPASS").is_some_and(|program| !program.is_empty())
 }
 
-/// The home folder, for files that are looked for under it.
+/// The home folder.
 pub(super) fn home() -> PathBuf {
     LoginSession::read().home
 }
@@ -159,7 +160,7 @@ fn read_answer(answer: &str, alias: &str, session: &LoginSession) -> ResolvedHos
                     path => Some(PathBuf::from(path)),
                 }
             }
-            // The user's files come before the system's, in this order whatever that of the lines.
+            // The user's files come before the system's, in whatever order the lines are.
             "userknownhostsfile" => {
                 known.splice(0..0, value.split_whitespace().map(str::to_owned));
             }
@@ -171,16 +172,16 @@ fn read_answer(answer: &str, alias: &str, session: &LoginSession) -> ResolvedHos
             }
             "proxyjump" => resolved.jump = some,
             "proxycommand" => {
-                let odd =
+                let has_unknown_token =
                     some.as_deref().is_some_and(|command| !only_tokens(command, PROXY_TOKENS));
-                if odd {
+                if has_unknown_token {
                     resolved.beyond.push(line.to_owned());
                 }
                 resolved.proxy_command = some;
             }
             "gssapiauthentication" => resolved.kerberos = value == "yes",
-            // Where keys come from or are taken back, and sockets handed over by a ProxyCommand:
-            // to pass over them would mean another host, or a weaker check.
+            // These settings change the source of keys, revoke keys or pass sockets. Ignoring one
+            // could mean another host or a weaker check.
             "knownhostscommand" | "revokedhostkeys" | "pkcs11provider" if some.is_some() => {
                 resolved.beyond.push(line.to_owned());
             }
@@ -206,7 +207,7 @@ fn read_answer(answer: &str, alias: &str, session: &LoginSession) -> ResolvedHos
     ResolvedHost { identities, certificates, known_hosts, ..resolved }
 }
 
-/// `~` and the tokens that ssh knows in names of files.
+/// Expands `~` and the tokens that ssh allows in file names.
 fn expand(text: &str, resolved: &ResolvedHost, session: &LoginSession) -> PathBuf {
     let home = session.home.to_string_lossy();
     let text = tokens(text, |token| match token {
@@ -223,20 +224,20 @@ fn expand(text: &str, resolved: &ResolvedHost, session: &LoginSession) -> PathBu
     }
 }
 
-/// What is filled into a ProxyCommand here; ssh knows more.
+/// The tokens that we expand in a ProxyCommand; ssh has more.
 pub(super) const PROXY_TOKENS: &str = "hnpr";
 
-/// Whether all tokens of `text` are among `known`.
+/// Whether `text` uses only tokens in `known`.
 fn only_tokens(text: &str, known: &str) -> bool {
-    let odd = std::cell::Cell::new(false);
+    let has_unknown = std::cell::Cell::new(false);
     tokens(text, |token| {
-        odd.set(odd.get() || !known.contains(token));
+        has_unknown.set(has_unknown.get() || !known.contains(token));
         None
     });
-    !odd.get()
+    !has_unknown.get()
 }
 
-/// Replaces `%x` for every token known to `known`; `%%` is `%`, and an unknown token stays.
+/// Replaces each `%x` for which `known` returns a value. `%%` becomes `%`; other tokens stay.
 pub(super) fn tokens(text: &str, known: impl Fn(char) -> Option<String>) -> String {
     let mut out = String::new();
     let mut chars = text.chars();
@@ -269,19 +270,22 @@ mod tests {
              userknownhostsfile ~/.ssh/known_hosts ~/.ssh/%h\nidentityfile ~/.ssh/id_ed25519\n\
              identityfile %d/.ssh/%r\nstricthostkeychecking accept-new\nproxyjump me@bastion\n\
              hostkeyalias none\naddressfamily any\n";
-        let got = read_answer(answer, "gpu", &session);
-        assert_eq!((got.host.as_str(), got.user.as_str(), got.port), ("gpu.lab", "ubuntu", 2222));
+        let resolved = read_answer(answer, "gpu", &session);
         assert_eq!(
-            got.identities,
+            (resolved.host.as_str(), resolved.user.as_str(), resolved.port),
+            ("gpu.lab", "ubuntu", 2222)
+        );
+        assert_eq!(
+            resolved.identities,
             [Path::new("/home/me/.ssh/id_ed25519"), Path::new("/home/me/.ssh/ubuntu")]
         );
-        assert_eq!(got.known_hosts[1], Path::new("/home/me/.ssh/gpu.lab"));
-        assert_eq!(got.known_hosts[2], Path::new("/etc/ssh/ssh_known_hosts"));
-        assert_eq!(got.agent_socket.as_deref(), Some(Path::new("/run/agent")));
-        assert_eq!(got.jump.as_deref(), Some("me@bastion"));
-        assert!(got.identities_only && got.accept_new);
-        assert_eq!((got.host_key_alias, got.family), (None, None));
-        assert!(got.beyond.is_empty());
+        assert_eq!(resolved.known_hosts[1], Path::new("/home/me/.ssh/gpu.lab"));
+        assert_eq!(resolved.known_hosts[2], Path::new("/etc/ssh/ssh_known_hosts"));
+        assert_eq!(resolved.agent_socket.as_deref(), Some(Path::new("/run/agent")));
+        assert_eq!(resolved.jump.as_deref(), Some("me@bastion"));
+        assert!(resolved.identities_only && resolved.accept_new);
+        assert_eq!((resolved.host_key_alias, resolved.family), (None, None));
+        assert!(resolved.beyond.is_empty());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The TCP socket under an ssh connection.
 //!
 //! sshd keeps Nagle's algorithm on until a session starts, so an acknowledgement that the kernel
-//! delays costs 43 ms on every fresh connection. Quick acknowledgements switch themselves off, so
-//! they are armed again each time reading has to wait.
+//! delays costs 43 ms on each fresh connection. Quick acknowledgements turn themselves off, so they
+//! are turned on again each time a read has to wait.
 
 use std::io;
 use std::pin::Pin;
@@ -11,13 +11,13 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A TCP stream without delays.
+/// A TCP stream with Nagle's algorithm off and quick acknowledgements on.
 pub(super) struct NodelayStream(TcpStream);
 
 impl NodelayStream {
-    /// Over a connected socket.
+    /// Wraps a connected socket.
     pub(super) fn new(socket: TcpStream) -> Self {
-        // Both only save time: a socket that refuses them still works.
+        // The options only save time; a socket that refuses them still works.
         let _ = socket.set_nodelay(true);
         Self(socket)
     }

@@ -1,36 +1,37 @@
-//! What the user's own `ssh` means when it fails: it says so in words alone, on its standard error,
-//! and exits with 255. Its failures get the codes and remedies of our own.
+//! Classifies failures of the user's own `ssh`, which reports them only as text on standard error
+//! and exits with 255. They get the same codes and hints as those of our own client.
 
 use crate::error::{Exit, Side};
 
-/// Kinds of failure of `ssh`.
+/// A kind of failure of `ssh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SshTrouble {
-    /// The host shows another key than the one known.
+    /// The host shows a key other than the known one.
     KeyChanged,
-    /// The key is revoked.
+    /// The host's key is revoked.
     KeyRevoked,
-    /// A host never seen before.
+    /// The host was never seen before.
     KeyUnknown,
-    /// No way to log in was taken.
+    /// All login attempts were refused.
     Denied,
     /// The name has no address.
     Name,
-    /// Somebody is there, but no sshd.
+    /// The machine answers, but no sshd listens.
     Refused,
-    /// No way there.
+    /// There is no route to the host.
     Unreachable,
-    /// Nobody answers.
+    /// The host does not answer.
     Timeout,
     /// The configuration cannot be read.
     Config,
-    /// The two sides could not agree.
+    /// The two sides could not agree on algorithms or protocol.
     Handshake,
     /// Anything else.
     Other,
 }
 
-/// What `ssh` says, most telling first: the last line of a refused key is the same for all kinds.
+/// Messages of `ssh`, the most specific first: the last line is the same for every kind of refused
+/// key.
 const SSH_MESSAGES: &[(&str, SshTrouble)] = &[
     ("REVOKED HOST KEY DETECTED", SshTrouble::KeyRevoked),
     ("is marked as revoked", SshTrouble::KeyRevoked),
@@ -53,7 +54,7 @@ const SSH_MESSAGES: &[(&str, SshTrouble)] = &[
 ];
 
 impl SshTrouble {
-    /// What `words` mean.
+    /// The failure that `words` describe.
     pub(super) fn read(words: &str) -> Self {
         SSH_MESSAGES
             .iter()
@@ -61,7 +62,7 @@ impl SshTrouble {
             .map_or(Self::Other, |(_, kind)| *kind)
     }
 
-    /// As the first line of a failure.
+    /// The first line of a failure report.
     pub(super) fn of(self, host: &str) -> String {
         match self {
             Self::KeyChanged => format!("the host key of `{host}` is not the known one: refused"),
@@ -114,7 +115,7 @@ impl SshTrouble {
         }
     }
 
-    /// What to do next.
+    /// The next step for the user.
     pub(super) fn hint(self, remote: &str) -> Option<String> {
         Some(match self {
             Self::KeyChanged => {
@@ -135,7 +136,7 @@ impl SshTrouble {
     }
 }
 
-/// What `ssh` said, without its frames of `@`.
+/// The messages of `ssh` without their frames of `@`.
 pub(super) fn plain(words: &str) -> String {
     let lines =
         words.lines().map(|line| line.trim_matches(|c: char| c == '@' || c.is_whitespace()));
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_most_telling_words_count() {
-        // As OpenSSH 9.2 says it.
+        // The message of OpenSSH 9.2.
         let changed = "@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@\n\
              @    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\n\
              @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@\n\

@@ -1,5 +1,5 @@
-//! One request to Wafer's service: its time limits, no redirects, bounded answers. What may be sent
-//! twice is the caller's to know.
+//! One request to Wafer's service: time limits, no redirects, bounded answers. The caller decides
+//! whether a request may be repeated.
 
 use std::path::Path;
 use std::time::Duration;
@@ -21,17 +21,17 @@ use crate::remote::foreign_text::shown;
 use crate::remote::worker::chain;
 use crate::remote::{RemoteError, limits};
 
-/// The longest answer that is read, in bytes.
+/// The longest answer in bytes.
 const MAX_BODY: usize = 4 << 20;
 
-/// What documents are sent as.
+/// The content type of documents.
 const JSON: &str = "application/json";
 
-/// Tries of a request that changes nothing, and the pause before the second.
+/// Attempts for a request that changes nothing, and the pause before the second.
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A way to the service. Clones share its connections.
+/// A client of the service. Clones share its connections.
 #[derive(Clone, Debug)]
 pub(super) struct Api {
     client: Client,
@@ -39,17 +39,16 @@ pub(super) struct Api {
     headers: HeaderMap,
 }
 
-/// A status and a body.
 pub(super) struct ApiAnswer {
     pub(super) status: StatusCode,
     pub(super) body: Vec<u8>,
 }
 
 impl Api {
-    /// To the service at `base`.
+    /// A client of the service at `base`.
     ///
     /// # Errors
-    /// No client can be made.
+    /// The HTTP client cannot be made.
     pub(super) fn new(base: &str, token: Option<&Token>) -> Result<Self, WaferError> {
         let local = |why: String| WaferError::Local {
             what: "no connection to Wafer can be made".to_owned(),
@@ -63,11 +62,11 @@ impl Api {
             .user_agent(concat!("rgpu/", env!("CARGO_PKG_VERSION")));
         let url = Url::parse(base).map_err(|e| local(e.to_string()))?;
         if is_loopback(&url) {
-            // A proxy finds another machine under that name.
+            // A proxy would resolve this name to another machine.
             client = client.no_proxy();
         }
         if url.scheme() != "https" {
-            // The system's certificates take milliseconds to read.
+            // Reading the system's certificates takes milliseconds.
             client = client.tls_certs_only([]);
         }
         let client = client.build().map_err(|e| local(chain(&e)))?;
@@ -78,10 +77,10 @@ impl Api {
         Ok(Self { client, base: base.to_owned(), headers })
     }
 
-    /// With the key that the giver of tokens wants to see of every client.
+    /// Adds the key that the authentication server requires of every client.
     ///
     /// # Errors
-    /// It holds what no header can.
+    /// The key contains characters that a header cannot hold.
     pub(super) fn client_key(mut self, key: &str) -> Result<Self, WaferError> {
         let value = HeaderValue::from_str(key).map_err(|e| WaferError::Local {
             what: "`supabase_anon_key` of ~/.wafer/config.toml cannot be used".to_owned(),
@@ -91,23 +90,23 @@ impl Api {
         Ok(self)
     }
 
-    /// Asks for a document.
+    /// Fetches a JSON document.
     ///
     /// # Errors
-    /// The link, or a refusal.
+    /// The link fails, or the service refuses.
     pub(super) async fn get<T: DeserializeOwned>(
         &self,
         path: &str,
         doing: &'static str,
     ) -> Result<T, WaferError> {
-        let answer = self.look(path, doing).await?;
+        let answer = self.get_with_retries(path, doing).await?;
         self.document(answer)
     }
 
-    /// Sends a document and reads one.
+    /// Sends a JSON document and reads one.
     ///
     /// # Errors
-    /// The link, or a refusal.
+    /// The link fails, or the service refuses.
     pub(super) async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -118,11 +117,11 @@ impl Api {
         self.document(answer)
     }
 
-    /// Asks for something, again where that may help: nothing changes by it.
+    /// Sends a `GET` request, and repeats it if that may help, since it changes nothing.
     ///
     /// # Errors
-    /// The link.
-    pub(super) async fn look(
+    /// The link fails.
+    pub(super) async fn get_with_retries(
         &self,
         path: &str,
         doing: &'static str,
@@ -133,7 +132,7 @@ impl Api {
             let answer = self.ask(Method::GET, path, None, doing).await;
             let passes = match &answer {
                 Ok(answer) => answer.status.is_server_error(),
-                // Silence has taken long enough.
+                // After silence, the limit has already passed.
                 Err(WaferError::Silent { .. }) => false,
                 Err(error) => error.is_link(),
             };
@@ -146,10 +145,10 @@ impl Api {
         }
     }
 
-    /// Sends a request, and gives whatever comes back.
+    /// Sends a request and returns any answer.
     ///
     /// # Errors
-    /// The link.
+    /// The link fails.
     pub(super) async fn ask(
         &self,
         method: Method,
@@ -166,11 +165,11 @@ impl Api {
         Ok(ApiAnswer { status, body })
     }
 
-    /// Sends a document, and reads the stream that answers it; nothing may be silent in it for
-    /// longer than `quiet`.
+    /// Sends a document and returns the stream of the answer; silence for longer than `quiet` is an
+    /// error.
     ///
     /// # Errors
-    /// The link, or a refusal.
+    /// The link fails, or the service refuses.
     pub(super) async fn stream(
         &self,
         path: &str,
@@ -178,13 +177,13 @@ impl Api {
         doing: &'static str,
         quiet: Duration,
     ) -> Result<SseStream, WaferError> {
-        self.answered(path, body.map(|body| (JSON, body)), doing, quiet).await
+        self.open_stream(path, body.map(|body| (JSON, body)), doing, quiet).await
     }
 
-    /// Sends a form whose type is `kind`, and reads the stream that answers it.
+    /// Sends a form with content type `kind` and returns the stream of the answer.
     ///
     /// # Errors
-    /// As [`Self::stream`].
+    /// As for [`Self::stream`].
     pub(super) async fn send_form(
         &self,
         path: &str,
@@ -193,10 +192,10 @@ impl Api {
         doing: &'static str,
         quiet: Duration,
     ) -> Result<SseStream, WaferError> {
-        self.answered(path, Some((kind, body)), doing, quiet).await
+        self.open_stream(path, Some((kind, body)), doing, quiet).await
     }
 
-    async fn answered(
+    async fn open_stream(
         &self,
         path: &str,
         body: Option<(&str, Vec<u8>)>,
@@ -217,15 +216,15 @@ impl Api {
         Err(WaferError::Refused(Box::new(Refusal::of(status, &body))))
     }
 
-    /// Fetches a file of at most `most` bytes, whole or not at all.
+    /// Downloads a file of at most `max_bytes` bytes; leaves no partial file.
     ///
     /// # Errors
-    /// The link, a refusal, or our own disk.
+    /// The link fails, the service refuses, or our disk fails.
     pub(super) async fn download(
         &self,
         path: &str,
         to: &Path,
-        most: u64,
+        max_bytes: u64,
         doing: &'static str,
     ) -> Result<(), RemoteError> {
         let mut response = self.send(Method::GET, path, None, doing, limits::STALL).await?;
@@ -235,43 +234,43 @@ impl Api {
             let body = body.unwrap_or(Ok(Vec::new())).unwrap_or_default();
             return Err(WaferError::Refused(Box::new(Refusal::of(status, &body))).into());
         }
-        let disk = |source| RemoteError::Disk { path: to.to_owned(), source };
-        let fresh = to.with_extension("part");
-        let mut file = File::create(&fresh).await.map_err(disk)?;
-        let mut got = 0;
+        let disk_error = |source| RemoteError::Disk { path: to.to_owned(), source };
+        let temporary = to.with_extension("part");
+        let mut file = File::create(&temporary).await.map_err(disk_error)?;
+        let mut received_bytes = 0;
         let limit = limits::STALL;
-        let taken = async {
+        let result = async {
             while let Some(bytes) = timeout(limit, response.chunk())
                 .await
                 .map_err(|_| WaferError::Silent { doing, limit })?
                 .map_err(|e| WaferError::Cut { doing, why: chain(&e) })?
             {
-                got += bytes.len() as u64;
-                if got > most {
-                    let why = format!("it is over {most} bytes");
+                received_bytes += bytes.len() as u64;
+                if received_bytes > max_bytes {
+                    let why = format!("it is over {max_bytes} bytes");
                     return Err(WaferError::Refused(Box::new(Refusal::too_long(why))).into());
                 }
-                file.write_all(&bytes).await.map_err(disk)?;
+                file.write_all(&bytes).await.map_err(disk_error)?;
             }
-            file.sync_all().await.map_err(disk)?;
-            tokio::fs::rename(&fresh, to).await.map_err(disk)
+            file.sync_all().await.map_err(disk_error)?;
+            tokio::fs::rename(&temporary, to).await.map_err(disk_error)
         }
         .await;
-        if taken.is_err() {
-            // Nothing half-written stays.
-            let _ = tokio::fs::remove_file(&fresh).await;
+        if result.is_err() {
+            // Leaves no partial file.
+            let _ = tokio::fs::remove_file(&temporary).await;
         }
-        taken
+        result
     }
 
-    /// The document of an answer.
+    /// The JSON document in an answer.
     ///
     /// # Errors
-    /// A refusal, or something else than a document.
+    /// The service refused, or the body is not the expected document.
     pub(super) fn document<T: DeserializeOwned>(&self, answer: ApiAnswer) -> Result<T, WaferError> {
-        // The service's own words are a document; a 404 of anything else is another address.
-        let ours = serde_json::from_slice::<serde::de::IgnoredAny>(&answer.body).is_ok();
-        if answer.status == StatusCode::NOT_FOUND && !ours {
+        // The service answers JSON; a 404 with anything else means a wrong address.
+        let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(&answer.body).is_ok();
+        if answer.status == StatusCode::NOT_FOUND && !is_json {
             return Err(self.foreign(&answer.body));
         }
         if !answer.status.is_success() {
@@ -312,10 +311,10 @@ impl Api {
     }
 }
 
-/// A document to be sent.
+/// Encodes the body of a request.
 ///
 /// # Errors
-/// None that a value of ours could cause.
+/// The value cannot be encoded, which does not happen with our types.
 pub(super) fn json(value: &impl Serialize) -> Result<Vec<u8>, WaferError> {
     serde_json::to_vec(value).map_err(|e| WaferError::Local {
         what: "a request cannot be written".to_owned(),

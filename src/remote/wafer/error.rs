@@ -1,114 +1,114 @@
-//! How asking Wafer can fail, each way with its remedy.
+//! Errors of requests to Wafer, each with its remedy.
 
 use std::time::Duration;
 
 use super::refusal::Refusal;
 use crate::error::{Exit, Failure, Side};
 
-/// A failure between this machine and a workspace.
+/// An error between this machine and a workspace.
 #[derive(Debug, thiserror::Error)]
 pub enum WaferError {
-    /// Settings or files of this machine.
+    /// Settings or files on this machine cannot be used.
     #[error("{what}")]
     Local {
-        /// In words.
+        /// The failed operation.
         what: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Nobody is logged in.
+    /// The user is not logged in.
     #[error("there is no login for Wafer: {why}")]
     NoToken {
-        /// In words.
+        /// The reason.
         why: String,
     },
-    /// The login is too old.
+    /// The login has expired.
     #[error("the login for Wafer has expired")]
     Expired {
-        /// What became of renewing it.
+        /// The reason why it could not be renewed.
         why: String,
     },
-    /// What should be a token is none.
+    /// The value found is not a token.
     #[error("the token of {there} is none of Wafer's")]
     BadToken {
-        /// The variable or the file.
+        /// The variable or file with the value.
         there: String,
     },
-    /// No connection.
+    /// No connection could be made.
     #[error("`{url}` cannot be reached")]
     Unreachable {
         /// The address.
         url: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Nothing came for too long.
+    /// No data arrived within the limit.
     #[error("no answer of Wafer in {} s while {doing}", limit.as_secs())]
     Silent {
-        /// What was going on.
+        /// The activity that was interrupted.
         doing: &'static str,
-        /// The limit that ran out.
+        /// The limit that expired.
         limit: Duration,
     },
-    /// An answer ended before its end.
+    /// An answer ended early.
     #[error("Wafer's answer was cut while {doing}")]
     Cut {
-        /// What was going on.
+        /// The activity that was interrupted.
         doing: &'static str,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// An answer that is none of Wafer's.
+    /// The answer does not come from Wafer.
     #[error("what answers at `{url}` is not Wafer's service")]
     Foreign {
         /// The address.
         url: String,
-        /// The beginning of the answer.
+        /// The start of the answer.
         body: String,
     },
-    /// Wafer would not.
+    /// Wafer refused the request.
     #[error("{}", .0.what)]
     Refused(Box<Refusal>),
-    /// The workspace is not one that commands run in.
+    /// The workspace is not running.
     #[error("the workspace `{name}` is not running: it is `{status}`")]
     NotRunning {
         /// The workspace.
         name: String,
-        /// Its status, as Wafer has it.
+        /// Its status in Wafer's words.
         status: String,
     },
-    /// The workspace did not come up.
+    /// The workspace did not start.
     #[error("the workspace `{name}` did not come up")]
     NotUp {
         /// The workspace.
         name: String,
-        /// What is known of why.
+        /// The reason, as far as known.
         why: String,
     },
-    /// A command of ours failed in the workspace.
+    /// Our command failed in the workspace.
     #[error("a command failed in the workspace while {doing}")]
     Command {
-        /// What was going on.
+        /// The activity that was interrupted.
         doing: &'static str,
-        /// What it printed.
+        /// The command's output.
         words: String,
     },
-    /// The service runs no ncu itself.
+    /// The service has no ncu of its own.
     #[error("Wafer runs no ncu of its own: {words}")]
     NoServedNcu {
-        /// Its words.
+        /// The service's answer.
         words: String,
     },
-    /// Nobody finished the login in time.
+    /// The user did not finish the login in time.
     #[error("the login was not finished within {} s", limit.as_secs())]
     LoginTimeout {
-        /// The limit that Wafer named.
+        /// The limit that Wafer set.
         limit: Duration,
     },
 }
 
 impl WaferError {
-    /// Whether trying again may help.
+    /// Whether a retry may help.
     pub fn is_link(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Silent { .. } | Self::Cut { .. } => true,
@@ -117,7 +117,7 @@ impl WaferError {
         }
     }
 
-    /// The code under which `--json` names it.
+    /// The error's code in `--json`.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Local { .. } => "wafer_settings",
@@ -137,7 +137,7 @@ impl WaferError {
         }
     }
 
-    /// The side that failed and the exit status that goes with it.
+    /// The side that failed, and the matching exit status.
     pub(in crate::remote) fn blame(&self) -> (Side, Exit) {
         match self {
             Self::Local { .. }
@@ -151,7 +151,7 @@ impl WaferError {
         }
     }
 
-    /// Adds why, and what to do next.
+    /// Adds the cause and the next steps.
     pub(in crate::remote) fn explain(&self, failure: Failure, remote: &str) -> Failure {
         const LOGIN: &str = "log in: `rgpu remote login wafer`";
         match self {

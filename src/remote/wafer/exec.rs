@@ -1,9 +1,8 @@
-//! One command in a workspace, and what can be known of its end.
+//! Runs one command in a workspace and detects its end reliably.
 //!
-//! The service tells the end of a command on the same lines as its output, and a stream that just
-//! stops says nothing at all. So a command of ours says itself that it is done, in a line with a
-//! number that nobody could know before; without that line it has not ended well, whatever else
-//! came.
+//! The service reports the end of a command on the same lines as its output, and a stream that just
+//! stops reports nothing. So our command itself prints a line with a random number when it is done.
+//! Without that line it has not ended well, whatever else was printed.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -22,33 +21,32 @@ use super::workspace::{Workspace, exec_path};
 use crate::remote::foreign_text::shown;
 use crate::remote::{Bills, Meter, UserPrompt};
 
-/// How long the service may take to say that a command has ended which has said so itself.
+/// How long the service may take to report the end of a command that has printed its own end line.
 const END_REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Silence beyond a command's own limit before its stream is given up: a GPU may have to be waited
-/// for first.
+/// Silence beyond a command's own limit before its stream is given up; the service may wait for a
+/// GPU first.
 const MAX_SILENCE: Duration = Duration::from_secs(300);
 
-/// Bytes that a command of ours may print: the agent's answer is 1 MiB, and is written in letters.
-/// A line counts for what it takes in memory beside its text, too.
+/// Bytes that our command may print: the agent's answer has 1 MiB and is encoded in base64. Each
+/// line also counts [`LINE_BYTES`] for its memory.
 const MAX_OUTPUT_BYTES: usize = 8 << 20;
 const LINE_BYTES: usize = 64;
 
-/// Lines of output that are kept of a command that failed.
+/// Lines of output quoted when a command failed.
 const MAX_KEPT_LINES: usize = 20;
 
-/// Runs commands in one workspace.
 #[derive(Clone)]
 pub(super) struct WorkspaceShell {
     api: Api,
     path: String,
-    /// Which of its containers: `gpu`, `cpu`, `baremetal`, `auto`; `None`: the service's own way.
+    /// The container: `gpu`, `cpu`, `baremetal`, `auto`; `None`: the service's default.
     routing: Option<String>,
     talk: Arc<dyn UserPrompt>,
     bills: Bills,
 }
 
-/// The body of an exec.
+/// The body of a request to run a command.
 #[derive(Serialize)]
 struct ExecBody<'a> {
     command_b64: String,
@@ -63,9 +61,9 @@ struct Requirements<'a> {
     routing: &'a str,
 }
 
-/// A word that nobody knows before it is said.
+/// A random word that nobody can predict.
 pub(super) fn nonce() -> String {
-    // Each hasher has random keys of its own.
+    // Each hasher has its own random keys.
     let word = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", word(), word())
 }
@@ -81,11 +79,11 @@ impl WorkspaceShell {
         Self { api, path: exec_path(workspace), routing, talk, bills }
     }
 
-    /// Runs a command until it prints a line that is `end`; the lines before it. It may take
-    /// `limit`.
+    /// Runs a command until it prints the line `end`, and returns the lines before it. The command
+    /// may take `limit`.
     ///
     /// # Errors
-    /// The link, a refusal, or a command that ended without that line.
+    /// The link fails, the service refuses, or the command ends without that line.
     pub(super) async fn run(
         &self,
         command: &str,
@@ -108,11 +106,11 @@ impl WorkspaceShell {
         loop {
             match stream.next().await? {
                 Some(SseLine::Text(line)) if line.trim() == end => {
-                    // Read to its end, so that the connection can be used again.
+                    // Reads the rest, so that the connection can be reused.
                     let rest = async {
                         while let Ok(Some(line)) = stream.next().await {
                             if let SseLine::Billing(words) = line {
-                                self.billed(&mut meter, &words);
+                                self.record_bill(&mut meter, &words);
                             }
                         }
                     };
@@ -128,18 +126,18 @@ impl WorkspaceShell {
                     lines.push(line);
                 }
                 Some(SseLine::Phase(words)) => self.talk.starting(&words),
-                Some(SseLine::Billing(words)) => self.billed(&mut meter, &words),
+                Some(SseLine::Billing(words)) => self.record_bill(&mut meter, &words),
                 Some(SseLine::Status(words)) if words != "running" => self.talk.starting(&words),
                 Some(SseLine::Status(_) | SseLine::Ssh | SseLine::Notice | SseLine::Report(_)) => {}
                 Some(SseLine::Error(words)) => {
-                    return Err(match Refusal::said(&words) {
+                    return Err(match Refusal::from_stream_text(&words) {
                         Some(refusal) => WaferError::Refused(Box::new(refusal)),
                         None => WaferError::Command { doing, words: shown(&words) },
                     });
                 }
                 Some(SseLine::Exit(Some(status))) if status != 0 => {
-                    let said = last(&lines);
-                    let words = format!("it ended with status {status}: {said}");
+                    let tail = last(&lines);
+                    let words = format!("it ended with status {status}: {tail}");
                     return Err(WaferError::Command { doing, words });
                 }
                 Some(SseLine::Exit(_) | SseLine::Done) => {
@@ -156,7 +154,7 @@ impl WorkspaceShell {
 }
 
 impl WorkspaceShell {
-    fn billed(&self, meter: &mut Meter, words: &str) {
+    fn record_bill(&self, meter: &mut Meter, words: &str) {
         if let Some(words) = meter.read(words) {
             self.talk.starting(words);
         }
@@ -166,8 +164,8 @@ impl WorkspaceShell {
 /// The last lines of an output, shortened.
 fn last(lines: &[String]) -> String {
     match shown(&lines[lines.len().saturating_sub(MAX_KEPT_LINES)..].join(" ")) {
-        said if said.is_empty() => "it printed nothing".to_owned(),
-        said => said,
+        text if text.is_empty() => "it printed nothing".to_owned(),
+        text => text,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Bringing the agent's program into a workspace, in pieces that commands carry.
+//! Uploads the agent's program to a workspace, in pieces carried by commands.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,24 +12,23 @@ use crate::remote::deploy::AgentStart;
 use crate::remote::deploy::commands::CommandReply;
 use crate::remote::{RemoteError, UserPrompt};
 
-/// Pieces under way at the same time.
+/// Pieces sent at the same time.
 const MAX_PIECES_IN_FLIGHT: usize = 4;
 
-/// Tries of a piece, and the pauses before the second and before the last.
+/// Attempts for a piece, and the pauses before the second and the last.
 const MAX_TRIES: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(200);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long one of these commands may take.
+/// The limit on each of these commands.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const DOING: &str = "sending the agent's program";
 
-/// Puts the program into the first folder that can hold it. `host` is what the workspace says of
-/// itself.
+/// Stores the program in the first folder that can hold it. `host` describes the workspace.
 ///
 /// # Errors
-/// It cannot run there, no folder takes it, or the link.
+/// The program cannot run there, no folder can hold it, or the link fails.
 pub(super) async fn install(
     shell: &WorkspaceShell,
     start: &Arc<AgentStart>,
@@ -38,7 +37,7 @@ pub(super) async fn install(
 ) -> Result<(), RemoteError> {
     start.fits(host)?;
     let end = format!("end-{}", nonce());
-    let lines = again(shell, &start.choose(&end), &end).await?;
+    let lines = run_with_retries(shell, &start.choose(&end), &end).await?;
     let folder = match CommandReply::find(&lines) {
         Some(CommandReply::Into(folder)) => folder,
         Some(CommandReply::NoFolder(tried)) => return Err(RemoteError::NoFolder { tried }),
@@ -48,15 +47,15 @@ pub(super) async fn install(
     let (count, upload) = (pieces.len(), nonce());
     talk.verbose(&format!("putting the agent into `{folder}` there"));
     talk.starting(&format!("sending the agent's program in {count} pieces"));
-    let room = Arc::new(Semaphore::new(MAX_PIECES_IN_FLIGHT));
+    let permits = Arc::new(Semaphore::new(MAX_PIECES_IN_FLIGHT));
     let mut sending = JoinSet::new();
     for (at, piece) in pieces.into_iter().enumerate() {
         let end = format!("end-{}", nonce());
         let command = start.put(&folder, &upload, at, &piece, &end)?;
-        let (shell, room) = (shell.clone(), room.clone());
+        let (shell, permits) = (shell.clone(), permits.clone());
         sending.spawn(async move {
-            let _place = room.acquire().await;
-            again(&shell, &command, &end).await
+            let _permit = permits.acquire().await;
+            run_with_retries(&shell, &command, &end).await
         });
     }
     while let Some(sent) = sending.join_next().await {
@@ -64,13 +63,13 @@ pub(super) async fn install(
     }
     let end = format!("end-{}", nonce());
     let command = start.assemble(&folder, &upload, count, &end)?;
-    // A second time finds it whole.
-    again(shell, &command, &end).await?;
+    // If this is repeated, it finds the finished program.
+    run_with_retries(shell, &command, &end).await?;
     Ok(())
 }
 
-/// Runs a command that may be run twice, again where that may help.
-async fn again(
+/// Runs a command that may be repeated, and repeats it if that may help.
+async fn run_with_retries(
     shell: &WorkspaceShell,
     command: &str,
     end: &str,

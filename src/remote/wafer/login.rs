@@ -1,4 +1,4 @@
-//! Logging in: a page is opened anywhere, and asked after until its user is done with it.
+//! Logs in: the user opens a page in a browser, and we poll until the login is finished.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use super::api::{Api, json};
 use super::error::WaferError;
 use super::service::WaferService;
 use super::token::{self, Login};
-use super::workspace::whose;
+use super::workspace::token_owner;
 
-/// How often it is asked, as Wafer's own program does.
+/// The interval between polls, as in Wafer's own program.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The longest that a page is waited for, whatever the service says.
+/// The longest wait for the user, whatever limit the service sets.
 const MAX_WAIT: Duration = Duration::from_secs(600);
 
 #[derive(Deserialize)]
@@ -25,36 +25,36 @@ struct StartedLogin {
     expires_in: f64,
 }
 
-/// Who is logged in, and where that is kept.
+/// The user who logged in, and the file with the login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedIn {
-    /// The address of the user, else their id.
+    /// The user's e-mail address, or else their id.
     pub who: String,
-    /// The file.
+    /// The file with the login.
     pub file: String,
 }
 
-/// Logs in. `show` is given the page's address.
+/// Logs in. `show` receives the address of the login page.
 ///
 /// # Errors
-/// The link, a refusal, or a user who did not come.
+/// The link fails, the service refuses, or the user does not finish in time.
 pub async fn login(show: &(dyn Fn(&str) + Sync)) -> Result<LoggedIn, WaferError> {
-    let place = WaferService::find()?;
-    let api = Api::new(&place.api, None)?;
+    let service = WaferService::find()?;
+    let api = Api::new(&service.api, None)?;
     let empty = serde_json::Map::new();
     let started: StartedLogin =
         api.post("/v1/auth/cli-auth/start", &empty, "beginning to log in").await?;
     show(&started.auth_url);
     let limit = Duration::try_from_secs_f64(started.expires_in).unwrap_or(MAX_WAIT).min(MAX_WAIT);
-    let login = wait(&api, &started.state, limit).await?;
-    let who = whose(&api, login.access_token.secret()).await?;
+    let login = wait_for_login(&api, &started.state, limit).await?;
+    let who = token_owner(&api, login.access_token.secret()).await?;
     let email = who.contains('@').then_some(who.as_str());
-    let path = place.credentials();
+    let path = service.credentials();
     token::save(&path, &login, email)?;
     Ok(LoggedIn { who, file: path.display().to_string() })
 }
 
-async fn wait(api: &Api, state: &str, limit: Duration) -> Result<Login, WaferError> {
+async fn wait_for_login(api: &Api, state: &str, limit: Duration) -> Result<Login, WaferError> {
     #[derive(Serialize)]
     struct Body<'a> {
         state: &'a str,
@@ -62,17 +62,17 @@ async fn wait(api: &Api, state: &str, limit: Duration) -> Result<Login, WaferErr
     let begun = Instant::now();
     let (path, doing) = ("/v1/auth/cli-auth/token", "waiting for the login");
     loop {
-        let asked = Instant::now();
+        let polled_at = Instant::now();
         match api.ask(Method::POST, path, Some(json(&Body { state })?), doing).await {
             Ok(answer) if answer.status == StatusCode::PRECONDITION_REQUIRED => {}
             Ok(answer) => return api.document(answer),
-            // The page is open all the same.
+            // The login page stays open, so the wait goes on.
             Err(error) if error.is_link() => {}
             Err(error) => return Err(error),
         }
         if begun.elapsed() + POLL_INTERVAL > limit {
             return Err(WaferError::LoginTimeout { limit });
         }
-        tokio::time::sleep_until(asked + POLL_INTERVAL).await;
+        tokio::time::sleep_until(polled_at + POLL_INTERVAL).await;
     }
 }

@@ -1,8 +1,8 @@
-//! A stream to an agent, carried by commands: see [`rgpu_protocol::mail`].
+//! A stream to an agent, carried in commands; see [`rgpu_protocol::mail`].
 //!
-//! What the session writes goes out in pieces, several under way at once; what the agent writes is
-//! asked for by commands that wait for it. Both directions are counted, so a command whose answer
-//! was cut is simply run again.
+//! The session's bytes go out in pieces, several at a time; the agent's bytes are fetched by
+//! commands that wait for them. Both directions are counted, so a command whose answer was cut is
+//! simply run again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,40 +25,40 @@ use crate::remote::stream::{AgentStream, FrameReader, StreamEnd};
 use crate::remote::worker::ClosingWriter;
 use crate::remote::{RemoteError, UserPrompt};
 
-/// Bytes between a session and its mailbox.
+/// The size of the pipe between a session and its mailbox.
 const PIPE: usize = 1 << 20;
 
-/// Pieces under way to the agent.
+/// Pieces sent to the agent at the same time.
 const MAX_PIECES_IN_FLIGHT: usize = 4;
 
 /// How long a command waits for the agent's bytes.
 const COMMAND_WAIT: Duration = Duration::from_secs(5);
 
-/// What a command may take beyond its wait.
+/// The time that a command may take beyond its wait.
 const COMMAND_MARGIN: Duration = Duration::from_secs(45);
 
-/// Tries of a command, and the pause before the second.
+/// Attempts of a command, and the pause before the second.
 const MAX_TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A way to the agents of one workspace.
+/// Opens streams to agents in one workspace.
 #[derive(Clone)]
 pub(super) struct MailboxClient {
     shell: WorkspaceShell,
     start: Arc<AgentStart>,
     talk: Arc<dyn UserPrompt>,
-    /// Milliseconds that the last short command took.
+    /// The duration of the last short command in milliseconds.
     round_trip: Arc<AtomicU64>,
 }
 
-/// One conversation.
+/// One stream to an agent.
 #[derive(Clone)]
 struct Mailbox {
-    post: MailboxClient,
+    client: MailboxClient,
     name: Arc<str>,
 }
 
-/// What a command is to do.
+/// The arguments of a `mail` command.
 struct MailCommand<'a> {
     take: u64,
     bytes: &'a [u8],
@@ -68,10 +68,10 @@ struct MailCommand<'a> {
     word: &'static str,
 }
 
-/// What came of it.
+/// The result of a `mail` command.
 enum MailOutcome {
     Mail(MailHead, Vec<u8>),
-    /// The workspace has no agent; what it says of itself.
+    /// The workspace has no agent; the text describes the workspace.
     Absent(String),
 }
 
@@ -80,22 +80,22 @@ impl MailboxClient {
         Self { shell, start: Arc::new(start), talk, round_trip: Arc::new(AtomicU64::new(0)) }
     }
 
-    /// One round trip.
+    /// The duration of a short command.
     pub(super) fn round_trip(&self) -> Duration {
         Duration::from_millis(self.round_trip.load(Ordering::Relaxed))
     }
 
-    /// Begins a conversation, with an agent that is sent where there is none.
+    /// Opens a stream to an agent, and uploads the agent first if it is missing.
     ///
     /// # Errors
-    /// The link, or a workspace that cannot run it.
+    /// The link fails, or the workspace cannot run the agent.
     pub(super) async fn open(&self) -> Result<AgentStream, RemoteError> {
         let begun = Instant::now();
         let mut begun_twice = false;
         let (mailbox, head, bytes) = loop {
-            let mailbox = Mailbox { post: self.clone(), name: nonce().into() };
+            let mailbox = Mailbox { client: self.clone(), name: nonce().into() };
             let (head, bytes) = self.begin(&mailbox).await?;
-            // What began it was cut, and its container died meanwhile: another is there.
+            // The first answer was cut and its container died meanwhile; try again in the new one.
             let died = head.ended && bytes.is_empty();
             if !died || std::mem::replace(&mut begun_twice, true) {
                 break (mailbox, head, bytes);
@@ -103,11 +103,11 @@ impl MailboxClient {
         };
         let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.round_trip.store(ms, Ordering::Relaxed);
-        let (ours, theirs) = tokio::io::duplex(PIPE);
-        let (read, write) = tokio::io::split(ours);
+        let (session_end, mailbox_end) = tokio::io::duplex(PIPE);
+        let (read, write) = tokio::io::split(session_end);
         let ending = StreamEnd::default();
         let (ended, all_sent) = oneshot::channel();
-        tokio::spawn(carry(mailbox, theirs, (head, bytes), ending.clone(), ended));
+        tokio::spawn(run_stream(mailbox, mailbox_end, (head, bytes), ending.clone(), ended));
         let wire = AgentStream {
             reader: FrameReader::new(Box::new(read)),
             writer: Box::new(ClosingWriter::new(write, all_sent)),
@@ -116,7 +116,7 @@ impl MailboxClient {
         deploy::await_magic(wire, &*self.talk).await
     }
 
-    /// The first words of a conversation.
+    /// Starts the agent and returns its first bytes.
     async fn begin(&self, mailbox: &Mailbox) -> Result<(MailHead, Vec<u8>), RemoteError> {
         let begin = MailCommand { take: 0, bytes: &[], from: 0, wait: COMMAND_WAIT, word: "begin" };
         match mailbox.send(&begin).await? {
@@ -135,7 +135,7 @@ impl MailboxClient {
     }
 }
 
-async fn carry(
+async fn run_stream(
     mailbox: Mailbox,
     pipe: DuplexStream,
     first: (MailHead, Vec<u8>),
@@ -144,21 +144,21 @@ async fn carry(
 ) {
     let (read, write) = tokio::io::split(pipe);
     let why = tokio::select! {
-        why = mailbox.clone().give(read) => why,
+        why = mailbox.clone().send_to_agent(read) => why,
         why = mailbox.fetch(write, first) => why,
     };
-    // Said before the stream ends: its reader asks why.
+    // Set before the stream ends, because its reader asks for the reason.
     ending.ended(why);
     let _ = ended.send(());
 }
 
 impl Mailbox {
-    /// Takes what the session writes to the agent, until it closes; then ends the conversation.
-    async fn give(self, mut from: ReadHalf<DuplexStream>) -> String {
+    /// Sends the session's bytes to the agent until the session closes, then ends the stream.
+    async fn send_to_agent(self, mut from: ReadHalf<DuplexStream>) -> String {
         let room = Arc::new(Semaphore::new(MAX_PIECES_IN_FLIGHT));
         let mut sending: JoinSet<Result<(), WaferError>> = JoinSet::new();
-        let mut at = 0;
-        // What was read when a piece came home waits for the next turn.
+        let mut sent_bytes = 0;
+        // Keeps bytes read while another branch of the select was taken.
         let mut waiting = Vec::new();
         loop {
             let read = tokio::select! {
@@ -174,11 +174,11 @@ impl Mailbox {
                 Ok(_) => {}
                 Err(error) => return error.to_string(),
             }
-            let Ok(place) = room.clone().acquire_owned().await else { break };
-            let (mailbox, take, bytes) = (self.clone(), at, std::mem::take(&mut waiting));
-            at += bytes.len() as u64;
+            let Ok(permit) = room.clone().acquire_owned().await else { break };
+            let (mailbox, take, bytes) = (self.clone(), sent_bytes, std::mem::take(&mut waiting));
+            sent_bytes += bytes.len() as u64;
             sending.spawn(async move {
-                let _place = place;
+                let _permit = permit;
                 mailbox.deliver(take, &bytes).await
             });
         }
@@ -187,8 +187,14 @@ impl Mailbox {
                 return words(&error);
             }
         }
-        let eof = MailCommand { take: at, bytes: &[], from: 0, wait: Duration::ZERO, word: "eof" };
-        // Where it fails the agent's own patience ends it.
+        let eof = MailCommand {
+            take: sent_bytes,
+            bytes: &[],
+            from: 0,
+            wait: Duration::ZERO,
+            word: "eof",
+        };
+        // If this fails, the agent's own timeout ends it.
         let _ = self.once(&eof).await;
         "the session is closed".to_owned()
     }
@@ -196,28 +202,30 @@ impl Mailbox {
     async fn deliver(&self, take: u64, bytes: &[u8]) -> Result<(), WaferError> {
         let mail = MailCommand { take, bytes, from: 0, wait: Duration::ZERO, word: "" };
         let begun = Instant::now();
-        let (mut tries, want) = (1, take + bytes.len() as u64);
+        let (mut tries, end_offset) = (1, take + bytes.len() as u64);
         loop {
             let taken = match self.send(&mail).await? {
-                MailOutcome::Mail(head, _) if head.ended && head.taken < want => return Err(gone()),
+                MailOutcome::Mail(head, _) if head.ended && head.taken < end_offset => {
+                    return Err(gone());
+                }
                 MailOutcome::Mail(head, _) => head.taken,
                 MailOutcome::Absent(_) => return Err(gone()),
             };
-            if taken >= want {
+            if taken >= end_offset {
                 let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-                self.post.round_trip.store(ms, Ordering::Relaxed);
+                self.client.round_trip.store(ms, Ordering::Relaxed);
                 return Ok(());
             }
-            // What belongs before it has not come yet.
+            // Earlier pieces have not arrived yet.
             if tries == MAX_TRIES {
-                let why = format!("the agent has {taken} bytes of {want}");
+                let why = format!("the agent has {taken} bytes of {end_offset}");
                 return Err(WaferError::Cut { doing: SENDING, why });
             }
             tries += 1;
         }
     }
 
-    /// Fetches what the agent writes, until it ends or nobody listens.
+    /// Passes the agent's bytes to the session until either ends.
     async fn fetch(
         &self,
         mut to: WriteHalf<DuplexStream>,
@@ -243,14 +251,14 @@ impl Mailbox {
         }
     }
 
-    /// Runs one command, again where that may help.
+    /// Runs one command, and repeats it if that may help.
     async fn send(&self, mail: &MailCommand<'_>) -> Result<MailOutcome, WaferError> {
         let mut pause = PAUSE;
         let mut tries = 1;
         loop {
             match self.once(mail).await {
                 Err(error) if error.is_link() && tries < MAX_TRIES => {
-                    self.post.talk.verbose(&format!("{}; again", words(&error)));
+                    self.client.talk.verbose(&format!("{}; again", words(&error)));
                     tokio::time::sleep(pause).await;
                     pause *= 2;
                     tries += 1;
@@ -264,9 +272,9 @@ impl Mailbox {
         let (nonce, MailCommand { take, bytes, from, wait, word }) = (nonce(), mail);
         let end = format!("{END} {nonce}");
         let verb = format!("mail {} {take} {from} {} {nonce} {word}", self.name, wait.as_millis());
-        let command = self.post.start.once(verb.trim_end(), bytes, &end);
+        let command = self.client.start.once(verb.trim_end(), bytes, &end);
         let limit = *wait + COMMAND_MARGIN;
-        let lines = self.post.shell.run(&command, &end, limit, SENDING).await?;
+        let lines = self.client.shell.run(&command, &end, limit, SENDING).await?;
         match read(&lines, &nonce) {
             Some(mail) => mail,
             None => match CommandReply::find(&lines) {
@@ -279,8 +287,8 @@ impl Mailbox {
 
 const SENDING: &str = "talking to the agent in the workspace";
 
-/// Waits for bytes, and takes those that are there already along; 0: there are no more.
-/// Cancel-safe: what has come lies in `bytes`.
+/// Waits for bytes and also takes those already there; 0: the end. Cancel-safe: received bytes are
+/// in `bytes`.
 async fn read_some(
     from: &mut ReadHalf<DuplexStream>,
     bytes: &mut Vec<u8>,
@@ -289,16 +297,16 @@ async fn read_some(
     if bytes.is_empty() && limited.read_buf(bytes).await? == 0 {
         return Ok(0);
     }
-    // One turn for a writer that has more.
-    let turn = Duration::from_millis(1);
+    // Gives the writer a moment to add more.
+    let pause = Duration::from_millis(1);
     while bytes.len() < PIECE_BYTES
-        && let Ok(more) = tokio::time::timeout(turn, limited.read_buf(bytes)).await
-        && more? > 0
+        && let Ok(added) = tokio::time::timeout(pause, limited.read_buf(bytes)).await
+        && added? > 0
     {}
     Ok(bytes.len())
 }
 
-/// The answer among the lines of a command; `None`: it does not begin.
+/// The answer in a command's output; `None`: it has no first line.
 fn read(lines: &[String], nonce: &str) -> Option<Result<MailOutcome, WaferError>> {
     let begin = format!("{BEGIN} {nonce} ");
     let (at, head) = lines
@@ -327,7 +335,7 @@ fn gone() -> WaferError {
     damaged("the agent in the workspace is gone")
 }
 
-/// An error with why, on one line.
+/// An error with its cause, on one line.
 fn words(error: &WaferError) -> String {
     match error {
         WaferError::Cut { why, .. } | WaferError::Unreachable { why, .. } => {
@@ -366,7 +374,7 @@ mod tests {
             }
             _ => panic!("it is whole"),
         }
-        // Another command's, one with a line lost, one with a byte changed.
+        // Another command's answer, one with a line lost, one with a byte changed.
         assert!(read(&lines, "cd").is_none());
         assert!(matches!(read(&lines[..3], "ab"), Some(Err(WaferError::Cut { .. }))));
         let mut changed = lines.clone();

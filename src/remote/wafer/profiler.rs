@@ -1,18 +1,18 @@
-//! Wafer's own ncu: `POST /v1/ncu/run` with a folder as a tar archive, its stream, and then
+//! Wafer's own ncu: `POST /v1/ncu/run` with a folder as a tar archive, answered by a stream, then
 //! `GET /v1/ncu/run/JOB/report`.
 //!
-//! The wire is that of `wafer-ai` 0.0.13 (`tool ncu run`); later clients no longer have it, and
-//! whether the live service still does was not seen. So nothing is built on it: a service that
-//! answers 404, 405, 410 or 501 has none, and every other refusal has its name. What is not known
-//! is taken for the worse:
+//! The format is that of `wafer-ai` 0.0.13 (`tool ncu run`). Later clients no longer use it, and we
+//! have not seen whether the live service still has it. So nothing depends on it: a service that
+//! answers 404, 405, 410 or 501 does not have it, and every other refusal has its own code.
+//! Unknowns are handled conservatively:
 //!
-//! - `[EXIT:n]` does not end the stream, `[DONE]` and `[ERROR]` do, and one that just stops has
-//!   failed, unless a report was announced;
-//! - program and service speak on the same lines, so an end or a report that a program "announces"
-//!   costs at most this rung: what counts is the report that is fetched, and what is in it;
-//! - the report has no length and no digest: it is written beside its place, and only the importer
-//!   says whether it is whole;
-//! - nothing of it can be cancelled, or taken up again after a cut.
+//! - `[EXIT:n]` does not end the stream; `[DONE]` and `[ERROR]` do. A stream that just stops has
+//!   failed, unless a report was announced.
+//! - Program and service print on the same lines, so a forged end or report costs at most this
+//!   rung: only the fetched report and its content count.
+//! - The report has no length and no digest. It is written beside its destination, and only the
+//!   importer decides whether it is complete.
+//! - Nothing can be cancelled or resumed after a cut.
 
 use std::path::Path;
 use std::time::Duration;
@@ -32,31 +32,31 @@ use crate::remote::foreign_text::shown;
 use crate::remote::provider_ncu::{MAX_OUTPUT_BYTES, ProviderJob, ProviderResult};
 use crate::remote::{Bills, Meter, RemoteError, UserPrompt};
 
-/// The most bytes of files that are sent: the archive is held in memory, here and there.
+/// The most bytes of files sent; the archive is held in memory on both sides.
 const MAX_UPLOAD_BYTES: u64 = 512 << 20;
 
-/// What the service may take beyond the limits that it was given: the archive is unpacked, an
-/// environment may be made for it.
+/// Time that the service may take beyond the given limits, to unpack the archive and perhaps create
+/// an environment.
 const SERVICE_MARGIN: Duration = Duration::from_secs(120);
 
-/// The longest that a GPU is waited for, as the published client has it: what longer times the
-/// service takes is not known.
+/// The longest wait for a GPU, as in the published client. Whether the service accepts longer ones
+/// is not known.
 const MAX_GPU_WAIT: Duration = Duration::from_secs(300);
 
-/// The longest report, in bytes.
+/// The largest report in bytes.
 const MAX_REPORT_BYTES: u64 = 2 << 30;
 
-/// Tries of the report, and the pause before the second.
+/// Attempts to fetch the report, and the pause before the second.
 const MAX_TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(500);
 
 const DOING: &str = "running Wafer's own ncu";
 const FETCHING: &str = "fetching the report of Wafer's own ncu";
 
-/// Runs a program there; the report lies at `report` where one was made.
+/// Runs a program on the service; writes the report to `report` if one was made.
 ///
 /// # Errors
-/// The link, a refusal, or our own disk.
+/// The link fails, the service refuses, or our disk fails.
 pub(super) async fn profile(
     api: &Api,
     job: &ProviderJob,
@@ -68,33 +68,33 @@ pub(super) async fn profile(
     let limit = job.limit + job.queue.min(MAX_GPU_WAIT) + SERVICE_MARGIN;
     let sent = api.send_form("/v1/ncu/run", &kind, body, DOING, limit).await;
     let mut stream = sent.map_err(|error| match error {
-        // A service that never had it, or no longer has.
+        // The service never had its own ncu, or no longer has it.
         WaferError::Foreign { .. } => WaferError::NoServedNcu { words: error.to_string() },
         WaferError::Refused(refusal) if matches!(refusal.status, 404 | 405 | 410 | 501) => {
             WaferError::NoServedNcu { words: refusal.body }
         }
         other => other,
     })?;
-    let mut heard = StreamResult::default();
+    let mut result = StreamResult::default();
     let mut meter = Meter::new(bills);
-    let told =
-        timeout_at(Instant::now() + limit, listen(&mut stream, &mut heard, &mut meter, talk));
-    match told.await {
+    let reading =
+        timeout_at(Instant::now() + limit, read_stream(&mut stream, &mut result, &mut meter, talk));
+    match reading.await {
         Ok(Ok(())) => {}
-        // The stream broke when all had been said that matters.
-        Ok(Err(_)) | Err(_) if heard.report.is_some() => {}
+        // The stream broke after the report was announced.
+        Ok(Err(_)) | Err(_) if result.report.is_some() => {}
         Ok(Err(error)) => return Err(error.into()),
         Err(_) => return Err(WaferError::Silent { doing: DOING, limit }.into()),
     }
     drop(meter);
-    let mut end = heard.end;
-    if let Some(id) = heard.report {
+    let mut end = result.end;
+    if let Some(id) = result.report {
         end.report = fetch(api, &id, report).await?;
     }
     Ok(end)
 }
 
-/// What a stream has said.
+/// The results read from a stream so far.
 #[derive(Default)]
 struct StreamResult {
     end: ProviderResult,
@@ -102,9 +102,9 @@ struct StreamResult {
     report: Option<String>,
 }
 
-async fn listen(
+async fn read_stream(
     stream: &mut SseStream,
-    heard: &mut StreamResult,
+    result: &mut StreamResult,
     meter: &mut Meter,
     talk: &dyn UserPrompt,
 ) -> Result<(), WaferError> {
@@ -112,8 +112,8 @@ async fn listen(
         match line {
             SseLine::Phase(words) => {
                 talk.starting(&words);
-                if words.starts_with("GPU ") && heard.end.notes.len() < 8 {
-                    heard.end.notes.push(shown(&words));
+                if words.starts_with("GPU ") && result.end.notes.len() < 8 {
+                    result.end.notes.push(shown(&words));
                 }
             }
             SseLine::Billing(words) => {
@@ -122,18 +122,18 @@ async fn listen(
                 }
             }
             SseLine::Status(status) => talk.starting(&status.replace('_', " ")),
-            SseLine::Report(id) => heard.report = Some(id),
+            SseLine::Report(id) => result.report = Some(id),
             SseLine::Error(words) => {
-                return Err(match Refusal::said(&words) {
+                return Err(match Refusal::from_stream_text(&words) {
                     Some(refusal) => WaferError::Refused(Box::new(refusal)),
                     None => WaferError::Command { doing: DOING, words: shown(&words) },
                 });
             }
-            SseLine::Exit(status) => heard.end.exit = status.or(Some(1)),
+            SseLine::Exit(status) => result.end.exit = status.or(Some(1)),
             SseLine::Done => return Ok(()),
             SseLine::Ssh | SseLine::Notice => {}
             SseLine::Text(text) => {
-                let output = &mut heard.end.output;
+                let output = &mut result.end.output;
                 output.push_str(&text);
                 output.push('\n');
                 if output.len() > 2 * MAX_OUTPUT_BYTES {
@@ -144,7 +144,7 @@ async fn listen(
             }
         }
     }
-    match heard.report {
+    match result.report {
         Some(_) => Ok(()),
         None => {
             let why = "the stream stopped, and said nothing of a report".to_owned();
@@ -153,7 +153,7 @@ async fn listen(
     }
 }
 
-/// Fetches a report; whether there is one.
+/// Fetches a report; returns whether it exists.
 async fn fetch(api: &Api, id: &str, to: &Path) -> Result<bool, RemoteError> {
     let path = format!("/v1/ncu/run/{}/report", utf8_percent_encode(id, PART));
     let (mut tries, mut pause) = (1, PAUSE);
@@ -172,55 +172,56 @@ async fn fetch(api: &Api, id: &str, to: &Path) -> Result<bool, RemoteError> {
     }
 }
 
-/// The job's folder as the service takes it. Names of files were checked when they were packed.
+/// The job's folder as a tar archive. File names were checked when the plan was made.
 fn archive(job: &ProviderJob) -> Result<Vec<u8>, RemoteError> {
-    let local = |why: String| WaferError::Local {
+    let local_error = |why: String| WaferError::Local {
         what: "the folder for Wafer's own ncu cannot be packed".to_owned(),
         why,
     };
     let files = &job.files.plan.files;
     let bytes: u64 = files.iter().map(|file| file.size).fold(0, u64::saturating_add);
     if bytes > MAX_UPLOAD_BYTES {
-        return Err(
-            local(format!("it is {bytes} bytes, and {MAX_UPLOAD_BYTES} are sent at most")).into()
-        );
+        return Err(local_error(format!(
+            "it is {bytes} bytes, and {MAX_UPLOAD_BYTES} are sent at most"
+        ))
+        .into());
     }
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
-    let packed = |e: std::io::Error| RemoteError::Wafer(local(e.to_string()));
+    let pack_error = |e: std::io::Error| RemoteError::Wafer(local_error(e.to_string()));
     for folder in &job.folders {
         let mut header = tar::Header::new_gnu();
         header.set_entry_type(tar::EntryType::Directory);
         header.set_size(0);
         header.set_mode(0o755);
-        tar.append_data(&mut header, format!("{folder}/"), std::io::empty()).map_err(packed)?;
+        tar.append_data(&mut header, format!("{folder}/"), std::io::empty()).map_err(pack_error)?;
     }
     for file in files {
         let mut content = Vec::with_capacity(usize::try_from(file.size).unwrap_or(0));
         for digest in &file.blobs {
             let piece = job.files.blobs.open(digest);
-            let unread = |e| local(format!("`{}`: {e}", file.path));
-            content.extend(piece.map_err(unread)?);
+            let read_error = |e| local_error(format!("`{}`: {e}", file.path));
+            content.extend(piece.map_err(read_error)?);
         }
         let mut header = tar::Header::new_gnu();
         header.set_size(content.len() as u64);
         header.set_mode(if file.executable { 0o755 } else { 0o644 });
-        tar.append_data(&mut header, &file.path, &*content).map_err(packed)?;
+        tar.append_data(&mut header, &file.path, &*content).map_err(pack_error)?;
     }
-    tar.into_inner().and_then(GzEncoder::finish).map_err(packed)
+    tar.into_inner().and_then(GzEncoder::finish).map_err(pack_error)
 }
 
-/// The body of the request, with its type.
+/// The content type and body of the request.
 fn form(job: &ProviderJob, archive: Vec<u8>) -> Result<(String, Vec<u8>), RemoteError> {
     let boundary = format!("rgpu-{}", nonce());
-    let joined = |words: &[String]| {
+    let shell_command = |words: &[String]| {
         shlex::try_join(words.iter().map(String::as_str)).map_err(|e| WaferError::Local {
             what: "a command cannot be written".to_owned(),
             why: e.to_string(),
         })
     };
     let fields = [
-        ("command", joined(&job.program)?),
-        ("ncu_args", joined(&job.arguments)?),
+        ("command", shell_command(&job.program)?),
+        ("ncu_args", shell_command(&job.arguments)?),
         ("timeout_seconds", job.limit.as_secs().to_string()),
         ("queue_timeout_seconds", job.queue.min(MAX_GPU_WAIT).as_secs().to_string()),
     ];

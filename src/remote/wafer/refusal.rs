@@ -1,5 +1,5 @@
-//! What a status and a body of Wafer's mean, and what to do about it. Its bodies are
-//! `{"detail": "…"}`; some refusals come within a stream, as `[ERROR] …`, with the same words.
+//! The meaning of Wafer's error statuses and bodies, and the next step for each. Its bodies are
+//! `{"detail": "…"}`; some refusals come within a stream, as `[ERROR] …`, with the same text.
 
 use reqwest::StatusCode;
 use serde::Deserialize;
@@ -7,20 +7,20 @@ use serde::Deserialize;
 use crate::remote::foreign_text::shown;
 use crate::remote::refusal::{self, RefusalRow, passing, row};
 
-/// A refusal with its name.
+/// A refusal by Wafer with its meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The status that said it; 0: words within a stream.
+    /// The HTTP status; 0: text within a stream.
     pub status: u16,
-    /// The code under which `--json` names it.
+    /// The error's code in `--json`.
     pub code: &'static str,
     /// What happened.
     pub what: String,
-    /// Wafer's own words, their beginning.
+    /// The start of Wafer's own text.
     pub body: String,
-    /// What to do next; `REMOTE` stands for the remote's name.
+    /// What to do next; `REMOTE` is replaced by the remote's name.
     pub hint: &'static str,
-    /// Whether it may pass by itself.
+    /// Whether a retry may help.
     pub passes: bool,
 }
 
@@ -32,9 +32,9 @@ const GPU: &str = "all its GPUs are busy: try again in a minute";
 const TIME: &str =
     "the platform ended it, not rgpu; the job itself goes on while its workspace does";
 
-/// What Wafer answers, in small letters.
+/// Wafer's answers, in lower case.
 static ROWS: &[RefusalRow] = &[
-    // `invalid or expired` tells neither apart.
+    // `invalid or expired` does not say which of the two.
     row(401, "or expired", "refused_token", REFUSED, LOGIN),
     row(401, "expired or", "refused_token", REFUSED, LOGIN),
     row(401, "expired", "expired_token", "the login for Wafer has expired", LOGIN),
@@ -60,7 +60,7 @@ static ROWS: &[RefusalRow] = &[
 ];
 
 impl Refusal {
-    /// Of a status and a body.
+    /// From a status and a body.
     pub(super) fn of(status: StatusCode, body: &[u8]) -> Self {
         let words = words(body);
         if let Some(known) = Self::known(status.as_u16(), &words) {
@@ -77,12 +77,12 @@ impl Refusal {
         }
     }
 
-    /// Of words within a stream; `None`: they are not known.
-    pub(super) fn said(words: &str) -> Option<Self> {
+    /// From text within a stream; `None`: unknown text.
+    pub(super) fn from_stream_text(words: &str) -> Option<Self> {
         Self::known(0, &shown(words))
     }
 
-    /// Of an answer that is longer than any should be.
+    /// For an answer longer than any should be.
     pub(super) fn too_long(why: String) -> Self {
         let what = "Wafer sends more than can be meant".to_owned();
         Self { status: 200, code: "too_long", what, body: why, hint: "", passes: false }
@@ -100,7 +100,7 @@ struct Detail {
     detail: serde_json::Value,
 }
 
-/// The words of a body: its `detail`, else its beginning.
+/// The text of a body: its `detail`, or else its start.
 fn words(body: &[u8]) -> String {
     match serde_json::from_slice::<Detail>(body) {
         Ok(Detail { detail: serde_json::Value::String(words) }) => shown(&words),
@@ -133,7 +133,7 @@ mod tests {
             let refusal = Refusal::of(StatusCode::from_u16(status).unwrap(), body.as_bytes());
             assert_eq!((refusal.code, refusal.passes), (code, passes), "{status} {body}");
         }
-        assert_eq!(Refusal::said("Session timed out").unwrap().code, "session_timeout");
-        assert!(Refusal::said("segmentation fault").is_none());
+        assert_eq!(Refusal::from_stream_text("Session timed out").unwrap().code, "session_timeout");
+        assert!(Refusal::from_stream_text("segmentation fault").is_none());
     }
 }

@@ -1,6 +1,6 @@
-//! Where Wafer's service is, as its own command line finds it: `WAFER_API_URL`, else
-//! `~/.wafer/config.toml`, else the live service. `~/.wafer/.env` is read as that program reads it;
-//! a `.env` of the current folder is not: a project must not say where a token goes.
+//! The address of Wafer's service, found as its own command line does: `WAFER_API_URL`, or else
+//! `~/.wafer/config.toml`, or else the live service. `~/.wafer/.env` is read as that program reads
+//! it. A `.env` of the current folder is not read: a project must not decide where a token goes.
 //!
 //! Source: the published packages `wafer-ai` 0.0.13 and 0.0.85.
 
@@ -13,32 +13,32 @@ use serde::Deserialize;
 
 use super::error::WaferError;
 
-/// The service, and who gives out its tokens.
+/// The URLs of the live service and of its authentication server.
 const LIVE_SERVICE: (&str, &str) = ("https://www.api.wafer.ai", "https://auth.wafer.ai");
 
-/// The other places that the program knows by name.
+/// Other services that the program knows by name.
 const NAMED_SERVICES: &[(&str, &str, &str)] = &[
     ("prod", LIVE_SERVICE.0, LIVE_SERVICE.1),
     ("staging", "https://wafer-api-staging.onrender.com", ""),
     ("local", "http://localhost:8000", "http://localhost:54321"),
 ];
 
-/// What is known of the service.
+/// The service's addresses and credentials.
 #[derive(Clone, Debug)]
 pub(super) struct WaferService {
-    /// Without a slash at its end.
+    /// The service's URL without a trailing slash.
     pub(super) api: String,
-    /// Gives out tokens; empty: not known.
+    /// The URL of the authentication server; empty: not known.
     pub(super) auth: String,
-    /// What that one wants to see of every client; empty: not known.
+    /// The key that the authentication server requires of every client; empty: not known.
     pub(super) client_key: String,
-    /// The folder that both programs keep their login in.
+    /// The folder with the login of both programs.
     pub(super) folder: PathBuf,
-    /// A token of the environment.
+    /// A token from the environment.
     pub(super) token: Option<String>,
 }
 
-/// `~/.wafer/config.toml`, as far as it matters here.
+/// The relevant part of `~/.wafer/config.toml`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct WaferConfigFile {
@@ -61,10 +61,10 @@ struct FileEnvironment {
 }
 
 impl WaferService {
-    /// From this user's environment and files.
+    /// Reads the user's environment and files.
     ///
     /// # Errors
-    /// A file that cannot be read, or an address to which no token may go.
+    /// A file cannot be read, or a token must not be sent to the address.
     pub(super) fn find() -> Result<Self, WaferError> {
         let home = etcetera::home_dir().map_err(|e| WaferError::Local {
             what: "your home folder is not known".to_owned(),
@@ -93,13 +93,15 @@ impl WaferService {
             (api, auth) = (a, b);
         }
         let own = file.api.environments.get(name);
-        let or = |own: Option<&String>, usual: &str| {
-            own.filter(|value| !value.is_empty()).map_or_else(|| usual.to_owned(), Clone::clone)
+        let value_or = |own: Option<&String>, default: &str| {
+            own.filter(|value| !value.is_empty()).map_or_else(|| default.to_owned(), Clone::clone)
         };
-        let api = var("WAFER_API_URL").unwrap_or_else(|| or(own.map(|o| &o.url), api));
-        let auth = var("SUPABASE_URL").unwrap_or_else(|| or(own.map(|o| &o.supabase_url), auth));
-        let client_key = or(own.map(|o| &o.supabase_anon_key), "");
-        let (api, auth) = (checked(&api)?, if auth.is_empty() { auth } else { checked(&auth)? });
+        let api = var("WAFER_API_URL").unwrap_or_else(|| value_or(own.map(|o| &o.url), api));
+        let auth =
+            var("SUPABASE_URL").unwrap_or_else(|| value_or(own.map(|o| &o.supabase_url), auth));
+        let client_key = value_or(own.map(|o| &o.supabase_anon_key), "");
+        let (api, auth) =
+            (checked_url(&api)?, if auth.is_empty() { auth } else { checked_url(&auth)? });
         Ok(Self { api, auth, client_key, folder, token: var("WAFER_AUTH_TOKEN") })
     }
 
@@ -109,27 +111,27 @@ impl WaferService {
     }
 }
 
-/// An address without a slash at its end, to which a token may go.
-fn checked(address: &str) -> Result<String, WaferError> {
-    let wrong = |why: &str| WaferError::Local {
+/// Checks that a token may be sent to an address; returns it without a trailing slash.
+fn checked_url(address: &str) -> Result<String, WaferError> {
+    let invalid = |why: &str| WaferError::Local {
         what: format!("`{address}` is no address for Wafer's service"),
         why: why.to_owned(),
     };
-    let url = Url::parse(address).map_err(|e| wrong(&e.to_string()))?;
+    let url = Url::parse(address).map_err(|e| invalid(&e.to_string()))?;
     if url.scheme() != "https" && !is_loopback(&url) {
-        return Err(wrong("a token goes over https, or to this machine"));
+        return Err(invalid("a token goes over https, or to this machine"));
     }
     Ok(address.trim_end_matches('/').to_owned())
 }
 
-/// Whether an address is this machine's own.
+/// Whether an address is on this machine.
 pub(super) fn is_loopback(url: &Url) -> bool {
     let Some(host) = url.host_str() else { return false };
-    let number = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    host == "localhost" || number.is_ok_and(|ip| ip.is_loopback())
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
-/// The text of a file; empty where there is none.
+/// The text of a file; empty if it does not exist.
 fn text(path: &Path) -> Result<String, WaferError> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(text),
@@ -141,7 +143,7 @@ fn text(path: &Path) -> Result<String, WaferError> {
     }
 }
 
-/// `NAME=value` lines; quotes around a value fall away.
+/// Parses `NAME=value` lines; removes quotes around a value.
 fn dotenv(text: &str) -> BTreeMap<String, String> {
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
     lines

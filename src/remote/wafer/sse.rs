@@ -1,18 +1,18 @@
-//! Wafer's streams, line by line.
+//! Reads Wafer's streams line by line.
 //!
-//! Only lines that begin with `data: ` count. What stands behind is either a word of the service in
-//! brackets or a line that a program printed, and nothing tells the two apart: a program may print
-//! `[EXIT:0]` too. So what matters here is never concluded from such a line, see [`super::exec`].
-//!
+//! Only lines that begin with `data: ` count. The rest of such a line is either a message of the
+//! service in brackets or a line printed by a program, and the two cannot be told apart: a program
+//! may print `[EXIT:0]` too. So nothing important is concluded from such a line, see
+//! [`super::exec`].
 //! | line | meaning |
 //! |---|---|
 //! | `[STATUS:WORD]`, `[STATUS:GPU_ALLOCATED:N]` | a phase |
 //! | `[QUEUE_POSITION:N:SECONDS]` | the place in the queue for a GPU |
-//! | `[BILLING:TEXT]` | what it costs |
+//! | `[BILLING:TEXT]` | the cost |
 //! | `[SYNC:…]`, `[CONTEXT:…]` | files copied between containers |
 //! | `[REPORT_READY:JOB]` | the service's own ncu made a report |
 //! | `[SSH:HOST:PORT:USER]` | a workspace has come up |
-//! | `[ERROR] TEXT` | it failed, and ends |
+//! | `[ERROR] TEXT` | it failed and ends |
 //! | `[EXIT:N]`, `[DONE]` | it ends |
 //!
 //! Source: the clients in `wafer-ai` 0.0.13 and 0.0.85.
@@ -25,61 +25,60 @@ use tokio::time::timeout;
 use super::error::WaferError;
 use crate::remote::worker::chain;
 
-/// The longest line, in bytes.
+/// The longest line in bytes.
 const MAX_LINE: usize = 4 << 20;
 
-/// A line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SseLine {
-    /// A phase, a place in the queue: in words for the user.
+    /// A phase or a queue position, as text for the user.
     Phase(String),
-    /// What it costs, in the service's words.
+    /// The cost, in the service's words.
     Billing(String),
-    /// `creating`, `running`, `error` …, in small letters.
+    /// `creating`, `running`, `error` …, in lower case.
     Status(String),
-    /// A workspace has come up, with a way in.
+    /// A workspace is up and has ssh access.
     Ssh,
-    /// It failed.
+    /// The command failed.
     Error(String),
-    /// It ended with this status; `None`: what is told is no number.
+    /// It ended with this status; `None`: the status is not a number.
     Exit(Option<i32>),
-    /// Everything was said.
+    /// The stream is complete.
     Done,
     /// A report can be fetched under this name.
     Report(String),
-    /// Nothing of interest.
+    /// A line without relevance.
     Notice,
-    /// What a program printed.
+    /// A line printed by a program.
     Text(String),
 }
 
 impl SseLine {
     fn parse(content: &str) -> Self {
-        let within = |name: &str| {
+        let bracketed = |name: &str| {
             content.strip_prefix('[')?.strip_prefix(name)?.strip_prefix(':')?.strip_suffix(']')
         };
         if content == "[DONE]" {
             Self::Done
         } else if let Some(words) = content.strip_prefix("[ERROR]") {
             Self::Error(words.trim().to_owned())
-        } else if let Some(status) = within("EXIT") {
+        } else if let Some(status) = bracketed("EXIT") {
             Self::Exit(status.parse().ok())
-        } else if let Some(gpu) = within("STATUS:GPU_ALLOCATED") {
+        } else if let Some(gpu) = bracketed("STATUS:GPU_ALLOCATED") {
             Self::Phase(format!("GPU {gpu} is yours"))
-        } else if let Some(status) = within("STATUS") {
+        } else if let Some(status) = bracketed("STATUS") {
             Self::Status(status.to_lowercase())
-        } else if let Some(place) = within("QUEUE_POSITION") {
+        } else if let Some(place) = bracketed("QUEUE_POSITION") {
             Self::Phase(match place.split_once(':') {
                 Some((place, seconds)) => format!("place {place} in the queue, about {seconds} s"),
                 None => format!("place {place} in the queue"),
             })
-        } else if let Some(text) = within("BILLING") {
+        } else if let Some(text) = bracketed("BILLING") {
             Self::Billing(text.to_owned())
-        } else if let Some(name) = within("REPORT_READY") {
+        } else if let Some(name) = bracketed("REPORT_READY") {
             Self::Report(name.chars().take(200).collect())
-        } else if within("SSH").is_some() {
+        } else if bracketed("SSH").is_some() {
             Self::Ssh
-        } else if within("SYNC").is_some() || within("CONTEXT").is_some() {
+        } else if bracketed("SYNC").is_some() || bracketed("CONTEXT").is_some() {
             Self::Notice
         } else {
             Self::Text(content.to_owned())
@@ -96,15 +95,15 @@ pub(super) struct SseStream {
 }
 
 impl SseStream {
-    /// Of an answer; nothing may be silent in it for longer than `quiet`.
+    /// Reads `response`; silence for longer than `quiet` is an error.
     pub(super) fn new(response: Response, doing: &'static str, quiet: Duration) -> Self {
         Self { response, buffer: Vec::new(), doing, quiet }
     }
 
-    /// The next line; `None`: the stream stopped, which says nothing of how anything ended.
+    /// The next line; `None`: the stream stopped, which does not tell how the command ended.
     ///
     /// # Errors
-    /// The link.
+    /// The link fails.
     pub(super) async fn next(&mut self) -> Result<Option<SseLine>, WaferError> {
         let (doing, limit) = (self.doing, self.quiet);
         let cut = |why: String| WaferError::Cut { doing, why };

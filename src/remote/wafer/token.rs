@@ -1,7 +1,7 @@
-//! The login, as Wafer's own program keeps it: `WAFER_AUTH_TOKEN`, else
-//! `~/.wafer/credentials.json`. A token within half a minute of its end counts as expired, one whose
-//! end cannot be read is not shown either; one of the file is then renewed, and the file written
-//! anew for both programs.
+//! The login in the form of Wafer's own program: `WAFER_AUTH_TOKEN`, or else
+//! `~/.wafer/credentials.json`. A token counts as expired half a minute before its end, and one
+//! whose end cannot be read is not sent either. A token from the file is then renewed, and the file
+//! is rewritten for both programs.
 
 use std::fmt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -16,13 +16,13 @@ use super::api::Api;
 use super::error::WaferError;
 use super::service::WaferService;
 
-/// Seconds before its end from which on a token is no longer shown.
+/// Seconds before its end from which a token is no longer sent.
 const MARGIN_S: i64 = 30;
 
-/// What a token of a service begins with.
+/// The prefix of a service token.
 const SERVICE: &str = "wfr_cloud_";
 
-/// A token. It stands in no error and no log.
+/// A token. It never appears in errors or logs.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Token(String);
 
@@ -33,10 +33,10 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// The header that shows it.
+    /// The header that carries the token.
     ///
     /// # Errors
-    /// It holds what no header can.
+    /// The token contains characters that a header cannot hold.
     pub(super) fn header(&self) -> Result<HeaderValue, WaferError> {
         let mut value = HeaderValue::from_str(&format!("Bearer {}", self.0)).map_err(|_| {
             WaferError::NoToken { why: "the token holds characters that no token has".to_owned() }
@@ -45,13 +45,13 @@ impl Token {
         Ok(value)
     }
 
-    /// Its text, for Wafer alone.
+    /// The token's text, to be sent to Wafer only.
     pub(super) fn secret(&self) -> &str {
         &self.0
     }
 }
 
-/// What a login brings.
+/// The tokens of a login.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Login {
     #[serde(deserialize_with = "token")]
@@ -73,50 +73,50 @@ fn some_token<'de, D: serde::Deserializer<'de>>(
     Ok(text.map(|text| Token(text.trim().to_owned())))
 }
 
-/// The token to show.
+/// The token to send.
 ///
 /// # Errors
 /// There is none, or it has expired and cannot be renewed.
-pub(super) async fn find(place: &WaferService) -> Result<Token, WaferError> {
+pub(super) async fn find(service: &WaferService) -> Result<Token, WaferError> {
     let now = jiff::Timestamp::now().as_second();
-    let of_environment = place.token.as_ref().map(|token| (token, age(token, now)));
-    if let Some((token, TokenAge::Good)) = of_environment {
+    let env_token = service.token.as_ref().map(|token| (token, age(token, now)));
+    if let Some((token, TokenAge::Valid)) = env_token {
         return Ok(Token(token.clone()));
     }
-    let path = place.credentials();
+    let path = service.credentials();
     let Some(login) = read(&path)? else {
-        return Err(match of_environment {
+        return Err(match env_token {
             Some((_, age)) => age.error("WAFER_AUTH_TOKEN"),
             None => WaferError::NoToken { why: format!("`{}` is not there", path.display()) },
         });
     };
-    let kept = age(&login.access_token.0, now);
-    if kept == TokenAge::Good {
+    let stored_age = age(&login.access_token.0, now);
+    if stored_age == TokenAge::Valid {
         return Ok(login.access_token);
     }
     let Some(refresh) = &login.refresh_token else {
-        return Err(kept.error(&format!("`{}`", path.display())));
+        return Err(stored_age.error(&format!("`{}`", path.display())));
     };
-    let renewed = renew(place, refresh).await?;
+    let renewed = renew(service, refresh).await?;
     save(&path, &renewed, None)?;
     Ok(renewed.access_token)
 }
 
-async fn renew(place: &WaferService, refresh: &Token) -> Result<Login, WaferError> {
-    let missing = |what: &str| WaferError::Expired {
+async fn renew(service: &WaferService, refresh: &Token) -> Result<Login, WaferError> {
+    let missing_setting = |what: &str| WaferError::Expired {
         why: format!("it cannot be renewed: {what} is not in ~/.wafer/config.toml"),
     };
-    if place.auth.is_empty() {
-        return Err(missing("`supabase_url`"));
+    if service.auth.is_empty() {
+        return Err(missing_setting("`supabase_url`"));
     }
-    if place.client_key.is_empty() {
-        return Err(missing("`supabase_anon_key`"));
+    if service.client_key.is_empty() {
+        return Err(missing_setting("`supabase_anon_key`"));
     }
     #[derive(Serialize)]
     struct Body<'a> {
         refresh_token: &'a str,
     }
-    let api = Api::new(&place.auth, None)?.client_key(&place.client_key)?;
+    let api = Api::new(&service.auth, None)?.client_key(&service.client_key)?;
     let path = "/auth/v1/token?grant_type=refresh_token";
     let body = Body { refresh_token: refresh.secret() };
     api.post(path, &body, "renewing the login").await.map_err(|error| match error {
@@ -125,36 +125,36 @@ async fn renew(place: &WaferService, refresh: &Token) -> Result<Login, WaferErro
     })
 }
 
-/// What can be said of a token without asking anyone.
+/// The validity of a token, as far as the token itself shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TokenAge {
-    /// It can be shown.
-    Good,
-    /// It is too old.
-    Over,
-    /// It does not say when it ends, as all of Wafer's do.
+    /// The token can be sent.
+    Valid,
+    /// The token has expired.
+    Expired,
+    /// The token has no readable end, unlike all of Wafer's.
     Unknown,
 }
 
 impl TokenAge {
-    /// Why a token that lies `there` is not shown.
-    fn error(self, there: &str) -> WaferError {
+    /// The error for a token found at `there` that is not sent.
+    fn error(self, source: &str) -> WaferError {
         match self {
-            Self::Unknown => WaferError::BadToken { there: there.to_owned() },
-            _ => WaferError::Expired { why: format!("the token of {there} is too old") },
+            Self::Unknown => WaferError::BadToken { there: source.to_owned() },
+            _ => WaferError::Expired { why: format!("the token of {source} is too old") },
         }
     }
 }
 
 fn age(token: &str, now: i64) -> TokenAge {
     match end(token) {
-        Some(end) if end - now > MARGIN_S => TokenAge::Good,
-        Some(_) => TokenAge::Over,
+        Some(end) if end - now > MARGIN_S => TokenAge::Valid,
+        Some(_) => TokenAge::Expired,
         None => TokenAge::Unknown,
     }
 }
 
-/// When a token ends, in seconds of Unix time.
+/// The end of a token in seconds of Unix time.
 fn end(token: &str) -> Option<i64> {
     if token.starts_with(SERVICE) {
         return token.split('_').nth(3)?.parse().ok();
@@ -169,26 +169,26 @@ fn end(token: &str) -> Option<i64> {
     Some(claims.exp as i64)
 }
 
-/// The login that is kept; `None`: there is none, or what is there is none.
+/// The stored login; `None`: the file does not exist.
 fn read(path: &Path) -> Result<Option<Login>, WaferError> {
-    let because = |why: String| WaferError::NoToken { why: format!("`{}` {why}", path.display()) };
+    let unusable = |why: String| WaferError::NoToken { why: format!("`{}` {why}", path.display()) };
     let meta = match std::fs::metadata(path) {
         Ok(meta) => meta,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(because(format!("cannot be read: {e}"))),
+        Err(e) => return Err(unusable(format!("cannot be read: {e}"))),
     };
     if meta.mode() & 0o077 != 0 {
-        return Err(because("can be read by others: `chmod 600` it".to_owned()));
+        return Err(unusable("can be read by others: `chmod 600` it".to_owned()));
     }
-    let bytes = std::fs::read(path).map_err(|e| because(format!("cannot be read: {e}")))?;
+    let bytes = std::fs::read(path).map_err(|e| unusable(format!("cannot be read: {e}")))?;
     let login = serde_json::from_slice(&bytes);
-    login.map(Some).map_err(|e| because(format!("holds no login: {e}")))
+    login.map(Some).map_err(|e| unusable(format!("holds no login: {e}")))
 }
 
-/// Keeps a login where both programs find it. What else stands there stays.
+/// Stores a login where both programs find it. Keeps other fields of the file.
 ///
 /// # Errors
-/// Our own disk.
+/// Our disk fails.
 pub(super) fn save(path: &Path, login: &Login, email: Option<&str>) -> Result<(), WaferError> {
     let failed = |e: std::io::Error| WaferError::Local {
         what: format!("the login cannot be written to `{}`", path.display()),
@@ -196,32 +196,35 @@ pub(super) fn save(path: &Path, login: &Login, email: Option<&str>) -> Result<()
     };
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
-    let there = std::fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let mut fields: Map<String, Value> = there.unwrap_or_default();
+    let existing = std::fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let mut fields: Map<String, Value> = existing.unwrap_or_default();
     let token = |token: &Token| Value::from(token.0.as_str());
-    let said = [
+    let new_fields = [
         ("access_token", Some(token(&login.access_token))),
         ("refresh_token", login.refresh_token.as_ref().map(token)),
         ("provider_token", login.provider_token.as_ref().map(token)),
         ("email", email.map(Value::from)),
     ];
-    for (name, value) in said {
+    for (name, value) in new_fields {
         if let Some(value) = value {
             fields.insert(name.to_owned(), value);
         }
     }
     let text = serde_json::to_vec_pretty(&fields).map_err(|e| failed(e.into()))?;
-    // Whole or not at all, and never readable by others.
-    let fresh = folder.join(format!(".credentials.{}", std::process::id()));
+    // Written completely or not at all, and never readable by others.
+    let temporary = folder.join(format!(".credentials.{}", std::process::id()));
     let written = (|| {
-        let mut file =
-            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&temporary)?;
         std::io::Write::write_all(&mut file, &text)?;
         file.sync_all()?;
-        std::fs::rename(&fresh, path)
+        std::fs::rename(&temporary, path)
     })();
     written.map_err(|error| {
-        let _ = std::fs::remove_file(&fresh);
+        let _ = std::fs::remove_file(&temporary);
         failed(error)
     })
 }
@@ -247,10 +250,10 @@ mod tests {
 
     #[test]
     fn a_token_expires_half_a_minute_early_and_one_that_cannot_be_read_is_called_so() {
-        assert_eq!(age(&jwt(1_031), 1_000), TokenAge::Good);
-        assert_eq!(age(&jwt(1_030), 1_000), TokenAge::Over);
-        assert_eq!(age("wfr_cloud_abc_2000_x", 1_000), TokenAge::Good);
-        assert_eq!(age("wfr_cloud_abc_900_x", 1_000), TokenAge::Over);
+        assert_eq!(age(&jwt(1_031), 1_000), TokenAge::Valid);
+        assert_eq!(age(&jwt(1_030), 1_000), TokenAge::Expired);
+        assert_eq!(age("wfr_cloud_abc_2000_x", 1_000), TokenAge::Valid);
+        assert_eq!(age("wfr_cloud_abc_900_x", 1_000), TokenAge::Expired);
         for bad in ["", "x", "a.b.c", "wfr_cloud_abc", "e30.e30.x"] {
             assert_eq!(age(bad, 0), TokenAge::Unknown, "{bad}");
         }

@@ -1,4 +1,4 @@
-//! Workspaces: the machines that Wafer makes, and the account that pays for them.
+//! Workspaces, the machines that Wafer creates, and the account that pays for them.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use super::error::WaferError;
 use super::sse::SseLine;
 use crate::remote::{Credits, UserPrompt};
 
-/// The longest silence while a workspace is made.
+/// The longest silence while a workspace is created.
 const MAX_SILENCE: Duration = Duration::from_secs(120);
 
-/// How long a workspace may take to come up in all.
+/// The limit on the whole start of a workspace.
 const START_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// What a new workspace is to be.
+/// The properties of a new workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct NewWorkspace {
     pub(super) name: String,
@@ -27,7 +27,7 @@ pub(super) struct NewWorkspace {
     pub(super) image: Option<String>,
 }
 
-/// A workspace, as the service tells of it. What a version leaves out is empty.
+/// A workspace as the service describes it. Fields that a version omits are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct Workspace {
@@ -41,7 +41,7 @@ pub(super) struct Workspace {
 }
 
 impl Workspace {
-    /// The way in over ssh, where there is one.
+    /// The ssh address, if the workspace has ssh access.
     pub(super) fn ssh_url(&self) -> Option<String> {
         let host = self.ssh_host.as_deref().filter(|host| !host.is_empty())?;
         let port = self.ssh_port?;
@@ -51,7 +51,7 @@ impl Workspace {
     }
 }
 
-/// What is used and left, in cents; -1: without end.
+/// The account's use and limit in cents; -1: unlimited.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Usage {
@@ -64,7 +64,7 @@ struct Usage {
     has_hardware_counters: Option<bool>,
 }
 
-/// What a part of a path may hold as it is.
+/// Characters that are not escaped in a path segment.
 pub(super) const PART: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -72,20 +72,20 @@ fn path(name: &str) -> String {
     format!("/v1/workspaces/{}", utf8_percent_encode(name, PART))
 }
 
-/// The path of a workspace's exec.
+/// The URL path for commands in a workspace.
 pub(super) fn exec_path(workspace: &Workspace) -> String {
     format!("{}/exec", path(&workspace.id))
 }
 
-/// The workspace of this name or id; `None`: there is none.
+/// The workspace with this name or id; `None`: it does not exist.
 ///
 /// # Errors
-/// The link, or a refusal.
+/// The link fails, or the service refuses.
 pub(super) async fn find(api: &Api, name: &str) -> Result<Option<Workspace>, WaferError> {
-    let answer = api.look(&path(name), "asking for the workspace").await?;
-    // Its own words: a 404 of something else on the way is HTML.
-    let ours = serde_json::from_slice::<serde_json::Value>(&answer.body).is_ok();
-    if answer.status == StatusCode::NOT_FOUND && ours {
+    let answer = api.get_with_retries(&path(name), "asking for the workspace").await?;
+    // The service answers JSON; a 404 from anything else on the way is HTML.
+    let is_json = serde_json::from_slice::<serde_json::Value>(&answer.body).is_ok();
+    if answer.status == StatusCode::NOT_FOUND && is_json {
         return Ok(None);
     }
     let mut workspace: Workspace = api.document(answer)?;
@@ -95,37 +95,42 @@ pub(super) async fn find(api: &Api, name: &str) -> Result<Option<Workspace>, Waf
     Ok(Some(workspace))
 }
 
-/// Makes a workspace where there is none of this name, and waits until it runs.
+/// Creates the workspace if it does not exist, and waits until it runs.
 ///
 /// # Errors
-/// The link, a refusal, or a workspace that does not come up.
+/// The link fails, the service refuses, or the workspace does not start.
 pub(super) async fn bring_up(
     api: &Api,
-    wanted: &NewWorkspace,
+    new_workspace: &NewWorkspace,
     talk: &dyn UserPrompt,
 ) -> Result<Workspace, WaferError> {
-    let workspace = match find(api, &wanted.name).await? {
+    let workspace = match find(api, &new_workspace.name).await? {
         Some(workspace) => workspace,
         None => {
-            talk.starting(&format!("making the workspace `{}` ({})", wanted.name, wanted.gpu_type));
-            api.post("/v1/workspaces", wanted, "making the workspace").await?
+            talk.starting(&format!(
+                "making the workspace `{}` ({})",
+                new_workspace.name, new_workspace.gpu_type
+            ));
+            api.post("/v1/workspaces", new_workspace, "making the workspace").await?
         }
     };
     if workspace.status == "running" {
         return Ok(workspace);
     }
-    let up = provision(api, &workspace, talk);
+    let provisioning = provision(api, &workspace, talk);
     let limit = START_TIMEOUT;
     let doing = "waiting for the workspace";
-    tokio::time::timeout(limit, up).await.map_err(|_| WaferError::Silent { doing, limit })??;
-    // The stream tells of ssh at most; a workspace without may run as well.
-    match find(api, &wanted.name).await? {
+    tokio::time::timeout(limit, provisioning)
+        .await
+        .map_err(|_| WaferError::Silent { doing, limit })??;
+    // The stream reports only ssh access; a workspace without it may run as well.
+    match find(api, &new_workspace.name).await? {
         Some(workspace) if workspace.status == "running" => Ok(workspace),
         Some(Workspace { name, status, .. }) => {
             Err(WaferError::NotUp { name, why: format!("it is `{status}`") })
         }
         None => {
-            let name = wanted.name.clone();
+            let name = new_workspace.name.clone();
             Err(WaferError::NotUp { name, why: "it is gone".to_owned() })
         }
     }
@@ -156,10 +161,10 @@ async fn provision(
     Ok(())
 }
 
-/// Destroys a workspace; whether it was there.
+/// Destroys a workspace; returns whether it existed.
 ///
 /// # Errors
-/// The link, or a refusal.
+/// The link fails, or the service refuses.
 pub(super) async fn destroy(api: &Api, name: &str) -> Result<bool, WaferError> {
     let Some(workspace) = find(api, name).await? else { return Ok(false) };
     let doing = "destroying the workspace";
@@ -167,17 +172,17 @@ pub(super) async fn destroy(api: &Api, name: &str) -> Result<bool, WaferError> {
     if answer.status == StatusCode::NOT_FOUND {
         return Ok(false);
     }
-    // Some versions answer nothing.
+    // Some versions answer with an empty body.
     if answer.status.is_success() && answer.body.is_empty() {
         return Ok(true);
     }
     api.document::<serde_json::Value>(answer).map(|_| true)
 }
 
-/// What the account has left.
+/// The account's credits.
 ///
 /// # Errors
-/// The link, or a refusal.
+/// The link fails, or the service refuses.
 pub(super) async fn credits(api: &Api) -> Result<Credits, WaferError> {
     let usage: Usage = api.get("/v1/billing/usage", "asking for the credits").await?;
     let usd = |cents: i64| cents as f64 / 100.0;
@@ -191,11 +196,11 @@ pub(super) async fn credits(api: &Api) -> Result<Credits, WaferError> {
     })
 }
 
-/// Asks whose a token is.
+/// The e-mail address, or else the id, of a token's owner.
 ///
 /// # Errors
-/// The link, or a token that is none.
-pub(super) async fn whose(api: &Api, token: &str) -> Result<String, WaferError> {
+/// The link fails, or the token is not valid.
+pub(super) async fn token_owner(api: &Api, token: &str) -> Result<String, WaferError> {
     #[derive(Serialize)]
     struct Body<'a> {
         token: &'a str,

@@ -1,4 +1,4 @@
-//! Where a worker is, and whether a token may go there.
+//! The address of a worker, and the check that a token may be sent there.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -8,16 +8,15 @@ use reqwest::Url;
 use super::error::HttpError;
 use crate::remote::{RemoteError, RemoteSpec};
 
-/// The setting that lets tokens go over plain HTTP to another machine.
+/// The setting that allows tokens over plain HTTP to another machine.
 pub(super) const PLAIN: &str = "allow_plain_http";
 
-/// The setting that names a file of certificates to trust besides the system's.
+/// The setting for a file of certificates to trust besides the system's.
 pub(super) const CA: &str = "ca_file";
 
-/// A worker's address.
 #[derive(Clone, Debug)]
 pub(in crate::remote) struct Address {
-    /// Without a slash at its end.
+    /// The URL without a trailing slash.
     base: String,
     tls: bool,
     loopback: bool,
@@ -28,25 +27,26 @@ impl Address {
     /// The address of `spec`.
     ///
     /// # Errors
-    /// It is none, or a token would go over the network in the clear.
+    /// The URL is invalid, or a token would go over the network in the clear.
     pub(in crate::remote) fn of(spec: &RemoteSpec) -> Result<Self, RemoteError> {
-        let wrong = |why: &str| RemoteError::Address { url: spec.url.clone(), why: why.to_owned() };
-        let url = Url::parse(&spec.url).map_err(|e| wrong(&e.to_string()))?;
+        let invalid =
+            |why: &str| RemoteError::Address { url: spec.url.clone(), why: why.to_owned() };
+        let url = Url::parse(&spec.url).map_err(|e| invalid(&e.to_string()))?;
         if !url.username().is_empty() || url.password().is_some() {
-            // Not shown again: it may be a secret.
+            // Not repeated, because it may be a secret.
             return Err(RemoteError::Address {
                 url: format!("{}://…@{}", url.scheme(), url.host_str().unwrap_or_default()),
                 why: "a token stands in the environment or a file, never in an address".to_owned(),
             });
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(wrong("nothing may stand behind `?` or `#`"));
+            return Err(invalid("nothing may stand behind `?` or `#`"));
         }
-        let host = url.host_str().ok_or_else(|| wrong("there is no host in it"))?;
-        let number = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-        let loopback = host == "localhost" || number.is_ok_and(|ip| ip.is_loopback());
+        let host = url.host_str().ok_or_else(|| invalid("there is no host in it"))?;
+        let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        let loopback = host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback());
         let tls = url.scheme() == "https";
-        let plain = match spec.options.get(PLAIN).map(String::as_str) {
+        let allows_plain = match spec.options.get(PLAIN).map(String::as_str) {
             None | Some("no" | "false") => false,
             Some("yes" | "true") => true,
             Some(other) => {
@@ -56,14 +56,14 @@ impl Address {
                 });
             }
         };
-        if !tls && !loopback && !plain {
+        if !tls && !loopback && !allows_plain {
             return Err(HttpError::Plain { url: spec.url.clone() }.into());
         }
         let base = url.as_str().trim_end_matches('/').to_owned();
         Ok(Self { base, tls, loopback, ca: spec.options.get(CA).map(PathBuf::from) })
     }
 
-    /// As it is written.
+    /// The URL.
     pub(super) fn as_str(&self) -> &str {
         &self.base
     }
@@ -77,10 +77,10 @@ impl Address {
     }
 }
 
-/// Refuses settings that only ssh has a use for.
+/// Refuses settings that only apply to ssh.
 ///
 /// # Errors
-/// Names the first of them.
+/// Names the first such setting.
 pub(in crate::remote) fn no_ssh_settings(spec: &RemoteSpec) -> Result<(), RemoteError> {
     let set = [
         ("jump", spec.jump.is_some()),

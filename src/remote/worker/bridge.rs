@@ -1,8 +1,9 @@
-//! The stand-in for an agent: reads a session's frames, asks the worker, and writes frames back.
+//! Takes the agent's place: reads a session's frames, sends requests to the worker, and writes
+//! frames back.
 //!
-//! Requests go out side by side, so that a cancellation never stands behind an upload; only input
-//! and the pieces of a file keep their order. A request that fails for the link's sake ends the
-//! stream, as a cut connection would: whoever follows a job knows how to take it up.
+//! Requests run in parallel, so that a cancel never waits for an upload; only input and the pieces
+//! of a file keep their order. A request that fails because of the link ends the stream like a cut
+//! connection, and the session then resumes the job.
 
 use std::io;
 use std::pin::Pin;
@@ -30,30 +31,30 @@ use crate::remote::RemoteError;
 use crate::remote::limits;
 use crate::remote::stream::{AgentStream, FrameReader, StreamEnd};
 
-/// Bytes between a session and its stand-in.
+/// The size of the pipe between a session and the bridge.
 const PIPE_BYTES: usize = 1 << 20;
 
 /// Groups of frames that may wait for the session.
 const MAX_QUEUED_GROUPS: usize = 4;
 
-/// How long requests that are under way may take to end once the session is closed.
+/// How long running requests may take after the session is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Bytes of input that one request carries at most.
+/// Bytes of input per request.
 const MAX_STDIN_BYTES: usize = 4 * MAX_BODY;
 
-/// What a path may hold as it is.
+/// Characters that are not escaped in a path.
 const PATH_CHARACTERS: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
-/// A stream to the worker, on which it has just greeted.
+/// Opens a stream to the worker, which has just sent `greeting`.
 pub(super) fn open(requests: Arc<WorkerClient>, greeting: &[u8]) -> AgentStream {
-    let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
-    let (_, write) = tokio::io::split(ours);
+    let (session_end, bridge_end) = tokio::io::duplex(PIPE_BYTES);
+    let (_, write) = tokio::io::split(session_end);
     let (out, groups) = mpsc::channel(MAX_QUEUED_GROUPS);
     let ending = StreamEnd::default();
     let (ended, all_sent) = oneshot::channel();
-    tokio::spawn(run(theirs, out, requests, greeting.to_vec(), ending.clone(), ended));
+    tokio::spawn(run(bridge_end, out, requests, greeting.to_vec(), ending.clone(), ended));
     AgentStream {
         reader: FrameReader::of_groups(groups),
         writer: Box::new(ClosingWriter::new(write, all_sent)),
@@ -61,14 +62,15 @@ pub(super) fn open(requests: Arc<WorkerClient>, greeting: &[u8]) -> AgentStream 
     }
 }
 
-/// The writing side of a session. It is closed once all that was written has been sent on.
+/// The writing side of a session. Its shutdown completes once everything written was sent to the
+/// worker.
 pub(in crate::remote) struct ClosingWriter {
     inner: WriteHalf<DuplexStream>,
     all_sent: oneshot::Receiver<()>,
 }
 
 impl ClosingWriter {
-    /// Over `inner`; the sender of `all_sent` speaks, or goes, when all was sent.
+    /// Wraps `inner`; the sender of `all_sent` sends or is dropped when everything was sent.
     pub(in crate::remote) fn new(
         inner: WriteHalf<DuplexStream>,
         all_sent: oneshot::Receiver<()>,
@@ -92,7 +94,7 @@ impl AsyncWrite for ClosingWriter {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.inner).poll_shutdown(context))?;
-        // The sender is gone as soon as its task is.
+        // The sender is dropped with its task.
         let _ = ready!(Pin::new(&mut self.all_sent).poll(context));
         Poll::Ready(Ok(()))
     }
@@ -112,14 +114,14 @@ async fn run(
         why = Bridge::new(link).listen(FrameReader::new(Box::new(pipe)), greeting) => why,
         Some(why) = cuts.recv() => why,
     };
-    // Said before the stream ends: its reader asks why.
+    // Set before the stream ends, because its reader asks for the reason.
     ending.ended(why);
     let _ = ended.send(());
-    // The end. Nobody may be there any more to hear of it.
+    // An empty group is the end of the stream. The session may already be gone.
     let _ = out.send(Vec::new()).await;
 }
 
-/// What every request under way needs.
+/// The state that every running request needs.
 #[derive(Clone)]
 pub(super) struct RequestContext {
     pub(super) requests: Arc<WorkerClient>,
@@ -127,34 +129,35 @@ pub(super) struct RequestContext {
     cut: mpsc::Sender<String>,
 }
 
-/// Nobody listens any more.
+/// The session was dropped.
 pub(super) struct SessionGone;
 
 impl RequestContext {
-    /// Hands whole frames to the session.
+    /// Passes complete frames to the session.
     pub(super) async fn pass(&self, frames: Vec<u8>) -> Result<(), SessionGone> {
-        // An empty group would be the end.
+        // An empty group would end the stream.
         if frames.is_empty() {
             return Ok(());
         }
         self.out.send(frames).await.map_err(|_| SessionGone)
     }
 
-    /// Hands a JSON message to the session.
-    pub(super) async fn say(&self, json: &[u8]) -> Result<(), SessionGone> {
+    /// Passes a JSON message to the session.
+    pub(super) async fn send_json(&self, json: &[u8]) -> Result<(), SessionGone> {
         let mut group = frame::header(Kind::Message, json.len()).to_vec();
         group.extend_from_slice(json);
         self.pass(group).await
     }
 
-    async fn tell(&self, message: &FromAgent) -> Result<(), SessionGone> {
+    async fn send_message(&self, message: &FromAgent) -> Result<(), SessionGone> {
         match serde_json::to_vec(message) {
-            Ok(json) => self.say(&json).await,
+            Ok(json) => self.send_json(&json).await,
             Err(_) => Err(SessionGone),
         }
     }
 
-    /// A request failed: for the link's sake, which ends the stream, or for good.
+    /// Reports a failed request: a link error ends the stream, another one is answered as a
+    /// refusal.
     pub(super) async fn failed(&self, request: &str, error: &HttpError) {
         if error.is_link() {
             return self.cut_off(error);
@@ -164,28 +167,28 @@ impl RequestContext {
             other => other.to_string(),
         };
         let (request, code) = (request.to_owned(), error.code().to_owned());
-        // A session that went away asks again.
-        let _ = self.tell(&FromAgent::Refused { request, code, text }).await;
+        // A session that is gone asks again.
+        let _ = self.send_message(&FromAgent::Refused { request, code, text }).await;
     }
 
-    /// The stream cannot go on.
+    /// Ends the stream with this error.
     pub(super) fn cut_off(&self, error: &HttpError) {
         let why = match error {
             HttpError::Cut { why, .. } | HttpError::Unreachable { why, .. } => why.clone(),
             HttpError::Refused(named) => format!("{} ({})", named.what, named.body),
             other => other.to_string(),
         };
-        // The first reason is the one that counts.
+        // Only the first reason counts.
         let _ = self.cut.try_send(why);
     }
 }
 
-/// The reading side.
+/// Reads the session's messages.
 struct Bridge {
     link: RequestContext,
     settings: HostSettings,
-    /// Requests whose answers are one message.
-    words: JoinSet<()>,
+    /// Running requests whose answer is one message.
+    running: JoinSet<()>,
     following: Option<AbortOnDrop>,
     input: mpsc::Sender<StdinBytes>,
     fetcher: Fetcher,
@@ -200,7 +203,7 @@ struct StdinBytes {
     last: bool,
 }
 
-/// A task that ends with its owner.
+/// A task that is aborted when this is dropped.
 pub(super) struct AbortOnDrop(pub(super) AbortHandle);
 
 impl Drop for AbortOnDrop {
@@ -214,45 +217,45 @@ impl Bridge {
         let (input, queue) = mpsc::channel(2);
         let task = tokio::spawn(send_input(link.clone(), queue));
         let fetcher = Fetcher::new(link.clone());
-        let (settings, words) = (HostSettings::default(), JoinSet::new());
+        let (settings, running) = (HostSettings::default(), JoinSet::new());
         let _input = AbortOnDrop(task.abort_handle());
-        Self { link, settings, words, following: None, input, fetcher, _input }
+        Self { link, settings, running, following: None, input, fetcher, _input }
     }
 
-    /// Obeys until the session is closed; tells why it ended.
+    /// Handles messages until the session is closed, and returns the reason.
     async fn listen(mut self, mut reader: FrameReader, greeting: Vec<u8>) -> String {
-        let result = self.obey_all(&mut reader, &greeting).await;
+        let result = self.handle_messages(&mut reader, &greeting).await;
         let why = match result {
             Ok(()) => "the session is closed".to_owned(),
             Err(error) => error.to_string(),
         };
-        let ended = async { while self.words.join_next().await.is_some() {} };
+        let ended = async { while self.running.join_next().await.is_some() {} };
         let _ = timeout(CLOSE_TIMEOUT, ended).await;
         why
     }
 
-    async fn obey_all(
+    async fn handle_messages(
         &mut self,
         reader: &mut FrameReader,
         greeting: &[u8],
     ) -> Result<(), RemoteError> {
-        // The session's own greeting: which of its messages we know is told by our code.
-        if reader.frame().await?.is_none() || self.link.say(greeting).await.is_err() {
+        // Skip the session's own hello: the bridge is of the same version.
+        if reader.frame().await?.is_none() || self.link.send_json(greeting).await.is_err() {
             return Ok(());
         }
         while let Some(frame) = reader.frame().await? {
-            while self.words.try_join_next().is_some() {}
+            while self.running.try_join_next().is_some() {}
             if frame.kind != Kind::Message {
                 continue;
             }
             let message = serde_json::from_slice(&frame.body)
                 .map_err(|e| RemoteError::Nonsense { what: e.to_string() })?;
-            self.obey(message, reader).await?;
+            self.handle_message(message, reader).await?;
         }
         Ok(())
     }
 
-    async fn obey(
+    async fn handle_message(
         &mut self,
         message: ToAgent,
         reader: &mut FrameReader,
@@ -262,7 +265,7 @@ impl Bridge {
             ToAgent::Facts { probes } => {
                 let body = json(&FactsRequest { probes, settings: self.settings.clone() })?;
                 let ask = WorkerRequest::post("/v1/facts", body, "asking for the host's facts");
-                self.word("facts", ask.within(limits::FACTS));
+                self.send_for_message("facts", ask.within(limits::FACTS));
             }
             ToAgent::Submit { plan, secrets, inline_bytes, .. } => {
                 let job = plan.job.clone();
@@ -285,38 +288,40 @@ impl Bridge {
                         .header(CONTENT_ENCODING, "zstd")
                         .header(HeaderName::from_static(PLAIN_SIZE), &size.to_string());
                 }
-                self.word("blob", ask);
+                self.send_for_message("blob", ask);
             }
             ToAgent::Stdin { job, len, eof, offset } => {
                 let bytes = announced(reader, Kind::Output, len).await?;
-                // The queue is as long as the link.
+                // The receiver lives as long as the link.
                 let _ = self.input.send(StdinBytes { job, bytes, offset, last: eof }).await;
             }
-            ToAgent::Renew { job } => self.unanswered("renew", &job, "renewing the lease"),
-            ToAgent::Cancel { job } => self.unanswered("cancel", &job, "cancelling the job"),
+            ToAgent::Renew { job } => self.send_unawaited("renew", &job, "renewing the lease"),
+            ToAgent::Cancel { job } => self.send_unawaited("cancel", &job, "cancelling the job"),
             ToAgent::Detach { job } => {
-                self.word("detach", control("detach", &job, "leaving the job"));
+                self.send_for_message("detach", control("detach", &job, "leaving the job"));
             }
             ToAgent::Fetch { job, path, offset, len } => {
                 self.fetcher.ask(FilePiece { job, path, offset, len: len.min(BLOB_BYTES) });
             }
-            ToAgent::Jobs {} => self.word("jobs", WorkerRequest::get("/v1/jobs", "listing jobs")),
+            ToAgent::Jobs {} => {
+                self.send_for_message("jobs", WorkerRequest::get("/v1/jobs", "listing jobs"))
+            }
             ToAgent::Plan { job } => {
                 let ask = WorkerRequest::get(
                     format!("{}/plan", job_path(&job)),
                     "asking for the job's plan",
                 );
-                self.word("plan", ask);
+                self.send_for_message("plan", ask);
             }
             ToAgent::Forget { job } => {
                 let ask =
                     WorkerRequest::get(job_path(&job), "removing a job").method(Method::DELETE);
-                self.word("forget", ask.once());
+                self.send_for_message("forget", ask.once());
             }
             ToAgent::Ping {} => {
                 let link = self.link.clone();
-                self.words.spawn(async move {
-                    let _ = link.tell(&FromAgent::Pong {}).await;
+                self.running.spawn(async move {
+                    let _ = link.send_message(&FromAgent::Pong {}).await;
                 });
             }
             ToAgent::Unknown => {}
@@ -324,46 +329,46 @@ impl Bridge {
         Ok(())
     }
 
-    /// Asks for one message, and hands it on.
-    fn word(&mut self, request: &'static str, ask: WorkerRequest) {
+    /// Sends a request and passes its one message on.
+    fn send_for_message(&mut self, request: &'static str, ask: WorkerRequest) {
         let link = self.link.clone();
-        self.words.spawn(async move {
+        self.running.spawn(async move {
             match link.requests.message(ask).await {
                 Ok(body) => {
-                    let _ = link.say(&body).await;
+                    let _ = link.send_json(&body).await;
                 }
                 Err(error) => link.failed(request, &error).await,
             }
         });
     }
 
-    /// Says something whose answer nobody waits for.
-    fn unanswered(&mut self, verb: &'static str, job: &str, doing: &'static str) {
+    /// Sends a request whose answer nobody waits for.
+    fn send_unawaited(&mut self, verb: &'static str, job: &str, doing: &'static str) {
         let (link, ask) = (self.link.clone(), control(verb, job, doing));
-        self.words.spawn(async move {
+        self.running.spawn(async move {
             if let Err(error) = link.requests.message(ask).await {
                 link.failed(verb, &error).await;
             }
         });
     }
 
-    /// A session follows one job at a time.
+    /// Drops the previous job: a session follows one at a time.
     fn follow(&mut self, begin: FollowStart) {
         let task = tokio::spawn(following::run(self.link.clone(), begin));
         self.following = Some(AbortOnDrop(task.abort_handle()));
     }
 }
 
-/// Sends input in its order. What cannot be sent ends the stream: nobody can tell how much of it
-/// arrived, and the next stream sends it once more.
+/// Sends input in order. An error ends the stream: nobody knows how much arrived, and the next
+/// stream sends it again.
 async fn send_input(link: RequestContext, mut queue: mpsc::Receiver<StdinBytes>) {
     while let Some(mut next) = queue.recv().await {
-        // What waits for the same job goes along.
+        // Chunks for the same job are merged.
         while !next.last && next.bytes.len() + MAX_BODY <= MAX_STDIN_BYTES {
             match queue.try_recv() {
-                Ok(more) if more.job == next.job => {
-                    next.bytes.extend_from_slice(&more.bytes);
-                    next.last = more.last;
+                Ok(chunk) if chunk.job == next.job => {
+                    next.bytes.extend_from_slice(&chunk.bytes);
+                    next.last = chunk.last;
                 }
                 _ => break,
             }
@@ -385,12 +390,12 @@ fn control(verb: &str, job: &str, doing: &'static str) -> WorkerRequest {
     WorkerRequest::get(format!("{}/{verb}", job_path(job)), doing).method(Method::POST)
 }
 
-/// The path of a job's resource.
+/// The URL path of a job.
 pub(super) fn job_path(job: &str) -> String {
     format!("/v1/jobs/{}", in_path(job))
 }
 
-/// Text as a part of a path.
+/// Escapes text for a URL path.
 pub(super) fn in_path(text: &str) -> String {
     utf8_percent_encode(text, PATH_CHARACTERS).to_string()
 }
@@ -399,7 +404,7 @@ fn json(value: &impl Serialize) -> Result<Vec<u8>, RemoteError> {
     serde_json::to_vec(value).map_err(|e| RemoteError::Nonsense { what: e.to_string() })
 }
 
-/// The `len` bytes that a message announced.
+/// Reads the `len` bytes that a message announced.
 async fn announced(reader: &mut FrameReader, kind: Kind, len: u64) -> Result<Vec<u8>, RemoteError> {
     let mut bytes = Vec::with_capacity(len.min(2 * BLOB_BYTES) as usize);
     while (bytes.len() as u64) < len {

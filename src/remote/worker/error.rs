@@ -1,46 +1,46 @@
-//! How asking a worker can fail, each way with its remedy.
+//! Errors of requests to a worker, each with its remedy.
 
 use std::time::Duration;
 
 use super::refusal::{NamedRefusal, ServerKind};
 use crate::error::{Exit, Failure, Side};
 
-/// A failure between this machine and a worker.
+/// An error between this machine and a worker.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    /// There is no token to show.
+    /// No token was found for the worker.
     #[error("there is no token for the worker: {why}")]
     Token {
-        /// In words.
+        /// The reason.
         why: String,
-        /// What helps, where a place for it is named.
+        /// The remedy, if the settings name a source.
         hint: Option<String>,
     },
-    /// There is no token to show to the platform.
+    /// No proxy token was found for the platform.
     #[error("there is no proxy token for the app: {why}")]
     ProxyToken {
-        /// In words.
+        /// The reason.
         why: String,
-        /// What helps, where that is not to make one.
+        /// The remedy, if it is not to make a token.
         hint: Option<String>,
     },
-    /// A token of the platform's API where one for its web endpoints is wanted.
+    /// The token is for the platform's API, not for its web endpoints.
     #[error(
         "{from} is a token of Modal's API, which its web endpoints do not take: it was not sent"
     )]
     ApiToken {
-        /// Where it was found.
+        /// Its source.
         from: String,
     },
-    /// The app is of another version.
+    /// The app has another version.
     #[error("the deployed app is of rgpu {theirs}, and this is rgpu {ours}")]
     OtherVersion {
-        /// The app's.
+        /// The app's version.
         theirs: String,
-        /// This program's.
+        /// This program's version.
         ours: &'static str,
     },
-    /// The worker is of a time before files were cut as they are now.
+    /// The worker is too old for the current format of uploaded files.
     #[error("the worker is older than this rgpu, and does not take its files")]
     Older,
     /// A token would go over the network in the clear.
@@ -52,74 +52,74 @@ pub enum HttpError {
     /// The certificates of `ca_file` cannot be used, or no client can be made.
     #[error("no secure connection can be made: {why}")]
     Tls {
-        /// In words.
+        /// The reason.
         why: String,
     },
-    /// No connection.
+    /// No connection could be made.
     #[error("`{url}` cannot be reached")]
     Unreachable {
         /// The address.
         url: String,
-        /// Why.
+        /// The reason.
         why: String,
-        /// What should be there.
+        /// The kind of server expected.
         site: ServerKind,
     },
-    /// The server's certificate is not to be trusted.
+    /// The server's certificate is not trusted.
     #[error("the certificate of `{url}` is not trusted")]
     Untrusted {
         /// The address.
         url: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The address is of TLS and the server is not.
+    /// The address is https, but the server does not speak TLS.
     #[error("what answers at `{url}` does not speak TLS")]
     NoTls {
         /// The address.
         url: String,
     },
-    /// The server is of TLS and the address is not.
+    /// The address is http, but the server speaks TLS only.
     #[error("what answers at `{url}` speaks TLS alone")]
     WantsTls {
         /// The address.
         url: String,
     },
-    /// Nothing came for too long.
+    /// No data arrived within the limit.
     #[error("no answer in {} s while {doing}", limit.as_secs())]
     Silent {
-        /// What was going on.
+        /// The activity that was interrupted.
         doing: &'static str,
-        /// The limit that ran out.
+        /// The limit that expired.
         limit: Duration,
     },
-    /// An answer ended before its end.
+    /// An answer ended early.
     #[error("the answer was cut while {doing}")]
     Cut {
-        /// What was going on.
+        /// The activity that was interrupted.
         doing: &'static str,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The server answered, and not what was hoped for.
+    /// The server answered with an error.
     #[error("{}", .0.what)]
     Refused(Box<NamedRefusal>),
 }
 
-/// What is done first.
+/// The first activity on a connection.
 pub(super) const GREETING: &str = "greeting the worker";
 
-/// Of what takes a connection and says nothing that is HTTP.
+/// The hint for a server that accepts a connection and sends no HTTP.
 const NOT_HTTP: &str =
     "something listens there that may be no worker: is it the port that `rgpu worker` printed?";
 
 impl HttpError {
-    /// What answers there is no worker of ours.
+    /// The server is not a worker of ours.
     pub(super) fn not_a_worker(site: ServerKind, url: &str, body: &[u8]) -> Self {
         Self::Refused(Box::new(NamedRefusal::not_ours(site, url, body)))
     }
 
-    /// Whether trying again may help.
+    /// Whether a retry may help.
     pub fn is_link(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Silent { .. } | Self::Cut { .. } => true,
@@ -137,7 +137,7 @@ impl HttpError {
         }
     }
 
-    /// The code under which `--json` names it.
+    /// The error's code in `--json`.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Token { .. } | Self::ProxyToken { .. } => "no_token",
@@ -155,7 +155,7 @@ impl HttpError {
         }
     }
 
-    /// The side that failed and the exit status that goes with it.
+    /// The side that failed, and the matching exit status.
     pub(in crate::remote) fn blame(&self) -> (Side, Exit) {
         match self {
             Self::Token { .. }
@@ -170,11 +170,11 @@ impl HttpError {
         }
     }
 
-    /// Adds why, and what to do next.
+    /// Adds the cause and the next steps.
     pub(in crate::remote) fn explain(&self, failure: Failure, remote: &str) -> Failure {
-        // An address stands in for a name where none was given.
-        let unnamed = remote.contains("://");
-        let said_anew = |url: String| match unnamed {
+        // A remote given by its address has no name yet.
+        let has_no_name = remote.contains("://");
+        let command_with = |url: String| match has_no_name {
             true => format!("write {url}"),
             false => format!("rgpu remote add {remote} {url}"),
         };
@@ -182,7 +182,7 @@ impl HttpError {
             Self::Token { hint: Some(hint), .. } | Self::ProxyToken { hint: Some(hint), .. } => {
                 failure.hint(hint)
             }
-            Self::Token { hint: None, .. } if unnamed => failure
+            Self::Token { hint: None, .. } if has_no_name => failure
                 .hint(format!("give it a name: rgpu remote add NAME {remote} --token-file FILE"))
                 .hint("or put the token of the worker's own file into $RGPU_WORKER_TOKEN"),
             Self::Token { hint: None, .. } => failure.hint(format!(
@@ -190,9 +190,9 @@ impl HttpError {
             )),
             Self::NoTls { url } => failure
                 .hint("`rgpu worker` itself speaks plain http, to this machine or through `ssh -L`")
-                .hint(said_anew(url.replacen("https://", "http://", 1))),
+                .hint(command_with(url.replacen("https://", "http://", 1))),
             Self::WantsTls { url } => {
-                failure.hint(said_anew(url.replacen("http://", "https://", 1)))
+                failure.hint(command_with(url.replacen("http://", "https://", 1)))
             }
             Self::ProxyToken { hint: None, .. } => failure
                 .hint("make one: `modal workspace proxy-tokens create`; put its parts in $MODAL_KEY and $MODAL_SECRET")
@@ -226,7 +226,7 @@ impl HttpError {
                     "" => failure,
                     body => failure.cause(body),
                 };
-                let hint = match unnamed {
+                let hint = match has_no_name {
                     true => named.hint.replace("REMOTE URL", &format!("NAME {remote}")),
                     false => named.hint.replace("REMOTE", remote),
                 };

@@ -1,4 +1,4 @@
-//! Pieces of files, several at a time and handed on in the order in which they were asked for.
+//! Fetches pieces of files, several at a time, and passes them on in the order of the requests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use super::requests::{WorkerAnswer, WorkerRequest, chain};
 use super::transfer_rate::TransferRate;
 use crate::remote::limits;
 
-/// Pieces under way at the same time.
+/// Pieces fetched at the same time.
 const MAX_PIECES_IN_FLIGHT: usize = 4;
 
-/// Tries of a piece whose answer was cut.
+/// Attempts for a piece whose answer was cut.
 const MAX_TRIES: u32 = 3;
 
-/// Bytes that the answer with a piece may be longer than the piece: its frames, its path, and what
-/// does not compress.
+/// Bytes by which an answer may exceed its piece: frames, path, and the growth of incompressible
+/// data.
 const MAX_EXTRA_BYTES: u64 = 128 << 10;
 
 /// A piece of a file.
@@ -43,7 +43,7 @@ pub(super) struct Fetcher {
     _task: AbortOnDrop,
 }
 
-/// A piece that is under way. It is not fetched for nobody.
+/// A piece being fetched. Dropping it stops the fetch.
 struct PendingPiece(JoinHandle<Result<PieceOutcome, HttpError>>);
 
 impl Drop for PendingPiece {
@@ -52,23 +52,23 @@ impl Drop for PendingPiece {
     }
 }
 
-/// What came.
+/// The result of fetching a piece.
 enum PieceOutcome {
-    /// Frames, and the state of the file they are of.
+    /// Frames, and the ETag of their file.
     Frames(Vec<u8>, Option<String>),
-    /// A message that says why not.
-    Said(Vec<u8>),
+    /// A message that explains a refusal.
+    AgentMessage(Vec<u8>),
 }
 
 impl Fetcher {
     pub(super) fn new(link: RequestContext) -> Self {
         let (queue, coming) = mpsc::unbounded_channel();
-        let task = tokio::spawn(hand_on(link.clone(), coming));
+        let task = tokio::spawn(pass_in_order(link.clone(), coming));
         let room = Arc::new(Semaphore::new(MAX_PIECES_IN_FLIGHT));
         Self { link, room, queue, _task: AbortOnDrop(task.abort_handle()) }
     }
 
-    /// Asks for a piece.
+    /// Starts to fetch a piece.
     pub(super) fn ask(&self, piece: FilePiece) {
         let FilePiece { job, path, offset, len } = &piece;
         let url = format!("{}/artifacts/{}", job_path(job), in_path(path));
@@ -76,33 +76,33 @@ impl Fetcher {
         let ask = WorkerRequest::get(url, FETCHING)
             .accept(FRAMES)
             .header(RANGE, &format!("bytes={offset}-{last}"));
-        let (link, room, most) = (self.link.clone(), self.room.clone(), len + MAX_EXTRA_BYTES);
+        let (link, room, max_bytes) = (self.link.clone(), self.room.clone(), len + MAX_EXTRA_BYTES);
         let task = tokio::spawn(async move {
-            let _place = room.acquire().await;
+            let _permit = room.acquire().await;
             let mut tries = 1;
             loop {
-                match fetch(&link, ask.clone(), most).await {
+                match fetch(&link, ask.clone(), max_bytes).await {
                     Err(HttpError::Cut { .. }) if tries < MAX_TRIES => tries += 1,
                     done => return done,
                 }
             }
         });
-        // The other end lives as long as we do.
+        // The receiver lives as long as we do.
         let _ = self.queue.send((piece, PendingPiece(task)));
     }
 }
 
 const FETCHING: &str = "fetching a file";
 
-/// Asks for a piece, whose answer has at most `most` bytes.
+/// Fetches a piece; its answer has at most `max_bytes` bytes.
 async fn fetch(
     link: &RequestContext,
     ask: WorkerRequest,
-    most: u64,
+    max_bytes: u64,
 ) -> Result<PieceOutcome, HttpError> {
     let mut response = match link.requests.send(ask).await? {
-        WorkerAnswer::Said(body) => return Ok(PieceOutcome::Said(body)),
-        WorkerAnswer::Good(response) => response,
+        WorkerAnswer::AgentMessage(body) => return Ok(PieceOutcome::AgentMessage(body)),
+        WorkerAnswer::Response(response) => response,
     };
     let cut = |why: String| HttpError::Cut { doing: FETCHING, why };
     let header = |response: &Response, name| {
@@ -112,20 +112,20 @@ async fn fetch(
         return Err(cut("it is no stream of frames".to_owned()));
     }
     let tag = header(&response, ETAG);
-    let announced = response.content_length().unwrap_or(0).min(most);
+    let announced = response.content_length().unwrap_or(0).min(max_bytes);
     let mut frames = Vec::with_capacity(announced as usize);
-    let mut pace = TransferRate::new(Instant::now());
+    let mut transfer_rate = TransferRate::new(Instant::now());
     loop {
         let chunk = timeout(limits::STALL, response.chunk())
             .await
             .map_err(|_| HttpError::Silent { doing: FETCHING, limit: limits::STALL })?;
         match chunk {
-            Ok(Some(bytes)) if (frames.len() + bytes.len()) as u64 > most => {
-                return Err(cut(format!("its answer is over {most} bytes")));
+            Ok(Some(bytes)) if (frames.len() + bytes.len()) as u64 > max_bytes => {
+                return Err(cut(format!("its answer is over {max_bytes} bytes")));
             }
             Ok(Some(bytes)) => {
                 frames.extend_from_slice(&bytes);
-                pace.came(bytes.len(), Instant::now()).map_err(cut)?;
+                transfer_rate.add_bytes(bytes.len(), Instant::now()).map_err(cut)?;
             }
             Ok(None) => return Ok(PieceOutcome::Frames(frames, tag)),
             Err(error) => return Err(cut(chain(&error))),
@@ -133,40 +133,42 @@ async fn fetch(
     }
 }
 
-/// Hands pieces on. A file that is another one since its first piece ends the stream: the next one
-/// goes on with what it is by then.
-async fn hand_on(
+/// Passes pieces on in order. If a file changed since its first piece, the stream ends; the next
+/// stream resumes with the new file.
+async fn pass_in_order(
     link: RequestContext,
     mut queue: mpsc::UnboundedReceiver<(FilePiece, PendingPiece)>,
 ) {
-    let mut states: HashMap<(String, String), String> = HashMap::new();
+    let mut tags: HashMap<(String, String), String> = HashMap::new();
     while let Some((piece, mut coming)) = queue.recv().await {
-        let came = match (&mut coming.0).await {
-            Ok(Ok(came)) => came,
+        let outcome = match (&mut coming.0).await {
+            Ok(Ok(outcome)) => outcome,
             Ok(Err(error)) => {
                 link.failed("fetch", &error).await;
                 continue;
             }
             Err(_) => return,
         };
-        let (frames, tag) = match came {
+        let (frames, tag) = match outcome {
             PieceOutcome::Frames(frames, tag) => (frames, tag),
-            PieceOutcome::Said(body) => {
-                let _ = link.say(&body).await;
+            PieceOutcome::AgentMessage(body) => {
+                let _ = link.send_json(&body).await;
                 continue;
             }
         };
         let file = (piece.job, piece.path);
         if let Some(tag) = tag {
-            let first = piece.offset == 0;
-            if let Some(known) = states.get(&file).filter(|known| !first && **known != tag) {
-                // Written anew, or put back by a host that was started again: the digest of the whole
-                // tells which, once the rest has come.
+            let is_first = piece.offset == 0;
+            if let Some(first_tag) =
+                tags.get(&file).filter(|first_tag| !is_first && **first_tag != tag)
+            {
+                // The file was rewritten, or restored by a restarted host. The digest of the whole
+                // file decides once the rest has come.
                 let path = file.1.escape_debug();
-                let why = format!("`{path}` is another file now ({known}, then {tag})");
+                let why = format!("`{path}` is another file now ({first_tag}, then {tag})");
                 return link.cut_off(&HttpError::Cut { doing: FETCHING, why });
             }
-            states.insert(file, tag);
+            tags.insert(file, tag);
         }
         if link.pass(frames).await.is_err() {
             return;

@@ -1,5 +1,5 @@
-//! A job followed over requests that no platform holds for ever: each answer is a stretch of the
-//! very frames that an agent writes, and the next one begins where it ended.
+//! Follows a job over requests of limited length. Each answer is a part of the agent's frame
+//! stream, and the next request continues where it ended.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,75 +18,74 @@ use super::requests::{WorkerAnswer, WorkerRequest, chain};
 use super::transfer_rate::TransferRate;
 use crate::remote::announced::announced_bytes;
 
-/// A stream on which not even a beat came is dead.
+/// After this silence, without even a heartbeat, a stream is dead.
 const MAX_SILENCE: Duration = BEAT.saturating_mul(4);
 
-/// Bytes of a message with all that it announces, headers of frames included: a piece of an artifact
-/// is the longest.
+/// The largest message with its announced bytes and frame headers; a piece of an artifact is the
+/// longest.
 const MAX_GROUP_BYTES: usize = BLOB_BYTES as usize + MAX_BODY + (128 << 10);
 
-/// Two requests for the same stretch are at least so far apart.
+/// The least time between two requests for the same position.
 const MIN_REQUEST_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How following begins.
+/// The request that starts to follow a job.
 pub(super) enum FollowStart {
-    /// By submitting: `body` is the request's.
+    /// Submits a plan; `body` is the request's body.
     Submit { job: String, body: Vec<u8>, inline_bytes: u64 },
-    /// By attaching.
+    /// Attaches to a job.
     Attach { job: String, from_seq: u64, had: Vec<ReceivedOutput>, inline_bytes: u64 },
 }
 
-/// How far a job was followed.
+/// The position up to which a job was followed.
 struct FollowPosition {
     job: String,
     seq: u64,
     had: BTreeMap<(String, Stream), u64>,
     inline_bytes: u64,
-    /// Whether the session knows that it follows.
-    told: bool,
+    /// Whether the session has received `Following`.
+    announced_to_session: bool,
 }
 
-/// How a stretch ended.
+/// The end of one answer.
 enum StreamOutcome {
-    /// With the terminal event, or nobody listens any more.
+    /// The terminal event came, or the session is gone.
     Over,
-    /// There is more, later.
+    /// More follows later.
     Pause,
 }
 
-/// Follows a job to its end.
 pub(super) async fn run(link: RequestContext, begin: FollowStart) {
-    let (request, mut ask, mut at) = begin.first();
+    let (request, mut ask, mut position) = begin.first();
     loop {
         let begun = Instant::now();
         let response = match link.requests.send(ask).await {
-            Ok(WorkerAnswer::Good(response)) => response,
-            Ok(WorkerAnswer::Said(body)) if !at.told => {
-                let _ = link.say(&answer_to(request, body)).await;
+            Ok(WorkerAnswer::Response(response)) => response,
+            Ok(WorkerAnswer::AgentMessage(body)) if !position.announced_to_session => {
+                let _ = link.send_json(&answer_to(request, body)).await;
                 return;
             }
-            // Nobody waits for an answer: the next attachment says it.
-            Ok(WorkerAnswer::Said(body)) => {
+            // No request of the session waits for this answer; its next attachment gets the error.
+            Ok(WorkerAnswer::AgentMessage(body)) => {
                 let why = String::from_utf8_lossy(&body).into_owned();
                 return link.cut_off(&HttpError::Cut { doing: FOLLOWING, why });
             }
-            Err(error) if at.told => return link.cut_off(&error),
+            Err(error) if position.announced_to_session => return link.cut_off(&error),
             Err(error) => return link.failed(request, &error).await,
         };
-        match at.pass(response, &link).await {
+        match position.pass(response, &link).await {
             Ok(StreamOutcome::Over) => return,
             Ok(StreamOutcome::Pause) => {}
             Err(error) => return link.cut_off(&error),
         }
         tokio::time::sleep(MIN_REQUEST_INTERVAL.saturating_sub(begun.elapsed())).await;
-        ask = at.ask();
+        ask = position.ask();
     }
 }
 
 const FOLLOWING: &str = "following the job";
 
-/// A worker's refusal as one of what the session asked for, whatever the worker was doing for it: a
-/// session waits for the answer to its own request.
+/// Turns a worker's refusal into the answer to the session's own request, which may have another
+/// name.
 fn answer_to(request: &str, body: Vec<u8>) -> Vec<u8> {
     match serde_json::from_slice(&body) {
         Ok(FromAgent::Refused { code, text, .. }) => {
@@ -106,20 +105,25 @@ impl FollowStart {
                     .accept(FRAMES)
                     .header(HeaderName::from_static(IDEMPOTENCY_KEY), &job);
                 let had = BTreeMap::new();
-                ("submit", ask, FollowPosition { job, seq: 0, had, inline_bytes, told: false })
+                (
+                    "submit",
+                    ask,
+                    FollowPosition { job, seq: 0, had, inline_bytes, announced_to_session: false },
+                )
             }
             Self::Attach { job, from_seq, had, inline_bytes } => {
                 let had = had.into_iter().map(|h| ((h.step, h.stream), h.bytes)).collect();
                 let seq = from_seq.saturating_sub(1);
-                let at = FollowPosition { job, seq, had, inline_bytes, told: false };
-                ("attach", at.ask(), at)
+                let position =
+                    FollowPosition { job, seq, had, inline_bytes, announced_to_session: false };
+                ("attach", position.ask(), position)
             }
         }
     }
 }
 
 impl FollowPosition {
-    /// Asks for what comes next.
+    /// The request for what follows this position.
     fn ask(&self) -> WorkerRequest {
         let Self { job, seq, had, inline_bytes, .. } = self;
         let mut path = format!(
@@ -133,26 +137,26 @@ impl FollowPosition {
         WorkerRequest::get(path, FOLLOWING).accept(FRAMES)
     }
 
-    /// Hands a stretch on, group by group: a message and the bytes that it announces.
+    /// Passes an answer on, group by group: a message with the bytes that it announces.
     async fn pass(
         &mut self,
         mut response: Response,
         link: &RequestContext,
     ) -> Result<StreamOutcome, HttpError> {
         if response.headers().get(CONTENT_TYPE).is_none_or(|kind| kind != FRAMES) {
-            return Err(odd("it is no stream of frames"));
+            return Err(cut_error("it is no stream of frames"));
         }
         let mut buffer: Vec<u8> = Vec::new();
         let mut group = MessageGroup::default();
-        let mut pace = TransferRate::new(Instant::now());
+        let mut transfer_rate = TransferRate::new(Instant::now());
         loop {
             let mut used = 0;
             while let Some((frame, len)) =
-                frame::parse(&buffer[used..]).map_err(|e| odd(&e.to_string()))?
+                frame::parse(&buffer[used..]).map_err(|e| cut_error(&e.to_string()))?
             {
-                let whole = group.add(frame, &buffer[used..used + len])?;
+                let is_complete = group.add(frame, &buffer[used..used + len])?;
                 used += len;
-                if !whole {
+                if !is_complete {
                     continue;
                 }
                 let MessageGroup { frames, message, .. } = std::mem::take(&mut group);
@@ -168,9 +172,9 @@ impl FollowPosition {
             if used > 0 {
                 buffer.drain(..used);
             }
-            // A job may be silent for as long as it likes, but not within a word.
+            // A job may be silent for any time, but a message must not stall.
             if buffer.is_empty() && group.frames.is_empty() {
-                pace = TransferRate::new(Instant::now());
+                transfer_rate = TransferRate::new(Instant::now());
             }
             let chunk = timeout(MAX_SILENCE, response.chunk())
                 .await
@@ -178,18 +182,20 @@ impl FollowPosition {
             match chunk {
                 Ok(Some(bytes)) => {
                     buffer.extend_from_slice(&bytes);
-                    pace.came(bytes.len(), Instant::now()).map_err(|why| odd(&why))?;
+                    transfer_rate
+                        .add_bytes(bytes.len(), Instant::now())
+                        .map_err(|why| cut_error(&why))?;
                 }
                 Ok(None) if buffer.is_empty() && group.frames.is_empty() => {
                     return Ok(StreamOutcome::Pause);
                 }
-                Ok(None) => return Err(odd("it ended within a frame")),
-                Err(error) => return Err(odd(&chain(&error))),
+                Ok(None) => return Err(cut_error("it ended within a frame")),
+                Err(error) => return Err(cut_error(&chain(&error))),
             }
         }
     }
 
-    /// Takes note of what is handed on. What another job says is dropped.
+    /// Records the position. Messages of other jobs are dropped.
     fn note(&mut self, message: Option<FromAgent>) -> Result<GroupAction, HttpError> {
         match message {
             Some(
@@ -207,11 +213,13 @@ impl FollowPosition {
             Some(FromAgent::Output { step, stream, offset, len, .. }) => {
                 self.had.insert((step, stream), offset + len);
             }
-            Some(FromAgent::Following { .. }) if self.told => return Ok(GroupAction::Drop),
-            Some(FromAgent::Following { .. }) => self.told = true,
+            Some(FromAgent::Following { .. }) if self.announced_to_session => {
+                return Ok(GroupAction::Drop);
+            }
+            Some(FromAgent::Following { .. }) => self.announced_to_session = true,
             Some(FromAgent::Pong {}) => return Ok(GroupAction::Drop),
             Some(FromAgent::Refused { request, text, .. }) if request == "follow" => {
-                return Err(odd(&text));
+                return Err(cut_error(&text));
             }
             _ => {}
         }
@@ -219,46 +227,47 @@ impl FollowPosition {
     }
 }
 
-/// What becomes of a group.
+/// The treatment of a group.
 enum GroupAction {
     Pass,
     Drop,
     Last,
 }
 
-/// A message and the bytes that it announces, as they came.
+/// A message and the bytes that it announces, as received.
 #[derive(Default)]
 struct MessageGroup {
     frames: Vec<u8>,
     message: Option<FromAgent>,
-    due: u64,
+    bytes_due: u64,
 }
 
 impl MessageGroup {
-    /// Adds a frame; true when nothing lacks.
+    /// Adds a frame; true once the group is complete.
     fn add(&mut self, frame: Frame<'_>, raw: &[u8]) -> Result<bool, HttpError> {
-        match (frame.kind, self.due) {
+        match (frame.kind, self.bytes_due) {
             (Kind::Message, 0) => {
                 let message =
-                    serde_json::from_slice(frame.body).map_err(|e| odd(&e.to_string()))?;
-                self.due = announced_bytes(&message).map_err(|e| odd(&e.to_string()))?;
+                    serde_json::from_slice(frame.body).map_err(|e| cut_error(&e.to_string()))?;
+                self.bytes_due =
+                    announced_bytes(&message).map_err(|e| cut_error(&e.to_string()))?;
                 self.message = Some(message);
             }
-            (Kind::Output | Kind::Blob, due) if frame.body.len() as u64 <= due => {
-                self.due -= frame.body.len() as u64;
+            (Kind::Output | Kind::Blob, bytes_due) if frame.body.len() as u64 <= bytes_due => {
+                self.bytes_due -= frame.body.len() as u64;
             }
-            _ => return Err(odd("its frames are in no order")),
+            _ => return Err(cut_error("its frames are in no order")),
         }
-        // Frames of a byte each, or of none, are no way to send a piece.
+        // Many frames of one byte, or of none, would exceed the piece.
         if self.frames.len() + raw.len() > MAX_GROUP_BYTES {
-            return Err(odd("its frames are longer than what they hold"));
+            return Err(cut_error("its frames are longer than what they hold"));
         }
         self.frames.extend_from_slice(raw);
-        Ok(self.due == 0)
+        Ok(self.bytes_due == 0)
     }
 }
 
-fn odd(why: &str) -> HttpError {
+fn cut_error(why: &str) -> HttpError {
     HttpError::Cut { doing: FOLLOWING, why: why.to_owned() }
 }
 
@@ -285,7 +294,7 @@ mod tests {
     fn a_group_of_frames_is_bounded() {
         let mut group = MessageGroup::default();
         assert!(add(&mut group, Kind::Message, &message(&output("run.1", u64::MAX))).is_err());
-        // As many frames as the host likes, of no bytes or of one.
+        // Any number of frames, of no bytes or of one.
         for body in [&b""[..], b"x"] {
             let mut group = MessageGroup::default();
             let stored = BLOB_BYTES;
@@ -306,10 +315,11 @@ mod tests {
     #[test]
     fn what_another_job_says_is_dropped_and_not_remembered() {
         let (job, had) = ("run.1".to_owned(), BTreeMap::new());
-        let mut at = FollowPosition { job, seq: 0, had, inline_bytes: 0, told: true };
-        assert!(matches!(at.note(Some(output("other.1", 5))), Ok(GroupAction::Drop)));
-        assert!(at.had.is_empty());
-        assert!(matches!(at.note(Some(output("run.1", 5))), Ok(GroupAction::Pass)));
-        assert_eq!(at.had.len(), 1);
+        let mut position =
+            FollowPosition { job, seq: 0, had, inline_bytes: 0, announced_to_session: true };
+        assert!(matches!(position.note(Some(output("other.1", 5))), Ok(GroupAction::Drop)));
+        assert!(position.had.is_empty());
+        assert!(matches!(position.note(Some(output("run.1", 5))), Ok(GroupAction::Pass)));
+        assert_eq!(position.had.len(), 1);
     }
 }

@@ -1,7 +1,7 @@
-//! What a status and a body that are no answer of the agent mean, and what to do about it.
+//! The meaning of answers that do not come from the agent, and the next step for each.
 //!
-//! Platforms and proxies answer in plain text or HTML of their own. What is known of them stands
-//! in one table, the most telling rows first; the last rows know the status alone.
+//! Platforms and proxies answer in plain text or HTML of their own. Each table lists the most
+//! specific rows first; its last rows match the status alone.
 
 use reqwest::StatusCode;
 use rgpu_protocol::FromAgent;
@@ -9,7 +9,7 @@ use rgpu_protocol::FromAgent;
 use crate::remote::foreign_text;
 use crate::remote::refusal::{self, RefusalRow, passing, row};
 
-/// What should stand behind an address.
+/// The kind of server expected at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerKind {
     /// `rgpu worker`.
@@ -18,18 +18,18 @@ pub enum ServerKind {
     Modal,
 }
 
-/// An answer that is none, with its name.
+/// An answer that does not come from the agent, with its meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedRefusal {
-    /// The code under which `--json` names it.
+    /// The error's code in `--json`.
     pub code: &'static str,
     /// What happened.
     pub what: String,
-    /// The server's own words, their beginning.
+    /// The start of the server's own text.
     pub body: String,
-    /// What to do next; `REMOTE` stands for the remote's name.
+    /// What to do next; `REMOTE` is replaced by the remote's name.
     pub hint: String,
-    /// Whether it may pass by itself.
+    /// Whether a retry may help.
     pub passes: bool,
 }
 
@@ -40,7 +40,7 @@ const DEPLOYED: &str = "take the address that `modal deploy remote/modal_app.py`
 const LOGS: &str =
     "`modal app logs rgpu` shows what the app said; jobs go on: `rgpu runs attach latest`";
 
-/// What Modal itself answers, in plain text, where the app does not.
+/// Plain-text answers of Modal itself, sent in place of the app's.
 static MODALS: &[RefusalRow] = &[
     row(
         401,
@@ -102,7 +102,7 @@ static MODALS: &[RefusalRow] = &[
     passing(500, "lost track of input", "request_lost", "the platform lost the request", LOGS),
 ];
 
-/// What else an address on Modal may answer.
+/// Further answers of an address on Modal.
 static ON_MODAL: &[RefusalRow] = &[
     row(401, "", "wrong_token", "the token is not taken", PROXY_TOKEN),
     row(402, "", "no_credit", "the platform asks to be paid", "add credit with the platform"),
@@ -123,7 +123,7 @@ static ON_MODAL: &[RefusalRow] = &[
     passing(504, "", "bad_gateway", "the app does not answer in time", LOGS),
 ];
 
-/// What a worker, or a proxy before one, answers.
+/// Answers of a worker or of a proxy before it.
 static ROWS: &[RefusalRow] = &[
     row(400, "HTTPS", "wants_tls", "what answers speaks TLS alone", "write https:// before it"),
     row(
@@ -218,7 +218,7 @@ impl ServerKind {
 }
 
 impl NamedRefusal {
-    /// Of an answer with this status and body; `to` is where a redirect leads.
+    /// For an answer with this status and body; `to` is the target of a redirect.
     pub(super) fn of(
         site: ServerKind,
         url: &str,
@@ -261,7 +261,7 @@ impl NamedRefusal {
         }
     }
 
-    /// Of an answer that looks well and is not ours.
+    /// For a successful answer that is not an agent's.
     pub(super) fn not_ours(site: ServerKind, url: &str, body: &[u8]) -> Self {
         let (code, what) = match site {
             ServerKind::Worker => ("not_a_worker", "no worker of rgpu's"),
@@ -276,7 +276,7 @@ impl NamedRefusal {
         }
     }
 
-    /// Of results that lead to each other.
+    /// For results that redirect to each other.
     pub(super) fn going_round(url: &str, hops: u32) -> Self {
         Self {
             code: "redirect_loop",
@@ -288,16 +288,16 @@ impl NamedRefusal {
     }
 }
 
-/// The server's own words: of our worker those of its message, of others the body's beginning.
+/// The server's own text: our worker's message, or the start of any other body.
 fn words(status: StatusCode, body: &[u8]) -> String {
-    let said = match serde_json::from_slice(body) {
+    let text = match serde_json::from_slice(body) {
         Ok(FromAgent::Refused { text, .. }) => text,
         _ => shown(body),
     };
-    if said.is_empty() { status.to_string() } else { format!("{status}: {said}") }
+    if text.is_empty() { status.to_string() } else { format!("{status}: {text}") }
 }
 
-/// The beginning of a foreign body, in one line.
+/// The start of a foreign body, on one line.
 fn shown(body: &[u8]) -> String {
     foreign_text::shown(&String::from_utf8_lossy(body))
 }

@@ -1,7 +1,7 @@
-//! One request and its answer: time limits of our own, second tries of what may be repeated, and
-//! no redirects, since a token must never be carried to another address. Modal alone answers what
-//! takes long with the address of the result, on the same origin: that is asked for by `GET` until
-//! it is there. What was asked is sent again only where that result is lost, and it may be repeated.
+//! One request and its answer: our own time limits, retries of what may be repeated, and no
+//! redirects, because a token must not be carried to another address. Modal alone answers a long
+//! request with the address of its result on the same origin, which is polled by `GET`. The request
+//! itself is only sent again if that result is lost and the request may be repeated.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -19,30 +19,30 @@ use super::refusal::{NamedRefusal, ServerKind};
 use super::token::Credentials;
 use crate::remote::limits;
 
-/// Tries of a request that may be repeated. What takes longer is a cut link, which its own
-/// patience is for.
+/// Attempts for a request that may be repeated. Longer outages count as a cut link, which has its
+/// own limits.
 const MAX_TRIES: u32 = 4;
 
-/// The pause before the second try; each further one is twice as long.
+/// The pause before the second attempt; each next one is twice as long.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest pause that a server may ask for here.
+/// The longest pause that a server may request.
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(5);
 
-/// The query of a result's address on Modal.
+/// The query parameter in a result's address on Modal.
 const RESULT_QUERY: &str = "__modal_function_call_id";
 
-/// Results that lead to another one sooner than this go round, and how often they may in a row.
+/// A redirect answered faster than this counts as a loop; this many in a row are an error.
 const FAST_REDIRECT: Duration = Duration::from_secs(1);
 const MAX_FAST_REDIRECTS: u32 = 8;
 
-/// How long it may take to find out whether a server speaks TLS.
+/// The limit on the check whether a server speaks TLS.
 const TLS_PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A worker keeps an idle connection three times as long.
+/// How long an idle connection is kept; a worker keeps it three times as long.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A way to one worker. Clones share its connections.
+/// A client of one worker. Clones share its connections.
 #[derive(Clone, Debug)]
 pub(super) struct WorkerClient {
     client: Client,
@@ -51,7 +51,6 @@ pub(super) struct WorkerClient {
     site: ServerKind,
 }
 
-/// A request.
 #[derive(Clone)]
 pub(super) struct WorkerRequest {
     method: Method,
@@ -60,36 +59,36 @@ pub(super) struct WorkerRequest {
     headers: Vec<(HeaderName, HeaderValue)>,
     body: bytes::Bytes,
     limit: Duration,
-    again: Retry,
+    retry: Retry,
     doing: &'static str,
-    /// The result of what was asked before, in the place of `path`.
+    /// The address of the result of an earlier request, which replaces `path`.
     result: Option<Url>,
 }
 
-/// Whether a request may be repeated when nobody knows whether it arrived.
+/// Whether a request may be repeated if nobody knows whether it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Retry {
     Safe,
     Never,
 }
 
-/// What one try came to.
+/// The result of one attempt.
 enum Attempt {
     Answer(WorkerAnswer),
-    /// It takes longer: the result will be there.
+    /// The result will be at this address.
     Later(Url),
 }
 
-/// What came back.
+/// The answer to a request.
 pub(super) enum WorkerAnswer {
-    /// What was asked for.
-    Good(Response),
-    /// A message of the agent that says why not: JSON.
-    Said(Vec<u8>),
+    /// The requested response.
+    Response(Response),
+    /// The agent's message, in JSON, that explains a refusal.
+    AgentMessage(Vec<u8>),
 }
 
 impl WorkerRequest {
-    /// A request for `path`, which may be repeated.
+    /// A `GET` request, which may be repeated.
     pub(super) fn get(path: impl Into<String>, doing: &'static str) -> Self {
         Self {
             method: Method::GET,
@@ -98,7 +97,7 @@ impl WorkerRequest {
             headers: Vec::new(),
             body: bytes::Bytes::new(),
             limit: limits::ANSWER,
-            again: Retry::Safe,
+            retry: Retry::Safe,
             doing,
             result: None,
         }
@@ -110,7 +109,7 @@ impl WorkerRequest {
         Self { accept, limit, result: Some(url), ..Self::get(self.path, doing) }
     }
 
-    /// The same with a body of JSON, as `POST`.
+    /// A `POST` request with a JSON body, which may be repeated.
     pub(super) fn post(path: impl Into<String>, json: Vec<u8>, doing: &'static str) -> Self {
         let this = Self { method: Method::POST, body: json.into(), ..Self::get(path, doing) };
         this.header(CONTENT_TYPE, "application/json")
@@ -131,7 +130,7 @@ impl WorkerRequest {
         self
     }
 
-    /// With a header whose value is of our making.
+    /// Adds a header with a value that we made.
     pub(super) fn header(mut self, name: HeaderName, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {
             self.headers.push((name, value));
@@ -139,23 +138,23 @@ impl WorkerRequest {
         self
     }
 
-    /// With a limit on the time until the answer begins.
+    /// Sets the limit on the time until the answer begins.
     pub(super) fn within(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
     pub(super) fn once(mut self) -> Self {
-        self.again = Retry::Never;
+        self.retry = Retry::Never;
         self
     }
 }
 
 impl WorkerClient {
-    /// For a worker at `address`.
+    /// A client for the worker at `address`.
     ///
     /// # Errors
-    /// Certificates that cannot be read.
+    /// Certificates cannot be read.
     pub(super) fn new(
         address: &Address,
         credentials: Credentials,
@@ -170,11 +169,11 @@ impl WorkerClient {
             .tcp_keepalive(Duration::from_secs(15))
             .user_agent(concat!("rgpu/", env!("CARGO_PKG_VERSION")));
         if address.is_loopback() {
-            // A proxy would be shown the token, and finds another machine under that name.
+            // A proxy would see the token, and would resolve the name to another machine.
             client = client.no_proxy();
         }
         if !address.is_tls() {
-            // The system's certificates take milliseconds to read.
+            // Reading the system's certificates takes milliseconds.
             client = client.tls_certs_only([]);
         }
         if let Some(path) = &address.ca {
@@ -188,20 +187,20 @@ impl WorkerClient {
         Ok(Self { client, base: address.as_str().to_owned(), credentials, site })
     }
 
-    /// Sends a request; again, where it may be repeated and that may help.
+    /// Sends a request, and repeats it if it may be repeated and that may help.
     ///
     /// # Errors
-    /// The link, or an answer that is not the agent's.
+    /// The link fails, or the answer does not come from the agent.
     pub(super) async fn send(&self, mut ask: WorkerRequest) -> Result<WorkerAnswer, HttpError> {
         let mut pause = RETRY_PAUSE;
         let mut tries = 1;
-        let (begun, mut rounds) = (Instant::now(), 0);
-        // What is asked once more where its result is lost.
-        let mut first = (ask.again == Retry::Safe).then(|| ask.clone());
+        let (begun, mut fast_redirects) = (Instant::now(), 0);
+        // The request to repeat if its result is lost.
+        let mut original = (ask.retry == Retry::Safe).then(|| ask.clone());
         loop {
             let sent = Instant::now();
-            let (error, asked) = match self.try_once(&ask).await {
-                Err((error, asked)) => (error, asked),
+            let (error, requested_pause) = match self.try_once(&ask).await {
+                Err((error, requested_pause)) => (error, requested_pause),
                 Ok(Attempt::Answer(answer)) => return Ok(answer),
                 Ok(Attempt::Later(url)) => {
                     if begun.elapsed() > limits::RESULT {
@@ -209,45 +208,51 @@ impl WorkerClient {
                         return Err(HttpError::Silent { doing, limit });
                     }
                     if sent.elapsed() > FAST_REDIRECT {
-                        rounds = 0;
-                    } else if rounds == MAX_FAST_REDIRECTS {
-                        let named = NamedRefusal::going_round(&self.base, rounds);
+                        fast_redirects = 0;
+                    } else if fast_redirects == MAX_FAST_REDIRECTS {
+                        let named = NamedRefusal::going_round(&self.base, fast_redirects);
                         return Err(HttpError::Refused(Box::new(named)));
                     } else {
-                        let pause = RETRY_PAUSE.saturating_mul(1 << rounds).min(MAX_RETRY_PAUSE);
+                        let pause =
+                            RETRY_PAUSE.saturating_mul(1 << fast_redirects).min(MAX_RETRY_PAUSE);
                         tokio::time::sleep(pause.mul_f64(jitter())).await;
-                        rounds += 1;
+                        fast_redirects += 1;
                     }
                     ask = ask.result(url);
                     (pause, tries) = (RETRY_PAUSE, 1);
                     continue;
                 }
             };
-            // Silence has taken long enough: it is a cut link.
+            // After silence the link counts as cut, because the limit has already passed.
             let silent = matches!(error, HttpError::Silent { .. });
-            let over = tries == MAX_TRIES && ask.result.is_some();
-            if let Some(first) = first.take_if(|_| over && !silent && error.is_link()) {
-                (ask, pause, tries) = (first, RETRY_PAUSE, 1);
+            let polls_exhausted = tries == MAX_TRIES && ask.result.is_some();
+            if let Some(original) =
+                original.take_if(|_| polls_exhausted && !silent && error.is_link())
+            {
+                (ask, pause, tries) = (original, RETRY_PAUSE, 1);
                 continue;
             }
-            if tries == MAX_TRIES || ask.again == Retry::Never || silent || !error.is_link() {
+            if tries == MAX_TRIES || ask.retry == Retry::Never || silent || !error.is_link() {
                 return Err(error);
             }
-            tokio::time::sleep(asked.unwrap_or(pause).min(MAX_RETRY_PAUSE).mul_f64(jitter())).await;
+            tokio::time::sleep(
+                requested_pause.unwrap_or(pause).min(MAX_RETRY_PAUSE).mul_f64(jitter()),
+            )
+            .await;
             pause *= 2;
             tries += 1;
         }
     }
 
-    /// The JSON message that answers a request, also when it says why not.
+    /// The JSON message that answers a request, including a refusal.
     ///
     /// # Errors
-    /// As [`Self::send`].
+    /// As for [`Self::send`].
     pub(super) async fn message(&self, ask: WorkerRequest) -> Result<Vec<u8>, HttpError> {
         let (doing, limit) = (ask.doing, ask.limit.min(limits::ANSWER));
         match self.send(ask).await? {
-            WorkerAnswer::Said(body) => Ok(body),
-            WorkerAnswer::Good(response) => {
+            WorkerAnswer::AgentMessage(body) => Ok(body),
+            WorkerAnswer::Response(response) => {
                 let (body, cut) = read(response, MAX_BODY, limit, doing).await?;
                 match cut {
                     None => Ok(body),
@@ -257,14 +262,14 @@ impl WorkerClient {
         }
     }
 
-    /// Whether what listens at an address without TLS speaks it. It is shown no token.
+    /// Whether the server at an `http://` address speaks TLS. It gets no token.
     pub(super) async fn wants_tls(&self) -> bool {
         let Some(rest) = self.base.strip_prefix("http://") else { return false };
         let client = Client::builder().redirect(redirect::Policy::none()).no_proxy();
         let Ok(client) = client.tls_certs_only([]).build() else { return false };
         match timeout(TLS_PROBE_TIMEOUT, client.get(format!("https://{rest}")).send()).await {
             Ok(Ok(_)) => true,
-            // Nothing is trusted here, so a server with TLS gets as far as its certificate.
+            // No certificate is trusted here, so a TLS server fails with a certificate error.
             Ok(Err(error)) => chain(&error).contains("certificate"),
             Err(_) => false,
         }
@@ -275,7 +280,7 @@ impl WorkerClient {
         ask: &WorkerRequest,
     ) -> Result<Attempt, (HttpError, Option<Duration>)> {
         let doing = ask.doing;
-        // A container may have to be started for it.
+        // A container may have to start for it.
         let limit = match self.site {
             ServerKind::Worker => ask.limit,
             ServerKind::Modal => ask.limit.max(limits::HELD_ANSWER),
@@ -301,7 +306,7 @@ impl WorkerClient {
             .map_err(|error| (self.failed(&error, doing), None))?;
         let status = response.status();
         if status.is_success() {
-            return Ok(Attempt::Answer(WorkerAnswer::Good(response)));
+            return Ok(Attempt::Answer(WorkerAnswer::Response(response)));
         }
         let header = |name: HeaderName| {
             let value = response.headers().get(name)?.to_str().ok()?;
@@ -315,13 +320,13 @@ impl WorkerClient {
             return Ok(Attempt::Later(result));
         }
         let pause = pause.and_then(|s| s.parse().ok()).map(Duration::from_secs);
-        // What could be read of it has to do.
+        // A partial body is good enough here.
         let body = match read(response, MAX_BODY, limits::CONNECT, doing).await {
             Ok((body, _)) => body,
             Err(_) => Vec::new(),
         };
-        if is_said(&body) {
-            return Ok(Attempt::Answer(WorkerAnswer::Said(body)));
+        if is_agent_answer(&body) {
+            return Ok(Attempt::Answer(WorkerAnswer::AgentMessage(body)));
         }
         let named = NamedRefusal::of(self.site, &self.base, status, &body, to.as_deref());
         Err((HttpError::Refused(Box::new(named)), pause))
@@ -332,7 +337,7 @@ impl WorkerClient {
         if why.contains("certificate") {
             HttpError::Untrusted { url, why }
         } else if why.contains("InvalidContentType") {
-            // What answers the first bytes of TLS with none of it.
+            // A plain HTTP server behind an https:// address.
             HttpError::NoTls { url }
         } else if error.is_connect() {
             HttpError::Unreachable { url, why, site: self.site }
@@ -342,16 +347,16 @@ impl WorkerClient {
     }
 }
 
-/// Where the result of a request will be; `None`: that is not what `to` is, or it is elsewhere.
+/// The URL of a request's result; `None`: `to` is not one, or is on another origin.
 fn result_at(asked: &Url, to: &str) -> Option<Url> {
     let to = asked.join(to).ok()?;
-    let named = to.query_pairs().any(|(name, id)| name == RESULT_QUERY && !id.is_empty());
-    let bare = to.username().is_empty() && to.password().is_none();
-    (named && bare && to.origin() == asked.origin()).then_some(to)
+    let has_id = to.query_pairs().any(|(name, id)| name == RESULT_QUERY && !id.is_empty());
+    let has_no_login = to.username().is_empty() && to.password().is_none();
+    (has_id && has_no_login && to.origin() == asked.origin()).then_some(to)
 }
 
-/// Whether a body is the agent's word about a request, and not about being asked at all.
-fn is_said(body: &[u8]) -> bool {
+/// Whether a body is the agent's answer to this request, and not a refusal of any request.
+fn is_agent_answer(body: &[u8]) -> bool {
     match serde_json::from_slice(body) {
         Ok(FromAgent::Refused { request, .. }) => request != "request",
         Ok(FromAgent::Missing { .. }) => true,
@@ -359,10 +364,10 @@ fn is_said(body: &[u8]) -> bool {
     }
 }
 
-/// The body of an answer, at most `most` bytes of it; with why it was cut, if it was.
+/// The body of an answer up to `max_bytes`, and the reason if it was cut.
 async fn read(
     mut response: Response,
-    most: usize,
+    max_bytes: usize,
     limit: Duration,
     doing: &'static str,
 ) -> Result<(Vec<u8>, Option<String>), HttpError> {
@@ -374,8 +379,8 @@ async fn read(
                 Ok(None) => return None,
                 Err(error) => return Some(chain(&error)),
             }
-            if body.len() > most {
-                return Some(format!("it is over {most} bytes"));
+            if body.len() > max_bytes {
+                return Some(format!("it is over {max_bytes} bytes"));
             }
         }
     })
@@ -384,7 +389,7 @@ async fn read(
     Ok((body, cut))
 }
 
-/// An error with all that is behind it; reqwest's own words say little.
+/// An error with all its sources; reqwest's own message says little.
 pub(in crate::remote) fn chain(error: &reqwest::Error) -> String {
     let mut words = String::new();
     let mut next: Option<&dyn std::error::Error> = std::error::Error::source(error);
@@ -401,7 +406,7 @@ pub(in crate::remote) fn chain(error: &reqwest::Error) -> String {
     if words.is_empty() { error.to_string() } else { words }
 }
 
-/// A factor from 0.5 to 1.5: clients that were cut together must not come back together.
+/// A factor from 0.5 to 1.5, so that clients cut together do not reconnect together.
 fn jitter() -> f64 {
     let random = RandomState::new().build_hasher().finish();
     0.5 + (random >> 11) as f64 / (1_u64 << 53) as f64
@@ -441,11 +446,13 @@ mod tests {
 
     #[test]
     fn only_the_agents_words_about_a_request_are_passed_on() {
-        let said = |text: &str| is_said(text.as_bytes());
-        assert!(said(r#"{"is":"refused","request":"submit","code":"bad_plan","text":""}"#));
-        assert!(said(r#"{"is":"missing","job":"a","digests":[]}"#));
-        assert!(!said(r#"{"is":"refused","request":"request","code":"wrong_token","text":""}"#));
-        assert!(!said(r#"{"detail":"Not Found"}"#));
-        assert!(!said("<html>"));
+        let is_answer = |text: &str| is_agent_answer(text.as_bytes());
+        assert!(is_answer(r#"{"is":"refused","request":"submit","code":"bad_plan","text":""}"#));
+        assert!(is_answer(r#"{"is":"missing","job":"a","digests":[]}"#));
+        assert!(!is_answer(
+            r#"{"is":"refused","request":"request","code":"wrong_token","text":""}"#
+        ));
+        assert!(!is_answer(r#"{"detail":"Not Found"}"#));
+        assert!(!is_answer("<html>"));
     }
 }

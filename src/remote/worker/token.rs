@@ -1,5 +1,5 @@
-//! Where a worker's token comes from: a variable of the environment, the desktop's keychain, or a
-//! file that only its user can read. It stands in no settings, no argument and no error.
+//! Finds a worker's token: in an environment variable, the desktop's keychain, or a file that only
+//! the user can read. It never appears in settings, arguments or errors.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -11,29 +11,29 @@ use super::error::HttpError;
 use crate::error::shell_word;
 use crate::remote::{RemoteSpec, keychain};
 
-/// The setting that names the variable.
+/// The setting for the environment variable.
 pub(super) const ENV: &str = "token_env";
 
-/// The setting that names the file.
+/// The setting for the file.
 pub(super) const FILE: &str = "token_file";
 
-/// The setting that names the keychain's service, and the account of it.
+/// The setting for the keychain service; the account's name is fixed.
 pub(super) const KEYCHAIN: &str = "keychain";
 const ACCOUNT: &str = "token";
 
-/// The variable that is read when neither is set.
+/// The variable that is read if no setting names a source.
 const DEFAULT_TOKEN_VARIABLE: &str = "RGPU_WORKER_TOKEN";
 
-/// Why a secret cannot be had.
+/// The reason why a secret could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CredentialError {
-    /// In words.
+    /// The reason.
     pub why: String,
-    /// What its user can do, where that is not to put it there.
+    /// The remedy, if it is not to store the secret there.
     pub hint: Option<String>,
 }
 
-/// What a request shows to be let in.
+/// The headers that authenticate a request.
 #[derive(Clone)]
 pub(in crate::remote) struct Credentials(HeaderMap);
 
@@ -44,11 +44,11 @@ impl fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// A bearer's token.
+    /// A bearer token.
     fn bearer(token: &str, from: &str) -> Result<Self, HttpError> {
         let unfit = |why: &str| HttpError::Token {
             why: format!("{from} {why}"),
-            hint: Some(put_into(from)),
+            hint: Some(put_hint(from)),
         };
         if token.is_empty() {
             return Err(unfit("is empty"));
@@ -59,7 +59,7 @@ impl Credentials {
         Ok(Self(HeaderMap::from_iter([(AUTHORIZATION, value)])))
     }
 
-    /// A token in two headers of their own; `None`: no header can hold a part.
+    /// A token in two headers; `None`: a part cannot be a header value.
     pub(in crate::remote) fn pair(
         first: (&'static str, &str),
         second: (&'static str, &str),
@@ -73,7 +73,7 @@ impl Credentials {
         Some(Self(headers))
     }
 
-    /// The headers that show it.
+    /// The headers.
     pub(in crate::remote) fn headers(&self) -> &HeaderMap {
         &self.0
     }
@@ -87,67 +87,67 @@ pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
     if let Some(path) = spec.options.get(FILE) {
         let path = PathBuf::from(path);
         let place = format!("`{}`", path.display());
-        let text = read_private(&path).map_err(|lack| lacking(lack, &place))?;
+        let text = read_private(&path).map_err(|error| token_error(error, &place))?;
         return Credentials::bearer(text.trim(), &place);
     }
     if let Some(service) = spec.options.get(KEYCHAIN) {
-        let token =
-            keychain::secret(service, ACCOUNT).map_err(|lack| lacking(lack, "the keychain"))?;
+        let token = keychain::secret(service, ACCOUNT)
+            .map_err(|error| token_error(error, "the keychain"))?;
         return Credentials::bearer(&token, &format!("`{ACCOUNT}` of `{service}` in the keychain"));
     }
-    let (name, said) = match spec.options.get(ENV) {
+    let (name, is_set_by_user) = match spec.options.get(ENV) {
         Some(name) => (name.as_str(), true),
         None => (DEFAULT_TOKEN_VARIABLE, false),
     };
     match std::env::var(name) {
         Ok(token) => Credentials::bearer(token.trim(), &format!("${name}")),
-        Err(_) if said => Err(HttpError::Token {
+        Err(_) if is_set_by_user => Err(HttpError::Token {
             why: format!("${name} is not set"),
-            hint: Some(put_into(&format!("${name}"))),
+            hint: Some(put_hint(&format!("${name}"))),
         }),
-        Err(_) => Err(unnamed()),
+        Err(_) => Err(no_source()),
     }
 }
 
-/// Whether a place for the token is named at all; what lies there is looked at when it is needed.
+/// Checks that a source for the token is named; the source is only read when needed.
 ///
 /// # Errors
-/// None is, and the usual variable is not set.
+/// No source is named, and the default variable is not set.
 pub(super) fn is_named(spec: &RemoteSpec) -> Result<(), HttpError> {
     let named = [FILE, ENV, KEYCHAIN].iter().any(|setting| spec.options.contains_key(*setting));
     match named || std::env::var_os(DEFAULT_TOKEN_VARIABLE).is_some() {
         true => Ok(()),
-        false => Err(unnamed()),
+        false => Err(no_source()),
     }
 }
 
-fn unnamed() -> HttpError {
+fn no_source() -> HttpError {
     let why = format!(
         "the remote names no variable, file or keychain for it, and ${DEFAULT_TOKEN_VARIABLE} is not set"
     );
     HttpError::Token { why, hint: None }
 }
 
-fn lacking(lack: CredentialError, place: &str) -> HttpError {
-    let CredentialError { why, hint } = lack;
-    HttpError::Token { why, hint: hint.or_else(|| Some(put_into(place))) }
+fn token_error(error: CredentialError, place: &str) -> HttpError {
+    let CredentialError { why, hint } = error;
+    HttpError::Token { why, hint: hint.or_else(|| Some(put_hint(place))) }
 }
 
-fn put_into(place: &str) -> String {
+fn put_hint(place: &str) -> String {
     format!("put the token of the worker's own file into {place}")
 }
 
-/// A file that only its user can read.
+/// Reads a file that only its user can read.
 ///
 /// # Errors
-/// Why it is not read.
+/// The file cannot be read, or others can read it.
 pub fn read_private(path: &Path) -> Result<String, CredentialError> {
     let shown = path.display();
-    let unread = |e: std::io::Error| CredentialError {
+    let read_error = |e: std::io::Error| CredentialError {
         why: format!("`{shown}` cannot be read: {e}"),
         hint: None,
     };
-    let mode = std::fs::metadata(path).map_err(unread)?.mode();
+    let mode = std::fs::metadata(path).map_err(read_error)?.mode();
     if mode & 0o077 != 0 {
         let word = shell_word(&shown);
         return Err(CredentialError {
@@ -155,7 +155,7 @@ pub fn read_private(path: &Path) -> Result<String, CredentialError> {
             hint: Some(format!("`chmod 600 {word}`, and take a new token if others saw it")),
         });
     }
-    std::fs::read_to_string(path).map_err(unread)
+    std::fs::read_to_string(path).map_err(read_error)
 }
 
 #[cfg(test)]
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn an_address_without_a_name_is_told_how_a_name_is_given() {
-        let hint = |remote: &str| unnamed().explain(failure(), remote).hints.concat();
+        let hint = |remote: &str| no_source().explain(failure(), remote).hints.concat();
         assert!(hint("box").contains("rgpu remote add box URL --token-file FILE"));
         let hint = hint("http://127.0.0.1:8790");
         assert!(hint.contains("rgpu remote add NAME http://127.0.0.1:8790 --token"), "{hint}");

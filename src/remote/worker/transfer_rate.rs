@@ -1,15 +1,15 @@
-//! How slowly an answer may come. Each byte of it is waited for within a limit; a server that sends
-//! one just before that would still hold its client for ever. So what is under way must also bring
-//! something worth waiting for.
+//! The minimum rate of an answer. There is a time limit on each chunk, but a server that sends one
+//! byte just before the limit could hold its client for ever. So an answer must also bring a
+//! minimum number of bytes.
 
 use std::time::{Duration, Instant};
 
 use crate::remote::limits;
 
-/// Bytes that must come within [`limits::STALL`]: a hundredth of what a modem brings.
+/// Bytes that must arrive within [`limits::STALL`]: a hundredth of a modem's rate.
 const MIN_BYTES: usize = 16 << 10;
 
-/// What has come of something that is under way.
+/// Counts the bytes of one transfer.
 #[derive(Debug)]
 pub(super) struct TransferRate {
     since: Instant,
@@ -17,23 +17,23 @@ pub(super) struct TransferRate {
 }
 
 impl TransferRate {
-    /// It begins now.
+    /// Starts to count at `now`.
     pub(super) fn new(now: Instant) -> Self {
         Self { since: now, bytes: 0 }
     }
 
-    /// More has come.
+    /// Adds received bytes.
     ///
     /// # Errors
-    /// Too little since the limit began, in words.
-    pub(super) fn came(&mut self, bytes: usize, now: Instant) -> Result<(), String> {
+    /// Too few bytes arrived within the limit; the error is a message.
+    pub(super) fn add_bytes(&mut self, bytes: usize, now: Instant) -> Result<(), String> {
         self.bytes += bytes;
-        let past: Duration = now.saturating_duration_since(self.since);
-        if past < limits::STALL {
+        let elapsed: Duration = now.saturating_duration_since(self.since);
+        if elapsed < limits::STALL {
             return Ok(());
         }
         if self.bytes < MIN_BYTES {
-            return Err(format!("only {} bytes came in {} s", self.bytes, past.as_secs()));
+            return Err(format!("only {} bytes came in {} s", self.bytes, elapsed.as_secs()));
         }
         *self = Self::new(now);
         Ok(())
@@ -48,10 +48,11 @@ mod tests {
     fn a_byte_a_second_is_too_little_and_a_modem_is_enough() {
         let begun = Instant::now();
         let at = |seconds: u64| begun + Duration::from_secs(seconds);
-        let mut pace = TransferRate::new(begun);
-        let slow = (1..=limits::STALL.as_secs()).find_map(|s| pace.came(1, at(s)).err());
+        let mut transfer_rate = TransferRate::new(begun);
+        let slow =
+            (1..=limits::STALL.as_secs()).find_map(|s| transfer_rate.add_bytes(1, at(s)).err());
         assert_eq!(slow.as_deref(), Some("only 120 bytes came in 120 s"));
-        let mut pace = TransferRate::new(begun);
-        assert!((1..=1000).all(|s| pace.came(200, at(s)).is_ok()));
+        let mut transfer_rate = TransferRate::new(begun);
+        assert!((1..=1000).all(|s| transfer_rate.add_bytes(200, at(s)).is_ok()));
     }
 }
