@@ -65,8 +65,8 @@ pub(crate) fn of_rung(
     let mut env = inherited();
     env.entry("PATH".into()).or_insert_with(|| "/usr/local/bin:/usr/bin:/bin".into());
     env.insert("TMPDIR".into(), folder.tmp().display().to_string());
-    let words = plan.env.iter().chain(&rung.env);
-    env.extend(words.map(|(name, word)| (name.clone(), word.resolve(&work))));
+    let variables = plan.env.iter().chain(&rung.env);
+    env.extend(variables.map(|(name, arg)| (name.clone(), arg.resolve(&work))));
     env.extend(secrets.iter().map(|(name, value)| (name.clone(), value.clone())));
     env.insert("RGPU_JOB".into(), plan.job.clone());
     env.insert(MARKER.into(), work);
@@ -81,9 +81,9 @@ pub(crate) fn of_rung(
 }
 
 /// Returns the path of a rung's program: absolute, a file in the job's folder, or found on PATH.
-pub(crate) fn program(word: &Arg, folder: &JobFolder, env: &Environment) -> Option<PathBuf> {
+pub(crate) fn program(arg: &Arg, folder: &JobFolder, env: &Environment) -> Option<PathBuf> {
     let work = folder.work();
-    let name = word.resolve(&work.display().to_string());
+    let name = arg.resolve(&work.display().to_string());
     if name.contains('/') {
         // `join` with an absolute path drops the folder.
         return Some(work.join(name));
@@ -126,7 +126,7 @@ mod tests {
     fn programs_are_absolute_in_the_job_or_on_the_path() {
         let folder = JobFolder::at("/r/jobs/j".into());
         let env = Environment::from([("PATH".into(), ".:/nowhere:/bin".into())]);
-        let find = |word: Arg| program(&word, &folder, &env);
+        let find = |arg: Arg| program(&arg, &folder, &env);
         assert_eq!(find("sh".into()), Some("/bin/sh".into()));
         assert_eq!(find("/x/y".into()), Some("/x/y".into()));
         assert_eq!(find(Arg::in_job("bin/k")), Some("/r/jobs/j/work/bin/k".into()));

@@ -78,15 +78,15 @@ impl Supervisor {
     pub(crate) fn lock_gpu(&mut self, request: &GpuRequest) -> Result<(), EarlyEnd> {
         let queue = Queue::open(std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from))?;
         let start = Instant::now();
-        let mut wanted = choose(request)?;
+        let mut candidates = choose(request)?;
         let count = usize::try_from(request.count).unwrap_or(usize::MAX).max(1);
-        if wanted.len() < count {
-            return Err(no_gpu(format!("{count} GPUs are wanted, {} would do", wanted.len())));
+        if candidates.len() < count {
+            return Err(no_gpu(format!("{count} GPUs are wanted, {} would do", candidates.len())));
         }
         let mut busy = Vec::new();
         let mut ticket = None;
         loop {
-            let held = self.wait_for_gpus(&queue, &mut ticket, &wanted, count, start)?;
+            let held = self.wait_for_gpus(&queue, &mut ticket, &candidates, count, start)?;
             let mut free = true;
             for (uuid, _) in &held {
                 let foreign_processes =
@@ -94,20 +94,20 @@ impl Supervisor {
                 if !foreign_processes.is_empty() {
                     free = false;
                     busy.push(format!("GPU {uuid}: {}", foreign_processes.join(", ")));
-                    wanted.retain(|w| w != uuid);
+                    candidates.retain(|w| w != uuid);
                 }
             }
             if free {
                 return self.take_gpus(request, held);
             }
-            if wanted.len() < count {
+            if candidates.len() < count {
                 let text = format!("processes of others compute there: {}", busy.join("; "));
                 return Err(no_gpu(text));
             }
             // Rejoin while we still hold them, so that the next job does not take the same busy
             // GPUs.
             if let Some(ticket) = &mut ticket {
-                while !queue.again(ticket, &wanted)? {
+                while !queue.again(ticket, &candidates)? {
                     self.wait_in_queue(start, QUEUE_LOCK_RETRY)?;
                 }
             }
@@ -132,12 +132,12 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Waits in the queue until `count` of `wanted` are ours.
+    /// Waits in the queue until `count` of `candidates` are ours.
     fn wait_for_gpus(
         &mut self,
         queue: &Queue,
         ticket: &mut Option<Ticket>,
-        wanted: &[String],
+        candidates: &[String],
         count: usize,
         start: Instant,
     ) -> Result<Vec<(String, File)>, EarlyEnd> {
@@ -147,7 +147,7 @@ impl Supervisor {
         let mut last_look = Instant::now();
         loop {
             if ticket.is_none() {
-                *ticket = queue.enter(wanted, count, &description)?;
+                *ticket = queue.enter(candidates, count, &description)?;
             }
             let look = ticket.as_ref().map_or(Ok(QueueState::Busy), |ticket| queue.look(ticket))?;
             let now = match look {
@@ -262,8 +262,8 @@ fn foreign_processes(
         .map_err(|e| unknown(format!("`{}`: {e}", request.processes[0])))?;
     let text = String::from_utf8_lossy(&answer.stdout);
     if answer.timed_out || answer.exit != Some(0) {
-        let words = text.lines().last().unwrap_or("no answer").to_owned();
-        return Err(unknown(words));
+        let last_line = text.lines().last().unwrap_or("no answer").to_owned();
+        return Err(unknown(last_line));
     }
     Ok(text.lines().filter_map(|line| process_words(line, uuid)).collect())
 }

@@ -311,11 +311,11 @@ mod tests {
         (dir, queue)
     }
 
-    fn wanted(uuids: &[&str]) -> Vec<String> {
+    fn gpus(uuids: &[&str]) -> Vec<String> {
         uuids.iter().map(|u| (*u).to_owned()).collect()
     }
 
-    fn place(look: QueueState) -> (u32, String) {
+    fn position(look: QueueState) -> (u32, String) {
         match look {
             QueueState::Wait { place, holder } => (place, holder),
             other => panic!("got {other:?}"),
@@ -332,11 +332,11 @@ mod tests {
     #[test]
     fn first_come_is_first_served_and_a_later_one_does_not_overtake() {
         let (_dir, queue) = queue();
-        let first = queue.enter(&wanted(&["A", "B"]), 1, "one").unwrap().unwrap();
-        let second = queue.enter(&wanted(&["A"]), 1, "two").unwrap().unwrap();
-        let third = queue.enter(&wanted(&["B"]), 1, "three").unwrap().unwrap();
+        let first = queue.enter(&gpus(&["A", "B"]), 1, "one").unwrap().unwrap();
+        let second = queue.enter(&gpus(&["A"]), 1, "two").unwrap().unwrap();
+        let third = queue.enter(&gpus(&["B"]), 1, "three").unwrap().unwrap();
         // A is free, but the first job could take it.
-        assert_eq!(place(queue.look(&second).unwrap()).0, 2);
+        assert_eq!(position(queue.look(&second).unwrap()).0, 2);
         // The first job takes only one, so the third gets B.
         let b = queue.look(&third).unwrap();
         assert_eq!(uuid(&b), "B");
@@ -344,7 +344,7 @@ mod tests {
         let a = queue.look(&first).unwrap();
         assert_eq!(uuid(&a), "A");
         drop(first);
-        assert_eq!(place(queue.look(&second).unwrap()), (1, "one".into()));
+        assert_eq!(position(queue.look(&second).unwrap()), (1, "one".into()));
         drop(a);
         assert_eq!(uuid(&queue.look(&second).unwrap()), "A");
     }
@@ -352,34 +352,34 @@ mod tests {
     #[test]
     fn who_finds_a_gpu_unusable_keeps_its_place() {
         let (_dir, queue) = queue();
-        let mut first = queue.enter(&wanted(&["A", "B"]), 1, "one").unwrap().unwrap();
-        let second = queue.enter(&wanted(&["A", "B"]), 1, "two").unwrap().unwrap();
+        let mut first = queue.enter(&gpus(&["A", "B"]), 1, "one").unwrap().unwrap();
+        let second = queue.enter(&gpus(&["A", "B"]), 1, "two").unwrap().unwrap();
         let unusable = queue.look(&first).unwrap();
         assert_eq!(uuid(&unusable), "A");
         // While the first job checks its GPU, nothing is reserved for it.
         let b = queue.look(&second).unwrap();
         assert_eq!(uuid(&b), "B");
         drop(unusable);
-        assert!(queue.again(&mut first, &wanted(&["B"])).unwrap());
-        let third = queue.enter(&wanted(&["B"]), 1, "three").unwrap().unwrap();
+        assert!(queue.again(&mut first, &gpus(&["B"])).unwrap());
+        let third = queue.enter(&gpus(&["B"]), 1, "three").unwrap().unwrap();
         drop((second, b));
-        assert_eq!(place(queue.look(&third).unwrap()), (2, "one".into()));
+        assert_eq!(position(queue.look(&third).unwrap()), (2, "one".into()));
         assert_eq!(uuid(&queue.look(&first).unwrap()), "B");
     }
 
     #[test]
     fn several_gpus_are_taken_at_once_or_not_at_all() {
         let (_dir, queue) = queue();
-        let one = queue.enter(&wanted(&["A", "B"]), 1, "one").unwrap().unwrap();
+        let one = queue.enter(&gpus(&["A", "B"]), 1, "one").unwrap().unwrap();
         let held = queue.look(&one).unwrap();
-        let two = queue.enter(&wanted(&["A", "B"]), 2, "two").unwrap().unwrap();
+        let two = queue.enter(&gpus(&["A", "B"]), 2, "two").unwrap().unwrap();
         // A job that has its GPUs is ahead of nobody.
-        assert_eq!(place(queue.look(&two).unwrap()), (1, "one".into()));
+        assert_eq!(position(queue.look(&two).unwrap()), (1, "one".into()));
         drop(one);
         // B is free, but the second job needs two. B stays reserved for it.
-        assert_eq!(place(queue.look(&two).unwrap()), (1, "one".into()));
-        let late = queue.enter(&wanted(&["B"]), 1, "late").unwrap().unwrap();
-        assert_eq!(place(queue.look(&late).unwrap()).0, 2);
+        assert_eq!(position(queue.look(&two).unwrap()), (1, "one".into()));
+        let late = queue.enter(&gpus(&["B"]), 1, "late").unwrap().unwrap();
+        assert_eq!(position(queue.look(&late).unwrap()).0, 2);
         drop(held);
         let QueueState::Ours(both) = queue.look(&two).unwrap() else { panic!() };
         assert_eq!(both.iter().map(|(uuid, _)| uuid.as_str()).collect::<Vec<_>>(), ["A", "B"]);
@@ -390,7 +390,7 @@ mod tests {
         let (dir, queue) = queue();
         let stale = dir.path().join("locks/ticket-000000000001");
         fs::write(&stale, "A").unwrap();
-        let mine = queue.enter(&wanted(&["A"]), 1, "me").unwrap().unwrap();
+        let mine = queue.enter(&gpus(&["A"]), 1, "me").unwrap().unwrap();
         assert_eq!(mine.number, 2);
         assert_eq!(uuid(&queue.look(&mine).unwrap()), "A");
         assert!(!stale.exists());
@@ -431,7 +431,7 @@ mod tests {
         let (dir, queue) = queue();
         let secret = dir.path().join("secret");
         fs::write(&secret, "kept").unwrap();
-        let mine = queue.enter(&wanted(&["A"]), 1, "me").unwrap().unwrap();
+        let mine = queue.enter(&gpus(&["A"]), 1, "me").unwrap().unwrap();
         fs::hard_link(&secret, dir.path().join("locks/A.lock")).unwrap();
         assert!(queue.look(&mine).is_err());
         assert_eq!(fs::read_to_string(&secret).unwrap(), "kept");
@@ -480,18 +480,18 @@ mod tests {
         held.push(locked(&at("ticket-18446744073709551615"), "A"));
         held.push(locked(&at("ticket-3"), "A"));
 
-        let mine = queue.enter(&wanted(&["A"]), 1, "me").unwrap().unwrap();
+        let mine = queue.enter(&gpus(&["A"]), 1, "me").unwrap().unwrap();
         assert_eq!(mine.number, 10);
         let a = queue.look(&mine).unwrap();
         assert_eq!(uuid(&a), "A");
-        let next = queue.enter(&wanted(&["A"]), 1, "next").unwrap().unwrap();
-        assert_eq!((next.number, place(queue.look(&next).unwrap())), (11, (1, "me".into())));
+        let next = queue.enter(&gpus(&["A"]), 1, "next").unwrap().unwrap();
+        assert_eq!((next.number, position(queue.look(&next).unwrap())), (11, (1, "me".into())));
     }
 
     #[test]
     fn a_ticket_is_written_by_its_owner_alone_and_locked_before_others_can_open_it() {
         let (_dir, queue) = queue();
-        let mine = queue.enter(&wanted(&["A"]), 1, "me").unwrap().unwrap();
+        let mine = queue.enter(&gpus(&["A"]), 1, "me").unwrap().unwrap();
         assert_eq!(fs::metadata(mine.path()).unwrap().mode() & 0o777, 0o644);
     }
 
@@ -499,13 +499,13 @@ mod tests {
     fn a_gpu_whose_lock_is_unusable_is_passed_over_where_others_do() {
         let (dir, queue) = queue();
         fs::create_dir(dir.path().join("locks/A.lock")).unwrap();
-        let one = queue.enter(&wanted(&["A", "B"]), 1, "one").unwrap().unwrap();
+        let one = queue.enter(&gpus(&["A", "B"]), 1, "one").unwrap().unwrap();
         let b = queue.look(&one).unwrap();
         assert_eq!(uuid(&b), "B");
         // B can still become free.
-        let next = queue.enter(&wanted(&["A", "B"]), 1, "next").unwrap().unwrap();
-        assert_eq!(place(queue.look(&next).unwrap()), (1, "one".into()));
-        let both = queue.enter(&wanted(&["A", "B"]), 2, "both").unwrap().unwrap();
+        let next = queue.enter(&gpus(&["A", "B"]), 1, "next").unwrap().unwrap();
+        assert_eq!(position(queue.look(&next).unwrap()), (1, "one".into()));
+        let both = queue.enter(&gpus(&["A", "B"]), 2, "both").unwrap().unwrap();
         assert!(queue.look(&both).unwrap_err().to_string().contains("A.lock"));
     }
 
@@ -513,29 +513,29 @@ mod tests {
     fn what_a_holder_says_of_itself_is_one_short_line() {
         let (dir, queue) = queue();
         let _held = locked(&dir.path().join("locks/A.lock"), &"e\nv\x1b[2Jil ".repeat(10_000));
-        let mine = queue.enter(&wanted(&["A"]), 1, "me").unwrap().unwrap();
-        let (_, holder) = place(queue.look(&mine).unwrap());
+        let mine = queue.enter(&gpus(&["A"]), 1, "me").unwrap().unwrap();
+        let (_, holder) = position(queue.look(&mine).unwrap());
         assert!(holder.starts_with("ev[2Jil ev") && holder.len() == 200, "{holder}");
     }
 
     #[test]
     fn who_cannot_look_is_not_held_up() {
         let (dir, queue) = queue();
-        let mut mine = queue.enter(&wanted(&["A"]), 1, "me").unwrap().unwrap();
+        let mut mine = queue.enter(&gpus(&["A"]), 1, "me").unwrap().unwrap();
         let _guard = locked(&dir.path().join("locks/queue.lock"), "");
         assert!(matches!(queue.look(&mine).unwrap(), QueueState::Busy));
-        assert!(!queue.again(&mut mine, &wanted(&["A"])).unwrap());
-        assert!(queue.enter(&wanted(&["A"]), 1, "you").unwrap().is_none());
+        assert!(!queue.again(&mut mine, &gpus(&["A"])).unwrap());
+        assert!(queue.enter(&gpus(&["A"]), 1, "you").unwrap().is_none());
     }
 
     #[test]
     fn who_waits_behind_a_reserved_gpu_is_told_for_whom() {
         let (_dir, queue) = queue();
-        let holder = queue.enter(&wanted(&["B"]), 1, "holder").unwrap().unwrap();
+        let holder = queue.enter(&gpus(&["B"]), 1, "holder").unwrap().unwrap();
         let _held = queue.look(&holder).unwrap();
         drop(holder);
-        let _both = queue.enter(&wanted(&["A", "B"]), 2, "both").unwrap().unwrap();
-        let late = queue.enter(&wanted(&["A"]), 1, "late").unwrap().unwrap();
-        assert_eq!(place(queue.look(&late).unwrap()), (2, "both".into()));
+        let _both = queue.enter(&gpus(&["A", "B"]), 2, "both").unwrap().unwrap();
+        let late = queue.enter(&gpus(&["A"]), 1, "late").unwrap().unwrap();
+        assert_eq!(position(queue.look(&late).unwrap()), (2, "both".into()));
     }
 }

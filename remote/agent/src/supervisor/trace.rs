@@ -49,10 +49,11 @@ mod tests {
         })
         .unwrap_err();
         std::panic::set_hook(before);
-        let words = std::fs::read_to_string(log).unwrap();
-        assert!(words.contains("no such rung"), "{words}");
+        let log_text = std::fs::read_to_string(log).unwrap();
+        assert!(log_text.contains("no such rung"), "{log_text}");
         assert!(
-            words.ends_with("cannot write `events.jsonl`: No space left on device (os error 28)\n")
+            log_text
+                .ends_with("cannot write `events.jsonl`: No space left on device (os error 28)\n")
         );
     }
 }
