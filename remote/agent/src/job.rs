@@ -1,14 +1,14 @@
 //! A job's folder, `<root>/jobs/<job>/`:
 //!
-//! | name | what |
+//! | name | content |
 //! |---|---|
-//! | `plan.json` | the plan, without values of secrets; flocked by the supervisor for as long as it lives |
+//! | `plan.json` | the plan, without secrets' values; flocked while the supervisor lives |
 //! | `events.jsonl` | the event log |
-//! | `log/<step>.stdout`, `log/<step>.stderr` | what the step's rungs printed, one after the other, if they did |
-//! | `work/` | the job's folder as programs see it |
-//! | `sock` | where it listens |
-//! | `stdin` | standard input that no program has taken yet |
-//! | `supervisor.log` | what the supervisor itself had to say, if anything (a defect's trace) |
+//! | `log/<step>.stdout`, `log/<step>.stderr` | output of the step's rungs, if any |
+//! | `work/` | the working folder of programs |
+//! | `sock` | the supervisor's socket |
+//! | `stdin` | standard input that no program has read yet |
+//! | `supervisor.log` | the supervisor's own errors, such as a panic, if any |
 //!
 //! While the job runs, `<root>/tmp/<ten digits>/` is the `TMPDIR` of its programs. Tools create
 //! sockets there, whose paths must be short.
