@@ -1,31 +1,31 @@
-"""rgpu's agent on Modal: what a user deploys once, with `modal deploy remote/modal_app.py`.
+"""rgpu's agent on Modal. A user deploys it once, with `modal deploy remote/modal_app.py`.
 
-It only starts the agent. A container without a GPU, the front, serves the agent's HTTP face; each
-job is handed to a container with a GPU, where the same agent carries it out. Between the two lie
-numbered pieces on a Volume: what is said to the agent there (`in`), and all that comes back
-(`out`). Pieces are written once and read in order, so a conversation can be played again from its
-beginning: that is how a front that was stopped takes its jobs up, and why nothing is lost with it.
+It only starts the agent. A container without a GPU, the front, serves the agent's HTTP interface.
+Each job is handed to a container with a GPU, where the same agent carries it out. The two exchange
+numbered pieces on a Volume: the messages to the agent (`in`) and everything it sends back (`out`).
+Pieces are written once and read in order, so a connection can be replayed from its beginning. A new
+front takes up the jobs of a stopped one this way, and nothing is lost with a front.
 
 | of a job, `calls/JOB/` | written by | when |
 |---|---|---|
-| `ticket` | front | before a container is asked for: the one that is given this may have the job |
-| `begun/TICKET` | container | the one of that ticket has it, under this id |
-| `call` | front | the id of its call |
-| `in/TRY/N`, `said` | front | what is said; which try holds the whole beginning |
-| `out/N`, `done`, `died` | container | what comes back; it ended well, or not |
-| `closed` | front | nobody waits for it any more: it ends, or does not even begin |
-| `over` | front | its container is gone |
+| `ticket` | front | before it requests a container; only the one with this ticket runs the job |
+| `begun/TICKET` | container | when it takes the job; holds the id of its call |
+| `call` | front | when the call has started; holds its id |
+| `in/TRY/N`, `said` | front | messages to the agent; `said` names the try with the complete start |
+| `out/N`, `done`, `died` | container | the agent's output; whether the job ended normally |
+| `closed` | front | when no one waits for the job any more: it ends, or does not even start |
+| `over` | front | when its container is gone |
 
-What can be set, in the environment of `modal deploy`, stands in `DEFAULTS`. It is one file, since
-that is all that `modal deploy FILE` takes along by itself.
+`DEFAULTS` lists the settings, which are environment variables of `modal deploy`. Everything is in
+one file because `modal deploy FILE` uploads no other.
 
-| part | what for |
+| part | purpose |
 |---|---|
-| `DEFAULTS`, `image` | what runs where |
-| `Box`, `FolderBox`, `VolumeBox`, `PatientBox` | where pieces lie |
+| `DEFAULTS`, `image` | settings and the containers' image |
+| `Box`, `FolderBox`, `VolumeBox`, `PatientBox` | the storage for pieces |
 | `Frames`, `carry` | the side with the GPU |
 | `Calls`, `Front` | the side without one |
-| `serve`, `local` | its HTTP: on Modal, and on any machine for tests |
+| `serve`, `local` | the HTTP application: on Modal, and on any machine for tests |
 """
 
 from __future__ import annotations
@@ -52,13 +52,14 @@ import aiohttp
 import modal
 import modal.experimental
 
-# Everything that a deployment may change, in one place.
+# Everything that a deployment may change.
 DEFAULTS = {
-    # The app's name, and the beginning of its URL.
+    # The app's name. The URL begins with it.
     "RGPU_APP": "rgpu",
-    # As Modal spells it. `B200+` may give a B300: each profile says which device it really got.
+    # The GPU type, in Modal's spelling. `B200+` may give a B300; each profile names the actual
+    # device.
     "RGPU_GPU": "B200",
-    # Empty: anywhere. Naming one costs more.
+    # Empty: any region. A particular one costs more.
     "RGPU_REGION": "",
     # CUDA 12.9.1 brings Nsight Compute 2025.2.1. Nsight Compute 2026.2 (CUDA 13.3) wrote counters
     # that are all NaN on Modal's B200; rgpu refuses such a report, but then has no counters.
@@ -68,73 +69,73 @@ DEFAULTS = {
     "RGPU_PYTHON": "3.12",
     # The agent, as `cargo xtask dist` builds it.
     "RGPU_AGENT": "target/dist/x86_64-unknown-linux-gnu/rgpu-agent-http",
-    # Seconds that a job may take, and a request to the front (Modal's default of 300 would end
-    # every stream there).
+    # Time limits of a job and of a request to the front, in seconds. Modal's default of 300 would
+    # cut every stream of the front.
     "RGPU_JOB_TIMEOUT": "3600",
     "RGPU_FRONT_TIMEOUT": "3600",
-    # Seconds that a container waits for more to do, and is paid for.
+    # Seconds that an idle container stays, and is paid for.
     "RGPU_IDLE": "60",
 }
 
 
 def setting(name: str) -> str:
-    """What a deployment says, or the default."""
+    """Returns the deployment's value of a setting, or the default."""
     return os.environ.get(name) or DEFAULTS[name]
 
 
-# In a container, beside the agent.
+# The agent's path in a container.
 AGENT = "/opt/rgpu/rgpu-agent-http"
 
-# Seconds between two looks for a piece, and between two pieces of a stream that flows.
+# Seconds between two polls for a piece, and between two pieces of continuous output.
 BEAT = 1.0
 
-# Bytes of a piece at most.
+# Most bytes of a piece.
 PIECE = 8 << 20
 
-# Seconds that a job may take to end once its front let go of it, and how often it is told to.
+# Seconds that a job may take to end after its front closed it, and how often it is cancelled then.
 GRACE = 15.0
 TOLD = 20
 
-# Seconds that the platform's API may be out of reach: a front's conversation is then cut and played
-# again, a container's is lost with all that its job did.
+# Seconds that the platform's API may be unreachable. After that, a front's connection is cut and
+# replayed, and a container's job is lost.
 FRONT_PATIENCE = 30.0
 JOB_PATIENCE = 300.0
 
 # Seconds that requests wait for jobs that a new front takes up.
 CATCH_UP = 60.0
 
-# Seconds that a container waits to be told what to do, and one that is asked for facts alone runs.
+# Seconds that a container waits for its job's start, and that a facts request may run.
 BEGIN = 300.0
 FACTS = 300.0
 
 # Kinds of frames (remote/protocol/src/frame.rs).
 MESSAGE = 0
 HEADER = struct.Struct("<IB")
-# What an agent says before its frames.
+# The agent's first line, before its frames.
 MAGIC = b"\x01rgpu-agent-stream-1\n"
 
 
 class Box(Protocol):
-    """Where pieces lie. What is there is whole, and never changes but for `front/`."""
+    """Storage for pieces. Writes are atomic, and only names under `front/` are ever rewritten."""
 
     def put(self, name: str, data: bytes) -> None:
-        """Keeps bytes under a name."""
+        """Stores bytes under a name."""
 
     def put_all(self, files: dict[str, Path | bytes]) -> None:
-        """Keeps files, or bytes, under their names."""
+        """Stores files, or bytes, under their names."""
 
     def get(self, name: str) -> bytes | None:
-        """The bytes, or `None` where there are none."""
+        """Returns the bytes, or `None` if the name does not exist."""
 
     def names(self, folder: str) -> list[str]:
-        """All names below a folder."""
+        """Returns all names below a folder."""
 
     def remove(self, name: str) -> None:
-        """Removes a name, or all below it."""
+        """Removes a name, or all names below it."""
 
 
 class FolderBox:
-    """A folder of this machine."""
+    """A local folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -169,8 +170,8 @@ class FolderBox:
 
 
 class VolumeBox:
-    """A Modal Volume, through its API: each upload is a commit, and nothing is mounted that would
-    have to be loaded anew."""
+    """A Modal Volume, used through its API: each upload is a commit, and no mount has to be
+    reloaded."""
 
     def __init__(self, volume: modal.Volume) -> None:
         self.volume = volume
@@ -204,7 +205,7 @@ class VolumeBox:
             self.volume.remove_file(f"/{name}", recursive=True)
 
 
-# The platform's API is out of reach, or has too much to do: that may pass by itself.
+# The platform's API is unreachable or overloaded. A retry may succeed.
 AWAY = (
     modal.exception.ConnectionError,
     modal.exception.InternalError,
@@ -212,14 +213,14 @@ AWAY = (
     modal.exception.ServiceError,
 )
 
-# So may this, of what files and blobs are kept with.
+# Errors of storage after which a retry may succeed.
 PASSING = (*AWAY, OSError, aiohttp.ClientError)
 
 T = TypeVar("T")
 
 
 class PatientBox:
-    """A box that may be out of reach for a while. All that is done to one may be done again."""
+    """Retries operations of a box for a while. Repeating one is harmless."""
 
     def __init__(self, box: Box, patience: float) -> None:
         self.box, self.patience = box, patience
@@ -254,15 +255,15 @@ class PatientBox:
 
 
 class Frames:
-    """Reads frames out of a stream: just enough to know when a job has ended."""
+    """Splits a stream into frames, only to detect the end of a job."""
 
     def __init__(self, preamble: bool) -> None:
         self.buffer = b""
-        # The agent's first line comes before its frames.
+        # Whether the agent's first line is still expected before the frames.
         self.preamble = preamble
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-        """Kind, body and all bytes of each frame that is whole by now."""
+        """Yields kind, body and all bytes of each complete frame."""
         self.buffer += data
         if self.preamble:
             if MAGIC not in self.buffer:
@@ -279,7 +280,7 @@ class Frames:
 
 
 def is_end(kind: int, body: bytes) -> bool:
-    """Whether a frame is a job's terminal event."""
+    """Returns whether a frame is a job's terminal event."""
     if kind != MESSAGE or b'"ended"' not in body:
         return False
     message = json.loads(body)
@@ -287,29 +288,30 @@ def is_end(kind: int, body: bytes) -> bool:
 
 
 def ends_beginning(kind: int, body: bytes) -> bool:
-    """Whether a frame is the last of what a relay says at the beginning of each conversation."""
+    """Returns whether a frame is the last that a relay sends at the start of a connection."""
     return kind == MESSAGE and json.loads(body).get("do") in ("detach", "facts")
 
 
 def refused(code: str, text: str) -> bytes:
-    """A frame that ends a job which no agent can end any more."""
+    """Returns a frame that ends a job whose agent cannot end it any more."""
     message = {"is": "refused", "request": "job", "code": code, "text": text}
     body = json.dumps(message).encode()
     return HEADER.pack(len(body), MESSAGE) + body
 
 
 def carry(job: str, ticket: str, call: str, box: Box, agent: str, home: str) -> bool:
-    """Carries a conversation out with an agent of this container, until its job has ended or the
-    front has closed it. Whether nothing of it is left running."""
+    """Runs a connection with an agent in this container, until its job has ended or the front has
+    closed it. Returns whether nothing of it can still be running."""
     base = f"calls/{job}"
     if box.get(f"{base}/begun/{ticket}") is not None:
-        # Another container had it before, and is gone: what it did is done.
+        # Another container ran it before and is gone. It must not run twice.
         box.put(f"{base}/died", b"its container was taken away; nothing was run a second time")
         return True
-    # A front gives another ticket first and then looks for this: one of both sees the other.
+    # A front writes a new ticket and then looks for `begun`; we write `begun` and then read the
+    # ticket. So one of the two always sees the other.
     box.put(f"{base}/begun/{ticket}", call.encode())
     if box.get(f"{base}/ticket") != ticket.encode() or box.get(f"{base}/closed") is not None:
-        # Another has it, or nobody waits for it any more.
+        # Another container has the job, or no one waits for it any more.
         return True
     os.makedirs(home, mode=0o700, exist_ok=True)
     child = subprocess.Popen(
@@ -330,7 +332,7 @@ def carry(job: str, ticket: str, call: str, box: Box, agent: str, home: str) -> 
         try:
             tell(job, box, child)
         except BaseException:
-            # An agent that hears nothing any more cannot be cancelled.
+            # An agent that receives nothing more cannot be cancelled.
             child.terminate()
             raise
 
@@ -348,14 +350,14 @@ def carry(job: str, ticket: str, call: str, box: Box, agent: str, home: str) -> 
 
 
 def tell(job: str, box: Box, child: subprocess.Popen[bytes]) -> None:
-    """Tells an agent what the front says, until it has closed."""
+    """Writes the front's messages to an agent, until the front has closed the job."""
     base, begun = f"calls/{job}", time.monotonic()
     folder, number = "", 1
     assert child.stdin
     while child.poll() is None:
         data = None
         if not folder:
-            # Of a beginning that a front did not finish nothing is told.
+            # Start only with a complete try: a front may have stopped halfway through one.
             said = box.get(f"{base}/said")
             folder = f"{base}/in/{said.decode()}" if said else ""
         if folder:
@@ -375,11 +377,11 @@ def tell(job: str, box: Box, child: subprocess.Popen[bytes]) -> None:
 
 
 def hear(base: str, box: Box, out: queue.Queue[bytes]) -> bool:
-    """Keeps what an agent says until its job has ended, or it says no more. Whether it ended."""
+    """Stores an agent's output until its job or the output ends. Returns whether the job ended."""
     frames, number, over, ended = Frames(preamble=True), 1, False, False
     while not over:
         data, begun = b"", time.monotonic()
-        # What flows is gathered for a beat: each piece is a commit.
+        # Collect output for a beat, because each piece is a commit.
         while len(data) < PIECE and not over and time.monotonic() - begun < BEAT:
             try:
                 part = out.get(timeout=0.1)
@@ -390,7 +392,7 @@ def hear(base: str, box: Box, out: queue.Queue[bytes]) -> bool:
             over = ended or not part
         files: dict[str, Path | bytes] = {f"{base}/out/{number:06}": data} if data else {}
         if ended:
-            # With the end itself: whoever heard of it finds all of the job.
+            # In one commit with the end, so that readers of the end find the whole job.
             files[f"{base}/done"] = b""
         if files:
             box.put_all(files)
@@ -399,7 +401,7 @@ def hear(base: str, box: Box, out: queue.Queue[bytes]) -> bool:
 
 
 def has_ended(log: Path) -> bool:
-    """Whether a job's event log has its last line."""
+    """Returns whether a job's event log has its terminal event."""
     with contextlib.suppress(FileNotFoundError), log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 65536))
         return b'"event":"ended"' in file.read()
@@ -407,25 +409,25 @@ def has_ended(log: Path) -> bool:
 
 
 def in_words(error: Exception) -> str:
-    """What it says, or at least its name."""
+    """Returns the error's message, or at least its type."""
     return str(error) or type(error).__name__
 
 
 class Calls(Protocol):
-    """Containers with a GPU."""
+    """Starts and ends containers with a GPU."""
 
     def spawn(self, job: str, ticket: str) -> str:
-        """Starts one for a job; its id."""
+        """Starts a container for a job and returns its id."""
 
     def over(self, call: str) -> str | None:
-        """Why it is over, or `None` while it is not."""
+        """Returns why the container has ended, or `None` while it runs."""
 
     def cancel(self, call: str) -> None:
-        """Ends it."""
+        """Ends the container."""
 
 
 class FunctionCalls:
-    """Those of Modal."""
+    """Containers of Modal."""
 
     def spawn(self, job: str, ticket: str) -> str:
         return str(on_gpu.spawn(job, ticket).object_id)
@@ -434,7 +436,7 @@ class FunctionCalls:
         try:
             modal.FunctionCall.from_id(call).get(timeout=0)
         except (TimeoutError, *AWAY):
-            # It is not over, or nobody can say now.
+            # It runs, or its state is unknown right now.
             return None
         except modal.exception.FunctionTimeoutError:
             return f"the container reached its time limit of {setting('RGPU_JOB_TIMEOUT')} s"
@@ -451,33 +453,33 @@ class FunctionCalls:
 
 
 class Front:
-    """The side that clients speak to: the agent's server, and the way from its jobs to containers.
+    """The side that clients connect to: the agent's server, and the path of its jobs to containers.
 
-    `token` is what requests to that server are given; `None`: clients show it themselves."""
+    `token` is added to requests to that server; `None`: clients send it themselves."""
 
     def __init__(self, box: Box, calls: Calls, agent: str, home: Path, token: str | None) -> None:
         self.box, self.calls, self.agent = box, calls, agent
         self.home, self.token = home, token
         self.token_file = home / "token"
-        # The agent's folder, and its way to containers.
+        # The agent's folder, and the socket on which its relays connect.
         self.root, self.way = home / "agent", home / "way"
         self.url = ""
         self.server: asyncio.subprocess.Process | None = None
         self.session: aiohttp.ClientSession | None = None
         self.starting = asyncio.Lock()
-        # Sizes and times of files that the box has.
+        # Size and time of each file that the box holds.
         self.mirrored: dict[str, tuple[int, int]] = {}
-        # Jobs with pieces, and ended ones whose pieces are gone.
+        # Jobs with entries in the box, and ended jobs whose pieces were removed.
         self.known: set[str] = set()
         self.tidied: set[str] = set()
-        # Jobs that ended before this front began.
+        # Jobs that ended before this front started.
         self.finished: set[str] = set()
         self.tasks: set[asyncio.Future[None]] = set()
         self.stopping = False
         self.mirroring = threading.Lock()
 
     async def start(self) -> None:
-        """Starts all that is needed, once."""
+        """Starts everything that requests need, once."""
         async with self.starting:
             if self.session is None:
                 self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -499,7 +501,7 @@ class Front:
                 await self.catch_up()
 
     async def start_server(self) -> None:
-        """Starts the agent's server; again, when it is gone."""
+        """Starts the agent's server, also again after it has ended."""
         self.server = await asyncio.create_subprocess_exec(
             self.agent,
             *("serve", "--listen", "127.0.0.1:0", "--token-file", str(self.token_file)),
@@ -514,8 +516,8 @@ class Front:
         self.url = line[line.index("http://") :].strip()
 
     async def catch_up(self) -> None:
-        """Waits until jobs that have ended are whole again: their clients may know that already, and
-        ask for their files."""
+        """Waits until ended jobs are replayed: their clients may know of the end already and ask
+        for files."""
         end, waiting = time.monotonic() + CATCH_UP, self.finished
         while waiting and time.monotonic() < end:
             waiting = {job for job in waiting if not has_ended(self.root / job / "events.jsonl")}
@@ -523,13 +525,13 @@ class Front:
         self.finished = set()
 
     def keep(self, work: Awaitable[None]) -> None:
-        """Lets something go on beside."""
+        """Runs work in the background."""
         task = asyncio.ensure_future(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
     def restore(self) -> list[str]:
-        """Brings back what an earlier front kept; the conversations that nobody goes on with."""
+        """Restores an earlier front's files. Returns the jobs that no relay will resume."""
         calls: dict[str, set[str]] = {}
         for name in self.box.names("calls"):
             _, job, what = name.split("/", 2)
@@ -550,12 +552,12 @@ class Front:
         return [job for job, has in left if "closed" in has or job not in jobs]
 
     def mirror(self) -> None:
-        """Keeps blobs, plans and all of ended jobs. What a running job says is in its pieces."""
+        """Stores blobs, plans and all files of ended jobs. A running job's output is in pieces."""
         for again in range(3):
             try:
                 return self.mirror_now()
             except FileNotFoundError:
-                # Something was removed while it was looked at.
+                # A file was removed during the walk.
                 if again == 2:
                     raise
 
@@ -579,7 +581,7 @@ class Front:
                     if ended and self.is_news(name, path):
                         files[name] = new[name] = path
                     elif not ended and name not in self.mirrored:
-                        # Its events come anew from the pieces.
+                        # The events are replayed from the pieces.
                         is_log = path == job / "events.jsonl"
                         files[name] = b"" if is_log else path
                         self.mirrored[name] = (0, 0)
@@ -591,27 +593,27 @@ class Front:
             for name, state in states.items():
                 self.mirrored[name] = (state.st_size, state.st_mtime_ns)
             for job_id in tidy:
-                # All of it is kept in the form that clients ask for.
+                # All its files are stored now, so the pieces are not needed.
                 self.box.remove(f"calls/{job_id}/in")
                 self.box.remove(f"calls/{job_id}/out")
                 self.tidied.add(job_id)
             for name in set(self.mirrored) - set(kept):
                 self.box.remove(name)
                 del self.mirrored[name]
-            # What its client has brought home is forgotten.
+            # Remove entries of jobs that their clients have removed.
             for job_id in [job for job in self.known if not (root / "jobs" / job).exists()]:
                 if self.box.get(f"calls/{job_id}/over") is not None:
                     self.box.remove(f"calls/{job_id}")
                     self.known.discard(job_id)
 
     def is_news(self, name: str, path: Path) -> bool:
-        """Whether the box has another state of a file."""
+        """Returns whether a file differs from the stored one."""
         state = path.stat()
         return self.mirrored.get(name) != (state.st_size, state.st_mtime_ns)
 
     async def mirror_for_ever(self) -> None:
         while True:
-            # What cannot be kept now is kept later.
+            # Failed uploads are repeated in the next round.
             with contextlib.suppress(OSError, modal.exception.Error):
                 await asyncio.to_thread(self.mirror)
             await asyncio.sleep(2 * BEAT)
@@ -619,8 +621,8 @@ class Front:
     async def converse(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """One conversation: `facts` or `job NAME`, and frames both ways. One that is cut, for the
-        box's sake too, is begun again by whoever is at the other end, and says nothing of its job."""
+        """Handles one connection: `facts` or `job NAME`, then frames in both directions. The relay
+        repeats a cut connection, also after failures of the box, which do not affect the job."""
         try:
             await self.conversation(reader, writer)
         except (*PASSING, modal.exception.Error) as error:
@@ -655,19 +657,19 @@ class Front:
             pieces.cancel()
             with contextlib.suppress(OSError):
                 writer.close()
-            # The agent's server closes when it has all, or wants no more.
+            # The agent's server closes after it has everything, or wants no more.
             await asyncio.wait([told], timeout=GRACE)
         finally:
             pieces.cancel()
             told.cancel()
-        # The server's end is not the job's.
+        # The end of the server does not end the job.
         if not self.stopping:
             await self.leave(base)
 
     def begin(self, base: str, job: str) -> str:
-        """Starts a container for a job, or finds the one that an earlier front started and did not
-        live to note; its id."""
-        # A job is kept before it is begun.
+        """Starts a container for a job, or finds one that an earlier front started without
+        recording it. Returns its id."""
+        # Store the job before it starts.
         self.mirror()
         before, ticket = self.box.get(f"{base}/ticket"), secrets.token_hex(4)
         self.box.put(f"{base}/ticket", ticket.encode())
@@ -675,7 +677,7 @@ class Front:
         return begun.decode() if begun else self.calls.spawn(job, ticket)
 
     async def leave(self, base: str) -> None:
-        """Lets a container go that nobody waits for, and ends one that does not."""
+        """Closes a job that no one waits for, and cancels its container if it does not end."""
         await asyncio.to_thread(self.box.put, f"{base}/closed", b"")
         end, told = time.monotonic() + GRACE, 0
         call = (await asyncio.to_thread(self.box.get, f"{base}/call") or b"").decode()
@@ -688,14 +690,14 @@ class Front:
         await asyncio.to_thread(self.box.put, f"{base}/over", b"")
 
     async def pass_in(self, base: str, reader: asyncio.StreamReader) -> None:
-        """Keeps what is said to the agent there. What a conversation begins with is said once, as
-        soon as all of it is there."""
+        """Stores the messages to the agent. The start of a connection is stored once, as soon as
+        it is complete."""
         said = await asyncio.to_thread(self.box.get, f"{base}/said")
         folder = f"{base}/in/{said.decode() if said else secrets.token_hex(4)}"
         number = 1 + (len(await asyncio.to_thread(self.box.names, folder)) if said else 0)
         frames, begun = Frames(preamble=False), False
         while data := await reader.read(PIECE):
-            # What comes at once is one piece.
+            # Bytes that arrive together form one piece.
             with contextlib.suppress(asyncio.TimeoutError):
                 while len(data) < PIECE:
                     more = await asyncio.wait_for(reader.read(PIECE), 0.05)
@@ -714,7 +716,7 @@ class Front:
                 await asyncio.to_thread(self.box.put, f"{base}/said", said)
 
     async def pass_out(self, base: str, writer: asyncio.StreamWriter) -> None:
-        """Tells what the agent there says, until the end."""
+        """Writes the agent's output to a relay, until the end."""
         number, looked, over = 1, time.monotonic(), None
         call = (await asyncio.to_thread(self.box.get, f"{base}/call") or b"").decode()
         while True:
@@ -725,7 +727,7 @@ class Front:
                 number += 1
                 continue
             if await asyncio.to_thread(self.box.get, f"{base}/done") is not None:
-                # Kept after the last piece: look once more.
+                # `done` is stored with the last piece or after it, so look once more.
                 if await asyncio.to_thread(self.box.get, f"{base}/out/{number:06}") is not None:
                     continue
                 if number == 1:
@@ -735,7 +737,7 @@ class Front:
             if over is not None:
                 died = await asyncio.to_thread(self.box.get, f"{base}/died")
                 text = died.decode() if died else over
-                # Before its first piece nothing was said that this could stand within.
+                # If nothing has been written yet, the magic line is still missing.
                 line = b"" if number > 1 else MAGIC
                 writer.write(line + refused("container_died", text))
                 await writer.drain()
@@ -746,7 +748,7 @@ class Front:
                 over = await asyncio.to_thread(self.calls.over, call)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hands a request to the agent's server, and its answer back, both as they flow."""
+        """Forwards a request to the agent's server and streams the response back."""
         await self.start()
         assert self.session
         dropped = {b"host", b"connection", b"transfer-encoding"}
@@ -785,7 +787,7 @@ class Front:
             skip_auto_headers=["user-agent", "accept", "content-type", "accept-encoding"],
         ) as reply:
             if (scope["method"], path) == ("POST", "/v1/jobs") and reply.status == 200:
-                # What is answered for is kept: the next front takes it up.
+                # Store the job before answering, so that the next front can take it up.
                 await asyncio.to_thread(self.mirror)
             kept = {b"connection", b"transfer-encoding", b"keep-alive"}
             told = [(n.lower(), v) for n, v in reply.raw_headers if n.lower() not in kept]
@@ -819,7 +821,7 @@ class Front:
 
 
 def yarl_exact(url: str) -> Any:
-    """The URL with its escapes as the client wrote them."""
+    """Returns the URL with the client's own escapes."""
     from yarl import URL
 
     return URL(url, encoded=True)
@@ -832,11 +834,11 @@ Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 def serve(make: Callable[[], Front]) -> Asgi:
-    """The front as an ASGI application."""
+    """Returns the front as an ASGI application."""
     made: list[Front] = []
 
     def front() -> Front:
-        # Made where its event loop runs.
+        # Created inside the event loop that runs it.
         if not made:
             made.append(make())
         return made[0]
@@ -862,7 +864,7 @@ def serve(make: Callable[[], Front]) -> Asgi:
 
 
 def runnable(agent: str, folder: str) -> str:
-    """The agent as a program: a file that was added to an image need not be one."""
+    """Copies the agent as an executable: a file added to an image may lack that permission."""
     copy = shutil.copy(agent, f"{folder}/rgpu-agent-http")
     os.chmod(copy, 0o700)
     return copy
@@ -872,11 +874,11 @@ image = (
     modal.Image.from_registry(setting("RGPU_IMAGE"), add_python=setting("RGPU_PYTHON"))
     .apt_install(*setting("RGPU_APT").split())
     .pip_install("aiohttp", *setting("RGPU_PIP").split())
-    # What was set here is set there.
+    # Containers see the same settings as the deployment.
     .env({name: setting(name) for name in DEFAULTS})
 )
 if modal.is_local():
-    # One that is not there ends the deployment.
+    # A missing file ends the deployment.
     image = image.add_local_file(setting("RGPU_AGENT"), AGENT)
 
 app = modal.App(setting("RGPU_APP"), image=image)
@@ -892,18 +894,18 @@ region = setting("RGPU_REGION") or None
     retries=0,
 )
 def on_gpu(job: str, ticket: str) -> None:
-    """One job in a container with a GPU."""
+    """Runs one job in a container with a GPU."""
     whole, call = False, modal.current_function_call_id() or ""
     with tempfile.TemporaryDirectory(prefix="rgpu-") as home:
         try:
             box = PatientBox(VolumeBox(volume), JOB_PATIENCE)
             whole = carry(job, ticket, call, box, runnable(AGENT, home), f"{home}/agent")
         except Exception as error:
-            # In words alone: the front cannot tell one of another kind from its own.
+            # A plain text error: the front may not know the type of another.
             raise RuntimeError(in_words(error)) from None
         finally:
             if not whole:
-                # What may still run goes with its container.
+                # Processes that may still run end with this container.
                 modal.experimental.stop_fetching_inputs()
 
 
@@ -911,13 +913,13 @@ def on_gpu(job: str, ticket: str) -> None:
     region=region,
     timeout=int(setting("RGPU_FRONT_TIMEOUT")),
     scaledown_window=max(300, int(setting("RGPU_IDLE"))),
-    # Its jobs' folders are its own.
+    # One front only, as the jobs' folders are local to it.
     max_containers=1,
 )
 @modal.concurrent(max_inputs=500)
 @modal.asgi_app(requires_proxy_auth=True)
 def front() -> Asgi:
-    """What clients speak to. Modal asks for the proxy token before anything reaches it."""
+    """The HTTP interface. Modal checks the proxy token before any request reaches it."""
     home = Path(tempfile.mkdtemp(prefix="rgpu-"))
     token, agent = secrets.token_urlsafe(32), runnable(AGENT, str(home))
     box = PatientBox(VolumeBox(volume), FRONT_PATIENCE)
@@ -928,7 +930,7 @@ def front() -> Asgi:
 
 
 class Processes:
-    """Containers played by processes of this machine."""
+    """Plays containers with processes of this machine."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -943,7 +945,7 @@ class Processes:
         child = self.running.get(call)
         if child is not None and child.poll() is None:
             return None
-        # Of an earlier front: it may live.
+        # An earlier front started it, and it may still run.
         if child is None and Path(f"/proc/{call}").exists():
             return None
         return "the container ended"
@@ -954,13 +956,13 @@ class Processes:
 
 
 def local_home() -> Path:
-    """Where everything lies that Modal would keep, with the token's file `front/token`."""
+    """Returns the folder that replaces Modal's storage, with the token in `front/token`."""
     return Path(os.environ["RGPU_LOCAL"])
 
 
 def local() -> Asgi:
-    """The same front with a folder for the Volume and processes for containers: for tests, with
-    `uvicorn --factory modal_app:local`."""
+    """The same front with a folder as the Volume and processes as containers, for tests: run it
+    with `uvicorn --factory modal_app:local`."""
     home, agent = local_home(), setting("RGPU_AGENT")
     box, calls = PatientBox(FolderBox(home / "volume"), FRONT_PATIENCE), Processes(home)
     return serve(lambda: Front(box, calls, agent, home / "front", None))

@@ -1,8 +1,8 @@
 //! The blob store: `<root>/blobs/<first two hex digits>/<digest>`.
 //!
-//! A blob is checked before it gets its name, so a name is a promise. Blobs are not synced one by
-//! one (500 small files would cost seconds): after a reboot a blob is hashed again before its
-//! first use, which is told by its change time being older than the boot.
+//! A blob is verified before it gets its name, so named blobs are trusted. Blobs are not synced one
+//! by one (that would cost seconds for 500 small files). So a blob whose change time is older than
+//! the last boot is hashed again before use.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -19,21 +19,21 @@ use crate::host_fault::{DoingContext, HostFault};
 /// Why a blob was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
-    /// The bytes are not what was announced.
+    /// The bytes do not match the digest or the size.
     #[error("the blob {wanted:?} arrived damaged: {why}")]
     Damaged {
-        /// What was announced.
+        /// The digest that the client sent.
         wanted: Digest,
-        /// In words.
+        /// Explanation for the user.
         why: String,
     },
-    /// The host's disk.
+    /// The host's file system failed.
     #[error(transparent)]
     Host(#[from] HostFault),
 }
 
 impl BlobError {
-    /// The code of a refusal.
+    /// Returns the code of a refusal.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Damaged { .. } => "damaged_blob",
@@ -50,48 +50,50 @@ pub struct Blobs {
 }
 
 impl Blobs {
-    /// The store under `root`.
+    /// Opens the store under `root`.
     pub fn new(root: &Path) -> Self {
         Self { folder: root.join("blobs"), boot_s: boot_time_s() }
     }
 
-    /// Where a blob lies.
+    /// Returns the path of a blob.
     pub fn path(&self, digest: &Digest) -> PathBuf {
         self.folder.join(&digest.as_str()[..2]).join(digest.as_str())
     }
 
-    /// Where a blob that comes in ranges is gathered; left alone for an hour, it is removed.
+    /// Returns the path for an incomplete blob that arrives in ranges. A sweep removes it after an
+    /// hour without changes.
     pub fn part_path(&self, digest: &Digest) -> PathBuf {
         self.folder.join("tmp").join(format!("{digest}.part"))
     }
 
-    /// Whether the blob is there, whole, with `size` bytes. One that is not is removed.
+    /// Returns whether a blob of `size` bytes is stored. Removes it if its size or content is
+    /// wrong.
     pub fn has(&self, digest: &Digest, size: u64) -> bool {
         let path = self.path(digest);
         let Ok(meta) = fs::symlink_metadata(&path) else { return false };
-        let good = meta.is_file()
+        let valid = meta.is_file()
             && meta.len() == size
             && (meta.ctime() > self.boot_s || self.verify(&path, digest));
-        if !good {
+        if !valid {
             let _ = fs::remove_file(&path);
         }
-        good
+        valid
     }
 
-    /// Hashes a blob of an earlier boot and marks it as seen.
+    /// Hashes a blob from before the last boot, and marks it as verified.
     fn verify(&self, path: &Path, digest: &Digest) -> bool {
         let Ok(bytes) = fs::read(path) else { return false };
-        let good = hash(&bytes) == *digest;
-        if good {
+        let valid = hash(&bytes) == *digest;
+        if valid {
             touch(path);
         }
-        good
+        valid
     }
 
-    /// Stores bytes that came over the wire: checked against the digest, then named.
+    /// Verifies bytes that arrived on the wire and stores them.
     ///
     /// # Errors
-    /// [`BlobError::Damaged`] when they are not the announced ones; the store is unchanged.
+    /// [`BlobError::Damaged`] if they do not match; the store is unchanged.
     pub fn put(
         &self,
         digest: &Digest,
@@ -112,9 +114,9 @@ impl Blobs {
         if bytes.len() as u64 != size {
             return Err(damaged(format!("{} bytes in the place of {size}", bytes.len())));
         }
-        let found = hash(bytes);
-        if found != *digest {
-            return Err(damaged(format!("its sha256 is {found}")));
+        let actual = hash(bytes);
+        if actual != *digest {
+            return Err(damaged(format!("its sha256 is {actual}")));
         }
         Ok(self.store(digest, bytes)?)
     }
@@ -130,8 +132,8 @@ impl Blobs {
         {
             return Ok(());
         }
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let temp = self.folder.join("tmp").join(format!("{}-{number}", std::process::id()));
+        let serial = NEXT.fetch_add(1, Ordering::Relaxed);
+        let temp = self.folder.join("tmp").join(format!("{}-{serial}", std::process::id()));
         let written = write_new(&temp, bytes).and_then(|()| {
             if let Some(parent) = path.parent()
                 && let Err(e) = fs::create_dir(parent)
@@ -147,28 +149,28 @@ impl Blobs {
         written.doing("store", &path)
     }
 
-    /// Copies a blob to a place in a file that others may be writing too; its bytes. It is copied,
-    /// never linked: the job may write its inputs.
+    /// Copies a blob into a file at offset `at`; other threads may write the same file. Returns its
+    /// length. A hard link would not do, because the job may write its inputs.
     pub fn copy_at(&self, digest: &Digest, out: &File, at: u64) -> io::Result<u64> {
         let path = self.path(digest);
         let bytes = fs::read(&path)?;
         out.write_all_at(&bytes, at)?;
-        // The quota removes what was not used for longest.
+        // The quota first removes blobs that were not used for longest.
         touch(&path);
         Ok(bytes.len() as u64)
     }
 }
 
-/// How bytes are packed on the wire.
+/// How bytes are compressed on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packed {
-    /// As they are.
+    /// Uncompressed.
     Plain,
     /// One zstd frame.
     Zstd,
 }
 
-/// The sha256 of bytes.
+/// Returns the sha256 of `bytes`.
 pub fn hash(bytes: &[u8]) -> Digest {
     Digest::from_bytes(&Sha256::digest(bytes).into())
 }
@@ -180,11 +182,12 @@ fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
 fn touch(path: &Path) {
     let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
     let times = rustix::fs::Timestamps { last_access: now, last_modification: now };
-    // Only the order of removal depends on it.
+    // Only the order of removal depends on this.
     let _ = rustix::fs::utimensat(rustix::fs::CWD, path, &times, rustix::fs::AtFlags::empty());
 }
 
-/// Unix time of the boot; the distant future when unknown, so that nothing is trusted unseen.
+/// Returns the Unix time of the last boot, or the far future if unknown, so that every blob is
+/// verified.
 fn boot_time_s() -> i64 {
     let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
     let uptime: Option<f64> = uptime.split(' ').next().and_then(|s| s.parse().ok());

@@ -1,5 +1,5 @@
-//! Small questions to programs of the host (probes, the list of GPU processes): run, capture what
-//! was printed up to a limit, end after a time limit with the whole process group.
+//! Runs small programs on the host (probes, the list of GPU processes): captures output up to a
+//! limit, and kills the process group after a time limit.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -11,21 +11,22 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// What a program answered.
+/// The result of a program.
 #[derive(Debug, Default)]
 pub(crate) struct CommandOutput {
-    /// Exit status; `None`: killed by a signal.
+    /// Exit status; `None` if a signal killed it.
     pub(crate) exit: Option<i32>,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
-    /// Its time limit ended it, or nobody waited for it any more.
+    /// Whether the program was killed, by its time limit or by `stop`.
     pub(crate) timed_out: bool,
 }
 
-/// Runs `argv` without standard input, with `env` over our own environment. Each stream is kept up to `cap` bytes.
+/// Runs `argv` without standard input and with `env` over the agent's environment. Keeps up to
+/// `cap` bytes of each stream.
 ///
 /// # Errors
-/// When the program cannot be started.
+/// The program cannot be started.
 pub(crate) fn ask(
     argv: &[String],
     env: &BTreeMap<String, String>,
@@ -35,10 +36,10 @@ pub(crate) fn ask(
     ask_unless(argv, env, cap, limit, &AtomicBool::new(false))
 }
 
-/// As [`ask`]; the program is ended as by its time limit once `stop` is set.
+/// As [`ask`]. Setting `stop` kills the program as its time limit does.
 ///
 /// # Errors
-/// When the program cannot be started.
+/// The program cannot be started.
 pub(crate) fn ask_unless(
     argv: &[String],
     env: &BTreeMap<String, String>,
@@ -63,7 +64,7 @@ pub(crate) fn ask_unless(
     let mut stderr = child.stderr.take();
     while stdout.is_some() || stderr.is_some() {
         let left = deadline.saturating_duration_since(Instant::now());
-        // A daemon that the program left behind may hold the pipes for ever.
+        // A daemon that the program started may hold the pipes open.
         let ended = child.try_wait()?.is_some();
         let wait = if ended { Duration::ZERO } else { left.min(Duration::from_millis(20)) };
         let streams = [stdout.is_some(), stderr.is_some()];
@@ -95,14 +96,14 @@ pub(crate) fn ask_unless(
         std::thread::sleep(Duration::from_millis(1));
     }
     if let Some(group) = Pid::from_raw(child.id() as i32) {
-        // Also what an ended program left behind in its group.
+        // This also kills remaining processes of a program that has ended.
         let _ = kill_process_group(group, Signal::KILL);
     }
     answer.exit = child.wait()?.code();
     Ok(answer)
 }
 
-/// Reads once; closes the stream at its end.
+/// Reads once. Drops the stream at its end.
 fn take(stream: &mut Option<impl Read>, kept: &mut Vec<u8>, cap: usize) -> io::Result<()> {
     let mut chunk = [0; 16 << 10];
     let n = match stream.as_mut() {

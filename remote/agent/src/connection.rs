@@ -1,8 +1,8 @@
-//! One conversation with a laptop, over standard input and output.
+//! One connection with a laptop, over standard input and output.
 //!
-//! This thread reads requests and never waits for the laptop to read; threads of their own follow
-//! jobs, fetch artifacts, store blobs and answer probes, and share the outbox. When standard input
-//! ends, so does the process, with what its probes run: jobs live elsewhere.
+//! This thread reads requests and never waits for the laptop to read. Other threads follow jobs,
+//! fetch artifacts, store blobs and answer probes, and share the writer. When standard input ends,
+//! the process and the programs of its probes end; jobs are separate processes.
 
 pub mod fetch;
 pub mod follow;
@@ -37,24 +37,24 @@ use jobs::{Jobs, SubmittedPlan};
 use storer::{BlobStorer, ReceivedBlob};
 use waiting::WaitingPlan;
 
-/// What this agent can do beyond the first generation.
+/// Features of this agent beyond those of the first protocol generation.
 pub const FEATURES: [&str; 7] =
     ["zstd", "stdin", "stdin_offset", "gpu_queue", "inline_artifacts", "setup", "pieces"];
 
-/// A lease is renewed by a client's traffic, but not by every frame of it.
+/// Shortest time between two renewals of the leases by a client's messages.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
 
-/// The way to the client.
+/// The shared writer to the client.
 pub type ClientWriter = Arc<MessageWriter<File>>;
 
-/// Holds a conversation until its client goes away.
+/// Serves a client until it disconnects.
 ///
 /// # Errors
-/// When the streams fail or the peer speaks something else.
+/// The streams fail, or the client does not follow the protocol.
 pub fn serve(candidates: &[RootCandidate]) -> Result<(), WireError> {
-    let own = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 3).map(File::from);
-    let input = own(rustix::stdio::stdin()).map_err(std::io::Error::from)?;
-    let output = own(rustix::stdio::stdout()).map_err(std::io::Error::from)?;
+    let duplicate = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 3).map(File::from);
+    let input = duplicate(rustix::stdio::stdin()).map_err(std::io::Error::from)?;
+    let output = duplicate(rustix::stdio::stdout()).map_err(std::io::Error::from)?;
     let out = Arc::new(MessageWriter::new(output));
     out.raw(MAGIC)?;
     out.send(&Hello {
@@ -65,28 +65,28 @@ pub fn serve(candidates: &[RootCandidate]) -> Result<(), WireError> {
     })?;
     let service = Arc::new(Service::open(candidates));
     let mut reader = FrameReader::new(input);
-    let Some(theirs) = read_hello(&mut reader)? else { return Ok(()) };
-    if let Some(text) = cannot_talk(&theirs) {
+    let Some(client_hello) = read_hello(&mut reader)? else { return Ok(()) };
+    if let Some(text) = incompatibility(&client_hello) {
         out.send(&refused("hello", "unknown_feature", text))?;
         return Ok(());
     }
     let storer = BlobStorer::start(service.clone(), out.clone());
     let jobs = Arc::new(Jobs::new(service.clone(), out.clone()));
-    let mut front = Connection {
+    let mut connection = Connection {
         service,
         out,
         jobs,
         waiting: None,
-        renewed: Instant::now(),
+        last_renewal: Instant::now(),
         setup: Setup::default(),
         storer,
-        probing: Vec::new(),
-        gone: Arc::default(),
+        probe_threads: Vec::new(),
+        client_gone: Arc::default(),
     };
-    let ended = front.converse(&mut reader);
-    front.waiting = None;
-    front.end_probes();
-    ended
+    let result = connection.serve_requests(&mut reader);
+    connection.waiting = None;
+    connection.end_probes();
+    result
 }
 
 fn read_hello(reader: &mut FrameReader<File>) -> Result<Option<Hello>, WireError> {
@@ -100,17 +100,17 @@ fn read_hello(reader: &mut FrameReader<File>) -> Result<Option<Hello>, WireError
     }
 }
 
-/// Why this agent cannot serve the client, if so.
-fn cannot_talk(theirs: &Hello) -> Option<String> {
-    if theirs.rgpu != PROTOCOL {
-        let version = theirs.rgpu;
+/// Returns why this agent cannot serve the client, or `None` if it can.
+fn incompatibility(client_hello: &Hello) -> Option<String> {
+    if client_hello.rgpu != PROTOCOL {
+        let version = client_hello.rgpu;
         return Some(format!("this agent speaks protocol {PROTOCOL}, the client {version}"));
     }
-    let unknown = theirs.required.iter().find(|f| !FEATURES.contains(&f.as_str()))?;
+    let unknown = client_hello.required.iter().find(|f| !FEATURES.contains(&f.as_str()))?;
     Some(format!("the client requires `{unknown}`, which this agent does not know"))
 }
 
-/// Whether the client has closed its end: what begins now would have nobody who knows of it.
+/// Returns whether the client has closed its end. Nothing should be started then.
 fn client_left() -> bool {
     let stdin = rustix::stdio::stdin();
     let mut ends = [PollFd::from_borrowed_fd(stdin, PollFlags::RDHUP)];
@@ -123,30 +123,29 @@ fn refused(request: &'static str, code: &'static str, text: impl Into<String>) -
     Refusal::new(request, code, text).into()
 }
 
-/// A conversation.
 struct Connection {
     out: ClientWriter,
     service: Arc<Service>,
     jobs: Arc<Jobs>,
-    /// A plan whose blobs are not all here.
+    /// A plan whose blobs have not all arrived.
     waiting: Option<WaitingPlan>,
-    renewed: Instant,
-    /// The user's settings for this host.
+    last_renewal: Instant,
+    /// The user's settings for this host, from the client.
     setup: Setup,
     storer: BlobStorer,
     /// Threads that answer probes.
-    probing: Vec<JoinHandle<()>>,
-    /// Set when the client has gone: what probes run is ended.
-    gone: Arc<AtomicBool>,
+    probe_threads: Vec<JoinHandle<()>>,
+    /// Set when the client has disconnected, to end the programs of probes.
+    client_gone: Arc<AtomicBool>,
 }
 
 impl Connection {
-    fn converse(&mut self, reader: &mut FrameReader<File>) -> Result<(), WireError> {
+    fn serve_requests(&mut self, reader: &mut FrameReader<File>) -> Result<(), WireError> {
         loop {
             let message = match reader.next_frame()? {
                 None => return Ok(()),
                 Some((Kind::Message, body)) => serde_json::from_slice(body),
-                // Bytes that belong to a message of a newer client.
+                // Bytes of a message from a newer client.
                 Some(_) => continue,
             };
             match message {
@@ -166,14 +165,14 @@ impl Connection {
             ToAgent::Setup { path, env } => self.setup = Setup::new(&path, env),
             ToAgent::Facts { probes } => {
                 let (service, out) = (self.service.clone(), self.out.clone());
-                let (setup, gone) = (self.setup.clone(), self.gone.clone());
-                self.probing.push(std::thread::spawn(move || {
-                    let answer = match service.facts(&probes, &setup, &gone) {
+                let (setup, client_gone) = (self.setup.clone(), self.client_gone.clone());
+                self.probe_threads.push(std::thread::spawn(move || {
+                    let answer = match service.facts(&probes, &setup, &client_gone) {
                         Ok(facts) => FromAgent::Facts { facts: Box::new(facts) },
                         Err(refusal) => refusal.into(),
                     };
-                    if !gone.load(Ordering::Relaxed) {
-                        // A failed outbox ends the conversation elsewhere.
+                    if !client_gone.load(Ordering::Relaxed) {
+                        // The reading thread notices a failed writer.
                         let _ = out.send(&answer);
                     }
                 }));
@@ -238,16 +237,16 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends what probes still run: nobody waits for their answers.
+    /// Ends the programs of probes and waits for their threads.
     fn end_probes(&mut self) {
-        self.gone.store(true, Ordering::Relaxed);
-        for thread in self.probing.drain(..) {
+        self.client_gone.store(true, Ordering::Relaxed);
+        for thread in self.probe_threads.drain(..) {
             let _ = thread.join();
         }
     }
 
     fn submit(&mut self, order: SubmittedPlan, await_blobs: bool) -> Result<(), WireError> {
-        // Such a client may say so before this program has started, and be gone when it does.
+        // Such a client sends everything at once and may have left before this program started.
         if await_blobs && client_left() {
             return Ok(());
         }
@@ -264,14 +263,19 @@ impl Connection {
         Ok(())
     }
 
-    /// Passes a word to a job's supervisor. One that has ended needs none.
-    fn tell(&mut self, request: &'static str, job: &str, word: &Control) -> Result<(), WireError> {
+    /// Sends a control message to a job's supervisor. Does nothing if the job has ended.
+    fn tell(
+        &mut self,
+        request: &'static str,
+        job: &str,
+        control: &Control,
+    ) -> Result<(), WireError> {
         if self.jobs.find(request, job)?.is_none() {
             return Ok(());
         }
-        self.jobs.tell(job, |link| write_message(link, word));
-        // A cancellation is confirmed by the job's terminal event.
-        if *word != Control::Cancel {
+        self.jobs.tell(job, |link| write_message(link, control));
+        // The job's terminal event confirms a cancellation.
+        if *control != Control::Cancel {
             self.out.send(&FromAgent::Done { request: request.into() })?;
         }
         Ok(())
@@ -281,7 +285,7 @@ impl Connection {
         &mut self,
         job: &str,
         len: u64,
-        word: &Control,
+        control: &Control,
         reader: &mut FrameReader<File>,
     ) -> Result<(), WireError> {
         let mut body = Vec::new();
@@ -301,7 +305,7 @@ impl Connection {
             return Ok(());
         }
         self.jobs.tell(job, |link| {
-            write_message(link, word)?;
+            write_message(link, control)?;
             if !body.is_empty() {
                 write_frame(link, Kind::Output, &body)?;
             }
@@ -310,7 +314,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes a blob's frames; each blob is answered by `stored` or refused.
+    /// Reads a blob's frames. Each blob is answered with `stored` or `refused`.
     fn take_blob(
         &mut self,
         digest: &Digest,
@@ -319,25 +323,25 @@ impl Connection {
         packed: Packed,
         reader: &mut FrameReader<File>,
     ) -> Result<(), WireError> {
-        // What zstd may add to bytes that do not shrink.
-        let keep = size <= BLOB_BYTES && stored <= BLOB_BYTES + (64 << 10);
-        let mut wire = Vec::with_capacity(if keep { stored as usize } else { 0 });
-        let mut got = 0;
-        while got < stored {
+        // The margin is for zstd's overhead on incompressible bytes.
+        let fits = size <= BLOB_BYTES && stored <= BLOB_BYTES + (64 << 10);
+        let mut wire = Vec::with_capacity(if fits { stored as usize } else { 0 });
+        let mut received = 0;
+        while received < stored {
             let (kind, body) = match reader.next_frame()? {
                 Some(frame) => frame,
                 None => return Ok(()),
             };
-            got += body.len() as u64;
-            if kind != Kind::Blob || got > stored {
+            received += body.len() as u64;
+            if kind != Kind::Blob || received > stored {
                 let text = format!("blob {digest:?}: {stored} bytes in blob frames were announced");
                 return Err(std::io::Error::other(text).into());
             }
-            if keep {
+            if fits {
                 wire.extend_from_slice(body);
             }
         }
-        if !keep {
+        if !fits {
             let text = format!("blob {digest:?} is over {BLOB_BYTES} bytes");
             return Ok(self.out.send(&refused("blob", "bad_blob", text))?);
         }
@@ -345,12 +349,12 @@ impl Connection {
         Ok(())
     }
 
-    /// A client that says anything is there: its jobs live on.
+    /// Renews the leases of the client's jobs, as any message shows that the client is there.
     fn renew_all(&mut self) {
-        if self.renewed.elapsed() < RENEW_EVERY {
+        if self.last_renewal.elapsed() < RENEW_EVERY {
             return;
         }
-        self.renewed = Instant::now();
+        self.last_renewal = Instant::now();
         self.jobs.renew();
     }
 }

@@ -1,8 +1,8 @@
-//! What a connection says to a job's supervisor, over the socket in the job's folder.
+//! Messages from a connection to a job's supervisor, over the socket in the job's folder.
 //!
-//! Frames as on the wire. The other way go single bytes that mean "look at the event log": events
-//! and output are read from files, so a slow reader never holds a job up and nothing is lost with
-//! a connection.
+//! They travel in frames as on the wire. In the other direction the supervisor sends single bytes
+//! that mean "read the event log". Events and output come from files, so a slow reader never blocks
+//! a job, and a lost connection loses nothing.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,28 +13,28 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-/// From a connection to a supervisor.
+/// A message from a connection to a supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Control {
     /// The values of the plan's secrets. They exist in memory only.
     Secrets(BTreeMap<String, String>),
-    /// Standard input for the running step; the bytes follow in one output frame unless there are
-    /// none.
+    /// Standard input for the running step. The bytes follow in one output frame, unless `len` is
+    /// 0.
     Stdin {
-        /// Bytes in the frame that follows.
+        /// Number of bytes in the frame that follows.
         len: u64,
-        /// Nothing more will come.
+        /// Whether the input ends here.
         eof: bool,
-        /// Where in the whole input they stand; absent: behind all that came.
+        /// Offset of the bytes in the whole input; `None`: after those received so far.
         #[serde(default)]
         offset: Option<u64>,
     },
-    /// A client is there.
+    /// Renews the lease.
     Renew,
-    /// The client goes away on purpose.
+    /// The client disconnects on purpose.
     Detach,
-    /// Stop.
+    /// Stops the job.
     Cancel,
 }
 
@@ -55,7 +55,7 @@ fn open_folder(folder: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(folder, flags, Mode::empty())?)
 }
 
-/// Socket addresses hold 107 bytes, paths of homes may be longer.
+/// Socket addresses hold 107 bytes, but paths in homes may be longer.
 fn short_path(dir: &OwnedFd, name: &str) -> PathBuf {
     format!("/proc/self/fd/{}/{name}", dir.as_raw_fd()).into()
 }

@@ -1,4 +1,4 @@
-//! What the agent knows of its host by itself.
+//! Facts about the host that the agent collects itself.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,14 +14,14 @@ use crate::command::ask;
 use crate::probe;
 use crate::setup::Setup;
 
-/// Answers all probes at once, each in a thread of its own, and adds what is known of the host. What
-/// they run is ended once `stop` is set.
+/// Runs all probes in parallel, each in a thread, and adds facts about the host. Setting `stop`
+/// ends the programs that probes run.
 pub fn facts(probes: &[Probe], folder: &str, setup: &Setup, stop: &AtomicBool) -> AgentFacts {
     let (answers, glibc) = std::thread::scope(|scope| {
         let glibc = scope.spawn(glibc);
-        let asked: Vec<_> =
+        let threads: Vec<_> =
             probes.iter().map(|p| scope.spawn(|| probe::answer(p, setup, stop))).collect();
-        let answers = asked.into_iter().zip(probes).map(|(thread, probe)| {
+        let answers = threads.into_iter().zip(probes).map(|(thread, probe)| {
             thread.join().unwrap_or_else(|_| ProbeAnswer {
                 name: probe.name.clone(),
                 error: Some("a defect of the agent".into()),
@@ -50,7 +50,7 @@ pub fn facts(probes: &[Probe], folder: &str, setup: &Setup, stop: &AtomicBool) -
     }
 }
 
-/// Cuts the answers' texts so that all of them fit in a message of `limit` bytes.
+/// Cuts the answers' texts, if necessary, to `limit` bytes in all.
 pub fn shorten(facts: &mut AgentFacts, limit: usize) {
     if facts.answers.iter().map(|a| a.text.len()).sum::<usize>() <= limit {
         return;
@@ -65,12 +65,12 @@ pub fn shorten(facts: &mut AgentFacts, limit: usize) {
     }
 }
 
-/// What plans name so that a changed host is noticed.
+/// Returns the key that plans carry, so that a changed host is noticed.
 pub fn key() -> String {
     facts_key(&host_id(), &boot_id())
 }
 
-/// A hash of the machine's id; of its name where there is none (containers).
+/// Returns a hash of the machine id, or of the host name where there is no id (containers).
 fn host_id() -> String {
     let read = |path: &str| fs::read_to_string(path).ok().filter(|id| !id.trim().is_empty());
     let id = read("/etc/machine-id").or_else(|| read("/var/lib/dbus/machine-id"));
@@ -98,8 +98,8 @@ fn memory_bytes() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// The host's glibc, which need not be the one the agent was built for. Containers have no
-/// `getconf`; glibc itself, run as a program, says what it is.
+/// Returns the version of the host's glibc, which may differ from the one the agent was built for.
+/// Containers have no `getconf`, but glibc itself prints its version when run as a program.
 fn glibc() -> String {
     let script = "getconf GNU_LIBC_VERSION||for l in /lib64/libc.so.6 /lib/*-gnu/libc.so.6 \
                   /lib/libc.so.6;do $l&&break;done";
@@ -108,8 +108,8 @@ fn glibc() -> String {
     glibc_version(&String::from_utf8_lossy(&answer.stdout)).to_owned()
 }
 
-/// From `glibc 2.36`, or from `GNU C Library (Debian GLIBC 2.28-10) stable release version 2.28.`,
-/// after which older ones name their maintainer.
+/// Parses `glibc 2.36` or `GNU C Library (Debian GLIBC 2.28-10) stable release version 2.28.`;
+/// older versions add their maintainer's name.
 fn glibc_version(text: &str) -> &str {
     let line = text.lines().next().unwrap_or_default();
     let after = line.strip_prefix("glibc ").or_else(|| Some(line.split_once(" version ")?.1));
@@ -118,7 +118,7 @@ fn glibc_version(text: &str) -> &str {
     if version.starts_with(|c: char| c.is_ascii_digit()) { version } else { "" }
 }
 
-/// The name of a user; the number where there is none.
+/// Returns the name of a user, or the number if it has none.
 pub(crate) fn user_name(uid: u32) -> String {
     let users = fs::read_to_string(Path::new("/etc/passwd")).unwrap_or_default();
     let named = users.lines().find_map(|line| {

@@ -1,4 +1,4 @@
-//! What the host's file system and kernel refuse, with the code that a client acts on.
+//! Failures of the host's file system and kernel, with the code for clients.
 
 use std::io;
 use std::path::Path;
@@ -6,23 +6,22 @@ use std::path::Path;
 use rgpu_protocol::Outcome;
 use rustix::io::Errno;
 
-/// The host could not do something the agent needs.
+/// The host could not do something that the agent needs.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing}: {source}")]
 pub struct HostFault {
-    /// What was tried, with the path.
+    /// The failed action, with the path.
     doing: String,
-    /// Why not.
     source: io::Error,
 }
 
 impl HostFault {
-    /// `doing` names the deed and its object: "write `path`".
+    /// Creates a fault. `doing` names the action and its object: "write `path`".
     pub fn new(doing: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Self { doing: doing.into(), source: source.into() }
     }
 
-    /// A short word for machines: `disk_full`, `read_only`, `permission`, `too_many_files`,
+    /// Returns the reason code: `disk_full`, `read_only`, `permission`, `too_many_files`,
     /// `too_many_processes`, `io`.
     pub fn code(&self) -> &'static str {
         match self.source.raw_os_error().map(Errno::from_raw_os_error) {
@@ -35,23 +34,23 @@ impl HostFault {
         }
     }
 
-    /// What was refused, by kind.
+    /// Returns the kind of the I/O error.
     pub fn kind(&self) -> io::ErrorKind {
         self.source.kind()
     }
 
-    /// The outcome of a job that ends with this fault.
+    /// Returns the outcome of a job that ends with this fault.
     pub fn outcome(&self) -> Outcome {
         Outcome::HostError { code: self.code().into(), text: self.to_string() }
     }
 }
 
-/// Adds to an I/O error what was tried.
+/// Adds the failed action to an I/O error.
 pub trait DoingContext<T> {
-    /// `verb` and the path in back quotes.
+    /// Adds `verb` and the path in back quotes.
     ///
     /// # Errors
-    /// The same error, as a [`HostFault`].
+    /// The same error as a [`HostFault`].
     fn doing(self, verb: &str, path: &Path) -> Result<T, HostFault>;
 }
 

@@ -1,4 +1,4 @@
-//! Opening files below a folder without ever following a link out of it. Programs of a job write that
+//! Opens files below a folder without following links out of it. Programs of the job write to that
 //! folder, so nothing in it is trusted.
 
 use std::fs::File;
@@ -8,10 +8,11 @@ use std::path::Path;
 use rgpu_protocol::plan::valid_relative_path;
 use rustix::fs::{Mode, OFlags, openat};
 
-/// Opens the regular file `path` below `folder` for reading. Links, also on the way, are refused.
+/// Opens the regular file `path` below `folder` for reading. Refuses symbolic links anywhere in the
+/// path.
 ///
 /// # Errors
-/// When the path leaves the folder, goes through a link, or is no regular file.
+/// The path leaves the folder, contains a link, or names no regular file.
 pub(crate) fn open_regular(folder: &Path, path: &str) -> io::Result<File> {
     let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, why.to_owned()));
     if !valid_relative_path(path) {
@@ -23,7 +24,7 @@ pub(crate) fn open_regular(folder: &Path, path: &str) -> io::Result<File> {
     for part in folders.split('/').filter(|p| !p.is_empty()) {
         at = openat(&at, part, flags | OFlags::DIRECTORY, Mode::empty())?;
     }
-    // A pipe in the place of a file must not block us.
+    // A FIFO in the place of a file must not block the agent.
     let file = File::from(openat(&at, name, flags | OFlags::NONBLOCK, Mode::empty())?);
     if !file.metadata()?.is_file() {
         return refuse("it is no regular file");

@@ -1,7 +1,7 @@
-//! A job's event log: one JSON line per event, append-only; the only truth about what happened.
+//! A job's event log: one JSON line per event, append-only. It is the only record of what happened.
 //!
-//! Some room beyond the end is reserved, so that the terminal event can be written on a full disk.
-//! A line cut by a kill or a power failure is removed before anything is appended.
+//! Some space beyond the end is reserved, so that the terminal event can be written on a full disk.
+//! A line cut off by a kill or a power failure is removed before the next append.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,10 +14,10 @@ use rustix::fs::FallocateFlags;
 
 use crate::host_fault::{DoingContext, HostFault};
 
-/// Room kept for the last words.
+/// Space reserved for the terminal event.
 const RESERVED_BYTES: u64 = 64 << 10;
 
-/// The writing end, of which there is one at a time (the holder of the job's lock).
+/// The writer of the log. The holder of the job's lock is the only one.
 #[derive(Debug)]
 pub struct Journal {
     file: File,
@@ -28,10 +28,10 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Starts or continues the log at `path`. Gives the last event along.
+    /// Creates or continues the log at `path`. Returns the last event too.
     ///
     /// # Errors
-    /// When the file cannot be opened, read or cut.
+    /// The file cannot be opened, read or truncated.
     pub fn open(path: &Path) -> Result<(Self, Option<Event>), HostFault> {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
@@ -46,8 +46,8 @@ impl Journal {
             last = Some(event);
         }
         let JournalReader { file, at: len } = reader;
-        // Only where there is half a line: cutting gives the reserved room back, which may be the
-        // last of a full disk.
+        // Truncate only if there is a partial line: it releases the reserved space, which may be
+        // the last on a full disk.
         if file.metadata().doing("look at", path)?.len() > len {
             file.set_len(len).doing("cut", path)?;
         }
@@ -57,19 +57,19 @@ impl Journal {
     /// Appends an event with the next number.
     ///
     /// # Errors
-    /// When it cannot be written whole; the log then ends with the event before.
+    /// The event cannot be written completely; the log then ends with the one before.
     pub fn append(&mut self, body: EventBody) -> Result<(), HostFault> {
-        let last_words = matches!(body, EventBody::Ended { .. });
+        let is_terminal = matches!(body, EventBody::Ended { .. });
         let event = Event { seq: self.seq + 1, at_ms: now_ms(), body };
         let mut line =
             serde_json::to_vec(&event).map_err(io::Error::from).doing("tell", &self.path)?;
         line.push(b'\n');
         let end = self.len + line.len() as u64;
-        if !last_words && end + RESERVED_BYTES / 2 > self.reserved {
+        if !is_terminal && end + RESERVED_BYTES / 2 > self.reserved {
             self.reserve(end)?;
         }
         if let Err(e) = self.file.write_all_at(&line, self.len) {
-            // Half a line must not stay.
+            // Remove a partial line.
             let _ = self.file.set_len(self.len);
             return Err(e).doing("write", &self.path);
         }
@@ -85,7 +85,7 @@ impl Journal {
             Err(e @ (rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT)) => {
                 Err(e).doing("write", &self.path)
             }
-            // File systems that cannot reserve go without.
+            // File systems without reservation work without it.
             _ => {
                 self.reserved = to;
                 Ok(())
@@ -93,35 +93,35 @@ impl Journal {
         }
     }
 
-    /// Gives back the reserved room, after the terminal event.
+    /// Releases the reserved space, after the terminal event.
     pub fn close(self) {
-        // A longer file than needed does no harm.
+        // A longer file does no harm.
         let _ = self.file.set_len(self.len);
     }
 }
 
-/// The reading end; any number of them, at any time.
+/// A reader of the log. There may be any number, at any time.
 #[derive(Debug)]
 pub struct JournalReader {
     file: File,
-    /// End of the last whole line read: what follows may still be cut away by the writer.
+    /// End of the last complete line read. The writer may still cut off what follows.
     at: u64,
 }
 
 impl JournalReader {
-    /// Reads the log at `path` from its start.
+    /// Opens the log at `path` for reading from its start.
     ///
     /// # Errors
-    /// When it is not there.
+    /// The log cannot be opened.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { file: File::open(path)?, at: 0 })
     }
 
-    /// The whole events that have been appended since the last call, at most some hundred KiB of
-    /// them; none: that was all for now. A line that is no event is passed over.
+    /// Returns the complete events appended since the last call, some hundred KiB at most, or none
+    /// if there are no more for now. Invalid lines are skipped.
     ///
     /// # Errors
-    /// When reading fails.
+    /// Reading fails.
     pub fn read_new(&mut self) -> io::Result<Vec<Event>> {
         let mut chunk = vec![0; 64 << 10];
         loop {
@@ -130,7 +130,7 @@ impl JournalReader {
                 if n < chunk.len() {
                     return Ok(Vec::new());
                 }
-                // A line longer than the chunk.
+                // The line is longer than the chunk.
                 chunk.resize(chunk.len() * 2, 0);
                 continue;
             };
@@ -145,7 +145,7 @@ impl JournalReader {
     }
 }
 
-/// Unix time in milliseconds.
+/// Returns the Unix time in milliseconds.
 pub fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
 }

@@ -1,11 +1,11 @@
 //! `rgpu-agent`: the small program on a GPU host that carries out plans.
 //!
-//! Four parts. [`service`] is what a client may ask. [`front`] is one conversation with a laptop
-//! over standard input and output: it takes blobs, plans and requests, and reads a job's event log
-//! aloud; the crate `rgpu-agent-http` does so over HTTP. [`supervisor`] is one
-//! process per job, which outlives the conversation: it runs the steps' ladders, owns whatever
-//! they start, and writes the event log. Between them lie files ([`job`], [`journal`], [`blob`]),
-//! which are the truth, and a socket, which only wakes. No tool is known here: rungs, success
+//! It has four parts. [`service`] serves the requests of clients. [`connection`] is one connection
+//! with a laptop over standard input and output: it receives blobs, plans and requests, and sends a
+//! job's event log. The crate `rgpu-agent-http` does the same over HTTP. [`supervisor`] is one
+//! process per job, which outlives the connection: it runs the steps' ladders, owns the processes
+//! they start, and writes the event log. These parts share files ([`job`], [`journal`], [`blob`]),
+//! which hold all state, and a socket that only wakes. The agent knows no tool: rungs, success
 //! rules, diagnosis tables and probes are data of [`rgpu_protocol`].
 
 pub mod blob;
@@ -31,10 +31,10 @@ pub mod terminal;
 pub mod verbs;
 pub mod wire;
 
-/// The sha256 of the running program's own file.
+/// Returns the sha256 of the running program's own file.
 ///
 /// # Errors
-/// When the file is gone.
+/// The file cannot be read.
 pub fn own_digest() -> Result<rgpu_protocol::Digest, host_fault::HostFault> {
     use host_fault::DoingContext;
     let path = std::path::Path::new("/proc/self/exe");

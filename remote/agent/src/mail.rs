@@ -1,9 +1,9 @@
-//! A conversation where only short commands can be run, see [`rgpu_protocol::mail`].
+//! A connection over short commands; see [`rgpu_protocol::mail`].
 //!
-//! `mail` is one such command. The first of a conversation starts a keeper, which lives apart from
-//! it, holds an ordinary conversation (`rgpu-agent stdio`) on two pipes, and hands its bytes to
-//! later commands over a socket in the agent's folder. A keeper that hears nothing for five minutes
-//! ends; jobs live elsewhere.
+//! `mail` is one such command. The first one starts a keeper, a process that runs an ordinary
+//! connection (`rgpu-agent stdio`) on two pipes and passes its bytes to later commands over a
+//! socket in the agent's folder. A keeper ends after five minutes without a command; jobs are
+//! separate processes.
 
 mod keeper;
 
@@ -28,27 +28,27 @@ use crate::root::{RootCandidate, Roots};
 
 pub use keeper::keep;
 
-/// The keeper's socket.
+/// Name of the keeper's socket.
 const SOCKET: &str = "sock";
 
 /// How long a keeper may take to start.
-const START: Duration = Duration::from_secs(10);
+const KEEPER_START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest that one command waits.
-const LONGEST: Duration = Duration::from_secs(60);
+/// Longest wait of one command.
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// Bytes of input that one command brings at most, in base64.
-const INPUT: u64 = 4 << 20;
+/// Most input of one command, as base64.
+const MAX_INPUT_BYTES: u64 = 4 << 20;
 
-/// What a command asks of a keeper, before its bytes.
+/// A command's request to a keeper. Its bytes follow.
 #[derive(Debug, Serialize, Deserialize)]
 struct MailRequest {
-    /// Where the bytes belong among the client's.
+    /// Offset of the bytes in the client's stream.
     take: u64,
     len: u64,
-    /// The client says nothing more.
+    /// Whether the client's stream ends here.
     eof: bool,
-    /// The first byte wanted of the agent's.
+    /// Offset of the first byte to send of the agent's stream.
     from: u64,
     wait_ms: u64,
 }
@@ -56,7 +56,7 @@ struct MailRequest {
 /// Runs `mail NAME TAKE FROM WAIT_MS NONCE [begin|eof]`.
 ///
 /// # Errors
-/// In words for the client.
+/// A message for the client.
 pub fn post(candidates: &[RootCandidate], args: &[OsString]) -> Result<(), String> {
     const USAGE: &str = "usage: rgpu-agent mail NAME TAKE FROM WAIT_MS NONCE [begin|eof]";
     let words: Option<Vec<&str>> = args.iter().map(|arg| arg.to_str()).collect();
@@ -73,28 +73,28 @@ pub fn post(candidates: &[RootCandidate], args: &[OsString]) -> Result<(), Strin
     }
     let number = |text: &str| text.parse::<u64>().map_err(|_| USAGE.to_owned());
     let [take, from, wait_ms] = [number(numbers[0])?, number(numbers[1])?, number(numbers[2])?];
-    let bytes = input().map_err(|e| format!("its input cannot be read: {e}"))?;
-    let asked = MailRequest { take, len: bytes.len() as u64, eof: last == "eof", from, wait_ms };
-    let link = reach(candidates, name, last == "begin").map_err(|e| e.to_string())?;
-    let (head, answer) = match link.map(|link| exchange(link, &asked, &bytes)) {
+    let bytes = read_input().map_err(|e| format!("its input cannot be read: {e}"))?;
+    let request = MailRequest { take, len: bytes.len() as u64, eof: last == "eof", from, wait_ms };
+    let link = connect_keeper(candidates, name, last == "begin").map_err(|e| e.to_string())?;
+    let (head, answer) = match link.map(|link| exchange(link, &request, &bytes)) {
         Some(Ok(answer)) => answer,
-        // A keeper that is gone says nothing more, ever.
+        // If the keeper is gone, the agent's stream has ended.
         None | Some(Err(_)) => (MailHead::gone(from), Vec::new()),
     };
     print(&head, &answer, nonce).map_err(|e| e.to_string())
 }
 
-/// Standard input: base64 with white space in it.
-fn input() -> io::Result<Vec<u8>> {
+/// Reads standard input: base64 with white space in it.
+fn read_input() -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    io::stdin().lock().take(INPUT).read_to_end(&mut text)?;
+    io::stdin().lock().take(MAX_INPUT_BYTES).read_to_end(&mut text)?;
     text.retain(|b| !b.is_ascii_whitespace());
     let text = String::from_utf8(text).map_err(|_| io::ErrorKind::InvalidData)?;
     Base64::decode_vec(&text).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))
 }
 
-/// The way to the keeper of a conversation, which is started where it begins; `None`: it is gone.
-fn reach(
+/// Connects to a conversation's keeper, and starts it at the beginning. `None` if it is gone.
+fn connect_keeper(
     candidates: &[RootCandidate],
     name: &str,
     begin: bool,
@@ -107,27 +107,27 @@ fn reach(
         }
     };
     let folder = root.join("mail").join(name);
-    let begun = begin && make(&folder)?;
-    if begun {
-        start(&folder)?;
+    let is_new = begin && create_folder(&folder)?;
+    if is_new {
+        start_keeper(&folder)?;
     }
     let since = Instant::now();
     loop {
         match control::connect(&folder, SOCKET) {
             Ok(link) => return Ok(Some(link)),
-            // Another command of the same beginning may be starting it.
-            Err(_) if begin && since.elapsed() < START => {
+            // Another first command may be starting the keeper.
+            Err(_) if begin && since.elapsed() < KEEPER_START_TIMEOUT => {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            Err(error) if begun => return Err(HostFault::new("reach the keeper", error)),
-            // It began, and died since: with its container, say.
+            Err(error) if is_new => return Err(HostFault::new("reach the keeper", error)),
+            // The keeper has died since, for example with its container.
             Err(_) => return Ok(None),
         }
     }
 }
 
-/// Makes the folder of a conversation; whether it was not there.
-fn make(folder: &Path) -> Result<bool, HostFault> {
+/// Creates the folder of a conversation. Returns whether it is new.
+fn create_folder(folder: &Path) -> Result<bool, HostFault> {
     let mut builder = std::fs::DirBuilder::new();
     builder.mode(0o700);
     if let Some(mail) = folder.parent()
@@ -143,8 +143,9 @@ fn make(folder: &Path) -> Result<bool, HostFault> {
     }
 }
 
-/// Starts a keeper. It holds nothing of ours: whoever waits for our output must not wait for its.
-fn start(folder: &Path) -> Result<(), HostFault> {
+/// Starts a keeper. It shares no files with us, so that readers of our output do not wait for it to
+/// end.
+fn start_keeper(folder: &Path) -> Result<(), HostFault> {
     let program = Path::new("/proc/self/exe");
     let mut command = Command::new(program);
     command.arg0("rgpu-agent").arg("keep").arg(folder).current_dir("/");
@@ -152,15 +153,15 @@ fn start(folder: &Path) -> Result<(), HostFault> {
     command.spawn().map(drop).doing("start", program)
 }
 
-/// Sends what is asked, and reads the answer.
+/// Sends a request and reads the answer.
 fn exchange(
     mut link: UnixStream,
-    asked: &MailRequest,
+    request: &MailRequest,
     bytes: &[u8],
 ) -> io::Result<(MailHead, Vec<u8>)> {
-    let wait = Duration::from_millis(asked.wait_ms).min(LONGEST);
-    link.set_read_timeout(Some(wait + LONGEST))?;
-    let mut line = serde_json::to_vec(asked)?;
+    let wait = Duration::from_millis(request.wait_ms).min(MAX_WAIT);
+    link.set_read_timeout(Some(wait + MAX_WAIT))?;
+    let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
     link.write_all(&line)?;
     link.write_all(bytes)?;
@@ -175,7 +176,7 @@ fn exchange(
 
 fn print(head: &MailHead, bytes: &[u8], nonce: &str) -> io::Result<()> {
     let text = Base64::encode_string(bytes);
-    // Its own line, whatever a shell's files have printed.
+    // Begin on a new line, in case a shell's start-up files have printed something.
     let mut out = format!("\n{BEGIN} {nonce} {}\n", serde_json::to_string(head)?);
     for line in text.as_bytes().chunks(LINE) {
         // Base64 is ASCII.
@@ -188,7 +189,7 @@ fn print(head: &MailHead, bytes: &[u8], nonce: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// The head of an answer with these bytes.
+/// Returns the header of an answer with these bytes.
 fn head(taken: u64, from: u64, bytes: &[u8], ended: bool) -> MailHead {
     let sha256: Digest = blob::hash(bytes);
     MailHead { taken, from, len: bytes.len() as u64, sha256, ended }

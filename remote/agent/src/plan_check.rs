@@ -1,4 +1,4 @@
-//! A plan is checked before anything is made: names that become file names, paths, ladders.
+//! Checks a plan before anything is created: names that become file names, paths, and ladders.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use rgpu_protocol::pattern::LadderAction;
 use rgpu_protocol::plan::{valid_job_id, valid_relative_path};
 use rgpu_protocol::{BLOB_BYTES, Plan, Step};
 
-/// Why a plan is not carried out.
+/// Why a plan is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// A path leaves the job's folder.
@@ -18,7 +18,7 @@ pub enum PlanError {
 }
 
 impl PlanError {
-    /// The code of a refusal.
+    /// Returns the code of a refusal.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Path(_) => "bad_path",
@@ -30,7 +30,7 @@ impl PlanError {
 /// Checks a plan.
 ///
 /// # Errors
-/// The first thing that is wrong with it.
+/// The first problem found.
 pub fn check(plan: &Plan) -> Result<(), PlanError> {
     let bad = |text: String| Err(PlanError::Plan(text));
     if !valid_job_id(&plan.job) {
@@ -38,7 +38,7 @@ pub fn check(plan: &Plan) -> Result<(), PlanError> {
     }
     let mut paths = BTreeSet::new();
     for file in &plan.files {
-        inside(&file.path)?;
+        check_path(&file.path)?;
         if !paths.insert(file.path.as_str()) {
             return bad(format!("two input files have the path `{}`", file.path));
         }
@@ -53,7 +53,7 @@ pub fn check(plan: &Plan) -> Result<(), PlanError> {
     }
     let mut steps = BTreeSet::new();
     for step in &plan.steps {
-        // The same rule: it names the log files.
+        // Log files are named after the step, so the rule is the same.
         if !valid_job_id(&step.id) {
             return bad(format!("`{}` cannot be a step's name", step.id.escape_debug()));
         }
@@ -76,22 +76,22 @@ fn check_ladder(step: &Step) -> Result<(), PlanError> {
     if step.rungs.is_empty() {
         return bad(format!("step `{}` has no rung", step.id));
     }
-    for (at, rung) in step.rungs.iter().enumerate() {
+    for (index, rung) in step.rungs.iter().enumerate() {
         if rung.argv.is_empty() {
             return bad(format!("rung `{}` has no command", rung.id));
         }
         if !rung.cwd.is_empty() {
-            inside(&rung.cwd)?;
+            check_path(&rung.cwd)?;
         }
         for path in rung.success.files.iter().chain(rung.artifacts.iter().map(|a| &a.path)) {
-            inside(path)?;
+            check_path(path)?;
         }
         for path in rung.needs.iter().filter(|p| !p.starts_with('/')) {
-            inside(path)?;
+            check_path(path)?;
         }
         for row in &rung.diagnosis {
             if let LadderAction::Rung(to) = &row.then
-                && !step.rungs[at + 1..].iter().any(|r| r.id == *to)
+                && !step.rungs[index + 1..].iter().any(|r| r.id == *to)
             {
                 return bad(format!("rung `{}` leads to `{to}`, which is not below it", rung.id));
             }
@@ -100,7 +100,7 @@ fn check_ladder(step: &Step) -> Result<(), PlanError> {
     Ok(())
 }
 
-fn inside(path: &str) -> Result<(), PlanError> {
+fn check_path(path: &str) -> Result<(), PlanError> {
     if valid_relative_path(path) { Ok(()) } else { Err(PlanError::Path(path.into())) }
 }
 

@@ -1,5 +1,5 @@
-//! Answering probes: find a file, run or read it, keep some lines. What the text means is known
-//! to the laptop alone.
+//! Runs probes: finds a file, runs or reads it, and filters lines. Only the laptop interprets the
+//! text.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,13 +13,13 @@ use crate::command::ask_unless;
 use crate::setup::Setup;
 use crate::supervisor::{find_on_path, is_program};
 
-/// Files listed in an answer.
+/// Most files listed in an answer.
 const MAX_FILES: usize = 16;
 
-/// Bytes of text in an answer.
+/// Most bytes of text in an answer.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 
-/// Answers one probe; what it runs is ended once `stop` is set.
+/// Runs one probe. Setting `stop` ends its program.
 pub(crate) fn answer(probe: &Probe, setup: &Setup, stop: &AtomicBool) -> ProbeAnswer {
     let mut answer = ProbeAnswer { name: probe.name.clone(), ..ProbeAnswer::default() };
     let mut argv = probe.run.clone().unwrap_or_default();
@@ -46,7 +46,7 @@ pub(crate) fn answer(probe: &Probe, setup: &Setup, stop: &AtomicBool) -> ProbeAn
     match text {
         Ok((exit, text)) => {
             answer.exit = exit;
-            answer.text = keep(probe, &text);
+            answer.text = filter_lines(probe, &text);
         }
         Err(why) => answer.error = Some(why),
     }
@@ -82,12 +82,12 @@ fn read(path: &Path) -> Result<String, String> {
     }
 }
 
-/// The lines that were asked for, within the limit.
-fn keep(probe: &Probe, text: &str) -> String {
-    let wanted =
+/// Returns the lines that the probe asks for, up to the limit.
+fn filter_lines(probe: &Probe, text: &str) -> String {
+    let is_requested =
         |line: &&str| probe.keep.is_empty() || probe.keep.iter().any(|p| p.find(line).is_some());
     let mut kept = String::new();
-    for line in text.lines().filter(wanted) {
+    for line in text.lines().filter(is_requested) {
         if kept.len() + line.len() + 1 > MAX_TEXT_BYTES {
             break;
         }
@@ -97,31 +97,32 @@ fn keep(probe: &Probe, text: &str) -> String {
     kept
 }
 
-/// Every file that the names, paths and globs lead to, best first, each once.
+/// Returns every file that the names, paths and globs match, best first, without duplicates.
 fn search(find: &[&str], setup: &Setup) -> Vec<PathBuf> {
     let path = setup.var("PATH").unwrap_or_default();
     let home = setup.var("HOME");
     let mut found: Vec<PathBuf> = Vec::new();
-    for place in find {
-        let places = match (place.strip_prefix("~/"), &home) {
+    for pattern in find {
+        let files = match (pattern.strip_prefix("~/"), &home) {
             (Some(rest), Some(home)) => glob(&format!("{home}/{rest}")),
             (Some(_), None) => Vec::new(),
-            (None, _) if place.starts_with('/') => glob(place),
-            (None, _) => find_on_path(place, &path).into_iter().collect(),
+            (None, _) if pattern.starts_with('/') => glob(pattern),
+            (None, _) => find_on_path(pattern, &path).into_iter().collect(),
         };
-        for file in places {
+        for file in files {
             if !found.contains(&file) {
                 found.push(file);
             }
         }
     }
-    // Of files that match, a directory of the same name is none; programs go before the rest only
-    // where the plan says so by its order.
+    // A folder of that name is no match. Programs get no preference: the order in the probe
+    // decides.
     found.retain(|p| p.exists() && (is_program(p) || !p.is_dir()));
     found
 }
 
-/// Files that match an absolute pattern, `*` within one part; the last in natural order first.
+/// Returns the files that match an absolute pattern, the last in natural order first. `*` stays
+/// within one part.
 fn glob(pattern: &str) -> Vec<PathBuf> {
     let mut paths = vec![PathBuf::from("/")];
     for part in pattern.split('/').filter(|p| !p.is_empty()) {
@@ -144,16 +145,16 @@ fn glob(pattern: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// A key that sorts `2023.3` before `2025.1` and `9` before `10`.
+/// Returns a key that sorts `2023.3` before `2025.1` and `9` before `10`.
 fn natural(name: &str) -> Vec<(u64, String)> {
     let mut key = Vec::new();
     let mut rest = name;
     while !rest.is_empty() {
         let text = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
-        let (words, after) = rest.split_at(text);
+        let (text_part, after) = rest.split_at(text);
         let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
         let (number, after) = after.split_at(digits);
-        key.push((0, words.to_owned()));
+        key.push((0, text_part.to_owned()));
         if !number.is_empty() {
             key.push((number.parse().unwrap_or(u64::MAX), String::new()));
         }

@@ -1,11 +1,12 @@
-//! Finding and ending processes through `/proc`: whole trees, until none is left.
+//! Finds and kills processes through `/proc`: whole trees, until none is left.
 //!
-//! The supervisor is a subreaper, so whatever its programs start (and daemonise, in whatever
-//! session) stays its descendant. Descendants are stopped first, until a walk finds no new one,
-//! and then killed: a process that is stopped forks no more, so a fork storm ends too. Both
-//! signals go to whole process groups as well, which also reaches what was forked after the walk.
+//! The supervisor is a subreaper, so every process that its programs start stays its descendant,
+//! even a daemon in another session. Descendants are stopped first, until a walk finds no new one,
+//! and then killed. A stopped process cannot fork, so this ends fork storms too. Both signals also
+//! go to whole process groups, which reaches processes forked after the walk.
 //!
-//! What `sudo` started belongs to root. Where this user may not signal it, `sudo -n kill` is asked.
+//! Processes started with `sudo` belong to root. If this user may not signal them, `sudo -n kill`
+//! does it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -15,7 +16,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_p
 
 use crate::command::ask;
 
-/// How long `sudo` may take to pass a signal on.
+/// Time limit of `sudo` for passing on a signal.
 const SUDO_WAIT: Duration = Duration::from_secs(5);
 
 /// A living process.
@@ -26,17 +27,17 @@ struct ProcessEntry {
     group: i32,
 }
 
-/// All living processes but zombies.
+/// Returns all living processes, without zombies.
 fn living() -> Vec<ProcessEntry> {
     let Ok(proc) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = proc.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
     pids.filter_map(entry).collect()
 }
 
-/// The process `pid`, if it lives.
+/// Returns the process `pid`, if it lives.
 fn entry(pid: i32) -> Option<ProcessEntry> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // `pid (name) state ppid …`; the name may hold anything, so count from its last bracket.
+    // `pid (name) state ppid …`: the name may contain anything, so parse from the last bracket.
     let after = stat.iter().rposition(|b| *b == b')')?;
     let rest = str::from_utf8(stat.get(after + 2..)?).ok()?;
     let mut fields = rest.split(' ');
@@ -46,8 +47,8 @@ fn entry(pid: i32) -> Option<ProcessEntry> {
     (!matches!(state, "Z" | "X")).then_some(ProcessEntry { pid, parent, group })
 }
 
-/// Children of this process as the kernel lists them, zombies too; `None` from a kernel without
-/// `CONFIG_PROC_CHILDREN`.
+/// Returns the children of this process as the kernel lists them, with zombies; `None` if the
+/// kernel lacks `CONFIG_PROC_CHILDREN`.
 fn children() -> Option<Vec<i32>> {
     let mut listed = Vec::new();
     for task in fs::read_dir("/proc/self/task").ok()?.flatten() {
@@ -58,12 +59,12 @@ fn children() -> Option<Vec<i32>> {
     Some(listed)
 }
 
-/// Children of this process but `guard` that live. A walk through `/proc` can miss a chain of processes that
-/// each start the next one and end: by the time one is looked at, it is another. But a subreaper
-/// always has the living one among its children, and only its own reaping takes any off the list:
-/// if all in the list were dead and the list is the same afterwards, none lives.
+/// Returns the living children of this process but `guard`. A walk through `/proc` can miss a chain
+/// of processes that each start the next and exit. But a subreaper always has the living one among
+/// its children, and only its own reaping removes children from the list. So if all listed ones are
+/// dead and the list has not changed since, none lives.
 fn living_children(guard: Option<i32>) -> Vec<ProcessEntry> {
-    // A chain is met after a few looks; the bound is for a storm that only makes zombies.
+    // A chain is found after a few tries. The bound is for a storm that only makes zombies.
     for _ in 0..1000 {
         let Some(listed) = children() else { break };
         let others = listed.iter().copied().filter(|pid| Some(*pid) != guard);
@@ -75,34 +76,34 @@ fn living_children(guard: Option<i32>) -> Vec<ProcessEntry> {
     Vec::new()
 }
 
-/// Processes and the groups that they are in.
+/// Processes and their process groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProcessList {
     pub(crate) pids: BTreeSet<i32>,
     groups: BTreeSet<i32>,
 }
 
-/// Descendants of the processes in `roots`, these not included.
+/// Returns the descendants of the processes in `roots`, without those.
 fn descendants(roots: &BTreeSet<i32>) -> ProcessList {
     let mut children: HashMap<i32, Vec<ProcessEntry>> = HashMap::new();
     for entry in living() {
         children.entry(entry.parent).or_default().push(entry);
     }
     let mut found = ProcessList::default();
-    let mut open: Vec<i32> = roots.iter().copied().collect();
-    while let Some(pid) = open.pop() {
+    let mut queue: Vec<i32> = roots.iter().copied().collect();
+    while let Some(pid) = queue.pop() {
         for child in children.get(&pid).into_iter().flatten() {
             if !roots.contains(&child.pid) && found.pids.insert(child.pid) {
                 found.groups.insert(child.group);
-                open.push(child.pid);
+                queue.push(child.pid);
             }
         }
     }
     found
 }
 
-/// Descendants of this process but `guard`. Their groups are in sessions that this process or they
-/// began, so nobody else is in them.
+/// Returns the descendants of this process but `guard`. Their groups are in sessions that this
+/// process or they created, so no other process is in them.
 pub(crate) fn own_descendants(guard: Option<i32>) -> ProcessList {
     let mut found = descendants(&BTreeSet::from([std::process::id() as i32]));
     if found.pids.iter().all(|pid| Some(*pid) == guard) {
@@ -119,32 +120,32 @@ pub(crate) fn own_descendants(guard: Option<i32>) -> ProcessList {
     found
 }
 
-/// Sends a signal to each once; those that are gone are passed over.
+/// Sends a signal once to each process. Those that have exited are skipped.
 pub(crate) fn signal_all(found: &ProcessList, signal: Signal) {
-    let mut of_others = Vec::new();
+    let mut refused = Vec::new();
     for pid in found.pids.iter().filter_map(|p| Pid::from_raw(*p)) {
         if kill_process(pid, signal) == Err(rustix::io::Errno::PERM) {
-            of_others.push(pid.as_raw_nonzero().to_string());
+            refused.push(pid.as_raw_nonzero().to_string());
         }
     }
-    if !of_others.is_empty() {
+    if !refused.is_empty() {
         let mut argv = ["sudo", "-n", "kill", "-s"].map(String::from).to_vec();
         argv.push(signal.as_raw().to_string());
-        argv.extend(of_others);
-        // Where that is not allowed either, the caller says what is left.
+        argv.extend(refused);
+        // If `sudo` is refused too, the caller reports the remaining processes.
         let _ = ask(&argv, &BTreeMap::new(), 1000, SUDO_WAIT);
     }
 }
 
-/// Sends a signal to whole groups. Only for signals that nobody hears twice.
+/// Sends a signal to whole groups. Only for signals that are harmless when sent twice.
 fn signal_groups(found: &ProcessList, signal: Signal) {
     for group in found.groups.iter().filter_map(|g| Pid::from_raw(*g)) {
         let _ = kill_process_group(group, signal);
     }
 }
 
-/// Kills what `find` finds until it finds nothing more, at most for `limit`; what is left then.
-/// `between` runs between rounds (to reap).
+/// Kills the processes that `find` returns until there are none, for at most `limit`. Returns the
+/// remaining ones. `between` runs between rounds (to reap).
 pub(crate) fn kill_until_none(
     find: impl Fn() -> ProcessList,
     mut between: impl FnMut(),
@@ -153,7 +154,7 @@ pub(crate) fn kill_until_none(
     let start = Instant::now();
     loop {
         let mut stopped = ProcessList::default();
-        // A storm that is faster than this is met by the next round.
+        // A faster storm is handled in the next round.
         for _ in 0..50 {
             let mut new = find();
             new.pids.retain(|pid| !stopped.pids.contains(pid));
@@ -176,38 +177,38 @@ pub(crate) fn kill_until_none(
     }
 }
 
-/// Kills what a dead supervisor left behind: processes with `marker` (`NAME=value`) in their
-/// environment, and all their descendants. What could not be killed.
+/// Kills the processes of a dead supervisor: those with `marker` (`NAME=value`) in their
+/// environment, and all their descendants. Returns those that remain.
 pub(crate) fn kill_marked(marker: &str) -> BTreeSet<i32> {
     let me = std::process::id() as i32;
     let marked = || {
-        let carries = |pid: i32| {
+        let has_marker = |pid: i32| {
             fs::read(format!("/proc/{pid}/environ"))
                 .is_ok_and(|e| e.split(|b| *b == 0).any(|var| var == marker.as_bytes()))
         };
         let roots: BTreeSet<i32> =
-            living().iter().map(|e| e.pid).filter(|p| *p != me && carries(*p)).collect();
+            living().iter().map(|e| e.pid).filter(|p| *p != me && has_marker(*p)).collect();
         let mut all = descendants(&roots).pids;
         all.extend(roots);
-        // Their groups may be anybody's by now.
+        // Their groups may be reused by other processes.
         ProcessList { pids: all, groups: BTreeSet::new() }
     };
     kill_until_none(marked, || {}, Duration::from_secs(10))
 }
 
-/// What became of a child.
+/// A reaped child and its status.
 pub(crate) type ReapedChild = (i32, WaitStatus);
 
-/// Whether any child is left after a reaping.
+/// Whether any child is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Children {
-    /// Some are alive.
+    /// Some children have not exited.
     Some,
-    /// There is none, and so no descendant either.
+    /// There are no children, and so no descendants.
     None,
 }
 
-/// Collects the status of every child that has ended.
+/// Reaps every child that has exited.
 pub(crate) fn reap(mut each: impl FnMut(ReapedChild)) -> Children {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {

@@ -1,5 +1,6 @@
-//! Room on the host: results older than their plan allows go first, then, while all of it is over
-//! the quota, the oldest ended jobs and the blobs unused for longest. What runs is never touched.
+//! Disk use on the host. Results that are older than their plan allows are removed first; then,
+//! while the quota is exceeded, the oldest ended jobs and the blobs unused for longest. Running
+//! jobs are never touched.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,34 +12,34 @@ use crate::job::{JobFolder, remove_tree};
 use crate::job_state::{JobState, state};
 use crate::journal::now_ms;
 
-/// What all blobs and jobs of a user may take, unless [`QUOTA_VARIABLE`] says otherwise.
+/// Bytes that a user's blobs and jobs may take, unless [`QUOTA_VARIABLE`] is set.
 const QUOTA_BYTES: u64 = 20 << 30;
 
-/// Another quota, in bytes.
+/// Sets another quota, in bytes.
 const QUOTA_VARIABLE: &str = "RGPU_AGENT_QUOTA";
 
-/// Left alone by [`sweep`]: a plan that needs them may be on its way.
+/// [`sweep`] removes nothing younger than this: a plan that needs it may be on its way.
 const UNSWEPT_AGE: Duration = Duration::from_secs(3600);
 
-/// How often a sweep is worth its walk.
+/// Shortest time between two regular sweeps.
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
 
-/// A plan gets no room.
+/// Why a plan gets no space.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum QuotaError {
-    /// There is none, although all that may be removed was. All are bytes.
+    /// The quota is exceeded even after a sweep. All values are bytes.
     #[error(
         "your jobs and their inputs take {used} of the {quota} bytes that you may use on this \
          host, the plan would add {wanted}, and what is left runs or was used within the hour"
     )]
     Over { used: u64, quota: u64, wanted: u64 },
-    /// Nobody knows how much there is.
+    /// The quota setting is invalid.
     #[error("`{QUOTA_VARIABLE}` is `{0}` on the host, which is no number of bytes")]
     Setting(String),
 }
 
 impl QuotaError {
-    /// A short word for machines.
+    /// Returns the reason code.
     pub(crate) fn code(&self) -> &'static str {
         match self {
             Self::Over { .. } => "quota",
@@ -47,8 +48,8 @@ impl QuotaError {
     }
 }
 
-/// What is known without a walk: `<root>/swept` holds the time of the last sweep and the bytes that
-/// were in use after it, and those of the jobs that have ended since.
+/// Disk use without a walk. `<root>/swept` holds the time of the last sweep, and the bytes in use
+/// after it plus those of jobs that have ended since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct UsageRecord {
     swept_ms: u64,
@@ -63,20 +64,20 @@ impl UsageRecord {
         Self { swept_ms: next(), bytes: next() }
     }
 
-    /// A tally that cannot be kept costs one more sweep.
+    /// Writes the record. If that fails, the cost is one more sweep.
     fn write(self, root: &Path) -> bool {
         fs::write(root.join("swept"), format!("{} {}\n", self.swept_ms, self.bytes)).is_ok()
     }
 
-    /// Whether a sweep is due; after a clock that was set back, too.
+    /// Returns whether a sweep is due, also after the clock was set back.
     fn is_old(self) -> bool {
         let every = u64::try_from(SWEEP_EVERY.as_millis()).unwrap_or(u64::MAX);
         now_ms().checked_sub(self.swept_ms).is_none_or(|age| age >= every)
     }
 }
 
-/// Bytes that a user may take on this host. A setting that is no number counts as none here:
-/// whoever submits a plan is told of it.
+/// Returns the quota in bytes. An invalid setting gives the default here; submitting a plan reports
+/// it.
 pub(crate) fn limit() -> u64 {
     setting(std::env::var_os(QUOTA_VARIABLE)).unwrap_or(QUOTA_BYTES)
 }
@@ -91,26 +92,26 @@ fn setting(value: Option<OsString>) -> Result<u64, QuotaError> {
     }
 }
 
-/// Sweeps if nobody did for a while.
+/// Sweeps if none was done recently.
 pub(crate) fn sweep_now_and_then(root: &Path) {
     if UsageRecord::read(root).is_old() {
         sweep(root, limit());
     }
 }
 
-/// Adds an ended job to what is in use, and sweeps where that is too much.
+/// Adds an ended job to the recorded disk use, and sweeps if that is too much.
 pub(crate) fn job_ended(root: &Path, job: &Path) {
-    let mut tally = UsageRecord::read(root);
-    tally.bytes = tally.bytes.saturating_add(tree_bytes(job));
-    if tally.bytes > limit() || tally.is_old() || !tally.write(root) {
+    let mut record = UsageRecord::read(root);
+    record.bytes = record.bytes.saturating_add(tree_bytes(job));
+    if record.bytes > limit() || record.is_old() || !record.write(root) {
         sweep(root, limit());
     }
 }
 
-/// Makes sure that `wanted` more bytes may be taken.
+/// Makes space for `wanted` more bytes.
 ///
 /// # Errors
-/// When they may not, although everything was removed that may be.
+/// The quota does not allow them, even after a sweep.
 pub(crate) fn room_for(root: &Path, wanted: u64) -> Result<(), QuotaError> {
     let quota = setting(std::env::var_os(QUOTA_VARIABLE))?;
     if UsageRecord::read(root).bytes.saturating_add(wanted) <= quota {
@@ -123,16 +124,17 @@ pub(crate) fn room_for(root: &Path, wanted: u64) -> Result<(), QuotaError> {
     Err(QuotaError::Over { used, quota, wanted })
 }
 
-/// Removes what is too old, and what is over `quota`; the bytes in use afterwards.
+/// Removes old results, and then more until at most `quota` bytes are used. Returns the bytes in
+/// use afterwards.
 fn sweep(root: &Path, quota: u64) -> u64 {
     // Written first, so that connections do not sweep at the same time.
-    let mut tally = UsageRecord { swept_ms: now_ms(), ..UsageRecord::read(root) };
-    if !tally.write(root) {
-        return tally.bytes;
+    let mut record = UsageRecord { swept_ms: now_ms(), ..UsageRecord::read(root) };
+    if !record.write(root) {
+        return record.bytes;
     }
-    tally.bytes = remove_surplus(root, quota);
-    tally.write(root);
-    tally.bytes
+    record.bytes = remove_surplus(root, quota);
+    record.write(root);
+    record.bytes
 }
 
 fn remove_surplus(root: &Path, quota: u64) -> u64 {
@@ -185,7 +187,7 @@ fn ended_jobs(root: &Path) -> Vec<EndedJob> {
     .collect()
 }
 
-/// Half-made and half-removed folders, and temporary blobs, of processes that are gone.
+/// Removes hidden folders, temporary blobs and temporary folders of processes that are gone.
 fn remove_abandoned(root: &Path) {
     let mut running = JobFolder::all(root);
     running.retain(|job| !matches!(state(job), Ok(JobState::Ended { .. })));
@@ -198,7 +200,7 @@ fn remove_abandoned(root: &Path) {
                 _ => false,
             };
             if !in_use && age(&entry.path()).is_some_and(|age| age > UNSWEPT_AGE) {
-                // Tried again at the next sweep.
+                // If this fails, the next sweep tries again.
                 let _ = match entry.file_type() {
                     Ok(t) if t.is_dir() => remove_tree(&entry.path()).is_ok(),
                     _ => fs::remove_file(entry.path()).is_ok(),
@@ -208,7 +210,7 @@ fn remove_abandoned(root: &Path) {
     }
 }
 
-/// Blobs that nothing has used lately: last use, bytes, path.
+/// Returns the blobs that were not used recently: last use, bytes, path.
 fn stale_blobs(root: &Path) -> Vec<(u64, u64, PathBuf)> {
     let folders = fs::read_dir(root.join("blobs")).into_iter().flatten().flatten();
     let files = folders
@@ -230,11 +232,11 @@ fn age(path: &Path) -> Option<Duration> {
 }
 
 fn disk_bytes(meta: &fs::Metadata) -> u64 {
-    // Blocks of 512 bytes, whatever the file system's own are.
+    // `blocks` counts units of 512 bytes on every file system.
     meta.blocks() * 512
 }
 
-/// Bytes that a folder takes on disk; links are not followed.
+/// Returns the disk use of a folder in bytes. Links are not followed.
 pub(crate) fn tree_bytes(folder: &Path) -> u64 {
     let mut total = 0;
     let mut folders = vec![folder.to_owned()];

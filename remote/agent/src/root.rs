@@ -1,8 +1,9 @@
-//! The agent's own folder: where blobs and jobs lie, chosen once per connection.
+//! The agent's own folder for blobs and jobs, chosen once per connection.
 //!
-//! The first candidate that is ours alone, writable, not full and may hold programs is used.
-//! Homes on GPU hosts are often full, read-only or mounted `noexec`, hence the list. A folder that
-//! others may write is never used: they could swap what we run.
+//! The first candidate is used that only this user can write, that is not full, and that may hold
+//! programs. Homes on GPU hosts are often full, read-only or mounted `noexec`, hence the list. A
+//! folder that other users can write is never used, because they could replace the programs that we
+//! run.
 
 use std::fs;
 use std::io;
@@ -13,44 +14,44 @@ use rustix::fs::{Access, StatVfsMountFlags};
 
 use crate::host_fault::{DoingContext, HostFault};
 
-/// A home with less room than this is passed over.
+/// Candidates with less free space are skipped.
 const MIN_FREE_BYTES: u64 = 32 << 20;
 
 /// Why a candidate is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
-    /// It cannot be made or looked at.
+    /// It cannot be created or examined.
     #[error(transparent)]
     Host(#[from] HostFault),
-    /// It belongs to somebody else, is a link in a shared place, or others may write it.
+    /// It belongs to another user, is a link in a shared folder, or other users can write it.
     #[error("`{path}` is refused: {why}")]
     Unsafe {
-        /// The folder.
+        /// The folder's path.
         path: PathBuf,
-        /// In words.
+        /// Explanation for the user.
         why: String,
     },
-    /// It cannot hold programs.
+    /// It is mounted `noexec`.
     #[error("`{0}` is on a file system mounted noexec")]
     NoExec(PathBuf),
-    /// It cannot be written.
+    /// It is not writable.
     #[error("`{0}` cannot be written")]
     ReadOnly(PathBuf),
-    /// There is no room.
+    /// It has too little free space.
     #[error("`{path}` has only {free} bytes free")]
     Full {
-        /// The folder.
+        /// The folder's path.
         path: PathBuf,
-        /// Bytes free.
+        /// Free bytes.
         free: u64,
     },
-    /// No home, no cache folder, nothing to try.
+    /// There is no candidate.
     #[error("no folder to work in: set `RGPU_AGENT_HOME`")]
     Nothing,
 }
 
 impl RootError {
-    /// The code of a refusal.
+    /// Returns the code of a refusal.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Host(fault) => fault.code(),
@@ -63,45 +64,46 @@ impl RootError {
     }
 }
 
-/// A folder that may become the agent's.
+/// A folder that the agent may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RootCandidate {
     path: PathBuf,
-    place: FolderAccess,
+    access: FolderAccess,
 }
 
-/// Whether strangers can put things where the candidate lies.
+/// Whether other users can create files beside the candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FolderAccess {
-    /// The user's own: a link of theirs is followed.
+    /// Only the user can: links are followed.
     Own,
-    /// A temporary folder of all users: a link is refused.
+    /// All users can, as in `/tmp`: a link is refused.
     Shared,
 }
 
-/// The candidates for user `uid`, best first. `named` (`$RGPU_AGENT_HOME`) excludes all others.
+/// Returns the candidates for user `uid`, best first. `named` (`$RGPU_AGENT_HOME`) excludes all
+/// others.
 pub fn candidates(
     named: Option<PathBuf>,
     cache: Option<PathBuf>,
     home: Option<PathBuf>,
     uid: u32,
 ) -> Vec<RootCandidate> {
-    let own = |path: PathBuf| RootCandidate { path, place: FolderAccess::Own };
+    let own_candidate = |path: PathBuf| RootCandidate { path, access: FolderAccess::Own };
     if let Some(path) = named {
-        return vec![own(path)];
+        return vec![own_candidate(path)];
     }
     let cache = cache.filter(|c| c.is_absolute()).map(|c| c.join("rgpu"));
     let home = home.filter(|h| h.is_absolute()).map(|h| h.join(".cache/rgpu"));
-    let mut all: Vec<_> = cache.into_iter().chain(home).map(own).collect();
+    let mut all: Vec<_> = cache.into_iter().chain(home).map(own_candidate).collect();
     all.dedup();
     for shared in ["/var/tmp", "/tmp"] {
         let path = Path::new(shared).join(format!("rgpu-{uid}"));
-        all.push(RootCandidate { path, place: FolderAccess::Shared });
+        all.push(RootCandidate { path, access: FolderAccess::Shared });
     }
     all
 }
 
-/// The agent's folders: the one that new things go to, and others that may hold older jobs.
+/// The agent's folders: the main one for new files, and others that may hold older jobs.
 #[derive(Debug)]
 pub struct Roots {
     chosen: Result<PathBuf, RootError>,
@@ -109,7 +111,7 @@ pub struct Roots {
 }
 
 impl Roots {
-    /// Tries the candidates in order; makes the chosen one.
+    /// Chooses and creates the first usable candidate.
     pub fn choose(candidates: &[RootCandidate]) -> Self {
         let mut first_error = None;
         let mut chosen = None;
@@ -124,7 +126,7 @@ impl Roots {
                     Err(e) => first_error = first_error.or(Some(e)),
                 }
             }
-            // A home that has become full or read-only may still hold jobs to be fetched.
+            // A home that is now full or read-only may still hold finished jobs.
             if candidate.path.is_dir() && check_owner(candidate).is_ok() {
                 others.push(candidate.path.clone());
             }
@@ -133,25 +135,25 @@ impl Roots {
         Self { chosen, others }
     }
 
-    /// Where new blobs and jobs go.
+    /// Returns the folder for new blobs and jobs.
     ///
     /// # Errors
-    /// Why the best candidate was refused, when all were.
+    /// Why the best candidate was refused, if all were.
     pub fn main(&self) -> Result<&Path, &RootError> {
         self.chosen.as_deref()
     }
 
-    /// Every folder that may hold jobs, the main one first.
+    /// Returns every folder that may hold jobs, the main one first.
     pub fn all(&self) -> impl Iterator<Item = &Path> {
         self.chosen.iter().chain(&self.others).map(PathBuf::as_path)
     }
 }
 
-/// Makes and checks a candidate; its absolute path.
+/// Creates and checks a candidate. Returns its absolute path.
 fn prepare(candidate: &RootCandidate) -> Result<PathBuf, RootError> {
     let path = &candidate.path;
     match fs::DirBuilder::new().mode(0o700).recursive(true).create(path) {
-        // A dangling link or a file in the way is said by the check below.
+        // The check below reports a dangling link or a file with this name.
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
             return Err(HostFault::new(format!("make `{}`", path.display()), e).into());
         }
@@ -172,8 +174,8 @@ fn prepare(candidate: &RootCandidate) -> Result<PathBuf, RootError> {
     for part in ["blobs/tmp", "jobs", "tmp"] {
         let part = path.join(part);
         if !part.is_dir() {
-            let made = fs::DirBuilder::new().mode(0o700).recursive(true).create(&part);
-            made.doing("make", &part)?;
+            let created = fs::DirBuilder::new().mode(0o700).recursive(true).create(&part);
+            created.doing("make", &part)?;
         }
     }
     Ok(path.canonicalize().doing("resolve", path)?)
@@ -181,7 +183,7 @@ fn prepare(candidate: &RootCandidate) -> Result<PathBuf, RootError> {
 
 fn check_owner(candidate: &RootCandidate) -> Result<(), RootError> {
     let path = &candidate.path;
-    let meta = match candidate.place {
+    let meta = match candidate.access {
         FolderAccess::Own => fs::metadata(path),
         FolderAccess::Shared => fs::symlink_metadata(path),
     };
@@ -190,9 +192,9 @@ fn check_owner(candidate: &RootCandidate) -> Result<(), RootError> {
     if !meta.is_dir() {
         return refuse("it is no folder".into());
     }
-    let me = rustix::process::geteuid().as_raw();
-    if meta.uid() != me {
-        return refuse(format!("it belongs to user {}, not to user {me}", meta.uid()));
+    let own_uid = rustix::process::geteuid().as_raw();
+    if meta.uid() != own_uid {
+        return refuse(format!("it belongs to user {}, not to user {own_uid}", meta.uid()));
     }
     if meta.mode() & 0o022 != 0 {
         return refuse(format!("others may write it (mode {:o})", meta.mode() & 0o7777));
@@ -223,10 +225,10 @@ mod tests {
         fs::DirBuilder::new().mode(0o700).create(&real).unwrap();
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        let shared = RootCandidate { path: link.clone(), place: FolderAccess::Shared };
+        let shared = RootCandidate { path: link.clone(), access: FolderAccess::Shared };
         assert_eq!(Roots::choose(&[shared]).main().unwrap_err().code(), "folder_unsafe");
-        let own = RootCandidate { path: link, place: FolderAccess::Own };
-        assert_eq!(Roots::choose(&[own]).main().unwrap(), real.canonicalize().unwrap());
+        let own_candidate = RootCandidate { path: link, access: FolderAccess::Own };
+        assert_eq!(Roots::choose(&[own_candidate]).main().unwrap(), real.canonicalize().unwrap());
     }
 
     #[test]
@@ -234,8 +236,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("home");
         fs::write(&file, "no folder").unwrap();
-        let own = |path: PathBuf| RootCandidate { path, place: FolderAccess::Own };
-        let roots = Roots::choose(&[own(file.join("x")), own(dir.path().join("next"))]);
+        let own_candidate = |path: PathBuf| RootCandidate { path, access: FolderAccess::Own };
+        let roots =
+            Roots::choose(&[own_candidate(file.join("x")), own_candidate(dir.path().join("next"))]);
         assert!(roots.main().unwrap().ends_with("next"));
     }
 

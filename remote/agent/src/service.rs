@@ -1,8 +1,8 @@
-//! What a client may ask of this host, whichever way the question came: a conversation over a byte
-//! stream ([`crate::front`]) and the HTTP face both ask here.
+//! The requests that clients can make of this host. Connections over a byte stream
+//! ([`crate::connection`]) and the HTTP server both use it.
 //!
-//! Nothing is remembered between two questions: the truth lies in files, so any number of clients,
-//! and a server that was started anew, find the same.
+//! It keeps no state between requests. Everything is read from files, so any number of clients and
+//! a restarted server see the same.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -27,29 +27,29 @@ use crate::supervisor::facts as relayed_facts;
 use crate::wire::{write_frame, write_message};
 use crate::{host, plan_check, quota};
 
-/// This host's folders, and what may be asked of them.
+/// This host's folders and the requests they serve.
 #[derive(Debug)]
 pub struct Service {
     roots: Roots,
     blobs: Option<Blobs>,
-    /// The socket of another agent that carries jobs out.
-    way: Option<PathBuf>,
+    /// Socket of another agent that carries out the jobs; `None` if this one does.
+    relay_socket: Option<PathBuf>,
 }
 
-/// A request that is not met.
+/// A refused request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Refusal {
-    /// What was asked: `submit`, `blob`, `fetch` …
+    /// The request's type: `submit`, `blob`, `fetch` …
     pub request: &'static str,
-    /// A short word for machines.
+    /// Reason code.
     pub code: &'static str,
-    /// In words.
+    /// Explanation for the user.
     pub text: String,
 }
 
 impl Refusal {
-    /// A request that is not met.
+    /// Creates a refusal.
     pub fn new(request: &'static str, code: &'static str, text: impl Into<String>) -> Self {
         Self { request, code, text: text.into() }
     }
@@ -62,35 +62,35 @@ impl From<Refusal> for FromAgent {
     }
 }
 
-/// What became of a plan.
+/// The result of submitting a plan.
 #[derive(Debug)]
 pub enum SubmitResult {
-    /// Its supervisor was started.
+    /// The job's supervisor has been started.
     Begun {
-        /// The job.
+        /// The job's folder.
         folder: JobFolder,
-        /// The way to its supervisor.
+        /// Connection to the job's supervisor.
         link: UnixStream,
     },
-    /// The same plan is here already.
+    /// The same plan is already on this host.
     There(JobFolder),
-    /// These blobs must come first.
+    /// The client must send these blobs first.
     Missing(Vec<Digest>),
 }
 
-/// What a client may tell a job.
+/// A command from a client to a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobCommand {
-    /// A client is there: the lease begins anew.
+    /// Renews the lease.
     Renew,
-    /// The client goes away on purpose: the job has its own limits.
+    /// Ends the lease: the client disconnects on purpose, and the job's own limits apply.
     Detach,
-    /// Stop; the terminal event confirms.
+    /// Stops the job. Its terminal event confirms this.
     Cancel,
 }
 
 impl JobCommand {
-    /// As requests and answers name it.
+    /// The name in requests and answers.
     pub fn name(self) -> &'static str {
         match self {
             Self::Renew => "renew",
@@ -100,17 +100,17 @@ impl JobCommand {
     }
 }
 
-/// The way to a job's standard input. Bytes keep their order on one way only, so keep it.
+/// Connection for a job's standard input. Bytes keep their order only on one connection.
 #[derive(Debug)]
 pub struct JobInput(UnixStream);
 
 impl JobInput {
-    /// Sends the bytes that stand at `offset` of the whole input (`None`: behind all that came), and
-    /// says whether they are the last. The supervisor keeps them in a file until
-    /// a program takes them, so this does not wait for the program.
+    /// Sends bytes that begin at `offset` of the whole input (`None`: after those received so far).
+    /// `last` ends the input. Does not wait for the program: the supervisor keeps the bytes in a
+    /// file until the program reads them.
     ///
     /// # Errors
-    /// The supervisor is gone.
+    /// The supervisor has exited.
     pub fn send(&mut self, bytes: &[u8], last: bool, mut offset: Option<u64>) -> io::Result<()> {
         let mut pieces = bytes.chunks(MAX_BODY).peekable();
         while let Some(piece) = pieces.next() {
@@ -128,29 +128,30 @@ impl JobInput {
 }
 
 impl Service {
-    /// Chooses the folder to work in. That there is none is said by the requests that need one.
+    /// Chooses the folder to work in. If none is usable, the requests that need one are refused.
     pub fn open(candidates: &[RootCandidate]) -> Self {
         let roots = Roots::choose(candidates);
         if let Err(RootError::Full { path, .. }) = roots.main() {
-            // Our own leftovers may be what fills it; the next client profits.
+            // Our own old jobs may fill the disk. Clients after this one benefit.
             quota::sweep_now_and_then(path);
         }
-        Self { blobs: roots.main().ok().map(Blobs::new), roots, way: None }
+        Self { blobs: roots.main().ok().map(Blobs::new), roots, relay_socket: None }
     }
 
-    /// The same with jobs that another agent carries out, behind the socket `way`, if there is one.
-    pub fn through(self, way: Option<PathBuf>) -> Self {
-        Self { way, ..self }
+    /// Sets the socket of another agent that carries out the jobs; `None` for this agent.
+    pub fn through(self, relay_socket: Option<PathBuf>) -> Self {
+        Self { relay_socket, ..self }
     }
 
-    /// Goes on with jobs that another agent carries out, and whose relay ended with its host.
+    /// Restarts relays of jobs that another agent carries out and whose relay has ended with its
+    /// host.
     pub fn take_up(&self) {
-        if let (Ok(root), Some(way)) = (self.roots.main(), &self.way) {
-            launch::take_up(root, way);
+        if let (Ok(root), Some(relay_socket)) = (self.roots.main(), &self.relay_socket) {
+            launch::take_up(root, relay_socket);
         }
     }
 
-    /// Where blobs and new jobs go.
+    /// Returns the folder for new jobs, and the blob store.
     fn store(&self, request: &'static str) -> Result<(&Path, &Blobs), Refusal> {
         match (self.roots.main(), &self.blobs) {
             (Ok(root), Some(blobs)) => Ok((root, blobs)),
@@ -159,7 +160,7 @@ impl Service {
         }
     }
 
-    /// The blob store.
+    /// Returns the blob store.
     ///
     /// # Errors
     /// No folder of this host can hold one.
@@ -167,32 +168,32 @@ impl Service {
         self.store("blob").map(|(_, blobs)| blobs)
     }
 
-    /// What is known of the host, with the answers to `probes`, short enough for one message. Nobody
-    /// waits for it any more once `stop` is set: what the probes run is ended.
+    /// Returns facts about the host and the answers to `probes`, short enough for one message.
+    /// Setting `stop` ends the programs that probes run.
     ///
     /// # Errors
-    /// The other agent, if that is who knows, cannot be asked.
+    /// The other agent, if one carries out the jobs, does not answer.
     pub fn facts(
         &self,
         probes: &[Probe],
         setup: &Setup,
         stop: &AtomicBool,
     ) -> Result<AgentFacts, Refusal> {
-        if let Some(way) = &self.way {
-            return relayed_facts(way, probes, setup, stop)
+        if let Some(relay_socket) = &self.relay_socket {
+            return relayed_facts(relay_socket, probes, setup, stop)
                 .map_err(|text| Refusal::new("facts", "no_container", text));
         }
-        let folder = self.roots.main().map(|r| r.display().to_string()).unwrap_or_default();
-        let mut facts = host::facts(probes, &folder, setup, stop);
+        let root_path = self.roots.main().map(|r| r.display().to_string()).unwrap_or_default();
+        let mut facts = host::facts(probes, &root_path, setup, stop);
         host::shorten(&mut facts, MAX_BODY / 2);
         Ok(facts)
     }
 
-    /// Starts a plan whose blobs are all here. One that is here already is left to go on, and gets
-    /// the secrets: the connection that began it may have died before it sent them.
+    /// Starts a plan whose blobs are all here. If its job exists, it goes on and receives the
+    /// secrets again: the connection that started it may have died before it sent them.
     ///
     /// # Errors
-    /// A plan that cannot be carried out here, with the reason.
+    /// The plan cannot be carried out here.
     pub fn submit(
         &self,
         plan: &Plan,
@@ -202,14 +203,15 @@ impl Service {
         self.submit_draft(plan, secrets, setup, None)
     }
 
-    /// A folder for a plan that waits for its blobs, which [`Self::submit_draft`] makes a job of.
+    /// Creates a folder for a plan that waits for its blobs; see [`Self::submit_draft`].
     pub(crate) fn draft(&self) -> Option<FolderDraft> {
         let (root, _) = self.store("submit").ok()?;
-        // Whatever is wrong is told when the job is made.
+        // Errors are reported when the job is created.
         FolderDraft::new(root).ok()
     }
 
-    /// The same as [`Self::submit`] with a folder in which its inputs were filled already.
+    /// Submits as [`Self::submit`] does, with a folder into which inputs may have been copied
+    /// already.
     pub(crate) fn submit_draft(
         &self,
         plan: &Plan,
@@ -221,18 +223,18 @@ impl Service {
         if let Err(e) = plan_check::check(plan) {
             return refuse(e.code(), e.to_string());
         }
-        if let Some(there) = JobFolder::find(self.roots.all(), &plan.job)
-            && !there.discard_unbegun().unwrap_or(false)
+        if let Some(existing) = JobFolder::find(self.roots.all(), &plan.job)
+            && !existing.discard_unbegun().unwrap_or(false)
         {
-            return join(there, plan, secrets);
+            return join(existing, plan, secrets);
         }
-        if self.way.is_some() && !plan.secrets.is_empty() {
+        if self.relay_socket.is_some() && !plan.secrets.is_empty() {
             let text =
                 "a job's secrets would lie on the platform's volume: give them to the app instead";
             return refuse("no_secrets", text.into());
         }
-        let stays = |facts: &String| self.way.is_some() || *facts == host::key();
-        if !plan.facts.as_ref().is_none_or(stays) {
+        let facts_match = |facts: &String| self.relay_socket.is_some() || *facts == host::key();
+        if !plan.facts.as_ref().is_none_or(facts_match) {
             let text = "the host is not the one that the plan was made for, or has rebooted";
             return refuse("facts_changed", text.into());
         }
@@ -243,7 +245,7 @@ impl Service {
             );
         }
         let (root, blobs) = self.store("submit")?;
-        match launch::launch(root, plan, blobs, setup, self.way.as_deref(), draft) {
+        match launch::launch(root, plan, blobs, setup, self.relay_socket.as_deref(), draft) {
             Ok(launch::LaunchResult::Started { folder, mut link }) => {
                 pass_secrets(&mut link, secrets);
                 Ok(SubmitResult::Begun { folder, link })
@@ -259,7 +261,7 @@ impl Service {
         }
     }
 
-    /// A job's folder.
+    /// Returns a job's folder.
     ///
     /// # Errors
     /// There is no such job.
@@ -270,17 +272,17 @@ impl Service {
         })
     }
 
-    /// The jobs of this user on this host, newest first.
+    /// Returns this user's jobs on this host, newest first.
     pub fn jobs(&self) -> Vec<JobLine> {
         listing::list(&self.roots)
     }
 
-    /// The jobs with the room that they take, by the host's clock.
+    /// Returns the jobs and their disk use as a message.
     pub fn listing(&self) -> FromAgent {
         listing::answer(&self.roots)
     }
 
-    /// A job's plan.
+    /// Returns a job's plan.
     ///
     /// # Errors
     /// There is no such job, or its files cannot be read.
@@ -289,7 +291,7 @@ impl Service {
         plan.map_err(|e| Refusal::new("attach", e.code(), e.to_string()))
     }
 
-    /// One job's line.
+    /// Returns one job's line.
     ///
     /// # Errors
     /// There is no such job, or its files cannot be read.
@@ -299,25 +301,25 @@ impl Service {
             .ok_or_else(|| Refusal::new("job", "io", format!("the files of `{job}` are damaged")))
     }
 
-    /// Passes a word to a job's supervisor. A job that has ended needs none.
+    /// Sends a command to a job's supervisor. Does nothing if the job has ended.
     ///
     /// # Errors
     /// There is no such job.
-    pub fn tell(&self, word: JobCommand, job: &str) -> Result<(), Refusal> {
-        let folder = self.find(word.name(), job)?;
-        let control = match word {
+    pub fn tell(&self, command: JobCommand, job: &str) -> Result<(), Refusal> {
+        let folder = self.find(command.name(), job)?;
+        let control = match command {
             JobCommand::Renew => Control::Renew,
             JobCommand::Detach => Control::Detach,
             JobCommand::Cancel => Control::Cancel,
         };
         if let Ok(mut link) = control::connect(folder.path(), SOCKET) {
-            // One that ends at this moment is as good as ended.
+            // If this fails, the job is just ending.
             let _ = write_message(&mut link, &control);
         }
         Ok(())
     }
 
-    /// The way to a job's standard input; `None`: the job has ended.
+    /// Connects to a job's standard input; `None` if the job has ended.
     ///
     /// # Errors
     /// There is no such job.
@@ -326,7 +328,7 @@ impl Service {
         Ok(control::connect(folder.path(), SOCKET).ok().map(JobInput))
     }
 
-    /// Opens a file of a job's folder for reading. Links, also on the way, are refused.
+    /// Opens a file of a job's folder for reading. Symbolic links anywhere in the path are refused.
     ///
     /// # Errors
     /// There is no such job or file, or the path leaves the folder.
@@ -338,24 +340,24 @@ impl Service {
     /// Removes an ended job.
     ///
     /// # Errors
-    /// It has not ended, or cannot be removed.
+    /// The job has not ended, or cannot be removed.
     pub fn forget(&self, job: &str) -> Result<(), Refusal> {
-        let aside = self.set_aside(job)?;
-        aside.remove().map_err(|e| Refusal::new("forget", e.code(), e.to_string()))
+        let removed = self.set_aside(job)?;
+        removed.remove().map_err(|e| Refusal::new("forget", e.code(), e.to_string()))
     }
 
-    /// Takes an ended job out of sight; what is left of it is removed by whoever has the time.
+    /// Moves an ended job out of the list of jobs. The caller may remove the rest later.
     ///
     /// # Errors
-    /// It has not ended, or stays.
+    /// The job has not ended, or cannot be moved.
     pub fn set_aside(&self, job: &str) -> Result<RemovedFolder, Refusal> {
         listing::set_aside(&self.find("forget", job)?)
     }
 
-    /// Stores a blob that came over the wire.
+    /// Stores a blob as it arrived on the wire.
     ///
     /// # Errors
-    /// It is not what was announced, or the disk.
+    /// The bytes do not match the digest or the size, or the disk fails.
     pub fn put_blob(
         &self,
         digest: &Digest,
@@ -368,20 +370,20 @@ impl Service {
     }
 }
 
-/// A plan whose job is here already: the same plan may go on.
+/// Attaches to an existing job if `plan` is the same.
 fn join(
-    there: JobFolder,
+    existing: JobFolder,
     plan: &Plan,
     secrets: &BTreeMap<String, String>,
 ) -> Result<SubmitResult, Refusal> {
-    match there.plan() {
+    match existing.plan() {
         Ok(same) if same == *plan => {
             if !secrets.is_empty()
-                && let Ok(mut link) = control::connect(there.path(), SOCKET)
+                && let Ok(mut link) = control::connect(existing.path(), SOCKET)
             {
                 pass_secrets(&mut link, secrets);
             }
-            Ok(SubmitResult::There(there))
+            Ok(SubmitResult::There(existing))
         }
         Ok(_) => {
             let text = format!("another plan of the name `{}` is on this host", plan.job);
@@ -393,7 +395,7 @@ fn join(
 
 fn pass_secrets(link: &mut UnixStream, secrets: &BTreeMap<String, String>) {
     if !secrets.is_empty() {
-        // A supervisor that is gone is noticed by whoever follows.
+        // Followers notice if the supervisor has exited.
         let _ = write_message(link, &Control::Secrets(secrets.clone()));
     }
 }

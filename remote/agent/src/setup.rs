@@ -1,12 +1,12 @@
 //! The user's settings for this host: folders before PATH, and variables for probes and steps.
 //!
-//! A connection gets them in one message and hands them to the supervisors it starts through
-//! their environment: a user's variables may be confidential, so no file holds them.
+//! A connection receives them in one message and passes them to its supervisors through their
+//! environment. They are not written to files, because the variables may be confidential.
 
 use std::collections::BTreeMap;
 
-/// In a supervisor's environment: the names of the variables that came with the settings, joined
-/// by `=`, which no name contains.
+/// Lists, in a supervisor's environment, the names of the variables from the settings, joined by
+/// `=`, which no name contains.
 const NAMES_VARIABLE: &str = "RGPU_AGENT_SETUP";
 
 /// Settings of a connection.
@@ -16,7 +16,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Settings with `path` before the PATH of `env`, else before the agent's own.
+    /// Creates settings with `path` before the PATH of `env`, or before the agent's own.
     pub fn new(path: &[String], mut env: BTreeMap<String, String>) -> Self {
         env.retain(|name, value| {
             !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
@@ -30,17 +30,17 @@ impl Setup {
         Self { env }
     }
 
-    /// Variables for probes, over the agent's own.
+    /// Returns the variables for probes, which override the agent's own.
     pub(crate) fn env(&self) -> &BTreeMap<String, String> {
         &self.env
     }
 
-    /// A variable as probes see it.
+    /// Returns a variable as probes see it.
     pub(crate) fn var(&self, name: &str) -> Option<String> {
         self.env.get(name).cloned().or_else(|| std::env::var(name).ok())
     }
 
-    /// Variables for a supervisor, over the agent's own.
+    /// Returns the variables for a supervisor, which override the agent's own.
     pub(crate) fn for_supervisor(&self) -> BTreeMap<String, String> {
         let names: Vec<&str> = self.env.keys().map(String::as_str).collect();
         let mut env = self.env.clone();
@@ -48,7 +48,7 @@ impl Setup {
         env
     }
 
-    /// Whether a supervisor's variable `name` came with the settings.
+    /// Returns a predicate that tells whether a supervisor's variable came with the settings.
     pub(crate) fn handed_over() -> impl Fn(&str) -> bool {
         let names = std::env::var(NAMES_VARIABLE).unwrap_or_default();
         let names: Vec<String> = names.split('=').map(String::from).collect();

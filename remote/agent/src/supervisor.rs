@@ -1,8 +1,8 @@
-//! The supervisor of one job: a process of its own that outlives the connection.
+//! The supervisor of one job, in a process of its own that outlives the connection.
 //!
-//! It is started by a connection with the job's listening socket as standard input and the job's
-//! locked file as standard output, leaves the session, adopts all descendants of its programs, and
-//! writes the event log. Its last act is the terminal event; then it goes.
+//! A connection starts it with the job's listening socket as standard input and the job's locked
+//! file as standard output. It leaves the session, adopts all descendants of its programs, and
+//! writes the event log. The terminal event is the last thing it writes.
 
 mod artifacts;
 mod capture;
@@ -53,17 +53,14 @@ use step::StepResult;
 /// How long the client may take to send the secrets after its plan.
 const SECRETS_WAIT: Duration = Duration::from_secs(30);
 
-/// How long killing may take before what is left is called unkillable.
+/// How long killed processes may take to exit before they are reported as unkillable.
 const KILL_WAIT: Duration = Duration::from_secs(10);
 
 /// Why a job ends before its last step.
 #[derive(Debug)]
 pub(crate) enum EarlyEnd {
-    /// Cancelled.
     Stop(StopReason),
-    /// The host.
     Fault(HostFault),
-    /// Anything else.
     Outcome(Outcome),
 }
 
@@ -83,20 +80,20 @@ impl EarlyEnd {
     }
 }
 
-/// Carries out the job in `folder`. Called in a process that was started for it.
+/// Carries out the job in `folder`, in a process that was started for it.
 ///
 /// # Errors
-/// When not even the event log can be written; whoever looks at the job next says so.
+/// The event log cannot be written. The next client of the job reports that.
 pub fn run(folder: &Path) -> Result<(), HostFault> {
     trace::kept(folder, || supervise(folder.to_owned()))
 }
 
 fn supervise(folder: PathBuf) -> Result<(), HostFault> {
-    // Started through `/proc/self/exe`; only lists of processes show it.
+    // The program was started through `/proc/self/exe`. This name shows in process lists.
     let _ = rustix::thread::set_name(c"rgpu-agent");
-    // A group leader cannot leave its session; then it has one of its own already.
+    // This fails for a group leader, which has a session of its own already.
     let _ = rustix::process::setsid();
-    // Without it (ancient kernels), daemons of programs are found by their environment only.
+    // Very old kernels lack this. Daemons are then found only by their environment.
     let _ = rustix::process::set_child_subreaper(Some(getpid()));
     let (listener, lock) = inherited_files(&folder)?;
     let folder = JobFolder::at(folder);
@@ -120,22 +117,22 @@ fn supervise(folder: PathBuf) -> Result<(), HostFault> {
         started: Instant::now(),
         folder,
     };
-    let result = catch_unwind(AssertUnwindSafe(|| supervisor.carry_out()));
+    let result = catch_unwind(AssertUnwindSafe(|| supervisor.run_steps()));
     let outcome = match result {
         Ok(Ok(outcome)) => outcome,
-        Ok(Err(halt)) => halt.outcome(),
-        Err(panic) => Outcome::HostError { code: "agent_bug".into(), text: words_of(&*panic) },
+        Ok(Err(early_end)) => early_end.outcome(),
+        Err(panic) => Outcome::HostError { code: "agent_bug".into(), text: panic_text(&*panic) },
     };
-    let own = supervisor.folder.path().to_owned();
+    let folder_path = supervisor.folder.path().to_owned();
     supervisor.end(outcome)?;
     drop(lock);
-    // Here nobody waits for it.
-    quota::job_ended(&root, &own);
+    // No client waits for this.
+    quota::job_ended(&root, &folder_path);
     Ok(())
 }
 
-/// The listening socket and the lock that the connection left at standard input and output, which
-/// then become `/dev/null`.
+/// Takes over the listening socket and the lock from standard input and output, and replaces those
+/// with `/dev/null`.
 fn inherited_files(folder: &Path) -> Result<(OwnedFd, File), HostFault> {
     let listener = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3);
     let listener = listener.doing("take over", folder)?;
@@ -148,14 +145,13 @@ fn inherited_files(folder: &Path) -> Result<(OwnedFd, File), HostFault> {
     Ok((listener, lock.into()))
 }
 
-/// What a panic said.
-fn words_of(panic: &(dyn Any + Send)) -> String {
+/// Returns the message of a panic.
+fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("a defect of the agent: {}", text.unwrap_or("no words"))
 }
 
-/// A job being carried out.
 pub(crate) struct Supervisor {
     folder: JobFolder,
     plan: std::rc::Rc<Plan>,
@@ -166,7 +162,7 @@ pub(crate) struct Supervisor {
     logs: HashMap<(String, Stream), capture::StreamLog>,
     announced: AnnouncedFiles,
     guard: Option<Guard>,
-    /// When the job began, or when a guard could not be started.
+    /// When the job began, or when the last attempt to start a guard failed.
     started: Instant,
 }
 
@@ -182,20 +178,21 @@ impl Supervisor {
         self.emit(EventBody::Warning { code: code.into(), text })
     }
 
-    /// Starts the guard once the job has lived for a moment; until then, how long that still is.
+    /// Starts the guard if the job has run for [`GUARD_AFTER`]. Returns how long to wait until
+    /// then.
     fn guard(&mut self) -> Duration {
         let left = GUARD_AFTER.saturating_sub(self.started.elapsed());
         if self.guard.is_none() && left.is_zero() {
             match Guard::start(self.folder.path(), &[]) {
                 Ok(guard) => self.guard = Some(guard),
-                // No room for one more process: tried again later.
+                // No resources for another process: try again later.
                 Err(_) => self.started = Instant::now(),
             }
         }
         if self.guard.is_some() { Duration::MAX } else { left.max(Duration::from_millis(1)) }
     }
 
-    /// Starts a guard that holds `files`, in the place of one that does not.
+    /// Starts a guard that holds `files`, and dismisses the one before.
     fn guard_with(&mut self, files: Vec<BorrowedFd<'_>>) -> Result<(), HostFault> {
         let path = self.folder.path();
         let guard = Guard::start(path, &files).doing("start a guard of", path)?;
@@ -205,7 +202,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Ends early when a client says so; says when no client is left.
+    /// Fails if a client has cancelled the job. Warns if the lease has expired.
     fn check_stop(&mut self) -> Result<(), EarlyEnd> {
         if self.hub.lapsed() {
             let lease = self.plan.limits.lease_s;
@@ -217,16 +214,16 @@ impl Supervisor {
         self.hub.stop().map_or(Ok(()), |stop| Err(EarlyEnd::Stop(stop)))
     }
 
-    /// All steps in order.
-    fn carry_out(&mut self) -> Result<Outcome, EarlyEnd> {
+    /// Runs all steps in order.
+    fn run_steps(&mut self) -> Result<Outcome, EarlyEnd> {
         let plan = self.plan.clone();
         self.emit(EventBody::Started { folder: self.folder.work().display().to_string() })?;
         let secrets = self.await_secrets(&plan)?;
         let last_gpu_step = plan.steps.iter().rposition(|s| s.gpu);
-        let mut ended_well = BTreeSet::new();
+        let mut succeeded = BTreeSet::new();
         for (at, step) in plan.steps.iter().enumerate() {
             self.check_stop()?;
-            if let Some(needs) = step.needs.iter().find(|n| !ended_well.contains(n.as_str())) {
+            if let Some(needs) = step.needs.iter().find(|n| !succeeded.contains(n.as_str())) {
                 let (step, needs) = (step.id.clone(), needs.clone());
                 self.emit(EventBody::StepSkipped { step, needs })?;
             } else {
@@ -235,7 +232,7 @@ impl Supervisor {
                 }
                 match self.climb(step, &secrets)? {
                     StepResult::Well => {
-                        ended_well.insert(step.id.as_str());
+                        succeeded.insert(step.id.as_str());
                     }
                     StepResult::Failed(code) if step.on_failure == OnFailure::Stop => {
                         return Ok(Outcome::Failed { step: step.id.clone(), code });
@@ -269,7 +266,7 @@ impl Supervisor {
         Ok(BTreeMap::new())
     }
 
-    /// Leaves nothing running and writes the last event.
+    /// Kills all remaining processes and writes the terminal event.
     fn end(mut self, outcome: Outcome) -> Result<(), HostFault> {
         let left = kill_descendants(self.guard.as_ref().map(Guard::pid));
         if !left.is_empty() {
@@ -286,7 +283,7 @@ impl Supervisor {
     }
 }
 
-/// Kills every descendant but the guard, if there is one; those that would not die.
+/// Kills every descendant but the guard. Returns those that did not exit.
 fn kill_descendants(guard: Option<i32>) -> BTreeSet<i32> {
     if process::reap(|_| {}) == process::Children::None {
         return BTreeSet::new();

@@ -1,22 +1,23 @@
-//! The command lines that every program with the agent in it understands: `stdio` (a
-//! conversation), `mail NAME …` (one command of a conversation held by commands), `--version`; and
-//! what it starts itself: `job DIR` (a supervisor), `relay DIR SOCKET` (one whose job another agent
-//! carries out), `guard DIR` (its guard), `keep DIR` (what keeps a conversation held by commands),
-//! `terminal PROGRAM ARGS` (a program that gets a terminal of its own).
+//! The agent's command lines. Every program that contains the agent accepts `stdio` (one
+//! connection), `mail NAME …` (one command of a connection over short commands) and `--version`.
+//! The agent itself starts `job DIR` (a supervisor), `relay DIR SOCKET` (a supervisor whose job
+//! another agent carries out), `guard DIR` (a supervisor's guard), `keep DIR` (the keeper of a
+//! connection over short commands) and `terminal PROGRAM ARGS` (a program on a terminal of its
+//! own).
 
 use std::ffi::OsString;
 
 use crate::root::{self, RootCandidate};
 use crate::{connection, mail, own_digest, supervisor, terminal};
 
-/// Where this process's user may keep blobs and jobs, best first.
+/// Returns the folders where this process's user may keep blobs and jobs, best first.
 pub fn folders() -> Vec<RootCandidate> {
     let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(Into::into);
     let uid = rustix::process::geteuid().as_raw();
     root::candidates(var("RGPU_AGENT_HOME"), var("XDG_CACHE_HOME"), var("HOME"), uid)
 }
 
-/// Does what the arguments say; `None`: they say nothing that the agent knows.
+/// Runs the agent command in `args`; `None` if there is none.
 pub fn run(args: &[OsString]) -> Option<Result<(), String>> {
     let (verb, operands) = args.split_first()?;
     let result = match (verb.to_str()?, operands) {
@@ -24,8 +25,8 @@ pub fn run(args: &[OsString]) -> Option<Result<(), String>> {
         ("job", [folder]) => supervisor::run(folder.as_ref()).map_err(|e| e.to_string()),
         ("mail", args) => mail::post(&folders(), args),
         ("keep", [folder]) => mail::keep(folder.into()).map_err(|e| e.to_string()),
-        ("relay", [folder, way]) => {
-            supervisor::relay(folder.as_ref(), way.as_ref()).map_err(|e| e.to_string())
+        ("relay", [folder, socket]) => {
+            supervisor::relay(folder.as_ref(), socket.as_ref()).map_err(|e| e.to_string())
         }
         ("guard", [folder]) => supervisor::guard(folder.into()).map_err(|e| e.to_string()),
         (terminal::VERB, [program, args @ ..]) => {

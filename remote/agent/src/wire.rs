@@ -1,5 +1,5 @@
-//! Frames over blocking streams: what the conversation with a laptop and the private one between a
-//! connection and a supervisor have in common.
+//! Frames over blocking streams, for connections with laptops and between a connection and a
+//! supervisor.
 
 use std::io::{self, Read, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -7,40 +7,40 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use rgpu_protocol::frame::{self, Kind};
 use serde::Serialize;
 
-/// Reads whole frames from a blocking stream.
+/// Reads frames from a blocking stream.
 pub struct FrameReader<R> {
     stream: io::BufReader<R>,
     frame: Vec<u8>,
 }
 
-/// A conversation that cannot go on.
+/// Why a connection cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
-    /// The stream failed.
+    /// Reading or writing failed.
     #[error("the stream failed")]
     Io(#[from] io::Error),
-    /// The peer writes no frames of ours.
+    /// The bytes are no valid frames.
     #[error("the peer writes no frames")]
     Frame(#[from] frame::FrameError),
 }
 
 impl<R: Read> FrameReader<R> {
-    /// A reader at the start of a frame.
+    /// Creates a reader at the start of a frame.
     pub fn new(stream: R) -> Self {
         Self { stream: io::BufReader::with_capacity(256 << 10, stream), frame: Vec::new() }
     }
 
-    /// The next frame's kind and body; `None` at the end of the stream, also when the stream was
-    /// cut within a frame.
+    /// Returns the next frame's kind and body; `None` at the end of the stream, even if it was cut
+    /// off within a frame.
     ///
     /// # Errors
-    /// [`WireError`] when reading fails or the bytes are no frame.
+    /// [`WireError`] if reading fails or the bytes are no frame.
     pub fn next_frame(&mut self) -> Result<Option<(Kind, &[u8])>, WireError> {
         self.frame.resize(frame::HEADER, 0);
         if !read_whole(&mut self.stream, &mut self.frame)? {
             return Ok(None);
         }
-        // Refuses absurd lengths and kinds before anything is allocated.
+        // Refuse invalid lengths and kinds before allocating.
         frame::parse(&self.frame)?;
         let len = u32::from_le_bytes([self.frame[0], self.frame[1], self.frame[2], self.frame[3]]);
         self.frame.resize(frame::HEADER + len as usize, 0);
@@ -51,7 +51,7 @@ impl<R: Read> FrameReader<R> {
     }
 }
 
-/// Fills `buffer`; false when the stream ended before.
+/// Fills `buffer`. Returns false if the stream ends before that.
 fn read_whole(stream: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
     match stream.read_exact(buffer) {
         Ok(()) => Ok(true),
@@ -60,16 +60,16 @@ fn read_whole(stream: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
     }
 }
 
-/// One frame as bytes.
+/// Writes one frame.
 pub fn write_frame(out: &mut impl Write, kind: Kind, body: &[u8]) -> io::Result<()> {
     out.write_all(&frame::header(kind, body.len()))?;
     out.write_all(body)
 }
 
-/// One JSON message as a frame.
+/// Writes one JSON message as a frame.
 ///
 /// # Errors
-/// When writing fails, or for a message that is over the frame limit.
+/// Writing fails, or the message is over the frame limit.
 pub fn write_message(out: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     let body = serde_json::to_vec(message)?;
     if body.len() > frame::MAX_BODY {
@@ -81,41 +81,41 @@ pub fn write_message(out: &mut impl Write, message: &impl Serialize) -> io::Resu
     write_frame(out, Kind::Message, &body)
 }
 
-/// The way to the other side, shared by threads: a message and the bytes that it announces stay
+/// The writer to the peer, shared by threads. A message and the bytes that it announces stay
 /// together.
 ///
-/// Answers ([`MessageWriter::send`]) never wait for the stream, so that the thread that reads requests
-/// hears a cancellation also while output floods a slow link.
+/// Answers ([`MessageWriter::send`]) never wait for the stream. So the thread that reads requests
+/// receives a cancellation even while output floods a slow link.
 pub struct MessageWriter<W: Write> {
     stream: Mutex<io::BufWriter<W>>,
-    /// Whole frames that wait for the stream; they go before what its next owner writes.
+    /// Complete frames that wait for the stream. They go before the next write of its owner.
     answers: Mutex<Vec<u8>>,
 }
 
 impl<W: Write> MessageWriter<W> {
-    /// An outbox that writes to `stream`.
+    /// Creates a writer to `stream`.
     pub fn new(stream: W) -> Self {
         let stream = Mutex::new(io::BufWriter::with_capacity(256 << 10, stream));
         Self { stream, answers: Mutex::default() }
     }
 
-    /// Writes bytes that are no frame (the magic line).
+    /// Writes bytes that are not a frame (the magic line).
     pub fn raw(&self, bytes: &[u8]) -> io::Result<()> {
         lock(&self.stream).write_all(bytes)
     }
 
-    /// Sends one message: at once when nobody is writing, else by whoever is.
+    /// Sends one message: at once if the stream is free, else through its current owner.
     pub fn send(&self, message: &impl Serialize) -> io::Result<()> {
         write_message(&mut *lock(&self.answers), message)?;
         self.send_answers()
     }
 
-    /// Queues one message; [`MessageWriter::flush`] sends it.
+    /// Queues one message. [`MessageWriter::flush`] sends it.
     pub fn queue(&self, message: &impl Serialize) -> io::Result<()> {
         self.queue_with(message, Kind::Message, &[])
     }
 
-    /// Queues a message and the bytes that it announces, cut into frames of `kind`.
+    /// Queues a message and the bytes that it announces, split into frames of `kind`.
     pub fn queue_with(&self, message: &impl Serialize, kind: Kind, bytes: &[u8]) -> io::Result<()> {
         let mut stream = lock(&self.stream);
         self.put_answers(&mut stream)?;
@@ -127,13 +127,14 @@ impl<W: Write> MessageWriter<W> {
         self.send_answers()
     }
 
-    /// Sends what is queued.
+    /// Sends the queued messages.
     pub fn flush(&self) -> io::Result<()> {
         lock(&self.stream).flush()?;
         self.send_answers()
     }
 
-    /// Sends the answers that wait, unless somebody owns the stream: the owner comes here, too.
+    /// Sends waiting answers, unless another thread owns the stream; that thread then calls this
+    /// too.
     fn send_answers(&self) -> io::Result<()> {
         while !lock(&self.answers).is_empty() {
             let mut stream = match self.stream.try_lock() {
@@ -153,7 +154,7 @@ impl<W: Write> MessageWriter<W> {
     }
 }
 
-/// A thread that panicked while writing has broken the stream; the reader finds out.
+/// A thread that panics while writing has broken the stream, which the reader notices.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -176,13 +177,13 @@ mod tests {
 
     #[test]
     fn answers_do_not_wait_for_a_stream_that_is_in_use() {
-        let outbox = MessageWriter::new(Vec::new());
-        let owner = outbox.stream.lock().unwrap();
-        outbox.send(&"answer").unwrap();
+        let writer = MessageWriter::new(Vec::new());
+        let owner = writer.stream.lock().unwrap();
+        writer.send(&"answer").unwrap();
         drop(owner);
-        outbox.queue_with(&"data", Kind::Blob, b"x").unwrap();
-        outbox.flush().unwrap();
-        let wire = outbox.stream.into_inner().unwrap().into_inner().unwrap();
+        writer.queue_with(&"data", Kind::Blob, b"x").unwrap();
+        writer.flush().unwrap();
+        let wire = writer.stream.into_inner().unwrap().into_inner().unwrap();
         let mut reader = FrameReader::new(&wire[..]);
         assert_eq!(reader.next_frame().unwrap(), Some((Kind::Message, &b"\"answer\""[..])));
         assert_eq!(reader.next_frame().unwrap(), Some((Kind::Message, &b"\"data\""[..])));

@@ -1,4 +1,4 @@
-//! Answers: the agent's own messages, with a status that fits.
+//! Responses: the agent's messages, with a fitting HTTP status.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -7,7 +7,7 @@ use rgpu_agent::service::Refusal;
 use rgpu_protocol::FromAgent;
 use serde::Serialize;
 
-/// A message as JSON.
+/// Returns a message as JSON.
 pub(crate) fn json(status: StatusCode, message: &impl Serialize) -> Response {
     match serde_json::to_vec(message) {
         Ok(body) => {
@@ -21,16 +21,16 @@ pub(crate) fn json(status: StatusCode, message: &impl Serialize) -> Response {
     }
 }
 
-/// `done`.
+/// Returns the message `done`.
 pub(crate) fn done(request: &str) -> Response {
     json(StatusCode::OK, &FromAgent::Done { request: request.into() })
 }
 
-/// A request that is not met.
+/// A refused request, as a response.
 pub(crate) struct HttpRefusal(StatusCode, Refusal);
 
 impl HttpRefusal {
-    /// With a status of its own.
+    /// Creates a refusal with its own status.
     pub(crate) fn new(status: StatusCode, code: &'static str, text: impl Into<String>) -> Self {
         Self(status, Refusal::new("request", code, text))
     }
@@ -48,7 +48,7 @@ impl IntoResponse for HttpRefusal {
     }
 }
 
-/// The status that goes with a refusal's code.
+/// Returns the status for a refusal's code.
 fn status(code: &str) -> StatusCode {
     match code {
         "no_such_job" | "no_such_file" => StatusCode::NOT_FOUND,

@@ -1,7 +1,7 @@
-//! Files of a job: whole, in ranges, or as frames.
+//! Artifacts of a job: whole, in ranges, or as frames.
 //!
-//! A file that a program is still writing may change between two ranges, so each answer names the
-//! file's state in its `ETag`: `If-Match` and `If-Range` notice.
+//! A program may change a file between two range requests. So each response carries the file's
+//! state in its `ETag`, which `If-Match` and `If-Range` compare.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -24,7 +24,7 @@ use crate::request_guard::busy;
 use crate::state::State;
 use crate::stream::{ReadBody, announced, frames};
 
-/// A file of a job.
+/// Sends an artifact or a range of it.
 pub(crate) async fn get(
     Shared(state): Shared<Arc<State>>,
     Path((job, path)): Path<(String, String)>,
@@ -54,13 +54,13 @@ pub(crate) async fn get(
         return Ok(response);
     }
     let size = meta.len();
-    // A range of another state of the file would not fit: then all of it is sent.
-    let same = header(header::IF_RANGE).is_none_or(|of| of == tag);
-    let asked = RequestedRange::parse(header(header::RANGE).filter(|_| same), size);
+    // A range of an older state would not fit, so the whole file is sent then.
+    let unchanged = header(header::IF_RANGE).is_none_or(|of| of == tag);
+    let requested = RequestedRange::parse(header(header::RANGE).filter(|_| unchanged), size);
     if wants(&headers, FRAMES) {
-        return piece(folder, path, asked, size, &tag).await;
+        return piece(folder, path, requested, size, &tag).await;
     }
-    let (first, end, status) = match asked {
+    let (first, end, status) = match requested {
         RequestedRange::All => (0, size, StatusCode::OK),
         RequestedRange::Part(first, end) => (first, end, StatusCode::PARTIAL_CONTENT),
         RequestedRange::Nothing => {
@@ -98,15 +98,15 @@ async fn body(file: File, first: u64, end: u64) -> Result<axum::body::Body, Http
     Ok(ReadBody::sized(file.take(end - first), end - first))
 }
 
-/// One piece as a byte stream's `data` message and its blob frames.
+/// Returns one piece as a `data` message and its blob frames.
 async fn piece(
     folder: JobFolder,
     path: String,
-    asked: RequestedRange,
+    requested: RequestedRange,
     size: u64,
     tag: &str,
 ) -> Result<Response, HttpRefusal> {
-    let (first, end) = match asked {
+    let (first, end) = match requested {
         RequestedRange::All => (0, size),
         RequestedRange::Part(first, end) => (first, end),
         // An empty piece, as on a byte stream.
@@ -120,12 +120,12 @@ async fn piece(
     Ok(response)
 }
 
-/// The state of a file: which one it is, how long, and when it was written.
+/// Returns the file's ETag: inode, length, and time of the last change.
 fn tag(meta: &Metadata) -> String {
     format!("\"{:x}-{:x}-{:x}.{:x}\"", meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec())
 }
 
-/// The sha256 that the file's event names, if it is about so many bytes.
+/// Returns the sha256 from the file's event, if the event is for this size.
 fn digest(folder: &JobFolder, path: &str, bytes: u64) -> Option<String> {
     let mut reader = JournalReader::open(&folder.events_path()).ok()?;
     let mut found = None;
@@ -144,7 +144,7 @@ fn digest(folder: &JobFolder, path: &str, bytes: u64) -> Option<String> {
     }
 }
 
-/// Text of ours is printable.
+/// The agent's own text is always valid in headers.
 fn value(text: &str) -> HeaderValue {
     HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }

@@ -1,7 +1,7 @@
-//! Blobs: which are missing, and putting them, whole or in ranges.
+//! Blobs: finding missing ones and storing them, whole or in ranges.
 //!
-//! A range is appended to a file beside the store; only the whole blob, once its digest is right,
-//! gets its name. A client that was cut asks with `HEAD` how far it came.
+//! Ranges are appended to a temporary file. Only a complete blob with the right digest gets its
+//! name. After a lost connection, a client asks with `HEAD` how many bytes are stored.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -22,26 +22,26 @@ use crate::body::{read, read_json};
 use crate::range::ContentRange;
 use crate::state::State;
 
-/// Over a blob's bytes: what zstd may add to bytes that do not shrink.
+/// Most bytes of a blob on the wire: zstd may add a little to incompressible bytes.
 const ZSTD_OVERHEAD_BYTES: usize = BLOB_BYTES as usize + (64 << 10);
 
-/// Which of these blobs are not here.
+/// Returns the blobs of the request that are not stored.
 pub(crate) async fn missing(
     Shared(state): Shared<Arc<State>>,
     body: Body,
 ) -> Result<Response, HttpRefusal> {
-    let MissingRequest { blobs: asked } = read_json(body).await?;
+    let MissingRequest { blobs: requested } = read_json(body).await?;
     let digests = state
         .ask(move |service| {
             let blobs = service.blobs()?;
-            let lacks = asked.into_iter().filter(|blob| !blobs.has(&blob.digest, blob.size));
-            Ok(lacks.map(|blob| blob.digest).collect())
+            let missing = requested.into_iter().filter(|blob| !blobs.has(&blob.digest, blob.size));
+            Ok(missing.map(|blob| blob.digest).collect())
         })
         .await?;
     Ok(json(StatusCode::OK, &MissingBlobs { digests }))
 }
 
-/// Whether a blob is here, or how much of it.
+/// Returns whether a blob is stored, or how much of it.
 pub(crate) async fn head(
     Shared(state): Shared<Arc<State>>,
     InPath(digest): InPath<String>,
@@ -64,7 +64,7 @@ pub(crate) async fn head(
     Ok(response)
 }
 
-/// Takes a blob, or a range of it.
+/// Stores a blob or a range of it.
 pub(crate) async fn put(
     Shared(state): Shared<Arc<State>>,
     InPath(digest): InPath<String>,
@@ -128,13 +128,13 @@ pub(crate) async fn put(
     Ok(response)
 }
 
-/// What became of the bytes.
+/// The result of storing bytes.
 enum StoredBytes {
-    /// The blob is here.
+    /// The blob is complete.
     Whole,
-    /// So many bytes of it are.
+    /// This many bytes of it are stored.
     Part(u64),
-    /// They do not begin where those that are here end.
+    /// The range does not begin where the stored bytes end. Their number.
     Elsewhere(u64),
 }
 
@@ -156,19 +156,19 @@ fn append(
         Refusal::new("blob", fault.code(), fault.to_string())
     };
     let mut file = OpenOptions::new().create(true).append(true).open(&path).map_err(io)?;
-    let here = file.metadata().map_err(io)?.len();
-    if range.first == 0 && here > 0 {
-        // Begun anew.
+    let stored_len = file.metadata().map_err(io)?.len();
+    if range.first == 0 && stored_len > 0 {
+        // The client starts again.
         file.set_len(0).map_err(io)?;
-    } else if range.first != here {
-        return Ok(StoredBytes::Elsewhere(here));
+    } else if range.first != stored_len {
+        return Ok(StoredBytes::Elsewhere(stored_len));
     }
     file.write_all(bytes).map_err(io)?;
     if range.end < range.total {
         return Ok(StoredBytes::Part(range.end));
     }
     let whole = fs::read(&path).map_err(io)?;
-    // Right or damaged: it is of no more use as a part.
+    // The blob is complete or damaged, so the partial file is of no more use.
     let _ = fs::remove_file(&path);
     service.put_blob(digest, range.total, &whole, Packed::Plain).map(|()| StoredBytes::Whole)
 }

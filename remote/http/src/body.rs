@@ -1,4 +1,4 @@
-//! Bodies of requests, with limits on their size and on how slowly they come.
+//! Reads request bodies, with limits on size and time.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -11,20 +11,20 @@ use tokio::time::timeout;
 
 use crate::answer::HttpRefusal;
 
-/// The longest pause within a body.
+/// Longest pause within a body.
 const MAX_BODY_PAUSE: Duration = Duration::from_secs(20);
 
-/// The longest that a body may take: a blob of 4 MiB at 14 KiB a second.
+/// Longest time for a whole body: a blob of 4 MiB at 14 KiB per second.
 const MAX_BODY_TIME: Duration = Duration::from_secs(300);
 
-/// The longest JSON body: a message of a byte stream, and settings.
+/// Longest JSON body: a message of a byte stream, plus settings.
 const JSON_BYTES: usize = rgpu_protocol::frame::MAX_BODY + (64 << 10);
 
-/// Bytes that are read of a body that nobody wants, and how long.
+/// How much of an unwanted body is read, and for how long.
 const MAX_DISCARDED_BYTES: usize = 16 << 20;
 const MAX_DISCARD_TIME: Duration = Duration::from_secs(2);
 
-/// All of a body, at most `limit` bytes.
+/// Reads a whole body of at most `limit` bytes.
 pub(crate) async fn read(body: Body, limit: usize) -> Result<Vec<u8>, HttpRefusal> {
     let slow =
         |_| HttpRefusal::new(StatusCode::REQUEST_TIMEOUT, "slow_body", "the body came too slowly");
@@ -36,12 +36,12 @@ async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, HttpRefusal> {
         let text = format!("the body is over {limit} bytes");
         HttpRefusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too_long", text)
     };
-    let announced = body.size_hint().lower();
-    if announced > limit as u64 {
+    let min_len = body.size_hint().lower();
+    if min_len > limit as u64 {
         discard(body).await;
         return Err(too_long());
     }
-    let mut bytes = Vec::with_capacity(announced as usize);
+    let mut bytes = Vec::with_capacity(min_len as usize);
     let mut body = pin!(body);
     loop {
         let frame = timeout(MAX_BODY_PAUSE, poll_fn(|context| body.as_mut().poll_frame(context)))
@@ -70,8 +70,8 @@ async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, HttpRefusal> {
     }
 }
 
-/// Reads a body that nobody wants, within bounds: a client that is still sending when its
-/// connection is closed may never see the answer.
+/// Reads and drops an unwanted body, within limits. If the connection closed while the client still
+/// sends, the client might never see the response.
 pub(crate) async fn discard(body: Body) {
     let mut body = pin!(body);
     let all = async {
@@ -86,11 +86,11 @@ pub(crate) async fn discard(body: Body) {
     let _ = timeout(MAX_DISCARD_TIME, all).await;
 }
 
-/// A body of JSON.
+/// Reads a body as a JSON object.
 pub(crate) async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, HttpRefusal> {
     let bytes = read(body, JSON_BYTES).await?;
     let bad = |text: String| HttpRefusal::new(StatusCode::BAD_REQUEST, "bad_message", text);
-    // serde would take a list of the fields' values too.
+    // serde also accepts an array of the fields' values.
     if bytes.trim_ascii_start().first() != Some(&b'{') {
         return Err(bad("the body is no JSON object".into()));
     }

@@ -1,6 +1,6 @@
-//! How many connections there may be. Who has shown the token on one keeps it; all others share a
-//! few, of which the oldest gives way to the next: however many are opened and left unused, who
-//! comes now is heard.
+//! Limits the number of connections. One on which the token was shown stays open. All others share
+//! a small number, and a new one closes the oldest, so that idle connections cannot lock out new
+//! clients.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -10,19 +10,18 @@ use tokio::task::AbortHandle;
 
 use crate::state::lock;
 
-/// Connections on which the token was shown.
+/// Most connections on which the token was shown.
 const MAX_CLIENTS: usize = 1024;
 
-/// Connections on which it was not, be it that no request has come whole yet.
+/// Most connections without the token, including those without a complete request yet.
 const MAX_STRANGERS: usize = 256;
 
-/// All connections.
 pub(crate) struct Connections {
     strangers: Mutex<Strangers>,
     clients: Arc<Semaphore>,
 }
 
-/// Connections without the token, by the order in which they came, with what ends each.
+/// Connections without the token, in order of arrival, with the handle that aborts each.
 #[derive(Default)]
 struct Strangers {
     next: u64,
@@ -35,10 +34,10 @@ impl Connections {
         Arc::new(Self { strangers: Mutex::default(), clients })
     }
 
-    /// Starts the task of a new connection by `spawn`, and ends the oldest stranger if there are too
-    /// many.
+    /// Starts the task of a new connection with `spawn`, and aborts the oldest one without the
+    /// token if there are too many.
     pub(crate) fn open(self: &Arc<Self>, spawn: impl FnOnce(Connection) -> AbortHandle) {
-        // Held until the task is known: it may have shown the token before that.
+        // Held until the task is registered: its client may show the token before that.
         let mut strangers = lock(&self.strangers);
         let number = strangers.next;
         strangers.next += 1;
@@ -52,7 +51,6 @@ impl Connections {
     }
 }
 
-/// One connection.
 pub(crate) struct Connection {
     number: u64,
     all: Arc<Connections>,
@@ -60,15 +58,16 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Keeps the connection, on which the token was shown. False when there are too many.
+    /// Marks the connection as one on which the token was shown. Returns false if there are too
+    /// many.
     pub(crate) fn admit(&self) -> bool {
         if self.client.get().is_some() {
             return true;
         }
-        let Ok(place) = self.all.clients.clone().try_acquire_owned() else { return false };
+        let Ok(permit) = self.all.clients.clone().try_acquire_owned() else { return false };
         lock(&self.all.strangers).open.remove(&self.number);
-        // Requests of one connection come one after the other.
-        self.client.set(place).is_ok()
+        // Requests on one connection are sequential, so this is set once.
+        self.client.set(permit).is_ok()
     }
 }
 

@@ -1,8 +1,8 @@
-//! A job's events with the output that they name, from any number on: as frames, as server-sent
-//! events, or as one JSON document that waits until there is something to tell.
+//! A job's events and their output, from any number on: as frames, as server-sent events, or as one
+//! JSON document that waits for news.
 //!
-//! All three are the one follower's words. None is held longer than platforms allow: a stream that
-//! ends without the terminal event is asked for again, from where it ended.
+//! All three read the same follower. No response takes longer than platforms allow: if a stream
+//! ends without the terminal event, the client continues from there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,22 +23,22 @@ use crate::jobs::{wait_for, wants};
 use crate::state::State;
 use crate::stream::{FollowedBody, FrameReader, ReadBody};
 
-/// A document of events is cut when its output is longer than this.
+/// A document of events ends after this much output, in base64.
 const DOCUMENT_BYTES: usize = 1 << 20;
 
-/// What comes within such a pause belongs to the same document.
+/// Events that follow within this pause go into the same document.
 const BATCH_PAUSE: Duration = Duration::from_millis(5);
 
-/// Events from a number on.
+/// Sends events after a given number.
 pub(crate) async fn events(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
     Query(query): Query<Vec<(String, String)>>,
     headers: HeaderMap,
 ) -> Result<Response, HttpRefusal> {
-    let asked = EventsQuery::parse(&query)?;
+    let query_params = EventsQuery::parse(&query)?;
     let resumed = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
-    let after = asked.after.or(resumed).unwrap_or(0);
+    let after = query_params.after.or(resumed).unwrap_or(0);
     let folder = state
         .ask(move |service| {
             let folder = service.find("attach", &job)?;
@@ -46,11 +46,11 @@ pub(crate) async fn events(
             Ok(folder)
         })
         .await?;
-    let had = asked.had.map_or(ClientOutput::WithEvents, ClientOutput::Given);
+    let had = query_params.had.map_or(ClientOutput::WithEvents, ClientOutput::Given);
     let from_seq = after.saturating_add(1);
-    let position = Position { from_seq, had, inline_bytes: asked.inline, beat: Some(BEAT) };
+    let position = Position { from_seq, had, inline_bytes: query_params.inline, beat: Some(BEAT) };
     let follow = |position, default_s| {
-        FollowedBody::start(&state, folder, position, wait_for(asked.wait, default_s))
+        FollowedBody::start(&state, folder, position, wait_for(query_params.wait, default_s))
     };
     if wants(&headers, FRAMES) {
         return Ok(follow(position, LONGEST_WAIT_S)?.frames());
@@ -59,13 +59,13 @@ pub(crate) async fn events(
     if wants(&headers, "text/event-stream") {
         return Ok(server_sent(follow(position, LONGEST_WAIT_S)?));
     }
-    let wait = wait_for(asked.wait, 0);
-    // The document itself keeps the time: what is there is told, also when nothing is waited for.
+    let wait = wait_for(query_params.wait, 0);
+    // `document` keeps the time itself: it returns existing events even if `wait` is 0.
     let followed = follow(position, LONGEST_WAIT_S)?;
     Ok(json(StatusCode::OK, &document(followed, after, wait).await?))
 }
 
-/// What stands behind `?`.
+/// The parameters of the request.
 #[derive(Default)]
 struct EventsQuery {
     after: Option<u64>,
@@ -76,7 +76,7 @@ struct EventsQuery {
 
 impl EventsQuery {
     fn parse(query: &[(String, String)]) -> Result<Self, HttpRefusal> {
-        let mut asked = Self::default();
+        let mut query_params = Self::default();
         for (name, value) in query {
             let bad = || {
                 let text = format!("`{name}={value}` is not understood");
@@ -84,11 +84,11 @@ impl EventsQuery {
             };
             let number = || value.parse::<u64>().map_err(|_| bad());
             match name.as_str() {
-                "after" => asked.after = Some(number()?),
-                "wait" => asked.wait = Some(number()?),
-                "inline" => asked.inline = number()?,
+                "after" => query_params.after = Some(number()?),
+                "wait" => query_params.wait = Some(number()?),
+                "inline" => query_params.inline = number()?,
                 "had" => {
-                    let had = asked.had.get_or_insert_default();
+                    let had = query_params.had.get_or_insert_default();
                     if !value.is_empty() {
                         had.push(parse_had(value).ok_or_else(bad)?);
                     }
@@ -96,17 +96,17 @@ impl EventsQuery {
                 _ => return Err(bad()),
             }
         }
-        Ok(asked)
+        Ok(query_params)
     }
 }
 
-/// One thing that a follower says, with its bytes.
+/// One message of a follower, with its bytes.
 enum FollowerMessage {
     Event(rgpu_protocol::Event),
     Output(OutputPiece),
-    /// Nothing more for now.
+    /// There is nothing more for now.
     Quiet,
-    /// It could not go on.
+    /// The follower failed.
     Refused(FromAgent),
 }
 
@@ -114,7 +114,7 @@ async fn next(frames: &mut FrameReader<FollowedBody>) -> std::io::Result<Option<
     loop {
         let Some((_, body)) = frames.next().await? else { return Ok(None) };
         let message: FromAgent = serde_json::from_slice(&body)?;
-        let said = match message {
+        let message = match message {
             FromAgent::Event { event, .. } => FollowerMessage::Event(event),
             FromAgent::Output { step, stream, offset, .. } => {
                 let Some((_, bytes)) = frames.next().await? else { return Ok(None) };
@@ -125,81 +125,82 @@ async fn next(frames: &mut FrameReader<FollowedBody>) -> std::io::Result<Option<
             FromAgent::Refused { .. } => FollowerMessage::Refused(message),
             _ => continue,
         };
-        return Ok(Some(said));
+        return Ok(Some(message));
     }
 }
 
-/// What is there, or what comes first within `wait`.
+/// Collects existing events, or the first that come within `wait`.
 async fn document(
     followed: FollowedBody,
     after: u64,
     wait: Duration,
 ) -> Result<Events, HttpRefusal> {
     let mut frames = FrameReader::new(followed);
-    let mut told = Events { next: after, ..Events::default() };
-    // Pieces whose event has not come yet.
-    let mut early = Vec::new();
+    let mut document = Events { next: after, ..Events::default() };
+    // Output whose event has not come yet.
+    let mut pending_output = Vec::new();
     let (mut bytes, mut caught_up) = (0, false);
     let end = tokio::time::Instant::now() + wait;
-    while !told.ended && bytes < DOCUMENT_BYTES {
-        let said = if !caught_up {
+    while !document.ended && bytes < DOCUMENT_BYTES {
+        let message = if !caught_up {
             next(&mut frames).await
-        } else if told.events.is_empty() {
+        } else if document.events.is_empty() {
             match tokio::time::timeout_at(end, next(&mut frames)).await {
-                Ok(said) => said,
+                Ok(message) => message,
                 Err(_) => break,
             }
         } else {
             match timeout(BATCH_PAUSE, next(&mut frames)).await {
-                Ok(said) => said,
+                Ok(message) => message,
                 Err(_) => break,
             }
         };
-        match said {
+        match message {
             Ok(Some(FollowerMessage::Event(event))) => {
-                told.next = event.seq;
-                told.ended = matches!(event.body, EventBody::Ended { .. });
-                told.events.push(event);
-                told.output.append(&mut early);
+                document.next = event.seq;
+                document.ended = matches!(event.body, EventBody::Ended { .. });
+                document.events.push(event);
+                document.output.append(&mut pending_output);
             }
             Ok(Some(FollowerMessage::Output(piece))) => {
                 bytes += piece.data.len();
-                early.push(piece);
+                pending_output.push(piece);
             }
-            Ok(Some(FollowerMessage::Quiet)) if !told.events.is_empty() => break,
+            Ok(Some(FollowerMessage::Quiet)) if !document.events.is_empty() => break,
             Ok(Some(FollowerMessage::Quiet)) => caught_up = true,
             Ok(Some(FollowerMessage::Refused(FromAgent::Refused { text, .. }))) => {
                 let status = StatusCode::INTERNAL_SERVER_ERROR;
                 return Err(HttpRefusal::new(status, "follow_failed", text));
             }
-            // The terminal event was had before.
+            // The client already has the terminal event.
             Ok(None) => {
-                told.ended = told.events.is_empty() && !frames.source().was_stopped();
+                document.ended = document.events.is_empty() && !frames.source().was_stopped();
                 break;
             }
             Ok(Some(FollowerMessage::Refused(_))) | Err(_) => break,
         }
     }
-    Ok(told)
+    Ok(document)
 }
 
-/// Each event under its number, so that a browser's `EventSource` resumes by itself.
+/// Sends server-sent events. Their ids are event numbers, so that a browser's `EventSource` resumes
+/// by itself.
 fn server_sent(followed: FollowedBody) -> Response {
-    let (ours, theirs) = tokio::io::duplex(256 << 10);
+    let (writer, reader) = tokio::io::duplex(256 << 10);
     tokio::spawn(async move {
-        // A client that went away is no failure of the job.
-        let _ = tell(followed, ours).await;
+        // A disconnected client is no failure of the job.
+        let _ = write_events(followed, writer).await;
     });
-    let mut response = Response::new(ReadBody::endless(theirs));
+    let mut response = Response::new(ReadBody::endless(reader));
     let kind = HeaderValue::from_static("text/event-stream");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response
 }
 
-async fn tell(followed: FollowedBody, mut to: DuplexStream) -> std::io::Result<()> {
+async fn write_events(followed: FollowedBody, mut writer: DuplexStream) -> std::io::Result<()> {
     let mut frames = FrameReader::new(followed);
-    while let Some(said) = next(&mut frames).await? {
-        let text = match said {
+    while let Some(message) = next(&mut frames).await? {
+        let text = match message {
             FollowerMessage::Event(event) => {
                 let data = serde_json::to_string(&event)?;
                 format!("id: {}\nevent: event\ndata: {data}\n\n", event.seq)
@@ -212,7 +213,7 @@ async fn tell(followed: FollowedBody, mut to: DuplexStream) -> std::io::Result<(
                 format!("event: refused\ndata: {}\n\n", serde_json::to_string(&refused)?)
             }
         };
-        to.write_all(text.as_bytes()).await?;
+        writer.write_all(text.as_bytes()).await?;
     }
-    to.shutdown().await
+    writer.shutdown().await
 }

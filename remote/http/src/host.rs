@@ -1,4 +1,4 @@
-//! The host: whether the agent is there, and what the host has.
+//! The host: whether the agent runs, and its facts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::answer::{HttpRefusal, json};
 use crate::body::read_json;
 use crate::state::State;
 
-/// The agent's greeting.
+/// Returns the agent's hello.
 pub(crate) async fn health() -> Response {
     let hello = Hello {
         rgpu: PROTOCOL,
@@ -27,7 +27,7 @@ pub(crate) async fn health() -> Response {
     json(StatusCode::OK, &hello)
 }
 
-/// Sets its flag when it is dropped: with its request, if the client goes away.
+/// Sets its flag when dropped, as when the client disconnects during its request.
 struct CancelOnDrop(Arc<AtomicBool>);
 
 impl Drop for CancelOnDrop {
@@ -36,14 +36,14 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Answers to probes.
+/// Runs probes and returns the facts.
 pub(crate) async fn facts(
     Shared(state): Shared<Arc<State>>,
     body: Body,
 ) -> Result<Response, HttpRefusal> {
     let FactsRequest { probes, settings } = read_json(body).await?;
-    let gone = CancelOnDrop(Arc::default());
-    let stop = gone.0.clone();
+    let cancel = CancelOnDrop(Arc::default());
+    let stop = cancel.0.clone();
     let facts = state
         .ask(move |service| {
             let setup = Setup::new(&settings.path, settings.env);

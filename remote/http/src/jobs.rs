@@ -1,4 +1,4 @@
-//! Jobs: submit, look at, tell something, remove.
+//! Jobs: submitting, listing, commands, and removal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::body::{read, read_json};
 use crate::state::State;
 use crate::stream::FollowedBody;
 
-/// What may stand behind `POST /v1/jobs?`.
+/// The parameters of `POST /v1/jobs`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct SubmitQuery {
@@ -28,7 +28,7 @@ pub(crate) struct SubmitQuery {
     inline: u64,
 }
 
-/// Whether the client wants frames.
+/// Returns whether the client accepts the media type.
 pub(crate) fn wants(headers: &HeaderMap, media: &str) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     accept.is_some_and(|accept| {
@@ -36,12 +36,12 @@ pub(crate) fn wants(headers: &HeaderMap, media: &str) -> bool {
     })
 }
 
-/// A time to wait that every platform allows.
+/// Returns the time to wait, within the limit of all platforms.
 pub(crate) fn wait_for(seconds: Option<u64>, default_s: u64) -> Duration {
     Duration::from_secs(seconds.unwrap_or(default_s).min(LONGEST_WAIT_S))
 }
 
-/// Starts a job, or attaches to the one of that name.
+/// Starts a job, or attaches to the existing one with the same name.
 pub(crate) async fn submit(
     Shared(state): Shared<Arc<State>>,
     Query(query): Query<SubmitQuery>,
@@ -67,7 +67,7 @@ pub(crate) async fn submit(
                 &FromAgent::Missing { job, digests, awaited: false },
             ));
         }
-        // The link is kept until the follower has its own.
+        // Keeps the link open until the follower has its own.
         SubmitResult::Begun { folder, link } => (folder, StatusCode::CREATED, Some(link)),
         SubmitResult::There(folder) => {
             state
@@ -88,13 +88,13 @@ pub(crate) async fn submit(
     Ok(json(status, &FromAgent::Following { job }))
 }
 
-/// The jobs, newest first.
+/// Lists the jobs, newest first.
 pub(crate) async fn list(Shared(state): Shared<Arc<State>>) -> Result<Response, HttpRefusal> {
     let listing = state.ask(|service| Ok(service.listing())).await?;
     Ok(json(StatusCode::OK, &listing))
 }
 
-/// One job.
+/// Returns one job's line.
 pub(crate) async fn show(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
@@ -103,7 +103,7 @@ pub(crate) async fn show(
     Ok(json(StatusCode::OK, &line))
 }
 
-/// A job's plan, for a client that did not make it.
+/// Returns a job's plan, for a client that did not make it.
 pub(crate) async fn plan(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
@@ -117,13 +117,13 @@ pub(crate) async fn forget(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
 ) -> Result<Response, HttpRefusal> {
-    let aside = state.ask(move |service| service.set_aside(&job)).await?;
-    // Nobody waits for it. What stays after a failure, the next sweep removes.
-    tokio::task::spawn_blocking(move || aside.remove());
+    let removed = state.ask(move |service| service.set_aside(&job)).await?;
+    // The response does not wait for this. After a failure, the next sweep removes the rest.
+    tokio::task::spawn_blocking(move || removed.remove());
     Ok(done("forget"))
 }
 
-/// What may stand behind `POST /v1/jobs/{id}/stdin?`.
+/// The parameters of `POST /v1/jobs/{id}/stdin`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct StdinQuery {
@@ -131,7 +131,7 @@ pub(crate) struct StdinQuery {
     offset: Option<u64>,
 }
 
-/// Bytes for the running step's standard input.
+/// Passes bytes to the running step's standard input.
 pub(crate) async fn stdin(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
@@ -139,12 +139,12 @@ pub(crate) async fn stdin(
     body: Body,
 ) -> Result<Response, HttpRefusal> {
     let bytes = read(body, 4 * MAX_BODY).await?;
-    let own = state.clone();
-    state.ask(move |_| own.send_input(&job, &bytes, query.eof, query.offset)).await?;
+    let own_state = state.clone();
+    state.ask(move |_| own_state.send_input(&job, &bytes, query.eof, query.offset)).await?;
     Ok(done("stdin"))
 }
 
-/// A client is there.
+/// Renews the lease.
 pub(crate) async fn renew(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
@@ -152,7 +152,7 @@ pub(crate) async fn renew(
     tell(state, JobCommand::Renew, job).await
 }
 
-/// The client goes away on purpose.
+/// Ends the lease: the client disconnects on purpose.
 pub(crate) async fn detach(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
@@ -160,7 +160,7 @@ pub(crate) async fn detach(
     tell(state, JobCommand::Detach, job).await
 }
 
-/// Stop; the job's terminal event confirms.
+/// Cancels the job. Its terminal event confirms this.
 pub(crate) async fn cancel(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
@@ -168,7 +168,11 @@ pub(crate) async fn cancel(
     tell(state, JobCommand::Cancel, job).await
 }
 
-async fn tell(state: Arc<State>, word: JobCommand, job: String) -> Result<Response, HttpRefusal> {
-    state.ask(move |service| service.tell(word, &job)).await?;
-    Ok(done(word.name()))
+async fn tell(
+    state: Arc<State>,
+    command: JobCommand,
+    job: String,
+) -> Result<Response, HttpRefusal> {
+    state.ask(move |service| service.tell(command, &job)).await?;
+    Ok(done(command.name()))
 }

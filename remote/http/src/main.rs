@@ -1,17 +1,17 @@
-//! `rgpu-agent-http`: the agent, spoken to over HTTP.
+//! `rgpu-agent-http`: the agent over HTTP.
 //!
-//! `rgpu-agent-http serve --listen ADDR --token-file FILE [--allow-host NAME]…
-//! [--hand-over SOCKET]` (jobs are carried out by another agent, behind that socket); besides, all that
-//! `rgpu-agent` does, since a job's supervisor is this same program started anew. It holds no
-//! state: jobs live in processes and files of their own, so that they survive a restart of it.
+//! `rgpu-agent-http serve --listen ADDR --token-file FILE [--allow-host NAME]… [--hand-over
+//! SOCKET]` (then another agent behind that socket carries out the jobs). The program also accepts
+//! all commands of `rgpu-agent`, because it starts itself as the supervisor of each job. The server
+//! keeps no state: jobs have processes and files of their own, so they survive its restart.
 //!
-//! | module | what for |
+//! | module | purpose |
 //! |---|---|
 //! | `settings` | the command line and the token's file |
-//! | `server`, `connections`, `guard` | the event loop; how many connections; who may ask at all |
-//! | `routes` | which path means what |
-//! | `host`, `blobs`, `jobs`, `events`, `artifacts` | one folder of resources each |
-//! | `stream`, `body`, `answer` | bodies in and out |
+//! | `server`, `connections`, `request_guard` | the event loop; connection limits; access checks |
+//! | `routes` | the handler of each path |
+//! | `host`, `blobs`, `jobs`, `events`, `artifacts` | the handlers, by resource |
+//! | `stream`, `body`, `answer` | request and response bodies |
 
 mod answer;
 mod artifacts;

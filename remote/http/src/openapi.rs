@@ -1,14 +1,14 @@
-//! The published description of this interface: `schemas/openapi.json` of the source tree.
+//! The published description of this interface, `schemas/openapi.json` in the source tree.
 
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 
-/// The document.
+/// Returns the document as JSON.
 pub(crate) fn text() -> String {
     rgpu_protocol::http::openapi::document().to_string()
 }
 
-/// The document as an answer.
+/// Sends the document.
 pub(crate) async fn document() -> Response {
     let mut response = text().into_response();
     let json = HeaderValue::from_static("application/json");

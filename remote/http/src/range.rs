@@ -1,8 +1,8 @@
-//! Byte ranges of requests (RFC 9110 §14): one range each, which is all that anybody needs here.
+//! Byte ranges of requests (RFC 9110 §14). Only single ranges are supported.
 
 use std::fmt;
 
-/// `Content-Range: bytes FIRST-LAST/TOTAL`; `end` is one beyond the last.
+/// `Content-Range: bytes FIRST-LAST/TOTAL`; `end` is LAST + 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ContentRange {
     pub(crate) first: u64,
@@ -11,7 +11,7 @@ pub(crate) struct ContentRange {
 }
 
 impl ContentRange {
-    /// A range that is not empty and lies within the total.
+    /// Parses a range that is not empty and lies within the total.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
         let (first, last) = range.split_once('-')?;
@@ -31,19 +31,19 @@ impl fmt::Display for ContentRange {
     }
 }
 
-/// What a `Range` header asks of `size` bytes.
+/// The part of a file that a `Range` header requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestedRange {
-    /// All: there is no header, or none of a form that must be heeded.
+    /// The whole file: there is no header, or one that may be ignored.
     All,
-    /// From the first up to, and without, the second.
+    /// From the first offset up to the second, exclusive.
     Part(u64, u64),
-    /// Nothing that is there.
+    /// A range beyond the end of the file.
     Nothing,
 }
 
 impl RequestedRange {
-    /// Reads `bytes=A-B`, `bytes=A-` and `bytes=-N`.
+    /// Parses `bytes=A-B`, `bytes=A-` and `bytes=-N`.
     pub(crate) fn parse(text: Option<&str>, size: u64) -> Self {
         let Some(range) = text.and_then(|text| text.strip_prefix("bytes=")) else {
             return Self::All;
@@ -65,7 +65,7 @@ impl RequestedRange {
     }
 }
 
-/// Digits only: `parse` would take a sign.
+/// Accepts digits only; `str::parse` would accept a sign.
 fn number(text: &str) -> Option<u64> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn ranges_are_read_as_the_rfc_says() {
-        for (text, asked) in [
+        for (text, expected) in [
             ("bytes=0-0", RequestedRange::Part(0, 1)),
             ("bytes=2-", RequestedRange::Part(2, 10)),
             ("bytes=-3", RequestedRange::Part(7, 10)),
@@ -92,7 +92,7 @@ mod tests {
             ("lines=1-2", RequestedRange::All),
             ("bytes=-", RequestedRange::All),
         ] {
-            assert_eq!(RequestedRange::parse(Some(text), 10), asked, "{text}");
+            assert_eq!(RequestedRange::parse(Some(text), 10), expected, "{text}");
         }
         assert_eq!(RequestedRange::parse(None, 10), RequestedRange::All);
         assert_eq!(RequestedRange::parse(Some("bytes=0-"), 0), RequestedRange::Nothing);

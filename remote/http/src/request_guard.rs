@@ -1,8 +1,8 @@
-//! Who may ask at all: the token, the name the client called us by, the page it came from, and how
-//! many ask at once.
+//! Checks whether a request is allowed: token, `Host`, `Origin`, and the number of concurrent
+//! requests.
 //!
-//! Also on loopback: any web page and any user of the machine can reach a port there. A page's
-//! request carries `Origin`, or, where a name was pointed at this address, that name in `Host`.
+//! This also matters on loopback, where any web page and any user of the machine can reach the
+//! port. A page's request carries `Origin`, or, after DNS rebinding, a foreign name in `Host`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -21,24 +21,24 @@ use crate::connections::Connection;
 use crate::settings::{Settings, Token};
 use crate::state::{State, lock};
 
-/// Requests that are worked on at the same time.
+/// Most requests in progress at the same time.
 const MAX_CONCURRENT_REQUESTS: usize = 256;
 
-/// Wrong tokens in [`WINDOW`] that are answered as such.
+/// Most wrong tokens per [`WRONG_TOKEN_WINDOW`]. Further ones get status 429.
 const MAX_WRONG_TOKENS: u32 = 30;
-const WINDOW: Duration = Duration::from_secs(60);
+const WRONG_TOKEN_WINDOW: Duration = Duration::from_secs(60);
 
-/// What a request must get past.
+/// The checks before each request, and their state.
 pub(crate) struct RequestGuard {
     token: Token,
     names: Vec<String>,
     listen: IpAddr,
-    room: Semaphore,
-    wrong: Mutex<(Instant, u32)>,
+    request_slots: Semaphore,
+    wrong_tokens: Mutex<(Instant, u32)>,
 }
 
 impl RequestGuard {
-    /// For a server that listens at `address`.
+    /// Creates the guard of a server that listens at `address`.
     pub(crate) fn new(settings: Settings, address: SocketAddr) -> Self {
         let mut names = settings.hosts;
         names.push("localhost".into());
@@ -46,8 +46,8 @@ impl RequestGuard {
             token: settings.token,
             names,
             listen: address.ip(),
-            room: Semaphore::new(MAX_CONCURRENT_REQUESTS),
-            wrong: Mutex::new((Instant::now(), 0)),
+            request_slots: Semaphore::new(MAX_CONCURRENT_REQUESTS),
+            wrong_tokens: Mutex::new((Instant::now(), 0)),
         }
     }
 
@@ -60,12 +60,12 @@ impl RequestGuard {
         if hosts.next().is_some() {
             return bad("two_hosts", "there is more than one `Host`");
         }
-        // Servers in front of us may go by either name: both must be the same.
+        // A proxy may use either name, so both must be the same.
         if uri.authority().is_some_and(|named| !named.as_str().eq_ignore_ascii_case(host)) {
             return bad("two_hosts", "the request names another host than `Host` does");
         }
-        if !self.is_ours(host) {
-            let name = bare(host);
+        if !self.is_allowed_host(host) {
+            let name = without_port(host);
             let text = format!(
                 "this worker is not called `{name}`: start it with `--allow-host {name}` if it is"
             );
@@ -78,7 +78,7 @@ impl RequestGuard {
                 return Err(HttpRefusal::new(StatusCode::FORBIDDEN, "foreign_origin", text));
             }
         }
-        match shown(headers) {
+        match client_token(headers) {
             Some(token) if self.token.is(&token) => Ok(()),
             Some(_) => Err(self.wrong_token()),
             None => Err(HttpRefusal::new(
@@ -89,9 +89,9 @@ impl RequestGuard {
         }
     }
 
-    /// A name of ours, or an address, which no foreign name can stand for.
-    fn is_ours(&self, host: &str) -> bool {
-        let name = bare(host);
+    /// Returns whether `host` is an allowed name, or an address, which DNS rebinding cannot fake.
+    fn is_allowed_host(&self, host: &str) -> bool {
+        let name = without_port(host);
         match name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
             Ok(address) => address.is_loopback() || !self.listen.is_loopback(),
             Err(_) => self.names.contains(&name.to_ascii_lowercase()),
@@ -99,12 +99,12 @@ impl RequestGuard {
     }
 
     fn wrong_token(&self) -> HttpRefusal {
-        let mut wrong = lock(&self.wrong);
-        if wrong.0.elapsed() > WINDOW {
-            *wrong = (Instant::now(), 0);
+        let mut wrong_tokens = lock(&self.wrong_tokens);
+        if wrong_tokens.0.elapsed() > WRONG_TOKEN_WINDOW {
+            *wrong_tokens = (Instant::now(), 0);
         }
-        wrong.1 = wrong.1.saturating_add(1);
-        if wrong.1 > MAX_WRONG_TOKENS {
+        wrong_tokens.1 = wrong_tokens.1.saturating_add(1);
+        if wrong_tokens.1 > MAX_WRONG_TOKENS {
             let text = "too many wrong tokens in the last minute";
             return HttpRefusal::new(StatusCode::TOO_MANY_REQUESTS, "too_many_tries", text);
         }
@@ -112,16 +112,16 @@ impl RequestGuard {
     }
 }
 
-/// `Host` without its port.
-fn bare(host: &str) -> &str {
+/// Returns `Host` without its port.
+fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
         _ => host,
     }
 }
 
-/// The token that a client shows: as a bearer, or in the two parts of Modal's proxy tokens.
-fn shown(headers: &HeaderMap) -> Option<Vec<u8>> {
+/// Returns the client's token: a bearer token, or the two parts of Modal's proxy token.
+fn client_token(headers: &HeaderMap) -> Option<Vec<u8>> {
     let value = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
     if let (Some(key), Some(secret)) = (value("modal-key"), value("modal-secret")) {
         return Some([key, b".", secret].concat());
@@ -130,21 +130,21 @@ fn shown(headers: &HeaderMap) -> Option<Vec<u8>> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii().to_vec())
 }
 
-/// Lets a request through, and gives what went wrong in the routes the form of all refusals.
+/// Checks a request before its handler runs, and turns errors of the router into refusals.
 pub(crate) async fn guard(
     Shared(state): Shared<Arc<State>>,
     Extension(connection): Extension<Arc<Connection>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let mut response = match state.doors.check(request.uri(), request.headers()) {
+    let mut response = match state.request_guard.check(request.uri(), request.headers()) {
         Err(refused) => {
             discard(request.into_body()).await;
             refused.into_response()
         }
         Ok(()) if !connection.admit() => busy("too many connections").into_response(),
-        Ok(()) => match state.doors.room.try_acquire() {
-            Ok(_place) => next.run(request).await,
+        Ok(()) => match state.request_guard.request_slots.try_acquire() {
+            Ok(_permit) => next.run(request).await,
             Err(_) => busy("too many requests at once").into_response(),
         },
     };
@@ -180,7 +180,7 @@ pub(crate) async fn guard(
     response
 }
 
-/// Try again in a moment.
+/// Returns a refusal that asks the client to retry soon.
 pub(crate) fn busy(text: &str) -> HttpRefusal {
     HttpRefusal::new(StatusCode::SERVICE_UNAVAILABLE, "busy", text)
 }
@@ -200,11 +200,11 @@ mod tests {
 
     #[test]
     fn tokens_are_read_in_both_forms() {
-        assert_eq!(shown(&headers(&[("authorization", "bearer abc ")])).unwrap(), b"abc");
+        assert_eq!(client_token(&headers(&[("authorization", "bearer abc ")])).unwrap(), b"abc");
         let modal = headers(&[("modal-key", "wk-1"), ("modal-secret", "ws-2")]);
-        assert_eq!(shown(&modal).unwrap(), b"wk-1.ws-2");
+        assert_eq!(client_token(&modal).unwrap(), b"wk-1.ws-2");
         for none in [&[][..], &[("authorization", "Basic x")], &[("modal-key", "wk-1")]] {
-            assert!(shown(&headers(none)).is_none());
+            assert!(client_token(&headers(none)).is_none());
         }
     }
 
@@ -217,7 +217,7 @@ mod tests {
             ("[::1]:1", "[::1]"),
             ("[::1]", "[::1]"),
         ] {
-            assert_eq!(bare(host), name);
+            assert_eq!(without_port(host), name);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which path means what.
+//! The routes of the server.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::request_guard::guard;
 use crate::state::State;
 use crate::{artifacts, blobs, events, host, jobs, openapi};
 
-/// All resources, behind the guard.
+/// Builds the router, with the guard before all routes.
 pub(crate) fn router(state: &Arc<State>) -> Router {
     Router::new()
         .route("/v1/health", get(host::health))

@@ -1,4 +1,4 @@
-//! Listens, serves each connection, and ends.
+//! The server: listens, serves connections, and shuts down.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,19 +21,19 @@ use crate::routes::router;
 use crate::settings::Settings;
 use crate::state::State;
 
-/// From the first byte of a request to the last of its head; and how long a connection may idle.
+/// Longest time for a request's header, and longest idle time of a connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long what runs may take to end once the server is to stop.
+/// How long connections may take to end after the server was told to stop.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
-/// The server cannot run.
+/// Why the server cannot run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServerError {
-    /// The address.
+    /// The address cannot be used.
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
-    /// The event loop.
+    /// The event loop cannot start.
     #[error("the event loop cannot start: {0}")]
     Runtime(io::Error),
 }
@@ -56,8 +56,8 @@ async fn serve(settings: Settings) -> Result<(), ServerError> {
     let address = listener.local_addr().map_err(ServerError::Runtime)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(ServerError::Runtime)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServerError::Runtime)?;
-    let (json, way) = (settings.json, settings.hand_over.clone());
-    let state = Arc::new(State::new(RequestGuard::new(settings, address), way));
+    let (json, relay_socket) = (settings.json, settings.hand_over.clone());
+    let state = Arc::new(State::new(RequestGuard::new(settings, address), relay_socket));
     match json {
         true => println!(r#"{{"schema":"rgpu.worker/1","url":"http://{address}"}}"#),
         false => println!("listening on http://{address}"),
@@ -69,7 +69,7 @@ async fn serve(settings: Settings) -> Result<(), ServerError> {
         );
     }
 
-    let all = Connections::new();
+    let connections = Connections::new();
     let (stop, stopping) = watch::channel(false);
     let mut tasks = JoinSet::new();
     loop {
@@ -79,13 +79,13 @@ async fn serve(settings: Settings) -> Result<(), ServerError> {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
         };
-        // Too many open files, or a client that is gone already.
+        // There are too many open files, or the client has already disconnected.
         let Ok((stream, _)) = accepted else {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
         let (state, stopping) = (state.clone(), stopping.clone());
-        all.open(|connection| {
+        connections.open(|connection| {
             tasks.spawn(async move { serve_one(stream, connection, &state, stopping).await })
         });
     }
@@ -93,12 +93,12 @@ async fn serve(settings: Settings) -> Result<(), ServerError> {
     let _ = stop.send(true);
     state.stop_followers();
     let ended = async { while tasks.join_next().await.is_some() {} };
-    // What does not end in time is cut; clients resume.
+    // Remaining connections are cut; their clients resume.
     let _ = timeout(SHUTDOWN_GRACE, ended).await;
     Ok(())
 }
 
-/// Also when the port was ours a moment ago.
+/// `std` sets `SO_REUSEADDR`, so a restart can use the same port at once.
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = std::net::TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
@@ -111,7 +111,7 @@ async fn serve_one(
     state: &Arc<State>,
     mut stopping: watch::Receiver<bool>,
 ) {
-    // Small answers must not wait for more.
+    // Send small responses at once.
     let _ = stream.set_nodelay(true);
     let router = router(state).layer(Extension(Arc::new(connection)));
     let service = TowerToHyperService::new(router);

@@ -1,4 +1,4 @@
-//! The command line, and the token's file.
+//! The command line and the token file.
 
 use std::ffi::OsString;
 use std::io;
@@ -8,43 +8,43 @@ use std::path::{Path, PathBuf};
 
 use subtle::ConstantTimeEq;
 
-/// A token shorter than this can be guessed.
+/// Shorter tokens could be guessed.
 const MIN_TOKEN_BYTES: usize = 16;
 
-/// What the server is started with.
+/// The server's settings.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     pub(crate) token: Token,
-    /// Names under which clients may call this host, besides its addresses.
+    /// Names that clients may use for this host, besides its addresses.
     pub(crate) hosts: Vec<String>,
-    /// The socket of another agent that carries jobs out.
+    /// Socket of another agent that carries out the jobs.
     pub(crate) hand_over: Option<PathBuf>,
-    /// Whether to say in JSON where it listens.
+    /// Whether to print the address as JSON.
     pub(crate) json: bool,
 }
 
-/// Why the server does not start.
+/// Why the settings are invalid.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SettingsError {
-    /// The command line.
+    /// The command line is invalid.
     #[error("{0}")]
     Usage(String),
-    /// The token's file cannot be read.
+    /// The token file cannot be read.
     #[error("cannot read the token's file `{path}`: {source}")]
     Read { path: PathBuf, source: io::Error },
-    /// Others can read the token.
+    /// Other users can read the token file.
     #[error(
         "the token's file `{path}` {why}: `chmod 600` it, and make a new token if others saw it"
     )]
     Open { path: PathBuf, why: String },
-    /// The token can be guessed.
+    /// The token is too short.
     #[error("the token in `{path}` has {len} characters; at least {MIN_TOKEN_BYTES} are needed")]
     Short { path: PathBuf, len: usize },
 }
 
 impl Settings {
-    /// From the arguments after `serve`.
+    /// Parses the arguments after `serve`.
     pub(crate) fn parse(args: &[OsString]) -> Result<Self, SettingsError> {
         let usage = |text: String| SettingsError::Usage(text);
         let (mut listen, mut token, mut hosts, mut json) = (None, None, Vec::new(), false);
@@ -77,7 +77,7 @@ impl Settings {
     }
 }
 
-/// What a client must know.
+/// The server's token. `Debug` does not show it.
 pub(crate) struct Token(String);
 
 impl std::fmt::Debug for Token {
@@ -103,9 +103,9 @@ impl Token {
         Ok(Self(token.to_owned()))
     }
 
-    /// Whether it is this one, in a time that tells nothing of where they differ.
-    pub(crate) fn is(&self, shown: &[u8]) -> bool {
-        self.0.as_bytes().ct_eq(shown).into()
+    /// Compares in constant time.
+    pub(crate) fn is(&self, candidate: &[u8]) -> bool {
+        self.0.as_bytes().ct_eq(candidate).into()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What all requests share.
+//! State shared by all requests.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -12,31 +12,30 @@ use tokio::sync::Semaphore;
 
 use crate::request_guard::RequestGuard;
 
-/// Jobs followed at the same time: each has a thread.
+/// Most jobs followed at the same time. Each has a thread.
 const MAX_FOLLOWED_JOBS: usize = 256;
 
-/// The folders are chosen anew this often: a full disk may have room again.
+/// The folders are chosen again after this time: a full disk may have space again.
 const ROOTS_MAX_AGE: Duration = Duration::from_secs(60);
 
-/// What all requests share.
 pub(crate) struct State {
-    pub(crate) doors: RequestGuard,
+    pub(crate) request_guard: RequestGuard,
     service: Mutex<(Arc<Service>, Instant)>,
-    way: Option<PathBuf>,
+    relay_socket: Option<PathBuf>,
     inputs: Mutex<HashMap<String, Arc<Mutex<JobInput>>>>,
     pub(crate) followed: Arc<Semaphore>,
     followers: Mutex<Vec<Weak<AtomicBool>>>,
 }
 
 impl State {
-    /// With jobs carried out here, or by another agent behind the socket `way`.
-    pub(crate) fn new(doors: RequestGuard, way: Option<PathBuf>) -> Self {
-        let service = Arc::new(Service::open(&verbs::folders()).through(way.clone()));
-        // Before anybody asks how they stand.
+    /// Creates the state. If `relay_socket` is given, the agent behind it carries out the jobs.
+    pub(crate) fn new(request_guard: RequestGuard, relay_socket: Option<PathBuf>) -> Self {
+        let service = Arc::new(Service::open(&verbs::folders()).through(relay_socket.clone()));
+        // Before any request asks for their state.
         service.take_up();
         Self {
-            doors,
-            way,
+            request_guard,
+            relay_socket,
             service: Mutex::new((service, Instant::now())),
             inputs: Mutex::default(),
             followed: Arc::new(Semaphore::new(MAX_FOLLOWED_JOBS)),
@@ -44,7 +43,7 @@ impl State {
         }
     }
 
-    /// Does what may block, with this host's folders.
+    /// Runs blocking work with this host's folders.
     pub(crate) async fn ask<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Service) -> Result<T, Refusal> + Send + 'static,
@@ -55,12 +54,12 @@ impl State {
     }
 
     fn service(&self) -> Arc<Service> {
-        let mut held = lock(&self.service);
-        if held.1.elapsed() > ROOTS_MAX_AGE || held.0.blobs().is_err() {
-            let service = Service::open(&verbs::folders()).through(self.way.clone());
-            *held = (Arc::new(service), Instant::now());
+        let mut current = lock(&self.service);
+        if current.1.elapsed() > ROOTS_MAX_AGE || current.0.blobs().is_err() {
+            let service = Service::open(&verbs::folders()).through(self.relay_socket.clone());
+            *current = (Arc::new(service), Instant::now());
         }
-        held.0.clone()
+        current.0.clone()
     }
 
     /// Sends the bytes at `offset` to a job's standard input, in the order of the requests. Blocks.
@@ -71,10 +70,10 @@ impl State {
         last: bool,
         offset: Option<u64>,
     ) -> Result<(), Refusal> {
-        let known = lock(&self.inputs).get(job).cloned();
-        let input = match known {
+        let cached = lock(&self.inputs).get(job).cloned();
+        let input = match cached {
             Some(input) => input,
-            // A job that has ended takes nothing more.
+            // A job that has ended accepts no more input.
             None => match self.service().input(job)? {
                 None => return Ok(()),
                 Some(input) => {
@@ -90,7 +89,7 @@ impl State {
         Ok(())
     }
 
-    /// A flag that stops a follower when its last holder sets it, or the server ends.
+    /// Returns a flag that stops a follower. Its holder or the end of the server sets it.
     pub(crate) fn new_stop(&self) -> Arc<AtomicBool> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut followers = lock(&self.followers);
@@ -99,7 +98,7 @@ impl State {
         stop
     }
 
-    /// Ends all that is being followed: clients come back to the next server.
+    /// Stops all followers. Their clients reconnect to the next server.
     pub(crate) fn stop_followers(&self) {
         for follower in lock(&self.followers).iter().filter_map(Weak::upgrade) {
             follower.store(true, Ordering::Relaxed);
@@ -107,7 +106,7 @@ impl State {
     }
 }
 
-/// What a thread that panicked left behind is still whole here.
+/// A thread that panics while it holds one of these locks leaves the data valid.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

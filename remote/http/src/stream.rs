@@ -1,4 +1,4 @@
-//! Bodies that come from elsewhere while they are sent: what a follower writes, or a file.
+//! Response bodies from a source that is read while they are sent: a follower or a file.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -31,22 +31,22 @@ use crate::answer::HttpRefusal;
 use crate::request_guard::busy;
 use crate::state::State;
 
-/// Bytes of a body that are sent at once.
+/// Most bytes sent at once.
 const BODY_PIECE_BYTES: usize = 128 << 10;
 
-/// A body that is read from `R`, of `left` bytes when that is known.
+/// A body that is read from `from`. `left` is the number of remaining bytes, if known.
 pub(crate) struct ReadBody<R> {
     from: R,
     left: Option<u64>,
 }
 
 impl<R: AsyncRead + Unpin + Send + 'static> ReadBody<R> {
-    /// As a body of unknown length.
+    /// Creates a body of unknown length.
     pub(crate) fn endless(from: R) -> Body {
         Body::new(Self { from, left: None })
     }
 
-    /// As a body of `len` bytes.
+    /// Creates a body of `len` bytes.
     pub(crate) fn sized(from: R, len: u64) -> Body {
         Body::new(Self { from, left: Some(len) })
     }
@@ -60,21 +60,21 @@ impl<R: AsyncRead + Unpin> hyper::body::Body for ReadBody<R> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let most =
+        let len =
             self.left.map_or(BODY_PIECE_BYTES, |left| left.min(BODY_PIECE_BYTES as u64) as usize);
-        if most == 0 {
+        if len == 0 {
             return Poll::Ready(None);
         }
-        let mut bytes = vec![0; most];
+        let mut bytes = vec![0; len];
         let mut buffer = ReadBuf::new(&mut bytes);
         if let Err(e) = ready!(Pin::new(&mut self.from).poll_read(context, &mut buffer)) {
             return Poll::Ready(Some(Err(e)));
         }
         let n = buffer.filled().len();
         if n == 0 {
-            // A file that was cut short: the connection must not look whole.
-            let cut = self.left.map(|_| Err(io::ErrorKind::UnexpectedEof.into()));
-            return Poll::Ready(cut);
+            // The file was cut short. An error tells the client that the body is incomplete.
+            let error = self.left.map(|_| Err(io::ErrorKind::UnexpectedEof.into()));
+            return Poll::Ready(error);
         }
         bytes.truncate(n);
         self.left = self.left.map(|left| left - n as u64);
@@ -90,7 +90,7 @@ impl<R: AsyncRead + Unpin> hyper::body::Body for ReadBody<R> {
     }
 }
 
-/// A message and the bytes that it announces, as a body of frames. The bytes are not copied.
+/// Returns a body of frames: a message and the bytes that it announces, which are not copied.
 pub(crate) fn announced(message: &FromAgent, bytes: Vec<u8>) -> Result<Body, HttpRefusal> {
     let json = serde_json::to_vec(message).map_err(|e| {
         HttpRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, "defect", e.to_string())
@@ -106,7 +106,7 @@ pub(crate) fn announced(message: &FromAgent, bytes: Vec<u8>) -> Result<Body, Htt
     Ok(Body::new(Pieces(pieces)))
 }
 
-/// A body that is in memory, in several pieces.
+/// A body of several pieces in memory.
 struct Pieces(VecDeque<Bytes>);
 
 impl hyper::body::Body for Pieces {
@@ -129,34 +129,34 @@ impl hyper::body::Body for Pieces {
     }
 }
 
-/// A way from blocking code to a body.
+/// Creates a writer for blocking code and the async end to read from.
 fn pipe() -> io::Result<(ClientWriter, UnixStream)> {
-    let (ours, theirs) = StdStream::pair()?;
-    ours.set_nonblocking(true)?;
-    let out = MessageWriter::new(File::from(OwnedFd::from(theirs)));
-    Ok((Arc::new(out), UnixStream::from_std(ours)?))
+    let (reader, writer_end) = StdStream::pair()?;
+    reader.set_nonblocking(true)?;
+    let out = MessageWriter::new(File::from(OwnedFd::from(writer_end)));
+    Ok((Arc::new(out), UnixStream::from_std(reader)?))
 }
 
-/// A job that is being followed, for a while at most. Dropping it ends that.
+/// The output of a follower, for a limited time. Dropping it stops the follower.
 pub(crate) struct FollowedBody {
     stream: UnixStream,
     stop: Arc<AtomicBool>,
-    until: Pin<Box<Sleep>>,
-    over: bool,
-    _place: OwnedSemaphorePermit,
+    deadline: Pin<Box<Sleep>>,
+    expired: bool,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl FollowedBody {
-    /// Follows a job in a thread of its own, for `wait` at most.
+    /// Follows a job in a thread, for at most `wait`.
     pub(crate) fn start(
         state: &Arc<State>,
         folder: JobFolder,
         position: Position,
         wait: Duration,
     ) -> Result<Self, HttpRefusal> {
-        let place = state.followed.clone().try_acquire_owned();
-        let place = place.map_err(|_| busy("too many jobs are followed at once"))?;
-        let begun = || -> io::Result<(UnixStream, Arc<AtomicBool>)> {
+        let permit = state.followed.clone().try_acquire_owned();
+        let permit = permit.map_err(|_| busy("too many jobs are followed at once"))?;
+        let start = || -> io::Result<(UnixStream, Arc<AtomicBool>)> {
             let (out, stream) = pipe()?;
             out.send(&FromAgent::Following { job: folder.id().to_owned() })?;
             let stop = state.new_stop();
@@ -167,17 +167,17 @@ impl FollowedBody {
             Ok((stream, stop))
         };
         let (stream, stop) =
-            begun().map_err(|e| busy(&format!("no job can be followed now: {e}")))?;
-        let until = Box::pin(sleep_until(Instant::now() + wait));
-        Ok(Self { stream, stop, until, over: false, _place: place })
+            start().map_err(|e| busy(&format!("no job can be followed now: {e}")))?;
+        let deadline = Box::pin(sleep_until(Instant::now() + wait));
+        Ok(Self { stream, stop, deadline, expired: false, _permit: permit })
     }
 
-    /// Whether it was stopped before the job's end.
+    /// Returns whether it was stopped before the job's end.
     pub(crate) fn was_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// As the body of an answer.
+    /// Returns a response with these frames as its body.
     pub(crate) fn frames(self) -> Response {
         frames(ReadBody::endless(self))
     }
@@ -195,23 +195,23 @@ impl AsyncRead for FollowedBody {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.over && self.until.as_mut().poll(context).is_ready() {
-            // The follower ends between two events, and with it the stream.
-            self.over = true;
+        if !self.expired && self.deadline.as_mut().poll(context).is_ready() {
+            // The follower stops at the next event and closes the stream.
+            self.expired = true;
             self.stop.store(true, Ordering::Relaxed);
         }
         Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }
 
-/// An answer of frames.
+/// Returns a response whose body is frames.
 pub(crate) fn frames(body: Body) -> Response {
     let mut response = Response::new(body);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(FRAMES));
     response
 }
 
-/// Reads frames back, to be told in another form.
+/// Parses frames from a stream.
 pub(crate) struct FrameReader<R> {
     from: R,
     buffer: Vec<u8>,
@@ -223,12 +223,11 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         Self { from, buffer: Vec::new(), used: 0 }
     }
 
-    /// What they are read from.
     pub(crate) fn source(&self) -> &R {
         &self.from
     }
 
-    /// The next frame; `None` at the end. Cancel-safe.
+    /// Returns the next frame; `None` at the end. Cancel-safe.
     pub(crate) async fn next(&mut self) -> io::Result<Option<(Kind, Vec<u8>)>> {
         loop {
             let parsed = frame::parse(&self.buffer[self.used..]).map_err(io::Error::other)?;

@@ -6,23 +6,23 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// A sha256 in lower hex. Parsing checks the form, so a digest can be used as a file name.
+/// A sha256 in lower-case hex. Parsing checks the form, so a digest is safe as a file name.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct Digest(String);
 
-/// The sha256 of `bytes`, raw.
+/// Returns the sha256 of `bytes` as raw bytes.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-/// A text that is no digest.
+/// The text is not a digest.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a sha256 in lower hex")]
 pub struct NotADigest(String);
 
 impl Digest {
-    /// The digest of 32 raw bytes.
+    /// Formats 32 raw bytes.
     pub fn from_bytes(raw: &[u8; 32]) -> Self {
         use fmt::Write;
         let mut text = String::with_capacity(64);
@@ -33,18 +33,18 @@ impl Digest {
         Self(text)
     }
 
-    /// The sha256 of `bytes`.
+    /// Returns the sha256 of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self::from_bytes(&sha256(bytes))
     }
 
-    /// What stands for all pieces of a file: the sha256 of their sha256s, one behind the other, as
-    /// of a composite checksum in Amazon S3 (User Guide, "Checking object integrity").
+    /// Returns the digest of all pieces of a file: the sha256 of their concatenated sha256s, like a
+    /// composite checksum in Amazon S3 (User Guide, "Checking object integrity").
     pub fn composite(pieces: &[[u8; 32]]) -> Self {
         Self::of(pieces.as_flattened())
     }
 
-    /// The 64 hex digits.
+    /// Returns the 64 hex digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }

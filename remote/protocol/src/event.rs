@@ -1,7 +1,7 @@
-//! Everything a job can say: one sequenced stream, versioned, append-only on the host.
+//! Events of a job: one numbered, versioned stream, append-only on the host.
 //!
-//! Progress bars, `--events`, logs and the recorded run are consumers of this stream and of
-//! nothing else. A stream that ends without [`EventBody::Ended`] is a failure, never success.
+//! Progress bars, `--events`, logs and the recorded run read this stream and nothing else. A stream
+//! that ends without [`EventBody::Ended`] is a failure, never a success.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,54 +11,54 @@ use crate::Digest;
 /// One event of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
-    /// 1, 2, 3 … without gaps.
+    /// Sequence number: 1, 2, 3 … without gaps.
     pub seq: u64,
-    /// Unix time in milliseconds, by the host's clock.
+    /// The host's clock, Unix time in milliseconds.
     pub at_ms: u64,
-    /// What happened.
+    /// The event's type and data.
     #[serde(flatten)]
     pub body: EventBody,
 }
 
-/// What happened.
+/// The type and data of an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventBody {
-    /// The job's folder is laid out and its supervisor runs.
+    /// The job's folder is ready and its supervisor runs.
     Started {
         /// The job's folder on the host.
         folder: String,
     },
-    /// Waiting for a GPU.
+    /// The job waits for a GPU.
     Queued {
-        /// Place in the queue, 1 is next.
+        /// Position in the queue; 1 is next.
         place: u32,
-        /// Who holds the GPU, in words.
+        /// Description of the GPU's current holder.
         holder: String,
     },
-    /// The GPU lock is held.
+    /// The job has locked a GPU.
     GpuLocked {
         /// The GPU's UUID.
         uuid: String,
         /// The driver's index.
         index: u32,
-        /// Its name.
+        /// The GPU's name.
         name: String,
     },
-    /// The GPU lock was given back.
+    /// The job has released the GPU lock.
     GpuReleased {},
     /// A step began.
     StepStarted {
         /// The step.
         step: String,
-        /// Its title.
+        /// The step's title.
         title: String,
     },
-    /// A step was not run: a step it needs failed.
+    /// A step was skipped because a step it needs failed.
     StepSkipped {
         /// The step.
         step: String,
-        /// The step it needs.
+        /// The step that failed.
         needs: String,
     },
     /// A rung was started.
@@ -70,22 +70,22 @@ pub enum EventBody {
         /// The exact command.
         argv: Vec<String>,
     },
-    /// A program printed; the bytes lie in the step's log from `offset` on.
+    /// A program printed output. The bytes are in the step's log, from `offset` on.
     Output {
         /// The step.
         step: String,
-        /// Which stream.
+        /// The output stream.
         stream: Stream,
         /// Offset in that stream's log.
         offset: u64,
-        /// Bytes.
+        /// Number of bytes.
         len: u64,
     },
-    /// A stream's log is full; what follows is counted, not kept.
+    /// A stream's log is full. Further output is counted, not kept.
     OutputDropped {
         /// The step.
         step: String,
-        /// Which stream.
+        /// The output stream.
         stream: Stream,
         /// Bytes dropped so far.
         bytes: u64,
@@ -96,48 +96,48 @@ pub enum EventBody {
     StepEnded {
         /// The step.
         step: String,
-        /// The rung it ended well on; `None`: it failed.
+        /// The rung that succeeded; `None` if the step failed.
         rung: Option<String>,
-        /// Reason code of the last failure; empty when it ended well.
+        /// Reason code of the last failure; empty if the step succeeded.
         #[serde(default)]
         code: String,
     },
-    /// A file is there to be fetched.
+    /// A file can be fetched.
     Artifact {
         /// The step that made it.
         step: String,
         /// Path in the job's folder.
         path: String,
-        /// What it is.
+        /// The artifact's kind, as in [`ArtifactSpec::kind`](crate::plan::ArtifactSpec::kind).
         kind: String,
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
-        /// sha256.
+        /// sha256 of the file.
         digest: Digest,
-        /// [`Digest::composite`] of its pieces of [`PIECE_BYTES`](crate::PIECE_BYTES), the last one
-        /// shorter: one sha256 is the work of one core, this one of as many as there are. Absent for
-        /// a file of one piece, and from an older agent.
+        /// [`Digest::composite`] of its pieces of [`PIECE_BYTES`](crate::PIECE_BYTES) each, the
+        /// last one shorter. Unlike one sha256 it can be computed on several cores. `None` for a
+        /// file of one piece, and from an older agent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         composite: Option<Digest>,
     },
-    /// Something the user should know, that stops nothing.
+    /// A warning for the user. The job goes on.
     Warning {
         /// Code, e.g. `foreign_processes`.
         code: String,
-        /// In words.
+        /// Explanation for the user.
         text: String,
     },
-    /// The job ended. Nothing follows.
+    /// The job ended. This is the last event.
     Ended {
-        /// How.
+        /// How the job ended.
         outcome: Outcome,
     },
-    /// An event of a newer peer.
+    /// An event type of a newer peer.
     #[serde(other)]
     Unknown,
 }
 
-/// Which output stream.
+/// An output stream of a step.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -150,7 +150,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// `stdout` or `stderr`.
+    /// Returns `stdout` or `stderr`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",
@@ -159,44 +159,44 @@ impl Stream {
     }
 }
 
-/// The record of one rung: enough to understand it without its logs.
+/// The result of one rung, readable without its logs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RungRecord {
     /// The step.
     pub step: String,
     /// The rung.
     pub rung: String,
-    /// The exact command; empty when it was passed over.
+    /// The exact command; empty if the rung was skipped.
     #[serde(default)]
     pub argv: Vec<String>,
     /// Whether it succeeded.
     pub ok: bool,
-    /// Reason code when it did not, or a note: `missing`, `exit`, `signal`, `timeout`, `no_file`,
-    /// `no_words`, `start_failed`, or a diagnosis row's code.
+    /// Reason code of a failure, or a note: `missing`, `exit`, `signal`, `timeout`, `no_file`,
+    /// `no_words`, `start_failed`, or the code of a diagnosis row.
     #[serde(default)]
     pub code: String,
-    /// The tool's own words, one line.
+    /// The tool's own message, one line.
     #[serde(default)]
     pub words: String,
-    /// Exit status.
+    /// Exit status; `None` if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<i32>,
-    /// Signal that ended it.
+    /// Signal that ended the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
     /// Wall-clock seconds.
     #[serde(default)]
     pub seconds: f64,
-    /// Last 3,000 bytes of standard output, control sequences and secrets removed.
+    /// Last 3,000 bytes of standard output, without control sequences and secrets.
     #[serde(default)]
     pub stdout_tail: String,
     /// Last 3,000 bytes of standard error, likewise.
     #[serde(default)]
     pub stderr_tail: String,
-    /// What this rung loses against the one above.
+    /// What the user loses compared with the rung above.
     #[serde(default)]
     pub loses: String,
-    /// Codes and words of rows that were only notes.
+    /// Codes and messages of diagnosis rows that were only notes.
     #[serde(default)]
     pub notes: Vec<(String, String)>,
 }
@@ -205,7 +205,7 @@ pub struct RungRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "how", rename_all = "snake_case")]
 pub enum Outcome {
-    /// Every step that had to end well did.
+    /// Every step that had to succeed did.
     Done,
     /// A step failed.
     Failed {
@@ -214,22 +214,22 @@ pub enum Outcome {
         /// Reason code.
         code: String,
     },
-    /// The client cancelled.
+    /// The client cancelled the job.
     Cancelled,
     /// The lease ran out: no client renewed it.
     LeaseExpired,
-    /// The GPU did not come free in time.
+    /// No GPU became free in time.
     QueueTimeout,
-    /// The GPU asked for is not there, or somebody else's processes are on it.
+    /// The requested GPU does not exist, or other users' processes are on it.
     NoGpu {
-        /// In words.
+        /// Explanation for the user.
         text: String,
     },
     /// The agent or its host failed.
     HostError {
         /// Code, e.g. `disk_full`.
         code: String,
-        /// In words.
+        /// Explanation for the user.
         text: String,
     },
     /// An outcome of a newer agent.

@@ -1,4 +1,4 @@
-//! Frames on a byte stream.
+//! Frames: length-prefixed pieces of a byte stream.
 //!
 //! | offset | size | field |
 //! |---|---|---|
@@ -6,70 +6,70 @@
 //! | 4 | 1 | kind: 0 JSON message, 1 blob bytes, 2 output bytes |
 //! | 5 | n | body |
 //!
-//! Before the first frame the agent writes [`MAGIC`] on a line of its own: what a start-up file of
-//! the host's shell printed ahead of it (up to [`MAX_PREAMBLE`] bytes) is skipped.
+//! Before the first frame the agent writes [`MAGIC`] on a line of its own. The client skips up to
+//! [`MAX_PREAMBLE`] bytes before it, which start-up files of the host's shell may print.
 //!
-//! Blob and output frames follow the message that announces them (which says how many bytes); this
-//! module only cuts and joins. It works on byte slices, so that sync and async callers share it.
+//! Blob and output frames follow a message that gives their number of bytes. This module only
+//! encodes and parses frames. It works on byte slices, so that sync and async callers share it.
 
-/// The longest body of a frame.
+/// Longest body of a frame, in bytes.
 pub const MAX_BODY: usize = 1 << 20;
 
-/// Bytes before a body.
+/// Bytes of the header before each body.
 pub const HEADER: usize = 5;
 
-/// The line that the agent writes first.
+/// The agent's first line.
 pub const MAGIC: &[u8] = b"\x01rgpu-agent-stream-1\n";
 
-/// How much foreign text may stand before [`MAGIC`].
+/// Most bytes that may come before [`MAGIC`].
 pub const MAX_PREAMBLE: usize = 64 << 10;
 
-/// What a frame's body is.
+/// The type of a frame's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One JSON message ([`crate::ToAgent`] or [`crate::FromAgent`]).
     Message,
     /// Bytes of a blob or an artifact.
     Blob,
-    /// Bytes that a step printed.
+    /// Output of a step, or input for it.
     Output,
 }
 
 /// A frame whose body borrows from the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What the body is.
+    /// The type of the body.
     pub kind: Kind,
     /// The body, at most [`MAX_BODY`] bytes.
     pub body: &'a [u8],
 }
 
-/// A stream that is not ours, or is damaged.
+/// The stream is damaged or does not follow this protocol.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum FrameError {
-    /// The length field is over the limit.
+    /// The length field is over [`MAX_BODY`].
     #[error("a frame of {0} bytes is over the limit of {MAX_BODY}")]
     TooLong(usize),
     /// The kind byte is unknown.
     #[error("unknown frame kind {0}")]
     UnknownKind(u8),
-    /// The agent's first line never came.
+    /// The agent's first line did not come.
     #[error("the agent did not answer: {MAX_PREAMBLE} bytes without its first line")]
     NoMagic,
 }
 
-/// The five bytes before a body of `len` bytes. Bodies over [`MAX_BODY`] are the caller's defect.
+/// Returns the header of a body of `len` bytes, at most [`MAX_BODY`].
 pub fn header(kind: Kind, len: usize) -> [u8; HEADER] {
     debug_assert!(len <= MAX_BODY);
     let l = (len as u32).to_le_bytes();
     [l[0], l[1], l[2], l[3], kind as u8]
 }
 
-/// Reads the frame at the start of `bytes`: the frame and how many bytes it took, or `None` when
-/// more bytes are needed.
+/// Parses the frame at the start of `bytes`. Returns the frame and its length with header, or
+/// `None` if more bytes are needed.
 ///
 /// # Errors
-/// [`FrameError`] for a length or kind that no peer of ours writes.
+/// [`FrameError`] for an invalid length or kind.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
     let Some(head) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
     let len = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
@@ -85,11 +85,11 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
     Ok(bytes.get(HEADER..HEADER + len).map(|body| (Frame { kind, body }, HEADER + len)))
 }
 
-/// Finds [`MAGIC`] in what has arrived so far: the length of the preamble before it, or `None`
-/// when more bytes are needed.
+/// Finds [`MAGIC`] in the bytes received so far. Returns its offset, or `None` if more bytes are
+/// needed.
 ///
 /// # Errors
-/// [`FrameError::NoMagic`] when more than [`MAX_PREAMBLE`] bytes came without it.
+/// [`FrameError::NoMagic`] if it does not begin within [`MAX_PREAMBLE`] bytes.
 pub fn find_magic(bytes: &[u8]) -> Result<Option<usize>, FrameError> {
     match bytes.windows(MAGIC.len()).position(|w| w == MAGIC) {
         Some(at) if at <= MAX_PREAMBLE => Ok(Some(at)),

@@ -1,23 +1,23 @@
-//! `*` patterns of paths. The agent chooses a job's artifacts by them, and the laptop checks with the
-//! same code that a host sends nothing else.
+//! Glob patterns of paths. The agent selects a job's artifacts with them, and the laptop checks
+//! with the same code that a host sends nothing else.
 
-/// How many steps a match may take: a pattern of many stars could cause exponential work.
+/// Steps that a match may take. Without a limit, a pattern of many stars takes exponential time.
 const MAX_MATCH_STEPS: u32 = 100_000;
 
-/// Whether `path` matches `pattern`: `*` stands for any characters but `/`, `**` for any.
+/// Returns whether `path` matches `pattern`: `*` matches any characters but `/`, `**` matches any.
 pub fn matches(pattern: &str, path: &str) -> bool {
     let mut fuel = MAX_MATCH_STEPS;
     match_bytes(pattern.as_bytes(), path.as_bytes(), &mut fuel)
 }
 
-/// `fuel` is the number of steps that are left.
+/// `fuel` is the number of steps left.
 fn match_bytes(pattern: &[u8], path: &[u8], fuel: &mut u32) -> bool {
     if *fuel == 0 {
         return false;
     }
     *fuel -= 1;
     if let Some(rest) = pattern.strip_prefix(b"**") {
-        // `**/` also stands for no folder at all.
+        // `**/` also matches no folder at all.
         let bare = rest.strip_prefix(b"/").is_some_and(|rest| match_bytes(rest, path, fuel));
         return bare || (0..=path.len()).any(|n| match_bytes(rest, &path[n..], fuel));
     }

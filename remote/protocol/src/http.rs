@@ -1,9 +1,9 @@
-//! The same conversation over HTTP: what both sides must spell alike.
+//! The protocol over HTTP: the definitions that both sides share.
 //!
-//! Requests become resources, answers stay the messages that they are on a byte stream
-//! ([`crate::FromAgent`] as JSON), and whatever comes in pieces is offered as the very frames of a
-//! byte stream, under the media type [`FRAMES`]. So nothing that reads them is written twice, and
-//! anybody with `curl` still gets JSON, server-sent events and byte ranges.
+//! Requests become resources. Answers are the same messages as on a byte stream
+//! ([`crate::FromAgent`] as JSON). Anything sent in pieces is also offered as frames, under the
+//! media type [`FRAMES`], so that one reader serves both transports. `curl` users get JSON,
+//! server-sent events and byte ranges.
 //!
 //! | method, path | body | answer |
 //! |---|---|---|
@@ -23,7 +23,7 @@
 //! | `DELETE /v1/jobs/{id}` | | `done` |
 //! | `GET /v1/jobs/{id}/artifacts/{path}` | | the bytes, or a range of them; or [`FRAMES`] |
 //!
-//! A request that is not met is answered `refused`, with a status that fits its code.
+//! A failed request is answered with `refused`, and with a status that fits its code.
 
 pub mod openapi;
 
@@ -39,23 +39,22 @@ use crate::{Digest, Event, Plan, Probe, Stream};
 /// The media type of frames ([`crate::frame`]), without the magic line.
 pub const FRAMES: &str = "application/vnd.rgpu.frames";
 
-/// The longest that a request is held, in seconds: some platforms end them at 150.
+/// Longest time that the server holds a request, in seconds. Some platforms end requests at 150.
 pub const LONGEST_WAIT_S: u64 = 100;
 
-/// A stream that has nothing to say says so this often: as `pong`, or as a comment of server-sent
-/// events.
+/// How often an idle stream sends a sign of life: a `pong`, or a comment in server-sent events.
 pub const BEAT: Duration = Duration::from_secs(10);
 
-/// On `POST /v1/jobs`: the plan's job. Submitting it again attaches to it.
+/// Header of `POST /v1/jobs`: the plan's job. Submitting it again attaches to that job.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// On `PUT /v1/blobs/{sha256}` with `Content-Encoding: zstd`: the plain bytes.
+/// Header of `PUT /v1/blobs/{sha256}` with `Content-Encoding: zstd`: the size of the plain bytes.
 pub const PLAIN_SIZE: &str = "rgpu-plain-size";
 
-/// On a blob that has not come whole: the bytes that are there.
+/// Header of an incomplete blob: the number of bytes stored so far.
 pub const UPLOAD_OFFSET: &str = "upload-offset";
 
-/// On an artifact: its sha256, as its event names it.
+/// Header of an artifact: its sha256, as in its event.
 pub const SHA256: &str = "rgpu-sha256";
 
 /// The user's settings for the host, as in [`crate::ToAgent::Setup`].
@@ -71,7 +70,7 @@ pub struct HostSettings {
 /// Body of `POST /v1/facts`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FactsRequest {
-    /// The questions.
+    /// The probes to run.
     #[serde(default)]
     pub probes: Vec<Probe>,
     /// The user's settings.
@@ -84,7 +83,7 @@ pub struct FactsRequest {
 pub struct SubmitRequest {
     /// The plan.
     pub plan: Box<Plan>,
-    /// Values of its secrets.
+    /// Values of the plan's secrets.
     #[serde(default)]
     pub secrets: BTreeMap<String, String>,
     /// The user's settings.
@@ -95,45 +94,45 @@ pub struct SubmitRequest {
 /// Body of `POST /v1/blobs/missing`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MissingRequest {
-    /// The blobs asked about.
+    /// The blobs to look for.
     pub blobs: Vec<BlobLine>,
 }
 
-/// A blob.
+/// A blob, by digest and size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BlobLine {
     /// sha256 of its plain bytes.
     pub digest: Digest,
-    /// How many they are.
+    /// Number of plain bytes.
     pub size: u64,
 }
 
 /// Answer of `POST /v1/blobs/missing`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MissingBlobs {
-    /// Those that are not here.
+    /// Digests of the blobs that the host does not have.
     pub digests: Vec<Digest>,
 }
 
-/// Events with the output that they name.
+/// Events, with the output that they name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Events {
     /// The events, in order.
     pub events: Vec<Event>,
-    /// The bytes that `output` events among them name.
+    /// The bytes of the `output` events among them.
     pub output: Vec<OutputPiece>,
-    /// `after` of the next request.
+    /// Value of `after` for the next request.
     pub next: u64,
-    /// Whether the terminal event is among them, or came before.
+    /// Whether the terminal event is among these events or came before them.
     pub ended: bool,
 }
 
-/// Bytes that a program printed.
+/// Output of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OutputPiece {
     /// The step.
     pub step: String,
-    /// Which stream.
+    /// The output stream.
     pub stream: Stream,
     /// Offset in that stream.
     pub offset: u64,
@@ -141,15 +140,15 @@ pub struct OutputPiece {
     pub data: String,
 }
 
-/// `had=` of `GET /v1/jobs/{id}/events`: `STEP.STREAM:BYTES`.
+/// Formats a `had=` parameter of `GET /v1/jobs/{id}/events`: `STEP.STREAM:BYTES`.
 pub fn had_word(had: &ReceivedOutput) -> String {
     format!("{}.{}:{}", had.step, had.stream.as_str(), had.bytes)
 }
 
-/// Reads what [`had_word`] writes.
+/// Parses the output of [`had_word`]; `None` if it is malformed.
 pub fn parse_had(word: &str) -> Option<ReceivedOutput> {
-    let (place, bytes) = word.rsplit_once(':')?;
-    let (step, stream) = place.rsplit_once('.')?;
+    let (source, bytes) = word.rsplit_once(':')?;
+    let (step, stream) = source.rsplit_once('.')?;
     let stream = match stream {
         "stdout" => Stream::Stdout,
         "stderr" => Stream::Stderr,

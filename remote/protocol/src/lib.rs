@@ -1,12 +1,12 @@
-//! What the laptop and the agent on a GPU host say to each other.
+//! The protocol between the laptop and the agent on a GPU host.
 //!
 //! Everything a user asks for is a [`Plan`]: data that says which steps to run, what each needs,
-//! what success looks like and which rung comes next when it fails. The agent carries a plan out
+//! when it succeeded, and which rung to try next when it failed. The agent carries a plan out
 //! without knowing any tool; the laptop reads the [`Event`]s and artifacts that come back.
 //!
-//! The same types travel as frames on a byte stream ([`frame`]) and as bodies over HTTP. Unknown
-//! fields are skipped by serde, unknown message and event types are read as `Unknown`, so that an
-//! older peer can talk to a newer one; only an unknown *required* feature stops a conversation.
+//! The same types travel as frames on a byte stream ([`frame`]) and as bodies over HTTP. So that
+//! versions can differ, unknown fields are ignored, and unknown message and event types are read as
+//! `Unknown`. Only an unknown *required* feature ends a connection.
 
 pub mod digest;
 pub mod event;
@@ -26,13 +26,13 @@ pub use pattern::{Diagnosis, Pattern, Source};
 pub use plan::{GpuChoice, Plan, Rung, Step};
 pub use probe::{HostFacts, Probe, ProbeAnswer};
 
-/// The protocol generation; the first frame each way carries it.
+/// The protocol generation, sent in the first frame of each direction.
 pub const PROTOCOL: u32 = 1;
 
-/// The most bytes of a blob, and of a piece of an artifact: resuming, parallel channels and HTTP
-/// ranges are one mechanism.
+/// Most bytes of a blob, and of a piece of an artifact. Resuming, parallel channels and HTTP ranges
+/// all work in these units.
 pub const BLOB_BYTES: u64 = 4 << 20;
 
-/// What the files of a bundle are cut into. Several streams end together when each may take another
-/// small piece; with pieces as long as a blob may be, some still send while the others have ended.
+/// Size of the pieces that input files are split into. Small pieces spread evenly over parallel
+/// streams; with pieces of [`BLOB_BYTES`], some streams would still send after others are done.
 pub const PIECE_BYTES: u64 = 1 << 20;

@@ -1,10 +1,10 @@
-//! Messages: bodies of [`crate::frame::Kind::Message`] frames.
+//! Messages: the bodies of [`crate::frame::Kind::Message`] frames.
 //!
-//! A warm job is one round trip: `Submit` starts at once when every blob is there. Otherwise the
-//! agent answers `Missing` and the client sends those blobs, over as many connections as it likes.
-//! Where both sides can, the plan waits on the host and begins with its last blob; else the client
-//! submits again. A second `Submit` of a job that is already there attaches to it, so a client may
-//! always ask again after a cut link.
+//! A warm job is one round trip: `Submit` starts the job at once if the host has every blob.
+//! Otherwise the agent answers `Missing`, and the client sends those blobs over any number of
+//! connections. If both sides support it, the plan waits on the host and starts with its last blob;
+//! otherwise the client submits it again. A second `Submit` of an existing job attaches to it, so a
+//! client may always repeat the request after a lost link.
 
 use std::collections::BTreeMap;
 
@@ -14,137 +14,140 @@ use serde::{Deserialize, Serialize};
 use crate::probe::AgentFacts;
 use crate::{Digest, Event, Plan, Probe, Stream};
 
-/// The first frame each way.
+/// The first frame in each direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Hello {
-    /// [`crate::PROTOCOL`].
+    /// The sender's [`crate::PROTOCOL`].
     pub rgpu: u32,
-    /// What this side can do.
+    /// Features that the sender supports.
     #[serde(default)]
     pub features: Vec<String>,
-    /// What the other side must be able to do.
+    /// Features that the receiver must support.
     #[serde(default)]
     pub required: Vec<String>,
-    /// This side's version.
+    /// The sender's version.
     #[serde(default)]
     pub version: String,
 }
 
-/// From the client.
+/// Messages from the client to the agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum ToAgent {
-    /// The user's settings for this host, sent once after the first frame: they hold for the
-    /// facts, plans and jobs of this connection. Not answered.
+    /// The user's settings for this host, sent once after the first frame. They apply to the facts,
+    /// plans and jobs of this connection. Not answered.
     Setup {
         /// Folders searched before PATH, by probes and by steps.
         #[serde(default)]
         path: Vec<String>,
-        /// Environment of probes and steps, over the agent's allow-list and under the plan's own.
+        /// Environment of probes and steps, on top of the variables that the agent passes on and
+        /// under the plan's own.
         #[serde(default)]
         env: BTreeMap<String, String>,
     },
-    /// Answer these probes.
+    /// Runs probes.
     Facts {
-        /// The questions.
+        /// The probes to run.
         probes: Vec<Probe>,
     },
-    /// Carry out a plan, and follow it as [`ToAgent::Attach`] does.
+    /// Carries out a plan and follows the job as [`ToAgent::Attach`] does.
     Submit {
         /// The plan.
         plan: Box<Plan>,
         /// Values of the plan's secrets: never logged, never written to disk.
         #[serde(default)]
         secrets: BTreeMap<String, String>,
-        /// Artifacts up to this size are sent unasked, before the job's terminal event.
+        /// Artifacts up to this size are sent without a request, before the job's terminal event.
         #[serde(default)]
         inline_bytes: u64,
-        /// Of larger ones, so many bytes in all are sent unasked, as [`FromAgent::Ahead`] announces.
+        /// Total bytes of larger artifacts to send without a request, announced by
+        /// [`FromAgent::Ahead`].
         #[serde(default)]
         ahead_bytes: u64,
-        /// Where blobs are missing, the plan may wait for them there and begin by itself, for as
-        /// long as this connection lives and nothing else is submitted on it.
+        /// If blobs are missing, the plan may wait on the host and start by itself once they are
+        /// there, as long as this connection lives and nothing else is submitted on it.
         #[serde(default)]
         await_blobs: bool,
     },
-    /// A blob follows in blob frames: `stored` bytes in all, zstd when `zstd`, `size` bytes plain.
+    /// Announces a blob in the blob frames that follow: `stored` bytes in all.
     Blob {
         /// sha256 of the plain bytes.
         digest: Digest,
-        /// Plain bytes.
+        /// Size of the plain bytes.
         size: u64,
-        /// Bytes on the wire.
+        /// Size on the wire.
         stored: u64,
         /// Whether the wire bytes are one zstd frame.
         zstd: bool,
     },
-    /// Follow a job from event `from_seq` and from these offsets of its output.
+    /// Follows a job from event `from_seq` and from the given offsets of its output.
     Attach {
         /// The job.
         job: String,
-        /// The first event wanted; 1: all.
+        /// Number of the first event to send; 1 for all.
         from_seq: u64,
-        /// Output already had; absent streams are sent from 0.
+        /// Output that the client already has. Streams not listed are sent from 0.
         #[serde(default)]
         had: Vec<ReceivedOutput>,
         /// As in [`ToAgent::Submit`].
         #[serde(default)]
         inline_bytes: u64,
     },
-    /// Bytes for the running step's standard input follow in one output frame of `len` bytes.
+    /// Announces bytes for the running step's standard input, in one output frame of `len` bytes.
     Stdin {
         /// The job.
         job: String,
         /// Bytes in the frame that follows; 0: no frame follows.
         len: u64,
-        /// Nothing more will come.
+        /// Whether the input ends here.
         eof: bool,
-        /// Where in the whole input they stand: what the job has had already is passed over, so
-        /// that all of it may be sent once more over a new link. Absent: behind all that came.
+        /// Offset of these bytes in the whole input. Bytes that the job already has are skipped, so
+        /// a client may send everything again over a new link. `None`: the bytes follow those
+        /// received so far.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         offset: Option<u64>,
     },
-    /// Renew the lease.
+    /// Renews the lease.
     Renew {
         /// The job.
         job: String,
     },
-    /// Let the lease be the job's own limits: the client goes away on purpose.
+    /// Ends the lease, leaving only the job's own limits: the client disconnects on purpose.
     Detach {
         /// The job.
         job: String,
     },
-    /// Stop the job and everything it started; its terminal event confirms.
+    /// Stops the job and every process it started. Its terminal event confirms this.
     Cancel {
         /// The job.
         job: String,
     },
-    /// Send bytes of an artifact.
+    /// Requests bytes of an artifact.
     Fetch {
         /// The job.
         job: String,
         /// Path as in its `artifact` event.
         path: String,
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// Bytes, at most [`crate::BLOB_BYTES`].
+        /// Number of bytes, at most [`crate::BLOB_BYTES`].
         len: u64,
     },
-    /// List the jobs of this user on this host.
+    /// Lists this user's jobs on this host.
     Jobs {},
-    /// Send a job's plan, for a client that did not make it.
+    /// Requests a job's plan, for a client that did not make it.
     Plan {
         /// The job.
         job: String,
     },
-    /// Remove an ended job's folder.
+    /// Removes an ended job's folder.
     Forget {
         /// The job.
         job: String,
     },
-    /// Answer [`FromAgent::Pong`].
+    /// Requests a [`FromAgent::Pong`].
     Ping {},
-    /// A message of a newer client.
+    /// A message type of a newer client.
     #[serde(other)]
     Unknown,
 }
@@ -154,13 +157,13 @@ pub enum ToAgent {
 pub struct ReceivedOutput {
     /// The step.
     pub step: String,
-    /// Which stream.
+    /// The output stream.
     pub stream: Stream,
-    /// Bytes had.
+    /// Bytes that the client has.
     pub bytes: u64,
 }
 
-/// From the agent.
+/// Messages from the agent to the client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "is", rename_all = "snake_case")]
 #[expect(
@@ -173,23 +176,24 @@ pub enum FromAgent {
         /// The facts.
         facts: Box<AgentFacts>,
     },
-    /// Blobs to send before the plan can start.
+    /// Blobs that the client must send before the plan can start.
     Missing {
         /// The job.
         job: String,
-        /// Their digests.
+        /// The blobs' digests.
         digests: Vec<Digest>,
-        /// The plan waits for them, and need not be submitted again: [`FromAgent::Following`] or
-        /// [`FromAgent::Refused`] comes once they are all there, on whatever connection they came.
+        /// Whether the plan waits for them. If so, the client need not submit it again:
+        /// [`FromAgent::Following`] or [`FromAgent::Refused`] comes once all have arrived, on any
+        /// connection.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         awaited: bool,
     },
-    /// A blob arrived whole.
+    /// A complete blob has been stored.
     Stored {
         /// Its digest.
         digest: Digest,
     },
-    /// The job is there and is being followed.
+    /// The job exists, and this connection now follows it.
     Following {
         /// The job.
         job: String,
@@ -201,41 +205,41 @@ pub enum FromAgent {
         /// The event.
         event: Event,
     },
-    /// Output of a step follows in one output frame of `len` bytes. It comes before the `output`
+    /// Announces output of a step, in one output frame of `len` bytes. It comes before the `output`
     /// event that names those bytes.
     Output {
         /// The job.
         job: String,
         /// The step.
         step: String,
-        /// Which stream.
+        /// The output stream.
         stream: Stream,
         /// Offset in the stream.
         offset: u64,
         /// Bytes in the frame that follows.
         len: u64,
     },
-    /// The first `len` bytes of an artifact come unasked and in order, before all that is fetched
-    /// after the job's terminal event.
+    /// The agent will send the first `len` bytes of this artifact without a request, in order,
+    /// before anything fetched after the job's terminal event.
     Ahead {
         /// The job.
         job: String,
         /// The artifact's path.
         path: String,
-        /// Bytes.
+        /// Number of bytes.
         len: u64,
     },
-    /// Bytes of an artifact follow in blob frames: `stored` in all.
+    /// Announces bytes of an artifact in the blob frames that follow: `stored` bytes in all.
     Data {
         /// The job.
         job: String,
         /// The artifact's path.
         path: String,
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// Plain bytes.
+        /// Number of plain bytes.
         len: u64,
-        /// Bytes on the wire.
+        /// Size on the wire.
         stored: u64,
         /// Whether the wire bytes are one zstd frame.
         zstd: bool,
@@ -244,44 +248,44 @@ pub enum FromAgent {
     Jobs {
         /// The jobs, newest first.
         jobs: Vec<JobLine>,
-        /// Unix time in milliseconds by the host's clock, which dates the jobs.
+        /// The host's clock, Unix time in milliseconds; compare the jobs' times with it.
         #[serde(default)]
         now_ms: u64,
-        /// Bytes that this user's jobs and blobs take there.
+        /// Bytes that this user's jobs and blobs take on the host.
         #[serde(default)]
         used_bytes: u64,
-        /// Bytes they may take.
+        /// Limit of `used_bytes`.
         #[serde(default)]
         quota_bytes: u64,
     },
     /// Answer to [`ToAgent::Plan`].
     Plan {
-        /// The plan; it holds no secret's value.
+        /// The plan, without the values of secrets.
         plan: Box<Plan>,
     },
-    /// A request that could not be met. The conversation goes on.
+    /// A request failed. The connection stays usable.
     Refused {
-        /// What was asked: `submit`, `blob`, `fetch` …
+        /// The request's type: `submit`, `blob`, `fetch` …
         request: String,
         /// Code: `facts_changed`, `no_such_job`, `job_exists`, `bad_path`, `disk_full`, `quota`,
         /// `damaged_blob`, `folder_unsafe` …
         code: String,
-        /// In words.
+        /// Explanation for the user.
         text: String,
     },
     /// Answer to [`ToAgent::Forget`], [`ToAgent::Renew`] and [`ToAgent::Detach`].
     Done {
-        /// What was asked.
+        /// The request's type.
         request: String,
     },
     /// Answer to [`ToAgent::Ping`].
     Pong {},
-    /// A message of a newer agent.
+    /// A message type of a newer agent.
     #[serde(other)]
     Unknown,
 }
 
-/// A job in a list.
+/// A job in a list of jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobLine {
     /// The job.
@@ -290,19 +294,19 @@ pub struct JobLine {
     pub title: String,
     /// Unix time in milliseconds when it started.
     pub started_ms: u64,
-    /// The terminal event, once there.
+    /// How the job ended; `None` while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<crate::Outcome>,
-    /// When that was, Unix time in milliseconds.
+    /// When the job ended, Unix time in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_ms: Option<u64>,
-    /// Place in the queue for a GPU, while it waits there.
+    /// Position in the GPU queue; `None` if the job is not queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued: Option<u32>,
-    /// The step it is at.
+    /// The current step.
     #[serde(default)]
     pub step: String,
-    /// Bytes of its folder.
+    /// Size of the job's folder in bytes.
     pub bytes: u64,
 }
 

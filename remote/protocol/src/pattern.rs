@@ -1,14 +1,14 @@
-//! The one pattern matcher: a substring (or a `*`-joined chain of substrings) searched in what a
-//! tool printed, with its ANSI sequences removed.
+//! Patterns for the output of tools: a substring, or several joined with `*`, matched after ANSI
+//! sequences were removed.
 //!
 //! Tools' exit statuses mean little (ncu exits 0 on "No kernels were profiled"), so rungs carry
-//! tables of [`Diagnosis`] rows. The same code runs on the agent (to choose the next rung) and on
-//! the laptop (to explain), which is why it lives here.
+//! tables of [`Diagnosis`] rows. The agent uses them to choose the next rung, and the laptop to
+//! explain it, so the code is here.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which text a pattern is searched in.
+/// The text in which a pattern is searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -21,18 +21,18 @@ pub enum Source {
     Stderr,
 }
 
-/// Substrings that must occur in this order on one line; written with `*` between them.
+/// Substrings that must occur in this order on one line, written with `*` between them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Pattern(pub String);
 
 impl Pattern {
-    /// A pattern from its text; `*` joins substrings of one line.
+    /// Creates a pattern from its text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The first line of `text` in which this pattern occurs, trimmed.
+    /// Returns the first line of `text` that matches, trimmed; `None` if no line does.
     pub fn find<'a>(&self, text: &'a str) -> Option<&'a str> {
         text.lines().find(|line| self.matches_line(line)).map(str::trim)
     }
@@ -49,48 +49,48 @@ impl Pattern {
     }
 }
 
-/// One row of a diagnosis table: what a tool's own words mean.
+/// One row of a diagnosis table: a known message of a tool and its meaning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Diagnosis {
-    /// Where to look.
+    /// The text to search.
     #[serde(default)]
     pub source: Source,
-    /// What to look for.
+    /// The pattern to search for.
     pub pattern: Pattern,
     /// The reason code, e.g. `counters_refused`.
     pub code: String,
-    /// When the row counts at all.
+    /// When the row applies.
     #[serde(default)]
     pub when: Condition,
-    /// What follows.
+    /// What to do with the rung.
     #[serde(default)]
     pub then: LadderAction,
 }
 
-/// When a row counts.
+/// When a diagnosis row applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Condition {
-    /// Whatever the exit status.
+    /// Always, whatever the exit status.
     #[default]
     Always,
-    /// Only to explain a rung that failed by its success rule: for words that a working tool may
-    /// print as well, such as a line of source with `error:` in it.
+    /// Only if the rung failed by its success rule: for text that a working tool may print as well,
+    /// such as a source line with `error:` in it.
     Failed,
 }
 
-/// What a diagnosis does to the ladder.
+/// What a diagnosis does with the rung.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LadderAction {
-    /// This rung failed; the next one down is tried.
+    /// The rung failed; the next one is tried.
     #[default]
     Next,
-    /// This rung failed; the named rung (further down the list) is tried.
+    /// The rung failed; the named rung (further down the list) is tried.
     Rung(String),
-    /// The step failed; no rung below could do better (the program itself is wrong, say).
+    /// The step failed, and no lower rung can help: the program itself is wrong, for example.
     Stop,
-    /// Not a failure: recorded as a warning, the rung may still succeed.
+    /// Not a failure: recorded as a warning, and the rung may still succeed.
     Note,
 }
 
@@ -118,8 +118,8 @@ pub fn strip_ansi(text: &str) -> String {
     out
 }
 
-/// The first row of `table` that matches, with the tool's own line. Texts are stripped of ANSI
-/// sequences by the caller.
+/// Returns the first row of `table` that matches, and the line that matched. The caller has removed
+/// ANSI sequences from the texts.
 pub fn diagnose<'t, 's>(
     table: &'t [Diagnosis],
     stdout: &'s str,

@@ -1,8 +1,8 @@
-//! A plan: steps in order, each with a ladder of rungs, as data.
+//! Plans: ordered steps, each with a ladder of rungs, as data.
 //!
-//! The laptop writes plans, the agent carries them out. Nothing here is a shell string: argv are
-//! arrays, paths are relative to the job's own folder, secrets are names whose values travel in an
-//! unlogged message ([`crate::ToAgent::Submit`]).
+//! The laptop writes plans and the agent carries them out. Nothing here is a shell string: argv is
+//! an array, paths are relative to the job's own folder, and secrets are names whose values travel
+//! in an unlogged message ([`crate::ToAgent::Submit`]).
 
 use std::collections::BTreeMap;
 
@@ -11,51 +11,52 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BLOB_BYTES, Diagnosis, Digest, Pattern};
 
-/// One thing to carry out on a GPU host. A run is one plan or several, in sequence.
+/// One job for a GPU host. A run is one plan or several, in sequence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
-    /// The job's name on the host: `<run id>.<sequence>`, see [`valid_job_id`].
+    /// The job's name on the host, `<run id>.<sequence>`; see [`valid_job_id`].
     pub job: String,
-    /// What the user sees in lists: "profile vecadd (ncu)".
+    /// Title for lists of jobs: "profile vecadd (ncu)".
     pub title: String,
-    /// The facts this plan was made from ([`crate::HostFacts::key`]); a host that has changed
-    /// answers `facts_changed` instead of running. `None` for plans that need no facts.
+    /// Key of the facts this plan was made from ([`crate::HostFacts::key`]). If the host has
+    /// changed, it answers `facts_changed` instead of running. `None` for plans that need no facts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub facts: Option<String>,
-    /// What must lie in the job's folder before the first step.
+    /// Input files that must be in the job's folder before the first step.
     #[serde(default)]
     pub files: Vec<InputFile>,
     /// The steps, in order.
     pub steps: Vec<Step>,
-    /// The GPU to lock from the first to the last step that needs one; `None`: no step does.
+    /// The GPU to lock from the first to the last step that needs one. `None` if no step does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpuRequest>,
-    /// Environment of every step, over the agent's allow-list.
+    /// Environment of every step, on top of the variables that the agent passes on.
     #[serde(default)]
     pub env: BTreeMap<String, Arg>,
-    /// Names of secret variables of every step; values are masked wherever output is kept.
+    /// Names of the secret variables of every step. Their values are masked wherever output is
+    /// kept.
     #[serde(default)]
     pub secrets: Vec<String>,
     /// Time and size limits of the whole job.
     #[serde(default)]
     pub limits: Limits,
-    /// The command that made it: the agent keeps it for a client that takes the job up without the
-    /// run's folder.
+    /// The command that made the plan. The agent keeps it for clients that attach without the run's
+    /// folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
 }
 
-/// The command that a plan was made by, as the run's record has it.
+/// The command that a plan was made from, as in the run's record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Origin {
     /// The run's id.
     pub run: String,
-    /// RFC 3339, UTC, by the client's clock.
+    /// Start of the run by the client's clock, RFC 3339, UTC.
     pub started: String,
-    /// `profile`, `exec` …
+    /// The subcommand: `profile`, `exec` …
     pub command: String,
-    /// What lists of runs say: "profile vecadd (ncu)".
+    /// The run's title in lists: "profile vecadd (ncu)".
     pub title: String,
     /// The command line as typed, secrets removed.
     pub argv: Vec<String>,
@@ -69,22 +70,22 @@ pub struct Origin {
     pub note: String,
 }
 
-/// A file of the bundle.
+/// An input file of the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InputFile {
-    /// Where it goes, relative to the job's folder; never absolute, no `..`.
+    /// Path relative to the job's folder; never absolute, no `..`.
     pub path: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// sha256 of the whole file.
     pub digest: Digest,
-    /// sha256 of each piece; a single piece has the file's own digest.
+    /// sha256 of each piece. The digest of a single piece is the file's own.
     pub blobs: Vec<Digest>,
-    /// Bytes of each piece but the last, at most [`crate::BLOB_BYTES`], which is what they were
-    /// before this was said.
+    /// Bytes of each piece but the last, at most [`crate::BLOB_BYTES`]. Plans from before this
+    /// field use [`crate::BLOB_BYTES`].
     #[serde(default = "blob_bytes")]
     pub piece_bytes: u64,
-    /// Whether it may be executed.
+    /// Whether the file is made executable.
     #[serde(default)]
     pub executable: bool,
 }
@@ -93,19 +94,19 @@ fn blob_bytes() -> u64 {
     BLOB_BYTES
 }
 
-/// A piece of a file of the bundle.
+/// A piece of an input file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputPiece<'a> {
-    /// sha256.
+    /// sha256 of the piece.
     pub digest: &'a Digest,
-    /// Its first byte's place in the file.
+    /// Offset of its first byte in the file.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
 impl InputFile {
-    /// The pieces, in order. An empty file has one empty piece, or none.
+    /// Returns the pieces, in order. An empty file has one empty piece, or none.
     pub fn pieces(&self) -> impl Iterator<Item = InputPiece<'_>> {
         self.blobs.iter().zip(0_u64..).map(|(digest, i)| {
             let offset = i.saturating_mul(self.piece_bytes);
@@ -118,26 +119,26 @@ impl InputFile {
 /// One step: a ladder of at least one rung.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
-    /// Unique in the plan, a file-name-safe word: `build`, `verify`, `profile`. Logs are named
+    /// Unique in the plan and safe as a file name: `build`, `verify`, `profile`. Logs are named
     /// after it.
     pub id: String,
-    /// What progress shows.
+    /// Title for progress displays.
     pub title: String,
-    /// Whether the GPU lock must be held.
+    /// Whether the step runs under the GPU lock.
     #[serde(default)]
     pub gpu: bool,
-    /// Steps that must have ended well; otherwise this one is skipped.
+    /// Steps that must have succeeded; otherwise this one is skipped.
     #[serde(default)]
     pub needs: Vec<String>,
-    /// What a failure of this step means for the steps after it.
+    /// What happens to the job when this step fails.
     #[serde(default)]
     pub on_failure: OnFailure,
-    /// Seconds each rung may take.
+    /// Time limit of each rung, in seconds.
     pub timeout_s: u64,
-    /// What the program reads on standard input.
+    /// Where the program's standard input comes from.
     #[serde(default)]
     pub stdin: Stdin,
-    /// The rungs from best to last. The first whose `needs` hold is tried first.
+    /// The rungs from best to last. The first whose `needs` are met is tried first.
     pub rungs: Vec<Rung>,
 }
 
@@ -148,25 +149,25 @@ pub enum OnFailure {
     /// The job ends with this failure.
     #[default]
     Stop,
-    /// Later steps go on (but for those that need this one).
+    /// Later steps still run, except those that need this one.
     Continue,
 }
 
-/// Standard input of a step.
+/// Source of a step's standard input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stdin {
-    /// Nothing.
+    /// No input.
     #[default]
     Null,
-    /// What the client sends in [`crate::ToAgent::Stdin`].
+    /// Bytes from the client, sent with [`crate::ToAgent::Stdin`].
     Client,
-    /// The same, through a terminal of the host's that is the program's standard output and
-    /// standard error too.
+    /// As `Client`, but through a pseudoterminal on the host, which is the program's standard
+    /// output and standard error too.
     Terminal {
-        /// Lines it shows.
+        /// Height in lines.
         rows: u16,
-        /// Characters in a line.
+        /// Width in characters.
         cols: u16,
     },
 }
@@ -176,42 +177,42 @@ pub enum Stdin {
 pub struct Rung {
     /// Stable id: `ncu.asked`, `nsys.cuda`, `host` …
     pub id: String,
-    /// Files that must exist on the host (absolute) or in the job's folder (relative) for this
-    /// rung to be tried at all; otherwise it is passed over with the reason `missing`.
+    /// Files that must exist on the host (absolute) or in the job's folder (relative). If one is
+    /// missing, the rung is skipped with the reason `missing`.
     #[serde(default)]
     pub needs: Vec<String>,
-    /// Program and arguments. The program is an absolute path, a name found on PATH, or a file of
+    /// Program and arguments. The program is an absolute path, a name found on PATH, or a file in
     /// the job's folder.
     pub argv: Vec<Arg>,
-    /// Further environment.
+    /// Environment of this rung; it overrides the plan's.
     #[serde(default)]
     pub env: BTreeMap<String, Arg>,
-    /// Working folder, relative to the job's; empty: the job's own.
+    /// Working folder, relative to the job's folder; empty: the job's folder itself.
     #[serde(default)]
     pub cwd: String,
-    /// What success looks like.
+    /// The agent's test for success.
     #[serde(default)]
     pub success: Success,
-    /// What the tool's words mean, searched from the first row on, whatever the exit status.
+    /// Known messages of the tool. The first matching row counts, whatever the exit status.
     #[serde(default)]
     pub diagnosis: Vec<Diagnosis>,
-    /// Files to bring back when this rung was run, whether it succeeded or not.
+    /// Files to fetch after this rung has run, whether it succeeded or not.
     #[serde(default)]
     pub artifacts: Vec<ArtifactSpec>,
-    /// What a user loses on this rung against the one above, in words; empty for the first.
+    /// What the user loses compared with the rung above, in words; empty for the first.
     #[serde(default)]
     pub loses: String,
 }
 
-/// An argument or a variable's value.
+/// An argument, or the value of an environment variable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Arg {
-    /// Taken as it is.
+    /// Literal text.
     Text(String),
-    /// `prefix` and then the absolute path of a file in the job's folder.
+    /// `prefix` followed by the absolute path of a file in the job's folder.
     InJob {
-        /// What stands before the path, e.g. `--out=`.
+        /// Text before the path, e.g. `--out=`.
         #[serde(default)]
         prefix: String,
         /// Path relative to the job's folder; empty: the folder itself.
@@ -220,7 +221,7 @@ pub enum Arg {
 }
 
 impl Arg {
-    /// A plain word.
+    /// A literal argument.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }
@@ -230,7 +231,7 @@ impl Arg {
         Self::InJob { prefix: String::new(), in_job: path.into() }
     }
 
-    /// The word with `folder` in the place of the job's folder.
+    /// Returns the argument's text, with `folder` as the job's folder.
     pub fn resolve(&self, folder: &str) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -252,18 +253,18 @@ impl From<String> for Arg {
     }
 }
 
-/// What success of a rung looks like to the agent: cheap signs only. The laptop, which imports
-/// what came back, has the last word.
+/// When the agent counts a rung as a success. These are cheap checks; the laptop makes the final
+/// decision after it has imported the results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Success {
-    /// Exit statuses that may be a success; empty: any.
+    /// Exit statuses that count as success; empty: any.
     #[serde(default = "zero")]
     pub exit: Vec<i32>,
-    /// Files of the job's folder that must be there and not empty; one `*` may stand in a name for
-    /// what is not known before, such as a process id: then one file that fits is enough.
+    /// Files in the job's folder that must exist and not be empty. A name may hold one `*` for an
+    /// unknown part, such as a process id; then one matching file is enough.
     #[serde(default)]
     pub files: Vec<String>,
-    /// Patterns of which each must occur in the output.
+    /// Patterns that must all occur in the output.
     #[serde(default)]
     pub prints: Vec<Pattern>,
 }
@@ -278,34 +279,34 @@ impl Default for Success {
     }
 }
 
-/// Files to bring back.
+/// Files to fetch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArtifactSpec {
-    /// A path in the job's folder; `*` stands for any characters but `/`, `**` for any.
+    /// Path in the job's folder; `*` matches any characters but `/`, `**` matches any.
     pub path: String,
-    /// What it is: a kind that the laptop's importers know (`ncu_rep`, `nsys_sqlite`, `cubin` …).
+    /// The artifact's kind, which the laptop's importers know: `ncu_rep`, `nsys_sqlite`, `cubin` …
     pub kind: String,
 }
 
-/// The kind of files that the user asked for by name (`rgpu exec --pull`): they are announced even
-/// where their program was cancelled, or its supervisor died.
+/// The kind of files that the user named with `rgpu exec --pull`. They are announced even if their
+/// program was cancelled or its supervisor died.
 pub const PULLED: &str = "pulled";
 
-/// Which GPU, and how it may be shared.
+/// Which GPUs a plan needs, and whether it may share them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuRequest {
-    /// Which one.
+    /// Which GPUs qualify.
     pub choice: GpuChoice,
-    /// How many of those that fit, all at once.
+    /// How many of them to lock, all at once.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub count: u32,
-    /// Run although processes of others are on it.
+    /// Whether to run even if other users' processes are on the GPU.
     #[serde(default)]
     pub share: bool,
-    /// The host's GPUs as the laptop knows them: index order, UUIDs.
+    /// The host's GPUs as the laptop knows them, in index order.
     pub known: Vec<KnownGpu>,
-    /// argv that lists compute processes as `uuid, pid, name, memory` lines (nvidia-smi's
-    /// `--query-compute-apps` CSV); empty: foreign processes cannot be told.
+    /// argv of a command that lists compute processes as `uuid, pid, name, memory` lines
+    /// (nvidia-smi's `--query-compute-apps` CSV). Empty: other users' processes cannot be detected.
     #[serde(default)]
     pub processes: Vec<String>,
 }
@@ -318,7 +319,7 @@ fn is_one(count: &u32) -> bool {
     *count == 1
 }
 
-/// A GPU as [`GpuRequest`] lists it.
+/// A GPU in [`GpuRequest::known`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnownGpu {
     /// The driver's index.
@@ -333,12 +334,12 @@ pub struct KnownGpu {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GpuChoice {
-    /// The first free one.
+    /// The first free GPU.
     #[default]
     Any,
     /// The driver's index.
     Index(u32),
-    /// A UUID, whole or as a unique prefix.
+    /// A full UUID or a unique prefix of one.
     Uuid(String),
     /// Part of a name, case-insensitive.
     Name(String),
@@ -348,13 +349,13 @@ pub enum GpuChoice {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Limits {
-    /// Seconds to wait for the GPU.
+    /// Longest wait for the GPU, in seconds.
     pub queue_s: u64,
-    /// Seconds the job lives without a renewal from its client.
+    /// How long the job runs without a renewal from its client, in seconds.
     pub lease_s: u64,
     /// Bytes kept of each output stream of each step.
     pub log_bytes: u64,
-    /// Seconds for which the results stay on the host, or until they are fetched.
+    /// How long the results stay on the host if nobody fetches them, in seconds.
     pub keep_s: u64,
 }
 
@@ -364,16 +365,16 @@ impl Default for Limits {
     }
 }
 
-/// Whether `id` may be a job's name: 1 to 120 of `a-z A-Z 0-9 . _ -`, not beginning with `.` or
-/// `-`. It becomes a folder's name on the host.
+/// Returns whether `id` is a valid job name: 1 to 120 of `a-z A-Z 0-9 . _ -`, not beginning with
+/// `.` or `-`. It becomes a folder name on the host.
 pub fn valid_job_id(id: &str) -> bool {
     (1..=120).contains(&id.len())
         && !id.starts_with(['.', '-'])
         && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 }
 
-/// Whether `path` stays inside the folder it is relative to: no root, no `..`, no empty or `.`
-/// parts, no control characters, at most 1,024 bytes.
+/// Returns whether `path` stays inside the folder it is relative to: no root, no `..`, no empty or
+/// `.` parts, no control characters, at most 1,024 bytes.
 pub fn valid_relative_path(path: &str) -> bool {
     path.len() <= 1024
         && !path.chars().any(char::is_control)

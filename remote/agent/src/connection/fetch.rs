@@ -1,4 +1,4 @@
-//! Sending parts of artifacts, packed where that shrinks them.
+//! Sends parts of artifacts, compressed if that makes them smaller.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -12,13 +12,13 @@ use crate::inside::open_regular;
 use crate::job::JobFolder;
 use crate::service::Refusal;
 
-/// Bytes on which packing is tried before it is done.
+/// Bytes to compress as a sample before a larger part is compressed.
 const SAMPLE_BYTES: usize = 32 << 10;
 
-/// Parts smaller than this are sent as they are.
+/// Smaller parts are sent uncompressed.
 const MIN_PACKED_BYTES: usize = 512;
 
-/// A part of an artifact that was asked for.
+/// A requested part of an artifact.
 pub(crate) struct ArtifactPart {
     pub(crate) folder: JobFolder,
     pub(crate) path: String,
@@ -26,25 +26,25 @@ pub(crate) struct ArtifactPart {
     pub(crate) len: u64,
 }
 
-/// Sends parts in the order in which they were asked for, in a thread of its own.
+/// Sends parts in the order of the requests, in a thread of its own.
 #[derive(Clone)]
 pub(crate) struct Fetcher(Sender<ArtifactPart>);
 
 impl Fetcher {
-    /// Starts the thread; it ends with the conversation.
+    /// Starts the thread. It ends with the connection.
     pub(crate) fn start(out: ClientWriter) -> Self {
-        let (ask, asked) = channel::<ArtifactPart>();
+        let (sender, receiver) = channel::<ArtifactPart>();
         std::thread::spawn(move || {
-            for part in asked {
+            for part in receiver {
                 if send_part(&out, &part.folder, &part.path, part.offset, part.len).is_err() {
                     return;
                 }
             }
         });
-        Self(ask)
+        Self(sender)
     }
 
-    /// Asks for a part. When the outbox has failed, the conversation ends elsewhere.
+    /// Queues a part. If the thread has ended, the writer has failed and the connection is ending.
     pub(crate) fn ask(&self, part: ArtifactPart) {
         let _ = self.0.send(part);
     }
@@ -53,7 +53,7 @@ impl Fetcher {
 /// Sends up to `len` bytes of an artifact from `offset` on, or a refusal.
 ///
 /// # Errors
-/// When the outbox fails.
+/// The writer fails.
 pub(super) fn send_part(
     out: &ClientWriter,
     folder: &JobFolder,
@@ -66,8 +66,8 @@ pub(super) fn send_part(
     out.flush()
 }
 
-/// Up to `len` bytes of an artifact from `offset` on, behind the message that announces them; or a
-/// refusal.
+/// Returns up to `len` bytes of an artifact from `offset` on and the message that announces them,
+/// or a refusal and no bytes.
 pub fn part(folder: &JobFolder, path: &str, offset: u64, len: u64) -> (FromAgent, Vec<u8>) {
     let bytes = match read_part(folder, path, offset, len) {
         Ok(bytes) => bytes,
@@ -87,7 +87,7 @@ pub fn part(folder: &JobFolder, path: &str, offset: u64, len: u64) -> (FromAgent
     (message, wire)
 }
 
-/// Why a file of a job is not sent.
+/// Converts an error of reading a job's file into a refusal.
 pub(crate) fn refusal(path: &str, error: &io::Error) -> Refusal {
     let is_link = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
     let code = match error.kind() {
@@ -108,7 +108,7 @@ fn read_part(folder: &JobFolder, path: &str, offset: u64, len: u64) -> io::Resul
     Ok(bytes)
 }
 
-/// The bytes as a zstd frame, if that is a tenth shorter.
+/// Compresses with zstd; `None` if that saves less than a tenth.
 fn pack(bytes: &[u8]) -> Option<Vec<u8>> {
     if bytes.len() < MIN_PACKED_BYTES {
         return None;

@@ -1,7 +1,7 @@
-//! Following a job: its event log read aloud, each output event preceded by its bytes.
+//! Follows a job: sends its event log, with the bytes of each output event before the event.
 //!
-//! Everything comes from files; the supervisor's socket only wakes. So any number of clients may
-//! follow, from anywhere in the stream, and a client that reads slowly slows nobody else.
+//! Everything comes from files; the supervisor's socket only wakes the follower. So any number of
+//! clients may follow from any position, and a slow client does not delay the others.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read};
@@ -22,46 +22,46 @@ use crate::job::{JobFolder, SOCKET};
 use crate::job_state::settle;
 use crate::journal::JournalReader;
 
-/// How long a wait for the supervisor may take before the flag is looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Longest wait for the supervisor before `stop` is checked again.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// From where a job is followed.
+/// The position from which a job is followed.
 #[derive(Debug)]
 pub struct Position {
-    /// The first event wanted; 1: all.
+    /// Number of the first event to send; 1 for all.
     pub from_seq: u64,
-    /// Output that the client has.
+    /// Output that the client already has.
     pub had: ClientOutput,
     /// Artifacts up to this size are sent before the terminal event.
     pub inline_bytes: u64,
-    /// Says [`FromAgent::Pong`] as soon as there is nothing more to say for now, and again after
-    /// each such time of silence: a dead link is noticed by what does not come.
+    /// Send a [`FromAgent::Pong`] at the first pause, and again after each such time of silence, so
+    /// that clients can detect a dead link. `None`: never.
     pub beat: Option<Duration>,
 }
 
 /// How much of a job's output a client has.
 #[derive(Debug)]
 pub enum ClientOutput {
-    /// So much of these streams, and nothing of the others.
+    /// These numbers of bytes, and nothing of other streams.
     Given(Vec<ReceivedOutput>),
-    /// What the events before the first wanted one name.
+    /// The output of all events before `from_seq`.
     WithEvents,
 }
 
-/// What of the larger artifacts is sent before anybody asks for it.
+/// Larger artifacts to send without a request.
 pub(super) struct Prefetch {
-    /// So many bytes of all of them together.
+    /// Most bytes to send, all artifacts together.
     pub(super) bytes: u64,
-    /// Sends them, and what is asked for behind them.
+    /// Sends these parts first and requested parts after them.
     pub(super) fetcher: Fetcher,
 }
 
-/// Follows the job until its terminal event, the outbox fails, or `stop`.
+/// Follows the job until its terminal event, a failure of the writer, or `stop`.
 pub fn follow(folder: JobFolder, position: Position, out: &ClientWriter, stop: &AtomicBool) {
     run(Follower::new(folder, position, out.clone()), out, stop);
 }
 
-/// The same, and begins to send the larger artifacts with the terminal event.
+/// Follows as [`follow`] does, and sends larger artifacts after the terminal event.
 pub(super) fn follow_ahead(
     folder: JobFolder,
     position: Position,
@@ -80,7 +80,7 @@ fn run(mut follower: Follower, out: &ClientWriter, stop: &AtomicBool) {
         Ok(Err(e)) => e.to_string(),
         Err(_) => "a defect of the agent".into(),
     };
-    // When the outbox itself failed, the conversation is over anyway.
+    // If the writer itself failed, the connection is ending anyway.
     let _ = out.send(&refused("follow", "follow_failed", text));
 }
 
@@ -88,23 +88,23 @@ struct Follower {
     folder: JobFolder,
     job: String,
     from_seq: u64,
-    /// Where in each log the client is.
+    /// Bytes that the client has of each log.
     had: HashMap<(String, Stream), u64>,
-    /// Whether it has the output of the events that it does not want.
+    /// Whether the client has the output of events before `from_seq`.
     had_with_events: bool,
     beat: Option<Duration>,
-    /// When something was said last; `None`: not since it began.
-    said: Option<Instant>,
+    /// When the last message was sent; `None` before the first pause.
+    last_sent: Option<Instant>,
     inline_bytes: u64,
-    /// Artifacts small enough to be sent unasked, with their latest sizes.
+    /// Artifacts to send before the terminal event, with their latest sizes.
     inline: BTreeMap<String, u64>,
     ahead: Option<Prefetch>,
-    /// The others, the latest last.
+    /// The other artifacts, the latest last.
     larger: Vec<LargeArtifact>,
     out: ClientWriter,
 }
 
-/// An artifact that is not sent whole before it is asked for.
+/// An artifact over the limit for inline sending.
 struct LargeArtifact {
     path: String,
     size: u64,
@@ -126,7 +126,7 @@ impl Follower {
             had,
             had_with_events,
             beat,
-            said: None,
+            last_sent: None,
             inline_bytes,
             inline: BTreeMap::new(),
             ahead: None,
@@ -143,16 +143,16 @@ impl Follower {
                 if stop.load(Ordering::Relaxed) {
                     return Ok(());
                 }
-                if self.pass(event)? {
+                if self.forward(event)? {
                     return self.out.flush();
                 }
                 link = link.or_else(|| self.connect());
             }
-            // More may have come while these were sent.
+            // Check again before flushing: more events may have been written meanwhile.
             let more = reader.read_new()?;
             if !more.is_empty() {
                 for event in more {
-                    if self.pass(event)? {
+                    if self.forward(event)? {
                         return self.out.flush();
                     }
                 }
@@ -176,12 +176,12 @@ impl Follower {
         }
     }
 
-    /// Nothing more is to be said for now.
+    /// Sends a pong if the client has heard nothing for the time of `beat`.
     fn beat(&mut self) -> io::Result<()> {
         if let Some(beat) = self.beat
-            && self.said.is_none_or(|said| said.elapsed() >= beat)
+            && self.last_sent.is_none_or(|last_sent| last_sent.elapsed() >= beat)
         {
-            self.said = Some(Instant::now());
+            self.last_sent = Some(Instant::now());
             self.out.send(&FromAgent::Pong {})?;
         }
         Ok(())
@@ -189,20 +189,22 @@ impl Follower {
 
     fn connect(&self) -> Option<UnixStream> {
         let link = control::connect(self.folder.path(), SOCKET).ok()?;
-        link.set_read_timeout(Some(LOOK_EVERY)).ok()?;
+        link.set_read_timeout(Some(STOP_CHECK_INTERVAL)).ok()?;
         Some(link)
     }
 
-    /// Passes an event on; true for the terminal one.
-    fn pass(&mut self, event: Event) -> io::Result<bool> {
+    /// Forwards an event. Returns whether it was the terminal one.
+    fn forward(&mut self, event: Event) -> io::Result<bool> {
         let ended = matches!(event.body, EventBody::Ended { .. });
-        let wanted = event.seq >= self.from_seq;
+        let is_requested = event.seq >= self.from_seq;
         match &event.body {
-            EventBody::Output { step, stream, offset, len } if self.had_with_events && !wanted => {
+            EventBody::Output { step, stream, offset, len }
+                if self.had_with_events && !is_requested =>
+            {
                 self.had.insert((step.clone(), *stream), offset + len);
             }
             EventBody::Output { step, stream, offset, len } => {
-                self.pass_output(step, *stream, *offset, *len)?;
+                self.send_output(step, *stream, *offset, *len)?;
             }
             EventBody::Artifact { path, size, digest, .. } => {
                 self.inline.remove(path);
@@ -214,24 +216,26 @@ impl Follower {
                     self.larger.push(LargeArtifact { path, size, digest });
                 }
             }
-            EventBody::Ended { .. } if wanted && self.inline_bytes > 0 => self.send_inline()?,
+            EventBody::Ended { .. } if is_requested && self.inline_bytes > 0 => {
+                self.send_inline()?
+            }
             _ => {}
         }
-        let ahead = if ended && wanted { self.announce_ahead()? } else { Vec::new() };
-        if wanted {
-            self.said = self.said.map(|_| Instant::now());
+        let ahead = if ended && is_requested { self.announce_ahead()? } else { Vec::new() };
+        if is_requested {
+            self.last_sent = self.last_sent.map(|_| Instant::now());
             self.out.queue(&FromAgent::Event { job: self.job.clone(), event })?;
         }
-        // Behind the terminal event, which lies in the outbox, and before anything that its reader
-        // can ask for.
+        // These parts follow the terminal event, which is queued already, and come before anything
+        // its reader can request.
         if let Some(Prefetch { fetcher, .. }) = &self.ahead {
             ahead.into_iter().for_each(|part| fetcher.ask(part));
         }
         Ok(ended)
     }
 
-    /// Says what of the larger artifacts comes unasked: the parts, in order. Whatever the client
-    /// has sent itself is left out.
+    /// Announces the larger artifacts to send without a request and returns their parts, in order.
+    /// Files that the client itself sent are left out.
     fn announce_ahead(&self) -> io::Result<Vec<ArtifactPart>> {
         let mut parts = Vec::new();
         let Some(Prefetch { bytes, .. }) = &self.ahead else { return Ok(parts) };
@@ -262,8 +266,8 @@ impl Follower {
         Ok(parts)
     }
 
-    /// Sends those of `len` bytes at `offset` that the client has not had.
-    fn pass_output(&mut self, step: &str, stream: Stream, offset: u64, len: u64) -> io::Result<()> {
+    /// Sends the bytes of this range that the client does not have.
+    fn send_output(&mut self, step: &str, stream: Stream, offset: u64, len: u64) -> io::Result<()> {
         let key = (step.to_owned(), stream);
         let mut at = self.had.get(&key).copied().unwrap_or(0).max(offset);
         let end = offset + len;
@@ -304,18 +308,18 @@ impl Follower {
     }
 }
 
-/// Waits for a wake-up; `None` when the supervisor is gone.
+/// Waits for a wake-up; `None` if the supervisor has exited.
 fn wait(mut link: UnixStream) -> Option<UnixStream> {
     let mut wakes = [0; 4096];
     match link.read(&mut wakes) {
         Ok(0) => None,
         Ok(_) => Some(link),
         Err(e) => {
-            let quiet = matches!(
+            let timed_out = matches!(
                 e.kind(),
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
             );
-            quiet.then_some(link)
+            timed_out.then_some(link)
         }
     }
 }

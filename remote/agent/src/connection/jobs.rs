@@ -1,5 +1,5 @@
-//! What a conversation has to do with jobs: starting them, following them, the ways to their
-//! supervisors. The thread that reads requests and the one that waits for blobs share it.
+//! The jobs of a connection: starts and follows them, and keeps connections to their supervisors.
+//! The thread that reads requests and the one that waits for blobs share it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -27,14 +27,13 @@ pub(super) struct SubmittedPlan {
     pub(super) setup: Setup,
 }
 
-/// The jobs of a conversation.
 pub(super) struct Jobs {
     pub(super) service: Arc<Service>,
     pub(super) fetcher: Fetcher,
     out: ClientWriter,
-    /// Ways to the supervisors of this client's jobs.
+    /// Connections to the supervisors of this client's jobs.
     links: Mutex<HashMap<String, UnixStream>>,
-    /// Flags that tell the followers of jobs to stop.
+    /// Flags that stop the followers of jobs.
     followers: Mutex<HashMap<String, Arc<AtomicBool>>>,
 }
 
@@ -44,7 +43,7 @@ impl Jobs {
         Self { service, fetcher, out, links: Mutex::default(), followers: Mutex::default() }
     }
 
-    /// The job's folder, or a refusal.
+    /// Returns the job's folder, or sends a refusal.
     pub(super) fn find(&self, request: &'static str, job: &str) -> io::Result<Option<JobFolder>> {
         match self.service.find(request, job) {
             Ok(folder) => Ok(Some(folder)),
@@ -55,8 +54,8 @@ impl Jobs {
         }
     }
 
-    /// Starts a plan, of the `draft` if one was begun, and follows it, or says why not; the blobs that
-    /// are missing, if that is why.
+    /// Starts a plan (in `draft`, if there is one) and follows it, or sends a refusal. Returns the
+    /// digests of missing blobs, if any.
     pub(super) fn submit(
         &self,
         order: &SubmittedPlan,
@@ -77,7 +76,7 @@ impl Jobs {
         Ok(Vec::new())
     }
 
-    /// Follows a job in a thread of its own, in the place of an earlier one on this connection.
+    /// Follows a job in a new thread, which replaces an earlier one on this connection.
     pub(super) fn follow(
         &self,
         folder: JobFolder,
@@ -86,7 +85,7 @@ impl Jobs {
     ) -> io::Result<()> {
         let job = folder.id().to_owned();
         self.out.send(&FromAgent::Following { job: job.clone() })?;
-        // One that fails is gone, which the follower notices.
+        // The follower notices if the supervisor has exited.
         self.tell(&job, |link| write_message(link, &Control::Renew));
         let stop = Arc::new(AtomicBool::new(false));
         if let Some(earlier) = lock(&self.followers).insert(job, stop.clone()) {
@@ -98,8 +97,8 @@ impl Jobs {
         Ok(())
     }
 
-    /// Says something to a job's supervisor; one that has ended needs no word.
-    pub(super) fn tell(&self, job: &str, say: impl FnOnce(&mut UnixStream) -> io::Result<()>) {
+    /// Sends a message to a job's supervisor. Does nothing if the job has ended.
+    pub(super) fn tell(&self, job: &str, send: impl FnOnce(&mut UnixStream) -> io::Result<()>) {
         let mut links = lock(&self.links);
         if !links.contains_key(job) {
             let folder = self.service.find("link", job).ok();
@@ -107,7 +106,7 @@ impl Jobs {
             links.extend(link.map(|link| (job.to_owned(), link)));
         }
         if let Some(link) = links.get_mut(job)
-            && say(link).is_err()
+            && send(link).is_err()
         {
             links.remove(job);
         }
@@ -119,7 +118,7 @@ impl Jobs {
     }
 }
 
-/// A thread that panicked while it held a map has left it whole.
+/// A thread that panics while it holds one of these maps leaves it valid.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Starting a job: its folder, then its supervisor.
+//! Starts a job: creates its folder, then its supervisor.
 
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
@@ -15,23 +15,22 @@ use crate::job::{CreateError, FolderDraft, JobFolder, NewJob, SOCKET, missing_bl
 use crate::setup::Setup;
 use crate::{job_state, quota};
 
-/// What became of a plan.
+/// The result of launching a plan.
 pub(crate) enum LaunchResult {
-    /// Its supervisor runs.
+    /// The job's supervisor runs.
     Started {
-        /// The job's folder.
         folder: JobFolder,
-        /// The way to its supervisor.
+        /// Connection to the supervisor.
         link: UnixStream,
     },
-    /// Blobs must come first.
+    /// The client must send these blobs first.
     Missing(Vec<Digest>),
-    /// Another connection was faster.
+    /// Another connection has created the job.
     Exists,
 }
 
-/// Starts `plan` under `root`, of the `draft` if one was begun; with `way`, another agent behind that
-/// socket carries it out.
+/// Starts `plan` under `root` (in `draft`, if there is one). If `relay_socket` is given, the agent
+/// behind it carries out the job.
 ///
 /// # Errors
 /// Code and text of a refusal.
@@ -40,14 +39,14 @@ pub(crate) fn launch(
     plan: &Plan,
     blobs: &Blobs,
     setup: &Setup,
-    way: Option<&Path>,
+    relay_socket: Option<&Path>,
     draft: Option<FolderDraft>,
 ) -> Result<LaunchResult, (&'static str, String)> {
     let missing = missing_blobs(plan, blobs);
     let draft = draft.filter(FolderDraft::is_there);
-    let wanted =
-        bytes_of(plan, &missing).saturating_sub(draft.as_ref().map_or(0, FolderDraft::bytes));
-    quota::room_for(root, wanted).map_err(|e| (e.code(), e.to_string()))?;
+    let needed =
+        needed_bytes(plan, &missing).saturating_sub(draft.as_ref().map_or(0, FolderDraft::bytes));
+    quota::room_for(root, needed).map_err(|e| (e.code(), e.to_string()))?;
     if !missing.is_empty() {
         return Ok(LaunchResult::Missing(missing));
     }
@@ -61,56 +60,60 @@ pub(crate) fn launch(
     };
     let folder = job.folder.clone();
     let link = control::connect(folder.path(), SOCKET).doing("connect to", folder.path());
-    match link.and_then(|link| start_supervisor(job, setup, way).map(|()| link)) {
+    match link.and_then(|link| start_supervisor(job, setup, relay_socket).map(|()| link)) {
         Ok(link) => Ok(LaunchResult::Started { folder, link }),
         Err(e) => {
-            // Nobody has seen it run.
+            // No client has seen this job yet.
             let _ = folder.remove();
             Err(host(e))
         }
     }
 }
 
-/// Starts relays for jobs of a server that is gone: their other agents go on, or have ended.
-pub(crate) fn take_up(root: &Path, way: &Path) {
+/// Starts relays for jobs of a server that has ended; the other agents may still run them.
+pub(crate) fn take_up(root: &Path, relay_socket: &Path) {
     for folder in JobFolder::all(root) {
-        let begin = || -> Result<(), HostFault> {
-            let settled = matches!(job_state::state(&folder)?, job_state::JobState::Dead);
-            let Some(lock) = folder.try_lock()?.filter(|_| settled) else { return Ok(()) };
+        let start_relay = || -> Result<(), HostFault> {
+            let is_dead = matches!(job_state::state(&folder)?, job_state::JobState::Dead);
+            let Some(lock) = folder.try_lock()?.filter(|_| is_dead) else { return Ok(()) };
             let _ = std::fs::remove_file(folder.path().join(SOCKET));
             let listener = control::listen(folder.path(), SOCKET);
             let listener = listener.doing("listen in", folder.path())?;
             let job = NewJob { folder: folder.clone(), lock: lock.into(), listener };
-            start_supervisor(job, &Setup::default(), Some(way))
+            start_supervisor(job, &Setup::default(), Some(relay_socket))
         };
-        // What cannot be taken up is told as dead to whoever asks.
-        let _ = begin();
+        // A job whose relay does not start is reported as dead.
+        let _ = start_relay();
     }
 }
 
-/// Bytes that a plan takes before its first step: the blobs that are to come, and its inputs, which
-/// are copied out of blobs.
-fn bytes_of(plan: &Plan, missing: &[Digest]) -> u64 {
+/// Returns the bytes that a plan needs before its first step: the missing blobs, and its inputs,
+/// which are copied from blobs.
+fn needed_bytes(plan: &Plan, missing: &[Digest]) -> u64 {
     let missing: BTreeSet<&Digest> = missing.iter().collect();
     let mut bytes = 0;
     for file in &plan.files {
         bytes += file.size;
-        let coming = file.pieces().filter(|piece| missing.contains(piece.digest));
-        bytes += coming.map(|piece| piece.len).sum::<u64>();
+        let awaited = file.pieces().filter(|piece| missing.contains(piece.digest));
+        bytes += awaited.map(|piece| piece.len).sum::<u64>();
     }
     bytes
 }
 
-/// Starts the supervisor's process: it gets the socket and the lock, and leaves our session. What it
-/// has to say of itself it writes into the job's folder.
-fn start_supervisor(job: NewJob, setup: &Setup, way: Option<&Path>) -> Result<(), HostFault> {
-    // Also right when the agent's file was replaced by a newer one meanwhile.
+/// Starts the supervisor's process. It gets the socket and the lock and leaves our session. It logs
+/// errors in the job's folder.
+fn start_supervisor(
+    job: NewJob,
+    setup: &Setup,
+    relay_socket: Option<&Path>,
+) -> Result<(), HostFault> {
+    // Works even if the agent's file has been replaced by a newer one.
     let program = Path::new("/proc/self/exe");
     let child = Command::new(program)
         .arg0("rgpu-agent")
-        .arg(if way.is_some() { "relay" } else { "job" })
+        .arg(if relay_socket.is_some() { "relay" } else { "job" })
         .arg(job.folder.path())
-        .args(way)
+        .args(relay_socket)
         .current_dir("/")
         .envs(setup.for_supervisor())
         .stdin(Stdio::from(std::os::fd::OwnedFd::from(job.listener)))
@@ -119,7 +122,7 @@ fn start_supervisor(job: NewJob, setup: &Setup, way: Option<&Path>) -> Result<()
         .spawn();
     let mut child = child.doing("start", program)?;
     std::thread::spawn(move || {
-        // Only so that no zombie stays while the connection lives.
+        // Reaps the child, so that no zombie stays while the connection lives.
         let _ = child.wait();
     });
     Ok(())

@@ -1,4 +1,4 @@
-//! Listing and forgetting jobs.
+//! Listing and removing jobs.
 
 use rgpu_protocol::message::JobLine;
 use rgpu_protocol::{EventBody, FromAgent};
@@ -11,10 +11,10 @@ use crate::quota;
 use crate::root::Roots;
 use crate::service::Refusal;
 
-/// More jobs than this do not fit in a message.
+/// Most jobs in a list; more do not fit in a message.
 const MAX_LISTED_JOBS: usize = 1000;
 
-/// The jobs of this user on this host, newest first.
+/// Returns this user's jobs on this host, newest first.
 pub(crate) fn list(roots: &Roots) -> Vec<JobLine> {
     let mut jobs: Vec<JobLine> =
         roots.all().flat_map(JobFolder::all).filter_map(|folder| line(&folder)).collect();
@@ -23,7 +23,7 @@ pub(crate) fn list(roots: &Roots) -> Vec<JobLine> {
     jobs
 }
 
-/// The jobs, and the room that they take.
+/// Returns the jobs and their disk use as a message.
 pub(crate) fn answer(roots: &Roots) -> FromAgent {
     FromAgent::Jobs {
         jobs: list(roots),
@@ -33,7 +33,7 @@ pub(crate) fn answer(roots: &Roots) -> FromAgent {
     }
 }
 
-/// A job's line; `None`: its files cannot be read.
+/// Returns a job's line; `None` if its files cannot be read.
 pub(crate) fn line(folder: &JobFolder) -> Option<JobLine> {
     let title = folder.plan().ok()?.title;
     let (ended, ended_ms) = match settle(folder).ok()? {
@@ -66,7 +66,7 @@ pub(crate) fn line(folder: &JobFolder) -> Option<JobLine> {
     })
 }
 
-/// Takes an ended job out of sight, to be removed.
+/// Moves an ended job out of the list of jobs, for later removal.
 pub(crate) fn set_aside(folder: &JobFolder) -> Result<RemovedFolder, Refusal> {
     let host = |e: HostFault| Refusal::new("forget", e.code(), e.to_string());
     match settle(folder).map_err(host)? {

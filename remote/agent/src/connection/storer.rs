@@ -1,4 +1,4 @@
-//! Storing blobs: unpacked, hashed and written in a thread of its own while the next one is read.
+//! Unpacks, hashes and writes blobs in a thread, while the next one is read.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -9,10 +9,10 @@ use super::ClientWriter;
 use crate::blob::Packed;
 use crate::service::Service;
 
-/// Blobs that have come and wait; each is 4 MiB at most.
+/// Blobs (of at most 4 MiB each) that may wait for the thread.
 const MAX_WAITING_BLOBS: usize = 1;
 
-/// A blob as it came over the wire.
+/// A blob as it arrived on the wire.
 pub(super) struct ReceivedBlob {
     pub(super) digest: Digest,
     pub(super) size: u64,
@@ -22,19 +22,19 @@ pub(super) struct ReceivedBlob {
 
 enum StoreWork {
     Put(ReceivedBlob),
-    /// Answered once everything before it is done.
+    /// Acknowledged when all work before it is done.
     Settle(SyncSender<()>),
 }
 
-/// Stores blobs in the order in which they came, and answers each.
+/// Stores blobs in the order of arrival and answers each.
 pub(super) struct BlobStorer(SyncSender<StoreWork>);
 
 impl BlobStorer {
-    /// Starts the thread; it ends with the conversation.
+    /// Starts the thread. It ends with the connection.
     pub(super) fn start(service: Arc<Service>, out: ClientWriter) -> Self {
-        let (ask, asked) = sync_channel(MAX_WAITING_BLOBS);
+        let (sender, receiver) = sync_channel(MAX_WAITING_BLOBS);
         std::thread::spawn(move || {
-            for work in asked {
+            for work in receiver {
                 match work {
                     StoreWork::Settle(done) => drop(done.send(())),
                     StoreWork::Put(ReceivedBlob { digest, size, wire, packed }) => {
@@ -42,21 +42,21 @@ impl BlobStorer {
                             Ok(()) => FromAgent::Stored { digest },
                             Err(refusal) => refusal.into(),
                         };
-                        // When the outbox has failed, the conversation ends elsewhere.
+                        // The reading thread notices a failed writer.
                         let _ = out.send(&answer);
                     }
                 }
             }
         });
-        Self(ask)
+        Self(sender)
     }
 
-    /// Hands a blob over; waits while others wait.
-    pub(super) fn put(&self, arrived: ReceivedBlob) {
-        let _ = self.0.send(StoreWork::Put(arrived));
+    /// Queues a blob. Blocks while the queue is full.
+    pub(super) fn put(&self, blob: ReceivedBlob) {
+        let _ = self.0.send(StoreWork::Put(blob));
     }
 
-    /// Waits until all blobs that were handed over are stored.
+    /// Waits until all queued blobs are stored.
     pub(super) fn settle(&self) {
         let (done, settled) = sync_channel(1);
         if self.0.send(StoreWork::Settle(done)).is_ok() {

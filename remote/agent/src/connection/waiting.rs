@@ -1,8 +1,8 @@
-//! A plan that waits for its blobs, so that it begins with the last of them: on a long link the
-//! client's word that all were sent would come a round trip later.
+//! A plan that waits for its blobs and starts with the last one. Over a long link, the client's
+//! message that all were sent would come a round trip later.
 //!
-//! Blobs may come on other connections, which are other processes, so the store itself is watched.
-//! What has come is put into the job's inputs at once.
+//! Blobs may arrive on other connections, which are other processes, so this polls the blob store.
+//! It copies blobs into the job's inputs as they arrive.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use super::jobs::{Jobs, SubmittedPlan};
 use super::{ClientWriter, client_left};
 use crate::job::{BlobTargets, FolderDraft};
 
-/// How often the store is looked at while blobs come, and while none does.
+/// Pause between two polls while blobs arrive, and the longest pause while none do.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How many of those that come next are looked for.
+/// How many of the next expected blobs each poll looks for.
 const POLLED_BLOBS: usize = 32;
 
-/// A waiting plan. Dropped, it does not begin any more, unless it just has.
+/// A waiting plan. Dropping it cancels it, unless it has just started.
 pub(super) struct WaitingPlan {
     job: String,
     stop: Arc<AtomicBool>,
@@ -32,7 +32,7 @@ pub(super) struct WaitingPlan {
 }
 
 impl WaitingPlan {
-    /// Lets `order` wait for `missing`.
+    /// Starts to wait for the blobs in `missing`.
     pub(super) fn begin(
         jobs: Arc<Jobs>,
         out: ClientWriter,
@@ -46,21 +46,22 @@ impl WaitingPlan {
             .filter(|piece| missing.contains(piece.digest))
             .map(|piece| (piece.digest.clone(), piece.len))
             .collect();
-        // They come in this order; the last is looked for first.
+        // Blobs arrive in the order of their digests, so the next one is last.
         awaited.sort_by(|a, b| b.cmp(a));
         awaited.dedup();
-        let stopped = stop.clone();
+        let stop_flag = stop.clone();
         let thread = std::thread::spawn(move || {
             let mut draft = jobs.service.draft();
-            if wait(&jobs, &order.plan, &mut awaited, draft.as_mut(), &stopped) && !client_left() {
-                // A failed outbox ends the conversation elsewhere.
+            if wait(&jobs, &order.plan, &mut awaited, draft.as_mut(), &stop_flag) && !client_left()
+            {
+                // The reading thread notices a failed writer.
                 let _ = begin(&jobs, &out, &order, draft);
             }
         });
         Self { job, stop, thread: Some(thread) }
     }
 
-    /// Whether this is the job that waits.
+    /// Returns whether `job` is the waiting job.
     pub(super) fn is(&self, job: &str) -> bool {
         self.job == job
     }
@@ -75,7 +76,7 @@ impl Drop for WaitingPlan {
     }
 }
 
-/// Waits until all of them are there, and fills them in; false: it was stopped.
+/// Waits until all blobs are there and copies them into the draft. Returns false if stopped.
 fn wait(
     jobs: &Jobs,
     plan: &Plan,
@@ -84,8 +85,8 @@ fn wait(
     stop: &AtomicBool,
 ) -> bool {
     let Ok(blobs) = jobs.service.blobs() else { return false };
-    let places = BlobTargets::of(plan);
-    let mut pause = POLL_INTERVAL;
+    let targets = BlobTargets::of(plan);
+    let mut delay = POLL_INTERVAL;
     loop {
         let before = awaited.len();
         // Several streams send at the same time, each in order.
@@ -94,7 +95,7 @@ fn wait(
             if blobs.has(digest, *size) {
                 let (digest, _) = awaited.remove(i);
                 if let Some(draft) = &mut draft {
-                    draft.fill(&places, &digest, blobs);
+                    draft.fill(&targets, &digest, blobs);
                 }
             }
         }
@@ -105,11 +106,11 @@ fn wait(
             return true;
         }
         if awaited.len() < before {
-            pause = POLL_INTERVAL;
+            delay = POLL_INTERVAL;
             continue;
         }
-        std::thread::sleep(pause);
-        pause = IDLE_POLL_INTERVAL.min(pause * 2);
+        std::thread::sleep(delay);
+        delay = IDLE_POLL_INTERVAL.min(delay * 2);
     }
 }
 
@@ -123,6 +124,6 @@ fn begin(
     if digests.is_empty() {
         return Ok(());
     }
-    // One was removed meanwhile.
+    // A blob was removed meanwhile.
     out.send(&FromAgent::Missing { job: order.plan.job.clone(), digests, awaited: false })
 }

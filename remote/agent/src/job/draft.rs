@@ -1,8 +1,8 @@
-//! A job's folder that nobody sees yet: laid out under a hidden name, filled with the plan's inputs,
+//! A job's folder before it is visible: created under a hidden name, filled with the plan's inputs,
 //! locked, and then renamed.
 //!
-//! Inputs may be filled in while their blobs still come: on a long link the copying would else begin
-//! where the last blob has come, and the job would wait for it.
+//! Inputs are copied while their blobs still arrive. On a long link, the job would otherwise wait
+//! for the copying after the last blob.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -20,50 +20,50 @@ use crate::blob::Blobs;
 use crate::control;
 use crate::host_fault::{DoingContext, HostFault};
 
-/// A file of more pieces is put together by as many threads as this.
+/// Most threads that copy the pieces of one file.
 const MAX_COPY_THREADS: usize = 4;
 
-/// Which file of a plan, and which of its pieces.
-type Number = (usize, usize);
+/// Index of a file in the plan, and of a piece in the file.
+type PieceIndex = (usize, usize);
 
-/// Where a plan has each blob.
+/// The positions of each blob in the plan's files.
 pub(crate) struct BlobTargets<'a>(
-    HashMap<&'a Digest, Vec<(Number, &'a InputFile, InputPiece<'a>)>>,
+    HashMap<&'a Digest, Vec<(PieceIndex, &'a InputFile, InputPiece<'a>)>>,
 );
 
 impl<'a> BlobTargets<'a> {
     pub(crate) fn of(plan: &'a Plan) -> Self {
-        let mut places: HashMap<_, Vec<_>> = HashMap::new();
+        let mut targets: HashMap<_, Vec<_>> = HashMap::new();
         for (file, input) in plan.files.iter().enumerate() {
             for (number, piece) in input.pieces().enumerate() {
-                places.entry(piece.digest).or_default().push(((file, number), input, piece));
+                targets.entry(piece.digest).or_default().push(((file, number), input, piece));
             }
         }
-        Self(places)
+        Self(targets)
     }
 }
 
-/// The hidden folder. Dropped, it is removed.
+/// The hidden folder. Dropping it removes the folder.
 #[derive(Debug)]
 pub(crate) struct FolderDraft {
     path: PathBuf,
-    /// Pieces that were filled in, and their bytes.
-    filled: HashSet<Number>,
+    /// Pieces that have been copied. `bytes` is their length.
+    filled: HashSet<PieceIndex>,
     bytes: u64,
 }
 
 impl Drop for FolderDraft {
     fn drop(&mut self) {
-        // After a rename there is nothing of the name any more.
+        // After the rename this path no longer exists.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
 impl FolderDraft {
-    /// An empty one under `root`.
+    /// Creates an empty draft under `root`.
     ///
     /// # Errors
-    /// The host.
+    /// The host's file system fails.
     pub(crate) fn new(root: &Path) -> Result<Self, HostFault> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -74,10 +74,10 @@ impl FolderDraft {
         Ok(Self { path, filled: HashSet::new(), bytes: 0 })
     }
 
-    /// Fills in a blob wherever the plan has it. What fails here is tried once more, and told of,
-    /// when the job is made.
-    pub(crate) fn fill(&mut self, places: &BlobTargets<'_>, digest: &Digest, blobs: &Blobs) {
-        for (number, input, piece) in places.0.get(digest).into_iter().flatten() {
+    /// Copies a blob to all its positions in the plan's files. A failure here is ignored: the copy
+    /// is repeated when the job is created.
+    pub(crate) fn fill(&mut self, targets: &BlobTargets<'_>, digest: &Digest, blobs: &Blobs) {
+        for (number, input, piece) in targets.0.get(digest).into_iter().flatten() {
             let copied =
                 self.open(input).is_ok_and(|(_, out)| copy(&[*piece], blobs, &out).is_ok());
             if copied && self.filled.insert(*number) {
@@ -86,20 +86,20 @@ impl FolderDraft {
         }
     }
 
-    /// Bytes that were filled in.
+    /// Returns the number of bytes copied.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether nobody has removed it meanwhile: one that is old may be taken for abandoned.
+    /// Returns whether the folder still exists. A sweep removes old ones as abandoned.
     pub(crate) fn is_there(&self) -> bool {
         self.path.join("work").is_dir()
     }
 
-    /// Makes the job of `plan` of it.
+    /// Turns the draft into the job of `plan`.
     ///
     /// # Errors
-    /// Somebody else was first, a blob is gone, or the host.
+    /// The job exists already, a blob is missing, or the host's file system fails.
     pub(crate) fn finish(
         self,
         root: &Path,
@@ -107,10 +107,10 @@ impl FolderDraft {
         blobs: &Blobs,
     ) -> Result<NewJob, CreateError> {
         let lock = self.write_plan(plan)?;
-        for (number, input) in plan.files.iter().enumerate() {
-            self.fill_rest(number, input, blobs)?;
+        for (index, input) in plan.files.iter().enumerate() {
+            self.fill_rest(index, input, blobs)?;
         }
-        // Followers may come before the supervisor has said anything.
+        // Followers may open the log before the supervisor writes to it.
         let path = self.path.join("events.jsonl");
         File::create_new(&path).doing("make", &path)?;
         let listener = control::listen(&self.path, SOCKET).doing("listen in", &self.path)?;
@@ -129,7 +129,7 @@ impl FolderDraft {
         }
     }
 
-    /// The plan's file, locked.
+    /// Creates and locks the plan's file.
     fn write_plan(&self, plan: &Plan) -> Result<File, HostFault> {
         let path = self.path.join("plan.json");
         let text = serde_json::to_vec_pretty(plan).map_err(io::Error::from);
@@ -139,7 +139,7 @@ impl FolderDraft {
         Ok(file)
     }
 
-    /// An input file as it is by now, and its path.
+    /// Opens an input file for writing. Returns its path too.
     fn open(&self, input: &InputFile) -> Result<(PathBuf, File), HostFault> {
         let path = self.path.join("work").join(&input.path);
         if let Some(parent) = path.parent() {
@@ -152,20 +152,20 @@ impl FolderDraft {
         Ok((path, out))
     }
 
-    /// Fills in what is not yet there of the file with this number.
+    /// Copies the missing pieces of the file with this index.
     fn fill_rest(
         &self,
-        number: usize,
+        file_index: usize,
         input: &InputFile,
         blobs: &Blobs,
     ) -> Result<(), CreateError> {
         let pieces = input.pieces().enumerate();
         let left: Vec<InputPiece<'_>> = pieces
-            .filter(|(piece, _)| !self.filled.contains(&(number, *piece)))
+            .filter(|(piece, _)| !self.filled.contains(&(file_index, *piece)))
             .map(|(_, piece)| piece)
             .collect();
         if left.is_empty() && !input.blobs.is_empty() {
-            // Each piece was as long as it should be.
+            // The length of each piece was checked when it was copied.
             return Ok(());
         }
         let (path, out) = self.open(input)?;
@@ -179,7 +179,7 @@ impl FolderDraft {
     }
 }
 
-/// Copies each of the pieces to its place in `out`.
+/// Copies the pieces to their offsets in `out`.
 fn copy(pieces: &[InputPiece<'_>], blobs: &Blobs, out: &File) -> io::Result<()> {
     let copy = |pieces: &[InputPiece<'_>]| {
         pieces.iter().try_for_each(|piece| {
@@ -195,10 +195,10 @@ fn copy(pieces: &[InputPiece<'_>], blobs: &Blobs, out: &File) -> io::Result<()> 
     std::thread::scope(|threads| {
         let copiers: Vec<_> = pieces
             .chunks(pieces.len().div_ceil(MAX_COPY_THREADS))
-            .map(|share| {
-                let copier = std::thread::Builder::new().spawn_scoped(threads, move || copy(share));
-                // No more threads are to be had.
-                copier.map_err(|_| copy(share))
+            .map(|chunk| {
+                let copier = std::thread::Builder::new().spawn_scoped(threads, move || copy(chunk));
+                // No thread could be started.
+                copier.map_err(|_| copy(chunk))
             })
             .collect();
         copiers.into_iter().try_for_each(|copier| match copier {

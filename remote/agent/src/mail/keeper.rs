@@ -1,4 +1,4 @@
-//! What keeps a conversation between two commands.
+//! The keeper: holds a connection between two commands.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -12,36 +12,36 @@ use std::time::{Duration, Instant};
 
 use rgpu_protocol::mail::{MOST, MailHead};
 
-use super::{INPUT, LONGEST, MailRequest, SOCKET, head};
+use super::{MAX_INPUT_BYTES, MAX_WAIT, MailRequest, SOCKET, head};
 use crate::control;
 use crate::host_fault::{DoingContext, HostFault};
 
-/// Bytes of the agent's that wait to be fetched; it waits when there are more.
+/// Bytes from the agent that may wait to be fetched. The agent blocks beyond that.
 const MAX_UNFETCHED_BYTES: usize = 4 << 20;
 
-/// A client that is silent for so long is gone.
+/// A client that sends no command for this long is gone.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How long the last bytes may wait to be fetched once the conversation has ended.
-const AFTER: Duration = Duration::from_secs(30);
+/// How long the last bytes wait to be fetched after the agent has ended.
+const END_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long bytes may take that belong before those that came.
-const ORDER: Duration = Duration::from_secs(30);
+/// How long bytes wait for missing ones before them.
+const MISSING_BYTES_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Keeps the conversation of a folder until its client goes away.
+/// Keeps the connection of a folder until its client is gone.
 ///
 /// # Errors
-/// It cannot be begun.
+/// The agent or the socket cannot be started.
 pub fn keep(folder: PathBuf) -> Result<(), HostFault> {
-    // Not what the command's own end would end.
+    // A session of its own, so that the end of the command does not end the keeper.
     let _ = rustix::process::setsid();
     let program = PathBuf::from("/proc/self/exe");
     let mut command = Command::new(&program);
     command.arg0("rgpu-agent").arg("stdio").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut agent = command.stderr(Stdio::null()).spawn().doing("start", &program)?;
-    let missing = || HostFault::new("talk to the agent", io::Error::other("it has no pipes"));
-    let input = agent.stdin.take().ok_or_else(missing)?;
-    let output = agent.stdout.take().ok_or_else(missing)?;
+    let no_pipes = || HostFault::new("talk to the agent", io::Error::other("it has no pipes"));
+    let input = agent.stdin.take().ok_or_else(no_pipes)?;
+    let output = agent.stdout.take().ok_or_else(no_pipes)?;
     let keeper = Arc::new(Keeper::new(input));
     std::thread::spawn({
         let keeper = keeper.clone();
@@ -53,7 +53,7 @@ pub fn keep(folder: PathBuf) -> Result<(), HostFault> {
         move || {
             for link in listener.incoming().flatten() {
                 let keeper = keeper.clone();
-                // A client that went away asks again.
+                // A disconnected client sends its command again.
                 std::thread::spawn(move || drop(keeper.answer(link)));
             }
         }
@@ -62,29 +62,29 @@ pub fn keep(folder: PathBuf) -> Result<(), HostFault> {
         std::thread::sleep(Duration::from_millis(200));
     }
     let _ = std::fs::remove_dir_all(&folder);
-    // It ends with its input; what it waits for is over.
+    // The agent ends with its input. Nobody waits for its last answer.
     let _ = agent.kill();
     let _ = agent.wait();
     Ok(())
 }
 
-/// Both directions of a conversation.
+/// Both directions of a connection.
 struct Keeper {
     input: Mutex<Option<ChildStdin>>,
-    /// Bytes that the agent has had.
+    /// Bytes that the agent has received.
     taken: AtomicU64,
     output: Mutex<Output>,
     changed: Condvar,
-    heard: Mutex<Instant>,
+    last_command: Mutex<Instant>,
 }
 
-/// What the agent said and nobody has confirmed.
+/// The agent's output that is not confirmed yet.
 struct Output {
-    /// Where `bytes` begin among all that it said.
+    /// Offset of `bytes` in the agent's stream.
     base: u64,
     bytes: VecDeque<u8>,
     ended: Option<Instant>,
-    /// All of it was fetched after it had ended.
+    /// Whether all of it was fetched after the agent had ended.
     fetched: bool,
 }
 
@@ -96,7 +96,7 @@ impl Keeper {
             taken: AtomicU64::new(0),
             output: Mutex::new(output),
             changed: Condvar::new(),
-            heard: Mutex::new(Instant::now()),
+            last_command: Mutex::new(Instant::now()),
         }
     }
 
@@ -104,18 +104,18 @@ impl Keeper {
         self.output.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn heard(&self) -> MutexGuard<'_, Instant> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last_command(&self) -> MutexGuard<'_, Instant> {
+        self.last_command.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_over(&self) -> bool {
         let output = self.output();
-        let ended = output.ended.is_some_and(|at| output.fetched || at.elapsed() > AFTER);
+        let ended = output.ended.is_some_and(|at| output.fetched || at.elapsed() > END_TIMEOUT);
         drop(output);
-        ended || self.heard().elapsed() > CLIENT_TIMEOUT
+        ended || self.last_command().elapsed() > CLIENT_TIMEOUT
     }
 
-    /// Gathers what the agent says.
+    /// Collects the agent's output.
     fn gather(&self, mut from: ChildStdout) {
         let mut buffer = vec![0; 64 << 10];
         while let Ok(n @ 1..) = from.read(&mut buffer) {
@@ -132,21 +132,21 @@ impl Keeper {
 
     /// Answers one command.
     fn answer(&self, link: UnixStream) -> io::Result<()> {
-        *self.heard() = Instant::now();
-        link.set_read_timeout(Some(LONGEST))?;
+        *self.last_command() = Instant::now();
+        link.set_read_timeout(Some(MAX_WAIT))?;
         let mut link = BufReader::new(link);
         let mut line = String::new();
         link.by_ref().take(4096).read_line(&mut line)?;
-        let asked: MailRequest = serde_json::from_str(&line)?;
-        if asked.len > INPUT {
+        let request: MailRequest = serde_json::from_str(&line)?;
+        if request.len > MAX_INPUT_BYTES {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let mut bytes = vec![0; asked.len as usize];
+        let mut bytes = vec![0; request.len as usize];
         link.read_exact(&mut bytes)?;
-        self.take(asked.take, &bytes, asked.eof);
-        let wait = Duration::from_millis(asked.wait_ms).min(LONGEST);
-        let (head, bytes) = self.give(asked.from, wait);
-        *self.heard() = Instant::now();
+        self.take(request.take, &bytes, request.eof);
+        let wait = Duration::from_millis(request.wait_ms).min(MAX_WAIT);
+        let (head, bytes) = self.give(request.from, wait);
+        *self.last_command() = Instant::now();
         let mut answer = serde_json::to_vec(&head)?;
         answer.push(b'\n');
         answer.extend_from_slice(&bytes);
@@ -155,24 +155,24 @@ impl Keeper {
         Ok(())
     }
 
-    /// Hands the client's bytes to the agent, each once and in their order.
+    /// Writes the client's bytes to the agent, each once and in order.
     fn take(&self, at: u64, bytes: &[u8], eof: bool) {
         if bytes.is_empty() && !eof {
             return;
         }
-        let since = Instant::now();
+        let start = Instant::now();
         while self.taken.load(Ordering::Acquire) < at {
-            if since.elapsed() > ORDER {
+            if start.elapsed() > MISSING_BYTES_TIMEOUT {
                 return;
             }
             std::thread::sleep(Duration::from_millis(2));
         }
         let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
-        let had = self.taken.load(Ordering::Acquire).saturating_sub(at);
-        let new = bytes.get(had as usize..).unwrap_or_default();
+        let skip = self.taken.load(Ordering::Acquire).saturating_sub(at);
+        let new = bytes.get(skip as usize..).unwrap_or_default();
         if let Some(pipe) = &mut *input {
             for piece in new.chunks(32 << 10) {
-                // An agent that has ended reads nothing more, and its end is told.
+                // If the agent has ended, the client learns that from its output.
                 if pipe.write_all(piece).is_err() {
                     break;
                 }
@@ -184,8 +184,8 @@ impl Keeper {
         }
     }
 
-    /// The agent's bytes from `from` on, once there are some. What was confirmed before is never
-    /// shown again: a command that asks for it is an old one, and gets nothing.
+    /// Returns the agent's bytes from `from` on, once there are some. Confirmed bytes are never
+    /// sent again: a command that asks for them is outdated and gets nothing.
     fn give(&self, from: u64, wait: Duration) -> (MailHead, Vec<u8>) {
         let until = Instant::now() + wait;
         let mut output = self.output();
@@ -205,9 +205,9 @@ impl Keeper {
             let waited = self.changed.wait_timeout(output, left);
             output = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let most = output.bytes.len().min(MOST);
-        let bytes: Vec<u8> = output.bytes.iter().take(most).copied().collect();
-        let ended = output.ended.is_some() && most == output.bytes.len();
+        let len = output.bytes.len().min(MOST);
+        let bytes: Vec<u8> = output.bytes.iter().take(len).copied().collect();
+        let ended = output.ended.is_some() && len == output.bytes.len();
         (head(taken(), output.base, &bytes, ended), bytes)
     }
 }

@@ -1,8 +1,8 @@
-//! After each rung: the files it was to bring, hashed and announced.
+//! Hashes and announces a rung's artifacts after it has ended.
 //!
-//! Small ones also go to the blob store, so that the next plan of the run can name them as inputs
-//! without their having travelled. Those that the user asked for by name are announced of a
-//! cancelled program, too, and of one whose supervisor has died.
+//! Small files are also stored as blobs, so that the next plan of the run can use them as inputs
+//! without a transfer. Files that the user named are announced even if the program was cancelled or
+//! its supervisor died.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -24,45 +24,44 @@ use crate::blob;
 use crate::host_fault::DoingContext;
 use crate::inside::open_regular;
 
-/// Files up to this size also become blobs.
+/// Files up to this size are also stored as blobs.
 const BLOB_LIMIT: u64 = 64 << 20;
 
-/// Pieces of a file that were read and wait to be hashed, as part of the whole or by themselves.
+/// Pieces that were read and wait for each of the hashers.
 const MAX_QUEUED_PIECES: usize = 4;
 
-/// Threads that hash pieces by themselves and make blobs of them: one does not keep up with the
-/// hashing of the whole.
+/// Threads that hash and store pieces. One alone is slower than hashing the whole file.
 const PIECE_THREADS: usize = 2;
 
-/// More files than this are not looked at: a program that writes that many is at fault.
+/// Most files examined. A program that writes more is faulty.
 const MAX_FILES: usize = 100_000;
 
-/// What was announced, to tell a file that a later rung wrote anew.
+/// Files already announced, to detect which ones a later rung has changed.
 #[derive(Debug, Default)]
 pub(crate) struct AnnouncedFiles {
     files: HashMap<String, (u64, u64, i64, i64)>,
 }
 
-/// A file that a spec matched.
+/// A file that matches a spec.
 struct MatchedFile {
     path: String,
     kind: String,
 }
 
-/// A file of more than one piece.
+/// A file of at least one full piece.
 struct LongFile<'a> {
     path: &'a Path,
-    /// Whether its pieces become blobs.
-    keep: bool,
-    /// Whether the user asked for it by name, so that it is told of even when the job is cancelled.
-    asked: bool,
+    /// Whether its pieces are stored as blobs.
+    store_blobs: bool,
+    /// Whether the user named the file, so that it is announced even if the job is cancelled.
+    pulled: bool,
 }
 
-/// Names that a spec matched but that are not brought back.
+/// Names that match a spec but are not announced, and why.
 type RefusedNames = Vec<(String, &'static str)>;
 
 impl Supervisor {
-    /// Announces the files of a rung that are new or changed.
+    /// Announces the rung's new or changed files.
     pub(crate) fn announce_artifacts(
         &mut self,
         step: &Step,
@@ -72,15 +71,15 @@ impl Supervisor {
         self.announce_all(step, find(&rung.artifacts, work), work)
     }
 
-    /// Announces what a program that was cancelled has made of what the user asked for by name.
+    /// Announces the files that the user named, after a program was cancelled.
     pub(crate) fn announce_pulled(
         &mut self,
         step: &Step,
         rung: &Rung,
         work: &Path,
     ) -> Result<(), EarlyEnd> {
-        let asked: Vec<_> = rung.artifacts.iter().filter(|s| s.kind == PULLED).cloned().collect();
-        self.announce_all(step, find(&asked, work), work)
+        let pulled: Vec<_> = rung.artifacts.iter().filter(|s| s.kind == PULLED).cloned().collect();
+        self.announce_all(step, find(&pulled, work), work)
     }
 
     fn announce_all(
@@ -111,22 +110,22 @@ impl Supervisor {
         };
         let path = work.join(&found.path);
         let meta = file.metadata().doing("look at", &path)?;
-        let mark = (meta.len(), meta.ino(), meta.mtime(), meta.mtime_nsec());
-        if self.announced.files.insert(found.path.clone(), mark) == Some(mark) {
+        let stamp = (meta.len(), meta.ino(), meta.mtime(), meta.mtime_nsec());
+        if self.announced.files.insert(found.path.clone(), stamp) == Some(stamp) {
             return Ok(());
         }
         let mut piece = Vec::new();
         (&mut file).take(PIECE_BYTES).read_to_end(&mut piece).doing("read", &path)?;
         let FileDigests { size, digest, composite } = if (piece.len() as u64) < PIECE_BYTES {
             let digest = blob::hash(&piece);
-            // Only saves an upload later.
+            // This only saves a later upload.
             let _ = self.blobs.store(&digest, &piece);
             FileDigests { size: piece.len() as u64, digest, composite: None }
         } else {
             let long = LongFile {
                 path: &path,
-                keep: meta.len() <= BLOB_LIMIT,
-                asked: found.kind == PULLED,
+                store_blobs: meta.len() <= BLOB_LIMIT,
+                pulled: found.kind == PULLED,
             };
             self.hash_long(piece, file, &long)?
         };
@@ -136,7 +135,7 @@ impl Supervisor {
     }
 }
 
-/// What is told of a file that was read to its end.
+/// Size and digests of a file.
 struct FileDigests {
     size: u64,
     digest: Digest,
@@ -144,37 +143,37 @@ struct FileDigests {
 }
 
 impl Supervisor {
-    /// Hashes a file of which the first piece has been read, as a whole and by pieces, side by side.
-    /// The pieces of one that is to be kept become blobs meanwhile.
+    /// Hashes a file whose first piece has been read, as a whole and by pieces in parallel, and
+    /// stores the pieces as blobs if requested.
     fn hash_long(
         &mut self,
         first: Vec<u8>,
         mut file: File,
         long: &LongFile<'_>,
     ) -> Result<FileDigests, EarlyEnd> {
-        let LongFile { path, keep, asked } = *long;
+        let LongFile { path, store_blobs, pulled } = *long;
         let blobs = self.blobs.clone();
-        let (to_pieces, pieces) = sync_channel::<(usize, Arc<Vec<u8>>)>(MAX_QUEUED_PIECES);
+        let (piece_sender, pieces) = sync_channel::<(usize, Arc<Vec<u8>>)>(MAX_QUEUED_PIECES);
         let pieces = Mutex::new(pieces);
         let next_piece = || pieces.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let by_piece = || {
+        let hash_pieces = || {
             let mut hashed = Vec::new();
             while let Ok((at, piece)) = next_piece() {
                 let raw = sha256(&piece);
                 hashed.push((at, raw));
-                if keep {
-                    // Only saves an upload later.
+                if store_blobs {
+                    // This only saves a later upload.
                     let _ = blobs.store(&Digest::from_bytes(&raw), &piece);
                 }
             }
             hashed
         };
         std::thread::scope(|threads| {
-            // Theirs too, so that the threads end with it however this ends.
-            let to_pieces = to_pieces;
-            let start = |_| std::thread::Builder::new().spawn_scoped(threads, by_piece).ok();
-            let by_piece: Vec<_> = (0..PIECE_THREADS).filter_map(start).collect();
-            let (to_whole, pieces) = sync_channel::<Arc<Vec<u8>>>(MAX_QUEUED_PIECES);
+            // Owned by this scope, so that the threads end with it in any case.
+            let piece_sender = piece_sender;
+            let start = |_| std::thread::Builder::new().spawn_scoped(threads, hash_pieces).ok();
+            let piece_threads: Vec<_> = (0..PIECE_THREADS).filter_map(start).collect();
+            let (whole_sender, pieces) = sync_channel::<Arc<Vec<u8>>>(MAX_QUEUED_PIECES);
             let whole = std::thread::Builder::new().spawn_scoped(threads, move || {
                 let mut whole = Sha256::new();
                 pieces.iter().for_each(|piece| whole.update(&*piece));
@@ -186,45 +185,45 @@ impl Supervisor {
             while !piece.is_empty() {
                 size += piece.len() as u64;
                 let read = Arc::new(std::mem::take(&mut piece));
-                if !by_piece.is_empty() {
-                    let _ = to_pieces.send((count, read.clone()));
+                if !piece_threads.is_empty() {
+                    let _ = piece_sender.send((count, read.clone()));
                 }
                 count += 1;
-                // It takes all that comes.
-                let _ = to_whole.send(read);
+                // The thread receives until the channel closes.
+                let _ = whole_sender.send(read);
                 self.hub.wait(&[], Duration::ZERO)?;
-                if !asked {
+                if !pulled {
                     self.check_stop()?;
                 }
                 (&mut file).take(PIECE_BYTES).read_to_end(&mut piece).doing("read", path)?;
             }
-            drop((to_pieces, to_whole));
+            drop((piece_sender, whole_sender));
             let failed = |_| io::Error::other("a hashing thread has failed");
             let mut pieces = Vec::new();
-            for thread in by_piece {
+            for thread in piece_threads {
                 pieces.extend(thread.join().map_err(failed).doing("hash", path)?);
             }
             pieces.sort_unstable_by_key(|(at, _)| *at);
             let pieces: Vec<_> = pieces.into_iter().map(|(_, raw)| raw).collect();
-            let all = count > 1 && pieces.len() == count;
+            let complete = count > 1 && pieces.len() == count;
             Ok(FileDigests {
                 size,
                 digest: whole.join().map_err(failed).doing("hash", path)?,
-                composite: all.then(|| Digest::composite(&pieces)),
+                composite: complete.then(|| Digest::composite(&pieces)),
             })
         })
     }
 }
 
-/// What there is, of a job whose supervisor has died, of the files that the user asked for by name.
+/// Returns events for the files that the user named in a job whose supervisor died.
 pub(crate) fn left_behind(plan: &Plan, work: &Path) -> impl Iterator<Item = EventBody> {
-    let asked_of = |step: &Step| {
+    let pulled_of = |step: &Step| {
         let specs = step.rungs.iter().flat_map(|rung| &rung.artifacts);
-        let asked: Vec<_> = specs.filter(|spec| spec.kind == PULLED).cloned().collect();
-        (step.id.clone(), asked)
+        let pulled: Vec<_> = specs.filter(|spec| spec.kind == PULLED).cloned().collect();
+        (step.id.clone(), pulled)
     };
-    let asked = plan.steps.iter().map(asked_of).filter(|(_, specs)| !specs.is_empty());
-    asked.flat_map(move |(step, specs)| {
+    let pulled = plan.steps.iter().map(pulled_of).filter(|(_, specs)| !specs.is_empty());
+    pulled.flat_map(move |(step, specs)| {
         let event = move |MatchedFile { path, kind }| {
             let (size, digest) = hash_whole(work, &path).ok()?;
             let (step, composite) = (step.clone(), None);
@@ -246,7 +245,7 @@ fn hash_whole(work: &Path, path: &str) -> io::Result<(u64, Digest)> {
     Ok((size, Digest::from_bytes(&whole.finalize().into())))
 }
 
-/// The files that match, in the order of the specs and then of their names.
+/// Returns the matching files, in the order of the specs and then by name.
 fn find(specs: &[ArtifactSpec], work: &Path) -> (Vec<MatchedFile>, RefusedNames) {
     let mut found: Vec<MatchedFile> = Vec::new();
     let mut refused = Vec::new();
@@ -258,11 +257,11 @@ fn find(specs: &[ArtifactSpec], work: &Path) -> (Vec<MatchedFile>, RefusedNames)
             }
             continue;
         }
-        for (name, what) in listing.get_or_insert_with(|| list(work)).iter() {
+        for (name, verdict) in listing.get_or_insert_with(|| list(work)).iter() {
             if !matches(&spec.path, name) {
                 continue;
             }
-            match what {
+            match verdict {
                 Ok(()) if found.iter().any(|f| f.path == *name) => {}
                 Ok(()) => found.push(MatchedFile { path: name.clone(), kind: spec.kind.clone() }),
                 Err(why) => refused.push((name.clone(), *why)),
@@ -272,7 +271,7 @@ fn find(specs: &[ArtifactSpec], work: &Path) -> (Vec<MatchedFile>, RefusedNames)
     (found, refused)
 }
 
-/// All files below `work`, sorted, and why some are not to be brought.
+/// Returns all files below `work`, sorted, with the reason for those that cannot be announced.
 fn list(work: &Path) -> Vec<(String, Result<(), &'static str>)> {
     let mut all = Vec::new();
     let mut folders = vec![String::new()];
@@ -281,18 +280,18 @@ fn list(work: &Path) -> Vec<(String, Result<(), &'static str>)> {
             if all.len() >= MAX_FILES {
                 return all;
             }
-            let plain = entry.file_name().to_str().is_some();
+            let is_utf8 = entry.file_name().to_str().is_some();
             let name = format!("{folder}{}", entry.file_name().to_string_lossy());
             let Ok(kind) = entry.file_type() else { continue };
             if kind.is_dir() {
-                if plain {
+                if is_utf8 {
                     folders.push(format!("{name}/"));
                 }
             } else if kind.is_symlink() {
                 all.push((name, Err("a link, which is not followed")));
             } else if !kind.is_file() {
                 all.push((name, Err("no regular file")));
-            } else if !plain || !valid_relative_path(&name) {
+            } else if !is_utf8 || !valid_relative_path(&name) {
                 all.push((name, Err("no name that can be written on every system")));
             } else {
                 all.push((name, Ok(())));

@@ -1,5 +1,5 @@
-//! What a program prints: secrets masked, written to the step's log up to a limit, and its two
-//! ends kept in memory for diagnosis.
+//! Output of programs: masks secrets, writes it to the step's log up to a limit, and keeps its
+//! beginning and end in memory for diagnosis.
 
 use std::collections::VecDeque;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -9,31 +9,31 @@ use std::path::{Path, PathBuf};
 
 use crate::host_fault::{DoingContext, HostFault};
 
-/// How much of each end of a rung's output is searched by diagnosis tables.
+/// Bytes kept for diagnosis of each end of a rung's output.
 const EXCERPT_BYTES: usize = 1 << 20;
 
 /// Shorter values are not masked.
 const MIN_SECRET_BYTES: usize = 6;
 
-/// What stands in the place of a secret.
+/// Replacement for a secret.
 const MASK: &[u8] = b"***";
 
-/// Replaces secrets in a stream that arrives in pieces.
+/// Masks secrets in a stream that arrives in pieces.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Masker {
-    /// Longest first, so that a secret that contains another is replaced whole.
+    /// Longest first, so that a secret that contains another is masked whole.
     secrets: Vec<Vec<u8>>,
-    /// The end of what has arrived, as long as it may be the beginning of a secret.
+    /// The end of the input, held back while it may be the start of a secret.
     held: Vec<u8>,
 }
 
 impl Masker {
-    /// Masks these values. Each line of a longer value is a secret too, as programs print them
+    /// Masks these values. Each line of a multi-line value is masked too, because programs print
     /// line by line.
     pub(crate) fn new<'a>(values: impl Iterator<Item = &'a str>) -> Self {
         let mut secrets: Vec<Vec<u8>> = Vec::new();
         for value in values {
-            // A flag or a number hides nothing, and would blot out half of the output.
+            // A flag or a number is no secret, and masking it would hide much of the output.
             if value.len() >= MIN_SECRET_BYTES {
                 secrets.push(value.into());
             }
@@ -44,21 +44,21 @@ impl Masker {
         Self { secrets, held: Vec::new() }
     }
 
-    /// Takes the next bytes; what may be passed on.
+    /// Takes the next bytes. Returns those that can be passed on.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
         if self.secrets.is_empty() {
             return bytes.to_vec();
         }
         self.held.extend_from_slice(bytes);
-        self.pass(false)
+        self.mask_held(false)
     }
 
-    /// The stream has ended: the rest.
+    /// Ends the stream. Returns the remaining bytes.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
-        self.pass(true)
+        self.mask_held(true)
     }
 
-    fn pass(&mut self, ended: bool) -> Vec<u8> {
+    fn mask_held(&mut self, ended: bool) -> Vec<u8> {
         let bytes = std::mem::take(&mut self.held);
         let mut out = Vec::with_capacity(bytes.len());
         let mut at = 0;
@@ -84,7 +84,7 @@ impl Masker {
     }
 }
 
-/// The log of one output stream of one step; its rungs append to it.
+/// The log of one output stream of one step. All rungs of the step append to it.
 #[derive(Debug)]
 pub(crate) struct StreamLog {
     path: PathBuf,
@@ -94,19 +94,19 @@ pub(crate) struct StreamLog {
     dropped: u64,
 }
 
-/// What became of some output.
+/// The result of appending to a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoggedBytes {
-    /// Where it lies in the log.
+    /// Offset in the log.
     pub(crate) offset: u64,
-    /// Bytes kept.
+    /// Bytes written.
     pub(crate) len: u64,
-    /// Whether these were the first to be dropped.
+    /// Whether these bytes were the first to be dropped.
     pub(crate) overflowed: bool,
 }
 
 impl StreamLog {
-    /// A new log of at most `limit` bytes, in a folder that is made for the first.
+    /// Creates a log of at most `limit` bytes, and its folder if that is missing.
     pub(crate) fn create(path: &Path, limit: u64) -> Result<Self, HostFault> {
         let open = || OpenOptions::new().write(true).create(true).truncate(true).open(path);
         let file = match (open(), path.parent()) {
@@ -124,15 +124,15 @@ impl StreamLog {
         Ok(Self { path: path.to_owned(), file, limit, len: 0, dropped: 0 })
     }
 
-    /// Appends what the limit allows and counts the rest.
+    /// Appends up to the limit and counts the rest as dropped.
     ///
     /// # Errors
-    /// When the disk does not take it; the log then ends where it did.
+    /// The write fails; the log is unchanged.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<LoggedBytes, HostFault> {
         let room = usize::try_from(self.limit - self.len).unwrap_or(usize::MAX);
         let (keep, drop) = bytes.split_at(bytes.len().min(room));
         if let Err(e) = self.file.write_all_at(keep, self.len) {
-            // Half a write must not stay.
+            // Remove a partial write.
             let _ = self.file.set_len(self.len);
             return Err(e).doing("write", &self.path);
         }
@@ -143,13 +143,13 @@ impl StreamLog {
         Ok(LoggedBytes { offset, len: keep.len() as u64, overflowed })
     }
 
-    /// Bytes dropped so far.
+    /// Returns the number of bytes dropped so far.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
 }
 
-/// The two ends of what one rung printed on one stream.
+/// The beginning and end of one rung's output on one stream.
 #[derive(Debug, Default)]
 pub(crate) struct Excerpt {
     head: Vec<u8>,
@@ -158,12 +158,11 @@ pub(crate) struct Excerpt {
 }
 
 impl Excerpt {
-    /// Takes the next bytes.
     pub(crate) fn take(&mut self, bytes: &[u8]) {
         let room = EXCERPT_BYTES - self.head.len();
         let (head, rest) = bytes.split_at(bytes.len().min(room));
         self.head.extend_from_slice(head);
-        // Of a large piece only the end can stay.
+        // Only the end of a large piece can stay.
         let skipped = rest.len().saturating_sub(EXCERPT_BYTES);
         let rest = &rest[skipped..];
         let over = (self.tail.len() + rest.len()).saturating_sub(EXCERPT_BYTES);
@@ -172,7 +171,7 @@ impl Excerpt {
         self.tail.extend(rest);
     }
 
-    /// Both ends as text without control sequences; a line break stands for what was left out.
+    /// Returns both ends as text without control sequences. A line break marks omitted bytes.
     pub(crate) fn text(&self) -> String {
         let mut bytes = self.head.clone();
         if self.left_out {
@@ -183,7 +182,7 @@ impl Excerpt {
     }
 }
 
-/// The last `limit` bytes of a text, cut at a character, without control characters.
+/// Returns the last `limit` bytes of a text without control characters, cut at a character.
 pub(crate) fn tail_of(text: &str, limit: usize) -> String {
     let clean: String =
         text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();

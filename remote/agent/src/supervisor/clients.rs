@@ -1,5 +1,5 @@
-//! The supervisor's ear: clients' messages, the lease, cancellation, standard input; and the one
-//! place where it waits.
+//! The supervisor's clients: their messages, the lease, cancellation and standard input. All of the
+//! supervisor's waiting happens here.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -17,20 +17,20 @@ use rustix::net::{SendFlags, send};
 use crate::control::Control;
 use crate::host_fault::{DoingContext, HostFault};
 
-/// Why a job must stop although its steps could go on.
+/// Why a job must stop before its steps are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopReason {
-    /// A client asked for it.
+    /// A client cancelled the job.
     Cancelled,
 }
 
-/// Clients and what they said.
+/// The connected clients, and the state that their messages set.
 pub(crate) struct Hub {
     listener: UnixListener,
     clients: Vec<Client>,
     stdin: StdinSpool,
-    /// Bytes of standard input that came, each counted once.
-    heard: u64,
+    /// Bytes of standard input received, without repeats.
+    received: u64,
     secrets: Option<BTreeMap<String, String>>,
     lease: Duration,
     renewed: Instant,
@@ -40,24 +40,24 @@ pub(crate) struct Hub {
 
 struct Client {
     stream: UnixStream,
-    /// Bytes of a frame that has not arrived whole.
+    /// Bytes of an incomplete frame.
     partial: Vec<u8>,
-    /// Bytes of standard input that the next output frames hold.
-    stdin_due: u64,
-    /// Where in the whole input they stand, if the client says so.
-    stdin_at: Option<u64>,
+    /// Bytes of standard input still expected in output frames.
+    stdin_left: u64,
+    /// Their offset in the whole input, if the client sends one.
+    stdin_offset: Option<u64>,
     stdin_eof: bool,
 }
 
 impl Hub {
-    /// Listens for clients; `spool` is where standard input waits.
+    /// Listens for clients. `spool` is the file for waiting standard input.
     pub(crate) fn new(listener: UnixListener, spool: PathBuf, lease: Duration) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         Ok(Self {
             listener,
             clients: Vec::new(),
             stdin: StdinSpool::new(spool),
-            heard: 0,
+            received: 0,
             secrets: None,
             lease,
             renewed: Instant::now(),
@@ -66,13 +66,13 @@ impl Hub {
         })
     }
 
-    /// Whether the job must stop.
+    /// Returns why the job must stop, or `None`.
     pub(crate) fn stop(&self) -> Option<StopReason> {
         self.cancelled.then_some(StopReason::Cancelled)
     }
 
-    /// Whether the lease has run out since it was asked last. From then on the job is as good as
-    /// detached: it has its own limits, and a program that reads what clients send reads the end.
+    /// Returns true once when the lease has expired. From then on the job counts as detached: only
+    /// its own limits apply, and its program reads the end of standard input.
     pub(crate) fn lapsed(&mut self) -> bool {
         let lapsed = !self.detached && self.renewed.elapsed() > self.lease;
         if lapsed {
@@ -82,28 +82,28 @@ impl Hub {
         lapsed
     }
 
-    /// The secrets, once a client has sent them.
+    /// Returns the secrets, once a client has sent them.
     pub(crate) fn secrets(&self) -> Option<&BTreeMap<String, String>> {
         self.secrets.as_ref()
     }
 
-    /// What waits for the running program's standard input.
+    /// Returns the spool of the running program's standard input.
     pub(crate) fn stdin(&mut self) -> &mut StdinSpool {
         &mut self.stdin
     }
 
-    /// Tells all clients to look at the event log.
+    /// Wakes all clients, so that they read the event log.
     pub(crate) fn wake(&mut self) {
         for client in &self.clients {
-            nudge(&client.stream);
+            wake_client(&client.stream);
         }
     }
 
-    /// Waits until a client spoke, one of `others` is ready or `limit` has passed. Tells which of
-    /// `others` are ready.
+    /// Waits until a client sends something, one of `others` is ready, or `limit` has passed.
+    /// Returns which of `others` are ready.
     ///
     /// # Errors
-    /// When standard input cannot be kept.
+    /// Standard input cannot be written to the spool.
     pub(crate) fn wait(
         &mut self,
         others: &[(BorrowedFd<'_>, PollFlags)],
@@ -116,7 +116,7 @@ impl Hub {
             others.iter().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
         fds.push(PollFd::new(&self.listener, PollFlags::IN));
         fds.extend(self.clients.iter().map(|c| PollFd::new(&c.stream, PollFlags::IN)));
-        // An hour at most: the caller asks again.
+        // An hour at most; the caller calls again.
         let limit = limit.min(Duration::from_secs(3600));
         let timeout = Timespec { tv_sec: limit.as_secs() as _, tv_nsec: limit.subsec_nanos() as _ };
         if poll(&mut fds, Some(&timeout)).is_err() {
@@ -126,7 +126,7 @@ impl Hub {
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         drop(fds);
         for at in (0..self.clients.len()).rev() {
-            if ready[others.len() + 1 + at] && !self.hear(at)? {
+            if ready[others.len() + 1 + at] && !self.read_client(at)? {
                 self.clients.swap_remove(at);
             }
         }
@@ -139,19 +139,19 @@ impl Hub {
     fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             if stream.set_nonblocking(true).is_ok() {
-                // What was appended before this client could be told.
-                nudge(&stream);
-                let (partial, stdin_due, stdin_at, stdin_eof) = (Vec::new(), 0, None, false);
-                self.clients.push(Client { stream, partial, stdin_due, stdin_at, stdin_eof });
+                // Events may have been appended before this client could be woken.
+                wake_client(&stream);
+                let (partial, stdin_left, stdin_offset, stdin_eof) = (Vec::new(), 0, None, false);
+                self.clients.push(Client { stream, partial, stdin_left, stdin_offset, stdin_eof });
             }
         }
     }
 
-    /// Reads what a client sent; false when it is gone.
-    fn hear(&mut self, at: usize) -> Result<bool, HostFault> {
+    /// Reads from a client. Returns false if it has disconnected.
+    fn read_client(&mut self, at: usize) -> Result<bool, HostFault> {
         let mut chunk = [0; 64 << 10];
         let client = &mut self.clients[at];
-        let here = match client.stream.read(&mut chunk) {
+        let connected = match client.stream.read(&mut chunk) {
             Ok(0) => false,
             Ok(n) => {
                 client.partial.extend_from_slice(&chunk[..n]);
@@ -164,49 +164,50 @@ impl Hub {
         loop {
             match frame::parse(&bytes[used..]) {
                 Ok(Some((frame, len))) => {
-                    self.obey(at, frame.kind, frame.body)?;
+                    self.handle_frame(at, frame.kind, frame.body)?;
                     used += len;
                 }
                 Ok(None) => break,
-                // Only our own connections talk here; one that does not is dropped.
+                // Only our own connections send here. One that sends something else is dropped.
                 Err(_) => return Ok(false),
             }
         }
         self.clients[at].partial.extend_from_slice(&bytes[used..]);
-        Ok(here)
+        Ok(connected)
     }
 
-    fn obey(&mut self, at: usize, kind: Kind, body: &[u8]) -> Result<(), HostFault> {
+    fn handle_frame(&mut self, at: usize, kind: Kind, body: &[u8]) -> Result<(), HostFault> {
         self.renewed = Instant::now();
         let client = &mut self.clients[at];
         if kind != Kind::Message {
-            client.stdin_due = client.stdin_due.saturating_sub(body.len() as u64);
-            let ends = client.stdin_eof && client.stdin_due == 0;
-            let at = client.stdin_at.unwrap_or(self.heard);
-            client.stdin_at = client.stdin_at.map(|at| at.saturating_add(body.len() as u64));
-            if at > self.heard {
-                // No client of ours leaves bytes out.
+            client.stdin_left = client.stdin_left.saturating_sub(body.len() as u64);
+            let ends = client.stdin_eof && client.stdin_left == 0;
+            let at = client.stdin_offset.unwrap_or(self.received);
+            client.stdin_offset =
+                client.stdin_offset.map(|at| at.saturating_add(body.len() as u64));
+            if at > self.received {
+                // Our clients leave no gaps.
                 return Ok(());
             }
-            // What came over an earlier link comes once more over a new one.
-            let known = self.heard.saturating_sub(at).min(body.len() as u64);
-            let fresh = &body[known as usize..];
+            // A client that reconnects repeats bytes sent over its earlier link.
+            let repeated = self.received.saturating_sub(at).min(body.len() as u64);
+            let fresh = &body[repeated as usize..];
             if !fresh.is_empty() {
                 self.stdin.push(fresh)?;
-                self.heard += fresh.len() as u64;
+                self.received += fresh.len() as u64;
             }
             if ends {
                 self.stdin.end();
             }
             return Ok(());
         }
-        // A message of a newer front is no reason to fail a job.
+        // A message type of a newer connection must not fail the job.
         let Ok(message) = serde_json::from_slice::<Control>(body) else { return Ok(()) };
         match message {
             Control::Secrets(values) => self.secrets = Some(values),
             Control::Stdin { len, eof, offset } => {
-                (client.stdin_due, client.stdin_at, client.stdin_eof) = (len, offset, eof);
-                if eof && len == 0 && offset.is_none_or(|at| at <= self.heard) {
+                (client.stdin_left, client.stdin_offset, client.stdin_eof) = (len, offset, eof);
+                if eof && len == 0 && offset.is_none_or(|at| at <= self.received) {
                     self.stdin.end();
                 }
             }
@@ -218,27 +219,27 @@ impl Hub {
     }
 }
 
-/// Wakes a client. A full socket means that it has been told already; one that is gone is noticed
-/// where its last words are read.
-fn nudge(stream: &UnixStream) {
+/// Wakes a client. If the socket is full, a wake-up is pending already; a disconnected client is
+/// noticed when it is read.
+fn wake_client(stream: &UnixStream) {
     let _ = send(stream.as_fd(), b"!", SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
-/// Standard input on its way to a program. It waits in a file, so that a program that reads slowly
-/// never blocks the connection on which a cancellation would come.
+/// Standard input on its way to a program. It waits in a file, so that a slow program never blocks
+/// the connection, which may bring a cancellation.
 pub(crate) struct StdinSpool {
     path: PathBuf,
     file: Option<File>,
     written: u64,
     taken: u64,
     ended: bool,
-    /// Whether its end was handed on.
-    told: bool,
+    /// Whether the end of input has been passed on.
+    end_delivered: bool,
 }
 
 impl StdinSpool {
     fn new(path: PathBuf) -> Self {
-        Self { path, file: None, written: 0, taken: 0, ended: false, told: false }
+        Self { path, file: None, written: 0, taken: 0, ended: false, end_delivered: false }
     }
 
     fn push(&mut self, bytes: &[u8]) -> Result<(), HostFault> {
@@ -270,32 +271,33 @@ impl StdinSpool {
         self.ended = true;
     }
 
-    /// Whether there are bytes to be taken.
+    /// Returns whether bytes are waiting.
     pub(crate) fn has_bytes(&self) -> bool {
         self.taken < self.written
     }
 
-    /// Whether all was taken and nothing more will come.
+    /// Returns whether all bytes were taken and no more will come.
     pub(crate) fn is_over(&self) -> bool {
         self.ended && !self.has_bytes()
     }
 
-    /// Whether its end was handed on.
+    /// Returns whether the end of input has been passed on.
     pub(crate) fn is_told(&self) -> bool {
-        self.told
+        self.end_delivered
     }
 
-    /// Its end was handed on.
+    /// Records that the end of input has been passed on.
     pub(crate) fn tell(&mut self) {
-        self.told = true;
+        self.end_delivered = true;
     }
 
-    /// Its end is to be handed on again.
+    /// Records that the end of input must be passed on again.
     pub(crate) fn untell(&mut self) {
-        self.told = false;
+        self.end_delivered = false;
     }
 
-    /// The next bytes, at most `buffer.len()`; they stay until [`StdinSpool::took`].
+    /// Reads the next bytes, at most `buffer.len()`. They stay in the spool until
+    /// [`StdinSpool::took`].
     pub(crate) fn peek(&self, buffer: &mut [u8]) -> Result<usize, HostFault> {
         match &self.file {
             Some(file) if self.has_bytes() => {
@@ -305,7 +307,7 @@ impl StdinSpool {
         }
     }
 
-    /// The program has taken `n` bytes.
+    /// Removes `n` bytes that the program has taken.
     pub(crate) fn took(&mut self, n: usize) {
         self.taken += n as u64;
     }
@@ -339,7 +341,7 @@ mod tests {
         let listener = UnixListener::bind(dir.path().join("sock")).unwrap();
         let spool = dir.path().join("stdin");
         let mut hub = Hub::new(listener, spool, Duration::from_secs(60)).unwrap();
-        let mut say =
+        let mut send =
             |links: &mut Vec<UnixStream>, link: usize, at: Option<u64>, text: &[u8], eof| {
                 while links.len() <= link {
                     links.push(UnixStream::connect(dir.path().join("sock")).unwrap());
@@ -356,17 +358,17 @@ mod tests {
                 (String::from_utf8_lossy(&all[..n]).into_owned(), hub.stdin().ended)
             };
         let mut links = Vec::new();
-        assert_eq!(say(&mut links, 0, Some(0), b"abc", false).0, "abc");
-        assert_eq!(say(&mut links, 1, Some(0), b"abcd", false).0, "abcd");
-        // What the first link still carried comes late.
-        assert_eq!(say(&mut links, 0, Some(3), b"d", false).0, "abcd");
-        assert_eq!(say(&mut links, 1, Some(4), b"e", false).0, "abcde");
-        // Nothing is left out.
-        assert_eq!(say(&mut links, 0, Some(9), b"z", false).0, "abcde");
-        assert_eq!(say(&mut links, 0, Some(10), b"", true), ("abcde".into(), false));
-        // A client that says no place.
-        assert_eq!(say(&mut links, 0, None, b"f", false).0, "abcdef");
-        assert_eq!(say(&mut links, 1, Some(6), b"", true), ("abcdef".into(), true));
+        assert_eq!(send(&mut links, 0, Some(0), b"abc", false).0, "abc");
+        assert_eq!(send(&mut links, 1, Some(0), b"abcd", false).0, "abcd");
+        // The first link delivers its bytes late.
+        assert_eq!(send(&mut links, 0, Some(3), b"d", false).0, "abcd");
+        assert_eq!(send(&mut links, 1, Some(4), b"e", false).0, "abcde");
+        // A gap is refused.
+        assert_eq!(send(&mut links, 0, Some(9), b"z", false).0, "abcde");
+        assert_eq!(send(&mut links, 0, Some(10), b"", true), ("abcde".into(), false));
+        // A client that sends no offset.
+        assert_eq!(send(&mut links, 0, None, b"f", false).0, "abcdef");
+        assert_eq!(send(&mut links, 1, Some(6), b"", true), ("abcdef".into(), true));
     }
 
     #[test]

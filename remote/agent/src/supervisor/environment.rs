@@ -1,7 +1,8 @@
-//! The environment of steps: an allow-list of the agent's own, the user's settings for this host,
-//! then what the plan names.
+//! The environment of steps: allowed variables of the agent's own, then the user's settings for
+//! this host, then the plan's variables.
 //!
-//! Not all of the user's environment: nsys stores every variable in its reports, which travel.
+//! Steps do not inherit the user's whole environment, because nsys stores every variable in its
+//! reports, which leave the host.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use rgpu_protocol::{Plan, Rung};
 use crate::job::JobFolder;
 use crate::setup::Setup;
 
-/// Variables that steps inherit; a `*` at the end stands for anything.
+/// Variables that steps inherit; a trailing `*` matches any rest.
 const INHERITED: [&str; 11] = [
     "PATH",
     "HOME",
@@ -27,33 +28,32 @@ const INHERITED: [&str; 11] = [
     "SHELL",
 ];
 
-/// The variable by which a job's processes are found after their supervisor's death.
+/// The variable that identifies a job's processes after their supervisor has died.
 const MARKER: &str = "RGPU_JOB_FOLDER";
 
-/// Variables of a step.
 pub(crate) type Environment = BTreeMap<String, String>;
 
-/// The agent's own variables that steps inherit.
+/// Returns the agent's own variables that steps inherit.
 pub(crate) fn inherited() -> Environment {
-    let listed = |name: &str| {
+    let is_inherited = |name: &str| {
         INHERITED.iter().any(|item| match item.strip_suffix('*') {
             Some(start) => name.starts_with(start),
             None => name == *item,
         })
     };
     let handed_over = Setup::handed_over();
-    // Variables that are no UTF-8 cannot be named by a plan either.
-    let all = std::env::vars_os()
+    // A plan cannot name variables that are not UTF-8.
+    let variables = std::env::vars_os()
         .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
-    all.filter(|(name, _)| listed(name) || handed_over(name)).collect()
+    variables.filter(|(name, _)| is_inherited(name) || handed_over(name)).collect()
 }
 
-/// `NAME=value` that all processes of a job carry.
+/// Returns `NAME=value`, a variable of all processes of a job.
 pub(crate) fn marker(folder: &JobFolder) -> String {
     format!("{MARKER}={}", folder.work().display())
 }
 
-/// What a rung's program gets. The locked GPU has the last word.
+/// Returns the environment of a rung's program. The locked GPU overrides everything else.
 pub(crate) fn of_rung(
     plan: &Plan,
     rung: &Rung,
@@ -65,39 +65,39 @@ pub(crate) fn of_rung(
     let mut env = inherited();
     env.entry("PATH".into()).or_insert_with(|| "/usr/local/bin:/usr/bin:/bin".into());
     env.insert("TMPDIR".into(), folder.tmp().display().to_string());
-    let words = plan.env.iter().chain(&rung.env);
-    env.extend(words.map(|(name, word)| (name.clone(), word.resolve(&work))));
+    let variables = plan.env.iter().chain(&rung.env);
+    env.extend(variables.map(|(name, arg)| (name.clone(), arg.resolve(&work))));
     env.extend(secrets.iter().map(|(name, value)| (name.clone(), value.clone())));
     env.insert("RGPU_JOB".into(), plan.job.clone());
     env.insert(MARKER.into(), work);
     if let Some(uuid) = gpu {
         env.insert("CUDA_VISIBLE_DEVICES".into(), uuid.into());
     }
-    // Nothing that the kernel would refuse.
+    // Drop variables that the kernel refuses.
     env.retain(|name, value| {
         !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
     });
     env
 }
 
-/// The program a rung names: absolute, a file of the job's folder, or found on the step's PATH.
-pub(crate) fn program(word: &Arg, folder: &JobFolder, env: &Environment) -> Option<PathBuf> {
+/// Returns the path of a rung's program: absolute, a file in the job's folder, or found on PATH.
+pub(crate) fn program(arg: &Arg, folder: &JobFolder, env: &Environment) -> Option<PathBuf> {
     let work = folder.work();
-    let name = word.resolve(&work.display().to_string());
+    let name = arg.resolve(&work.display().to_string());
     if name.contains('/') {
-        // An absolute path replaces the folder.
+        // `join` with an absolute path drops the folder.
         return Some(work.join(name));
     }
     find_on_path(&name, env.get("PATH").map_or("", String::as_str))
 }
 
-/// The first executable file called `name` in the folders of `path`.
+/// Returns the first executable file named `name` in the folders of `path`.
 pub(crate) fn find_on_path(name: &str, path: &str) -> Option<PathBuf> {
     let folders = path.split(':').filter(|f| f.starts_with('/'));
     folders.map(|f| Path::new(f).join(name)).find(|p| is_program(p))
 }
 
-/// Whether `path` is a file that may be executed.
+/// Returns whether `path` is an executable file.
 pub(crate) fn is_program(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
@@ -126,7 +126,7 @@ mod tests {
     fn programs_are_absolute_in_the_job_or_on_the_path() {
         let folder = JobFolder::at("/r/jobs/j".into());
         let env = Environment::from([("PATH".into(), ".:/nowhere:/bin".into())]);
-        let find = |word: Arg| program(&word, &folder, &env);
+        let find = |arg: Arg| program(&arg, &folder, &env);
         assert_eq!(find("sh".into()), Some("/bin/sh".into()));
         assert_eq!(find("/x/y".into()), Some("/x/y".into()));
         assert_eq!(find(Arg::in_job("bin/k")), Some("/r/jobs/j/work/bin/k".into()));

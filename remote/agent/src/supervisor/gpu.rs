@@ -1,5 +1,5 @@
-//! Which GPU a job gets, and whether it is free of others' processes. It fails closed: without
-//! the lock, or when it cannot be told who else computes there, nothing runs.
+//! Locks a GPU for a job and checks that no other user's processes run on it. If that check fails,
+//! nothing runs.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,45 +17,45 @@ use super::{EarlyEnd, Supervisor};
 use crate::command::ask_unless;
 use crate::host::user_name;
 
-/// Names another folder for the locks than the one all users of a host share (for containers that
-/// mount one, and for tests).
+/// Overrides the lock folder that all users of a host share (for containers that mount one, and for
+/// tests).
 const FOLDER_VARIABLE: &str = "RGPU_LOCK_DIR";
 
-/// How often the first in the queue looks; those behind look more seldom.
+/// How often the first job in the queue looks; the others look less often.
 const QUEUE_POLL: Duration = Duration::from_millis(20);
 
-/// How soon the way back to a place in the queue is tried again, when somebody else is looking.
+/// Pause before the next attempt to rejoin the queue while another job looks at it.
 const QUEUE_LOCK_RETRY: Duration = Duration::from_millis(2);
 
-/// How often a change of the place or the holder is told: holders can write what they like.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+/// Shortest time between two queue events: holders can change their description at will.
+const MIN_EVENT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A look takes milliseconds: who keeps others from looking for so long is told as the holder.
+/// A look takes milliseconds. A job that locks the queue longer than this is reported as the
+/// holder.
 const BUSY_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long the list of GPU processes may take.
+/// Time limit of the program that lists GPU processes.
 const PROCESSES_WAIT: Duration = Duration::from_secs(20);
 
-/// The GPUs held by this job, until dropped.
+/// The GPUs locked by this job, until dropped.
 #[derive(Debug)]
 pub(crate) struct GpuLock(Vec<(String, File)>);
 
 impl Drop for GpuLock {
     fn drop(&mut self) {
         for (_, lock) in &self.0 {
-            // The guard has the same open files: closing ours alone would not give them back.
+            // The guard shares these open files, so closing ours would not release the locks.
             let _ = rustix::fs::flock(lock, FlockOperation::Unlock);
         }
     }
 }
 
 impl GpuLock {
-    /// The open lock files.
     fn files(&self) -> Vec<BorrowedFd<'_>> {
         self.0.iter().map(|(_, lock)| lock.as_fd()).collect()
     }
 
-    /// Their UUIDs, as `CUDA_VISIBLE_DEVICES` wants them.
+    /// Returns the UUIDs for `CUDA_VISIBLE_DEVICES`.
     pub(crate) fn visible(&self) -> String {
         self.0.iter().map(|(uuid, _)| uuid.as_str()).collect::<Vec<_>>().join(",")
     }
@@ -73,74 +73,81 @@ impl From<QueueError> for EarlyEnd {
 }
 
 impl Supervisor {
-    /// Waits for a GPU that `request` allows, locks it and makes sure that nobody else is on it.
+    /// Waits for GPUs that `request` allows, locks them, and checks that no other user's processes
+    /// run there.
     pub(crate) fn lock_gpu(&mut self, request: &GpuRequest) -> Result<(), EarlyEnd> {
         let queue = Queue::open(std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from))?;
         let start = Instant::now();
-        let mut wanted = choose(request)?;
+        let mut candidates = choose(request)?;
         let count = usize::try_from(request.count).unwrap_or(usize::MAX).max(1);
-        if wanted.len() < count {
-            return Err(no_gpu(format!("{count} GPUs are wanted, {} would do", wanted.len())));
+        if candidates.len() < count {
+            return Err(no_gpu(format!("{count} GPUs are wanted, {} would do", candidates.len())));
         }
         let mut busy = Vec::new();
         let mut ticket = None;
         loop {
-            let held = self.queue_up(&queue, &mut ticket, &wanted, count, start)?;
+            let held = self.wait_for_gpus(&queue, &mut ticket, &candidates, count, start)?;
             let mut free = true;
             for (uuid, _) in &held {
-                let foreign = if request.share { Vec::new() } else { self.foreign(request, uuid)? };
-                if !foreign.is_empty() {
+                let foreign_processes =
+                    if request.share { Vec::new() } else { self.foreign_processes(request, uuid)? };
+                if !foreign_processes.is_empty() {
                     free = false;
-                    busy.push(format!("GPU {uuid}: {}", foreign.join(", ")));
-                    wanted.retain(|w| w != uuid);
+                    busy.push(format!("GPU {uuid}: {}", foreign_processes.join(", ")));
+                    candidates.retain(|w| w != uuid);
                 }
             }
             if free {
-                return self.hold(request, held);
+                return self.take_gpus(request, held);
             }
-            if wanted.len() < count {
+            if candidates.len() < count {
                 let text = format!("processes of others compute there: {}", busy.join("; "));
                 return Err(no_gpu(text));
             }
-            // Still holding them: the next in the queue should not find out by itself meanwhile.
+            // Rejoin while we still hold them, so that the next job does not take the same busy
+            // GPUs.
             if let Some(ticket) = &mut ticket {
-                while !queue.again(ticket, &wanted)? {
+                while !queue.again(ticket, &candidates)? {
                     self.wait_in_queue(start, QUEUE_LOCK_RETRY)?;
                 }
             }
         }
     }
 
-    fn hold(&mut self, request: &GpuRequest, held: Vec<(String, File)>) -> Result<(), EarlyEnd> {
+    fn take_gpus(
+        &mut self,
+        request: &GpuRequest,
+        held: Vec<(String, File)>,
+    ) -> Result<(), EarlyEnd> {
         for (uuid, _) in &held {
             let known = request.known.iter().find(|g| g.uuid == *uuid);
             let (index, name) = known.map_or((0, String::new()), |g| (g.index, g.name.clone()));
             self.emit(EventBody::GpuLocked { uuid: uuid.clone(), index, name })?;
         }
         let lock = GpuLock(held);
-        // Held by the guard too: when this process is killed, its programs still compute for the
-        // moment until the guard has ended them, and nobody else may have the GPU so long.
+        // The guard holds the locks too: if this process is killed, its programs still use the GPU
+        // until the guard has ended them.
         self.guard_with(lock.files())?;
         self.gpu = Some(lock);
         Ok(())
     }
 
-    /// Stands in the queue until `count` of `wanted` are ours.
-    fn queue_up(
+    /// Waits in the queue until `count` of `candidates` are ours.
+    fn wait_for_gpus(
         &mut self,
         queue: &Queue,
         ticket: &mut Option<Ticket>,
-        wanted: &[String],
+        candidates: &[String],
         count: usize,
         start: Instant,
     ) -> Result<Vec<(String, File)>, EarlyEnd> {
-        let who = self.who();
-        let mut told = (0, String::new());
-        let mut told_at = None;
+        let description = self.description();
+        let mut reported = (0, String::new());
+        let mut reported_at = None;
         let mut last_look = Instant::now();
         loop {
             if ticket.is_none() {
-                *ticket = queue.enter(wanted, count, &who)?;
+                *ticket = queue.enter(candidates, count, &description)?;
             }
             let look = ticket.as_ref().map_or(Ok(QueueState::Busy), |ticket| queue.look(ticket))?;
             let now = match look {
@@ -155,18 +162,18 @@ impl Supervisor {
                 }
             };
             let pause = QUEUE_POLL * now.0.clamp(1, 25);
-            let is_due = told_at.is_none_or(|at: Instant| at.elapsed() >= TELL_EVERY);
-            // An empty holder says nothing new.
-            if !now.1.is_empty() && told != now && is_due {
+            let is_due = reported_at.is_none_or(|at: Instant| at.elapsed() >= MIN_EVENT_INTERVAL);
+            // An empty holder brings no news.
+            if !now.1.is_empty() && reported != now && is_due {
                 let (place, holder) = now.clone();
-                (told, told_at) = (now, Some(Instant::now()));
+                (reported, reported_at) = (now, Some(Instant::now()));
                 self.emit(EventBody::Queued { place, holder })?;
             }
             self.wait_in_queue(start, pause)?;
         }
     }
 
-    /// Waits for `pause`, or until the job is cancelled or its time in the queue is over.
+    /// Waits for `pause`. Fails if the job is cancelled or its time in the queue is over.
     fn wait_in_queue(&mut self, start: Instant, pause: Duration) -> Result<(), EarlyEnd> {
         let left = Duration::from_secs(self.plan.limits.queue_s).saturating_sub(start.elapsed());
         if left.is_zero() {
@@ -176,43 +183,47 @@ impl Supervisor {
         self.check_stop()
     }
 
-    /// Processes on a GPU, in words. This job has none yet, so all are others'.
-    fn foreign(&mut self, request: &GpuRequest, uuid: &str) -> Result<Vec<String>, EarlyEnd> {
+    /// Describes the processes on a GPU. This job has none yet, so all belong to others.
+    fn foreign_processes(
+        &mut self,
+        request: &GpuRequest,
+        uuid: &str,
+    ) -> Result<Vec<String>, EarlyEnd> {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let listing = scope.spawn(|| foreign(request, uuid, &stop));
+            let listing = scope.spawn(|| foreign_processes(request, uuid, &stop));
             while !listing.is_finished() {
                 let waited = self.hub.wait(&[], QUEUE_LOCK_RETRY).map_err(EarlyEnd::from);
-                if let Err(halt) = waited.and_then(|_| self.check_stop()) {
+                if let Err(early_end) = waited.and_then(|_| self.check_stop()) {
                     stop.store(true, Ordering::Relaxed);
-                    return Err(halt);
+                    return Err(early_end);
                 }
             }
             listing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 
-    /// Who holds a GPU, for those who wait.
-    fn who(&self) -> String {
+    /// Describes this job, for those who wait for its GPU.
+    fn description(&self) -> String {
         let user = user_name(rustix::process::geteuid().as_raw());
         format!("{user}: {} ({})", self.plan.title, self.plan.job)
     }
 }
 
-/// UUIDs of the GPUs that the request allows, in the driver's order.
+/// Returns the UUIDs of the GPUs that the request allows, in the driver's order.
 fn choose(request: &GpuRequest) -> Result<Vec<String>, EarlyEnd> {
     let known = || request.known.iter();
-    let fits: Vec<&KnownGpu> = match &request.choice {
+    let matching: Vec<&KnownGpu> = match &request.choice {
         GpuChoice::Any => known().collect(),
         GpuChoice::Index(index) => known().filter(|g| g.index == *index).collect(),
         GpuChoice::Uuid(start) => {
-            let fits: Vec<_> = known().filter(|g| g.uuid.starts_with(start.as_str())).collect();
-            match fits.iter().find(|g| g.uuid == *start) {
+            let matching: Vec<_> = known().filter(|g| g.uuid.starts_with(start.as_str())).collect();
+            match matching.iter().find(|g| g.uuid == *start) {
                 Some(exact) => vec![*exact],
-                None if fits.len() > 1 => {
+                None if matching.len() > 1 => {
                     return Err(no_gpu(format!("several GPUs begin with `{start}`")));
                 }
-                None => fits,
+                None => matching,
             }
         }
         GpuChoice::Name(part) => {
@@ -220,25 +231,29 @@ fn choose(request: &GpuRequest) -> Result<Vec<String>, EarlyEnd> {
             known().filter(|g| g.name.to_lowercase().contains(&part)).collect()
         }
     };
-    if fits.is_empty() {
+    if matching.is_empty() {
         let list: Vec<String> =
             known().map(|g| format!("{} {} ({})", g.index, g.name, g.uuid)).collect();
         let list = if list.is_empty() { "none".into() } else { list.join(", ") };
-        let asked = match &request.choice {
+        let request_text = match &request.choice {
             GpuChoice::Any => "no GPU".to_owned(),
             GpuChoice::Index(index) => format!("no GPU {index}"),
             GpuChoice::Uuid(text) | GpuChoice::Name(text) => format!("no GPU `{text}`"),
         };
-        return Err(no_gpu(format!("{asked} on this host; there: {list}")));
+        return Err(no_gpu(format!("{request_text} on this host; there: {list}")));
     }
-    match fits.iter().find(|g| !valid_uuid(&g.uuid)) {
-        Some(odd) => Err(no_gpu(format!("`{}` is no GPU's UUID", odd.uuid.escape_debug()))),
-        None => Ok(fits.iter().map(|g| g.uuid.clone()).collect()),
+    match matching.iter().find(|g| !valid_uuid(&g.uuid)) {
+        Some(invalid) => Err(no_gpu(format!("`{}` is no GPU's UUID", invalid.uuid.escape_debug()))),
+        None => Ok(matching.iter().map(|g| g.uuid.clone()).collect()),
     }
 }
 
-/// Processes on a GPU, in words; asks no longer once `stop` is set.
-fn foreign(request: &GpuRequest, uuid: &str, stop: &AtomicBool) -> Result<Vec<String>, EarlyEnd> {
+/// Describes the processes on a GPU. Setting `stop` ends the listing.
+fn foreign_processes(
+    request: &GpuRequest,
+    uuid: &str,
+    stop: &AtomicBool,
+) -> Result<Vec<String>, EarlyEnd> {
     if request.processes.is_empty() {
         return Ok(Vec::new());
     }
@@ -247,13 +262,13 @@ fn foreign(request: &GpuRequest, uuid: &str, stop: &AtomicBool) -> Result<Vec<St
         .map_err(|e| unknown(format!("`{}`: {e}", request.processes[0])))?;
     let text = String::from_utf8_lossy(&answer.stdout);
     if answer.timed_out || answer.exit != Some(0) {
-        let words = text.lines().last().unwrap_or("no answer").to_owned();
-        return Err(unknown(words));
+        let last_line = text.lines().last().unwrap_or("no answer").to_owned();
+        return Err(unknown(last_line));
     }
     Ok(text.lines().filter_map(|line| process_words(line, uuid)).collect())
 }
 
-/// A line `uuid, pid, name, memory` that names this GPU.
+/// Describes the process in a line `uuid, pid, name, memory`; `None` if it is on another GPU.
 fn process_words(line: &str, uuid: &str) -> Option<String> {
     let mut fields = line.split(',').map(str::trim);
     if fields.next() != Some(uuid) {
@@ -296,10 +311,13 @@ mod tests {
     fn when_the_list_of_processes_fails_nothing_runs() {
         let mut request = request(GpuChoice::Any);
         request.processes = vec!["false".into()];
-        let foreign = |request: &_, uuid: &_| foreign(request, uuid, &AtomicBool::new(false));
-        assert!(foreign(&request, "GPU-aa1").is_err());
+        let foreign_processes =
+            |request: &_, uuid: &_| foreign_processes(request, uuid, &AtomicBool::new(false));
+        assert!(foreign_processes(&request, "GPU-aa1").is_err());
         request.processes = ["echo", "GPU-aa1, 1, python, 10 MiB"].map(String::from).to_vec();
-        assert!(foreign(&request, "GPU-aa1").unwrap()[0].starts_with("`python` (process 1"));
-        assert!(foreign(&request, "GPU-ab2").unwrap().is_empty());
+        assert!(
+            foreign_processes(&request, "GPU-aa1").unwrap()[0].starts_with("`python` (process 1")
+        );
+        assert!(foreign_processes(&request, "GPU-ab2").unwrap().is_empty());
     }
 }

@@ -1,8 +1,8 @@
-//! The guard: a tiny process beside the supervisor of a job that lives longer than a moment.
+//! The guard: a small process beside the supervisor of a job that runs longer than [`GUARD_AFTER`].
 //!
-//! A supervisor can be killed (the out-of-memory killer, an administrator) while no client is
-//! connected that would notice. The guard does: it waits for the end of a pipe that only the
-//! supervisor holds, ends what the job left behind, and writes the job's last words.
+//! A supervisor can be killed (by the out-of-memory killer or an administrator) while no client is
+//! connected to notice. The guard waits for the end of a pipe that only the supervisor holds, kills
+//! the job's remaining processes, and writes the terminal event.
 
 use std::io::{self, Read};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -18,25 +18,25 @@ use crate::host_fault::{DoingContext, HostFault};
 use crate::job::JobFolder;
 use crate::job_state::{JobState, settle};
 
-/// Jobs shorter than this do without: starting a process takes a millisecond or two.
+/// Shorter jobs run without a guard: starting a process takes a millisecond or two.
 pub(crate) const GUARD_AFTER: Duration = Duration::from_millis(500);
 
-/// How long a supervisor that was killed may take to be gone: the memory that it had goes first.
+/// How long a killed supervisor may take to exit. The kernel frees its memory first.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The supervisor's hold on its guard.
+/// The supervisor's handle on its guard.
 #[derive(Debug)]
 pub(crate) struct Guard {
     pid: i32,
-    /// Closed by the kernel when this process ends, however that comes.
+    /// The kernel closes this when the supervisor ends, for whatever reason.
     alarm: OwnedFd,
 }
 
 impl Guard {
-    /// Starts the guard of the job in `folder`; `files` stay open in it for as long as it lives.
+    /// Starts the guard of the job in `folder`. The guard keeps `files` open as long as it lives.
     pub(crate) fn start(folder: &Path, files: &[BorrowedFd<'_>]) -> io::Result<Self> {
-        let (heard, alarm) = pipe_with(PipeFlags::CLOEXEC)?;
-        // This process has one thread, so no other program is started meanwhile.
+        let (watched, alarm) = pipe_with(PipeFlags::CLOEXEC)?;
+        // This process has one thread, so no other program can inherit the files meanwhile.
         for file in files {
             rustix::io::fcntl_setfd(file, FdFlags::empty())?;
         }
@@ -45,7 +45,7 @@ impl Guard {
             .arg("guard")
             .arg(folder)
             .current_dir("/")
-            .stdin(heard)
+            .stdin(watched)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
@@ -55,33 +55,33 @@ impl Guard {
         Ok(Self { pid: child?.id() as i32, alarm })
     }
 
-    /// Sends the guard away: this process lives on.
+    /// Ends the guard without ending the job.
     pub(crate) fn dismiss(self) {
-        // One that is gone already needs no word.
+        // This fails only if the guard has already exited.
         let _ = rustix::io::write(&self.alarm, b"x");
     }
 
-    /// The guard's process, which is not one of the job's.
+    /// The guard's process id. The guard is not one of the job's processes.
     pub(crate) fn pid(&self) -> i32 {
         self.pid
     }
 }
 
-/// Waits until the supervisor of the job in `folder` is gone, and settles the job. Called in a
+/// Waits until the supervisor of the job in `folder` has exited, and settles the job. Runs in a
 /// process that was started for it.
 ///
 /// # Errors
-/// When the job's files cannot be read or written.
+/// The job's files cannot be read or written.
 pub fn guard(folder: PathBuf) -> Result<(), HostFault> {
-    // Signals to the supervisor's group are not for us.
+    // A session of its own, so that signals to the supervisor's group do not reach the guard.
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"rgpu-guard");
-    let mut word = Vec::new();
-    io::stdin().read_to_end(&mut word).doing("watch", &folder)?;
-    if !word.is_empty() {
+    let mut message = Vec::new();
+    io::stdin().read_to_end(&mut message).doing("watch", &folder)?;
+    if !message.is_empty() {
         return Ok(());
     }
-    // A dying process gives back its files one by one: the job's lock may be held a moment longer
+    // An exiting process closes its files one by one, so the job's lock may be held a little longer
     // than the pipe.
     let folder = JobFolder::at(folder);
     let start = Instant::now();

@@ -1,11 +1,11 @@
-//! A job that another agent carries out, where this host only takes it and keeps what comes back: a
-//! host without a GPU before one that a platform starts for each job.
+//! Relays a job to another agent: this host accepts it and stores its results. A host without a GPU
+//! uses this with agents that a platform starts for each job.
 //!
-//! The folder, its lock and its socket are those of any job, and clients see no difference. The
-//! other agent is spoken to over a socket that whatever started the server listens on
-//! ([`open`]); how the bytes travel from there is its own affair. All is said at the start, and all
-//! comes back unasked: so a conversation can be played again from its beginning, and one that was
-//! cut is taken up by dropping what is here already.
+//! The job's folder, lock and socket are those of any job, so clients see no difference. The relay
+//! reaches the other agent over a socket ([`open`]) on which the server's launcher listens and
+//! forwards the bytes. It sends everything at the start, and everything comes back without a
+//! request. So a connection can be replayed from its beginning, and after a cut the relay drops
+//! what it has already.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -37,32 +37,32 @@ use crate::quota;
 use crate::setup::Setup;
 use crate::wire::{write_frame, write_message};
 
-/// How long a host may take to confirm a cancellation before it is ended from outside.
+/// How long a host may take to confirm a cancellation before the relay gives up on it.
 const CANCEL_CONFIRM_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The same while nothing was heard of it: it may not even have started.
+/// The same while nothing has come from the host, which may not even have started.
 const SILENT_CANCEL_CONFIRM_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// How long the way to the other agent may be gone, and the pause between two looks.
+/// How long the socket may be unreachable, and the pause between two attempts.
 const RECONNECT_LIMIT: Duration = Duration::from_secs(600);
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
-/// Input that was handed on so long before a cut has arrived.
+/// Input sent longer than this before a cut counts as delivered.
 const STDIN_SETTLE_TIME: Duration = Duration::from_secs(10);
 
-/// How long facts may take: a container has to be started for them.
+/// How long facts may take: a container has to start for them.
 const FACTS_WAIT: Duration = Duration::from_secs(840);
 
-/// How often it is looked whether anybody still waits.
+/// How often to check whether the client still waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Bytes before the magic line that are passed over.
+/// Most bytes before the magic line.
 const MAX_PREAMBLE_BYTES: usize = 64 << 10;
 
-/// Opens the way to another agent: `what` is `facts`, or `job` and its name.
-fn open(way: &Path, what: &str) -> io::Result<UnixStream> {
-    let mut stream = UnixStream::connect(way)?;
-    writeln!(stream, "{what}")?;
+/// Connects to another agent. `request` is `facts`, or `job` and the job's name.
+fn open(socket: &Path, request: &str) -> io::Result<UnixStream> {
+    let mut stream = UnixStream::connect(socket)?;
+    writeln!(stream, "{request}")?;
     let hello = Hello {
         rgpu: PROTOCOL,
         features: FEATURES.map(String::from).to_vec(),
@@ -73,42 +73,41 @@ fn open(way: &Path, what: &str) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// What is known of the host that jobs are carried out on. Nobody waits for it any more once `stop`
-/// is set.
+/// Returns facts about the host that jobs run on. Setting `stop` gives up.
 ///
 /// # Errors
-/// It cannot be asked, in words.
+/// The host does not answer, with the reason.
 pub(crate) fn facts(
-    way: &Path,
+    socket: &Path,
     probes: &[Probe],
     setup: &Setup,
     stop: &AtomicBool,
 ) -> Result<AgentFacts, String> {
-    let asked = || -> io::Result<UnixStream> {
-        let mut stream = open(way, "facts")?;
+    let connect = || -> io::Result<UnixStream> {
+        let mut stream = open(socket, "facts")?;
         let settings = ToAgent::Setup { path: Vec::new(), env: setup.env().clone() };
         write_message(&mut stream, &settings)?;
         write_message(&mut stream, &ToAgent::Facts { probes: probes.to_vec() })?;
         stream.set_read_timeout(Some(POLL_INTERVAL))?;
         Ok(stream)
     };
-    let mut stream = asked().map_err(|e| e.to_string())?;
-    let begun = Instant::now();
-    let (mut bytes, mut spoken, mut chunk) = (Vec::new(), false, vec![0; 64 << 10]);
+    let mut stream = connect().map_err(|e| e.to_string())?;
+    let started = Instant::now();
+    let (mut bytes, mut has_magic, mut chunk) = (Vec::new(), false, vec![0; 64 << 10]);
     loop {
         match stream.read(&mut chunk) {
             Ok(0) => return Err("it ended without an answer".to_owned()),
             Ok(n) => bytes.extend_from_slice(&chunk[..n]),
-            Err(e) if quiet(&e) && stop.load(Ordering::Relaxed) => {
+            Err(e) if is_pending(&e) && stop.load(Ordering::Relaxed) => {
                 return Err("nobody waits for it any more".to_owned());
             }
-            Err(e) if quiet(&e) && begun.elapsed() < FACTS_WAIT => continue,
+            Err(e) if is_pending(&e) && started.elapsed() < FACTS_WAIT => continue,
             Err(e) => return Err(e.to_string()),
         }
-        if !spoken {
+        if !has_magic {
             let Some(used) = after_magic(&bytes)? else { continue };
             bytes.drain(..used);
-            spoken = true;
+            has_magic = true;
         }
         while let Some((frame, len)) = frame::parse(&bytes).map_err(|e| e.to_string())? {
             match serde_json::from_slice(frame.body) {
@@ -121,7 +120,7 @@ pub(crate) fn facts(
     }
 }
 
-/// Where frames begin, once the magic line has come.
+/// Returns where frames begin, or `None` before the magic line has come.
 fn after_magic(bytes: &[u8]) -> Result<Option<usize>, String> {
     match bytes.windows(MAGIC.len()).position(|part| part == MAGIC) {
         Some(at) => Ok(Some(at + MAGIC.len())),
@@ -132,22 +131,22 @@ fn after_magic(bytes: &[u8]) -> Result<Option<usize>, String> {
     }
 }
 
-/// Whether nothing came for now.
-fn quiet(error: &io::Error) -> bool {
+/// Returns whether the error only means that nothing has come yet.
+fn is_pending(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
 }
 
-/// Has the job in `folder` carried out by the agent behind the socket `way`. Called in a process
-/// that was started for it, as a supervisor is.
+/// Has the agent behind `socket` carry out the job in `folder`. Runs in a process that was started
+/// for it, as a supervisor does.
 ///
 /// # Errors
-/// When not even the event log can be written.
-pub fn relay(folder: &Path, way: &Path) -> Result<(), HostFault> {
-    trace::kept(folder, || hand_over(folder.to_owned(), way))
+/// The event log cannot be written.
+pub fn relay(folder: &Path, socket: &Path) -> Result<(), HostFault> {
+    trace::kept(folder, || hand_over(folder.to_owned(), socket))
 }
 
-fn hand_over(folder: PathBuf, way: &Path) -> Result<(), HostFault> {
+fn hand_over(folder: PathBuf, socket: &Path) -> Result<(), HostFault> {
     let _ = rustix::thread::set_name(c"rgpu-agent");
     let _ = rustix::process::setsid();
     let (listener, lock) = inherited_files(&folder)?;
@@ -158,43 +157,43 @@ fn hand_over(folder: PathBuf, way: &Path) -> Result<(), HostFault> {
     let hub = Hub::new(listener.into(), folder.path().join("stdin"), lease);
     let hub = hub.doing("listen in", folder.path())?;
     let mut relay = Relay {
-        had: last.map_or(0, |event| event.seq),
+        last_seq: last.map_or(0, |event| event.seq),
         folder,
         journal,
         hub,
         buffer: Vec::new(),
-        begun: false,
+        has_magic: false,
         greeted: false,
-        input: None,
-        due: DueBytes::Nothing,
+        last_input: None,
+        pending_bytes: DueBytes::Nothing,
     };
-    let outcome = match relay.carry(&plan, way) {
+    let outcome = match relay.run(&plan, socket) {
         Ok(outcome) => outcome,
         Err(fault) => fault.outcome(),
     };
     let _ = remove_tree(&relay.folder.tmp());
     let _ = fs::remove_file(relay.folder.path().join("stdin"));
-    let own = relay.folder.path().to_owned();
+    let folder_path = relay.folder.path().to_owned();
     relay.journal.append(EventBody::Ended { outcome })?;
     relay.hub.wake();
     relay.journal.close();
     drop(lock);
-    if let Some(root) = own.ancestors().nth(2) {
-        quota::job_ended(root, &own);
+    if let Some(root) = folder_path.ancestors().nth(2) {
+        quota::job_ended(root, &folder_path);
     }
     Ok(())
 }
 
-/// Bytes that a message announced.
+/// Where announced bytes belong.
 enum DueBytes {
     Nothing,
-    /// For a log, from this offset on.
+    /// In a log, from this offset on.
     Output {
         path: PathBuf,
         offset: u64,
         len: u64,
     },
-    /// For a file: `stored` bytes are to come.
+    /// In a file. `stored` is the number of bytes on the wire.
     Data {
         path: String,
         offset: u64,
@@ -208,91 +207,91 @@ struct Relay {
     folder: JobFolder,
     journal: Journal,
     hub: Hub,
-    /// The last event that is here. The first is ours: the other agent's are one behind.
-    had: u64,
+    /// Number of the last event here. Event 1 is ours, so the other agent's numbers are one lower.
+    last_seq: u64,
     buffer: Vec<u8>,
-    /// Whether the other agent has spoken.
-    begun: bool,
-    /// Whether it has greeted: its first frame.
+    /// Whether the other agent's magic line has come.
+    has_magic: bool,
+    /// Whether the other agent's hello, its first frame, has come.
     greeted: bool,
-    /// When input was handed on last.
-    input: Option<Instant>,
-    due: DueBytes,
+    /// When standard input was last forwarded.
+    last_input: Option<Instant>,
+    pending_bytes: DueBytes,
 }
 
-/// A word for the other agent.
+/// A message for the other agent, and the bytes that follow it.
 type RelayCommand = (ToAgent, Vec<u8>);
 
 impl Relay {
-    fn carry(&mut self, plan: &Plan, way: &Path) -> Result<Outcome, HostFault> {
-        if self.had == 0 {
+    fn run(&mut self, plan: &Plan, socket: &Path) -> Result<Outcome, HostFault> {
+        if self.last_seq == 0 {
             let holder = "the platform, which starts a container for it".to_owned();
             self.journal.append(EventBody::Queued { place: 1, holder })?;
-            self.had = 1;
+            self.last_seq = 1;
             self.hub.wake();
         }
-        let mut heard = Instant::now();
+        let mut last_connected = Instant::now();
         loop {
-            match open(way, &format!("job {}", plan.job)) {
+            match open(socket, &format!("job {}", plan.job)) {
                 Ok(stream) => {
-                    if let Some(outcome) = self.converse(plan, way, &stream)? {
+                    if let Some(outcome) = self.run_connection(plan, socket, &stream)? {
                         return Ok(outcome);
                     }
-                    heard = Instant::now();
+                    last_connected = Instant::now();
                 }
-                Err(e) if heard.elapsed() > self.patience() => {
+                Err(e) if last_connected.elapsed() > self.reconnect_limit() => {
                     let text = format!("the way to its container is gone: {e}");
                     return Ok(lost("no_way", &text));
                 }
                 Err(_) => {}
             }
-            if self.input.is_some_and(|at| at.elapsed() < STDIN_SETTLE_TIME) {
+            if self.last_input.is_some_and(|at| at.elapsed() < STDIN_SETTLE_TIME) {
                 let text = "the way to its container was cut while input was sent: how much arrived \
                             is not known";
                 return Ok(lost("input_lost", text));
             }
-            // It was cut, which says nothing of the job there: all of it is told anew.
+            // The cut does not tell whether the job goes on, so everything is sent again.
             self.buffer.clear();
-            (self.begun, self.greeted, self.due) = (false, false, DueBytes::Nothing);
-            // Told again: an end has no place of its own.
+            (self.has_magic, self.greeted, self.pending_bytes) = (false, false, DueBytes::Nothing);
+            // The end of input has no offset, so it is sent again.
             self.hub.stdin().untell();
             self.hub.wait(&[], RECONNECT_PAUSE)?;
         }
     }
 
-    /// How long the way may be gone.
-    fn patience(&self) -> Duration {
+    /// Returns how long the socket may be unreachable.
+    fn reconnect_limit(&self) -> Duration {
         if self.hub.stop().is_some() { CANCEL_CONFIRM_TIMEOUT } else { RECONNECT_LIMIT }
     }
 
-    /// One conversation; `None`: it was cut.
-    fn converse(
+    /// Runs one connection. Returns `None` if it was cut.
+    fn run_connection(
         &mut self,
         plan: &Plan,
-        way: &Path,
+        socket: &Path,
         stream: &UnixStream,
     ) -> Result<Option<Outcome>, HostFault> {
-        let mut reading = stream.try_clone().doing("connect to", way)?;
-        let writing = stream.try_clone().doing("connect to", way)?;
+        let mut reader = stream.try_clone().doing("connect to", socket)?;
+        let writer = stream.try_clone().doing("connect to", socket)?;
         let root = self.folder.path().ancestors().nth(2).unwrap_or(Path::new("/")).to_owned();
-        let (words, queue) = channel();
+        let (commands, queue) = channel();
         let submitted = plan.clone();
-        // A stream that takes nothing for now must not keep us from hearing.
+        // A blocked write must not keep us from reading.
         std::thread::spawn(move || {
-            // One that is gone is noticed where it is read.
-            let _ = say(writing, submitted, &root, &queue);
+            // The reader notices a lost connection.
+            let _ = send_all(writer, submitted, &root, &queue);
         });
-        let outcome = self.listen(plan, &mut reading, &words);
+        let outcome = self.receive(plan, &mut reader, &commands);
         let _ = stream.shutdown(Shutdown::Both);
         outcome
     }
 
-    /// Takes what comes until the job has ended.
-    fn listen(
+    /// Handles incoming bytes until the job has ended.
+    fn receive(
         &mut self,
         plan: &Plan,
         stream: &mut UnixStream,
-        words: &Sender<RelayCommand>,
+        commands: &Sender<RelayCommand>,
     ) -> Result<Option<Outcome>, HostFault> {
         let job = || plan.job.clone();
         let mut cancelled: Option<Instant> = None;
@@ -300,15 +299,15 @@ impl Relay {
         loop {
             let fds = [(stream.as_fd(), PollFlags::IN)];
             let ready = self.hub.wait(&fds, Duration::from_secs(1))?;
-            self.pass_input(plan, words)?;
+            self.pass_input(plan, commands)?;
             self.hub.lapsed();
             match cancelled {
                 None if self.hub.stop().is_some() => {
-                    let _ = words.send((ToAgent::Cancel { job: job() }, Vec::new()));
+                    let _ = commands.send((ToAgent::Cancel { job: job() }, Vec::new()));
                     cancelled = Some(Instant::now());
                 }
                 Some(since) => {
-                    let limit = if self.had > 1 {
+                    let limit = if self.last_seq > 1 {
                         CANCEL_CONFIRM_TIMEOUT
                     } else {
                         SILENT_CANCEL_CONFIRM_TIMEOUT
@@ -322,11 +321,11 @@ impl Relay {
             if !ready.first().is_some_and(|ready| *ready) {
                 continue;
             }
-            // It has something: this waits for nothing. (Both ends share one file, so that it must not
-            // be set to wait for nothing where the other thread writes.)
+            // The socket is ready, so this does not block. (It cannot be made nonblocking: both
+            // ends of the clone share the flag, and the other thread writes.)
             let n = match stream.read(&mut chunk) {
                 Ok(n) => n,
-                Err(e) if quiet(&e) => continue,
+                Err(e) if is_pending(&e) => continue,
                 Err(_) => 0,
             };
             if n == 0 {
@@ -335,7 +334,7 @@ impl Relay {
             self.buffer.extend_from_slice(&chunk[..n]);
             if let Some(outcome) = self.take()? {
                 return Ok(Some(match (outcome, cancelled) {
-                    // What had it was ended by the platform.
+                    // The platform has ended the host that ran it.
                     (Outcome::HostError { .. }, Some(_)) => Outcome::Cancelled,
                     (outcome, _) => outcome,
                 }));
@@ -343,8 +342,12 @@ impl Relay {
         }
     }
 
-    /// Hands standard input on.
-    fn pass_input(&mut self, plan: &Plan, words: &Sender<RelayCommand>) -> Result<(), HostFault> {
+    /// Forwards standard input.
+    fn pass_input(
+        &mut self,
+        plan: &Plan,
+        commands: &Sender<RelayCommand>,
+    ) -> Result<(), HostFault> {
         let stdin = self.hub.stdin();
         if stdin.is_told() {
             return Ok(());
@@ -353,26 +356,26 @@ impl Relay {
         while stdin.has_bytes() {
             let n = stdin.peek(&mut bytes)?;
             stdin.took(n);
-            self.input = Some(Instant::now());
+            self.last_input = Some(Instant::now());
             let message =
                 ToAgent::Stdin { job: plan.job.clone(), len: n as u64, eof: false, offset: None };
-            let _ = words.send((message, bytes[..n].to_vec()));
+            let _ = commands.send((message, bytes[..n].to_vec()));
         }
         if stdin.is_over() {
             stdin.tell();
             let message = ToAgent::Stdin { job: plan.job.clone(), len: 0, eof: true, offset: None };
-            let _ = words.send((message, Vec::new()));
+            let _ = commands.send((message, Vec::new()));
         }
         Ok(())
     }
 
-    /// Takes whole frames; the outcome, once it is among them.
+    /// Handles complete frames. Returns the outcome once it is among them.
     fn take(&mut self) -> Result<Option<Outcome>, HostFault> {
         let bytes = std::mem::take(&mut self.buffer);
         let mut used = 0;
-        if !self.begun {
+        if !self.has_magic {
             match after_magic(&bytes) {
-                Ok(Some(begin)) => (used, self.begun) = (begin, true),
+                Ok(Some(begin)) => (used, self.has_magic) = (begin, true),
                 Ok(None) => {
                     self.buffer = bytes;
                     return Ok(None);
@@ -389,8 +392,8 @@ impl Relay {
                             self.greeted = true;
                             self.greet(frame.body)
                         }
-                        Kind::Message => self.hear(frame.body)?,
-                        _ => self.keep(frame.body)?,
+                        Kind::Message => self.handle_message(frame.body)?,
+                        _ => self.store_bytes(frame.body)?,
                     };
                     used += len;
                 }
@@ -402,7 +405,7 @@ impl Relay {
         Ok(outcome)
     }
 
-    /// Takes the other agent's greeting, or what is said in its place.
+    /// Checks the other agent's hello, or the refusal in its place.
     fn greet(&self, body: &[u8]) -> Option<Outcome> {
         match (serde_json::from_slice::<Hello>(body), serde_json::from_slice(body)) {
             (Ok(hello), _) if hello.rgpu == PROTOCOL => None,
@@ -415,7 +418,7 @@ impl Relay {
         }
     }
 
-    fn hear(&mut self, body: &[u8]) -> Result<Option<Outcome>, HostFault> {
+    fn handle_message(&mut self, body: &[u8]) -> Result<Option<Outcome>, HostFault> {
         let message: FromAgent = match serde_json::from_slice(body) {
             Ok(message) => message,
             Err(e) => return Ok(Some(lost("damaged", &format!("its stream is damaged: {e}")))),
@@ -425,10 +428,10 @@ impl Relay {
                 if let EventBody::Ended { outcome } = event.body {
                     return Ok(Some(outcome));
                 }
-                // Ours was the first.
-                if event.seq + 1 > self.had {
+                // Skip events we have: the other agent's numbers are one lower than ours.
+                if event.seq + 1 > self.last_seq {
                     self.journal.append(event.body)?;
-                    self.had += 1;
+                    self.last_seq += 1;
                     self.hub.wake();
                 }
             }
@@ -437,16 +440,16 @@ impl Relay {
                     return Ok(Some(lost("damaged", "it names a step that is none")));
                 }
                 let path = self.folder.log_path(&step, stream);
-                self.due = DueBytes::Output { path, offset, len };
+                self.pending_bytes = DueBytes::Output { path, offset, len };
             }
             FromAgent::Data { path, offset, stored, zstd, .. } => {
                 if !valid_relative_path(&path) {
                     return Ok(Some(lost("damaged", "it names a file outside of the job")));
                 }
                 let bytes = Vec::new();
-                self.due = DueBytes::Data { path, offset, stored, packed: zstd, bytes };
+                self.pending_bytes = DueBytes::Data { path, offset, stored, packed: zstd, bytes };
                 if stored == 0 {
-                    return self.keep(&[]);
+                    return self.store_bytes(&[]);
                 }
             }
             FromAgent::Refused { request, code, text } => match request.as_str() {
@@ -461,9 +464,9 @@ impl Relay {
         Ok(None)
     }
 
-    /// Keeps bytes where they belong.
-    fn keep(&mut self, body: &[u8]) -> Result<Option<Outcome>, HostFault> {
-        match std::mem::replace(&mut self.due, DueBytes::Nothing) {
+    /// Writes announced bytes to their log or file.
+    fn store_bytes(&mut self, body: &[u8]) -> Result<Option<Outcome>, HostFault> {
+        match std::mem::replace(&mut self.pending_bytes, DueBytes::Nothing) {
             DueBytes::Nothing => {
                 return Ok(Some(lost("damaged", "bytes came that nothing announced")));
             }
@@ -471,13 +474,14 @@ impl Relay {
                 write_at(&path, offset, body)?;
                 let n = body.len() as u64;
                 if n < len {
-                    self.due = DueBytes::Output { path, offset: offset + n, len: len - n };
+                    self.pending_bytes =
+                        DueBytes::Output { path, offset: offset + n, len: len - n };
                 }
             }
             DueBytes::Data { path, offset, stored, packed, mut bytes } => {
                 bytes.extend_from_slice(body);
                 if (bytes.len() as u64) < stored {
-                    self.due = DueBytes::Data { path, offset, stored, packed, bytes };
+                    self.pending_bytes = DueBytes::Data { path, offset, stored, packed, bytes };
                     return Ok(None);
                 }
                 let file = self.folder.work().join(path);
@@ -498,7 +502,7 @@ fn lost(code: &str, text: &str) -> Outcome {
     Outcome::HostError { code: code.to_owned(), text: text.to_owned() }
 }
 
-/// Writes a part of a file that only we write. One that is played again changes nothing.
+/// Writes a part of a file that only the relay writes. Repeating it changes nothing.
 fn write_at(path: &Path, offset: u64, bytes: &[u8]) -> Result<(), HostFault> {
     if let Some(folder) = path.parent() {
         let made = fs::DirBuilder::new().mode(0o700).recursive(true).create(folder);
@@ -509,12 +513,12 @@ fn write_at(path: &Path, offset: u64, bytes: &[u8]) -> Result<(), HostFault> {
     file.doing("open", path)?.write_all_at(bytes, offset).doing("write", path)
 }
 
-/// Says all that the other agent needs, and then what clients say.
-fn say(
+/// Sends everything the other agent needs at the start, then the messages of clients.
+fn send_all(
     mut stream: UnixStream,
     mut plan: Plan,
     root: &Path,
-    words: &Receiver<RelayCommand>,
+    commands: &Receiver<RelayCommand>,
 ) -> io::Result<()> {
     let handed_over = Setup::handed_over();
     let env: BTreeMap<String, String> =
@@ -523,7 +527,7 @@ fn say(
     let blobs = Blobs::new(root);
     for file in &plan.files {
         for piece in file.pieces() {
-            // A job that is taken up again was said already: what is gone is not needed.
+            // If the job has been sent before, a blob that is gone is not needed.
             let Ok(bytes) = fs::read(blobs.path(piece.digest)) else { continue };
             let (digest, size, stored) = (piece.digest.clone(), piece.len, bytes.len() as u64);
             let message = ToAgent::Blob { digest, size, stored, zstd: false };
@@ -533,7 +537,7 @@ fn say(
             }
         }
     }
-    // Every container is another host, and which one it will be nobody knew.
+    // Each container is a new host, whose facts the client could not know.
     plan.facts = None;
     let job = plan.job.clone();
     let submit = ToAgent::Submit {
@@ -544,9 +548,9 @@ fn say(
         await_blobs: false,
     };
     write_message(&mut stream, &submit)?;
-    // Whether clients follow is known here.
+    // The relay itself knows whether clients follow.
     write_message(&mut stream, &ToAgent::Detach { job })?;
-    while let Ok((message, bytes)) = words.recv() {
+    while let Ok((message, bytes)) = commands.recv() {
         write_message(&mut stream, &message)?;
         if !bytes.is_empty() {
             write_frame(&mut stream, Kind::Output, &bytes)?;

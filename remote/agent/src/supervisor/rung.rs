@@ -1,8 +1,8 @@
-//! Running one rung's program: pipes, standard input, time limit, and the end of its whole tree.
+//! Runs one rung's program: pipes, standard input, time limit, and the end of all its processes.
 //!
-//! A rung ends when its program ends. What the program left behind (daemons of a tool, background
-//! jobs of a shell) gets SIGTERM, two seconds, and SIGKILL: nothing reaches into the next rung. A user's
-//! Ctrl-C is SIGINT first.
+//! A rung ends when its program ends. Remaining processes (a tool's daemons, a shell's background
+//! jobs) get SIGTERM, and SIGKILL two seconds later, so that none runs into the next rung. After a
+//! user's Ctrl-C they get SIGINT first.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -25,23 +25,22 @@ use super::{EarlyEnd, KILL_WAIT, StopReason, Supervisor, unkillable};
 use crate::process::{self, Children};
 use crate::terminal;
 
-/// What programs have to end by themselves after each signal that asks for it.
+/// How long programs have to exit after each signal before the next.
 const SIGNAL_GRACE: Duration = Duration::from_secs(2);
 
-/// The largest piece of output taken at once.
+/// Most bytes of output per read.
 const MAX_READ_BYTES: usize = 256 << 10;
 
-/// What a pipe holds where the host allows it.
+/// Size of pipes, where the host allows it.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// Output in drops is taken at most this often, so that a program that writes byte by byte gives
-/// one event for many bytes. The first bytes after a pause are taken at once.
+/// Small reads happen at most this often, so that a program that writes byte by byte makes few
+/// events. The first bytes after a pause are read at once.
 const SMALL_READ_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Fewer bytes at once are a drop.
+/// Reads below this size count as small.
 const SMALL_READ_BYTES: usize = 32 << 10;
 
-/// A program to run.
 pub(crate) struct Launch<'a> {
     pub(crate) program: &'a Path,
     pub(crate) args: &'a [String],
@@ -49,7 +48,6 @@ pub(crate) struct Launch<'a> {
     pub(crate) folder: &'a Path,
 }
 
-/// How a program ended.
 #[derive(Debug, Default)]
 pub(crate) struct ProgramResult {
     pub(crate) exit: Option<i32>,
@@ -69,22 +67,22 @@ struct Pipe {
 
 struct Running {
     pid: i32,
-    /// Where the kernel has them; else the wait is cut short to look.
+    /// `None` on kernels without pidfds; waits are then short, to poll the child.
     pidfd: Option<OwnedFd>,
     status: Option<WaitStatus>,
     children: Children,
     stdin: Option<File>,
-    /// Whether standard input is a terminal's.
+    /// Whether standard input is a terminal.
     is_terminal: bool,
     pipes: [Pipe; 2],
-    /// When a drop of output was taken last.
-    drop_at: Option<Instant>,
-    /// The process that is a child of ours but not of the job.
+    /// When the last small read happened.
+    last_small_read: Option<Instant>,
+    /// Process id of the guard, a child of ours that is not part of the job.
     guard: Option<i32>,
 }
 
 impl Supervisor {
-    /// Runs a program of `step` to its end. The inner error: it could not be started.
+    /// Runs a program of `step` to its end. The inner error means that it did not start.
     pub(crate) fn run_program(
         &mut self,
         step: &Step,
@@ -101,16 +99,16 @@ impl Supervisor {
         running.guard = self.guard.as_ref().map(Guard::pid);
         let mut timed_out = false;
         while running.status.is_none() {
-            if let Err(halt) = self.check_stop() {
-                // A user's Ctrl-C is what a program on a terminal would have had of it.
-                let cancelled = matches!(halt, EarlyEnd::Stop(StopReason::Cancelled));
+            if let Err(early_end) = self.check_stop() {
+                // After a user's Ctrl-C, a program expects SIGINT first.
+                let cancelled = matches!(early_end, EarlyEnd::Stop(StopReason::Cancelled));
                 let signals: &[Signal] =
                     if cancelled { &[Signal::INT, Signal::TERM] } else { &[Signal::TERM] };
                 self.end_tree(step, &mut running, signals)?;
-                // Its last words.
+                // Read its last output.
                 self.drain(step, &mut running)?;
                 self.finish_streams(step, &mut running)?;
-                return Err(halt);
+                return Err(early_end);
             }
             let left = limit.saturating_sub(start.elapsed());
             if left.is_zero() {
@@ -141,22 +139,23 @@ impl Supervisor {
         }))
     }
 
-    /// One wait: moves output and input, collects ended children.
+    /// Waits once: moves output and input, and reaps ended children.
     fn pump(
         &mut self,
         step: &Step,
         running: &mut Running,
         limit: Duration,
     ) -> Result<(), EarlyEnd> {
-        let feed = running.stdin.is_some() && self.hub.stdin().has_bytes();
+        let has_input = running.stdin.is_some() && self.hub.stdin().has_bytes();
         if running.stdin.is_some()
             && self.hub.stdin().is_over()
             && let Some(mut stdin) = running.stdin.take().filter(|_| running.is_terminal)
         {
-            // A terminal has no end: this says it, where the program reads lines.
+            // A terminal has no end of file. Programs that read lines take this character as the
+            // end.
             let _ = stdin.write(&[terminal::END]);
         }
-        let since = running.drop_at.map_or(SMALL_READ_INTERVAL, |at| at.elapsed());
+        let since = running.last_small_read.map_or(SMALL_READ_INTERVAL, |at| at.elapsed());
         let pause = SMALL_READ_INTERVAL.saturating_sub(since);
         let limit = if pause.is_zero() { limit } else { limit.min(pause) };
         let mut fds = Vec::with_capacity(4);
@@ -167,11 +166,11 @@ impl Supervisor {
         }
         let pipes = fds.len();
         fds.extend(running.pidfd.as_ref().map(|f| (f.as_fd(), PollFlags::IN)));
-        if feed {
+        if has_input {
             fds.extend(running.stdin.as_ref().map(|f| (f.as_fd(), PollFlags::OUT)));
         }
-        let blind = running.pidfd.is_none();
-        let limit = if blind { limit.min(Duration::from_millis(5)) } else { limit };
+        let no_pidfd = running.pidfd.is_none();
+        let limit = if no_pidfd { limit.min(Duration::from_millis(5)) } else { limit };
         let ready = self.hub.wait(&fds, limit)?;
         drop(fds);
         let mut readable = ready[..pipes].iter();
@@ -179,18 +178,18 @@ impl Supervisor {
             if running.pipes[at].file.is_some() && readable.next() == Some(&true) {
                 let n = self.read_once(step, &mut running.pipes[at])?;
                 if (1..SMALL_READ_BYTES).contains(&n) {
-                    running.drop_at = Some(Instant::now());
+                    running.last_small_read = Some(Instant::now());
                 }
             }
         }
-        if feed && ready.last() == Some(&true) {
+        if has_input && ready.last() == Some(&true) {
             self.feed(running)?;
         }
         reap(running);
         Ok(())
     }
 
-    /// Reads what the pipes hold now, and not what a flooding daemon adds meanwhile.
+    /// Reads what the pipes hold now, but not endless output of a daemon.
     fn drain(&mut self, step: &Step, running: &mut Running) -> Result<(), EarlyEnd> {
         for pipe in &mut running.pipes {
             let mut taken = 0;
@@ -204,7 +203,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Takes one piece of output: its length, 0 when there is none for now.
+    /// Reads one piece of output. Returns its length, or 0 if there is none now.
     fn read_once(&mut self, step: &Step, pipe: &mut Pipe) -> Result<usize, EarlyEnd> {
         let Some(file) = &mut pipe.file else { return Ok(0) };
         let mut piece = vec![0; MAX_READ_BYTES];
@@ -221,21 +220,21 @@ impl Supervisor {
             }
             Ok(n) => {
                 let bytes = pipe.masker.take(&piece[..n]);
-                self.keep(step, pipe.stream, &mut pipe.excerpt, &bytes)?;
+                self.record_output(step, pipe.stream, &mut pipe.excerpt, &bytes)?;
                 Ok(n)
             }
-            // A terminal that no program has open any more.
+            // No program has the terminal open any more.
             Err(e) if e.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
                 pipe.file = None;
                 Ok(0)
             }
-            // Nothing there, or a pipe that cannot be read any more: the program's end decides.
+            // Nothing to read, or the pipe is broken. The program's exit decides.
             Err(_) => Ok(0),
         }
     }
 
-    /// Writes output to the step's log and says so.
-    fn keep(
+    /// Appends output to the step's log and emits its event.
+    fn record_output(
         &mut self,
         step: &Step,
         stream: Stream,
@@ -252,12 +251,12 @@ impl Supervisor {
             self.emit(EventBody::Output { step, stream, offset, len })?;
         }
         if kept.overflowed {
-            self.tell_dropped(step, stream)?;
+            self.report_dropped(step, stream)?;
         }
         Ok(())
     }
 
-    fn tell_dropped(&mut self, step: &Step, stream: Stream) -> Result<(), EarlyEnd> {
+    fn report_dropped(&mut self, step: &Step, stream: Stream) -> Result<(), EarlyEnd> {
         let log = self.logs.get(&(step.id.clone(), stream));
         let bytes = log.map_or(0, StreamLog::dropped);
         if bytes > 0 {
@@ -270,24 +269,24 @@ impl Supervisor {
         use std::collections::hash_map::Entry;
         match self.logs.entry((step.id.clone(), stream)) {
             Entry::Occupied(log) => Ok(log.into_mut()),
-            Entry::Vacant(place) => {
+            Entry::Vacant(entry) => {
                 let path = self.folder.log_path(&step.id, stream);
-                Ok(place.insert(StreamLog::create(&path, self.plan.limits.log_bytes)?))
+                Ok(entry.insert(StreamLog::create(&path, self.plan.limits.log_bytes)?))
             }
         }
     }
 
-    /// Passes on what the maskers held back and how much was dropped in all.
+    /// Flushes the maskers, and reports how much output was dropped.
     fn finish_streams(&mut self, step: &Step, running: &mut Running) -> Result<(), EarlyEnd> {
         for pipe in &mut running.pipes {
             let rest = pipe.masker.finish();
-            self.keep(step, pipe.stream, &mut pipe.excerpt, &rest)?;
-            self.tell_dropped(step, pipe.stream)?;
+            self.record_output(step, pipe.stream, &mut pipe.excerpt, &rest)?;
+            self.report_dropped(step, pipe.stream)?;
         }
         Ok(())
     }
 
-    /// Gives the program a piece of its standard input.
+    /// Writes a piece of standard input to the program.
     fn feed(&mut self, running: &mut Running) -> Result<(), EarlyEnd> {
         let mut piece = [0; 64 << 10];
         let n = self.hub.stdin().peek(&mut piece)?;
@@ -296,14 +295,14 @@ impl Supervisor {
             Ok(taken) => self.hub.stdin().took(taken),
             Err(e)
                 if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-            // The program closed it: that is its right.
+            // The program has closed its standard input, which is allowed.
             Err(_) => running.stdin = None,
         }
         Ok(())
     }
 
-    /// Each signal to everything that runs, with two seconds after it; then SIGKILL until nothing is
-    /// left.
+    /// Sends each signal to all processes and waits two seconds after it; then sends SIGKILL until
+    /// none is left.
     fn end_tree(
         &mut self,
         step: &Step,
@@ -311,14 +310,14 @@ impl Supervisor {
         signals: &[Signal],
     ) -> Result<(), EarlyEnd> {
         for signal in signals {
-            let found = process::own_descendants(running.guard);
-            process::signal_all(&found, *signal);
-            // A stopped process does not hear it.
-            process::signal_all(&found, Signal::CONT);
+            let descendants = process::own_descendants(running.guard);
+            process::signal_all(&descendants, *signal);
+            // A stopped process handles no signal until it continues.
+            process::signal_all(&descendants, Signal::CONT);
             let start = Instant::now();
             reap(running);
             while running.children == Children::Some && start.elapsed() < SIGNAL_GRACE {
-                // Its last words are read meanwhile; a daemon's end is noticed by looking.
+                // Keep reading output meanwhile. The end of a daemon is found by polling.
                 self.pump(step, running, Duration::from_millis(10))?;
                 if running.status.is_some() {
                     std::thread::sleep(Duration::from_millis(2));
@@ -377,14 +376,15 @@ fn start_program(step: &Step, launch: &Launch<'_>, masker: Masker) -> io::Result
     };
     command.args(launch.args).env_clear().envs(launch.env).current_dir(launch.folder);
     let mut child = spawn(&mut command)?;
-    // It holds the program's side of the terminal, whose last copy must be the program's.
+    // The command holds the program's side of the terminal, which the program alone must hold.
     drop(command);
     let pid = child.id() as i32;
     let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let pipe = |stream, file: Option<OwnedFd>| {
         let file = file.map(nonblocking).transpose()?;
         if let Some(file) = &file {
-            // Fewer switches for programs that print a lot; refused where pipes are scarce.
+            // Fewer context switches for programs with much output. Fails where pipe memory is
+            // limited.
             let _ = rustix::pipe::fcntl_setpipe_size(file, PIPE_BYTES);
         }
         Ok::<_, io::Error>(Pipe {
@@ -395,14 +395,16 @@ fn start_program(step: &Step, launch: &Launch<'_>, masker: Masker) -> io::Result
         })
     };
     let is_terminal = terminal.is_some();
-    let typed = terminal.as_ref().map(OwnedFd::try_clone).transpose()?;
+    let terminal_input = terminal.as_ref().map(OwnedFd::try_clone).transpose()?;
     let pipes = [
         pipe(Stream::Stdout, terminal.or_else(|| child.stdout.take().map(Into::into)))?,
         pipe(Stream::Stderr, child.stderr.take().map(Into::into))?,
     ];
-    let stdin =
-        typed.or_else(|| child.stdin.take().map(Into::into)).map(nonblocking).transpose()?;
-    // From here on the child is reaped together with everything else it may leave behind.
+    let stdin = terminal_input
+        .or_else(|| child.stdin.take().map(Into::into))
+        .map(nonblocking)
+        .transpose()?;
+    // From here on, `reap` collects the child together with all other descendants.
     drop(child);
     Ok(Running {
         pid,
@@ -412,13 +414,13 @@ fn start_program(step: &Step, launch: &Launch<'_>, masker: Masker) -> io::Result
         stdin,
         is_terminal,
         pipes,
-        drop_at: None,
+        last_small_read: None,
         guard: None,
     })
 }
 
-/// Starts a program. A file that was written a moment ago may still be open for writing in
-/// another process that is between fork and exec; that passes.
+/// Starts a program. A file that was just written may still be open for writing in another process
+/// between fork and exec, so this retries for a while.
 fn spawn(command: &mut Command) -> io::Result<std::process::Child> {
     let mut tries = 0;
     loop {

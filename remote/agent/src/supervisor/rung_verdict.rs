@@ -1,4 +1,4 @@
-//! What a rung's end means: success, a reason code, and where the ladder goes on.
+//! Judges a finished rung: success, reason code, and where the ladder continues.
 
 use std::path::Path;
 
@@ -8,40 +8,40 @@ use rgpu_protocol::{Diagnosis, Rung, RungRecord, Step};
 use super::capture::tail_of;
 use super::rung::ProgramResult;
 
-/// Bytes of each stream that a record keeps.
+/// Bytes of each stream in a record.
 const TAIL_BYTES: usize = 3000;
 
-/// Bytes of the tool's own words that a record keeps.
+/// Most bytes of the tool's own message in a record.
 const WORDS_BYTES: usize = 500;
 
-/// Where the ladder goes on.
+/// Where the ladder continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RungVerdict {
-    /// The step ended well.
+    /// The step succeeded.
     Well,
-    /// The next rung down.
+    /// At the next rung.
     Next,
-    /// The named rung.
+    /// At the named rung.
     Rung(String),
-    /// No rung below could do better.
+    /// Nowhere: no lower rung can help.
     Stop,
 }
 
-/// Judges a rung that was run: its record and what follows.
+/// Judges a rung that has run. Returns its record and the verdict.
 pub(crate) fn judge(
     step: &Step,
     rung: &Rung,
     argv: Vec<String>,
-    ran: &ProgramResult,
+    result: &ProgramResult,
     work: &Path,
 ) -> (RungRecord, RungVerdict) {
-    let stdout = ran.stdout.text();
-    let stderr = ran.stderr.text();
+    let stdout = result.stdout.text();
+    let stderr = result.stderr.text();
     let mut notes = Vec::new();
     let mut hit = None;
-    let plain = plain_failure(step, rung, ran, &stdout, &stderr, work);
+    let failure = plain_failure(step, rung, result, &stdout, &stderr, work);
     for row in &rung.diagnosis {
-        if row.when == Condition::Failed && plain.is_none() {
+        if row.when == Condition::Failed && failure.is_none() {
             continue;
         }
         let Some(line) = find(row, &stdout, &stderr) else { continue };
@@ -53,8 +53,8 @@ pub(crate) fn judge(
         }
     }
     let (code, words, verdict) = match hit {
-        Some((row, words)) => (row.code.clone(), words, follow(&row.then)),
-        None => match plain {
+        Some((row, words)) => (row.code.clone(), words, verdict_of(&row.then)),
+        None => match failure {
             Some((code, words)) => (code.to_owned(), words, RungVerdict::Next),
             None => (String::new(), String::new(), RungVerdict::Well),
         },
@@ -66,9 +66,9 @@ pub(crate) fn judge(
         ok: verdict == RungVerdict::Well,
         code,
         words,
-        exit: ran.exit,
-        signal: ran.signal,
-        seconds: ran.seconds,
+        exit: result.exit,
+        signal: result.signal,
+        seconds: result.seconds,
         stdout_tail: tail_of(&stdout, TAIL_BYTES),
         stderr_tail: tail_of(&stderr, TAIL_BYTES),
         loses: rung.loses.clone(),
@@ -77,7 +77,7 @@ pub(crate) fn judge(
     (record, verdict)
 }
 
-/// The record of a rung that was not run.
+/// Returns the record of a rung that was not run.
 pub(crate) fn not_run(step: &Step, rung: &Rung, code: &str, words: String) -> RungRecord {
     RungRecord {
         step: step.id.clone(),
@@ -97,7 +97,7 @@ fn find<'t>(row: &Diagnosis, stdout: &'t str, stderr: &'t str) -> Option<&'t str
     }
 }
 
-fn follow(then: &LadderAction) -> RungVerdict {
+fn verdict_of(then: &LadderAction) -> RungVerdict {
     match then {
         LadderAction::Next | LadderAction::Note => RungVerdict::Next,
         LadderAction::Rung(id) => RungVerdict::Rung(id.clone()),
@@ -105,7 +105,7 @@ fn follow(then: &LadderAction) -> RungVerdict {
     }
 }
 
-/// Whether a file is there and not empty; one that fits where the name has a `*`.
+/// Returns whether a file exists and is not empty. A `*` in the name matches any text.
 fn is_there(work: &Path, path: &str) -> bool {
     let Some((start, end)) = path.split_once('*') else {
         return std::fs::metadata(work.join(path)).is_ok_and(|m| m.len() > 0);
@@ -122,38 +122,38 @@ fn is_there(work: &Path, path: &str) -> bool {
     })
 }
 
-/// Failures that no row of a table explains: code and words.
+/// Returns code and message of a failure that no diagnosis row explains.
 fn plain_failure(
     step: &Step,
     rung: &Rung,
-    ran: &ProgramResult,
+    result: &ProgramResult,
     stdout: &str,
     stderr: &str,
     work: &Path,
 ) -> Option<(&'static str, String)> {
-    if ran.timed_out {
+    if result.timed_out {
         return Some(("timeout", format!("not done after its time limit of {} s", step.timeout_s)));
     }
     let last_line = || {
         let last = |text: &str| text.lines().rev().find(|l| !l.trim().is_empty()).map(cut);
         last(stderr).or_else(|| last(stdout)).unwrap_or_default()
     };
-    if ran.signal.is_some() {
+    if result.signal.is_some() {
         return Some(("signal", last_line()));
     }
-    let wanted = &rung.success.exit;
-    if !wanted.is_empty() && !ran.exit.is_some_and(|exit| wanted.contains(&exit)) {
+    let allowed = &rung.success.exit;
+    if !allowed.is_empty() && !result.exit.is_some_and(|exit| allowed.contains(&exit)) {
         return Some(("exit", last_line()));
     }
     if let Some(file) = rung.success.files.iter().find(|path| !is_there(work, path)) {
         return Some(("no_file", file.clone()));
     }
     let printed = |p: &rgpu_protocol::Pattern| p.find(stdout).or_else(|| p.find(stderr)).is_some();
-    let silent = rung.success.prints.iter().find(|p| !printed(p));
-    silent.map(|pattern| ("no_words", pattern.0.clone()))
+    let missing = rung.success.prints.iter().find(|p| !printed(p));
+    missing.map(|pattern| ("no_words", pattern.0.clone()))
 }
 
-/// One line for a record.
+/// Trims a line to the length limit of a record.
 fn cut(line: &str) -> String {
     let line = line.trim();
     let mut end = line.len().min(WORDS_BYTES);
@@ -167,7 +167,7 @@ fn cut(line: &str) -> String {
 mod tests {
     use super::*;
 
-    fn judged(rung: &str, exit: i32, stderr: &str) -> (RungRecord, RungVerdict) {
+    fn judge_output(rung: &str, exit: i32, stderr: &str) -> (RungRecord, RungVerdict) {
         let rung: Rung = serde_json::from_str(rung).unwrap();
         let step = Step {
             id: "s".into(),
@@ -179,9 +179,9 @@ mod tests {
             stdin: Default::default(),
             rungs: Vec::new(),
         };
-        let mut ran = ProgramResult { exit: Some(exit), ..ProgramResult::default() };
-        ran.stderr.take(stderr.as_bytes());
-        judge(&step, &rung, Vec::new(), &ran, Path::new("/nowhere"))
+        let mut result = ProgramResult { exit: Some(exit), ..ProgramResult::default() };
+        result.stderr.take(stderr.as_bytes());
+        judge(&step, &rung, Vec::new(), &result, Path::new("/nowhere"))
     }
 
     const NCU: &str = r#"{"id":"r","argv":["x"],"diagnosis":[
@@ -191,7 +191,8 @@ mod tests {
 
     #[test]
     fn words_fail_a_rung_whose_exit_status_is_fine() {
-        let (record, verdict) = judged(NCU, 0, "==WARNING== x\n==ERROR== ERR_NVGPUCTRPERM - no\n");
+        let (record, verdict) =
+            judge_output(NCU, 0, "==WARNING== x\n==ERROR== ERR_NVGPUCTRPERM - no\n");
         assert_eq!(verdict, RungVerdict::Rung("nsys".into()));
         assert_eq!((record.ok, record.code.as_str()), (false, "counters_refused"));
         assert_eq!(record.words, "==ERROR== ERR_NVGPUCTRPERM - no");
@@ -200,18 +201,18 @@ mod tests {
 
     #[test]
     fn a_note_alone_fails_nothing() {
-        assert_eq!(judged(NCU, 0, "WARNING").1, RungVerdict::Well);
+        assert_eq!(judge_output(NCU, 0, "WARNING").1, RungVerdict::Well);
     }
 
     #[test]
     fn what_no_row_explains_goes_down_the_ladder_with_the_last_line() {
-        let (record, verdict) = judged(NCU, 3, "one\nlast words\n\n");
+        let (record, verdict) = judge_output(NCU, 3, "one\nlast words\n\n");
         assert_eq!((verdict, record.code.as_str()), (RungVerdict::Next, "exit"));
         assert_eq!(record.words, "last words");
         let rung = r#"{"id":"r","argv":["x"],"success":{"files":["out"]}}"#;
-        assert_eq!(judged(rung, 0, "").0.code, "no_file");
+        assert_eq!(judge_output(rung, 0, "").0.code, "no_file");
         let rung = r#"{"id":"r","argv":["x"],"success":{"prints":["SUMMARY"]}}"#;
-        assert_eq!(judged(rung, 0, "").0.code, "no_words");
+        assert_eq!(judge_output(rung, 0, "").0.code, "no_words");
     }
 
     #[test]
@@ -219,8 +220,8 @@ mod tests {
         let rung = r#"{"id":"r","argv":["x"],"diagnosis":[
             {"pattern":"error:","code":"does_not_compile","when":"failed","then":"stop"}]}"#;
         let warning = "k.cu(3): warning: unused\n  printf(\"error: %d\", n);\n";
-        assert_eq!(judged(rung, 0, warning).1, RungVerdict::Well);
-        let (record, verdict) = judged(rung, 1, "k.cu(3): error: no\n");
+        assert_eq!(judge_output(rung, 0, warning).1, RungVerdict::Well);
+        let (record, verdict) = judge_output(rung, 1, "k.cu(3): error: no\n");
         assert_eq!((verdict, record.code.as_str()), (RungVerdict::Stop, "does_not_compile"));
     }
 
@@ -238,6 +239,6 @@ mod tests {
 
     #[test]
     fn a_row_may_say_that_no_rung_helps() {
-        assert_eq!(judged(NCU, 1, "compile error").1, RungVerdict::Stop);
+        assert_eq!(judge_output(NCU, 1, "compile error").1, RungVerdict::Stop);
     }
 }

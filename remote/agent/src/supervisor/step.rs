@@ -1,4 +1,4 @@
-//! A step: its rungs from best to last, until one ends well.
+//! Runs a step: its rungs from best to last, until one succeeds.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,17 +9,16 @@ use super::rung::Launch;
 use super::rung_verdict::{RungVerdict, judge, not_run};
 use super::{EarlyEnd, Supervisor, environment};
 
-/// How a step ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StepResult {
-    /// On some rung.
+    /// A rung succeeded.
     Well,
-    /// On none; the last failure's code.
+    /// No rung succeeded; the code of the last failure.
     Failed(String),
 }
 
 impl Supervisor {
-    /// Carries out a step.
+    /// Runs a step.
     pub(crate) fn climb(
         &mut self,
         step: &Step,
@@ -40,7 +39,7 @@ impl Supervisor {
                     self.end_step(step, Some(rung.id.clone()), String::new())?;
                     return Ok(StepResult::Well);
                 }
-                // The plan was checked: the rung is there, further down.
+                // The plan was checked: this rung exists, further down.
                 RungVerdict::Rung(id) => {
                     let below = step.rungs.iter().skip(at + 1).position(|r| r.id == id);
                     at += 1 + below.unwrap_or(0);
@@ -73,8 +72,8 @@ impl Supervisor {
         }
         let gpu = self.gpu.as_ref().filter(|_| step.gpu).map(super::GpuLock::visible);
         let env = environment::of_rung(&self.plan, rung, &self.folder, secrets, gpu.as_deref());
-        let named = work.display().to_string();
-        let mut argv: Vec<String> = rung.argv.iter().map(|word| word.resolve(&named)).collect();
+        let work_path = work.display().to_string();
+        let mut argv: Vec<String> = rung.argv.iter().map(|word| word.resolve(&work_path)).collect();
         let program =
             rung.argv.first().and_then(|word| environment::program(word, &self.folder, &env));
         if let (Some(first), Some(program)) = (argv.first_mut(), &program) {
@@ -96,22 +95,22 @@ impl Supervisor {
             return Ok((start_failed(step, rung, argv, words), RungVerdict::Next));
         }
         let launch = Launch { program: &program, args: &argv[1..], env: &env, folder: &folder };
-        let ran = match self.run_program(step, &launch, secrets) {
+        let result = match self.run_program(step, &launch, secrets) {
             Err(stopped @ EarlyEnd::Stop(_)) => {
                 self.announce_pulled(step, rung, &work)?;
                 return Err(stopped);
             }
-            ran => ran?,
+            result => result?,
         };
-        let judged = match ran {
-            Ok(ran) => judge(step, rung, argv, &ran, &work),
+        let verdict = match result {
+            Ok(result) => judge(step, rung, argv, &result, &work),
             Err(e) => {
                 let words = format!("`{}` does not start: {e}", program.display());
                 (start_failed(step, rung, argv, words), RungVerdict::Next)
             }
         };
         self.announce(step, rung, &work)?;
-        Ok(judged)
+        Ok(verdict)
     }
 
     fn announce(&mut self, step: &Step, rung: &Rung, work: &Path) -> Result<(), EarlyEnd> {

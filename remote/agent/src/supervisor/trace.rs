@@ -1,5 +1,5 @@
-//! What a supervisor has to say of itself: a defect's trace, or why the event log could not be
-//! written. It goes to a file in the job's folder, which is made only then.
+//! The supervisor's own log: messages of panics, and why the event log could not be written. The
+//! file in the job's folder is created only if there is something to write.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -8,23 +8,23 @@ use std::path::Path;
 use crate::host_fault::HostFault;
 use crate::job::JobFolder;
 
-/// Does the `work` of the process that supervises the job in `folder`, and keeps the words of its
-/// panics and of its error.
+/// Runs `work`, the main function of the process that supervises the job in `folder`, and logs its
+/// panics and its error.
 ///
 /// # Errors
-/// Those of the work.
+/// Those of `work`.
 pub(crate) fn kept(
     folder: &Path,
     work: impl FnOnce() -> Result<(), HostFault>,
 ) -> Result<(), HostFault> {
     let log = JobFolder::at(folder.to_owned()).supervisor_log();
-    let own = log.clone();
-    std::panic::set_hook(Box::new(move |panic| append(&own, &panic.to_string())));
+    let panic_log = log.clone();
+    std::panic::set_hook(Box::new(move |panic| append(&panic_log, &panic.to_string())));
     work().inspect_err(|e| append(&log, &e.to_string()))
 }
 
 fn append(log: &Path, text: &str) {
-    // Where it cannot be written, the job's last words do without it.
+    // If this fails, the job's terminal event has to suffice.
     let file = OpenOptions::new().append(true).create(true).open(log);
     let _ = file.and_then(|mut file| writeln!(file, "{text}"));
 }
@@ -49,10 +49,11 @@ mod tests {
         })
         .unwrap_err();
         std::panic::set_hook(before);
-        let words = std::fs::read_to_string(log).unwrap();
-        assert!(words.contains("no such rung"), "{words}");
+        let log_text = std::fs::read_to_string(log).unwrap();
+        assert!(log_text.contains("no such rung"), "{log_text}");
         assert!(
-            words.ends_with("cannot write `events.jsonl`: No space left on device (os error 28)\n")
+            log_text
+                .ends_with("cannot write `events.jsonl`: No space left on device (os error 28)\n")
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Files brought back.
+//! Artifacts of jobs.
 
 use std::process::Command;
 
@@ -47,7 +47,7 @@ fn artifacts_are_announced_with_their_hash_and_fetched_by_range() {
     let pieces: Vec<_> = big.chunks(PIECE_BYTES as usize).map(sha256).collect();
     assert_eq!(digests[0], (hash(&big), Some(Digest::composite(&pieces))));
     assert_eq!((&digests[1].1, &digests[2].1), (&None, &None), "files of one piece");
-    // Only the small one came unasked.
+    // Only the small one was sent without a request.
     assert_eq!(story.data.keys().collect::<Vec<_>>(), ["raw/s"]);
     assert_eq!(story.data["raw/s"], b"small\n");
 
@@ -74,7 +74,7 @@ fn an_artifact_can_be_an_input_of_the_next_plan_without_travelling() {
     assert_eq!(client.run(&plan("j.2", next)).stdout("main"), "made");
 }
 
-/// A job that makes a file of each kind, says so, and goes on.
+/// A job that creates one file of each kind, reports it, and goes on.
 fn maker(job: &str) -> Plan {
     let text = "mkdir out raw; seq 1 2000000 > out/long; echo a > out/a; echo r > raw/r; echo made; sleep 1000";
     let rungs = json!([{"id": "r", "argv": ["sh", "-c", text],

@@ -1,4 +1,4 @@
-//! A small client: one agent home in a temporary folder, any number of connections to it.
+//! A small client: one agent home in a temporary folder, and any number of connections to it.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 pub(crate) const AGENT: &str = env!("CARGO_BIN_EXE_rgpu-agent");
 
-/// A GPU host with nothing on it.
+/// A GPU host with an empty agent home.
 pub(crate) struct Host {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) env: BTreeMap<String, String>,
@@ -43,7 +43,7 @@ impl Host {
         Client::start(Command::new(AGENT).envs(&self.env))
     }
 
-    /// Submits a plan on a connection of which `n` bytes arrive before it is cut.
+    /// Submits a plan on a connection that is cut after `n` bytes of output.
     pub(crate) fn read_only(&self, n: usize, plan: &Plan, story: &mut Story) {
         let mut command = Command::new(AGENT);
         command.arg("stdio").envs(&self.env).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -61,7 +61,7 @@ impl Host {
         }
         process.kill().unwrap();
         process.wait().unwrap();
-        // What a laptop makes of it: whole frames count, the rest does not.
+        // Like a laptop, use complete frames and ignore the rest.
         let mut reader = FrameReader::new(bytes.get(MAGIC.len()..).unwrap_or_default());
         let mut hello = true;
         while let Some((kind, body)) = reader.next_frame().unwrap().map(|(k, b)| (k, b.to_vec())) {
@@ -80,13 +80,13 @@ impl Host {
         }
     }
 
-    /// The pid of a job's supervisor.
+    /// Returns the pid of a job's supervisor.
     pub(crate) fn supervisor(&self, job: &str) -> i32 {
         supervisor(&self.job(job))
     }
 }
 
-/// The pid of the supervisor of the job in `folder`, from the command line it was started with.
+/// Returns the pid of the supervisor of the job in `folder`, found by its command line.
 pub(crate) fn supervisor(folder: &Path) -> i32 {
     let folder = folder.canonicalize().unwrap().display().to_string();
     let runs = |pid: &i32| {
@@ -101,11 +101,11 @@ pub(crate) fn pids() -> Vec<i32> {
     proc.filter_map(|e| e.unwrap().file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Living processes whose command line contains `word`.
+/// Returns the living processes whose command line contains `word`.
 pub(crate) fn living(word: &str) -> Vec<i32> {
     let has = |pid: &i32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        // Read after the command line: one that ended between the two is gone, not living.
+        // Read after the command line: a process that ended in between is not living.
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let gone = stat.is_empty() || stat.contains(") Z ") || stat.contains(") X ");
         String::from_utf8_lossy(&line).contains(word) && !gone
@@ -119,7 +119,7 @@ pub(crate) struct Client {
     reader: FrameReader<ChildStdout>,
 }
 
-/// What a followed job said.
+/// The events and output of a followed job.
 #[derive(Default, Debug)]
 pub(crate) struct Story {
     pub(crate) events: Vec<Event>,
@@ -145,7 +145,7 @@ impl Story {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// `rung:code` of every rung, `rung:ok` for those that ended well.
+    /// Returns `rung:code` of every rung, `rung:ok` for those that succeeded.
     pub(crate) fn rungs(&self) -> Vec<String> {
         let records = self.events.iter().filter_map(|e| match &e.body {
             EventBody::RungEnded(r) => Some(r),
@@ -172,7 +172,7 @@ impl Client {
         client
     }
 
-    /// A connection on which the agent has spoken and the client has not.
+    /// Opens a connection on which the agent has sent its hello, and the client nothing.
     pub(crate) fn silent(command: &mut Command) -> Self {
         let mut process =
             command.arg("stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -322,7 +322,7 @@ impl Client {
         self.story()
     }
 
-    /// Cuts the connection as a dropped link does.
+    /// Cuts the connection as a lost link does.
     pub(crate) fn cut(mut self) {
         self.input = None;
         self.process.kill().unwrap();
@@ -337,14 +337,14 @@ impl Drop for Client {
     }
 }
 
-/// A plan from JSON; `limits` and titles may be left out.
+/// Parses a plan from JSON; `limits` and titles may be left out.
 pub(crate) fn plan(job: &str, rest: Value) -> Plan {
     let mut all = json!({"job": job, "title": job, "steps": []});
     all.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
     serde_json::from_value(all).unwrap()
 }
 
-/// A step with one rung that runs a shell script.
+/// Returns a step with one rung that runs a shell script.
 pub(crate) fn sh(id: &str, script: &str) -> Value {
     step(id, json!([{"id": "host", "argv": ["sh", "-c", script]}]))
 }
@@ -353,7 +353,7 @@ pub(crate) fn step(id: &str, rungs: Value) -> Value {
     json!({"id": id, "title": id, "timeout_s": 60, "rungs": rungs})
 }
 
-/// A plan of one shell script.
+/// Returns a plan of one shell script.
 pub(crate) fn script(job: &str, text: &str) -> Plan {
     plan(job, json!({"steps": [sh("main", text)]}))
 }

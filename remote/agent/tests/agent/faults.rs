@@ -1,4 +1,4 @@
-//! What goes wrong on hosts, and what is said about it.
+//! Failures of hosts, and how they are reported.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -34,7 +34,7 @@ fn a_killed_supervisor_is_noticed_and_its_programs_are_ended() {
     client.finish(&mut story);
     assert_eq!(host_error(&story), "supervisor_died");
     assert_eq!(living(&mark), [0i32; 0]);
-    // Said once, to all who ask.
+    // Written once, and read by every client.
     let mut other = host.connect();
     other.attach("j", 1, Vec::new());
     assert_eq!(other.story().events, story.events);
@@ -113,7 +113,7 @@ fn a_connection_killed_at_any_moment_leaves_no_half_job() {
         client.submit(&script(&job, &format!("echo x >> {}", ran.display())));
         std::thread::sleep(Duration::from_micros(delay_us));
         client.cut();
-        // Asking again starts it, or follows it; either way it runs once to its end.
+        // Submitting again starts or follows the job; either way it runs once to its end.
         let story = host.connect().run(&script(&job, &format!("echo x >> {}", ran.display())));
         assert_eq!(*story.outcome(), Outcome::Done);
         assert_eq!(std::fs::read_to_string(&ran).unwrap(), "x\n", "it ran once");
@@ -158,7 +158,7 @@ fn an_unusable_home_gives_way_to_the_next_folder() {
     assert!(facts.folder.ends_with("/.cache/rgpu"), "{}", facts.folder);
 }
 
-/// A small file system of its own; `None` where mounting is not allowed.
+/// A small file system of its own; `None` if mounting is not allowed.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
@@ -197,7 +197,7 @@ fn a_disk_that_fills_up_ends_the_job_with_whole_records() {
     let log = std::fs::read_to_string(host.job("j").join("events.jsonl")).unwrap();
     assert!(log.ends_with('\n'));
     assert_eq!(log.lines().count(), story.events.len());
-    // What was said to be kept is kept.
+    // Announced output is in the log.
     let kept = std::fs::metadata(host.job("j").join("log/main.stdout")).unwrap().len();
     assert_eq!(kept as usize, story.stdout("main").len());
 }
@@ -209,7 +209,7 @@ fn a_program_that_fills_the_disk_itself_is_told_from_our_own_failure() {
     let mut client = host.connect();
     let text = "head -c 100000000 /dev/zero > big 2>err; echo failed; exit 9";
     let story = client.run(&script("j", text));
-    // Either the program could still say so, or its words found no room.
+    // Either the program could still report it, or its message found no space.
     match story.outcome() {
         Outcome::Failed { code, .. } => assert_eq!(code, "exit"),
         _ => assert_eq!(host_error(&story), "disk_full"),
@@ -311,9 +311,9 @@ fn a_plan_for_which_the_quota_has_no_room_is_refused_until_there_is_some() {
     client.submit(&script("holder", "head -c 5000000 /dev/urandom > data; echo up; sleep 1000"));
     let mut story = Story::default();
     client.until_output(&mut story, "main", "up");
-    // The agent's own tally counts what ended; a running job is met by the walk.
+    // The usage record counts ended jobs; only a sweep's walk finds a running one.
     host.connect().run(&script("small", "head -c 1000000 /dev/urandom > data"));
-    // Its supervisor, which adds to the tally at its end, holds the lock until it is gone.
+    // Its supervisor adds to the record at its end, and holds the lock until it has exited.
     let lock = std::fs::File::open(host.job("small").join("plan.json")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     drop(lock);
@@ -360,7 +360,7 @@ fn a_supervisor_killed_on_a_full_disk_still_gets_its_last_words() {
     kill(host.supervisor("j"));
     client.finish(&mut story);
     assert_eq!(host_error(&story), "supervisor_died");
-    // Room again once the job is forgotten, by the same connection.
+    // There is space again once the same connection has removed the job.
     client.send(&ToAgent::Forget { job: "j".into() });
     while !matches!(client.next(), FromAgent::Done { .. }) {}
     assert_eq!(client.run(&script("next", "echo on")).stdout("main"), "on\n");
@@ -371,7 +371,7 @@ fn a_client_that_stops_reading_slows_no_job() {
     let host = Host::new();
     let mut client = host.connect();
     client.submit(&script("j", "head -c 20000000 /dev/zero; touch finished"));
-    // Not a byte is read here.
+    // From here on the client reads nothing.
     let start = Instant::now();
     while !host.job("j").join("work/finished").exists() {
         assert!(start.elapsed() < Duration::from_secs(30), "the job waits for its reader");
@@ -420,7 +420,7 @@ fn clocks_that_are_set_back_neither_lose_jobs_nor_stop_sweeps() {
     let host = Host::new();
     let mut client = host.connect();
     client.run(&script("old", "true"));
-    // As a host leaves it whose clock was a year ahead for a while.
+    // As on a host whose clock was a year ahead for a while.
     let ahead = 365 * 24 * 3_600_000_u64;
     let log = host.job("old").join("events.jsonl");
     let text = std::fs::read_to_string(&log).unwrap();
@@ -462,7 +462,7 @@ fn a_job_of_a_newer_agent_is_listed_and_followed_as_far_as_it_is_understood() {
         }
         event.to_string() + "\n"
     };
-    // In one step: the agent that told of the end may still look at how the job stands.
+    // Rename in one step: the agent that reported the end may still be reading the job's state.
     let anew = log.with_extension("new");
     std::fs::write(&anew, text.lines().map(newer).collect::<String>()).unwrap();
     std::fs::rename(&anew, &log).unwrap();
@@ -491,7 +491,7 @@ fn jobs_of_two_laptops_on_one_host_neither_mix_nor_remove_each_other() {
         plan.files.push(input("in", &bytes));
         client.submit(plan);
     }
-    // Both have been asked before either sends.
+    // Both get the list of missing blobs before either sends one.
     for client in [&mut one, &mut two] {
         assert!(matches!(client.next(), FromAgent::Missing { .. }));
     }
@@ -510,7 +510,7 @@ fn jobs_of_two_laptops_on_one_host_neither_mix_nor_remove_each_other() {
     for story in &stories {
         assert!(story.stdout("main").starts_with("3000000\n"), "{}", story.stdout("main"));
     }
-    // One of them cleans up while the other still reads.
+    // One of them removes its job while the other still reads.
     two.send(&ToAgent::Forget { job: "one".into() });
     assert!(matches!(two.next(), FromAgent::Done { .. }));
     one.attach("one", 1, Vec::new());
@@ -532,6 +532,6 @@ fn an_output_storm_on_both_streams_is_kept_to_the_limit_and_ends_by_its_time() {
     assert_eq!((story.stdout("main").len(), story.stderr("main").len()), (8 << 20, 8 << 20));
     let dropped = |e: &&rgpu_protocol::Event| matches!(e.body, EventBody::OutputDropped { .. });
     assert!(story.events.iter().filter(dropped).count() >= 2);
-    // Neither events nor memory grow with what is dropped.
+    // Neither events nor memory grow with dropped output.
     assert!(story.events.len() < 2000, "{}", story.events.len());
 }

@@ -1,4 +1,4 @@
-//! Connections come and go; jobs stay.
+//! Connections end while jobs go on.
 
 use std::time::{Duration, Instant};
 
@@ -74,7 +74,7 @@ fn a_stream_cut_after_any_number_of_bytes_is_resumed_without_gap_or_repetition()
         }
         let from_seq = story.events.last().map_or(1, |e| e.seq + 1);
         if story.events.is_empty() {
-            // Perhaps not even the plan arrived: it is submitted again.
+            // The plan may not have arrived: submit it again.
             reference.submit(&job(n));
             story = Story::default();
         } else {
@@ -97,7 +97,7 @@ fn a_job_outlives_its_connection_and_can_be_read_from_any_point() {
     client.until_output(&mut first, "main", "one");
     client.cut();
     let mut second = host.connect();
-    // Asking for the same plan again is the same as attaching.
+    // Submitting the same plan again attaches to the job.
     second.submit(&job);
     let all = second.story();
     assert_eq!(all.stdout("main"), "one\ntwo\n");
@@ -130,7 +130,7 @@ fn a_cancellation_is_heard_while_output_floods_a_link_that_nobody_reads() {
     client.submit(&script("j", "echo up; while :; do head -c 100000 /dev/zero; done"));
     let mut story = Story::default();
     client.until_output(&mut story, "main", "up");
-    // The pipe to us fills up; requests are still heard.
+    // The pipe to us fills up; the agent still reads requests.
     std::thread::sleep(Duration::from_millis(300));
     for _ in 0..20 {
         client.send(&ToAgent::Renew { job: "j".into() });

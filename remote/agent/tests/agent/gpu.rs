@@ -1,4 +1,4 @@
-//! The queue for GPUs, on a host whose GPUs are invented.
+//! The queue for GPUs, on a host with invented GPUs.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -34,7 +34,7 @@ fn locked(story: &Story) -> Vec<String> {
     locks.collect()
 }
 
-/// A script that fails when another job is on the same GPU at the same time.
+/// A script that fails if another job runs on the same GPU at the same time.
 fn exclusive(dir: &Path) -> String {
     format!("d={}/$CUDA_VISIBLE_DEVICES; mkdir $d || exit 5; sleep 0.05; rmdir $d", dir.display())
 }
@@ -112,7 +112,8 @@ fn many_jobs_at_once_never_share_a_gpu_and_all_end() {
     assert_eq!(left, [""; 0]);
 }
 
-/// Fifty jobs of two laptops, four GPUs, some jobs choosy, some killed while they hold or wait.
+/// Fifty jobs of two laptops on four GPUs. Some need a particular GPU; some are killed while they
+/// hold one or wait.
 #[test]
 fn fifty_jobs_on_four_gpus_neither_overlap_nor_wait_for_ever() {
     let host = Host::new();
@@ -123,7 +124,7 @@ fn fifty_jobs_on_four_gpus_neither_overlap_nor_wait_for_ever() {
     let text = exclusive(shared.path());
     let job = |i: usize| {
         let choice = if i.is_multiple_of(3) { json!({"index": i % 4}) } else { json!("any") };
-        // Those that will be killed keep their GPU until then.
+        // Jobs that will be killed keep their GPU until then.
         let text = if i % 10 == 9 { "sleep 1000".to_owned() } else { text.clone() };
         let mut main = sh("main", &text);
         main["gpu"] = json!(true);
@@ -136,8 +137,8 @@ fn fifty_jobs_on_four_gpus_neither_overlap_nor_wait_for_ever() {
     let killer = std::thread::spawn({
         let host_home = host.home();
         move || {
-            // In whatever order they get a GPU: supervisors start side by side, and the fifth has
-            // none before one of the other four is gone.
+            // The order does not matter: supervisors start in parallel, and the fifth job gets no
+            // GPU before one of the other four has ended.
             let mut alive: Vec<usize> = (9..50).step_by(10).collect();
             while !alive.is_empty() {
                 alive.retain(|i| {
@@ -173,11 +174,11 @@ fn fifty_jobs_on_four_gpus_neither_overlap_nor_wait_for_ever() {
     }
 }
 
-/// Users without rights, besides root, as whom these tests run.
+/// Unprivileged users for these tests, which run as root.
 const NOBODY: u32 = 65534;
 const HOSTILE: u32 = 65533;
 
-/// A command of another user.
+/// Returns a command of another user.
 fn command_as(user: u32, program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new("setpriv");
     command.args([format!("--reuid={user}"), format!("--regid={user}"), "--clear-groups".into()]);
@@ -185,7 +186,7 @@ fn command_as(user: u32, program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// Another user's agent, with a home of its own and the lock folder of `host`.
+/// Another user's agent, with its own home and the lock folder of `host`.
 fn connect_as(host: &Host, user: u32) -> (tempfile::TempDir, Client) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(host.dir.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
@@ -200,7 +201,7 @@ fn connect_as(host: &Host, user: u32) -> (tempfile::TempDir, Client) {
     (home, client)
 }
 
-/// Another user's forged files neither stop a job nor keep it from being cancelled. Needs root.
+/// Another user's forged files neither stop a job nor prevent its cancellation. Needs root.
 #[test]
 fn forged_files_of_another_user_stop_nobody() {
     if !rustix::process::geteuid().is_root() {
@@ -208,7 +209,7 @@ fn forged_files_of_another_user_stop_nobody() {
         return;
     }
     let host = Host::new();
-    // Makes the lock folder.
+    // This creates the lock folder.
     let first = host.connect().run(&gpu_plan("first", json!({"index": 0}), "true", json!({})));
     assert_eq!(*first.outcome(), Outcome::Done);
     let (_home, mut victim) = connect_as(&host, NOBODY);
@@ -244,7 +245,7 @@ fn forged_files_of_another_user_stop_nobody() {
         let last = story.events.last().map(|event| &event.body);
         assert!(!matches!(last, Some(EventBody::Ended { .. })), "{last:?}");
     }
-    // Who waits can be cancelled, and the next is behind nobody but the holder.
+    // A waiting job can be cancelled, and then only the holder is before the next one.
     let mut waiting = host.connect();
     waiting.submit(&gpu_plan("waiting", json!({"index": 0}), "true", json!({})));
     let mut wait_story = Story::default();
@@ -270,7 +271,7 @@ fn users_of_a_host_share_one_queue() {
     holder.submit(&gpu_plan("holder", json!({"index": 0}), "echo up; sleep 1000", json!({})));
     let mut story = Story::default();
     holder.until_output(&mut story, "main", "up");
-    // Another user, who may neither write the first one's files nor signal its processes.
+    // Another user can neither write the first one's files nor signal its processes.
     let (_home, mut other) = connect_as(&host, NOBODY);
     let mut impatient = gpu_plan("impatient", json!({"index": 0}), "true", json!({}));
     impatient.limits.queue_s = 1;
@@ -283,7 +284,7 @@ fn users_of_a_host_share_one_queue() {
     assert_eq!(*free.outcome(), Outcome::Done);
     holder.send(&ToAgent::Cancel { job: "holder".into() });
     holder.finish(&mut story);
-    // The lock file that the other user made serves the first one too.
+    // The first user can also use the lock file that the other created.
     let mut again = host.connect();
     let story = again.run(&gpu_plan("again", json!({"index": 1}), "true", json!({})));
     assert_eq!(*story.outcome(), Outcome::Done);
@@ -379,8 +380,8 @@ fn processes_of_others_stop_the_job_unless_the_gpu_is_shared() {
     }
 }
 
-/// Fifty jobs of several laptops on a host of four GPUs with a played nvidia-smi: they get GPUs in
-/// the order in which they came, and a GPU on which somebody computes is nobody's.
+/// Fifty jobs of several laptops on a host of four GPUs with a simulated nvidia-smi. They get GPUs
+/// in the order of their arrival, and no job gets a GPU on which another process computes.
 #[test]
 fn fifty_jobs_get_gpus_in_the_order_in_which_they_came() {
     let host = Host::new();
@@ -396,7 +397,7 @@ fn fifty_jobs_get_gpus_in_the_order_in_which_they_came() {
     let order = host.dir.path().join("order");
     let job = |i: usize| {
         let text = match i {
-            // All GPUs are taken until everybody stands in the queue.
+            // All GPUs are held until every job is in the queue.
             0..3 => format!("until [ -e {} ]; do sleep 0.05; done", gate.display()),
             _ => format!("echo {i} >> {}", order.display()),
         };
@@ -431,8 +432,8 @@ fn fifty_jobs_get_gpus_in_the_order_in_which_they_came() {
     let order: Vec<i64> = order.lines().map(|line| line.parse().unwrap()).collect();
     assert_eq!(order.len(), 47);
     for (place, job) in order.iter().enumerate() {
-        // Three run side by side and start their programs in any order; and while a job finds out
-        // about the GPU that is not free, the next may get one that is.
+        // Three jobs run in parallel and start their programs in any order. While one finds out
+        // that its GPU is not free, the next may get a free one.
         let overtaken = order[..place].iter().filter(|other| *other > job).count();
         assert!(overtaken <= 6, "job {job} was overtaken by {overtaken}: {order:?}");
     }
@@ -445,7 +446,7 @@ fn a_gpu_of_a_killed_supervisor_is_free_once_its_programs_are_gone() {
     let alive = shared.path().join("alive");
     let one = json!({"index": 0});
     let mut holder = host.connect();
-    // A program that leaves a trace for as long as it computes.
+    // A program that leaves a trace while it computes.
     let text = format!("echo up; while :; do date +%s%N > {}; done", alive.display());
     holder.submit(&gpu_plan("holder", one.clone(), &text, json!({})));
     let mut story = Story::default();
@@ -458,7 +459,7 @@ fn a_gpu_of_a_killed_supervisor_is_free_once_its_programs_are_gone() {
     while !wait_story.events.iter().any(|e| matches!(e.body, EventBody::Queued { .. })) {
         waiting.read_into(&mut wait_story);
     }
-    // Nobody follows who would notice: only the guard does.
+    // No client follows the job, so only the guard notices.
     holder.cut();
     let pid = host.supervisor("holder").to_string();
     Command::new("kill").args(["-9", &pid]).status().unwrap();

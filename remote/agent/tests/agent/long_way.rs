@@ -1,5 +1,5 @@
-//! What spares a client on a long link round trips: a plan that waits for its blobs, and artifacts
-//! that come unasked.
+//! Features that save round trips on a long link: plans that wait for their blobs, and artifacts
+//! that are sent without a request.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::client::{Client, Host, input, plan, sh, step};
 
-/// Submits a plan that may wait; what is said at once.
+/// Submits a plan that may wait, and returns the first answer.
 fn submit_and_wait(client: &mut Client, plan: &Plan) -> FromAgent {
     client.send(&json!({"do": "submit", "plan": plan, "await_blobs": true}));
     client.next()
@@ -33,7 +33,7 @@ fn a_waiting_plan_begins_with_its_last_blob_whoever_brings_it() {
     assert!(matches!(second.next(), FromAgent::Stored { .. }));
     assert!(matches!(first.next(), FromAgent::Following { .. }));
     assert_eq!(first.story().stdout("main"), "hello world");
-    // The plan is there now: it is attached to, not run again.
+    // The job exists now: submitting attaches to it.
     assert!(matches!(submit_and_wait(&mut second, &plan), FromAgent::Following { .. }));
     assert_eq!(second.story().stdout("main"), "hello world");
 }
@@ -85,7 +85,7 @@ fn a_plan_of_a_client_that_has_gone_is_not_begun() {
     let host = Host::new();
     let mut client = host.connect();
     let plan = plan("j", json!({"steps": [sh("main", "echo hi")]}));
-    // Everything was said before anybody listened.
+    // The client has sent everything before the agent reads.
     rustix::process::kill_process(
         rustix::process::Pid::from_child(&client.process),
         rustix::process::Signal::STOP,
@@ -133,12 +133,13 @@ fn the_larger_artifacts_begin_to_come_with_the_terminal_event() {
             _ => {}
         }
     }
-    // What the client has sent does not come back; what does not fit comes in whole pieces.
+    // Files that the client sent do not come back; one over the remaining limit is cut to whole
+    // pieces.
     let copy = ("raw/copy".to_owned(), 2 * MIB as u64);
     let noise = ("raw/noise".to_owned(), 8 * MIB as u64);
     assert_eq!(ahead, [copy, noise]);
     assert_eq!(story.data.keys().collect::<Vec<_>>(), ["raw/small"]);
-    // Asked for at once, and yet behind what comes unasked.
+    // Requested at once, and still sent after the unrequested ones.
     client.send(&ToAgent::Fetch {
         job: "j".into(),
         path: "raw/noise".into(),

@@ -1,4 +1,4 @@
-//! A conversation held by short commands, each of which may be run twice.
+//! A connection over short commands, each of which may run twice.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::client::{AGENT, Host};
 
-/// Runs one command; its head and its bytes.
+/// Runs one command. Returns its header and bytes.
 fn mail(host: &Host, words: &str, input: &[u8]) -> (MailHead, Vec<u8>) {
     let mut command = Command::new(AGENT);
     command.arg("mail").args(words.split(' ')).envs(&host.env);
@@ -29,7 +29,7 @@ fn mail(host: &Host, words: &str, input: &[u8]) -> (MailHead, Vec<u8>) {
     (serde_json::from_str(head).unwrap(), Base64::decode_vec(&lines.concat()).unwrap())
 }
 
-/// Messages as frames.
+/// Encodes messages as frames.
 fn frames(messages: &[serde_json::Value]) -> Vec<u8> {
     let mut bytes = Vec::new();
     messages.iter().for_each(|message| write_message(&mut bytes, message).unwrap());
@@ -41,7 +41,7 @@ fn bytes_that_are_brought_or_asked_for_twice_count_once() {
     let host = Host::new();
     let (head, first) = mail(&host, "c0 0 0 5000 ab begin", b"");
     assert!(first.starts_with(MAGIC) && !head.ended);
-    // As if nothing of it had come.
+    // As if none of its bytes had arrived.
     let (_, mut said) = mail(&host, "c0 0 0 5000 ab begin", b"");
     assert!(said.starts_with(&first));
     let hello = frames(&[json!({"rgpu": 1}), json!({"do": "ping"})]);
@@ -69,7 +69,7 @@ fn bytes_that_are_brought_or_asked_for_twice_count_once() {
     }
     let (_, more) = mail(&host, &format!("c0 0 {} 300 ab", said.len()), b"");
     assert_eq!(pongs(&[said.clone(), more].concat()), 1);
-    // What was confirmed is not shown again.
+    // Confirmed bytes are not sent again.
     assert_eq!(mail(&host, "c0 0 0 0 ab", b"").1, b"");
     let (head, _) = mail(&host, &format!("c0 {} 0 0 ab eof", hello.len()), b"");
     assert!(!head.ended);

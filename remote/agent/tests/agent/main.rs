@@ -1,6 +1,6 @@
-//! The agent as its clients see it: the real binary, driven over pipes.
+//! Tests the agent as its clients use it: the real binary, over pipes.
 
-// The exception for tests covers test functions only, not the client they share.
+// Clippy's exception for tests covers test functions only, not their shared client.
 #![allow(clippy::unwrap_used)]
 
 mod artifacts;

@@ -1,4 +1,4 @@
-//! Plans carried out: output, inputs, ladders, limits, secrets.
+//! Plans that run: output, inputs, ladders, limits, secrets.
 
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ fn missing_blobs_are_asked_for_once_and_then_kept() {
         assert!(matches!(client.next(), FromAgent::Stored { .. }));
     }
     assert_eq!(client.run(&first).stdout("main"), "hellohello9000000\n");
-    // A job may write its inputs; the store keeps its own.
+    // A job may write its inputs; the blob store keeps its own copy.
     let spoil = plan("j.2", json!({"files": files, "steps": [sh("main", "echo x > in/a")]}));
     assert_eq!(*client.run(&spoil).outcome(), Outcome::Done);
     let again = plan("j.3", json!({"files": files, "steps": steps}));
@@ -313,6 +313,6 @@ fn a_warm_job_ends_within_milliseconds() {
         .collect();
     times.sort();
     println!("warm job: median {:?}, best {:?}", times[7], times[0]);
-    // A generous bound for a debug build on a loaded machine.
+    // A generous bound for a debug build on a busy machine.
     assert!(times[0] < Duration::from_millis(100), "{times:?}");
 }

@@ -1,4 +1,4 @@
-//! Nothing that a job started stays: time limits, cancellation, daemons, storms.
+//! No process of a job outlives it: time limits, cancellation, daemons, fork storms.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::client::{Host, Story, living, plan, script, sh};
 
-/// A word that only this test's processes carry.
+/// A word that only this test's processes have in their command line.
 fn mark(name: &str) -> String {
     format!("rgpu-mark-{name}-{}", std::process::id())
 }
@@ -55,7 +55,8 @@ fn last_words_after_the_polite_signal_are_kept() {
 fn a_fork_storm_of_daemons_is_ended() {
     let host = Host::new();
     let mark = mark("storm");
-    // Every process starts two more in sessions of their own, down to a depth: bounded, but fast.
+    // Every process starts two more in their own sessions, down to a certain depth: bounded, but
+    // fast.
     let storm = host.dir.path().join("storm.sh");
     crate::client::write(
         &storm,
@@ -82,7 +83,8 @@ fn a_chain_of_processes_that_replace_themselves_is_ended() {
     let host = Host::new();
     let mark = mark("chain");
     let chain = host.dir.path().join("chain.sh");
-    // No process of it lives longer than a millisecond or two; it would go on for minutes.
+    // None of its processes lives longer than a millisecond or two, but the chain lasts for
+    // minutes.
     let text =
         format!("n=$1\n[ $n -lt 50000 ] && sh {} $((n+1)) {mark} &\nexit\n", chain.display());
     crate::client::write(&chain, &text);

@@ -1,4 +1,4 @@
-//! The interface as an OpenAPI 3.1 document, made from the same types.
+//! The HTTP interface as an OpenAPI 3.1 document, generated from the same types.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -11,18 +11,18 @@ use super::{
 use crate::message::JobLine;
 use crate::{FromAgent, Hello};
 
-/// The document.
+/// Returns the OpenAPI document.
 pub fn document() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
     });
-    let mut book = SpecBuilder { schemas: settings.into_generator(), paths: Map::new() };
-    book.host();
-    book.blobs();
-    book.jobs();
-    book.following();
-    let SpecBuilder { mut schemas, paths } = book;
+    let mut builder = SpecBuilder { schemas: settings.into_generator(), paths: Map::new() };
+    builder.host();
+    builder.blobs();
+    builder.jobs();
+    builder.follow();
+    let SpecBuilder { mut schemas, paths } = builder;
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -54,7 +54,7 @@ struct SpecBuilder {
     paths: Map<String, Value>,
 }
 
-/// What a request may hold besides its path, and what it is answered.
+/// The parameters, body and answers of one operation.
 #[derive(Default)]
 struct Operation {
     params: Vec<Value>,
@@ -63,9 +63,9 @@ struct Operation {
 }
 
 impl Operation {
-    fn param(mut self, place: &str, name: &str, schema: Value, text: &str) -> Self {
+    fn param(mut self, location: &str, name: &str, schema: Value, text: &str) -> Self {
         self.params.push(json!({
-            "name": name, "in": place, "required": place == "path",
+            "name": name, "in": location, "required": location == "path",
             "schema": schema, "description": text,
         }));
         self
@@ -137,8 +137,8 @@ impl SpecBuilder {
         Operation { body: Some(body), ..Operation::default() }
     }
 
-    fn route(&mut self, method: &str, path: &str, id: &str, text: &str, talk: Operation) {
-        let Operation { params, body, mut answers } = talk;
+    fn route(&mut self, method: &str, path: &str, id: &str, text: &str, spec: Operation) {
+        let Operation { params, body, mut answers } = spec;
         let refused =
             json!({"description": "`refused`, with a code and words", "content": self.message()});
         answers.insert("default".into(), refused);
@@ -155,34 +155,35 @@ impl SpecBuilder {
 
     fn host(&mut self) {
         let hello = self.json::<Hello>();
-        let talk = Operation::default().answer("200", "the agent's greeting", hello);
-        self.route("get", "/v1/health", "health", "Whether the agent is there", talk);
+        let operation = Operation::default().answer("200", "the agent's greeting", hello);
+        self.route("get", "/v1/health", "health", "Whether the agent is there", operation);
         let any = json!({"application/json": {"schema": {"type": "object"}}});
-        let talk = Operation::default().answer("200", "this document", any);
-        self.route("get", "/v1/openapi.json", "openapi", "This document", talk);
+        let operation = Operation::default().answer("200", "this document", any);
+        self.route("get", "/v1/openapi.json", "openapi", "This document", operation);
         let facts = self.message();
-        let talk = self.body::<FactsRequest>().answer("200", "`facts`", facts);
-        self.route("post", "/v1/facts", "facts", "What the host has", talk);
+        let operation = self.body::<FactsRequest>().answer("200", "`facts`", facts);
+        self.route("post", "/v1/facts", "facts", "What the host has", operation);
     }
 
     fn blobs(&mut self) {
-        let lacks = self.json::<MissingBlobs>();
-        let talk = self.body::<MissingRequest>().answer("200", "those that are not here", lacks);
-        self.route("post", "/v1/blobs/missing", "missing", "Which blobs are not here", talk);
+        let missing = self.json::<MissingBlobs>();
+        let operation =
+            self.body::<MissingRequest>().answer("200", "those that are not here", missing);
+        self.route("post", "/v1/blobs/missing", "missing", "Which blobs are not here", operation);
         let digest = || {
             let schema = json!({"type": "string", "pattern": "^[0-9a-f]{64}$"});
             Operation::default().param("path", "digest", schema, "sha256 of the plain bytes")
         };
         let offset = [(UPLOAD_OFFSET, "bytes that are here")];
-        let talk = digest().answer_with("200", "it is here", json!({}), &offset).answer_with(
+        let operation = digest().answer_with("200", "it is here", json!({}), &offset).answer_with(
             "404",
             "it is not, or not whole",
             json!({}),
             &offset,
         );
-        self.route("head", "/v1/blobs/{digest}", "blob", "How much of a blob is here", talk);
+        self.route("head", "/v1/blobs/{digest}", "blob", "How much of a blob is here", operation);
         let stored = self.message();
-        let talk = digest()
+        let operation = digest()
             .header("content-range", "`bytes FIRST-LAST/TOTAL` of a part")
             .header("content-encoding", "`zstd`, of a whole blob")
             .header(PLAIN_SIZE, "with zstd: the plain bytes")
@@ -194,7 +195,7 @@ impl SpecBuilder {
             "/v1/blobs/{digest}",
             "put_blob",
             "Store a blob, or go on with one",
-            talk,
+            operation,
         );
     }
 
@@ -202,7 +203,7 @@ impl SpecBuilder {
         let message = self.message();
         let mut following = message.clone();
         following[FRAMES] = json!({"schema": {"type": "string", "format": "binary"}});
-        let talk = self
+        let operation = self
             .body::<SubmitRequest>()
             .header(IDEMPOTENCY_KEY, "the plan's `job`")
             .query("wait", "with frames: seconds to follow for")
@@ -210,19 +211,19 @@ impl SpecBuilder {
             .answer("201", "`following`: it was started", message.clone())
             .answer("200", "`following`: it was here already; or its frames", following)
             .answer("409", "`missing`: these blobs must come first; or `refused`", message.clone());
-        self.route("post", "/v1/jobs", "submit", "Carry out a plan", talk);
-        let talk = Operation::default().answer("200", "`jobs`, newest first", message.clone());
-        self.route("get", "/v1/jobs", "jobs", "The jobs on this host", talk);
+        self.route("post", "/v1/jobs", "submit", "Carry out a plan", operation);
+        let operation = Operation::default().answer("200", "`jobs`, newest first", message.clone());
+        self.route("get", "/v1/jobs", "jobs", "The jobs on this host", operation);
         let line = self.json::<JobLine>();
-        let talk = Operation::default().job().answer("200", "the job", line);
-        self.route("get", "/v1/jobs/{job}", "job", "One job", talk);
-        let talk = Operation::default().job().answer("200", "`plan`", message.clone());
+        let operation = Operation::default().job().answer("200", "the job", line);
+        self.route("get", "/v1/jobs/{job}", "job", "One job", operation);
+        let operation = Operation::default().job().answer("200", "`plan`", message.clone());
         let text = "A job's plan, without the values of secrets";
-        self.route("get", "/v1/jobs/{job}/plan", "plan", text, talk);
+        self.route("get", "/v1/jobs/{job}/plan", "plan", text, operation);
         let done =
             |message: &Value| Operation::default().job().answer("200", "`done`", message.clone());
-        let talk = done(&message);
-        self.route("delete", "/v1/jobs/{job}", "forget", "Remove an ended job", talk);
+        let operation = done(&message);
+        self.route("delete", "/v1/jobs/{job}", "forget", "Remove an ended job", operation);
         for (word, text) in [
             ("renew", "Say that a client is there: the lease begins anew"),
             ("detach", "Leave the job to its own limits"),
@@ -231,15 +232,15 @@ impl SpecBuilder {
             self.route("post", &format!("/v1/jobs/{{job}}/{word}"), word, text, done(&message));
         }
         let flag = json!({"type": "boolean"});
-        let talk = done(&message)
+        let operation = done(&message)
             .param("query", "eof", flag, "nothing more will come")
             .query("offset", "where in the whole input they stand: what came before is passed over")
             .bytes();
         let text = "Bytes for the running step's standard input";
-        self.route("post", "/v1/jobs/{job}/stdin", "stdin", text, talk);
+        self.route("post", "/v1/jobs/{job}/stdin", "stdin", text, operation);
     }
 
-    fn following(&mut self) {
+    fn follow(&mut self) {
         let mut kinds = self.json::<Events>();
         let text = json!({"schema": {"type": "string"}});
         kinds["text/event-stream"] = text;
@@ -249,7 +250,7 @@ impl SpecBuilder {
         let wait = format!(
             "seconds to wait for the first new event, or to stream for, at most {LONGEST_WAIT_S}"
         );
-        let talk = Operation::default()
+        let operation = Operation::default()
             .job()
             .query("after", "the last event that the client has")
             .query("wait", &wait)
@@ -262,11 +263,11 @@ impl SpecBuilder {
             )
             .header("last-event-id", "as `after`")
             .answer("200", "events with their output", kinds);
-        self.route("get", "/v1/jobs/{job}/events", "events", "Follow a job", talk);
+        self.route("get", "/v1/jobs/{job}/events", "events", "Follow a job", operation);
         let headers = [("etag", "the state of the file"), (SHA256, "as its event names it")];
         let file = json!({"application/octet-stream": binary, FRAMES: binary});
         let schema = json!({"type": "string", "minLength": 1});
-        let talk = Operation::default()
+        let operation = Operation::default()
             .job()
             .param(
                 "path",
@@ -281,7 +282,13 @@ impl SpecBuilder {
             .answer_with("200", "the file", file.clone(), &headers)
             .answer_with("206", "the range", file, &headers)
             .answer("304", "it did not change", json!({}));
-        self.route("get", "/v1/jobs/{job}/artifacts/{path}", "artifact", "A file of a job", talk);
+        self.route(
+            "get",
+            "/v1/jobs/{job}/artifacts/{path}",
+            "artifact",
+            "A file of a job",
+            operation,
+        );
     }
 }
 

@@ -1,5 +1,5 @@
-//! Tickets: their names, their text, and which of a folder count. Any user can put any file there,
-//! so what a ticket of this program cannot be is passed over.
+//! Tickets: their names, their text, and which ones count. Any user can create files in the folder,
+//! so invalid tickets are ignored.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -13,27 +13,27 @@ use rustix::io::Errno;
 use super::file::{create_private, one_line, open, read_text};
 use super::valid_uuid;
 
-/// Size limit of a ticket's text.
+/// Longest text of a ticket.
 const MAX_TICKET_BYTES: usize = 16 << 10;
 
-/// GPUs that one ticket may name.
+/// Most GPUs in one ticket.
 const MAX_GPUS: usize = 128;
 
-/// Entries of the folder that are read. Tickets beyond them lose their place, never a GPU they hold.
+/// Most folder entries read. Tickets beyond them lose their position, but never a GPU they hold.
 const MAX_FOLDER_ENTRIES: usize = 1 << 14;
 
-/// Ticket files that are opened in one look, and how many of them count when somebody holds them.
-/// Those next before ours come first.
+/// Most ticket files opened in one look, and most held tickets that count. Those nearest before
+/// ours come first.
 const MAX_FILES_OPENED: usize = 4096;
 const MAX_TICKETS_AHEAD: usize = 512;
 
-/// A ticket further than this behind the one before it was not numbered by this program.
+/// A ticket with a larger gap to the one before it was not numbered by this program.
 const MAX_NUMBER_GAP: u64 = 1 << 32;
 
-/// Numbers that are tried for a new ticket; each step is twice the one before.
+/// Most numbers tried for a new ticket. The step doubles each time.
 const NUMBER_TRIES: u32 = 16;
 
-/// A place in the queue; left when dropped.
+/// A position in the queue, given up when dropped.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     path: PathBuf,
@@ -43,7 +43,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// Makes a ticket behind all others of `folder`. Only under the queue's lock.
+    /// Creates a ticket behind all others in `folder`. The caller holds the queue's lock.
     pub(super) fn create(folder: &Path, wish: Wish) -> Result<Self, (PathBuf, io::Error)> {
         let mut number = next_number(&numbers(folder));
         let mut tries = 0..NUMBER_TRIES;
@@ -59,7 +59,7 @@ impl Ticket {
             }
         };
         let ticket = Self { path, number, wish, lock };
-        // Others can open it only once it is locked, and never write to it.
+        // Others can open the file only once it is locked, and can never write to it.
         let locked = flock(&ticket.lock, FlockOperation::NonBlockingLockExclusive);
         locked
             .map_err(io::Error::from)
@@ -69,13 +69,12 @@ impl Ticket {
         Ok(ticket)
     }
 
-    /// Writes what it wants. Only under the queue's lock: others read it then.
+    /// Writes the ticket's text. The caller holds the queue's lock, as others read it then.
     pub(super) fn write(&self, wish: &Wish) -> io::Result<()> {
         self.lock.set_len(0)?;
         self.lock.write_all_at(wish.text().as_bytes(), 0)
     }
 
-    /// The file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -83,12 +82,12 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        // A ticket that nobody holds is passed over; removing it is tidiness.
+        // Tickets that nobody holds are ignored, so failing to remove one is harmless.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// What a ticket wants: the GPUs that would do, and how many of them.
+/// A ticket's content: the acceptable GPUs, how many of them, and the job's description.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Wish {
     pub(super) wanted: Vec<String>,
@@ -97,8 +96,8 @@ pub(super) struct Wish {
 }
 
 impl Wish {
-    /// Reads `who NAME`, `count 2`, and then a UUID a line; without the first two it is nobody, and
-    /// one. `None`: no ticket of this program.
+    /// Parses `who NAME`, `count N`, and then one UUID per line; the first two are optional. `None`
+    /// if the text is no valid ticket.
     fn read(text: &str) -> Option<Self> {
         let mut lines = text.lines().peekable();
         let mut field = |name: &str| {
@@ -115,21 +114,21 @@ impl Wish {
         let wanted: BTreeSet<&str> = lines.clone().collect();
         let wanted_in_order: Vec<String> = lines.map(str::to_owned).collect();
         let fits = wanted.len() == wanted_in_order.len() && wanted.len() <= MAX_GPUS;
-        // Who has a GPU, or none yet to look for, wants none.
+        // A job that has its GPUs, or does not look for any yet, lists none.
         let possible = wanted.is_empty() || (1..=wanted.len()).contains(&count);
         let valid = fits && possible && wanted.iter().all(|uuid| valid_uuid(uuid));
         valid.then_some(Self { wanted: wanted_in_order, count, who })
     }
 
     fn text(&self) -> String {
-        // What a user calls a run must not become a line of its own.
+        // A job's title must not become a line of its own.
         let who = one_line(&self.who);
         let wanted = &self.wanted[..self.wanted.len().min(MAX_GPUS)];
         format!("who {who}\ncount {}\n{}", self.count, wanted.join("\n"))
     }
 }
 
-/// The wishes of the tickets before `number` that somebody holds, first come first.
+/// Returns the content of held tickets before `number`, in order.
 pub(super) fn ahead_of(folder: &Path, number: u64) -> Vec<Wish> {
     let mut numbers = numbers(folder);
     numbers.retain(|n| *n < number);
@@ -140,12 +139,12 @@ pub(super) fn ahead_of(folder: &Path, number: u64) -> Vec<Wish> {
     ahead
 }
 
-/// What a ticket wants, if somebody holds it.
+/// Reads a ticket; `None` if nobody holds it.
 fn read_held(path: &Path) -> Option<Wish> {
     let file = open(path, false).ok()?;
     match flock(&file, FlockOperation::NonBlockingLockShared) {
         Err(Errno::WOULDBLOCK) => Wish::read(&read_text(&file, MAX_TICKET_BYTES)?),
-        // Its job was killed. Others' files we may not remove.
+        // The job was killed. Removing another user's file fails.
         _ => {
             let _ = fs::remove_file(path);
             None
@@ -153,7 +152,7 @@ fn read_held(path: &Path) -> Option<Wish> {
     }
 }
 
-/// The numbers of the tickets in `folder`, in order.
+/// Returns the numbers of the tickets in `folder`, in order.
 fn numbers(folder: &Path) -> Vec<u64> {
     let entries = fs::read_dir(folder).into_iter().flatten().take(MAX_FOLDER_ENTRIES).flatten();
     let mut numbers: Vec<u64> =
@@ -170,14 +169,14 @@ fn ticket_name(number: u64) -> String {
     format!("ticket-{number:012}")
 }
 
-/// The number in a ticket's name, which has no other spelling.
+/// Parses the number in a ticket's name; other spellings are invalid.
 fn ticket_number(name: &str) -> Option<u64> {
     let number = name.strip_prefix("ticket-")?.parse().ok()?;
     (ticket_name(number) == name).then_some(number)
 }
 
-/// The number behind `numbers`, which are in order. What somebody put far ahead is not counted, so
-/// that numbers cannot be used up.
+/// Returns the number after the last of the sorted `numbers`. Numbers far ahead are ignored, so
+/// that nobody can use up the numbers.
 fn next_number(numbers: &[u64]) -> u64 {
     let mut last: u64 = 0;
     for number in numbers {
@@ -201,10 +200,10 @@ mod tests {
     fn a_wish_is_read_as_it_was_written_and_a_name_is_no_line_of_its_own() {
         let read = Wish::read(&wish(&["B", "A"], 2, "a\ncount 9").text());
         assert_eq!(read, Some(wish(&["B", "A"], 2, "acount 9")));
-        // As older agents write them.
+        // Older agents write tickets like this.
         assert_eq!(Wish::read("A\nB"), Some(wish(&["A", "B"], 1, "")));
         assert_eq!(Wish::read("count 2\nA\nB"), Some(wish(&["A", "B"], 2, "")));
-        // Of who has what it wanted.
+        // The ticket of a job that has its GPUs.
         assert_eq!(Wish::read(""), Some(wish(&[], 1, "")));
         assert_eq!(Wish::read(&wish(&["A"], 1, &"w".repeat(9999)).text()).unwrap().who.len(), 200);
     }
