@@ -1,20 +1,20 @@
-//! Seeded contents of inputs.
+//! Generates seeded contents of inputs.
 //!
-//! A counter generator: element `i` depends on the key and on `i` alone, so tensors are filled by
-//! several threads and still get the same bytes on every machine.
+//! The generator is counter-based: element `i` depends only on the key and `i`, so several threads
+//! can fill a tensor and every machine gets the same bytes.
 //!
 //! - `mix(z)`: `z ^= z >> 30; z *= 0xbf58476d1ce4e5b9; z ^= z >> 27; z *= 0x94d049bb133111eb;
 //!   z ^= z >> 31` (the finaliser of SplitMix64, Steele, Lea, Flood 2014).
 //! - `draw(key, j) = mix(key + (j + 1) * 0x9e3779b97f4a7c15)`, the `j`-th output of SplitMix64
 //!   seeded with `key`.
 //! - The key of an argument is `mix(its own seed)`, else
-//!   `mix(mix(mix(case seed) + group) + position among the arguments)`. The data set does not enter:
-//!   a larger size starts with the elements of a smaller one.
+//!   `mix(mix(mix(case seed) + group) + position among the arguments)`. The data set is not part of
+//!   it: a larger size starts with the elements of a smaller one.
 //! - uniform: `lo + (hi - lo) * u`, `u = (draw(i) >> 11) * 2^-53`
 //! - normal: Box–Muller on `draw(2i)` and `draw(2i + 1)`, cosine branch, with the first in (0, 1].
 //!   `ln` and `cos` come from the host's libm, so the last bit may differ between machines; on one
 //!   machine the kernel and every reference get the same copy.
-//! - bits: the upper bits of `draw(i)`, as many as the dtype has, and the mask
+//! - bits: the upper bits of `draw(i)`, as many as the dtype has, ANDed with the mask
 //! - ints: `lo + (draw(i) * (hi - lo + 1)) >> 64`, in 128 bits
 
 use crate::fault::{Fault, Outcome, bad_case};
@@ -22,7 +22,8 @@ use crate::host_memory::HostBuffer;
 use rgpu_case::{Arg, Dtype, ErrorClass, Init};
 use std::path::Path;
 
-/// Elements filled by one thread at a time: even, so that no byte of packed nibbles is shared.
+/// Elements that one thread fills at a time. Even, so that no two threads share a byte of packed
+/// nibbles.
 const CHUNK: usize = 1 << 18;
 
 /// The generator's key for an argument at `position` of `group`.
@@ -36,12 +37,13 @@ pub(crate) fn key(case_seed: u64, arg: &Arg, group: usize, position: usize) -> u
     }
 }
 
-/// The generator's key for the contents that call `call` gives an argument whose own key is `place`.
+/// The generator's key for the contents that call `call` gives an argument whose own key is
+/// `place`.
 pub(crate) fn call_key(case_seed: u64, call: u64, place: u64) -> u64 {
     mix(mix(mix(case_seed).wrapping_add(call)).wrapping_add(place))
 }
 
-/// The initial contents of an `in` or `inout` tensor. `folder` is where the Case file lies.
+/// The initial contents of an `in` or `inout` tensor. `folder` is the folder of the Case file.
 pub(crate) fn contents(arg: &Arg, key: u64, folder: &Path) -> Outcome<HostBuffer> {
     let size = arg.bytes().and_then(|bytes| usize::try_from(bytes).ok());
     let size = size.ok_or_else(|| bad_case(format!("argument `{}` is too large", arg.name)))?;
@@ -104,7 +106,7 @@ pub(crate) fn contents(arg: &Arg, key: u64, folder: &Path) -> Outcome<HostBuffer
 }
 
 fn count(arg: &Arg) -> usize {
-    // The caller has checked that the bytes fit; a count is at most twice that.
+    // The caller has checked that the byte count fits; the element count is at most twice that.
     arg.count().unwrap_or(0) as usize
 }
 
@@ -118,7 +120,7 @@ fn draw(key: u64, index: u64) -> u64 {
     mix(key.wrapping_add((index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
 }
 
-/// In [0, 1), in steps of 2^-53.
+/// Converts a draw to a number in [0, 1), in steps of 2^-53.
 fn unit(draw: u64) -> f64 {
     (draw >> 11) as f64 * 2f64.powi(-53)
 }

@@ -1,13 +1,13 @@
-//! When to stop sampling, which samples count, and what they say.
+//! Decides when to stop sampling and which samples count, and summarises them.
 
 use rgpu_case::stats::{Summary, median};
 use rgpu_case::{ClockReading, Timing, TimingPlan, TimingSource};
 use std::time::{Duration, Instant};
 
-/// More samples than this only make the report long.
+/// Sampling stops here; more samples only make the report longer.
 const MOST_SAMPLES: usize = 10_000;
 
-/// A batch is counted out when its SM clock lies below this fraction of the run's median.
+/// A batch is discarded when its SM clock is below this fraction of the run's median.
 const SLOW_CLOCK: f64 = 0.95;
 
 /// Samples taken so far.
@@ -19,7 +19,7 @@ pub(crate) struct Sampling<'a> {
 }
 
 impl<'a> Sampling<'a> {
-    /// The time limit runs from here.
+    /// Starts the time limit.
     pub(crate) fn start(plan: &'a TimingPlan) -> Sampling<'a> {
         let limit = Duration::try_from_secs_f64(plan.max_seconds).unwrap_or(Duration::MAX);
         let now = Instant::now();
@@ -31,8 +31,8 @@ impl<'a> Sampling<'a> {
         }
     }
 
-    /// How many samples the next batch may have at most; 0 when done. A fixed count is kept even
-    /// beyond the time limit: the user asked for it.
+    /// The maximum size of the next batch; 0 when sampling is done. A fixed count, set by the user,
+    /// overrides the time limit.
     pub(crate) fn wanted(&self) -> usize {
         let taken = self.samples.len();
         match self.plan.iters {
@@ -60,8 +60,8 @@ impl<'a> Sampling<'a> {
                 .is_some_and(|s| s.relative_half_width() <= self.plan.ci_target)
     }
 
-    /// Indices of samples taken on a slow clock or while throttled. None when that would be more
-    /// than half of them: then the GPU is simply like that, and the readings say so.
+    /// Indices of samples taken at a slow clock or while throttled. Empty if that would be more
+    /// than half: then this is the GPU's normal state, and the readings show it.
     fn discarded(&self) -> Vec<usize> {
         let clocks: Vec<f64> =
             self.readings.iter().filter_map(|r| r.sm_mhz).map(f64::from).collect();
@@ -119,7 +119,7 @@ impl<'a> Sampling<'a> {
     }
 }
 
-/// A line such as `median 12.3 us (95 % interval 12.2 to 12.4 us), 40 samples`.
+/// Returns a line such as `median 12.3 us (95 % interval 12.2 to 12.4 us), 40 samples`.
 pub(crate) fn describe(timing: &Timing) -> String {
     let mut text = format!(
         "median {} (95 % interval {} to {}), {} samples",

@@ -1,8 +1,8 @@
-//! The outputs of timed calls against the slow reference, judged on the GPU without waiting for it.
+//! Checks the outputs of timed calls against a reference on the GPU, without synchronising.
 //!
-//! The reference works in memory of its own, which gets the same contents as the kernel's: neither
-//! can spoil what the other reads. Behind a call's end event a kernel of ours counts the elements
-//! that lie beyond the tolerance, for each output and each call of a batch apart.
+//! The reference uses its own memory with the same contents as the kernel's, so neither can change
+//! what the other reads. After a call's end event, a kernel of ours counts the elements beyond the
+//! tolerance, separately for each output and each call of a batch.
 
 use super::Session;
 use super::draw::{FRESH, FreshTensors, wide};
@@ -17,20 +17,20 @@ use crate::library::DeviceReferenceLibrary;
 use crate::poison::Poison;
 use rgpu_case::{Dtype, ErrorClass};
 
-/// What the outputs of one data set must be, call by call.
+/// Checks the outputs of one data set after each call.
 pub(super) struct Check<'w> {
     session: &'w Session<'w>,
     reference: ReadyReference<'w>,
     /// The reference's memory.
     twin: DeviceCase<'w>,
     beyond: Function<'w>,
-    /// For each output: what its codes of up to 16 bits are worth; empty for wider dtypes.
+    /// For each output: the values of its codes of up to 16 bits; empty for wider dtypes.
     tables: Vec<(usize, Buffer<'w>)>,
-    /// A count for each call of a batch and output.
+    /// One count for each output and call of a batch.
     counts: Buffer<'w>,
 }
 
-/// The reference, ready to be enqueued.
+/// The loaded reference.
 enum ReadyReference<'w> {
     Kernel(PreparedTarget<'w>),
     Function(&'w DeviceReferenceLibrary, AbiCase),
@@ -90,7 +90,7 @@ impl<'w> Check<'w> {
         }
     }
 
-    /// Enqueues the judgement of what the outputs hold by then, as that of a batch's `slot`.
+    /// Enqueues the comparison of the current outputs; its counts go to the batch's `slot`.
     pub(super) fn judge(&self, device: &DeviceCase<'_>, slot: usize) -> Outcome<()> {
         let launch = wide(&self.session.gpu);
         for (at, (i, _)) in self.tables.iter().enumerate() {
@@ -99,8 +99,8 @@ impl<'w> Check<'w> {
         Ok(())
     }
 
-    /// Waits, and ends where a call since the last time was wrong; `first` is the number of the call
-    /// in slot 0.
+    /// Waits for the comparisons, and fails if a call since the last check was wrong. `first` is
+    /// the number of the call in slot 0.
     pub(super) fn verdict(&self, first: u64) -> Outcome<()> {
         let mut bytes = vec![0; self.counts.size()];
         self.counts.download(&mut bytes)?;
@@ -140,7 +140,7 @@ impl<'w> Check<'w> {
             set.tensors().find(|(index, _)| *index == i).map_or(0, |(_, buffer)| buffer.address())
         };
         let count = self.counts.address() + 8 * (slot * self.tables.len() + at) as u64;
-        // A result may well be the pattern of whole numbers; the NaN it cannot.
+        // A result may equal the pattern of an integer dtype, but not the NaN.
         let tells =
             arg.role == rgpu_case::Role::Out && arg.dtype.is_float() && arg.dtype != Dtype::E2m1;
         KernelArgs::new(vec![
@@ -162,7 +162,7 @@ fn blame(fault: Fault) -> Fault {
     fault.while_doing("the reference on the GPU")
 }
 
-/// How `rgpu_beyond` reads a dtype.
+/// The code by which `rgpu_beyond` identifies a dtype.
 fn kind(dtype: Dtype) -> u64 {
     match (dtype, dtype.bits()) {
         (_, 4) => 0,
@@ -177,7 +177,7 @@ fn kind(dtype: Dtype) -> u64 {
     }
 }
 
-/// The value of every code of a narrow dtype, as f64.
+/// The values of all codes of a narrow dtype, as f64 bytes.
 fn worth(dtype: Dtype) -> Vec<u8> {
     if dtype.bits() > 16 {
         return Vec::new();

@@ -1,4 +1,5 @@
-//! `verify`: two launches on the same inputs, each on its own poison, against the reference.
+//! `verify`: compares two launches on the same inputs, each with its own poison, with the
+//! reference.
 
 use super::Session;
 use super::session::{DeviceCase, Target, bind};
@@ -16,23 +17,23 @@ use rgpu_case::{
 };
 use std::time::Instant;
 
-/// What gives the expected outputs.
+/// The source of the expected outputs.
 enum Expected<'g> {
     Nothing,
     Host(ReferenceLibrary),
     Device(DeviceReference<'g>),
 }
 
-/// A slow, plain implementation on the GPU.
+/// A slow, simple implementation on the GPU.
 pub(super) enum DeviceReference<'g> {
     Kernel(Function<'g>),
     Function(DeviceReferenceLibrary),
 }
 
-/// Outputs of one data set by argument; absent for what is none.
+/// Outputs of one data set, by argument. `None` for arguments that are not outputs.
 type Outputs = Vec<Option<HostBuffer>>;
 
-/// Verifies every data set; the first that is wrong becomes the error once all are done.
+/// Verifies every data set. The first wrong one becomes the error after all are done.
 pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
     let target = session.target()?;
     let folder = &session.input.folder;
@@ -64,7 +65,7 @@ pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
     wrong.map_or(Ok(()), Err)
 }
 
-/// The reference on the GPU, if the Case has one: it has agreed with the host function by then.
+/// The reference on the GPU, if the Case has one. It has been checked against the host function.
 pub(super) fn reference_on_device<'g>(
     session: &'g Session<'_>,
 ) -> Outcome<Option<DeviceReference<'g>>> {
@@ -131,8 +132,8 @@ fn verify(
     })
 }
 
-/// Gives the comparisons, whether both launches are bit-equal, and whether all passes. Without
-/// wanted outputs there is nothing to compare and nothing fails.
+/// Returns the comparisons, whether both launches are bit-equal, and whether all pass. Without
+/// expected outputs there is nothing to compare and nothing fails.
 fn compare(
     host: &HostCase<'_>,
     first: &Outputs,
@@ -174,7 +175,7 @@ fn host_reference(
     Ok(run.buffers)
 }
 
-/// The reference's outputs, and the nanoseconds that it took.
+/// The reference's outputs, and its time in nanoseconds.
 fn device_reference(
     session: &Session<'_>,
     reference: &DeviceReference<'_>,
@@ -238,7 +239,7 @@ fn check_reference(
     ))
 }
 
-/// One line: what failed first, or the largest errors.
+/// One line with the first failure, or with the largest errors.
 fn describe(correctness: &Correctness) -> String {
     let mut parts = Vec::new();
     for name in &correctness.changed_inputs {
