@@ -1,5 +1,5 @@
-//! The collector inside real programs: this test binary runs itself again as the program, with the
-//! library injected by the NVTX headers, as on a GPU host.
+//! Tests the collector inside real programs. This test binary runs itself again as the program,
+//! with the library injected by the NVTX headers, as on a GPU host.
 
 #![allow(unsafe_code, reason = "the programs fork, exit and pass wild handles on purpose")]
 
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// Which program to be; unset in the test run itself.
+/// Selects the program to run; unset in the test run itself.
 const PROGRAM: &str = "RGPU_TEST_PROGRAM";
 
 fn library() -> PathBuf {
@@ -17,7 +17,7 @@ fn library() -> PathBuf {
     test.parent().expect("a folder").join("librgpu_collector.so")
 }
 
-/// One run of a program and the logs it left, the program's own process first.
+/// One run of a program and its logs, with the program's own process first.
 struct Run {
     output: Output,
     logs: Vec<Vec<Value>>,
@@ -65,7 +65,7 @@ fn of<'a>(log: &'a [Value], event: &str) -> Vec<&'a Value> {
     log.iter().filter(|line| line["event"] == event).collect()
 }
 
-/// Not a test: the programs that the tests run.
+/// Not a test: runs the programs that the tests start.
 #[test]
 #[ignore = "run by the tests below"]
 fn be_the_program() {
@@ -147,7 +147,7 @@ fn fork() {
     if child == 0 {
         sys::range_push_ascii(c"child's");
         sys::range_pop();
-        sys::range_pop(); // the parent's
+        sys::range_pop(); // it belongs to the parent
         let _ = domain;
         unsafe { libc::_exit(0) };
     }
@@ -159,7 +159,7 @@ fn fork() {
 
 fn wild() {
     use std::ptr::{null, null_mut, without_provenance_mut};
-    // SAFETY: what NVTX forbids and real programs do; the collector must bear it.
+    // SAFETY: NVTX forbids this but real programs do it; the collector must not crash.
     unsafe {
         ffi::nvtxRangePushA(null());
         ffi::nvtxRangePushW(null());
@@ -185,7 +185,7 @@ fn wild() {
 
 fn daemon() {
     sys::mark_ascii(c"before");
-    // SAFETY: closes and takes over descriptors, the collector's among them, as daemons do.
+    // SAFETY: closes and reuses descriptors, including the collector's, as daemons do.
     unsafe {
         for fd in 3..64 {
             libc::close(fd);
