@@ -1,5 +1,5 @@
-//! Zip files: wheels and the like. Members are unpacked one at a time, after a look at how they
-//! begin.
+//! Reads zip files such as wheels. Members are unpacked one at a time, and only if their first
+//! bytes show a kind of interest.
 
 use super::walk::{Found, Kind, Place, inside, kind};
 use super::{ContainerError, Limits};
@@ -8,7 +8,7 @@ use std::io::{Cursor, Read};
 use zip::ZipArchive;
 use zip::read::ZipFile;
 
-/// Bytes of a member that say whether it is of interest.
+/// Number of leading bytes from which the kind of a member is detected.
 const LOOK: u64 = 4096;
 
 pub(super) fn walk(data: &[u8], limits: &Limits, visit: &mut dyn FnMut(Vec<Found<'_>>)) {
@@ -54,7 +54,7 @@ pub(super) fn walk(data: &[u8], limits: &Limits, visit: &mut dyn FnMut(Vec<Found
     }
 }
 
-/// A member's bytes, where it may hold GPU code.
+/// The unpacked bytes of a member, if it may hold GPU code.
 fn unpack(
     file: &mut ZipFile<'_, impl Read>,
     most: u64,
@@ -68,7 +68,7 @@ fn unpack(
     read(&mut bytes, LOOK)?;
     let Some(kind) = kind(&bytes).filter(|kind| *kind != Kind::Zip) else { return Ok(None) };
     TooLarge::new(usize::try_from(stored).unwrap_or(usize::MAX), most).check(stated)?;
-    // One byte more than stated tells a false statement.
+    // Reading one byte more than stated reveals a wrong size.
     let rest = stated.saturating_add(1).saturating_sub(bytes.len() as u64);
     read(&mut bytes, rest)?;
     if bytes.len() as u64 != stated {

@@ -1,4 +1,4 @@
-//! The open file and its tables.
+//! The open export file and its tables.
 
 use super::NsysSqliteError;
 use super::rows::TableRow;
@@ -21,10 +21,10 @@ pub struct NsysSqlite {
 }
 
 impl NsysSqlite {
-    /// Opens `path`, read-only and immutable: no lock, no journal, nothing beside it is touched.
+    /// Opens `path` read-only and immutable: no lock, no journal, and no other file is touched.
     ///
     /// # Errors
-    /// [`NsysSqliteError::Open`] for anything that is no SQLite database,
+    /// [`NsysSqliteError::Open`] for anything that is not an SQLite database,
     /// [`NsysSqliteError::NotNsys`] for one that nsys did not write.
     pub fn open(path: &Path) -> Result<NsysSqlite, NsysSqliteError> {
         let uri = uri(path);
@@ -37,15 +37,15 @@ impl NsysSqlite {
         Ok(NsysSqlite { uri, connection, tables })
     }
 
-    /// Whether there is any row of GPU work: kernels, copies, fills or graphs. A report without
-    /// any is what nsys writes when it could not trace the GPU, with exit status 0.
+    /// Whether there is any row of GPU work: kernels, copies, fills or graphs. nsys writes a report
+    /// without any, with exit status 0, when it could not trace the GPU.
     pub fn has_gpu_rows(&self) -> bool {
         [Kernel::TABLE, Memcpy::TABLE, Memset::TABLE, GraphLaunch::TABLE]
             .iter()
             .any(|t| self.tables.contains(*t))
     }
 
-    /// The name and value pairs that nsys keeps about the export.
+    /// The name and value pairs of the export's metadata.
     ///
     /// # Errors
     /// [`NsysSqliteError::Table`] when the table is damaged.
@@ -102,7 +102,7 @@ impl NsysSqlite {
         Ok(gpus)
     }
 
-    /// What nsys complained about.
+    /// The diagnostic messages of nsys.
     ///
     /// # Errors
     /// [`NsysSqliteError::Table`] when the table is damaged.
@@ -112,8 +112,8 @@ impl NsysSqlite {
         Ok(all)
     }
 
-    /// Streams the kernels in the file's order; the number of rows comes back. So do all readers
-    /// below.
+    /// Streams the kernels in file order and returns the number of rows. All readers below do the
+    /// same.
     ///
     /// # Errors
     /// [`NsysSqliteError::Table`] when the table is damaged.
@@ -138,7 +138,8 @@ impl NsysSqlite {
         table::stream(&self.connection, Kernel::TABLE, &sql, |f| row(Kernel::read(f)))
     }
 
-    /// Streams what sums need of the kernels: a third of their columns, in a third of the time.
+    /// Streams only the fields of the kernels that sums need: a third of the columns, in a third of
+    /// the time.
     ///
     /// # Errors
     /// [`NsysSqliteError::Table`] when the table is damaged.
@@ -146,8 +147,8 @@ impl NsysSqlite {
         self.large(row)
     }
 
-    /// About how many rows the streams of GPU work, API calls and NVTX events give together, for
-    /// showing how far a reader has come. Never a promise: a hostile file may say anything.
+    /// The approximate number of rows of GPU work, API calls and NVTX events together, for progress
+    /// display. It is not reliable: a hostile file may state anything.
     pub fn about_rows(&self) -> u64 {
         let streamed = [
             Kernel::TABLE,
@@ -181,7 +182,7 @@ impl NsysSqlite {
         self.large(row)
     }
 
-    /// Streams the graphs that were traced as a whole.
+    /// Streams the graphs traced as a whole.
     ///
     /// # Errors
     /// [`NsysSqliteError::Table`] when the table is damaged.
@@ -205,7 +206,7 @@ impl NsysSqlite {
         self.large(row)
     }
 
-    /// Rows of a small table; a table that is not there has none.
+    /// Reads the rows of a small table; a missing table has none.
     fn each(
         &self,
         table: &'static str,
@@ -219,8 +220,8 @@ impl NsysSqlite {
         table::stream(&self.connection, table, &sql, row)
     }
 
-    /// Rows of a table that may be large, then read by several threads; `row` sees them in the
-    /// file's order, on the caller's thread.
+    /// Reads the rows of a table that may be large, on several threads if so. `row` is called in
+    /// file order, on the caller's thread.
     fn large<T: TableRow>(&self, mut row: impl FnMut(T)) -> Result<u64, NsysSqliteError> {
         let table = T::TABLE;
         if !self.tables.contains(table) {
@@ -241,10 +242,10 @@ impl NsysSqlite {
     }
 }
 
-/// Tables whose row ids span less are read in a few milliseconds: threads would not pay.
+/// Tables with a smaller span of row ids are read in a few milliseconds, so threads would not pay.
 const LARGE: u64 = 1 << 15;
 
-/// One more connection, which changes nothing and trusts nothing.
+/// Opens a further connection, which changes nothing and trusts nothing.
 pub(super) fn connect(uri: &str) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_URI
@@ -254,7 +255,7 @@ pub(super) fn connect(uri: &str) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// The URI of a path, with everything escaped that could end the path early.
+/// The URI of a path, with every character escaped that could end the path early.
 fn uri(path: &Path) -> String {
     let mut uri = String::from("file:");
     for byte in path.as_os_str().as_encoded_bytes() {
