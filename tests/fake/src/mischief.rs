@@ -1,8 +1,8 @@
-//! How tools misbehave.
+//! Makes tools misbehave.
 //!
 //! The file `mischief` in the fake host's folder holds lines `TOOL WORD [ARG]`: the tool does WORD
 //! whenever it works (probes such as `--version` are always answered), or only when ARG is among
-//! its arguments. The first line that fits counts.
+//! its arguments. The first line that matches applies.
 
 use std::fs;
 use std::io::Write;
@@ -12,12 +12,13 @@ use std::time::Duration;
 use crate::Trouble;
 use crate::host::Host;
 
-/// Starts nothing, says nothing and fails.
+/// Exit status of a tool that fails without starting or printing anything.
 const FAIL: u8 = 3;
-/// Lines of an output storm: 8 MiB in all.
+/// Number of lines of an output storm, 8 MiB in all.
 const STORM_LINES: u32 = 1 << 17;
 
-/// Does what any tool may do: hang, crash, print rubbish. `Some`: it ended with that.
+/// Performs the misbehaviour that any tool supports: hang, crash, print garbage. Returns `Some` if
+/// the tool ends with it.
 pub(crate) fn before(host: &Host, tool: &str, args: &[String]) -> Result<Option<u8>, Trouble> {
     if is_probe(args) {
         return Ok(None);
@@ -26,7 +27,7 @@ pub(crate) fn before(host: &Host, tool: &str, args: &[String]) -> Result<Option<
     let mut out = std::io::stdout().lock();
     match word.as_str() {
         "fail" => return Ok(Some(FAIL)),
-        // What a wrapper that ends with an echo of the status would show; it is no status.
+        // Output like that of a wrapper that echoes the exit status; it must not count as a status.
         "exit-line" => {
             writeln!(out, "[EXIT:0]")?;
             return Ok(Some(FAIL));
@@ -38,7 +39,7 @@ pub(crate) fn before(host: &Host, tool: &str, args: &[String]) -> Result<Option<
         "hang" => {
             writeln!(out, "hanging")?;
             out.flush()?;
-            // With a child of its own, which must not be left behind either.
+            // Starts a child process, which must not be left behind either.
             std::process::Command::new("sleep").arg("1000").spawn()?.wait()?;
             return Ok(Some(FAIL));
         }
@@ -58,7 +59,7 @@ pub(crate) fn before(host: &Host, tool: &str, args: &[String]) -> Result<Option<
     Ok(None)
 }
 
-/// Whether `word` is what this tool is to do.
+/// Whether this tool is configured to do `word`.
 pub(crate) fn is(host: &Host, tool: &str, args: &[String], word: &str) -> bool {
     matches!(asked(host, tool, args), Ok(Some(asked)) if asked == word)
 }
@@ -85,7 +86,7 @@ fn is_probe(args: &[String]) -> bool {
     })
 }
 
-/// Says that it is there, in `TOOL.waiting`, and goes on when `TOOL.go` is.
+/// Creates `TOOL.waiting` and continues when `TOOL.go` exists.
 fn wait_for(host: &Host, tool: &str, out: &mut impl Write) -> Result<(), Trouble> {
     writeln!(out, "waiting")?;
     out.flush()?;
