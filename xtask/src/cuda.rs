@@ -15,7 +15,7 @@ use std::process::Command;
 /// The wheel list, relative to the repository.
 const WHEELS: &str = "wheels/src/cuda.txt";
 /// A copy of the wheel list in the environment, written last.
-const DONE: &str = "rgpu-wheels.txt";
+const INSTALLED_LIST: &str = "rgpu-wheels.txt";
 
 /// The environment could not be created.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +46,7 @@ pub(crate) fn provide(workspace: &Workspace) -> Result<(), CudaError> {
     };
     let wheels = workspace.root.join(WHEELS);
     let wanted = fs::read(&wheels).map_err(at(&wheels))?;
-    let done = environment.join(DONE);
+    let done = environment.join(INSTALLED_LIST);
     if fs::read(&done).is_ok_and(|made_from| made_from == wanted) {
         return Ok(());
     }

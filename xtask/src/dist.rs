@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 pub(crate) use target::Target;
 
 /// The binaries that are sent to GPU hosts: package and file.
-const TRAVELLING: &[(&str, &str)] = &[
+const HOST_FILES: &[(&str, &str)] = &[
     ("rgpu-agent", "rgpu-agent"),
     ("rgpu-agent-http", "rgpu-agent-http"),
     ("rgpu-runner", "rgpu-runner"),
@@ -66,19 +66,19 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> DistError {
 /// Copies the output of `cargo build`, for hosts like this machine, to where `rgpu` looks for it.
 pub(crate) fn copy_debug_builds(workspace: &Workspace) -> Result<(), DistError> {
     let to = workspace.dist_folder(&workspace.triple);
-    place(TRAVELLING, &workspace.target.join("debug"), &to)
+    place(HOST_FILES, &workspace.target.join("debug"), &to)
 }
 
 /// Builds everything for any host of `target`'s architecture, checks it and packs it.
 pub(crate) fn everything(workspace: &Workspace, target: &Target) -> Result<(), DistError> {
-    let files = [TRAVELLING, &[CLI]].concat();
+    let files = [HOST_FILES, &[CLI]].concat();
     let built = zig::build(workspace, target, &files)?;
     println!("{}", built.display());
     for (_, file) in &files {
         println!("  {file}: {}", target.check(&built.join(file), file)?);
     }
     // From now on, `rgpu` uses these in the workspace too.
-    place(TRAVELLING, &built, &workspace.dist_folder(target.triple))?;
+    place(HOST_FILES, &built, &workspace.dist_folder(target.triple))?;
     let tree = tree::lay_out(workspace, target, &built)?;
     println!("{}", tree.display());
     let packed = archive::pack(&tree)?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A copy of the wheel list in the environment, written last.
-const DONE: &str = "rgpu-wheels.txt";
+const INSTALLED_LIST: &str = "rgpu-wheels.txt";
 
 /// The environment could not be created.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +31,7 @@ pub(crate) fn provide(environment: &Path, list: &Path) -> Result<(), Environment
         let path = path.to_owned();
         move |source| EnvironmentError::File { path, source }
     };
-    let done = environment.join(DONE);
+    let done = environment.join(INSTALLED_LIST);
     let wanted = fs::read(list).map_err(file(list))?;
     if fs::read(&done).is_ok_and(|made_from| made_from == wanted) {
         return Ok(());

@@ -19,7 +19,7 @@ const LOG_VARIABLE: &str = "RGPU_NVTX_LOG";
 const LIMIT_VARIABLE: &str = "RGPU_NVTX_LIMIT";
 const DEFAULT_LIMIT: u64 = 256 << 20;
 /// How long the exit handler waits for another thread to release its buffer.
-const EXIT_PATIENCE: Duration = Duration::from_millis(50);
+const EXIT_LOCK_TIMEOUT: Duration = Duration::from_millis(50);
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 static CURRENT: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
@@ -299,9 +299,9 @@ impl Process {
     fn close(&self) {
         let now = monotonic_ns();
         self.closed.store(true, Ordering::Relaxed);
-        let buffers = patiently(&self.buffers).map(|list| list.clone()).unwrap_or_default();
+        let buffers = lock_with_timeout(&self.buffers).map(|list| list.clone()).unwrap_or_default();
         for buffer in &buffers {
-            if let Some(mut buffer) = patiently(buffer) {
+            if let Some(mut buffer) = lock_with_timeout(buffer) {
                 self.flush(&mut buffer, now);
             }
         }
@@ -316,7 +316,7 @@ impl Process {
             lost: self.lost.load(Ordering::Relaxed),
         };
         log::append(&mut line, &closed);
-        if let Some(mut sink) = patiently(&self.sink) {
+        if let Some(mut sink) = lock_with_timeout(&self.sink) {
             self.write_to(&mut sink, &line);
         }
     }
@@ -329,8 +329,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Tries to lock for a limited time: at exit the holder may be a thread that never runs again, or
 /// this thread below a signal handler.
-fn patiently<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    let pause = EXIT_PATIENCE / 50;
+fn lock_with_timeout<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    let pause = EXIT_LOCK_TIMEOUT / 50;
     for _ in 0..50 {
         match mutex.try_lock() {
             Ok(guard) => return Some(guard),

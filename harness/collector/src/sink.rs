@@ -46,8 +46,8 @@ impl Sink {
     fn file(&mut self) -> io::Result<&File> {
         let ours = self.file.as_ref().is_some_and(|(file, was)| identity(file).ok() == Some(*was));
         if !ours {
-            if let Some((stranger, _)) = self.file.take() {
-                std::mem::forget(stranger); // it belongs to the program
+            if let Some((foreign_file, _)) = self.file.take() {
+                std::mem::forget(foreign_file); // it belongs to the program
             }
             let file = OpenOptions::new().create(true).append(true).open(&self.path)?;
             let identity = identity(&file)?;

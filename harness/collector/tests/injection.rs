@@ -190,10 +190,10 @@ fn daemon() {
         for fd in 3..64 {
             libc::close(fd);
         }
-        let stranger = std::env::var("RGPU_TEST_STRANGER").expect("a path");
-        let stranger = std::ffi::CString::new(stranger).expect("no NUL");
+        let foreign_path = std::env::var("RGPU_TEST_STRANGER").expect("a path");
+        let foreign_path = std::ffi::CString::new(foreign_path).expect("no NUL");
         for _ in 0..16 {
-            libc::open(stranger.as_ptr(), libc::O_WRONLY | libc::O_CREAT, 0o600);
+            libc::open(foreign_path.as_ptr(), libc::O_WRONLY | libc::O_CREAT, 0o600);
         }
     }
     sys::mark_ascii(c"after");
@@ -277,13 +277,13 @@ fn wild_handles_and_null_messages_do_no_harm() {
 fn a_descriptor_that_became_another_file_is_not_written_to() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let elsewhere = tempfile::tempdir().expect("a temporary folder");
-    let stranger = elsewhere.path().join("stranger");
-    let path = stranger.to_str().expect("an ASCII path").to_owned();
+    let foreign_path = elsewhere.path().join("stranger");
+    let path = foreign_path.to_str().expect("an ASCII path").to_owned();
     let run = run_in(folder, "daemon", &[("RGPU_TEST_STRANGER", &path)]);
     let messages: Vec<_> =
         of(&run.logs[0], "mark").iter().map(|mark| mark["message"].clone()).collect();
     assert_eq!(messages, ["before", "after"]);
-    assert_eq!(std::fs::read(&stranger).expect("the program made it"), b"");
+    assert_eq!(std::fs::read(&foreign_path).expect("the program made it"), b"");
 }
 
 #[test]
@@ -303,8 +303,8 @@ fn without_a_place_to_write_the_program_runs_all_the_same() {
         ("/nonexistent/folder/log", "cannot write `/nonexistent"),
     ] {
         let run = run("many", &[("RGPU_NVTX_LOG", log)]);
-        let said = String::from_utf8_lossy(&run.output.stderr);
-        assert!(run.output.status.success() && said.contains(complaint), "{said}");
-        assert_eq!(said.matches("rgpu-collector:").count(), 1, "said once: {said}");
+        let error_text = String::from_utf8_lossy(&run.output.stderr);
+        assert!(run.output.status.success() && error_text.contains(complaint), "{error_text}");
+        assert_eq!(error_text.matches("rgpu-collector:").count(), 1, "said once: {error_text}");
     }
 }

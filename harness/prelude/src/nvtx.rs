@@ -11,7 +11,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Function slots per module: more than any module has.
-const PLACES: usize = 17;
+const SLOTS_PER_MODULE: usize = 17;
 
 /// Modules with their number of functions, number 0 included: core, CUDA, OpenCL, CUDA runtime,
 /// core 2 (domains), synchronisation.
@@ -22,12 +22,12 @@ const RANGE_PUSH: usize = 9;
 const RANGE_POP: usize = 11;
 
 /// The functions of every module, as stored by a tool.
-static FUNCTIONS: [[AtomicPtr<c_void>; PLACES]; MODULES.len()] =
-    [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; PLACES] }; MODULES.len()];
+static FUNCTIONS: [[AtomicPtr<c_void>; SLOTS_PER_MODULE]; MODULES.len()] =
+    [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS_PER_MODULE] }; MODULES.len()];
 
 /// The addresses of each module's function slots.
-static TABLES: [[AtomicPtr<c_void>; PLACES]; MODULES.len()] =
-    [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; PLACES] }; MODULES.len()];
+static TABLES: [[AtomicPtr<c_void>; SLOTS_PER_MODULE]; MODULES.len()] =
+    [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS_PER_MODULE] }; MODULES.len()];
 
 static START: Once = Once::new();
 
@@ -166,22 +166,22 @@ mod tests {
 
     use super::*;
 
-    static HEARD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    static RECORDED_CALLS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-    fn hear(text: &str) {
-        if let Ok(mut heard) = HEARD.lock() {
+    fn record_call(text: &str) {
+        if let Ok(mut heard) = RECORDED_CALLS.lock() {
             heard.push(text.to_owned());
         }
     }
 
     unsafe extern "C" fn pushed(name: *const c_char) -> c_int {
         // SAFETY: `push` passes a string that ends with a zero.
-        hear(&unsafe { CStr::from_ptr(name) }.to_string_lossy());
+        record_call(&unsafe { CStr::from_ptr(name) }.to_string_lossy());
         0
     }
 
     unsafe extern "C" fn popped() -> c_int {
-        hear("end");
+        record_call("end");
         0
     }
 
@@ -203,6 +203,6 @@ mod tests {
             let _outer = range("outer");
             let _inner = range("with\0zero");
         }
-        assert_eq!(*HEARD.lock().unwrap(), ["outer", "with zero", "end", "end"]);
+        assert_eq!(*RECORDED_CALLS.lock().unwrap(), ["outer", "with zero", "end", "end"]);
     }
 }

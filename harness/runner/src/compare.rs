@@ -41,9 +41,10 @@ impl Results<'_> {
         let mut all = (0..self.elements()).filter(|&i| {
             let (first, second) = (dtype.bits_at(self.first, i), dtype.bits_at(self.second, i));
             let (Some(first), Some(second)) = (first, second) else { return false };
-            let wanted = dtype.decode(second);
+            let expected_value = dtype.decode(second);
             first != second
-                && !Error::between(dtype.decode(first), wanted).within(tolerance, wanted)
+                && !Error::between(dtype.decode(first), expected_value)
+                    .within(tolerance, expected_value)
                 && !self.unwritten(i)
         });
         let first = all.next();
@@ -72,21 +73,21 @@ impl Results<'_> {
             first_mismatch: None,
         };
         for i in 0..self.elements() {
-            let (Some(actual), Some(wanted)) =
+            let (Some(actual), Some(expected_value)) =
                 (dtype.bits_at(self.first, i), dtype.bits_at(expected, i))
             else {
                 break; // cannot happen: all three have the size of the argument
             };
             if self.unwritten(i) {
                 checked.unwritten += 1;
-            } else if actual == wanted {
+            } else if actual == expected_value {
                 continue;
             }
-            let (actual, wanted) = (dtype.decode(actual), dtype.decode(wanted));
-            let error = Error::between(actual, wanted);
+            let (actual, expected_value) = (dtype.decode(actual), dtype.decode(expected_value));
+            let error = Error::between(actual, expected_value);
             checked.max_abs_error = checked.max_abs_error.max(error.abs);
             checked.max_rel_error = checked.max_rel_error.max(error.rel);
-            if error.within(tolerance, wanted) && !self.unwritten(i) {
+            if error.within(tolerance, expected_value) && !self.unwritten(i) {
                 continue;
             }
             checked.mismatches += 1;
@@ -95,7 +96,7 @@ impl Results<'_> {
                     index: i as u64,
                     coordinates: coordinates(i as u64, &self.arg.dims),
                     actual: actual.to_string(),
-                    expected: wanted.to_string(),
+                    expected: expected_value.to_string(),
                 });
             }
         }
@@ -156,9 +157,9 @@ fn coordinates(index: u64, dims: &[u64]) -> Vec<u64> {
         .iter()
         .rev()
         .map(|&dim| {
-            let here = rest % dim.max(1);
+            let coordinate = rest % dim.max(1);
             rest /= dim.max(1);
-            here
+            coordinate
         })
         .collect();
     coordinates.reverse();

@@ -28,8 +28,8 @@ impl Fault {
     }
 
     /// Puts the attempted action before the text.
-    pub(crate) fn while_doing(mut self, what: impl std::fmt::Display) -> Fault {
-        self.0.text = format!("{what}: {}", self.0.text);
+    pub(crate) fn while_doing(mut self, action: impl std::fmt::Display) -> Fault {
+        self.0.text = format!("{action}: {}", self.0.text);
         self
     }
 
@@ -51,5 +51,5 @@ pub(crate) fn bad_case(text: impl Into<String>) -> Fault {
 /// The loader's message, which libloading keeps in the source of its error.
 pub(crate) fn loader_text(error: &libloading::Error) -> String {
     use std::error::Error;
-    error.source().map_or_else(|| error.to_string(), |said| said.to_string())
+    error.source().map_or_else(|| error.to_string(), |source| source.to_string())
 }

@@ -24,7 +24,7 @@ use std::path::Path;
 
 /// Elements that one thread fills at a time. Even, so that no two threads share a byte of packed
 /// nibbles.
-const CHUNK: usize = 1 << 18;
+const CHUNK_ELEMENTS: usize = 1 << 18;
 
 /// The generator's key for an argument at `position` of `group`.
 pub(crate) fn key(case_seed: u64, arg: &Arg, group: usize, position: usize) -> u64 {
@@ -54,8 +54,8 @@ pub(crate) fn contents(arg: &Arg, key: u64, folder: &Path) -> Outcome<HostBuffer
         Init::File { path } => {
             let path = folder.join(path);
             let bytes = std::fs::read(&path).map_err(|e| {
-                let what = format!("cannot read `{}` for `{}`: {e}", path.display(), arg.name);
-                Fault::new(ErrorClass::MissingFile, what)
+                let message = format!("cannot read `{}` for `{}`: {e}", path.display(), arg.name);
+                Fault::new(ErrorClass::MissingFile, message)
             })?;
             if bytes.len() != size {
                 return Err(bad_case(format!(
@@ -128,17 +128,17 @@ fn unit(draw: u64) -> f64 {
 /// Fills packed data with `bits_of(element index)`, on several threads when it is large.
 fn fill(dtype: Dtype, count: usize, bytes: &mut [u8], bits_of: impl Fn(u64) -> u64 + Sync) {
     let fill_chunk = |first: usize, chunk: &mut [u8]| {
-        let here = CHUNK.min(count - first);
-        for i in 0..here {
-            // In range: the chunk holds `here` packed elements.
+        let in_chunk = CHUNK_ELEMENTS.min(count - first);
+        for i in 0..in_chunk {
+            // In range: the chunk holds `in_chunk` packed elements.
             let _ = dtype.set_bits(chunk, i, bits_of((first + i) as u64));
         }
     };
-    let chunk_bytes = CHUNK * dtype.bits() as usize / 8;
+    let chunk_bytes = CHUNK_ELEMENTS * dtype.bits() as usize / 8;
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(16);
-    if count <= CHUNK || threads == 1 {
+    if count <= CHUNK_ELEMENTS || threads == 1 {
         for (i, chunk) in bytes.chunks_mut(chunk_bytes).enumerate() {
-            fill_chunk(i * CHUNK, chunk);
+            fill_chunk(i * CHUNK_ELEMENTS, chunk);
         }
         return;
     }
@@ -149,7 +149,7 @@ fn fill(dtype: Dtype, count: usize, bytes: &mut [u8], bits_of: impl Fn(u64) -> u
                 loop {
                     let next = chunks.lock().ok().and_then(|mut chunks| chunks.next());
                     let Some((i, chunk)) = next else { break };
-                    fill_chunk(i * CHUNK, chunk);
+                    fill_chunk(i * CHUNK_ELEMENTS, chunk);
                 }
             });
         }
@@ -193,10 +193,10 @@ mod tests {
     fn a_tensor_filled_by_threads_starts_like_a_small_one() {
         let init = Init::Uniform { lo: -1.0, hi: 1.0 };
         for dtype in [Dtype::F32, Dtype::E2m1] {
-            let large = values(&arg(dtype, 3 * CHUNK as u64 + 5, init.clone()), 9);
+            let large = values(&arg(dtype, 3 * CHUNK_ELEMENTS as u64 + 5, init.clone()), 9);
             let small = values(&arg(dtype, 1000, init.clone()), 9);
             assert_eq!(large[..1000], small[..]);
-            let third = &large[2 * CHUNK..];
+            let third = &large[2 * CHUNK_ELEMENTS..];
             assert!(third.iter().any(|&x| x != 0.0), "no chunk is left out");
         }
     }

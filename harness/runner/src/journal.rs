@@ -94,8 +94,8 @@ impl Journal {
     /// Changes the report of a data set, which is added if it is missing.
     pub(crate) fn record(&self, data_set: &str, change: impl FnOnce(&mut CaseReport)) {
         let mut report = self.report.borrow_mut();
-        let known = report.data_sets.iter().position(|set| set.name == data_set);
-        let index = known.unwrap_or_else(|| {
+        let position = report.data_sets.iter().position(|set| set.name == data_set);
+        let index = position.unwrap_or_else(|| {
             let name = data_set.to_owned();
             report.data_sets.push(CaseReport { name, ..CaseReport::default() });
             report.data_sets.len() - 1
@@ -115,14 +115,14 @@ impl Journal {
             None => format!("the process ended during `{}`", phase.name()),
         };
         let ended = Fault::new(ErrorClass::Crash, text + " without a word: a signal, most likely");
-        self.write(Some(&self.placed(ended)))?;
+        self.write(Some(&self.add_place(ended)))?;
         let outer = self.ranges.push(phase.name());
         let inner = data_set.map(|set| self.ranges.push(&set.range_name()));
         Ok(Stage { _data_set: inner, _phase: outer })
     }
 
     /// Adds the place of an error: the phase entered last.
-    fn placed(&self, fault: Fault) -> RunError {
+    fn add_place(&self, fault: Fault) -> RunError {
         let mut error = *fault.0;
         let place = self.place.borrow();
         error.phase = error.phase.or(place.0);
@@ -132,7 +132,7 @@ impl Journal {
 
     /// Writes the final report, prints the outcome and returns the exit status.
     pub(crate) fn finish(&self, outcome: Outcome<()>) -> u8 {
-        let error = outcome.err().map(|fault| self.placed(fault));
+        let error = outcome.err().map(|fault| self.add_place(fault));
         let written = self.write(error.as_ref());
         let failed = error.or_else(|| written.err().map(|fault| *fault.0));
         match failed {

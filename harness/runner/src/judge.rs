@@ -55,17 +55,19 @@ pub(crate) fn under_load(reading: &ClockReading, policy: &ClockPolicy) -> Vec<Ho
     let mut warn = |kind, text: String| warnings.push(HostWarning { kind, text });
     let clock = reading.sm_mhz.map_or("unknown".to_owned(), |mhz| format!("{mhz} MHz"));
     for reason in &reading.throttle {
-        let (kind, what) = match reason.as_str() {
+        let (kind, cause) = match reason.as_str() {
             "sw_power_cap" | "hw_power_brake" => (WarningKind::PowerLimit, "power holds"),
             "sw_thermal" | "hw_thermal" => (WarningKind::ThermalLimit, "temperature holds"),
             _ => (WarningKind::Clocks, "the driver holds"),
         };
-        warn(kind, format!("{what} the SM clock down (`{reason}`); it is {clock} under load"));
+        warn(kind, format!("{cause} the SM clock down (`{reason}`); it is {clock} under load"));
     }
-    if let (ClockPolicy::Locked { sm_mhz: asked }, Some(found)) = (policy, reading.sm_mhz) {
-        let off = (f64::from(found) - f64::from(*asked)).abs() / f64::from((*asked).max(1));
-        if off > CLOCK_TOLERANCE {
-            let text = format!("the SM clock is {found} MHz under load, asked is {asked} MHz");
+    if let (ClockPolicy::Locked { sm_mhz: expected_mhz }, Some(found)) = (policy, reading.sm_mhz) {
+        let deviation =
+            (f64::from(found) - f64::from(*expected_mhz)).abs() / f64::from((*expected_mhz).max(1));
+        if deviation > CLOCK_TOLERANCE {
+            let text =
+                format!("the SM clock is {found} MHz under load, asked is {expected_mhz} MHz");
             warn(WarningKind::Clocks, text);
         }
     }

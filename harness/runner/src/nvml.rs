@@ -26,7 +26,7 @@ struct ProcessInfo {
 }
 
 /// The most processes that one query returns.
-const MOST_PROCESSES: usize = 64;
+const MAX_PROCESSES: usize = 64;
 
 /// `NVML_CLOCK_SM`, `NVML_CLOCK_MEM`.
 const CLOCK_SM: c_uint = 1;
@@ -58,8 +58,8 @@ impl Nvml {
     pub(crate) fn open(uuid: &str) -> Result<Nvml, String> {
         // SAFETY: NVML's initialisers are safe to run.
         let library = unsafe { Library::new("libnvidia-ml.so.1") }.map_err(|e| {
-            let said = loader_text(&e);
-            format!("NVML is missing, so clocks and throttling are unknown: {said}")
+            let loader_error = loader_text(&e);
+            format!("NVML is missing, so clocks and throttling are unknown: {loader_error}")
         })?;
         let mut nvml = Nvml { library, device: std::ptr::null_mut(), mig: false };
         // SAFETY: signature from nvml.h.
@@ -105,12 +105,15 @@ impl Nvml {
         }
         type F = unsafe extern "C" fn(c_uint) -> *const c_char;
         // SAFETY: signature from nvml.h; the result is a static string.
-        let words = unsafe {
+        let description = unsafe {
             let text = self.symbol::<F>(c"nvmlErrorString").map(|f| f(code));
             let text = text.filter(|text| !text.is_null());
             text.map(|text| CStr::from_ptr(text).to_string_lossy().into_owned())
         };
-        Err(format!("`{call}` failed ({code}): {}", words.unwrap_or_else(|| "no words".into())))
+        Err(format!(
+            "`{call}` failed ({code}): {}",
+            description.unwrap_or_else(|| "no words".into())
+        ))
     }
 
     /// Queries a value of the device; `None` when NVML or the GPU does not provide it.
@@ -187,8 +190,8 @@ impl Nvml {
         let versions = [format!("{name}_v3\0"), format!("{name}_v2\0")];
         // Drivers 535.43 to 535.86 wrote 32 bytes per process under `_v3`, so the array has room
         // for that.
-        let mut infos = [ProcessInfo::default(); MOST_PROCESSES * 32 / 24 + 1];
-        let mut count = MOST_PROCESSES as c_uint;
+        let mut infos = [ProcessInfo::default(); MAX_PROCESSES * 32 / 24 + 1];
+        let mut count = MAX_PROCESSES as c_uint;
         let code = versions.iter().find_map(|name| {
             let name = CStr::from_bytes_with_nul(name.as_bytes()).ok()?;
             // SAFETY: both versions have this signature and layout in nvml.h; `count` holds the
@@ -202,7 +205,7 @@ impl Nvml {
             }
         })?;
         // 7: there are more processes than fit. Those returned are enough for a warning.
-        let count = (count as usize).min(MOST_PROCESSES);
+        let count = (count as usize).min(MAX_PROCESSES);
         matches!(code, 0 | 7).then(|| infos[..count].iter().map(|info| info.pid).collect())
     }
 

@@ -5,10 +5,10 @@ use rgpu_case::{ClockReading, Timing, TimingPlan, TimingSource};
 use std::time::{Duration, Instant};
 
 /// Sampling stops here; more samples only make the report longer.
-const MOST_SAMPLES: usize = 10_000;
+const MAX_SAMPLES: usize = 10_000;
 
 /// A batch is discarded when its SM clock is below this fraction of the run's median.
-const SLOW_CLOCK: f64 = 0.95;
+const SLOW_CLOCK_FRACTION: f64 = 0.95;
 
 /// Samples taken so far.
 pub(crate) struct Sampling<'a> {
@@ -38,7 +38,7 @@ impl<'a> Sampling<'a> {
         match self.plan.iters {
             Some(iters) => (iters.max(1) as usize).saturating_sub(taken),
             None if taken > 0 && (Instant::now() >= self.deadline || self.converged()) => 0,
-            None => MOST_SAMPLES.saturating_sub(taken),
+            None => MAX_SAMPLES.saturating_sub(taken),
         }
     }
 
@@ -68,7 +68,8 @@ impl<'a> Sampling<'a> {
         let usual = median(&clocks).unwrap_or(0.0);
         let mut discarded = Vec::new();
         for (i, reading) in self.readings.iter().enumerate() {
-            let slow = reading.sm_mhz.is_some_and(|mhz| f64::from(mhz) < SLOW_CLOCK * usual);
+            let slow =
+                reading.sm_mhz.is_some_and(|mhz| f64::from(mhz) < SLOW_CLOCK_FRACTION * usual);
             if slow || !reading.throttle.is_empty() {
                 let next = self.readings.get(i + 1).map(|r| r.first_sample);
                 discarded.extend(reading.first_sample..next.unwrap_or(self.samples.len()));
@@ -159,7 +160,7 @@ mod tests {
     fn steady_samples_converge_at_the_least_count() {
         let plan = TimingPlan::default();
         let mut sampling = Sampling::start(&plan);
-        assert_eq!(sampling.wanted(), MOST_SAMPLES);
+        assert_eq!(sampling.wanted(), MAX_SAMPLES);
         sampling.push(&[100.0; 29], None);
         assert!(sampling.wanted() > 0);
         sampling.push(&[100.0; 1], None);

@@ -126,14 +126,14 @@ pub fn number(cell: &str) -> Option<f64> {
         true => cell,
     };
     let (sign, digits) = plain.strip_prefix('-').map_or(("", plain), |rest| ("-", rest));
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let mut groups = whole.split(',');
+    let (integer, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let mut groups = integer.split(',');
     let first = groups.next().unwrap_or_default();
     let all_digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
     let well_parted = (1..=3).contains(&first.len())
         && all_digits(first)
         && groups.all(|group| group.len() == 3 && all_digits(group));
-    let joined = format!("{sign}{}.{fraction}", whole.replace(',', ""));
+    let joined = format!("{sign}{}.{fraction}", integer.replace(',', ""));
     well_parted.then(|| joined.trim_end_matches('.').parse().ok()).flatten()
 }
 

@@ -1,11 +1,11 @@
 //! Demangles C++ (Itanium) and Rust symbols.
 
 /// Longer symbols, in bytes, are not demangled, because demanglers are recursive.
-const LONGEST: usize = 32 << 10;
+const MAX_SYMBOL_BYTES: usize = 32 << 10;
 
 /// The demangled form of `symbol`; `None` if it is not mangled or its form is unknown.
 pub fn demangle(symbol: &str) -> Option<String> {
-    if symbol.len() > LONGEST {
+    if symbol.len() > MAX_SYMBOL_BYTES {
         return None;
     }
     // Legacy Rust names are also valid C++ names, so the stricter Rust demangler goes first.

@@ -118,7 +118,7 @@ impl TorchTrace {
     /// # Errors
     /// [`TorchTraceError`]. A trace that was cut off gives the events before the cut.
     pub fn read(file: &[u8]) -> Result<TorchTrace, TorchTraceError> {
-        let mut building = Building::default();
+        let mut building = TraceBuilder::default();
         let mut json = serde_json::Deserializer::from_slice(file);
         let outcome = Document(&mut building).deserialize(&mut json);
         let mut trace = building.trace;
@@ -138,7 +138,7 @@ impl TorchTrace {
 }
 
 #[derive(Default)]
-struct Building {
+struct TraceBuilder {
     trace: TorchTrace,
     numbers: HashMap<String, u32>,
     has_events: bool,
@@ -148,19 +148,19 @@ struct Building {
 #[derive(Deserialize)]
 struct RawEvent<'a> {
     #[serde(default, borrow)]
-    ph: Lax<'a>,
+    ph: JsonText<'a>,
     #[serde(default, borrow)]
-    cat: Lax<'a>,
+    cat: JsonText<'a>,
     #[serde(default, borrow)]
-    name: Lax<'a>,
+    name: JsonText<'a>,
     #[serde(default, borrow)]
-    pid: Lax<'a>,
+    pid: JsonText<'a>,
     #[serde(default, borrow)]
-    tid: Lax<'a>,
+    tid: JsonText<'a>,
     #[serde(default, borrow)]
-    ts: Lax<'a>,
+    ts: JsonText<'a>,
     #[serde(default, borrow)]
-    dur: Lax<'a>,
+    dur: JsonText<'a>,
     #[serde(default, borrow)]
     args: Option<&'a serde_json::value::RawValue>,
 }
@@ -168,31 +168,31 @@ struct RawEvent<'a> {
 #[derive(Default, Deserialize)]
 struct RawArgs<'a> {
     #[serde(default, borrow)]
-    correlation: Lax<'a>,
+    correlation: JsonText<'a>,
     #[serde(default, borrow)]
-    device: Lax<'a>,
+    device: JsonText<'a>,
     #[serde(default, borrow)]
-    stream: Lax<'a>,
+    stream: JsonText<'a>,
     #[serde(default, borrow)]
-    bytes: Lax<'a>,
+    bytes: JsonText<'a>,
     #[serde(default, borrow)]
-    grid: Lax<'a>,
+    grid: JsonText<'a>,
     #[serde(default, borrow)]
-    block: Lax<'a>,
+    block: JsonText<'a>,
     #[serde(default, borrow, rename = "registers per thread")]
-    registers: Lax<'a>,
+    registers: JsonText<'a>,
     #[serde(default, borrow, rename = "shared memory")]
-    shared: Lax<'a>,
+    shared: JsonText<'a>,
     #[serde(default, borrow, rename = "Input Dims", alias = "Input dims")]
-    shapes: Lax<'a>,
+    shapes: JsonText<'a>,
 }
 
 /// Any JSON value, kept as text.
 #[derive(Default, Deserialize)]
 #[serde(transparent)]
-struct Lax<'a>(#[serde(borrow)] Option<&'a serde_json::value::RawValue>);
+struct JsonText<'a>(#[serde(borrow)] Option<&'a serde_json::value::RawValue>);
 
-impl Lax<'_> {
+impl JsonText<'_> {
     fn json(&self) -> &str {
         self.0.map_or("", serde_json::value::RawValue::get)
     }
@@ -229,7 +229,7 @@ impl Lax<'_> {
     }
 }
 
-impl Building {
+impl TraceBuilder {
     fn number(&mut self, name: String) -> u32 {
         if let Some(number) = self.numbers.get(&name) {
             return *number;
@@ -253,8 +253,8 @@ impl Building {
         };
         let args = raw.args.and_then(|args| serde_json::from_str::<RawArgs<'_>>(args.get()).ok());
         let args = args.unwrap_or_default();
-        let small = |value: &Lax<'_>| value.int().and_then(|n| u32::try_from(n).ok());
-        let unsigned = |value: &Lax<'_>| value.int().and_then(|n| u64::try_from(n).ok());
+        let small = |value: &JsonText<'_>| value.int().and_then(|n| u32::try_from(n).ok());
+        let unsigned = |value: &JsonText<'_>| value.int().and_then(|n| u64::try_from(n).ok());
         let name = self.number(name);
         self.trace.events.push(TorchEvent {
             kind,
@@ -292,7 +292,7 @@ fn kind(category: &str) -> Option<EventKind> {
 }
 
 /// The whole document. Events are processed one by one.
-struct Document<'b>(&'b mut Building);
+struct Document<'b>(&'b mut TraceBuilder);
 
 impl<'de> DeserializeSeed<'de> for Document<'_> {
     type Value = ();
@@ -335,7 +335,7 @@ impl<'de> Visitor<'de> for Document<'_> {
     }
 }
 
-struct Events<'b>(&'b mut Building);
+struct Events<'b>(&'b mut TraceBuilder);
 
 impl<'de> DeserializeSeed<'de> for Events<'_> {
     type Value = ();

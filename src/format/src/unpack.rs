@@ -23,10 +23,10 @@ pub struct TooLarge {
 }
 
 impl TooLarge {
-    /// The limit for `stored` compressed bytes, if the caller accepts at most `most` bytes.
-    pub(crate) fn new(stored: usize, most: u64) -> Self {
+    /// The limit for `stored` compressed bytes, if the caller accepts at most `max_bytes` bytes.
+    pub(crate) fn new(stored: usize, max_bytes: u64) -> Self {
         let stored = stored as u64;
-        let limit = stored.saturating_mul(MAX_UNPACK_RATIO).max(SMALL_BYTES).min(most);
+        let limit = stored.saturating_mul(MAX_UNPACK_RATIO).max(SMALL_BYTES).min(max_bytes);
         Self { stored, limit }
     }
 

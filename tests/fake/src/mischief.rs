@@ -13,7 +13,7 @@ use crate::Trouble;
 use crate::host::Host;
 
 /// Exit status of a tool that fails without starting or printing anything.
-const FAIL: u8 = 3;
+const FAILURE_STATUS: u8 = 3;
 /// Number of lines of an output storm, 8 MiB in all.
 const STORM_LINES: u32 = 1 << 17;
 
@@ -23,14 +23,14 @@ pub(crate) fn before(host: &Host, tool: &str, args: &[String]) -> Result<Option<
     if is_probe(args) {
         return Ok(None);
     }
-    let Some(word) = asked(host, tool, args)? else { return Ok(None) };
+    let Some(word) = configured_word(host, tool, args)? else { return Ok(None) };
     let mut out = std::io::stdout().lock();
     match word.as_str() {
-        "fail" => return Ok(Some(FAIL)),
+        "fail" => return Ok(Some(FAILURE_STATUS)),
         // Output like that of a wrapper that echoes the exit status; it must not count as a status.
         "exit-line" => {
             writeln!(out, "[EXIT:0]")?;
-            return Ok(Some(FAIL));
+            return Ok(Some(FAILURE_STATUS));
         }
         "crash" => {
             out.flush()?;
@@ -41,7 +41,7 @@ pub(crate) fn before(host: &Host, tool: &str, args: &[String]) -> Result<Option<
             out.flush()?;
             // Starts a child process, which must not be left behind either.
             std::process::Command::new("sleep").arg("1000").spawn()?.wait()?;
-            return Ok(Some(FAIL));
+            return Ok(Some(FAILURE_STATUS));
         }
         "storm" => {
             for line in 0..STORM_LINES {
@@ -61,10 +61,10 @@ pub(crate) fn before(host: &Host, tool: &str, args: &[String]) -> Result<Option<
 
 /// Whether this tool is configured to do `word`.
 pub(crate) fn is(host: &Host, tool: &str, args: &[String], word: &str) -> bool {
-    matches!(asked(host, tool, args), Ok(Some(asked)) if asked == word)
+    matches!(configured_word(host, tool, args), Ok(Some(configured_word)) if configured_word == word)
 }
 
-fn asked(host: &Host, tool: &str, args: &[String]) -> Result<Option<String>, Trouble> {
+fn configured_word(host: &Host, tool: &str, args: &[String]) -> Result<Option<String>, Trouble> {
     let Ok(text) = fs::read_to_string(host.folder.join("mischief")) else { return Ok(None) };
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -57,7 +57,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     let kernel = program::kernel(options.program)?;
     let is = |word| mischief::is(host, "ncu", words, word);
     if is("counters-refused") {
-        program::replay(COUNTERS_REFUSED, own, || program::run(options.program, &[]))?;
+        program::replay(COUNTERS_REFUSED, is_tool_line, || program::run(options.program, &[]))?;
         return Ok(1);
     }
     let name = if is("counters-taken") {
@@ -73,10 +73,10 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     let export = options.value(&["--export", "-o"]).unwrap_or("report");
     let report =
         if export.ends_with(".ncu-rep") { export.to_owned() } else { format!("{export}.ncu-rep") };
-    let text = spoken(&recorded.text("stdout.txt"), &report, &kernel);
+    let text = recorded_output(&recorded.text("stdout.txt"), &report, &kernel);
     // The real tool ends a program whose kernel it could not profile.
     let killed = recorded.exit == 9;
-    let ended = program::replay(&text, own, || match killed {
+    let ended = program::replay(&text, is_tool_line, || match killed {
         true => Some(9),
         false => program::run(options.program, &[]),
     })?;
@@ -158,7 +158,7 @@ fn selected(options: &Options<'_>, kernel: &str) -> bool {
 }
 
 /// The recorded output, with this report's path and this kernel's name.
-fn spoken(recorded: &str, report: &str, kernel: &str) -> String {
+fn recorded_output(recorded: &str, report: &str, kernel: &str) -> String {
     let line = |line: &str| match line.split_once("Report: ") {
         Some((head, _)) => format!("{head}Report: {report}\n"),
         None if line.starts_with("1. ") => format!("1. {}\n", kernel.replace('-', "_")),
@@ -167,7 +167,7 @@ fn spoken(recorded: &str, report: &str, kernel: &str) -> String {
     recorded.lines().map(line).collect()
 }
 
-fn own(line: &str) -> bool {
+fn is_tool_line(line: &str) -> bool {
     line.is_empty()
         || line.starts_with("==")
         || line.starts_with("Available")

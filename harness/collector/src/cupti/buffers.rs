@@ -31,7 +31,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 static SPARE: Mutex<Vec<Spare>> = Mutex::new(Vec::new());
 /// Maximum number of spare buffers. Further ones are leaked: they are few, since CUPTI asks for as
 /// many again.
-const MOST_SPARE: usize = 64;
+const MAX_SPARE_BUFFERS: usize = 64;
 static WRITER: Mutex<Writer> = Mutex::new(Writer::new());
 
 struct Spare(*mut u8);
@@ -89,7 +89,7 @@ pub(super) unsafe extern "C" fn complete(
     unsafe { std::ptr::write_bytes(buffer, 0, filled.min(BUFFER_BYTES)) };
     let _ = catch_unwind(|| {
         let mut spare = lock(&SPARE);
-        if spare.len() < MOST_SPARE {
+        if spare.len() < MAX_SPARE_BUFFERS {
             spare.push(Spare(buffer));
         }
     });
@@ -268,11 +268,11 @@ impl Writer {
         let status = unsafe { (active.cupti.callback_name)(domain, number, &mut name) };
         // SAFETY: as above.
         let name = (status == 0).then(|| unsafe { text::narrow(name) }).flatten();
-        let worth = |name: &str| {
+        let is_logged = |name: &str| {
             !IDLE_CALLS.iter().any(|idle| name.starts_with(idle)) || name.contains("Sync")
         };
         let number_of_name = match name {
-            Some(name) if worth(&name) => Some(self.name(&name)),
+            Some(name) if is_logged(&name) => Some(self.name(&name)),
             Some(_) => None,
             None => Some(self.name(&format!("call {number}"))),
         };

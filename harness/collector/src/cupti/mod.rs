@@ -25,7 +25,7 @@ const SYSTEM_THREAD_IDS: u32 = 1;
 /// need not.
 const ZEROED_BUFFERS: u32 = 5;
 /// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`.
-const FORCED: u32 = 1;
+const FLUSH_FORCED: u32 = 1;
 /// Interval between flushes, so that a crash loses little.
 const FLUSH_PERIOD: Duration = Duration::from_millis(500);
 /// CUPTI's clock counts as ours if it differs by less than this.
@@ -34,7 +34,7 @@ const SAME_CLOCK_NS: u64 = 10_000_000;
 const REASONS_BYTES: usize = 800;
 
 /// The record kinds without which there is no timeline.
-const WANTED: &[u32] =
+const ENABLED_KINDS: &[u32] =
     &[record::CONCURRENT_KERNEL, record::MEMCPY, record::MEMSET, record::RUNTIME, record::DRIVER];
 
 static ACTIVE: AtomicPtr<Active> = AtomicPtr::new(std::ptr::null_mut());
@@ -123,10 +123,10 @@ fn activate(opened: &Opened) -> Result<&'static str, String> {
     // Older versions lack it and zero the buffers themselves.
     let _ = unsafe { (cupti.set_attribute)(ZEROED_BUFFERS, &mut size, (&raw mut yes).cast()) };
     let ours = cupti.register_clock.is_some_and(|register| unsafe { register(stamp) } == 0);
-    ask(&cupti)?;
+    enable_records(&cupti)?;
     // Parts of CUPTI start only when records are enabled.
-    let asked = early.or_else(|_| thread_ids()).and_then(|()| ahead_ns(&cupti));
-    let ahead = asked.inspect_err(|_| give_up(&cupti))?;
+    let enabled_ahead = early.or_else(|_| thread_ids()).and_then(|()| ahead_ns(&cupti));
+    let ahead = enabled_ahead.inspect_err(|_| disable_records(&cupti))?;
     let (clock, offset_ns) = match ours && ahead.unsigned_abs() < SAME_CLOCK_NS {
         true => ("ours", 0),
         false => ("compared", ahead),
@@ -139,15 +139,15 @@ fn activate(opened: &Opened) -> Result<&'static str, String> {
     Ok(clock)
 }
 
-fn ask(cupti: &Cupti) -> Result<(), String> {
+fn enable_records(cupti: &Cupti) -> Result<(), String> {
     // SAFETY: as in `activate`.
     let registered = unsafe { (cupti.register_callbacks)(buffers::request, buffers::complete) };
     cupti.check("cuptiActivityRegisterCallbacks", registered)?;
-    for kind in WANTED {
+    for kind in ENABLED_KINDS {
         // SAFETY: as above.
         let enabled = cupti.check("cuptiActivityEnable", unsafe { (cupti.enable)(*kind) });
         if enabled.is_err() {
-            give_up(cupti);
+            disable_records(cupti);
             return enabled;
         }
     }
@@ -158,8 +158,8 @@ fn ask(cupti: &Cupti) -> Result<(), String> {
 }
 
 /// Disables all records.
-fn give_up(cupti: &Cupti) {
-    for kind in WANTED {
+fn disable_records(cupti: &Cupti) {
+    for kind in ENABLED_KINDS {
         // SAFETY: as in `activate`; disabling a kind that was never enabled is harmless.
         unsafe { (cupti.disable)(*kind) };
     }
@@ -174,12 +174,12 @@ unsafe extern "C" fn stamp() -> u64 {
 fn ahead_ns(cupti: &Cupti) -> Result<i64, String> {
     let mut best = (u64::MAX, 0i64);
     for _ in 0..5 {
-        let (before, mut theirs) = (monotonic_ns(), 0u64);
+        let (before, mut cupti_ns) = (monotonic_ns(), 0u64);
         // SAFETY: a pointer to one number.
-        cupti.check("cuptiGetTimestamp", unsafe { (cupti.timestamp)(&mut theirs) })?;
+        cupti.check("cuptiGetTimestamp", unsafe { (cupti.timestamp)(&mut cupti_ns) })?;
         let took = monotonic_ns().saturating_sub(before);
         let middle = before + took / 2;
-        best = best.min((took, theirs.wrapping_sub(middle).cast_signed()));
+        best = best.min((took, cupti_ns.wrapping_sub(middle).cast_signed()));
     }
     Ok(best.1)
 }
@@ -229,7 +229,7 @@ pub(crate) fn flush_finished() {
 fn flush(flag: u32) {
     let Some(active) = active() else { return };
     let Ok(_held) = FLUSHING.lock() else { return };
-    if flag == FORCED || !STOPPED.load(Ordering::Relaxed) {
+    if flag == FLUSH_FORCED || !STOPPED.load(Ordering::Relaxed) {
         // SAFETY: CUPTI is active in this process.
         unsafe { (active.cupti.flush_all)(flag) };
     }
@@ -238,5 +238,5 @@ fn flush(flag: u32) {
 /// Runs before the driver shuts down: requests every record that CUPTI still holds.
 extern "C" fn at_exit() {
     STOPPED.store(true, Ordering::Relaxed);
-    drop(catch_unwind(|| flush(FORCED)));
+    drop(catch_unwind(|| flush(FLUSH_FORCED)));
 }

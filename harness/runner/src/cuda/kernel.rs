@@ -69,10 +69,10 @@ impl<'g> Module<'g> {
             )
         };
         loaded.map_err(|mut fault| {
-            let said = log.split(|&byte| byte == 0).next().unwrap_or_default();
-            let said = String::from_utf8_lossy(said);
-            if !said.trim().is_empty() {
-                fault.0.text += &format!("; the driver's compiler says: {}", said.trim());
+            let compiler_log = log.split(|&byte| byte == 0).next().unwrap_or_default();
+            let compiler_log = String::from_utf8_lossy(compiler_log);
+            if !compiler_log.trim().is_empty() {
+                fault.0.text += &format!("; the driver's compiler says: {}", compiler_log.trim());
             }
             let [major, minor] = gpu.facts.compute_capability;
             fault.while_doing(format_args!("module `{shown}` on sm_{major}{minor}"))
@@ -187,13 +187,13 @@ impl Function<'_> {
         if launch.dynamic_shared > 0 {
             let fixed = self.attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?;
             let room = self.gpu.shared_limit.saturating_sub(fixed);
-            let asked = launch.dynamic_shared;
-            if asked > room {
+            let requested = launch.dynamic_shared;
+            if requested > room {
                 return Err(refused(format!(
-                    "{asked} bytes of dynamic shared memory, this GPU leaves it {room}"
+                    "{requested} bytes of dynamic shared memory, this GPU leaves it {room}"
                 )));
             }
-            self.set(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, asked as c_int)?;
+            self.set(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, requested as c_int)?;
         }
         if let Some(cluster) = launch.cluster {
             if self.gpu.driver.cuLaunchKernelEx.is_none() {

@@ -51,7 +51,7 @@ impl<'w> Check<'w> {
         for (i, buffer) in twin.tensors() {
             let arg = host.args[i].arg;
             if arg.role.is_output() && buffer.size() > 0 {
-                let values = worth(arg.dtype);
+                let values = code_values(arg.dtype);
                 let table = Buffer::new(gpu, values.len(), 0)?;
                 table.upload(&values)?;
                 tables.push((i, table));
@@ -62,7 +62,8 @@ impl<'w> Check<'w> {
         let reference = match reference {
             DeviceReference::Kernel(function) => {
                 let launch = host.set.reference_launch.as_ref();
-                let bound = bind(function, launch, &twin, ProbeCalls::Thorough).map_err(blame)?;
+                let bound = bind(function, launch, &twin, ProbeCalls::Thorough)
+                    .map_err(as_reference_fault)?;
                 ReadyReference::Kernel(bound)
             }
             DeviceReference::Function(library) => {
@@ -83,7 +84,7 @@ impl<'w> Check<'w> {
         self.twin.restore()?;
         self.twin.poison()?;
         match &self.reference {
-            ReadyReference::Kernel(prepared) => prepared.launch().map_err(blame),
+            ReadyReference::Kernel(prepared) => prepared.launch().map_err(as_reference_fault),
             ReadyReference::Function(library, case) => {
                 library.run(case, self.session.gpu.stream.cast())
             }
@@ -141,7 +142,7 @@ impl<'w> Check<'w> {
         };
         let count = self.counts.address() + 8 * (slot * self.tables.len() + at) as u64;
         // A result may equal the pattern of an integer dtype, but not the NaN.
-        let tells =
+        let detects_unwritten =
             arg.role == rgpu_case::Role::Out && arg.dtype.is_float() && arg.dtype != Dtype::E2m1;
         KernelArgs::new(vec![
             ("actual".into(), 8, address(device)),
@@ -152,13 +153,13 @@ impl<'w> Check<'w> {
             ("abs".into(), 8, tolerance.abs.to_bits()),
             ("rel".into(), 8, tolerance.rel.to_bits()),
             ("poison".into(), 8, Poison::First.bits(arg.dtype)),
-            ("tells".into(), 8, u64::from(tells)),
+            ("tells".into(), 8, u64::from(detects_unwritten)),
             ("count".into(), 8, count),
         ])
     }
 }
 
-fn blame(fault: Fault) -> Fault {
+fn as_reference_fault(fault: Fault) -> Fault {
     fault.while_doing("the reference on the GPU")
 }
 
@@ -178,7 +179,7 @@ fn kind(dtype: Dtype) -> u64 {
 }
 
 /// The values of all codes of a narrow dtype, as f64 bytes.
-fn worth(dtype: Dtype) -> Vec<u8> {
+fn code_values(dtype: Dtype) -> Vec<u8> {
     if dtype.bits() > 16 {
         return Vec::new();
     }
@@ -194,9 +195,13 @@ mod tests {
         for dtype in Dtype::ALL {
             let narrow = dtype.bits() <= 16;
             assert_eq!(kind(dtype) <= 2, narrow, "{dtype}");
-            assert_eq!(worth(dtype).len(), if narrow { 8 << dtype.bits() } else { 0 }, "{dtype}");
+            assert_eq!(
+                code_values(dtype).len(),
+                if narrow { 8 << dtype.bits() } else { 0 },
+                "{dtype}"
+            );
         }
-        assert_eq!(worth(Dtype::E2m1)[8 * 7..8 * 8], 6f64.to_le_bytes());
+        assert_eq!(code_values(Dtype::E2m1)[8 * 7..8 * 8], 6f64.to_le_bytes());
         let wide = [Dtype::F32, Dtype::F64, Dtype::I32, Dtype::U32, Dtype::I64, Dtype::U64];
         assert_eq!(wide.map(kind), [3, 4, 5, 6, 7, 8]);
     }

@@ -128,7 +128,7 @@ impl<'w> FreshCase<'w> {
                     flush: self.flush,
                 };
                 work.before_sample()?;
-                let mut look = || {
+                let mut read_clocks = || {
                     if reading.is_none() {
                         reading = self.session.nvml.as_ref().map(|nvml| nvml.reading());
                     }
@@ -138,7 +138,7 @@ impl<'w> FreshCase<'w> {
                         start.record()?;
                         prepared.launch()?;
                         end.record()?;
-                        look();
+                        read_clocks();
                         end.wait()?;
                         let passed = Instant::now();
                         gpu.synchronize_all()?;
@@ -153,7 +153,7 @@ impl<'w> FreshCase<'w> {
                         prepared.launch()?;
                         gpu.synchronize_all()?;
                         let ns = begin.elapsed().as_nanos() as f64;
-                        look();
+                        read_clocks();
                         ns
                     }
                 };

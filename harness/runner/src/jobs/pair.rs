@@ -142,8 +142,10 @@ fn sample(
     let mut rounds = Rounds::start(plan);
     let _stage = session.journal.enter(Phase::Timed, Some(set))?;
     loop {
-        let calls =
-            batch_size(rounds.wanted().saturating_mul(CALLS_PER_ROUND), samplings[0].typical());
+        let calls = batch_size(
+            rounds.max_next_rounds().saturating_mul(CALLS_PER_ROUND),
+            samplings[0].typical(),
+        );
         // The first batch asks for one call, but a round is the smallest unit.
         let batch = calls.div_ceil(CALLS_PER_ROUND).min(BATCH / CALLS_PER_ROUND);
         if calls == 0 {
@@ -251,7 +253,7 @@ impl<'a> Rounds<'a> {
 
     /// The maximum number of rounds in the next batch; 0 when done. A fixed sample count applies to
     /// each side.
-    fn wanted(&self) -> usize {
+    fn max_next_rounds(&self) -> usize {
         let taken = self.ratios.len();
         match self.plan.iters {
             Some(iters) => (iters.max(1) as usize).div_ceil(2).saturating_sub(taken),
@@ -371,10 +373,10 @@ mod tests {
 
     #[test]
     fn a_batch_goes_on_with_the_order_where_the_last_one_ended() {
-        let whole = order(0, 7);
+        let full_order = order(0, 7);
         let parts: Vec<usize> = [order(0, 1), order(1, 3), order(4, 3)].concat();
-        assert_eq!(whole, parts);
-        assert_eq!(whole[..8], [0, 1, 1, 0, 1, 0, 0, 1]);
+        assert_eq!(full_order, parts);
+        assert_eq!(full_order[..8], [0, 1, 1, 0, 1, 0, 0, 1]);
     }
 
     #[test]
@@ -388,11 +390,11 @@ mod tests {
     #[test]
     fn rounds_end_when_the_ratio_is_known_or_the_count_is_reached() {
         let plan = TimingPlan::default();
-        assert_eq!(rounds(&plan, 29, 1.0).wanted(), MAX_ROUNDS - 29);
-        assert_eq!(rounds(&plan, 30, 1.0).wanted(), 0);
+        assert_eq!(rounds(&plan, 29, 1.0).max_next_rounds(), MAX_ROUNDS - 29);
+        assert_eq!(rounds(&plan, 30, 1.0).max_next_rounds(), 0);
         let fixed = TimingPlan { iters: Some(9), ..TimingPlan::default() };
-        assert_eq!(rounds(&fixed, 0, 1.0).wanted(), 5);
-        assert_eq!(rounds(&fixed, 5, 1.0).wanted(), 0);
+        assert_eq!(rounds(&fixed, 0, 1.0).max_next_rounds(), 5);
+        assert_eq!(rounds(&fixed, 5, 1.0).max_next_rounds(), 0);
     }
 
     #[test]

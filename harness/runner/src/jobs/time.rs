@@ -34,13 +34,13 @@ pub(super) const BATCH: usize = 64;
 const BATCH_NS: f64 = 50e6;
 
 /// Minimum duration of warm-up, however few launches were requested: clocks rise only under load.
-const WARM_UP: Duration = Duration::from_millis(200);
+const MIN_WARM_UP: Duration = Duration::from_millis(200);
 
-/// Warm-up ends after this many launches, even if it has lasted less than `WARM_UP`.
-const MOST_WARM_UP_LAUNCHES: u32 = 20_000;
+/// Warm-up ends after this many launches, even if it has lasted less than `MIN_WARM_UP`.
+const MAX_WARM_UP_LAUNCHES: u32 = 20_000;
 
 /// Larger data sets are not doubled for calls on fresh data.
-const MOST_DOUBLED_BYTES: usize = 1 << 30;
+const MAX_DOUBLED_BYTES: usize = 1 << 30;
 
 /// Distance between the seeds of the two sets of data.
 const SEED_STEP: u64 = 42;
@@ -132,7 +132,7 @@ fn on_two_sets(
     let setup = session.journal.enter(Phase::Setup, Some(set))?;
     let seed = session.input.case.seed;
     let mut hosts = vec![session.fill(set)?];
-    if hosts[0].args.iter().map(|arg| arg.bytes()).sum::<usize>() <= MOST_DOUBLED_BYTES {
+    if hosts[0].args.iter().map(|arg| arg.bytes()).sum::<usize>() <= MAX_DOUBLED_BYTES {
         let seed = seed.wrapping_add(SEED_STEP);
         hosts.push(HostCase::fill(set, seed, &session.input.folder)?);
     }
@@ -221,10 +221,10 @@ impl TimedCase<'_> {
     /// Launches without measuring; returns the approximate time of one launch.
     pub(super) fn warm_up(&self, set: &Case) -> Outcome<f64> {
         let _stage = self.session.journal.enter(Phase::Warmup, Some(set))?;
-        let asked = self.session.input.case.timing.warmup;
+        let requested = self.session.input.case.timing.warmup;
         let start = Instant::now();
         let mut done = 0;
-        while done < asked || (start.elapsed() < WARM_UP && done < MOST_WARM_UP_LAUNCHES) {
+        while done < requested || (start.elapsed() < MIN_WARM_UP && done < MAX_WARM_UP_LAUNCHES) {
             self.device.restore()?;
             self.prepared.launch()?;
             self.session.gpu.synchronize()?;
@@ -275,7 +275,7 @@ impl TimedCase<'_> {
     fn whole_calls(&self) -> Outcome<(bool, f64)> {
         let gpu = &self.session.gpu;
         let (start, end) = (Event::new(gpu)?, Event::new(gpu)?);
-        let (mut took, mut late, mut whole) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut took, mut late, mut call_times_ns) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..LATE_CALLS {
             self.device.restore()?;
             gpu.synchronize_all()?;
@@ -287,11 +287,11 @@ impl TimedCase<'_> {
             let passed = Instant::now();
             gpu.synchronize_all()?;
             late.push(passed.elapsed().as_nanos() as f64);
-            whole.push(begin.elapsed().as_nanos() as f64);
+            call_times_ns.push(begin.elapsed().as_nanos() as f64);
             took.push(end.since_ns(&start)?);
         }
         let (late, took) = (median(&late).unwrap_or(0.0), median(&took).unwrap_or(0.0));
-        Ok((late > LATE_NS.max(LATE_PART * took), median(&whole).unwrap_or(0.0)))
+        Ok((late > LATE_NS.max(LATE_PART * took), median(&call_times_ns).unwrap_or(0.0)))
     }
 
     /// Bytes written over L2 before each sample; `None` when L2 is not flushed.
@@ -427,9 +427,9 @@ impl SampledForms<'_, '_> {
 }
 
 /// The first batch is one sample, from which the size of later batches follows.
-pub(super) fn batch_size(wanted: usize, typical_ns: Option<f64>) -> usize {
+pub(super) fn batch_size(remaining: usize, typical_ns: Option<f64>) -> usize {
     let fitting = typical_ns.map_or(1.0, |ns| (BATCH_NS / ns.max(1.0)).ceil());
-    wanted.min(fitting.clamp(1.0, BATCH as f64) as usize)
+    remaining.min(fitting.clamp(1.0, BATCH as f64) as usize)
 }
 
 /// The median time of empty pairs of events, in nanoseconds.

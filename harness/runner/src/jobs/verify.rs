@@ -111,7 +111,7 @@ fn verify(
     let second = device.outputs()?;
     drop(prepared);
 
-    let wanted = match expected {
+    let expected_outputs = match expected {
         Expected::Nothing => None,
         Expected::Host(library) => Some(host_reference(session, library, &host)?),
         Expected::Device(reference) => {
@@ -121,7 +121,7 @@ fn verify(
         }
     };
     let (outputs, bit_equal, passed) =
-        compare(&host, &first, &second, wanted.as_ref(), &session.input.case.tolerance);
+        compare(&host, &first, &second, expected_outputs.as_ref(), &session.input.case.tolerance);
     let changed_inputs: Vec<String> =
         changed.iter().map(|&(i, ..)| host.args[i].arg.name.clone()).collect();
     Ok(Correctness {
@@ -138,7 +138,7 @@ fn compare(
     host: &HostCase<'_>,
     first: &Outputs,
     second: &Outputs,
-    wanted: Option<&Outputs>,
+    expected_outputs: Option<&Outputs>,
     tolerance: &Tolerance,
 ) -> (Vec<OutputCheck>, bool, bool) {
     let mut outputs = Vec::new();
@@ -152,8 +152,10 @@ fn compare(
             second: second.bytes(),
         };
         bit_equal &= results.bit_equal();
-        if let Some(wanted) = wanted.and_then(|wanted| wanted[i].as_ref()) {
-            let checked = results.check(wanted.bytes(), tolerance);
+        if let Some(expected_outputs) =
+            expected_outputs.and_then(|expected_outputs| expected_outputs[i].as_ref())
+        {
+            let checked = results.check(expected_outputs.bytes(), tolerance);
             passed &= passes(&checked, arg.arg, tolerance);
             outputs.push(checked);
         }
@@ -181,22 +183,23 @@ fn device_reference(
     reference: &DeviceReference<'_>,
     host: &HostCase<'_>,
 ) -> Outcome<(Outputs, f64)> {
-    let blame = |fault: Fault| fault.while_doing("the reference on the GPU");
+    let as_reference_fault = |fault: Fault| fault.while_doing("the reference on the GPU");
     let device = DeviceCase::new(&session.gpu, host, 0)?;
     device.fill(Poison::First)?;
     let start = Instant::now();
     match reference {
         DeviceReference::Kernel(function) => {
             let launch = host.set.reference_launch.as_ref();
-            let prepared = bind(function, launch, &device, ProbeCalls::Thorough).map_err(blame)?;
-            prepared.launch().map_err(blame)?;
+            let prepared = bind(function, launch, &device, ProbeCalls::Thorough)
+                .map_err(as_reference_fault)?;
+            prepared.launch().map_err(as_reference_fault)?;
         }
         DeviceReference::Function(library) => {
             let case = AbiCase::new(host.set, &device.addresses());
             library.run(&case, session.gpu.stream.cast())?;
         }
     }
-    session.gpu.synchronize().map_err(blame)?;
+    session.gpu.synchronize().map_err(as_reference_fault)?;
     let ns = start.elapsed().as_nanos() as f64;
     Ok((device.outputs()?, ns))
 }

@@ -16,7 +16,7 @@ use rgpu_case::{ErrorClass, Launch};
 const DIFFER: &str = include_str!("../cuda/differ.ptx");
 
 /// Calls compared value by value when timed calls differ in their bits.
-const CLOSE_LOOKS: usize = 3;
+const VALUE_CHECKS: usize = 3;
 
 /// The expected outputs of one data set.
 pub(super) struct OutputWatch<'w> {
@@ -87,7 +87,7 @@ impl<'w> OutputWatch<'w> {
     /// the first beyond the tolerance. Returns whether all bits equal the first's.
     pub(super) fn look_closely(&self, prepared: &PreparedTarget<'_>, name: &str) -> Outcome<bool> {
         let mut alike = true;
-        for _ in 0..CLOSE_LOOKS {
+        for _ in 0..VALUE_CHECKS {
             self.device.restore()?;
             self.device.poison()?;
             prepared.launch()?;

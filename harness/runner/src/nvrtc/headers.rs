@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 
 /// Header folders relative to the library's folder: a toolkit or the wheels of CUDA 13, then the
 /// wheels of CUDA 12, which have one folder each.
-const BESIDE: [&str; 3] = ["../include", "../../cuda_runtime/include", "../../cuda_cccl/include"];
+const HEADER_FOLDERS: [&str; 3] =
+    ["../include", "../../cuda_runtime/include", "../../cuda_cccl/include"];
 
-/// The folders to search, in order: `asked`, then those of the library. Each is followed by its
+/// The folders to search, in order: `requested`, then those of the library. Each is followed by its
 /// `cccl`, where CUDA 13 has libcu++, as with nvcc.
-pub(super) fn folders(asked: &[PathBuf], library: Option<&Path>) -> Vec<PathBuf> {
+pub(super) fn folders(requested: &[PathBuf], library: Option<&Path>) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = Vec::new();
     let mut add = |folder: PathBuf| {
         if !folders.contains(&folder) {
@@ -22,14 +23,16 @@ pub(super) fn folders(asked: &[PathBuf], library: Option<&Path>) -> Vec<PathBuf>
         }
     };
     let beside = library.and_then(Path::parent).into_iter().flat_map(|folder| {
-        BESIDE.iter().filter_map(|relative| std::fs::canonicalize(folder.join(relative)).ok())
+        HEADER_FOLDERS
+            .iter()
+            .filter_map(|relative| std::fs::canonicalize(folder.join(relative)).ok())
     });
     // `/usr/include` belongs to the host: its C headers do not compile for a device.
     let of_cuda = |folder: &PathBuf| {
         ["cuda_runtime.h", "cuda/std/cstdint"].iter().any(|name| folder.join(name).is_file())
             && !folder.join("stdlib.h").exists()
     };
-    for folder in asked.iter().cloned().chain(beside.filter(of_cuda)) {
+    for folder in requested.iter().cloned().chain(beside.filter(of_cuda)) {
         let cccl = folder.join("cccl");
         add(folder);
         if cccl.join("cuda/std").is_dir() {
@@ -45,8 +48,8 @@ pub(super) const FIRST: &str = "rgpu_nvrtc_first.h";
 
 /// (name, text) of each replacement header that none of the folders has.
 pub(super) fn stand_ins(folders: &[PathBuf]) -> Vec<(CString, CString)> {
-    let there = |name: &str| folders.iter().any(|folder| folder.join(name).is_file());
-    let cccl = there("cuda/std/cstdint");
+    let is_found = |name: &str| folders.iter().any(|folder| folder.join(name).is_file());
+    let cccl = is_found("cuda/std/cstdint");
     let mut found = Vec::new();
     for (names, text) in STAND_INS {
         // libcu++ defines the same differently, and a program may include both.
@@ -56,7 +59,7 @@ pub(super) fn stand_ins(folders: &[PathBuf]) -> Vec<(CString, CString)> {
             _ => text,
         };
         // CUDA's own version declares host functions, which NVRTC refuses.
-        for name in names.iter().filter(|&&name| name == "cuda.h" || !there(name)) {
+        for name in names.iter().filter(|&&name| name == "cuda.h" || !is_found(name)) {
             if let (Ok(name), Ok(text)) = (CString::new(*name), CString::new(own)) {
                 found.push((name, text));
             }

@@ -83,13 +83,13 @@ impl Nvrtc {
             None => NAMES
                 .iter()
                 .map(|name| load(name.as_ref()))
-                .reduce(|found, next| found.or_else(|said| next.map_err(|_| said)))
+                .reduce(|found, next| found.or_else(|loader_error| next.map_err(|_| loader_error)))
                 .unwrap_or_else(|| Err("no name to look for".to_owned())),
         };
-        let library = library.map_err(|said| missing(&said))?;
+        let library = library.map_err(|loader_error| missing_library(&loader_error))?;
         // SAFETY: the library was found under libnvrtc's own name, or named as such by the user.
         let mut nvrtc = unsafe { Nvrtc::resolve(library) }
-            .map_err(|symbol| missing(&format!("it has no `{symbol}`")))?;
+            .map_err(|symbol| missing_library(&format!("it has no `{symbol}`")))?;
         let [mut major, mut minor] = [0, 0];
         // SAFETY: both are live locals.
         unsafe { call!(nvrtc, nvrtcVersion(&mut major, &mut minor))? };
@@ -245,8 +245,8 @@ impl Drop for Program<'_> {
 
 /// The error for a host without NVRTC, in the loader's usual words. So one pattern recognises every
 /// compiler that does not start, and it is not mistaken for an error in the code.
-fn missing(said: &str) -> Fault {
-    let text = format!("error while loading shared libraries: no NVRTC: {said}");
+fn missing_library(loader_error: &str) -> Fault {
+    let text = format!("error while loading shared libraries: no NVRTC: {loader_error}");
     Fault::new(ErrorClass::NoCompiler, text)
 }
 

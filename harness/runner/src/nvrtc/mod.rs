@@ -130,8 +130,8 @@ fn show(log: &[u8]) {
 /// The architecture, from the option or from a flag; both must agree.
 fn architecture(args: &Args, translated: &Translated) -> Result<String, String> {
     match (&args.arch, &translated.arch) {
-        (Some(asked), Some(flag)) if asked != flag => {
-            Err(format!("a flag asks for `{flag}`, `--arch` for `{asked}`"))
+        (Some(arg_arch), Some(flag)) if arg_arch != flag => {
+            Err(format!("a flag asks for `{flag}`, `--arch` for `{arg_arch}`"))
         }
         (Some(arch), _) | (None, Some(arch)) => Ok(arch.clone()),
         (None, None) => Err("`--arch` is missing".to_owned()),

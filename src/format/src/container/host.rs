@@ -76,9 +76,9 @@ fn sections(data: &[u8]) -> Result<Sections, ContainerError> {
                 names = if names == SHN_XINDEX as usize { first.sh_link as usize } else { names };
             }
         }
-        let most = data.len().saturating_sub(start) / SectionHeader::size(ctx).max(1);
-        if count > most {
-            let cause = format!("{count} section headers at offset {start}, room for {most}");
+        let max_count = data.len().saturating_sub(start) / SectionHeader::size(ctx).max(1);
+        if count > max_count {
+            let cause = format!("{count} section headers at offset {start}, room for {max_count}");
             return Err(ContainerError::HostElf { cause });
         }
         headers = SectionHeader::parse_from(data, start, count, ctx).map_err(broken)?;

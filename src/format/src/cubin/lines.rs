@@ -275,7 +275,7 @@ impl<'t> FunctionLines<'t> {
             }
             // A row is inlined at an earlier row; anything else is damage.
             match (row.inlined_at as usize).checked_sub(1).filter(|outer| *outer < at) {
-                Some(outer) if chain.len() < DEEPEST => at = outer,
+                Some(outer) if chain.len() < MAX_INLINE_DEPTH => at = outer,
                 _ => break,
             }
         }
@@ -292,7 +292,7 @@ impl<'t> FunctionLines<'t> {
 /// The extended opcode for inlined rows.
 const INLINED: u8 = 0x90;
 /// Maximum length of an inline chain.
-const DEEPEST: usize = 64;
+const MAX_INLINE_DEPTH: usize = 64;
 /// While a program runs, addresses hold the number of their section above these bits.
 const SECTION_SHIFT: u32 = 40;
 const ADDRESS: u64 = (1 << SECTION_SHIFT) - 1;

@@ -83,13 +83,13 @@ impl<'a> Entry<'a> {
     /// Refuses an image that claims to be too large.
     fn check(&self, limit: u64) -> Result<(), FatbinError> {
         let stored = self.stored.len();
-        let most = match self.compression {
+        let max_bytes = match self.compression {
             // An LZ4 block grows at most 255 times. A larger claim is false, and its buffer would
             // be filled.
             Compression::Lz4 => limit.min((stored as u64).saturating_mul(255).saturating_add(16)),
             Compression::None | Compression::Zstd => limit,
         };
-        let bound = TooLarge::new(stored, most);
+        let bound = TooLarge::new(stored, max_bytes);
         let checked = bound.check(self.unpacked_bytes);
         checked.map_err(|cause| FatbinError::TooLarge { offset: self.offset, cause })
     }

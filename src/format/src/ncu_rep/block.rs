@@ -11,7 +11,7 @@ use super::wire::Message;
 const KNOWN_VERSION: u64 = 7;
 
 /// Maximum number of processes kept: a limit for damaged files.
-const PROCESSES: usize = 256;
+const MAX_PROCESSES: usize = 256;
 
 /// Message names, used in problems.
 const HEADER: &str = "block header";
@@ -118,7 +118,7 @@ impl Index {
             6 => field.message().map(|message| {
                 // Every block repeats the process of its entries.
                 let process = Process::read(message, notes);
-                if self.processes.len() < PROCESSES && !self.processes.contains(&process) {
+                if self.processes.len() < MAX_PROCESSES && !self.processes.contains(&process) {
                     self.processes.push(process);
                 }
             }),

@@ -15,7 +15,7 @@ pub(super) const MAGIC: [u8; 4] = *b"NVR\0";
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// First bytes of files that are often passed by mistake, with the name of their format.
-const OTHERS: &[(&[u8], &str)] = &[
+const OTHER_FORMATS: &[(&[u8], &str)] = &[
     (b"NVIDIA Tegra Profiler Report", "the header of an nsys report"),
     (b"SQLite format 3\0", "the header of an sqlite database"),
     (b"\x7fELF", "the header of an ELF file (a cubin or a program)"),
@@ -84,7 +84,7 @@ fn inflate(file: &[u8], max_size: u64, problems: &mut Problems) -> Result<Vec<u8
 }
 
 fn describe(file: &[u8]) -> String {
-    if let Some((_, name)) = OTHERS.iter().find(|(magic, _)| file.starts_with(magic)) {
+    if let Some((_, name)) = OTHER_FORMATS.iter().find(|(magic, _)| file.starts_with(magic)) {
         return (*name).to_owned();
     }
     let first = file.get(..file.len().min(16)).unwrap_or_default();

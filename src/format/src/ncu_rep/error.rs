@@ -133,10 +133,10 @@ pub(super) struct Problems {
 impl Problems {
     /// Maximum number of listed problems, so that a damaged file of gigabytes cannot fill the
     /// memory.
-    const LISTED: usize = 100;
+    const MAX_LISTED: usize = 100;
 
     pub(super) fn push(&mut self, problem: Problem) {
-        if self.list.len() < Self::LISTED {
+        if self.list.len() < Self::MAX_LISTED {
             self.list.push(problem);
         } else {
             self.more += 1;

@@ -16,7 +16,7 @@ pub struct UnknownFields {
 
 impl UnknownFields {
     /// Maximum number of distinct fields kept, since a damaged file may have any number.
-    const KEPT: usize = 256;
+    const MAX_FIELDS: usize = 256;
 
     /// Number of unknown fields in the file.
     pub fn total(&self) -> u64 {
@@ -30,7 +30,7 @@ impl UnknownFields {
 
     fn add(&mut self, message: &'static str, number: u32) {
         self.total += 1;
-        if self.fields.len() < Self::KEPT || self.fields.contains_key(&(message, number)) {
+        if self.fields.len() < Self::MAX_FIELDS || self.fields.contains_key(&(message, number)) {
             *self.fields.entry((message, number)).or_default() += 1;
         }
     }

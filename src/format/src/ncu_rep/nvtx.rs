@@ -5,7 +5,7 @@ use super::wire::Message;
 
 /// Maximum number of domains, and of strings per domain: far beyond any real report. It limits the
 /// time for a damaged one, since they are searched linearly by number.
-const KEPT: usize = 4096;
+const MAX_ENTRIES: usize = 4096;
 
 /// `NvtxState`: 1 domains, 2 threads with their push/pop stacks, 3 start/end ranges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl NvtxState {
         // Domains come first, whatever their position: they hold the registered names of the
         // ranges.
         for field in message.fields().flatten().filter(|field| field.number == 1) {
-            if let Some(domain) = field.message().filter(|_| state.domains.len() < KEPT) {
+            if let Some(domain) = field.message().filter(|_| state.domains.len() < MAX_ENTRIES) {
                 state.domains.push(NvtxDomain::read(domain, notes));
             }
         }
@@ -178,7 +178,7 @@ impl NvtxDomain {
                     2 => field.text().map(|text| value = text.into_owned()),
                     _ => None,
                 });
-                if domain.strings.len() < KEPT {
+                if domain.strings.len() < MAX_ENTRIES {
                     domain.strings.push((id, value));
                 }
             }),

@@ -40,7 +40,7 @@ pub struct SectionTable {
 }
 
 /// Maximum number of cells of a grid. Larger ones are damage and are skipped.
-const CELLS: usize = 4096;
+const MAX_GRID_CELLS: usize = 4096;
 
 impl<'a> Section<'a> {
     pub(super) fn read(message: Message<'a>) -> Self {
@@ -121,7 +121,7 @@ fn grid(message: Message<'_>) -> Option<SectionTable> {
         cells.map(|cell| (label(cell, 1), label(cell, 2))).collect()
     };
     let (columns, rows) = (parts(2), parts(3));
-    if rows.len().saturating_mul(columns.len()) > CELLS {
+    if rows.len().saturating_mul(columns.len()) > MAX_GRID_CELLS {
         return None;
     }
     let cells = rows.iter().flat_map(|(base, row)| {

@@ -8,10 +8,10 @@ use super::wire::Message;
 
 /// Maximum number of devices, attributes or versions kept: far beyond any report, a limit for
 /// damaged ones.
-const KEPT: usize = 4096;
+const MAX_ENTRIES: usize = 4096;
 
 fn keep<T>(list: &mut Vec<T>, item: T) {
-    if list.len() < KEPT {
+    if list.len() < MAX_ENTRIES {
         list.push(item);
     }
 }

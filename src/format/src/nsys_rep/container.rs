@@ -13,7 +13,7 @@ const EVENTS: &str = "Raw Sampling Data";
 const OFFSETS: &str = "Sampling Data Offsets";
 const EVENTS_MAGIC: &[u8] = b"QDTEXT00";
 /// Maximum unpacked size of a chunk; real chunks are far smaller.
-const MAX_CHUNK: u64 = 256 << 20;
+const MAX_CHUNK_BYTES: u64 = 256 << 20;
 
 /// An indexed report. Events are unpacked chunk by chunk on request.
 #[derive(Debug, Clone)]
@@ -64,9 +64,9 @@ impl<'a> NsysReport<'a> {
         let mut cursor = Cursor { bytes: events, at: EVENTS_MAGIC.len(), base };
         let session = cursor.message().ok_or_else(|| form("no session", base))?;
         let counts = cursor.message().ok_or_else(|| form("no counts", base))?;
-        let number = |message: Message<'_>, wanted| {
+        let number = |message: Message<'_>, field_number| {
             let fields = message.fields().filter_map(Result::ok);
-            fields.filter(|f| f.number == wanted).find_map(|f| f.varint())
+            fields.filter(|f| f.number == field_number).find_map(|f| f.varint())
         };
         let codec = counts.fields().filter_map(Result::ok).find(|f| f.number == 9);
         if codec.and_then(|f| f.text()).as_deref() != Some("lz4") {
@@ -127,15 +127,15 @@ impl<'a> NsysReport<'a> {
     /// The report without its unreadable chunks, and the errors of those.
     pub fn whole_chunks(&self) -> (NsysReport<'a>, Vec<NsysRepError>) {
         let mut broken = Vec::new();
-        let mut whole = self.clone();
-        whole.chunks.retain(|chunk| match chunk.events(|_| {}) {
+        let mut readable = self.clone();
+        readable.chunks.retain(|chunk| match chunk.events(|_| {}) {
             Ok(_) => true,
             Err(cause) => {
                 broken.push(cause);
                 false
             }
         });
-        (whole, broken)
+        (readable, broken)
     }
 
     /// The build of the nsys version that wrote the report.
@@ -303,7 +303,7 @@ impl<'a> Cursor<'a> {
         let lengths = self.varint().zip(self.varint());
         let (packed, raw) = lengths.ok_or_else(|| broken("its lengths are cut off"))?;
         let packed = self.take(packed).ok_or_else(|| broken("it reaches beyond its section"))?;
-        let bound = TooLarge::new(packed.len(), MAX_CHUNK);
+        let bound = TooLarge::new(packed.len(), MAX_CHUNK_BYTES);
         bound.check(raw).map_err(|e| broken(&e.to_string()))?;
         let raw_len = usize::try_from(raw).map_err(|_| broken("it is too large"))?;
         Ok(Chunk { packed, raw_len, offset })

@@ -67,8 +67,8 @@ impl NsysSqlite {
     /// [`NsysSqliteError::Table`] when the table is damaged.
     pub fn schema_version(&self) -> Result<Option<String>, NsysSqliteError> {
         let pairs = self.export()?;
-        if let Some(whole) = pairs.get("EXPORT_SCHEMA_VERSION") {
-            return Ok(Some(whole.clone()));
+        if let Some(version) = pairs.get("EXPORT_SCHEMA_VERSION") {
+            return Ok(Some(version.clone()));
         }
         let part = |name: &str| {
             pairs.iter().find(|(k, _)| k.ends_with(name)).map(|(_, value)| value.as_str())
@@ -121,20 +121,20 @@ impl NsysSqlite {
         self.large(row)
     }
 
-    /// Streams the first `most` kernels.
+    /// Streams the first `limit` kernels.
     ///
     /// # Errors
     /// [`NsysSqliteError::Table`] when the table is damaged.
     pub fn first_kernels(
         &self,
-        most: u64,
+        limit: u64,
         mut row: impl FnMut(Kernel),
     ) -> Result<u64, NsysSqliteError> {
         if !self.tables.contains(Kernel::TABLE) {
             return Ok(0);
         }
         let all = table::select(&self.connection, Kernel::TABLE, Kernel::COLUMNS)?;
-        let sql = format!("{all} LIMIT {}", i64::try_from(most).unwrap_or(i64::MAX));
+        let sql = format!("{all} LIMIT {}", i64::try_from(limit).unwrap_or(i64::MAX));
         table::stream(&self.connection, Kernel::TABLE, &sql, |f| row(Kernel::read(f)))
     }
 
@@ -230,8 +230,9 @@ impl NsysSqlite {
         let sql = table::select(&self.connection, table, T::COLUMNS)?;
         let readers = shares::readers();
         let ids = table::row_ids(&self.connection, table);
-        let wide = |ids: &RangeInclusive<i64>| ids.start().abs_diff(*ids.end()) >= LARGE;
-        if let Some(ids) = ids.filter(|ids| readers > 1 && wide(ids)) {
+        let is_large =
+            |ids: &RangeInclusive<i64>| ids.start().abs_diff(*ids.end()) >= LARGE_ID_SPAN;
+        if let Some(ids) = ids.filter(|ids| readers > 1 && is_large(ids)) {
             let sql = format!("{sql} WHERE {} BETWEEN ?1 AND ?2", table::ROW_ID);
             let shared = Shared { uri: &self.uri, table, sql: &sql, ids };
             if let Some(outcome) = shared.stream(readers, &mut row) {
@@ -243,7 +244,7 @@ impl NsysSqlite {
 }
 
 /// Tables with a smaller span of row ids are read in a few milliseconds, so threads would not pay.
-const LARGE: u64 = 1 << 15;
+const LARGE_ID_SPAN: u64 = 1 << 15;
 
 /// Opens a further connection, which changes nothing and trusts nothing.
 pub(super) fn connect(uri: &str) -> rusqlite::Result<Connection> {

@@ -216,11 +216,11 @@ impl TableRow for NvtxEvent {
 }
 
 /// Maximum bytes of a name: many rows of a hostile file may share the pages of one long text.
-const MAX_NAME: usize = 1 << 16;
+const MAX_NAME_BYTES: usize = 1 << 16;
 
 fn cut(mut text: String) -> String {
-    if text.len() > MAX_NAME {
-        let at = (0..=MAX_NAME).rev().find(|at| text.is_char_boundary(*at));
+    if text.len() > MAX_NAME_BYTES {
+        let at = (0..=MAX_NAME_BYTES).rev().find(|at| text.is_char_boundary(*at));
         text.truncate(at.unwrap_or(0));
         text.shrink_to_fit();
     }

@@ -50,12 +50,12 @@ pub(super) fn select(
         rows: 0,
         cause,
     })?;
-    let wanted: Vec<String> = columns
+    let selected: Vec<String> = columns
         .iter()
         .map(|c| if present.contains(*c) { format!("\"{c}\"") } else { "NULL".to_owned() })
         .collect();
     // An index that covers all selected columns would change the order.
-    Ok(format!("SELECT {} FROM \"{table}\" NOT INDEXED", wanted.join(", ")))
+    Ok(format!("SELECT {} FROM \"{table}\" NOT INDEXED", selected.join(", ")))
 }
 
 /// The name of the row id in a condition.

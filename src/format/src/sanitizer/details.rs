@@ -6,7 +6,7 @@ use super::record::{Allocation, Frame, Kind, Place, Position, RaceSide, Record};
 /// Adds one detail line to `record`; lines that are not understood are kept in `details`.
 pub(super) fn apply(record: &mut Record, line: &str) {
     let line = line.trim();
-    let whole = line.strip_prefix("and ").unwrap_or(line);
+    let clause = line.strip_prefix("and ").unwrap_or(line);
     if let Some(rest) = line.strip_prefix("Host Frame:") {
         record.host_stack.push(host_frame(rest.trim()));
     } else if let Some(rest) = line.strip_prefix("Device Frame:") {
@@ -24,10 +24,10 @@ pub(super) fn apply(record: &mut Record, line: &str) {
         if let Some(frame) = record.host_stack.last_mut() {
             frame.module = Some(module.trim().to_owned());
         }
-    } else if record.kind == Kind::Race && whole.contains(" access at ") {
-        record.race.extend(heads::race_sides(whole));
-    } else if record.kind == Kind::Hazard && whole.contains(" Thread (") {
-        record.race.extend(hazard_side(whole));
+    } else if record.kind == Kind::Race && clause.contains(" access at ") {
+        record.race.extend(heads::race_sides(clause));
+    } else if record.kind == Kind::Hazard && clause.contains(" Thread (") {
+        record.race.extend(hazard_side(clause));
     } else if let Some(rest) = line.strip_prefix("at ").filter(|_| record.place.is_none()) {
         record.place = Some(place(rest));
     } else if let Some(position) = position(line) {
@@ -40,7 +40,7 @@ pub(super) fn apply(record: &mut Record, line: &str) {
             .split_once(" is ")
             .map(|(_, problem)| problem.trim_end_matches('.').to_owned())
             .filter(|p| !p.is_empty());
-    } else if let Some(allocation) = allocation(whole) {
+    } else if let Some(allocation) = allocation(clause) {
         record.allocation = Some(allocation);
     } else {
         if record.address.is_none() {

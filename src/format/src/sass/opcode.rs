@@ -53,12 +53,12 @@ static NAMES: [&str; SORTED.1] = {
 };
 
 /// Capacity for all names.
-const ROOM: usize = ROWS.len() + CHOSEN.len();
+const MAX_NAMES: usize = ROWS.len() + CHOSEN.len();
 
 /// All names, sorted and without duplicates, and their number.
-const SORTED: ([&str; ROOM], usize) = {
-    let (mut names, mut count, mut at) = ([""; ROOM], 0, 0);
-    while at < ROOM {
+const SORTED: ([&str; MAX_NAMES], usize) = {
+    let (mut names, mut count, mut at) = ([""; MAX_NAMES], 0, 0);
+    while at < MAX_NAMES {
         let name = if at < ROWS.len() { ROWS[at].2 } else { CHOSEN[at - ROWS.len()] };
         if let Err(place) = search(names.split_at(count).0, name) {
             let mut last = count;
