@@ -1,4 +1,4 @@
-//! Any bytes as a file that may hold GPU code: host ELF, archive, zip, fatbin, PTX, cubin.
+//! Treats any bytes as a file that may hold GPU code: host ELF, archive, zip, fatbin, PTX, cubin.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any bytes as a page of ncu in CSV and as a print of `nsys stats`.
+//! Treats any bytes as a CSV page of ncu and as output of `nsys stats`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,7 +9,7 @@ fuzz_target!(|file: &[u8]| {
     let _ = (NcuCsv::is_page(file), NsysStats::is_print(file));
     if let Ok(page) = NcuCsv::read(file) {
         let cells: usize = page.launches.iter().map(|launch| launch.cells.len()).sum();
-        // A cell is a field of a row, and a field is at least a comma.
+        // A cell is a field of a row, and a field takes at least a comma.
         assert!(cells <= file.len());
         for cell in page.launches.iter().flat_map(|launch| &launch.cells) {
             let _ = ncu_csv::scale(&cell.unit);

@@ -1,4 +1,4 @@
-//! Any bytes as a cubin.
+//! Treats any bytes as a cubin.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,7 +6,7 @@ use rgpu_format::cubin;
 
 fuzz_target!(|file: &[u8]| match cubin::read(file) {
     Ok(cubin) => {
-        // Facts never outgrow the file: every list is made of records in it.
+        // Every list is read from records in the file, so it cannot be longer than the file.
         let params: usize = cubin.kernels.iter().map(|kernel| kernel.params.len()).sum();
         let exits: usize = cubin.kernels.iter().map(|kernel| kernel.exits.len()).sum();
         assert!(params + exits + cubin.kernels.len() <= file.len());

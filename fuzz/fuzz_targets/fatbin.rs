@@ -1,4 +1,4 @@
-//! Any bytes as a section of fatbins.
+//! Treats any bytes as a section of fatbins.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -20,6 +20,6 @@ fuzz_target!(|section: &[u8]| {
             Err(error) => drop(error.to_string()),
         }
     }
-    // Entries never overlap: each has a header of its own.
+    // Entries never overlap, since each has its own header.
     assert!(entries * 64 <= section.len());
 });

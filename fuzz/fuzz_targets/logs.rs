@@ -1,4 +1,4 @@
-//! Any bytes as the NVTX collector's log and as the runner's range log.
+//! Treats any bytes as the NVTX collector's log and as the runner's range log.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

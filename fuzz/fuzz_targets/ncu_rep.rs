@@ -1,4 +1,5 @@
-//! Any bytes as an ncu report: no panic, no unbounded memory, and what was salvaged can be read.
+//! Treats any bytes as an ncu report: no panic, no unbounded memory, and recovered data is
+//! readable.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,7 +14,7 @@ fuzz_target!(|file: &[u8]| {
     for result in report.results() {
         for metric in result.metrics() {
             let _ = (metric.unit(), metric.value().number(), metric.instances().count());
-            // A name that is not UTF-8 is not found by what it was replaced with.
+            // A name that is not UTF-8 is not found by its replacement text.
             let found = result.metric(metric.name()).is_some();
             assert!(found || metric.name().contains(char::REPLACEMENT_CHARACTER));
         }

@@ -1,4 +1,4 @@
-//! Any bytes as a report of Nsight Systems.
+//! Treats any bytes as a report of Nsight Systems.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any bytes as an export of nsys: SQLite is given the file itself.
+//! Treats any bytes as an nsys export; SQLite opens the file itself.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any bytes as compute-sanitizer's log and as its XML.
+//! Treats any bytes as compute-sanitizer's log and as its XML.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

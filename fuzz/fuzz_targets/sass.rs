@@ -1,4 +1,4 @@
-//! Any bytes as machine code: the first says of which architecture.
+//! Treats any bytes as machine code; the first byte selects the architecture.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -16,13 +16,13 @@ fuzz_target!(|bytes: &[u8]| {
     let mix = sass::mix(&code, sm);
     assert_eq!(mix.classes.iter().map(|c| c.count).sum::<u64>(), code.len() as u64);
     let blocks = sass::blocks(trimmed, sm);
-    // Blocks cover the code, each once, and lead to blocks only.
+    // Blocks cover the code exactly once, and lead only to blocks.
     let covered: u64 = blocks.iter().map(|b| b.end - b.start).sum();
     assert_eq!(covered, trimmed.len() as u64 * 16);
     for next in blocks.iter().flat_map(|b| &b.next) {
         assert!(blocks.binary_search_by_key(next, |b| b.start).is_ok());
     }
-    // One pass finds what the others do.
+    // The single pass agrees with the separate functions.
     let loops = blocks.iter().filter(|b| b.loop_head).count();
     assert_eq!(survey.bytes, trimmed.len() * 16);
     assert_eq!((survey.blocks, survey.loops), (blocks.len() as u64, loops as u64));

@@ -1,4 +1,4 @@
-//! Any text as a listing of nvdisasm.
+//! Treats any text as a listing of nvdisasm.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,7 +8,7 @@ fuzz_target!(|listing: &str| {
     let sections = text::read(listing);
     let headed = listing.lines().filter(|line| line.contains(".section")).count();
     assert!(sections.len() <= headed);
-    // Instructions have a line each, and registers a column of the row.
+    // Each instruction takes a line, and each register a column of the row.
     let lines: usize = sections.iter().map(|section| section.lines.len()).sum();
     assert!(lines <= listing.lines().count());
     for section in &sections {

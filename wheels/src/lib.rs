@@ -1,13 +1,13 @@
-//! Wheels that are fetched on the user's word: which ones, pinned by hash, and how pip is asked for
-//! them. Shared by `rgpu setup` and by the set-up of this workspace.
+//! Wheels that are fetched when the user agrees: the list with pinned hashes, and the pip command.
+//! Shared by `rgpu setup` and by the set-up of this workspace.
 //!
-//! pip does it all: the index, its mirrors, certificates and proxies are the user's own settings.
+//! pip does the rest: the index, its mirrors, certificates and proxies are the user's own settings.
 
 use std::path::Path;
 use std::process::Command;
 
-/// What kernels need to be compiled and disassembled without a CUDA toolkit, as a requirements file.
-/// Each wheel stands there with its hashes for x86_64 and aarch64.
+/// The wheels that compile and disassemble kernels without a CUDA toolkit, as a requirements file.
+/// Each wheel has its hashes for x86_64 and aarch64.
 pub static CUDA: &str = include_str!("cuda.txt");
 
 /// One wheel of a list.
@@ -15,11 +15,11 @@ pub static CUDA: &str = include_str!("cuda.txt");
 pub struct Requirement {
     /// Its version.
     pub version: String,
-    /// A requirements file with it alone.
+    /// A requirements file with only this wheel.
     pub text: String,
 }
 
-/// The wheel `package` of a requirements file such as [`CUDA`].
+/// The wheel `package` of a requirements file such as [`CUDA`]; `None` if it is not listed.
 pub fn requirement(list: &str, package: &str) -> Option<Requirement> {
     let mut lines = list
         .lines()
@@ -32,8 +32,8 @@ pub fn requirement(list: &str, package: &str) -> Option<Requirement> {
     Some(Requirement { version, text: format!("{}\n", text.trim_end_matches([' ', '\\'])) })
 }
 
-/// The command that installs a requirements file with a Python's pip: wheels alone, exactly these
-/// by their hashes, and nothing that they ask for besides.
+/// The command that installs a requirements file with a Python's pip: only wheels, exactly these by
+/// their hashes, and no dependencies.
 pub fn install(python: &Path, list: &Path) -> Command {
     let mut pip = Command::new(python);
     pip.args(["-m", "pip", "install", "--disable-pip-version-check"])

@@ -1,9 +1,9 @@
-//! Commands of other programs, shown before they run.
+//! Runs other programs and prints the commands first.
 
 use std::ffi::OsStr;
 use std::process::Command;
 
-/// A command that did not do its work.
+/// A command that failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
     /// The program could not be started.
@@ -12,12 +12,12 @@ pub(crate) enum CommandError {
     /// It ran and failed.
     #[error("`{line}` failed: {status}")]
     Failed { line: String, status: std::process::ExitStatus },
-    /// Its answer is not what was expected.
+    /// The program's answer was not the expected one.
     #[error("`{line}` answered something unexpected: `{answer}`")]
     Answer { line: String, answer: String },
 }
 
-/// Runs `command` with our own terminal.
+/// Runs `command` on our own terminal.
 pub(crate) fn run(command: &mut Command) -> Result<(), CommandError> {
     let line = line(command);
     eprintln!("$ {line}");
@@ -25,7 +25,7 @@ pub(crate) fn run(command: &mut Command) -> Result<(), CommandError> {
     if status.success() { Ok(()) } else { Err(CommandError::Failed { line, status }) }
 }
 
-/// Runs `command` quietly and returns what it says on stdout.
+/// Runs `command` without printing it and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String, CommandError> {
     let output = command.output().map_err(|source| start_error(command, source))?;
     if !output.status.success() {
@@ -35,14 +35,14 @@ pub(crate) fn output(command: &mut Command) -> Result<String, CommandError> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Whether `program` is there and answers to `argument`.
+/// Whether `program` exists and succeeds with `argument`.
 pub(crate) fn answers(program: &str, argument: &str) -> bool {
     let mut command = Command::new(program);
     command.arg(argument);
     command.output().is_ok_and(|output| output.status.success())
 }
 
-/// The command as one would type it.
+/// The command as a user would type it.
 pub(crate) fn line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")

@@ -1,6 +1,7 @@
-//! NVRTC, nvdisasm and CUDA's headers in `.rgpu/cuda`, for machines without a CUDA toolkit: a Python
-//! environment with NVIDIA's wheels, pinned by hash, laid out like a toolkit as well (`bin/nvdisasm`,
-//! `lib/libnvrtc.so.13`, `include/`), so that nothing else needs to know about wheels.
+//! Installs NVRTC, nvdisasm and CUDA's headers in `.rgpu/cuda`, for machines without a CUDA
+//! toolkit. It is a Python environment with NVIDIA's wheels, pinned by hash, with the layout of a
+//! toolkit (`bin/nvdisasm`, `lib/libnvrtc.so.13`, `include/`), so that other code need not know
+//! about wheels.
 
 use crate::command::{self, CommandError};
 use crate::packages::{self, PackageError};
@@ -11,12 +12,12 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The wheels, relative to the repository.
+/// The wheel list, relative to the repository.
 const WHEELS: &str = "wheels/src/cuda.txt";
-/// In the environment: the wheel list it was made from, written last.
-const DONE: &str = "rgpu-wheels.txt";
+/// A copy of the wheel list in the environment, written last.
+const INSTALLED_LIST: &str = "rgpu-wheels.txt";
 
-/// The environment could not be made.
+/// The environment could not be created.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CudaError {
     /// Python is missing.
@@ -27,12 +28,12 @@ pub(crate) enum CudaError {
         "NVIDIA's wheels could not be installed\n  help: `--no-cuda` goes without them; kernels then compile on the GPU host only"
     )]
     Wheels(#[source] CommandError),
-    /// The environment is not as expected.
+    /// The environment does not have the expected layout.
     #[error("`{}` cannot be laid out", path.display())]
     Layout { path: PathBuf, source: io::Error },
 }
 
-/// Makes `.rgpu/cuda`, unless a toolkit is installed or it is up to date.
+/// Creates `.rgpu/cuda`, unless a toolkit is installed or it is up to date.
 pub(crate) fn provide(workspace: &Workspace) -> Result<(), CudaError> {
     if let Some(nvcc) = installed_nvcc() {
         eprintln!("CUDA toolkit: {}", nvcc.display());
@@ -45,7 +46,7 @@ pub(crate) fn provide(workspace: &Workspace) -> Result<(), CudaError> {
     };
     let wheels = workspace.root.join(WHEELS);
     let wanted = fs::read(&wheels).map_err(at(&wheels))?;
-    let done = environment.join(DONE);
+    let done = environment.join(INSTALLED_LIST);
     if fs::read(&done).is_ok_and(|made_from| made_from == wanted) {
         return Ok(());
     }
@@ -71,8 +72,8 @@ fn installed_nvcc() -> Option<PathBuf> {
     folders.map(|folder| folder.join("nvcc")).find(|nvcc| nvcc.is_file())
 }
 
-/// Links what the wheels brought to where a toolkit has it. Links are relative: the repository may
-/// move.
+/// Creates links to the wheels' files where a toolkit has them. The links are relative, since the
+/// repository may move.
 fn lay_out(environment: &Path) -> io::Result<()> {
     let toolkit = wheel_folder(environment)?;
     for folder in ["bin", "lib"] {
@@ -82,7 +83,7 @@ fn lay_out(environment: &Path) -> io::Result<()> {
             symlink(target, environment.join(folder).join(&name))?;
         }
     }
-    // venv leaves a folder for headers of its own, empty or with an empty one inside.
+    // venv leaves its own folder for headers, empty or with an empty one inside.
     let include = environment.join("include");
     if include.exists() {
         fs::remove_dir_all(&include)?;
@@ -90,7 +91,7 @@ fn lay_out(environment: &Path) -> io::Result<()> {
     symlink(toolkit.join("include"), include)
 }
 
-/// The folder all CUDA 13 wheels share, relative to the environment.
+/// The folder that all CUDA 13 wheels share, relative to the environment.
 fn wheel_folder(environment: &Path) -> io::Result<PathBuf> {
     for entry in fs::read_dir(environment.join("lib"))? {
         let name = entry?.file_name();

@@ -1,9 +1,10 @@
-//! The binaries that leave this machine.
+//! Builds the binaries for distribution.
 //!
-//! Two ways, one layout. Set-up takes what `cargo build` made, for hosts whose glibc is at least ours:
-//! it shares every dependency with the tests, so a clone is ready sooner. `cargo xtask dist` builds
-//! small, optimised files against glibc 2.17 with zig as the linker, checks what each file needs of
-//! a host, and lays out what a user installs, as a tree and as a tarball.
+//! There are two ways with one layout. Set-up uses the output of `cargo build`, for hosts whose
+//! glibc is at least ours: it shares every dependency with the tests, so a clone is ready sooner.
+//! `cargo xtask dist` builds small, optimised files against glibc 2.17 with zig as the linker,
+//! checks the requirements of each file, and lays out the user's installation as a tree and as a
+//! tarball.
 
 mod archive;
 mod target;
@@ -20,64 +21,64 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use target::Target;
 
-/// What travels to GPU hosts: package and file.
-const TRAVELLING: &[(&str, &str)] = &[
+/// The binaries that are sent to GPU hosts: package and file.
+const HOST_FILES: &[(&str, &str)] = &[
     ("rgpu-agent", "rgpu-agent"),
     ("rgpu-agent-http", "rgpu-agent-http"),
     ("rgpu-runner", "rgpu-runner"),
     ("rgpu-collector", "librgpu_collector.so"),
 ];
-/// What stays with the user.
+/// The binary that stays on the user's machine.
 const CLI: (&str, &str) = ("rgpu", "rgpu");
 
-/// A binary could not be made, or is not fit to travel.
+/// A binary could not be built or is not fit for distribution.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DistError {
     /// Cargo, the CLI or tar failed.
     #[error(transparent)]
     Command(#[from] CommandError),
-    /// zig is not to be had.
+    /// zig could not be installed.
     #[error(transparent)]
     Zig(#[from] EnvironmentError),
-    /// A file could not be put in place.
+    /// A file could not be copied.
     #[error("`{}` cannot be put in place", path.display())]
     Place { path: PathBuf, source: io::Error },
-    /// It is no binary that we know.
+    /// The file is not a readable ELF binary.
     #[error("`{}` cannot be checked", path.display())]
     Check { path: PathBuf, source: ElfError },
-    /// It asks too much of the hosts it is for.
+    /// The file requires more than its hosts provide.
     #[error("`{file}` would not start on the hosts it is for: {misfit}")]
     Unfit { file: String, misfit: Misfit },
-    /// It is too big.
+    /// The file is too large.
     #[error("`{file}` has {bytes} bytes; at most {limit} are allowed")]
     Size { file: String, bytes: u64, limit: u64 },
-    /// Rust's standard library for the target is not there.
+    /// Rust's standard library for the target is missing.
     #[error("rustc has no standard library for `{triple}`\n  help: `rustup target add {triple}`")]
     NoStd { triple: &'static str },
 }
 
-/// Names the file that an error is about.
+/// Adds the path to an I/O error.
 fn at(path: &Path) -> impl FnOnce(io::Error) -> DistError {
     let path = path.to_owned();
     move |source| DistError::Place { path, source }
 }
 
-/// Puts what `cargo build` made for hosts like this machine where `rgpu` looks for it.
+/// Copies the output of `cargo build`, for hosts like this machine, to where `rgpu` looks for it.
 pub(crate) fn copy_debug_builds(workspace: &Workspace) -> Result<(), DistError> {
     let to = workspace.dist_folder(&workspace.triple);
-    place(TRAVELLING, &workspace.target.join("debug"), &to)
+    place(HOST_FILES, &workspace.target.join("debug"), &to)
 }
 
-/// Builds everything for any host of `target`'s architecture, checks it, and packs it.
+/// Builds everything for any host of `target`'s architecture, checks it and packs it.
 pub(crate) fn everything(workspace: &Workspace, target: &Target) -> Result<(), DistError> {
-    let files = [TRAVELLING, &[CLI]].concat();
+    let files = [HOST_FILES, &[CLI]].concat();
     let built = zig::build(workspace, target, &files)?;
     println!("{}", built.display());
     for (_, file) in &files {
         println!("  {file}: {}", target.check(&built.join(file), file)?);
     }
-    // From now on `rgpu` takes these in the workspace too.
-    place(TRAVELLING, &built, &workspace.dist_folder(target.triple))?;
+    // From now on, `rgpu` uses these in the workspace too.
+    place(HOST_FILES, &built, &workspace.dist_folder(target.triple))?;
     let tree = tree::lay_out(workspace, target, &built)?;
     println!("{}", tree.display());
     let packed = archive::pack(&tree)?;
@@ -85,12 +86,12 @@ pub(crate) fn everything(workspace: &Workspace, target: &Target) -> Result<(), D
     Ok(())
 }
 
-/// Copies `files`. A debug build is stripped: it is ten times as large with its symbols, and each host
-/// is sent these files.
+/// Copies `files`. A debug build is stripped, since symbols make it ten times as large and these
+/// files are sent to each host.
 fn place(files: &[(&str, &str)], from: &Path, to: &Path) -> Result<(), DistError> {
     fs::create_dir_all(to).map_err(at(to))?;
     for (_, file) in files {
-        // Renamed into place: the old file may be running.
+        // Renamed into place, since the old file may be running.
         let fresh = to.join(format!(".{file}.new"));
         fs::copy(from.join(file), &fresh).map_err(at(&fresh))?;
         if from.ends_with("debug") {

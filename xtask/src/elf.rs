@@ -1,32 +1,32 @@
-//! What a binary asks of the host it runs on: interpreter, libraries, glibc version.
+//! Reads the requirements of a binary: interpreter, libraries, glibc version.
 
 use goblin::elf::Elf;
 use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// The file is no ELF binary that can be read.
+/// The file is not a readable ELF binary.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ElfError {
-    /// It cannot be read at all.
+    /// The file cannot be read.
     #[error("unreadable")]
     Read(#[from] io::Error),
-    /// It is not ELF, or damaged.
+    /// The file is not ELF, or is damaged.
     #[error("not a readable ELF file")]
     Parse(#[from] goblin::error::Error),
 }
 
-/// What a host must have.
+/// The requirements of a binary.
 pub(crate) struct Needs {
     pub(crate) bytes: u64,
     machine: u16,
-    /// Programs name one, libraries do not.
+    /// Programs name an interpreter, libraries do not.
     interpreter: Option<String>,
     libraries: Vec<String>,
     glibc: Option<Version>,
 }
 
-/// What the hosts that a binary is made for have.
+/// The properties of the hosts that a binary is built for.
 pub(crate) struct Limits {
     pub(crate) machine: u16,
     pub(crate) interpreter: &'static str,
@@ -34,19 +34,19 @@ pub(crate) struct Limits {
     pub(crate) libraries: &'static [&'static str],
 }
 
-/// A need that those hosts do not meet.
+/// A requirement that those hosts do not meet.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Misfit {
-    /// It is for another architecture.
+    /// The binary is for another architecture.
     #[error("it is for the machine {0}")]
     Machine(u16),
-    /// Another dynamic loader than the usual one, as under Nix.
+    /// The binary uses an unusual dynamic loader, as under Nix.
     #[error("it asks for the interpreter `{0}`")]
     Interpreter(String),
-    /// A newer glibc.
+    /// The binary requires a newer glibc.
     #[error("it asks for glibc {0}")]
     Glibc(Version),
-    /// A library that is no part of glibc.
+    /// The binary requires a library that is not part of glibc.
     #[error("it asks for the library `{0}`")]
     Library(String),
 }
@@ -55,7 +55,7 @@ pub(crate) enum Misfit {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Version(pub(crate) u32, pub(crate) u32, pub(crate) u32);
 
-/// Reads the needs of the binary at `path`.
+/// Reads the requirements of the binary at `path`.
 pub(crate) fn read(path: &Path) -> Result<Needs, ElfError> {
     let bytes = std::fs::read(path)?;
     let elf = Elf::parse(&bytes)?;
@@ -73,7 +73,7 @@ pub(crate) fn read(path: &Path) -> Result<Needs, ElfError> {
     })
 }
 
-/// `GLIBC_2.17` as a version; other symbol versions are none.
+/// Parses `GLIBC_2.17`; other symbol versions give `None`.
 fn glibc_version(name: &str) -> Option<Version> {
     let mut parts = name.strip_prefix("GLIBC_")?.split('.').map(|part| part.parse().ok());
     let (major, minor) = (parts.next()??, parts.next()??);
@@ -81,7 +81,7 @@ fn glibc_version(name: &str) -> Option<Version> {
 }
 
 impl Needs {
-    /// Whether hosts with `limits` have all of it.
+    /// Checks that hosts with `limits` meet all requirements.
     pub(crate) fn fit(&self, limits: &Limits) -> Result<(), Misfit> {
         if self.machine != limits.machine {
             return Err(Misfit::Machine(self.machine));

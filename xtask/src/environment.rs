@@ -1,5 +1,5 @@
-//! Python environments of exactly the wheels that a list names, by their hashes. Made anew when the
-//! list changes, left alone otherwise.
+//! Python environments with exactly the wheels of a list, by their hashes. An environment is
+//! recreated when the list changes and otherwise left unchanged.
 
 use crate::command::{self, CommandError};
 use crate::packages::{self, PackageError};
@@ -8,10 +8,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// In the environment: the wheel list it was made from, written last.
-const DONE: &str = "rgpu-wheels.txt";
+/// A copy of the wheel list in the environment, written last.
+const INSTALLED_LIST: &str = "rgpu-wheels.txt";
 
-/// The environment could not be made.
+/// The environment could not be created.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EnvironmentError {
     /// Python is missing.
@@ -25,13 +25,13 @@ pub(crate) enum EnvironmentError {
     File { path: PathBuf, source: io::Error },
 }
 
-/// Makes `environment` from the wheels of `list`, unless it is up to date.
+/// Creates `environment` from the wheels of `list`, unless it is up to date.
 pub(crate) fn provide(environment: &Path, list: &Path) -> Result<(), EnvironmentError> {
     let file = |path: &Path| {
         let path = path.to_owned();
         move |source| EnvironmentError::File { path, source }
     };
-    let done = environment.join(DONE);
+    let done = environment.join(INSTALLED_LIST);
     let wanted = fs::read(list).map_err(file(list))?;
     if fs::read(&done).is_ok_and(|made_from| made_from == wanted) {
         return Ok(());

@@ -1,5 +1,5 @@
-//! `cargo xtask`: everything around the code that is more than one cargo command. README and
-//! `.ci/run` call it, so that what they promise is one thing that can be run.
+//! `cargo xtask`: development tasks that take more than one cargo command. README and `.ci/run`
+//! call it, so that the documented steps are also the tested ones.
 
 mod command;
 mod cuda;
@@ -59,8 +59,8 @@ fn script(
     command::run(script.args(arguments).current_dir(&workspace.root))
 }
 
-/// The arguments of another program, without the `--` that `cargo run` wants before them and that
-/// hands type here as well.
+/// The arguments for another program, without the leading `--`. `cargo run` needs it to separate
+/// its own arguments, and users type it here as well.
 fn passed_on(arguments: &[String]) -> &[String] {
     match arguments.split_first() {
         Some((first, rest)) if first == "--" => rest,

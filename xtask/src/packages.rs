@@ -1,14 +1,14 @@
-//! What the build and the tests need from the system. As root on Debian and Ubuntu it is installed;
-//! elsewhere the command to type is said.
+//! Checks the system packages that the build and the tests need. As root on Debian and Ubuntu they
+//! are installed; elsewhere the command to type is printed.
 
 use crate::command::{self, CommandError};
 use std::path::Path;
 use std::process::Command;
 
-/// Something missing that we cannot install.
+/// A missing package that we cannot install.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PackageError {
-    /// Installing needs the user.
+    /// Only the user can install it.
     #[error("missing: {what}\n  help: run `{command}`, then this again")]
     Missing { what: String, command: String },
     /// apt-get failed.
@@ -16,41 +16,41 @@ pub(crate) enum PackageError {
     Install(#[source] CommandError),
 }
 
-/// One thing that must be on the machine.
+/// A program or library that must be on the machine.
 struct Need {
     what: &'static str,
     debian: &'static str,
     is_there: fn() -> bool,
 }
 
-/// Needed to build.
+/// Required to build.
 const BUILD: &[Need] = &[
     Need { what: "a C compiler", debian: "build-essential", is_there: has_compiler },
     Need { what: "libclang (nvtx's bindings)", debian: "libclang-dev", is_there: has_libclang },
 ];
 
-/// Needed to run the tests.
+/// Required to run the tests.
 const TEST: &[Need] = &[
     Need { what: "an OpenSSH server", debian: "openssh-server", is_there: has_sshd },
     Need { what: "an OpenSSH client", debian: "openssh-client", is_there: has_ssh },
     Need { what: "Chromium, to open pages in", debian: "chromium", is_there: has_browser },
 ];
 
-/// Needed to fetch NVIDIA's compiler as wheels.
+/// Required to install NVIDIA's compiler from wheels.
 const WHEELS: &[Need] =
     &[Need { what: "Python with venv", debian: "python3-venv", is_there: has_venv }];
 
-/// Makes sure that this workspace can be built.
+/// Ensures that this workspace can be built.
 pub(crate) fn for_build() -> Result<(), PackageError> {
     provide(BUILD)
 }
 
-/// Makes sure that its tests can run.
+/// Ensures that the tests can run.
 pub(crate) fn for_tests() -> Result<(), PackageError> {
     provide(TEST)
 }
 
-/// Makes sure that wheels can be installed.
+/// Ensures that wheels can be installed.
 pub(crate) fn for_wheels() -> Result<(), PackageError> {
     provide(WHEELS)
 }
@@ -91,7 +91,7 @@ fn has_compiler() -> bool {
     command::answers("cc", "--version")
 }
 
-/// Where bindgen finds it: its own variable, the linker's list, or LLVM's folders.
+/// Checks the places where bindgen looks: its own variable, the linker's list, LLVM's folders.
 fn has_libclang() -> bool {
     let listed = || {
         ["ldconfig", "/sbin/ldconfig"].into_iter().any(|ldconfig| {
@@ -107,8 +107,8 @@ fn has_libclang() -> bool {
     std::env::var_os("LIBCLANG_PATH").is_some() || listed() || in_llvm()
 }
 
-/// Whether the linker knows it, under the names that bindgen takes. `libclang-cpp`, which comes with
-/// LLVM's own tools, is another library.
+/// Whether the linker's list has it under a name that bindgen accepts. `libclang-cpp`, which comes
+/// with LLVM's own tools, is another library.
 fn lists_libclang(list: &str) -> bool {
     list.split_whitespace().any(|word| {
         ["libclang.so", "libclang-"].iter().any(|name| word.starts_with(name))
@@ -120,7 +120,7 @@ fn has_sshd() -> bool {
     Path::new("/usr/sbin/sshd").exists()
 }
 
-/// The names under which `tests/it/browser.rs` looks for one.
+/// Looks for the names that `tests/it/browser.rs` accepts.
 fn has_browser() -> bool {
     let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
     std::env::var_os("RGPU_TEST_BROWSER").is_some()
@@ -131,7 +131,7 @@ fn has_ssh() -> bool {
     command::answers("ssh", "-V")
 }
 
-/// `venv` alone is there without its package, but cannot make an environment.
+/// Without its package `venv` is present but cannot create an environment.
 fn has_venv() -> bool {
     let mut python = Command::new("python3");
     python.args(["-c", "import venv, ensurepip"]);

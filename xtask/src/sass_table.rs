@@ -1,7 +1,8 @@
-//! The table of opcode names, `src/format/src/sass/table.rs`: the kernels of the fixtures of cubins
-//! and those of `kernels/` are compiled for every generation, with and without optimisation, and
-//! what nvdisasm calls each opcode is written down. Cubins of an earlier call are taken as they are. The cubins and nvdisasm's listings stay in
-//! `target/sass-corpus`, where a test of rgpu-format compares every instruction with them.
+//! Generates the table of opcode names, `src/format/src/sass/table.rs`. It compiles the kernels of
+//! the cubin fixtures and of `kernels/` for every generation, with and without optimisation, and
+//! records nvdisasm's name of each opcode. Cubins of an earlier run are reused. The cubins and
+//! nvdisasm's listings stay in `target/sass-corpus`, where a test of rgpu-format compares every
+//! instruction with them.
 
 use crate::command::{self, CommandError};
 use crate::workspace::Workspace;
@@ -12,11 +13,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Folders whose folders hold sources.
+/// Folders whose subfolders contain sources.
 const SOURCES: &[&str] = &["tests/fixtures/cubin/13.5", "kernels"];
 const TABLE: &str = "src/format/src/sass/table.rs";
 
-/// Architectures and the constant of the generation each belongs to.
+/// Architectures, each with the constant of its generation.
 const ARCHES: &[(&str, &str)] = &[
     ("sm_80", "SM80"),
     ("sm_90a", "SM90"),
@@ -25,10 +26,10 @@ const ARCHES: &[(&str, &str)] = &[
     ("sm_120a", "SM120"),
 ];
 
-/// Ways to compile: unoptimised code has forms of its own.
+/// Optimisation levels; unoptimised code has its own instruction forms.
 const LEVELS: &[(&str, &[&str])] = &[("O3", &[]), ("O0", &["-Xptxas", "-O0"])];
 
-/// The table could not be made.
+/// The table could not be generated.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TableError {
     /// nvcc or nvdisasm failed or is missing.
@@ -37,7 +38,7 @@ pub(crate) enum TableError {
     /// A file could not be read or written.
     #[error("`{}` cannot be used", path.display())]
     File { path: PathBuf, source: io::Error },
-    /// A line of a listing that is not understood.
+    /// A line of a listing has an unknown form.
     #[error("nvdisasm's line `{line}` is not understood")]
     Line { line: String },
 }
@@ -99,8 +100,8 @@ fn sources(workspace: &Workspace) -> Result<Vec<PathBuf>, TableError> {
     Ok(found)
 }
 
-/// Opcode and name of each instruction of a listing with bits:
-/// `/*0070*/  @!P0 LDG.E R0, … ;  /* 0x… */`.
+/// Opcode and name of each instruction in a listing with bits: `/*0070*/  @!P0 LDG.E R0, … ;  /*
+/// 0x… */`.
 fn opcodes(listing: &str) -> Result<Vec<(u16, String)>, TableError> {
     let mut found = Vec::new();
     for line in listing.lines() {

@@ -1,5 +1,5 @@
-//! `schemas/*.json`, as `rgpu schema` prints them: written here so that users and tools can read the
-//! formats without building anything, and compared in CI so that they never lag behind the types.
+//! Writes `schemas/*.json`, the output of `rgpu schema`, so that users and tools can read the
+//! formats without building anything. CI compares them with the types.
 
 use crate::command::{self, CommandError};
 use crate::workspace::Workspace;
@@ -8,7 +8,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The documents that rgpu writes; `rgpu schema` knows the same names.
+/// The documents that rgpu writes, by the names that `rgpu schema` accepts.
 const NAMES: &[&str] = &[
     "profile",
     "run",
@@ -40,7 +40,7 @@ const NAMES: &[&str] = &[
     "openapi",
 ];
 
-/// The schemas could not be made, or lag behind.
+/// The schemas could not be generated or are out of date.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SchemaError {
     /// `rgpu` failed.
@@ -54,14 +54,14 @@ pub(crate) enum SchemaError {
     Outdated { path: PathBuf },
 }
 
-/// What to do with the schemas.
+/// Whether to write or to compare the schemas.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Write,
     Compare,
 }
 
-/// Writes every schema, or says which one is out of date.
+/// Writes every schema, or reports the first that is out of date.
 pub(crate) fn all(workspace: &Workspace, mode: Mode) -> Result<(), SchemaError> {
     let folder = workspace.root.join("schemas");
     fs::create_dir_all(&folder)

@@ -1,4 +1,4 @@
-//! From a fresh clone to a working `rgpu`, and on to the tests.
+//! Prepares a fresh clone: builds `rgpu`, and on request runs it or the tests.
 
 use crate::command::{self, CommandError};
 use crate::cuda::{self, CudaError};
@@ -9,19 +9,19 @@ use crate::packages::{self, PackageError};
 use crate::workspace::Workspace;
 use std::process::{Command, ExitCode};
 
-/// Set-up stopped.
+/// The reason why set-up stopped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SetupError {
-    /// Something is missing on this machine.
+    /// A package is missing on this machine.
     #[error(transparent)]
     Package(#[from] PackageError),
     /// NVIDIA's compiler is missing.
     #[error(transparent)]
     Cuda(#[from] CudaError),
-    /// What tests compare with could not be brought.
+    /// The reference for the tests could not be installed.
     #[error(transparent)]
     Oracle(#[from] EnvironmentError),
-    /// What travels to hosts could not be built.
+    /// The binaries for hosts could not be built.
     #[error(transparent)]
     Dist(#[from] DistError),
     /// Cargo, a test or `rgpu` failed.
@@ -29,14 +29,14 @@ pub(crate) enum SetupError {
     Command(#[from] CommandError),
 }
 
-/// Whether CUDA's compiler is fetched where no toolkit is installed.
+/// Whether to fetch CUDA's compiler if no toolkit is installed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cuda {
     Wanted,
     Unwanted,
 }
 
-/// Makes everything that `rgpu` needs; quick when it is there.
+/// Prepares everything that `rgpu` needs; fast if it is already there.
 pub(crate) fn everything(workspace: &Workspace, cuda: Cuda) -> Result<(), SetupError> {
     build(workspace, cuda, &[])
 }
@@ -53,12 +53,12 @@ fn build(workspace: &Workspace, cuda: Cuda, targets: &[&str]) -> Result<(), Setu
     Ok(())
 }
 
-/// Sets up and runs `rgpu` as a user would; its exit status is ours.
+/// Sets up and runs `rgpu` as a user would; its exit status becomes ours.
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, SetupError> {
     everything(workspace, Cuda::Wanted)?;
     let rgpu = workspace.target.join("debug/rgpu");
     let code = match command::run(Command::new(rgpu).args(arguments)) {
-        // What went wrong was said by rgpu itself.
+        // rgpu has already printed the error.
         Err(CommandError::Failed { status, .. }) => status.code().unwrap_or(1),
         other => other.map(|()| 0)?,
     };
@@ -75,7 +75,7 @@ pub(crate) fn test(workspace: &Workspace, arguments: &[String]) -> Result<(), Se
         command::run(
             tests.args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(arguments),
         )?;
-        // nextest leaves the examples in the documentation out.
+        // nextest does not run the examples in the documentation.
         command::run(workspace.cargo().args(["test", "--workspace", "--doc", "--quiet"]))?;
     } else {
         command::run(tests.args(["test", "--workspace", "--no-fail-fast"]).args(arguments))?;

@@ -1,4 +1,4 @@
-//! Where things are: the repository, cargo's output folder, the host's triple.
+//! Paths of the workspace: the repository, cargo's output folder, and the host's triple.
 
 use crate::command::{self, CommandError};
 use std::ffi::OsString;
@@ -9,14 +9,14 @@ use std::process::Command;
 pub(crate) struct Workspace {
     /// The folder of the root `Cargo.toml`.
     pub(crate) root: PathBuf,
-    /// Cargo's output folder, wherever the user put it.
+    /// Cargo's output folder, which the user may have moved.
     pub(crate) target: PathBuf,
     /// The host's target triple.
     pub(crate) triple: String,
 }
 
 impl Workspace {
-    /// Asks cargo and rustc.
+    /// Queries cargo and rustc.
     pub(crate) fn find() -> Result<Self, CommandError> {
         let mut metadata = cargo();
         metadata.args(["metadata", "--no-deps", "--format-version=1"]);
@@ -39,14 +39,14 @@ impl Workspace {
         })
     }
 
-    /// Cargo, run in the repository.
+    /// Cargo, run in the repository root.
     pub(crate) fn cargo(&self) -> Command {
         let mut command = cargo();
         command.current_dir(&self.root);
         command
     }
 
-    /// The folder where `rgpu` looks for what it sends to a host of this kind.
+    /// The folder in which `rgpu` looks for the files to send to a host with this triple.
     pub(crate) fn dist_folder(&self, triple: &str) -> PathBuf {
         self.target.join("dist").join(triple)
     }

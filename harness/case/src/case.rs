@@ -1,10 +1,10 @@
-//! The Case itself: entry, reference, tolerance, timing plan.
+//! The Case file: entry, reference, tolerance and timing plan.
 
 use crate::{Case, Number};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Version of the Case, the report and the host-entry ABI; they change together.
+/// Version of the Case, the report and the host-entry ABI. All three change together.
 pub const CASE_ABI: u32 = 1;
 
 /// Everything the runner needs for one kernel. All paths are relative to the Case file.
@@ -14,11 +14,11 @@ pub struct RunnerInput {
     pub abi: u32,
     /// Name of the kernel spec.
     pub kernel: String,
-    /// What is launched.
+    /// The kernel or function to launch.
     pub entry: Entry,
-    /// The problem sizes, in the order asked.
+    /// The problem sizes, in the order of the command line.
     pub data_sets: Vec<Case>,
-    /// What the outputs are compared with; absent: nothing is compared, and the report says so.
+    /// The reference for the outputs. When absent, nothing is compared, and the report says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<Reference>,
     /// Default tolerance of all outputs.
@@ -27,55 +27,55 @@ pub struct RunnerInput {
     /// Seed of every generated input.
     #[serde(default)]
     pub seed: u64,
-    /// How `time` and `once` run.
+    /// Warm-up and sampling of `time` and `once`.
     #[serde(default)]
     pub timing: TimingPlan,
-    /// What the host should be like.
+    /// Conditions that the host should meet.
     #[serde(default)]
     pub policies: Policies,
 }
 
-/// What is launched.
+/// The kernel or function to launch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
     /// A `__global__` function.
     Device {
-        /// Cubin, fatbin or PTX.
+        /// Path of a cubin, fatbin or PTX file.
         module: String,
-        /// The symbol as in the module, or the plain name of a kernel that is not `extern "C"`, as
-        /// long as just one kernel of the module has it (no second template instance).
+        /// The symbol in the module. A plain name also works for a kernel that is not `extern "C"`,
+        /// if exactly one kernel of the module has it (no second template instance).
         function: String,
     },
     /// A shared library with the host-entry ABI of `rgpu.h` (`rgpu_prepare`, `rgpu_launch`,
     /// `rgpu_finish`).
     Host {
-        /// The `.so`.
+        /// Path of the `.so`.
         library: String,
     },
-    /// A Python callable: for the generated `harness.py`, which reads the same Case; the runner
+    /// A Python callable. The generated `harness.py` reads the same Case and runs it; the runner
     /// refuses it.
     Python(PythonEntry),
 }
 
-/// A Python callable that works on tensors of torch.
+/// A Python callable that takes torch tensors.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PythonEntry {
-    /// The source.
+    /// Path of the Python source.
     pub file: String,
-    /// The callable. Each of its parameters gets the argument, size variable or extra (`model`,
-    /// `data`, `seed`, `device`) of its name.
+    /// Name of the callable. Each parameter gets the argument, size variable or extra (`model`,
+    /// `data`, `seed`, `device`) of the same name.
     pub function: String,
-    /// Called once for each data set before anything else; what it returns is `model`.
+    /// A callable that runs once per data set before everything else. Its result is `model`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare: Option<String>,
-    /// New contents for every timed call.
+    /// Whether every timed call gets new contents.
     #[serde(default)]
     pub fresh: bool,
-    /// Whether a size is a tuple over the groups, even of one group.
+    /// Whether a size is passed as a tuple over the groups, even if there is only one group.
     #[serde(default)]
     pub grouped: bool,
-    /// The keys of `[model]`, for parameters of these names.
+    /// The keys of `[model]`, passed to parameters of the same names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub model: BTreeMap<String, Setting>,
 }
@@ -88,21 +88,21 @@ pub enum Setting {
     Bool(bool),
     /// A number.
     Number(Number),
-    /// A text.
+    /// A string.
     Text(String),
 }
 
-/// What the outputs are compared with.
+/// The source of the expected outputs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reference {
     /// A C function on host memory.
     HostLibrary(HostFunction),
-    /// A slow, plain kernel for sizes at which a CPU would take minutes. It takes the same
+    /// A slow, simple kernel, for sizes at which a CPU would take minutes. It takes the same
     /// arguments as the entry, and is trusted only after it agrees with `check` on every data set
     /// of `small`.
     DeviceKernel {
-        /// Cubin, fatbin or PTX.
+        /// Path of a cubin, fatbin or PTX file.
         module: String,
         /// Symbol, as in [`Entry::Device`].
         function: String,
@@ -111,31 +111,32 @@ pub enum Reference {
         /// Small data sets for that check; each has a `reference_launch`.
         small: Vec<Case>,
     },
-    /// The same for a host entry: a function of a shared library that launches slow, plain kernels,
-    /// `int f(const rgpu_case *, cudaStream_t)` on device pointers.
+    /// The equivalent for a host entry: a function of a shared library that launches slow, simple
+    /// kernels, `int f(const rgpu_case *, cudaStream_t)` on device pointers.
     DeviceFunction {
-        /// The `.so`; the entry's own, most often.
+        /// Path of the `.so`; usually the entry's own.
         library: String,
         /// The symbol.
         function: String,
-        /// The host function that checks it.
+        /// The host function that checks this one.
         check: HostFunction,
         /// Small data sets for that check.
         small: Vec<Case>,
     },
     /// A Python callable, for an [`Entry::Python`].
     Python {
-        /// Its source.
+        /// Path of the Python source.
         file: String,
-        /// The callable; parameters as the entry's.
+        /// Name of the callable. Its parameters are filled as those of the entry.
         function: String,
     },
 }
 
-/// A C function `int f(const rgpu_case *)` in a shared library, given host pointers; 0 is success.
+/// A C function `int f(const rgpu_case *)` in a shared library. It gets host pointers and returns 0
+/// on success.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostFunction {
-    /// The `.so`.
+    /// Path of the `.so`.
     pub library: String,
     /// The symbol; `rgpu_reference` unless the spec names another.
     #[serde(default = "reference_symbol")]
@@ -148,7 +149,7 @@ fn reference_symbol() -> String {
 
 /// An element matches when `|actual - expected| <= abs + rel * |expected|`.
 ///
-/// NaN matches NaN and an infinity only itself. Zero on both sides asks for equal values.
+/// NaN matches NaN, and an infinity matches only itself. Zero in both parts requires equal values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Tolerance {
     /// Absolute part, in the unit of the output.
@@ -157,7 +158,8 @@ pub struct Tolerance {
     /// Relative part, as a fraction.
     #[serde(default)]
     pub rel: f64,
-    /// Fraction of elements that may lie outside, for outputs whose rounding may flip (0 to 1).
+    /// Fraction of elements (0 to 1) that may exceed the tolerance, for outputs whose rounding may
+    /// flip.
     #[serde(default)]
     pub mismatch_fraction: f64,
 }
@@ -174,10 +176,11 @@ impl Default for Tolerance {
 pub struct TimingPlan {
     /// Launches before the first sample.
     pub warmup: u32,
-    /// Exactly this many samples; absent: as many as `ci_target` asks, within the limits below.
+    /// Exact number of samples. When absent, sampling goes on until `ci_target`, within the limits
+    /// below.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iters: Option<u32>,
-    /// At least this many samples.
+    /// Minimum number of samples.
     pub min_iters: u32,
     /// Stop when the half-width of the median's 95 % interval is at most this fraction of it.
     pub ci_target: f64,
@@ -200,20 +203,20 @@ impl Default for TimingPlan {
     }
 }
 
-/// What the host should be like before the first timed call. A host that is not so is warned of,
-/// and refused under `--strict`.
+/// Conditions that the host should meet before the first timed call. The runner warns about a host
+/// that does not meet them, and refuses it under `--strict`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policies {
-    /// SM clock.
+    /// Expected SM clock.
     pub clocks: ClockPolicy,
 }
 
-/// The SM clock asked for. The runner checks it under load and never sets it.
+/// The expected SM clock. The runner checks it under load and never sets it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClockPolicy {
-    /// Whatever the GPU does; recorded.
+    /// Any clock is accepted and recorded.
     #[default]
     AsFound,
     /// The clock is expected to be locked at this frequency (within 2 %).

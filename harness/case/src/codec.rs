@@ -1,4 +1,4 @@
-//! Elements as bytes: encoding, decoding and packing of every dtype.
+//! Encoding, decoding and packing of elements of every dtype.
 //!
 //! Little-endian; sub-byte elements are packed low nibble first. Floats are rounded to nearest,
 //! ties to even, and finite values beyond the range become the largest finite value (what PTX
@@ -20,9 +20,9 @@ use crate::{Dtype, Number};
 /// One element, decoded without loss.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
-    /// Of a floating-point dtype.
+    /// An element of a floating-point dtype.
     Float(f64),
-    /// Of an integer dtype or `bool`.
+    /// An element of an integer dtype or `bool`.
     Int(i128),
 }
 
@@ -45,7 +45,7 @@ impl std::fmt::Display for Value {
     }
 }
 
-/// A float narrower than f32.
+/// Layout of a float format narrower than f32.
 struct Small {
     exponent_bits: u32,
     mantissa_bits: u32,
@@ -158,7 +158,7 @@ impl Dtype {
         }
     }
 
-    /// The bits of a number as JSON has it.
+    /// The bits of a JSON number.
     pub fn encode(self, value: Number) -> u64 {
         match value {
             Number::Int(value) => self.encode_int(value.into()),
@@ -166,7 +166,7 @@ impl Dtype {
         }
     }
 
-    /// The element behind these bits; bits above the width are ignored.
+    /// Decodes the bits of one element; bits above its width are ignored.
     pub fn decode(self, bits: u64) -> Value {
         let bits = bits & self.mask();
         match self {
@@ -183,7 +183,7 @@ impl Dtype {
         }
     }
 
-    /// The bits of element `index` of packed data; `None` beyond its end.
+    /// The bits of element `index` of packed data; `None` when it lies beyond the end.
     pub fn bits_at(self, bytes: &[u8], index: usize) -> Option<u64> {
         if self.bits() == 4 {
             return Some(u64::from(*bytes.get(index / 2)? >> (index % 2 * 4) & 0xf));
@@ -195,7 +195,7 @@ impl Dtype {
         Some(u64::from_le_bytes(word))
     }
 
-    /// Writes element `index` of packed data; `None` beyond its end.
+    /// Writes element `index` of packed data; `None` when it lies beyond the end.
     pub fn set_bits(self, bytes: &mut [u8], index: usize, bits: u64) -> Option<()> {
         if self.bits() == 4 {
             let byte = bytes.get_mut(index / 2)?;

@@ -1,13 +1,13 @@
-//! The data of one problem size: arguments, how they are filled, and the launch shape.
+//! The data of one problem size: arguments, their contents and the launch shape.
 
 use crate::{Dtype, Tolerance};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One problem size ("case" in `--problem-sizes`): all data that one launch works on.
+/// One problem size ("case" in `--problem-sizes`): all data of one launch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Case {
-    /// Unique in the Case, such as `n=1024`. Letters, digits and `_ - . = + ,` only.
+    /// Name, unique in the file, such as `n=1024`. Only letters, digits and `_ - . = + ,`.
     pub name: String,
     /// Names of the size variables, in the order of [`Group::sizes`].
     #[serde(default)]
@@ -20,19 +20,21 @@ pub struct Case {
     /// Launch shape of [`crate::Reference::DeviceKernel`] for this data set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference_launch: Option<Launch>,
-    /// Floating-point operations of one launch, summed over groups; absent when not stated.
+    /// Floating-point operations of one launch, summed over the groups. Absent when the spec does
+    /// not state it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flops: Option<f64>,
-    /// Bytes that one launch must move at least, summed over groups; absent when not stated.
+    /// Bytes that one launch must move at least, summed over the groups. Absent when the spec does
+    /// not state it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<f64>,
-    /// Floating-point operations inside each NVTX region that has a count of its own.
+    /// Floating-point operations of each NVTX region that states its own count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub region_flops: BTreeMap<String, f64>,
 }
 
 impl Case {
-    /// The name of the NVTX range around this data set: the name without `,` and `+`, which are
+    /// The name of the NVTX range around this data set: `name` without `,` and `+`, which are
     /// operators in ncu's range filters.
     pub fn range_name(&self) -> String {
         self.name.replace(',', " ").replace('+', "&")
@@ -45,8 +47,8 @@ pub struct Group {
     /// Values of [`Case::vars`].
     #[serde(default)]
     pub sizes: Vec<i64>,
-    /// Arguments in the order of the kernel's parameters; every group has the same names, roles
-    /// and dtypes.
+    /// Arguments in the order of the kernel's parameters. All groups have the same names, roles and
+    /// dtypes.
     pub args: Vec<Arg>,
 }
 
@@ -63,19 +65,19 @@ pub struct Arg {
     /// Row-major extents, outermost first; empty for a scalar.
     #[serde(default)]
     pub dims: Vec<u64>,
-    /// What the kernel does with it.
+    /// How the kernel uses it.
     pub role: Role,
-    /// How it is filled; absent for `out` (poisoned) and `scalar` (see `value`). An `in` or
-    /// `inout` without it gets [`Init::Zeros`].
+    /// How it is filled. Absent for `out` (poisoned) and `scalar` (see `value`). An `in` or `inout`
+    /// without it gets [`Init::Zeros`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init: Option<Init>,
-    /// Seed of this argument alone; absent: derived from the Case's seed and the position.
+    /// Seed of this argument. When absent, it is derived from the Case's seed and the position.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// The value of a scalar.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Number>,
-    /// Tolerance of this output; absent: the Case's.
+    /// Tolerance of this output. When absent, the Case's default applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tolerance: Option<Tolerance>,
 }
@@ -92,15 +94,15 @@ impl Arg {
     }
 }
 
-/// What a kernel does with an argument.
+/// How a kernel uses an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Read only: changed contents after a launch are an error.
+    /// Read only. Changed contents after a launch are an error.
     In,
-    /// Written only: poisoned before the launch and compared after it.
+    /// Written only. Poisoned before the launch and compared after it.
     Out,
-    /// Read and written: filled again before each launch and compared.
+    /// Read and written. Filled again before each launch and compared after it.
     InOut,
     /// Passed by value.
     Scalar,
@@ -113,9 +115,9 @@ impl Role {
     }
 }
 
-/// How a tensor is filled. Generated on the CPU from the seed, then copied: the kernel and every
-/// reference see the same bytes. Floats are rounded to nearest even into the dtype and saturate at
-/// its largest finite value.
+/// How a tensor is filled. The contents are generated on the CPU from the seed and then copied, so
+/// the kernel and every reference see the same bytes. Floats are rounded to nearest even into the
+/// dtype and saturate at its largest finite value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Init {
@@ -133,34 +135,34 @@ pub enum Init {
         /// Standard deviation.
         sd: f64,
     },
-    /// Whole numbers, each equally likely, both ends included.
+    /// Whole numbers with equal probability, both bounds included.
     Ints {
         /// Smallest value.
         lo: i64,
         /// Largest value.
         hi: i64,
     },
-    /// Random bits under a mask, each code that it leaves equally likely; codes of NaN or an
+    /// Random bits under a mask, each code under it with equal probability. Codes of NaN or an
     /// infinity become zero. `0xb` gives e2m1 the values ±0, ±0.5, ±1, ±1.5.
     Bits {
         /// Bits that may be set.
         mask: u64,
     },
-    /// The raw little-endian bytes of a file beside the Case, exactly as many as the tensor takes.
+    /// The raw little-endian bytes of a file beside the Case; its size must equal the tensor's.
     File {
         /// Path relative to the Case file.
         path: String,
     },
     /// All bits zero.
     Zeros,
-    /// One value everywhere.
+    /// The same value in every element.
     Const {
         /// The value, rounded into the dtype.
         value: Number,
     },
 }
 
-/// A number as JSON has it: whole numbers stay exact.
+/// A JSON number; whole numbers stay exact.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Number {

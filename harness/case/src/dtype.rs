@@ -121,14 +121,14 @@ impl Dtype {
         }
     }
 
-    /// Bytes that `count` packed elements take; an odd sub-byte count is rounded up.
+    /// Bytes of `count` packed elements; a trailing half byte counts as a whole one.
     ///
     /// `None` when the size does not fit in 64 bits.
     pub fn bytes_for(self, count: u64) -> Option<u64> {
         Some(count.checked_mul(u64::from(self.bits()))?.div_ceil(8))
     }
 
-    /// Whether values are floating-point.
+    /// Whether this is a floating-point type.
     pub fn is_float(self) -> bool {
         use Dtype::*;
         matches!(self, F64 | F32 | F16 | Bf16 | E4m3 | E5m2 | E2m1)

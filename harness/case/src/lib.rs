@@ -1,17 +1,17 @@
-//! What the harness does with one kernel, and what it says afterwards.
+//! The data that `rgpu` and the harness exchange: the Case to run and the report of the run.
 //!
-//! A [`RunnerInput`] is data: what to allocate, how to fill it, what to launch and how to check it. The
-//! laptop evaluates every expression of `kernel.toml` before it writes the Case, so the Case holds
-//! numbers only and the GPU host never parses a formula. The runner (`rgpu-runner`) reads it and
-//! answers with one [`RunnerReport`].
+//! A [`RunnerInput`] is data: what to allocate, how to fill it, what to launch and how to check it.
+//! The laptop evaluates every expression of `kernel.toml` before it writes the Case, so the Case
+//! holds numbers only and the GPU host never parses a formula. The runner (`rgpu-runner`) reads it
+//! and answers with one [`RunnerReport`].
 //!
-//! What both sides make of samples of time stands in [`stats`], so that both mean the same.
+//! [`stats`] holds the statistics of timing samples that both sides use.
 //!
-//! The crate has no dependency but serde, because it is compiled into the plain CLI, into the
-//! runner for old hosts, and mirrored by the Python templates.
+//! The crate depends on serde alone, because it is compiled into the plain CLI and into the runner
+//! for old hosts, and mirrored by the Python templates.
 //!
-//! Unknown JSON fields are skipped, so that an older runner reads a newer Case; what it must not
-//! ignore is guarded by [`CASE_ABI`].
+//! Unknown JSON fields are skipped, so that an older runner can read a newer Case. A change that
+//! must not be ignored changes [`CASE_ABI`].
 
 mod case;
 mod codec;

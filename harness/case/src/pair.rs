@@ -1,20 +1,21 @@
-//! What interleaved calls of two Cases gave.
+//! Result of measuring two Cases with interleaved calls.
 
 use serde::{Deserialize, Serialize};
 
-/// One data set of two Cases, called in rounds of four: a, b, b, a and b, a, a, b in turn. A drift of
-/// the clocks that is steady over a round weighs on both alike, so each round's ratio is free of it.
+/// One data set of two Cases, called in rounds of four: alternately a, b, b, a and b, a, a, b. A
+/// drift of the clocks that is steady over a round affects both alike, so it cancels in the round's
+/// ratio.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PairedTiming {
     /// Name of the other Case's kernel.
     pub against: String,
-    /// Rounds that count: those of which no sample was discarded.
+    /// Number of rounds counted: those without a discarded sample.
     pub rounds: usize,
-    /// How many times as fast the other Case is: the median over the rounds of
-    /// `sqrt(a1 a2 / (b1 b2))`.
+    /// Speed of the other Case relative to this one: the median over the rounds of `sqrt(a1 a2 /
+    /// (b1 b2))`.
     pub speedup: f64,
-    /// Order-statistic interval of that median at 95 % or more.
+    /// Interval of that median from order statistics, at 95 % or more.
     pub ci95: [f64; 2],
-    /// Whether the interval reached the asked width before the limits.
+    /// Whether the interval became narrow enough before a limit ended sampling.
     pub converged: bool,
 }

@@ -1,12 +1,12 @@
-//! What the runner answers.
+//! The runner's report.
 //!
-//! Times are nanoseconds as f64 (CUDA events resolve about 500 ns, and medians of an even count
-//! fall between). Values that could not be read are absent and named in `gaps`; no number here is
-//! NaN or infinite, so values of mismatching elements are text.
+//! Times are nanoseconds as f64 (CUDA events resolve about 500 ns, and a median of an even count
+//! may fall between two samples). Values that could not be read are absent and named in `gaps`. No
+//! number here is NaN or infinite, so values of mismatching elements are text.
 
 use serde::{Deserialize, Serialize};
 
-/// The answer to one Case under one job; written even when the job fails.
+/// The report of one job on one Case. It is written even when the job fails.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunnerReport {
     /// [`crate::CASE_ABI`] of the runner.
@@ -15,64 +15,65 @@ pub struct RunnerReport {
     pub runner: String,
     /// Name of the kernel spec.
     pub kernel: String,
-    /// What was asked.
+    /// The job that was requested.
     pub job: Job,
-    /// The model that a Python kernel prepared; absent where it is none.
+    /// The model that a Python kernel prepared. Absent when there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelReport>,
-    /// One per data set that was begun, in the Case's order.
+    /// One entry per data set that was started, in the Case's order.
     #[serde(default)]
     pub data_sets: Vec<CaseReport>,
-    /// The GPU; absent when none was opened.
+    /// The GPU. Absent when none was opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceFacts>,
-    /// What makes this host a poor place to measure, judged before the first timed call.
+    /// Reasons why times measured on this host are unreliable, found before the first timed call.
     #[serde(default)]
     pub warnings: Vec<HostWarning>,
-    /// What could not be read or done, one sentence each.
+    /// Values that could not be read and checks that could not be made, one sentence each.
     #[serde(default)]
     pub gaps: Vec<String>,
-    /// Why the job stopped; absent when it ended well.
+    /// Why the job stopped. Absent when it succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RunError>,
 }
 
-/// What is known of a model once it is built.
+/// Facts about a model after it was built.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelReport {
-    /// Parameters counted, shared ones once.
+    /// Number of parameters; shared ones count once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<u64>,
-    /// The dtype that most parameters have, in torch's words without `torch.`.
+    /// The dtype of most parameters, by its torch name without `torch.`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<String>,
-    /// The best rate of large matrix products of that dtype on the same device, in FLOP/s.
+    /// The best measured rate of large matrix products in that dtype on the same device, in FLOP/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matmul_flops_per_s: Option<f64>,
 }
 
-/// What the runner was asked to do.
+/// The job that the runner was started with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Job {
     /// Compare with the reference, and compare two calls bit by bit.
     Verify,
-    /// Measure.
+    /// Measure the time of launches.
     Time,
-    /// Warm up, then launch once per data set inside the range `timed`: what tools look at.
+    /// Warm up, then launch once per data set inside the range `timed`. Profiling tools observe
+    /// this job.
     Once,
     /// Launch with canaries around each buffer and poisoned outputs.
     Guard,
-    /// No driver: run and time the reference on the CPU.
+    /// Run and time the reference on the CPU; needs no driver.
     Cpu,
-    /// Measure against another Case, timed calls interleaved.
+    /// Measure against another Case with interleaved timed calls.
     Pair,
-    /// As `once`, under torch's own profiler; Python entries only.
+    /// Like `once`, under torch's own profiler. Python entries only.
     Torch,
 }
 
 impl Job {
-    /// The word on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Job::Verify => "verify",
@@ -89,24 +90,24 @@ impl Job {
 /// Results of one data set.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CaseReport {
-    /// [`crate::DataSet::name`].
+    /// [`crate::Case::name`].
     pub name: String,
-    /// Time of `rgpu_prepare`, for a host entry.
+    /// Time of `rgpu_prepare` in nanoseconds, for a host entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare_ns: Option<f64>,
-    /// Time of the reference.
+    /// Time of the reference in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference_ns: Option<f64>,
-    /// Under `verify`.
+    /// Result of `verify`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correctness: Option<Correctness>,
-    /// Under `time` and `cpu`.
+    /// Result of `time` and `cpu`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timing: Option<Timing>,
-    /// Under `guard`.
+    /// Result of `guard`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<GuardReport>,
-    /// Under `pair`, in the report of the first Case.
+    /// Result of `pair`, in the report of the first Case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paired: Option<crate::PairedTiming>,
 }
@@ -114,9 +115,9 @@ pub struct CaseReport {
 /// Comparison of one data set with the reference.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Correctness {
-    /// Every output matches and no input changed.
+    /// Whether every output matches and no input changed.
     pub passed: bool,
-    /// One per output and group; empty when the Case has no reference.
+    /// One entry per output and group. Empty when the Case has no reference.
     pub outputs: Vec<OutputCheck>,
     /// Whether two launches on the same inputs gave the same bits.
     pub bit_equal: bool,
@@ -136,7 +137,7 @@ pub struct OutputCheck {
     pub elements: u64,
     /// Elements outside the tolerance.
     pub mismatches: u64,
-    /// Elements that still hold the poison: never written.
+    /// Elements that the kernel never wrote: they still hold the poison.
     #[serde(default)]
     pub unwritten: u64,
     /// Largest `|actual - expected|` among pairs of finite values.
@@ -153,15 +154,15 @@ pub struct OutputCheck {
 pub struct Mismatch {
     /// Index in row-major order.
     pub index: u64,
-    /// The same as coordinates, outermost first.
+    /// The same position as coordinates, outermost first.
     pub coordinates: Vec<u64>,
-    /// What the kernel wrote, in decimal, `NaN`, `inf` or `-inf`.
+    /// The kernel's value in decimal, `NaN`, `inf` or `-inf`.
     pub actual: String,
-    /// What the reference wrote.
+    /// The reference's value.
     pub expected: String,
 }
 
-/// Which clock gave the samples: the bench ladder's rungs.
+/// The clock that measured the samples, which is the rung of the bench ladder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TimingSource {
@@ -176,60 +177,61 @@ pub enum TimingSource {
 /// Measured times of one data set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
-    /// Which clock.
+    /// The clock that measured the samples.
     pub source: TimingSource,
     /// Median of the kept samples.
     pub median_ns: f64,
-    /// Order-statistic interval of the median at 95 % or more; with fewer than 6 samples the whole
-    /// range, which is then less sure than that.
+    /// Interval of the median from order statistics, at 95 % or more. With fewer than 6 samples it
+    /// is the full range, whose confidence is lower.
     pub ci95_ns: [f64; 2],
-    /// Kept samples.
+    /// Number of kept samples.
     pub samples: usize,
     /// Shortest kept sample.
     pub min_ns: f64,
     /// Median absolute deviation of the kept samples (not scaled).
     pub mad_ns: f64,
-    /// Every sample in the order taken, discarded ones too.
+    /// Every sample in the order taken, including discarded ones.
     pub sample_ns: Vec<f64>,
-    /// Indices into `sample_ns` that are not in the statistics: taken while the SM clock lay below
-    /// 95 % of the run's median or the GPU throttled.
+    /// Indices into `sample_ns` of samples left out of the statistics, because the SM clock was
+    /// below 95 % of the run's median or the GPU throttled.
     #[serde(default)]
     pub discarded: Vec<usize>,
-    /// Whether the interval reached the asked width before the limits.
+    /// Whether the interval became narrow enough before a limit ended sampling.
     pub converged: bool,
-    /// Median of an empty pair of events: what the method itself costs. Not subtracted.
+    /// Median time between two events with nothing between them: the overhead of the method. Not
+    /// subtracted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overhead_ns: Option<f64>,
     /// Whether L2 was flushed before each sample.
     pub l2_flushed: bool,
-    /// Bytes written over L2 before each sample, twice the size that the device states for it.
+    /// Bytes written over L2 before each sample: twice the L2 size that the device reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flushed_bytes: Option<u64>,
-    /// Median time by the host's clock of a few calls before the samples, from the launch on an idle
-    /// GPU to a whole GPU idle again: latency included, work on any stream included.
+    /// Median host-clock time of a few calls before the samples, from the launch on an idle GPU
+    /// until the whole GPU is idle again. Includes latency and work on any stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_ns: Option<f64>,
-    /// How many different contents of the inputs the timed calls had: as many as calls, where each
-    /// got data of its own.
+    /// Number of different input contents among the timed calls; equal to the number of calls when
+    /// each call got its own data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contents: Option<u64>,
-    /// How many timed calls had their outputs compared with what the reference makes of the same
-    /// data; absent where none were.
+    /// Number of timed calls whose outputs were compared with the reference's on the same data.
+    /// Absent when there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<u64>,
-    /// How many timed calls had their outputs compared, bit by bit, with those of the first call on
-    /// the same data; absent where none were.
+    /// Number of timed calls whose outputs were compared bit by bit with those of the first call on
+    /// the same data. Absent when there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeated: Option<u64>,
-    /// Readings while samples ran.
+    /// NVML readings taken while samples ran.
     #[serde(default)]
     pub clocks: Vec<ClockReading>,
 }
 
-/// One look at the GPU under load.
+/// One NVML reading of the GPU under load.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClockReading {
-    /// First sample (index into `sample_ns`) of the batch that ran meanwhile.
+    /// Index into `sample_ns` of the first sample of the batch that ran during the reading.
     pub first_sample: usize,
     /// SM clock in MHz.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -243,36 +245,34 @@ pub struct ClockReading {
     /// Power draw in mW.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_mw: Option<u32>,
-    /// NVML's clock event reasons that slow the GPU, by our names: `sw_power_cap`,
-    /// `hw_slowdown`, `sync_boost`, `sw_thermal`, `hw_thermal`, `hw_power_brake`,
-    /// `display_clock`.
+    /// The NVML clock event reasons that slow the GPU, by rgpu's names: `sw_power_cap`,
+    /// `hw_slowdown`, `sync_boost`, `sw_thermal`, `hw_thermal`, `hw_power_brake`, `display_clock`.
     #[serde(default)]
     pub throttle: Vec<String>,
 }
 
-/// What the guarded run found. It can say "found", never "clean": it sees only stray writes next
-/// to our buffers and elements left unwritten.
+/// Findings of the guarded run. The absence of findings is no proof of correctness: the run sees
+/// only stray writes next to our buffers and elements left unwritten.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardReport {
-    /// Launches made.
+    /// Number of launches.
     pub launches: u32,
-    /// What was found; empty means only that nothing was seen.
+    /// The findings. An empty list means only that nothing was observed.
     pub findings: Vec<GuardFinding>,
 }
 
 /// One finding of the guarded run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardFinding {
-    /// What happened.
+    /// Kind of finding.
     pub kind: GuardKind,
     /// Name of the argument.
     pub arg: String,
     /// Group, from 0.
     pub group: usize,
-    /// Byte offset from the start of the argument; negative before it, at or beyond its size
-    /// after it.
+    /// Byte offset from the start of the argument. Negative before it; at least its size after it.
     pub offset: i64,
-    /// Bytes that were overwritten, or elements concerned where `kind` speaks of results.
+    /// Number of overwritten bytes, or of affected elements where `kind` is about results.
     pub count: u64,
 }
 
@@ -288,21 +288,21 @@ pub enum GuardKind {
     Unwritten,
     /// An input was written.
     InputWritten,
-    /// Two launches on the same memory contents gave different bits: a race, most often.
+    /// Two launches on the same memory contents gave different bits, usually because of a race.
     NotRepeatable,
-    /// The result changes with what lay in the outputs or beside the buffers before the launch:
-    /// the kernel reads memory that nobody initialised, or beyond an argument.
+    /// The result depends on the contents of the outputs or of memory beside the buffers before the
+    /// launch: the kernel reads uninitialised memory or beyond an argument.
     ReadsStray,
 }
 
 /// The GPU that ran the Case.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFacts {
-    /// As the driver names it.
+    /// Name reported by the driver.
     pub name: String,
     /// `GPU-…` or `MIG-…`.
     pub uuid: String,
-    /// Major and minor.
+    /// Major and minor version.
     pub compute_capability: [u32; 2],
     /// The CUDA version that the driver supports, such as 12040 for 12.4.
     pub cuda_version: u32,
@@ -317,12 +317,12 @@ pub struct DeviceFacts {
     pub sms: u32,
 }
 
-/// Something that makes times from this host doubtful.
+/// A reason to doubt times measured on this host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostWarning {
-    /// Which kind.
+    /// Kind of warning.
     pub kind: WarningKind,
-    /// One sentence with the values.
+    /// One sentence with the measured values.
     pub text: String,
 }
 
@@ -336,25 +336,25 @@ pub enum WarningKind {
     MigSlice,
     /// Other processes use the GPU.
     OtherProcesses,
-    /// The power limit is below the default, or power holds the clock down.
+    /// The power limit is below the default, or power limits the clock.
     PowerLimit,
-    /// Temperature holds the clock down.
+    /// Temperature limits the clock.
     ThermalLimit,
-    /// The clock is not what the policy asks.
+    /// The clock differs from the policy.
     Clocks,
 }
 
 /// Why a job stopped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunError {
-    /// What kind of failure, hence which side is at fault.
+    /// Kind of failure, which also says which side is at fault.
     pub class: ErrorClass,
-    /// What happened, with the call and its error name where a call failed.
+    /// Description of the failure, with the call and its error name where a call failed.
     pub text: String,
-    /// In which phase.
+    /// The phase in which the job stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// On which data set.
+    /// The data set on which the job stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_set: Option<String>,
     /// The failed call, such as `cuLaunchKernel`.
@@ -371,11 +371,11 @@ pub struct RunError {
 pub enum ErrorClass {
     /// The command line is wrong.
     Usage,
-    /// The Case cannot be read, contradicts itself, or asks what this runner does not know.
+    /// The Case cannot be read, contradicts itself, or asks for a feature that this runner lacks.
     BadCase,
     /// A file that the Case names is missing or unreadable.
     MissingFile,
-    /// libcuda is missing or does not start, or it sees no device.
+    /// libcuda is missing or does not initialise, or it sees no device.
     NoDriver,
     /// The module or library does not load: wrong architecture, damaged PTX, missing symbol.
     Load,
@@ -383,9 +383,9 @@ pub enum ErrorClass {
     OutOfMemory,
     /// The launch was refused: shape, shared memory, cluster.
     Launch,
-    /// The kernel touched memory that is not its own, or hit a similar fault; the context is gone.
+    /// The kernel accessed memory it does not own, or had a similar fault. The context is lost.
     IllegalAccess,
-    /// The kernel crashed otherwise: assert, trap, time-out; or a signal ended the process.
+    /// The kernel ended in another way (assert, trap, time-out), or a signal ended the process.
     Crash,
     /// `rgpu_prepare` or `rgpu_launch` returned non-zero.
     HostEntry,
@@ -395,13 +395,13 @@ pub enum ErrorClass {
     WrongResult,
     /// The guarded run found something.
     GuardFound,
-    /// `--strict` and the host is not fit to measure on.
+    /// `--strict` was given and the host is not fit for measuring.
     HostUnfit,
     /// Any other CUDA error.
     Cuda,
     /// The report, range log or compiled file cannot be written.
     Output,
-    /// The compiler refused the code or a flag.
+    /// The compiler rejected the code or a flag.
     Compile,
     /// NVRTC is missing, incomplete or broken.
     NoCompiler,
@@ -458,11 +458,11 @@ impl ErrorClass {
 pub enum Phase {
     /// Load, allocate, fill, prepare.
     Setup,
-    /// Launches that nobody measures.
+    /// Launches that are not measured.
     Warmup,
     /// Comparison with the reference.
     Verify,
-    /// What is measured, or shown to a tool.
+    /// Launches that are measured, or observed by a tool.
     Timed,
 }
 

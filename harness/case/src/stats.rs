@@ -1,5 +1,5 @@
-//! Statistics of samples: median, its interval, spread. The runner stops sampling by them, and
-//! `rgpu` compares by them: both must mean the same.
+//! Statistics of samples: median, its confidence interval and spread. The runner uses them to
+//! decide when to stop sampling and `rgpu` to compare runs, so both must use the same definitions.
 //!
 //! Times of a GPU kernel are neither normal nor symmetric, so nothing here assumes a distribution.
 //! The interval comes from order statistics: the number of samples below the true median is
@@ -7,21 +7,22 @@
 //! `1 - 2 P(Bin(n, 1/2) < k)`; `k` is the largest that keeps 95 % (Conover, *Practical
 //! Nonparametric Statistics*, §3.2).
 
-/// What a set of samples says.
+/// Statistics of a set of samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
     /// The median.
     pub median: f64,
-    /// Its interval at 95 %; of fewer than 6 samples their whole range, which covers less.
+    /// The 95 % interval of the median. With fewer than 6 samples it is their full range, which
+    /// covers less.
     pub ci95: [f64; 2],
-    /// The least sample.
+    /// The smallest sample.
     pub min: f64,
     /// The median distance from the median.
     pub mad: f64,
 }
 
 impl Summary {
-    /// What samples in any order say; `None` for no samples.
+    /// Computes the statistics of samples in any order; `None` when there are none.
     pub fn of(samples: &[f64]) -> Option<Summary> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -46,7 +47,7 @@ impl Summary {
     }
 }
 
-/// The median of unsorted values.
+/// The median of values in any order; `None` when there are none.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -62,7 +63,7 @@ fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
     }
 }
 
-/// The rank `k` (from 1) of the interval's lower end; 1 when even the whole range covers less than
+/// The rank `k` (from 1) of the interval's lower end; 1 when even the full range covers less than
 /// 95 % (fewer than 6 samples).
 fn interval_rank(n: usize) -> usize {
     // The terms are summed as logarithms: 2^-n underflows from n = 1075 on.

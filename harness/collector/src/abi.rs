@@ -1,30 +1,31 @@
-//! NVTX's side of the boundary, version 3: export tables, callback numbers, event attributes.
-//! Source: `nvtxDetail/nvtxTypes.h` and `nvToolsExt.h` of NVTX 3.0 to 3.4, which keep this layout.
+//! The C interface of NVTX version 3: export tables, callback numbers and event attributes. Source:
+//! `nvtxDetail/nvtxTypes.h` and `nvToolsExt.h` of NVTX 3.0 to 3.4, which keep this layout.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// A callback of unknown signature, as NVTX stores it.
 pub(crate) type Function = unsafe extern "C" fn();
-/// What NVTX hands to an injection library: table number → table.
+/// The function that NVTX passes to an injection library: table number → table.
 pub(crate) type GetExportTable = unsafe extern "C" fn(u32) -> *const c_void;
 
-/// Export table with the way to each module's callback slots.
+/// Export table through which the callback slots of each module are found.
 pub(crate) const TABLE_CALLBACKS: u32 = 1;
-/// Export table through which a tool states the NVTX version it speaks.
+/// Export table through which a tool states its NVTX version.
 pub(crate) const TABLE_VERSION_INFO: u32 = 3;
-/// The NVTX version this library speaks.
+/// The NVTX version of this library.
 pub(crate) const NVTX_VERSION: u32 = 3;
 
-/// Module with the calls of the default domain.
+/// Module of the calls for the default domain.
 pub(crate) const MODULE_CORE: c_int = 1;
-/// Module with the calls that name a domain.
+/// Module of the calls that name a domain.
 pub(crate) const MODULE_CORE2: c_int = 5;
 
 /// Export table 1.
 #[repr(C)]
 pub(crate) struct CallbacksTable {
     pub(crate) struct_size: usize,
-    /// Gives an array of pointers to the callback slots of a module, and its length; 0 on failure.
+    /// Returns an array of pointers to the callback slots of a module, and its length; 0 on
+    /// failure.
     pub(crate) get_module_table:
         Option<unsafe extern "C" fn(c_int, *mut *mut *mut Option<Function>, *mut c_uint) -> c_int>,
 }

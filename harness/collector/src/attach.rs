@@ -1,4 +1,4 @@
-//! The entry point: NVTX calls it once for every program or library that embeds its headers, at
+//! The entry point for NVTX, called once for every program or library that embeds its headers, at
 //! that one's first NVTX call, possibly from several threads.
 
 use crate::abi::{
@@ -9,8 +9,9 @@ use crate::{callbacks, process};
 use std::ffi::{c_int, c_uint};
 use std::panic::catch_unwind;
 
-/// Called by NVTX with the way to its tables. Returns 0 when nothing will be recorded: NVTX then
-/// turns its calls into no-ops.
+/// Called by NVTX with the function that returns its tables.
+///
+/// Returns 0 when nothing will be recorded; NVTX then turns its calls into no-ops.
 ///
 /// # Safety
 /// `get_export_table` is null or NVTX's own function of that type.
@@ -30,7 +31,7 @@ pub unsafe extern "C" fn InitializeInjectionNvtx2(
 /// # Safety
 /// `get_export_table` returns null or tables of the types in `abi`.
 unsafe fn attach(get_export_table: GetExportTable) -> bool {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let versions = get_export_table(TABLE_VERSION_INFO).cast::<VersionInfoTable>();
         if let Some(versions) = versions.as_ref()
@@ -47,7 +48,7 @@ unsafe fn attach(get_export_table: GetExportTable) -> bool {
             return false;
         }
         let core = install(table, MODULE_CORE, &callbacks::core());
-        // A program against an old header may lack domains; its plain ranges still count.
+        // A program built with an old header may lack domains; its plain ranges still count.
         install(table, MODULE_CORE2, &callbacks::core2());
         core
     }
@@ -58,13 +59,13 @@ unsafe fn attach(get_export_table: GetExportTable) -> bool {
 unsafe fn install(table: &CallbacksTable, module: c_int, functions: &[(usize, Function)]) -> bool {
     let Some(get_module_table) = table.get_module_table else { return false };
     let (mut slots, mut count) = (std::ptr::null_mut(), 0 as c_uint);
-    // SAFETY: both results are valid places; NVTX fills them together.
+    // SAFETY: both results are valid pointers; NVTX fills both.
     let found = unsafe { get_module_table(module, &mut slots, &mut count) } != 0;
     if !found || slots.is_null() {
         return false;
     }
     for (number, function) in functions.iter().filter(|(number, _)| *number < count as usize) {
-        // SAFETY: `slots` has `count` entries, each null or the place of a function pointer.
+        // SAFETY: `slots` has `count` entries, each null or a pointer to a function pointer.
         unsafe {
             let slot = *slots.add(*number);
             if !slot.is_null() {

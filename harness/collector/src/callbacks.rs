@@ -1,5 +1,5 @@
-//! The functions NVTX calls in place of its no-ops, by module. Each one only translates: C types
-//! in, one call of the thread's recorder, C result out.
+//! The functions that NVTX calls instead of its no-ops, by module. Each one converts C types, calls
+//! the thread's recorder once, and converts the result.
 
 use crate::abi::{
     COLOR_ARGB, EventAttributes, Function, Handle, MESSAGE_NARROW, MESSAGE_REGISTERED,
@@ -14,9 +14,9 @@ use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::ptr::null;
 
-/// What push and pop answer when the call was not recorded.
+/// Result of push and pop when the call was not recorded.
 const NO_TRACKING: c_int = -2;
-/// What pop answers when nothing is open.
+/// Result of pop when no range is open.
 const NOTHING_TO_POP: c_int = -1;
 
 /// Callback numbers of the CORE module and our functions.
@@ -62,14 +62,14 @@ fn erase(function: *const c_void) -> Function {
     unsafe { std::mem::transmute::<*const c_void, Function>(function) }
 }
 
-/// The text of a message, or nothing.
+/// The text of a message, if there is one.
 type Text<'a> = Option<Cow<'a, str>>;
 
 fn plain(message: Text<'_>) -> Attributes<'_> {
     Attributes { message, ..Attributes::default() }
 }
 
-/// A domain handle is its number; a handle that is none of ours means the default domain.
+/// A domain handle is its number. Unknown handles mean the default domain.
 fn domain_number(handle: Handle) -> usize {
     let number = handle.addr();
     if DOMAINS.get(number).is_some() { number } else { 0 }
@@ -78,7 +78,7 @@ fn domain_number(handle: Handle) -> usize {
 /// Reads event attributes of any version: a field counts only when `size` covers it.
 ///
 /// # Safety
-/// `given` is null or points to at least 4 bytes, and to `size` bytes as it says there.
+/// `given` is null or points to at least 4 bytes, and to `size` bytes as that field states.
 unsafe fn attributes<'a>(given: *const EventAttributes) -> Attributes<'a> {
     if given.is_null() {
         return Attributes::default();
@@ -133,7 +133,7 @@ fn payload(kind: i32, bytes: [u8; 8]) -> Option<Payload> {
 }
 
 // Every argument is read inside `with`: reading may allocate, and an allocator with NVTX ranges
-// would come back here without end.
+// would otherwise recurse without end.
 
 fn record_mark<'a>(domain: usize, attributes: impl FnOnce() -> Attributes<'a>) {
     with(|recorder| recorder.mark(domain, &attributes()));
@@ -153,7 +153,7 @@ fn record_pop(domain: usize) -> c_int {
 }
 
 fn record_start<'a>(domain: usize, attributes: impl FnOnce() -> Attributes<'a>) -> u64 {
-    // An id must not be 0; the highest one is marked as not written.
+    // An id must not be 0. The highest one is marked as not written.
     with(|recorder| recorder.start(domain, &attributes())).unwrap_or(u64::MAX)
 }
 
@@ -192,7 +192,7 @@ fn create_domain<'a>(name: impl FnOnce() -> Text<'a>) -> Handle {
 /// # Safety
 /// As [`text::narrow`].
 unsafe fn narrow<'a>(text: *const Narrow) -> Text<'a> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { text::narrow(text) }
 }
 
@@ -201,12 +201,12 @@ unsafe fn narrow<'a>(text: *const Narrow) -> Text<'a> {
 /// # Safety
 /// As [`text::wide`].
 unsafe fn wide<'a>(text: *const Wide) -> Text<'a> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { text::wide(text) }.map(Cow::Owned)
 }
 
-// Below, every `unsafe` block passes on what NVTX's own documentation asks of the program: strings
-// end in NUL, attributes are as long as they say.
+// Below, every `unsafe` block relies on the rules that NVTX's documentation sets for programs:
+// strings end in NUL, and attributes have the length they state.
 
 unsafe extern "C" fn mark_ex(given: *const EventAttributes) {
     record_mark(0, || unsafe { attributes(given) });

@@ -1,6 +1,6 @@
-//! The clock of the log.
+//! The clocks of the log.
 
-/// Nanoseconds of `CLOCK_MONOTONIC`, the clock that all processes of one boot share.
+/// Nanoseconds of `CLOCK_MONOTONIC`, which all processes share between two boots.
 pub(crate) fn monotonic_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
@@ -12,7 +12,7 @@ pub(crate) fn unix_ns() -> u64 {
 
 fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid place for one timespec; a failure leaves it at zero.
+    // SAFETY: `time` is a valid pointer to a timespec; on failure it stays zero.
     unsafe { libc::clock_gettime(clock, &mut time) };
     u64::try_from(time.tv_sec)
         .unwrap_or(0)

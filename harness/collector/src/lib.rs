@@ -1,10 +1,10 @@
-//! `librgpu_collector.so`: records a program's NVTX ranges, and its work on the GPU, where Nsight
-//! Systems is missing, broken or forbidden.
+//! `librgpu_collector.so`: records a program's NVTX ranges and GPU work where Nsight Systems is
+//! missing, broken or forbidden.
 //!
-//! The NVTX headers inside the program load it for the ranges: that needs no privileges, no driver
-//! and no GPU, and what it measures is host time. The CUDA driver loads it for the GPU: each kernel,
-//! copy and fill with its time, and each call that asked for one, come from a libcupti that is found
-//! on the host; that needs no privileges either, and no permission to read counters.
+//! For the ranges, the NVTX headers inside the program load it. That needs no privileges, no driver
+//! and no GPU, and measures host time. For GPU work, the CUDA driver loads it. Each kernel, copy
+//! and fill with its time, and the call that started it, come from a libcupti found on the host.
+//! That needs no privileges and no permission to read counters.
 //!
 //! ```text
 //! LIB=/path/librgpu_collector.so RGPU_NVTX_LOG=/path/nvtx.jsonl
@@ -20,7 +20,7 @@
 //!
 //! # The log, format 1
 //!
-//! UTF-8, one JSON object per line, each with a string `event` that says what it is. Absent fields
+//! UTF-8, one JSON object per line. The string `event` gives the type of the line. Absent fields
 //! mean "not given by the program". A reader skips unknown events and unknown fields.
 //!
 //! | `event` | fields |
@@ -46,9 +46,9 @@
 //! this domain), `color` (ARGB as a number), `payload` (integer or float).
 //!
 //! *Place*: `ns` and `end_ns` (absent where CUPTI did not know), `id`, `device`, `context`,
-//! `stream`. The `id` is CUPTI's correlation number: work on the GPU and the `call` that asked for
-//! it have the same one, and that call's `tid` and `ns` say in which ranges it stood. Calls that
-//! neither ask for work nor wait for it (`cudaGetDevice` …) are left out.
+//! `stream`. The `id` is CUPTI's correlation number: GPU work and the `call` that started it share
+//! it, and that call's `tid` and `ns` show in which ranges it was made. Calls that neither start
+//! work nor wait for it (`cudaGetDevice` …) are left out.
 //!
 //! - `ns` is `CLOCK_MONOTONIC` in nanoseconds: one clock for all processes of a boot. CUPTI is given
 //!   that clock (`ours`); an old one that takes none is compared with it once.
@@ -60,26 +60,25 @@
 //!   its opening line comes from a range opened before a fork; skip it.
 //! - Above the limit no new range or mark is written (they count as `dropped`), but ranges that
 //!   were written are still closed. `unbalanced` counts pops that had nothing to pop.
-//! - `events` counts push, pop, start, end and mark lines of this process; `work` kernels, copies
-//!   and fills; `calls` calls; `lost` records that CUPTI had no place for.
-//! - Lines of work stand where CUPTI handed them over, half a second late or more: sort by `ns`.
+//! - `events` counts push, pop, start, end and mark lines of this process; `work` counts kernels,
+//!   copies and fills; `calls` counts calls; `lost` counts records that CUPTI dropped.
+//! - Lines of GPU work appear when CUPTI returns them, half a second late or more: sort by `ns`.
 //! - `closed` is missing when the process was killed, aborted or left by `_exit`: then up to the
-//!   last 100 ms or 64 KiB of each thread may be missing too, and of the GPU's work the last half
-//!   second. Lines may follow `closed` (exit
-//!   handlers that still use NVTX). A second `opened` line in one file is a program that
-//!   replaced itself with `exec`; `tid`s, domains and ids start anew there.
+//!   last 100 ms or 64 KiB of each thread may be missing too, and the last half second of GPU work.
+//!   Lines may follow `closed` (exit handlers that still use NVTX). A second `opened` line in one
+//!   file means that a program replaced itself with `exec`; `tid`s, domains and ids start anew there.
 //! - The last line may be cut short when the disk was full.
 //! - A text of more than 4,096 bytes is cut and ends in `…`; bytes that are no UTF-8 become U+FFFD.
 //!
-//! A forked child writes a log of its own from its first event on, without buffering, since such
-//! children usually leave by `_exit`, also when it is the first to use NVTX or CUDA; at the end of each of its outermost ranges CUPTI is asked for
-//! the work that has ended.
+//! A forked child writes its own log from its first event on, without buffering, since such
+//! children usually leave by `_exit`. This holds also when it is the first to use NVTX or CUDA. At
+//! the end of each of its outermost ranges, CUPTI's finished records are requested.
 //!
-//! # Rules inside
+//! # Rules for this code
 //!
-//! This code runs in somebody else's process: it never panics across the boundary, never blocks on
-//! a lock that a dead thread may hold, never trusts a handle (domains and strings are numbers, not
-//! addresses), and ignores NVTX calls made from inside itself (an allocator with NVTX ranges).
+//! This code runs in another program's process: it never panics across the boundary, never blocks
+//! on a lock that a dead thread may hold, never trusts a handle (domains and strings are numbers,
+//! not addresses), and ignores NVTX calls made from inside itself (an allocator with NVTX ranges).
 
 #![allow(unsafe_code, reason = "an injection library is called through C pointers")]
 

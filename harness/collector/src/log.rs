@@ -1,4 +1,4 @@
-//! The lines of the log, as the crate's head describes them.
+//! The lines of the log, as documented in the crate's root.
 
 use serde::Serialize;
 use std::borrow::Cow;
@@ -6,7 +6,7 @@ use std::borrow::Cow;
 /// Version of the format, in the `opened` line.
 pub(crate) const FORMAT: u32 = 1;
 
-/// A line that is written as soon as it is known, before any event that needs it.
+/// A line that is written at once, before any event that needs it.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(crate) enum Notice<'a> {
@@ -103,8 +103,8 @@ pub(crate) struct Activity {
     pub(crate) result: Option<u32>,
 }
 
-/// A push, pop, start, end or mark. (Flat, not with flattened attributes: that alone would double
-/// the time of an event.)
+/// A push, pop, start, end or mark. Flat, because flattened attributes alone would double the time
+/// of an event.
 #[derive(Serialize)]
 pub(crate) struct Event<'a> {
     pub(crate) event: &'static str,
@@ -125,7 +125,7 @@ pub(crate) struct Event<'a> {
     pub(crate) payload: Option<Payload>,
 }
 
-/// What a program says about a range or a mark.
+/// The attributes that a program gives a range or a mark.
 #[derive(Default)]
 pub(crate) struct Attributes<'a> {
     pub(crate) message: Option<Cow<'a, str>>,
@@ -134,7 +134,7 @@ pub(crate) struct Attributes<'a> {
     pub(crate) payload: Option<Payload>,
 }
 
-/// The one number a range or mark may carry.
+/// The optional number of a range or mark.
 #[derive(Serialize, Clone, Copy)]
 #[serde(untagged)]
 pub(crate) enum Payload {
@@ -146,7 +146,7 @@ pub(crate) enum Payload {
 /// Appends `line` and its newline to `bytes`.
 pub(crate) fn append(bytes: &mut Vec<u8>, line: &impl Serialize) {
     let before = bytes.len();
-    // Plain structs with string keys always serialize; were one ever not to, no half line stays.
+    // Plain structs with string keys always serialize; on an error no partial line is left.
     match serde_json::to_writer(&mut *bytes, line) {
         Ok(()) => bytes.push(b'\n'),
         Err(_) => bytes.truncate(before),

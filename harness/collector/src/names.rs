@@ -1,6 +1,6 @@
-//! Domains and registered strings. A handle is a number into one of these tables, so that a wild
-//! handle finds nothing instead of a wild address. Entries are never freed or moved: reading needs
-//! no lock, which a fork could leave taken.
+//! Tables of domains and registered strings. A handle is an index into a table, so that an invalid
+//! handle finds nothing instead of an invalid address. Entries are never freed or moved: reading
+//! needs no lock, which a fork could leave taken.
 
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -9,7 +9,7 @@ pub(crate) static DOMAINS: Names<1024> = Names::new();
 /// Registered strings of all domains; number 0 is the null handle.
 pub(crate) static STRINGS: Names<65536> = Names::new();
 
-/// What stands in for all names that found no place.
+/// Stands for all names that no longer fit.
 const OVERFLOW: &str = "(more names than the collector keeps)";
 
 /// An append-only table of names.
@@ -41,10 +41,10 @@ impl<const N: usize> Names<N> {
         number
     }
 
-    /// The name with this number.
+    /// The name with this number, if there is one.
     pub(crate) fn get(&self, number: usize) -> Option<&'static str> {
         let entry = self.slots.get(number)?.load(Ordering::Acquire);
-        // SAFETY: a slot is null or holds a leaked box that nobody changes.
+        // SAFETY: a slot is null or holds a leaked box that never changes.
         unsafe { entry.as_ref() }.map(|name| &**name)
     }
 

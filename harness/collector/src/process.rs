@@ -1,5 +1,5 @@
-//! What one process records: its log, the buffers of its threads, its counts. A forked child is a
-//! new process and gets a new `Process`; the old one stays as it was, locks and all.
+//! The recording of one process: its log, the buffers of its threads, its counts. A forked child
+//! gets a new `Process`; the old one stays unchanged, including its locks.
 
 use crate::clock::{monotonic_ns, unix_ns};
 use crate::log::{self, Notice};
@@ -13,17 +13,17 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// Where to write; the process number is appended.
+/// Path of the log; the process id is appended.
 const LOG_VARIABLE: &str = "RGPU_NVTX_LOG";
-/// How many bytes of log a process may write.
+/// Maximum bytes of log per process.
 const LIMIT_VARIABLE: &str = "RGPU_NVTX_LIMIT";
 const DEFAULT_LIMIT: u64 = 256 << 20;
-/// How long the exit handler waits for another thread to leave its buffer.
-const EXIT_PATIENCE: Duration = Duration::from_millis(50);
+/// How long the exit handler waits for another thread to release its buffer.
+const EXIT_LOCK_TIMEOUT: Duration = Duration::from_millis(50);
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 static CURRENT: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
-/// Counts forks: a `Process` of another generation belongs to an ancestor.
+/// Number of forks: a `Process` of another generation belongs to an ancestor.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 struct Settings {
@@ -33,9 +33,9 @@ struct Settings {
 
 /// The recording of one process.
 pub(crate) struct Process {
-    /// Which fork since the library was loaded this is; 0 is the process that loaded it.
+    /// Number of forks since the library was loaded; 0 is the process that loaded it.
     pub(crate) generation: u32,
-    /// Whether it is a forked child, now or before the library was loaded.
+    /// Whether it is a forked child; the fork may precede the loading of the library.
     forked: bool,
     pid: u32,
     limit: u64,
@@ -52,10 +52,10 @@ pub(crate) struct Process {
     closed: AtomicBool,
 }
 
-/// A thread's lines that are not in the file yet; shared with the exit handler.
+/// A thread's lines that are not yet in the file, shared with the exit handler.
 pub(crate) type SharedBuffer = Arc<Mutex<Buffer>>;
 
-/// Whole lines and how many events they are.
+/// Complete lines and the number of events among them.
 #[derive(Default)]
 pub(crate) struct Buffer {
     pub(crate) lines: Vec<u8>,
@@ -63,8 +63,8 @@ pub(crate) struct Buffer {
     pub(crate) flushed_ns: u64,
 }
 
-/// Reads the environment and opens the log, once. False: nothing will be recorded, and one line on
-/// stderr has said why.
+/// Reads the environment and opens the log, once. Returns false when nothing will be recorded; one
+/// line on stderr then gives the reason.
 pub(crate) fn start() -> bool {
     static STARTED: OnceLock<bool> = OnceLock::new();
     *STARTED.get_or_init(|| {
@@ -96,9 +96,9 @@ fn limit() -> u64 {
 /// `PF_FORKNOEXEC`: forked, and no `exec` since.
 const FORKED: u64 = 0x40;
 
-/// Whether the kernel knows this process as a forked child that has replaced nothing: one of
+/// Whether the kernel marks this process as a forked child without an `exec` since: a child of
 /// Python's multiprocessing may be the first to load the library. `proc_pid_stat(5)`: the flags are
-/// the seventh field behind the name, which may hold anything.
+/// the seventh field after the name, which may contain any characters.
 fn runs_its_parents_program() -> bool {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let flags = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(6));
@@ -113,7 +113,7 @@ extern "C" fn forked() {
 pub(crate) fn current() -> Option<&'static Process> {
     let generation = GENERATION.load(Ordering::Relaxed);
     let seen = CURRENT.load(Ordering::Acquire);
-    // SAFETY: CURRENT is null or a leaked box that nobody frees once it was published.
+    // SAFETY: CURRENT is null or a leaked box that is never freed after its publication.
     match unsafe { seen.as_ref() } {
         Some(process) if process.generation == generation => return Some(process),
         _ => {}
@@ -124,7 +124,7 @@ pub(crate) fn current() -> Option<&'static Process> {
         // SAFETY: just published, never freed.
         Ok(_) => unsafe { new.as_ref() },
         Err(theirs) => {
-            // SAFETY: `new` was never published; `theirs` was, by another thread.
+            // SAFETY: `new` was never published; another thread published `theirs`.
             drop(unsafe { Box::from_raw(new) });
             unsafe { theirs.as_ref() }
         }
@@ -155,7 +155,7 @@ impl Process {
         }
     }
 
-    /// A new thread's buffer.
+    /// Creates a new thread's buffer.
     pub(crate) fn new_buffer(&self) -> SharedBuffer {
         let buffer = Buffer { flushed_ns: monotonic_ns(), ..Buffer::default() };
         let buffer = Arc::new(Mutex::new(buffer));
@@ -163,23 +163,24 @@ impl Process {
         buffer
     }
 
-    /// Lets go of the buffer of a thread that ends.
+    /// Drops the buffer of a thread that ends.
     pub(crate) fn forget_buffer(&self, buffer: &SharedBuffer) {
         lock(&self.buffers).retain(|kept| !Arc::ptr_eq(kept, buffer));
     }
 
     /// Whether events go to the file one by one: a forked child may leave without an exit handler,
-    /// and after the exit handler there is none left.
+    /// and after the exit handler none follows.
     pub(crate) fn is_unbuffered(&self) -> bool {
         self.forked || self.closed.load(Ordering::Relaxed)
     }
 
-    /// Whether it is a forked child, which usually leaves without exit handlers.
+    /// Whether it is a forked child; those usually exit without exit handlers.
     pub(crate) fn is_forked(&self) -> bool {
         self.forked
     }
 
-    /// Whether a range or mark may still be written by a thread that holds `buffered` bytes back.
+    /// Whether another range or mark may be written by a thread that has `buffered` unwritten
+    /// bytes.
     pub(crate) fn has_room(&self, buffered: usize) -> bool {
         self.written.load(Ordering::Relaxed).saturating_add(buffered as u64) < self.limit
     }
@@ -189,17 +190,17 @@ impl Process {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a pop with nothing to pop.
+    /// Counts a pop without an open range.
     pub(crate) fn count_unbalanced(&self) {
         self.unbalanced.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts records that CUPTI had no place for, or that could not be read.
+    /// Counts records that CUPTI dropped or that could not be read.
     pub(crate) fn count_lost(&self, many: u64) {
         self.lost.fetch_add(many, Ordering::Relaxed);
     }
 
-    /// Writes lines of CUPTI's records: so many of work on a GPU, so many of calls.
+    /// Writes lines from CUPTI's records: `work` lines of GPU work and `calls` lines of calls.
     pub(crate) fn activity(&self, lines: &[u8], work: u64, calls: u64) {
         if lines.is_empty() {
             return;
@@ -228,9 +229,9 @@ impl Process {
         self.write(&line);
     }
 
-    /// The number of the domain with this name; a new one is announced first.
+    /// The number of the domain with this name. A new domain is logged first.
     pub(crate) fn domain(&self, name: &str) -> usize {
-        // The lock makes look-up and addition one step.
+        // The lock makes look-up and insertion one step.
         let strings = lock(&self.strings);
         if let Some((number, _)) = DOMAINS.all().find(|(_, known)| *known == name) {
             return number;
@@ -272,7 +273,7 @@ impl Process {
         written.is_ok()
     }
 
-    /// The lines a log begins with: a forked child repeats the domains it inherited.
+    /// The first lines of a log. A forked child repeats the domains it inherited.
     fn head(&self) -> Vec<u8> {
         let exe = std::env::current_exe().ok();
         let exe = exe.as_deref().map(std::path::Path::to_string_lossy);
@@ -294,13 +295,13 @@ impl Process {
         head
     }
 
-    /// Writes what the threads still hold, and the closing line.
+    /// Writes the threads' remaining lines and the closing line.
     fn close(&self) {
         let now = monotonic_ns();
         self.closed.store(true, Ordering::Relaxed);
-        let buffers = patiently(&self.buffers).map(|list| list.clone()).unwrap_or_default();
+        let buffers = lock_with_timeout(&self.buffers).map(|list| list.clone()).unwrap_or_default();
         for buffer in &buffers {
-            if let Some(mut buffer) = patiently(buffer) {
+            if let Some(mut buffer) = lock_with_timeout(buffer) {
                 self.flush(&mut buffer, now);
             }
         }
@@ -315,21 +316,21 @@ impl Process {
             lost: self.lost.load(Ordering::Relaxed),
         };
         log::append(&mut line, &closed);
-        if let Some(mut sink) = patiently(&self.sink) {
+        if let Some(mut sink) = lock_with_timeout(&self.sink) {
             self.write_to(&mut sink, &line);
         }
     }
 }
 
-/// The lock, whether or not a panic happened under it: every state under our locks is usable.
+/// Locks even after a panic under the lock: every state under our locks is usable.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The lock, unless its holder keeps it: at exit that holder may be a thread that will never run
-/// again, or this very thread below a signal handler.
-fn patiently<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    let pause = EXIT_PATIENCE / 50;
+/// Tries to lock for a limited time: at exit the holder may be a thread that never runs again, or
+/// this thread below a signal handler.
+fn lock_with_timeout<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    let pause = EXIT_LOCK_TIMEOUT / 50;
     for _ in 0..50 {
         match mutex.try_lock() {
             Ok(guard) => return Some(guard),

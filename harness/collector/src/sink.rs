@@ -1,4 +1,4 @@
-//! The log file of one process: opened late, appended to in whole lines.
+//! The log file of one process, opened at the first write and appended to in complete lines.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ pub(crate) struct Sink {
     broken: bool,
 }
 
-/// Device and inode: what a descriptor number must still stand for.
+/// Device and inode, to check that a descriptor still refers to our file.
 type Identity = (u64, u64);
 
 impl Sink {
@@ -21,13 +21,13 @@ impl Sink {
         Self { path, file: None, broken: false }
     }
 
-    /// Whether the file was opened before.
+    /// Whether the file has been opened.
     pub(crate) fn is_open(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Appends whole lines. After the first failure nothing is written any more, and one line on
-    /// stderr has said why.
+    /// Appends complete lines. After the first failure nothing more is written, and one line on
+    /// stderr gives the reason.
     pub(crate) fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         if self.broken {
             return Err(io::Error::other("the log was given up after an earlier error"));
@@ -41,13 +41,13 @@ impl Sink {
         written
     }
 
-    /// The open file. A program may close descriptors it does not know (daemons do) and get the
-    /// number back for a file of its own: so the descriptor must still be our file.
+    /// The open file. A program may close descriptors it does not know (daemons do) and reuse the
+    /// number for its own file, so the descriptor must still refer to our file.
     fn file(&mut self) -> io::Result<&File> {
         let ours = self.file.as_ref().is_some_and(|(file, was)| identity(file).ok() == Some(*was));
         if !ours {
-            if let Some((stranger, _)) = self.file.take() {
-                std::mem::forget(stranger); // not ours to close
+            if let Some((foreign_file, _)) = self.file.take() {
+                std::mem::forget(foreign_file); // it belongs to the program
             }
             let file = OpenOptions::new().create(true).append(true).open(&self.path)?;
             let identity = identity(&file)?;
@@ -65,7 +65,7 @@ fn identity(file: &File) -> io::Result<Identity> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// One line on stderr, whether or not anybody can read it.
+/// Prints one line on stderr and ignores errors.
 pub(crate) fn complain(text: &str) {
     // Not `eprintln!`, which panics when stderr is closed.
     let _ = writeln!(io::stderr(), "rgpu-collector: {text}");

@@ -1,10 +1,10 @@
-//! C strings of the program, read with a bound: the pointer may be null, the text endless or no
-//! text at all.
+//! Reads the program's C strings with a bound: the pointer may be null, and the text may lack an
+//! end or not be text.
 
 use crate::abi::{Narrow, Wide};
 use std::borrow::Cow;
 
-/// Longest text that is kept, in bytes of UTF-8; more is cut and marked.
+/// Maximum length of a text in bytes of UTF-8. Longer texts are cut and marked.
 pub(crate) const MAX_BYTES: usize = 4096;
 const CUT: char = '…';
 
@@ -16,7 +16,7 @@ pub(crate) unsafe fn narrow<'a>(text: *const Narrow) -> Option<Cow<'a, str>> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: strnlen stops at the NUL that the caller promises, or after the bound.
+    // SAFETY: strnlen stops at the NUL that the caller guarantees, or at the bound.
     let length = unsafe { libc::strnlen(text, MAX_BYTES + 1) };
     // SAFETY: strnlen has seen these bytes.
     let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length.min(MAX_BYTES)) };
@@ -24,7 +24,7 @@ pub(crate) unsafe fn narrow<'a>(text: *const Narrow) -> Option<Cow<'a, str>> {
     if length <= MAX_BYTES {
         return Some(read);
     }
-    // The bound may have split one character, which then reads as U+FFFD.
+    // The bound may have split a character, which then reads as U+FFFD.
     let mut cut = read.trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned();
     cut.push(CUT);
     Some(Cow::Owned(cut))
@@ -40,7 +40,7 @@ pub(crate) unsafe fn wide(text: *const Wide) -> Option<String> {
     }
     let mut read = String::new();
     for index in 0.. {
-        // SAFETY: no zero unit was met before `index`.
+        // SAFETY: no zero unit was found before `index`.
         let unit = unsafe { *text.add(index) };
         if unit == 0 {
             break;

@@ -1,4 +1,4 @@
-//! What one thread records: its buffer and how deep its push ranges are nested, per domain.
+//! The recording of one thread: its buffer and the nesting of its push ranges, per domain.
 
 use crate::clock::monotonic_ns;
 use crate::cupti;
@@ -8,9 +8,9 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A buffer goes to the file when it holds this much …
+/// A buffer is written to the file when it holds this many bytes …
 const FLUSH_BYTES: usize = 48 << 10;
-/// … or when it was not written for this long, so that a crash loses little.
+/// … or when its last write is this long ago, so that a crash loses little.
 const FLUSH_NS: u64 = 100_000_000;
 /// Set in the ids of ranges that were not written, so that their ends are not written either.
 const DROPPED_ID: u64 = 1 << 63;
@@ -19,12 +19,11 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
     static BUSY: Cell<bool> = const { Cell::new(false) };
-    // Leaked on purpose: a program's own thread-exit code may use NVTX after ours has run.
+    // Leaked on purpose: a program's thread-exit code may use NVTX after ours has run.
     static RECORDER: Cell<*mut Recorder> = const { Cell::new(std::ptr::null_mut()) };
     static LAST: FlushOnExit = const { FlushOnExit };
 }
 
-/// One thread's recording.
 pub(crate) struct Recorder {
     process: &'static Process,
     tid: u32,
@@ -34,8 +33,8 @@ pub(crate) struct Recorder {
     ending: bool,
 }
 
-/// Open push ranges of one domain: `base` that are not in this log (inherited by a fork), then
-/// `written` that are, then the rest that came above the limit.
+/// Open push ranges of one domain. First come `base` ranges that are not in this log (inherited by
+/// a fork), then `written` ranges that are, then those above the limit.
 #[derive(Clone, Copy, Default)]
 struct Nesting {
     domain: usize,
@@ -44,14 +43,14 @@ struct Nesting {
     depth: u32,
 }
 
-/// Runs `record` with this thread's recorder. `None`: nothing is recorded here, because the log
-/// did not open or because this call came from inside another one (a signal handler, or an
+/// Runs `record` with this thread's recorder. Returns `None` when nothing is recorded, because the
+/// log did not open or because this call came from inside another one (a signal handler, or an
 /// allocator with NVTX ranges).
 pub(crate) fn with<R>(record: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
     if BUSY.replace(true) {
         return None;
     }
-    // A panic must not unwind into the program; there is nobody to tell but the missing event.
+    // A panic must not unwind into the program; the missing event is its only sign.
     let result = catch_unwind(AssertUnwindSafe(|| {
         let process = process::current()?;
         let mut place = RECORDER.get();
@@ -59,7 +58,7 @@ pub(crate) fn with<R>(record: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
             place = Box::into_raw(Box::new(Recorder::new(process)));
             RECORDER.set(place);
         }
-        // SAFETY: only this thread has the pointer, and BUSY lets only one call at it.
+        // SAFETY: only this thread has the pointer, and BUSY allows one call at a time.
         let recorder = unsafe { &mut *place };
         if !std::ptr::eq(recorder.process, process) {
             recorder.renew(process);
@@ -72,13 +71,14 @@ pub(crate) fn with<R>(record: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
 
 impl Recorder {
     fn new(process: &'static Process) -> Self {
-        // Where thread-local destructors already run, none of ours will follow.
+        // If thread-local destructors are already running, ours will not run.
         let ending = LAST.try_with(|_| ()).is_err();
         let buffer = process.new_buffer();
         Self { process, tid: thread_id(), buffer, buffered: 0, nesting: Vec::new(), ending }
     }
 
-    /// Goes on in a forked child: new log, new thread id, and the open ranges are the parent's.
+    /// Continues in a forked child: new log and new thread id; the open ranges belong to the
+    /// parent.
     fn renew(&mut self, process: &'static Process) {
         let inherited = std::mem::replace(self, Self::new(process));
         self.nesting = inherited.nesting.clone();
@@ -109,7 +109,7 @@ impl Recorder {
         level
     }
 
-    /// Closes the innermost range; returns its level, `None` where none is open.
+    /// Closes the innermost range and returns its level; `None` if none is open.
     pub(crate) fn pop(&mut self, domain: usize) -> Option<u32> {
         let nesting = self.nesting(domain);
         let Some(level) = nesting.depth.checked_sub(1) else {
@@ -123,7 +123,7 @@ impl Recorder {
         if write {
             self.write("pop", domain, Some(level), None, &Attributes::default());
         }
-        // A forked child usually leaves without exit handlers: what it did is asked for here.
+        // A forked child usually exits without exit handlers, so its records are requested here.
         if level == 0 && self.process.is_forked() {
             cupti::flush_finished();
         }
@@ -148,7 +148,7 @@ impl Recorder {
         }
     }
 
-    /// Records one moment.
+    /// Records a mark.
     pub(crate) fn mark(&mut self, domain: usize, attributes: &Attributes<'_>) {
         if self.has_room() {
             self.write("mark", domain, None, None, attributes);
@@ -206,12 +206,12 @@ impl Recorder {
 }
 
 fn thread_id() -> u32 {
-    // SAFETY: takes nothing, cannot fail. (`gettid` itself is missing before glibc 2.30.)
+    // SAFETY: takes no arguments and cannot fail. (`gettid` itself is missing before glibc 2.30.)
     let tid = unsafe { libc::syscall(libc::SYS_gettid) };
     u32::try_from(tid).unwrap_or(0)
 }
 
-/// Hands the thread's buffer over when the thread ends.
+/// Writes the thread's buffer to the file when the thread ends.
 struct FlushOnExit;
 
 impl Drop for FlushOnExit {

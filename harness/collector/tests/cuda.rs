@@ -1,5 +1,5 @@
-//! CUPTI's records in the log: this test binary runs itself again as the program, loads the collector
-//! as the CUDA driver would, and launches what `fake/cupti.c` then tells of.
+//! Tests of CUPTI records in the log. This test binary runs itself again as the program, loads the
+//! collector as the CUDA driver would, and launches work that `fake/cupti.c` then reports.
 
 #![allow(unsafe_code, reason = "the program calls into libraries that it has loaded itself")]
 
@@ -23,7 +23,7 @@ fn collector() -> PathBuf {
     folder().join("librgpu_collector.so")
 }
 
-/// The fake libcupti, compiled once; `clock`: with a way to be given a clock.
+/// The fake libcupti, compiled once. With `clock`, it supports a clock callback.
 fn cupti(clock: bool) -> &'static Path {
     static WITH: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
     static WITHOUT: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
@@ -84,7 +84,7 @@ fn of<'a>(log: &'a [Value], event: &str) -> Vec<&'a Value> {
     log.iter().filter(|line| line["event"] == event).collect()
 }
 
-/// What a kernel, or a call, is named.
+/// The name of a kernel or call.
 fn name<'a>(log: &'a [Value], line: &Value) -> &'a str {
     let name = of(log, "name").into_iter().find(|name| name["id"] == line["name"]);
     name.and_then(|name| name["text"].as_str()).expect("a name before its use")
@@ -94,13 +94,13 @@ fn ns(line: &Value, field: &str) -> u64 {
     line[field].as_u64().unwrap_or_else(|| panic!("no `{field}` in {line}"))
 }
 
-/// A function of a library that is loaded, or is loaded now.
+/// Loads a library, if needed, and returns one of its functions.
 ///
 /// # Safety
 /// `F` is the function's type.
 unsafe fn function<F: Copy>(library: &Path, name: &CStr) -> F {
     let path = CString::new(library.as_os_str().as_bytes()).expect("no NUL");
-    // SAFETY: both names end in NUL; the caller knows the type.
+    // SAFETY: both names end in NUL; the caller guarantees the type.
     unsafe {
         let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
         assert!(!handle.is_null(), "{}", library.display());
@@ -110,7 +110,7 @@ unsafe fn function<F: Copy>(library: &Path, name: &CStr) -> F {
     }
 }
 
-/// What `cuInit` does where `CUDA_INJECTION64_PATH` is set.
+/// Does what `cuInit` does when `CUDA_INJECTION64_PATH` is set.
 fn initialise() {
     // SAFETY: the collector's own function.
     let start: extern "C" fn() -> c_int = unsafe { function(&collector(), c"InitializeInjection") };
@@ -135,7 +135,7 @@ fn cuda() -> Cuda {
     }
 }
 
-/// Not a test: the programs that the tests run.
+/// Not a test: runs the programs that the tests start.
 #[test]
 #[ignore = "run by the tests below"]
 fn be_the_program() {
@@ -178,7 +178,7 @@ fn be_the_program() {
             let child = unsafe { libc::fork() };
             if child == 0 {
                 sys::mark_ascii(c"child");
-                // With exit handlers, ours among them.
+                // Runs exit handlers, ours among them.
                 unsafe { libc::exit(0) };
             }
             let mut status = 1;
@@ -186,7 +186,7 @@ fn be_the_program() {
             assert_eq!(status, 0);
         }
         Ok(which @ ("child" | "first")) => {
-            // A child that meets CUDA first, as one of multiprocessing does, and NVTX maybe too.
+            // A child that uses CUDA first, as with multiprocessing, and perhaps NVTX.
             if which == "child" {
                 sys::mark_ascii(c"parent");
             }
@@ -196,7 +196,7 @@ fn be_the_program() {
                 sys::range_push_ascii(c"child's");
                 (cuda().launch)(kernel, 10);
                 sys::range_pop();
-                // Without exit handlers, as Python's leaves.
+                // Skips exit handlers, as Python's children do.
                 unsafe { libc::_exit(0) };
             }
             let mut status = 1;
@@ -323,7 +323,7 @@ fn a_libcupti_that_is_missing_refuses_or_is_unknown_leaves_the_ranges() {
         (cupti(true), [("FAKE_CUPTI_VERSION", "140000")], "version 140000, whose records are not"),
         (missing, [("FAKE_CUPTI_VERSION", "")], "/nonexistent/libcupti.so.13"),
     ] {
-        // The program cannot launch without the library: it dies after its first range.
+        // The program cannot launch without the library, so it dies after its first range.
         let run = run("work", path, &settings);
         let said = String::from_utf8_lossy(&run.output.stderr);
         assert!(said.contains("only NVTX ranges are recorded") && said.contains(why), "{said}");

@@ -1,5 +1,5 @@
-//! The collector inside real programs: this test binary runs itself again as the program, with the
-//! library injected by the NVTX headers, as on a GPU host.
+//! Tests the collector inside real programs. This test binary runs itself again as the program,
+//! with the library injected by the NVTX headers, as on a GPU host.
 
 #![allow(unsafe_code, reason = "the programs fork, exit and pass wild handles on purpose")]
 
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// Which program to be; unset in the test run itself.
+/// Selects the program to run; unset in the test run itself.
 const PROGRAM: &str = "RGPU_TEST_PROGRAM";
 
 fn library() -> PathBuf {
@@ -17,7 +17,7 @@ fn library() -> PathBuf {
     test.parent().expect("a folder").join("librgpu_collector.so")
 }
 
-/// One run of a program and the logs it left, the program's own process first.
+/// One run of a program and its logs, with the program's own process first.
 struct Run {
     output: Output,
     logs: Vec<Vec<Value>>,
@@ -65,7 +65,7 @@ fn of<'a>(log: &'a [Value], event: &str) -> Vec<&'a Value> {
     log.iter().filter(|line| line["event"] == event).collect()
 }
 
-/// Not a test: the programs that the tests run.
+/// Not a test: runs the programs that the tests start.
 #[test]
 #[ignore = "run by the tests below"]
 fn be_the_program() {
@@ -147,7 +147,7 @@ fn fork() {
     if child == 0 {
         sys::range_push_ascii(c"child's");
         sys::range_pop();
-        sys::range_pop(); // the parent's
+        sys::range_pop(); // it belongs to the parent
         let _ = domain;
         unsafe { libc::_exit(0) };
     }
@@ -159,7 +159,7 @@ fn fork() {
 
 fn wild() {
     use std::ptr::{null, null_mut, without_provenance_mut};
-    // SAFETY: what NVTX forbids and real programs do; the collector must bear it.
+    // SAFETY: NVTX forbids this but real programs do it; the collector must not crash.
     unsafe {
         ffi::nvtxRangePushA(null());
         ffi::nvtxRangePushW(null());
@@ -185,15 +185,15 @@ fn wild() {
 
 fn daemon() {
     sys::mark_ascii(c"before");
-    // SAFETY: closes and takes over descriptors, the collector's among them, as daemons do.
+    // SAFETY: closes and reuses descriptors, including the collector's, as daemons do.
     unsafe {
         for fd in 3..64 {
             libc::close(fd);
         }
-        let stranger = std::env::var("RGPU_TEST_STRANGER").expect("a path");
-        let stranger = std::ffi::CString::new(stranger).expect("no NUL");
+        let foreign_path = std::env::var("RGPU_TEST_STRANGER").expect("a path");
+        let foreign_path = std::ffi::CString::new(foreign_path).expect("no NUL");
         for _ in 0..16 {
-            libc::open(stranger.as_ptr(), libc::O_WRONLY | libc::O_CREAT, 0o600);
+            libc::open(foreign_path.as_ptr(), libc::O_WRONLY | libc::O_CREAT, 0o600);
         }
     }
     sys::mark_ascii(c"after");
@@ -277,13 +277,13 @@ fn wild_handles_and_null_messages_do_no_harm() {
 fn a_descriptor_that_became_another_file_is_not_written_to() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let elsewhere = tempfile::tempdir().expect("a temporary folder");
-    let stranger = elsewhere.path().join("stranger");
-    let path = stranger.to_str().expect("an ASCII path").to_owned();
+    let foreign_path = elsewhere.path().join("stranger");
+    let path = foreign_path.to_str().expect("an ASCII path").to_owned();
     let run = run_in(folder, "daemon", &[("RGPU_TEST_STRANGER", &path)]);
     let messages: Vec<_> =
         of(&run.logs[0], "mark").iter().map(|mark| mark["message"].clone()).collect();
     assert_eq!(messages, ["before", "after"]);
-    assert_eq!(std::fs::read(&stranger).expect("the program made it"), b"");
+    assert_eq!(std::fs::read(&foreign_path).expect("the program made it"), b"");
 }
 
 #[test]
@@ -303,8 +303,8 @@ fn without_a_place_to_write_the_program_runs_all_the_same() {
         ("/nonexistent/folder/log", "cannot write `/nonexistent"),
     ] {
         let run = run("many", &[("RGPU_NVTX_LOG", log)]);
-        let said = String::from_utf8_lossy(&run.output.stderr);
-        assert!(run.output.status.success() && said.contains(complaint), "{said}");
-        assert_eq!(said.matches("rgpu-collector:").count(), 1, "said once: {said}");
+        let error_text = String::from_utf8_lossy(&run.output.stderr);
+        assert!(run.output.status.success() && error_text.contains(complaint), "{error_text}");
+        assert_eq!(error_text.matches("rgpu-collector:").count(), 1, "said once: {error_text}");
     }
 }

@@ -1,4 +1,4 @@
-//! A GPU with its context, a stream, and the compiler.
+//! A GPU with its context, a stream and the NVRTC compiler.
 
 use std::sync::Arc;
 
@@ -10,27 +10,27 @@ use crate::Result;
 /// A GPU.
 #[derive(Clone, Debug)]
 pub struct Gpu {
-    /// Its primary context, current on this thread.
+    /// The GPU's primary context, current on this thread.
     pub context: Arc<CudaContext>,
-    /// A stream of its own.
+    /// A stream of this value's own.
     pub stream: Arc<CudaStream>,
 }
 
 impl Gpu {
-    /// The first GPU that this process may use.
+    /// Opens the first GPU that this process may use.
     ///
     /// # Errors
-    /// No driver, no GPU.
+    /// There is no driver or no GPU.
     pub fn new() -> Result<Self> {
         Self::nth(0)
     }
 
-    /// The GPU of this index.
+    /// Opens the GPU with this index.
     ///
     /// # Errors
-    /// No driver, no such GPU.
+    /// There is no driver or no such GPU.
     pub fn nth(index: usize) -> Result<Self> {
-        // SAFETY: it only looks for the library; cudarc would panic without it.
+        // SAFETY: it only looks for the library, without which cudarc would panic.
         if !unsafe { cudarc::driver::sys::is_culib_present() } {
             return Err("this machine has no CUDA driver (libcuda.so.1)".into());
         }
@@ -39,15 +39,15 @@ impl Gpu {
         Ok(Self { context, stream })
     }
 
-    /// Compiles CUDA C++ by NVRTC for this GPU and loads it.
+    /// Compiles CUDA C++ with NVRTC for this GPU and loads it.
     ///
     /// # Errors
-    /// No NVRTC; a source that does not compile, with the compiler's own log.
+    /// NVRTC is missing, or the source does not compile; then the error is the compiler's log.
     pub fn compile(&self, source: &str) -> Result<Arc<CudaModule>> {
         self.compile_with(source, &[])
     }
 
-    /// As [`Gpu::compile`], with more options for NVRTC.
+    /// Like [`Gpu::compile`], with more options for NVRTC.
     ///
     /// # Errors
     /// As [`Gpu::compile`].
@@ -70,10 +70,10 @@ impl Gpu {
         }
     }
 
-    /// Compiles a source and gives one kernel of it.
+    /// Compiles a source and returns one of its kernels.
     ///
     /// # Errors
-    /// As [`Gpu::compile`]; no kernel of that name.
+    /// As for [`Gpu::compile`], and if there is no kernel of that name.
     pub fn kernel(&self, source: &str, name: &str) -> Result<CudaFunction> {
         Ok(self.compile(source)?.load_function(name)?)
     }

@@ -1,4 +1,4 @@
-//! What a Rust snippet of `rgpu exec` has at hand.
+//! Functions and types for Rust snippets of `rgpu exec`.
 //!
 //! ```no_run
 //! use rgpu_prelude::*;
@@ -24,8 +24,8 @@
 //! }
 //! ```
 //!
-//! It links nothing of CUDA: driver and NVRTC are opened when they are first used, so a snippet
-//! compiles and starts on machines without either.
+//! It links no CUDA library: driver and NVRTC are opened at their first use, so a snippet compiles
+//! and starts on machines without either.
 
 mod gpu;
 pub mod nvtx;
@@ -38,7 +38,7 @@ pub use cudarc::{driver, nvrtc};
 pub use gpu::Gpu;
 pub use nvtx::range;
 
-/// Any error, in its own words.
+/// Any error, shown by its own text.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// The result of a snippet's `main`.

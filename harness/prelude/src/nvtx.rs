@@ -1,19 +1,19 @@
 //! NVTX ranges without NVIDIA's headers: the program's side of version 3 of the interface.
 //!
-//! A tool that wants ranges names a library in `NVTX_INJECTION64_PATH`. At the first call it is
-//! opened and its `InitializeInjectionNvtx2` is given a function that hands out two tables: one
-//! through which it learns where each module's functions are stored, one for the version. It stores
-//! its own functions there; a place that stays empty makes the call do nothing. Source of numbers
-//! and layouts: `nvtxTypes.h` of NVTX 3.0 to 3.4.
+//! A tool that wants ranges names a library in `NVTX_INJECTION64_PATH`. The first call opens it and
+//! passes its `InitializeInjectionNvtx2` a function that returns two tables: one with the addresses
+//! of each module's function slots, one for the version. The tool stores its functions in the
+//! slots; a call whose slot is empty does nothing. Source of numbers and layouts: `nvtxTypes.h` of
+//! NVTX 3.0 to 3.4.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Places of functions in a module: more than any module has.
-const PLACES: usize = 17;
+/// Function slots per module: more than any module has.
+const SLOTS_PER_MODULE: usize = 17;
 
-/// Modules with how many functions each has, number 0 included: core, CUDA, OpenCL, CUDA runtime,
+/// Modules with their number of functions, number 0 included: core, CUDA, OpenCL, CUDA runtime,
 /// core 2 (domains), synchronisation.
 const MODULES: [(c_int, usize); 6] = [(1, 16), (2, 9), (3, 15), (4, 7), (5, 16), (6, 7)];
 
@@ -21,13 +21,13 @@ const MODULES: [(c_int, usize); 6] = [(1, 16), (2, 9), (3, 15), (4, 7), (5, 16),
 const RANGE_PUSH: usize = 9;
 const RANGE_POP: usize = 11;
 
-/// The functions of every module, as a tool stores them.
-static FUNCTIONS: [[AtomicPtr<c_void>; PLACES]; MODULES.len()] =
-    [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; PLACES] }; MODULES.len()];
+/// The functions of every module, as stored by a tool.
+static FUNCTIONS: [[AtomicPtr<c_void>; SLOTS_PER_MODULE]; MODULES.len()] =
+    [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS_PER_MODULE] }; MODULES.len()];
 
-/// For every module, where its functions are.
-static TABLES: [[AtomicPtr<c_void>; PLACES]; MODULES.len()] =
-    [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; PLACES] }; MODULES.len()];
+/// The addresses of each module's function slots.
+static TABLES: [[AtomicPtr<c_void>; SLOTS_PER_MODULE]; MODULES.len()] =
+    [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS_PER_MODULE] }; MODULES.len()];
 
 static START: Once = Once::new();
 
@@ -67,7 +67,7 @@ unsafe extern "C" fn module_table(
         let function = &raw const FUNCTIONS[at][place];
         TABLES[at][place].store(function.cast_mut().cast(), Ordering::Relaxed);
     }
-    // SAFETY: the tool gives the places of its two results, each of which may be null.
+    // SAFETY: the tool passes pointers for its two results, each of which may be null.
     unsafe {
         if !table.is_null() {
             *table = (&raw const TABLES[at]).cast();
@@ -87,14 +87,14 @@ unsafe extern "C" fn export_table(number: u32) -> *const c_void {
     }
 }
 
-/// Opens the tool's library, if one is named.
+/// Opens the tool's library, if one is configured.
 fn start() {
     type Initialize = unsafe extern "C" fn(unsafe extern "C" fn(u32) -> *const c_void) -> c_int;
     let Some(path) = std::env::var_os("NVTX_INJECTION64_PATH") else { return };
     let Ok(path) = CString::new(path.into_encoded_bytes()) else { return };
     const LAZY: c_int = 1;
-    // SAFETY: the library is the one that the tool which started this process names; its function
-    // has this signature in every version of the interface.
+    // SAFETY: the tool that started this process named the library; its function has this signature
+    // in every version of the interface.
     unsafe {
         let library = dlopen(path.as_ptr(), LAZY);
         if library.is_null() {
@@ -121,7 +121,7 @@ fn function(place: usize) -> Option<*mut c_void> {
     (!function.is_null()).then_some(function)
 }
 
-/// A range on this thread that ends when it is dropped.
+/// A range on this thread; dropping it ends the range.
 #[must_use = "the range ends when this is dropped"]
 #[derive(Debug)]
 pub struct Range(std::marker::PhantomData<*const ()>);
@@ -136,17 +136,17 @@ pub fn range(name: impl AsRef<str>) -> Range {
 pub fn push(name: &str) {
     let Some(function) = function(RANGE_PUSH) else { return };
     let name = CString::new(name.replace('\0', " ")).unwrap_or_default();
-    // SAFETY: the tool stored a function of this signature in this place.
+    // SAFETY: the tool stored a function of this signature in this slot.
     unsafe {
         let function: unsafe extern "C" fn(*const c_char) -> c_int = std::mem::transmute(function);
         function(name.as_ptr());
     }
 }
 
-/// Ends the range of this thread that began last.
+/// Ends the range that began last on this thread.
 pub fn pop() {
     let Some(function) = function(RANGE_POP) else { return };
-    // SAFETY: the tool stored a function of this signature in this place.
+    // SAFETY: the tool stored a function of this signature in this slot.
     unsafe {
         let function: unsafe extern "C" fn() -> c_int = std::mem::transmute(function);
         function();
@@ -166,28 +166,28 @@ mod tests {
 
     use super::*;
 
-    static HEARD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    static RECORDED_CALLS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-    fn hear(text: &str) {
-        if let Ok(mut heard) = HEARD.lock() {
+    fn record_call(text: &str) {
+        if let Ok(mut heard) = RECORDED_CALLS.lock() {
             heard.push(text.to_owned());
         }
     }
 
     unsafe extern "C" fn pushed(name: *const c_char) -> c_int {
-        // SAFETY: `push` gives a string that ends with a zero.
-        hear(&unsafe { CStr::from_ptr(name) }.to_string_lossy());
+        // SAFETY: `push` passes a string that ends with a zero.
+        record_call(&unsafe { CStr::from_ptr(name) }.to_string_lossy());
         0
     }
 
     unsafe extern "C" fn popped() -> c_int {
-        hear("end");
+        record_call("end");
         0
     }
 
     #[test]
     fn a_tool_that_stores_its_functions_hears_of_each_range() {
-        // SAFETY: this is what a tool does with the tables.
+        // SAFETY: a tool uses the tables in the same way.
         unsafe {
             let callbacks = export_table(1).cast::<Callbacks>();
             let (mut table, mut count) = (std::ptr::null(), 0);
@@ -203,6 +203,6 @@ mod tests {
             let _outer = range("outer");
             let _inner = range("with\0zero");
         }
-        assert_eq!(*HEARD.lock().unwrap(), ["outer", "with zero", "end", "end"]);
+        assert_eq!(*RECORDED_CALLS.lock().unwrap(), ["outer", "with zero", "end", "end"]);
     }
 }

@@ -1,4 +1,4 @@
-//! `rgpu.h` in Rust: the structs given to host entries and references.
+//! The structs of `rgpu.h` in Rust, as passed to host entries and references.
 
 use rgpu_case::{CASE_ABI, Case};
 use std::ffi::c_void;
@@ -26,9 +26,9 @@ pub(crate) struct RawCase {
     args: *const Tensor,
 }
 
-/// A `rgpu_case` with everything it points to but the tensors' data.
+/// A `rgpu_case` that owns everything it points to except the tensors' data.
 ///
-/// Boxed parts keep their addresses when this is moved.
+/// The parts are boxed so that their addresses stay valid when this value moves.
 #[derive(Debug)]
 pub(crate) struct AbiCase {
     raw: Box<RawCase>,
@@ -76,8 +76,8 @@ mod tests {
     use super::*;
     use std::mem::{offset_of, size_of};
 
-    /// The layout that a C compiler gives the structs of `rgpu.h` on 64-bit Linux; the test of the
-    /// `cpu` job lets a real one read them.
+    /// The layout that a C compiler gives the structs of `rgpu.h` on 64-bit Linux. The test of the
+    /// `cpu` job also has real C code read them.
     #[test]
     fn structs_have_the_layout_of_the_header() {
         assert_eq!(size_of::<Tensor>(), 32);

@@ -5,7 +5,7 @@ use rgpu_case::Job;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Shown by `--help`.
+/// The text of `--help`.
 pub(crate) const HELP: &str = "\
 usage: rgpu-runner CASE.json verify|time|once|guard|cpu|pair [options]
        rgpu-runner nvrtc --source FILE [--arch ARCH] [--cubin FILE] [--ptx FILE]
@@ -33,7 +33,7 @@ failed; 9 reference failed; 10 guard found something; 11 host unfit (--strict); 
 error; 13 output not writable; 14 the code does not compile; 15 no NVRTC; 70 a defect of the runner
 ";
 
-/// What to do.
+/// Options of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Args {
     pub(crate) case: PathBuf,
@@ -42,34 +42,34 @@ pub(crate) struct Args {
     pub(crate) ranges: Option<PathBuf>,
     pub(crate) unfit: UnfitHost,
     pub(crate) clock: Clock,
-    /// For `pair`.
+    /// Present only for `pair`.
     pub(crate) against: Option<OtherInput>,
 }
 
-/// The other Case of `pair`.
+/// The other Case of `pair` and the path of its report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OtherInput {
     pub(crate) case: PathBuf,
     pub(crate) out: Option<PathBuf>,
 }
 
-/// What to do on a host that is not fit to measure on.
+/// Reaction to a host that is not fit for measuring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnfitHost {
-    /// Say so and measure.
+    /// Warn and measure.
     Warn,
     /// Stop before any timing.
     Refuse,
 }
 
-/// Which clock measures under `time`.
+/// The clock that measures under `time`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Clock {
     Events,
     Host,
 }
 
-/// What the command line asks for.
+/// The command that the arguments select.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RunnerCommand {
     Run(Args),
@@ -78,7 +78,7 @@ pub(crate) enum RunnerCommand {
     Version,
 }
 
-/// Parses the arguments after the program's name; the error is one line for the user.
+/// Parses the arguments after the program's name. The error is one line for the user.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<RunnerCommand, String> {
     let mut args = args.into_iter().peekable();
     if args.next_if(|arg| arg == "nvrtc").is_some() {

@@ -3,7 +3,7 @@
 use crate::poison::Poison;
 use rgpu_case::{Arg, Dtype, Mismatch, OutputCheck, Tolerance, Value};
 
-/// One output after two launches on the same inputs, each on its own poison.
+/// One output after two launches on the same inputs, each with its own poison.
 pub(crate) struct Results<'a> {
     pub(crate) arg: &'a Arg,
     pub(crate) group: usize,
@@ -12,8 +12,7 @@ pub(crate) struct Results<'a> {
 }
 
 impl Results<'_> {
-    /// Whether element `i` was written by neither launch. Always false for `inout`, which is never
-    /// poisoned.
+    /// Whether neither launch wrote element `i`. Always false for `inout`, which is never poisoned.
     fn unwritten(&self, i: usize) -> bool {
         let dtype = self.arg.dtype;
         self.arg.role == rgpu_case::Role::Out
@@ -25,7 +24,7 @@ impl Results<'_> {
         self.arg.count().unwrap_or(0) as usize
     }
 
-    /// Whether both launches gave the same bits; what neither wrote does not count.
+    /// Whether both launches gave the same bits. Elements that neither launch wrote are skipped.
     pub(crate) fn bit_equal(&self) -> bool {
         self.first == self.second
             || (0..self.elements()).all(|i| {
@@ -34,24 +33,25 @@ impl Results<'_> {
             })
     }
 
-    /// How many elements differ between the launches by more than the tolerance, and the first of
-    /// them: sums in another order may differ in their last bits and be right.
+    /// How many elements differ between the launches by more than the tolerance, and the index of
+    /// the first: sums in another order may be right and still differ in their last bits.
     pub(crate) fn differing(&self, default: &Tolerance) -> (u64, Option<usize>) {
         let dtype = self.arg.dtype;
         let tolerance = self.arg.tolerance.as_ref().unwrap_or(default);
         let mut all = (0..self.elements()).filter(|&i| {
             let (first, second) = (dtype.bits_at(self.first, i), dtype.bits_at(self.second, i));
             let (Some(first), Some(second)) = (first, second) else { return false };
-            let wanted = dtype.decode(second);
+            let expected_value = dtype.decode(second);
             first != second
-                && !Error::between(dtype.decode(first), wanted).within(tolerance, wanted)
+                && !Error::between(dtype.decode(first), expected_value)
+                    .within(tolerance, expected_value)
                 && !self.unwritten(i)
         });
         let first = all.next();
         (u64::from(first.is_some()) + all.count() as u64, first)
     }
 
-    /// How many elements neither launch wrote, and the first of them.
+    /// How many elements neither launch wrote, and the index of the first.
     pub(crate) fn unwritten_elements(&self) -> (u64, Option<usize>) {
         let mut all = (0..self.elements()).filter(|&i| self.unwritten(i));
         let first = all.next();
@@ -73,21 +73,21 @@ impl Results<'_> {
             first_mismatch: None,
         };
         for i in 0..self.elements() {
-            let (Some(actual), Some(wanted)) =
+            let (Some(actual), Some(expected_value)) =
                 (dtype.bits_at(self.first, i), dtype.bits_at(expected, i))
             else {
                 break; // cannot happen: all three have the size of the argument
             };
             if self.unwritten(i) {
                 checked.unwritten += 1;
-            } else if actual == wanted {
+            } else if actual == expected_value {
                 continue;
             }
-            let (actual, wanted) = (dtype.decode(actual), dtype.decode(wanted));
-            let error = Error::between(actual, wanted);
+            let (actual, expected_value) = (dtype.decode(actual), dtype.decode(expected_value));
+            let error = Error::between(actual, expected_value);
             checked.max_abs_error = checked.max_abs_error.max(error.abs);
             checked.max_rel_error = checked.max_rel_error.max(error.rel);
-            if error.within(tolerance, wanted) && !self.unwritten(i) {
+            if error.within(tolerance, expected_value) && !self.unwritten(i) {
                 continue;
             }
             checked.mismatches += 1;
@@ -96,7 +96,7 @@ impl Results<'_> {
                     index: i as u64,
                     coordinates: coordinates(i as u64, &self.arg.dims),
                     actual: actual.to_string(),
-                    expected: wanted.to_string(),
+                    expected: expected_value.to_string(),
                 });
             }
         }
@@ -104,18 +104,18 @@ impl Results<'_> {
     }
 }
 
-/// Whether a comparison passes: mismatches within the allowed fraction and nothing unwritten.
+/// Whether an output passes: mismatches within the allowed fraction, and no unwritten element.
 pub(crate) fn passes(checked: &OutputCheck, arg: &Arg, default: &Tolerance) -> bool {
     let tolerance = arg.tolerance.as_ref().unwrap_or(default);
     let allowed = tolerance.mismatch_fraction * checked.elements as f64;
     checked.unwritten == 0 && checked.mismatches as f64 <= allowed
 }
 
-/// How far two values lie apart; 0 where one is not finite.
+/// The distance between two values; 0 if one of them is not finite.
 struct Error {
     abs: f64,
     rel: f64,
-    /// Equal, or both NaN, or the same infinity.
+    /// Whether both are equal, both NaN, or the same infinity.
     same: bool,
     finite: bool,
 }
@@ -140,7 +140,7 @@ impl Error {
         }
         let scale = expected.as_f64().abs();
         let rel = if scale > 0.0 { (distance / scale).min(f64::MAX) } else { 0.0 };
-        // The distance of two finite values may overflow; the report holds finite numbers only.
+        // The distance of two finite values may overflow, and the report holds finite numbers only.
         Error { abs: distance.min(f64::MAX), rel, same, finite }
     }
 
@@ -157,16 +157,16 @@ fn coordinates(index: u64, dims: &[u64]) -> Vec<u64> {
         .iter()
         .rev()
         .map(|&dim| {
-            let here = rest % dim.max(1);
+            let coordinate = rest % dim.max(1);
             rest /= dim.max(1);
-            here
+            coordinate
         })
         .collect();
     coordinates.reverse();
     coordinates
 }
 
-/// Elements that a reference left as they were poisoned, where one launch can tell.
+/// Counts the elements that a reference left poisoned, for dtypes in which one launch can show it.
 pub(crate) fn left_by_reference(dtype: Dtype, count: u64, bytes: &[u8]) -> u64 {
     if !crate::poison::tells_alone(dtype) {
         return 0;

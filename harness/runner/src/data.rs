@@ -1,4 +1,4 @@
-//! The contents of one data set in host memory, and references run on it.
+//! The contents of one data set in host memory, and runs of a host reference on them.
 
 use crate::abi::AbiCase;
 use crate::compare::left_by_reference;
@@ -11,19 +11,19 @@ use rgpu_case::{Arg, Case, ErrorClass, Role};
 use std::ffi::c_void;
 use std::path::Path;
 
-/// A data set with its inputs filled. Arguments are flat, groups outermost.
+/// A data set with filled inputs. The arguments of all groups are in one list, group by group.
 pub(crate) struct HostCase<'a> {
     pub(crate) set: &'a Case,
     pub(crate) args: Vec<HostArg<'a>>,
 }
 
-/// One argument.
 pub(crate) struct HostArg<'a> {
     pub(crate) arg: &'a Arg,
     pub(crate) group: usize,
-    /// Contents before a launch; absent for outputs and scalars.
+    /// Contents before a launch. Absent for outputs and scalars.
     pub(crate) initial: Option<HostBuffer>,
-    /// The value of a scalar, little-endian, in the first bytes; boxed so that its address stays.
+    /// The value of a scalar, little-endian, in the first bytes. Boxed so that its address is
+    /// stable.
     pub(crate) scalar: Box<u64>,
 }
 
@@ -44,8 +44,8 @@ impl<'a> HostCase<'a> {
         Ok(HostCase { set, args })
     }
 
-    /// Whether the tensors of both are alike in size, place and contents, so that one copy in device
-    /// memory serves both.
+    /// Whether the tensors of both have the same sizes, order and contents, so that one copy in
+    /// device memory can serve both.
     pub(crate) fn same_tensors(&self, other: &HostCase<'_>) -> bool {
         self.args.len() == other.args.len()
             && self.args.iter().zip(&other.args).all(|(a, b)| {
@@ -62,7 +62,7 @@ impl HostArg<'_> {
         self.arg.bytes().unwrap_or(0) as usize // checked when the Case was read
     }
 
-    /// What the tensor holds before a launch: its contents, or poison.
+    /// The tensor's contents before a launch: the initial contents, or poison.
     pub(crate) fn before_launch(&self, poison: Poison) -> Outcome<HostBuffer> {
         match &self.initial {
             Some(initial) => HostBuffer::copy_of(initial.bytes()),
@@ -75,13 +75,14 @@ impl HostArg<'_> {
     }
 }
 
-/// A reference about to run: copies of all tensors, so that it cannot spoil what the kernel gets.
+/// A reference before its run. It owns copies of all tensors, so it cannot change the kernel's
+/// inputs.
 pub(crate) struct ReferenceRun<'a> {
     host: &'a HostCase<'a>,
-    /// One per argument; absent for scalars.
+    /// One per argument. Absent for scalars.
     pub(crate) buffers: Vec<Option<HostBuffer>>,
     case: AbiCase,
-    /// One per argument, pointed to by `case`.
+    /// One per argument; `case` points to them.
     _scalars: Vec<u64>,
 }
 
@@ -104,7 +105,7 @@ impl<'a> ReferenceRun<'a> {
         Ok(ReferenceRun { host, buffers, case, _scalars: scalars })
     }
 
-    /// Gives `inout` tensors their first contents again; the rest need none between calls.
+    /// Restores the initial contents of `inout` tensors; the others need nothing between calls.
     pub(crate) fn restore(&mut self) {
         for (arg, buffer) in self.host.args.iter().zip(&mut self.buffers) {
             if let (Role::InOut, Some(initial), Some(buffer)) =
@@ -119,8 +120,8 @@ impl<'a> ReferenceRun<'a> {
         library.run(&self.case)
     }
 
-    /// Refuses a reference that left elements of an output unwritten: it would pass any kernel
-    /// that does the same.
+    /// Refuses a reference that left output elements unwritten: it would accept any kernel that
+    /// does the same.
     pub(crate) fn check_complete(&self) -> Outcome<()> {
         for (arg, buffer) in self.host.args.iter().zip(&self.buffers) {
             let (Role::Out, Some(buffer)) = (arg.arg.role, buffer) else { continue };

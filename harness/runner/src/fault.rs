@@ -1,12 +1,11 @@
-//! The runner's error: the same record that goes into the report.
+//! The runner's error type, which holds the same record as the report.
 
 use rgpu_case::{ErrorClass, RunError};
 
-/// Why a job cannot go on. Boxed, since it is rare and would widen every result.
+/// The reason why a job stops. Boxed because it is rare and would enlarge every result.
 #[derive(Debug)]
 pub(crate) struct Fault(pub(crate) Box<RunError>);
 
-/// A result with a [`Fault`].
 pub(crate) type Outcome<T> = Result<T, Fault>;
 
 impl Fault {
@@ -21,16 +20,16 @@ impl Fault {
         }))
     }
 
-    /// Names the call that failed and its numeric answer.
+    /// Adds the call that failed and its numeric error.
     pub(crate) fn at_call(mut self, call: &str, code: i64) -> Fault {
         self.0.call = Some(call.to_owned());
         self.0.code = Some(code);
         self
     }
 
-    /// Puts what was tried before the text.
-    pub(crate) fn while_doing(mut self, what: impl std::fmt::Display) -> Fault {
-        self.0.text = format!("{what}: {}", self.0.text);
+    /// Puts the attempted action before the text.
+    pub(crate) fn while_doing(mut self, action: impl std::fmt::Display) -> Fault {
+        self.0.text = format!("{action}: {}", self.0.text);
         self
     }
 
@@ -44,13 +43,13 @@ impl Fault {
     }
 }
 
-/// A Case that cannot be run as it is.
+/// An error about the contents of a Case.
 pub(crate) fn bad_case(text: impl Into<String>) -> Fault {
     Fault::new(ErrorClass::BadCase, text)
 }
 
-/// What the loader said: libloading keeps it in the source of its error.
+/// The loader's message, which libloading keeps in the source of its error.
 pub(crate) fn loader_text(error: &libloading::Error) -> String {
     use std::error::Error;
-    error.source().map_or_else(|| error.to_string(), |said| said.to_string())
+    error.source().map_or_else(|| error.to_string(), |source| source.to_string())
 }

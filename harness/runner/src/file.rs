@@ -1,9 +1,10 @@
-//! Files that are there whole or not at all.
+//! Atomic file writes.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Writes beside the target, then renames: a reader sees the old file or the new one.
+/// Writes a temporary file and renames it, so a reader sees either the old file or the complete new
+/// one.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");

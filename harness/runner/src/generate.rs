@@ -1,20 +1,20 @@
-//! Seeded contents of inputs.
+//! Generates seeded contents of inputs.
 //!
-//! A counter generator: element `i` depends on the key and on `i` alone, so tensors are filled by
-//! several threads and still get the same bytes on every machine.
+//! The generator is counter-based: element `i` depends only on the key and `i`, so several threads
+//! can fill a tensor and every machine gets the same bytes.
 //!
 //! - `mix(z)`: `z ^= z >> 30; z *= 0xbf58476d1ce4e5b9; z ^= z >> 27; z *= 0x94d049bb133111eb;
 //!   z ^= z >> 31` (the finaliser of SplitMix64, Steele, Lea, Flood 2014).
 //! - `draw(key, j) = mix(key + (j + 1) * 0x9e3779b97f4a7c15)`, the `j`-th output of SplitMix64
 //!   seeded with `key`.
 //! - The key of an argument is `mix(its own seed)`, else
-//!   `mix(mix(mix(case seed) + group) + position among the arguments)`. The data set does not enter:
-//!   a larger size starts with the elements of a smaller one.
+//!   `mix(mix(mix(case seed) + group) + position among the arguments)`. The data set is not part of
+//!   it: a larger size starts with the elements of a smaller one.
 //! - uniform: `lo + (hi - lo) * u`, `u = (draw(i) >> 11) * 2^-53`
 //! - normal: Box–Muller on `draw(2i)` and `draw(2i + 1)`, cosine branch, with the first in (0, 1].
 //!   `ln` and `cos` come from the host's libm, so the last bit may differ between machines; on one
 //!   machine the kernel and every reference get the same copy.
-//! - bits: the upper bits of `draw(i)`, as many as the dtype has, and the mask
+//! - bits: the upper bits of `draw(i)`, as many as the dtype has, ANDed with the mask
 //! - ints: `lo + (draw(i) * (hi - lo + 1)) >> 64`, in 128 bits
 
 use crate::fault::{Fault, Outcome, bad_case};
@@ -22,8 +22,9 @@ use crate::host_memory::HostBuffer;
 use rgpu_case::{Arg, Dtype, ErrorClass, Init};
 use std::path::Path;
 
-/// Elements filled by one thread at a time: even, so that no byte of packed nibbles is shared.
-const CHUNK: usize = 1 << 18;
+/// Elements that one thread fills at a time. Even, so that no two threads share a byte of packed
+/// nibbles.
+const CHUNK_ELEMENTS: usize = 1 << 18;
 
 /// The generator's key for an argument at `position` of `group`.
 pub(crate) fn key(case_seed: u64, arg: &Arg, group: usize, position: usize) -> u64 {
@@ -36,12 +37,13 @@ pub(crate) fn key(case_seed: u64, arg: &Arg, group: usize, position: usize) -> u
     }
 }
 
-/// The generator's key for the contents that call `call` gives an argument whose own key is `place`.
+/// The generator's key for the contents that call `call` gives an argument whose own key is
+/// `place`.
 pub(crate) fn call_key(case_seed: u64, call: u64, place: u64) -> u64 {
     mix(mix(mix(case_seed).wrapping_add(call)).wrapping_add(place))
 }
 
-/// The initial contents of an `in` or `inout` tensor. `folder` is where the Case file lies.
+/// The initial contents of an `in` or `inout` tensor. `folder` is the folder of the Case file.
 pub(crate) fn contents(arg: &Arg, key: u64, folder: &Path) -> Outcome<HostBuffer> {
     let size = arg.bytes().and_then(|bytes| usize::try_from(bytes).ok());
     let size = size.ok_or_else(|| bad_case(format!("argument `{}` is too large", arg.name)))?;
@@ -52,8 +54,8 @@ pub(crate) fn contents(arg: &Arg, key: u64, folder: &Path) -> Outcome<HostBuffer
         Init::File { path } => {
             let path = folder.join(path);
             let bytes = std::fs::read(&path).map_err(|e| {
-                let what = format!("cannot read `{}` for `{}`: {e}", path.display(), arg.name);
-                Fault::new(ErrorClass::MissingFile, what)
+                let message = format!("cannot read `{}` for `{}`: {e}", path.display(), arg.name);
+                Fault::new(ErrorClass::MissingFile, message)
             })?;
             if bytes.len() != size {
                 return Err(bad_case(format!(
@@ -104,7 +106,7 @@ pub(crate) fn contents(arg: &Arg, key: u64, folder: &Path) -> Outcome<HostBuffer
 }
 
 fn count(arg: &Arg) -> usize {
-    // The caller has checked that the bytes fit; a count is at most twice that.
+    // The caller has checked that the byte count fits; the element count is at most twice that.
     arg.count().unwrap_or(0) as usize
 }
 
@@ -118,7 +120,7 @@ fn draw(key: u64, index: u64) -> u64 {
     mix(key.wrapping_add((index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
 }
 
-/// In [0, 1), in steps of 2^-53.
+/// Converts a draw to a number in [0, 1), in steps of 2^-53.
 fn unit(draw: u64) -> f64 {
     (draw >> 11) as f64 * 2f64.powi(-53)
 }
@@ -126,17 +128,17 @@ fn unit(draw: u64) -> f64 {
 /// Fills packed data with `bits_of(element index)`, on several threads when it is large.
 fn fill(dtype: Dtype, count: usize, bytes: &mut [u8], bits_of: impl Fn(u64) -> u64 + Sync) {
     let fill_chunk = |first: usize, chunk: &mut [u8]| {
-        let here = CHUNK.min(count - first);
-        for i in 0..here {
-            // In range: the chunk holds `here` packed elements.
+        let in_chunk = CHUNK_ELEMENTS.min(count - first);
+        for i in 0..in_chunk {
+            // In range: the chunk holds `in_chunk` packed elements.
             let _ = dtype.set_bits(chunk, i, bits_of((first + i) as u64));
         }
     };
-    let chunk_bytes = CHUNK * dtype.bits() as usize / 8;
+    let chunk_bytes = CHUNK_ELEMENTS * dtype.bits() as usize / 8;
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(16);
-    if count <= CHUNK || threads == 1 {
+    if count <= CHUNK_ELEMENTS || threads == 1 {
         for (i, chunk) in bytes.chunks_mut(chunk_bytes).enumerate() {
-            fill_chunk(i * CHUNK, chunk);
+            fill_chunk(i * CHUNK_ELEMENTS, chunk);
         }
         return;
     }
@@ -147,7 +149,7 @@ fn fill(dtype: Dtype, count: usize, bytes: &mut [u8], bits_of: impl Fn(u64) -> u
                 loop {
                     let next = chunks.lock().ok().and_then(|mut chunks| chunks.next());
                     let Some((i, chunk)) = next else { break };
-                    fill_chunk(i * CHUNK, chunk);
+                    fill_chunk(i * CHUNK_ELEMENTS, chunk);
                 }
             });
         }
@@ -191,10 +193,10 @@ mod tests {
     fn a_tensor_filled_by_threads_starts_like_a_small_one() {
         let init = Init::Uniform { lo: -1.0, hi: 1.0 };
         for dtype in [Dtype::F32, Dtype::E2m1] {
-            let large = values(&arg(dtype, 3 * CHUNK as u64 + 5, init.clone()), 9);
+            let large = values(&arg(dtype, 3 * CHUNK_ELEMENTS as u64 + 5, init.clone()), 9);
             let small = values(&arg(dtype, 1000, init.clone()), 9);
             assert_eq!(large[..1000], small[..]);
-            let third = &large[2 * CHUNK..];
+            let third = &large[2 * CHUNK_ELEMENTS..];
             assert!(third.iter().any(|&x| x != 0.0), "no chunk is left out");
         }
     }

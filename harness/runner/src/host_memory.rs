@@ -1,4 +1,4 @@
-//! Host memory for tensors, aligned as `rgpu.h` promises.
+//! Host memory for tensors, with the alignment that `rgpu.h` promises.
 
 #![allow(unsafe_code)] // raw allocation: std has no aligned, fallible byte buffer
 
@@ -7,10 +7,10 @@ use rgpu_case::ErrorClass;
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
-/// The alignment that `rgpu.h` promises for tensor data.
+/// Alignment of tensor data in bytes, promised by `rgpu.h`.
 const ALIGNMENT: usize = 256;
 
-/// Zeroed bytes with a fixed address.
+/// A zeroed byte buffer with a fixed address.
 #[derive(Debug)]
 pub(crate) struct HostBuffer {
     start: NonNull<u8>,
@@ -19,7 +19,7 @@ pub(crate) struct HostBuffer {
 }
 
 impl HostBuffer {
-    /// Refuses with `out_of_memory` rather than aborting, since sizes come from the user.
+    /// Returns `out_of_memory` instead of aborting, since the size comes from the user.
     pub(crate) fn new(size: usize) -> Outcome<HostBuffer> {
         let refused = || {
             let text = format!("cannot allocate {size} bytes of host memory");

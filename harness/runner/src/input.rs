@@ -1,23 +1,23 @@
-//! Reads a Case and refuses what cannot be run, before anything is allocated.
+//! Reads and validates a Case before anything is allocated.
 
 use crate::fault::{Fault, Outcome, bad_case};
 use rgpu_case::{Arg, CASE_ABI, Case, Entry, ErrorClass, Reference, Role, RunnerInput};
 use std::path::{Path, PathBuf};
 
-/// A Case and the folder that its paths start from.
+/// A Case and the folder that its paths are relative to.
 #[derive(Debug)]
 pub(crate) struct Input {
     pub(crate) case: RunnerInput,
     pub(crate) folder: PathBuf,
 }
 
-/// The part that is read first: another version may differ in everything else.
+/// The field that is read first: a Case of another version may differ in everything else.
 #[derive(serde::Deserialize)]
 struct Version {
     abi: u32,
 }
 
-/// Reads and checks the file.
+/// Reads and validates the file.
 pub(crate) fn read(path: &Path) -> Outcome<Input> {
     let shown = path.display();
     let bytes = std::fs::read(path).map_err(|e| {
@@ -33,8 +33,8 @@ pub(crate) fn read(path: &Path) -> Outcome<Input> {
     }
     let case: RunnerInput = serde_json::from_slice(&bytes).map_err(malformed)?;
     check(&case)?;
-    // Relative paths are resolved against the real folder: the loader of shared libraries searches
-    // the system's folders for a name without a slash.
+    // Paths are made absolute, because the loader of shared libraries searches the system's folders
+    // for a name without a slash.
     let folder = std::path::absolute(path).ok().and_then(|p| p.parent().map(Path::to_path_buf));
     Ok(Input { case, folder: folder.unwrap_or_else(|| PathBuf::from("/")) })
 }

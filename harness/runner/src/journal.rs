@@ -1,8 +1,8 @@
-//! The report in the making, and the talk on standard output.
+//! Builds the report and prints the progress lines on standard output.
 //!
-//! The file is written when the job begins, whenever it enters a phase, and at the end. Until the
-//! end it holds the error that will be true if nothing more is written: a signal that kills the
-//! process (a crash in a host entry, a time limit) leaves a report that says where it was.
+//! The file is written when the job starts, at every phase change, and at the end. Until the end it
+//! holds the error that applies if the process dies now: after a crash in a host entry or a time
+//! limit, the report still names the phase and data set.
 
 use crate::fault::{Fault, Outcome};
 use crate::file;
@@ -15,8 +15,8 @@ use std::cell::RefCell;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Prints a line for whoever watches. A reader that went away must not end the job, as `println!`
-/// would.
+/// Prints a progress line. Unlike `println!`, it does not panic when the reader of standard output
+/// is gone.
 macro_rules! say {
     ($($words:tt)*) => {
         $crate::journal::print_line(format_args!($($words)*))
@@ -24,7 +24,7 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// Collects what a job finds.
+/// Collects the results of a job.
 pub(crate) struct Journal {
     report: RefCell<RunnerReport>,
     place: RefCell<(Option<Phase>, Option<String>)>,
@@ -34,7 +34,7 @@ pub(crate) struct Journal {
 
 /// An open phase of a data set.
 pub(crate) struct Stage<'a> {
-    // Fields drop in this order: the inner range closes first.
+    // Fields drop in this order, so the inner range closes first.
     _data_set: Option<Range<'a>>,
     _phase: Range<'a>,
 }
@@ -81,7 +81,7 @@ impl Journal {
         self.report.borrow().warnings.clone()
     }
 
-    /// Notes what could not be read; the same sentence only once.
+    /// Records a value that could not be read. The same sentence is recorded only once.
     pub(crate) fn gap(&self, text: impl Into<String>) {
         let text = text.into();
         let mut report = self.report.borrow_mut();
@@ -91,11 +91,11 @@ impl Journal {
         }
     }
 
-    /// Adds to the report of a data set.
+    /// Changes the report of a data set, which is added if it is missing.
     pub(crate) fn record(&self, data_set: &str, change: impl FnOnce(&mut CaseReport)) {
         let mut report = self.report.borrow_mut();
-        let known = report.data_sets.iter().position(|set| set.name == data_set);
-        let index = known.unwrap_or_else(|| {
+        let position = report.data_sets.iter().position(|set| set.name == data_set);
+        let index = position.unwrap_or_else(|| {
             let name = data_set.to_owned();
             report.data_sets.push(CaseReport { name, ..CaseReport::default() });
             report.data_sets.len() - 1
@@ -103,7 +103,7 @@ impl Journal {
         change(&mut report.data_sets[index]);
     }
 
-    /// Opens the ranges of a phase and notes the place for errors.
+    /// Opens the ranges of a phase, and remembers phase and data set for error reports.
     pub(crate) fn enter(&self, phase: Phase, data_set: Option<&Case>) -> Outcome<Stage<'_>> {
         let name = data_set.map(|set| set.name.as_str());
         *self.place.borrow_mut() = (Some(phase), name.map(str::to_owned));
@@ -115,14 +115,14 @@ impl Journal {
             None => format!("the process ended during `{}`", phase.name()),
         };
         let ended = Fault::new(ErrorClass::Crash, text + " without a word: a signal, most likely");
-        self.write(Some(&self.placed(ended)))?;
+        self.write(Some(&self.add_place(ended)))?;
         let outer = self.ranges.push(phase.name());
         let inner = data_set.map(|set| self.ranges.push(&set.range_name()));
         Ok(Stage { _data_set: inner, _phase: outer })
     }
 
-    /// Fills in where an error happened: the last phase entered.
-    fn placed(&self, fault: Fault) -> RunError {
+    /// Adds the place of an error: the phase entered last.
+    fn add_place(&self, fault: Fault) -> RunError {
         let mut error = *fault.0;
         let place = self.place.borrow();
         error.phase = error.phase.or(place.0);
@@ -130,9 +130,9 @@ impl Journal {
         error
     }
 
-    /// Writes the last report and says how it ended; gives the exit status.
+    /// Writes the final report, prints the outcome and returns the exit status.
     pub(crate) fn finish(&self, outcome: Outcome<()>) -> u8 {
-        let error = outcome.err().map(|fault| self.placed(fault));
+        let error = outcome.err().map(|fault| self.add_place(fault));
         let written = self.write(error.as_ref());
         let failed = error.or_else(|| written.err().map(|fault| *fault.0));
         match failed {
@@ -158,12 +158,12 @@ impl Journal {
     }
 }
 
-/// What `say!` calls.
+/// Implements `say!`.
 pub(crate) fn print_line(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// Prints an error as the runner's last word.
+/// Prints an error as the runner's last line.
 pub(crate) fn tell(error: &RunError) {
     let place = match (error.phase, &error.data_set) {
         (Some(phase), Some(name)) => format!("\n  during `{}` of `{name}`", phase.name()),

@@ -1,21 +1,23 @@
-//! Whether this host is fit to measure on. Pure: facts in, warnings out.
+//! Decides whether this host is fit for measuring. These functions map facts to warnings and do no
+//! I/O.
 
 use rgpu_case::{ClockPolicy, ClockReading, HostWarning, WarningKind};
 
-/// A locked clock may differ by this fraction (NVML rounds to the GPU's steps of 7.5 or 15 MHz).
+/// Allowed relative difference from a locked clock (NVML rounds to the GPU's steps of 7.5 or 15
+/// MHz).
 const CLOCK_TOLERANCE: f64 = 0.02;
 
-/// What is known before a context is made.
+/// Facts about the GPU before a context exists.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct IdleState {
     pub(crate) mig: bool,
     pub(crate) is_virtual: Option<bool>,
-    /// Enforced and default, in mW.
+    /// Enforced and default limit, in mW.
     pub(crate) power_limits: Option<(u32, u32)>,
     pub(crate) other_processes: Vec<u32>,
 }
 
-/// Judges the GPU before anything runs on it.
+/// Checks the GPU before anything runs on it.
 pub(crate) fn at_rest(facts: &IdleState) -> Vec<HostWarning> {
     let mut warnings = Vec::new();
     let mut warn = |kind, text: String| warnings.push(HostWarning { kind, text });
@@ -47,23 +49,25 @@ pub(crate) fn at_rest(facts: &IdleState) -> Vec<HostWarning> {
     warnings
 }
 
-/// Judges a reading taken while the kernel runs.
+/// Checks a reading taken while the kernel runs.
 pub(crate) fn under_load(reading: &ClockReading, policy: &ClockPolicy) -> Vec<HostWarning> {
     let mut warnings = Vec::new();
     let mut warn = |kind, text: String| warnings.push(HostWarning { kind, text });
     let clock = reading.sm_mhz.map_or("unknown".to_owned(), |mhz| format!("{mhz} MHz"));
     for reason in &reading.throttle {
-        let (kind, what) = match reason.as_str() {
+        let (kind, cause) = match reason.as_str() {
             "sw_power_cap" | "hw_power_brake" => (WarningKind::PowerLimit, "power holds"),
             "sw_thermal" | "hw_thermal" => (WarningKind::ThermalLimit, "temperature holds"),
             _ => (WarningKind::Clocks, "the driver holds"),
         };
-        warn(kind, format!("{what} the SM clock down (`{reason}`); it is {clock} under load"));
+        warn(kind, format!("{cause} the SM clock down (`{reason}`); it is {clock} under load"));
     }
-    if let (ClockPolicy::Locked { sm_mhz: asked }, Some(found)) = (policy, reading.sm_mhz) {
-        let off = (f64::from(found) - f64::from(*asked)).abs() / f64::from((*asked).max(1));
-        if off > CLOCK_TOLERANCE {
-            let text = format!("the SM clock is {found} MHz under load, asked is {asked} MHz");
+    if let (ClockPolicy::Locked { sm_mhz: expected_mhz }, Some(found)) = (policy, reading.sm_mhz) {
+        let deviation =
+            (f64::from(found) - f64::from(*expected_mhz)).abs() / f64::from((*expected_mhz).max(1));
+        if deviation > CLOCK_TOLERANCE {
+            let text =
+                format!("the SM clock is {found} MHz under load, asked is {expected_mhz} MHz");
             warn(WarningKind::Clocks, text);
         }
     }

@@ -1,4 +1,4 @@
-//! The user's shared libraries: references and host entries.
+//! Loads and calls the user's shared libraries: references and host entries.
 
 #![allow(unsafe_code)] // calls into libraries whose types only `rgpu.h` states
 
@@ -32,10 +32,10 @@ impl ReferenceLibrary {
         Ok(ReferenceLibrary { call: *call, name, _library: library })
     }
 
-    /// Runs on host pointers.
+    /// Runs the reference on host pointers.
     pub(crate) fn run(&self, case: &AbiCase) -> Outcome<()> {
-        // SAFETY: the case and the buffers it names live until the call returns, and are laid out
-        // as `rgpu.h` states; the rest is the user's code, which nothing can vouch for.
+        // SAFETY: the case and its buffers live until the call returns, and are laid out as
+        // `rgpu.h` states. The rest is the user's code.
         let status = unsafe { (self.call)(case.as_ptr()) };
         match status {
             0 => Ok(()),
@@ -47,7 +47,7 @@ impl ReferenceLibrary {
     }
 }
 
-/// A loaded reference that works on the GPU.
+/// A loaded reference that runs on the GPU.
 pub(crate) struct DeviceReferenceLibrary {
     call: DeviceReferenceFn,
     name: String,
@@ -62,10 +62,10 @@ impl DeviceReferenceLibrary {
         Ok(DeviceReferenceLibrary { call, name: name.to_owned(), _library: library })
     }
 
-    /// Enqueues its work on a `CUstream`, on device pointers.
+    /// Enqueues the reference on a `CUstream`, with device pointers.
     pub(crate) fn run(&self, case: &AbiCase, stream: *mut c_void) -> Outcome<()> {
-        // SAFETY: as for a reference on the host; the device buffers live until the caller has
-        // waited for the stream.
+        // SAFETY: as for a host reference; the device buffers live until the caller has
+        // synchronised the stream.
         match unsafe { (self.call)(case.as_ptr(), stream) } {
             0 => Ok(()),
             code => {
@@ -98,8 +98,8 @@ impl EntryLibrary {
         }
     }
 
-    /// Runs `rgpu_prepare` on device pointers. The case must outlive the state, which
-    /// [`EntryState`] takes care of.
+    /// Runs `rgpu_prepare` on device pointers. The case must outlive the state, so [`EntryState`]
+    /// owns it.
     pub(crate) fn prepare(&self, case: AbiCase) -> Outcome<EntryState<'_>> {
         let mut state = std::ptr::null_mut();
         // SAFETY: the case lives until `rgpu_finish` has returned (`EntryState` owns it).
@@ -111,7 +111,7 @@ impl EntryLibrary {
     }
 }
 
-/// What `rgpu_prepare` made; finished when dropped.
+/// The state that `rgpu_prepare` returned; dropping it calls `rgpu_finish`.
 pub(crate) struct EntryState<'a> {
     library: &'a EntryLibrary,
     state: *mut c_void,
@@ -133,7 +133,7 @@ impl EntryState<'_> {
         self.library.refresh.is_some()
     }
 
-    /// Runs `rgpu_refresh`, where there is one.
+    /// Runs `rgpu_refresh`, if the library has it.
     pub(crate) fn refresh(&self) -> Outcome<()> {
         // SAFETY: the state comes from this library's `rgpu_prepare`.
         match self.library.refresh.map_or(0, |refresh| unsafe { refresh(self.state) }) {
@@ -160,9 +160,9 @@ fn open(path: &Path) -> Outcome<Library> {
         let text = format!("the library `{}` is missing", path.display());
         return Err(Fault::new(ErrorClass::MissingFile, text));
     }
-    // SAFETY: its initialisers are the user's code, which the user asked to run. RTLD_LOCAL keeps
-    // two libraries that both define `rgpu_reference` apart; RTLD_NOW tells unresolved symbols
-    // here instead of in the middle of a launch.
+    // SAFETY: its initialisers are the user's code, which the user asked to run. RTLD_LOCAL
+    // separates two libraries that both define `rgpu_reference`; RTLD_NOW reports unresolved
+    // symbols here and not during a launch.
     unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(|e| {
         let text = format!("cannot load the library `{}`: {}", path.display(), loader_text(&e));
         Fault::new(ErrorClass::Load, text)

@@ -1,15 +1,15 @@
-//! `rgpu-runner`: runs one kernel on the GPU host as a Case says, and reports.
+//! `rgpu-runner`: runs one kernel on the GPU host as a Case describes, and writes a report.
 //!
-//! Why a program of its own: tools want a process to start, and a kernel that crashes must take
-//! nothing else with it. It is built against an old glibc and opens libcuda at run time, so that
-//! one binary starts on hosts with and without a driver.
+//! It is a separate program because profiling tools need a process to start, and because a crashing
+//! kernel must not end anything else. It is built against an old glibc and opens libcuda at run
+//! time, so that one binary starts on hosts with and without a driver.
 //!
-//! The order of things: [`cli`] and [`input`] parse; [`data`] fills inputs with [`generate`];
-//! [`jobs`] do the work through [`cuda`] and [`library`]; [`compare`], [`sampling`] and [`rgpu_case::stats`]
-//! judge; [`journal`] writes the `CaseReport`, under the [`ranges`] that tools see.
-//! Apart from all that, [`nvrtc`] compiles a kernel where there is no nvcc.
+//! [`cli`] and [`input`] parse; [`data`] fills inputs with [`generate`]; [`jobs`] launch and
+//! measure through [`cuda`] and [`library`]; [`compare`], [`sampling`] and [`rgpu_case::stats`]
+//! judge the results; [`journal`] writes the report, and [`ranges`] opens the ranges that tools
+//! see. [`nvrtc`] is independent of these: it compiles a kernel on hosts without nvcc.
 //!
-//! Unsafe code is allowed per module, where it meets the driver or the user's libraries.
+//! Unsafe code is allowed per module, in those that call the driver or the user's libraries.
 
 #![warn(clippy::undocumented_unsafe_blocks)]
 
@@ -68,7 +68,7 @@ fn run(args: Args) -> u8 {
         }
     };
     let journal = Journal::new(args.job, args.out.clone(), ranges);
-    // A panic is a defect of ours, but the report must say so all the same.
+    // A panic is a bug in the runner, and the report must still be written.
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&args, &journal)));
     journal.finish(outcome.unwrap_or_else(|panic| Err(from_panic(&*panic))))
 }

@@ -1,7 +1,8 @@
-//! NVML: clocks, temperature, throttling, power limits and who else uses the GPU.
+//! Reads clocks, temperature, throttling, power limits and the other processes of the GPU from
+//! NVML.
 //!
-//! Opened at run time; a host without it (or a container that hides it) loses these facts and
-//! nothing else. Each value that a GPU does not give is simply absent.
+//! NVML is opened at run time. A host without it (or a container that hides it) lacks these facts;
+//! the job still runs. Values that a GPU does not report are absent.
 
 #![allow(unsafe_code, non_snake_case)] // calls by NVML's own names
 
@@ -24,15 +25,15 @@ struct ProcessInfo {
     compute_instance: c_uint,
 }
 
-/// Processes asked for at most.
-const MOST_PROCESSES: usize = 64;
+/// The most processes that one query returns.
+const MAX_PROCESSES: usize = 64;
 
 /// `NVML_CLOCK_SM`, `NVML_CLOCK_MEM`.
 const CLOCK_SM: c_uint = 1;
 const CLOCK_MEM: c_uint = 2;
 
-/// Bits of `nvmlClocksEventReasons` that slow the GPU; idle (1) and a clock set by the user (2)
-/// are none.
+/// Bits of `nvmlClocksEventReasons` that mean a slowed GPU. Idle (1) and a clock set by the user
+/// (2) do not.
 const THROTTLE: [(c_ulonglong, &str); 7] = [
     (0x4, "sw_power_cap"),
     (0x8, "hw_slowdown"),
@@ -43,22 +44,22 @@ const THROTTLE: [(c_ulonglong, &str); 7] = [
     (0x100, "display_clock"),
 ];
 
-/// NVML, and the device asked about.
+/// NVML and the queried device.
 pub(crate) struct Nvml {
     library: Library,
     device: Handle,
-    /// The device is a MIG slice.
+    /// Whether the device is a MIG slice.
     pub(crate) mig: bool,
 }
 
 impl Nvml {
-    /// Opens NVML for the device with this UUID (`GPU-…`, as from CUDA, which does not tell a MIG
-    /// slice's from a GPU's). The error is a sentence for the report's gaps.
+    /// Opens NVML for the device with this UUID (`GPU-…`, from CUDA, which does not distinguish a
+    /// MIG slice from its GPU). The error is a sentence for the report's gaps.
     pub(crate) fn open(uuid: &str) -> Result<Nvml, String> {
         // SAFETY: NVML's initialisers are safe to run.
         let library = unsafe { Library::new("libnvidia-ml.so.1") }.map_err(|e| {
-            let said = loader_text(&e);
-            format!("NVML is missing, so clocks and throttling are unknown: {said}")
+            let loader_error = loader_text(&e);
+            format!("NVML is missing, so clocks and throttling are unknown: {loader_error}")
         })?;
         let mut nvml = Nvml { library, device: std::ptr::null_mut(), mig: false };
         // SAFETY: signature from nvml.h.
@@ -94,7 +95,7 @@ impl Nvml {
     /// # Safety
     /// `F` must be the type of the symbol.
     unsafe fn symbol<F: Copy>(&self, name: &CStr) -> Option<F> {
-        // SAFETY: the caller vouches for the type.
+        // SAFETY: the caller guarantees the type.
         unsafe { self.library.get::<F>(name.to_bytes_with_nul()) }.ok().map(|symbol| *symbol)
     }
 
@@ -103,19 +104,22 @@ impl Nvml {
             return Ok(());
         }
         type F = unsafe extern "C" fn(c_uint) -> *const c_char;
-        // SAFETY: signature from nvml.h; the answer is a static string.
-        let words = unsafe {
+        // SAFETY: signature from nvml.h; the result is a static string.
+        let description = unsafe {
             let text = self.symbol::<F>(c"nvmlErrorString").map(|f| f(code));
             let text = text.filter(|text| !text.is_null());
             text.map(|text| CStr::from_ptr(text).to_string_lossy().into_owned())
         };
-        Err(format!("`{call}` failed ({code}): {}", words.unwrap_or_else(|| "no words".into())))
+        Err(format!(
+            "`{call}` failed ({code}): {}",
+            description.unwrap_or_else(|| "no words".into())
+        ))
     }
 
-    /// A value of the device; `None` where NVML or the GPU does not give it.
+    /// Queries a value of the device; `None` when NVML or the GPU does not provide it.
     fn uint(&self, name: &CStr) -> Option<u32> {
         let mut value = 0;
-        // SAFETY: every function asked through here is `(device, unsigned *)` in nvml.h.
+        // SAFETY: every function called through here is `(device, unsigned *)` in nvml.h.
         let code = unsafe { self.symbol::<GetUint>(name)?(self.device, &mut value) };
         (code == 0).then_some(value)
     }
@@ -123,7 +127,7 @@ impl Nvml {
     fn uint_of(&self, name: &CStr, which: c_uint) -> Option<u32> {
         type F = unsafe extern "C" fn(Handle, c_uint, *mut c_uint) -> c_uint;
         let mut value = 0;
-        // SAFETY: every function asked through here is `(device, enum, unsigned *)` in nvml.h.
+        // SAFETY: every function called through here is `(device, enum, unsigned *)` in nvml.h.
         let code = unsafe { self.symbol::<F>(name)?(self.device, which, &mut value) };
         (code == 0).then_some(value)
     }
@@ -131,7 +135,7 @@ impl Nvml {
     fn throttle_reasons(&self) -> Option<Vec<String>> {
         type F = unsafe extern "C" fn(Handle, *mut c_ulonglong) -> c_uint;
         let mut bits = 0;
-        // SAFETY: both names have this signature in nvml.h; the first is the newer.
+        // SAFETY: both names have this signature in nvml.h; the first is the newer one.
         let code = unsafe {
             let get = self
                 .symbol::<F>(c"nvmlDeviceGetCurrentClocksEventReasons")
@@ -144,7 +148,7 @@ impl Nvml {
         })
     }
 
-    /// Clocks, temperature, power and throttle reasons now.
+    /// Reads the current clocks, temperature, power and throttle reasons.
     pub(crate) fn reading(&self) -> ClockReading {
         ClockReading {
             first_sample: 0,
@@ -164,14 +168,14 @@ impl Nvml {
         Some((enforced, self.uint(c"nvmlDeviceGetPowerManagementDefaultLimit")?))
     }
 
-    /// Whether this is a vGPU (passing a whole GPU through to a virtual machine is none).
+    /// Whether this is a vGPU. A whole GPU passed through to a virtual machine is not one.
     pub(crate) fn is_virtual(&self) -> Option<bool> {
         // NVML_GPU_VIRTUALIZATION_MODE_VGPU
         self.uint(c"nvmlDeviceGetVirtualizationMode").map(|mode| mode == 2)
     }
 
-    /// Process ids on the GPU besides our own. Ask before making a context: in a container NVML
-    /// gives the ids of the host, among which our own cannot be told.
+    /// Ids of other processes on the GPU. Call this before creating a context: in a container NVML
+    /// returns the ids of the host, among which our own cannot be recognised.
     pub(crate) fn other_processes(&self) -> Option<Vec<u32>> {
         let mut pids = self.processes(c"nvmlDeviceGetComputeRunningProcesses")?;
         pids.extend(self.processes(c"nvmlDeviceGetGraphicsRunningProcesses").unwrap_or_default());
@@ -184,13 +188,14 @@ impl Nvml {
     fn processes(&self, name: &CStr) -> Option<Vec<u32>> {
         let name = name.to_str().ok()?;
         let versions = [format!("{name}_v3\0"), format!("{name}_v2\0")];
-        // Drivers 535.43 to 535.86 wrote 32 bytes a process under `_v3`: room for that many.
-        let mut infos = [ProcessInfo::default(); MOST_PROCESSES * 32 / 24 + 1];
-        let mut count = MOST_PROCESSES as c_uint;
+        // Drivers 535.43 to 535.86 wrote 32 bytes per process under `_v3`, so the array has room
+        // for that.
+        let mut infos = [ProcessInfo::default(); MAX_PROCESSES * 32 / 24 + 1];
+        let mut count = MAX_PROCESSES as c_uint;
         let code = versions.iter().find_map(|name| {
             let name = CStr::from_bytes_with_nul(name.as_bytes()).ok()?;
-            // SAFETY: both versions have this signature and layout in nvml.h; `count` holds how
-            // many fit into `infos`.
+            // SAFETY: both versions have this signature and layout in nvml.h; `count` holds the
+            // capacity of `infos`.
             unsafe {
                 Some(self.symbol::<GetProcesses>(name)?(
                     self.device,
@@ -199,8 +204,8 @@ impl Nvml {
                 ))
             }
         })?;
-        // 7: more processes than fit; those that do are enough to warn.
-        let count = (count as usize).min(MOST_PROCESSES);
+        // 7: there are more processes than fit. Those returned are enough for a warning.
+        let count = (count as usize).min(MAX_PROCESSES);
         matches!(code, 0 | 7).then(|| infos[..count].iter().map(|info| info.pid).collect())
     }
 

@@ -1,14 +1,14 @@
-//! Bytes that outputs hold before a launch, so that an element nobody wrote is seen.
+//! Fills outputs before a launch with patterns that reveal unwritten elements.
 //!
-//! Two patterns per dtype. For floats the first is a NaN, and not the one that the GPU's arithmetic
-//! produces (`0x7fffffff`); the second is an ordinary number near 1.3. So a result that is computed
-//! from poison differs between the two, and an element counts as unwritten only when it holds the
-//! first pattern after a launch on the first, and the second after a launch on the second: no value
-//! that a kernel computes can be mistaken for it.
+//! Each dtype has two patterns. For floats the first is a NaN other than the one that GPU
+//! arithmetic produces (`0x7fffffff`); the second is an ordinary number near 1.3. A result computed
+//! from poison therefore differs between the two. An element counts as unwritten only if it holds
+//! the first pattern after a launch on the first, and the second after a launch on the second, so
+//! no computed value can be mistaken for poison.
 
 use rgpu_case::Dtype;
 
-/// Which of the two patterns.
+/// Selects one of the two patterns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Poison {
     First,
@@ -33,12 +33,12 @@ impl Poison {
         }
     }
 
-    /// The byte that every byte of the first pattern is.
+    /// The value of every byte of the first pattern.
     pub(crate) fn first_byte(dtype: Dtype) -> u8 {
         if dtype.is_float() { 0xff } else { 0xa5 }
     }
 
-    /// Fills a tensor.
+    /// Fills a tensor with the pattern.
     pub(crate) fn fill(self, dtype: Dtype, bytes: &mut [u8]) {
         let bits = self.bits(dtype);
         if dtype.bits() == 4 {
@@ -52,8 +52,8 @@ impl Poison {
     }
 }
 
-/// Whether a single launch on the first pattern tells an unwritten element: the dtype is wide
-/// enough, or the pattern is a NaN that results do not have.
+/// Whether a single launch on the first pattern is enough to recognise an unwritten element: the
+/// dtype is wide enough, or the pattern is a NaN that results do not have.
 pub(crate) fn tells_alone(dtype: Dtype) -> bool {
     dtype.bits() >= 16 || matches!(dtype, Dtype::E4m3 | Dtype::E5m2)
 }

@@ -1,13 +1,13 @@
-//! The ranges around each phase and data set: NVTX for tools, and a log of our own.
+//! Opens the ranges around each phase and data set, in NVTX for tools and in a log of our own.
 //!
 //! NVTX: domain `rgpu`, push/pop ranges, the phase outside and the data set inside
-//! (`rgpu@timed/n=1024` in ncu's filter language). Without a tool the calls do nothing.
+//! (`rgpu@timed/n=1024` in ncu's filter language). Without a tool the calls have no effect.
 //!
-//! The log is what remains where no tool runs. JSON lines; the first is
+//! The log serves runs without a tool. It consists of JSON lines. The first is
 //! `{"rgpu_ranges":1,"clock":"unix_ns","pid":1234}`, each other one a range that has ended:
 //! `{"domain":"rgpu","path":["timed","n=1024"],"start_ns":…,"end_ns":…}` in nanoseconds since 1970
-//! (one reading of the wall clock at the start, continued by the monotonic one, so that steps of
-//! the wall clock do not show). Inner ranges come before the outer ones that hold them.
+//! (one reading of the wall clock at the start, continued by the monotonic clock, so that steps of
+//! the wall clock have no effect). Inner ranges come before the outer ones that contain them.
 
 use crate::fault::{Fault, Outcome};
 use nvtx::Domain;
@@ -20,7 +20,6 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Opens ranges.
 pub(crate) struct Ranges {
     domain: Domain,
     log: Option<RefCell<File>>,
@@ -29,7 +28,7 @@ pub(crate) struct Ranges {
     start_unix_ns: u128,
 }
 
-/// An open range; closed when dropped.
+/// An open range; dropping it closes it.
 pub(crate) struct Range<'a> {
     ranges: &'a Ranges,
     start_ns: u128,
@@ -51,18 +50,18 @@ struct Line<'a> {
     end_ns: u128,
 }
 
-/// A name as NVTX's 8-bit form. ncu 2025.3 reads the wide form, which the crate takes for any Rust
-/// string, as its first letter (seen on an H200: `r@t` for `rgpu@timed`), so that no filter on
-/// our ranges would match. What is not ASCII, and NUL, becomes `?`.
+/// A name as NVTX's 8-bit form. ncu 2025.3 reads the wide form, which the crate uses for any Rust
+/// string, as its first letter (seen on an H200: `r@t` for `rgpu@timed`), so that no filter on our
+/// ranges would match. Non-ASCII characters and NUL become `?`.
 fn ascii(name: &str) -> nvtx::Str {
     let bytes: Vec<u8> =
         name.chars().map(|c| if c.is_ascii() && c != '\0' { c as u8 } else { b'?' }).collect();
-    // There is no NUL left for it to refuse.
+    // No NUL is left, so this cannot fail.
     nvtx::Str::Ascii(std::ffi::CString::new(bytes).unwrap_or_default())
 }
 
 impl Ranges {
-    /// `log` is truncated.
+    /// The file `log` is truncated.
     pub(crate) fn new(log: Option<&Path>) -> Outcome<Ranges> {
         let ranges = Ranges {
             domain: Domain::new(ascii("rgpu")),
@@ -86,7 +85,7 @@ impl Ranges {
         self.start_unix_ns + self.start.elapsed().as_nanos()
     }
 
-    /// A full disk must not end a measurement, so a line that cannot be written is lost.
+    /// Ignores write errors, because a full disk must not end a measurement.
     fn write(&self, line: &impl Serialize) {
         if let (Some(log), Ok(mut text)) = (&self.log, serde_json::to_string(line)) {
             text.push('\n');

@@ -1,14 +1,14 @@
-//! When to stop sampling, which samples count, and what they say.
+//! Decides when to stop sampling and which samples count, and summarises them.
 
 use rgpu_case::stats::{Summary, median};
 use rgpu_case::{ClockReading, Timing, TimingPlan, TimingSource};
 use std::time::{Duration, Instant};
 
-/// More samples than this only make the report long.
-const MOST_SAMPLES: usize = 10_000;
+/// Sampling stops here; more samples only make the report longer.
+const MAX_SAMPLES: usize = 10_000;
 
-/// A batch is counted out when its SM clock lies below this fraction of the run's median.
-const SLOW_CLOCK: f64 = 0.95;
+/// A batch is discarded when its SM clock is below this fraction of the run's median.
+const SLOW_CLOCK_FRACTION: f64 = 0.95;
 
 /// Samples taken so far.
 pub(crate) struct Sampling<'a> {
@@ -19,7 +19,7 @@ pub(crate) struct Sampling<'a> {
 }
 
 impl<'a> Sampling<'a> {
-    /// The time limit runs from here.
+    /// Starts the time limit.
     pub(crate) fn start(plan: &'a TimingPlan) -> Sampling<'a> {
         let limit = Duration::try_from_secs_f64(plan.max_seconds).unwrap_or(Duration::MAX);
         let now = Instant::now();
@@ -31,14 +31,14 @@ impl<'a> Sampling<'a> {
         }
     }
 
-    /// How many samples the next batch may have at most; 0 when done. A fixed count is kept even
-    /// beyond the time limit: the user asked for it.
+    /// The maximum size of the next batch; 0 when sampling is done. A fixed count, set by the user,
+    /// overrides the time limit.
     pub(crate) fn wanted(&self) -> usize {
         let taken = self.samples.len();
         match self.plan.iters {
             Some(iters) => (iters.max(1) as usize).saturating_sub(taken),
             None if taken > 0 && (Instant::now() >= self.deadline || self.converged()) => 0,
-            None => MOST_SAMPLES.saturating_sub(taken),
+            None => MAX_SAMPLES.saturating_sub(taken),
         }
     }
 
@@ -60,15 +60,16 @@ impl<'a> Sampling<'a> {
                 .is_some_and(|s| s.relative_half_width() <= self.plan.ci_target)
     }
 
-    /// Indices of samples taken on a slow clock or while throttled. None when that would be more
-    /// than half of them: then the GPU is simply like that, and the readings say so.
+    /// Indices of samples taken at a slow clock or while throttled. Empty if that would be more
+    /// than half: then this is the GPU's normal state, and the readings show it.
     fn discarded(&self) -> Vec<usize> {
         let clocks: Vec<f64> =
             self.readings.iter().filter_map(|r| r.sm_mhz).map(f64::from).collect();
         let usual = median(&clocks).unwrap_or(0.0);
         let mut discarded = Vec::new();
         for (i, reading) in self.readings.iter().enumerate() {
-            let slow = reading.sm_mhz.is_some_and(|mhz| f64::from(mhz) < SLOW_CLOCK * usual);
+            let slow =
+                reading.sm_mhz.is_some_and(|mhz| f64::from(mhz) < SLOW_CLOCK_FRACTION * usual);
             if slow || !reading.throttle.is_empty() {
                 let next = self.readings.get(i + 1).map(|r| r.first_sample);
                 discarded.extend(reading.first_sample..next.unwrap_or(self.samples.len()));
@@ -119,7 +120,7 @@ impl<'a> Sampling<'a> {
     }
 }
 
-/// A line such as `median 12.3 us (95 % interval 12.2 to 12.4 us), 40 samples`.
+/// Returns a line such as `median 12.3 us (95 % interval 12.2 to 12.4 us), 40 samples`.
 pub(crate) fn describe(timing: &Timing) -> String {
     let mut text = format!(
         "median {} (95 % interval {} to {}), {} samples",
@@ -159,7 +160,7 @@ mod tests {
     fn steady_samples_converge_at_the_least_count() {
         let plan = TimingPlan::default();
         let mut sampling = Sampling::start(&plan);
-        assert_eq!(sampling.wanted(), MOST_SAMPLES);
+        assert_eq!(sampling.wanted(), MAX_SAMPLES);
         sampling.push(&[100.0; 29], None);
         assert!(sampling.wanted() > 0);
         sampling.push(&[100.0; 1], None);

@@ -1,4 +1,4 @@
-//! The runner as a process, on a machine without a driver, with references built by `cc`.
+//! Runs the runner as a process on a machine without a driver, with references built by `cc`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -87,7 +87,7 @@ fn the_reference_is_timed_on_the_cpu_under_the_same_ranges() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("cpu n=5000: reference median"));
 }
 
-/// Two groups of different sizes; the reference checks how they are laid out.
+/// Two groups of different sizes; the reference checks their layout.
 #[test]
 fn groups_reach_the_reference_row_by_row() {
     let folder = folder(

@@ -1,7 +1,7 @@
-//! Every GPU job as a process, on a fake driver and a fake NVML (`fake/`) built by `cc`.
+//! Runs every GPU job as a process, with a fake driver and a fake NVML (`fake/`) built by `cc`.
 //!
-//! What a real driver does is shown elsewhere, on a GPU; here are the paths around it: what is
-//! launched how often, what is restored and compared, and what each failure leaves behind.
+//! Tests with a real driver run elsewhere, on a GPU. These cover the runner's own logic: the number
+//! of launches, what is restored and compared, and the report after each failure.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use rgpu_case::{
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A folder with the fakes, a case of two data sets and a reference.
+/// A folder with the fakes, a Case of two data sets and a reference.
 struct Bench {
     folder: tempfile::TempDir,
     case: RunnerInput,
@@ -49,7 +49,7 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    /// Runs a job; gives the output and the report.
+    /// Runs a job; returns its output and the report.
     fn run(&self, args: &[&str]) -> (Output, RunnerReport) {
         std::fs::write(self.path("case.json"), serde_json::to_vec(&self.case).unwrap()).unwrap();
         let output = Command::new(env!("CARGO_BIN_EXE_rgpu-runner"))
@@ -72,7 +72,7 @@ impl Bench {
     }
 }
 
-/// The fakes, built once for all tests and again when a source is newer.
+/// The fakes, built once for all tests, and again when a source is newer.
 fn fakes() -> Vec<(&'static str, PathBuf)> {
     let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rgpu-runner-fakes");
     std::fs::create_dir_all(&built).unwrap();
@@ -90,7 +90,7 @@ fn fakes() -> Vec<(&'static str, PathBuf)> {
     .into()
 }
 
-/// Compiles into a file of its own, then renames: tests run side by side.
+/// Compiles into a separate file, then renames it, because tests run in parallel.
 fn build(folder: &Path, library: &str, source: &str, flags: &[&str]) -> PathBuf {
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let source = crate_folder.join("tests/fake").join(source);
@@ -347,7 +347,7 @@ fn an_illegal_access_names_the_call_and_leaves_a_whole_report() {
         assert!(error.text.contains("CUDA_ERROR_ILLEGAL_ADDRESS"), "{job}: {}", error.text);
         assert!(error.text.contains("a kernel launched before did it"), "{job}: {}", error.text);
         assert!(error.phase.is_some() && error.data_set.as_deref() == Some("n=5"), "{job}");
-        // Only noise in a sanitizer's log.
+        // It would only be noise in a sanitizer's log.
         assert!(!stderr(&output).contains("after the fault"), "{job}: {}", stderr(&output));
     }
 }
@@ -448,7 +448,7 @@ fn a_host_entry_has_a_reference_on_the_gpu_that_launches_by_itself() {
     assert!(report.error.unwrap().text.contains("`failing_vecadd` returned 7"));
 }
 
-/// A host entry that takes something out of the contents ahead, with a reference on the "GPU".
+/// A host entry that computes part of its result in `rgpu_prepare`, with a reference on the "GPU".
 fn on_new_data(library: &str) -> Bench {
     Bench::new("-").change(|case| {
         case.entry = rgpu_case::Entry::Host { library: library.into() };
@@ -462,7 +462,7 @@ fn on_new_data(library: &str) -> Bench {
 
 #[test]
 fn every_timed_call_has_data_of_its_own_and_is_compared_with_the_reference_on_them() {
-    // One is prepared again for each call, the other told of the new contents.
+    // The first is prepared again for each call; the second is told of the new contents.
     for library in ["entry.so", "refreshes.so"] {
         for args in [&["time"][..], &["time", "--host-clock"]] {
             let (output, report) = on_new_data(library).run(args);

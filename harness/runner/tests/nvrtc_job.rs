@@ -1,5 +1,6 @@
-//! `rgpu-runner nvrtc` on a real NVRTC: the library that `RGPU_NVRTC` names, or that of the project's
-//! own environment. Without one only the paths that need none are shown, and that is said.
+//! Tests `rgpu-runner nvrtc` with a real NVRTC: the library that `RGPU_NVRTC` names, or that of the
+//! project's own environment. Without one, only the tests that need none run, and a message says
+//! so.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +10,7 @@ use std::process::{Command, Output};
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// The library, or `None` with a line that says what is skipped.
+/// The library, or `None` after printing which tests are skipped.
 fn nvrtc() -> Option<PathBuf> {
     let named = std::env::var_os("RGPU_NVRTC").map(PathBuf::from);
     let found = named.or_else(|| in_environment(&Path::new(REPOSITORY).join(".rgpu/cuda/lib")));

@@ -1,8 +1,8 @@
-//! How long a full report takes: index and check, all metrics with units, all instances.
+//! Measures reading a full report: index and check, all metrics with units, all instances.
 //!
-//! `cargo bench -p rgpu-format --bench ncu_rep` measures a report of 7 MB and more that is made of
-//! a recorded launch of `--set full`, several times over. `RGPU_BENCH_NCU_REP=FILE` measures that
-//! file instead; `benches/ncu_import.py` measures NVIDIA's readers on it.
+//! `cargo bench -p rgpu-format --bench ncu_rep` measures a report of at least 7 MB that repeats a
+//! recorded launch of `--set full` several times. `RGPU_BENCH_NCU_REP=FILE` measures that file
+//! instead; `benches/ncu_import.py` measures NVIDIA's readers on it.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -13,7 +13,7 @@ use rgpu_format::ncu_rep::{Limits, NcuReport};
 #[path = "../tests/it/ncu_rep/repeat.rs"]
 mod repeat;
 
-/// What a laptop user waits for: the goal is 10 ms.
+/// The work that a laptop user waits for; the goal is 10 ms.
 fn all_metrics_and_instances(file: &[u8]) -> (usize, usize, f64) {
     let Ok((report, _)) = NcuReport::read(file, &Limits::default()) else { return (0, 0, 0.0) };
     let (mut metrics, mut instances, mut sum) = (0, 0, 0.0);

@@ -1,28 +1,29 @@
-//! Comma-separated values as NVIDIA's tools print them: RFC 4180 rows, among lines that are not.
+//! Reads comma-separated values as NVIDIA's tools print them: RFC 4180 rows between other lines.
 //!
-//! Rows end with a line feed, with or without a carriage return. A field in double quotes may hold
-//! commas, line feeds and doubled quotes. Lines that begin with `==` are the tool's own talk.
+//! Rows end with a line feed, optionally after a carriage return. A field in double quotes may
+//! contain commas, line feeds and doubled quotes. Lines that begin with `==` are messages of the
+//! tool.
 
 use thiserror::Error;
 
-/// Why rows could not be read to the end.
+/// The reason why reading stopped before the end.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum CsvError {
     /// The text is not UTF-8.
     #[error("not a text: a byte at offset {offset} is not UTF-8")]
     NotText {
-        /// Where, in bytes from the start of the file.
+        /// Offset in bytes from the start of the file.
         offset: u64,
     },
-    /// A quoted field has no end: the file was cut off.
+    /// A quoted field has no closing quote: the file was cut off.
     #[error("a quoted field that starts at offset {offset} has no end")]
     OpenQuote {
-        /// Where, in bytes from the start of the file.
+        /// Offset in bytes from the start of the file.
         offset: u64,
     },
 }
 
-/// One row: its fields, and where it starts.
+/// One row: its fields and its offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// The fields, unquoted.
@@ -31,7 +32,7 @@ pub struct Row {
     pub offset: u64,
 }
 
-/// A text to read rows from.
+/// Iterates over the rows of a text.
 #[derive(Debug, Clone)]
 pub struct Rows<'a> {
     text: &'a str,
@@ -39,7 +40,7 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Reads a file; a byte order mark is skipped.
+    /// Starts reading a file; a byte order mark is skipped.
     ///
     /// # Errors
     /// [`CsvError::NotText`].
@@ -50,13 +51,13 @@ impl<'a> Rows<'a> {
         Ok(Rows { text, at })
     }
 
-    /// The next line as it stands, without reading on.
+    /// The next line, without consuming it.
     pub fn peek_line(&self) -> Option<&'a str> {
         let rest = self.text.get(self.at..).filter(|rest| !rest.is_empty())?;
         Some(rest.split('\n').next().unwrap_or(rest).trim_end_matches('\r'))
     }
 
-    /// Passes over the next line.
+    /// Consumes the next line.
     pub fn skip_line(&mut self) {
         let rest = self.text.get(self.at..).unwrap_or_default();
         self.at += rest.find('\n').map_or(rest.len(), |end| end + 1);
@@ -65,7 +66,7 @@ impl<'a> Rows<'a> {
     /// The next row; `None` at the end.
     ///
     /// # Errors
-    /// [`CsvError::OpenQuote`]; there is nothing to read after it.
+    /// [`CsvError::OpenQuote`]; nothing can be read after it.
     pub fn next_row(&mut self) -> Result<Option<Row>, CsvError> {
         let Some(rest) = self.text.get(self.at..).filter(|rest| !rest.is_empty()) else {
             return Ok(None);
@@ -85,7 +86,7 @@ impl<'a> Rows<'a> {
                 }
                 None => (String::new(), at),
             };
-            // What stands between a closing quote and the next comma belongs to the field.
+            // Text between a closing quote and the next comma belongs to the field.
             let tail = &rest[end..];
             let length = tail.find([',', '\n']).unwrap_or(tail.len());
             let more = tail[length..].starts_with(',');
@@ -102,7 +103,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The content of a quoted field and how long it is with its closing quote.
+/// The contents of a quoted field, and its length including the closing quote.
 fn unquote(quoted: &str) -> Option<(String, usize)> {
     let mut field = String::new();
     let mut at = 0;
@@ -117,7 +118,7 @@ fn unquote(quoted: &str) -> Option<(String, usize)> {
     }
 }
 
-/// A number as these tools print it: thousands may be parted by commas.
+/// Parses a number as these tools print it, with optional commas between thousands.
 pub fn number(cell: &str) -> Option<f64> {
     let cell = cell.trim();
     let plain = match cell.contains(',') {
@@ -125,14 +126,14 @@ pub fn number(cell: &str) -> Option<f64> {
         true => cell,
     };
     let (sign, digits) = plain.strip_prefix('-').map_or(("", plain), |rest| ("-", rest));
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let mut groups = whole.split(',');
+    let (integer, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let mut groups = integer.split(',');
     let first = groups.next().unwrap_or_default();
     let all_digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
     let well_parted = (1..=3).contains(&first.len())
         && all_digits(first)
         && groups.all(|group| group.len() == 3 && all_digits(group));
-    let joined = format!("{sign}{}.{fraction}", whole.replace(',', ""));
+    let joined = format!("{sign}{}.{fraction}", integer.replace(',', ""));
     well_parted.then(|| joined.trim_end_matches('.').parse().ok()).flatten()
 }
 

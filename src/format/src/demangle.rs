@@ -1,14 +1,14 @@
-//! Names as people wrote them: C++ (Itanium) and Rust symbols, demangled.
+//! Demangles C++ (Itanium) and Rust symbols.
 
-/// Longest symbol that is looked at, in bytes: demanglers work recursively.
-const LONGEST: usize = 32 << 10;
+/// Longer symbols, in bytes, are not demangled, because demanglers are recursive.
+const MAX_SYMBOL_BYTES: usize = 32 << 10;
 
-/// The demangled form of `symbol`, or `None` where it is not mangled (or in a form not known).
+/// The demangled form of `symbol`; `None` if it is not mangled or its form is unknown.
 pub fn demangle(symbol: &str) -> Option<String> {
-    if symbol.len() > LONGEST {
+    if symbol.len() > MAX_SYMBOL_BYTES {
         return None;
     }
-    // Legacy Rust names are C++ names as well: Rust's reader is the stricter one.
+    // Legacy Rust names are also valid C++ names, so the stricter Rust demangler goes first.
     if let Ok(name) = rustc_demangle::try_demangle(symbol) {
         return Some(format!("{name:#}"));
     }
@@ -25,7 +25,7 @@ pub fn demangle(symbol: &str) -> Option<String> {
 pub fn short(name: &str) -> &str {
     let mut depth = 0_usize;
     let mut end = name.len();
-    // `(anonymous namespace)::f(int)`: the last bracket at depth 0 that is not part of a name.
+    // `(anonymous namespace)::f(int)`: the last parenthesis at depth 0 that is not part of a name.
     for (at, c) in name.char_indices() {
         match c {
             '<' => depth += 1,

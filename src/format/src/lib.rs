@@ -1,9 +1,9 @@
-//! Readers of foreign files: bytes in, an exact typed mirror out.
+//! Readers of other tools' file formats: each takes bytes and returns an exact typed copy.
 //!
-//! Each module reads one kind of file that a GPU tool writes and keeps what the file says, in the
-//! file's own terms; turning that into a profile is the business of `rgpu::import`. No reader does
-//! I/O (but for `nsys_sqlite`, which SQLite itself opens, read-only), none panics on any input,
-//! and none takes memory beyond a small multiple of its input, unpacked within [`unpack`]'s bounds.
+//! Each module reads one kind of file that a GPU tool writes, and keeps its contents in the file's
+//! own terms; `rgpu::import` turns them into a profile. No reader does I/O (except `nsys_sqlite`,
+//! where SQLite itself opens the file read-only), no reader panics on any input, and none uses more
+//! memory than a small multiple of its input, unpacked within the limits of [`unpack`].
 
 pub mod container;
 pub mod csv;

@@ -1,11 +1,11 @@
-//! What nsys knows of a trace, row by row: the same for its report and for its sqlite.
+//! Rows of an nsys trace, in the same form for its report and its sqlite export.
 //!
-//! Times are nanoseconds since the start of the capture. Ids of strings are resolved through
+//! Times are nanoseconds since the start of the capture. String ids are resolved through
 //! [`Strings`].
 
 use std::collections::HashMap;
 
-/// Key of `StringIds`.
+/// Key in `StringIds`.
 pub type StringId = i64;
 
 /// A kernel.
@@ -21,15 +21,15 @@ pub struct Kernel {
     pub context: Option<u32>,
     /// CUDA stream.
     pub stream: Option<u32>,
-    /// Joins to the API call that launched it, within one process.
+    /// Matches the API call that launched it, within one process.
     pub correlation: Option<i64>,
-    /// Process, as in the upper bits of a `globalTid`.
+    /// Process id, as in the upper bits of a `globalTid`.
     pub global_pid: Option<i64>,
     /// Demangled name.
     pub demangled: Option<StringId>,
     /// Name without arguments.
     pub short: Option<StringId>,
-    /// Mangled name (not in older versions).
+    /// Mangled name; missing in older versions.
     pub mangled: Option<StringId>,
     /// Blocks.
     pub grid: Option<[u32; 3]>,
@@ -45,11 +45,11 @@ pub struct Kernel {
     pub dynamic_shared_bytes: Option<u64>,
     /// Local memory per thread.
     pub local_bytes_per_thread: Option<u64>,
-    /// Node of a CUDA graph.
+    /// Node of a CUDA graph, if it was launched by one.
     pub graph_node: Option<i64>,
 }
 
-/// When and where a kernel ran: what sums need of a [`Kernel`].
+/// The fields of a [`Kernel`] that sums need.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KernelRun {
     /// Start.
@@ -60,9 +60,9 @@ pub struct KernelRun {
     pub device: Option<u32>,
     /// CUDA stream.
     pub stream: Option<u32>,
-    /// Joins to the API call that launched it, within one process.
+    /// Matches the API call that launched it, within one process.
     pub correlation: Option<i64>,
-    /// Process, as in the upper bits of a `globalTid`.
+    /// Process id, as in the upper bits of a `globalTid`.
     pub global_pid: Option<i64>,
     /// Demangled name.
     pub demangled: Option<StringId>,
@@ -103,7 +103,7 @@ pub enum CopyKind {
 }
 
 impl CopyKind {
-    /// From CUPTI's number.
+    /// Converts CUPTI's number.
     pub fn from_number(n: i64) -> CopyKind {
         match n {
             1 => CopyKind::HostToDevice,
@@ -131,7 +131,7 @@ pub struct Memcpy {
     pub device: Option<u32>,
     /// CUDA stream.
     pub stream: Option<u32>,
-    /// Joins to the API call.
+    /// Matches the API call.
     pub correlation: Option<i64>,
     /// Process.
     pub global_pid: Option<i64>,
@@ -146,13 +146,13 @@ pub struct Memset {
     pub end_ns: i64,
     /// Bytes filled.
     pub bytes: u64,
-    /// What with.
+    /// The fill value.
     pub value: Option<i64>,
     /// CUDA device.
     pub device: Option<u32>,
     /// CUDA stream.
     pub stream: Option<u32>,
-    /// Joins to the API call.
+    /// Matches the API call.
     pub correlation: Option<i64>,
     /// Process.
     pub global_pid: Option<i64>,
@@ -167,15 +167,15 @@ pub struct ApiCall {
     pub end_ns: i64,
     /// Thread: `pid << 24 | tid`, with more bits above.
     pub global_tid: Option<i64>,
-    /// Joins to GPU rows of the same process.
+    /// Matches GPU rows of the same process.
     pub correlation: Option<i64>,
     /// Name, such as `cudaLaunchKernel_v7000`.
     pub name: Option<StringId>,
-    /// What it returned; 0 is success.
+    /// The result of the call; 0 is success.
     pub return_value: Option<i64>,
 }
 
-/// A CUDA graph that was traced as a whole: the kernels inside have no rows.
+/// A CUDA graph traced as a whole: its kernels have no rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GraphLaunch {
     /// Start.
@@ -184,56 +184,56 @@ pub struct GraphLaunch {
     pub end_ns: i64,
     /// CUDA stream.
     pub stream: Option<u32>,
-    /// Joins to the API call.
+    /// Matches the API call.
     pub correlation: Option<i64>,
     /// Process.
     pub global_pid: Option<i64>,
-    /// The graph.
+    /// Id of the graph.
     pub graph: Option<i64>,
 }
 
-/// What an NVTX event is, from `eventType`.
+/// Kind of an NVTX event, from `eventType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NvtxKind {
     /// A range of one thread.
     PushPop,
     /// A range that may end on another thread.
     StartEnd,
-    /// A point.
+    /// A point in time.
     Mark,
-    /// Names a domain.
+    /// The name of a domain.
     Domain,
-    /// Names a category, a thread, or what newer versions add.
+    /// The name of a category or thread, or a kind added by newer versions.
     Other(i64),
 }
 
 /// An NVTX event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NvtxEvent {
-    /// What it is.
+    /// Kind of the event.
     pub kind: NvtxKind,
-    /// Start; of marks, the point.
+    /// Start; for marks, the point in time.
     pub start_ns: i64,
-    /// End; `None` where the range was still open when the capture ended.
+    /// End; `None` if the range was still open at the end of the capture.
     pub end_ns: Option<i64>,
-    /// Name as the program gave it.
+    /// Name given by the program.
     pub text: Option<String>,
     /// Name of a registered string.
     pub text_id: Option<StringId>,
-    /// Domain; 0 or absent is the default domain.
+    /// Domain; 0 or absent means the default domain.
     pub domain: Option<i64>,
     /// Thread that opened it.
     pub global_tid: Option<i64>,
     /// Thread that closed it, for start/end.
     pub end_global_tid: Option<i64>,
-    /// Number of the range.
+    /// Number of a start/end range.
     pub range_id: Option<i64>,
     /// Category.
     pub category: Option<i64>,
 }
 
 impl NvtxKind {
-    /// From nsys's `eventType`.
+    /// Converts nsys's `eventType`.
     pub(crate) fn from_number(n: i64) -> NvtxKind {
         match n {
             59 => NvtxKind::PushPop,
@@ -246,7 +246,7 @@ impl NvtxKind {
 }
 
 impl NvtxEvent {
-    /// The name: its own text, else the registered string.
+    /// The event's own text, otherwise the registered string.
     pub fn name<'a>(&'a self, strings: &'a Strings) -> Option<&'a str> {
         self.text.as_deref().or_else(|| self.text_id.and_then(|id| strings.get(id)))
     }
@@ -264,12 +264,12 @@ impl Strings {
         self.by_id.get(&id).map(AsRef::as_ref)
     }
 
-    /// How many there are.
+    /// Number of names.
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no names.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
@@ -285,7 +285,7 @@ impl FromIterator<(StringId, String)> for Strings {
 /// A GPU of the target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Gpu {
-    /// CUDA device or nsys's own number.
+    /// CUDA device number, or nsys's own number.
     pub id: Option<u32>,
     /// Name.
     pub name: Option<String>,
@@ -299,21 +299,21 @@ pub struct Gpu {
     pub sms: Option<u32>,
     /// SM clock in Hz.
     pub clock_hz: Option<u64>,
-    /// Peak of the memory in bytes per second.
+    /// Peak memory bandwidth in bytes per second.
     pub memory_bytes_per_s: Option<u64>,
-    /// Size of the memory.
+    /// Size of the memory in bytes.
     pub memory_bytes: Option<u64>,
-    /// Size of the L2 cache.
+    /// Size of the L2 cache in bytes.
     pub l2_bytes: Option<u64>,
 }
 
 /// A message of nsys about its own work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// When, in nanoseconds since the start of the capture.
+    /// Time in nanoseconds since the start of the capture.
     pub at_ns: Option<i64>,
-    /// How bad, as a number of `ENUM_DIAGNOSTIC_SEVERITY_LEVEL`.
+    /// Severity, a value of `ENUM_DIAGNOSTIC_SEVERITY_LEVEL`.
     pub severity: Option<i64>,
-    /// Its words.
+    /// Text of the message.
     pub text: String,
 }

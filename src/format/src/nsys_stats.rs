@@ -1,8 +1,9 @@
-//! Reader of what `nsys stats --format csv` prints.
+//! Reader of the output of `nsys stats --format csv`.
 //!
-//! A print holds one table or several, each after a line `Processing [FILE] with [SCRIPT]...` that
-//! names the report; a file written with `-o` holds one table and no such line, so tables are also
-//! known by their columns. A report without rows is a line `SKIPPED: …`. Columns by version:
+//! The output holds one table or several, each after a line `Processing [FILE] with [SCRIPT]...`
+//! that names the report. A file written with `-o` holds one table without such a line, so tables
+//! are also recognised by their columns. A report without rows is a line `SKIPPED: …`. Columns by
+//! version:
 //!
 //! | column | 2020 and 2021 | since 2022 |
 //! |---|---|---|
@@ -12,24 +13,24 @@
 //! | how often | `Instances`, `Num Calls`, `Operations`, `Count` | `Instances`, `Num Calls`, `Count` |
 //! | sizes | `Total`, in KB | `Total (MB)` |
 //!
-//! `--timeunit` changes the unit in the column's name. Seen: nsys 2025.3; older columns as NVIDIA's
-//! documentation has them.
+//! `--timeunit` changes the unit in the column's name. Tested with nsys 2025.3; older columns
+//! follow NVIDIA's documentation.
 
 use crate::csv::{CsvError, Rows, number};
 use thiserror::Error;
 
-/// Why a print could not be read.
+/// The reason why the output could not be read.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum NsysStatsError {
-    /// The rows themselves.
+    /// The rows are damaged.
     #[error(transparent)]
     Rows(#[from] CsvError),
-    /// Nothing of `nsys stats`.
+    /// The text contains no table of `nsys stats`.
     #[error("no table of `nsys stats`, and no word of it that a report was skipped")]
     NoTable,
 }
 
-/// Which report a table is.
+/// Kind of report that a table shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
     /// Kernels by name: `cuda_gpu_kern_sum`, `gpukernsum`.
@@ -38,7 +39,7 @@ pub enum Report {
     GpuTrace,
     /// Copies and fills by kind: `cuda_gpu_mem_time_sum`, `gpumemtimesum`.
     CopyTimes,
-    /// The same by size: `cuda_gpu_mem_size_sum`, `gpumemsizesum`.
+    /// Copies and fills by size: `cuda_gpu_mem_size_sum`, `gpumemsizesum`.
     CopySizes,
     /// CUDA calls by name: `cuda_api_sum`, `cudaapisum`.
     Calls,
@@ -46,45 +47,45 @@ pub enum Report {
     Ranges,
     /// Kernels by range: `nvtx_kern_sum`, `nvtxkernsum`.
     RangeKernels,
-    /// Any other, by its name where that is known.
+    /// Any other report, by its name if that is known.
     Other(String),
 }
 
 /// One table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
-    /// Which report it is.
+    /// Kind of report.
     pub report: Report,
-    /// Columns as printed.
+    /// Column names as printed.
     pub columns: Vec<String>,
-    /// Rows, each as long as the header.
+    /// Rows; each has as many cells as there are columns.
     pub rows: Vec<Vec<String>>,
-    /// Rows of another length: left out.
+    /// Number of rows that were skipped because their length differs.
     pub ragged: u64,
 }
 
-/// All of a print.
+/// All tables of one output.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct NsysStats {
     /// The tables, in order.
     pub tables: Vec<Table>,
-    /// What nsys says of reports that it skipped.
+    /// nsys's messages about skipped reports.
     pub skipped: Vec<String>,
-    /// Why reading stopped early, where it did.
+    /// Why reading stopped early, if it did.
     pub broken: Option<CsvError>,
 }
 
 impl NsysStats {
-    /// Whether the first bytes of a file look like a print.
+    /// Whether the first bytes of a file look like this output.
     pub fn is_print(head: &[u8]) -> bool {
         let text = String::from_utf8_lossy(head);
         text.lines().take(8).any(|line| script(line).is_some() || is_header(line))
     }
 
-    /// Reads a print.
+    /// Reads the output.
     ///
     /// # Errors
-    /// [`NsysStatsError`]; a print that was cut off gives its whole rows.
+    /// [`NsysStatsError`]. Output that was cut off gives its complete rows.
     pub fn read(file: &[u8]) -> Result<NsysStats, NsysStatsError> {
         let mut rows = Rows::new(file)?;
         let mut stats = NsysStats::default();
@@ -115,11 +116,11 @@ fn script(line: &str) -> Option<&str> {
     let rest = line.trim_start().strip_prefix("Processing [")?;
     let script = rest.split_once("with [")?.1.split_once(']')?.0;
     let file = script.rsplit('/').next().unwrap_or(script);
-    // Options of a report follow its name after a colon.
+    // A report's options follow its name after a colon.
     Some(file.split(':').next().unwrap_or(file).trim_end_matches(".py"))
 }
 
-/// Whether a line is the header of a table that is read here or is at least known to be one.
+/// Whether a line is the header of a known table.
 fn is_header(line: &str) -> bool {
     const FIRST: &[&str] = &[
         "Time (%)",
@@ -136,7 +137,8 @@ fn is_header(line: &str) -> bool {
     line.matches(',').count() >= 3 && FIRST.iter().any(|first| line.starts_with(first))
 }
 
-/// The table that begins here: it ends at an empty line, at the tool's talk or with the file.
+/// The table at the current row. It ends at an empty line, at a message of the tool, or at the end
+/// of the file.
 fn table(rows: &mut Rows<'_>, name: Option<String>) -> (Option<Table>, Option<CsvError>) {
     let header = match rows.next_row() {
         Ok(Some(header)) => header,
@@ -197,7 +199,7 @@ fn report(name: Option<&str>, columns: &[String]) -> Report {
 }
 
 impl Table {
-    /// The column called any of `names`, the unit in parentheses left aside.
+    /// The first column with any of these `names`, ignoring the unit in parentheses.
     pub fn column(&self, names: &[&str]) -> Option<usize> {
         let plain = |column: &str| {
             let end = column.find('(').unwrap_or(column.len());
@@ -208,12 +210,13 @@ impl Table {
             .find_map(|name| self.columns.iter().position(|c| c == name || plain(c) == *name))
     }
 
-    /// The cell of a row.
+    /// The cell of a row; empty if there is no such column.
     pub fn cell<'r>(&self, row: &'r [String], column: Option<usize>) -> &'r str {
         column.and_then(|column| row.get(column)).map_or("", String::as_str)
     }
 
-    /// A cell as nanoseconds, by the unit in its column's name; without one it is nanoseconds.
+    /// A cell in nanoseconds, using the unit in its column's name; without a unit it already is
+    /// nanoseconds.
     pub fn ns(&self, row: &[String], column: Option<usize>) -> Option<f64> {
         let factor = match self.unit(column?) {
             "us" | "usec" | "μs" | "µs" => 1e3,
@@ -224,8 +227,8 @@ impl Table {
         number(self.cell(row, column)).map(|value| value * factor)
     }
 
-    /// A cell as bytes, by the unit in its column's name; prefixes are decimal. Without a unit it
-    /// is in KB, as older versions print.
+    /// A cell in bytes, using the unit in its column's name; prefixes are decimal. Without a unit
+    /// it is in KB, as older versions print.
     pub fn bytes(&self, row: &[String], column: Option<usize>) -> Option<f64> {
         let factor = match self.unit(column?) {
             "B" | "bytes" => 1.0,

@@ -1,8 +1,8 @@
-//! Reader of the log that rgpu's own collector writes (`nvtx.jsonl.<pid>`), format 1: NVTX ranges,
-//! and what CUPTI tells of the GPU.
+//! Reader of the log that rgpu's own collector writes (`nvtx.jsonl.<pid>`), format 1: NVTX ranges
+//! and the GPU work that CUPTI reports.
 //!
-//! One JSON object per line; the format is described at the head of the collector's crate
-//! (`harness/collector`). Unknown events and fields are skipped and counted. A log may hold several
+//! One JSON object per line; the crate documentation of the collector (`harness/collector`)
+//! describes the format. Unknown events and fields are skipped and counted. A log may hold several
 //! sessions: a program that replaces itself with `exec` opens the same file again, and thread,
 //! domain and range numbers start anew.
 
@@ -10,23 +10,24 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// Everything in one log.
+/// The contents of one log.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct NvtxLog {
     /// One per `opened` line.
     pub sessions: Vec<Session>,
-    /// Lines with an `event` that this reader does not know.
+    /// Number of lines with an unknown `event`.
     pub unknown_lines: u64,
-    /// Lines that are no JSON object of a known form. The last line of a log may be cut short.
+    /// Number of lines that are not a JSON object of a known form. The last line of a log may be
+    /// cut short.
     pub broken_lines: u64,
-    /// Where the first broken line starts, in bytes.
+    /// Offset of the first broken line, in bytes.
     pub first_broken: Option<u64>,
 }
 
-/// From one `opened` line to the next.
+/// The lines from one `opened` line to the next.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Session {
-    /// Who wrote it.
+    /// The process that wrote the session.
     pub opened: Opened,
     /// Names of domains by number; 0 is the default domain and has none.
     pub domains: BTreeMap<u64, String>,
@@ -34,16 +35,16 @@ pub struct Session {
     pub threads: BTreeMap<u64, String>,
     /// Names of categories by domain and number.
     pub categories: BTreeMap<(u64, u32), String>,
-    /// Pushes, pops, starts, ends and marks in the file's order: sorted by time within a thread
-    /// only.
+    /// Pushes, pops, starts, ends and marks in file order, which is sorted by time only within a
+    /// thread.
     pub events: Vec<Event>,
-    /// What became of CUPTI; `None` where it was not asked.
+    /// State of CUPTI; `None` if it was not used.
     pub cupti: Option<Cupti>,
     /// Names of kernels (mangled) and calls by number.
     pub names: BTreeMap<u32, String>,
-    /// Kernels, copies and fills, in the file's order.
+    /// Kernels, copies and fills, in file order.
     pub work: Vec<Work>,
-    /// Calls into CUDA, in the file's order.
+    /// Calls into CUDA, in file order.
     pub calls: Vec<Call>,
     /// The last line; missing when the process was killed.
     pub closed: Option<Closed>,
@@ -54,19 +55,19 @@ pub struct Session {
 pub struct Opened {
     /// Version of the format.
     pub format: u32,
-    /// Process.
+    /// Process id.
     #[serde(default)]
     pub pid: u32,
-    /// Its parent.
+    /// Process id of the parent.
     #[serde(default)]
     pub ppid: u32,
-    /// The program.
+    /// Path of the program.
     #[serde(default)]
     pub exe: Option<String>,
     /// `ns` of this line on the log's clock.
     #[serde(default)]
     pub ns: u64,
-    /// The same moment on the wall clock.
+    /// The same time on the wall clock.
     #[serde(default)]
     pub unix_ns: u64,
 }
@@ -74,7 +75,7 @@ pub struct Opened {
 /// The last line of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Closed {
-    /// When.
+    /// Time in nanoseconds on the log's clock.
     #[serde(default)]
     pub ns: u64,
     /// Events written.
@@ -83,7 +84,7 @@ pub struct Closed {
     /// Ranges and marks left out because the log was full.
     #[serde(default)]
     pub dropped: u64,
-    /// Pops without a push.
+    /// Pops without an open range.
     #[serde(default)]
     pub unbalanced: u64,
     /// Kernels, copies and fills written.
@@ -92,12 +93,12 @@ pub struct Closed {
     /// Calls written.
     #[serde(default)]
     pub calls: u64,
-    /// Records that CUPTI had no place for.
+    /// Records that CUPTI dropped.
     #[serde(default)]
     pub lost: u64,
 }
 
-/// Whether CUPTI's records were taken.
+/// Whether CUPTI records were collected.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Cupti {
     /// `on` or `off`.
@@ -106,39 +107,39 @@ pub struct Cupti {
     /// Its version number.
     #[serde(default)]
     pub version: Option<u32>,
-    /// Where it was found.
+    /// Path of the library.
     #[serde(default)]
     pub path: Option<String>,
-    /// `ours`: its times are on the log's own clock; `compared`: they were moved there by one
+    /// `ours`: times are on the log's own clock; `compared`: they were shifted after a single
     /// comparison.
     #[serde(default)]
     pub clock: Option<String>,
-    /// Why it is off.
+    /// Why CUPTI is off.
     #[serde(default)]
     pub text: Option<String>,
 }
 
-/// What a piece of work on a GPU was.
+/// Kind of GPU work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkKind {
     /// A kernel.
     Kernel(KernelFacts),
     /// A copy.
     Copy {
-        /// CUPTI's number of its direction.
+        /// CUPTI's number for the direction.
         kind: u8,
     },
     /// A fill.
     Set {
-        /// With what.
+        /// The fill value.
         value: Option<u32>,
     },
 }
 
-/// What is known of a kernel's launch.
+/// Facts about a kernel launch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KernelFacts {
-    /// Number of its name.
+    /// Number in the table of names.
     pub name: Option<u32>,
     /// Blocks.
     pub grid: Option<[u32; 3]>,
@@ -159,19 +160,19 @@ pub struct KernelFacts {
 /// A piece of work on a GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Work {
-    /// What it was.
+    /// Kind of the work.
     pub kind: WorkKind,
-    /// Start and end on the log's clock; `None` where CUPTI did not know.
+    /// Start and end on the log's clock; `None` if CUPTI did not know them.
     pub span_ns: Option<(u64, u64)>,
-    /// Joins to the call that asked for it.
+    /// Matches the call that started it.
     pub id: u32,
-    /// GPU as CUDA numbers it.
+    /// CUDA device number.
     pub device: u32,
     /// CUDA context.
     pub context: u32,
     /// CUDA stream.
     pub stream: u32,
-    /// Bytes, of copies and fills.
+    /// Number of bytes, for copies and fills.
     pub bytes: u64,
 }
 
@@ -182,17 +183,17 @@ pub struct Call {
     pub start_ns: u64,
     /// End.
     pub end_ns: u64,
-    /// Joins to the work that it asked for.
+    /// Matches the work that it started.
     pub id: u32,
-    /// Thread.
+    /// Thread id.
     pub tid: u64,
-    /// Number of its name.
+    /// Number in the table of names.
     pub name: Option<u32>,
-    /// What it returned; 0 is success.
+    /// Result of the call; 0 is success.
     pub result: u32,
 }
 
-/// What an event is.
+/// Kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
     /// Opens a range of this thread.
@@ -203,26 +204,26 @@ pub enum EventKind {
     Start,
     /// Closes a started range.
     End,
-    /// A point.
+    /// A point in time.
     Mark,
 }
 
 /// One event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// What it is.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// When, in nanoseconds of the monotonic clock.
+    /// Time in nanoseconds of the monotonic clock.
     pub ns: u64,
-    /// Thread.
+    /// Thread id.
     pub tid: u64,
-    /// Domain.
+    /// Domain number.
     pub domain: u64,
     /// Depth of a push or pop; 0 is outermost.
     pub level: Option<u32>,
-    /// Number of a start or end.
+    /// Id of a start or end.
     pub id: Option<u64>,
-    /// Name; `None` where the program gave none.
+    /// Name; `None` if the program gave none.
     pub message: Option<String>,
     /// Category in its domain.
     pub category: Option<u32>,
@@ -230,21 +231,21 @@ pub struct Event {
     pub payload: Option<f64>,
 }
 
-/// Why a log could not be read.
+/// The reason why a log could not be read.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum NvtxLogError {
-    /// The first line is not the collector's.
+    /// The file was not written by the collector.
     #[error("not a log of the NVTX collector: it starts with `{start}`")]
     NotALog {
         /// The first bytes.
         start: String,
     },
-    /// Written by a newer collector.
+    /// The log was written by a newer collector.
     #[error("NVTX log of format {format} at offset {offset}; this reader knows format 1")]
     NewerFormat {
-        /// The format it claims.
+        /// Format version in the file.
         format: u32,
-        /// Offset of the line.
+        /// Offset of the `opened` line.
         offset: u64,
     },
 }
@@ -346,10 +347,10 @@ struct Activity {
     result: u32,
 }
 
-/// Reads a log. Broken lines are counted, not fatal: the last line may be cut.
+/// Reads a log. Broken lines are counted and not fatal, since the last line may be cut.
 ///
 /// # Errors
-/// [`NvtxLogError`] when it is another kind of file, or of a newer format.
+/// [`NvtxLogError`] if it is another kind of file, or of a newer format.
 pub fn read(data: &[u8]) -> Result<NvtxLog, NvtxLogError> {
     let mut log = NvtxLog::default();
     let mut offset = 0u64;
@@ -446,7 +447,7 @@ impl Activity {
         }
     }
 
-    /// A call without its times says nothing.
+    /// A call; `None` if its times are missing.
     fn call(self) -> Option<Call> {
         let (start_ns, end_ns) = self.span_ns()?;
         Some(Call {

@@ -1,41 +1,41 @@
-//! Reader of PTX text: its version, its target and the kernels it defines. Of instructions it is only
-//! seen whether the text is whole: every brace that is opened is closed.
+//! Reader of PTX text: its version, its target and its kernels. Of the instructions it only checks
+//! that the text is complete, which means that every opened brace is closed.
 
 use serde::Serialize;
 
-/// What a PTX module says of itself.
+/// The header and kernels of a PTX module.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Ptx {
     /// `.version`, e.g. `9.5`.
     pub version: String,
     /// `.target`, e.g. `sm_100a`.
     pub target: String,
-    /// Names after `.entry`, mangled, in order.
+    /// Mangled names of the `.entry` functions, in order.
     pub entries: Vec<String>,
 }
 
-/// Why a text is no PTX module.
+/// The reason why a text is not a valid PTX module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PtxError {
-    /// Nothing says that it is PTX.
+    /// There is no `.version` directive.
     #[error("not PTX: there is no `.version`")]
     NoVersion,
-    /// A version that is no number, or none behind the word.
+    /// The version is missing or not a number.
     #[error("broken PTX: line {line} has `.version` without a version")]
     Version {
         /// The line, from 1.
         line: usize,
     },
-    /// It says of no architecture that it is for it.
+    /// There is no `.target` directive.
     #[error("broken PTX: there is no `.target sm_…`")]
     NoTarget,
-    /// The text ends too early.
+    /// The text ends before a brace is closed.
     #[error("broken PTX: it ends within the braces opened in line {line}")]
     Open {
         /// The line of the outermost brace, from 1.
         line: usize,
     },
-    /// A brace that nothing opened.
+    /// A closing brace has no opening one.
     #[error("broken PTX: line {line} closes a brace that nothing opened")]
     Closed {
         /// The line, from 1.
@@ -43,14 +43,15 @@ pub enum PtxError {
     },
 }
 
-/// Whether these bytes look like PTX: a `.version` directive before anything else but comments.
+/// Whether these bytes look like PTX: a `.version` directive before anything except comments.
 pub fn is_ptx(data: &[u8]) -> bool {
     let head = &data[..data.len().min(4096)];
     let head = String::from_utf8_lossy(head);
     directives(&head).next().is_some_and(|(_, l)| l.starts_with(".version"))
 }
 
-/// Lines without comments and blanks, with their numbers from 1. A comment of `/* */` is taken out where it begins and ends.
+/// Lines without comments and surrounding blanks, with their numbers from 1. A `/* */` comment may
+/// span several lines.
 fn directives(text: &str) -> impl Iterator<Item = (usize, String)> {
     let mut inside = false;
     text.lines().enumerate().filter_map(move |(at, line)| {
@@ -83,7 +84,7 @@ fn directives(text: &str) -> impl Iterator<Item = (usize, String)> {
 /// Reads PTX.
 ///
 /// # Errors
-/// [`PtxError`]: it is none, or not whole.
+/// [`PtxError`] if it is not PTX or not complete.
 pub fn read(text: &str) -> Result<Ptx, PtxError> {
     let mut ptx = Ptx::default();
     let mut open: Vec<usize> = Vec::new();
@@ -115,7 +116,7 @@ pub fn read(text: &str) -> Result<Ptx, PtxError> {
                 _ => {}
             }
         }
-        // Names of files stand in quotes, and end with their line.
+        // File names are in quotes, and end on the same line.
         for (at, part) in line.split('"').enumerate() {
             for brace in part.chars().filter(|_| at % 2 == 0) {
                 match brace {

@@ -2,21 +2,21 @@
 //!
 //! JSON lines. The first is `{"rgpu_ranges":1,"clock":"unix_ns","pid":…}`; each other one is a
 //! range that has ended: `{"domain":"rgpu","path":["timed","n=1024"],"start_ns":…,"end_ns":…}` in
-//! nanoseconds since 1970, with `"domains":["rgpu",…]` beside the path where a name has another
-//! domain. Inner ranges come before the outer ones that hold them, so in a log that
-//! was cut off the outermost ranges may be missing.
+//! nanoseconds since 1970, with `"domains":["rgpu",…]` beside the path if a name has another
+//! domain. Inner ranges come before the outer ones that contain them, so in a log that was cut off
+//! the outermost ranges may be missing.
 
 use serde::Deserialize;
 use thiserror::Error;
 
-/// Everything in one log.
+/// The contents of one log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RangeLog {
-    /// The runner's process.
+    /// Process id of the runner.
     pub pid: u32,
     /// All ranges, inner ones first.
     pub ranges: Vec<LoggedRange>,
-    /// Lines that are no range; the last line may be cut short.
+    /// Number of lines that are not a range. The last line may be cut short.
     pub broken_lines: u64,
 }
 
@@ -27,7 +27,7 @@ pub struct LoggedRange {
     pub domain: String,
     /// Names, outermost first.
     pub path: Vec<String>,
-    /// The domain of each name, where they are not all in [`LoggedRange::domain`].
+    /// The domain of each name, if they are not all in [`LoggedRange::domain`].
     #[serde(default)]
     pub domains: Vec<String>,
     /// Start.
@@ -36,19 +36,19 @@ pub struct LoggedRange {
     pub end_ns: u64,
 }
 
-/// Why a log could not be read.
+/// The reason why a log could not be read.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum RangeLogError {
-    /// The first line is not the runner's.
+    /// The file was not written by the runner.
     #[error("not a range log of the runner: it starts with `{start}`")]
     NotALog {
         /// The first bytes.
         start: String,
     },
-    /// Written by a newer runner.
+    /// The log was written by a newer runner.
     #[error("range log of format {format}; this reader knows format 1")]
     NewerFormat {
-        /// The format it claims.
+        /// Format version in the file.
         format: u32,
     },
 }
@@ -60,10 +60,10 @@ struct Header {
     pid: u32,
 }
 
-/// Reads a log. Broken lines are counted, not fatal.
+/// Reads a log. Broken lines are counted and not fatal.
 ///
 /// # Errors
-/// [`RangeLogError`] when it is another kind of file, or of a newer format.
+/// [`RangeLogError`] if it is another kind of file, or of a newer format.
 pub fn read(data: &[u8]) -> Result<RangeLog, RangeLogError> {
     let mut lines = data.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty());
     let first = lines.next().unwrap_or_default();

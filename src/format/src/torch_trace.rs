@@ -13,10 +13,10 @@
 //! | `gpu_memset`, `Memset` | a fill | `correlation`, `bytes` |
 //!
 //! `ts` and `dur` are microseconds, as whole numbers before 2024 and with three decimals since. The
-//! categories with capitals are those of 2021. Arrows between calls and kernels (`ac2g`) repeat what
-//! the correlations say. Everything else is counted and passed over.
+//! capitalised categories are those of 2021. Arrows between calls and kernels (`ac2g`) only repeat
+//! the correlations. Everything else is counted and skipped.
 //!
-//! Seen: recordings of 2023 and 2024 (schema 1) that are public in HolisticTraceAnalysis.
+//! Tested with public recordings of 2023 and 2024 (schema 1) from HolisticTraceAnalysis.
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -24,18 +24,18 @@ use std::collections::HashMap;
 use std::fmt;
 use thiserror::Error;
 
-/// Why a trace could not be read.
+/// The reason why a trace could not be read.
 #[derive(Debug, Error)]
 pub enum TorchTraceError {
-    /// Broken or cut-off JSON, or none.
+    /// The file is not JSON, or the JSON is broken or cut off.
     #[error("no trace of torch.profiler: {0}")]
     Json(serde_json::Error),
-    /// JSON without events.
+    /// The JSON contains no events.
     #[error("JSON without `traceEvents`")]
     NoEvents,
 }
 
-/// What kind of work an event is.
+/// Kind of work of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventKind {
     /// An operator.
@@ -55,52 +55,52 @@ pub enum EventKind {
 /// An event with a duration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TorchEvent {
-    /// Its kind.
+    /// Kind of the event.
     pub kind: EventKind,
     /// Its name, as an index into [`TorchTrace::names`].
     pub name: u32,
-    /// Process, or device for work on the GPU.
+    /// Process id, or the device for GPU work.
     pub pid: i64,
-    /// Thread, or stream for work on the GPU.
+    /// Thread id, or the stream for GPU work.
     pub tid: i64,
-    /// Start in nanoseconds by the trace's own clock.
+    /// Start in nanoseconds on the trace's own clock.
     pub start_ns: i64,
     /// Duration in nanoseconds.
     pub duration_ns: u64,
-    /// Joins work on the GPU to the call that asked for it.
+    /// Matches GPU work with the call that started it.
     pub correlation: Option<i64>,
-    /// Device, of work on the GPU.
+    /// Device, for GPU work.
     pub device: Option<u32>,
-    /// Stream, of work on the GPU.
+    /// Stream, for GPU work.
     pub stream: Option<u64>,
-    /// Bytes, of copies and fills.
+    /// Number of bytes, for copies and fills.
     pub bytes: Option<u64>,
-    /// Blocks, of kernels.
+    /// Blocks of the grid, for kernels.
     pub grid: Option<[u32; 3]>,
-    /// Threads a block, of kernels.
+    /// Threads per block, for kernels.
     pub block: Option<[u32; 3]>,
-    /// Registers a thread, of kernels.
+    /// Registers per thread, for kernels.
     pub registers: Option<u32>,
-    /// Shared memory a block in bytes, of kernels.
+    /// Shared memory per block in bytes, for kernels.
     pub shared_bytes: Option<u64>,
-    /// Shapes of an operator's inputs, as the trace spells them.
+    /// Shapes of an operator's inputs, as written in the trace.
     pub shapes: String,
 }
 
 /// A trace.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TorchTrace {
-    /// Events with a duration and of a known kind, in the file's order.
+    /// Events with a duration and of a known kind, in file order.
     pub events: Vec<TorchEvent>,
-    /// Names.
+    /// Distinct event names.
     pub names: Vec<String>,
-    /// Names of the GPUs, by the trace's order.
+    /// Names of the GPUs, in the trace's order.
     pub devices: Vec<String>,
-    /// Events of other kinds.
+    /// Number of events of other kinds.
     pub other: u64,
-    /// Events of a known kind that lack a time or are malformed.
+    /// Number of events of a known kind that lack a time or are malformed.
     pub malformed: u64,
-    /// Why reading stopped early, where it did; the events before it are kept.
+    /// Why reading stopped early, if it did; earlier events are kept.
     pub broken: Option<String>,
 }
 
@@ -116,9 +116,9 @@ impl TorchTrace {
     /// Reads a trace.
     ///
     /// # Errors
-    /// [`TorchTraceError`]; a trace that was cut off gives the events before the cut.
+    /// [`TorchTraceError`]. A trace that was cut off gives the events before the cut.
     pub fn read(file: &[u8]) -> Result<TorchTrace, TorchTraceError> {
-        let mut building = Building::default();
+        let mut building = TraceBuilder::default();
         let mut json = serde_json::Deserializer::from_slice(file);
         let outcome = Document(&mut building).deserialize(&mut json);
         let mut trace = building.trace;
@@ -138,29 +138,29 @@ impl TorchTrace {
 }
 
 #[derive(Default)]
-struct Building {
+struct TraceBuilder {
     trace: TorchTrace,
     numbers: HashMap<String, u32>,
     has_events: bool,
 }
 
-/// An event as it stands. Values of odd types are nothing, not an error.
+/// An event as stored in the JSON. A value of an unexpected type counts as absent.
 #[derive(Deserialize)]
 struct RawEvent<'a> {
     #[serde(default, borrow)]
-    ph: Lax<'a>,
+    ph: JsonText<'a>,
     #[serde(default, borrow)]
-    cat: Lax<'a>,
+    cat: JsonText<'a>,
     #[serde(default, borrow)]
-    name: Lax<'a>,
+    name: JsonText<'a>,
     #[serde(default, borrow)]
-    pid: Lax<'a>,
+    pid: JsonText<'a>,
     #[serde(default, borrow)]
-    tid: Lax<'a>,
+    tid: JsonText<'a>,
     #[serde(default, borrow)]
-    ts: Lax<'a>,
+    ts: JsonText<'a>,
     #[serde(default, borrow)]
-    dur: Lax<'a>,
+    dur: JsonText<'a>,
     #[serde(default, borrow)]
     args: Option<&'a serde_json::value::RawValue>,
 }
@@ -168,31 +168,31 @@ struct RawEvent<'a> {
 #[derive(Default, Deserialize)]
 struct RawArgs<'a> {
     #[serde(default, borrow)]
-    correlation: Lax<'a>,
+    correlation: JsonText<'a>,
     #[serde(default, borrow)]
-    device: Lax<'a>,
+    device: JsonText<'a>,
     #[serde(default, borrow)]
-    stream: Lax<'a>,
+    stream: JsonText<'a>,
     #[serde(default, borrow)]
-    bytes: Lax<'a>,
+    bytes: JsonText<'a>,
     #[serde(default, borrow)]
-    grid: Lax<'a>,
+    grid: JsonText<'a>,
     #[serde(default, borrow)]
-    block: Lax<'a>,
+    block: JsonText<'a>,
     #[serde(default, borrow, rename = "registers per thread")]
-    registers: Lax<'a>,
+    registers: JsonText<'a>,
     #[serde(default, borrow, rename = "shared memory")]
-    shared: Lax<'a>,
+    shared: JsonText<'a>,
     #[serde(default, borrow, rename = "Input Dims", alias = "Input dims")]
-    shapes: Lax<'a>,
+    shapes: JsonText<'a>,
 }
 
-/// Any JSON value, kept as its text.
+/// Any JSON value, kept as text.
 #[derive(Default, Deserialize)]
 #[serde(transparent)]
-struct Lax<'a>(#[serde(borrow)] Option<&'a serde_json::value::RawValue>);
+struct JsonText<'a>(#[serde(borrow)] Option<&'a serde_json::value::RawValue>);
 
-impl Lax<'_> {
+impl JsonText<'_> {
     fn json(&self) -> &str {
         self.0.map_or("", serde_json::value::RawValue::get)
     }
@@ -209,8 +209,8 @@ impl Lax<'_> {
         serde_json::from_str(self.json()).ok()
     }
 
-    /// Microseconds with up to three decimals to nanoseconds, exactly: `f64` has no place for
-    /// nanoseconds since 1970.
+    /// Converts microseconds with up to three decimals to nanoseconds exactly: `f64` cannot
+    /// represent nanoseconds since 1970.
     fn nanos(&self) -> Option<i64> {
         let json = self.json();
         let json = json.strip_prefix('"').and_then(|json| json.strip_suffix('"')).unwrap_or(json);
@@ -229,7 +229,7 @@ impl Lax<'_> {
     }
 }
 
-impl Building {
+impl TraceBuilder {
     fn number(&mut self, name: String) -> u32 {
         if let Some(number) = self.numbers.get(&name) {
             return *number;
@@ -253,8 +253,8 @@ impl Building {
         };
         let args = raw.args.and_then(|args| serde_json::from_str::<RawArgs<'_>>(args.get()).ok());
         let args = args.unwrap_or_default();
-        let small = |value: &Lax<'_>| value.int().and_then(|n| u32::try_from(n).ok());
-        let unsigned = |value: &Lax<'_>| value.int().and_then(|n| u64::try_from(n).ok());
+        let small = |value: &JsonText<'_>| value.int().and_then(|n| u32::try_from(n).ok());
+        let unsigned = |value: &JsonText<'_>| value.int().and_then(|n| u64::try_from(n).ok());
         let name = self.number(name);
         self.trace.events.push(TorchEvent {
             kind,
@@ -291,8 +291,8 @@ fn kind(category: &str) -> Option<EventKind> {
     })
 }
 
-/// The whole document; events are taken one by one as they come.
-struct Document<'b>(&'b mut Building);
+/// The whole document. Events are processed one by one.
+struct Document<'b>(&'b mut TraceBuilder);
 
 impl<'de> DeserializeSeed<'de> for Document<'_> {
     type Value = ();
@@ -335,7 +335,7 @@ impl<'de> Visitor<'de> for Document<'_> {
     }
 }
 
-struct Events<'b>(&'b mut Building);
+struct Events<'b>(&'b mut TraceBuilder);
 
 impl<'de> DeserializeSeed<'de> for Events<'_> {
     type Value = ();

@@ -1,8 +1,8 @@
-//! Units of NVIDIA's metrics, which no report holds.
+//! Units of NVIDIA's metrics, which reports do not contain.
 //!
-//! A name is `base.rollup.submetric`, such as `dram__bytes.sum.per_second`, or a base alone. The
-//! unit of the base is in a table (`units.tsv`: base, tab, unit; read from the unit row that ncu
-//! 2025.3 prints with `--page raw --csv --print-units base`); the submetric makes of it a
+//! A name is `base.rollup.submetric`, such as `dram__bytes.sum.per_second`, or a base alone. A
+//! table gives the unit of the base (`units.tsv`: base, tab, unit; from the unit row that ncu
+//! 2025.3 prints with `--page raw --csv --print-units base`). The submetric turns it into a
 //! percentage, a rate per second or a rate per cycle.
 
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ fn table() -> &'static HashMap<&'static str, &'static str> {
 
 /// The base unit of a metric, in NVIDIA's spelling (`byte`, `byte/s`, `inst/cycle`, `%`, `ns`, `hz`).
 ///
-/// Nothing for metrics without a unit (ratios, enumerations) and for counters that the table lacks.
+/// `None` for metrics without a unit (ratios, enumerations) and for counters that the table lacks.
 pub fn metric_unit(name: &str) -> Option<Cow<'static, str>> {
     if let Some(unit) = table().get(name) {
         return Some(Cow::Borrowed(unit));
@@ -29,18 +29,18 @@ pub fn metric_unit(name: &str) -> Option<Cow<'static, str>> {
     }
     let last = suffix.rsplit('.').next().unwrap_or_default();
     if last == "ratio" || last == "max_rate" {
-        // A ratio's own unit is in the table under its whole name, if it has one.
+        // The unit of a ratio is in the table under its full name, if it has one.
         return table().get(format!("{base}.ratio").as_str()).copied().map(Cow::Borrowed);
     }
     let whole = name.get(..group.len() + base.len()).unwrap_or(name);
     let unit = *table().get(whole).or_else(|| table().get(base))?;
     let per_cycle = last.starts_with("per_cycle") || last.starts_with("peak_sustained");
     match unit {
-        // ncu knows no unit for this one, though it does without the group.
+        // ncu prints no unit for this one, though it does without the group.
         "" => None,
         "cycle" if last == "per_second" => Some(Cow::Borrowed("hz")),
         "cycle" if per_cycle => None,
-        // Counted in every cycle: warps for each cycle are the warps that are there.
+        // Counted in every cycle: warps per cycle are the resident warps.
         _ if per_cycle && base.contains("__warps_") => Some(Cow::Borrowed(unit)),
         _ if per_cycle => Some(Cow::Owned(format!("{unit}/cycle"))),
         _ if last == "per_second" => Some(Cow::Owned(format!("{unit}/s"))),
@@ -48,7 +48,7 @@ pub fn metric_unit(name: &str) -> Option<Cow<'static, str>> {
     }
 }
 
-/// The group, the base and the rest: PM sampling puts a group of counters before the base, as in
+/// The group, the base and the rest. PM sampling puts a group of counters before the base, as in
 /// `TPC.TriageCompute.sm__cycles_active.avg`.
 fn split(name: &str) -> (&str, &str, &str) {
     let mark = name.find("__").unwrap_or(name.len());

@@ -1,6 +1,6 @@
-//! The protobuf wire format, walked in place: no schema, no copies, no recursion.
+//! Reads the protobuf wire format in place: no schema, no copies, no recursion.
 //!
-//! A message is a run of fields, each a varint tag `number << 3 | type` and a value:
+//! A message is a sequence of fields, each a varint tag `number << 3 | type` and a value:
 //!
 //! | type | value |
 //! |---|---|
@@ -9,47 +9,47 @@
 //! | 2 | varint length, then that many bytes (text, bytes, a nested message) |
 //! | 5 | 4 bytes, little endian |
 //!
-//! Groups (3 and 4) were never used by the reports and are an error here. Source: the published
-//! protobuf encoding guide. Every error carries the absolute offset in the uncompressed file.
+//! Groups (3 and 4) do not occur in the reports and are an error here. Source: the published
+//! protobuf encoding guide. Every error has the absolute offset in the uncompressed file.
 
 use std::borrow::Cow;
 
-/// What can be wrong with the bytes of one message.
+/// Damage in the bytes of one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The message ends inside a tag, a varint or a fixed-size value.
     #[error("message ends inside a value at offset {offset}")]
     Cut {
-        /// Where the value begins.
+        /// Offset of the value.
         offset: usize,
     },
-    /// A length reaches beyond the message that holds it.
+    /// A length extends beyond the enclosing message.
     #[error("length {length} at offset {offset} exceeds the {left} bytes left in its message")]
     Length {
-        /// Where the bytes would begin.
+        /// Offset of the bytes.
         offset: usize,
-        /// The length the file states.
+        /// The length stated in the file.
         length: u64,
-        /// The bytes that are there.
+        /// The number of bytes that remain.
         left: usize,
     },
-    /// A varint of more than 64 bits.
+    /// A varint has more than 64 bits.
     #[error("varint at offset {offset} has more than 64 bits")]
     Varint {
-        /// Where the varint begins.
+        /// Offset of the varint.
         offset: usize,
     },
-    /// A tag with field number 0 or with a wire type that the format does not have.
+    /// A tag has field number 0 or an unknown wire type.
     #[error("tag {tag:#x} at offset {offset} is not a protobuf tag")]
     Tag {
-        /// Where the tag begins.
+        /// Offset of the tag.
         offset: usize,
-        /// The tag as read.
+        /// Value of the tag.
         tag: u64,
     },
 }
 
-/// The bytes of one message and where they lie in the file.
+/// The bytes of one message and their offset in the file.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Message<'a> {
     bytes: &'a [u8],
@@ -67,20 +67,20 @@ impl<'a> Message<'a> {
         self.bytes
     }
 
-    /// Where the message begins in the uncompressed file.
+    /// Offset of the message in the uncompressed file.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// The fields in file order; the first error ends the walk.
+    /// The fields in file order; the first error ends the iteration.
     pub fn fields(&self) -> Fields<'a> {
         Fields { bytes: self.bytes, at: 0, base: self.offset }
     }
 
-    /// The bytes as text; what is not UTF-8 is replaced, since kernel names come from compilers
-    /// and range names from anybody.
+    /// The bytes as text. Invalid UTF-8 is replaced, since kernel names come from compilers and
+    /// range names from any program.
     pub fn text(&self) -> Cow<'a, str> {
-        // Checking first is the quicker way for what is UTF-8, and nearly all of it is.
+        // Checking first is faster for valid UTF-8, which nearly all text is.
         match std::str::from_utf8(self.bytes) {
             Ok(text) => Cow::Borrowed(text),
             Err(_) => String::from_utf8_lossy(self.bytes),
@@ -93,13 +93,13 @@ impl<'a> Message<'a> {
 pub struct Field<'a> {
     /// The field number.
     pub number: u32,
-    /// Its value, by wire type.
+    /// Value of the field, by wire type.
     pub value: Value<'a>,
-    /// Where its tag begins in the uncompressed file.
+    /// Offset of its tag in the uncompressed file.
     pub offset: usize,
 }
 
-/// A value as the wire has it; what it means depends on the schema.
+/// A value by wire type; its meaning depends on the schema.
 #[derive(Debug, Clone, Copy)]
 pub enum Value<'a> {
     /// Wire type 0.
@@ -113,7 +113,7 @@ pub enum Value<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// The varint, or nothing when the wire type is another.
+    /// The varint; `None` for another wire type.
     pub fn varint(&self) -> Option<u64> {
         match self.value {
             Value::Varint(value) => Some(value),
@@ -121,12 +121,12 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The varint as `u32`; larger values do not fit the schema and count as absent.
+    /// The varint as `u32`; `None` for larger values, which do not fit the schema.
     pub fn uint32(&self) -> Option<u32> {
         self.varint().and_then(|value| u32::try_from(value).ok())
     }
 
-    /// The nested message, or nothing when the wire type is another.
+    /// The nested message; `None` for another wire type.
     pub fn message(&self) -> Option<Message<'a>> {
         match self.value {
             Value::Bytes(message) => Some(message),
@@ -134,12 +134,12 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The text, or nothing when the wire type is another.
+    /// The text; `None` for another wire type.
     pub fn text(&self) -> Option<Cow<'a, str>> {
         self.message().map(|message| message.text())
     }
 
-    /// A `double`, or nothing when the wire type is another.
+    /// A `double`; `None` for another wire type.
     pub fn double(&self) -> Option<f64> {
         match self.value {
             Value::Fixed64(bits) => Some(f64::from_bits(bits)),
@@ -147,7 +147,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A `float`, or nothing when the wire type is another.
+    /// A `float`; `None` for another wire type.
     pub fn float(&self) -> Option<f32> {
         match self.value {
             Value::Fixed32(bits) => Some(f32::from_bits(bits)),
@@ -156,7 +156,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The walk over a message's fields.
+/// Iterator over a message's fields.
 #[derive(Debug, Clone)]
 pub struct Fields<'a> {
     bytes: &'a [u8],
@@ -212,8 +212,8 @@ impl<'a> Fields<'a> {
         self.take(N)?.try_into().ok()
     }
 
-    /// The next field where it is bytes whose tag and length take a byte each. Large reports are
-    /// runs of such small messages, and this much is worth having inline in every walk.
+    /// The next field, if it holds bytes and its tag and length take one byte each. Large reports
+    /// consist of such small messages, so this is inlined into every loop.
     #[inline]
     fn small_bytes(&mut self) -> Option<Field<'a>> {
         let [tag @ 0x08..0x80, length @ ..0x80, rest @ ..] = self.bytes.get(self.at..)? else {
@@ -229,7 +229,7 @@ impl<'a> Fields<'a> {
         Some(Field { number: u32::from(tag >> 3), value, offset })
     }
 
-    /// Any next field.
+    /// The next field of any form.
     fn field(&mut self) -> Result<Field<'a>, WireError> {
         let offset = self.base + self.at;
         let tag = self.varint()?;
@@ -280,7 +280,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// The bytes as one varint of up to nine bytes and nothing else, if they are that.
+/// The bytes as a single varint of up to nine bytes; `None` for anything else.
 #[inline]
 pub(crate) fn lone_varint(bytes: &[u8]) -> Option<u64> {
     let (&last, before) = bytes.split_last()?;

@@ -1,4 +1,5 @@
-//! A hostile agent: the real one between pipes, which calls a file of the job by another name.
+//! A hostile agent: it runs the real one behind pipes and renames a file of the job in its
+//! messages.
 
 use std::io::{self, Read, Write};
 use std::process::{Command, Stdio};
@@ -8,7 +9,8 @@ use rgpu_protocol::frame::{self, HEADER, Kind, MAGIC};
 use crate::Trouble;
 use crate::host::Host;
 
-/// `rgpu-agent FROM TO AGENT [ARG]…`: starts AGENT, and writes TO for FROM in every message it sends.
+/// `rgpu-agent FROM TO AGENT [ARG]…`: starts AGENT and replaces FROM by TO in every message that
+/// AGENT sends.
 pub(crate) fn play(_: &Host, args: &[String]) -> Result<u8, Trouble> {
     let [from, to, agent, args @ ..] = args else {
         return Err("names and an agent, please".into());

@@ -1,14 +1,14 @@
-//! The fake host that a tool belongs to.
+//! The fake host of a tool.
 
 use std::path::{Path, PathBuf};
 
-/// A fake host's folder.
+/// The folder of a fake host.
 pub(crate) struct Host {
     pub(crate) folder: PathBuf,
 }
 
 impl Host {
-    /// `RGPU_FAKE_HOST`, else the folder above the `bin/` that the tool was started from.
+    /// `RGPU_FAKE_HOST`, otherwise the folder above the `bin/` from which the tool was started.
     pub(crate) fn of(started_as: &str) -> Host {
         if let Some(folder) = std::env::var_os("RGPU_FAKE_HOST") {
             return Host { folder: folder.into() };
@@ -25,22 +25,22 @@ impl Host {
         Host { folder: above.unwrap_or(Path::new(".")).to_owned() }
     }
 
-    /// How many GPUs it has: what the file `gpus` says, else one.
+    /// Number of GPUs, from the file `gpus`; 1 without it.
     pub(crate) fn gpus(&self) -> u32 {
         let text = std::fs::read_to_string(self.folder.join("gpus")).unwrap_or_default();
         text.trim().parse().unwrap_or(1)
     }
 
-    /// The UUID of the GPU of this index; the first has [`Host::uuid`].
+    /// The UUID of the GPU with this index; the first has [`Host::uuid`].
     pub(crate) fn uuid_of(&self, index: u32) -> String {
         let first = self.uuid();
         if index == 0 { first } else { format!("{}{index:04x}", &first[..first.len() - 4]) }
     }
 
-    /// The GPU's UUID: one for each fake host, since the recorded one would make tests that run
-    /// side by side wait for one GPU.
+    /// The GPU's UUID. Each fake host has its own, since tests that run in parallel would wait for
+    /// one GPU if they shared the recorded one.
     pub(crate) fn uuid(&self) -> String {
-        // FNV-1a: any spread will do.
+        // FNV-1a; any hash with a good spread would do.
         let hash =
             |seed: u64| {
                 self.folder.as_os_str().as_encoded_bytes().iter().fold(seed, |hash, byte| {

@@ -1,14 +1,14 @@
-//! `rgpu-fake`: plays NVIDIA's tools from recordings of the real ones.
+//! `rgpu-fake`: imitates NVIDIA's tools with recordings of the real ones.
 //!
-//! A *fake host* is a folder with `bin/`, whose entries are links to this program under the names
-//! of the tools it plays, and perhaps a file `mischief` ([`mischief`]) that says which of them
-//! misbehave, and how. A remote whose `path` names that `bin/` then looks to rgpu like the H200 on
-//! which `tests/fixtures` was recorded. Where a link cannot stand (the runner, which rgpu uploads),
+//! A *fake host* is a folder with `bin/`, whose entries are links to this program, named like the
+//! tools it imitates. An optional file `mischief` ([`mischief`]) states which of them misbehave,
+//! and how. To rgpu, a remote whose `path` names that `bin/` looks like the H200 on which
+//! `tests/fixtures` was recorded. Where a link is not possible (the runner, which rgpu uploads),
 //! the tool's name is the first argument instead.
 //!
-//! The tools really start the program that they are told to profile and pass its output and status
-//! on; what they print themselves, and the reports they leave, are the recorded ones of the same
-//! kernel. [`runner`] alone invents: its results say that they are synthetic.
+//! The tools really start the program that they are told to profile and pass on its output and
+//! status. Their own output and reports are recordings of the same kernel. Only [`runner`] invents
+//! results, and marks them as synthetic.
 
 mod agent;
 mod host;
@@ -28,10 +28,10 @@ use std::process::ExitCode;
 
 use host::Host;
 
-/// Why a tool cannot be played: a mistake in a test, mostly.
+/// The reason why a tool cannot be imitated; usually a mistake in a test.
 type Trouble = Box<dyn std::error::Error>;
 
-/// A tool: its arguments in, its exit status out.
+/// A tool: takes its arguments and returns its exit status.
 type Play = fn(&Host, &[String]) -> Result<u8, Trouble>;
 
 const TOOLS: &[(&str, Play)] = &[
@@ -44,7 +44,7 @@ const TOOLS: &[(&str, Play)] = &[
     ("rgpu-agent", agent::play),
 ];
 
-/// This program's own failures; none of the tools exits so.
+/// Exit status for this program's own failures; no imitated tool uses it.
 const NOT_PLAYED: u8 = 99;
 
 fn main() -> ExitCode {

@@ -1,8 +1,8 @@
-//! How tools misbehave.
+//! Makes tools misbehave.
 //!
 //! The file `mischief` in the fake host's folder holds lines `TOOL WORD [ARG]`: the tool does WORD
 //! whenever it works (probes such as `--version` are always answered), or only when ARG is among
-//! its arguments. The first line that fits counts.
+//! its arguments. The first line that matches applies.
 
 use std::fs;
 use std::io::Write;
@@ -12,24 +12,25 @@ use std::time::Duration;
 use crate::Trouble;
 use crate::host::Host;
 
-/// Starts nothing, says nothing and fails.
-const FAIL: u8 = 3;
-/// Lines of an output storm: 8 MiB in all.
+/// Exit status of a tool that fails without starting or printing anything.
+const FAILURE_STATUS: u8 = 3;
+/// Number of lines of an output storm, 8 MiB in all.
 const STORM_LINES: u32 = 1 << 17;
 
-/// Does what any tool may do: hang, crash, print rubbish. `Some`: it ended with that.
+/// Performs the misbehaviour that any tool supports: hang, crash, print garbage. Returns `Some` if
+/// the tool ends with it.
 pub(crate) fn before(host: &Host, tool: &str, args: &[String]) -> Result<Option<u8>, Trouble> {
     if is_probe(args) {
         return Ok(None);
     }
-    let Some(word) = asked(host, tool, args)? else { return Ok(None) };
+    let Some(word) = configured_word(host, tool, args)? else { return Ok(None) };
     let mut out = std::io::stdout().lock();
     match word.as_str() {
-        "fail" => return Ok(Some(FAIL)),
-        // What a wrapper that ends with an echo of the status would show; it is no status.
+        "fail" => return Ok(Some(FAILURE_STATUS)),
+        // Output like that of a wrapper that echoes the exit status; it must not count as a status.
         "exit-line" => {
             writeln!(out, "[EXIT:0]")?;
-            return Ok(Some(FAIL));
+            return Ok(Some(FAILURE_STATUS));
         }
         "crash" => {
             out.flush()?;
@@ -38,9 +39,9 @@ pub(crate) fn before(host: &Host, tool: &str, args: &[String]) -> Result<Option<
         "hang" => {
             writeln!(out, "hanging")?;
             out.flush()?;
-            // With a child of its own, which must not be left behind either.
+            // Starts a child process, which must not be left behind either.
             std::process::Command::new("sleep").arg("1000").spawn()?.wait()?;
-            return Ok(Some(FAIL));
+            return Ok(Some(FAILURE_STATUS));
         }
         "storm" => {
             for line in 0..STORM_LINES {
@@ -58,12 +59,12 @@ pub(crate) fn before(host: &Host, tool: &str, args: &[String]) -> Result<Option<
     Ok(None)
 }
 
-/// Whether `word` is what this tool is to do.
+/// Whether this tool is configured to do `word`.
 pub(crate) fn is(host: &Host, tool: &str, args: &[String], word: &str) -> bool {
-    matches!(asked(host, tool, args), Ok(Some(asked)) if asked == word)
+    matches!(configured_word(host, tool, args), Ok(Some(configured_word)) if configured_word == word)
 }
 
-fn asked(host: &Host, tool: &str, args: &[String]) -> Result<Option<String>, Trouble> {
+fn configured_word(host: &Host, tool: &str, args: &[String]) -> Result<Option<String>, Trouble> {
     let Ok(text) = fs::read_to_string(host.folder.join("mischief")) else { return Ok(None) };
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -85,7 +86,7 @@ fn is_probe(args: &[String]) -> bool {
     })
 }
 
-/// Says that it is there, in `TOOL.waiting`, and goes on when `TOOL.go` is.
+/// Creates `TOOL.waiting` and continues when `TOOL.go` exists.
 fn wait_for(host: &Host, tool: &str, out: &mut impl Write) -> Result<(), Trouble> {
     writeln!(out, "waiting")?;
     out.flush()?;

@@ -1,4 +1,4 @@
-//! Nsight Compute 2025.3.1.
+//! Imitates Nsight Compute 2025.3.1.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ const FLAGS: &[&str] = &[
     "--query-metrics",
 ];
 
-/// As published: the host that was recorded gives its counters to anyone.
+/// The published text: the recorded host gives every user access to its counters.
 const COUNTERS_REFUSED: &str = "\
 ==PROF== Connected to process 2022 (/tmp/rgpu-record/bin/showcase)
 ==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the target device 0. For instructions on enabling permissions and to get more information see https://developer.nvidia.com/ERR_NVGPUCTRPERM
@@ -57,7 +57,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     let kernel = program::kernel(options.program)?;
     let is = |word| mischief::is(host, "ncu", words, word);
     if is("counters-refused") {
-        program::replay(COUNTERS_REFUSED, own, || program::run(options.program, &[]))?;
+        program::replay(COUNTERS_REFUSED, is_tool_line, || program::run(options.program, &[]))?;
         return Ok(1);
     }
     let name = if is("counters-taken") {
@@ -73,10 +73,10 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     let export = options.value(&["--export", "-o"]).unwrap_or("report");
     let report =
         if export.ends_with(".ncu-rep") { export.to_owned() } else { format!("{export}.ncu-rep") };
-    let text = spoken(&recorded.text("stdout.txt"), &report, &kernel);
-    // The real one ends a program whose kernel it could not profile.
+    let text = recorded_output(&recorded.text("stdout.txt"), &report, &kernel);
+    // The real tool ends a program whose kernel it could not profile.
     let killed = recorded.exit == 9;
-    let ended = program::replay(&text, own, || match killed {
+    let ended = program::replay(&text, is_tool_line, || match killed {
         true => Some(9),
         false => program::run(options.program, &[]),
     })?;
@@ -87,7 +87,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     Ok(if recorded.exit == 0 { ended.unwrap_or(1) } else { recorded.exit })
 }
 
-/// The report of a kernel.
+/// Name of the recording for a kernel.
 fn recording_of(kernel: &str, options: &Options<'_>) -> String {
     let unknown = |metric: &str| metric.starts_with("nosuch");
     let metrics: Vec<&str> =
@@ -106,7 +106,7 @@ fn recording_of(kernel: &str, options: &Options<'_>) -> String {
     }
 }
 
-/// The report of the program with ranges, as its filters and replay mode have it.
+/// Name of the recording of the program with ranges, by filters and replay mode.
 fn regions(options: &Options<'_>) -> String {
     let include: Vec<&str> = options.values(&["--nvtx-include"]).collect();
     match (options.value(&["--replay-mode"]).unwrap_or("kernel"), include.as_slice()) {
@@ -122,7 +122,7 @@ fn regions(options: &Options<'_>) -> String {
     .to_owned()
 }
 
-/// The first option that range replay does not know.
+/// The first option that range replay does not support.
 fn not_for_ranges(options: &Options<'_>) -> Option<&'static str> {
     let replay = options.value(&["--replay-mode"])?;
     let known = ["import-source", "nvtx-exclude", "kernel-name"];
@@ -143,22 +143,22 @@ fn unknown_section(options: &Options<'_>) -> Result<Option<String>, Trouble> {
 
 /// Whether `--kernel-name` lets the kernel through.
 fn selected(options: &Options<'_>, kernel: &str) -> bool {
-    // Programs with several kernels: which of them a filter means is not played.
+    // For programs with several kernels, the effect of a filter is not imitated.
     if matches!(kernel, "ten_kernels" | "regions" | "nested-regions") {
         return options.value(&["-k", "--kernel-name"]) != Some("nosuch");
     }
     let function = kernel.replace('-', "_");
     options.value(&["-k", "--kernel-name"]).is_none_or(|wanted| {
         match wanted.strip_prefix("regex:") {
-            // Enough of a regular expression for a test.
+            // Supports as much of regular expressions as the tests need.
             Some(regex) => function.contains(regex.trim_matches(['^', '$', '.', '*'])),
             None => function == wanted,
         }
     })
 }
 
-/// Its words, with this report's path and this kernel's name.
-fn spoken(recorded: &str, report: &str, kernel: &str) -> String {
+/// The recorded output, with this report's path and this kernel's name.
+fn recorded_output(recorded: &str, report: &str, kernel: &str) -> String {
     let line = |line: &str| match line.split_once("Report: ") {
         Some((head, _)) => format!("{head}Report: {report}\n"),
         None if line.starts_with("1. ") => format!("1. {}\n", kernel.replace('-', "_")),
@@ -167,7 +167,7 @@ fn spoken(recorded: &str, report: &str, kernel: &str) -> String {
     recorded.lines().map(line).collect()
 }
 
-fn own(line: &str) -> bool {
+fn is_tool_line(line: &str) -> bool {
     line.is_empty()
         || line.starts_with("==")
         || line.starts_with("Available")

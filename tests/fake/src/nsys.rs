@@ -1,4 +1,5 @@
-//! Nsight Systems 2025.3.1. Only one program was traced, `regions`; its trace stands for any.
+//! Imitates Nsight Systems 2025.3.1. Only the program `regions` was traced; its trace is used for
+//! all.
 
 use std::fs;
 
@@ -40,7 +41,7 @@ fn profile(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     };
     let recorded = Recording::open(RECORDED, name)?;
     let output = options.value(&["--output", "-o"]).unwrap_or("report");
-    // The program runs first; what follows is all nsys's own.
+    // The program runs first; all output after it is nsys's own.
     let text = recorded.text("stdout.txt");
     let text = text.split_once("Collecting data").map_or("", |(_, rest)| rest);
     let Some(status) = program::run(options.program, &[]) else {
@@ -65,7 +66,7 @@ fn profile(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     Ok(if recorded.exit == 0 { status } else { recorded.exit })
 }
 
-/// The sqlite file that the real one made of the same report.
+/// Copies the sqlite file that the real tool exported from the same report.
 fn export(words: &[String]) -> Result<u8, Trouble> {
     let options = Options::read(words, &[]);
     let [input] = options.program else { return Err("one report is wanted".into()) };

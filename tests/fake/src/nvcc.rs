@@ -1,4 +1,4 @@
-//! nvcc 13.0. Its cubins are the ones that recorded reports hold; PTX and libraries are synthetic.
+//! Imitates nvcc 13.0. Its cubins come from recorded reports; PTX and libraries are synthetic.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(crate) fn play(_: &Host, words: &[String]) -> Result<u8, Trouble> {
         eprintln!("nvcc fatal   : Could not open input file '{source}'");
         return Ok(1);
     };
-    // Code that no compiler takes says so with this word.
+    // Test sources contain this word to mark code that must not compile.
     if let Some(line) = text.lines().position(|line| line.contains("does_not_compile")) {
         eprintln!(
             "{source}({}): error: identifier \"does_not_compile\" is undefined\n\n1 error detected in the compilation of \"{source}\".",
@@ -55,7 +55,7 @@ fn ptx(stem: &str) -> String {
     )
 }
 
-/// The cubin of a kernel, out of its recorded report; of kernels without one, some other cubin.
+/// The cubin of a kernel from its recorded report; kernels without one get some other cubin.
 fn cubin(stem: &str) -> Result<Vec<u8>, Trouble> {
     let name = match stem {
         "nested_regions" => "regions".to_owned(),

@@ -1,4 +1,4 @@
-//! nvidia-smi of driver 580.159.04.
+//! Imitates nvidia-smi of driver 580.159.04.
 
 use crate::Trouble;
 use crate::host::Host;
@@ -34,7 +34,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     Ok(0)
 }
 
-/// The asked columns of the recorded line.
+/// Prints the requested columns of the recorded line.
 fn query(host: &Host, columns: &str, format: &str) -> Result<(), Trouble> {
     let recorded = host_text("nvidia-smi-query.csv")?;
     let mut lines = recorded.lines().map(|line| line.split(", ").collect::<Vec<_>>());
@@ -52,7 +52,7 @@ fn query(host: &Host, columns: &str, format: &str) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// The line of one GPU: the recorded one, with an index and UUID of its own.
+/// The line of one GPU: the recorded one with this GPU's index and UUID.
 fn line(
     host: &Host,
     index: u32,
@@ -81,7 +81,7 @@ fn line(
     Ok(())
 }
 
-/// The value of the first line `NAME : VALUE`.
+/// The value of the first line of the form `NAME : VALUE`.
 fn field<'a>(text: &'a str, name: &str) -> &'a str {
     let line = text.lines().find(|line| line.trim_start().starts_with(name));
     line.and_then(|line| line.split_once(':')).map_or("", |(_, value)| value.trim())

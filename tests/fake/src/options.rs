@@ -1,16 +1,16 @@
-//! Command lines as NVIDIA's tools read them: options first, then the program and its arguments.
+//! Parses command lines as NVIDIA's tools do: options first, then the program and its arguments.
 
-/// A command line, split.
+/// A parsed command line.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Options<'a> {
     options: Vec<(&'a str, &'a str)>,
-    /// The program to run, and its arguments.
+    /// The program to run and its arguments.
     pub(crate) program: &'a [String],
 }
 
 impl<'a> Options<'a> {
-    /// `flags` are the options without a value; every other one has one, behind `=` or as the next
-    /// word.
+    /// `flags` are the options without a value. Every other option has one, after `=` or as the
+    /// next word.
     pub(crate) fn read(words: &'a [String], flags: &[&str]) -> Options<'a> {
         let mut options = Vec::new();
         let mut at = 0;
@@ -28,12 +28,12 @@ impl<'a> Options<'a> {
         Options { options, program: words.get(at..).unwrap_or_default() }
     }
 
-    /// The last value of any of these names.
+    /// The last value given under any of these names.
     pub(crate) fn value(&self, names: &[&str]) -> Option<&'a str> {
         self.values(names).last()
     }
 
-    /// All values of any of these names.
+    /// All values given under any of these names.
     pub(crate) fn values(&self, names: &[&str]) -> impl Iterator<Item = &'a str> {
         self.options.iter().filter(move |(name, _)| names.contains(name)).map(|(_, value)| *value)
     }

@@ -9,8 +9,8 @@ use rgpu_case::RunnerInput;
 
 use crate::Trouble;
 
-/// Runs it with this process's streams; the status that a tool would see: 128 + n for a signal.
-/// `None`: it cannot be started.
+/// Runs the program with this process's streams. Returns the status that a tool would see (128 + n
+/// for a signal); `None` if it cannot be started.
 pub(crate) fn run(words: &[String], env: &[(&str, &str)]) -> Option<u8> {
     let (program, args) = words.split_first()?;
     let status = Command::new(program).args(args).envs(env.iter().copied()).status().ok()?;
@@ -18,8 +18,8 @@ pub(crate) fn run(words: &[String], env: &[(&str, &str)]) -> Option<u8> {
     u8::try_from(status.code().or(signal)?).ok()
 }
 
-/// The kernel that it launches: what the Case says, else the last word that is a bare name
-/// (`showcase vecadd`), else the program's own name.
+/// Name of the kernel that the program launches: from the Case, else the last word that is a bare
+/// name (`showcase vecadd`), else the program's own name.
 pub(crate) fn kernel(words: &[String]) -> Result<String, Trouble> {
     if let Some(case) =
         words.iter().find(|word| word.ends_with(".json") && Path::new(word).exists())
@@ -32,8 +32,8 @@ pub(crate) fn kernel(words: &[String]) -> Result<String, Trouble> {
     Ok(Path::new(word).file_name().unwrap_or_default().to_string_lossy().into_owned())
 }
 
-/// Prints what a tool printed, and runs the program where its output stood: at the first line that
-/// is not the tool's own, else before the tool's last line. Gives the program's status.
+/// Prints a tool's recorded output and runs the program at the position of its output: at the first
+/// line that is not the tool's own, else before the tool's last line. Returns the program's status.
 pub(crate) fn replay(
     recorded: &str,
     own: impl Fn(&str) -> bool,

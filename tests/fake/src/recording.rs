@@ -1,4 +1,4 @@
-//! What the real tools left: `tests/fixtures/TOOL/VERSION/CASE/`.
+//! Reads recordings of the real tools: `tests/fixtures/TOOL/VERSION/CASE/`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use serde::Deserialize;
 
 use crate::Trouble;
 
-/// One recorded call of a tool.
+/// One recorded run of a tool.
 pub(crate) struct Recording {
     folder: PathBuf,
     /// The tool's exit status.
     pub(crate) exit: u8,
 }
 
-/// The part of `origin.toml` that matters here.
+/// The part of `origin.toml` that is needed here.
 #[derive(Deserialize)]
 struct Origin {
     #[serde(default)]
@@ -22,13 +22,13 @@ struct Origin {
 }
 
 impl Recording {
-    /// The recording `name` of `tool` (a folder with the version, such as `ncu/2025.3.1`).
+    /// Opens the recording `name` of `tool` (a folder with the version, such as `ncu/2025.3.1`).
     pub(crate) fn open(tool: &str, name: &str) -> Result<Recording, Trouble> {
         Self::find(tool, name)?
             .ok_or_else(|| format!("there is no recording `{tool}/{name}`").into())
     }
 
-    /// The same, or nothing where there is none.
+    /// Opens the recording if it exists.
     pub(crate) fn find(tool: &str, name: &str) -> Result<Option<Recording>, Trouble> {
         let folder = fixtures().join(tool).join(name);
         let Ok(text) = fs::read_to_string(folder.join("origin.toml")) else { return Ok(None) };
@@ -36,7 +36,7 @@ impl Recording {
         Ok(Some(Recording { folder, exit: origin.exit_status }))
     }
 
-    /// A text of the recording; empty where there is none.
+    /// A text file of the recording; empty if there is none.
     pub(crate) fn text(&self, file: &str) -> String {
         fs::read_to_string(self.folder.join(file)).unwrap_or_default()
     }
@@ -46,7 +46,7 @@ impl Recording {
         fs::read(self.folder.join(file)).ok()
     }
 
-    /// ncu's report, unpacked: our fixtures are kept small.
+    /// ncu's report, unpacked; the fixtures are stored compressed.
     pub(crate) fn ncu_report(&self) -> Result<Option<Vec<u8>>, Trouble> {
         match self.bytes("report.ncu-repz") {
             Some(packed) => Ok(Some(zstd::decode_all(packed.as_slice())?)),
@@ -55,13 +55,13 @@ impl Recording {
     }
 }
 
-/// A text that the recorded host answered a probe with.
+/// The recorded host's answer to a probe.
 pub(crate) fn host_text(file: &str) -> Result<String, Trouble> {
     let path = fixtures().join("host/nvidia-h200").join(file);
     Ok(fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?)
 }
 
-/// All recordings of a tool, as folders.
+/// The folders of all recordings of a tool.
 pub(crate) fn all(tool: &str) -> Result<Vec<PathBuf>, Trouble> {
     let mut folders: Vec<PathBuf> =
         fs::read_dir(fixtures().join(tool))?.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -69,7 +69,7 @@ pub(crate) fn all(tool: &str) -> Result<Vec<PathBuf>, Trouble> {
     Ok(folders)
 }
 
-/// The folder of all fixtures.
+/// The fixtures folder.
 pub(crate) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures")
 }

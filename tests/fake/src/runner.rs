@@ -1,5 +1,5 @@
-//! `rgpu-runner` on a GPU that is not there. Nothing is launched and every number is made up, which
-//! the report says: its runner is `… synthetic`.
+//! Imitates `rgpu-runner` without a GPU. Nothing is launched and every number is invented; the
+//! report marks this by naming its runner `… synthetic`.
 
 use std::fs;
 use std::process;
@@ -17,10 +17,10 @@ use crate::host::Host;
 use crate::mischief;
 use crate::options::Options;
 
-/// The variable by which a tool says that the kernel dies under it.
+/// The variable by which a tool tells the runner that the kernel crashes under it.
 pub(crate) const FAULT: &str = "RGPU_FAKE_FAULT";
 
-/// The made-up time of every launch, in nanoseconds.
+/// The invented time of every launch, in nanoseconds.
 const LAUNCH_NS: f64 = 20_000.0;
 
 pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
@@ -28,7 +28,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
         println!("rgpu-runner {}", env!("CARGO_PKG_VERSION"));
         return Ok(0);
     }
-    // Options stand before or behind the Case and the job.
+    // Options may come before or after the Case and the job.
     let (mut options, mut rest) = (Vec::new(), Vec::new());
     let mut words_left = words.iter();
     while let Some(word) = words_left.next() {
@@ -188,7 +188,7 @@ fn correctness(case: &RunnerInput, set: &Case, wrong: bool) -> Correctness {
     Correctness { passed: !wrong, outputs, bit_equal: true, changed_inputs: Vec::new() }
 }
 
-/// How many times as fast the other kernel is made up to be: another kernel twice, the same once.
+/// The invented speed-up of the other kernel: 2 for a different kernel, 1 for the same.
 fn advantage(case: &RunnerInput, other: &RunnerInput) -> f64 {
     if case.kernel == other.kernel { 1.0 } else { 2.0 }
 }
@@ -247,7 +247,7 @@ fn device(host: &Host) -> DeviceFacts {
     }
 }
 
-/// What CUPTI is played to say.
+/// The imitated state of CUPTI.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gpu {
     NotAsked,
@@ -256,8 +256,8 @@ enum Gpu {
     Traced,
 }
 
-/// What the collector would see: the runner's ranges, those of `nested-regions` inside them, and in
-/// each of the innermost a kernel, if CUPTI tells of any.
+/// The log that the collector would write: the runner's ranges, those of `nested-regions` inside
+/// them, and a kernel in each innermost range if CUPTI is on.
 fn collected(case: &RunnerInput, gpu: Gpu) -> Result<String, Trouble> {
     let pid = process::id();
     let unix_ns = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?;
@@ -317,7 +317,7 @@ fn collected(case: &RunnerInput, gpu: Gpu) -> Result<String, Trouble> {
     Ok(lines.iter().map(|line| format!("{line}\n")).collect())
 }
 
-/// The ranges that the real one writes: each phase, and each data set within.
+/// The range log of the real runner: each phase, and each data set within it.
 fn range_log(case: &RunnerInput) -> Result<String, Trouble> {
     let now = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?;
     let mut log =

@@ -1,4 +1,4 @@
-//! Compute Sanitizer 2025.3.1.
+//! Imitates Compute Sanitizer 2025.3.1.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     let kernel = program::kernel(options.program)?;
     let is = |word| mischief::is(host, "compute-sanitizer", words, word);
     if is("no-summary") {
-        // Ended before it had anything to say.
+        // The tool ended before it printed anything else.
         println!("========= COMPUTE-SANITIZER");
         return Ok(program::run(options.program, &[]).unwrap_or(1));
     }
@@ -36,7 +36,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
         Some(recorded) => recorded,
         None => Recording::open(RECORDED, &format!("{tool}-clean-xml"))?,
     };
-    // A kernel that dies under the tool takes its program along.
+    // A kernel that crashes under the tool ends its program as well.
     let fault: &[(&str, &str)] =
         if recorded.exit == 0 { &[] } else { &[(runner::FAULT, "illegal-access")] };
     let own = |line: &str| line.starts_with("=========");

@@ -1,5 +1,5 @@
-//! The tree as one file, the same bytes for the same tree, with its checksum beside it in the form
-//! that `sha256sum --check` reads.
+//! Packs the tree into one file. The same tree gives the same bytes. Its checksum is stored beside
+//! it in the form that `sha256sum --check` reads.
 
 use super::{DistError, at};
 use crate::command;
@@ -8,13 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A tarball and what it hashes to.
+/// A tarball and its hash.
 pub(super) struct Packed {
     pub(super) file: PathBuf,
     pub(super) sha256: String,
 }
 
-/// Packs `tree` beside itself.
+/// Packs `tree` into a file beside it.
 pub(super) fn pack(tree: &Path) -> Result<Packed, DistError> {
     let name = tree.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let folder = tree.parent().unwrap_or(Path::new("."));

@@ -1,28 +1,28 @@
-//! The hosts that binaries are made for, and what may be asked of them.
+//! The architectures that binaries are built for, and the requirements that their hosts meet.
 
 use super::DistError;
 use crate::elf::{self, Limits, Needs, Version};
 use std::path::Path;
 
-/// The glibc of RHEL 7 and of everything since 2013.
+/// The glibc of RHEL 7 and of all distributions since 2013.
 const GLIBC: Version = Version(2, 17, 0);
-/// Parts of glibc itself. Whatever else a binary names may be missing on a host.
+/// Libraries that are part of glibc. Any other library may be missing on a host.
 const LIBRARIES: &[&str] =
     &["libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1"];
-/// The agent is uploaded to every new host, often over slow links.
+/// Maximum size of the agent in bytes: it is uploaded to every new host, often over slow links.
 const AGENT_LIMIT: u64 = 4_000_000;
 
 /// One architecture.
 pub(crate) struct Target {
-    /// As `uname -m` names it.
+    /// The name that `uname -m` prints.
     pub(super) arch: &'static str,
     pub(super) triple: &'static str,
-    /// As zig names the folders of its headers.
+    /// The name of zig's header folders.
     pub(super) zig: &'static str,
     limits: Limits,
 }
 
-/// Every architecture there is, the usual one first.
+/// All architectures; the default is first.
 static TARGETS: [Target; 2] = [
     Target {
         arch: "x86_64",
@@ -49,7 +49,7 @@ static TARGETS: [Target; 2] = [
 ];
 
 impl Target {
-    /// The one named on the command line; the usual one where none is.
+    /// The target named on the command line; the default if none is named.
     pub(crate) fn named(words: &[String]) -> Option<&'static Self> {
         match words {
             [] => TARGETS.first(),
@@ -58,12 +58,12 @@ impl Target {
         }
     }
 
-    /// The target as cargo-zigbuild is told it: with the oldest glibc to serve.
+    /// The target in the form of cargo-zigbuild, with the oldest supported glibc.
     pub(super) fn with_glibc(&self) -> String {
         format!("{}.{GLIBC}", self.triple)
     }
 
-    /// What the binary at `path` needs, if every host of ours has it.
+    /// The requirements of the binary at `path`, if every supported host meets them.
     pub(super) fn check(&self, path: &Path, file: &str) -> Result<Needs, DistError> {
         let needs =
             elf::read(path).map_err(|source| DistError::Check { path: path.into(), source })?;

@@ -1,8 +1,8 @@
-//! What a user installs: `bin/rgpu`, what travels in `libexec/rgpu/<triple>`, kernels, shell
-//! completions and man pages, each where `rgpu` or the system looks for it. The tree may be copied
-//! over any prefix, and those of two architectures' `libexec` over each other.
+//! Lays out the user's installation: `bin/rgpu`, the files for hosts in `libexec/rgpu/<triple>`,
+//! kernels, shell completions and man pages, each where `rgpu` or the system looks for it. The tree
+//! may be copied over any prefix, and the `libexec` of two architectures over each other.
 
-use super::{CLI, DistError, TRAVELLING, Target, at, place};
+use super::{CLI, DistError, HOST_FILES, Target, at, place};
 use crate::command;
 use crate::workspace::Workspace;
 use std::fs;
@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Shells, and where each looks for the completions of `rgpu`.
+/// Shells, and the folder in which each looks for the completions of `rgpu`.
 const COMPLETIONS: &[(&str, &str)] = &[
     ("bash", "share/bash-completion/completions/rgpu"),
     ("zsh", "share/zsh/site-functions/_rgpu"),
@@ -18,7 +18,7 @@ const COMPLETIONS: &[(&str, &str)] = &[
 ];
 const DOCUMENTS: &[&str] = &["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
-/// Lays out what was built in `built`; the tree's folder.
+/// Lays out the files built in `built`; returns the tree's folder.
 pub(super) fn lay_out(
     workspace: &Workspace,
     target: &Target,
@@ -30,7 +30,7 @@ pub(super) fn lay_out(
         fs::remove_dir_all(&tree).map_err(at(&tree))?;
     }
     place(&[CLI], built, &tree.join("bin"))?;
-    place(TRAVELLING, built, &tree.join("libexec/rgpu").join(target.triple))?;
+    place(HOST_FILES, built, &tree.join("libexec/rgpu").join(target.triple))?;
     let kernels = workspace.root.join("kernels");
     copy(&kernels, &tree.join("share/rgpu/kernels")).map_err(at(&kernels))?;
     let documents = tree.join("share/doc/rgpu");
@@ -39,7 +39,7 @@ pub(super) fn lay_out(
         let from = workspace.root.join(document);
         fs::copy(&from, documents.join(document)).map_err(at(&from))?;
     }
-    // README's links lead there.
+    // README links to these.
     let docs = workspace.root.join("docs");
     copy(&docs, &documents.join("docs")).map_err(at(&docs))?;
     let rgpu = native_cli(workspace, target, built)?;
@@ -56,8 +56,8 @@ pub(super) fn lay_out(
     Ok(tree)
 }
 
-/// A CLI that runs here: the built one, or where that is for another architecture one of the same
-/// source.
+/// A CLI that runs here: the built one, or, if that is for another architecture, one built from the
+/// same source.
 fn native_cli(workspace: &Workspace, target: &Target, built: &Path) -> Result<PathBuf, DistError> {
     if workspace.triple == target.triple {
         return Ok(built.join(CLI.1));
@@ -66,7 +66,7 @@ fn native_cli(workspace: &Workspace, target: &Target, built: &Path) -> Result<Pa
     Ok(workspace.target.join("debug").join(CLI.1))
 }
 
-/// Copies a folder, but for hidden entries and what runs left in it.
+/// Copies a folder, except hidden entries and the output of runs.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

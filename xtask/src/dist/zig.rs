@@ -1,5 +1,5 @@
-//! Building with zig as C compiler and linker: it brings the stubs of every glibc, so that what is
-//! built here asks for no newer one than it is told.
+//! Builds with zig as C compiler and linker. It has the stubs of every glibc, so that the output
+//! requires no newer glibc than requested.
 
 use super::{DistError, Target, at};
 use crate::command;
@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Builds `files` of their packages; the folder they lie in.
+/// Builds `files` of their packages; returns their folder.
 pub(super) fn build(
     workspace: &Workspace,
     target: &Target,
@@ -22,7 +22,7 @@ pub(super) fn build(
     standard_library(target)?;
     let mut build = workspace.cargo();
     build.env("PATH", path_with(&tools.join("bin")));
-    // The name with dashes counts before the one that cargo-zigbuild sets.
+    // The variable with dashes takes precedence over the one that cargo-zigbuild sets.
     let name = format!("BINDGEN_EXTRA_CLANG_ARGS_{}", target.triple);
     build.env(name, headers(&library(&tools)?, target));
     build.args(["zigbuild", "--profile", "dist", "--target", &target.with_glibc()]);
@@ -33,7 +33,7 @@ pub(super) fn build(
     Ok(workspace.target.join(target.triple).join("dist"))
 }
 
-/// Where zig keeps its headers.
+/// The folder of zig's headers.
 fn library(tools: &Path) -> Result<PathBuf, DistError> {
     let folder = tools.join("lib");
     for entry in fs::read_dir(&folder).map_err(at(&folder))? {
@@ -46,8 +46,8 @@ fn library(tools: &Path) -> Result<PathBuf, DistError> {
     Err(DistError::Place { path: folder, source: missing })
 }
 
-/// What libclang reads for bindings: zig's headers of the target, in its own words. What
-/// cargo-zigbuild passes, zig's own command line, older releases of libclang take for no folder.
+/// The arguments with which libclang finds zig's headers of the target for bindings. cargo-zigbuild
+/// passes zig's own command line, in which older releases of libclang find no folder.
 fn headers(library: &Path, target: &Target) -> OsString {
     let (gnu, any) = (format!("{}-linux-gnu", target.zig), format!("{}-linux-any", target.zig));
     let mut words = OsString::from("-nostdinc");
@@ -63,7 +63,7 @@ fn headers(library: &Path, target: &Target) -> OsString {
     words
 }
 
-/// Our tools come first: cargo finds its `zigbuild` there, and that finds zig.
+/// Our tools come first: cargo finds its `zigbuild` there, which then finds zig.
 fn path_with(folder: &Path) -> OsString {
     let mut path = folder.as_os_str().to_owned();
     if let Some(usual) = std::env::var_os("PATH") {
@@ -73,7 +73,7 @@ fn path_with(folder: &Path) -> OsString {
     path
 }
 
-/// Brings Rust's own libraries for the target, where rustup is there to do so.
+/// Installs Rust's own libraries for the target, if rustup is available.
 fn standard_library(target: &Target) -> Result<(), DistError> {
     let is_there = || {
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));

@@ -1,7 +1,8 @@
-//! CUPTI's buffers: empty ones out, filled ones back, each record a line of the log.
+//! CUPTI's activity buffers: supplies empty ones, and converts the records of filled ones to log
+//! lines.
 //!
-//! CUPTI gives a buffer to each thread or context and calls back from a thread of its own, or from
-//! the program's at a flush; nothing here runs while a kernel is being launched but [`request`].
+//! CUPTI assigns a buffer to each thread or context, and calls back from its own thread or, at a
+//! flush, from the program's. Only [`request`] runs while a kernel is being launched.
 
 use super::library::NO_MORE;
 use super::record::{self, Record, RecordTiming};
@@ -16,31 +17,32 @@ use std::panic::catch_unwind;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 
-/// Bytes of a buffer: some 7,000 launches.
+/// Bytes of a buffer: about 7,000 launches.
 const BUFFER_BYTES: usize = 2 << 20;
-/// CUPTI's own demand is 8.
+/// CUPTI requires an alignment of 8.
 const LAYOUT: Layout = match Layout::from_size_align(BUFFER_BYTES, 64) {
     Ok(layout) => layout,
     Err(_) => panic!("64 is a power of two"),
 };
-/// Lines are handed over when they are this many bytes.
+/// Lines are written to the log when they reach this many bytes.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Buffers that came back, zeroed again.
+/// Returned buffers, zeroed again.
 static SPARE: Mutex<Vec<Spare>> = Mutex::new(Vec::new());
-/// So many are kept; the others are few and stay allocated too, since CUPTI asks for as many again.
-const MOST_SPARE: usize = 64;
+/// Maximum number of spare buffers. Further ones are leaked: they are few, since CUPTI asks for as
+/// many again.
+const MAX_SPARE_BUFFERS: usize = 64;
 static WRITER: Mutex<Writer> = Mutex::new(Writer::new());
 
 struct Spare(*mut u8);
 
-// SAFETY: the buffer belongs to whoever holds the pointer.
+// SAFETY: the holder of the pointer owns the buffer.
 unsafe impl Send for Spare {}
 
-/// Gives CUPTI an empty buffer.
+/// Gives an empty buffer to CUPTI.
 ///
 /// # Safety
-/// CUPTI's: three valid places.
+/// Called by CUPTI with three valid pointers.
 pub(super) unsafe extern "C" fn request(
     buffer: *mut *mut u8,
     size: *mut usize,
@@ -49,7 +51,7 @@ pub(super) unsafe extern "C" fn request(
     let spare = catch_unwind(|| lock(&SPARE).pop().map(|spare| spare.0)).unwrap_or(None);
     // SAFETY: the layout is not empty.
     let empty = spare.unwrap_or_else(|| unsafe { alloc_zeroed(LAYOUT) });
-    // SAFETY: CUPTI gives three valid places.
+    // SAFETY: CUPTI passes three valid pointers.
     unsafe {
         *buffer = empty;
         *size = if empty.is_null() { 0 } else { BUFFER_BYTES };
@@ -60,7 +62,7 @@ pub(super) unsafe extern "C" fn request(
 /// Takes a filled buffer back.
 ///
 /// # Safety
-/// CUPTI's: the first `filled` bytes of the buffer hold whole records.
+/// Called by CUPTI: the first `filled` bytes of the buffer hold complete records.
 pub(super) unsafe extern "C" fn complete(
     context: *mut c_void,
     stream: u32,
@@ -73,12 +75,12 @@ pub(super) unsafe extern "C" fn complete(
     }
     let _ = catch_unwind(|| {
         let (Some(active), Some(process)) = (active(), process::current()) else { return };
-        // SAFETY: CUPTI's own buffer, filled as it says.
+        // SAFETY: this is CUPTI's own buffer, filled to the stated length.
         lock(&WRITER).write(active, process, unsafe {
             std::slice::from_raw_parts_mut(buffer, filled.min(BUFFER_BYTES))
         });
         let mut lost = 0;
-        // SAFETY: a place for one number; the context is CUPTI's.
+        // SAFETY: a pointer to one number; the context is CUPTI's.
         if unsafe { (active.cupti.dropped)(context, stream, &mut lost) } == 0 && lost > 0 {
             process.count_lost(lost as u64);
         }
@@ -87,24 +89,26 @@ pub(super) unsafe extern "C" fn complete(
     unsafe { std::ptr::write_bytes(buffer, 0, filled.min(BUFFER_BYTES)) };
     let _ = catch_unwind(|| {
         let mut spare = lock(&SPARE);
-        if spare.len() < MOST_SPARE {
+        if spare.len() < MAX_SPARE_BUFFERS {
             spare.push(Spare(buffer));
         }
     });
 }
 
-/// Turns records into lines. One for all buffers: a name stands in the log before its first use.
+/// Converts records to lines. All buffers share one, since a name must be logged before its first
+/// use.
 struct Writer {
     lines: Vec<u8>,
     work: u64,
     calls: u64,
-    /// Numbers of names that are in the log.
+    /// Numbers of the names that are already in the log.
     names: Option<HashMap<Box<str>, u32>>,
-    /// Numbers of calls' names, by whether they are the driver's; `None`: not worth a line.
+    /// Numbers of API call names; the key says whether it is a driver call. `None`: calls that are
+    /// not logged.
     calls_known: Option<HashMap<(bool, u32), Option<u32>>>,
 }
 
-/// Calls that neither put work on a GPU nor wait for it, and of which there are very many.
+/// Very frequent calls that neither start GPU work nor wait for it. They are not logged.
 const IDLE_CALLS: &[&str] = &[
     "cudaGet",
     "cudaPeek",
@@ -147,7 +151,8 @@ impl Writer {
     fn write(&mut self, active: &Active, process: &Process, filled: &mut [u8]) {
         let mut record: *mut u8 = null_mut();
         loop {
-            // SAFETY: the buffer is as long as CUPTI said; it steps through its own records.
+            // SAFETY: the buffer has the length that CUPTI stated, and CUPTI steps through its own
+            // records.
             let status = unsafe {
                 (active.cupti.next_record)(filled.as_mut_ptr(), filled.len(), &mut record)
             };
@@ -158,7 +163,7 @@ impl Writer {
                 break;
             }
             if process.has_room(self.lines.len()) {
-                // SAFETY: CUPTI has just said that a record stands there, of a known version.
+                // SAFETY: CUPTI has just returned this record, and its version is known.
                 self.line(active, unsafe { record::read(record) });
             } else {
                 process.count_dropped();
@@ -189,7 +194,7 @@ impl Writer {
                 local_bytes,
                 graph_node,
             } => {
-                // SAFETY: CUPTI's name of the kernel lives as long as the record.
+                // SAFETY: the kernel name that CUPTI returned lives as long as the record.
                 let name = unsafe { text::narrow(name) };
                 let name = name.map(|name| self.name(&name));
                 let activity = Activity {
@@ -259,15 +264,15 @@ impl Writer {
         const RUNTIME_API: u32 = 2;
         let domain = if driver { DRIVER_API } else { RUNTIME_API };
         let mut name: *const c_char = std::ptr::null();
-        // SAFETY: a place for one pointer, filled with a constant of CUPTI's.
+        // SAFETY: a pointer to one pointer, which CUPTI sets to a constant.
         let status = unsafe { (active.cupti.callback_name)(domain, number, &mut name) };
         // SAFETY: as above.
         let name = (status == 0).then(|| unsafe { text::narrow(name) }).flatten();
-        let worth = |name: &str| {
+        let is_logged = |name: &str| {
             !IDLE_CALLS.iter().any(|idle| name.starts_with(idle)) || name.contains("Sync")
         };
         let number_of_name = match name {
-            Some(name) if worth(&name) => Some(self.name(&name)),
+            Some(name) if is_logged(&name) => Some(self.name(&name)),
             Some(_) => None,
             None => Some(self.name(&format!("call {number}"))),
         };

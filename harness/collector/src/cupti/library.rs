@@ -1,6 +1,6 @@
-//! libcupti, opened where it is found: it comes with CUDA toolkits and with PyTorch's wheels, and
-//! is never linked. Of two copies in one process only one gets records, so one that the program
-//! has loaded itself is always taken.
+//! Finds and opens libcupti. It comes with CUDA toolkits and with PyTorch's wheels, and is never
+//! linked. Of two copies in one process only one gets records, so a copy that the program has
+//! already loaded is always used.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -8,23 +8,23 @@ use std::path::{Path, PathBuf};
 
 use super::record;
 
-/// Paths of libcupti to try, with `:` between them, before the places that are known.
+/// Paths of libcupti, separated by `:`, to try before the known locations.
 const PATHS_VARIABLE: &str = "RGPU_CUPTI";
 
-/// Names by which programs load it, the newest first.
+/// Names under which programs load it, newest first.
 const NAMES: &[&str] = &["libcupti.so.13", "libcupti.so.12"];
 
 /// `CUptiResult`; 0 is success.
 pub(super) type Status = u32;
-/// There are no more records in a buffer.
+/// The buffer holds no more records.
 pub(super) const NO_MORE: Status = 12;
-/// What asks for a buffer: where it is, its size, how many records it may get (0: any).
+/// Callback that supplies a buffer: address, size, maximum number of records (0: no limit).
 pub(super) type Request = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
-/// What gives a buffer back: context, stream, buffer, its size, how much of it is filled.
+/// Callback that returns a buffer: context, stream, buffer, its size, filled bytes.
 pub(super) type Complete = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
 type Stamp = unsafe extern "C" fn() -> u64;
 
-/// The functions that are called.
+/// The CUPTI functions that we call.
 #[derive(Clone, Copy)]
 pub(super) struct Cupti {
     pub(super) version: unsafe extern "C" fn(*mut u32) -> Status,
@@ -39,20 +39,20 @@ pub(super) struct Cupti {
     pub(super) callback_name: unsafe extern "C" fn(u32, u32, *mut *const c_char) -> Status,
     pub(super) thread_ids: unsafe extern "C" fn(u32) -> Status,
     pub(super) set_attribute: unsafe extern "C" fn(u32, *mut usize, *mut c_void) -> Status,
-    /// Since CUDA 11.6; without it the clocks are compared once.
+    /// Available since CUDA 11.6. Without it the clocks are compared once.
     pub(super) register_clock: Option<unsafe extern "C" fn(Stamp) -> Status>,
 }
 
-/// A libcupti that was opened.
+/// An opened libcupti.
 pub(super) struct Opened {
     pub(super) cupti: Cupti,
     pub(super) version: u32,
-    /// Where it was found; a bare name where the loader or the program did.
+    /// Its path; a bare name if the loader or the program found it.
     pub(super) path: String,
 }
 
-/// Every place to try, best first: loaded already, named by `RGPU_CUPTI`, beside what the program
-/// has loaded, in toolkits, known to the loader.
+/// All paths to try, best first: already loaded, named by `RGPU_CUPTI`, beside libraries that the
+/// program has loaded, in toolkits, known to the loader.
 pub(super) fn places() -> Vec<PathBuf> {
     let mut places: Vec<PathBuf> = Vec::new();
     let mut add = |path: PathBuf| {
@@ -73,8 +73,8 @@ pub(super) fn places() -> Vec<PathBuf> {
     places
 }
 
-/// Where libcupti lies in relation to libraries of CUDA that this process has loaded: in the same
-/// environment of Python, or in the same toolkit.
+/// Paths of libcupti relative to CUDA libraries that this process has loaded: in the same Python
+/// environment or in the same toolkit.
 fn beside_loaded() -> Vec<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let mut folders = Vec::new();
@@ -105,7 +105,7 @@ fn beside_loaded() -> Vec<PathBuf> {
     folders
 }
 
-/// Toolkits: what the environment names, then the usual folders, newest first.
+/// Toolkit folders: those that the environment names, then the usual ones, newest first.
 fn toolkits() -> Vec<PathBuf> {
     let named = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os);
     let mut roots: Vec<PathBuf> = named.map(PathBuf::from).collect();
@@ -121,7 +121,7 @@ fn toolkits() -> Vec<PathBuf> {
     roots.into_iter().map(|root| root.join("extras/CUPTI/lib64")).collect()
 }
 
-/// The libcupti that the program has loaded itself.
+/// The libcupti that the program has already loaded.
 pub(super) fn loaded() -> Option<Result<Opened, String>> {
     NAMES.iter().find_map(|name| {
         let handle = dlopen(Path::new(name), libc::RTLD_NOW | libc::RTLD_NOLOAD).ok()?;
@@ -135,13 +135,13 @@ pub(super) fn open(path: &Path) -> Result<Opened, String> {
     symbols(handle, &path.to_string_lossy())
 }
 
-/// A library's handle, never closed.
+/// A library handle that is never closed.
 #[derive(Clone, Copy)]
 struct Handle(*mut c_void);
 
 fn dlopen(path: &Path, flags: i32) -> Result<Handle, String> {
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| "a NUL in a path")?;
-    // SAFETY: `name` ends in NUL. What a library does when it is loaded is its own matter.
+    // SAFETY: `name` ends in NUL. The library's initialisers are outside our control.
     let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
     if !handle.is_null() {
         return Ok(Handle(handle));
@@ -162,7 +162,7 @@ fn symbols(handle: Handle, path: &str) -> Result<Opened, String> {
         let symbol = unsafe { libc::dlsym(handle.0, name.as_ptr()) };
         match symbol.is_null() {
             true => Err(format!("has no `{}`", name.to_string_lossy())),
-            // SAFETY: as large as a pointer, and of that type as the caller promises.
+            // SAFETY: `F` is as large as a pointer, and the caller guarantees its type.
             false => Ok(unsafe { std::mem::transmute_copy::<*mut c_void, F>(&symbol) }),
         }
     }
@@ -186,7 +186,7 @@ fn symbols(handle: Handle, path: &str) -> Result<Opened, String> {
         }
     };
     let mut version = 0;
-    // SAFETY: a place for one number.
+    // SAFETY: a pointer to one number.
     cupti.check("cuptiGetVersion", unsafe { (cupti.version)(&mut version) })?;
     if !record::is_known(version) {
         return Err(format!("is of version {version}, whose records are not known here"));
@@ -195,13 +195,13 @@ fn symbols(handle: Handle, path: &str) -> Result<Opened, String> {
 }
 
 impl Cupti {
-    /// A call's status in CUPTI's own words.
+    /// Converts a call's status to an error with CUPTI's own text.
     pub(super) fn check(&self, call: &str, status: Status) -> Result<(), String> {
         if status == 0 {
             return Ok(());
         }
         let mut text: *const c_char = std::ptr::null();
-        // SAFETY: a place for one pointer; CUPTI fills it with a constant of its own.
+        // SAFETY: a pointer to one pointer, which CUPTI sets to a constant.
         let known = unsafe { (self.result_text)(status, &mut text) } == 0 && !text.is_null();
         // SAFETY: as above.
         let text = known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy());

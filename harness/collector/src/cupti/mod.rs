@@ -1,9 +1,9 @@
-//! The other entry point: the CUDA driver loads this library at its initialisation where
-//! `CUDA_INJECTION64_PATH` names it, and CUPTI's activity records then tell of each kernel, copy,
-//! fill and call into CUDA. Tracing needs no privileges: counters may be restricted on the host.
+//! Records GPU work through CUPTI. The CUDA driver loads this library at its initialisation if
+//! `CUDA_INJECTION64_PATH` names it, and CUPTI's activity records then report each kernel, copy,
+//! fill and CUDA call. Tracing needs no privileges, even where counters are restricted.
 //!
-//! Without a libcupti that works, one line on stderr and one in the log say why, and NVTX ranges
-//! are recorded all the same.
+//! Without a working libcupti, one line on stderr and one in the log give the reason, and NVTX
+//! ranges are still recorded.
 
 mod buffers;
 mod library;
@@ -19,39 +19,39 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-/// `CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM`: as `gettid` says, which NVTX events carry too.
+/// `CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM`: the ids of `gettid`, as in NVTX events.
 const SYSTEM_THREAD_IDS: u32 = 1;
-/// `CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER`: we zero them, not the program's own thread.
+/// `CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER`: we zero the buffers, so the program's threads
+/// need not.
 const ZEROED_BUFFERS: u32 = 5;
 /// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`.
-const FORCED: u32 = 1;
-/// How often records are asked for, so that a crash loses little.
+const FLUSH_FORCED: u32 = 1;
+/// Interval between flushes, so that a crash loses little.
 const FLUSH_PERIOD: Duration = Duration::from_millis(500);
-/// A clock of ours that CUPTI uses differs from ours by less than this.
+/// CUPTI's clock counts as ours if it differs by less than this.
 const SAME_CLOCK_NS: u64 = 10_000_000;
-/// Reasons are told in so many bytes at most.
+/// Maximum length of the reported reasons, in bytes.
 const REASONS_BYTES: usize = 800;
 
-/// The kinds of records without which there would be no time line.
-const WANTED: &[u32] =
+/// The record kinds without which there is no timeline.
+const ENABLED_KINDS: &[u32] =
     &[record::CONCURRENT_KERNEL, record::MEMCPY, record::MEMSET, record::RUNTIME, record::DRIVER];
 
 static ACTIVE: AtomicPtr<Active> = AtomicPtr::new(std::ptr::null_mut());
 static STOPPED: AtomicBool = AtomicBool::new(false);
-/// Held while CUPTI is asked to flush.
+/// Held during a flush of CUPTI's buffers.
 static FLUSHING: Mutex<()> = Mutex::new(());
 
-/// CUPTI at work.
+/// CUPTI after its activation.
 pub(crate) struct Active {
     cupti: Cupti,
-    /// What CUPTI's clock is ahead of ours.
+    /// Difference of CUPTI's clock to ours.
     offset_ns: i64,
-    /// The process that asked for records; a forked child gets none.
+    /// The process that enabled the records. A forked child gets none.
     pid: AtomicU32,
 }
 
-/// Called by the CUDA driver, once in a process. The result is not looked at by all drivers; 1 is
-/// success.
+/// Called once per process by the CUDA driver. 1 is success; not all drivers check the result.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "the name is the CUDA driver's")]
 pub extern "C" fn InitializeInjection() -> c_int {
@@ -86,7 +86,7 @@ fn start() {
     }
 }
 
-/// Tries every libcupti there is; why none works, otherwise.
+/// Tries every libcupti that is found. The error says why none works.
 fn begin() -> Result<(Opened, &'static str), String> {
     if let Some(loaded) = library::loaded() {
         // A second copy beside the program's own would take its records away.
@@ -111,22 +111,22 @@ fn begin() -> Result<(Opened, &'static str), String> {
     Err(reasons)
 }
 
-/// Asks for records; how the clocks were made one.
+/// Enables activity records. Returns how the clocks were aligned.
 fn activate(opened: &Opened) -> Result<&'static str, String> {
     let cupti = opened.cupti;
-    // SAFETY, for every call of CUPTI here: the functions' types are those of its headers, and each
-    // pointer is a valid place of the type that it asks for.
+    // SAFETY, for every CUPTI call here: the functions' types are those of its headers, and each
+    // pointer is valid and of the requested type.
     let thread_ids =
         || cupti.check("cuptiSetThreadIdType", unsafe { (cupti.thread_ids)(SYSTEM_THREAD_IDS) });
     let early = thread_ids();
     let (mut yes, mut size) = (1u8, 1usize);
-    // Older ones lack it and zero the buffers themselves.
+    // Older versions lack it and zero the buffers themselves.
     let _ = unsafe { (cupti.set_attribute)(ZEROED_BUFFERS, &mut size, (&raw mut yes).cast()) };
     let ours = cupti.register_clock.is_some_and(|register| unsafe { register(stamp) } == 0);
-    ask(&cupti)?;
-    // Some of CUPTI starts only when records are asked for.
-    let asked = early.or_else(|_| thread_ids()).and_then(|()| ahead_ns(&cupti));
-    let ahead = asked.inspect_err(|_| give_up(&cupti))?;
+    enable_records(&cupti)?;
+    // Parts of CUPTI start only when records are enabled.
+    let enabled_ahead = early.or_else(|_| thread_ids()).and_then(|()| ahead_ns(&cupti));
+    let ahead = enabled_ahead.inspect_err(|_| disable_records(&cupti))?;
     let (clock, offset_ns) = match ours && ahead.unsigned_abs() < SAME_CLOCK_NS {
         true => ("ours", 0),
         false => ("compared", ahead),
@@ -139,71 +139,72 @@ fn activate(opened: &Opened) -> Result<&'static str, String> {
     Ok(clock)
 }
 
-fn ask(cupti: &Cupti) -> Result<(), String> {
+fn enable_records(cupti: &Cupti) -> Result<(), String> {
     // SAFETY: as in `activate`.
     let registered = unsafe { (cupti.register_callbacks)(buffers::request, buffers::complete) };
     cupti.check("cuptiActivityRegisterCallbacks", registered)?;
-    for kind in WANTED {
+    for kind in ENABLED_KINDS {
         // SAFETY: as above.
         let enabled = cupti.check("cuptiActivityEnable", unsafe { (cupti.enable)(*kind) });
         if enabled.is_err() {
-            give_up(cupti);
+            disable_records(cupti);
             return enabled;
         }
     }
-    // Copies between GPUs: not everywhere.
+    // Copies between GPUs, which not every system supports.
     // SAFETY: as above.
     unsafe { (cupti.enable)(record::MEMCPY2) };
     Ok(())
 }
 
-/// Asks for no records any more.
-fn give_up(cupti: &Cupti) {
-    for kind in WANTED {
-        // SAFETY: as in `activate`; one that was never enabled is disabled without harm.
+/// Disables all records.
+fn disable_records(cupti: &Cupti) {
+    for kind in ENABLED_KINDS {
+        // SAFETY: as in `activate`; disabling a kind that was never enabled is harmless.
         unsafe { (cupti.disable)(*kind) };
     }
 }
 
-/// The clock that CUPTI is given.
+/// The clock callback that CUPTI uses.
 unsafe extern "C" fn stamp() -> u64 {
     monotonic_ns()
 }
 
-/// How far CUPTI's clock is ahead of ours: of five looks, the one that took least.
+/// How far CUPTI's clock is ahead of ours, from the fastest of five readings.
 fn ahead_ns(cupti: &Cupti) -> Result<i64, String> {
     let mut best = (u64::MAX, 0i64);
     for _ in 0..5 {
-        let (before, mut theirs) = (monotonic_ns(), 0u64);
-        // SAFETY: a place for one number.
-        cupti.check("cuptiGetTimestamp", unsafe { (cupti.timestamp)(&mut theirs) })?;
+        let (before, mut cupti_ns) = (monotonic_ns(), 0u64);
+        // SAFETY: a pointer to one number.
+        cupti.check("cuptiGetTimestamp", unsafe { (cupti.timestamp)(&mut cupti_ns) })?;
         let took = monotonic_ns().saturating_sub(before);
         let middle = before + took / 2;
-        best = best.min((took, theirs.wrapping_sub(middle).cast_signed()));
+        best = best.min((took, cupti_ns.wrapping_sub(middle).cast_signed()));
     }
     Ok(best.1)
 }
 
-/// CUPTI at work in this process.
+/// CUPTI, if it is active in this process.
 pub(crate) fn active() -> Option<&'static Active> {
-    // SAFETY: null, or a box that nobody frees.
+    // SAFETY: null, or a box that is never freed.
     let active = unsafe { ACTIVE.load(Ordering::Acquire).as_ref() }?;
     (active.pid.load(Ordering::Relaxed) == std::process::id()).then_some(active)
 }
 
 impl Active {
-    /// A time of CUPTI's on our clock; `None`: it did not know.
+    /// Converts a CUPTI time to our clock; `None` if CUPTI did not know it.
     fn ours(&self, ns: u64) -> Option<u64> {
         (ns != 0).then(|| ns.wrapping_sub(self.offset_ns.cast_unsigned()))
     }
 }
 
-/// A thread that asks for finished records, as CUPTI's own documentation proposes.
+/// Starts a thread that requests finished records, as CUPTI's documentation proposes.
 fn flush_from_time_to_time() {
     let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
     let mut before = all;
-    // The program's signals are the program's.
-    // SAFETY: both are valid places; the thread inherits the mask, and this one's is put back.
+    // Signals must reach the program's threads, not this one.
+    // SAFETY: both pointers are valid; the new thread inherits the mask, and this thread's is
+    // restored.
     unsafe {
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
@@ -216,11 +217,11 @@ fn flush_from_time_to_time() {
     });
     // SAFETY: as above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
-    // Without it a crash loses more, nothing else.
+    // Without the thread a crash loses more records; nothing else changes.
     drop(spawned);
 }
 
-/// Asks for the records of all work that has ended.
+/// Requests the records of all finished work.
 pub(crate) fn flush_finished() {
     flush(0);
 }
@@ -228,14 +229,14 @@ pub(crate) fn flush_finished() {
 fn flush(flag: u32) {
     let Some(active) = active() else { return };
     let Ok(_held) = FLUSHING.lock() else { return };
-    if flag == FORCED || !STOPPED.load(Ordering::Relaxed) {
-        // SAFETY: CUPTI is at work in this process.
+    if flag == FLUSH_FORCED || !STOPPED.load(Ordering::Relaxed) {
+        // SAFETY: CUPTI is active in this process.
         unsafe { (active.cupti.flush_all)(flag) };
     }
 }
 
-/// Before the driver's own end: every record that is still with CUPTI.
+/// Runs before the driver shuts down: requests every record that CUPTI still holds.
 extern "C" fn at_exit() {
     STOPPED.store(true, Ordering::Relaxed);
-    drop(catch_unwind(|| flush(FORCED)));
+    drop(catch_unwind(|| flush(FLUSH_FORCED)));
 }

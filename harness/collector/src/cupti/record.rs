@@ -1,32 +1,32 @@
-//! CUPTI's activity records, as far as they are read: the first bytes of each, which all versions
-//! of CUPTI 12 and 13 lay out alike, however long the rest has become.
+//! Reads CUPTI's activity records: only the first bytes of each, which all versions of CUPTI 12 and
+//! 13 lay out alike, however long the rest has become.
 //!
-//! A record says its kind and not its length, and each CUPTI writes the newest layout that it knows
-//! (kernels: version 9 and 208 bytes in CUDA 12.1 to 12.9, 10 in 13.0, 13 and 248 bytes in 13.5).
-//! So nothing is read beyond the table below, and CUPTI itself steps from record to record. Source:
-//! `cupti_activity.h` of the versions named in `tests/nvidia/cupti.py`, which compiles a program
-//! against each of them and compares every line of the table.
+//! A record states its kind but not its length, and each CUPTI writes the newest layout that it
+//! knows (kernels: version 9 and 208 bytes in CUDA 12.1 to 12.9, 10 in 13.0, 13 and 248 bytes in
+//! 13.5). So only the fields in the table below are read, and CUPTI itself steps from record to
+//! record. Source: `cupti_activity.h` of the versions named in `tests/nvidia/cupti.py`, which
+//! compiles a program against each of them and compares every line of the table.
 
 use std::ffi::c_char;
 
-/// CUPTI's version numbers whose headers were compared: CUDA 12.0 to 12.9, and 13.
+/// Whether the headers of this CUPTI version were compared: CUDA 12.0 to 12.9, and 13.
 pub(super) fn is_known(version: u32) -> bool {
     matches!(version, 18..=28 | 130_000..=139_999)
 }
 
-/// Kinds of records that are asked for.
+/// Kinds of records that we enable.
 pub(super) const MEMCPY: u32 = 1;
 pub(super) const MEMSET: u32 = 2;
 pub(super) const DRIVER: u32 = 4;
 pub(super) const RUNTIME: u32 = 5;
-/// Kernels, without making them wait for each other; kind 3 would.
+/// Kernels without serialisation; kind 3 would serialise them.
 pub(super) const CONCURRENT_KERNEL: u32 = 10;
 /// Copies between GPUs.
 pub(super) const MEMCPY2: u32 = 22;
-/// Kernels that were made to wait for each other, as another subscriber may ask.
+/// Serialised kernels, which another subscriber may request.
 pub(super) const KERNEL: u32 = 3;
 
-/// Offsets of fields, in bytes. The comment is the field that a line is compared with.
+/// Offsets of fields, in bytes. The comment names the CUPTI field that the line is compared with.
 mod at {
     pub(super) const KIND: usize = 0; // CUpti_Activity.kind
     pub(super) const KERNEL_REGISTERS: usize = 6; // CUpti_ActivityKernel*.registersPerThread
@@ -75,7 +75,7 @@ mod at {
     pub(super) const CALL_RESULT: usize = 36; // CUpti_ActivityAPI.returnValue
 }
 
-/// When and where a piece of work ran.
+/// Time, device and stream of a piece of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RecordTiming {
     pub(super) start: u64,
@@ -86,7 +86,7 @@ pub(super) struct RecordTiming {
     pub(super) correlation: u32,
 }
 
-/// What one record says.
+/// The contents of one record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Record {
     Kernel {
@@ -119,14 +119,14 @@ pub(super) enum Record {
         correlation: u32,
         result: u32,
     },
-    /// Of a kind that was not asked for.
+    /// A kind that was not enabled.
     Other,
 }
 
 /// Reads a record.
 ///
 /// # Safety
-/// `record` is one that CUPTI of a version for which [`is_known`] holds has written.
+/// `record` was written by a CUPTI of a version for which [`is_known`] holds.
 pub(super) unsafe fn read(record: *const u8) -> Record {
     // SAFETY: the offsets lie inside the record of its kind, as compared with CUPTI's headers.
     unsafe {
@@ -202,20 +202,20 @@ pub(super) unsafe fn read(record: *const u8) -> Record {
 /// # Safety
 /// Four bytes at `offset` belong to the record.
 unsafe fn u32_at(record: *const u8, offset: usize) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { record.add(offset).cast::<u32>().read_unaligned() }
 }
 
 /// # Safety
 /// Eight bytes at `offset` belong to the record.
 unsafe fn u64_at(record: *const u8, offset: usize) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { record.add(offset).cast::<u64>().read_unaligned() }
 }
 
 /// # Safety
 /// Twelve bytes at `offset` belong to the record.
 unsafe fn three_at(record: *const u8, offset: usize) -> [u32; 3] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { [0, 4, 8].map(|part| u32_at(record, offset + part)) }
 }

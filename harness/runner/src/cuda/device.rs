@@ -1,4 +1,4 @@
-//! The device, its primary context and the one stream that everything runs on.
+//! The device, its primary context and the stream of all work.
 
 #![allow(unsafe_code)] // driver calls
 
@@ -8,16 +8,16 @@ use cudarc::driver::sys::{CUdevice, CUdevice_attribute, CUstream, CUuuid};
 use rgpu_case::{DeviceFacts, ErrorClass};
 use std::ffi::{CStr, c_char};
 
-/// The first visible device (`CUDA_VISIBLE_DEVICES` chooses), with its primary context current.
+/// The first visible device (selected by `CUDA_VISIBLE_DEVICES`), with its primary context current.
 pub(crate) struct Gpu {
     pub(crate) driver: &'static Driver,
     pub(crate) stream: CUstream,
     pub(crate) facts: DeviceFacts,
-    /// Shared memory that one block may have at most, in bytes.
+    /// Maximum shared memory of one block, in bytes.
     pub(crate) shared_limit: u32,
 }
 
-/// A device without a context: enough to ask who else uses it.
+/// A device without a context: enough to query its other users.
 pub(crate) struct FoundDevice {
     driver: &'static Driver,
     device: CUdevice,
@@ -25,7 +25,7 @@ pub(crate) struct FoundDevice {
 }
 
 impl Gpu {
-    /// Finds the device without making a context on it.
+    /// Finds the device without creating a context on it.
     pub(crate) fn find(driver: &'static Driver) -> Outcome<FoundDevice> {
         let mut count = 0;
         let mut device: CUdevice = 0;
@@ -54,8 +54,8 @@ impl FoundDevice {
         let driver = self.driver;
         let mut context = std::ptr::null_mut();
         let mut stream = std::ptr::null_mut();
-        // SAFETY: the device is valid; context and stream are live locals that live on in the
-        // process, which is never without them.
+        // SAFETY: the device is valid; context and stream are live locals, and neither is destroyed
+        // before the process ends.
         unsafe {
             call!(driver, cuDevicePrimaryCtxRetain(&mut context, self.device))?;
             call!(driver, cuCtxSetCurrent(context))?;
@@ -68,21 +68,21 @@ impl FoundDevice {
 }
 
 impl Gpu {
-    /// Waits for everything on the stream; a fault of the kernel shows here.
+    /// Waits for all work on the stream. A fault of the kernel is reported here.
     pub(crate) fn synchronize(&self) -> Outcome<()> {
         // SAFETY: the stream lives as long as the process.
         unsafe { call!(self.driver, cuStreamSynchronize(self.stream)) }
     }
 
-    /// Waits for everything on every stream of the context.
+    /// Waits for all work on every stream of the context.
     pub(crate) fn synchronize_all(&self) -> Outcome<()> {
         let Some(synchronize) = self.driver.cuCtxSynchronize else { return self.synchronize() };
         // SAFETY: the context is current.
         self.driver.check("cuCtxSynchronize", unsafe { synchronize() })
     }
 
-    /// Gives lines that a kernel asked L2 to keep the same standing as all others, so that a flush
-    /// replaces them too. Drivers before 11.0 have no such lines.
+    /// Resets lines that a kernel asked L2 to keep, so that a flush replaces them too. Drivers
+    /// before 11.0 have no such lines.
     pub(crate) fn reset_persisting_l2(&self) -> Outcome<()> {
         let Some(reset) = self.driver.cuCtxResetPersistingL2Cache else { return Ok(()) };
         // SAFETY: the context is current.

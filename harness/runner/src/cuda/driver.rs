@@ -1,4 +1,4 @@
-//! The table of driver functions, and errors with the name of the call.
+//! The table of driver functions, and errors that name the call.
 
 #![allow(unsafe_code, non_snake_case)] // the driver's own function names
 
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 macro_rules! table {
     ({$($name:ident($($arg:ty),*);)*} optional {$($maybe:ident($($maybe_arg:ty),*);)*}) => {
-        /// The functions, by their own names; those of newer drivers are optional.
+        /// The functions by their own names; those of newer drivers are optional.
         pub(crate) struct Driver {
             $(pub(crate) $name: unsafe extern "C" fn($($arg),*) -> u32,)*
             $(pub(crate) $maybe: Option<unsafe extern "C" fn($($maybe_arg),*) -> u32>,)*
@@ -90,7 +90,8 @@ table! {
     }
 }
 
-/// `call!(driver, cuMemFree_v2(pointer))` inside an unsafe block: the call, its error named.
+/// `call!(driver, cuMemFree_v2(pointer))` inside an unsafe block: makes the call and names it in
+/// errors.
 macro_rules! call {
     ($driver:expr, $name:ident($($arg:expr),* $(,)?)) => {
         $driver.check(stringify!($name), ($driver.$name)($($arg),*))
@@ -119,7 +120,7 @@ impl Driver {
         Ok(Box::leak(Box::new(driver)))
     }
 
-    /// Turns a result into a fault that names the call, the code and the driver's own words.
+    /// Converts a result into a fault with the call, the code and the driver's error text.
     pub(crate) fn check(&self, call: &'static str, code: u32) -> Outcome<()> {
         if code == 0 {
             return Ok(());
@@ -139,8 +140,8 @@ impl Driver {
         Err(Fault::new(class, text).at_call(call, code.into()))
     }
 
-    /// Whether a kernel's fault has taken the context. Then every call fails, and what could be
-    /// freed is gone: compute-sanitizer would report each try beside the fault that matters.
+    /// Whether a fault of the kernel has destroyed the context. Then every call fails and nothing
+    /// is left to free; compute-sanitizer would report each attempt beside the relevant fault.
     pub(super) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
@@ -151,7 +152,7 @@ impl Driver {
         code: u32,
     ) -> Option<String> {
         let mut text = std::ptr::null();
-        // SAFETY: the driver stores the address of a static string, or of nothing.
+        // SAFETY: the driver stores the address of a static string, or null.
         unsafe {
             if get(code, &mut text) != 0 || text.is_null() {
                 return None;

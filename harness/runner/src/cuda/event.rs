@@ -6,7 +6,7 @@ use super::{Gpu, driver::call};
 use crate::fault::Outcome;
 use cudarc::driver::sys::CUevent;
 
-/// A point on the stream.
+/// A point in the stream.
 pub(crate) struct Event<'g> {
     gpu: &'g Gpu,
     event: CUevent,
@@ -25,13 +25,13 @@ impl<'g> Event<'g> {
         unsafe { call!(self.gpu.driver, cuEventRecord(self.event, self.gpu.stream)) }
     }
 
-    /// Waits until the stream has passed this point; a fault of the kernel shows here.
+    /// Waits until the stream has passed this point. A fault of the kernel is reported here.
     pub(crate) fn wait(&self) -> Outcome<()> {
         // SAFETY: the event is alive.
         unsafe { call!(self.gpu.driver, cuEventSynchronize(self.event)) }
     }
 
-    /// Nanoseconds from `earlier` to here. Both must have been passed.
+    /// Nanoseconds from `earlier` to this event. The stream must have passed both.
     pub(crate) fn since_ns(&self, earlier: &Event<'_>) -> Outcome<f64> {
         let mut ms = 0f32;
         // SAFETY: both events are alive, and `ms` is a live local.

@@ -12,14 +12,14 @@ use rgpu_case::{ErrorClass, Launch};
 use std::ffi::{CString, c_int, c_void};
 use std::path::Path;
 
-/// Room for what the driver's compiler says about PTX.
+/// Size of the buffer for the log of the driver's PTX compiler.
 const LOG_BYTES: usize = 16 * 1024;
 
-/// Parameters that a kernel may have beyond those of the Case before it reads stray pointers; only
-/// for drivers that cannot tell the number of parameters.
+/// Number of extra zero parameters passed after those of the Case, in case the kernel takes more.
+/// Needed only for drivers that cannot report the number of parameters.
 const SPARE_PARAMETERS: usize = 64;
 
-/// A loaded module. Never unloaded: it lives as long as the process.
+/// A loaded module. It is never unloaded: it lives as long as the process.
 pub(crate) struct Module<'g> {
     gpu: &'g Gpu,
     module: CUmodule,
@@ -42,7 +42,7 @@ impl<'g> Module<'g> {
         Module::of_image(gpu, image, &shown.to_string())
     }
 
-    /// Loads PTX, a cubin or a fatbin; `shown` names it in errors.
+    /// Loads PTX, a cubin or a fatbin; errors name it by `shown`.
     pub(crate) fn of_image(gpu: &'g Gpu, mut image: Vec<u8>, shown: &str) -> Outcome<Module<'g>> {
         let symbols = symbols::kernels(&image);
         image.push(0); // PTX must end with a NUL
@@ -69,10 +69,10 @@ impl<'g> Module<'g> {
             )
         };
         loaded.map_err(|mut fault| {
-            let said = log.split(|&byte| byte == 0).next().unwrap_or_default();
-            let said = String::from_utf8_lossy(said);
-            if !said.trim().is_empty() {
-                fault.0.text += &format!("; the driver's compiler says: {}", said.trim());
+            let compiler_log = log.split(|&byte| byte == 0).next().unwrap_or_default();
+            let compiler_log = String::from_utf8_lossy(compiler_log);
+            if !compiler_log.trim().is_empty() {
+                fault.0.text += &format!("; the driver's compiler says: {}", compiler_log.trim());
             }
             let [major, minor] = gpu.facts.compute_capability;
             fault.while_doing(format_args!("module `{shown}` on sm_{major}{minor}"))
@@ -80,10 +80,10 @@ impl<'g> Module<'g> {
         Ok(Module { gpu, module, symbols })
     }
 
-    /// Finds a kernel by its symbol, or by its plain name if only one kernel has it.
+    /// Finds a kernel by its symbol, or by its plain name if only one kernel has that.
     ///
-    /// The symbols are searched first, since a failing driver call would be a finding of
-    /// compute-sanitizer's.
+    /// The symbols are searched first, because compute-sanitizer would report a failing driver
+    /// call.
     pub(crate) fn function(&self, name: &str) -> Outcome<Function<'g>> {
         let named = |name: &str| {
             let function = self.get(name)?;
@@ -125,32 +125,33 @@ fn list(names: &[String]) -> String {
     shown.join(", ") + more
 }
 
-/// Whether driver calls may be made that fail when all is well.
+/// Whether driver calls may be made that fail in normal operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProbeCalls {
-    /// They may: no tool looks.
+    /// They may: no tool observes the program.
     Thorough,
     /// They may not: compute-sanitizer reports every failing call of the program it runs.
     Quiet,
 }
 
-/// Values of a kernel's parameters.
+/// Parameter values of a kernel.
 pub(crate) struct KernelArgs {
     _values: Vec<u64>,
     _spare: Box<[u64; 512]>,
     pointers: Vec<*mut c_void>,
-    /// Name and size in bytes of each.
+    /// Name and size in bytes of each parameter.
     sizes: Vec<(String, usize)>,
 }
 
 impl KernelArgs {
-    /// Each parameter as (name, size in bytes, little-endian value): a device pointer or a scalar.
+    /// Takes (name, size in bytes, little-endian value) for each parameter: a device pointer or a
+    /// scalar.
     pub(crate) fn new(parameters: Vec<(String, usize, u64)>) -> KernelArgs {
         let mut values: Vec<u64> = parameters.iter().map(|(_, _, value)| *value).collect();
-        // As large as any parameter of a kernel, in case the driver copies from it.
+        // As large as the largest kernel parameter, in case the driver copies from it.
         let mut spare = Box::new([0u64; 512]);
         let first = values.as_mut_ptr();
-        // `add` stays within the vector, whose buffer does not move when the vector does.
+        // `add` stays within the vector, whose buffer does not move with the vector.
         let mut pointers: Vec<*mut c_void> =
             (0..values.len()).map(|i| first.wrapping_add(i).cast()).collect();
         pointers.extend(std::iter::repeat_n(spare.as_mut_ptr().cast(), SPARE_PARAMETERS));
@@ -160,8 +161,8 @@ impl KernelArgs {
 }
 
 impl Function<'_> {
-    /// Refuses arguments that the kernel does not take, and a launch that cannot work, in words
-    /// that a bare `CUDA_ERROR_INVALID_VALUE` would not give; raises the limits that the launch
+    /// Refuses arguments that the kernel does not take, and a launch that cannot work, with a
+    /// clearer message than a bare `CUDA_ERROR_INVALID_VALUE`. Raises the limits that the launch
     /// needs.
     pub(crate) fn prepare(
         &self,
@@ -186,13 +187,13 @@ impl Function<'_> {
         if launch.dynamic_shared > 0 {
             let fixed = self.attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?;
             let room = self.gpu.shared_limit.saturating_sub(fixed);
-            let asked = launch.dynamic_shared;
-            if asked > room {
+            let requested = launch.dynamic_shared;
+            if requested > room {
                 return Err(refused(format!(
-                    "{asked} bytes of dynamic shared memory, this GPU leaves it {room}"
+                    "{requested} bytes of dynamic shared memory, this GPU leaves it {room}"
                 )));
             }
-            self.set(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, asked as c_int)?;
+            self.set(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, requested as c_int)?;
         }
         if let Some(cluster) = launch.cluster {
             if self.gpu.driver.cuLaunchKernelEx.is_none() {
@@ -268,7 +269,7 @@ impl Function<'_> {
         driver.check("cuLaunchKernelEx", code)
     }
 
-    /// Compares number and sizes of the parameters, where the driver can tell them (12.4 on).
+    /// Checks number and sizes of the parameters, where the driver can report them (12.4 or newer).
     fn check_parameters(&self, args: &KernelArgs, probing: ProbeCalls) -> Outcome<()> {
         let Some(info) = self.gpu.driver.cuFuncGetParamInfo else { return Ok(()) };
         let most = match probing {

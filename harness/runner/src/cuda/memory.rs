@@ -34,18 +34,18 @@ impl<'g> Buffer<'g> {
         self.size
     }
 
-    /// Fills the data; waits.
+    /// Copies bytes into the data; waits for completion.
     pub(crate) fn upload(&self, bytes: &[u8]) -> Outcome<()> {
         self.write(self.margin, &bytes[..bytes.len().min(self.size)])
     }
 
-    /// Reads the data; waits for earlier work on the stream.
+    /// Reads the data, after earlier work on the stream.
     pub(crate) fn download(&self, bytes: &mut [u8]) -> Outcome<()> {
         let size = bytes.len().min(self.size);
         self.read(self.margin, &mut bytes[..size])
     }
 
-    /// Fills both margins; `bytes` has the length of one.
+    /// Fills both margins; `bytes` has the length of one margin.
     pub(crate) fn upload_margins(&self, bytes: &[u8]) -> Outcome<()> {
         let bytes = &bytes[..bytes.len().min(self.margin)];
         self.write(0, bytes)?;

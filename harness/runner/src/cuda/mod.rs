@@ -1,9 +1,9 @@
-//! The CUDA driver: opened at run time, called through a table of our own.
+//! The CUDA driver API: libcuda is opened at run time and called through our own table.
 //!
-//! The types are cudarc's; the calls are not, for three reasons. cudarc panics on a driver that
+//! The types are cudarc's, but not the calls, for three reasons. cudarc panics on a driver that
 //! lacks a symbol. It tries `libcuda.so` before `libcuda.so.1`, and the former may be the stub of a
-//! toolkit. And its result enum holds only the errors known to the bindings, while newer drivers
-//! return newer ones: here a result is a number, with the name that the driver itself gives it.
+//! toolkit. Its result enum holds only the errors known to the bindings, while newer drivers return
+//! newer ones; here a result is a number, with the name that the driver itself reports.
 
 mod device;
 mod driver;

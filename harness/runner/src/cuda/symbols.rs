@@ -1,10 +1,10 @@
-//! Names of the kernels in a module, for a plain name given in place of a mangled one.
+//! Finds the kernels of a module, so that a plain name can select a mangled one.
 //!
 //! PTX: the word after each `.entry`. A cubin (ELF): sections `.text.NAME`, found as strings in the
-//! section name table (a linker may keep them as the end of `.rela.text.NAME` only). A compressed fatbin shows nothing; there the
-//! exact symbol is needed.
+//! section name table (a linker may keep them only as the end of `.rela.text.NAME`). A compressed
+//! fatbin cannot be searched; it needs the exact symbol.
 
-/// Kernel symbols in the order found, each once.
+/// Kernel symbols in order of appearance, without duplicates.
 pub(crate) fn kernels(image: &[u8]) -> Vec<String> {
     let is_elf = image.starts_with(b"\x7fELF");
     let marker: &[u8] = if is_elf { b".text." } else { b".entry" };
@@ -22,7 +22,7 @@ pub(crate) fn kernels(image: &[u8]) -> Vec<String> {
     names
 }
 
-/// Symbols whose plain name (without scope, template arguments and parameters) is `plain`.
+/// Symbols whose plain name (without scope, template arguments and parameters) equals `plain`.
 pub(crate) fn matching(symbols: &[String], plain: &str) -> Vec<String> {
     symbols.iter().filter(|symbol| plain_name(symbol) == Some(plain)).cloned().collect()
 }

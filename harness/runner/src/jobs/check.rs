@@ -1,8 +1,8 @@
-//! The outputs of timed calls against the slow reference, judged on the GPU without waiting for it.
+//! Checks the outputs of timed calls against a reference on the GPU, without synchronising.
 //!
-//! The reference works in memory of its own, which gets the same contents as the kernel's: neither
-//! can spoil what the other reads. Behind a call's end event a kernel of ours counts the elements
-//! that lie beyond the tolerance, for each output and each call of a batch apart.
+//! The reference uses its own memory with the same contents as the kernel's, so neither can change
+//! what the other reads. After a call's end event, a kernel of ours counts the elements beyond the
+//! tolerance, separately for each output and each call of a batch.
 
 use super::Session;
 use super::draw::{FRESH, FreshTensors, wide};
@@ -17,20 +17,20 @@ use crate::library::DeviceReferenceLibrary;
 use crate::poison::Poison;
 use rgpu_case::{Dtype, ErrorClass};
 
-/// What the outputs of one data set must be, call by call.
+/// Checks the outputs of one data set after each call.
 pub(super) struct Check<'w> {
     session: &'w Session<'w>,
     reference: ReadyReference<'w>,
     /// The reference's memory.
     twin: DeviceCase<'w>,
     beyond: Function<'w>,
-    /// For each output: what its codes of up to 16 bits are worth; empty for wider dtypes.
+    /// For each output: the values of its codes of up to 16 bits; empty for wider dtypes.
     tables: Vec<(usize, Buffer<'w>)>,
-    /// A count for each call of a batch and output.
+    /// One count for each output and call of a batch.
     counts: Buffer<'w>,
 }
 
-/// The reference, ready to be enqueued.
+/// The loaded reference.
 enum ReadyReference<'w> {
     Kernel(PreparedTarget<'w>),
     Function(&'w DeviceReferenceLibrary, AbiCase),
@@ -51,7 +51,7 @@ impl<'w> Check<'w> {
         for (i, buffer) in twin.tensors() {
             let arg = host.args[i].arg;
             if arg.role.is_output() && buffer.size() > 0 {
-                let values = worth(arg.dtype);
+                let values = code_values(arg.dtype);
                 let table = Buffer::new(gpu, values.len(), 0)?;
                 table.upload(&values)?;
                 tables.push((i, table));
@@ -62,7 +62,8 @@ impl<'w> Check<'w> {
         let reference = match reference {
             DeviceReference::Kernel(function) => {
                 let launch = host.set.reference_launch.as_ref();
-                let bound = bind(function, launch, &twin, ProbeCalls::Thorough).map_err(blame)?;
+                let bound = bind(function, launch, &twin, ProbeCalls::Thorough)
+                    .map_err(as_reference_fault)?;
                 ReadyReference::Kernel(bound)
             }
             DeviceReference::Function(library) => {
@@ -83,14 +84,14 @@ impl<'w> Check<'w> {
         self.twin.restore()?;
         self.twin.poison()?;
         match &self.reference {
-            ReadyReference::Kernel(prepared) => prepared.launch().map_err(blame),
+            ReadyReference::Kernel(prepared) => prepared.launch().map_err(as_reference_fault),
             ReadyReference::Function(library, case) => {
                 library.run(case, self.session.gpu.stream.cast())
             }
         }
     }
 
-    /// Enqueues the judgement of what the outputs hold by then, as that of a batch's `slot`.
+    /// Enqueues the comparison of the current outputs; its counts go to the batch's `slot`.
     pub(super) fn judge(&self, device: &DeviceCase<'_>, slot: usize) -> Outcome<()> {
         let launch = wide(&self.session.gpu);
         for (at, (i, _)) in self.tables.iter().enumerate() {
@@ -99,8 +100,8 @@ impl<'w> Check<'w> {
         Ok(())
     }
 
-    /// Waits, and ends where a call since the last time was wrong; `first` is the number of the call
-    /// in slot 0.
+    /// Waits for the comparisons, and fails if a call since the last check was wrong. `first` is
+    /// the number of the call in slot 0.
     pub(super) fn verdict(&self, first: u64) -> Outcome<()> {
         let mut bytes = vec![0; self.counts.size()];
         self.counts.download(&mut bytes)?;
@@ -140,8 +141,8 @@ impl<'w> Check<'w> {
             set.tensors().find(|(index, _)| *index == i).map_or(0, |(_, buffer)| buffer.address())
         };
         let count = self.counts.address() + 8 * (slot * self.tables.len() + at) as u64;
-        // A result may well be the pattern of whole numbers; the NaN it cannot.
-        let tells =
+        // A result may equal the pattern of an integer dtype, but not the NaN.
+        let detects_unwritten =
             arg.role == rgpu_case::Role::Out && arg.dtype.is_float() && arg.dtype != Dtype::E2m1;
         KernelArgs::new(vec![
             ("actual".into(), 8, address(device)),
@@ -152,17 +153,17 @@ impl<'w> Check<'w> {
             ("abs".into(), 8, tolerance.abs.to_bits()),
             ("rel".into(), 8, tolerance.rel.to_bits()),
             ("poison".into(), 8, Poison::First.bits(arg.dtype)),
-            ("tells".into(), 8, u64::from(tells)),
+            ("tells".into(), 8, u64::from(detects_unwritten)),
             ("count".into(), 8, count),
         ])
     }
 }
 
-fn blame(fault: Fault) -> Fault {
+fn as_reference_fault(fault: Fault) -> Fault {
     fault.while_doing("the reference on the GPU")
 }
 
-/// How `rgpu_beyond` reads a dtype.
+/// The code by which `rgpu_beyond` identifies a dtype.
 fn kind(dtype: Dtype) -> u64 {
     match (dtype, dtype.bits()) {
         (_, 4) => 0,
@@ -177,8 +178,8 @@ fn kind(dtype: Dtype) -> u64 {
     }
 }
 
-/// The value of every code of a narrow dtype, as f64.
-fn worth(dtype: Dtype) -> Vec<u8> {
+/// The values of all codes of a narrow dtype, as f64 bytes.
+fn code_values(dtype: Dtype) -> Vec<u8> {
     if dtype.bits() > 16 {
         return Vec::new();
     }
@@ -194,9 +195,13 @@ mod tests {
         for dtype in Dtype::ALL {
             let narrow = dtype.bits() <= 16;
             assert_eq!(kind(dtype) <= 2, narrow, "{dtype}");
-            assert_eq!(worth(dtype).len(), if narrow { 8 << dtype.bits() } else { 0 }, "{dtype}");
+            assert_eq!(
+                code_values(dtype).len(),
+                if narrow { 8 << dtype.bits() } else { 0 },
+                "{dtype}"
+            );
         }
-        assert_eq!(worth(Dtype::E2m1)[8 * 7..8 * 8], 6f64.to_le_bytes());
+        assert_eq!(code_values(Dtype::E2m1)[8 * 7..8 * 8], 6f64.to_le_bytes());
         let wide = [Dtype::F32, Dtype::F64, Dtype::I32, Dtype::U32, Dtype::I64, Dtype::U64];
         assert_eq!(wide.map(kind), [3, 4, 5, 6, 7, 8]);
     }

@@ -1,4 +1,4 @@
-//! `cpu`: no driver. The reference runs on the CPU under the ranges that the kernel would have.
+//! `cpu`: runs the reference on the CPU, without a driver, under the same ranges as a kernel.
 
 use crate::data::{HostCase, ReferenceRun};
 use crate::fault::{Fault, Outcome};
@@ -9,7 +9,7 @@ use crate::sampling::{Sampling, describe};
 use rgpu_case::{Case, ErrorClass, HostFunction, Phase, Reference, TimingPlan, TimingSource};
 use std::time::Instant;
 
-/// A plain reference is slow and its timing coarse, so less of both does than on a GPU.
+/// A reference is slow and its timing coarse, so this job takes fewer samples than a GPU job.
 const MIN_ITERS: u32 = 5;
 const MAX_SECONDS: f64 = 2.0;
 
@@ -66,7 +66,7 @@ fn run_set(
     Ok(())
 }
 
-/// The host function and the data sets it is meant for.
+/// The host function and the data sets that it is meant for.
 fn reference<'a>(input: &'a Input, journal: &Journal) -> Outcome<(&'a HostFunction, &'a [Case])> {
     match &input.case.reference {
         Some(Reference::HostLibrary(function)) => Ok((function, &input.case.data_sets)),
@@ -81,7 +81,7 @@ fn reference<'a>(input: &'a Input, journal: &Journal) -> Outcome<(&'a HostFuncti
             ));
             Ok((check, small))
         }
-        // `input::read` lets no reference in Python pass.
+        // `input::read` refuses a Python reference.
         Some(Reference::Python { .. }) | None => Err(Fault::new(
             ErrorClass::Reference,
             "the kernel has no reference, so nothing can run without a GPU",

@@ -1,11 +1,12 @@
-//! New contents for the inputs of every timed call, made on the GPU.
+//! Generates new input contents on the GPU for every timed call.
 //!
-//! A pool of values is generated once for each random tensor by its `init` (see `generate.rs`), and
-//! before each call every element becomes one of its pool, drawn by the seed, the call and the
-//! element's place. So any dtype and any `init` takes one kernel that moves bits, and a call costs
-//! well under a millisecond where the host would take a second.
+//! A pool of values is generated once for each random tensor from its `init` (see `generate.rs`).
+//! Before each call every element is set to a value of the pool, selected by the seed, the call and
+//! the element's index. So a single kernel that moves bits serves every dtype and `init`, and a
+//! call costs well under a millisecond where the host would take a second.
 //!
-//! What a user fixed stays: zeros, constants, files, and arguments with a seed of their own.
+//! Contents that the user fixed are kept: zeros, constants, files, and arguments with their own
+//! seed.
 
 use super::Session;
 use super::session::DeviceCase;
@@ -17,14 +18,14 @@ use rgpu_case::{Arg, Case, Dtype, Init, Launch, Role};
 
 pub(super) const FRESH: &str = include_str!("../cuda/fresh.ptx");
 
-/// Values in a pool: few enough for a second-level cache, more than a dtype of 16 bits has.
+/// Values in a pool: few enough for the L2 cache, more than a 16-bit dtype has.
 const POOL_VALUES: u64 = 1 << 18;
 
-/// Keeps the keys of pools and of calls apart from those of first contents.
+/// Separates the keys of pools and calls from those of initial contents.
 const POOL_KEY: u64 = 0x706f_6f6c;
 const CALL_KEY: u64 = 0x6361_6c6c;
 
-/// The tensors of a data set that get new contents.
+/// The tensors of a data set that get new contents for each call.
 pub(super) struct FreshTensors<'w> {
     gpu: &'w Gpu,
     draw: Function<'w>,
@@ -37,7 +38,7 @@ struct FreshTensor<'w> {
     index: usize,
     dtype: Dtype,
     elements: u64,
-    /// What tells arguments of one call apart.
+    /// Distinguishes the arguments within one call.
     place: u64,
     pool: Buffer<'w>,
 }
@@ -71,13 +72,13 @@ impl<'w> FreshTensors<'w> {
         Ok(draws)
     }
 
-    /// Whether no two calls have the same data.
+    /// Whether any tensor gets new contents, so that each call has different data.
     pub(super) fn any(&self) -> bool {
         !self.drawn.is_empty()
     }
 
-    /// Enqueues the contents of call `call` into `device`. The same call gives any device memory of
-    /// this data set the same contents.
+    /// Enqueues the contents of call `call` into `device`. The same call number gives any device
+    /// memory of this data set the same contents.
     pub(super) fn fill(&self, device: &DeviceCase<'_>, call: u64) -> Outcome<()> {
         for drawn in &self.drawn {
             let Some(buffer) = device.source(drawn.index) else { continue };
@@ -103,13 +104,13 @@ impl<'w> FreshTensors<'w> {
     }
 }
 
-/// Blocks enough to fill the GPU, for kernels that stride over their elements.
+/// A launch shape that fills the GPU, for kernels that stride over their elements.
 pub(super) fn wide(gpu: &Gpu) -> Launch {
     let blocks = 8 * gpu.facts.sms.max(1);
     Launch { grid: [blocks, 1, 1], block: [256, 1, 1], cluster: None, dynamic_shared: 0 }
 }
 
-/// Whether another draw of an argument is as good as the first.
+/// Whether an argument's contents may be replaced by another random draw.
 fn is_random(arg: &Arg) -> bool {
     let random = matches!(
         arg.init,
@@ -118,7 +119,7 @@ fn is_random(arg: &Arg) -> bool {
     random && arg.seed.is_none() && matches!(arg.role, Role::In | Role::InOut)
 }
 
-/// The random arguments of a data set that are not drawn anew, by name; each once.
+/// Names of the random arguments of a data set that are not drawn again, without duplicates.
 pub(super) fn fixed_inputs(set: &Case) -> Vec<String> {
     let args = set.groups.first().map_or(&[][..], |group| &group.args);
     let inputs = args.iter().filter(|arg| matches!(arg.role, Role::In | Role::InOut));

@@ -1,14 +1,15 @@
-//! Timing on new data each call: for kernels whose reference runs on the GPU.
+//! Timing on new data for each call, for kernels whose reference runs on the GPU.
 //!
-//! A call: its inputs are drawn anew, a host entry is told or prepared again, the reference computes
-//! what must come out, outputs are poisoned, L2 is flushed; then event, launch, event. Behind them
-//! the outputs are judged. All but the launch lies outside the two events, and since the reference
-//! keeps the GPU busy while the host enqueues what follows, no latency of the launch lies within.
+//! For each call, the inputs are drawn again, a host entry is refreshed or prepared again, the
+//! reference computes the expected outputs, outputs are poisoned and L2 is flushed. Then come
+//! event, launch, event, and after them the check of the outputs. Only the launch lies between the
+//! two events. The reference keeps the GPU busy while the host enqueues what follows, so the events
+//! include no launch latency.
 //!
-//! Each call is waited for, so that the host's clock tells whether the GPU was idle by its end: a
-//! kernel that works on a stream of its own is then timed by that clock.
+//! The host waits for each call, so that its clock shows whether the GPU was idle at the end event.
+//! A kernel that works on a stream of its own is then timed by the host's clock.
 //!
-//! What it costs is the reference: with one of t seconds a call, `max_seconds` has room for
+//! The reference determines the cost: if it takes t seconds per call, `max_seconds` allows
 //! `max_seconds / t` samples.
 
 use super::Session;
@@ -24,22 +25,22 @@ use crate::sampling::Sampling;
 use rgpu_case::{Case, ClockReading, ErrorClass, Phase, Timing, TimingSource};
 use std::time::Instant;
 
-/// One data set of a kernel, ready to be sampled on new contents.
+/// One data set of a kernel, ready for sampling on new contents.
 pub(super) struct FreshCase<'w> {
     session: &'w Session<'w>,
     target: &'w Target<'w>,
     device: &'w DeviceCase<'w>,
     flush: Option<&'w Buffer<'w>>,
     draws: FreshTensors<'w>,
-    /// None where there is no memory for it.
+    /// `None` when there is not enough memory for it.
     check: Option<Check<'w>>,
     set: &'w Case,
 }
 
-/// What sampling by one clock gave.
+/// Samples taken with one clock.
 struct ClockSamples {
     timing: Option<Timing>,
-    /// Calls after whose end event the GPU was busy.
+    /// Calls after whose end event the GPU was still busy.
     late: u64,
 }
 
@@ -76,7 +77,7 @@ impl<'w> FreshCase<'w> {
         Ok(FreshCase { session, target, device, flush, draws, check, set })
     }
 
-    /// Samples, by the host's clock where the GPU is busy after the events.
+    /// Takes samples; uses the host's clock if the GPU is still busy after the end events.
     pub(super) fn time(
         &self,
         prepared: PreparedTarget<'w>,
@@ -92,7 +93,7 @@ impl<'w> FreshCase<'w> {
         Ok(self.sample(prepared, Clock::Host, taken)?.1.timing)
     }
 
-    /// `before` calls have had their data.
+    /// `before` is the number of calls that already had their data.
     fn sample(
         &self,
         mut prepared: PreparedTarget<'w>,
@@ -127,7 +128,7 @@ impl<'w> FreshCase<'w> {
                     flush: self.flush,
                 };
                 work.before_sample()?;
-                let mut look = || {
+                let mut read_clocks = || {
                     if reading.is_none() {
                         reading = self.session.nvml.as_ref().map(|nvml| nvml.reading());
                     }
@@ -137,7 +138,7 @@ impl<'w> FreshCase<'w> {
                         start.record()?;
                         prepared.launch()?;
                         end.record()?;
-                        look();
+                        read_clocks();
                         end.wait()?;
                         let passed = Instant::now();
                         gpu.synchronize_all()?;
@@ -152,7 +153,7 @@ impl<'w> FreshCase<'w> {
                         prepared.launch()?;
                         gpu.synchronize_all()?;
                         let ns = begin.elapsed().as_nanos() as f64;
-                        look();
+                        read_clocks();
                         ns
                     }
                 };
@@ -181,13 +182,13 @@ impl<'w> FreshCase<'w> {
         Ok((prepared, ClockSamples { timing, late }))
     }
 
-    /// New contents, told to the kernel and put before the reference.
+    /// Draws new contents, refreshes the kernel and enqueues the reference.
     fn renew(&self, prepared: PreparedTarget<'w>, call: u64) -> Outcome<PreparedTarget<'w>> {
         self.draws.fill(self.device, call)?;
         self.device.restore()?;
         let prepared = match self.draws.any() && !prepared.refresh()? {
             true => {
-                // What it holds is freed before the next one asks for as much.
+                // Frees its memory before the next state allocates as much.
                 drop(prepared);
                 bind(self.session, self.target, self.device)?.0
             }

@@ -1,9 +1,11 @@
-//! `guard`: the sanitizer's last rung. Launches between canaries and on poisoned outputs.
+//! `guard`: launches with canaries around buffers and poisoned outputs. The last rung of the
+//! sanitizer.
 //!
-//! Three launches on the same inputs: the first and third with one set of canaries and poison, the
-//! second with another. A canary that changed is a write out of bounds; an output that the poison
-//! or the canaries shine through is a read of memory that is not the kernel's; a first and third
-//! launch that differ (beyond the tolerance) are a race. All of that is "found"; none of it found says nothing.
+//! It makes three launches on the same inputs: the first and third with one set of canaries and
+//! poison, the second with another. A changed canary is a write out of bounds. An output that
+//! depends on the poison or the canaries is a read of memory that is not the kernel's. A difference
+//! between the first and third launch beyond the tolerance is a race. The absence of findings
+//! proves nothing.
 
 use super::Session;
 use super::session::{DeviceCase, PreparedTarget, Target};
@@ -120,7 +122,7 @@ fn guarded_launch(
     device.outputs()
 }
 
-/// Adds a finding unless an earlier launch gave one of this kind for this argument.
+/// Adds a finding, unless an earlier launch reported the same kind for this argument.
 fn push(
     findings: &mut Vec<GuardFinding>,
     (kind, arg, group, offset, count): (GuardKind, String, usize, i64, u64),
@@ -131,14 +133,14 @@ fn push(
     }
 }
 
-/// The first differing byte and the number of differing bytes.
+/// The index of the first differing byte, and the number of differing bytes.
 fn difference(left: &[u8], right: &[u8]) -> Option<(usize, u64)> {
     let mut differing = left.iter().zip(right).enumerate().filter(|(_, (l, r))| l != r);
     let (first, _) = differing.next()?;
     Some((first, 1 + differing.count() as u64))
 }
 
-/// Bytes that differ between the two poisons everywhere, and from their neighbours.
+/// A pattern whose bytes differ from their neighbours, and everywhere between the two poisons.
 fn canary(poison: Poison) -> Vec<u8> {
     let base = match poison {
         Poison::First => 0xc5u8,

@@ -1,4 +1,5 @@
-//! The jobs. Each is a process of its own, so that a crash in one leaves the others' reports.
+//! The jobs. Each runs in its own process, so that a crash in one does not affect the others'
+//! reports.
 
 mod check;
 pub(crate) mod cpu;

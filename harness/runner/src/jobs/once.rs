@@ -1,4 +1,4 @@
-//! `once`: what tools look at. Warm-up, then a single launch per data set in the range `timed`.
+//! `once`: warm-up, then one launch per data set in the range `timed`, for profiling tools.
 
 use super::Session;
 use super::session::{DeviceCase, Target};

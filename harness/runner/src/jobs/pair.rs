@@ -1,16 +1,16 @@
-//! `pair`: two Cases measured against each other, timed calls interleaved a, b, b, a.
+//! `pair`: measures two Cases against each other, with timed calls interleaved a, b, b, a.
 //!
 //! One process holds both entries in one context, so that clocks, temperature, memory and driver
-//! are the same for both, call by call. Each call is flushed and timed as under `time`. A round's
-//! ratio `sqrt(a1 a2 / (b1 b2))` is free of a drift that is steady over the round; the median over
-//! the rounds has the order-statistic interval of [`rgpu_case::stats`], and sampling goes on until that
-//! is narrow enough.
+//! are the same for both at every call. Each call is flushed and timed as under `time`. A drift
+//! that is steady over a round cancels in the round's ratio `sqrt(a1 a2 / (b1 b2))`. The median
+//! over the rounds has the order-statistic interval of [`rgpu_case::stats`], and sampling goes on
+//! until that is narrow enough.
 //!
-//! What is left of a place in the order must not fall on one side. So every other round is b, a, a,
-//! b, which gives each side each place and each predecessor equally often; the first round of a
-//! batch is led in by an untimed call, since the GPU was idle before it; and where the tensors of
-//! both Cases are alike, both work on the same memory: on two copies of it the same binary differs
-//! by up to 0.6 % (H200, softmax), by nothing but where they lie.
+//! Effects of a call's position must not favour one side. So every other round is b, a, a, b, which
+//! gives each side each position and each predecessor equally often. An untimed call precedes the
+//! first round of a batch, since the GPU was idle before it. If the tensors of both Cases are
+//! alike, both use the same memory: on two copies of it the same binary differs by up to 0.6 %
+//! (H200, softmax), only because of their addresses.
 
 use super::Session;
 use super::session::DeviceCase;
@@ -31,14 +31,14 @@ use rgpu_case::{
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Calls of a round.
+/// Timed calls in a round.
 const CALLS_PER_ROUND: usize = 4;
-/// The sides of the calls of a round, for even and for odd rounds.
+/// The side (0 or 1) of each call of a round, for even and for odd rounds.
 const ROUND_ORDER: [[usize; CALLS_PER_ROUND]; 2] = [[0, 1, 1, 0], [1, 0, 0, 1]];
-/// More rounds than this only make the report long.
+/// Sampling stops here; more rounds only make the report longer.
 const MAX_ROUNDS: usize = 2_500;
 
-/// The other Case, and where its report goes.
+/// The other Case and the path of its report.
 pub(crate) struct OtherSide<'a> {
     pub(crate) input: &'a Input,
     pub(crate) out: Option<&'a Path>,
@@ -125,7 +125,7 @@ pub(crate) fn run(
     write_other(session, other, reports)
 }
 
-/// Samples rounds until their ratio is known well enough.
+/// Samples rounds until the interval of their ratio is narrow enough.
 fn sample(
     session: &Session<'_>,
     works: [&TimedCase<'_>; 2],
@@ -142,9 +142,11 @@ fn sample(
     let mut rounds = Rounds::start(plan);
     let _stage = session.journal.enter(Phase::Timed, Some(set))?;
     loop {
-        let calls =
-            batch_size(rounds.wanted().saturating_mul(CALLS_PER_ROUND), samplings[0].typical());
-        // The first batch asks for one call; a round is the least that can be had.
+        let calls = batch_size(
+            rounds.max_next_rounds().saturating_mul(CALLS_PER_ROUND),
+            samplings[0].typical(),
+        );
+        // The first batch asks for one call, but a round is the smallest unit.
         let batch = calls.div_ceil(CALLS_PER_ROUND).min(BATCH / CALLS_PER_ROUND);
         if calls == 0 {
             break;
@@ -174,12 +176,12 @@ fn sample(
     Ok(paired.map(|paired| (first, second, paired)))
 }
 
-/// The side of each call of `rounds` rounds, of which `taken` came before.
+/// The side of each call of `rounds` rounds, where `taken` rounds came before.
 fn order(taken: usize, rounds: usize) -> Vec<usize> {
     (taken..taken + rounds).flat_map(|round| ROUND_ORDER[round % ROUND_ORDER.len()]).collect()
 }
 
-/// Enqueues an untimed call of the side that would have come before: as within a batch.
+/// Enqueues an untimed call of the side that would have come before, as within a batch.
 fn lead_in(works: [&TimedCase<'_>; 2], order: &[usize]) -> Outcome<()> {
     let Some(first) = order.first() else { return Ok(()) };
     let before = works[1 - first];
@@ -187,7 +189,8 @@ fn lead_in(works: [&TimedCase<'_>; 2], order: &[usize]) -> Outcome<()> {
     before.prepared.launch()
 }
 
-/// Enqueues whole rounds and reads their events afterwards; there is a pair of events for each call.
+/// Enqueues complete rounds and reads their events afterwards. There is a pair of events for each
+/// call.
 fn by_events(
     session: &Session<'_>,
     works: [&TimedCase<'_>; 2],
@@ -210,7 +213,7 @@ fn by_events(
     Ok((calls.collect::<Outcome<_>>()?, reading))
 }
 
-/// Each call waited for, by the host's clock.
+/// Waits for each call and times it by the host's clock.
 fn by_host_clock(
     session: &Session<'_>,
     works: [&TimedCase<'_>; 2],
@@ -248,9 +251,9 @@ impl<'a> Rounds<'a> {
         Rounds { plan, ratios: Vec::new(), deadline }
     }
 
-    /// Rounds that the next batch may have at most; 0 when done. A fixed count of samples is so
-    /// many for each side.
-    fn wanted(&self) -> usize {
+    /// The maximum number of rounds in the next batch; 0 when done. A fixed sample count applies to
+    /// each side.
+    fn max_next_rounds(&self) -> usize {
         let taken = self.ratios.len();
         match self.plan.iters {
             Some(iters) => (iters.max(1) as usize).div_ceil(2).saturating_sub(taken),
@@ -259,12 +262,12 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Rounds so far.
+    /// Number of rounds taken so far.
     fn taken(&self) -> usize {
         self.ratios.len()
     }
 
-    /// Adds a round: the calls of either side, in whichever order.
+    /// Adds a round: the calls of either side, in any order.
     fn push(&mut self, a: [f64; 2], b: [f64; 2]) {
         self.ratios.push((a[0] * a[1] / (b[0] * b[1])).sqrt());
     }
@@ -275,7 +278,7 @@ impl<'a> Rounds<'a> {
                 .is_some_and(|s| s.relative_half_width() <= self.plan.ci_target)
     }
 
-    /// What the rounds say, without those of which a sample was discarded.
+    /// The result of the rounds, without those that contain a discarded sample.
     fn finish(self, discarded: &[&Vec<usize>]) -> Option<PairedTiming> {
         let kept: Vec<f64> = self
             .ratios
@@ -298,7 +301,7 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// Writes the other Case's report: its times as `time` would have given them.
+/// Writes the other Case's report with the same timing fields as under `time`.
 fn write_other(
     session: &Session<'_>,
     other: &OtherSide<'_>,
@@ -333,7 +336,7 @@ mod tests {
     fn rounds(plan: &TimingPlan, count: usize, ratio: f64) -> Rounds<'_> {
         let mut rounds = Rounds::start(plan);
         for i in 0..count {
-            // A drift of 1 % a call weighs on both sides of a round alike.
+            // A drift of 1 % per call affects both sides of a round alike.
             let drift = |call: usize| 1.01_f64.powi((i * CALLS_PER_ROUND + call) as i32);
             let mut calls = [Vec::new(), Vec::new()];
             for (call, side) in order(i, 1).into_iter().enumerate() {
@@ -347,7 +350,7 @@ mod tests {
 
     #[test]
     fn each_side_has_each_place_and_each_predecessor_equally_often() {
-        // Two rounds as they follow each other without end, and each batch behind its lead-in.
+        // Two rounds that repeat endlessly, and each batch after its lead-in.
         let order = order(0, 2);
         let count = |fits: &dyn Fn(usize) -> bool| {
             let mut found = [0, 0];
@@ -361,7 +364,7 @@ mod tests {
         let same = count(&|at| before(at) == order[at]);
         let other = count(&|at| before(at) != order[at]);
         assert_eq!((same[0], other[0]), (same[1], other[1]));
-        // The mean place of either side is the same: a steady drift cancels in every round.
+        // The mean position of both sides is the same, so a steady drift cancels in every round.
         for round in ROUND_ORDER {
             let places = |side| (0..CALLS_PER_ROUND).filter(|p| round[*p] == side).sum::<usize>();
             assert_eq!(places(0), places(1));
@@ -370,10 +373,10 @@ mod tests {
 
     #[test]
     fn a_batch_goes_on_with_the_order_where_the_last_one_ended() {
-        let whole = order(0, 7);
+        let full_order = order(0, 7);
         let parts: Vec<usize> = [order(0, 1), order(1, 3), order(4, 3)].concat();
-        assert_eq!(whole, parts);
-        assert_eq!(whole[..8], [0, 1, 1, 0, 1, 0, 0, 1]);
+        assert_eq!(full_order, parts);
+        assert_eq!(full_order[..8], [0, 1, 1, 0, 1, 0, 0, 1]);
     }
 
     #[test]
@@ -387,11 +390,11 @@ mod tests {
     #[test]
     fn rounds_end_when_the_ratio_is_known_or_the_count_is_reached() {
         let plan = TimingPlan::default();
-        assert_eq!(rounds(&plan, 29, 1.0).wanted(), MAX_ROUNDS - 29);
-        assert_eq!(rounds(&plan, 30, 1.0).wanted(), 0);
+        assert_eq!(rounds(&plan, 29, 1.0).max_next_rounds(), MAX_ROUNDS - 29);
+        assert_eq!(rounds(&plan, 30, 1.0).max_next_rounds(), 0);
         let fixed = TimingPlan { iters: Some(9), ..TimingPlan::default() };
-        assert_eq!(rounds(&fixed, 0, 1.0).wanted(), 5);
-        assert_eq!(rounds(&fixed, 5, 1.0).wanted(), 0);
+        assert_eq!(rounds(&fixed, 0, 1.0).max_next_rounds(), 5);
+        assert_eq!(rounds(&fixed, 5, 1.0).max_next_rounds(), 0);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What all jobs on a GPU share: the device, the entry, and a data set in device memory.
+//! What all GPU jobs share: the device, the entry, and a data set in device memory.
 
 use crate::abi::AbiCase;
 use crate::cuda::{Buffer, Driver, Function, Gpu, KernelArgs, Module, ProbeCalls};
@@ -16,7 +16,7 @@ use std::ffi::c_void;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// An open device and what the Case wants with it.
+/// An open device, with the Case and the journal of the job.
 pub(crate) struct Session<'a> {
     pub(crate) input: &'a Input,
     pub(crate) journal: &'a Journal,
@@ -25,7 +25,7 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Opens driver and device, and judges the GPU before the first context of ours is on it.
+    /// Opens driver and device, and checks the GPU before we create a context on it.
     pub(crate) fn open(input: &'a Input, journal: &'a Journal) -> Outcome<Session<'a>> {
         let _stage = journal.enter(Phase::Setup, None)?;
         let mut found = Gpu::find(Driver::open()?)?;
@@ -53,7 +53,7 @@ impl<'a> Session<'a> {
         Ok(Session { input, journal, gpu: found.open()?, nvml })
     }
 
-    /// Under `--strict`: stops if the host has raised a warning so far.
+    /// Under `--strict`: fails if there has been a warning about the host.
     pub(crate) fn refuse_if_unfit(&self) -> Outcome<()> {
         let warnings = self.journal.warnings();
         if warnings.is_empty() {
@@ -79,18 +79,18 @@ impl<'a> Session<'a> {
                 Target::Device(module.function(function)?)
             }
             Entry::Host { library } => Target::Host(EntryLibrary::open(library, folder)?),
-            // `input::read` lets none pass.
+            // `input::read` refuses a Python entry.
             Entry::Python(_) => return Err(bad_case("the runner runs no Python")),
         })
     }
 
-    /// Fills a data set on the host.
+    /// Generates a data set in host memory.
     pub(crate) fn fill<'s>(&self, set: &'s Case) -> Outcome<HostCase<'s>> {
         HostCase::fill(set, self.input.case.seed, &self.input.folder)
     }
 }
 
-/// What is launched.
+/// A loaded entry.
 pub(crate) enum Target<'g> {
     Device(Function<'g>),
     Host(EntryLibrary),
@@ -103,7 +103,7 @@ pub(crate) enum PreparedTarget<'t> {
 }
 
 impl<'t> Target<'t> {
-    /// Binds, and gives the time that `rgpu_prepare` took.
+    /// Binds the target; also returns the time of `rgpu_prepare`.
     pub(crate) fn prepare(
         &'t self,
         gpu: &'t Gpu,
@@ -142,8 +142,8 @@ pub(crate) fn bind<'t>(
 }
 
 impl PreparedTarget<'_> {
-    /// Tells a host entry, once the GPU is done, that the tensors have new contents. False where it
-    /// has no function for that and must be prepared again.
+    /// Tells a host entry that the tensors have new contents, once the GPU is idle. Returns false
+    /// if it has no function for that and must be prepared again.
     pub(crate) fn refresh(&self) -> Outcome<bool> {
         match self {
             PreparedTarget::Device { .. } => Ok(true),
@@ -165,7 +165,7 @@ impl PreparedTarget<'_> {
             PreparedTarget::Device { function, launch, args } => function.launch(launch, args),
             PreparedTarget::Host { state, gpu } => {
                 state.launch(gpu.stream.cast()).map_err(|fault| {
-                    // The entry's own number says little when the GPU has faulted meanwhile.
+                    // If the GPU has faulted meanwhile, the entry's own status says little.
                     match gpu.synchronize() {
                         Err(cuda) => cuda.while_doing(&fault.0.text),
                         Ok(()) => fault,
@@ -179,14 +179,15 @@ impl PreparedTarget<'_> {
 /// A data set in device memory.
 pub(crate) struct DeviceCase<'a> {
     pub(crate) host: &'a HostCase<'a>,
-    /// One per argument; absent for scalars.
+    /// One per argument. Absent for scalars.
     buffers: Rc<[Option<Buffer<'a>>]>,
-    /// First contents of `inout` tensors, for restoring without a copy from the host.
+    /// Initial contents of `inout` tensors, so that they can be restored without a copy from the
+    /// host.
     pristine: Rc<[Option<Buffer<'a>>]>,
 }
 
 impl<'a> DeviceCase<'a> {
-    /// Allocates with `margin` bytes around each tensor; nothing is filled.
+    /// Allocates with `margin` bytes around each tensor; fills nothing.
     pub(crate) fn new(
         gpu: &'a Gpu,
         host: &'a HostCase<'a>,
@@ -211,13 +212,13 @@ impl<'a> DeviceCase<'a> {
         Ok(DeviceCase { host, buffers: buffers.into(), pristine: pristine.into() })
     }
 
-    /// The same device memory for another data set of the same contents.
+    /// The same device memory for another data set with the same contents.
     pub(crate) fn shared_with(&self, host: &'a HostCase<'a>) -> DeviceCase<'a> {
         DeviceCase { host, buffers: Rc::clone(&self.buffers), pristine: Rc::clone(&self.pristine) }
     }
 
-    /// Fills inputs and leaves outputs as the driver gave them: poison is a write, after which
-    /// initcheck takes the outputs for initialised.
+    /// Fills inputs and leaves outputs uninitialised: poison is a write, after which initcheck
+    /// would treat the outputs as initialised.
     pub(crate) fn fill_inputs(&self) -> Outcome<()> {
         for (arg, buffer) in self.host.args.iter().zip(self.buffers.iter()) {
             if let (Some(buffer), Some(initial)) = (buffer, &arg.initial) {
@@ -239,7 +240,7 @@ impl<'a> DeviceCase<'a> {
         Ok(())
     }
 
-    /// Enqueues the copies that give `inout` tensors their first contents again.
+    /// Enqueues the copies that restore the initial contents of `inout` tensors.
     pub(crate) fn restore(&self) -> Outcome<()> {
         for (buffer, pristine) in self.buffers.iter().zip(self.pristine.iter()) {
             if let (Some(buffer), Some(pristine)) = (buffer, pristine) {
@@ -249,7 +250,7 @@ impl<'a> DeviceCase<'a> {
         Ok(())
     }
 
-    /// Enqueues the first poison of `out` tensors.
+    /// Enqueues filling `out` tensors with the first poison pattern.
     pub(crate) fn poison(&self) -> Outcome<()> {
         for (i, buffer) in self.tensors() {
             let arg = self.host.args[i].arg;
@@ -260,19 +261,20 @@ impl<'a> DeviceCase<'a> {
         Ok(())
     }
 
-    /// Where new contents of an input go: what it is copied from before each launch, if it is.
+    /// The buffer for new contents of an input: the one it is restored from before each launch, if
+    /// any.
     pub(crate) fn source(&self, index: usize) -> Option<&Buffer<'a>> {
         let pristine = self.pristine.get(index)?.as_ref();
         pristine.or(self.buffers.get(index)?.as_ref())
     }
 
-    /// All tensors with their index.
+    /// All tensors with their argument index.
     pub(crate) fn tensors(&self) -> impl Iterator<Item = (usize, &Buffer<'a>)> {
         let indexed = self.buffers.iter().enumerate();
         indexed.filter_map(|(i, buffer)| Some((i, buffer.as_ref()?)))
     }
 
-    /// Reads the outputs; absent for other arguments.
+    /// Reads the outputs back. Absent for other arguments.
     pub(crate) fn outputs(&self) -> Outcome<Vec<Option<HostBuffer>>> {
         let read = |(i, buffer): (usize, &Option<Buffer<'a>>)| match buffer {
             Some(buffer) if self.host.args[i].arg.role.is_output() => {
@@ -285,8 +287,8 @@ impl<'a> DeviceCase<'a> {
         self.buffers.iter().enumerate().map(read).collect()
     }
 
-    /// Indices of `in` tensors that no longer hold their contents, each with the first changed
-    /// byte and the number of changed bytes.
+    /// The `in` tensors whose contents changed: index, first changed byte and number of changed
+    /// bytes.
     pub(crate) fn changed_inputs(&self) -> Outcome<Vec<(usize, usize, usize)>> {
         let mut changed = Vec::new();
         for (i, buffer) in self.tensors() {
@@ -305,10 +307,10 @@ impl<'a> DeviceCase<'a> {
         Ok(changed)
     }
 
-    /// Device pointers of tensors and host pointers of scalars, as the host-entry ABI has them.
+    /// Device pointers of tensors and host pointers of scalars, as the host-entry ABI requires.
     pub(crate) fn addresses(&self) -> Vec<*mut c_void> {
         let address = |(i, buffer): (usize, &Option<Buffer<'_>>)| match buffer {
-            // A device address, which only the GPU follows.
+            // A device address: only the GPU dereferences it.
             Some(buffer) => std::ptr::without_provenance_mut(buffer.address() as usize),
             None => std::ptr::from_ref::<u64>(&self.host.args[i].scalar).cast_mut().cast(),
         };

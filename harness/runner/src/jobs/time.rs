@@ -1,15 +1,15 @@
-//! `time`: warm-up, judgement under load, samples until the interval is narrow enough.
+//! `time`: warms up, checks the host under load, and samples until the interval is narrow enough.
 //!
 //! A batch of samples is enqueued without waiting: restore `inout`, flush L2, event, launch, event.
 //! The flush keeps the GPU busy while the host enqueues what follows, so the time between the two
-//! events holds no launch latency. NVML is read while the batch runs, since clocks read afterwards
-//! are those of an idle GPU.
+//! events contains no launch latency. NVML is read while the batch runs, since later readings would
+//! show the clocks of an idle GPU.
 //!
-//! Nothing that a timed call might build on is left as it was: its outputs are poisoned, and lines
-//! that persist in L2 are given up before the flush. With a reference on the GPU each call has data of
-//! its own and is compared with what the reference makes of them ([`super::fresh`]). Without one the
-//! calls alternate without order between two sets of data with memory of their own, and what each
-//! leaves is compared with what the first call on the same set left ([`super::watch`]).
+//! A timed call must not profit from an earlier one: its outputs are poisoned, and lines that
+//! persist in L2 are reset before the flush. With a reference on the GPU, each call has its own
+//! data and is compared with the reference's result on them ([`super::fresh`]). Without one, the
+//! calls alternate irregularly between two sets of data with their own memory, and the outputs of
+//! each call are compared with those of the first call on the same set ([`super::watch`]).
 
 use super::Session;
 use super::fresh::FreshCase;
@@ -27,32 +27,32 @@ use rgpu_case::stats::median;
 use rgpu_case::{Case, ClockReading, ErrorClass, Phase, Timing, TimingSource};
 use std::time::{Duration, Instant};
 
-/// Samples in a batch at most: the launch queue holds about a thousand entries.
+/// Maximum number of samples in a batch: the launch queue holds about a thousand entries.
 pub(super) const BATCH: usize = 64;
 
-/// A batch should keep the GPU busy this long, so that NVML's slow readings fall within it.
+/// A batch should keep the GPU busy for this time, so that NVML's slow readings fall within it.
 const BATCH_NS: f64 = 50e6;
 
-/// Warm-up lasts at least this long, whatever the number of launches: clocks rise only under load.
-const WARM_UP: Duration = Duration::from_millis(200);
+/// Minimum duration of warm-up, however few launches were requested: clocks rise only under load.
+const MIN_WARM_UP: Duration = Duration::from_millis(200);
 
-/// Where warm-up ends even if it has lasted less: one launch may take seconds.
-const MOST_WARM_UP_LAUNCHES: u32 = 20_000;
+/// Warm-up ends after this many launches, even if it has lasted less than `MIN_WARM_UP`.
+const MAX_WARM_UP_LAUNCHES: u32 = 20_000;
 
-/// Data sets of more than this are not doubled for calls on fresh data.
-const MOST_DOUBLED_BYTES: usize = 1 << 30;
+/// Larger data sets are not doubled for calls on fresh data.
+const MAX_DOUBLED_BYTES: usize = 1 << 30;
 
-/// Between the seeds of the two sets of data.
+/// Distance between the seeds of the two sets of data.
 const SEED_STEP: u64 = 42;
 
-/// Calls that show whether the GPU is busy after their end.
+/// Calls made to find out whether the GPU is still busy after their end event.
 const LATE_CALLS: usize = 5;
 
-/// What the GPU may still do after a call's end event, in nanoseconds and as a part of the call.
+/// The GPU may stay busy this long after a call's end event: nanoseconds, and fraction of the call.
 pub(super) const LATE_NS: f64 = 50e3;
 pub(super) const LATE_PART: f64 = 0.2;
 
-/// Empty pairs of events that tell what the method itself costs.
+/// Empty pairs of events that measure the overhead of the method.
 const EMPTY_PAIRS: usize = 25;
 
 pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Outcome<()> {
@@ -61,7 +61,7 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Outc
     }
     let target = session.target()?;
     let flush = match session.input.case.timing.flush_l2 {
-        // Twice its size, since a write of just its size need not replace every line.
+        // Twice the size of L2, since writing just its size need not replace every line.
         true => Some(Buffer::new(&session.gpu, flush_bytes(session.gpu.facts.l2_bytes), 0)?),
         false => None,
     };
@@ -89,16 +89,16 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Outc
     Ok(())
 }
 
-/// How a data set is to be timed.
+/// How to time one data set.
 #[derive(Clone, Copy)]
 struct TimingTerms {
     unfit: UnfitHost,
     clock: Clock,
-    /// The first data set of the job, on which the host is judged under load.
+    /// Whether it is the first data set of the job, on which the host is checked under load.
     first: bool,
 }
 
-/// Each call on data of its own, compared with the reference on the GPU.
+/// Times calls with their own data each, compared with the reference on the GPU.
 fn on_new_data(
     session: &Session<'_>,
     target: &Target<'_>,
@@ -121,7 +121,7 @@ fn on_new_data(
     Ok(timing.map(|timing| Timing { wall_ns: Some(wall_ns), ..timing }))
 }
 
-/// Calls on two sets of data, compared with the first call on the same set.
+/// Times calls on two sets of data, compared with the first call on the same set.
 fn on_two_sets(
     session: &Session<'_>,
     target: &Target<'_>,
@@ -132,7 +132,7 @@ fn on_two_sets(
     let setup = session.journal.enter(Phase::Setup, Some(set))?;
     let seed = session.input.case.seed;
     let mut hosts = vec![session.fill(set)?];
-    if hosts[0].args.iter().map(|arg| arg.bytes()).sum::<usize>() <= MOST_DOUBLED_BYTES {
+    if hosts[0].args.iter().map(|arg| arg.bytes()).sum::<usize>() <= MAX_DOUBLED_BYTES {
         let seed = seed.wrapping_add(SEED_STEP);
         hosts.push(HostCase::fill(set, seed, &session.input.folder)?);
     }
@@ -153,7 +153,7 @@ fn on_two_sets(
         .zip(&bound)
         .map(|(device, (prepared, _))| TimedCase { session, device, prepared, flush })
         .collect();
-    // Before any other call, so that none has done their work.
+    // Before all other calls, so that these outputs come from a call that did the full work.
     let mut watches = watch(&works, set)?;
     let (clock, wall_ns) = works[0].before_timing(set, terms)?;
     let sampled = SampledForms { works: &works, watches: &mut watches, set };
@@ -177,7 +177,7 @@ pub(super) fn on_a_stream_of_its_own(session: &Session<'_>, set: &Case) {
     ));
 }
 
-/// Keeps the first call's outputs of each set of data. None where there is no memory for that.
+/// Keeps the first call's outputs of each set of data. Empty when there is not enough memory.
 fn watch<'w>(works: &'w [TimedCase<'w>], set: &Case) -> Outcome<Vec<OutputWatch<'w>>> {
     let mut watches = Vec::new();
     for work in works {
@@ -218,13 +218,13 @@ pub(super) struct TimedCase<'w> {
 }
 
 impl TimedCase<'_> {
-    /// Launches without measuring; gives the rough time of one launch.
+    /// Launches without measuring; returns the approximate time of one launch.
     pub(super) fn warm_up(&self, set: &Case) -> Outcome<f64> {
         let _stage = self.session.journal.enter(Phase::Warmup, Some(set))?;
-        let asked = self.session.input.case.timing.warmup;
+        let requested = self.session.input.case.timing.warmup;
         let start = Instant::now();
         let mut done = 0;
-        while done < asked || (start.elapsed() < WARM_UP && done < MOST_WARM_UP_LAUNCHES) {
+        while done < requested || (start.elapsed() < MIN_WARM_UP && done < MAX_WARM_UP_LAUNCHES) {
             self.device.restore()?;
             self.prepared.launch()?;
             self.session.gpu.synchronize()?;
@@ -233,7 +233,7 @@ impl TimedCase<'_> {
         Ok(start.elapsed().as_nanos() as f64 / f64::from(done.max(1)))
     }
 
-    /// Warns of a GPU that is held back, by a reading taken while the kernel runs.
+    /// Warns about a slowed GPU, from a reading taken while the kernel runs.
     pub(super) fn judge_under_load(&self, launch_ns: f64) -> Outcome<()> {
         let Some(nvml) = &self.session.nvml else { return Ok(()) };
         let launches = (BATCH_NS / launch_ns.max(1.0)).ceil().clamp(1.0, 4.0 * BATCH as f64);
@@ -252,8 +252,8 @@ impl TimedCase<'_> {
         Ok(())
     }
 
-    /// Warms up, judges the host, and looks at whole calls: gives the clock that can time them and
-    /// what one takes by the host's.
+    /// Warms up, checks the host, and measures whole calls. Returns the clock that can time them,
+    /// and the duration of one by the host's clock.
     fn before_timing(&self, set: &Case, terms: TimingTerms) -> Outcome<(Clock, f64)> {
         let launch_ns = self.warm_up(set)?;
         if terms.first {
@@ -270,12 +270,12 @@ impl TimedCase<'_> {
         Ok((terms.clock, wall_ns))
     }
 
-    /// Whether the GPU is still busy when the event behind a call has passed, and the nanoseconds
-    /// that a call takes by the host's clock.
+    /// Whether the GPU is still busy after a call's end event, and the nanoseconds that a call
+    /// takes by the host's clock.
     fn whole_calls(&self) -> Outcome<(bool, f64)> {
         let gpu = &self.session.gpu;
         let (start, end) = (Event::new(gpu)?, Event::new(gpu)?);
-        let (mut took, mut late, mut whole) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut took, mut late, mut call_times_ns) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..LATE_CALLS {
             self.device.restore()?;
             gpu.synchronize_all()?;
@@ -287,19 +287,19 @@ impl TimedCase<'_> {
             let passed = Instant::now();
             gpu.synchronize_all()?;
             late.push(passed.elapsed().as_nanos() as f64);
-            whole.push(begin.elapsed().as_nanos() as f64);
+            call_times_ns.push(begin.elapsed().as_nanos() as f64);
             took.push(end.since_ns(&start)?);
         }
         let (late, took) = (median(&late).unwrap_or(0.0), median(&took).unwrap_or(0.0));
-        Ok((late > LATE_NS.max(LATE_PART * took), median(&whole).unwrap_or(0.0)))
+        Ok((late > LATE_NS.max(LATE_PART * took), median(&call_times_ns).unwrap_or(0.0)))
     }
 
-    /// What is written over L2 before each sample, in bytes; `None` where nothing is.
+    /// Bytes written over L2 before each sample; `None` when L2 is not flushed.
     pub(super) fn flushed_bytes(&self) -> Option<u64> {
         self.flush.map(|buffer| buffer.size() as u64)
     }
 
-    /// Enqueues what comes before each sample.
+    /// Enqueues the work that precedes each sample.
     pub(super) fn before_sample(&self) -> Outcome<()> {
         self.device.restore()?;
         self.device.poison()?;
@@ -309,16 +309,16 @@ impl TimedCase<'_> {
     }
 }
 
-/// One data set in both its forms, to be sampled.
+/// One data set in its two forms, ready for sampling.
 struct SampledForms<'s, 'w> {
     works: &'s [TimedCase<'w>],
-    /// One for each form, or none.
+    /// One per form, or empty.
     watches: &'s mut Vec<OutputWatch<'w>>,
     set: &'s Case,
 }
 
 impl SampledForms<'_, '_> {
-    /// Which form a call gets: without an order that a kernel could follow.
+    /// The form that a call uses, in an order that a kernel cannot predict.
     fn pick(&self, call: usize) -> usize {
         let mixed = (call as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         (mixed.count_ones() as usize) % self.works.len()
@@ -397,8 +397,8 @@ impl SampledForms<'_, '_> {
         self.watches.get(form).map_or(Ok(()), OutputWatch::compare)
     }
 
-    /// Ends where a timed call was wrong. Where calls merely differ in their bits, comparing bits
-    /// ends, and the report says so.
+    /// Fails if a timed call was wrong. If calls differ only in their last bits, bitwise comparison
+    /// stops, and the report says so.
     fn judge(&mut self) -> Outcome<()> {
         let mut words = 0;
         for watch in &*self.watches {
@@ -413,7 +413,8 @@ impl SampledForms<'_, '_> {
             alike &= watch.look_closely(work.prepared, name)?;
         }
         if alike {
-            // Calls that are checked one by one give the same bits: those that were timed did not work.
+            // Calls checked one by one give equal bits, so the timed ones that differed did not do
+            // the work.
             return Err(wrong(name, &format!("{words} words differed in timed calls alone")));
         }
         self.works[0].session.journal.gap(format!(
@@ -425,13 +426,13 @@ impl SampledForms<'_, '_> {
     }
 }
 
-/// The first batch is one sample, which tells how many fill the wanted time.
-pub(super) fn batch_size(wanted: usize, typical_ns: Option<f64>) -> usize {
+/// The first batch is one sample, from which the size of later batches follows.
+pub(super) fn batch_size(remaining: usize, typical_ns: Option<f64>) -> usize {
     let fitting = typical_ns.map_or(1.0, |ns| (BATCH_NS / ns.max(1.0)).ceil());
-    wanted.min(fitting.clamp(1.0, BATCH as f64) as usize)
+    remaining.min(fitting.clamp(1.0, BATCH as f64) as usize)
 }
 
-/// The median of empty pairs of events.
+/// The median time of empty pairs of events, in nanoseconds.
 pub(super) fn overhead((start, end): &(Event<'_>, Event<'_>)) -> Outcome<Option<f64>> {
     let mut samples = Vec::new();
     for _ in 0..EMPTY_PAIRS {

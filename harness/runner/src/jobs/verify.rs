@@ -1,4 +1,5 @@
-//! `verify`: two launches on the same inputs, each on its own poison, against the reference.
+//! `verify`: compares two launches on the same inputs, each with its own poison, with the
+//! reference.
 
 use super::Session;
 use super::session::{DeviceCase, Target, bind};
@@ -16,23 +17,23 @@ use rgpu_case::{
 };
 use std::time::Instant;
 
-/// What gives the expected outputs.
+/// The source of the expected outputs.
 enum Expected<'g> {
     Nothing,
     Host(ReferenceLibrary),
     Device(DeviceReference<'g>),
 }
 
-/// A slow, plain implementation on the GPU.
+/// A slow, simple implementation on the GPU.
 pub(super) enum DeviceReference<'g> {
     Kernel(Function<'g>),
     Function(DeviceReferenceLibrary),
 }
 
-/// Outputs of one data set by argument; absent for what is none.
+/// Outputs of one data set, by argument. `None` for arguments that are not outputs.
 type Outputs = Vec<Option<HostBuffer>>;
 
-/// Verifies every data set; the first that is wrong becomes the error once all are done.
+/// Verifies every data set. The first wrong one becomes the error after all are done.
 pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
     let target = session.target()?;
     let folder = &session.input.folder;
@@ -64,7 +65,7 @@ pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
     wrong.map_or(Ok(()), Err)
 }
 
-/// The reference on the GPU, if the Case has one: it has agreed with the host function by then.
+/// The reference on the GPU, if the Case has one. It has been checked against the host function.
 pub(super) fn reference_on_device<'g>(
     session: &'g Session<'_>,
 ) -> Outcome<Option<DeviceReference<'g>>> {
@@ -110,7 +111,7 @@ fn verify(
     let second = device.outputs()?;
     drop(prepared);
 
-    let wanted = match expected {
+    let expected_outputs = match expected {
         Expected::Nothing => None,
         Expected::Host(library) => Some(host_reference(session, library, &host)?),
         Expected::Device(reference) => {
@@ -120,7 +121,7 @@ fn verify(
         }
     };
     let (outputs, bit_equal, passed) =
-        compare(&host, &first, &second, wanted.as_ref(), &session.input.case.tolerance);
+        compare(&host, &first, &second, expected_outputs.as_ref(), &session.input.case.tolerance);
     let changed_inputs: Vec<String> =
         changed.iter().map(|&(i, ..)| host.args[i].arg.name.clone()).collect();
     Ok(Correctness {
@@ -131,13 +132,13 @@ fn verify(
     })
 }
 
-/// Gives the comparisons, whether both launches are bit-equal, and whether all passes. Without
-/// wanted outputs there is nothing to compare and nothing fails.
+/// Returns the comparisons, whether both launches are bit-equal, and whether all pass. Without
+/// expected outputs there is nothing to compare and nothing fails.
 fn compare(
     host: &HostCase<'_>,
     first: &Outputs,
     second: &Outputs,
-    wanted: Option<&Outputs>,
+    expected_outputs: Option<&Outputs>,
     tolerance: &Tolerance,
 ) -> (Vec<OutputCheck>, bool, bool) {
     let mut outputs = Vec::new();
@@ -151,8 +152,10 @@ fn compare(
             second: second.bytes(),
         };
         bit_equal &= results.bit_equal();
-        if let Some(wanted) = wanted.and_then(|wanted| wanted[i].as_ref()) {
-            let checked = results.check(wanted.bytes(), tolerance);
+        if let Some(expected_outputs) =
+            expected_outputs.and_then(|expected_outputs| expected_outputs[i].as_ref())
+        {
+            let checked = results.check(expected_outputs.bytes(), tolerance);
             passed &= passes(&checked, arg.arg, tolerance);
             outputs.push(checked);
         }
@@ -174,28 +177,29 @@ fn host_reference(
     Ok(run.buffers)
 }
 
-/// The reference's outputs, and the nanoseconds that it took.
+/// The reference's outputs, and its time in nanoseconds.
 fn device_reference(
     session: &Session<'_>,
     reference: &DeviceReference<'_>,
     host: &HostCase<'_>,
 ) -> Outcome<(Outputs, f64)> {
-    let blame = |fault: Fault| fault.while_doing("the reference on the GPU");
+    let as_reference_fault = |fault: Fault| fault.while_doing("the reference on the GPU");
     let device = DeviceCase::new(&session.gpu, host, 0)?;
     device.fill(Poison::First)?;
     let start = Instant::now();
     match reference {
         DeviceReference::Kernel(function) => {
             let launch = host.set.reference_launch.as_ref();
-            let prepared = bind(function, launch, &device, ProbeCalls::Thorough).map_err(blame)?;
-            prepared.launch().map_err(blame)?;
+            let prepared = bind(function, launch, &device, ProbeCalls::Thorough)
+                .map_err(as_reference_fault)?;
+            prepared.launch().map_err(as_reference_fault)?;
         }
         DeviceReference::Function(library) => {
             let case = AbiCase::new(host.set, &device.addresses());
             library.run(&case, session.gpu.stream.cast())?;
         }
     }
-    session.gpu.synchronize().map_err(blame)?;
+    session.gpu.synchronize().map_err(as_reference_fault)?;
     let ns = start.elapsed().as_nanos() as f64;
     Ok((device.outputs()?, ns))
 }
@@ -238,7 +242,7 @@ fn check_reference(
     ))
 }
 
-/// One line: what failed first, or the largest errors.
+/// One line with the first failure, or with the largest errors.
 fn describe(correctness: &Correctness) -> String {
     let mut parts = Vec::new();
     for name in &correctness.changed_inputs {

@@ -1,8 +1,9 @@
-//! Outputs of timed calls, compared on the GPU without waiting for it.
+//! Compares the outputs of timed calls on the GPU with those of a first call, without
+//! synchronising.
 //!
-//! The first call's outputs are kept. Each timed call starts on poisoned outputs, and behind its end
-//! event a kernel of ours counts the words in which they differ from the kept ones. So a call that
-//! does nothing, or only what an earlier one left to do, is found whichever it is.
+//! The first call's outputs are kept. Each timed call starts on poisoned outputs, and after its end
+//! event a kernel of ours counts the words that differ from the kept outputs. This finds any call
+//! that does nothing, or only part of the work.
 
 use super::Session;
 use super::session::{DeviceCase, PreparedTarget};
@@ -14,22 +15,22 @@ use rgpu_case::{ErrorClass, Launch};
 
 const DIFFER: &str = include_str!("../cuda/differ.ptx");
 
-/// Calls compared value by value where those timed differ in their bits.
-const CLOSE_LOOKS: usize = 3;
+/// Calls compared value by value when timed calls differ in their bits.
+const VALUE_CHECKS: usize = 3;
 
-/// What the outputs of one data set must be.
+/// The expected outputs of one data set.
 pub(super) struct OutputWatch<'w> {
     session: &'w Session<'w>,
     device: &'w DeviceCase<'w>,
     differ: Function<'w>,
     count: Buffer<'w>,
     kept: Vec<(usize, Buffer<'w>)>,
-    /// The same on the host.
+    /// The kept outputs in host memory.
     first: Vec<Option<HostBuffer>>,
 }
 
 impl<'w> OutputWatch<'w> {
-    /// Calls once, and keeps what comes out.
+    /// Calls once and keeps the outputs.
     pub(super) fn start(
         session: &'w Session<'w>,
         device: &'w DeviceCase<'w>,
@@ -56,7 +57,7 @@ impl<'w> OutputWatch<'w> {
         Ok(OutputWatch { session, device, differ, count, kept, first })
     }
 
-    /// Enqueues the comparison of what the outputs hold by then.
+    /// Enqueues the comparison of the current outputs.
     pub(super) fn compare(&self) -> Outcome<()> {
         let blocks = 2 * self.session.gpu.facts.sms.max(1);
         let launch =
@@ -75,18 +76,18 @@ impl<'w> OutputWatch<'w> {
         Ok(())
     }
 
-    /// How many words differed in the comparisons so far; waits for them.
+    /// Waits for the comparisons so far; returns how many words differed.
     pub(super) fn differing(&self) -> Outcome<u64> {
         let mut bytes = [0; 8];
         self.count.download(&mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Some calls more, compared value by value: an error where they lie beyond the tolerance of
-    /// the first; whether all their bits are the first's.
+    /// Makes some more calls and compares them value by value. It is an error if they differ from
+    /// the first beyond the tolerance. Returns whether all bits equal the first's.
     pub(super) fn look_closely(&self, prepared: &PreparedTarget<'_>, name: &str) -> Outcome<bool> {
         let mut alike = true;
-        for _ in 0..CLOSE_LOOKS {
+        for _ in 0..VALUE_CHECKS {
             self.device.restore()?;
             self.device.poison()?;
             prepared.launch()?;
@@ -117,7 +118,7 @@ impl<'w> OutputWatch<'w> {
     }
 }
 
-/// A timed call that gave other values than the call before the timing.
+/// The error for a timed call whose values differ from those of the call before timing.
 pub(super) fn wrong(name: &str, what: &str) -> Fault {
     let mut fault = Fault::new(
         ErrorClass::WrongResult,

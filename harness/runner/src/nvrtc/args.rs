@@ -3,21 +3,21 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What to compile, and where to.
+/// Source, output and options of a compilation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Args {
     pub(super) source: PathBuf,
-    /// `sm_90a` or `compute_90a`; otherwise a flag names it.
+    /// `sm_90a` or `compute_90a`; when absent, a flag must name it.
     pub(super) arch: Option<String>,
     pub(super) cubin: Option<PathBuf>,
     pub(super) ptx: Option<PathBuf>,
     pub(super) include: Vec<PathBuf>,
     pub(super) library: Option<PathBuf>,
-    /// As for nvcc.
+    /// The compiler flags in nvcc's spelling.
     pub(super) flags: Vec<String>,
 }
 
-/// Parses what follows the word `nvrtc`; the error is one line for the user.
+/// Parses the arguments after the word `nvrtc`. The error is one line for the user.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Args, String> {
     let mut args = args.into_iter();
     let mut parsed = Args::default();

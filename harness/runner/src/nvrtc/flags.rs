@@ -1,27 +1,28 @@
-//! nvcc's spellings, in NVRTC's.
+//! Translates nvcc's flags into NVRTC's.
 //!
-//! A kernel.toml has one list of flags for both compilers. NVRTC knows fewer options, wants a value
-//! in the same word as its option, and compiles nothing for the host. What is not in the table goes
-//! through as it is: NVRTC itself says what it does not know.
+//! A kernel.toml has one list of flags for both compilers. NVRTC knows fewer options, needs a value
+//! in the same word as its option, and compiles nothing for the host. Flags that are not in the
+//! table are passed unchanged: NVRTC itself rejects those it does not know.
 //!
 //! Sources: the options NVRTC 13.5 and 12.9 accepted and refused when tried, `nvcc --help` 13.5.
 
-/// What becomes of an option.
+/// How an option is translated.
 #[derive(Clone, Copy)]
 enum Rule {
-    /// A word of its own in NVRTC too, by this name.
+    /// NVRTC has this option, by this name and without a value.
     Word(&'static str),
-    /// Has a value; NVRTC's word is this text and the value.
+    /// It has a value; NVRTC's word is this text and the value.
     Value(&'static str),
-    /// Has a value made of several options, parted by commas: one word each.
+    /// Its value is a comma-separated list of options; each becomes a word of its own.
     Each(&'static str),
-    /// Concerns what NVRTC does not do. The value, if any, is part of the same word.
+    /// NVRTC has no such option because it compiles no host code. A value, if any, is part of the
+    /// same word.
     Host,
-    /// The same, with a value in the next word unless `=` follows.
+    /// Like `Host`, with a value in the next word unless `=` follows.
     HostValue,
 }
 
-/// Options with their rules; single-dash names before the same with two.
+/// Options with their rules. A single-dash name comes before the same name with two dashes.
 const RULES: &[(&[&str], Rule)] = &[
     (&["-arch", "--gpu-architecture"], Rule::Value("--gpu-architecture=")),
     (&["-I", "--include-path", "-isystem", "--system-include"], Rule::Value("--include-path=")),
@@ -41,9 +42,9 @@ const RULES: &[(&[&str], Rule)] = &[
     (&["-Xptxas", "--ptxas-options"], Rule::Each("--ptxas-options=")),
     (&["-res-usage", "--resource-usage"], Rule::Word("--ptxas-options=-v")),
     (&["-lineinfo", "--generate-line-info"], Rule::Word("--generate-line-info")),
-    // There is no host side: a function without annotations is one for the device.
+    // There is no host code: a function without annotations is a device function.
     (&["-expt-relaxed-constexpr", "--expt-relaxed-constexpr"], Rule::Word("-default-device")),
-    // Lambdas for the device need no leave; with an annotation NVRTC refuses them in any case.
+    // NVRTC supports device lambdas without a flag, and refuses annotated ones regardless.
     (&["-extended-lambda", "--extended-lambda", "--expt-extended-lambda"], Rule::Host),
     (&["-g", "--debug", "-m64", "-shared", "--shared", "-cubin", "--cubin"], Rule::Host),
     (&["-keep", "--keep", "-save-temps", "--save-temps"], Rule::Host),
@@ -54,26 +55,26 @@ const RULES: &[(&[&str], Rule)] = &[
     (&["-Xcudafe", "--cudafe-options"], Rule::HostValue),
 ];
 
-/// Options that take their value without anything between (`-DX`, `-O3`), as compilers do.
+/// Options whose value follows without a separator (`-DX`, `-O3`), as with other compilers.
 const GLUED: [&str; 6] = ["-I", "-D", "-U", "-O", "-l", "-L"];
 
-/// NVRTC's own or nvcc's, though they begin like one of those.
+/// Options that are not glued, though they begin like one of those.
 const NOT_GLUED: [&str; 2] = ["-lto", "-Ofc"];
 
-/// Flags for NVRTC.
+/// Translated flags for NVRTC.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Translated {
-    /// As NVRTC takes them, but for the architecture.
+    /// Flags in NVRTC's form, without the architecture.
     pub(super) flags: Vec<String>,
     /// The architecture that a flag names.
     pub(super) arch: Option<String>,
-    /// Folders of `-I` and its like, in order; they are in `flags` too.
+    /// Folders of `-I` and similar flags, in order; they are also in `flags`.
     pub(super) include: Vec<String>,
-    /// What concerns the host alone and was left out, as written.
+    /// Flags that concern only the host and were dropped, as written.
     pub(super) dropped: Vec<String>,
 }
 
-/// Translates nvcc's spellings. The error is one line for the user.
+/// Translates nvcc's flags. The error is one line for the user.
 pub(super) fn translate(flags: &[String]) -> Result<Translated, String> {
     let mut out = Translated::default();
     let mut rest = flags.iter();
@@ -115,7 +116,7 @@ pub(super) fn translate(flags: &[String]) -> Result<Translated, String> {
     Ok(out)
 }
 
-/// The rule of a flag, and the value that is part of the same word.
+/// The rule of a flag, and its value if it is part of the same word.
 fn rule_of(flag: &str) -> Option<(Rule, Option<&str>)> {
     let find = |name: &str| RULES.iter().find(|(names, _)| names.contains(&name));
     if let Some((_, rule)) = find(flag) {

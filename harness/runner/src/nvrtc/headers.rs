@@ -1,20 +1,21 @@
-//! Where headers are found: the toolkit's folders, and stand-ins for headers of the host's.
+//! Where NVRTC finds headers: the toolkit's folders, and replacements for headers of the host.
 //!
 //! NVRTC has CUDA's own declarations built in and searches no folder by itself. Kernels written for
-//! nvcc include headers all the same: CUDA's, which lie beside the library in a toolkit and in
-//! NVIDIA's wheels; and the C library's, which are of no use here (they declare for the host) but
-//! for a few types and constants. Those that no folder has are given to NVRTC as texts of ours.
+//! nvcc still include headers. CUDA's lie beside the library in a toolkit and in NVIDIA's wheels.
+//! The C library's declare host functions, and only a few of their types and constants are useful
+//! here. If no folder has such a header, NVRTC gets a replacement text from this module.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-/// Folders of headers relative to that of the library: a toolkit or the wheels of CUDA 13, then the
-/// wheels of CUDA 12, which have a folder each.
-const BESIDE: [&str; 3] = ["../include", "../../cuda_runtime/include", "../../cuda_cccl/include"];
+/// Header folders relative to the library's folder: a toolkit or the wheels of CUDA 13, then the
+/// wheels of CUDA 12, which have one folder each.
+const HEADER_FOLDERS: [&str; 3] =
+    ["../include", "../../cuda_runtime/include", "../../cuda_cccl/include"];
 
-/// The folders to search, in order: `asked`, then those that belong to the library; after each its
-/// `cccl`, where CUDA 13 has libcu++, as nvcc does.
-pub(super) fn folders(asked: &[PathBuf], library: Option<&Path>) -> Vec<PathBuf> {
+/// The folders to search, in order: `requested`, then those of the library. Each is followed by its
+/// `cccl`, where CUDA 13 has libcu++, as with nvcc.
+pub(super) fn folders(requested: &[PathBuf], library: Option<&Path>) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = Vec::new();
     let mut add = |folder: PathBuf| {
         if !folders.contains(&folder) {
@@ -22,14 +23,16 @@ pub(super) fn folders(asked: &[PathBuf], library: Option<&Path>) -> Vec<PathBuf>
         }
     };
     let beside = library.and_then(Path::parent).into_iter().flat_map(|folder| {
-        BESIDE.iter().filter_map(|relative| std::fs::canonicalize(folder.join(relative)).ok())
+        HEADER_FOLDERS
+            .iter()
+            .filter_map(|relative| std::fs::canonicalize(folder.join(relative)).ok())
     });
-    // `/usr/include` is the host's: its C headers do not compile for a device.
+    // `/usr/include` belongs to the host: its C headers do not compile for a device.
     let of_cuda = |folder: &PathBuf| {
         ["cuda_runtime.h", "cuda/std/cstdint"].iter().any(|name| folder.join(name).is_file())
             && !folder.join("stdlib.h").exists()
     };
-    for folder in asked.iter().cloned().chain(beside.filter(of_cuda)) {
+    for folder in requested.iter().cloned().chain(beside.filter(of_cuda)) {
         let cccl = folder.join("cccl");
         add(folder);
         if cccl.join("cuda/std").is_dir() {
@@ -39,24 +42,24 @@ pub(super) fn folders(asked: &[PathBuf], library: Option<&Path>) -> Vec<PathBuf>
     folders
 }
 
-/// Included before the source, since nvcc includes all of `cuda_runtime.h` there, and that the host's
-/// headers: many kernels use `uint32_t` and `INFINITY` without a word.
+/// Included before the source. nvcc includes `cuda_runtime.h` and with it host headers there, so
+/// many kernels use `uint32_t` and `INFINITY` without an include.
 pub(super) const FIRST: &str = "rgpu_nvrtc_first.h";
 
-/// (name, text) of each stand-in that none of the folders has.
+/// (name, text) of each replacement header that none of the folders has.
 pub(super) fn stand_ins(folders: &[PathBuf]) -> Vec<(CString, CString)> {
-    let there = |name: &str| folders.iter().any(|folder| folder.join(name).is_file());
-    let cccl = there("cuda/std/cstdint");
+    let is_found = |name: &str| folders.iter().any(|folder| folder.join(name).is_file());
+    let cccl = is_found("cuda/std/cstdint");
     let mut found = Vec::new();
     for (names, text) in STAND_INS {
-        // libcu++ defines the same in other words, and both may be included.
+        // libcu++ defines the same differently, and a program may include both.
         let own = match (names[0], cccl) {
             ("stdint.h", true) => STDINT_OF_CCCL,
             ("limits.h", true) => "#pragma once\n#include <cuda/std/climits>\n",
             _ => text,
         };
-        // That of CUDA declares functions of the host, which NVRTC refuses.
-        for name in names.iter().filter(|&&name| name == "cuda.h" || !there(name)) {
+        // CUDA's own version declares host functions, which NVRTC refuses.
+        for name in names.iter().filter(|&&name| name == "cuda.h" || !is_found(name)) {
             if let (Ok(name), Ok(text)) = (CString::new(*name), CString::new(own)) {
                 found.push((name, text));
             }
@@ -65,7 +68,8 @@ pub(super) fn stand_ins(folders: &[PathBuf]) -> Vec<(CString, CString)> {
     found
 }
 
-/// Headers by all their names. Where the text is empty, NVRTC has all of it built in.
+/// Replacement headers with all their names. An empty text means that NVRTC has the contents built
+/// in.
 const STAND_INS: &[(&[&str], &str)] = &[
     (&[FIRST], BEFORE_ALL),
     (&["cuda.h"], CUDA),
@@ -113,13 +117,13 @@ using ::intptr_t; using ::uintptr_t; using ::intmax_t; using ::uintmax_t;
 }
 ";
 
-/// libcu++ defines `INFINITY` and its like anew, without asking: no reason for a warning (47).
+/// libcu++ redefines `INFINITY` and similar macros, which would give warning 47.
 const BEFORE_ALL: &str = "#pragma nv_diag_suppress 47
 #include <stdint.h>
 #include <math.h>
 ";
 
-/// What a kernel needs of `cuda.h`: the argument of tensor copies, 128 opaque bytes.
+/// The part of `cuda.h` that a kernel needs: the argument of tensor copies, 128 opaque bytes.
 const CUDA: &str = "#pragma once
 typedef struct CUtensorMap_st { alignas(64) unsigned long long opaque[16]; } CUtensorMap;
 ";

@@ -1,4 +1,4 @@
-//! libnvrtc: opened at run time, called through a table of our own; no driver and no GPU needed.
+//! libnvrtc: opened at run time and called through our own table. Needs no driver and no GPU.
 
 #![allow(unsafe_code, non_snake_case)] // NVRTC's own function names
 
@@ -8,7 +8,7 @@ use rgpu_case::ErrorClass;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 
-/// What the loader is asked for, newest first.
+/// Library names to try, newest first.
 const NAMES: [&str; 4] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"];
 
 type RawProgram = *mut c_void;
@@ -67,7 +67,7 @@ table! {
     nvrtcGetCUBIN(RawProgram, *mut c_char);
 }
 
-/// A call, its error named.
+/// Makes a call and names it in errors.
 macro_rules! call {
     ($nvrtc:expr, $name:ident($($arg:expr),* $(,)?)) => {
         $nvrtc.check(stringify!($name), ($nvrtc.$name)($($arg),*))
@@ -75,7 +75,7 @@ macro_rules! call {
 }
 
 impl Nvrtc {
-    /// Opens this library, or the newest that the loader knows.
+    /// Opens this library, or the newest that the loader finds.
     pub(super) fn open(path: Option<&Path>) -> Outcome<Nvrtc> {
         let here = path.map(Path::to_path_buf).or_else(first_on_path);
         let library = match &here {
@@ -83,13 +83,13 @@ impl Nvrtc {
             None => NAMES
                 .iter()
                 .map(|name| load(name.as_ref()))
-                .reduce(|found, next| found.or_else(|said| next.map_err(|_| said)))
+                .reduce(|found, next| found.or_else(|loader_error| next.map_err(|_| loader_error)))
                 .unwrap_or_else(|| Err("no name to look for".to_owned())),
         };
-        let library = library.map_err(|said| missing(&said))?;
+        let library = library.map_err(|loader_error| missing_library(&loader_error))?;
         // SAFETY: the library was found under libnvrtc's own name, or named as such by the user.
         let mut nvrtc = unsafe { Nvrtc::resolve(library) }
-            .map_err(|symbol| missing(&format!("it has no `{symbol}`")))?;
+            .map_err(|symbol| missing_library(&format!("it has no `{symbol}`")))?;
         let [mut major, mut minor] = [0, 0];
         // SAFETY: both are live locals.
         unsafe { call!(nvrtc, nvrtcVersion(&mut major, &mut minor))? };
@@ -100,8 +100,8 @@ impl Nvrtc {
     }
 
     /// Loads libnvrtc-builtins from beside the library. NVRTC asks the loader for it by its bare
-    /// name, which fails for a library opened by its path (unless that has an RPATH, as NVIDIA's
-    /// wheels have from 13 on), but not if a library of that name is in the process already.
+    /// name. That fails for a library opened by its path (unless it has an RPATH, as in NVIDIA's
+    /// wheels from 13 on), but works if the process has already loaded a library of that name.
     fn hold_builtins(&self) {
         let [major, minor] = self.version;
         let Some(folder) = self.path.as_deref().and_then(Path::parent) else { return };
@@ -111,10 +111,10 @@ impl Nvrtc {
         }
     }
 
-    /// Architectures that it compiles for, such as `sm_90`, without those that end in a letter.
+    /// Supported architectures, such as `sm_90`, without those that end in a letter.
     pub(super) fn architectures(&self) -> Vec<String> {
         let mut count = 0;
-        // SAFETY: `count` is a live local, and the vector has as many elements as NVRTC said.
+        // SAFETY: `count` is a live local, and the vector has as many elements as NVRTC reported.
         let known = unsafe {
             let counted = call!(self, nvrtcGetNumSupportedArchs(&mut count));
             let mut known = vec![0; usize::try_from(count).unwrap_or(0)];
@@ -129,7 +129,7 @@ impl Nvrtc {
         if code == 0 {
             return Ok(());
         }
-        // SAFETY: the answer is a static string for any code.
+        // SAFETY: the result is a static string for any code.
         let name = unsafe {
             let name = (self.error_string)(code);
             match name.is_null() {
@@ -148,14 +148,14 @@ impl Nvrtc {
     }
 }
 
-/// One source, compiled for one architecture.
+/// One source to compile for one architecture.
 pub(super) struct Program<'n> {
     nvrtc: &'n Nvrtc,
     program: RawProgram,
 }
 
 impl<'n> Program<'n> {
-    /// `name` is what messages call the source; headers are (name, text).
+    /// Messages call the source `name`; headers are (name, text).
     pub(super) fn new(
         nvrtc: &'n Nvrtc,
         source: &CStr,
@@ -194,7 +194,7 @@ impl<'n> Program<'n> {
         }
     }
 
-    /// What the compiler said, byte for byte.
+    /// The compiler's log, byte for byte.
     pub(super) fn log(&self) -> Vec<u8> {
         let Nvrtc { nvrtcGetProgramLogSize: size, nvrtcGetProgramLog: get, .. } = *self.nvrtc;
         self.text("nvrtcGetProgramLog", size, get).unwrap_or_default()
@@ -243,15 +243,16 @@ impl Drop for Program<'_> {
     }
 }
 
-/// A host without NVRTC, in the loader's usual words: so one pattern serves for every compiler
-/// that does not start, and none takes this for an error in the code.
-fn missing(said: &str) -> Fault {
-    let text = format!("error while loading shared libraries: no NVRTC: {said}");
+/// The error for a host without NVRTC, in the loader's usual words. So one pattern recognises every
+/// compiler that does not start, and it is not mistaken for an error in the code.
+fn missing_library(loader_error: &str) -> Fault {
+    let text = format!("error while loading shared libraries: no NVRTC: {loader_error}");
     Fault::new(ErrorClass::NoCompiler, text)
 }
 
-/// The first library in the folders of `LD_LIBRARY_PATH`. The loader alone would take the newest name
-/// from anywhere before an older one from there, beside whose headers it would then work.
+/// The first library in the folders of `LD_LIBRARY_PATH`. The loader alone would prefer the newest
+/// name from anywhere to an older one from there, and NVRTC would then use headers of another
+/// version.
 fn first_on_path() -> Option<PathBuf> {
     let folders = std::env::var_os("LD_LIBRARY_PATH")?;
     std::env::split_paths(&folders)
@@ -264,8 +265,8 @@ fn load(name: &std::ffi::OsStr) -> Result<Library, String> {
     unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) }.map_err(|e| loader_text(&e))
 }
 
-/// Where the library was mapped from; that of a bare name only the loader knows. Symbolic links
-/// are followed, so that what lies beside it is found.
+/// The path that the library was loaded from; for a bare name only the loader knows it. Symbolic
+/// links are resolved, so that files beside the library are found.
 fn loaded_from(path: Option<&Path>) -> Option<PathBuf> {
     if let Some(path) = path {
         return std::fs::canonicalize(path).ok();

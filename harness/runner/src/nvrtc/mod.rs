@@ -1,7 +1,7 @@
-//! `rgpu-runner nvrtc`: compiles CUDA C++ for a device, for hosts without nvcc or a host compiler.
+//! `rgpu-runner nvrtc`: compiles CUDA C++ for a device, on hosts without nvcc or a host compiler.
 //!
-//! A job of another kind than the rest: no Case, no report, no driver. Standard error gets the
-//! compiler's words as they are, for whoever reads them as they would nvcc's.
+//! Unlike the other jobs it has no Case, no report and needs no driver. Standard error gets the
+//! compiler's log unchanged, as with nvcc.
 
 mod args;
 mod flags;
@@ -20,7 +20,7 @@ use std::ffi::CString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Compiles and gives the exit status.
+/// Compiles and returns the exit status.
 pub(crate) fn run(args: &Args) -> u8 {
     match compile(args) {
         Ok(()) => 0,
@@ -82,7 +82,7 @@ fn compile(args: &Args) -> Outcome<()> {
     Ok(())
 }
 
-/// Everything a compilation has but the architecture.
+/// The inputs of a compilation except the architecture.
 struct Compilation<'n> {
     nvrtc: &'n Nvrtc,
     source: CString,
@@ -93,12 +93,12 @@ struct Compilation<'n> {
 }
 
 impl Compilation<'_> {
-    /// Compiles; what NVRTC says about a failure goes to standard error first.
+    /// Compiles; on failure NVRTC's log goes to standard error first.
     fn compile(&self, arch: &str) -> Outcome<Program<'_>> {
         let first = format!("--pre-include={}", headers::FIRST);
         let mut options = vec![format!("--gpu-architecture={arch}"), first];
         options.extend(self.flags.iter().cloned());
-        // Behind those of the flags: what the user names is searched first.
+        // After those of the flags: folders that the user named are searched first.
         options.extend(self.folders.iter().map(|f| format!("--include-path={}", f.display())));
         let options: Vec<CString> = options
             .into_iter()
@@ -118,7 +118,7 @@ impl Compilation<'_> {
     }
 }
 
-/// Passes on what the compiler said; a reader that went away ends nothing.
+/// Prints the compiler's log; a closed standard error is ignored.
 fn show(log: &[u8]) {
     let end: &[u8] = match log.last() {
         None | Some(b'\n') => b"",
@@ -127,11 +127,11 @@ fn show(log: &[u8]) {
     let _ = std::io::stderr().write_all(&[log, end].concat());
 }
 
-/// The architecture, from the option or from a flag; they must agree.
+/// The architecture, from the option or from a flag; both must agree.
 fn architecture(args: &Args, translated: &Translated) -> Result<String, String> {
     match (&args.arch, &translated.arch) {
-        (Some(asked), Some(flag)) if asked != flag => {
-            Err(format!("a flag asks for `{flag}`, `--arch` for `{asked}`"))
+        (Some(arg_arch), Some(flag)) if arg_arch != flag => {
+            Err(format!("a flag asks for `{flag}`, `--arch` for `{arg_arch}`"))
         }
         (Some(arch), _) | (None, Some(arch)) => Ok(arch.clone()),
         (None, None) => Err("`--arch` is missing".to_owned()),

@@ -1,4 +1,4 @@
-//! `ar` archives: static libraries of host objects. Members may share a name.
+//! Reads `ar` archives: static libraries of host objects. Members may share a name.
 
 use super::walk::{Found, Kind, Place, add, kind};
 use super::{ContainerError, Limits};
@@ -28,7 +28,7 @@ pub(super) fn walk<'a>(data: &'a [u8], place: &Place, limits: &Limits, found: &m
             found.push((inner, Err(ContainerError::Archive { cause })));
             continue;
         };
-        // Archives in archives do not occur, but would be a way to recurse.
+        // Nested archives do not occur in practice and would allow recursion.
         match kind(&bytes[..bytes.len().min(4096)]) {
             None | Some(Kind::Archive | Kind::Zip) => {}
             Some(kind) => add(bytes, kind, &inner, limits, found),

@@ -1,4 +1,4 @@
-//! ELF files for a CPU: the sections in which compilers leave fatbins.
+//! Reads the sections of CPU ELF files in which compilers store fatbins.
 
 use super::walk::{Found, Place, fatbins};
 use super::{ContainerError, Limits};
@@ -6,7 +6,7 @@ use goblin::container::{Container, Ctx};
 use goblin::elf::section_header::{SHN_XINDEX, SHT_NOBITS};
 use goblin::elf::{Elf, SectionHeader};
 
-/// `__nv_relfatbin` is that of relocatable device code; the last is clang's and hipcc's spelling.
+/// `__nv_relfatbin` holds relocatable device code; the last is the spelling of clang and hipcc.
 const SECTIONS: &[&[u8]] = &[b".nv_fatbin", b"__nv_relfatbin", b"__nv_fatbin"];
 
 pub(super) fn walk<'a>(data: &'a [u8], place: &Place, limits: &Limits, found: &mut Vec<Found<'a>>) {
@@ -37,11 +37,12 @@ struct Sections {
 }
 
 impl Sections {
-    /// Looked up in place: a table of all strings would be made of what a hostile file claims.
+    /// Looks a name up in the file: a string table in memory would grow with a hostile file's
+    /// claims.
     fn name<'a>(&self, data: &'a [u8], header: &SectionHeader) -> &'a [u8] {
         let table = self.names.as_ref().and_then(|names| bytes(data, names)).unwrap_or_default();
         let rest = table.get(header.sh_name..).unwrap_or_default();
-        // No name of interest is longer.
+        // No section name of interest is longer.
         let rest = &rest[..rest.len().min(64)];
         &rest[..rest.iter().position(|b| *b == 0).unwrap_or(rest.len())]
     }
@@ -75,9 +76,9 @@ fn sections(data: &[u8]) -> Result<Sections, ContainerError> {
                 names = if names == SHN_XINDEX as usize { first.sh_link as usize } else { names };
             }
         }
-        let most = data.len().saturating_sub(start) / SectionHeader::size(ctx).max(1);
-        if count > most {
-            let cause = format!("{count} section headers at offset {start}, room for {most}");
+        let max_count = data.len().saturating_sub(start) / SectionHeader::size(ctx).max(1);
+        if count > max_count {
+            let cause = format!("{count} section headers at offset {start}, room for {max_count}");
             return Err(ContainerError::HostElf { cause });
         }
         headers = SectionHeader::parse_from(data, start, count, ctx).map_err(broken)?;

@@ -1,16 +1,15 @@
-//! Search for GPU code in any file that may hold it.
+//! Finds GPU code in any file that may contain it.
 //!
-//! [`walk`] looks into cubins, fatbins, PTX, host ELF files (objects, executables, shared
-//! libraries: sections `.nv_fatbin` and `__nv_relfatbin`), `ar` archives of those, and zip files
-//! (wheels), and hands each [`Image`] to the caller, with the [`Place`] it came from; [`batches`]
-//! hands over many at once, for several threads. A part that cannot be read is handed over as an
-//! error and the walk goes on. Images are not
-//! decompressed until asked; members of a zip file are, one at a time, but only those whose first
-//! bytes say that they are of interest.
+//! [`walk`] searches cubins, fatbins, PTX, host ELF files (objects, executables, shared libraries:
+//! sections `.nv_fatbin` and `__nv_relfatbin`), `ar` archives of those, and zip files (wheels). It
+//! passes each [`Image`] to the caller with its [`Place`]; [`batches`] passes many at once, for
+//! several threads. A part that cannot be read is passed as an error, and the walk continues.
+//! Images are decompressed only on request. Members of a zip file are decompressed one at a time,
+//! and only if their first bytes show a kind of interest.
 //!
-//! Nothing here trusts sizes: [`crate::unpack`] and [`Limits`] bound what a compressed part may
-//! become, how many members are looked at, and how deep files lie in files. Names in zip files that point outside of where
-//! they would be unpacked are refused.
+//! Sizes in the file are not trusted: [`crate::unpack`] and [`Limits`] bound the unpacked size of a
+//! compressed part, the number of members and the nesting depth. Names in zip files that point
+//! outside of the folder they would be unpacked to are refused.
 //!
 //! Sources: the ELF and `ar` formats as goblin reads them, zip as the zip crate does; section names
 //! as nvcc 12 and 13 and clang write them.
@@ -26,14 +25,14 @@ use crate::fatbin::FatbinError;
 use crate::unpack::TooLarge;
 use thiserror::Error;
 
-/// What a file may make of us.
+/// Limits on the resources that reading a file may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Most bytes that one compressed part may unpack to.
+    /// Maximum unpacked bytes of one compressed part.
     pub unpacked_bytes: u64,
-    /// Most bytes that all members of a zip file together may unpack to.
+    /// Maximum unpacked bytes of all members of a zip file together.
     pub total_bytes: u64,
-    /// Most members of an archive or zip file.
+    /// Maximum members of an archive or zip file.
     pub members: usize,
 }
 
@@ -43,10 +42,10 @@ impl Default for Limits {
     }
 }
 
-/// Why a file, or a part of it, could not be searched.
+/// The reason why a file, or a part of it, could not be searched.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum ContainerError {
-    /// Nothing that may hold GPU code.
+    /// The file is of no kind that may hold GPU code.
     #[error("not a file that holds GPU code: it starts with `{start}`")]
     UnknownFile {
         /// The first bytes, escaped.
@@ -55,10 +54,10 @@ pub enum ContainerError {
     /// The host ELF file is broken.
     #[error("broken ELF file: {cause}")]
     HostElf {
-        /// What the ELF library says.
+        /// The message of the ELF library.
         cause: String,
     },
-    /// A section's bytes are not in the file.
+    /// A section extends beyond the file.
     #[error("section {index} (`{section}`) runs past the end of the file")]
     CutSection {
         /// The section's name.
@@ -69,25 +68,25 @@ pub enum ContainerError {
     /// The `ar` archive is broken.
     #[error("broken archive: {cause}")]
     Archive {
-        /// What the archive library says.
+        /// The message of the archive library.
         cause: String,
     },
-    /// The zip file, or a member, is broken or of a kind that is not read.
+    /// The zip file or a member is broken, or uses a feature that is not supported.
     #[error("broken zip file: {cause}")]
     Zip {
-        /// What the zip library says.
+        /// The message of the zip library.
         cause: String,
     },
-    /// A member's name would leave the folder it is unpacked to.
+    /// A member's name points outside of the folder it would be unpacked to.
     #[error("the member's name points outside of the archive and is refused")]
     HostilePath,
     /// A member would become too large.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
-    /// More members than are looked at.
+    /// There are more members than the limit.
     #[error("{count} members, more than the {limit} that are looked at")]
     TooMany {
-        /// How many there are.
+        /// Number of members.
         count: usize,
         /// The limit.
         limit: usize,

@@ -1,4 +1,4 @@
-//! What kind of file this is, and the walk that goes with it.
+//! Detects the kind of a file and searches it accordingly.
 
 use super::{ContainerError, Limits, archive, host, zipped};
 use crate::cubin;
@@ -24,7 +24,7 @@ pub enum Kind {
     Zip,
 }
 
-/// The kind of file that begins with these bytes (a few hundred are enough), by content alone.
+/// Detects the kind of a file from its first bytes (a few hundred are enough), by content alone.
 pub fn kind(head: &[u8]) -> Option<Kind> {
     if cubin::is_cubin(head) {
         Some(Kind::Cubin)
@@ -43,15 +43,15 @@ pub fn kind(head: &[u8]) -> Option<Kind> {
     }
 }
 
-/// Where in a file an image lies. Displays as `member/section#index@offset`, outermost first;
-/// empty for a file that is the image itself.
+/// The position of an image in a file. Displays as `member/section#index@offset`, outermost first;
+/// empty if the file itself is the image.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {
     /// Names of zip and archive members, outermost first.
     pub members: Vec<String>,
     /// The host ELF section and its index.
     pub section: Option<(String, usize)>,
-    /// Number of the fatbin in the section or file, from 0, and of the entry in it.
+    /// Index of the fatbin in the section or file, from 0, and of the entry in the fatbin.
     pub entry: Option<(usize, usize)>,
 }
 
@@ -75,11 +75,11 @@ impl Place {
 /// One piece of GPU code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Image<'a> {
-    /// A cubin that lies in the open.
+    /// An uncompressed cubin.
     Cubin(&'a [u8]),
-    /// PTX that lies in the open.
+    /// Uncompressed PTX.
     Ptx(&'a [u8]),
-    /// An entry of a fatbin, perhaps compressed.
+    /// An entry of a fatbin, possibly compressed.
     Entry(Entry<'a>),
 }
 
@@ -95,7 +95,7 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// The same, in the room of an unpacker where they are compressed.
+    /// Returns the image's bytes, unpacked into the unpacker's buffer if they are compressed.
     ///
     /// # Errors
     /// See [`Entry::unpack`].
@@ -114,13 +114,13 @@ impl<'a> Image<'a> {
     }
 }
 
-/// An image, or why a part could not be read, and where that is.
+/// An image or the error of a part that could not be read, with its position.
 pub type Found<'a> = (Place, Result<Image<'a>, ContainerError>);
 
-/// Hands every image of a file to `visit`, in file order.
+/// Passes every image of a file to `visit`, in file order.
 ///
 /// # Errors
-/// Only [`ContainerError::UnknownFile`]; everything else goes to `visit`.
+/// Only [`ContainerError::UnknownFile`]; all other errors are passed to `visit`.
 pub fn walk(
     data: &[u8],
     limits: &Limits,
@@ -133,8 +133,8 @@ pub fn walk(
     })
 }
 
-/// Hands the images of a file to `visit` in file order, all at once that lie in the open: those of
-/// the file, or of one member of a zip file after the other. Nothing is decompressed but members.
+/// Passes the images of a file to `visit` in file order, in batches: all images of the file, or of
+/// one zip member after the other. Only zip members are decompressed.
 ///
 /// # Errors
 /// As [`walk`].
@@ -154,7 +154,8 @@ pub fn batches(
     Ok(kind)
 }
 
-/// Everything in one file or member. Zip files within are not opened: wheels hold none, bombs do.
+/// Finds all images in one file or member. Nested zip files are not opened: wheels contain none,
+/// zip bombs do.
 pub(super) fn inside<'a>(
     data: &'a [u8],
     kind: Kind,
@@ -166,7 +167,7 @@ pub(super) fn inside<'a>(
     found
 }
 
-/// The same, added to what was found before.
+/// Finds all images in one file or member and appends them to `found`.
 pub(super) fn add<'a>(
     data: &'a [u8],
     kind: Kind,
@@ -184,7 +185,7 @@ pub(super) fn add<'a>(
     }
 }
 
-/// All fatbins of a section or file.
+/// Finds all fatbins of a section or file.
 pub(super) fn fatbins<'a>(
     data: &'a [u8],
     place: &Place,

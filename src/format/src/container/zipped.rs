@@ -1,5 +1,5 @@
-//! Zip files: wheels and the like. Members are unpacked one at a time, after a look at how they
-//! begin.
+//! Reads zip files such as wheels. Members are unpacked one at a time, and only if their first
+//! bytes show a kind of interest.
 
 use super::walk::{Found, Kind, Place, inside, kind};
 use super::{ContainerError, Limits};
@@ -8,8 +8,8 @@ use std::io::{Cursor, Read};
 use zip::ZipArchive;
 use zip::read::ZipFile;
 
-/// Bytes of a member that say whether it is of interest.
-const LOOK: u64 = 4096;
+/// Number of leading bytes from which the kind of a member is detected.
+const HEAD_BYTES: u64 = 4096;
 
 pub(super) fn walk(data: &[u8], limits: &Limits, visit: &mut dyn FnMut(Vec<Found<'_>>)) {
     let place = Place::default();
@@ -54,10 +54,10 @@ pub(super) fn walk(data: &[u8], limits: &Limits, visit: &mut dyn FnMut(Vec<Found
     }
 }
 
-/// A member's bytes, where it may hold GPU code.
+/// The unpacked bytes of a member, if it may hold GPU code.
 fn unpack(
     file: &mut ZipFile<'_, impl Read>,
-    most: u64,
+    max_bytes: u64,
 ) -> Result<Option<(Kind, Vec<u8>)>, ContainerError> {
     let broken = |cause: String| ContainerError::Zip { cause };
     let (stored, stated) = (file.compressed_size(), file.size());
@@ -65,10 +65,10 @@ fn unpack(
     let mut read = |bytes: &mut Vec<u8>, limit: u64| {
         file.by_ref().take(limit).read_to_end(bytes).map_err(|e| broken(e.to_string()))
     };
-    read(&mut bytes, LOOK)?;
+    read(&mut bytes, HEAD_BYTES)?;
     let Some(kind) = kind(&bytes).filter(|kind| *kind != Kind::Zip) else { return Ok(None) };
-    TooLarge::new(usize::try_from(stored).unwrap_or(usize::MAX), most).check(stated)?;
-    // One byte more than stated tells a false statement.
+    TooLarge::new(usize::try_from(stored).unwrap_or(usize::MAX), max_bytes).check(stated)?;
+    // Reading one byte more than stated reveals a wrong size.
     let rest = stated.saturating_add(1).saturating_sub(bytes.len() as u64);
     read(&mut bytes, rest)?;
     if bytes.len() as u64 != stated {

@@ -8,7 +8,7 @@
 
 use super::CubinError;
 
-/// Codes that this crate looks at, as `cuobjdump -elf` names them (`EIATTR_…`).
+/// Codes that this crate uses, by the names of `cuobjdump -elf` (`EIATTR_…`).
 pub(super) mod code {
     pub(in crate::cubin) const MAX_THREADS: u8 = 0x05;
     pub(in crate::cubin) const PARAM_CBANK: u8 = 0x0a;
@@ -31,7 +31,7 @@ pub(super) mod code {
     pub(in crate::cubin) const COMPAT_ACCELERATOR_TARGET: u8 = 0x09;
 }
 
-/// One attribute record as the file has it.
+/// One attribute record of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attribute<'a> {
     /// The code.
@@ -43,7 +43,7 @@ pub struct Attribute<'a> {
 /// The payload of an [`Attribute`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Payload<'a> {
-    /// The attribute's presence is all.
+    /// No payload: the presence of the attribute is the information.
     None,
     /// One byte.
     Byte(u8),
@@ -54,7 +54,7 @@ pub enum Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// The payload as one number, where it is one.
+    /// The payload as one number; `None` for any other format.
     pub fn number(&self) -> Option<u32> {
         match self {
             Payload::None => None,
@@ -64,7 +64,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// The payload's little-endian u32 words; trailing bytes are left out.
+    /// The payload's little-endian u32 words; incomplete trailing bytes are ignored.
     pub fn words(&self) -> impl Iterator<Item = u32> + use<'a> {
         let bytes: &'a [u8] = match self {
             Payload::Bytes(bytes) => bytes,
@@ -73,14 +73,14 @@ impl<'a> Payload<'a> {
         bytes.chunks_exact(4).map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]]))
     }
 
-    /// Three words, as grid and block shapes are kept.
+    /// Three words: a grid or block shape.
     pub(super) fn triple(&self) -> Option<[u32; 3]> {
         let mut words = self.words();
         Some([words.next()?, words.next()?, words.next()?])
     }
 }
 
-/// All records of one section. `offset` is where the section starts in the file.
+/// Reads all records of one section. `offset` is the section's offset in the file.
 pub(super) fn read<'a>(
     bytes: &'a [u8],
     offset: u64,
@@ -103,7 +103,7 @@ pub(super) fn read<'a>(
                 next += usize::from(short);
                 Payload::Bytes(bytes.get(at + 4..next).ok_or_else(cut)?)
             }
-            // 1 has no payload; an unknown format is taken the same way, so that one new record
+            // 1 has no payload. Unknown formats are treated the same way, so that one new record
             // does not hide the rest.
             _ => Payload::None,
         };

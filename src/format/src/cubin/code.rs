@@ -1,19 +1,19 @@
-//! Where the machine code lies: one section for each kernel, with the functions that it keeps.
+//! The machine code of a cubin: one section for each kernel, with its functions.
 
 use super::elf::Elf;
 
 /// A section of machine code (`.text.K`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeSection {
-    /// Its index; names may repeat, this does not.
+    /// Section index. Names may repeat, indices do not.
     pub index: usize,
-    /// What stands behind `.text.`: the kernel's or function's mangled name.
+    /// The text after `.text.`: the mangled name of the kernel or function.
     pub name: String,
-    /// Where it begins in the file.
+    /// Offset in the file.
     pub offset: u64,
     /// Its size, padding included.
     pub bytes: u64,
-    /// Functions that begin in it, by offset from its start.
+    /// Functions that begin in this section, sorted by offset.
     pub functions: Vec<Function>,
 }
 
@@ -22,18 +22,18 @@ pub struct CodeSection {
 pub struct Function {
     /// The mangled name.
     pub name: String,
-    /// Index of its symbol, which line tables and `nvdisasm -fun` take.
+    /// Index of its symbol, as used by line tables and `nvdisasm -fun`.
     pub symbol_index: usize,
     /// Offset from the section's start.
     pub offset: u64,
-    /// Its size as the symbol has it, 0 where unknown.
+    /// Size according to the symbol; 0 if unknown.
     pub bytes: u64,
-    /// A kernel, not a device function.
+    /// Whether it is a kernel and not a device function.
     pub kernel: bool,
 }
 
 impl CodeSection {
-    /// The code itself, of the file that this was read from; empty for any other.
+    /// The machine code, taken from the file that was read; empty if `file` is a different one.
     pub fn code<'a>(&self, file: &'a [u8]) -> &'a [u8] {
         let start = usize::try_from(self.offset).unwrap_or(usize::MAX);
         let end = usize::try_from(self.bytes).ok().and_then(|n| start.checked_add(n));

@@ -1,4 +1,4 @@
-//! The ELF tables of a cubin, flattened: sections and symbols by index.
+//! The ELF tables of a cubin as lists of sections and symbols by index.
 
 use super::CubinError;
 use object::elf::{FileHeader64, SHT_NOBITS, SHT_SYMTAB};
@@ -8,8 +8,8 @@ use object::{LittleEndian, SectionIndex};
 /// `e_machine` of every cubin.
 const EM_CUDA: u16 = 190;
 
-/// CUDA's own types of sections that have a size but no bytes in the file: global, local and shared
-/// memory, where it is not initialised (older toolkits, and large libraries to this day).
+/// CUDA's section types that have a size but no bytes in the file: uninitialised global, local and
+/// shared memory (used by older toolkits, and still by large libraries).
 const WITHOUT_BYTES: [u32; 3] = [0x7000_0007, 0x7000_0009, 0x7000_000a];
 
 pub(super) struct Elf<'a> {
@@ -29,7 +29,7 @@ pub(super) struct Section<'a> {
     pub(super) info: u32,
     pub(super) offset: u64,
     pub(super) size: u64,
-    /// Empty for sections without bytes in the file.
+    /// Empty for sections that have no bytes in the file.
     pub(super) data: &'a [u8],
 }
 

@@ -1,4 +1,4 @@
-//! One kernel's facts, put together from its symbol, its sections and its attributes.
+//! Collects the facts about one kernel from its symbol, sections and attributes.
 
 use super::attribute::{Attribute, code};
 use super::elf::{Section, Symbol};
@@ -10,23 +10,23 @@ use std::collections::HashMap;
 pub struct Kernel {
     /// The mangled name.
     pub name: String,
-    /// Index of its section; names may repeat, this does not.
+    /// Section index. Names may repeat, indices do not.
     pub section_index: usize,
-    /// Index of its symbol, which `nvdisasm -fun` takes.
+    /// Index of its symbol, as used by `nvdisasm -fun`.
     pub symbol_index: usize,
     /// Registers per thread.
     pub registers: Option<u32>,
-    /// The cap of `-maxrregcount` (255 where there is none).
+    /// The limit of `-maxrregcount`; 255 without one.
     pub max_registers: Option<u32>,
-    /// Stack per thread, callees included.
+    /// Stack per thread, including called functions.
     pub stack: Option<Stack>,
     /// The kernel's own frame per thread, in bytes.
     pub frame_bytes: Option<u32>,
-    /// Bytes of `.nv.local.K` per thread (0 where the stack holds all).
+    /// Bytes of `.nv.local.K` per thread; 0 if the stack holds everything.
     pub local_bytes: u64,
-    /// Static shared memory that the kernel asks for, in bytes: what `ptxas -v` calls smem.
+    /// Static shared memory that the kernel requests, in bytes: `smem` of `ptxas -v`.
     pub shared_bytes: u64,
-    /// Shared memory that the system takes at the front of the same section (1 KiB on sm_90 and
+    /// Shared memory that the system reserves at the start of the same section (1 KiB on sm_90 and
     /// up); `cuobjdump -res-usage` prints the sum of both.
     pub shared_reserved_bytes: u64,
     /// The kernel's own constant banks; bank 0 holds the driver's area and the parameters.
@@ -35,22 +35,22 @@ pub struct Kernel {
     pub barriers: u32,
     /// Memory barriers (`mbarrier`) in shared memory.
     pub mbarriers: u32,
-    /// Most threads per block (`__launch_bounds__`, `.maxntid`).
+    /// Maximum threads per block (`__launch_bounds__`, `.maxntid`).
     pub max_threads: Option<[u32; 3]>,
-    /// The exact block (`.reqntid`).
+    /// The required block shape (`.reqntid`).
     pub required_block: Option<[u32; 3]>,
     /// Blocks per cluster (`__cluster_dims__`).
     pub cluster: Option<[u32; 3]>,
-    /// Largest cluster (`.maxclusterrank`).
+    /// Maximum blocks per cluster (`.maxclusterrank`).
     pub max_cluster_rank: Option<u32>,
-    /// Parameters by their position.
+    /// Parameters, sorted by position.
     pub params: Vec<Param>,
     /// Offset of the first parameter in constant bank 0.
     pub param_offset: Option<u32>,
-    /// Bytes of all parameters.
+    /// Size of all parameters in bytes.
     pub param_bytes: Option<u32>,
-    /// Register spills; `None` where the compiler (before 12.8) wrote no record of them, and so
-    /// nothing can be said.
+    /// Register spills. `None` if the compiler did not record them (before 12.8), so that nothing
+    /// is known.
     pub spills: Option<Spills>,
     /// Offset of the code in the file.
     pub code_offset: u64,
@@ -58,20 +58,20 @@ pub struct Kernel {
     pub code_bytes: u64,
     /// Offsets of exits from the kernel's start.
     pub exits: Vec<u32>,
-    /// Uses tcgen05 with one block.
+    /// Whether it uses tcgen05 with one block.
     pub tcgen05_one_cta: bool,
-    /// Uses tcgen05 with a pair of blocks.
+    /// Whether it uses tcgen05 with a pair of blocks.
     pub tcgen05_two_cta: bool,
-    /// Codes of attributes that this reader does not interpret, in their order.
+    /// Codes of attributes that this reader does not interpret, in file order.
     pub other_attributes: Vec<u8>,
 }
 
 /// Stack per thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stack {
-    /// Known size.
+    /// The size in bytes.
     Bytes(u32),
-    /// Recursion or an indirect call: the compiler cannot know.
+    /// The compiler cannot know the size, because of recursion or an indirect call.
     Unbounded,
 }
 
@@ -80,7 +80,7 @@ pub enum Stack {
 pub struct ConstantBank {
     /// The bank's number.
     pub bank: u32,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
@@ -104,7 +104,7 @@ pub struct Spills {
     pub load_bytes: u64,
 }
 
-/// What the module's `.nv.info` says about one symbol.
+/// Facts about one symbol from the module's `.nv.info`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PerSymbol {
     registers: Option<u32>,
@@ -128,11 +128,11 @@ pub(super) fn per_symbol(module: &[Attribute<'_>]) -> HashMap<u32, PerSymbol> {
     map
 }
 
-/// Where a kernel's symbol and code are.
+/// The symbol, sections and attributes of a kernel.
 pub(super) struct Place<'s, 'a> {
     pub(super) abi: Abi,
     pub(super) sm: u32,
-    /// The toolkit writes a record of spills for every kernel that has any.
+    /// Whether the toolkit writes a record of spills for every kernel that has any.
     pub(super) records_spills: bool,
     pub(super) symbol_index: usize,
     pub(super) symbol: &'s Symbol<'a>,
@@ -206,7 +206,7 @@ fn apply(kernel: &mut Kernel, attribute: &Attribute<'_>, text: &Section<'_>) {
         code::TCGEN05_2CTA_USED => kernel.tcgen05_two_cta = payload.is_set(),
         code::KPARAM_INFO | code::KPARAM_INFO_V2 => {
             // u32 index, u16 ordinal, u16 offset, u32 with the size: above bit 18, or, since
-            // parameters may take more than 4 KiB, in the low 16 bits.
+            // parameters may exceed 4 KiB, in the low 16 bits.
             let mut words = payload.words().skip(1);
             if let (Some(place), Some(size)) = (words.next(), words.next()) {
                 kernel.params.push(Param {
@@ -240,7 +240,7 @@ fn apply(kernel: &mut Kernel, attribute: &Attribute<'_>, text: &Section<'_>) {
 /// The kind of annotation that marks an instruction as a spill or a refill.
 const SPILL_OR_REFILL: u32 = 1;
 
-/// Adds the bytes that the 128-bit instruction at `offset` moves.
+/// Adds the bytes accessed by the 128-bit instruction at `offset`.
 fn count_spill(spills: &mut Spills, code: &[u8], offset: u32) {
     const STORE_LOCAL: u64 = 0x387;
     let at = offset as usize;
@@ -249,7 +249,7 @@ fn count_spill(spills: &mut Spills, code: &[u8], offset: u32) {
         bytes[from..from + 8].iter().rev().fold(0, |n, b| n << 8 | u64::from(*b))
     };
     let (low, high) = (half(0), half(8));
-    // Bits 73-75: the width of the access.
+    // Bits 73-75: the access width.
     let width = match high >> 9 & 7 {
         0 | 1 => 1,
         2 | 3 => 2,

@@ -1,17 +1,16 @@
-//! From an instruction to its source line: the line tables that `-lineinfo` and `-G` leave.
+//! Maps instructions to source lines, using the line tables that `-lineinfo` and `-G` write.
 //!
-//! `.debug_line` leads to the source, `.nv_debug_line_sass` to the PTX in `.nv_debug_ptx_txt`. Both
-//! are DWARF line programs (version 2 up to CUDA 12, version 3 in 13) with two peculiarities:
+//! `.debug_line` refers to the source, `.nv_debug_line_sass` to the PTX in `.nv_debug_ptx_txt`.
+//! Both are DWARF line programs (version 2 up to CUDA 12, version 3 in 13) with two differences:
 //!
 //! - Each function's sequence begins at address 0; a relocation of `.rela.debug_line` (type 2, 64
 //!   bits) names its symbol.
-//! - Extended opcode 0x90 says that the rows from here on were inlined: uleb128 number of the row,
-//!   counted from 1 within the sequence, where they were inlined (0: they were not), and uleb128
-//!   offset of the function's name in `.debug_str`, behind the base that the header's last four
-//!   bytes give where it has any beyond its lists. Of several rows at one address the last is the innermost.
+//! - Extended opcode 0x90 marks the rows from here on as inlined. Its operands are the number of the
+//!   row they were inlined at (uleb128, from 1 within the sequence; 0: not inlined) and the offset of
+//!   the function's name in `.debug_str` (uleb128), relative to a base in the last four bytes of the
+//!   header, if it has any after its lists. Of several rows at one address the last is the innermost.
 //!
-//! Source: read off cubins of ptxas 13.0 and 13.5 and compared with `nvdisasm -gi` and `-gp`, line
-//! by line.
+//! Source: cubins of ptxas 13.0 and 13.5, compared with `nvdisasm -gi` and `-gp` line by line.
 
 use std::collections::HashMap;
 
@@ -23,7 +22,7 @@ use gimli::{
 use super::CubinError;
 use super::elf::{self, Elf, Section};
 
-/// Which table.
+/// Selects a line table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Table {
     /// To the source: `.debug_line`.
@@ -41,18 +40,18 @@ impl Table {
     }
 }
 
-/// A line table, ready to be asked.
+/// A parsed line table.
 #[derive(Debug, Clone, Default)]
 pub struct Lines {
     files: Vec<String>,
     names: Vec<String>,
-    /// Rows of all sequences; a sequence is a run of it.
+    /// Rows of all sequences; each sequence is a contiguous range.
     rows: Vec<Row>,
     sequences: Vec<Sequence>,
     symbols: Vec<(String, usize, u64)>,
 }
 
-/// The part of a table that holds one function.
+/// The part of a table for one function.
 #[derive(Debug, Clone, Copy)]
 pub struct FunctionLines<'t> {
     lines: &'t Lines,
@@ -60,14 +59,14 @@ pub struct FunctionLines<'t> {
     base: u64,
 }
 
-/// Where an instruction comes from.
+/// The source position of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Location<'t> {
-    /// The file as the compiler recorded it, mostly an absolute path on the compiling machine.
+    /// The file path as the compiler recorded it, usually absolute on the compiling machine.
     pub file: &'t str,
-    /// The line, from 1.
+    /// The line number, from 1.
     pub line: u32,
-    /// The mangled name of the inlined function that the line belongs to; empty for the function
+    /// The mangled name of the inlined function that contains the line; empty for the function
     /// itself.
     pub function: &'t str,
 }
@@ -77,7 +76,7 @@ struct Row {
     address: u64,
     file: u32,
     line: u32,
-    /// Number in the sequence, from 1; 0 for none.
+    /// Row number in the sequence, from 1; 0 if not inlined.
     inlined_at: u32,
     /// Number in `names`, from 1; 0 for none.
     function: u32,
@@ -88,14 +87,14 @@ struct Sequence {
     section: usize,
     first: usize,
     count: usize,
-    /// The address behind the last row's code.
+    /// The first address after the last row's code.
     end: u64,
 }
 
-/// Reads a line table of a cubin; a cubin without one gives an empty table.
+/// Reads a line table of a cubin. A cubin without one gives an empty table.
 ///
 /// # Errors
-/// [`CubinError::Lines`] where the program is damaged, and the errors of the ELF tables.
+/// [`CubinError::Lines`] if the line program is damaged, and the errors of the ELF tables.
 pub fn lines(data: &[u8], table: Table) -> Result<Lines, CubinError> {
     let elf = elf::read(data)?;
     let mut lines = Lines { symbols: symbols(&elf), ..Lines::default() };
@@ -128,25 +127,25 @@ fn symbols(elf: &Elf<'_>) -> Vec<(String, usize, u64)> {
 }
 
 impl Lines {
-    /// Whether there is nothing to ask.
+    /// Whether the table has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// The files that the table names.
+    /// The files that the table refers to.
     pub fn files(&self) -> &[String] {
         &self.files
     }
 
-    /// The part of one function: by its number in the symbol table where that has its name, since
-    /// names may repeat, else by its name.
+    /// The part for one function, found by its index in the symbol table if the name there matches,
+    /// since names may repeat; otherwise by its name.
     pub fn function(&self, symbol: &str, index: usize) -> Option<FunctionLines<'_>> {
         let at_index = self.symbols.get(index).filter(|(name, _, _)| name == symbol);
         let found = at_index.or_else(|| self.symbols.iter().find(|(name, _, _)| name == symbol));
         found.map(|&(_, section, base)| FunctionLines { lines: self, section, base })
     }
 
-    /// One unit of the table; says where the next begins.
+    /// Reads one unit of the table. Returns the offset of the next one.
     fn unit(
         &mut self,
         section: &Section<'_>,
@@ -160,7 +159,7 @@ impl Lines {
         let next = at
             .saturating_add(header.unit_length())
             .saturating_add(usize::from(header.format().initial_length_size()));
-        // The header length counts from behind itself, which is 10 bytes into the unit.
+        // The header length counts from after the field itself, 10 bytes into the unit.
         let end = at.saturating_add(10).saturating_add(header.header_length());
         let base = names_base(section.data, at, end);
         let files = self.add_files(header);
@@ -168,7 +167,7 @@ impl Lines {
         Ok(next.max(at + 1))
     }
 
-    /// The paths of a unit's files, by their numbers in it from 0.
+    /// Adds a unit's files. Returns their indices, by their numbers in the unit from 0.
     fn add_files<R: gimli::Reader>(&mut self, header: &gimli::LineProgramHeader<R>) -> Vec<u32> {
         let text = |value: gimli::AttributeValue<R>| match value {
             gimli::AttributeValue::String(text) => {
@@ -249,7 +248,7 @@ impl Lines {
     fn add_name(&mut self, names: &[u8], at: u64) -> u32 {
         let text = usize::try_from(at).ok().and_then(|at| names.get(at..)).unwrap_or_default();
         let end = text.iter().position(|byte| *byte == 0).unwrap_or(0);
-        // Beyond any real table, and a bound for damaged ones.
+        // Longer than any real name; a limit for damaged tables.
         let text = String::from_utf8_lossy(&text[..end.min(1 << 16)]).into_owned();
         self.names.push(text);
         self.names.len() as u32
@@ -257,8 +256,8 @@ impl Lines {
 }
 
 impl<'t> FunctionLines<'t> {
-    /// Where the instruction at `offset` of the function comes from: the innermost inlined line
-    /// first, the function's own line last; empty where the table has nothing of it.
+    /// The source positions of the instruction at `offset` of the function, from the innermost
+    /// inlined line to the function's own line. Empty if the table does not cover it.
     pub fn at(&self, offset: u64) -> Vec<Location<'t>> {
         let address = self.base.saturating_add(offset);
         let sequences = self.lines.sequences.iter();
@@ -274,9 +273,9 @@ impl<'t> FunctionLines<'t> {
             if row.line > 0 {
                 chain.push(self.location(row));
             }
-            // A row is inlined at an earlier one; anything else is damage.
+            // A row is inlined at an earlier row; anything else is damage.
             match (row.inlined_at as usize).checked_sub(1).filter(|outer| *outer < at) {
-                Some(outer) if chain.len() < DEEPEST => at = outer,
+                Some(outer) if chain.len() < MAX_INLINE_DEPTH => at = outer,
                 _ => break,
             }
         }
@@ -290,11 +289,11 @@ impl<'t> FunctionLines<'t> {
     }
 }
 
-/// The extended opcode for rows that were inlined.
+/// The extended opcode for inlined rows.
 const INLINED: u8 = 0x90;
-/// Longest chain followed.
-const DEEPEST: usize = 64;
-/// While a program runs, addresses carry the number of their section above these bits.
+/// Maximum length of an inline chain.
+const MAX_INLINE_DEPTH: usize = 64;
+/// While a program runs, addresses hold the number of their section above these bits.
 const SECTION_SHIFT: u32 = 40;
 const ADDRESS: u64 = (1 << SECTION_SHIFT) - 1;
 
@@ -302,16 +301,16 @@ fn section_of(address: u64) -> usize {
     (address >> SECTION_SHIFT) as usize
 }
 
-/// Where the names of a unit begin in `.debug_str`: four bytes between the file table and the end
-/// of the header, there only where something was inlined.
+/// The offset of a unit's names in `.debug_str`: four bytes between the file table and the end of
+/// the header, present only if something was inlined.
 fn names_base(section: &[u8], unit: usize, end: usize) -> usize {
     let base = file_table_end(section, unit).filter(|table| table + 4 == end);
     let bytes = base.and_then(|at| section.get(at..end)).and_then(|b| <[u8; 4]>::try_from(b).ok());
     bytes.map_or(0, |bytes| u32::from_le_bytes(bytes) as usize)
 }
 
-/// The end of a header's lists of folders and files, which the DWARF reader keeps to itself. All
-/// cubins seen have 32-bit DWARF of version 2 or 3.
+/// The end of a header's lists of folders and files, which the DWARF reader does not expose. All
+/// known cubins use 32-bit DWARF of version 2 or 3.
 fn file_table_end(section: &[u8], unit: usize) -> Option<usize> {
     // Length, version, header length, three parameters and the number of standard opcodes.
     let opcodes = usize::from(*section.get(unit.checked_add(14)?)?);
@@ -340,7 +339,7 @@ fn file_table_end(section: &[u8], unit: usize) -> Option<usize> {
     }
 }
 
-/// The places of a section that a relocation fills, and with what.
+/// The offsets in a section that relocations fill, with their values.
 #[derive(Debug)]
 struct Relocations(HashMap<usize, u64>);
 

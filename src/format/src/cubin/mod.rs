@@ -1,10 +1,9 @@
 //! Reader of cubins: the ELF files that hold one GPU's machine code.
 //!
-//! Answers what people otherwise piece together from `cuobjdump -res-usage`, `cuobjdump -elf` and
-//! `ptxas -v`: resources per kernel, parameters, spills, launch bounds, the compiler and its
-//! command line, and the PTX text that `-lineinfo` leaves behind; and through [`lines`] which source
-//! line, of which inlined function, an instruction comes from. Instructions are not decoded here,
-//! but for the width of spills.
+//! It returns the facts that `cuobjdump -res-usage`, `cuobjdump -elf` and `ptxas -v` print:
+//! resources per kernel, parameters, spills, launch bounds, the compiler and its command line, and
+//! the PTX text that `-lineinfo` stores. [`lines`] maps an instruction to its source line and
+//! inlined function. Instructions are not decoded here, except for the width of spills.
 //!
 //! # Layout
 //! | part | ABI 7 (ptxas ≤ 12.9, sm ≤ 90) | ABI 8 (sm 100+ since 12.8, everything since 13.0) |
@@ -16,12 +15,12 @@
 //! | family (`f`) | - | only in the command line of `.note.nv.tkinfo` |
 //! | barriers of a kernel | bits 20-26 of `.text.K`'s `sh_flags` | attribute 0x4c of `.nv.info.K` |
 //!
-//! The ABI decides, never the SM. Section names repeat in large cubins, so everything is keyed by
-//! section index: `sh_info` of `.nv.info.K`, `.nv.shared.K` and `.nv.constantN.K` is the index of
-//! `.text.K`. Entries are functions with `st_other & 0x10`.
+//! The ABI version selects the layout, never the SM. Section names repeat in large cubins, so
+//! everything is keyed by section index: `sh_info` of `.nv.info.K`, `.nv.shared.K` and
+//! `.nv.constantN.K` is the index of `.text.K`. Entries are functions with `st_other & 0x10`.
 //!
-//! Sources: read off files of ptxas 12.9 and nvcc 13.5 (sm_80, sm_90a, sm_100a) and compared with
-//! NVIDIA's tools; attribute codes as `cuobjdump -elf` 13.5 names them.
+//! Sources: files of ptxas 12.9 and nvcc 13.5 (sm_80, sm_90a, sm_100a), compared with NVIDIA's
+//! tools; attribute codes as `cuobjdump -elf` 13.5 names them.
 
 mod attribute;
 mod code;
@@ -40,7 +39,8 @@ pub use read::{Abi, Cubin, FileKind, KeptPtx, Sm, SmVariant, Toolkit, is_cubin, 
 
 use thiserror::Error;
 
-/// Why bytes could not be read as a cubin. Offsets are in bytes from the start of the file.
+/// The reason why bytes could not be read as a cubin. Offsets are in bytes from the start of the
+/// file.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum CubinError {
     /// No ELF magic at the start.
@@ -49,7 +49,7 @@ pub enum CubinError {
         /// The first bytes, in hexadecimal.
         start: String,
     },
-    /// An ELF file for something else than a GPU.
+    /// The ELF file is not for a GPU.
     #[error("an ELF file for machine {machine}, not a cubin (machine 190)")]
     NotCuda {
         /// `e_machine` of the header.
@@ -66,9 +66,9 @@ pub enum CubinError {
     /// The ELF structure is broken or cut off.
     #[error("broken ELF structure in {part}: {cause}")]
     Elf {
-        /// Which table or section.
+        /// The damaged table or section.
         part: String,
-        /// What the ELF library says.
+        /// The message of the ELF library.
         cause: String,
     },
     /// A line table is broken or cut off.
@@ -76,10 +76,10 @@ pub enum CubinError {
     Lines {
         /// The section's name.
         section: String,
-        /// What the DWARF reader says.
+        /// The message of the DWARF reader.
         cause: String,
     },
-    /// An attribute record runs past its section.
+    /// An attribute record extends beyond its section.
     #[error("attribute record at offset {offset} of `{section}` runs past the section's end")]
     CutAttribute {
         /// The section's name.

@@ -1,4 +1,4 @@
-//! The notes that the compiler leaves: who made this cubin, and with which command.
+//! Reads the notes that name the compiler of a cubin and its command line.
 //!
 //! `.note.nv.tkinfo` (type 2000): u32 version, then u32 offsets of NUL-ended strings (object, tool,
 //! release, build, command line), relative to the first byte behind the offsets. The version is 2 in
@@ -6,16 +6,16 @@
 //! `.note.nv.cuinfo` (type 1000): u16 version 2, u16 virtual SM, u32 toolkit (135 is 13.5). 12.9 calls
 //! it `.note.nv.cuver`, version 1, without a toolkit.
 
-/// The compiler as it names itself in `.note.nv.tkinfo`.
+/// The compiler's identification in `.note.nv.tkinfo`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Producer {
-    /// The tool, `ptxas`.
+    /// Name of the tool, `ptxas`.
     pub tool: String,
     /// Its release, such as `Cuda compilation tools, release 13.5, V13.5.37`.
     pub release: String,
-    /// Its build.
+    /// Build of the tool.
     pub build: String,
-    /// Its full command line, without the tool's name.
+    /// Full command line without the tool's name.
     pub command_line: String,
 }
 
@@ -40,7 +40,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
 }
 
-/// Reads `.note.nv.tkinfo`. A note of another shape gives `None`: it is a courtesy, not data.
+/// Reads `.note.nv.tkinfo`. Returns `None` for an unknown layout, since the note is optional.
 pub(super) fn producer(section: &[u8]) -> Option<Producer> {
     const STRINGS: usize = 5;
     let desc = description(section, 2000)?;
@@ -59,11 +59,11 @@ pub(super) fn toolkit(section: &[u8]) -> Option<u32> {
     word(description(section, 2000)?, 0).filter(|n| *n >= LEAST_TOOLKIT)
 }
 
-/// Toolkits are numbered `10 * major + minor`, and none before 10.0 writes notes: a smaller number is
-/// the version of a note.
+/// Toolkits are numbered `10 * major + minor`, and none before 10.0 writes notes. A smaller number
+/// is the version of a note.
 const LEAST_TOOLKIT: u32 = 100;
 
-/// Reads `.note.nv.cuinfo` or `.note.nv.cuver`: virtual SM, and the toolkit's number where it is there.
+/// Reads `.note.nv.cuinfo` or `.note.nv.cuver`: virtual SM, and the toolkit's number if present.
 pub(super) fn cuda_info(section: &[u8]) -> Option<(u16, Option<u32>)> {
     let desc = description(section, 1000)?;
     let toolkit = word(desc, 4).filter(|n| *n >= LEAST_TOOLKIT);

@@ -1,4 +1,4 @@
-//! From the ELF tables to [`Cubin`].
+//! Builds a [`Cubin`] from the ELF tables.
 
 use super::CubinError;
 use super::attribute::{self, Attribute, Payload, code as attribute_code};
@@ -15,39 +15,39 @@ const SHT_CUDA_INFO: u32 = 0x7000_0000;
 /// The first toolkit whose ptxas annotates spills.
 const SPILLS_RECORDED_SINCE: Toolkit = Toolkit { major: 12, minor: 8 };
 
-/// A cubin's facts. Everything is as the file has it; what a file does not say is `None`.
+/// The facts of a cubin as the file states them. Facts that the file does not state are `None`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cubin {
-    /// Which of the two ELF layouts.
+    /// The layout of the ELF container.
     pub abi: Abi,
-    /// What the file is for.
+    /// How the file may be used.
     pub kind: FileKind,
-    /// The GPU it is for.
+    /// The GPU architecture that the code is for.
     pub sm: Sm,
     /// The virtual architecture (`compute_NN`) that it was compiled from.
     pub virtual_sm: Option<u32>,
-    /// The toolkit that made it.
+    /// The toolkit that built the file.
     pub toolkit: Option<Toolkit>,
-    /// The compiler and its command line.
+    /// The compiler and its command line, if the file states them.
     pub producer: Option<Producer>,
-    /// Kernels in the order of the symbol table.
+    /// Kernels, in symbol table order.
     pub kernels: Vec<Kernel>,
-    /// Device functions that are kept as functions (not inlined), in the order of the symbol table.
+    /// Device functions that were not inlined, in symbol table order.
     pub functions: Vec<String>,
-    /// Machine code by section, in the order of the section table.
+    /// Machine code by section, in section table order.
     pub code: Vec<CodeSection>,
     /// Constant banks of the module: 3 is `__constant__`, 4 holds addresses.
     pub constants: Vec<ConstantBank>,
-    /// Bytes of `__device__` variables.
+    /// Size of all `__device__` variables in bytes.
     pub global_bytes: u64,
-    /// The PTX text that `-lineinfo` and `-G` leave in the file.
+    /// Position of the PTX text that `-lineinfo` and `-G` store in the file.
     pub ptx: Option<KeptPtx>,
-    /// `.debug_line` is there: instructions can be traced to source lines.
+    /// Whether `.debug_line` is present, so that instructions can be mapped to source lines.
     pub has_lines: bool,
 }
 
-/// Where PTX text lies in a cubin, in `.nv_debug_ptx_txt`: each line ends with a NUL instead of a
-/// newline. Empty lines stand for comments, at the start too: the line table counts them.
+/// Position of PTX text in a cubin, in `.nv_debug_ptx_txt`. Each line ends with a NUL instead of a
+/// newline. Empty lines stand for comments, also at the start: the line table counts them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeptPtx {
     offset: u64,
@@ -63,7 +63,7 @@ pub enum Abi {
     V8,
 }
 
-/// What a cubin may be used for, from `e_type`.
+/// How a cubin may be used, from `e_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// Ready to load.
@@ -79,9 +79,9 @@ pub enum FileKind {
 /// A real GPU architecture; [`fmt::Display`] gives `sm_90a`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sm {
-    /// 90 for Hopper.
+    /// Such as 90 for Hopper.
     pub number: u32,
-    /// The suffix.
+    /// The suffix of the name.
     pub variant: SmVariant,
 }
 
@@ -90,9 +90,9 @@ pub struct Sm {
 pub enum SmVariant {
     /// No suffix.
     Base,
-    /// `f`: runs on the family.
+    /// `f`: runs on the architecture family.
     Family,
-    /// `a`: runs on exactly this architecture.
+    /// `a`: runs only on this architecture.
     Accelerated,
 }
 
@@ -122,7 +122,7 @@ impl fmt::Display for Toolkit {
     }
 }
 
-/// Whether these bytes look like a cubin (ELF magic and machine), for choosing a reader.
+/// Whether these bytes look like a cubin (ELF magic and machine); used to choose a reader.
 pub fn is_cubin(data: &[u8]) -> bool {
     data.starts_with(b"\x7fELF") && data.get(18..20) == Some(&[190, 0])
 }
@@ -130,8 +130,8 @@ pub fn is_cubin(data: &[u8]) -> bool {
 /// Reads a cubin.
 ///
 /// # Errors
-/// [`CubinError`] names the part that is broken. Attributes that are not known are kept as codes
-/// in [`Kernel::other_attributes`], never an error.
+/// [`CubinError`] names the damaged part. Unknown attributes are not an error: their codes are kept
+/// in [`Kernel::other_attributes`].
 pub fn read(data: &[u8]) -> Result<Cubin, CubinError> {
     let elf = elf::read(data)?;
     let abi = match elf.abi_version {
@@ -217,7 +217,7 @@ fn sm(elf: &Elf<'_>, abi: Abi, compat: &[Attribute<'_>], producer: Option<&Produ
     Sm { number, variant }
 }
 
-/// The sections that belong to one `.text.K`, gathered by its index.
+/// The sections that belong to one `.text.K`, collected by its index.
 #[derive(Default)]
 pub(super) struct Belongings<'s, 'a> {
     pub(super) info: Vec<Attribute<'a>>,
@@ -262,7 +262,7 @@ fn kernels(
             functions.push(String::from_utf8_lossy(symbol.name).into_owned());
             continue;
         }
-        // An entry owns its section; a second symbol on the same one would be an alias.
+        // An entry owns its section; a second symbol in the same section would be an alias.
         let own = by_text.remove(&symbol.section).unwrap_or_default();
         let place = kernel::Place { abi, sm, records_spills, symbol_index: index, symbol, text };
         kernels.push(kernel::assemble(&place, module.get(&(index as u32)), own));
@@ -270,7 +270,7 @@ fn kernels(
     Ok((kernels, functions))
 }
 
-/// The bank of `.nv.constantN` or `.nv.constantN.K`, and whether it is a kernel's.
+/// The bank of `.nv.constantN` or `.nv.constantN.K`, and whether it belongs to a kernel.
 fn constant_bank(name: &[u8]) -> Option<(u32, bool)> {
     let rest = std::str::from_utf8(name.strip_prefix(b".nv.constant")?).ok()?;
     let (number, kernel) = match rest.split_once('.') {
@@ -296,7 +296,7 @@ impl KeptPtx {
         Some(KeptPtx { offset: section.offset, bytes })
     }
 
-    /// The text, of the file that this was read from; empty for any other.
+    /// The PTX text, taken from the file that was read; empty if `file` is a different one.
     pub fn text(&self, file: &[u8]) -> String {
         let start = usize::try_from(self.offset).unwrap_or(usize::MAX);
         let bytes = start.checked_add(self.bytes).and_then(|end| file.get(start..end));
@@ -310,7 +310,7 @@ impl KeptPtx {
 }
 
 impl Payload<'_> {
-    /// Whether the payload is anything but an explicit zero.
+    /// Whether the payload is anything other than an explicit zero.
     pub(super) fn is_set(&self) -> bool {
         self.number() != Some(0)
     }

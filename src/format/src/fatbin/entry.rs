@@ -1,50 +1,50 @@
-//! One image of a fatbin: what its header says, and how to get at its bytes.
+//! One image of a fatbin: its header, and how to find its bytes.
 
 use super::FatbinError;
 use crate::cubin::{Sm, SmVariant};
 
-/// One image. The header's facts are read; the image itself is as stored.
+/// One image. The header is decoded; the image itself is as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// Where the entry begins in the data.
+    /// Offset of the entry in the data.
     pub offset: usize,
-    /// What the image is.
+    /// Kind of the image.
     pub kind: EntryKind,
-    /// The architecture it is for; virtual for PTX.
+    /// The target architecture; virtual for PTX.
     pub sm: Sm,
-    /// Major and minor: the PTX ISA's version for PTX.
+    /// Major and minor version. For PTX it is the version of the PTX ISA.
     pub version: (u16, u16),
     /// The flags as stored.
     pub flags: u64,
-    /// The source file's name, where the compiler kept it.
+    /// Name of the source file, if the compiler kept it.
     pub identifier: Option<String>,
-    /// Options for ptxas that go with PTX.
+    /// ptxas options that belong to PTX.
     pub options: Option<String>,
-    /// How the image is stored.
+    /// How the image is compressed.
     pub compression: Compression,
-    /// The image's size once unpacked.
+    /// Unpacked size of the image in bytes.
     pub unpacked_bytes: u64,
-    /// The image as stored, without padding where its size is known.
+    /// The stored image, without padding if its size is known.
     pub stored: &'a [u8],
 }
 
-/// What an image is.
+/// Kind of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
     /// PTX text.
     Ptx,
     /// Machine code.
     Cubin,
-    /// Intermediate code for link-time optimisation; its form is not public.
+    /// Intermediate code for link-time optimisation; its format is not public.
     LtoIr,
     /// Any other number.
     Other(u16),
 }
 
-/// How an image is stored.
+/// How an image is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// As it is.
+    /// Uncompressed.
     None,
     /// One LZ4 block.
     Lz4,
@@ -80,7 +80,8 @@ fn text(header: &[u8], offset: u32, length: u32) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Reads the entry that begins at `rest`; `offset` is where that is. Returns what follows, too.
+/// Reads the entry at the start of `rest`, whose offset in the data is `offset`. Also returns the
+/// offset after it.
 pub(super) fn read(rest: &[u8], offset: usize) -> Result<(Entry<'_>, usize), FatbinError> {
     let fixed = rest.get(..HEADER).ok_or(FatbinError::Cut { part: "entry header", offset })?;
     let header_bytes = word(fixed, 4);

@@ -1,7 +1,8 @@
-//! Reader of fatbins: the container in which compilers put GPU code for several architectures.
+//! Reader of fatbins: the container format in which compilers store GPU code for several
+//! architectures.
 //!
 //! A section `.nv_fatbin` (or `__nv_relfatbin` of relocatable device code) holds many of them, one
-//! after the other on 8-byte boundaries; a `.fatbin` file holds one. Listing reads headers only;
+//! after the other on 8-byte boundaries; a `.fatbin` file holds one. Listing reads only headers;
 //! nothing is decompressed until [`Entry::unpack`] is called.
 //!
 //! # Layout
@@ -26,8 +27,8 @@
 //! | 40 | u64 flags: 0x2 debug, 0x2000 LZ4 block, 0x8000 zstd, 0x100000 `a`, 0x200000 `f` |
 //! | 56 | u64 unpacked bytes, 0 where stored as they are |
 //!
-//! Sources: read off files that nvcc 13.5 writes with each of its compression modes, and checked
-//! byte for byte against what `cuobjdump -xelf all` and `-xptx all` extract.
+//! Sources: files that nvcc 13.5 writes with each of its compression modes, checked byte for byte
+//! against the output of `cuobjdump -xelf all` and `-xptx all`.
 
 mod entry;
 mod read;
@@ -40,53 +41,54 @@ pub use unpack::Unpacker;
 use crate::unpack::TooLarge;
 use thiserror::Error;
 
-/// Why a fatbin could not be read. Offsets are in bytes from the start of the data given.
+/// The reason why a fatbin could not be read. Offsets are in bytes from the start of the given
+/// data.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum FatbinError {
     /// The magic number is missing.
     #[error("no fatbin at offset {offset}")]
     NoMagic {
-        /// Where it was looked for.
+        /// Offset where it was expected.
         offset: usize,
     },
     /// A version that this reader does not know.
     #[error("fatbin of version {version} at offset {offset}; known is 1")]
     UnknownVersion {
-        /// Where the fatbin begins.
+        /// Offset of the fatbin.
         offset: usize,
-        /// The version it states.
+        /// The version in the header.
         version: u16,
     },
-    /// A header or its data runs past the end.
+    /// A header or its data extends beyond the end.
     #[error("the {part} at offset {offset} runs past the end of the data")]
     Cut {
-        /// What is cut off.
+        /// The part that is cut off.
         part: &'static str,
-        /// Where it begins.
+        /// Offset of that part.
         offset: usize,
     },
     /// An entry's header states an impossible size.
     #[error("the entry at offset {offset} states a header of {bytes} bytes")]
     Header {
-        /// Where the entry begins.
+        /// Offset of the entry.
         offset: usize,
         /// The stated size.
         bytes: u32,
     },
-    /// An image is larger than the caller allows, or than compressed bytes may become.
+    /// An image exceeds the caller's limit, or the limit for compressed bytes.
     #[error("the entry at offset {offset}: {cause}")]
     TooLarge {
-        /// Where the entry begins.
+        /// Offset of the entry.
         offset: usize,
-        /// How large it may be.
+        /// The limit.
         cause: TooLarge,
     },
     /// Decompression failed.
     #[error("the entry at offset {offset} cannot be decompressed: {cause}")]
     Packed {
-        /// Where the entry begins.
+        /// Offset of the entry.
         offset: usize,
-        /// What the decompressor says.
+        /// The message of the decompressor.
         cause: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The list of a fatbin's entries, and the search for fatbins in a section.
+//! Lists the entries of a fatbin and finds the fatbins of a section.
 
 use super::FatbinError;
 use super::entry::{self, Entry};
@@ -6,18 +6,18 @@ use super::entry::{self, Entry};
 const MAGIC: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
 const HEADER: usize = 16;
 
-/// One fatbin: its entries' headers, in file order.
+/// One fatbin: its entries' headers in file order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fatbin<'a> {
-    /// Where it begins in the data.
+    /// Offset in the data.
     pub offset: usize,
-    /// Its size with its header.
+    /// Size including the header.
     pub bytes: usize,
-    /// Its images.
+    /// The images.
     pub entries: Vec<Entry<'a>>,
 }
 
-/// Whether these bytes begin a fatbin, for choosing a reader.
+/// Whether these bytes begin with a fatbin; used to choose a reader.
 pub fn is_fatbin(data: &[u8]) -> bool {
     data.starts_with(&MAGIC)
 }
@@ -25,7 +25,7 @@ pub fn is_fatbin(data: &[u8]) -> bool {
 /// Reads the fatbin that begins at `offset` of `data`, without decompressing anything.
 ///
 /// # Errors
-/// [`FatbinError`] names what is broken and where.
+/// [`FatbinError`] names the damaged part and its offset.
 pub fn read(data: &[u8], offset: usize) -> Result<Fatbin<'_>, FatbinError> {
     let head = data.get(offset..).filter(|d| is_fatbin(d));
     let head = head.ok_or(FatbinError::NoMagic { offset })?;
@@ -41,7 +41,7 @@ pub fn read(data: &[u8], offset: usize) -> Result<Fatbin<'_>, FatbinError> {
     let body = end.and_then(|end| head.get(..end)).ok_or(cut)?;
     let mut entries = Vec::new();
     let mut at = start;
-    // What is too short for another entry is padding.
+    // Anything too short for another entry is padding.
     while body.len() - at >= entry::HEADER {
         let (entry, bytes) = entry::read(&body[at..], offset + at)?;
         entries.push(entry);
@@ -50,8 +50,8 @@ pub fn read(data: &[u8], offset: usize) -> Result<Fatbin<'_>, FatbinError> {
     Ok(Fatbin { offset, bytes: body.len(), entries })
 }
 
-/// All fatbins of a section, found by their magic number on 8-byte boundaries. A broken one is an
-/// error of its own, and the search goes on behind its magic.
+/// Finds all fatbins of a section by their magic number on 8-byte boundaries. A damaged one gives
+/// an error, and the search continues after its magic.
 pub fn find(section: &[u8]) -> impl Iterator<Item = Result<Fatbin<'_>, FatbinError>> {
     let mut at = 0;
     std::iter::from_fn(move || {

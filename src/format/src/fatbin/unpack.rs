@@ -1,4 +1,4 @@
-//! An image's bytes, out of whatever it is packed in.
+//! Unpacks the bytes of an image.
 
 use super::FatbinError;
 use super::entry::{Compression, Entry, EntryKind, long, short, word};
@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use zstd::bulk::Decompressor;
 use zstd::zstd_safe::find_frame_compressed_size;
 
-/// What unpacking needs again and again: a decompressor, and room for one image. Whoever unpacks
-/// many images keeps one, so that their memory is asked of the system once.
+/// A reusable decompressor and buffer. Unpacking many images with one of these allocates their
+/// memory only once.
 #[derive(Default)]
 pub struct Unpacker {
     zstd: Option<Decompressor<'static>>,
@@ -16,12 +16,11 @@ pub struct Unpacker {
 }
 
 impl<'a> Entry<'a> {
-    /// The image itself, without the padding to 8 bytes that follows it where it is stored as it
-    /// is.
+    /// Returns the image without the padding to 8 bytes that follows an uncompressed image.
     ///
     /// # Errors
-    /// The image claims more than `limit` bytes, or more than compressed bytes may become
-    /// ([`TooLarge`]), or is damaged.
+    /// The image claims more than `limit` bytes or more than the limit for compressed bytes
+    /// ([`TooLarge`]), or it is damaged.
     pub fn unpack(&self, limit: u64) -> Result<Cow<'a, [u8]>, FatbinError> {
         if self.compression == Compression::None {
             self.check(limit)?;
@@ -33,7 +32,7 @@ impl<'a> Entry<'a> {
         Ok(Cow::Owned(unpacker.room))
     }
 
-    /// The same, in the room of an unpacker where the image is compressed.
+    /// Like [`Entry::unpack`], with the unpacker's buffer for compressed images.
     ///
     /// # Errors
     /// As [`Entry::unpack`].
@@ -51,7 +50,7 @@ impl<'a> Entry<'a> {
         let bytes = self.unpacked_bytes as usize;
         let Unpacker { zstd, room } = unpacker;
         if self.compression != Compression::None && room.capacity() < bytes {
-            // Room that is not written to takes none: a false claim costs nothing.
+            // Unwritten pages take no memory, so a false size costs nothing.
             *room = Vec::new();
             room.try_reserve_exact(bytes).map_err(|e| packed(e.to_string()))?;
         }
@@ -64,7 +63,7 @@ impl<'a> Entry<'a> {
             }
             Compression::Zstd => {
                 let failed = |code| packed(zstd::zstd_safe::get_error_name(code).to_owned());
-                // What lies behind the frame is padding.
+                // Padding follows the frame.
                 let frame = find_frame_compressed_size(self.stored).map_err(failed)?;
                 let frame = self.stored.get(..frame).unwrap_or(self.stored);
                 let zstd = match zstd {
@@ -81,15 +80,16 @@ impl<'a> Entry<'a> {
         Ok(self.whole(room))
     }
 
-    /// Refuses what claims to become too large.
+    /// Refuses an image that claims to be too large.
     fn check(&self, limit: u64) -> Result<(), FatbinError> {
         let stored = self.stored.len();
-        let most = match self.compression {
-            // An LZ4 block grows by 255 at most: a larger claim is false, and room for it is filled.
+        let max_bytes = match self.compression {
+            // An LZ4 block grows at most 255 times. A larger claim is false, and its buffer would
+            // be filled.
             Compression::Lz4 => limit.min((stored as u64).saturating_mul(255).saturating_add(16)),
             Compression::None | Compression::Zstd => limit,
         };
-        let bound = TooLarge::new(stored, most);
+        let bound = TooLarge::new(stored, max_bytes);
         let checked = bound.check(self.unpacked_bytes);
         checked.map_err(|cause| FatbinError::TooLarge { offset: self.offset, cause })
     }
@@ -105,8 +105,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Where a 64-bit ELF file ends by its own tables: the header does not say. The whole length where
-/// more than padding would be lost.
+/// The end of a 64-bit ELF file according to its own tables, since the header does not state it.
+/// Returns the full length if more than padding would be lost.
 fn elf_end(elf: &[u8]) -> usize {
     const NOBITS: u32 = 8;
     let table = |at: usize, size: usize, count: usize| {

@@ -1,8 +1,8 @@
-//! A launch as a page names it.
+//! One launch on a CSV page.
 
 use crate::csv::number;
 
-/// One launch and what its page says of it.
+/// One launch with its metrics and rules.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CsvLaunch {
     /// `ID`.
@@ -11,9 +11,9 @@ pub struct CsvLaunch {
     pub kernel: String,
     /// `Process Name`.
     pub process: String,
-    /// `Grid Size`, where the page has it.
+    /// `Grid Size`, if the page has it.
     pub grid: Option<[u32; 3]>,
-    /// `Block Size`, where the page has it.
+    /// `Block Size`, if the page has it.
     pub block: Option<[u32; 3]>,
     /// `Stream`.
     pub stream: Option<u64>,
@@ -25,7 +25,7 @@ pub struct CsvLaunch {
     pub start_end: Vec<RangeName>,
     /// Metrics in the page's order.
     pub cells: Vec<Cell>,
-    /// Messages of ncu's rules, on the details page.
+    /// Messages of ncu's rules; only on the details page.
     pub rules: Vec<CsvRule>,
 }
 
@@ -41,9 +41,9 @@ pub struct RangeName {
 /// One metric of one launch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
-    /// The section's name, on the details page.
+    /// Section name; only on the details page.
     pub section: String,
-    /// The metric's id on the raw page; on the details page its label, unless ids were asked for.
+    /// The metric's id on the raw page. On the details page its label, unless ids were requested.
     pub name: String,
     /// The unit as printed.
     pub unit: String,
@@ -58,20 +58,20 @@ pub enum CellValue {
     Number(f64),
     /// `nan` or `inf`.
     NotFinite,
-    /// Nothing, `n/a` or `no data`.
+    /// An empty cell, `n/a` or `no data`.
     Missing,
-    /// Something else.
+    /// Any other text.
     Text(String),
 }
 
-/// A message of one of ncu's rules.
+/// A message of an ncu rule.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CsvRule {
-    /// Its name.
+    /// Name of the rule.
     pub rule: String,
     /// `OPT`, `WRN`, `INF` …
     pub kind: String,
-    /// Its words.
+    /// Text of the message.
     pub text: String,
     /// The estimated speed-up in percent.
     pub speedup: Option<f64>,
@@ -92,7 +92,7 @@ impl CellValue {
     }
 }
 
-/// `(256, 1, 1)`.
+/// Parses `(256, 1, 1)`.
 pub(super) fn triple(cell: &str) -> Option<[u32; 3]> {
     let inner = cell.trim().strip_prefix('(')?.strip_suffix(')')?;
     let mut parts = inner.split(',').map(|part| part.trim().parse::<u32>().ok());
@@ -100,19 +100,19 @@ pub(super) fn triple(cell: &str) -> Option<[u32; 3]> {
     parts.next().is_none().then_some(triple)
 }
 
-/// `9.0`.
+/// Parses `9.0`.
 pub(super) fn compute(cell: &str) -> Option<(u32, u32)> {
     let (major, minor) = cell.trim().split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Facts of an event after its name: payload type and value, colour type and colour, message type
-/// and message.
+/// Number of facts after an event's name: payload type and value, colour type and colour, message
+/// type and message.
 const FACTS: usize = 6;
 
-/// The ranges of one cell: a thread's number, then one quoted text a range,
+/// Parses the ranges of one cell: a thread's number, then one quoted text per range,
 /// `"domain:name:facts…"`, with the range's number before the domain for start/end ranges. A name
-/// may hold colons; a domain's is taken not to.
+/// may contain colons; a domain is assumed not to.
 pub(super) fn ranges(cell: &str, numbered: bool) -> Vec<RangeName> {
     let quoted = cell.split('"').skip(1).step_by(2);
     let range = |text: &str| {

@@ -1,4 +1,4 @@
-//! Reader of what `ncu --csv --page raw` and `--page details` print.
+//! Reader of the output of `ncu --csv --page raw` and `--page details`.
 //!
 //! | page | rows |
 //! |---|---|
@@ -6,10 +6,10 @@
 //! | details | header; one row a metric or rule of a launch, with section, label, unit and value |
 //!
 //! Both begin with `ID`, process, kernel, context, stream, block, grid, device and compute
-//! capability; with NVTX two columns more name the ranges (`domain:name:` and six facts of the
-//! event, in quotes). The page is lossy: one unit for a column, two decimals for some, thousands
-//! parted by commas. Units are scaled (`us`, `Mbyte`) unless `--print-units base` was given, so the
-//! unit of each cell is kept and [`scale`] brings it to NVIDIA's base unit.
+//! capability; with NVTX two more columns name the ranges (`domain:name:` and six facts of the
+//! event, in quotes). The page is lossy: one unit per column, two decimals for some values, commas
+//! between thousands. Units are scaled (`us`, `Mbyte`) unless `--print-units base` was given, so
+//! the unit of each cell is kept and [`scale`] converts it to NVIDIA's base unit.
 //!
 //! Seen: ncu 2025.3; with base units on the raw page and scaled ones on the details page.
 
@@ -24,16 +24,16 @@ pub use unit::scale;
 use crate::csv::CsvError;
 use thiserror::Error;
 
-/// Why a page could not be read.
+/// The reason why a page could not be read.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum NcuCsvError {
-    /// The rows themselves.
+    /// The rows are damaged.
     #[error(transparent)]
     Rows(#[from] CsvError),
-    /// No header of either page.
+    /// There is no header of either page.
     #[error("no page of ncu in CSV: no row has the columns `ID` and `Kernel Name`")]
     NoHeader,
-    /// A raw page without the row of units.
+    /// A raw page lacks the row of units.
     #[error("the raw page ends before its row of units")]
     NoUnits,
 }

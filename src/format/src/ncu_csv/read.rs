@@ -1,11 +1,11 @@
-//! From rows to launches.
+//! Builds launches from rows.
 
 use super::NcuCsvError;
 use super::launch::{Cell, CellValue, CsvLaunch, CsvRule, compute, ranges, triple};
 use crate::csv::{CsvError, Row, Rows, number};
 use std::collections::HashMap;
 
-/// Which page it is.
+/// Kind of page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Page {
     /// One row a launch.
@@ -14,20 +14,20 @@ pub enum Page {
     Details,
 }
 
-/// A page.
+/// A parsed page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NcuCsv {
-    /// Which one.
+    /// Kind of the page.
     pub page: Page,
     /// Its launches, in order.
     pub launches: Vec<CsvLaunch>,
-    /// Rows with another number of fields than the header: left out.
+    /// Number of rows that were skipped because their field count differs from the header's.
     pub ragged: u64,
-    /// Why reading stopped early, where it did; the launches before are whole.
+    /// Why reading stopped early, if it did; the launches before are complete.
     pub broken: Option<CsvError>,
 }
 
-/// Columns that say which launch a row is of, in any order.
+/// Columns that identify the launch of a row, in any order.
 const IDENTITY: &[&str] = &[
     "ID",
     "Process ID",
@@ -41,8 +41,8 @@ const IDENTITY: &[&str] = &[
     "Device",
     "CC",
 ];
-/// The column of push/pop ranges begins with the thread, that of start/end ranges with the range's
-/// number.
+/// Name of the column of push/pop ranges. Its cells begin with the thread, those of start/end
+/// ranges with the range's number.
 const PUSH_POP: &str = "thread Domain:Push/Pop_Range";
 const START_END: &str = "Id:Domain:Start/Stop_Range";
 
@@ -58,7 +58,7 @@ impl NcuCsv {
     /// Reads a page.
     ///
     /// # Errors
-    /// [`NcuCsvError`] where there is no page; one that was cut off gives its whole rows.
+    /// [`NcuCsvError`] if there is no page. A page that was cut off gives its complete rows.
     pub fn read(file: &[u8]) -> Result<NcuCsv, NcuCsvError> {
         let mut rows = Rows::new(file)?;
         let header = header(&mut rows)?;
@@ -70,7 +70,7 @@ impl NcuCsv {
     }
 }
 
-/// The first row of a table: lines before it are ncu's own or the program's.
+/// The first row of a table; lines before it are messages of ncu or the program's output.
 fn header(rows: &mut Rows<'_>) -> Result<Row, NcuCsvError> {
     while let Some(line) = rows.peek_line() {
         if line.starts_with("\"ID\",") || line.starts_with("ID,") {
@@ -85,14 +85,14 @@ fn header(rows: &mut Rows<'_>) -> Result<Row, NcuCsvError> {
     Err(NcuCsvError::NoHeader)
 }
 
-/// Which column is what.
+/// The positions of the columns.
 struct Columns<'a> {
     names: &'a [String],
     by_name: HashMap<&'a str, usize>,
     push_pop: Option<usize>,
     start_end: Option<usize>,
     details: Option<Details>,
-    /// Columns of metrics, on the raw page.
+    /// Metric columns of the raw page.
     metrics: Vec<usize>,
 }
 
@@ -155,7 +155,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// The next row of the table; talk of the tool in between is passed over.
+/// The next row of the table; messages of the tool in between are skipped.
 fn next(rows: &mut Rows<'_>) -> Result<Option<Row>, CsvError> {
     while rows.peek_line().is_some_and(|line| line.starts_with("==") || line.is_empty()) {
         rows.skip_line();
@@ -210,7 +210,7 @@ fn read_details(
                 break;
             }
         };
-        // Rows of metrics end before the columns of rules.
+        // Metric rows end before the columns of rules.
         if row.fields.len() <= details.value || row.fields.len() > columns.names.len() {
             page.ragged += 1;
             continue;

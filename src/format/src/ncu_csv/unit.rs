@@ -1,10 +1,10 @@
-//! Printed units to base units.
+//! Converts printed units to base units.
 
 use std::borrow::Cow;
 
-/// The base unit that `unit` is a multiple of, and the factor: `us` is 1000 `ns`, `Mbyte/s` is 1e6
-/// `byte/s`. Prefixes are decimal, as ncu's are. Units of older versions (`usecond`, `second`) get
-/// their present spelling. A unit without a prefix is its own base.
+/// The base unit of `unit`, and the factor: `us` is 1000 `ns`, `Mbyte/s` is 1e6 `byte/s`. Prefixes
+/// are decimal, as in ncu. Units of older versions (`usecond`, `second`) get their current
+/// spelling. A unit without a prefix is its own base unit.
 pub fn scale(unit: &str) -> (Cow<'_, str>, f64) {
     let (head, tail) = unit.split_once('/').map_or((unit, ""), |(head, tail)| (head, tail));
     let tail = match tail {
@@ -23,7 +23,7 @@ pub fn scale(unit: &str) -> (Cow<'_, str>, f64) {
     }
     let prefixes = [("K", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12), ("P", 1e15)];
     let prefixed = prefixes.iter().find_map(|(prefix, factor)| {
-        // `Kbyte`, but not a unit that merely begins with the letter.
+        // Accepts `Kbyte`, but not a unit that merely begins with the letter.
         let base =
             head.strip_prefix(prefix).filter(|b| b.starts_with(|c: char| c.is_lowercase()))?;
         Some((base, *factor))

@@ -1,22 +1,22 @@
-//! The middle layer: blocks, their headers and where the entries of their payloads lie.
+//! The middle layer: blocks, their headers, and the positions of the entries in their payloads.
 //!
-//! Nothing is decoded here but the block headers; entries stay byte ranges.
+//! Only the block headers are decoded here; entries stay byte ranges.
 
 use super::error::{Error, Problem};
 use super::notes::Notes;
 use super::session::Process;
 use super::wire::Message;
 
-/// The newest file version seen (2022.1 to 2025.3 all write 7).
+/// The newest known file version (2022.1 to 2025.3 all write 7).
 const KNOWN_VERSION: u64 = 7;
 
-/// Most processes kept: a bound for damaged files.
-const PROCESSES: usize = 256;
+/// Maximum number of processes kept: a limit for damaged files.
+const MAX_PROCESSES: usize = 256;
 
-/// Names of the messages, for problems.
+/// Message names, used in problems.
 const HEADER: &str = "block header";
 
-/// What an entry of a payload is; the order is the order in the payload.
+/// Kind of a payload entry. The variants are in payload order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EntryKind {
     Source,
@@ -38,7 +38,7 @@ impl EntryKind {
     }
 }
 
-/// Where one entry lies.
+/// Position of one entry.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     pub(super) kind: EntryKind,
@@ -47,29 +47,29 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The entry's bytes; empty if `bytes` are not those that were indexed.
+    /// The entry's bytes; empty if `bytes` are not the indexed file.
     pub(super) fn message<'a>(&self, bytes: &'a [u8]) -> Message<'a> {
         let end = self.offset.saturating_add(self.length);
         Message::new(bytes.get(self.offset..end).unwrap_or_default(), self.offset)
     }
 }
 
-/// The file's table of contents.
+/// The positions of all entries, strings and sessions of a file.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     pub(super) version: u64,
     pub(super) blocks: usize,
     pub(super) entries: Vec<Entry>,
-    /// Where the tag of each string lies: the table is the concatenation over all blocks, and
-    /// results may use strings of later blocks.
+    /// The offset of each string's tag. The table is the concatenation over all blocks, and results
+    /// may use strings of later blocks.
     pub(super) strings: Vec<usize>,
-    /// `SessionDetails` of every block, in order: they are to be merged.
+    /// `SessionDetails` of every block, in order; they are merged later.
     pub(super) sessions: Vec<(usize, usize)>,
     pub(super) processes: Vec<Process>,
 }
 
 impl Index {
-    /// Walks the blocks. What a cut file still holds in whole is kept.
+    /// Indexes the blocks. Of a cut file, every complete part is kept.
     pub(super) fn read(bytes: &[u8], notes: &mut Notes) -> Result<Index, Error> {
         let mut index = Index::default();
         let header = prefixed(bytes, 4)
@@ -95,7 +95,7 @@ impl Index {
         Ok(index)
     }
 
-    /// Reads the block at `at` and says where the next one begins.
+    /// Reads the block at `at` and returns the offset of the next one.
     fn block(&mut self, bytes: &[u8], at: usize, notes: &mut Notes) -> Option<usize> {
         let Some(header) = prefixed(bytes, at) else {
             let needed = needed(bytes, at);
@@ -116,9 +116,9 @@ impl Index {
             4 => field.message().map(|table| self.add_strings(table, notes)),
             5 => field.varint().map(|size| payload_size = size),
             6 => field.message().map(|message| {
-                // Every block repeats the process that its entries belong to.
+                // Every block repeats the process of its entries.
                 let process = Process::read(message, notes);
-                if self.processes.len() < PROCESSES && !self.processes.contains(&process) {
+                if self.processes.len() < MAX_PROCESSES && !self.processes.contains(&process) {
                     self.processes.push(process);
                 }
             }),
@@ -169,8 +169,8 @@ impl Index {
                     return;
                 };
                 at = entry.offset() + entry.bytes().len();
-                // A message has required fields, so an empty one is damage; not indexing it keeps
-                // the index small against the file, whatever the file says.
+                // A message has required fields, so an empty one is damaged. Skipping it keeps the
+                // index small relative to the file.
                 if entry.bytes().is_empty() {
                     notes.problems.push(Problem::Entries { offset: block });
                     continue;
@@ -192,7 +192,7 @@ impl Index {
     }
 }
 
-/// The message behind the `u32` length at `at`, if it is all there.
+/// The message after the `u32` length at `at`, if it is complete.
 fn prefixed(bytes: &[u8], at: usize) -> Option<Message<'_>> {
     let start = at.checked_add(4)?;
     let length = usize::try_from(length(bytes, at)?).ok()?;
@@ -204,7 +204,7 @@ fn length(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(prefix.try_into().ok()?))
 }
 
-/// How many bytes the message at `at` needs, as far as the file says.
+/// The number of bytes that the message at `at` needs, as far as the file states it.
 fn needed(bytes: &[u8], at: usize) -> u64 {
     length(bytes, at).map_or(4, |length| 4 + u64::from(length))
 }

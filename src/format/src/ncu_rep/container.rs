@@ -1,7 +1,7 @@
-//! The outer layer: is it a report, and is it compressed?
+//! The outer layer: recognises a report and decompresses it if needed.
 //!
-//! `.ncu-repz` is one zstd frame around a whole `.ncu-rep`. NVIDIA's reader goes by the file's
-//! extension and shows an empty report when that is wrong; here the first bytes decide.
+//! `.ncu-repz` is one zstd frame around a complete `.ncu-rep`. NVIDIA's reader relies on the file's
+//! extension and shows an empty report when that is wrong; this reader relies on the first bytes.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -14,8 +14,8 @@ pub(super) const MAGIC: [u8; 4] = *b"NVR\0";
 /// First bytes of a zstd frame.
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// First bytes of files that are handed in by mistake, with what to call them.
-const OTHERS: &[(&[u8], &str)] = &[
+/// First bytes of files that are often passed by mistake, with the name of their format.
+const OTHER_FORMATS: &[(&[u8], &str)] = &[
     (b"NVIDIA Tegra Profiler Report", "the header of an nsys report"),
     (b"SQLite format 3\0", "the header of an sqlite database"),
     (b"\x7fELF", "the header of an ELF file (a cubin or a program)"),
@@ -26,8 +26,8 @@ const OTHERS: &[(&[u8], &str)] = &[
     (b"\"ID\",", "ncu's CSV"),
 ];
 
-/// Whether `head`, the first bytes of a file, may be those of a report, compressed or not. A file
-/// cut inside its magic is a cut report, not another kind of file.
+/// Whether `head`, the first bytes of a file, may begin a report, compressed or not. A file that is
+/// cut inside its magic counts as a cut report.
 pub fn begins(head: &[u8]) -> bool {
     let like = |magic: &[u8]| head.starts_with(magic) || magic.starts_with(head);
     like(&MAGIC) || like(&ZSTD_MAGIC)
@@ -59,13 +59,14 @@ fn inflate(file: &[u8], max_size: u64, problems: &mut Problems) -> Result<Vec<u8
     let decoder = decoder.map_err(|source| Error::Compression { source })?;
     let bound = TooLarge::new(file.len(), max_size);
     let mut bytes = Vec::new();
-    // Growing by doubling would take three times the report.
+    // Doubling the buffer would take three times the report's size.
     if let Ok(Some(size)) = zstd::zstd_safe::get_frame_content_size(file) {
         within(bound, size, max_size)?;
-        // Without it the vector grows as it can.
+        // If the reservation fails, the vector grows as needed.
         let _ = usize::try_from(size).map(|size| bytes.try_reserve_exact(size.saturating_add(1)));
     }
-    // One byte more than allowed tells a report of exactly the limit from a larger one.
+    // Reading one byte more than allowed distinguishes a report of exactly the limit from a larger
+    // one.
     let result = decoder.take(bound.limit.saturating_add(1)).read_to_end(&mut bytes);
     within(bound, bytes.len() as u64, max_size)?;
     match result {
@@ -91,7 +92,7 @@ fn within(bound: TooLarge, bytes: u64, max_size: u64) -> Result<(), Error> {
 }
 
 fn describe(file: &[u8]) -> String {
-    if let Some((_, name)) = OTHERS.iter().find(|(magic, _)| file.starts_with(magic)) {
+    if let Some((_, name)) = OTHER_FORMATS.iter().find(|(magic, _)| file.starts_with(magic)) {
         return (*name).to_owned();
     }
     let first = file.get(..file.len().min(16)).unwrap_or_default();

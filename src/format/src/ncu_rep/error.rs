@@ -1,15 +1,15 @@
-//! What can be wrong with a report: fatal errors, and problems that leave something to read.
+//! Fatal errors, and problems of reports that can still be read in part.
 
 use super::wire::WireError;
 use crate::unpack::TooLarge;
 
-/// Why nothing could be read from a file.
+/// The reason why nothing could be read from a file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No bytes at all: the tool was stopped before it wrote, or the copy failed.
+    /// The file is empty: the tool was stopped before it wrote, or the copy failed.
     #[error("file is empty")]
     Empty,
-    /// Neither a report nor a zstd frame around one.
+    /// The file is neither a report nor a zstd frame around one.
     #[error(
         "not an ncu report: it begins with {found}, and a report with `NVR\\0` or a zstd frame"
     )]
@@ -20,9 +20,9 @@ pub enum Error {
     /// The file header is cut or damaged.
     #[error("the report's file header is damaged at offset {offset}: {reason}")]
     FileHeader {
-        /// Where it breaks.
+        /// Offset of the damage.
         offset: usize,
-        /// What is wrong with it.
+        /// Description of the damage.
         reason: &'static str,
     },
     /// The report is larger than the caller's limit, as it is or unpacked.
@@ -34,96 +34,96 @@ pub enum Error {
     /// The report is compressed and would become out of proportion to its size.
     #[error(transparent)]
     Unpacked(#[from] TooLarge),
-    /// The zstd frame gives no byte of a report.
+    /// Nothing could be decompressed from the zstd frame.
     #[error("the zstd frame around the report is damaged")]
     Compression {
-        /// What the decompressor says.
+        /// The message of the decompressor.
         #[source]
         source: std::io::Error,
     },
 }
 
-/// Something that is wrong with a report of which the rest was read.
+/// Damage in a report whose other parts were read.
 ///
-/// Offsets count in the uncompressed file.
+/// Offsets refer to the uncompressed file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The file ends inside something.
+    /// The file ends inside an element.
     #[error(
         "file ends at offset {end} inside {what} that begins at {offset} and needs {needed} bytes"
     )]
     Cut {
-        /// Where the unfinished thing begins.
+        /// Offset of the incomplete element.
         offset: usize,
-        /// What it is.
+        /// Name of the element.
         what: &'static str,
-        /// How many bytes it needs.
+        /// Number of bytes the element needs.
         needed: u64,
-        /// Where the file ends.
+        /// Length of the file.
         end: usize,
     },
-    /// A message inside the file is damaged; what follows in it is lost.
+    /// A message in the file is damaged; the rest of it is lost.
     #[error("{what} at offset {offset} is damaged")]
     Damaged {
-        /// Where the message begins.
+        /// Offset of the message.
         offset: usize,
-        /// Which message.
+        /// Name of the message.
         what: &'static str,
-        /// What is wrong, with the exact offset.
+        /// The damage with its exact offset.
         #[source]
         source: WireError,
     },
     /// A block's payload is longer than its entries.
     #[error("{bytes} bytes at offset {offset} belong to no entry of their block")]
     Slack {
-        /// Where they begin.
+        /// Offset of the extra bytes.
         offset: usize,
-        /// How many.
+        /// Number of extra bytes.
         bytes: usize,
     },
     /// A block's entries are longer than its payload.
     #[error("block at offset {offset} promises more entries than its payload holds")]
     Entries {
-        /// Where the block begins.
+        /// Offset of the block.
         offset: usize,
     },
-    /// A metric's name is not in the string table; the metric cannot be named and is left out.
+    /// The name of a metric is not in the string table. The metric is skipped.
     #[error("metric at offset {offset} has no name: {}", unnamed(.id, .count))]
     Name {
-        /// Where the metric begins.
+        /// Offset of the metric.
         offset: usize,
-        /// The number it gives; nothing where it gives none.
+        /// The string number of the metric; `None` if it has none.
         id: Option<u64>,
-        /// How many strings there are.
+        /// Number of strings in the table.
         count: usize,
     },
-    /// The zstd frame breaks off or is damaged; what came out before that was read.
+    /// The zstd frame is cut or damaged. The part decompressed before that was read.
     #[error("the zstd frame breaks after {bytes} uncompressed bytes")]
     Compression {
-        /// How many bytes came out.
+        /// Number of decompressed bytes.
         bytes: usize,
-        /// What the decompressor says.
+        /// The message of the decompressor.
         #[source]
         source: std::io::Error,
     },
-    /// A file version that this reader has not seen.
+    /// The file version is not one that this reader was tested with.
     #[error("file version {version} is newer than {known}, the newest seen: fields may be missing")]
     Version {
         /// The version in the file.
         version: u64,
-        /// The newest version known here.
+        /// The newest known version.
         known: u64,
     },
-    /// More problems of the same kinds, not listed.
+    /// Further problems, which are not listed.
     #[error("{count} more problems")]
     More {
-        /// How many.
+        /// Number of further problems.
         count: u64,
     },
 }
 
-/// The problems of one reading; the list is bounded, the count is not.
+/// The problems found while reading; the list is bounded, the count is not.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     list: Vec<Problem>,
@@ -131,11 +131,12 @@ pub(super) struct Problems {
 }
 
 impl Problems {
-    /// As many as anybody reads; a damaged file of gigabytes must not fill the memory with them.
-    const LISTED: usize = 100;
+    /// Maximum number of listed problems, so that a damaged file of gigabytes cannot fill the
+    /// memory.
+    const MAX_LISTED: usize = 100;
 
     pub(super) fn push(&mut self, problem: Problem) {
-        if self.list.len() < Self::LISTED {
+        if self.list.len() < Self::MAX_LISTED {
             self.list.push(problem);
         } else {
             self.more += 1;

@@ -1,4 +1,4 @@
-//! Metrics of a result: name, value, unit, and instances read only when asked for.
+//! Metrics of a result: name, value, unit, and instances that are decoded on demand.
 
 use std::borrow::Cow;
 
@@ -9,9 +9,9 @@ use super::value::MetricValue;
 use super::wire::{Fields, Message};
 use crate::units::metric_unit;
 
-/// The message's name, for problems.
+/// Message name, used in problems.
 const METRIC: &str = "metric";
-/// Likewise for an instance.
+/// Message name of an instance.
 const INSTANCE: &str = "metric instance";
 
 /// One metric of one result (`ProfileMetricResult`: 1 name's number in the string table, 2 value,
@@ -27,7 +27,7 @@ pub struct Metric<'a> {
 }
 
 impl<'a> Metric<'a> {
-    /// Reads the metric; without a name in the table there is none.
+    /// Reads the metric; `None` if its name is not in the table.
     #[inline]
     pub(super) fn read(
         message: Message<'a>,
@@ -37,7 +37,7 @@ impl<'a> Metric<'a> {
         Metric::walk(message, strings, notes, |_, _| ())
     }
 
-    /// Notes what is wrong with the metric and its instances; for the one check of the whole file.
+    /// Notes all problems of the metric and its instances; used once per file.
     pub(super) fn check(message: Message<'a>, strings: &Strings<'a>, notes: &mut Notes) {
         Metric::walk(message, strings, notes, |notes, instance| Instance::check(instance, notes));
     }
@@ -65,8 +65,8 @@ impl<'a> Metric<'a> {
         Some(Metric { name, value, category, message })
     }
 
-    /// The number of the name in the string table, without decoding anything else. Of a field that
-    /// is there twice the last counts, as everywhere in protobuf.
+    /// The number of the name in the string table, without decoding anything else. If the field
+    /// occurs twice the last one counts, as everywhere in protobuf.
     pub(super) fn name_id(message: Message<'a>) -> Option<u64> {
         let fields = message.fields().flatten().filter(|field| field.number == 1);
         fields.filter_map(|field| field.varint()).last()
@@ -82,27 +82,27 @@ impl<'a> Metric<'a> {
         &self.value
     }
 
-    /// The unit of the value as stored: the base unit, never scaled. Reports hold no units; see
-    /// [`metric_unit`] for where they come from.
+    /// The unit of the stored value: the base unit, never scaled. Reports contain no units; see
+    /// [`metric_unit`] for their source.
     pub fn unit(&self) -> Option<Cow<'static, str>> {
         metric_unit(&self.name)
     }
 
-    /// Whether the metric comes from the PM sampler, and its instances are points in time.
+    /// Whether the metric comes from the PM sampler, so that its instances are points in time.
     pub fn is_pm_sampled(&self) -> bool {
         self.category == 1
     }
 
-    /// The instances, decoded as they are asked for; damage ends the walk.
+    /// The instances, decoded on demand; damage ends the iteration.
     pub fn instances(&self) -> Instances<'a> {
         Instances { fields: self.message.fields() }
     }
 }
 
-/// One instance of a metric: of one instruction, one launch, one point in time.
+/// One instance of a metric: for one instruction, launch or point in time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Instance<'a> {
-    /// What the instance belongs to: an absolute SASS address for source counters, an opcode for
+    /// The key of the instance: an absolute SASS address for source counters, an opcode for
     /// `…_per_opcode`, a launch's number in a range, nanoseconds for PM sampling.
     pub correlation: MetricValue<'a>,
     /// Its value.
@@ -128,8 +128,9 @@ impl<'a> Instance<'a> {
         Instance::usual(message).unwrap_or_else(|| Instance::read_any(message))
     }
 
-    /// Both values in their order, each a double or a 64-bit integer, and nothing else: nearly all
-    /// instances of a full report. Such values are short, so a longer length ends here by itself.
+    /// Reads the most common form: both values in order, each a double or a 64-bit integer, and
+    /// nothing else. Longer lengths do not match. Nearly all instances of a full report have this
+    /// form.
     #[inline]
     fn usual(message: Message<'a>) -> Option<Self> {
         let [0x0a, length, rest @ ..] = message.bytes() else { return None };
@@ -155,7 +156,7 @@ impl<'a> Instance<'a> {
     }
 }
 
-/// The walk over a metric's instances.
+/// Iterator over a metric's instances.
 #[derive(Debug, Clone)]
 pub struct Instances<'a> {
     fields: Fields<'a>,

@@ -1,5 +1,5 @@
-//! Reads `.ncu-rep` and `.ncu-repz`, the reports of NVIDIA Nsight Compute, without anything of
-//! NVIDIA's installed.
+//! Reads `.ncu-rep` and `.ncu-repz`, the reports of NVIDIA Nsight Compute. Needs no NVIDIA
+//! software.
 //!
 //! Layout (integers little endian), seen in files of ncu 2022.1.1, 2023.3.0 and 2025.3.1, which
 //! all say file version 7. Message names and field numbers are those of the protobuf descriptions
@@ -18,14 +18,14 @@
 //!                   order: 4 bytes of length and the message
 //! ```
 //!
-//! What is peculiar: a block may be a header alone; session details and strings are spread over
-//! all blocks, and results use strings of later blocks; a metric may lack a value or be NaN; units
-//! are not in the file ([`crate::units`]).
+//! Peculiarities: a block may consist of a header alone; session details and strings are spread
+//! over all blocks, and results use strings of later blocks; a metric may lack a value or be NaN;
+//! units are not in the file ([`crate::units`]).
 //!
-//! Three layers: [`wire`] walks messages in place; a file per message gives it a shape; and
-//! [`NcuReport`] is the view of the whole. The view borrows the file and keeps only places: 8 bytes
-//! for a string, 24 for a result. Metrics, rules and NVTX are decoded when asked for, but reading
-//! walks them all once, so that damage is known from the start.
+//! There are three layers. [`wire`] iterates over messages in place; one file per message type
+//! decodes it; [`NcuReport`] is the view of the whole report. The view borrows the file and stores
+//! only positions: 8 bytes per string, 24 per result. Metrics, rules and NVTX are decoded on
+//! demand, but reading checks them all once, so that damage is known from the start.
 
 mod block;
 mod container;

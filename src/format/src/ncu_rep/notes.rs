@@ -1,13 +1,13 @@
-//! What a reading notes beside its values: problems, and fields that the layout here lacks.
+//! Problems and unknown fields that are collected while reading.
 
 use std::collections::BTreeMap;
 
 use super::error::{Problem, Problems};
 use super::wire::{Field, Message};
 
-/// Fields that the file has and this reader does not know, counted by message and number.
+/// Fields of the file that this reader does not know, counted by message and number.
 ///
-/// New releases of ncu add fields; they are skipped, and a reader of the report may say so.
+/// New releases of ncu add fields. They are skipped; callers may report them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnknownFields {
     total: u64,
@@ -15,28 +15,28 @@ pub struct UnknownFields {
 }
 
 impl UnknownFields {
-    /// Distinct fields kept; a damaged file has any number of them.
-    const KEPT: usize = 256;
+    /// Maximum number of distinct fields kept, since a damaged file may have any number.
+    const MAX_FIELDS: usize = 256;
 
-    /// How many unknown fields the file has.
+    /// Number of unknown fields in the file.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The message's name here, the field number and how often it occurs; at most 256 of them.
+    /// Message name, field number and number of occurrences; at most 256 entries.
     pub fn fields(&self) -> impl Iterator<Item = (&'static str, u32, u64)> + '_ {
         self.fields.iter().map(|(&(message, number), &count)| (message, number, count))
     }
 
     fn add(&mut self, message: &'static str, number: u32) {
         self.total += 1;
-        if self.fields.len() < Self::KEPT || self.fields.contains_key(&(message, number)) {
+        if self.fields.len() < Self::MAX_FIELDS || self.fields.contains_key(&(message, number)) {
             *self.fields.entry((message, number)).or_default() += 1;
         }
     }
 }
 
-/// What a decoder tells its caller beside the value.
+/// Collects problems and unknown fields while decoding.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     pub(super) problems: Problems,
@@ -44,8 +44,8 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// Hands every field to `take`, which answers `None` where it knows no such field or the field
-    /// has another type. Damage is noted and ends the walk: what came before it stays.
+    /// Passes every field to `take`, which returns `None` for a field that it does not know or that
+    /// has another type. Damage is noted and ends the walk; earlier fields are kept.
     #[inline]
     pub(super) fn walk<'a>(
         &mut self,

@@ -1,11 +1,11 @@
-//! The NVTX ranges that were open when a result was taken.
+//! The NVTX ranges that were open when a result was measured.
 
 use super::notes::Notes;
 use super::wire::Message;
 
-/// Most domains kept, and strings of one: far beyond any report, and a bound on the time that a
-/// damaged one takes, since they are searched by number.
-const KEPT: usize = 4096;
+/// Maximum number of domains, and of strings per domain: far beyond any real report. It limits the
+/// time for a damaged one, since they are searched linearly by number.
+const MAX_ENTRIES: usize = 4096;
 
 /// `NvtxState`: 1 domains, 2 threads with their push/pop stacks, 3 start/end ranges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub struct NvtxStartEnd {
 }
 
 impl NvtxState {
-    /// The name of a domain; nothing for the default domain and for one that is not listed.
+    /// The name of a domain; `None` for the default domain and for one that is not listed.
     pub fn domain_name(&self, id: u64) -> Option<&str> {
         let domain = self.domains.iter().find(|domain| domain.id == id)?;
         Some(domain.name.as_str()).filter(|name| !name.is_empty() && *name != "<default domain>")
@@ -61,9 +61,10 @@ impl NvtxState {
 
     pub(super) fn read(message: Message<'_>, notes: &mut Notes) -> Self {
         let mut state = NvtxState::default();
-        // Domains first, wherever they stand: they hold the registered names of the ranges.
+        // Domains come first, whatever their position: they hold the registered names of the
+        // ranges.
         for field in message.fields().flatten().filter(|field| field.number == 1) {
-            if let Some(domain) = field.message().filter(|_| state.domains.len() < KEPT) {
+            if let Some(domain) = field.message().filter(|_| state.domains.len() < MAX_ENTRIES) {
                 state.domains.push(NvtxDomain::read(domain, notes));
             }
         }
@@ -141,7 +142,7 @@ impl NvtxState {
     }
 
     /// The name in `NvtxEventAttributes` (5 message {1 type, 2 text, 3 handle of a registered
-    /// string}), for ranges that leave their own name empty.
+    /// string}), for ranges whose own name is empty.
     fn message_text(&self, message: Message<'_>, domain: u64, notes: &mut Notes) -> Option<String> {
         let (mut text, mut handle) = (None, None);
         notes.walk(message, "NVTX attributes", |notes, field| match field.number {
@@ -177,7 +178,7 @@ impl NvtxDomain {
                     2 => field.text().map(|text| value = text.into_owned()),
                     _ => None,
                 });
-                if domain.strings.len() < KEPT {
+                if domain.strings.len() < MAX_ENTRIES {
                     domain.strings.push((id, value));
                 }
             }),
@@ -188,7 +189,7 @@ impl NvtxDomain {
     }
 }
 
-/// The two kinds of range hold the same things under different numbers; 0 is no field.
+/// The two kinds of range have the same fields under different numbers; 0 means no field.
 #[derive(Clone, Copy)]
 struct Layout {
     what: &'static str,

@@ -1,4 +1,4 @@
-//! The view of a whole report.
+//! The view of a complete report.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,15 +12,15 @@ use super::session::{Process, Session};
 use super::source::Source;
 use super::strings::Strings;
 
-/// What a reading may cost.
+/// Limits on the resources that reading may use.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Most bytes of a report, uncompressed.
+    /// Maximum bytes of an uncompressed report.
     pub max_size: u64,
 }
 
 impl Default for Limits {
-    /// 2 GiB: reports of hundreds of full launches are smaller, and a laptop can hold it.
+    /// 2 GiB: reports of hundreds of full launches are smaller, and it fits in a laptop's memory.
     fn default() -> Self {
         Limits { max_size: 2 << 30 }
     }
@@ -38,8 +38,8 @@ pub struct NcuReport<'a> {
 impl<'a> NcuReport<'a> {
     /// Reads a report from the bytes of a file, compressed or not.
     ///
-    /// The problems say what is wrong with a report of which something could be read: a file cut
-    /// in the middle gives the results before the cut and one problem.
+    /// The problems describe damage in a report that could be read in part. A file cut in the
+    /// middle gives the results before the cut and one problem.
     pub fn read(file: &'a [u8], limits: &Limits) -> Result<(Self, Vec<Problem>), Error> {
         let mut problems = Problems::default();
         let bytes = container::open(file, limits.max_size, &mut problems)?;
@@ -72,12 +72,12 @@ impl<'a> NcuReport<'a> {
         self.index.version
     }
 
-    /// How many blocks were found.
+    /// Number of blocks found.
     pub fn blocks(&self) -> usize {
         self.index.blocks
     }
 
-    /// How large the report is without compression.
+    /// Uncompressed size of the report in bytes.
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
@@ -92,12 +92,12 @@ impl<'a> NcuReport<'a> {
         &self.index.processes
     }
 
-    /// Fields that the file has and this reader does not know.
+    /// Fields of the file that this reader does not know.
     pub fn unknown_fields(&self) -> &UnknownFields {
         &self.unknown
     }
 
-    /// The results in file order: kernels in the order of their launches.
+    /// The results in file order: kernels in launch order.
     pub fn results(&self) -> impl Iterator<Item = NcuResult<'_>> + '_ {
         self.index.entries.iter().filter_map(|entry| {
             let kind = ResultKind::of(entry.kind)?;
@@ -106,7 +106,7 @@ impl<'a> NcuReport<'a> {
         })
     }
 
-    /// The sources, those of one reference merged.
+    /// The sources; messages with the same reference are merged.
     pub fn sources(&self) -> Vec<Source<'_>> {
         let mut sources: Vec<Source<'_>> = Vec::new();
         let mut places = HashMap::new();

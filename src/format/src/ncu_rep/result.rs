@@ -1,6 +1,6 @@
 //! One result: a kernel launch, a range, a command list or a graph, as a view into the file.
 //!
-//! The four messages hold the same things under different numbers:
+//! The four messages have the same fields under different numbers:
 //!
 //! | | kernel | range | command list | graph |
 //! |---|---|---|---|---|
@@ -24,7 +24,7 @@ use super::section::Section;
 use super::strings::Strings;
 use super::wire::{Field, Fields, Message};
 
-/// What a result measures.
+/// Kind of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultKind {
     /// One kernel launch.
@@ -33,11 +33,11 @@ pub enum ResultKind {
     Range,
     /// A command list.
     CommandList,
-    /// A CUDA graph as a whole (`--graph-profiling graph`).
+    /// A whole CUDA graph (`--graph-profiling graph`).
     Graph,
 }
 
-/// The numbers that differ between the kinds of result.
+/// The field numbers that differ between the kinds of result.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     what: &'static str,
@@ -46,7 +46,7 @@ struct Layout {
     rules: u32,
     nvtx: Option<u32>,
     references: u32,
-    /// Numbers up to this one are in the published layout, whether read here or not.
+    /// Field numbers up to this one are in the published layout, whether they are read here or not.
     published: u32,
 }
 
@@ -96,7 +96,7 @@ impl ResultKind {
     }
 }
 
-/// Three sizes: blocks of a grid or threads of a block.
+/// Three dimensions: blocks of a grid or threads of a block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Dim3 {
     /// Along x.
@@ -120,24 +120,24 @@ impl Dim3 {
     }
 }
 
-/// What only a kernel launch has.
+/// The facts that only a kernel launch has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Launch<'a> {
     /// The mangled name, which is the symbol in the cubin.
     pub mangled_name: Cow<'a, str>,
-    /// The name without arguments and template parameters: what `-k NAME` matches.
+    /// The name without arguments and template parameters, which `-k NAME` matches.
     pub function_name: Cow<'a, str>,
-    /// The whole demangled name.
+    /// The full demangled name.
     pub demangled_name: Cow<'a, str>,
-    /// The name after renaming by NVTX or by a list; empty without it.
+    /// The name after renaming by NVTX or by a list; empty if it was not renamed.
     pub renamed: Cow<'a, str>,
-    /// Blocks.
+    /// Blocks of the grid.
     pub grid: Dim3,
     /// Threads of a block.
     pub block: Dim3,
     /// The launching thread.
     pub thread: u64,
-    /// The launching API call's number.
+    /// Number of the API call that launched it.
     pub api_call: u64,
     /// The context's number.
     pub context: u64,
@@ -211,7 +211,7 @@ impl<'a> NcuResult<'a> {
         Some(())
     }
 
-    /// Decodes everything that is decoded later on demand, to note what is wrong with it.
+    /// Decodes everything that is otherwise decoded on demand, to note its problems.
     pub(super) fn check(&self, notes: &mut Notes) {
         for message in self.messages(self.layout.metrics) {
             Metric::check(message, &self.strings, notes);
@@ -224,27 +224,27 @@ impl<'a> NcuResult<'a> {
         }
     }
 
-    /// What was measured.
+    /// Kind of the result.
     pub fn kind(&self) -> ResultKind {
         self.kind
     }
 
-    /// Where the result lies in the uncompressed file.
+    /// Offset of the result in the uncompressed file.
     pub fn offset(&self) -> usize {
         self.message.offset()
     }
 
-    /// The launch, for kernels.
+    /// The launch; only for kernels.
     pub fn launch(&self) -> Option<&Launch<'a>> {
         (self.kind == ResultKind::Kernel).then_some(&self.launch)
     }
 
-    /// When the result was made, as the file has it; 0 where it is not given.
+    /// Time of creation as stored in the file; 0 if it is missing.
     pub fn creation_time(&self) -> u64 {
         self.creation_time
     }
 
-    /// References of the sources that hold the kernels' code.
+    /// References to the sources that contain the kernels' code.
     pub fn source_references(&self) -> &[u64] {
         &self.references
     }
@@ -258,7 +258,8 @@ impl<'a> NcuResult<'a> {
         }
     }
 
-    /// The first metric of this name. Walks the result: for many metrics use [`Self::metrics`].
+    /// The first metric of this name. It searches the result linearly: for many metrics use
+    /// [`Self::metrics`].
     pub fn metric(&self, name: &str) -> Option<Metric<'a>> {
         let message = self.messages(self.layout.metrics).find(|message| {
             Metric::name_id(*message).is_some_and(|id| self.strings.is(id, name))
@@ -266,12 +267,12 @@ impl<'a> NcuResult<'a> {
         Metric::read(message, &self.strings, &mut Notes::default())
     }
 
-    /// What ncu's rules said.
+    /// The results of ncu's rules.
     pub fn rules(&self) -> impl Iterator<Item = Rule> + use<'a> {
         self.messages(self.layout.rules).map(|m| Rule::read(m, &mut Notes::default()))
     }
 
-    /// The sections, half of a full report's bytes: only their names are decoded.
+    /// The sections, which make up half of a full report; only their names are decoded.
     pub fn sections(&self) -> impl Iterator<Item = Section<'a>> + use<'a> {
         self.messages(self.layout.sections).map(Section::read)
     }
@@ -291,7 +292,7 @@ impl<'a> NcuResult<'a> {
     }
 }
 
-/// The walk over a result's metrics.
+/// Iterator over a result's metrics.
 #[derive(Debug, Clone)]
 pub struct Metrics<'a> {
     fields: Fields<'a>,

@@ -1,7 +1,7 @@
-//! Roofline charts: which metrics give the ceilings and the achieved points.
+//! Roofline charts: the metrics of the ceilings and of the achieved points.
 //!
-//! A chart holds names only; the values are the result's metrics. A ceiling is the sum of some
-//! metrics per cycle times a clock.
+//! A chart holds only names; the values are the result's metrics. A ceiling is the sum of some
+//! metrics per cycle, multiplied by a clock.
 
 use super::notes::Notes;
 use super::wire::Message;
@@ -11,11 +11,11 @@ use super::wire::Message;
 pub struct RooflineChart {
     /// The chart's label.
     pub label: String,
-    /// The GPUs it is for.
+    /// The GPUs that the chart applies to.
     pub filter: ArchFilter,
     /// The ceilings.
     pub ceilings: Vec<RooflinePoint>,
-    /// What the launch achieved, in the ceilings' terms.
+    /// The points that the launch achieved, in the units of the ceilings.
     pub achieved: Vec<RooflinePoint>,
 }
 
@@ -30,14 +30,14 @@ pub struct RooflinePoint {
     pub traffic: Option<Rate>,
 }
 
-/// A number per second: one metric (2), or metrics per cycle and a clock (3: 1, 2).
+/// A rate per second: one metric (2), or metrics per cycle and a clock (3: 1, 2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rate {
-    /// The metric is a rate.
+    /// The metric is already a rate.
     Metric(MetricRef),
-    /// The sum of the metrics times the clock.
+    /// The sum of the metrics, multiplied by the clock.
     PerCycle {
-        /// Numbers per cycle, to be added.
+        /// Values per cycle, which are summed.
         values: Vec<MetricRef>,
         /// Cycles per second.
         clock: MetricRef,
@@ -53,8 +53,8 @@ pub struct MetricRef {
     options: Vec<(String, ArchFilter)>,
 }
 
-/// The GPUs that something is for: 1 least and 2 greatest compute capability, times ten, or
-/// 3 several such ranges.
+/// The GPUs that an element applies to: 1 minimum and 2 maximum compute capability, times ten, or 3
+/// several such ranges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ArchFilter {
     least: Option<u64>,
@@ -63,7 +63,8 @@ pub struct ArchFilter {
 }
 
 impl ArchFilter {
-    /// Whether a GPU passes; `compute_capability` is ten times major plus minor: 90 for 9.0.
+    /// Whether the filter accepts a GPU. `compute_capability` is ten times major plus minor: 90 for
+    /// 9.0.
     pub fn passes(&self, compute_capability: u64) -> bool {
         self.least.is_none_or(|least| least <= compute_capability)
             && self.greatest.is_none_or(|greatest| compute_capability <= greatest)
@@ -95,7 +96,7 @@ impl ArchFilter {
 }
 
 impl MetricRef {
-    /// The metric's name on this GPU; nothing where the chart has none for it.
+    /// The metric's name on this GPU; `None` if the chart has none for it.
     pub fn name_for(&self, compute_capability: u64) -> Option<&str> {
         let option = self.options.iter().find(|(_, filter)| filter.passes(compute_capability));
         let own = self.filter.passes(compute_capability).then_some(&self.name);
@@ -106,12 +107,12 @@ impl MetricRef {
         MetricRef { name, label, ..MetricRef::default() }
     }
 
-    /// The name without regard to the GPU.
+    /// The metric's name, regardless of the GPU.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the section calls it; empty where it does not.
+    /// The section's label for it; may be empty.
     pub fn label(&self) -> &str {
         &self.label
     }
@@ -156,7 +157,7 @@ impl Rate {
         rate
     }
 
-    /// The rate, given the metrics' values; nothing where one of them is missing.
+    /// The rate computed from the metrics' values; `None` if one of them is missing.
     pub fn value(
         &self,
         compute_capability: u64,
@@ -175,7 +176,7 @@ impl Rate {
         }
     }
 
-    /// The names of the metrics that are rated, without the clock.
+    /// The names of the metrics in the rate, without the clock.
     pub fn names(&self, compute_capability: u64) -> Vec<&str> {
         let metrics = match self {
             Rate::Metric(metric) => std::slice::from_ref(metric),
@@ -204,7 +205,7 @@ impl RooflinePoint {
 }
 
 impl RooflineChart {
-    /// The chart of a section's item, where the item is one.
+    /// The chart of a section's item; `None` if the item is no roofline chart.
     pub(super) fn of_item(item: Message<'_>, notes: &mut Notes) -> Option<Self> {
         let (mut chart, mut filter) = (None, ArchFilter::default());
         notes.walk(item, "section item", |notes, field| match field.number {

@@ -1,4 +1,4 @@
-//! What ncu's own rules said about a result.
+//! The results of ncu's own rules.
 
 use std::borrow::Cow;
 
@@ -10,17 +10,17 @@ use super::wire::Message;
 pub struct Rule {
     /// NVIDIA's identifier, such as `SOLBottleneck`.
     pub identifier: String,
-    /// Its name for people.
+    /// Display name.
     pub name: String,
     /// The section it belongs to.
     pub section: String,
-    /// What it said.
+    /// Messages of the rule.
     pub messages: Vec<RuleMessage>,
-    /// The metrics it looked at.
+    /// The metrics that the rule evaluated.
     pub focus: Vec<FocusMetric>,
-    /// The gain it estimates.
+    /// The estimated gain.
     pub speedup: Option<Speedup>,
-    /// Places in the code it points at.
+    /// The code positions that the rule refers to.
     pub markers: Vec<SourceMarker>,
 }
 
@@ -29,25 +29,25 @@ pub struct Rule {
 pub struct RuleMessage {
     /// The text, with the link markup (`@section:…@`, `@url:…@`) reduced to its label.
     pub text: String,
-    /// How the rule means it.
+    /// Kind of the message.
     pub kind: MessageKind,
-    /// Its title, where it has one.
+    /// Title; may be empty.
     pub title: String,
 }
 
-/// How a rule means a message.
+/// Kind of a message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MessageKind {
-    /// Information.
+    /// Informational.
     #[default]
     None,
-    /// All is well.
+    /// The rule found no problem.
     Ok,
     /// A warning.
     Warning,
     /// The rule could not be applied.
     Error,
-    /// Something to gain.
+    /// A possible optimisation.
     Optimization,
     /// A kind that this reader does not know.
     Other(u64),
@@ -66,52 +66,52 @@ impl MessageKind {
     }
 }
 
-/// A metric that a rule looked at: 1 the message's number, 2 name, 3 value, 4 severity, 5 text.
+/// A metric that a rule evaluated: 1 the message's number, 2 name, 3 value, 4 severity, 5 text.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FocusMetric {
     /// NVIDIA's name.
     pub name: String,
-    /// The value the rule saw.
+    /// The value that the rule used.
     pub value: f64,
     /// 0 default, 1 low, 2 high.
     pub severity: u64,
-    /// Why it matters, or what the rule wants.
+    /// Why the metric matters, or its target value.
     pub info: String,
 }
 
 /// An estimated gain.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Speedup {
-    /// Of what.
+    /// The scope of the gain.
     pub scope: SpeedupScope,
-    /// In percent.
+    /// The gain in percent.
     pub percent: f64,
 }
 
-/// What an estimated gain refers to.
+/// The scope of an estimated gain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpeedupScope {
-    /// The part of the kernel that the rule looks at.
+    /// The part of the kernel that the rule evaluates.
     Local,
-    /// The whole kernel.
+    /// The complete kernel.
     Global,
     /// Not stated.
     Unknown,
 }
 
-/// A place in the code: 1 kind, 2 line, 3 address (absolute, as in the source counters), 4 text,
-/// 5 type, 6 file.
+/// A code position: 1 kind, 2 line, 3 address (absolute, as in the source counters), 4 text, 5
+/// type, 6 file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourceMarker {
-    /// 0 an instruction, 1 a source line.
+    /// 0: an instruction, 1: a source line.
     pub kind: u64,
-    /// The line, for source lines.
+    /// The line number; for source lines.
     pub line: u64,
-    /// The address, for instructions.
+    /// The address; for instructions.
     pub address: u64,
-    /// What the rule says there.
+    /// The rule's message.
     pub text: String,
-    /// The file, for source lines.
+    /// The file; for source lines.
     pub file: String,
 }
 
@@ -134,8 +134,8 @@ impl Rule {
         rule
     }
 
-    /// Items: 1 message, 2 to 6 tables and charts, 7 and 9 not pinned down, 8 focus metrics,
-    /// 10 speedup, 11 and 12 source markers and tables.
+    /// Items: 1 message, 2 to 6 tables and charts, 7 and 9 not identified, 8 focus metrics, 10
+    /// speedup, 11 and 12 source markers and tables.
     fn add_item(&mut self, item: Message<'_>, notes: &mut Notes) {
         notes.walk(item, "rule item", |notes, field| match field.number {
             1 => {
@@ -212,8 +212,8 @@ impl SourceMarker {
     }
 }
 
-/// `@section:SchedulerStats:Scheduler Statistics@` and `@url:label:https://…@` become their labels;
-/// an `@` that begins neither stays.
+/// Replaces `@section:SchedulerStats:Scheduler Statistics@` and `@url:label:https://…@` by their
+/// labels; any other `@` stays.
 fn plain_text(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -235,7 +235,7 @@ fn plain_text(text: &str) -> String {
     plain
 }
 
-/// The label of the markup that `text` begins with, and what follows it.
+/// The label of the markup at the start of `text`, and the text after it.
 fn link(text: &str) -> Option<(Cow<'_, str>, &str)> {
     let (inside, after) = text.strip_prefix('@')?.split_once('@')?;
     let label = if let Some(rest) = inside.strip_prefix("section:") {

@@ -1,12 +1,12 @@
-//! Sections: ncu's own page layout, half of a full report's bytes, decoded only when asked for.
+//! Sections: ncu's own page layout. They make up half of a full report and are decoded on demand.
 //!
 //! | message | fields |
 //! |---|---|
 //! | section | 1 identifier, 2 name, 3 order, 4 header {2 metrics}, 5 bodies {1 items, 2 name}, 6 metrics, 7 description |
 //! | item | 1 table and 2 bar chart {1 label, 5 metrics}, 5 group {1 items}, 6 roofline chart, 8 grid {1 label, 2 columns {1 {1 suffix, 2 label}}, 3 rows {1 {1 base name, 2 label}}}, 200 filter of GPUs; the rest are charts without numbers of their own |
 //!
-//! A section holds names and labels; the values are the result's metrics. Read off reports of
-//! 2025.3.1 and compared with its details page.
+//! A section holds names and labels; the values are the result's metrics. Source: reports of
+//! 2025.3.1, compared with its details page.
 
 use std::borrow::Cow;
 
@@ -19,11 +19,11 @@ use super::wire::Message;
 pub struct Section<'a> {
     /// NVIDIA's identifier, such as `SpeedOfLight`.
     pub identifier: Cow<'a, str>,
-    /// Its name for people.
+    /// Display name.
     pub name: Cow<'a, str>,
-    /// Where it stands among the others, least first.
+    /// Position among the other sections, in ascending order.
     pub order: u64,
-    /// What it is for.
+    /// Description of the section.
     pub description: Cow<'a, str>,
     message: Message<'a>,
 }
@@ -33,14 +33,14 @@ pub struct Section<'a> {
 pub struct SectionTable {
     /// Its label.
     pub label: String,
-    /// The GPUs it is for.
+    /// The GPUs that it applies to.
     pub filter: ArchFilter,
-    /// What it shows, in its order. A name that begins with `breakdown:` is a list of metrics.
+    /// The metrics it shows, in order. A name that begins with `breakdown:` is a list of metrics.
     pub metrics: Vec<MetricRef>,
 }
 
-/// A damaged grid of this many cells and more is left out.
-const CELLS: usize = 4096;
+/// Maximum number of cells of a grid. Larger ones are damage and are skipped.
+const MAX_GRID_CELLS: usize = 4096;
 
 impl<'a> Section<'a> {
     pub(super) fn read(message: Message<'a>) -> Self {
@@ -60,8 +60,7 @@ impl<'a> Section<'a> {
         self.message.bytes()
     }
 
-    /// The metrics of the section's header, which is what the details page prints, in its order:
-    /// by name.
+    /// The metrics of the section's header, in the order of the details page: by name.
     pub fn header(&self) -> Vec<MetricRef> {
         let headers = children(self.message, 4).flat_map(|header| children(header, 2));
         let mut metrics: Vec<_> =
@@ -89,7 +88,7 @@ impl<'a> Section<'a> {
         tables
     }
 
-    /// The section's roofline charts, for all GPUs: a chart says itself which ones it is for.
+    /// The section's roofline charts for all GPUs; each chart states the GPUs it applies to.
     pub fn rooflines(&self) -> Vec<RooflineChart> {
         let items = children(self.message, 5).flat_map(|body| children(body, 1));
         items.filter_map(|item| RooflineChart::of_item(item, &mut Notes::default())).collect()
@@ -115,14 +114,14 @@ fn chart(message: Message<'_>) -> SectionTable {
     }
 }
 
-/// Rows times columns: a metric's name is the row's base and the column's suffix.
+/// Rows times columns: a metric's name is the row's base name plus the column's suffix.
 fn grid(message: Message<'_>) -> Option<SectionTable> {
     let parts = |number| -> Vec<(String, String)> {
         let cells = children(message, number).flat_map(|list| children(list, 1));
         cells.map(|cell| (label(cell, 1), label(cell, 2))).collect()
     };
     let (columns, rows) = (parts(2), parts(3));
-    if rows.len().saturating_mul(columns.len()) > CELLS {
+    if rows.len().saturating_mul(columns.len()) > MAX_GRID_CELLS {
         return None;
     }
     let cells = rows.iter().flat_map(|(base, row)| {

@@ -1,16 +1,17 @@
-//! What the report says about the session: device, versions, command line, settings.
+//! The session of a report: device, versions, command line and settings.
 //!
-//! Every block may carry a `SessionDetails`; they are merged, and a later block only adds.
+//! Every block may contain a `SessionDetails`. They are merged; a later block only adds to it.
 
 use super::notes::Notes;
 use super::value::MetricValue;
 use super::wire::Message;
 
-/// Most devices, attributes or versions kept: far beyond any report, and a bound for damaged ones.
-const KEPT: usize = 4096;
+/// Maximum number of devices, attributes or versions kept: far beyond any report, a limit for
+/// damaged ones.
+const MAX_ENTRIES: usize = 4096;
 
 fn keep<T>(list: &mut Vec<T>, item: T) {
-    if list.len() < KEPT {
+    if list.len() < MAX_ENTRIES {
         list.push(item);
     }
 }
@@ -117,7 +118,7 @@ impl Device {
 pub struct Executable {
     /// Path of the profiled program on the host.
     pub path: String,
-    /// Where it ran.
+    /// Working directory.
     pub directory: String,
     /// Its arguments. Private.
     pub arguments: String,
@@ -125,19 +126,19 @@ pub struct Executable {
     pub environment: String,
 }
 
-/// `ProfilerSettings`: 1 NVTX, 2 and 3 start and stop, 4 activity, 5 filters, 6 others,
-/// 7 sections, 8 clock control, 9 warp sampling, 10 and up not pinned down.
+/// `ProfilerSettings`: 1 NVTX, 2 and 3 start and stop, 4 activity, 5 filters, 6 others, 7 sections,
+/// 8 clock control, 9 warp sampling, 10 and up not identified.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Whether NVTX was on.
+    /// Whether NVTX was enabled.
     pub nvtx: Option<bool>,
-    /// The activity, as ncu names it.
+    /// The activity, by ncu's name.
     pub activity: String,
-    /// The sections that were on, as ncu writes them.
+    /// The enabled sections, as ncu writes them.
     pub sections: String,
-    /// The clock control mode, as ncu names it.
+    /// The clock control mode, by ncu's name.
     pub clock_control: String,
-    /// Text of fields that are not pinned down, by field number: among them the replay mode.
+    /// Text of unidentified fields, by field number; among them is the replay mode.
     pub other: Vec<(u32, String)>,
 }
 
@@ -151,7 +152,7 @@ impl Settings {
             8 => field.text().map(|text| settings.clock_control = text.into_owned()),
             2 | 3 | 5 | 6 | 9 => Some(()),
             10..=40 => {
-                // Nested options have control characters among their bytes, labels do not.
+                // Nested options contain control characters, labels do not.
                 if let Some(text) = field.text().filter(|text| !text.chars().any(char::is_control))
                 {
                     keep(&mut settings.other, (field.number, text.into_owned()));
@@ -169,7 +170,7 @@ impl Settings {
 pub struct Session {
     /// The profiler's process id.
     pub process_id: u64,
-    /// When the session began, as the file has it.
+    /// Start of the session, as stored in the file.
     pub creation_time: u64,
     /// The machine that ncu ran on.
     pub host: System,
@@ -181,11 +182,11 @@ pub struct Session {
     pub comments: String,
     /// Component and version, such as `Nsight Compute Target` and `2025.3.1.0 (build 36398880)`.
     pub versions: Vec<(String, String)>,
-    /// What was profiled.
+    /// The profiled program.
     pub executable: Executable,
-    /// How.
+    /// The profiler's settings.
     pub settings: Settings,
-    /// The tool's whole command line. Private.
+    /// The full command line of the tool. Private.
     pub command_line: String,
 }
 

@@ -1,26 +1,25 @@
-//! The code inside the report: cubins, their functions' addresses, source files.
+//! The code in a report: cubins, the addresses of their functions, source files.
 
 use super::notes::Notes;
 use super::wire::Message;
 
 /// `SourceData`: 1 reference, 2 code, 3 intermediate, 4 cubin, 5 SASS level, 6 compute capability
 /// (`major << 16 | minor`), 7 flags, 8 source files, 9 relocations with the functions.
-///
-/// A later message with the same reference adds functions and leaves the cubin out; the two are
+/// A later message with the same reference adds functions and omits the cubin; the two are merged.
 /// merged.
 #[derive(Debug, Clone, Default)]
 pub struct Source<'a> {
-    /// What results refer to.
+    /// The reference that results use.
     pub reference: u64,
-    /// The cubin, an ELF file; empty where the tool kept none.
+    /// The cubin, an ELF file; empty if the tool did not keep it.
     pub cubin: &'a [u8],
     /// PTX or other intermediate text; empty in every report seen.
     pub intermediate: &'a [u8],
     /// Compute capability, major and minor.
     pub compute_capability: Option<(u16, u16)>,
-    /// The functions of the cubin and where they lay on the GPU.
+    /// The functions of the cubin with their addresses on the GPU.
     pub functions: Vec<Function>,
-    /// Source files, kept only under `--import-source yes`.
+    /// Source files; present only with `--import-source yes`.
     pub files: Vec<SourceFile<'a>>,
 }
 
@@ -35,17 +34,17 @@ pub struct Function {
     pub index: u64,
 }
 
-/// A source file that travels with the report.
+/// A source file that is embedded in the report.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourceFile<'a> {
-    /// Its path on the machine that compiled or profiled.
+    /// Its path on the compiling or profiling machine.
     pub path: String,
-    /// Its content.
+    /// Contents of the file.
     pub content: &'a [u8],
 }
 
 impl<'a> Source<'a> {
-    /// The function that holds the instruction at `address`, and the offset in its section.
+    /// The function that contains the instruction at `address`, and the offset in its section.
     pub fn function_at(&self, address: u64) -> Option<(&Function, u64)> {
         let before = self.functions.iter().filter(|function| function.address <= address);
         let function = before.max_by_key(|function| function.address)?;

@@ -1,10 +1,10 @@
-//! The string table: names of metrics, by number, over all blocks.
+//! The string table: metric names by number, over all blocks.
 
 use std::borrow::Cow;
 
 use super::wire::Message;
 
-/// A view of the table; only the strings' places are kept, not the strings.
+/// A view of the table. It stores only the strings' positions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Strings<'a> {
     bytes: &'a [u8],
@@ -24,14 +24,14 @@ impl<'a> Strings<'a> {
         Some(self.message(id)?.text())
     }
 
-    /// Whether string `id` is `name`; no text is decoded for it.
+    /// Whether string `id` is `name`, without decoding text.
     pub(super) fn is(&self, id: u64, name: &str) -> bool {
         self.message(id).is_some_and(|message| message.bytes() == name.as_bytes())
     }
 
     fn message(&self, id: u64) -> Option<Message<'a>> {
         let tag = *self.tags.get(usize::try_from(id).ok()?)?;
-        // Bounded by the file and not by the table, which is enough: the index has checked it.
+        // The slice is bounded by the file instead of the table; the index has already checked it.
         let field = Message::new(self.bytes.get(tag..)?, tag).fields().next()?.ok()?;
         field.message()
     }

@@ -1,14 +1,14 @@
-//! One value: of a metric, of one of its instances, of a device attribute.
+//! The value of a metric, of one of its instances or of a device attribute.
 
 use std::borrow::Cow;
 
 use super::notes::Notes;
 use super::wire::{Field, Message, lone_varint};
 
-/// A value as the file has it.
+/// A value as stored in the file.
 ///
-/// `Missing` is what ncu prints as "no data": the metric was asked for and has no value. It is not
-/// zero, and neither is a `Double` that is not a number.
+/// `Missing` is ncu's "no data": the metric was requested and has no value. It is not zero; neither
+/// is a `Double` that is NaN.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MetricValue<'a> {
     /// There is no value.
@@ -17,7 +17,7 @@ pub enum MetricValue<'a> {
     Text(Cow<'a, str>),
     /// A 32-bit float.
     Float(f32),
-    /// A 64-bit float: most counters.
+    /// A 64-bit float, the type of most counters.
     Double(f64),
     /// An unsigned 32-bit integer.
     Uint32(u32),
@@ -35,7 +35,7 @@ impl<'a> MetricValue<'a> {
         })
     }
 
-    /// Reads the value where nobody asks what is wrong with it: the whole file was checked before.
+    /// Reads the value without noting problems, since the whole file was checked before.
     #[inline]
     pub(super) fn read_checked(message: Message<'a>) -> Self {
         MetricValue::lone_number(message.bytes()).unwrap_or_else(|| {
@@ -47,8 +47,8 @@ impl<'a> MetricValue<'a> {
         })
     }
 
-    /// A double (tag 3 << 3 | 1) or a 64-bit integer (5 << 3) and nothing else, in ten bytes at
-    /// most: nearly all values of a full report.
+    /// Reads a double (tag 3 << 3 | 1) or a 64-bit integer (5 << 3) with nothing else around it, of
+    /// at most ten bytes: nearly all values of a full report.
     #[inline]
     pub(super) fn lone_number(bytes: &[u8]) -> Option<Self> {
         match bytes {
@@ -74,7 +74,7 @@ impl<'a> MetricValue<'a> {
         Some(())
     }
 
-    /// The value as a number, non-finite ones included; nothing for text and missing values.
+    /// The value as a number, including non-finite ones; `None` for text and missing values.
     /// Integers beyond 2^53 lose their last digits.
     #[inline]
     pub fn number(&self) -> Option<f64> {
@@ -87,13 +87,13 @@ impl<'a> MetricValue<'a> {
         }
     }
 
-    /// The value as a finite number: what an analysis may use.
+    /// The value as a finite number, for analysis.
     #[inline]
     pub fn finite(&self) -> Option<f64> {
         self.number().filter(|value| value.is_finite())
     }
 
-    /// The exact integer, where the file has one.
+    /// The exact integer; `None` for other types.
     pub fn integer(&self) -> Option<u64> {
         match *self {
             MetricValue::Uint32(value) => Some(u64::from(value)),
@@ -102,7 +102,7 @@ impl<'a> MetricValue<'a> {
         }
     }
 
-    /// The text, where the value is one.
+    /// The text; `None` for other types.
     pub fn text(&self) -> Option<&str> {
         match self {
             MetricValue::Text(text) => Some(text),
@@ -110,7 +110,7 @@ impl<'a> MetricValue<'a> {
         }
     }
 
-    /// The same value, free of the file's bytes.
+    /// The same value, without borrowing from the file.
     pub fn into_owned(self) -> MetricValue<'static> {
         match self {
             MetricValue::Missing => MetricValue::Missing,

@@ -1,4 +1,4 @@
-//! The file's sections and the chunks of events.
+//! Reads the file's sections and the chunks of events.
 
 use super::NsysRepError;
 use super::event::{self, Event};
@@ -12,10 +12,10 @@ const END: &[u8] = b"U3w[END]";
 const EVENTS: &str = "Raw Sampling Data";
 const OFFSETS: &str = "Sampling Data Offsets";
 const EVENTS_MAGIC: &[u8] = b"QDTEXT00";
-/// A chunk may not unpack to more; real chunks are far smaller.
-const MAX_CHUNK: u64 = 256 << 20;
+/// Maximum unpacked size of a chunk; real chunks are far smaller.
+const MAX_CHUNK_BYTES: u64 = 256 << 20;
 
-/// A report, indexed. Events are unpacked chunk by chunk when they are asked for.
+/// An indexed report. Events are unpacked chunk by chunk on request.
 #[derive(Debug, Clone)]
 pub struct NsysReport<'a> {
     build: String,
@@ -34,7 +34,7 @@ struct Chunk<'a> {
 }
 
 impl<'a> NsysReport<'a> {
-    /// Whether these bytes begin like a report, for choosing a reader.
+    /// Whether these bytes look like the start of a report; used to choose a reader.
     pub fn is_report(head: &[u8]) -> bool {
         head.starts_with(MAGIC)
     }
@@ -42,7 +42,7 @@ impl<'a> NsysReport<'a> {
     /// Indexes a report and reads its strings.
     ///
     /// # Errors
-    /// [`NsysRepError`] names what is broken or unknown, and where.
+    /// [`NsysRepError`] names the damaged or unknown part and its offset.
     pub fn read(data: &'a [u8]) -> Result<NsysReport<'a>, NsysRepError> {
         let build = build(data)?;
         let sections = sections(data)?;
@@ -64,9 +64,9 @@ impl<'a> NsysReport<'a> {
         let mut cursor = Cursor { bytes: events, at: EVENTS_MAGIC.len(), base };
         let session = cursor.message().ok_or_else(|| form("no session", base))?;
         let counts = cursor.message().ok_or_else(|| form("no counts", base))?;
-        let number = |message: Message<'_>, wanted| {
+        let number = |message: Message<'_>, field_number| {
             let fields = message.fields().filter_map(Result::ok);
-            fields.filter(|f| f.number == wanted).find_map(|f| f.varint())
+            fields.filter(|f| f.number == field_number).find_map(|f| f.varint())
         };
         let codec = counts.fields().filter_map(Result::ok).find(|f| f.number == 9);
         if codec.and_then(|f| f.text()).as_deref() != Some("lz4") {
@@ -97,9 +97,9 @@ impl<'a> NsysReport<'a> {
         })
     }
 
-    /// What is whole of a report that was cut off: the chunks of events before the cut, and the
-    /// strings where the cut comes after them; they stand behind the last event, so that most cut
-    /// reports have no names. `None` where not even one chunk is whole.
+    /// The complete parts of a report that was cut off: the chunks of events before the cut, and
+    /// the strings if they are complete. The strings follow the last event, so most cut reports
+    /// have no names. `None` if not even one chunk is complete.
     pub fn salvage(data: &'a [u8]) -> Option<NsysReport<'a>> {
         let build = build(data).ok()?;
         let start = data.windows(EVENTS_MAGIC.len()).position(|bytes| bytes == EVENTS_MAGIC)?;
@@ -124,21 +124,21 @@ impl<'a> NsysReport<'a> {
         (!report.chunks.is_empty()).then_some(report)
     }
 
-    /// The report without the chunks that cannot be read, and why they cannot.
+    /// The report without its unreadable chunks, and the errors of those.
     pub fn whole_chunks(&self) -> (NsysReport<'a>, Vec<NsysRepError>) {
         let mut broken = Vec::new();
-        let mut whole = self.clone();
-        whole.chunks.retain(|chunk| match chunk.events(|_| {}) {
+        let mut readable = self.clone();
+        readable.chunks.retain(|chunk| match chunk.events(|_| {}) {
             Ok(_) => true,
             Err(cause) => {
                 broken.push(cause);
                 false
             }
         });
-        (whole, broken)
+        (readable, broken)
     }
 
-    /// The build of the nsys that wrote the report.
+    /// The build of the nsys version that wrote the report.
     pub fn build(&self) -> &str {
         &self.build
     }
@@ -153,17 +153,16 @@ impl<'a> NsysReport<'a> {
         &self.gpus
     }
 
-    /// How many events the report says that it holds.
+    /// The number of events stated in the report.
     pub fn stated_events(&self) -> Option<u64> {
         self.stated_events
     }
 
-    /// Unpacks all events and hands them to `each`, in the file's order. Returns how many there
-    /// were.
+    /// Unpacks all events and passes them to `each` in file order. Returns their number.
     ///
     /// # Errors
-    /// [`NsysRepError::Chunk`] for a chunk that cannot be unpacked; the chunks before it were
-    /// handed over.
+    /// [`NsysRepError::Chunk`] for a chunk that cannot be unpacked, after `each` got the events of
+    /// the chunks before it.
     pub fn events(&self, mut each: impl FnMut(Event)) -> Result<u64, NsysRepError> {
         let mut count = 0;
         for chunk in &self.chunks {
@@ -178,7 +177,7 @@ impl Chunk<'_> {
         NsysRepError::Chunk { offset: self.offset, cause: cause.into() }
     }
 
-    /// Hands its events over; returns how many there were.
+    /// Passes the chunk's events to `each`; returns their number.
     fn events(&self, mut each: impl FnMut(Event)) -> Result<u64, NsysRepError> {
         let mut count = 0;
         let bytes = self.unpack()?;
@@ -239,7 +238,7 @@ fn sections(data: &[u8]) -> Result<Vec<(String, u64, u64)>, NsysRepError> {
     Ok(sections)
 }
 
-/// The strings, numbered by their position.
+/// The strings, numbered by position.
 fn strings(chunk: &Chunk<'_>) -> Result<Strings, NsysRepError> {
     let bytes = chunk.unpack()?;
     let mut strings = Strings::default();
@@ -263,7 +262,7 @@ fn items(bytes: &[u8], offset: u64) -> Result<Vec<Message<'_>>, NsysRepError> {
     Ok(items)
 }
 
-/// Reads lengths and what follows them.
+/// Reads lengths and the data after them.
 struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -304,7 +303,7 @@ impl<'a> Cursor<'a> {
         let lengths = self.varint().zip(self.varint());
         let (packed, raw) = lengths.ok_or_else(|| broken("its lengths are cut off"))?;
         let packed = self.take(packed).ok_or_else(|| broken("it reaches beyond its section"))?;
-        let bound = TooLarge::new(packed.len(), MAX_CHUNK);
+        let bound = TooLarge::new(packed.len(), MAX_CHUNK_BYTES);
         bound.check(raw).map_err(|e| broken(&e.to_string()))?;
         let raw_len = usize::try_from(raw).map_err(|_| broken("it is too large"))?;
         Ok(Chunk { packed, raw_len, offset })

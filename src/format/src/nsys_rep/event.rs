@@ -1,11 +1,11 @@
-//! One event: which row of which table it is.
+//! One event of a report, as a row of one of the tables.
 
 use crate::nsys_row::{
     ApiCall, CopyKind, Diagnostic, GraphLaunch, Kernel, Memcpy, Memset, NvtxEvent, NvtxKind,
 };
 use crate::wire::{Message, WireError};
 
-/// An event of a report, in the form that nsys's own sqlite gives it.
+/// An event of a report, in the form of nsys's own sqlite export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A kernel.
@@ -14,22 +14,22 @@ pub enum Event {
     Memcpy(Memcpy),
     /// A fill.
     Memset(Memset),
-    /// A CUDA graph that was traced as a whole.
+    /// A CUDA graph traced as a whole.
     Graph(GraphLaunch),
     /// A call of the CUDA runtime or driver.
     ApiCall(ApiCall),
-    /// A range, a mark, or a name.
+    /// A range, a mark or a name.
     Nvtx(NvtxEvent),
-    /// A message of nsys about itself.
+    /// A message of nsys about its own work.
     Diagnostic(Diagnostic),
-    /// Work on the GPU of a kind that is not read (synchronisation), by that kind.
+    /// GPU work of a kind that is not read (synchronisation), with its kind.
     OtherGpuWork(u64),
-    /// Anything else, by its type.
+    /// Any other event, with its type.
     Other(u64),
 }
 
-/// The numbers of a message by field, up to the highest that we look at. Of repeated fields the
-/// last counts, as protobuf has it.
+/// The integers of a message by field, up to the highest field used here. Of repeated fields the
+/// last counts, as in protobuf.
 struct Numbers([Option<u64>; 28]);
 
 impl Numbers {
@@ -48,7 +48,7 @@ impl Numbers {
         self.unsigned(field).map(u64::cast_signed)
     }
 
-    /// proto3 leaves zeros out.
+    /// proto3 omits zeros.
     fn int_or_zero(&self, field: u32) -> i64 {
         self.int(field).unwrap_or(0)
     }
@@ -176,7 +176,7 @@ fn gpu_work(message: Message<'_>) -> Result<Event, WireError> {
     })
 }
 
-/// Calls of the runtime and the driver; the other classes are the profiler's own overhead.
+/// Only calls of the runtime and the driver; the other classes are the profiler's own overhead.
 fn api_call(numbers: &Numbers, kind: u64) -> Event {
     if !matches!(numbers.int_or_zero(6), 0 | 1) {
         return Event::Other(kind);

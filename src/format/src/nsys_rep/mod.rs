@@ -1,7 +1,7 @@
-//! Reader of Nsight Systems reports (`.nsys-rep`), without nsys.
+//! Reader of Nsight Systems reports (`.nsys-rep`) that does not need nsys.
 //!
-//! The format is not published. What stands here was read off reports and compared, value by
-//! value, with the sqlite that nsys itself exports of them.
+//! The format is not published. This description was derived from reports and compared, value by
+//! value, with the sqlite that nsys itself exports from them.
 //!
 //! | bytes | meaning |
 //! |---|---|
@@ -30,10 +30,10 @@
 //! | 108 API call | 1 start, 2 end, 3 correlation, 6 class (0 and 1: runtime and driver), 7 name, 8 result, 13 globalTid |
 //! | 110 diagnostic | 1 {1 time}, 3 severity, 4 text |
 //!
-//! Other events and fields are skipped; events of unknown types are counted. The report holds command lines and
-//! environments of the target's processes: they are never read.
+//! Other events and fields are skipped; events of unknown types are counted. The report also holds
+//! command lines and environments of the target's processes, which are never read.
 //!
-//! Seen here: nsys 2025.3. Earlier studies of the same layout: 2022.2, 2025.1, 2025.6.
+//! Tested with nsys 2025.3. Earlier studies of the same layout: 2022.2, 2025.1, 2025.6.
 
 mod container;
 mod event;
@@ -45,10 +45,11 @@ pub use event::Event;
 use crate::wire::WireError;
 use thiserror::Error;
 
-/// Why a report could not be read. Offsets are in bytes from the start of the file, unless said.
+/// The reason why a report could not be read. Offsets are in bytes from the start of the file,
+/// unless stated otherwise.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum NsysRepError {
-    /// Another kind of file.
+    /// The file is of another kind.
     #[error("not a report of Nsight Systems: it starts with `{start}`")]
     NotAReport {
         /// The first bytes.
@@ -63,32 +64,32 @@ pub enum NsysRepError {
     /// The table of contents is broken.
     #[error("broken table of contents")]
     Contents(#[source] WireError),
-    /// A section is not there, or reaches beyond the file.
+    /// A section is missing or extends beyond the file.
     #[error("report of build `{build}` without a readable section `{section}`")]
     Section {
         /// The section's name.
         section: &'static str,
-        /// The build of the nsys that wrote the report.
+        /// The build of the nsys version that wrote the report.
         build: String,
     },
-    /// The event section is not in the known form.
+    /// The event section has an unknown form.
     #[error(
         "report of build `{build}` in a form that this reader does not know: {what} at offset {offset}; `nsys export --type sqlite` of that version can still be read"
     )]
     Form {
-        /// The build of the nsys that wrote the report.
+        /// The build of the nsys version that wrote the report.
         build: String,
-        /// What was found.
+        /// Description of the unexpected part.
         what: &'static str,
-        /// Where.
+        /// Offset of that part.
         offset: u64,
     },
     /// A chunk of events is broken.
     #[error("broken chunk of events at offset {offset}: {cause}")]
     Chunk {
-        /// Where the chunk starts.
+        /// Offset of the chunk.
         offset: u64,
-        /// What is wrong.
+        /// Description of the damage.
         cause: String,
     },
 }

@@ -1,12 +1,12 @@
-//! The GPUs of the target, from the session at the front of the event section.
+//! Reads the target's GPUs from the session at the start of the event section.
 //!
-//! They lie at 1.2.1.2.1 of the session: {1 id, 2 name, 5 uuid, 7 chip, 10 L2 bytes, 11 memory
+//! They are at 1.2.1.2.1 of the session: {1 id, 2 name, 5 uuid, 7 chip, 10 L2 bytes, 11 memory
 //! bytes, 12 memory bytes per second, 13 SM clock in Hz, 14 SMs, 41 and 42 compute capability}.
 
 use crate::nsys_row::Gpu;
 use crate::wire::Message;
 
-/// All GPUs; what cannot be read is left out, since a trace is worth reading without them.
+/// All GPUs. Unreadable ones are skipped, since a trace is useful without them.
 pub(super) fn gpus(session: Message<'_>) -> Vec<Gpu> {
     let mut level = vec![session];
     for number in [1, 2, 1, 2, 1] {
@@ -42,6 +42,6 @@ fn gpu(message: Message<'_>) -> Option<Gpu> {
         }
     }
     gpu.compute = major.zip(minor);
-    // Other things of the session lie on the same path; a GPU has a name, a UUID and SMs.
+    // Other parts of the session have the same path; a GPU has a name, a UUID and SMs.
     (gpu.name.is_some() && gpu.uuid.is_some() && gpu.sms.is_some()).then_some(gpu)
 }

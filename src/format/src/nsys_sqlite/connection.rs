@@ -1,4 +1,4 @@
-//! The open file and its tables.
+//! The open export file and its tables.
 
 use super::NsysSqliteError;
 use super::rows::TableRow;
@@ -21,10 +21,10 @@ pub struct NsysSqlite {
 }
 
 impl NsysSqlite {
-    /// Opens `path`, read-only and immutable: no lock, no journal, nothing beside it is touched.
+    /// Opens `path` read-only and immutable: no lock, no journal, and no other file is touched.
     ///
     /// # Errors
-    /// [`NsysSqliteError::Open`] for anything that is no SQLite database,
+    /// [`NsysSqliteError::Open`] for anything that is not an SQLite database,
     /// [`NsysSqliteError::NotNsys`] for one that nsys did not write.
     pub fn open(path: &Path) -> Result<NsysSqlite, NsysSqliteError> {
         let uri = uri(path);
@@ -37,15 +37,15 @@ impl NsysSqlite {
         Ok(NsysSqlite { uri, connection, tables })
     }
 
-    /// Whether there is any row of GPU work: kernels, copies, fills or graphs. A report without
-    /// any is what nsys writes when it could not trace the GPU, with exit status 0.
+    /// Whether there is any row of GPU work: kernels, copies, fills or graphs. nsys writes a report
+    /// without any, with exit status 0, when it could not trace the GPU.
     pub fn has_gpu_rows(&self) -> bool {
         [Kernel::TABLE, Memcpy::TABLE, Memset::TABLE, GraphLaunch::TABLE]
             .iter()
             .any(|t| self.tables.contains(*t))
     }
 
-    /// The name and value pairs that nsys keeps about the export.
+    /// The name and value pairs of the export's metadata.
     ///
     /// # Errors
     /// [`NsysSqliteError::Table`] when the table is damaged.
@@ -67,8 +67,8 @@ impl NsysSqlite {
     /// [`NsysSqliteError::Table`] when the table is damaged.
     pub fn schema_version(&self) -> Result<Option<String>, NsysSqliteError> {
         let pairs = self.export()?;
-        if let Some(whole) = pairs.get("EXPORT_SCHEMA_VERSION") {
-            return Ok(Some(whole.clone()));
+        if let Some(version) = pairs.get("EXPORT_SCHEMA_VERSION") {
+            return Ok(Some(version.clone()));
         }
         let part = |name: &str| {
             pairs.iter().find(|(k, _)| k.ends_with(name)).map(|(_, value)| value.as_str())
@@ -102,7 +102,7 @@ impl NsysSqlite {
         Ok(gpus)
     }
 
-    /// What nsys complained about.
+    /// The diagnostic messages of nsys.
     ///
     /// # Errors
     /// [`NsysSqliteError::Table`] when the table is damaged.
@@ -112,8 +112,8 @@ impl NsysSqlite {
         Ok(all)
     }
 
-    /// Streams the kernels in the file's order; the number of rows comes back. So do all readers
-    /// below.
+    /// Streams the kernels in file order and returns the number of rows. All readers below do the
+    /// same.
     ///
     /// # Errors
     /// [`NsysSqliteError::Table`] when the table is damaged.
@@ -121,24 +121,25 @@ impl NsysSqlite {
         self.large(row)
     }
 
-    /// Streams the first `most` kernels.
+    /// Streams the first `limit` kernels.
     ///
     /// # Errors
     /// [`NsysSqliteError::Table`] when the table is damaged.
     pub fn first_kernels(
         &self,
-        most: u64,
+        limit: u64,
         mut row: impl FnMut(Kernel),
     ) -> Result<u64, NsysSqliteError> {
         if !self.tables.contains(Kernel::TABLE) {
             return Ok(0);
         }
         let all = table::select(&self.connection, Kernel::TABLE, Kernel::COLUMNS)?;
-        let sql = format!("{all} LIMIT {}", i64::try_from(most).unwrap_or(i64::MAX));
+        let sql = format!("{all} LIMIT {}", i64::try_from(limit).unwrap_or(i64::MAX));
         table::stream(&self.connection, Kernel::TABLE, &sql, |f| row(Kernel::read(f)))
     }
 
-    /// Streams what sums need of the kernels: a third of their columns, in a third of the time.
+    /// Streams only the fields of the kernels that sums need: a third of the columns, in a third of
+    /// the time.
     ///
     /// # Errors
     /// [`NsysSqliteError::Table`] when the table is damaged.
@@ -146,8 +147,8 @@ impl NsysSqlite {
         self.large(row)
     }
 
-    /// About how many rows the streams of GPU work, API calls and NVTX events give together, for
-    /// showing how far a reader has come. Never a promise: a hostile file may say anything.
+    /// The approximate number of rows of GPU work, API calls and NVTX events together, for progress
+    /// display. It is not reliable: a hostile file may state anything.
     pub fn about_rows(&self) -> u64 {
         let streamed = [
             Kernel::TABLE,
@@ -181,7 +182,7 @@ impl NsysSqlite {
         self.large(row)
     }
 
-    /// Streams the graphs that were traced as a whole.
+    /// Streams the graphs traced as a whole.
     ///
     /// # Errors
     /// [`NsysSqliteError::Table`] when the table is damaged.
@@ -205,7 +206,7 @@ impl NsysSqlite {
         self.large(row)
     }
 
-    /// Rows of a small table; a table that is not there has none.
+    /// Reads the rows of a small table; a missing table has none.
     fn each(
         &self,
         table: &'static str,
@@ -219,8 +220,8 @@ impl NsysSqlite {
         table::stream(&self.connection, table, &sql, row)
     }
 
-    /// Rows of a table that may be large, then read by several threads; `row` sees them in the
-    /// file's order, on the caller's thread.
+    /// Reads the rows of a table that may be large, on several threads if so. `row` is called in
+    /// file order, on the caller's thread.
     fn large<T: TableRow>(&self, mut row: impl FnMut(T)) -> Result<u64, NsysSqliteError> {
         let table = T::TABLE;
         if !self.tables.contains(table) {
@@ -229,8 +230,9 @@ impl NsysSqlite {
         let sql = table::select(&self.connection, table, T::COLUMNS)?;
         let readers = shares::readers();
         let ids = table::row_ids(&self.connection, table);
-        let wide = |ids: &RangeInclusive<i64>| ids.start().abs_diff(*ids.end()) >= LARGE;
-        if let Some(ids) = ids.filter(|ids| readers > 1 && wide(ids)) {
+        let is_large =
+            |ids: &RangeInclusive<i64>| ids.start().abs_diff(*ids.end()) >= LARGE_ID_SPAN;
+        if let Some(ids) = ids.filter(|ids| readers > 1 && is_large(ids)) {
             let sql = format!("{sql} WHERE {} BETWEEN ?1 AND ?2", table::ROW_ID);
             let shared = Shared { uri: &self.uri, table, sql: &sql, ids };
             if let Some(outcome) = shared.stream(readers, &mut row) {
@@ -241,10 +243,10 @@ impl NsysSqlite {
     }
 }
 
-/// Tables whose row ids span less are read in a few milliseconds: threads would not pay.
-const LARGE: u64 = 1 << 15;
+/// Tables with a smaller span of row ids are read in a few milliseconds, so threads would not pay.
+const LARGE_ID_SPAN: u64 = 1 << 15;
 
-/// One more connection, which changes nothing and trusts nothing.
+/// Opens a further connection, which changes nothing and trusts nothing.
 pub(super) fn connect(uri: &str) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_URI
@@ -254,7 +256,7 @@ pub(super) fn connect(uri: &str) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// The URI of a path, with everything escaped that could end the path early.
+/// The URI of a path, with every character escaped that could end the path early.
 fn uri(path: &Path) -> String {
     let mut uri = String::from("file:");
     for byte in path.as_os_str().as_encoded_bytes() {

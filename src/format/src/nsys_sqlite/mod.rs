@@ -12,12 +12,12 @@
 //! | `DIAGNOSTIC_EVENT` | what nsys itself complains about |
 //! | `META_DATA_EXPORT`, before 2023 `EXPORT_META_DATA` | schema version |
 //!
-//! A table that has no rows is not there at all, and columns come and go with the version
-//! (seen: schemas 2.9 to 3.24, nsys 2022.2 to 2025.6): each table is asked for its columns, and a
-//! column that is missing reads as `None`. Rows are streamed; only `StringIds` is held in memory.
+//! A table without rows is missing altogether, and columns differ between versions (seen: schemas
+//! 2.9 to 3.24, nsys 2022.2 to 2025.6). So the reader queries each table's columns, and a missing
+//! column reads as `None`. Rows are streamed; only `StringIds` is held in memory.
 //! `META_DATA_CAPTURE` holds the target's whole environment and is never read.
 //!
-//! SQLite opens the path itself: read-only and immutable, without touching a journal. Views,
+//! SQLite opens the path itself, read-only and immutable, without touching a journal. Views,
 //! virtual tables and computed columns of a hostile file are not followed.
 
 mod connection;
@@ -29,28 +29,28 @@ pub use connection::NsysSqlite;
 
 use thiserror::Error;
 
-/// Why an nsys sqlite could not be read.
+/// The reason why an nsys sqlite export could not be read.
 #[derive(Debug, Error)]
 pub enum NsysSqliteError {
     /// SQLite cannot open the file.
     #[error("cannot open as an SQLite database")]
     Open(#[source] rusqlite::Error),
-    /// A database, but not one that nsys wrote.
+    /// The database was not written by nsys.
     #[error(
         "an SQLite database with {tables} tables, but none of nsys's (`StringIds`, `META_DATA_EXPORT`)"
     )]
     NotNsys {
-        /// How many tables it has.
+        /// Number of tables in the database.
         tables: usize,
     },
     /// A table is broken or cut off.
     #[error("table `{table}` is damaged after {rows} rows")]
     Table {
-        /// The table.
+        /// Name of the table.
         table: &'static str,
-        /// Rows that were read before.
+        /// Number of rows read before the error.
         rows: u64,
-        /// What SQLite says.
+        /// The error of SQLite.
         #[source]
         cause: rusqlite::Error,
     },

@@ -1,4 +1,4 @@
-//! The tables of the export and how their columns make rows.
+//! The tables of the export, and how their columns are converted to rows.
 
 use super::table::Fields;
 use crate::nsys_row::{
@@ -6,15 +6,15 @@ use crate::nsys_row::{
     NvtxKind,
 };
 
-/// A kind of row: its table, the columns it is made of, and how.
+/// A row type: its table, its columns and its conversion.
 pub(super) trait TableRow: Send + Sized {
     const TABLE: &'static str;
     const COLUMNS: &'static [&'static str];
 
-    /// Makes it from the columns, in their order.
+    /// Builds the row from the columns, in their order.
     fn read(f: &Fields<'_, '_>) -> Self;
 
-    /// Bytes that it holds beside itself.
+    /// Heap bytes of the row's texts.
     fn texts(&self) -> usize {
         0
     }
@@ -215,12 +215,12 @@ impl TableRow for NvtxEvent {
     }
 }
 
-/// Longer names are cut: many rows of a hostile file may share the pages of one long text.
-const MAX_NAME: usize = 1 << 16;
+/// Maximum bytes of a name: many rows of a hostile file may share the pages of one long text.
+const MAX_NAME_BYTES: usize = 1 << 16;
 
 fn cut(mut text: String) -> String {
-    if text.len() > MAX_NAME {
-        let at = (0..=MAX_NAME).rev().find(|at| text.is_char_boundary(*at));
+    if text.len() > MAX_NAME_BYTES {
+        let at = (0..=MAX_NAME_BYTES).rev().find(|at| text.is_char_boundary(*at));
         text.truncate(at.unwrap_or(0));
         text.shrink_to_fit();
     }

@@ -1,8 +1,8 @@
-//! One large table read on several threads, in the order of the file all the same.
+//! Reads one large table on several threads and returns its rows in file order.
 //!
-//! The row ids are cut into segments, and each reader has every n-th of them: it looks them up on a
-//! connection of its own, decodes their rows and hands them over in batches. The caller's thread
-//! takes the segments in their order. A reader that is ahead waits, so memory stays bounded
+//! The row ids are divided into segments, and each reader thread handles every n-th segment: it
+//! selects the rows on its own connection, decodes them and sends them in batches. The caller's
+//! thread receives the segments in order. A reader that is ahead waits, so memory stays bounded
 //! whatever the table's size.
 
 use super::NsysSqliteError;
@@ -12,29 +12,29 @@ use super::table::Fields;
 use std::ops::RangeInclusive;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Rows handed over at once.
-const BATCH: usize = 1024;
-/// Bytes of texts that fill a batch before it has its rows.
-const MOST_TEXT: usize = 1 << 16;
-/// Row ids of a segment at least, and segments of a table at most: a hostile table may have few
-/// rows at any distance from each other.
-const LEAST: u64 = 1 << 13;
-const SEGMENTS: u64 = 1 << 12;
-/// Batches that a reader may be ahead: two segments.
-const AHEAD: usize = 2 * LEAST as usize / BATCH;
-/// More readers than this only wait for the thread that takes the rows.
-const MOST_READERS: usize = 8;
+/// Rows per batch.
+const BATCH_ROWS: usize = 1024;
+/// A batch is also full when its texts reach this many bytes.
+const MAX_BATCH_TEXT_BYTES: usize = 1 << 16;
+/// Minimum row ids per segment, and maximum segments per table: a hostile table may have few rows
+/// that are arbitrarily far apart.
+const MIN_SEGMENT_IDS: u64 = 1 << 13;
+const MAX_SEGMENTS: u64 = 1 << 12;
+/// How many batches a reader may be ahead: two segments.
+const MAX_BATCHES_AHEAD: usize = 2 * MIN_SEGMENT_IDS as usize / BATCH_ROWS;
+/// Further readers would only wait for the thread that receives the rows.
+const MAX_READERS: usize = 8;
 
-/// What a reader hands over.
-enum Handed<T> {
+/// A message from a reader.
+enum ReaderMessage<T> {
     Rows(Vec<T>),
     SegmentEnds,
     Failed(rusqlite::Error),
 }
 
-/// A table to be read by several.
+/// A table that several threads read.
 pub(super) struct Shared<'a> {
-    /// The file, for one more connection.
+    /// URI of the file, for further connections.
     pub(super) uri: &'a str,
     pub(super) table: &'static str,
     /// Selects the rows between the row ids `?1` and `?2`.
@@ -42,14 +42,13 @@ pub(super) struct Shared<'a> {
     pub(super) ids: RangeInclusive<i64>,
 }
 
-/// How many readers this machine has room for.
+/// Number of readers suitable for this machine.
 pub(super) fn readers() -> usize {
-    std::thread::available_parallelism().map_or(1, |many| many.get().min(MOST_READERS))
+    std::thread::available_parallelism().map_or(1, |many| many.get().min(MAX_READERS))
 }
 
 impl Shared<'_> {
-    /// Streams the rows to `row`. `None`, before any row, where there are no
-    /// threads to be had.
+    /// Streams the rows to `row`. Returns `None`, before any row, if no thread could be started.
     pub(super) fn stream<T: TableRow>(
         &self,
         readers: usize,
@@ -57,15 +56,15 @@ impl Shared<'_> {
     ) -> Option<Result<u64, NsysSqliteError>> {
         let segments = self.segments();
         std::thread::scope(|scope| {
-            // Dropped before the scope ends, which is what ends the readers after an early return.
-            let mut streams: Vec<Receiver<Handed<T>>> = Vec::with_capacity(readers);
+            // Dropped before the scope ends, which stops the readers after an early return.
+            let mut streams: Vec<Receiver<ReaderMessage<T>>> = Vec::with_capacity(readers);
             for reader in 0..readers {
-                let (to, from) = sync_channel(AHEAD);
+                let (to, from) = sync_channel(MAX_BATCHES_AHEAD);
                 let own = segments.iter().skip(reader).step_by(readers);
                 let work = move || {
                     if let Err(cause) = self.read_segments(own, &to) {
-                        // Nobody listens any more where an earlier segment failed.
-                        let _ = to.send(Handed::Failed(cause));
+                        // The receiver is gone if an earlier segment failed.
+                        let _ = to.send(ReaderMessage::Failed(cause));
                     }
                 };
                 std::thread::Builder::new().spawn_scoped(scope, work).ok()?;
@@ -75,12 +74,12 @@ impl Shared<'_> {
             for (_, stream) in segments.iter().zip(streams.iter().cycle()) {
                 for handed in stream {
                     match handed {
-                        Handed::Rows(batch) => {
+                        ReaderMessage::Rows(batch) => {
                             rows += batch.len() as u64;
                             batch.into_iter().for_each(&mut row);
                         }
-                        Handed::SegmentEnds => break,
-                        Handed::Failed(cause) => {
+                        ReaderMessage::SegmentEnds => break,
+                        ReaderMessage::Failed(cause) => {
                             let table = self.table;
                             return Some(Err(NsysSqliteError::Table { table, rows, cause }));
                         }
@@ -91,14 +90,14 @@ impl Shared<'_> {
         })
     }
 
-    /// The segments, without a gap and in order.
+    /// The segments, contiguous and in order.
     fn segments(&self) -> Vec<(i64, i64)> {
         let (first, last) = (*self.ids.start(), *self.ids.end());
-        let step = LEAST.max(first.abs_diff(last) / SEGMENTS + 1);
+        let step = MIN_SEGMENT_IDS.max(first.abs_diff(last) / MAX_SEGMENTS + 1);
         let mut segments = Vec::new();
         let mut from = first;
         loop {
-            // Ids are 64 bits with a sign, so the last segment may end where nothing follows.
+            // Ids are signed 64-bit numbers, so the last segment may end at the maximum.
             let to = from.saturating_add_unsigned(step - 1).min(last);
             segments.push((from, to));
             match to.checked_add(1) {
@@ -111,26 +110,28 @@ impl Shared<'_> {
     fn read_segments<'s, T: TableRow>(
         &self,
         segments: impl Iterator<Item = &'s (i64, i64)>,
-        to: &SyncSender<Handed<T>>,
+        to: &SyncSender<ReaderMessage<T>>,
     ) -> rusqlite::Result<()> {
         let connection = connect(self.uri)?;
         let mut statement = connection.prepare(self.sql)?;
         for segment in segments {
             let mut cursor = statement.query([segment.0, segment.1])?;
-            let (mut batch, mut texts) = (Vec::with_capacity(BATCH), 0);
+            let (mut batch, mut texts) = (Vec::with_capacity(BATCH_ROWS), 0);
             while let Some(row) = cursor.next()? {
                 let value = T::read(&Fields::of(row));
                 texts += value.texts();
                 batch.push(value);
-                if batch.len() == BATCH || texts >= MOST_TEXT {
+                if batch.len() == BATCH_ROWS || texts >= MAX_BATCH_TEXT_BYTES {
                     texts = 0;
-                    let full = std::mem::replace(&mut batch, Vec::with_capacity(BATCH));
-                    if to.send(Handed::Rows(full)).is_err() {
+                    let full = std::mem::replace(&mut batch, Vec::with_capacity(BATCH_ROWS));
+                    if to.send(ReaderMessage::Rows(full)).is_err() {
                         return Ok(());
                     }
                 }
             }
-            let ended = to.send(Handed::Rows(batch)).and_then(|()| to.send(Handed::SegmentEnds));
+            let ended = to
+                .send(ReaderMessage::Rows(batch))
+                .and_then(|()| to.send(ReaderMessage::SegmentEnds));
             if ended.is_err() {
                 return Ok(());
             }
@@ -151,7 +152,7 @@ mod tests {
     fn segments_cover_every_id_once_whatever_the_ids() {
         for ids in [1..=1, 1..=8192, 1..=8193, -5..=100_000, i64::MIN..=i64::MAX] {
             let all = segments(ids.clone());
-            assert!(all.len() as u64 <= SEGMENTS + 1);
+            assert!(all.len() as u64 <= MAX_SEGMENTS + 1);
             assert_eq!((all[0].0, all[all.len() - 1].1), (*ids.start(), *ids.end()));
             assert!(all.windows(2).all(|pair| pair[0].1.checked_add(1) == Some(pair[1].0)));
             assert!(all.iter().all(|(from, to)| from <= to));

@@ -1,4 +1,4 @@
-//! Access to one table whatever columns its version has.
+//! Reads one table, whichever columns its version has.
 
 use super::NsysSqliteError;
 use rusqlite::types::ValueRef;
@@ -14,7 +14,7 @@ pub(super) fn names(connection: &Connection) -> rusqlite::Result<HashSet<String>
     names.collect()
 }
 
-/// Reads what `sql` selects of `table` row by row; the number of rows comes back.
+/// Reads the rows that `sql` selects from `table`, and returns their number.
 pub(super) fn stream(
     connection: &Connection,
     table: &'static str,
@@ -38,8 +38,8 @@ pub(super) fn stream(
     }
 }
 
-/// The statement for `columns` of `table`, in the file's order. A column that the table lacks reads
-/// as `None`.
+/// The statement that selects `columns` of `table` in file order. A column that the table lacks
+/// reads as `None`.
 pub(super) fn select(
     connection: &Connection,
     table: &'static str,
@@ -50,25 +50,25 @@ pub(super) fn select(
         rows: 0,
         cause,
     })?;
-    let wanted: Vec<String> = columns
+    let selected: Vec<String> = columns
         .iter()
         .map(|c| if present.contains(*c) { format!("\"{c}\"") } else { "NULL".to_owned() })
         .collect();
-    // An index that holds all that is wanted would give another order.
-    Ok(format!("SELECT {} FROM \"{table}\" NOT INDEXED", wanted.join(", ")))
+    // An index that covers all selected columns would change the order.
+    Ok(format!("SELECT {} FROM \"{table}\" NOT INDEXED", selected.join(", ")))
 }
 
-/// How a condition names the row id of a table.
+/// The name of the row id in a condition.
 pub(super) const ROW_ID: &str = "_rowid_";
 
-/// The least and the greatest row id; nothing where the table has no rows, no row ids, or a column
-/// of that name.
+/// The smallest and the largest row id; `None` if the table has no rows, no row ids, or a column of
+/// that name.
 pub(super) fn row_ids(connection: &Connection, table: &str) -> Option<RangeInclusive<i64>> {
     let columns = columns_of(connection, table).ok()?;
     if columns.iter().any(|column| column.eq_ignore_ascii_case(ROW_ID)) {
         return None;
     }
-    // One look at each end of the tree; asked for both at once, SQLite walks all of it.
+    // Two queries, one for each end of the tree: for both at once, SQLite scans the whole tree.
     let end = |which: &str| {
         let sql = format!("SELECT {which}({ROW_ID}) FROM \"{table}\"");
         connection.query_row(&sql, [], |row| row.get::<_, Option<i64>>(0)).ok().flatten()
@@ -76,14 +76,14 @@ pub(super) fn row_ids(connection: &Connection, table: &str) -> Option<RangeInclu
     Some(end("min")?..=end("max")?)
 }
 
-/// The stored columns; computed ones are not listed by this pragma.
+/// The stored columns; this pragma does not list computed ones.
 fn columns_of(connection: &Connection, table: &str) -> rusqlite::Result<HashSet<String>> {
     let mut statement = connection.prepare(&format!("PRAGMA table_info(\"{table}\")"))?;
     let names = statement.query_map([], |row| row.get::<_, String>(1))?;
     names.collect()
 }
 
-/// One row. SQLite's columns are not typed, so every getter takes what can be taken.
+/// One row. SQLite's columns are untyped, so every getter accepts whatever it can convert.
 pub(super) struct Fields<'r, 's> {
     row: &'r Row<'s>,
 }
@@ -122,7 +122,7 @@ impl<'r, 's> Fields<'r, 's> {
         Some([self.small(first)?, self.small(first + 1)?, self.small(first + 2)?])
     }
 
-    /// A text; numbers are spelled out.
+    /// A text; numbers are converted to text.
     pub(super) fn text(&self, column: usize) -> Option<String> {
         match self.value(column) {
             ValueRef::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),

@@ -1,23 +1,23 @@
-//! Grouping: one cause with everything that follows from it.
+//! Groups records by cause.
 //!
-//! One bad store is reported once per thread that makes it, and then every later CUDA call reports
-//! the same broken context. Users want the one store.
+//! A single bad store is reported once per thread that executes it, and afterwards every CUDA call
+//! reports the broken context. Users need to see the one store.
 
 use super::record::{Access, Hazard, Kind, Place, Record};
 use std::collections::HashMap;
 
-/// One cause. All numbers are indices into the records that [`group`] was given.
+/// One cause. All numbers are indices into the records passed to [`group`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
-    /// The record that tells it best: the first.
+    /// The first record of the cause, which describes it best.
     pub first: usize,
-    /// More records of the same instruction and problem: other threads, other launches.
+    /// Further records of the same instruction and problem, from other threads or launches.
     pub repeats: Vec<usize>,
-    /// CUDA calls that failed because of it.
+    /// CUDA calls that failed because of this cause.
     pub follow_ups: Vec<usize>,
 }
 
-/// Errors that stay in a CUDA context once a kernel has failed: each later call returns them.
+/// Errors that persist in a CUDA context after a kernel failed: each later call returns them.
 const STICKY: [i64; 12] = [214, 220, 226, 700, 709, 710, 714, 715, 716, 717, 718, 719];
 
 #[derive(PartialEq, Eq, Hash)]
@@ -28,7 +28,7 @@ struct Key<'r> {
     problem: Option<&'r str>,
     hazard: Option<Hazard>,
     race: Vec<(&'r Place, u8)>,
-    /// Records without a place are told apart by their words.
+    /// The message, which distinguishes records without a place.
     words: Option<&'r str>,
 }
 
@@ -53,7 +53,7 @@ fn key(record: &Record) -> Key<'_> {
 pub fn group(records: &[Record]) -> Vec<Cause> {
     let mut causes: Vec<Cause> = Vec::new();
     let mut by_key: HashMap<Key<'_>, usize> = HashMap::new();
-    // The last cause that can have broken the context, and the sticky error it showed as.
+    // The last cause that can have broken the context, and its sticky error.
     let mut breaker: Option<usize> = None;
     for (index, record) in records.iter().enumerate() {
         let sticky =

@@ -1,12 +1,12 @@
-//! The indented lines of a record, and the small forms that they share with the head.
+//! Parses the indented lines of a record, and text forms that these share with the head line.
 
 use super::heads;
 use super::record::{Allocation, Frame, Kind, Place, Position, RaceSide, Record};
 
-/// Adds one detail line to `record`; what is not understood goes to its `details`.
+/// Adds one detail line to `record`; lines that are not understood are kept in `details`.
 pub(super) fn apply(record: &mut Record, line: &str) {
     let line = line.trim();
-    let whole = line.strip_prefix("and ").unwrap_or(line);
+    let clause = line.strip_prefix("and ").unwrap_or(line);
     if let Some(rest) = line.strip_prefix("Host Frame:") {
         record.host_stack.push(host_frame(rest.trim()));
     } else if let Some(rest) = line.strip_prefix("Device Frame:") {
@@ -24,10 +24,10 @@ pub(super) fn apply(record: &mut Record, line: &str) {
         if let Some(frame) = record.host_stack.last_mut() {
             frame.module = Some(module.trim().to_owned());
         }
-    } else if record.kind == Kind::Race && whole.contains(" access at ") {
-        record.race.extend(heads::race_sides(whole));
-    } else if record.kind == Kind::Hazard && whole.contains(" Thread (") {
-        record.race.extend(hazard_side(whole));
+    } else if record.kind == Kind::Race && clause.contains(" access at ") {
+        record.race.extend(heads::race_sides(clause));
+    } else if record.kind == Kind::Hazard && clause.contains(" Thread (") {
+        record.race.extend(hazard_side(clause));
     } else if let Some(rest) = line.strip_prefix("at ").filter(|_| record.place.is_none()) {
         record.place = Some(place(rest));
     } else if let Some(position) = position(line) {
@@ -40,7 +40,7 @@ pub(super) fn apply(record: &mut Record, line: &str) {
             .split_once(" is ")
             .map(|(_, problem)| problem.trim_end_matches('.').to_owned())
             .filter(|p| !p.is_empty());
-    } else if let Some(allocation) = allocation(whole) {
+    } else if let Some(allocation) = allocation(clause) {
         record.allocation = Some(allocation);
     } else {
         if record.address.is_none() {
@@ -50,13 +50,13 @@ pub(super) fn apply(record: &mut Record, line: &str) {
     }
 }
 
-/// Older versions print a frame's module on a line of its own.
+/// Older versions print the module of a frame on a separate line.
 fn waits_for_module(record: &Record) -> bool {
     record.host_stack.last().is_some_and(|f| f.module.is_none())
 }
 
-/// `FUNCTION+0xOFF in FILE:LINE`, with every part but the first optional; or, from older versions,
-/// `0xOFF in FILE:LINE:FUNCTION`.
+/// Parses `FUNCTION+0xOFF in FILE:LINE`, where everything but the function is optional, or `0xOFF
+/// in FILE:LINE:FUNCTION` of older versions.
 pub(super) fn place(text: &str) -> Place {
     let text = text.trim();
     if text.starts_with("0x") {
@@ -79,7 +79,7 @@ fn old_place(text: &str) -> Place {
     let Some((_, rest)) = text.split_once(" in ") else {
         return Place { pc, ..Place::default() };
     };
-    // FILE:LINE:FUNCTION, where FUNCTION may hold colons of its own.
+    // FILE:LINE:FUNCTION, where FUNCTION may contain colons.
     for (at, _) in rest.match_indices(':') {
         let tail = &rest[at + 1..];
         let digits = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
@@ -112,27 +112,27 @@ fn source_line(text: &str) -> (Option<String>, Option<u32>) {
     }
 }
 
-/// `by thread (x,y,z) in block (x,y,z)`.
+/// Parses `by thread (x,y,z) in block (x,y,z)`.
 fn position(line: &str) -> Option<Position> {
     let rest = line.strip_prefix("by ").unwrap_or(line).strip_prefix("thread ")?;
     let (thread, block) = rest.split_once(" in block ")?;
     Some(Position { thread: triple(thread)?, block: triple(block)? })
 }
 
-/// `… in block (x,y,z) :`, for a hazard that names no thread.
+/// Parses `… in block (x,y,z) :`, for a hazard that names no thread.
 pub(super) fn block_only(text: &str) -> Option<Position> {
     let (_, block) = text.split_once(" in block ")?;
     Some(Position { thread: [0; 3], block: triple(block)? })
 }
 
-/// `(x,y,z)` at the start of `text`, with or without blanks.
+/// Parses `(x,y,z)` at the start of `text`, with or without blanks.
 fn triple(text: &str) -> Option<[u32; 3]> {
     let (inside, _) = text.trim().strip_prefix('(')?.split_once(')')?;
     let mut parts = inside.split(',').map(|n| n.trim().parse().ok());
     Some([parts.next()??, parts.next()??, parts.next()??])
 }
 
-/// `is N bytes after the nearest allocation at 0xH of size M bytes`, or `is inside the …`.
+/// Parses `is N bytes after the nearest allocation at 0xH of size M bytes`, or `is inside the …`.
 fn allocation(line: &str) -> Option<Allocation> {
     let (before, after) = line.split_once("the nearest allocation")?;
     let relation =
@@ -145,7 +145,7 @@ fn allocation(line: &str) -> Option<Allocation> {
     })
 }
 
-/// `Write Thread (x,y,z) at PLACE`.
+/// Parses `Write Thread (x,y,z) at PLACE`.
 fn hazard_side(line: &str) -> Option<RaceSide> {
     let (direction, rest) = line.split_once(" Thread ")?;
     let (thread, place_text) = rest.split_once(" at ").unwrap_or((rest, ""));
@@ -157,7 +157,7 @@ fn hazard_side(line: &str) -> Option<RaceSide> {
     })
 }
 
-/// `FUNCTION [0xOFF] in MODULE`, or older `PATH (FUNCTION + 0xN) [0xOFF]`.
+/// Parses `FUNCTION [0xOFF] in MODULE`, or `PATH (FUNCTION + 0xN) [0xOFF]` of older versions.
 fn host_frame(text: &str) -> Frame {
     let (head, tail) = text
         .rsplit_once(" [0x")
@@ -181,19 +181,19 @@ fn host_frame(text: &str) -> Frame {
     Frame { function, pc, module, file, line }
 }
 
-/// The decimal number at the start of `text`, thousands separators allowed.
+/// The decimal number at the start of `text`, with optional thousands separators.
 pub(super) fn number(text: &str) -> Option<u64> {
     let text = text.trim_start();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != ',').unwrap_or(text.len());
     text[..end].replace(',', "").parse().ok()
 }
 
-/// The hexadecimal number at the start of `text`, behind its `0x`.
+/// The hexadecimal number after the `0x` at the start of `text`.
 pub(super) fn hex(text: &str) -> Option<u64> {
     hex_digits(text.trim_start().strip_prefix("0x")?)
 }
 
-/// The hexadecimal number behind `mark`, which ends with `0x`.
+/// The hexadecimal number after `mark`, which ends with `0x`.
 pub(super) fn hex_after(text: &str, mark: &str) -> Option<u64> {
     hex_digits(text.split_once(mark)?.1)
 }

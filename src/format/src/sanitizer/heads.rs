@@ -1,9 +1,9 @@
-//! The first line of a record: what happened.
+//! Parses the first line of a record, which describes the error.
 
 use super::details;
 use super::record::{Access, ApiError, Direction, Hazard, Kind, Leak, RaceSide, Record, Severity};
 
-/// Reads a head line, or the `what.text` of the XML. `None` if it is not one that we know.
+/// Parses a head line, or the `what.text` of the XML. `None` for unknown lines.
 pub(super) fn read(line: &str, offset: u64) -> Option<Record> {
     let (severity, text) = severity(line);
     let new = |kind| Record::new(kind, severity.unwrap_or(Severity::Error), line, offset);
@@ -59,8 +59,8 @@ pub(super) fn read(line: &str, offset: u64) -> Option<Record> {
     Some(record)
 }
 
-/// The level that racecheck puts in front: `Error: `, or `WARN:(Warp Level Programming) ` in
-/// older versions.
+/// The level that racecheck prints first: `Error: `, or `WARN:(Warp Level Programming) ` in older
+/// versions.
 fn severity(line: &str) -> (Option<Severity>, &str) {
     const LEVELS: [(&str, Severity); 6] = [
         ("Error:", Severity::Error),
@@ -116,7 +116,7 @@ pub(super) fn hazard(text: &str) -> Option<Hazard> {
     }
 }
 
-/// `Program hit NAME (error N) due to "TEXT" on CUDA API call to CALL.`
+/// Parses `Program hit NAME (error N) due to "TEXT" on CUDA API call to CALL.`
 fn api(text: &str) -> ApiError {
     let rest = text.strip_prefix("Program hit ").unwrap_or(text);
     let between = |from: &str, to: &str| -> Option<String> {
@@ -135,7 +135,8 @@ fn api(text: &str) -> ApiError {
     }
 }
 
-/// `Write access at k(int *)+0x130 in f.cu:9`, and the same with `and Read access …` behind it.
+/// Parses `Write access at k(int *)+0x130 in f.cu:9`, with an optional `and Read access …` after
+/// it.
 pub(super) fn race_sides(text: &str) -> Vec<RaceSide> {
     text.split(" and ")
         .flat_map(|part| part.strip_prefix("and ").unwrap_or(part).split_once(" access at "))

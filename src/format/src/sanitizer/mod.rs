@@ -8,11 +8,11 @@
 //! | `========= ` | ends a record (not always printed) |
 //! | anything else | the program's own output |
 //!
-//! The log has the summary, and the summary alone makes a verdict; the XML has full paths and
-//! whole host stacks but no summary, so an aborted run and a clean one look the same there.
+//! Only the log has a summary, and a verdict needs it. The XML has full paths and complete host
+//! stacks but no summary, so an aborted run and a clean one look the same there.
 //!
-//! Sources: own runs of 2025.3 on an H200 (`tests/fixtures/sanitizer`), NVIDIA's documentation for
-//! the kinds that we have not seen, public logs for the older spellings (`Address 0x…`, `at 0x70 in
+//! Sources: our own runs of 2025.3 on an H200 (`tests/fixtures/sanitizer`), NVIDIA's documentation
+//! for kinds that we have not seen, public logs for the older spellings (`Address 0x…`, `at 0x70 in
 //! file.cu:17:kern()`, `WARN:(…)`).
 
 mod cause;

@@ -1,27 +1,27 @@
-//! What the sanitizer reports, in one shape for the log and the XML.
+//! The records of the sanitizer, in one form for the log and the XML.
 
 /// One record: an error, a warning or a piece of information.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// What it is about.
+    /// Kind of the record.
     pub kind: Kind,
-    /// How bad the tool thinks it is.
+    /// Severity according to the tool.
     pub severity: Severity,
     /// The head line (log) or `what.text` (XML), as printed.
     pub message: String,
-    /// What was accessed, for memory errors.
+    /// The access, for memory errors.
     pub access: Option<Access>,
-    /// The instruction.
+    /// The position of the instruction.
     pub place: Option<Place>,
     /// The thread and its block.
     pub position: Option<Position>,
     /// The address in question.
     pub address: Option<u64>,
-    /// What is wrong with the address: `out of bounds`, `misaligned` …
+    /// The problem with the address: `out of bounds`, `misaligned` …
     pub problem: Option<String>,
-    /// Where the address lies relative to the nearest allocation.
+    /// Position of the address relative to the nearest allocation.
     pub allocation: Option<Allocation>,
-    /// The accesses of a race, in the tool's order; empty otherwise.
+    /// The accesses of a race, in the tool's order; otherwise empty.
     pub race: Vec<RaceSide>,
     /// The kind of hazard, in racecheck's hazard mode.
     pub hazard: Option<Hazard>,
@@ -31,13 +31,13 @@ pub struct Record {
     pub leak: Option<Leak>,
     /// Device functions from the instruction outwards; the last is the kernel.
     pub device_stack: Vec<Frame>,
-    /// Which moment the host stack shows, such as `kernel launch time`.
+    /// The time of the host stack, such as `kernel launch time`.
     pub host_stack_at: Option<String>,
     /// Host functions, innermost first.
     pub host_stack: Vec<Frame>,
     /// Detail lines that this reader does not interpret, as printed.
     pub details: Vec<String>,
-    /// Where the record starts in its file, in bytes.
+    /// Offset of the record in its file, in bytes.
     pub offset: u64,
 }
 
@@ -65,7 +65,7 @@ impl Record {
         }
     }
 
-    /// The kernel: the outermost device function that is known.
+    /// The kernel: the outermost known device function.
     pub fn kernel(&self) -> Option<&str> {
         let frame = self.device_stack.last().and_then(|f| f.function.as_deref());
         let place = || self.place.as_ref().and_then(|p| p.function.as_deref());
@@ -74,7 +74,7 @@ impl Record {
     }
 }
 
-/// What a record is about.
+/// Kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// memcheck: an invalid access.
@@ -87,26 +87,26 @@ pub enum Kind {
     Uninitialized,
     /// initcheck: an allocation that was not used in full.
     UnusedMemory,
-    /// A CUDA call that reads or writes memory which it should not.
+    /// A CUDA call that reads or writes memory that it must not access.
     HostAccess,
-    /// synccheck: a barrier or another synchronisation used wrongly.
+    /// synccheck: a barrier or another synchronisation used incorrectly.
     Synchronization,
-    /// racecheck: two places that race (analysis).
+    /// racecheck: two code positions that race (analysis mode).
     Race,
-    /// racecheck: two accesses that race (hazard).
+    /// racecheck: two accesses that race (hazard mode).
     Hazard,
-    /// Anything else that has the form of a record.
+    /// Any other record.
     Other,
 }
 
-/// How bad a record is.
+/// Severity of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Worth knowing.
+    /// Informational.
     Info,
-    /// Probably wrong.
+    /// Probably an error.
     Warning,
-    /// Wrong.
+    /// An error.
     Error,
 }
 
@@ -115,9 +115,9 @@ pub enum Severity {
 pub struct Access {
     /// The address space as printed, without underscores: `global`, `shared`, `local` …
     pub space: Option<String>,
-    /// Which way.
+    /// Direction of the access.
     pub direction: Option<Direction>,
-    /// Bytes.
+    /// Size of the access in bytes.
     pub bytes: Option<u64>,
 }
 
@@ -128,18 +128,18 @@ pub enum Direction {
     Read,
     /// A store.
     Write,
-    /// Both.
+    /// A read and a write.
     Atomic,
 }
 
-/// Where an instruction is.
+/// Position of an instruction.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// Function, with its arguments in the log and without them in the XML.
+    /// Function name, with arguments in the log and without them in the XML.
     pub function: Option<String>,
     /// Offset of the instruction from the function's start.
     pub pc: Option<u64>,
-    /// Source file: the name in the log, the whole path in the XML.
+    /// Source file: only the name in the log, the full path in the XML.
     pub file: Option<String>,
     /// Source line, from 1.
     pub line: Option<u32>,
@@ -154,12 +154,12 @@ pub struct Position {
     pub block: [u32; 3],
 }
 
-/// Where an address lies relative to the nearest allocation.
+/// Position of an address relative to the nearest allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allocation {
     /// `before`, `after` or `inside`, as printed.
     pub relation: String,
-    /// Bytes from the allocation's edge (1 is the first byte outside).
+    /// Distance in bytes from the allocation's edge (1 is the first byte outside).
     pub distance_bytes: Option<u64>,
     /// The allocation's address.
     pub address: Option<u64>,
@@ -170,13 +170,13 @@ pub struct Allocation {
 /// One side of a race.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RaceSide {
-    /// Which way.
+    /// Direction of the access.
     pub direction: Option<Direction>,
-    /// The instruction.
+    /// Position of the instruction.
     pub place: Place,
     /// The thread, in hazard mode.
     pub thread: Option<[u32; 3]>,
-    /// How many hazards this pair stands for, in analysis mode.
+    /// Number of hazards between this pair, in analysis mode.
     pub hazards: Option<u64>,
 }
 
@@ -194,13 +194,13 @@ pub enum Hazard {
 /// A CUDA call that failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ApiError {
-    /// The call.
+    /// Name of the call.
     pub call: Option<String>,
     /// The error's name, such as `cudaErrorLaunchFailure`.
     pub name: Option<String>,
     /// The error's number.
     pub code: Option<i64>,
-    /// CUDA's own text.
+    /// CUDA's error text.
     pub text: Option<String>,
 }
 
@@ -216,7 +216,7 @@ pub struct Leak {
 /// One frame of a stack.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// The function, where it is known.
+    /// The function, if it is known.
     pub function: Option<String>,
     /// Offset in the module (host) or in the function (device).
     pub pc: Option<u64>,

@@ -4,22 +4,22 @@ use super::details;
 use super::heads;
 use super::record::{Kind, Record, Severity};
 
-/// What one run of compute-sanitizer printed.
+/// The output of one run of compute-sanitizer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Log {
-    /// The tool's banner was there.
+    /// Whether the tool's banner is present.
     pub banner: bool,
-    /// All records in their order.
+    /// All records in order.
     pub records: Vec<Record>,
-    /// All summaries in their order; with several processes there are several.
+    /// All summaries in order; several processes give several.
     pub summaries: Vec<Summary>,
-    /// Ends that make the run say nothing, or less than it seems to.
+    /// Endings after which the run proves nothing, or less than it seems to.
     pub aborts: Vec<Abort>,
-    /// Errors that the tool counted and did not print (`--print-limit`).
+    /// Number of errors that the tool counted but did not print (`--print-limit`).
     pub not_printed: u64,
     /// Other lines of the tool.
     pub notes: Vec<String>,
-    /// Lines that are not the tool's: the program's own output.
+    /// Number of lines that are the program's own output.
     pub program_lines: u64,
 }
 
@@ -32,9 +32,9 @@ pub enum Summary {
     Races {
         /// Records displayed.
         displayed: u64,
-        /// Of these, errors.
+        /// Errors among them.
         errors: u64,
-        /// Of these, warnings.
+        /// Warnings among them.
         warnings: u64,
     },
     /// `LEAK SUMMARY: N bytes leaked in M allocations`.
@@ -46,23 +46,23 @@ pub enum Summary {
     },
 }
 
-/// A line that says why a run may have checked nothing.
+/// A line that gives a reason why a run may have checked nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Abort {
-    /// Which kind of end.
+    /// Kind of ending.
     pub kind: AbortKind,
-    /// The tool's words.
+    /// The tool's message.
     pub text: String,
 }
 
-/// The ends that are known.
+/// The known endings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AbortKind {
     /// The program ended without a CUDA call, or before its first kernel.
     NothingInstrumented,
-    /// No process to attach to was found in time.
+    /// The tool found no process to attach to in time.
     NoProcess,
-    /// There is no such program.
+    /// The program does not exist.
     NoProgram,
     /// The program itself returned an error.
     ProgramFailed,
@@ -77,15 +77,15 @@ pub enum AbortKind {
 }
 
 const PREFIX: &str = "=========";
-/// Details stand 5 or 9 blanks behind the prefix, heads 1 (or 2: `Unused memory …`).
+/// Details follow 5 or 9 blanks after the prefix, heads 1 (or 2: `Unused memory …`).
 const DETAIL_INDENT: &str = "   ";
 
-/// Reads a log. Never fails: what is not the tool's is counted as the program's, and a log that
-/// says nothing gives an empty [`Log`], whose verdict is unknown.
+/// Reads a log. It never fails: other lines count as the program's output, and a log without tool
+/// output gives an empty [`Log`], whose verdict is unknown.
 pub fn read_log(data: &[u8]) -> Log {
     let mut log = Log::default();
-    // The record that detail lines belong to; a head that we do not know waits for its first
-    // detail line before it becomes one.
+    // The record that detail lines belong to. An unknown head becomes a record only with its first
+    // detail line.
     let mut open = Open::Nothing;
     let mut offset = 0u64;
     for raw in data.split(|b| *b == b'\n') {
@@ -131,7 +131,7 @@ impl Open {
         }
         match self {
             Open::Record(record) => details::apply(record, text),
-            // A detail without a head: the first word may still be one that we know.
+            // A detail line without a head: its text may still be a known head.
             _ => match heads::read(text.trim_start(), offset) {
                 Some(record) => *self = Open::Record(Box::new(record)),
                 None => log.notes.push(text.trim().to_owned()),
@@ -140,8 +140,8 @@ impl Open {
     }
 }
 
-/// The part of a line behind the tool's prefix. A program that prints without a newline leaves its
-/// own words in front of it.
+/// The part of a line after the tool's prefix. A program that prints without a newline leaves its
+/// own text before the prefix.
 fn tool_part<'l>(line: &'l str, program_lines: &mut u64) -> Option<&'l str> {
     if line.is_empty() {
         return None;

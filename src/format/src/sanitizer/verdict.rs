@@ -1,4 +1,4 @@
-//! What a log proves.
+//! Decides what a log proves.
 
 use super::record::Severity;
 use super::text::{AbortKind, Log, Summary};
@@ -50,29 +50,29 @@ impl FromStr for Tool {
 /// What a run of one tool proves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The tool's own summary says zero, and nothing speaks against it.
+    /// The tool's own summary reports zero, and nothing contradicts it.
     Clean,
-    /// Something was found.
+    /// The tool found errors or warnings.
     Found {
-        /// Errors, by the tool's count where it gives one.
+        /// Number of errors, from the tool's count if it prints one.
         errors: u64,
-        /// Warnings, likewise.
+        /// Number of warnings, likewise.
         warnings: u64,
     },
     /// The run proves nothing.
     Unknown(UnknownReason),
 }
 
-/// Why a run proves nothing.
+/// The reason why a run proves nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnknownReason {
-    /// No summary of this tool: it was cut off, crashed, or never ran.
+    /// There is no summary of this tool: the log was cut off, or the tool crashed or never ran.
     NoSummary,
-    /// The summary says zero, but the run ended in a way that makes it worthless.
+    /// The summary reports zero, but the run ended in a way that makes it worthless.
     Aborted(AbortKind),
 }
 
-/// Judges `log` as a run of `tool`. 'Clean' takes that tool's explicit zero summary.
+/// Judges `log` as a run of `tool`. `Clean` requires that tool's explicit zero summary.
 pub fn verdict(log: &Log, tool: Tool) -> Verdict {
     let mut own_summary = false;
     let (mut errors, mut warnings) = (0u64, 0u64);
@@ -86,12 +86,12 @@ pub fn verdict(log: &Log, tool: Tool) -> Verdict {
                 own_summary |= tool == Tool::Racecheck;
                 errors = errors.saturating_add(e);
                 warnings = warnings.saturating_add(w);
-                // Neither an error nor a warning, and still displayed: information.
+                // A displayed record that is neither an error nor a warning is informational.
                 if displayed > 0 && e == 0 && w == 0 {
                     warnings = warnings.saturating_add(displayed);
                 }
             }
-            // Leaks are errors of their own, counted in the error summary.
+            // Leaks are also counted in the error summary.
             Summary::Leaks { .. } => {}
         }
     }

@@ -1,10 +1,10 @@
 //! Reader of the XML that `--xml yes --save FILE` writes.
 //!
-//! `ComputeSanitizerOutput` holds `record` elements. Of each we take `kind`, `level`,
-//! `what` {text, type, space, size, direction, error, address, api, message, result}, `who`,
-//! `where` {func, path, line, pc}, of races `source` and `destination`, of hazards `common` {type,
-//! address, blockIdx, current}, `thread0` and `thread1`, `hostStack` and `deviceStack`; the rest is
-//! skipped. A clean run leaves an empty root element.
+//! `ComputeSanitizerOutput` holds `record` elements. Of each we read `kind`, `level`, `what` {text,
+//! type, space, size, direction, error, address, api, message, result}, `who`, `where` {func, path,
+//! line, pc}, of races `source` and `destination`, of hazards `common` {type, address, blockIdx,
+//! current}, `thread0` and `thread1`, `hostStack` and `deviceStack`; the rest is skipped. A clean
+//! run gives an empty root element.
 
 use super::heads;
 use super::record::{Access, ApiError, Frame, Kind, Place, Position, RaceSide, Record, Severity};
@@ -13,30 +13,30 @@ use quick_xml::Reader;
 use quick_xml::events::Event;
 use thiserror::Error;
 
-/// Why bytes could not be read as the sanitizer's XML.
+/// The reason why bytes could not be read as the sanitizer's XML.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum XmlError {
-    /// The root element is another one, or there is none.
+    /// The root element is missing or has another name.
     #[error("not compute-sanitizer's XML: the root element is `{found}`")]
     OtherRoot {
-        /// The root's name; empty where there is none.
+        /// Name of the root; empty if there is none.
         found: String,
     },
 }
 
-/// What the XML file has.
+/// The contents of an XML file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct XmlReport {
     /// All complete records.
     pub records: Vec<Record>,
-    /// Where and why reading stopped early, if it did.
+    /// Offset and reason where reading stopped early, if it did.
     pub broken: Option<(u64, String)>,
 }
 
-/// Deeper elements are skipped; real files have 5 levels.
+/// Maximum nesting depth; deeper elements are skipped. Real files have 5 levels.
 const MAX_DEPTH: usize = 32;
 
-/// More elements in one record than this end the reading; real records have about 100.
+/// Maximum elements in one record; more end the reading. Real records have about 100.
 const MAX_ELEMENTS: usize = 65_536;
 
 /// An element of one record.
@@ -52,7 +52,7 @@ impl Node {
         self.children.iter().find(|c| c.name == name)
     }
 
-    /// The text of the first child of one of these names.
+    /// The text of the first child that has one of these names.
     fn text_of(&self, names: &[&str]) -> Option<&str> {
         names.iter().find_map(|n| self.child(n)).map(|c| c.text.trim()).filter(|t| !t.is_empty())
     }
@@ -63,17 +63,17 @@ impl Node {
     }
 }
 
-/// Reads the XML. A file that is cut off gives the records up to the cut, and where it is.
+/// Reads the XML. A file that was cut off gives the records before the cut, and its offset.
 ///
 /// # Errors
-/// [`XmlError`] when it is another kind of file.
+/// [`XmlError`] if it is another kind of file.
 pub fn read_xml(data: &[u8]) -> Result<XmlReport, XmlError> {
     let text = String::from_utf8_lossy(data);
     let mut reader = Reader::from_str(&text);
     let mut report = XmlReport::default();
     let mut rooted = false;
     let mut closed = false;
-    // Elements of the record that is open, outermost first.
+    // Elements of the open record, outermost first.
     let mut open: Vec<Node> = Vec::new();
     let mut record_at = 0;
     let mut elements = 0;
@@ -181,8 +181,8 @@ fn record(node: &Node, offset: u64) -> Record {
         Some("info") => Severity::Info,
         _ => Severity::Error,
     };
-    // The text is the log's head line, so the log's reader knows most of it; the elements then
-    // say it exactly.
+    // The text is the log's head line, so the log's reader extracts most facts. The elements then
+    // provide exact values.
     let mut record = heads::read(head, offset)
         .unwrap_or_else(|| Record::new(Kind::Other, severity, head, offset));
     record.severity = severity;
@@ -259,7 +259,7 @@ fn access(record: &mut Record, what: &Node) {
     }
 }
 
-/// What the two sides of a hazard share.
+/// The facts that both sides of a hazard share.
 fn hazard(record: &mut Record, common: &Node) {
     record.hazard = common.text_of(&["type"]).and_then(heads::hazard).or(record.hazard);
     record.address = common.number_of(&["address"]).or(record.address);
@@ -273,7 +273,7 @@ fn hazard(record: &mut Record, common: &Node) {
     access.space.get_or_insert_with(|| "shared".to_owned());
 }
 
-/// The kind by the file's own word, where the text did not say.
+/// The kind from the file's own word, if the text did not determine it.
 fn kind(word: &str, by_text: Kind) -> Option<Kind> {
     if by_text != Kind::Other {
         return None;

@@ -1,17 +1,17 @@
-//! What kind of work an instruction does, by its name.
+//! Classifies instructions by name.
 
 use super::mnemonic::Mnemonic;
 
-/// How an instruction uses a memory.
+/// How an instruction accesses memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Access {
     /// Reads it.
     Load,
     /// Writes it.
     Store,
-    /// Reads and writes it at once.
+    /// An atomic read and write.
     Atomic,
-    /// Copies from one to another, prefetches, or manages a cache.
+    /// Copies between memories, prefetches, or manages a cache.
     Copy,
 }
 
@@ -26,9 +26,9 @@ pub enum Class {
     Fp16,
     /// Integers, bits and addresses.
     Integer,
-    /// The same on the uniform datapath, once a warp.
+    /// Integer work on the uniform datapath, once per warp.
     Uniform,
-    /// Between number formats.
+    /// Conversions between number formats.
     Convert,
     /// Reciprocals, roots, exponentials, sines.
     Special,
@@ -38,7 +38,7 @@ pub enum Class {
     Predicate,
     /// Warp-wide exchange and votes.
     Warp,
-    /// Global memory, and addresses that may be of any space.
+    /// Global memory and generic addresses.
     Global(Access),
     /// Shared memory, of this block or of the cluster.
     Shared(Access),
@@ -50,21 +50,21 @@ pub enum Class {
     Texture,
     /// The tensor memory accelerator and bulk copies.
     Tma,
-    /// Tensor cores, one warp (HMMA and its kin).
+    /// Tensor cores, one warp (HMMA and similar).
     Tensor,
-    /// Tensor cores, a warp group (HGMMA and its kin).
+    /// Tensor cores, a warp group (HGMMA and similar).
     TensorGroup,
-    /// Fifth-generation tensor cores (UTCHMMA and its kin).
+    /// Fifth-generation tensor cores (UTCHMMA and similar).
     TensorBlock,
     /// Tensor memory: loads, stores, copies, allocation.
     TensorMemory,
     /// Barriers, fences and waits.
     Barrier,
-    /// Branches, calls and ends.
+    /// Branches, calls and exits.
     Control,
-    /// Nothing.
+    /// No operation.
     Nop,
-    /// In no table.
+    /// The name is in no table.
     Unknown,
 }
 
@@ -109,7 +109,7 @@ impl Class {
         }
     }
 
-    /// The class of an instruction by its name as text; numbers in a name's place are unknown.
+    /// The class of an instruction by its name; `Unknown` for names that are opcode numbers.
     pub fn named(name: &str) -> Class {
         if name.starts_with("op_0x") { Class::Unknown } else { by_name(name) }
     }

@@ -1,4 +1,4 @@
-//! Basic blocks: where control may enter and leave, as far as direct branches tell.
+//! Basic blocks, as far as direct branches determine them.
 
 use super::instruction::{BYTES, Instruction};
 use super::mnemonic::{Mnemonic, mnemonic};
@@ -10,24 +10,24 @@ use std::collections::BTreeSet;
 pub struct Block {
     /// Offset of its first instruction.
     pub start: u64,
-    /// Offset behind its last one.
+    /// Offset after its last instruction.
     pub end: u64,
-    /// Starts of the blocks that may follow. Calls return and count as going on; where an indirect
+    /// Starts of the blocks that may follow. Calls return and count as continuing; if an indirect
     /// branch ends the block, see `indirect`.
     pub next: Vec<u64>,
-    /// Ends in a branch through a register: more blocks may follow than are known.
+    /// Whether it ends with a branch through a register, so that further blocks may follow.
     pub indirect: bool,
-    /// A block at or behind this one branches back to here.
+    /// Whether this block or a later one branches back to its start.
     pub loop_head: bool,
 }
 
-/// How an instruction passes control on.
+/// How an instruction transfers control.
 enum Pass {
     /// To the next one only.
     On,
-    /// To this offset, and on where it is guarded.
+    /// To this offset, and to the next instruction if it is guarded.
     To(Option<u64>),
-    /// Nowhere, or where it came from.
+    /// To no following instruction: an exit or a return.
     End,
     /// Through a register.
     Indirect,
@@ -43,20 +43,20 @@ fn pass(instruction: &Instruction, sm: u32) -> Pass {
     }
 }
 
-/// Whether the instruction may also go on to the next one. Branches take a second predicate, in
-/// bits 87-89 with its sign in bit 90 (7, not negated: always); uniform branches one in 84-86.
+/// Whether the next instruction may also follow. Branches have a second predicate, in bits 87-89
+/// with its sign in bit 90 (7, not negated: always); uniform branches have one in 84-86.
 fn may_fall_through(instruction: &Instruction) -> bool {
     let second = instruction.high >> 23 & 0xf;
     let uniform = instruction.opcode() == 0x547;
     instruction.guard().is_some() || uniform || second != 7 && second != 0
 }
 
-/// The code without the padding that the compiler puts behind it: a branch to itself and NOPs.
+/// The code without the compiler's padding at its end: a branch to itself and NOPs.
 pub fn trimmed(code: &[Instruction], sm: u32) -> &[Instruction] {
     &code[..kept(code.len(), sm, |index| code[index])]
 }
 
-/// The basic blocks of `code`, by offset. The code must begin where control enters it.
+/// The basic blocks of `code`, by offset. Control must enter the code at its start.
 pub fn blocks(code: &[Instruction], sm: u32) -> Vec<Block> {
     let Some((first, last)) = code.first().zip(code.last()) else { return Vec::new() };
     let end = last.offset.saturating_add(BYTES);
@@ -64,7 +64,7 @@ pub fn blocks(code: &[Instruction], sm: u32) -> Vec<Block> {
         |at: &u64| (first.offset..end).contains(at) && (at - first.offset).is_multiple_of(BYTES);
     let mut starts = BTreeSet::from([first.offset]);
     for instruction in code {
-        // Where threads meet again, or a call begins, a block begins as well.
+        // A block also begins where threads reconverge or a call begins.
         starts.extend(instruction.target(sm).filter(inside));
         if !matches!(pass(instruction, sm), Pass::On) {
             starts.extend(Some(instruction.offset.saturating_add(BYTES)).filter(inside));

@@ -1,4 +1,4 @@
-//! One instruction: its bits, taken apart.
+//! One instruction and its bit fields.
 
 use std::fmt;
 
@@ -16,13 +16,13 @@ pub struct Instruction {
 /// Bytes of one instruction.
 pub(super) const BYTES: u64 = 16;
 
-/// The instructions of a function or section; trailing bytes that are none are left out.
+/// The instructions of a function or section; incomplete trailing bytes are ignored.
 pub fn decode(code: &[u8]) -> impl ExactSizeIterator<Item = Instruction> + Clone + '_ {
     let (code, _) = code.as_chunks::<16>();
     code.iter().enumerate().map(|(index, bits)| at(index, bits))
 }
 
-/// The instruction of these bits, `index` instructions into the code.
+/// The instruction with these bits, at position `index` in the code.
 #[inline]
 pub(super) fn at(index: usize, bits: &[u8; 16]) -> Instruction {
     let bits = u128::from_le_bytes(*bits);
@@ -32,7 +32,7 @@ pub(super) fn at(index: usize, bits: &[u8; 16]) -> Instruction {
 const BSSY: u16 = 0x945;
 const BRANCHES: [u16; 6] = [0x947, 0x547, 0x944, 0x344, 0x948, 0x348];
 
-/// Whether instructions of this opcode name a place in the code.
+/// Whether instructions of this opcode have a target in the code.
 pub(super) const fn is_branch(opcode: u16) -> bool {
     let mut at = 0;
     while at < BRANCHES.len() {
@@ -44,12 +44,12 @@ pub(super) const fn is_branch(opcode: u16) -> bool {
     opcode == BSSY
 }
 
-/// The predicate under which an instruction acts.
+/// The guard predicate of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Guard {
     /// 0-6, or 7 for "true".
     pub register: u8,
-    /// Acts where the predicate is false.
+    /// Whether the instruction acts when the predicate is false.
     pub negated: bool,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Guard {
     }
 }
 
-/// What the compiler tells the scheduler.
+/// Scheduling information from the compiler.
 ///
 /// Displays as `[B0-----:R-:W2:y1:S04]`: barriers waited for, barrier set when the sources are
 /// read, barrier set when the result is written, the raw yield bit, cycles to stall.
@@ -71,7 +71,7 @@ impl fmt::Display for Guard {
 pub struct Control {
     /// Cycles before the next instruction of this warp may issue.
     pub stall: u8,
-    /// Bit 109 as it is.
+    /// Bit 109, uninterpreted.
     pub yield_bit: bool,
     /// The barrier that is released when the result is written.
     pub write_barrier: Option<u8>,
@@ -108,7 +108,7 @@ impl Instruction {
         (self.low & 0xfff) as u16
     }
 
-    /// The guard; `None` where the instruction always acts.
+    /// The guard; `None` if the instruction always acts.
     pub fn guard(&self) -> Option<Guard> {
         let guard =
             Guard { register: (self.low >> 12 & 7) as u8, negated: self.low >> 15 & 1 == 1 };
@@ -140,15 +140,15 @@ impl Instruction {
         }
     }
 
-    /// Where a direct branch or call goes, from the start of the code; `None` for everything else,
-    /// and where that would lie before the start.
+    /// The target of a direct branch or call, from the start of the code. `None` for other
+    /// instructions, and for a target before the start.
     ///
     /// `sm` is the architecture's number.
     pub fn target(&self, sm: u32) -> Option<u64> {
         let all = u128::from(self.high) << 64 | u128::from(self.low);
         let signed = |value: u64, bits: u32| (value << (64 - bits)) as i64 >> (64 - bits);
         let distance = match self.opcode() {
-            // The reconvergence flags lie above.
+            // The reconvergence flags are in the higher bits.
             BSSY => signed((all >> 34) as u64 & ((1 << 30) - 1), 30),
             op if BRANCHES.contains(&op) => {
                 let far = signed((all >> 34) as u64 & ((1 << 48) - 1), 48);

@@ -1,4 +1,4 @@
-//! Code as text: one instruction a line, labels where branches go.
+//! Formats code as text: one instruction per line, with labels at branch targets.
 
 use super::class::Class;
 use super::instruction::Instruction;
@@ -6,19 +6,19 @@ use super::mnemonic::{Mnemonic, mnemonic};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What a line shows besides offset, guard and name.
+/// The optional columns of a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Columns {
-    /// The control word.
+    /// Whether to show the control word.
     pub control: bool,
-    /// The bits, in hexadecimal.
+    /// Whether to show the bits in hexadecimal.
     pub bits: bool,
 }
 
-/// A listing of `code` for architecture `sm`. `names` are labels that the file has, by offset.
+/// A listing of `code` for architecture `sm`. `names` are the file's labels by offset.
 ///
-/// Lines look like ``/*00a0*/ [B------:R-:W0:y1:S02]  @!P0 BRA `(.L_3) ;``. Operands are not known
-/// here and not shown.
+/// Lines look like ``/*00a0*/ [B------:R-:W0:y1:S02]  @!P0 BRA `(.L_3) ;``. Operands are not
+/// decoded.
 pub fn listing(
     code: &[Instruction],
     sm: u32,
@@ -60,13 +60,13 @@ pub fn listing(
     text
 }
 
-/// Guard and name in a column, e.g. `@!P0 LDG`.
+/// Guard and name, padded to a column, e.g. `@!P0 LDG`.
 fn line(instruction: &Instruction, sm: u32) -> String {
     let (guard, name) = parts(instruction, sm);
     format!("{guard:>5} {name}")
 }
 
-/// What is known of an instruction without its operands: guard and name, e.g. `@!P0 LDG`.
+/// Guard and name of an instruction, without operands, e.g. `@!P0 LDG`.
 pub fn brief(instruction: &Instruction, sm: u32) -> String {
     let (guard, name) = parts(instruction, sm);
     format!("{guard} {name}").trim_start().to_owned()
@@ -81,7 +81,7 @@ fn parts(instruction: &Instruction, sm: u32) -> (String, Mnemonic) {
     (guard, name)
 }
 
-/// Whether the guard is a predicate of the uniform datapath.
+/// Whether the guard is a uniform predicate.
 fn uniform_guard(name: Mnemonic) -> bool {
     let uniform = matches!(Class::of(name), Class::Uniform | Class::Tma | Class::TensorBlock);
     uniform || matches!(name, Mnemonic::Known(n) if n.starts_with('U'))

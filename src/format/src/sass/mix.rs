@@ -1,4 +1,4 @@
-//! How many instructions of which kind a piece of code has.
+//! Counts the instructions of some code by kind.
 
 use super::class::Class;
 use super::instruction::Instruction;
@@ -6,11 +6,10 @@ use super::mnemonic::{Mnemonic, mnemonic};
 use super::opcode::{SEVERAL, UNKNOWN, classes, names, number, opcodes};
 use std::collections::BTreeMap;
 
-/// The static instruction mix of some code. Counts are of instructions in the code, not of
-/// instructions executed.
+/// The static instruction mix of some code. It counts instructions in the code, not executed ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mix {
-    /// All instructions.
+    /// Number of all instructions.
     pub instructions: u64,
     /// By class, most frequent first.
     pub classes: Vec<ClassCount>,
@@ -23,7 +22,7 @@ pub struct Mix {
 pub struct ClassCount {
     /// The class.
     pub class: Class,
-    /// Instructions of it.
+    /// Number of its instructions.
     pub count: u64,
 }
 
@@ -37,7 +36,7 @@ pub fn mix(code: &[Instruction], sm: u32) -> Mix {
     counts.mix(code.len())
 }
 
-/// Instructions counted by the numbers of their names: numbers compare faster than names.
+/// Instruction counts by name number; numbers compare faster than names.
 pub(super) struct Counts {
     sm: u32,
     by_name: Vec<u64>,
@@ -49,7 +48,7 @@ impl Counts {
         Counts { sm, by_name: vec![0; names().len() + 1], unknown: BTreeMap::new() }
     }
 
-    /// Counts one whose opcode has this `name`. Returns the number of the instruction's name.
+    /// Counts an instruction whose opcode has this `name`. Returns the number of its name.
     #[inline]
     pub(super) fn add(&mut self, instruction: &Instruction, name: u16) -> u16 {
         let name = if name == SEVERAL { self.chosen(instruction) } else { name };
@@ -85,7 +84,7 @@ impl Counts {
             add(Class::Unknown, count);
         }
         found.sort_unstable_by_key(|c| (std::cmp::Reverse(c.count), c.class));
-        // Those of one count stay in the order of their names.
+        // Names with equal counts stay in alphabetical order.
         mnemonics.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         Mix { instructions: instructions as u64, classes: found, mnemonics }
     }
@@ -97,7 +96,7 @@ impl Mix {
         self.classes.iter().find(|c| c.class == class).map_or(0, |c| c.count)
     }
 
-    /// Whether an instruction of this name is there.
+    /// Whether an instruction of this name occurs.
     pub fn has(&self, name: &str) -> bool {
         self.mnemonics.iter().any(|(m, _)| matches!(m, Mnemonic::Known(known) if *known == name))
     }

@@ -1,9 +1,9 @@
-//! SASS, the machine code of NVIDIA GPUs since Volta: what can be said of an instruction without
-//! NVIDIA's disassembler.
+//! SASS, the machine code of NVIDIA GPUs since Volta, as far as it can be decoded without NVIDIA's
+//! disassembler.
 //!
-//! Every instruction has 128 bits. Read here are the opcode's name, the guard predicate, the
-//! scheduling control word, the target of branches, the class of work it does and the width of
-//! spills; operands are not (`nvdisasm` knows them). An opcode that is in no table is shown as its
+//! Every instruction has 128 bits. This module decodes the opcode's name, the guard predicate, the
+//! scheduling control word, the target of branches, the class of work and the width of spills. It
+//! does not decode operands (`nvdisasm` does). An opcode that is in no table is shown as its
 //! number, never dropped.
 //!
 //! # Layout
@@ -21,9 +21,9 @@
 //! | 122-125 | register caches kept for operands a, b, c, d |
 //!
 //! Sources: the layout of the control word as Mesa's NAK encodes it; names, guards, reuse bits and
-//! branch distances compared with nvdisasm 13.5 on every instruction (205 216) of our own kernels for sm_80,
-//! sm_90a, sm_100a, sm_103a and sm_120a. The table of names is made by `cargo xtask sass-table`
-//! from that same output.
+//! branch distances compared with nvdisasm 13.5 on every instruction (205 216) of our own kernels
+//! for sm_80, sm_90a, sm_100a, sm_103a and sm_120a. `cargo xtask sass-table` generates the table of
+//! names from that same output.
 
 mod class;
 mod flow;
@@ -44,8 +44,8 @@ pub use mix::{ClassCount, Mix, mix};
 pub use mnemonic::{Mnemonic, mnemonic};
 pub use survey::{Survey, survey};
 
-/// Whether code for architecture `sm` is of this form: instructions before Volta have 64 bits, with
-/// a control word for each three of them, and are not read here.
+/// Whether code for architecture `sm` has this form. Instructions before Volta have 64 bits, with
+/// one control word per three instructions, and are not read here.
 pub fn is_read(sm: u32) -> bool {
     sm >= 70
 }

@@ -1,5 +1,5 @@
-//! What the 12 bits of an opcode tell without the rest, looked up once for each generation, as this is
-//! compiled. Names go by numbers here: those compare and count faster.
+//! Facts that follow from the 12 opcode bits alone, computed at compile time for each generation.
+//! Names are represented by numbers, which compare and count faster.
 
 use super::class::Class;
 use super::instruction::is_branch;
@@ -8,40 +8,41 @@ use super::table::ROWS;
 use std::cmp::Ordering;
 use std::sync::LazyLock;
 
-/// An opcode, looked up.
+/// Facts about an opcode.
 #[derive(Clone, Copy)]
 pub(super) struct Opcode {
     /// The number of its name in [`names`], from 1; [`UNKNOWN`], or [`SEVERAL`].
     pub(super) name: u16,
-    /// How it passes control on.
+    /// Its effect on control flow.
     pub(super) way: Way,
 }
 
-/// In no table.
+/// The opcode is in no table.
 pub(super) const UNKNOWN: u16 = 0;
-/// More bits have to tell.
+/// The name depends on further bits.
 pub(super) const SEVERAL: u16 = u16::MAX;
 
-/// What an instruction does to the flow of control.
+/// Effect of an instruction on control flow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Goes on.
+    /// Continues with the next instruction.
     On,
-    /// Goes on, and names a place where a block begins: a call, or where threads meet again.
+    /// Continues, and refers to a position where a block begins: a call, or where threads
+    /// reconverge.
     Names,
-    /// Branches to a place.
+    /// Branches to a known position.
     Branches,
-    /// Ends, or goes somewhere that is not told.
+    /// Ends, or continues at an unknown position.
     Leaves,
 }
 
-/// Opcodes have 12 bits.
+/// Number of opcodes: they have 12 bits.
 const OPCODES: usize = 0x1000;
 
-/// The forms of operands that an operation can have, in place.
+/// The operand forms of an operation, at their bit position.
 const FORMS: [usize; 8] = [0, 0x200, 0x400, 0x600, 0x800, 0xa00, 0xc00, 0xe00];
 
-/// Names of instructions that end a piece of code, or go through a register.
+/// Instructions that end a piece of code or branch through a register.
 const LEAVING: [&str; 8] = ["BRX", "BRXU", "JMX", "JMXU", "JMP", "EXIT", "RET", "KILL"];
 
 /// All names of instructions, sorted.
@@ -51,13 +52,13 @@ static NAMES: [&str; SORTED.1] = {
     names
 };
 
-/// Room for all names.
-const ROOM: usize = ROWS.len() + CHOSEN.len();
+/// Capacity for all names.
+const MAX_NAMES: usize = ROWS.len() + CHOSEN.len();
 
-/// All names, each once and sorted, and how many they are.
-const SORTED: ([&str; ROOM], usize) = {
-    let (mut names, mut count, mut at) = ([""; ROOM], 0, 0);
-    while at < ROOM {
+/// All names, sorted and without duplicates, and their number.
+const SORTED: ([&str; MAX_NAMES], usize) = {
+    let (mut names, mut count, mut at) = ([""; MAX_NAMES], 0, 0);
+    while at < MAX_NAMES {
         let name = if at < ROWS.len() { ROWS[at].2 } else { CHOSEN[at - ROWS.len()] };
         if let Err(place) = search(names.split_at(count).0, name) {
             let mut last = count;
@@ -73,7 +74,7 @@ const SORTED: ([&str; ROOM], usize) = {
     (names, count)
 };
 
-/// Where a name stands among sorted ones, or would.
+/// The position of a name in a sorted list, or where it would be inserted.
 const fn search(names: &[&str], name: &str) -> Result<usize, usize> {
     let (mut from, mut to) = (0, names.len());
     while from < to {
@@ -122,7 +123,7 @@ pub(super) const fn number(name: &str) -> u16 {
     }
 }
 
-/// The name of a number.
+/// The name with this number.
 pub(super) fn known(number: u16) -> Option<&'static str> {
     names().get(usize::from(number).checked_sub(1)?).copied()
 }
@@ -157,7 +158,7 @@ const fn table(here: u8) -> [Opcode; OPCODES] {
     all
 }
 
-/// The one name that all known forms of an operation have.
+/// The name that all known forms of an operation share.
 const fn shared(own: &[u16; OPCODES], operation: usize) -> u16 {
     let (mut shared, mut at) = (UNKNOWN, 0);
     while at < FORMS.len() {
@@ -197,7 +198,7 @@ const LEAVES: [u16; LEAVING.len()] = {
     numbers
 };
 
-/// The names of the rows of some generations, by opcode.
+/// The names by opcode in some generations.
 const fn by_opcode(here: u8) -> [u16; OPCODES] {
     let (mut all, mut at) = ([UNKNOWN; OPCODES], 0);
     while at < ROWS.len() {

@@ -1,4 +1,4 @@
-//! One pass over a kernel's code for all that its summary tells: summaries are made of libraries
+//! Collects everything for a kernel's summary in one pass over its code: summaries cover libraries
 //! with a hundred million instructions.
 
 use super::instruction::{BYTES, Instruction, at};
@@ -6,27 +6,27 @@ use super::mix::{Counts, Mix};
 use super::mnemonic::{Mnemonic, mnemonic};
 use super::opcode::{Opcode, UNKNOWN, Way, opcodes};
 
-/// What one pass finds. The padding that the compiler puts behind the code does not count.
+/// The results of one pass. The compiler's padding after the code is not counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Survey {
     /// Bytes of code without the padding.
     pub bytes: usize,
-    /// What instructions there are.
+    /// The instruction mix.
     pub mix: Mix,
-    /// Basic blocks, as [`super::blocks`] finds them.
+    /// Number of basic blocks, as [`super::blocks`] finds them.
     pub blocks: u64,
-    /// Those that something branches back to.
+    /// Number of blocks that are the target of a backward branch.
     pub loops: u64,
-    /// Guards and names of the instructions and distances of branches, in order: equal for pieces of
-    /// code that differ in registers, constants, addresses or scheduling only. Names are told by
-    /// numbers of this version's own.
+    /// Guards and names of the instructions and distances of branches, in order. Equal for pieces
+    /// of code that differ only in registers, constants, addresses or scheduling. The name numbers
+    /// are specific to this version of the crate.
     pub shape: Vec<u8>,
 }
 
-/// Stands before the distance of a branch; no name has this number.
+/// Precedes the distance of a branch; no name has this number.
 const DISTANCE: u16 = 0xfff;
 
-/// Surveys the code of a section for architecture `sm`; control enters it at its start.
+/// Surveys the code of a section for architecture `sm`. Control enters the code at its start.
 pub fn survey(code: &[u8], sm: u32) -> Survey {
     let table = opcodes(sm);
     let bytes = without_padding(code, sm);
@@ -41,7 +41,7 @@ pub fn survey(code: &[u8], sm: u32) -> Survey {
         let instruction = at(index, bits);
         let Opcode { name, way } = table[usize::from(instruction.opcode())];
         let name = counts.add(&instruction, name);
-        // The guard has four bits, names have fewer than twelve.
+        // The guard has four bits; name numbers have fewer than twelve.
         let guard = (instruction.low >> 12 & 0xf) as u16;
         shape.extend_from_slice(&(name | guard << 12).to_le_bytes());
         if name == UNKNOWN {
@@ -76,13 +76,13 @@ pub fn survey(code: &[u8], sm: u32) -> Survey {
     }
 }
 
-/// Bytes of code before a last branch to itself and NOPs.
+/// Length in bytes of the code before a final branch to itself and NOPs.
 fn without_padding(code: &[u8], sm: u32) -> usize {
     let (code, _) = code.as_chunks::<16>();
     kept(code.len(), sm, |index| at(index, &code[index])) * BYTES as usize
 }
 
-/// How many of `count` instructions are left without that.
+/// The number of the first `count` instructions that remain without that padding.
 pub(super) fn kept(count: usize, sm: u32, get: impl Fn(usize) -> Instruction) -> usize {
     let mut end = count;
     while end > 0 && mnemonic(&get(end - 1), sm) == Mnemonic::Known("NOP") {

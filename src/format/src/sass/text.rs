@@ -1,5 +1,5 @@
-//! Reader of the text that nvdisasm prints: instructions with their operands, and the life of
-//! registers where it was asked for (`-plr`).
+//! Reader of nvdisasm's text output: instructions with their operands, and register liveness if it
+//! was requested (`-plr`).
 //!
 //! | line | meaning |
 //! |---|---|
@@ -10,12 +10,12 @@
 //! | `… // \|  # 0 1 2  \| # 0  \|` | which registers the columns of `-plr` are of; a number's last digit stands in its column |
 //! | `… // \|  3 : ^ v  \|      \|` | how many are live, and of each: `^` written, `v` read, `x` both, `:` kept |
 //!
-//! Lines that are none of these are passed over. Source: the output of nvdisasm 12.8, 13.1 and 13.5;
-//! the count in front of each row of `-plr` is that of its marks, in every row of our own kernels.
+//! Other lines are skipped. Source: the output of nvdisasm 12.8, 13.1 and 13.5; in every row of our
+//! own kernels the count at the start of a `-plr` row equals the number of its marks.
 
 use std::collections::BTreeMap;
 
-/// A file of registers, as `-plr` heads its columns.
+/// A register file, as named in the header of `-plr` columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum File {
     /// `R0` …
@@ -39,7 +39,7 @@ impl File {
         }
     }
 
-    /// What stands before a register's number.
+    /// The text before a register's number.
     pub fn prefix(self) -> &'static str {
         match self {
             File::General => "R",
@@ -50,10 +50,10 @@ impl File {
     }
 }
 
-/// What an instruction does to a register that lives there.
+/// Effect of an instruction on a live register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// Neither reads nor writes it; it is needed later.
+    /// Neither reads nor writes it, but it is needed later.
     Kept,
     /// Writes it.
     Written,
@@ -63,43 +63,43 @@ pub enum Mark {
     Both,
 }
 
-/// A register that lives at an instruction.
+/// A register that is live at an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Live {
-    /// Its file.
+    /// Register file.
     pub file: File,
-    /// Its number.
+    /// Register number.
     pub number: u16,
-    /// What the instruction does to it.
+    /// Effect of the instruction on it.
     pub mark: Mark,
 }
 
 /// One instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextLine<'t> {
-    /// Bytes from the section's start.
+    /// Offset from the section's start in bytes.
     pub offset: u64,
     /// Guard, name, modifiers and operands.
     pub text: &'t str,
-    /// Registers that live here, by file and number; empty unless asked for.
+    /// Registers that are live here, by file and number; empty unless requested.
     pub live: Vec<Live>,
 }
 
 /// The code of one section.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TextSection<'t> {
-    /// What stands behind `.text.`.
+    /// The text after `.text.`.
     pub name: &'t str,
     /// Its instructions, in order.
     pub lines: Vec<TextLine<'t>>,
-    /// Where its labels stand.
+    /// The offsets of its labels.
     pub labels: BTreeMap<&'t str, u64>,
-    /// Columns of registers were there.
+    /// Whether the listing had register columns.
     pub has_lives: bool,
 }
 
 impl TextSection<'_> {
-    /// An instruction's text with offsets in place of labels: ``BRA `(.L_x_3)`` is `BRA 0x40`.
+    /// An instruction's text with labels replaced by offsets: ``BRA `(.L_x_3)`` becomes `BRA 0x40`.
     pub fn resolved(&self, text: &str) -> String {
         let plain = || text.to_owned();
         let Some((head, rest)) = text.split_once("`(") else { return plain() };
@@ -108,17 +108,18 @@ impl TextSection<'_> {
     }
 }
 
-/// The name of the section that begins at this line: `.text.K` of `\t.section\t.text.K,"ax",@progbits`.
+/// The name of the section that begins at this line: `.text.K` for
+/// `\t.section\t.text.K,"ax",@progbits`.
 ///
-/// Of sm_80 and of the older ELF layout, `.sectioninfo @"SHI_REGISTERS=32"` comes next, and begins
-/// none.
+/// On sm_80 and in the older ELF layout, `.sectioninfo @"SHI_REGISTERS=32"` follows, which begins
+/// no section.
 pub fn section(line: &str) -> Option<&str> {
     let rest = line.trim_start().strip_prefix(".section")?;
     let name = rest.strip_prefix([' ', '\t'])?.trim_start().split(',').next()?;
     Some(name.trim_matches('"'))
 }
 
-/// Reads a listing; what is no listing has no sections.
+/// Reads a listing. Any other text gives no sections.
 pub fn read(listing: &str) -> Vec<TextSection<'_>> {
     let mut sections: Vec<TextSection<'_>> = Vec::new();
     let mut waiting: Vec<&str> = Vec::new();
@@ -156,21 +157,21 @@ pub fn read(listing: &str) -> Vec<TextSection<'_>> {
 fn instruction(line: &str) -> Option<(u64, &str)> {
     let (offset, text) = line.strip_prefix("/*")?.split_once("*/")?;
     let offset = u64::from_str_radix(offset, 16).ok()?;
-    // Where instructions come in pairs, braces stand around them.
+    // Instructions that are printed in pairs have braces around them.
     let text = text.trim().trim_start_matches('{').split(';').next()?;
     Some((offset, text.trim())).filter(|(_, text)| !text.is_empty())
 }
 
-/// Which column of a row is which register.
+/// The columns of a row and their registers.
 #[derive(Default)]
 struct Columns {
     files: Vec<Option<File>>,
-    /// Column in the row, register.
+    /// Position in the row, and register.
     registers: Vec<(usize, File, u16)>,
 }
 
 impl Columns {
-    /// Takes a row of the head: names of files, or numbers of registers.
+    /// Reads a row of the header: names of register files, or numbers of registers.
     fn head(&mut self, row: &str) {
         let cells = cells(row);
         if cells.iter().any(|(_, cell)| File::of(cell).is_some()) {
@@ -201,7 +202,7 @@ impl Columns {
     }
 }
 
-/// The parts between bars, with where they begin.
+/// The parts between vertical bars, with their positions.
 fn cells(row: &str) -> Vec<(usize, &str)> {
     let mut start = 0;
     row.split('|')
@@ -213,7 +214,7 @@ fn cells(row: &str) -> Vec<(usize, &str)> {
         .collect()
 }
 
-/// The numbers of a head's cell, each with the place of its last digit.
+/// The numbers of a header cell, each with the position of its last digit.
 fn numbers(cell: &str) -> Vec<(usize, u16)> {
     let mut found = Vec::new();
     let mut at = 0;

@@ -1,4 +1,5 @@
-//! Containers of GPU code against what cuobjdump extracts, whole, damaged and hostile.
+//! Compares the GPU code found in containers with the output of cuobjdump; also damaged and hostile
+//! files.
 
 use crate::{damage, fixture};
 use rgpu_format::container::{self, ContainerError, Image, Kind, Limits, Place};
@@ -43,7 +44,7 @@ fn every_compression_mode_unpacks_to_what_cuobjdump_extracts() {
             assert_eq!(entry.identifier.as_deref(), Some("vecadd.cu"));
             let image = entry.unpack(1 << 20).unwrap();
             if entry.compression == Compression::None {
-                // What is listed is what is extracted, without padding.
+                // The listed entries are the extracted files, without padding.
                 assert_eq!(
                     (entry.stored.len(), entry.unpacked_bytes),
                     (image.len(), image.len() as u64)
@@ -78,7 +79,7 @@ fn code_is_found_in_archives_libraries_and_wheels() {
     assert_eq!(wheel.len(), 5);
     assert!(wheel[0].0.starts_with("vecadd/libvecadd.so › .nv_fatbin#"), "{}", wheel[0].0);
     assert_eq!(wheel[4].0, "vecadd/vecadd.ptx");
-    // The library was linked from the very object that the archive holds.
+    // The library was linked from the object in the archive.
     let image = |list: &[(String, Result<Vec<u8>, String>)], n: usize| list[n].1.clone().unwrap();
     for n in 0..4 {
         assert_eq!(image(&library, n), image(&archive, n));
@@ -127,7 +128,7 @@ fn bombs_are_refused_at_their_limit() {
     container::walk(&data, &Limits::default(), &mut |_, image| errors.push(image.err())).unwrap();
     let [Some(ContainerError::TooLarge(error))] = &errors[..] else { panic!("{errors:?}") };
     assert_eq!(error.limit, 64 << 20, "{error:?}");
-    // One that states less than it holds is read no further.
+    // A member that states less than it contains is not read further.
     let mut lies = data.clone();
     let stated = u32::try_from(big.len()).unwrap().to_le_bytes();
     while let Some(at) = lies.windows(4).position(|bytes| bytes == stated) {
@@ -136,14 +137,14 @@ fn bombs_are_refused_at_their_limit() {
     let mut errors = Vec::new();
     container::walk(&lies, &Limits::default(), &mut |_, image| errors.push(image.err())).unwrap();
     assert!(matches!(&errors[..], [Some(ContainerError::Zip { .. })]), "{errors:?}");
-    // What is larger than is read of any file is refused at that.
+    // A file larger than the limit for any file is refused.
     let data = zip(&[("small.cubin", &big[..1 << 20])]);
     let limits = Limits { unpacked_bytes: 1 << 19, ..Limits::default() };
     let mut errors = Vec::new();
     container::walk(&data, &limits, &mut |_, image| errors.push(image.err())).unwrap();
     assert!(matches!(&errors[..], [Some(ContainerError::TooLarge(e))] if e.limit == 1 << 19));
 
-    // An entry that claims far more than its bytes can hold.
+    // An entry claims far more than its bytes can hold.
     for (file, entry_at) in [("size.fatbin", 16), ("speed.fatbin", 0)] {
         let mut data = bytes(file);
         let at = match entry_at {

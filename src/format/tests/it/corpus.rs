@@ -1,5 +1,4 @@
-//! What fuzzing begins with and what it found worth keeping (`fuzz/corpus/`), through the readers as
-//! plain tests.
+//! Runs the readers on the fuzzing corpus (`fuzz/corpus/`): the seeds and the inputs worth keeping.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Cubins of three architectures and both ELF layouts against NVIDIA's own answers.
+//! Compares cubins of three architectures and both ELF layouts with the output of NVIDIA's tools.
 
 use crate::{damage, fixture};
 use rgpu_format::cubin::{self, CubinError, Stack};
@@ -12,7 +12,7 @@ const FIXTURES: [(&str, &str); 5] = [
     ("cubin/12.9/facts", "sm_100a"),
 ];
 
-/// What `cuobjdump -res-usage` says about each kernel, as `NAME:VALUE` pairs.
+/// The output of `cuobjdump -res-usage` for each kernel, as `NAME:VALUE` pairs.
 fn res_usage(text: &str) -> BTreeMap<String, BTreeMap<String, u64>> {
     let mut all = BTreeMap::new();
     let mut kernel = None;
@@ -30,7 +30,7 @@ fn res_usage(text: &str) -> BTreeMap<String, BTreeMap<String, u64>> {
     all
 }
 
-/// Spill stores and loads, barriers and shared memory of each kernel, as `ptxas -v` says.
+/// Spill stores and loads, barriers and shared memory of each kernel, from `ptxas -v`.
 fn ptxas_info(text: &str) -> BTreeMap<String, [u64; 4]> {
     let mut all = BTreeMap::new();
     let mut kernel = String::new();
@@ -162,7 +162,7 @@ fn memory_without_bytes_in_the_file_may_be_of_cudas_own_section_types() {
         const SHARED: u32 = 0x7000_000a;
         if number(&file, header + 4) == NOBITS {
             file[header + 4..header + 8].copy_from_slice(&SHARED.to_le_bytes());
-            // Far past the end of the file, as nothing of it is there.
+            // Far beyond the end of the file, since the section has no bytes there.
             file[header + 0x22] = 1;
             changed += 1;
         }

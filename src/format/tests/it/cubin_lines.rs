@@ -1,14 +1,14 @@
-//! Line tables of cubins against what nvdisasm prints of them.
+//! Compares line tables of cubins with the output of nvdisasm.
 
 use crate::{damage, fixture};
 use rgpu_format::cubin::{self, Table};
 use std::collections::BTreeMap;
 
-/// Positions by function and offset, the innermost first: `file:line`.
+/// Positions as `file:line` by function and offset, innermost first.
 type Listing = BTreeMap<(String, u64), Vec<String>>;
 
-/// The `//## File` lines of `nvdisasm -gi` or `-gp`, for the instructions below them. They are
-/// printed where the innermost line changes: further instructions get that one alone.
+/// Parses the `//## File` lines of `nvdisasm -gi` or `-gp`, which apply to the instructions below
+/// them. They are printed when the innermost line changes; further instructions get only that line.
 fn listing(text: &str) -> Listing {
     let (mut function, mut at, mut fresh) = (String::new(), Vec::new(), false);
     let mut all = Listing::new();
@@ -19,7 +19,7 @@ fn listing(text: &str) -> Listing {
             function = name.unwrap_or_default().to_owned();
             at.clear();
         } else if let Some(place) = line.strip_prefix("//## File ") {
-            // A line for each level, from the innermost outwards.
+            // One line for each level, from the innermost outwards.
             if !fresh {
                 at.clear();
             }
@@ -63,7 +63,7 @@ fn every_instruction_has_the_source_chain_that_nvdisasm_prints() {
     let chain = lines.function("first", usize::MAX).unwrap().at(0xe0);
     let names: Vec<_> = chain.iter().map(|at| at.function).collect();
     assert_eq!(names, ["_Z6squaref", "_Z13twice_squaredf", ""]);
-    // A kept function's code lies within the section of the kernel that calls it.
+    // The code of a function that was not inlined is in the section of the kernel that calls it.
     let kept = lines.function("$second$_Z4keptf", usize::MAX).unwrap().at(0);
     assert_eq!((kept[0].file, kept[0].line), ("/src/inlined.cu", 5));
 }

@@ -1,7 +1,7 @@
-//! Damaged copies of a fixture: cut at every byte, and with bits flipped.
+//! Makes damaged copies of a fixture: cut at every byte, or with flipped bits.
 
-/// Calls `read` with `data` cut at every length. Where that would be more than 16 MiB to read, the
-/// cuts are spread evenly over the file.
+/// Calls `read` with `data` cut at every length. If that would read more than 16 MiB, the cuts are
+/// spread evenly over the file.
 pub(crate) fn cut_everywhere(data: &[u8], read: impl Fn(&[u8])) {
     let all = data.len() * data.len() / 2;
     let step = all / (16 << 20) + 1;
@@ -10,8 +10,8 @@ pub(crate) fn cut_everywhere(data: &[u8], read: impl Fn(&[u8])) {
     }
 }
 
-/// Calls `read` with copies of `data`, each with one byte changed, at up to `places` places spread
-/// evenly and moved about by a fixed pseudo-random step.
+/// Calls `read` with copies of `data`, each with one byte changed, at up to `places` offsets that
+/// are spread evenly and shifted by a fixed pseudo-random step.
 pub(crate) fn flip_bits(data: &[u8], places: usize, read: impl Fn(&[u8])) {
     let mut copy = data.to_vec();
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;

@@ -1,4 +1,4 @@
-//! Where the fixtures are.
+//! Finds and reads the fixtures.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Every reader against real and synthetic fixtures, whole and damaged.
+//! Tests every reader with real and synthetic fixtures, complete and damaged.
 
 #![allow(clippy::unwrap_used)]
 

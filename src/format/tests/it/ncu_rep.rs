@@ -1,4 +1,4 @@
-//! The reader of ncu reports against reports made here, byte by byte.
+//! Tests the reader of ncu reports with reports built byte by byte.
 
 pub(crate) mod repeat;
 mod writer;
@@ -8,7 +8,7 @@ use rgpu_format::ncu_rep::{
 };
 use writer::{Block, Pb, dim, metric, report};
 
-/// Two blocks with strings in the wrong order, one kernel with everything, one range.
+/// Two blocks with strings in the wrong order, one kernel with every field, one range.
 fn sample() -> Vec<u8> {
     let strings = |names: &[&str]| names.iter().fold(Pb::new(), |table, name| table.text(1, name));
     let stack = Pb::new()
@@ -281,7 +281,7 @@ fn a_report_cut_at_any_byte_keeps_what_is_whole_and_says_where_it_breaks() {
                 for result in report.results() {
                     result.metrics().for_each(drop);
                 }
-                // A cut between two blocks leaves a whole report.
+                // A cut between two blocks leaves a complete report.
                 for problem in problems {
                     let at = match &problem {
                         Problem::Cut { end, offset, .. } => offset.min(end).to_owned(),

@@ -1,4 +1,4 @@
-//! Every recorded ncu report, cut and damaged; and what reading costs in memory.
+//! Tests every recorded ncu report, cut and damaged, and the memory that reading takes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ fn reports() -> Vec<(PathBuf, Vec<u8>)> {
     packed.iter().map(|path| (path.clone(), plain(path))).collect()
 }
 
-/// Reads all there is to read; says how many results there were.
+/// Reads everything in a report; returns the number of results.
 fn read(file: &[u8]) -> Option<usize> {
     let (report, problems) = NcuReport::read(file, &Limits { max_size: 64 << 20 }).ok()?;
     for problem in &problems {
@@ -46,7 +46,8 @@ fn every_report_cut_around_each_block_and_in_its_head_keeps_what_is_whole() {
         let mut before = 0;
         let mut cuts: Vec<usize> = (0..whole.len().min(1024)).collect();
         let ends = boundaries(&whole);
-        // The debug build reads some 30 MB a second: of large reports not every block.
+        // The debug build reads about 30 MB per second, so large reports are not cut at every
+        // block.
         let step = ends.len() * whole.len() / (2 << 20) + 1;
         let around = ends.into_iter().step_by(step).flat_map(|end| [end - 1, end, end + 1]);
         cuts.extend(around.filter(|cut| *cut < whole.len() && *cut >= 1024));
@@ -88,7 +89,7 @@ fn compressed_reports_are_cut_and_damaged_without_panic() {
     });
 }
 
-/// The most memory that this process has had, in bytes.
+/// The peak memory of this process in bytes.
 fn peak() -> usize {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -116,7 +117,7 @@ fn a_frame_that_claims_more_than_the_limit_is_refused_without_the_memory() {
     let bomb = [b"NVR\0".as_slice(), &zeros].concat();
     let packed = zstd::encode_all(bomb.as_slice(), 19).unwrap();
     drop((zeros, bomb));
-    // Also where the frame states no size.
+    // The same holds if the frame does not state its size.
     let streamed =
         zstd::encode_all([b"NVR\0".as_slice(), &vec![0; 80 << 20]].concat().as_slice(), 3);
     for packed in [packed, streamed.unwrap()] {

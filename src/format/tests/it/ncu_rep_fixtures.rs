@@ -1,4 +1,4 @@
-//! The reader of ncu reports against what ncu itself prints of them.
+//! Compares the reader of ncu reports with ncu's own output.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -16,7 +16,7 @@ fn cases() -> Vec<PathBuf> {
     cases
 }
 
-/// ncu's CSV: quoted cells, quotes doubled, no line breaks inside.
+/// Parses ncu's CSV: quoted cells, doubled quotes, no line breaks inside.
 fn csv(text: &str) -> Vec<Vec<String>> {
     let row = |line: &str| {
         let mut cells = vec![String::new()];
@@ -37,7 +37,7 @@ fn csv(text: &str) -> Vec<Vec<String>> {
     text.lines().filter(|line| line.starts_with('"')).map(row).collect()
 }
 
-/// Whether `cell` is `value` within the digits that ncu printed.
+/// Whether `cell` equals `value` within the digits that ncu printed.
 fn prints(cell: &str, value: &MetricValue<'_>) -> bool {
     match value {
         MetricValue::Missing => cell == "no data" || cell.is_empty(),
@@ -55,7 +55,7 @@ fn prints(cell: &str, value: &MetricValue<'_>) -> bool {
     }
 }
 
-/// Of metrics with one name, the first is the one that ncu prints.
+/// The metrics by name. If several have the same name, ncu prints the first.
 fn by_name<'a>(result: &NcuResult<'a>) -> HashMap<String, Metric<'a>> {
     let mut metrics = HashMap::new();
     for metric in result.metrics() {
@@ -88,7 +88,7 @@ fn every_metric_and_unit_equals_what_ncu_prints() {
                     wrong.push(format!("{name}: unit {unit:?} against {:?}", metric.unit()));
                 }
             }
-            // Names of parts, for the front end; ncu prints the parts.
+            // Names of parts, for the front end; ncu prints the parts themselves.
             let printed: HashSet<_> = rows[0].iter().collect();
             let silent = metrics.keys().filter(|name| !printed.contains(name));
             wrong.extend(silent.filter(|name| !name.contains(':')).cloned());
@@ -111,7 +111,7 @@ fn every_recorded_report_is_read_without_a_problem_or_an_unknown_field() {
         assert_eq!(report.session().devices[0].name, "NVIDIA H200");
         assert!(report.session().command_line.contains("ncu "));
         for result in report.results() {
-            // Samples add up: nothing was skipped among the instances.
+            // The sample counts add up, so no instance was skipped.
             let Some(total) = result.metric("smsp__pcsamp_sample_count") else { continue };
             let sum: u64 = total.instances().filter_map(|i| i.value.integer()).sum();
             assert_eq!(Some(sum), total.value().integer(), "{}", case.display());

@@ -1,4 +1,4 @@
-//! Reports of Nsight Systems, read natively, against nsys's own sqlite of the same report.
+//! Compares the native reader of Nsight Systems reports with nsys's own sqlite of the same report.
 
 use crate::{damage, fixture};
 use rgpu_format::nsys_rep::{Event, NsysRepError, NsysReport};
@@ -121,7 +121,7 @@ fn damaged_reports_never_panic() {
     };
     damage::cut_everywhere(&bytes, read);
     damage::flip_bits(&bytes, 6_000, read);
-    // A cut file with its end put back: the sections lie beyond its bytes.
+    // A cut file with its end restored: the sections are outside of its bytes.
     let end = bytes[bytes.len() - 16..].to_vec();
     for len in (0..bytes.len() - 16).step_by(7) {
         read(&[&bytes[..len], &end].concat());

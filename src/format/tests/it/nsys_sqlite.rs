@@ -1,4 +1,4 @@
-//! nsys's sqlite, in the shapes of several versions, whole and damaged.
+//! Tests nsys's sqlite in the layouts of several versions, complete and damaged.
 
 use crate::damage;
 use rgpu_format::nsys_row::{CopyKind, KernelRun, NvtxKind};
@@ -6,7 +6,7 @@ use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 use rusqlite::Connection;
 use std::path::Path;
 
-/// Tables as nsys 2025.3 makes them, with the rows of a tiny program.
+/// Tables as nsys 2025.3 writes them, with the rows of a tiny program.
 const NEW: &str = "
     PRAGMA page_size = 512;
     CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT);
@@ -45,7 +45,7 @@ const NEW: &str = "
     INSERT INTO DIAGNOSTIC_EVENT VALUES (5, 2, 'CUDA profiling might have not been started');
 ";
 
-/// The same for 2022.2: other names, fewer columns.
+/// The same data as 2022.2 writes it: other names, fewer columns.
 const OLD: &str = "
     CREATE TABLE EXPORT_META_DATA (name TEXT, value TEXT);
     INSERT INTO EXPORT_META_DATA VALUES ('EXPORT_SCHEMA_VERSION_MAJOR', '2'),
@@ -175,7 +175,7 @@ fn damaged_databases_never_panic() {
         std::fs::write(&path, bytes).unwrap();
         read_all(&path);
     };
-    // SQLite looks at whole pages, so cuts within one are alike: every 16 bytes is enough.
+    // SQLite reads whole pages, so cuts within one are alike and every 16 bytes is enough.
     for len in (0..data.len()).step_by(16) {
         read(&data[..len]);
     }
@@ -185,7 +185,7 @@ fn damaged_databases_never_panic() {
 #[test]
 fn damaged_tables_that_threads_share_never_panic() {
     let folder = tempfile::tempdir().unwrap();
-    // Few rows, so far from each other that the table counts as large.
+    // Few rows, so far apart that the table counts as large.
     let sql = format!(
         "{NEW} INSERT INTO NVTX_EVENTS (_rowid_, start, eventType, text)
          VALUES (-9000000000000000000, 1, 59, 'first'), (9000000000000000000, 2, 59, 'last');
@@ -248,7 +248,7 @@ fn a_table_read_by_several_threads_comes_whole_and_in_the_files_order() {
     let mut calls = Vec::new();
     assert_eq!(file.api_calls(|c| calls.push(c.start_ns)).unwrap(), 40_000);
     assert!(calls.iter().zip(1..).all(|(start, c)| *start == c % 1000));
-    // With its last pages wiped out: the rows before come first, then one error.
+    // With its last pages overwritten, the rows before come first, then one error.
     drop(file);
     let mut bytes = std::fs::read(&path).unwrap();
     let whole = bytes.len() - bytes.len() / 20;

@@ -1,4 +1,4 @@
-//! The collector's log.
+//! Tests the reader of the collector's log.
 
 use crate::{damage, fixture};
 use rgpu_format::nvtx_log::{self, EventKind, NvtxLogError};

@@ -1,4 +1,4 @@
-//! compute-sanitizer's log and XML: every tool, every known end, whole and damaged.
+//! Tests compute-sanitizer's log and XML: every tool, every known ending, complete and damaged.
 
 use crate::{damage, fixture};
 use rgpu_format::sanitizer::{
@@ -261,7 +261,7 @@ fn real_logs_of_every_tool_get_the_verdict_they_deserve() {
     }
 }
 
-/// What the log and the XML both say of a record; the log has file names only.
+/// The facts that both the log and the XML contain; the log has only file names.
 fn facts(record: &Record) -> impl PartialEq + std::fmt::Debug {
     let place = record.place.as_ref().map(|place| {
         let file = place.file.as_deref().and_then(|file| file.rsplit('/').next());
@@ -287,7 +287,7 @@ fn the_log_and_the_xml_of_one_run_say_the_same() {
         assert_eq!(xml.broken, None, "{}", path.display());
         let log = std::fs::read(path.with_file_name("stdout.txt")).unwrap();
         let log = sanitizer::read_log(&log);
-        // The longest XML fixtures keep their first records only, as their origin says.
+        // The longest XML fixtures keep only their first records, as their origin notes.
         assert!(log.records.len() >= xml.records.len(), "{}", path.display());
         for whole in &xml.records {
             let same = log.records.iter().any(|short| facts(short) == facts(whole));

@@ -1,7 +1,7 @@
-//! Instructions read here against nvdisasm's listings of the same cubins.
+//! Compares decoded instructions with nvdisasm's listings of the same cubins.
 //!
-//! The fixtures hold a part of the corpus; with `RGPU_SASS_CORPUS` set to the folder that
-//! `cargo xtask sass-table` leaves (`target/sass-corpus`), all of it is compared.
+//! The fixtures hold a part of the corpus. With `RGPU_SASS_CORPUS` set to the folder that `cargo
+//! xtask sass-table` writes (`target/sass-corpus`), all of it is compared.
 
 use crate::{damage, fixture};
 use rgpu_format::cubin::{self, CodeSection};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// One instruction as nvdisasm prints it.
 struct Printed<'a> {
     offset: u64,
-    /// With guard and operands.
+    /// Guard, name and operands.
     text: &'a str,
 }
 
@@ -34,7 +34,7 @@ impl Printed<'_> {
     }
 }
 
-/// A section's instructions and labels. Sections may share a name: the order tells them apart.
+/// A section's instructions and labels. Sections may share a name and are then matched by order.
 #[derive(Default)]
 struct Section<'a> {
     name: &'a str,
@@ -63,7 +63,7 @@ fn sections(listing: &str) -> Vec<Section<'_>> {
     all
 }
 
-/// Cubins with a listing beside them.
+/// Cubins that have a listing beside them.
 fn corpus() -> Vec<PathBuf> {
     let mut found = fixture::files("cubin/13.5/instructions", ".cubin");
     if let Some(folder) = std::env::var_os("RGPU_SASS_CORPUS") {
@@ -83,7 +83,7 @@ fn instructions(section: &CodeSection, file: &[u8]) -> Vec<Instruction> {
 }
 
 /// Calls `check` with every instruction of every cubin, its printed form, its section's labels and
-/// its architecture; returns how many there were.
+/// its architecture; returns the number of instructions.
 fn every(check: impl Fn(&Instruction, &Printed<'_>, &HashMap<&str, u64>, u32)) -> usize {
     let mut count = 0;
     for path in corpus() {
@@ -125,7 +125,8 @@ fn names_and_guards_equal_nvdisasm() {
 #[test]
 fn reuse_flags_equal_nvdisasm() {
     every(|ours, theirs, _, sm| {
-        // nvdisasm does not print the flags of textures, whose operands are register groups.
+        // nvdisasm does not print the flags of texture instructions, whose operands are register
+        // groups.
         if Class::of(sass::mnemonic(ours, sm)) == Class::Texture {
             return;
         }
@@ -147,7 +148,7 @@ fn branches_go_where_nvdisasm_says() {
     assert!(branches > 1000);
 }
 
-/// Instructions whose result comes late and is announced by a barrier.
+/// Whether instructions of this class deliver their result late and signal it by a barrier.
 fn announces(class: Class) -> bool {
     matches!(
         class,
@@ -169,7 +170,7 @@ fn no_load_is_used_before_its_barrier_is_waited_for() {
                 if !announces(class) || register == 0xff {
                     continue;
                 }
-                // Loads that write several registers are checked by their first. A load may lean on
+                // Loads that write several registers are checked by their first. A load may rely on
                 // the barrier of a later one, which returns after it.
                 let Some(barrier) = load.control().write_barrier else { continue };
                 loads += 1;
@@ -179,7 +180,7 @@ fn no_load_is_used_before_its_barrier_is_waited_for() {
                         || Class::of(sass::mnemonic(i, cubin.sm.number)) == Class::Control
                 });
                 for user in &rest[..end.unwrap_or(rest.len())] {
-                    // Arithmetic in its register form reads Ra, and Rb where the form has one.
+                    // Register-form arithmetic reads Ra, and Rb if the form has one.
                     let class = Class::of(sass::mnemonic(user, cubin.sm.number));
                     if !matches!(class, Class::Fp32 | Class::Fp16) {
                         continue;
@@ -225,17 +226,17 @@ fn an_unknown_opcode_is_shown_as_its_number() {
 
 #[test]
 fn a_warp_groups_change_of_registers_is_named() {
-    // Of wagmiv67 for sm_90a: `USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0xe8`.
+    // From wagmiv67 for sm_90a: `USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0xe8`.
     let alloc = Instruction { offset: 0, low: 0x0000_00e8_0000_79c8, high: 0x000e_2400_0800_0600 };
     assert_eq!(sass::mnemonic(&alloc, 90), Mnemonic::Known("USETMAXREG"));
 }
 
 #[test]
 fn a_form_in_no_table_has_the_name_of_its_operation() {
-    // FFMA with a form of operands that no kernel of the corpus has.
+    // FFMA with an operand form that no kernel of the corpus has.
     let form = Instruction { offset: 0, low: 0x7000 | 0xe23, high: 0 };
     assert_eq!(sass::mnemonic(&form, 90), Mnemonic::Known("FFMA"));
-    // Two operations share these bits, and only the form tells them apart.
+    // Two operations share these bits; only the form distinguishes them.
     let either = Instruction { offset: 0, low: 0x7000 | 0x3ab, high: 0 };
     assert_eq!(sass::mnemonic(&either, 90), Mnemonic::Unknown(0x3ab));
 }
@@ -300,7 +301,7 @@ fn the_shape_of_code_tells_names_guards_and_branches_but_no_registers() {
     };
     let shape = |words: &[[u64; 2]]| sass::survey(&code(words), 90).shape;
     let exit = [0x794d, 0];
-    // FFMA with a register, a guard, or a name of another kind; two opcodes that no table has.
+    // FFMA with another register, guard, or kind of name; two opcodes that no table has.
     let (ffma, other_register) = ([0x0007_7223, 0], [0x0009_7223, 0]);
     let (guarded, fadd) = ([0x0007_0223, 0], [0x0007_7221, 0]);
     assert_eq!(shape(&[ffma, exit]), shape(&[other_register, exit]));

@@ -1,13 +1,13 @@
-//! Large reports from small recordings: the results of one, several times over.
+//! Builds large reports from small recordings by repeating the results.
 
 use rgpu_format::wire::Message;
 
-/// Block headers hold session details and strings under these numbers.
+/// Block headers store session details and strings under these field numbers.
 const SESSION: u32 = 3;
 const STRINGS: u32 = 4;
 
 /// The report followed by `times - 1` copies of its blocks without their session and strings, so
-/// that metrics of the copies find their names where those of the first do.
+/// that the copies' metrics find their names where the first ones do.
 pub(crate) fn repeat(report: &[u8], times: usize) -> Vec<u8> {
     let first = 8 + length(report, 4);
     let mut copy = Vec::new();
@@ -28,7 +28,7 @@ pub(crate) fn repeat(report: &[u8], times: usize) -> Vec<u8> {
     out
 }
 
-/// The ends of a report's blocks.
+/// The end offsets of a report's blocks.
 #[allow(dead_code, reason = "the benchmark has no use for it")]
 pub(crate) fn boundaries(report: &[u8]) -> Vec<usize> {
     let mut at = 8 + length(report, 4);

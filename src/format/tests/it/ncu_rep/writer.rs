@@ -1,4 +1,4 @@
-//! Writes small reports, so that tests can say exactly what is in them.
+//! Writes small reports, so that tests control their exact contents.
 
 /// A protobuf message under construction.
 #[derive(Clone, Default)]
@@ -44,7 +44,7 @@ impl Pb {
     }
 }
 
-/// A block: its header's own fields and its entries, by kind.
+/// A block: the extra fields of its header and its entries, by kind.
 #[derive(Default)]
 pub(crate) struct Block {
     pub(crate) header: Pb,
@@ -60,7 +60,7 @@ fn prefixed(out: &mut Vec<u8>, message: &Pb) {
     out.extend_from_slice(&message.0);
 }
 
-/// A whole report.
+/// Builds a complete report.
 pub(crate) fn report(blocks: &[Block]) -> Vec<u8> {
     let mut out = b"NVR\0".to_vec();
     prefixed(&mut out, &Pb::new().varint(1, 7));
@@ -85,12 +85,12 @@ pub(crate) fn report(blocks: &[Block]) -> Vec<u8> {
     out
 }
 
-/// A metric with a number in the string table.
+/// A metric whose name has this number in the string table.
 pub(crate) fn metric(name: u64, value: Pb) -> Pb {
     Pb::new().varint(1, name).message(2, value)
 }
 
-/// A three-part size.
+/// A size with three dimensions.
 pub(crate) fn dim(x: u64, y: u64, z: u64) -> Pb {
     Pb::new().varint(1, x).varint(2, y).varint(3, z)
 }
