@@ -1,8 +1,8 @@
 """The CuTe DSL side of build_dsl.py.
 
-The DSL compiles, writes its dumps, and only then loads the module, which needs a driver. Where there
-is none, version 4.4 raises `CudaDriverDependencyError` at that point: the compilation is whole all
-the same, and the kernel file goes on with an object that cannot be launched.
+The DSL compiles, writes its dumps, and only then loads the module, which needs a driver. Without
+one, version 4.4 raises `CudaDriverDependencyError` at that point. The compilation is complete
+nevertheless, and the kernel file continues with an object that cannot be launched.
 """
 
 import glob
@@ -13,8 +13,8 @@ DUMPS = "dumps"
 
 
 class NotLoaded:
-    """A compiled function that was not loaded: this machine has no driver. It carries what a loaded
-    one does, from the dumps."""
+    """A compiled function that was not loaded, because this machine has no driver. It has the same
+    attributes as a loaded one, read from the dumps."""
 
     def __init__(self, paths):
         for path in paths:
@@ -33,7 +33,7 @@ def prepare(build):
         "CUTE_DSL_DUMP_DIR": os.path.abspath(DUMPS),
         "CUTE_DSL_KEEP_PTX": "1",
         "CUTE_DSL_KEEP_CUBIN": "1" if job["cubin"] else "0",
-        # Where compiling fails, the IR is what there is to look at.
+        # If compiling fails, the IR is the only output.
         "CUTE_DSL_KEEP_IR": "1",
         "CUTE_DSL_DISABLE_FILE_CACHING": "1",
         "CUTE_DSL_LINEINFO": "1",
@@ -54,7 +54,7 @@ def prepare(build):
 
 
 def hook(build, compiler, options):
-    """Adds the options to every `cute.compile`, and lets compiling without a driver count."""
+    """Adds the options to every `cute.compile`, and accepts a compilation without a driver."""
     plain = compiler.CompileCallable._compile
 
     def compile(self, function, *args, **kwargs):
@@ -98,7 +98,7 @@ def compile_all(build, module):
 
 
 def collect(build):
-    """Sorts the dumps by kind; a unit is what one compilation left."""
+    """Sorts the dumps by kind; a unit is the output of one compilation."""
     job = build.job
     files = sorted(glob.glob(f"{DUMPS}/*"), key=os.path.getmtime)
     units = {}
@@ -115,7 +115,7 @@ def collect(build):
         for path in paths:
             extension = path.rsplit(".", 1)[1]
             kind = "ir" if extension == "mlir" else extension
-            # An empty cubin is what a failed ptxas leaves.
+            # A failed ptxas leaves an empty cubin.
             if kind not in ("ir", "ptx", "cubin") or not os.path.getsize(path):
                 continue
             if kind == "ir" and not (job["keep_ir"] or failed):

@@ -1,10 +1,10 @@
 """build_dsl.py JOB: compiles the kernels of a Python file with no GPU.
 
 JOB is a JSON file: dsl (`cute` or `triton`), file, stem, arch, cases (lists of tuples of sizes),
-cubin, keep_ir, opt_level, options, log_level, print_ir. What was compiled goes to ptx/, cubin/ and
-ir/ below the current folder, what happened to dsl.json. The file is imported; where it has a
-`compile_kernel(problem_sizes)`, that is called once for each case. The status is 1 when anything did
-not compile; what there was until then is kept, and with it what the compiled objects carry.
+cubin, keep_ir, opt_level, options, log_level, print_ir. The compiled code goes to ptx/, cubin/ and
+ir/ below the current folder, and a report to dsl.json. The file is imported; if it has a
+`compile_kernel(problem_sizes)`, that is called once for each case. The exit status is 1 if anything
+failed to compile; earlier output is kept, including the attributes of the compiled objects.
 """
 
 import importlib
@@ -23,11 +23,11 @@ RECORD = "dsl.json"
 
 
 class NothingCompiled(Exception):
-    """The file asks for nothing."""
+    """The file requests no compilation."""
 
 
 class Absent:
-    """An attribute of a module that is not installed: good for annotations, and for nothing else."""
+    """An attribute of a module that is not installed; usable only in annotations."""
 
     def __init__(self, name):
         self._name = name
@@ -60,8 +60,8 @@ class AbsentModule(types.ModuleType):
 
 
 class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Modules that kernels import and compiling does not need, where they are not installed. For
-    the user's own files alone: the DSL itself asks what is there."""
+    """Replaces modules that kernels import but compiling does not need, if they are not installed.
+    Only for the user's own files: the DSL itself checks which modules exist."""
 
     NAMES = ("torch", "task")
 
@@ -91,7 +91,7 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 class Build:
-    """What is asked, and what came of it."""
+    """The request and its results."""
 
     def __init__(self, job):
         self.job = job
@@ -116,7 +116,7 @@ class Build:
             self.record["notes"].append(text)
 
     def compile_kernel(self, module, take):
-        """Calls the module's `compile_kernel` for each case; `take` gets what it returns."""
+        """Calls the module's `compile_kernel` for each case; `take` gets the result."""
         function = getattr(module, "compile_kernel", None)
         if function is None:
             return False
@@ -131,7 +131,7 @@ class Build:
         )
 
     def attributes(self):
-        """What compiled objects carry, for whoever looks into a failure."""
+        """Attributes of compiled objects, to diagnose a failure."""
         for at, thing in enumerate(self.objects, 1):
             named = dict(getattr(thing, "asm", None) or {})
             for name in ("mlir", "ptx", "cubin"):
@@ -149,7 +149,7 @@ def words(error):
 
 
 def chain(error):
-    """An error and those behind it, the last cause first."""
+    """An error and its causes, the root cause first."""
     seen = []
     while error is not None and error not in seen:
         seen.append(error)
@@ -203,6 +203,6 @@ def main():
 
 
 if __name__ == "__main__":
-    # Both this file and its backends see the same classes.
+    # This file and its backends must see the same classes.
     sys.modules["build_dsl"] = sys.modules["__main__"]
     sys.exit(main())

@@ -1,8 +1,8 @@
 """The Triton side of build_dsl.py.
 
 `compile_kernel` may return an `ASTSource`, a tuple `(function, signature, constexprs[, options])`, a
-list or dict of these, or compile by itself, with `triton.compile` or `function.warmup(…)`: every
-compilation is seen, and made for the asked architecture.
+list or dict of these, or compile by itself, with `triton.compile` or `function.warmup(…)`. Every
+compilation is recorded, and made for the requested architecture.
 """
 
 import glob
@@ -12,7 +12,7 @@ DUMPS = "dumps"
 
 
 class NoDriver:
-    """Stands in for the driver of a machine without a GPU."""
+    """Replaces Triton's driver on a machine without a GPU."""
 
     def __init__(self, target):
         self.target = target
@@ -77,7 +77,7 @@ def hook(build, triton):
     import triton.compiler.compiler as inner
 
     inner.compile = compile
-    # Part of a dump, made by a tool of its own for each kernel: rgpu lists the cubin itself.
+    # Skipped: a separate tool would make this part for each kernel, and rgpu lists the cubin itself.
     inner.get_sass = lambda *_: ""
     triton.runtime.driver.set_active(NoDriver(target))
     if not build.job["cubin"]:

@@ -1,6 +1,6 @@
 #!/bin/sh
-# compile_once.sh KEY OUT COMPILER ARGS...: what COMPILER makes at OUT is kept in the agent's cache
-# under KEY, so that an unchanged source is compiled once on a host.
+# compile_once.sh KEY OUT COMPILER ARGS...: keeps COMPILER's output OUT in the agent's cache under
+# KEY, so that an unchanged source is compiled only once on a host.
 set -eu
 kept="$RGPU_JOB_FOLDER/../../../built/$1"
 out=$2
@@ -9,10 +9,10 @@ mkdir -p "${out%/*}"
 if [ ! -e "$kept" ]; then
     "$@"
     mkdir -p "${kept%/*}"
-    # Renamed into place: another job may want it now.
+    # Renamed into place, since another job may read it now.
     cp "$out" "$kept.$$"
     mv -f "$kept.$$" "$kept"
-    # What nobody used for a month.
+    # Removes entries not used for a month.
     find "${kept%/*}" -type f -mtime +30 -exec rm -f {} + 2>/dev/null || :
     exit 0
 fi

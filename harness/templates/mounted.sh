@@ -1,7 +1,7 @@
 #!/bin/sh
-# mounted.sh LINK TARGET... -- PROGRAM ARGS...: shows folders of the job at places of the host's own,
-# `/data` say, while PROGRAM runs. A place where something is already stays as it is, and that is an
-# error; a link that a killed job left is taken over.
+# mounted.sh LINK TARGET... -- PROGRAM ARGS...: links paths of the host, such as `/data`, to folders
+# of the job while PROGRAM runs. An existing file at such a path is an error and stays unchanged; a
+# link that a killed job left is replaced.
 set -u
 job="$RGPU_JOB_FOLDER/.."
 made=

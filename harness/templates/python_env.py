@@ -1,9 +1,9 @@
 """python_env.py ENV SPEC: makes a Python environment in the folder ENV, once.
 
-SPEC is a JSON file: requirements, requires_python (or null), host_packages. Several jobs may want
-the same environment at once: one makes it under a lock, the others wait. Requirements with hashes
-are a whole list: those wheels are installed and no others. uv makes it where the host
-has it, else venv and pip; nothing but ENV is written.
+SPEC is a JSON file: requirements, requires_python (or null), host_packages. If several jobs need
+the same environment at once, one makes it under a lock and the others wait. Requirements with
+hashes are a complete list: exactly those wheels are installed. uv makes the environment if the host
+has it, else venv and pip; nothing outside ENV is written.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ def find_uv():
 
 
 def packaging():
-    """The library that reads requirements: installed, or inside pip."""
+    """The library that parses requirements, installed or from inside pip."""
     try:
         import packaging.requirements as found
     except ImportError:
@@ -37,7 +37,7 @@ def packaging():
 
 
 def satisfied(text, reader):
-    """Whether the host's own packages meet a requirement."""
+    """Whether the host's packages meet a requirement."""
     try:
         wanted = reader.Requirement(text)
         if wanted.url or wanted.extras:
@@ -45,7 +45,7 @@ def satisfied(text, reader):
         if wanted.marker is not None and not wanted.marker.evaluate():
             return True
         return wanted.specifier.contains(metadata.version(wanted.name), prereleases=True)
-    except Exception:  # no such package, or no requirement: the installer has the word
+    except Exception:  # no such package or requirement: the installer decides
         return False
 
 
@@ -87,7 +87,7 @@ def make(env, spec):
         if uv:
             command = [uv, "pip", "install", "--quiet", "--python", inside]
         what = ["--", *wanted]
-        if locked:  # these wheels and no others
+        if locked:  # exactly these wheels
             what = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", env + ".txt"]
             with open(what[-1], "w", encoding="utf-8") as listed:
                 listed.write("\n".join(wanted) + "\n")

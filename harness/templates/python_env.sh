@@ -1,7 +1,7 @@
 #!/bin/sh
-# python_env.sh MAKE KEY SPEC: finds the Python environment KEY in the agent's cache, or lets MAKE
-# (python_env.py) make it, and links it to `env` in the folder it is started in: the job's, or that
-# of one side of a comparison. What is there already is found without starting Python.
+# python_env.sh MAKE KEY SPEC: finds the Python environment KEY in the agent's cache, or has MAKE
+# (python_env.py) make it, and links it as `env` in the current folder: the job's, or that of one
+# side of a comparison. An existing environment is found without starting Python.
 set -eu
 root=$(cd "$RGPU_JOB_FOLDER/../../.." && pwd)
 env="$root/python/$2"

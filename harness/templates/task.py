@@ -1,6 +1,6 @@
-"""Stands in for the `task` module of a kernel competition, so that a file written for it runs alone.
+"""Replaces the `task` module of a kernel competition, so that a file written for it runs alone.
 
-Only the names that such files import are here: types to annotate with, which check nothing.
+It has only the names that such files import: types for annotations, which check nothing.
 """
 
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""wheel_tool.py NAME ARGS: a program that NVIDIA's wheels brought, in the place of this one."""
+"""wheel_tool.py NAME ARGS: replaces itself with the program NAME from NVIDIA's wheels."""
 
 import glob
 import os

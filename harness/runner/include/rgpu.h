@@ -4,7 +4,7 @@
  *
  *  1. A host entry: a .cu built to a shared library, for kernels that need their own set-up,
  *     several launches, or a library. It defines rgpu_prepare, rgpu_launch and rgpu_finish. Tensor
- *     data are device pointers. The device's primary context is current. rgpu_refresh may come along.
+ *     data are device pointers. The device's primary context is current. rgpu_refresh is optional.
  *
  *  2. A reference: a .c built with `cc -O2 -shared -fPIC`. It defines
  *         int rgpu_reference(const rgpu_case *c);
@@ -58,7 +58,7 @@ typedef struct rgpu_tensor {
   const uint64_t *dims; /* row-major extents, outermost first; host memory; NULL when rank is 0 */
 } rgpu_tensor;
 
-/* One data set. The struct and all it points to (but tensor data) stay valid and unchanged until
+/* One data set. The struct and all it points to (except tensor data) stay valid and unchanged until
  * rgpu_finish, or until rgpu_reference returns. */
 typedef struct rgpu_case {
   uint32_t abi;            /* RGPU_ABI */
@@ -69,26 +69,27 @@ typedef struct rgpu_case {
   const rgpu_tensor *args; /* groups x nargs, row-major, in the order of kernel.toml */
 } rgpu_case;
 
-/* The same type that CUDA's own headers declare, so that C code needs none of them. */
+/* The same declaration as in CUDA's headers, so that C code need not include them. */
 typedef struct CUstream_st *cudaStream_t;
 
 #define RGPU_EXPORT __attribute__((visibility("default")))
 
-/* Host entry: set-up, once per data set and, without rgpu_refresh, once for all new contents. Timed and reported apart from the launch. *state is given
- * back to the other two functions and may stay NULL. */
+/* Host entry: set-up, called once per data set and, without rgpu_refresh, again after every change of
+ * contents. Timed and reported separately from the launch. *state is passed to the other two functions
+ * and may stay NULL. */
 RGPU_EXPORT int rgpu_prepare(const rgpu_case *c, void **state);
 
-/* Host entry: what is measured. Enqueues work on the stream and need not wait for it. It is called
+/* Host entry: the measured function. Enqueues work on the stream and need not wait for it. It is called
  * many times on the same buffers; `out` and `inout` tensors are filled again in between. */
 RGPU_EXPORT int rgpu_launch(void *state, cudaStream_t stream);
 
-/* Host entry, may be left out: the tensors have new contents where they were. What rgpu_prepare made of
- * the old contents must be made again, outside what is measured; one that looks at sizes and addresses
- * alone returns 0. Without this function rgpu_finish and rgpu_prepare are called instead: before every
- * timed call where a reference on the GPU lets each have data of its own. */
+/* Host entry, optional: the tensors have new contents at the same addresses. State that rgpu_prepare
+ * computed from the old contents must be computed again, outside the measured time; an entry that uses
+ * only sizes and addresses returns 0. Without this function rgpu_finish and rgpu_prepare are called
+ * instead: before every timed call, if a reference on the GPU lets each call have its own data. */
 RGPU_EXPORT int rgpu_refresh(void *state);
 
-/* Host entry: frees what rgpu_prepare made. */
+/* Host entry: frees the state of rgpu_prepare. */
 RGPU_EXPORT void rgpu_finish(void *state);
 
 /* Reference. Its name can be changed in kernel.toml. */
@@ -111,7 +112,7 @@ static inline uint64_t rgpu_count(const rgpu_tensor *t) {
   return n;
 }
 
-/* The rest is for references: elements of any type as double, on host pointers. Integers beyond
+/* The rest is for references: reads and writes elements of any type as double, on host pointers. Integers beyond
  * 2^53 lose their last bits. Storing rounds to nearest, ties to even; finite values beyond the
  * range become the largest finite value; integers truncate towards zero. No libm is needed. */
 

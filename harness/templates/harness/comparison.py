@@ -8,7 +8,7 @@ def wide(tensor):
 
 
 def difference(actual, expected):
-    """On the device: how many elements lie outside the tolerance, and the largest errors."""
+    """Computed on the device: the number of elements outside the tolerance, and the largest errors."""
     tolerance = CASE.get("tolerance", {})
     bad = torch.zeros((), dtype=torch.int64, device=actual.device)
     most_abs = torch.zeros((), dtype=torch.float64, device=actual.device)

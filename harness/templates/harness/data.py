@@ -5,10 +5,10 @@ DTYPES = {
     "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "e4m3": "float8_e4m3fn",
     "e5m2": "float8_e5m2", "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8",
     "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool",
-    "e2m1": "uint8",  # two to a byte, low nibble first
+    "e2m1": "uint8",  # two per byte, low nibble first
 }
 BITS = {"f64": 64, "i64": 64, "u64": 64, "f32": 32, "i32": 32, "u32": 32, "f16": 16, "bf16": 16,
-        "i16": 16, "u16": 16, "e2m1": 4}  # the others: 8
+        "i16": 16, "u16": 16, "e2m1": 4}  # all others: 8
 GAMMA, MIX1, MIX2, ALL = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, (1 << 64) - 1
 CHUNK = 1 << 24
 
@@ -18,12 +18,12 @@ def signed(bits):
 
 
 def right(z, n):
-    """A shift that brings in zeros."""
+    """A right shift that fills with zeros."""
     return (z >> n) & ((1 << (64 - n)) - 1)
 
 
 def mix(z):
-    """SplitMix64's finaliser, on Python's integers or on int64 tensors, which wrap."""
+    """SplitMix64's finaliser, for Python integers or int64 tensors, which wrap."""
     if isinstance(z, int):
         z = ((z ^ (z >> 30)) * MIX1) & ALL
         z = ((z ^ (z >> 27)) * MIX2) & ALL
@@ -42,7 +42,7 @@ def unit(bits):
 
 
 def narrow(values, dtype):
-    """float64 to a dtype, to nearest even; finite values beyond its range become its largest."""
+    """Rounds float64 to a dtype, to nearest even; finite values beyond its range become its largest."""
     target = getattr(torch, DTYPES[dtype])
     if not target.is_floating_point:
         info = torch.iinfo(torch.int64 if dtype in ("u64", "bool") else target)
@@ -54,7 +54,7 @@ def narrow(values, dtype):
     single = values.to(torch.float32)
     if dtype == "f32":
         return single
-    # Rounded to odd in between, so that the second rounding is the only one that counts.
+    # Rounding to odd in between ensures that only the second rounding decides.
     up = single.to(torch.float64).abs() > values.abs()
     bits = single.view(torch.int32) - up.to(torch.int32)
     bits |= (single.to(torch.float64) != values).to(torch.int32)
@@ -62,7 +62,7 @@ def narrow(values, dtype):
 
 
 def whole(values, dtype):
-    """int64 to a dtype; what does not fit becomes the nearest that does."""
+    """Converts int64 to a dtype; values beyond its range become the nearest limit."""
     target = getattr(torch, DTYPES[dtype])
     if dtype == "bool":
         return values != 0
@@ -145,7 +145,7 @@ def contents(arg, group, position, seed):
 
 
 def raw(tensor):
-    """The bytes of a tensor, in the order of its memory."""
+    """The bytes of a tensor in memory order."""
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor)
     dense = tensor if tensor.is_contiguous() else tensor.contiguous()
@@ -153,7 +153,7 @@ def raw(tensor):
 
 
 def poison(tensor, pattern):
-    """Bytes that no result has: NaN in floats first, an ordinary number for the second pattern."""
+    """Poison bytes: for floats the first pattern is a NaN, the second an ordinary number."""
     is_float = tensor.dtype.is_floating_point
     byte = (0xFF, 0x3F)[pattern] if is_float else (0xA5, 0x5A)[pattern]
     storage = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
@@ -166,7 +166,7 @@ def poison(tensor, pattern):
 
 
 def unwritten(first, second):
-    """Elements that hold the first pattern after a call on it, and the second after one on that."""
+    """Elements that still hold the first pattern after a call on it, and the second after a call on it."""
     is_float = first.dtype.is_floating_point
     patterns = (0xFF, 0x3F) if is_float else (0xA5, 0x5A)
     size = first.element_size()

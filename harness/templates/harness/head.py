@@ -45,12 +45,12 @@ TIMING = CASE.get("timing", {})
 ENTRY = CASE.get("entry", {}).get("python", {})
 REFERENCE = (CASE.get("reference") or {}).get("python")
 SEED = CASE.get("seed", 0)
-# Seeds of fresh data are this far apart, as in the popcorn harness.
+# Distance between the seeds of fresh data, as in the popcorn harness.
 SEED_STEP = 42
-# Calls of one data set under torch.profiler.
+# Number of calls of one data set under torch.profiler.
 TRACED_CALLS = 3
 
-# Exit statuses by the class of the failure, as the runner has them.
+# Exit status by failure class, as in the runner.
 STATUS = {
     "wrong_result": 1, "usage": 2, "bad_case": 3, "missing_file": 3, "no_driver": 4, "load": 5,
     "launch": 6, "out_of_memory": 6, "illegal_access": 7, "crash": 7, "host_entry": 8,
@@ -59,7 +59,7 @@ STATUS = {
 
 
 class Fault(Exception):
-    """Ends the job: a class of STATUS, and one sentence."""
+    """Ends the job. Has a class of STATUS and one sentence."""
 
     def __init__(self, kind, text):
         super().__init__(text)

@@ -15,7 +15,7 @@ def warm_up(kernel, calls):
 
 
 def verify(kernel):
-    """Two calls on the same data, each into its own poison."""
+    """Makes two calls on the same data, each with its own poison in the outputs."""
     with JOURNAL.enter("verify", kernel.data_set):
         runs = []
         for pattern in (0, 1):
@@ -51,7 +51,7 @@ def verify(kernel):
 
 
 def checked_by_task(kernel, outputs):
-    """What the task's own check says: nothing when it is content."""
+    """The message of the task's own check; none if it passes."""
     check = getattr(kernel.reference_module, "check_implementation", None)
     if not kernel.popcorn or not callable(check):
         return ""
@@ -65,7 +65,7 @@ def checked_by_task(kernel, outputs):
 
 
 class Watch:
-    """Compares timed outputs on the device, without waiting for it."""
+    """Compares timed outputs on the device without synchronising."""
 
     def __init__(self):
         self.bad, self.calls, self.worst = None, 0, None
@@ -87,7 +87,7 @@ class Watch:
 def flush_buffer():
     if not TIMING.get("flush_l2", True) or DEVICE != "cuda":
         return None
-    # Twice its size: a write of just its size need not replace every line.
+    # Twice the size of L2, since writing just its size need not replace every line.
     size = getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)
     return torch.empty(max(2 * size, 1 << 20), dtype=torch.uint8, device=DEVICE)
 
@@ -98,7 +98,7 @@ def reset_persisting_l2():
 
 
 def is_late(rest_ns, took_ns):
-    """Whether the GPU was still busy after the events of a call: it works on a stream of its own."""
+    """Whether the GPU was still busy after a call's events, because it uses a stream of its own."""
     return rest_ns > max(50_000.0, 0.2 * took_ns)
 
 
@@ -107,7 +107,7 @@ def on_a_stream_of_its_own(kernel):
 
 
 def whole_calls(kernel):
-    """Whether calls end later than their events, and what one takes by the host's clock."""
+    """Whether calls end later than their events, and the duration of one by the host's clock."""
     late, took, whole = [], [], []
     for _ in range(5):
         kernel.restore()
@@ -127,7 +127,7 @@ def whole_calls(kernel):
 
 
 def matrix_rate(dtype):
-    """The best rate of large matrix products, in FLOP/s: a peak where no datasheet tells one."""
+    """The best measured rate of large matrix products in FLOP/s, used as peak without a datasheet."""
     size = 8192 if DEVICE == "cuda" else 1024
     a, b = (torch.ones(size, size, dtype=dtype, device=DEVICE) for _ in range(2))
     best, until = math.inf, time.perf_counter() + 1.0
@@ -141,7 +141,7 @@ def matrix_rate(dtype):
 
 
 def rate_of_model():
-    """Beside the model's own times, once."""
+    """Measured once, beside the model's own times."""
     model = JOURNAL.report.get("model")
     dtype = model and getattr(torch, model.get("dtype") or "", None)
     if dtype is not None and "matmul_flops_per_s" not in model:
@@ -151,8 +151,8 @@ def rate_of_model():
 
 def enqueue_cycles(kernel):
     """Clock cycles, at 2 GHz, that keep the GPU busy twice as long as the host needs to enqueue a call,
-    so that the time between the events holds no latency of one launch; on new data it needs longer. A call of many launches is not covered whole: what
-    the GPU waits for in between is its own time."""
+    so that the time between the events contains no launch latency; on new data the host needs longer.
+    A call of many launches is not fully covered: waiting between its launches counts as its time."""
     took = []
     for _ in range(5):
         kernel.restore()
@@ -165,15 +165,15 @@ def enqueue_cycles(kernel):
 
 
 def gets_new_data(kernel):
-    """Whether each timed call gets contents of its own: where there is a reference to say what must
-    come of them. Not by itself for a model, whose reference may take a thousand times as long and whose
-    tolerance was chosen for some data, nor on a CPU, where it would double the time."""
+    """Whether each timed call gets its own contents: by default if a reference gives the expected
+    outputs. Only on request for a model, whose reference may take a thousand times as long and whose
+    tolerance was chosen for certain data, and on a CPU, where it would double the time."""
     by_itself = DEVICE == "cuda" and kernel.reference is not None and not ENTRY.get("prepare")
     return ENTRY.get("fresh") or by_itself
 
 
 def timed(kernel, clock, flush, nvml, wall_ns=None):
-    """Samples of one data set by CUDA events or the host's clock."""
+    """Samples one data set with CUDA events or the host's clock."""
     on_cpu, fresh, late = DEVICE == "cpu", gets_new_data(kernel), 0
     least, seconds = TIMING.get("min_iters", 30), TIMING.get("max_seconds", 10.0)
     sampling, watch = Sampling(min(least, 5) if on_cpu else least, min(seconds, 2.0) if on_cpu else seconds), Watch()
@@ -313,18 +313,18 @@ def job_cpu(asked):
 
 
 def cuda_of_driver():
-    """The CUDA version of the driver, as 1000 * major + 10 * minor; not every torch tells it."""
+    """The CUDA version of the driver, as 1000 * major + 10 * minor; not every torch reports it."""
     version = ctypes.c_int(0)
     ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
     return version.value
 
 
 def open_device(job):
-    """Where tensors lie. Without a GPU only `cpu` and `torch` have something to do."""
+    """The device of the tensors. Without a GPU only `cpu` and `torch` can run."""
     if job == "cpu" or not torch.cuda.is_available():
         if job not in ("cpu", "torch"):
             raise Fault("no_driver", "torch sees no GPU: " + (f"it is built for CUDA {torch.version.cuda}" if torch.version.cuda else "it is built without CUDA"))
-        # Triton compiles for GPUs alone, but can be interpreted.
+        # Triton compiles only for GPUs, but can be interpreted.
         os.environ["TRITON_INTERPRET"] = "1"
         return "cpu"
     torch.cuda.init()
@@ -355,7 +355,7 @@ def work(asked):
 
 
 def show(error):
-    """What code of the user's raised, with its own frames."""
+    """The traceback of an error in the user's code, with only the user's frames."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(os.path.join(HERE, "src"))]
     lines = traceback.format_list(frames) + traceback.format_exception_only(error)
     print("".join(lines), end="", file=sys.stderr, flush=True)
@@ -375,13 +375,13 @@ def main():
             show(error.__cause__)
     except Exception as error:
         traceback.print_exc()
-        # What is not the user's code is ours, unless torch itself gave up.
+        # An error outside the user's code is a bug of ours, unless torch itself failed.
         fault = fault_of(error, ENTRY.get("function", "the kernel"), "internal") if "torch" in globals() else Fault("internal", str(error))
     JOURNAL.write(fault)
     if fault:
         print(f"error: {fault.text}", file=sys.stderr, flush=True)
         sys.stdout.flush()
-        # A context that has faulted may not unwind.
+        # Unwinding may hang or crash after a fault of the context.
         os._exit(STATUS.get(fault.kind, 70))
 
 

@@ -2,7 +2,7 @@
 
 
 def load(path):
-    """A module of the user's, with its folder first on sys.path."""
+    """Imports a user's module with its folder first on sys.path."""
     path = os.path.join(HERE, path)
     name = os.path.splitext(os.path.basename(path))[0]
     known = sys.modules.get(name)
@@ -40,7 +40,7 @@ def parameters(function):
 
 
 def bind(function, values):
-    """The values that a function's parameters name."""
+    """The values for a function's parameters, by their names."""
     chosen = {}
     for name, parameter in parameters(function).items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -54,7 +54,7 @@ def bind(function, values):
 
 
 def tensors(value):
-    """Every tensor inside tuples, lists and dicts."""
+    """All tensors inside tuples, lists and dicts."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, dict):
@@ -63,7 +63,7 @@ def tensors(value):
 
 
 def copied(value):
-    """The same with every tensor in memory of its own; strides stay."""
+    """A copy with every tensor in its own memory; strides stay."""
     if isinstance(value, torch.Tensor):
         twin = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
         return twin.copy_(value)
@@ -75,7 +75,7 @@ def copied(value):
 
 
 def sizes(data_set):
-    """The size variables: numbers, or with several groups tuples over the groups."""
+    """The size variables: numbers, or tuples over the groups if there are several."""
     rows = [group.get("sizes", []) for group in data_set["groups"]]
     grouped = ENTRY.get("grouped", False)
     names = data_set.get("vars", [])
@@ -101,7 +101,7 @@ class Kernel:
         self.fill(SEED)
 
     def prepare(self, module):
-        """What happens once: the model is built, kernels are compiled ahead."""
+        """One-time work: builds the model and compiles kernels."""
         start = time.perf_counter_ns()
         done = False
         if ENTRY.get("prepare"):
@@ -125,7 +125,7 @@ class Kernel:
                 parameters=sum(counts.values()), dtype=str(most).replace("torch.", "") if most else None)
 
     def fill(self, seed):
-        """The data, and what is expected of it. `fixed` are the contents that come back before
+        """The data and the expected outputs. `fixed` holds the contents that are restored before
         each call, by tensor."""
         if self.popcorn:
             self.fill_popcorn(seed)
@@ -151,14 +151,14 @@ class Kernel:
         self.values = {**self.extras, **values, "seed": seed}
         self.bound = bind(self.function, self.values)
         self.poisoned = [value for name, _, value in self.outs if name in self.bound]
-        # A function that returns its outputs gets them from torch's allocator, which hands out
-        # what was freed last: that is poisoned in their place.
+        # A function that returns its outputs gets them from torch's allocator, which reuses
+        # the memory freed last: that memory is poisoned instead.
         self.like = [value for name, _, value in self.outs if name not in self.bound]
         self.expected = expected
 
     def refill(self, seed):
-        """New contents for a timed call: in the tensors that were there before, or as the task's new
-        `data`. The kernel is not called for it, so that the timed call is the first to see them."""
+        """New contents for a timed call: in the existing tensors, or as the task's new `data`. The
+        kernel is not called here, so that the timed call is the first to see them."""
         if self.popcorn:
             self.fill_popcorn(seed)
             return
@@ -179,7 +179,7 @@ class Kernel:
             before.copy_(now)
 
     def varies(self):
-        """Whether another seed gives other contents: a file, a constant and a seed of an argument's own do not."""
+        """Whether another seed gives other contents. Files, constants and arguments with their own seed do not."""
         drawn = lambda arg: isinstance(arg.get("init"), dict) and not {"uniform", "normal", "ints", "bits"}.isdisjoint(arg["init"])
         return self.popcorn or any(drawn(arg) and "seed" not in arg for arg in self.data_set["groups"][0]["args"])
 
@@ -214,8 +214,8 @@ class Kernel:
             self.like = self.returned
 
     def find_outputs(self):
-        """Which tensors of `data` are outputs, by a first call: those are poisoned before each call,
-        where the reference shows that nothing reads them; the others must stay as they are."""
+        """Finds the tensors of `data` that are outputs, by a first call. They are poisoned before each
+        call if the reference shows that nothing reads them; the others must not change."""
         results = [value for _, _, value in call(self)]
         synchronize()
         places = {t.untyped_storage().data_ptr() for t in results}
@@ -260,7 +260,7 @@ class Kernel:
         return self.named(given, self.bound or {}, inouts, self.values)
 
     def restore(self, pattern=0):
-        """Before a call: what it changes is as it was, what it writes is poisoned."""
+        """Prepares a call: restores changed tensors and poisons outputs."""
         for tensor, before in self.fixed:
             tensor.copy_(before)
         for tensor in self.poisoned:
@@ -285,7 +285,7 @@ class Kernel:
 
 
 def settings():
-    """`[model]` as parameters; its dtype as torch's."""
+    """`[model]` as parameters, with its dtype as a torch dtype."""
     model = dict(ENTRY.get("model", {}))
     if isinstance(model.get("dtype"), str):
         dtype = getattr(torch, model["dtype"], None)
@@ -296,7 +296,7 @@ def settings():
 
 
 def blamed(call, name, kind="host_entry"):
-    """Calls code of the user's; what it raises becomes a Fault that names it."""
+    """Calls the user's code; an exception becomes a Fault that names it."""
     try:
         return call()
     except Fault:

@@ -13,7 +13,7 @@ class Attributes(ctypes.Structure):
 
 
 def nvtx_library():
-    """The library that has NVTX's functions: torch's wheels and the toolkit bring one."""
+    """The library with NVTX's functions, from torch's wheels or the toolkit."""
     folders = [os.path.join(path, "nvidia", "*", "lib") for path in sys.path if path]
     folders += ["/usr/local/cuda/lib64", "/usr/local/cuda/targets/*/lib", "/usr/lib/x86_64-linux-gnu"]
     for name in ("libnvtx3interop.so*", "libnvToolsExt.so*"):
@@ -28,7 +28,7 @@ def nvtx_library():
 
 
 class Ranges:
-    """Opens ranges: for tools by NVTX, in torch's own trace, and in a log."""
+    """Opens ranges in NVTX for tools, in torch's own trace, and in a log."""
 
     def __init__(self, log):
         self.log = open(log, "w", encoding="utf-8") if log else None  # closed with the process
@@ -66,13 +66,13 @@ class Ranges:
 
 
 def region(name, domain=""):
-    """A range of the kernel's own."""
+    """A range that the kernel opens."""
     return RANGES.open(name, domain)
 
 
 class Journal:
-    """The report in the making. Until the end it holds the error that is true if nothing more is
-    written: a signal that kills the process leaves a report that says where it was."""
+    """Builds the report. Until the end it holds the error that applies if the process dies now: after
+    a signal, the report still names the phase and data set."""
 
     def __init__(self, job, out):
         self.out, self.phase, self.data_set = out, None, None
@@ -124,7 +124,7 @@ class Journal:
 
 
 def finite(value):
-    """Without what JSON has no word for."""
+    """Replaces values that JSON cannot express."""
     if isinstance(value, dict):
         return {key: finite(inner) for key, inner in value.items() if inner is not None}
     if isinstance(value, list):

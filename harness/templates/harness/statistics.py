@@ -21,7 +21,7 @@ def interval(values):
 
 
 class Sampling:
-    """When to stop, which samples count, and what they say."""
+    """Decides when to stop and which samples count, and summarises them."""
 
     def __init__(self, least, seconds):
         self.samples, self.clocks, self.least = [], [], least
@@ -39,7 +39,7 @@ class Sampling:
         return 0 if enough or late else 10_000 - len(self.samples)
 
     def discarded(self):
-        """Samples of batches on a slow clock or while throttled; none where that is the rule."""
+        """Samples of batches at a slow clock or while throttled; none if that is the GPU's normal state."""
         usual = median([c["sm_mhz"] for c in self.clocks if c.get("sm_mhz")] or [0])
         out = []
         for i, clock in enumerate(self.clocks):
@@ -65,7 +65,7 @@ class Sampling:
 
 
 class Nvml:
-    """Clocks, temperature, power and throttling, where the driver's library is."""
+    """Reads clocks, temperature, power and throttling, if the driver's library is present."""
 
     REASONS = {0x4: "sw_power_cap", 0x8: "hw_slowdown", 0x10: "sync_boost", 0x20: "sw_thermal",
                0x40: "hw_thermal", 0x80: "hw_power_brake", 0x100: "display_clock"}
