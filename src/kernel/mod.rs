@@ -7,6 +7,7 @@
 //!
 //! The library reads no environment variables: the folders to search come in as [`KernelFolders`].
 
+mod architecture;
 mod cases;
 mod declaration;
 mod document;
@@ -22,6 +23,7 @@ pub mod sizes;
 mod source;
 mod spec;
 
+pub use architecture::{check_architecture, is_architecture, list_architectures};
 pub use cases::DEFAULT_SEED;
 pub use error::KernelError;
 pub use find::{FoundKernel, KernelFolders};
@@ -69,75 +71,6 @@ pub fn is_identifier(text: &str) -> bool {
     text.len() <= 255
         && text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-}
-
-/// The GPU architectures that NVIDIA's compilers of CUDA 8 to 13 support: the number, and the
-/// suffixes that it may have (`a`: only this architecture, `f`: its family).
-const ARCHES: &[(u16, &str)] = &[
-    (50, ""),
-    (52, ""),
-    (53, ""),
-    (60, ""),
-    (61, ""),
-    (62, ""),
-    (70, ""),
-    (72, ""),
-    (75, ""),
-    (80, ""),
-    (86, ""),
-    (87, ""),
-    (88, ""),
-    (89, ""),
-    (90, "a"),
-    (100, "af"),
-    (101, "af"),
-    (103, "af"),
-    (110, "af"),
-    (120, "af"),
-    (121, "af"),
-];
-
-/// Whether `text` names an existing GPU architecture: `sm_90`, `sm_90a`, `sm_100f`.
-pub fn valid_arch(text: &str) -> bool {
-    let Some(rest) = text.strip_prefix("sm_") else { return false };
-    ARCHES.iter().any(|(number, suffixes)| {
-        rest.strip_prefix(&number.to_string()).is_some_and(|suffix| {
-            suffix.is_empty() || suffix.len() == 1 && suffixes.contains(suffix)
-        })
-    })
-}
-
-/// All architectures, for an error message: `sm_90[a]`, `sm_100[a|f]`.
-pub fn known_arches() -> String {
-    let name = |(number, suffixes): &(u16, &str)| match *suffixes {
-        "" => format!("sm_{number}"),
-        "a" => format!("sm_{number}[a]"),
-        _ => format!("sm_{number}[a|f]"),
-    };
-    ARCHES.iter().map(name).collect::<Vec<_>>().join(" ")
-}
-
-/// Architectures that a current compiler supports, without suffixes: those from [`FIRST_SPECIFIC`]
-/// on also exist with `a`, those from [`FIRST_FAMILY`] on with `f`. Source: `--gpu-architecture` of
-/// nvcc 12.9 and 13.5, tried.
-pub const ARCHITECTURES: &[u32] = &[75, 80, 86, 87, 88, 89, 90, 100, 103, 107, 110, 120, 121];
-
-/// The first architecture with an architecture-specific variant (`sm_90a`).
-pub const FIRST_SPECIFIC: u32 = 90;
-
-/// The first architecture with a family-specific variant (`sm_100f`).
-pub const FIRST_FAMILY: u32 = 100;
-
-/// Whether a current compiler can compile for the architecture `text`.
-pub fn known_arch(text: &str) -> bool {
-    let Some(rest) = text.strip_prefix("sm_") else { return false };
-    let (digits, first) = match rest.chars().last() {
-        Some('a') => (&rest[..rest.len() - 1], FIRST_SPECIFIC),
-        Some('f') => (&rest[..rest.len() - 1], FIRST_FAMILY),
-        _ => (rest, 0),
-    };
-    digits.parse().is_ok_and(|n: u32| n >= first && ARCHITECTURES.contains(&n))
-        && !digits.starts_with('+')
 }
 
 #[cfg(test)]

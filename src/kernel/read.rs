@@ -205,12 +205,12 @@ pub(super) fn strings<T>(
 
 fn architecture(item: &Item<'_>) -> Result<String, KernelError> {
     let text = item.text()?;
-    match super::valid_arch(text) {
+    match super::is_architecture(text) {
         true => Ok(text.to_owned()),
-        false => {
-            Err(item
-                .error(format!("`{text}` is no architecture; there are {}", super::known_arches())))
-        }
+        false => Err(item.error(format!(
+            "`{text}` is no architecture; there are {}",
+            super::list_architectures()
+        ))),
     }
 }
 

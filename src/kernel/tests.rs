@@ -363,18 +363,6 @@ proptest::proptest! {
 }
 
 #[test]
-fn only_architectures_that_exist_are_architectures() {
-    for arch in ["sm_75", "sm_90", "sm_90a", "sm_100a", "sm_100f", "sm_121"] {
-        assert!(super::valid_arch(arch), "{arch}");
-    }
-    for arch in ["foo", "sm_", "sm_9", "sm_99", "sm_80a", "sm_90f", "sm_100af", "sm_100x", "SM_90"]
-    {
-        assert!(!super::valid_arch(arch), "{arch}");
-    }
-    assert!(super::known_arches().contains("sm_90[a] sm_100[a|f]"));
-}
-
-#[test]
 fn a_bare_source_gives_its_kernel_a_name_of_its_own() {
     for (file, name) in [
         ("a/x.cu", "x"),

@@ -7,9 +7,7 @@ use crate::cli::app::App;
 use crate::cli::kernels::places;
 use crate::cli::missing;
 use crate::error::{Exit, Failure, Result, shell_word};
-use crate::kernel::{
-    ARCHITECTURES, FIRST_FAMILY, FIRST_SPECIFIC, Mode, Selection, find, known_arch,
-};
+use crate::kernel::{Mode, Selection, check_architecture, find};
 use crate::run::{BuildWanted, CaseSizes, Emit, InputsRecord, digest_file};
 use crate::tool::{BuildOptions, DslBuild, Output, PlanPart, Request, Target};
 
@@ -33,8 +31,8 @@ const DSL_ARCH: &str = "sm_100a";
 /// # Errors
 /// Unknown kernels and architectures, wrong sizes, flags that do not go together.
 pub(super) fn resolve(app: &App, args: &BuildArgs) -> Result<BuildCommand> {
-    if let Some(arch) = args.arch.as_deref().filter(|arch| !known_arch(arch)) {
-        return Err(unknown_arch(arch));
+    if let Some(arch) = args.arch.as_deref() {
+        check_architecture(arch)?;
     }
     let emit = emit(args);
     let options = words(args.compile_options.as_deref())?;
@@ -102,15 +100,6 @@ fn which_dsl(failure: Failure, file: &Path) -> Failure {
             .hint("what torch launches shows under: rgpu profile --kernel …, or rgpu exec FILE --mode nsys");
     }
     hints.into_iter().fold(failure, Failure::hint)
-}
-
-fn unknown_arch(arch: &str) -> Failure {
-    let numbers: Vec<String> = ARCHITECTURES.iter().map(u32::to_string).collect();
-    Failure::new(Exit::Usage, "unknown_arch", format!("`{arch}` is no architecture known here"))
-        .hint(format!("known: sm_{}", numbers.join(" sm_")))
-        .hint(format!(
-            "from sm_{FIRST_SPECIFIC} on with `a` behind (sm_100a: all features), from sm_{FIRST_FAMILY} on with `f` too"
-        ))
 }
 
 fn emit(args: &BuildArgs) -> Emit {

@@ -186,13 +186,8 @@ fn options(args: &ProfileArgs, mode: Mode, target: Target) -> Result<Request> {
     request.timing =
         TimingPlan { warmup: args.warmup.unwrap_or(timing.warmup), iters: args.iters, ..timing };
     request.strict = args.run.strict;
-    if let Some(arch) = args.arch.as_deref().filter(|a| !crate::kernel::valid_arch(a)) {
-        return Err(Failure::new(
-            Exit::Usage,
-            "bad_option",
-            format!("`--arch {arch}` is not an architecture"),
-        )
-        .hint(format!("there are: {}", crate::kernel::known_arches())));
+    if let Some(arch) = args.arch.as_deref() {
+        crate::kernel::check_architecture(arch)?;
     }
     request.arch.clone_from(&args.arch);
     if let Some(timeout) = args.run.timeout {
