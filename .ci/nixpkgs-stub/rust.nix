@@ -15,5 +15,7 @@
   # Compiled dependencies may be shared with the builds before; our own crates never are, since
   # they lie elsewhere.
   CARGO_TARGET_DIR = builtins.getEnv "NIXPKGS_STUB_TARGET";
+  # A folder of programs to install instead of building them.
+  prebuilt = builtins.getEnv "NIXPKGS_STUB_PREBUILT";
   args = [ "-eu" ./build-rust.sh ];
 }) // { inherit meta pname version; }
