@@ -1,4 +1,5 @@
-//! From `argv` to an exit status: parse, load the settings, dispatch, and say how it failed.
+//! Runs one command line: parses it, loads the settings, dispatches, and turns a failure into an
+//! exit status.
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -18,10 +19,10 @@ use super::{
 use crate::config::{Config, Environment};
 use crate::error::{ErrorDocument, Exit, Failure, Result, inset};
 
-/// Threads besides the command's own: one has the connection, one more what it waits for.
+/// Worker threads besides the command's own: one for the connection, one for what it waits for.
 const WORKER_THREADS: usize = 2;
 
-/// What every command has at hand.
+/// The settings, flags, terminal and folders that every command uses.
 pub(super) struct App {
     pub(super) config: Config,
     pub(super) global: GlobalArgs,
@@ -30,17 +31,17 @@ pub(super) struct App {
     pub(super) argv: Vec<String>,
     /// The user's cache folder for rgpu.
     pub(super) cache: PathBuf,
-    /// The user's data folder for rgpu: what was fetched on their word.
+    /// The user's data folder for rgpu: tools fetched with the user's consent.
     pub(super) data: PathBuf,
-    /// The user's folder of settings, of all programs.
+    /// The user's settings folder, for all programs.
     config_dir: PathBuf,
     pub(super) cwd: PathBuf,
 }
 
-/// How a command ended well: its exit status.
+/// The exit status of a command that did not fail.
 pub(super) type Status = u8;
 
-/// Runs the command line `args`; the program's whole life.
+/// Runs the command line `args` and returns the process's exit status.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let argv: Vec<OsString> = args.into_iter().collect();
     let json = argv.iter().take_while(|a| *a != "--").any(|a| a == "--json");
@@ -70,9 +71,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn start(argv: &[OsString]) -> Result<Status> {
     let expanded = profile::expand_preset(argv)?;
-    let cli = match parsed(&expanded) {
+    let cli = match parse_cli(&expanded) {
         Ok(cli) => cli,
-        Err(error) => return clap_ended(&error, argv, &expanded),
+        Err(error) => return handle_clap_error(&error, argv, &expanded),
     };
     if cli.global.json && cli.command.events() == Some("-") {
         return Err(stdout_is_taken());
@@ -101,17 +102,17 @@ fn start(argv: &[OsString]) -> Result<Status> {
         cwd,
     };
     let status = match cli.command {
-        Command::Profile(args) => pruned(&app, profile::run(&app, &args)),
-        // A failed write is a failure of its own there, told already.
-        Command::Exec(args) => return pruned(&app, exec::run(&app, &args)),
-        Command::Build(args) => pruned(&app, build::run(&app, &args)),
+        Command::Profile(args) => prune_runs(&app, profile::run(&app, &args)),
+        // `exec` checks for failed writes itself.
+        Command::Exec(args) => return prune_runs(&app, exec::run(&app, &args)),
+        Command::Build(args) => prune_runs(&app, build::run(&app, &args)),
         Command::Remote(command) => remote::run(&app, &command),
         Command::Doctor(args) => doctor::run(&app, &args),
         Command::Kernels(command) => kernels::run(&app, &command),
         Command::Runs(command) => runs::run(&app, &command),
         Command::Disasm(args) => disasm::run(&app, &args),
         Command::Report(args) => report::run(&app, &args),
-        Command::Compare(args) => pruned(&app, compare::run(&app, &args)),
+        Command::Compare(args) => prune_runs(&app, compare::run(&app, &args)),
         Command::Schema(args) => schema::run(&app, &args),
         Command::Setup(command) => setup::run(&app, &command),
         Command::Worker(args) => worker::run(&app, &args),
@@ -129,32 +130,35 @@ fn start(argv: &[OsString]) -> Result<Status> {
     written().map(|()| status)
 }
 
-/// `--events -` and the result both want stdout.
+/// The error for `--events -` with `--json`: both need stdout.
 pub(super) fn stdout_is_taken() -> Failure {
     Failure::new(Exit::Usage, "usage", "stdout is taken by the result")
         .hint("write the events to a file: `--events FILE`")
 }
 
-/// The command line, understood.
-fn parsed(argv: &[OsString]) -> clap::error::Result<Cli> {
+fn parse_cli(argv: &[OsString]) -> clap::error::Result<Cli> {
     let mut command = Cli::command();
     let cli = command
         .try_get_matches_from_mut(argv)
         .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
     let cli = cli.map_err(|error| error.format(&mut command));
-    // Once in a program's life: its memory goes all at once as it ends.
+    // Not worth freeing: it is built once and the process ends soon.
     std::mem::forget(command);
     cli
 }
 
-/// A run has ended, well or not: those before it may be too many.
-fn pruned<T>(app: &App, ended: T) -> T {
+/// Deletes runs beyond the limit, since a run has just ended, well or not.
+fn prune_runs<T>(app: &App, ended: T) -> T {
     runs::prune(app);
     ended
 }
 
-/// `--help` and `--version` are answers; anything else clap says is a usage error, in its words.
-fn clap_ended(error: &clap::Error, argv: &[OsString], expanded: &[OsString]) -> Result<Status> {
+/// Prints `--help` and `--version`; turns any other message of clap into a usage error.
+fn handle_clap_error(
+    error: &clap::Error,
+    argv: &[OsString],
+    expanded: &[OsString],
+) -> Result<Status> {
     use clap::error::ErrorKind;
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -165,32 +169,32 @@ fn clap_ended(error: &clap::Error, argv: &[OsString], expanded: &[OsString]) -> 
             let _ = error.print();
             Ok(Exit::Usage as u8)
         }
-        // Clap would list those that are hidden, too.
+        // Clap's own message would list hidden commands too.
         ErrorKind::MissingSubcommand => {
             let words = argv.iter().skip(1).filter_map(|word| word.to_str());
             let typed: Vec<&str> = words.filter(|word| !word.starts_with('-')).collect();
-            let asked = [&["rgpu"], typed.as_slice(), &["--help"]].concat().join(" ");
+            let help_command = [&["rgpu"], typed.as_slice(), &["--help"]].concat().join(" ");
             Err(Failure::new(Exit::Usage, "usage", "a command is missing")
-                .hint(format!("`{asked}` lists the commands")))
+                .hint(format!("`{help_command}` lists the commands")))
         }
         _ => {
             let text = error.to_string();
             let mut lines = text.trim_end().splitn(2, '\n');
-            let mut what =
+            let mut message =
                 lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-            // What is missing stands below, a line each.
+            // Clap lists what is missing below, one per line.
             let mut rest = lines.next().unwrap_or_default();
-            if what.ends_with(':') {
-                let (missing, further) = rest.split_once("\n\n").unwrap_or((rest, ""));
+            if message.ends_with(':') {
+                let (missing, other) = rest.split_once("\n\n").unwrap_or((rest, ""));
                 let missing: Vec<&str> = missing.lines().map(str::trim).collect();
-                what = format!("{what} {}", missing.join(", "));
-                rest = further;
+                message = format!("{message} {}", missing.join(", "));
+                rest = other;
             }
-            let mut failure = Failure::new(Exit::Usage, "usage", what);
+            let mut failure = Failure::new(Exit::Usage, "usage", message);
             let typed = |word: &str| argv.get(1).is_some_and(|a| a == word);
             for hint in rest.split("\n\n").map(str::trim).filter(|h| !h.is_empty()) {
                 let hint = hint.trim_start_matches("tip: ");
-                // Behind `--` a flag would be the command itself.
+                // After `--` a flag would be taken for the command.
                 if typed("exec") && hint.starts_with("to pass '") {
                     continue;
                 }
@@ -200,7 +204,7 @@ fn clap_ended(error: &clap::Error, argv: &[OsString], expanded: &[OsString]) -> 
             if preset {
                 failure = failure.hint("flags that you did not type come from the preset");
             }
-            // The most natural first tries.
+            // Hints for the most common first mistakes.
             if error.kind() == ErrorKind::UnknownArgument && typed("profile") && !preset {
                 failure = failure
                     .hint("a kernel is named by `--kernel NAME`, a program stands after `--`");
@@ -223,13 +227,13 @@ fn clap_ended(error: &clap::Error, argv: &[OsString], expanded: &[OsString]) -> 
 }
 
 impl App {
-    /// Writes data to stdout. A reader that went away (`| head`) is not an error; any other
-    /// failure becomes the command's when it ends.
+    /// Writes data to stdout. A reader that went away (`| head`) is no error; any other failure is
+    /// returned when the command ends.
     pub(super) fn print(&self, text: &str) {
         self.print_bytes(text.as_bytes());
     }
 
-    /// As [`App::print`].
+    /// Like [`App::print`], for bytes.
     pub(super) fn print_bytes(&self, text: &[u8]) {
         write_out(text);
     }
@@ -243,19 +247,19 @@ impl App {
         Ok(())
     }
 
-    /// The settings as they are now that a command has changed them.
+    /// Loads the settings again, after a command has changed them.
     pub(super) fn settings(&self) -> Result<Config> {
         Config::load(&self.cwd, &self.config_dir, &Environment::read())
     }
 
-    /// Says something on stderr, unless `--quiet`.
+    /// Prints a line on stderr, unless `--quiet`.
     pub(super) fn say(&self, text: &str) {
         if !self.global.quiet {
             say(&format!("{text}\n"));
         }
     }
 
-    /// Says on stderr what went wrong with a part of the work, under `--quiet` too.
+    /// Prints an error about part of the work on stderr, even with `--quiet`.
     pub(super) fn complain(&self, text: &str) {
         say(&safe(format!("error: {}\n", inset(text, 7)).as_bytes()));
     }
@@ -265,7 +269,7 @@ impl App {
         std::io::stdin().is_terminal() && self.terminal.stderr_tty
     }
 
-    /// What brings nvdisasm: a script has to say yes in advance.
+    /// The hint on how to get nvdisasm. A script has to pass `--yes`.
     pub(super) fn setup_nvdisasm(&self) -> &'static str {
         match self.attended() {
             true => "`rgpu setup nvdisasm` fetches it (5 MB)",
@@ -273,7 +277,7 @@ impl App {
         }
     }
 
-    /// How reports look on this terminal.
+    /// The width and colours of reports on this terminal.
     pub(super) fn style(&self) -> crate::report::Style {
         let width = match (self.terminal.columns, self.terminal.stdout_tty) {
             (None, false) => 80,
@@ -282,8 +286,8 @@ impl App {
         crate::report::Style { width, color: self.terminal.stdout_color, ..Default::default() }
     }
 
-    /// Columns for tables with names and paths in them: those of `COLUMNS` or of the terminal. What
-    /// reads a pipe gets every row as one line.
+    /// Columns for tables of names and paths: those of `COLUMNS` or the terminal. In a pipe there
+    /// is no limit, so that every row stays one line.
     pub(super) fn columns(&self) -> usize {
         match (self.terminal.columns, self.terminal.stdout_tty) {
             (Some(columns), _) => columns,
@@ -292,8 +296,8 @@ impl App {
         }
     }
 
-    /// Runs `future` on this thread, beside one that has the connection: bytes are deciphered there
-    /// while they are put together here.
+    /// Runs `future` on this thread. The connection runs on a worker thread, so that decryption
+    /// does not hold up this one.
     pub(super) fn block_on<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         open_files::enough()?;
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
@@ -301,7 +305,7 @@ impl App {
         let runtime = runtime
             .map_err(|e| open_files::cannot_start("runtime", "the event loop cannot start", &e))?;
         let result = runtime.block_on(future);
-        // Threads that still wait on stdin must not keep a finished command alive.
+        // Do not wait for threads that are blocked on stdin.
         runtime.shutdown_background();
         result
     }
@@ -311,7 +315,7 @@ fn say(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Prints a failure: on stderr for people, and under `--json` on stdout as `rgpu.error/1` too.
+/// Prints a failure on stderr, and with `--json` also on stdout as `rgpu.error/1`.
 pub(super) fn show_failure(failure: &Failure, exit: u8, json: bool) {
     let terminal = Terminal::detect();
     let text = safe(failure.to_string().as_bytes());

@@ -1,5 +1,5 @@
-//! The command line: what may be typed. One variant a command; what a command does stands in its
-//! own file.
+//! The arguments of the command line. Each command is one variant and is implemented in its own
+//! file.
 
 use clap::{Args, Parser, Subcommand};
 
@@ -90,7 +90,7 @@ pub(super) enum Command {
 }
 
 impl Command {
-    /// Where `--events` of this command go.
+    /// The value of this command's `--events`.
     pub(super) fn events(&self) -> Option<&str> {
         let events = match self {
             Self::Profile(args) => &args.run.events,

@@ -1,4 +1,5 @@
-//! `rgpu runs attach`: takes a run up where its command left it, and ends as it would have.
+//! `rgpu runs attach`: resumes following a run whose command has gone, and ends as that command
+//! would have.
 
 use clap::Parser;
 
@@ -8,14 +9,14 @@ use super::{build, exec, profile, session};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::store::{RunFolder, RunRecord, RunState};
 
-/// Takes up a run.
+/// Attaches to a run.
 pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result<Status> {
-    if let Some(status) = ended(app, folder)? {
+    if let Some(status) = show_if_done(app, folder)? {
         return Ok(status);
     }
     let folder = &folder.clone().follow()?;
-    // Whoever followed it may have come to its end just now.
-    if let Some(status) = ended(app, folder)? {
+    // The command that followed it may have finished just now.
+    if let Some(status) = show_if_done(app, folder)? {
         return Ok(status);
     }
     let record = folder.current_record()?;
@@ -66,15 +67,15 @@ pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result
     }
 }
 
-/// The failure of a run whose command ended before it sent a job.
+/// The failure of a run whose command ended before it submitted a job.
 fn never_submitted(record: &RunRecord) -> Failure {
-    let what = format!("`{}` was never submitted: its command ended before that", record.id);
-    Failure::new(Exit::Usage, "never_submitted", what).hint(super::runs::again(record))
+    let message = format!("`{}` was never submitted: its command ended before that", record.id);
+    Failure::new(Exit::Usage, "never_submitted", message).hint(super::runs::again(record))
 }
 
-/// Shows the result of a run that has one. One that a power cut has taken a file of is to be taken up
-/// once more: its host has kept it.
-fn ended(app: &App, folder: &RunFolder) -> Result<Option<Status>> {
+/// Shows the result of a finished run. `None` if the run goes on, or if a power cut lost some of
+/// its files: then they are fetched again from the host, which kept them.
+fn show_if_done(app: &App, folder: &RunFolder) -> Result<Option<Status>> {
     let record = folder.record()?;
     if record.state != RunState::Done || !folder.has_unsynced(&record) {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! `rgpu build`: a kernel compiled, with no GPU, and what came of it in one table.
+//! `rgpu build`: compiles a kernel without a GPU and shows the result in one table.
 
 mod args;
 mod fetch;
@@ -28,48 +28,47 @@ use crate::tool::{Request, Target};
 use request::BuildCommand;
 use show::CopiedPaths;
 
-/// Builds.
 pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     if args.events.as_deref() == Some("-") {
         return Err(stdout_is_taken());
     }
-    let mut asked = request::resolve(app, args)?;
-    for assumption in &asked.assumptions {
+    let mut build_command = request::resolve(app, args)?;
+    for assumption in &build_command.assumptions {
         app.say(&format!("assumed: {assumption}"));
     }
-    let out = destination(args.out.as_deref(), asked.emit)?;
+    let out = destination(args.out.as_deref(), build_command.emit)?;
     let spec = session::spec(app, args.remote.as_deref())?;
-    if let BuildWanted::Dsl(build) = &asked.wanted {
+    if let BuildWanted::Dsl(build) = &build_command.wanted {
         fetch::environment(app, &spec, build.dsl.wheels(), args.yes)?;
     }
-    if let BuildWanted::Kernel(request) = &mut asked.wanted {
+    if let BuildWanted::Kernel(request) = &mut build_command.wanted {
         request.build.fetch |= fetch::wants_nvcc(app, &spec);
     }
     let now = jiff::Timestamp::now();
     let runs = Runs::new(&app.config.runs_dir.value);
-    let name = format!("{}-build", asked.name);
+    let name = format!("{}-build", build_command.name);
     let (id, folder) = runs.create(args.run_id.as_deref(), &name, now, out.folder())?;
     let mut record = RunRecord {
-        title: format!("build {}", asked.name),
-        kernel: asked.name.clone(),
+        title: format!("build {}", build_command.name),
+        kernel: build_command.name.clone(),
         ..session::record(app, &spec, id, "build", now)
     };
     folder.save(&record)?;
-    folder.write_json("inputs.json", &asked.inputs)?;
+    folder.write_json("inputs.json", &build_command.inputs)?;
     folder.write("config.toml", app.config.record(&spec).as_bytes())?;
     let begin = if args.detach { BuildStart::Detached } else { BuildStart::Anew };
     let events = args.events.as_deref();
-    let mut task = BuildTask { app, args, asked, spec, folder: &folder, events, begin };
-    let begun = Instant::now();
+    let mut task = BuildTask { app, args, build_command, spec, folder: &folder, events, begin };
+    let started_at = Instant::now();
     let mut built = task.carry_out(&mut record);
     if lacks_compiler(&built)
         && args.remote.is_none()
-        && let Some(here) = task.carry_out_here(&mut record)
+        && let Some(local) = task.carry_out_here(&mut record)
     {
-        built = here;
+        built = local;
     }
-    // The host has no compiler: the user may want one fetched.
-    if let (Err(failure), BuildWanted::Kernel(request)) = (&built, &mut task.asked.wanted)
+    // The host has no compiler: offer to fetch one.
+    if let (Err(failure), BuildWanted::Kernel(request)) = (&built, &mut task.build_command.wanted)
         && failure.code == "no_compiler"
         && !request.build.fetch
     {
@@ -84,11 +83,11 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     if args.yes && matches!(&built, Ok(BuildOutcome::Told(build, _)) if build.by_wheels()) {
         fetch::wanted_nvcc(app, &task.spec);
     }
-    record.lasted(begun.elapsed().as_secs_f64());
+    record.lasted(started_at.elapsed().as_secs_f64());
     finish(app, &folder, record, built, out)
 }
 
-/// Takes up a build whose rgpu went away.
+/// Resumes a build whose command has gone.
 pub(super) fn attach(
     app: &App,
     args: &BuildArgs,
@@ -99,23 +98,24 @@ pub(super) fn attach(
     if events == Some("-") {
         return Err(stdout_is_taken());
     }
-    let mut asked = request::resolve(app, args)?;
-    let out = destination(args.out.as_deref(), asked.emit)?;
+    let mut build_command = request::resolve(app, args)?;
+    let out = destination(args.out.as_deref(), build_command.emit)?;
     let spec = session::spec(app, Some(&record.remote))?;
-    if let BuildWanted::Kernel(request) = &mut asked.wanted {
+    if let BuildWanted::Kernel(request) = &mut build_command.wanted {
         request.build.fetch |= fetch::wants_nvcc(app, &spec);
     }
-    let mut task = BuildTask { app, args, asked, spec, folder, events, begin: BuildStart::Again };
-    let begun = Instant::now();
+    let mut task =
+        BuildTask { app, args, build_command, spec, folder, events, begin: BuildStart::Again };
+    let started_at = Instant::now();
     let mut built = task.carry_out(&mut record);
-    if let (Err(failure), BuildWanted::Kernel(request)) = (&built, &mut task.asked.wanted)
+    if let (Err(failure), BuildWanted::Kernel(request)) = (&built, &mut task.build_command.wanted)
         && failure.code == "no_compiler"
     {
-        // It was submitted: the user had said yes to the fetching.
+        // The job was submitted, so the user had agreed to the download.
         request.build.fetch = true;
         built = task.carry_out(&mut record);
     }
-    record.lasted(begun.elapsed().as_secs_f64());
+    record.lasted(started_at.elapsed().as_secs_f64());
     record.at_least(folder.job_time());
     finish(app, folder, record, built, out)
 }
@@ -124,7 +124,7 @@ fn lacks_compiler(built: &Result<BuildOutcome>) -> bool {
     matches!(built, Err(failure) if failure.code == "no_compiler")
 }
 
-/// Whether nothing of it runs on the CPU.
+/// Whether the target has device code only.
 fn is_device_code(request: &Request) -> bool {
     match &request.target {
         Target::Kernel { spec, .. } => matches!(spec.entry, Entry::Device(_)),
@@ -135,39 +135,39 @@ fn is_device_code(request: &Request) -> bool {
 /// Where results go.
 enum Destination {
     /// The run's folder, and a copy of each cubin beside the runs.
-    Usual,
-    /// There, and the main PTX or cubin in this file too.
+    Default,
+    /// The same, and the main PTX or cubin also goes into this file.
     File(PathBuf),
-    /// The run's folder is this one, and nothing goes anywhere else.
+    /// This folder is the run's folder, and nothing is copied elsewhere.
     Folder(PathBuf),
 }
 
 impl Destination {
-    /// The run's own folder, where it was named.
+    /// The run's folder, if the user named it.
     fn folder(&self) -> Option<&Path> {
         match self {
             Self::Folder(folder) => Some(folder),
-            Self::Usual | Self::File(_) => None,
+            Self::Default | Self::File(_) => None,
         }
     }
 }
 
-/// `--out`: a file for the main PTX or cubin, or the run's own folder.
+/// Parses `--out`: a file for the main PTX or cubin, or the run's folder.
 fn destination(out: Option<&Path>, emit: Emit) -> Result<Destination> {
-    let Some(out) = out else { return Ok(Destination::Usual) };
-    let kept = match out.extension().and_then(|extension| extension.to_str()) {
+    let Some(out) = out else { return Ok(Destination::Default) };
+    let is_emitted = match out.extension().and_then(|extension| extension.to_str()) {
         Some("ptx") => emit.ptx,
         Some("cubin") => emit.cubin,
         _ => return Ok(Destination::Folder(out.to_owned())),
     };
-    match kept {
+    match is_emitted {
         true => Ok(Destination::File(out.to_owned())),
-        false => Err(nothing_for(out)),
+        false => Err(nothing_to_write(out)),
     }
 }
 
-/// There is nothing of its kind to write into this file.
-fn nothing_for(out: &Path) -> Failure {
+/// The failure for an output file whose kind was not built.
+fn nothing_to_write(out: &Path) -> Failure {
     let kind = out.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     let title = if kind == "ptx" { "PTX" } else { "cubin" };
     Failure::new(Exit::Usage, "usage", format!("there is no {title} to write"))
@@ -179,7 +179,7 @@ fn nothing_for(out: &Path) -> Failure {
 struct BuildTask<'a> {
     app: &'a App,
     args: &'a BuildArgs,
-    asked: BuildCommand,
+    build_command: BuildCommand,
     spec: RemoteSpec,
     folder: &'a RunFolder,
     events: Option<&'a str>,
@@ -188,7 +188,7 @@ struct BuildTask<'a> {
 
 impl BuildTask<'_> {
     fn carry_out(&self, record: &mut RunRecord) -> Result<BuildOutcome> {
-        let Self { app, args, asked, spec, folder, events, begin } = self;
+        let Self { app, args, build_command, spec, folder, events, begin } = self;
         let live = if app.global.quiet || app.global.json {
             LiveOutput::Hidden
         } else {
@@ -208,10 +208,10 @@ impl BuildTask<'_> {
             let mut context =
                 RunContext { folder, record, reporter: &mut reporter, cancel, input: None };
             let run = BuildRun {
-                wanted: asked.wanted.clone(),
-                name: asked.name.clone(),
-                source: asked.source.clone(),
-                emit: asked.emit,
+                wanted: build_command.wanted.clone(),
+                name: build_command.name.clone(),
+                source: build_command.source.clone(),
+                emit: build_command.emit,
                 spec,
                 cache: session::facts_cache(app, spec),
                 programs: &programs,
@@ -230,33 +230,33 @@ impl BuildTask<'_> {
         })
     }
 
-    /// The same on this machine, in the place of a default remote that lacks a compiler: `profile`
-    /// compiles here, too, what its host cannot. `None`: this machine cannot either.
+    /// Builds on this machine instead, if the default remote lacks a compiler, as `profile` does
+    /// too. `None` if this machine has no compiler either.
     fn carry_out_here(&mut self, record: &mut RunRecord) -> Option<Result<BuildOutcome>> {
-        let BuildWanted::Kernel(request) = &self.asked.wanted else { return None };
-        // For which GPU is told by the host alone, where it is not said.
+        let BuildWanted::Kernel(request) = &self.build_command.wanted else { return None };
+        // Without `--arch` only the host knows the GPU.
         if session::is_local(&self.spec) || request.arch.is_none() {
             return None;
         }
-        let there = std::mem::replace(&mut self.spec, RemoteSpec::local());
+        let default_spec = std::mem::replace(&mut self.spec, RemoteSpec::local());
         let now = jiff::Timestamp::now();
-        let mut here = RunRecord {
+        let mut local = RunRecord {
             title: record.title.clone(),
             kernel: record.kernel.clone(),
             started: record.started.clone(),
             ..session::record(self.app, &self.spec, record.id.clone(), "build", now)
         };
-        let built = self.carry_out(&mut here);
+        let built = self.carry_out(&mut local);
         if lacks_compiler(&built) {
-            self.spec = there;
+            self.spec = default_spec;
             return None;
         }
-        *record = here;
-        let name = &there.name;
+        *record = local;
+        let name = &default_spec.name;
         self.app.say(&format!("`{name}` has no CUDA compiler: this was compiled on this machine"));
         let settings = self.app.config.record(&self.spec);
-        let kept = self.folder.write("config.toml", settings.as_bytes());
-        Some(kept.map_err(Failure::from).and(built))
+        let written = self.folder.write("config.toml", settings.as_bytes());
+        Some(written.map_err(Failure::from).and(built))
     }
 }
 
@@ -270,11 +270,11 @@ fn finish(
     let open_job = record.jobs.iter().any(|job| job.outcome.is_none());
     let (build, failure) = match built {
         Ok(BuildOutcome::Told(build, failure)) => (Some(build), failure),
-        Ok(BuildOutcome::Detached) => return detached(app, folder, record),
+        Ok(BuildOutcome::Detached) => return save_detached(app, folder, record),
         Err(failure) => (None, Some(failure)),
     };
     record.state = match &failure {
-        // The link stayed cut, or waiting stopped: the job may go on, and can be taken up.
+        // The link was lost or the user stopped waiting: the job may go on and can be resumed.
         Some(failure) if matches!(failure.exit, Exit::Cancelled | Exit::Host) && open_job => {
             RunState::Running
         }
@@ -283,8 +283,8 @@ fn finish(
         None => RunState::Done,
     };
     record.exit = Some(failure.as_ref().map_or(0, |failure| failure.exit as u8));
-    let failed = failure.as_ref().map(|f| ErrorDocument::new(f.clone(), f.exit as u8));
-    folder.end(&record, failed.as_ref())?;
+    let error_document = failure.as_ref().map(|f| ErrorDocument::new(f.clone(), f.exit as u8));
+    folder.end(&record, error_document.as_ref())?;
     let short = |path: &Path| path.strip_prefix(&app.cwd).unwrap_or(path).display().to_string();
     let Some(build) = build else {
         return Err(failure.unwrap_or_else(|| Failure::new(Exit::Bug, "bug", "nothing was built")));
@@ -298,7 +298,7 @@ fn finish(
             .log(short(&folder.path().join("log")))
             .hint(format!("everything that is known of it: {}", short(folder.path()))));
     }
-    let places = publish(app, &build, folder, out)?;
+    let places = copy_results(app, &build, folder, out)?;
     match app.global.json {
         true => app.print_json(&build)?,
         false => show::result(app, &build, folder.path(), &places),
@@ -306,8 +306,8 @@ fn finish(
     Ok(0)
 }
 
-/// The job goes on alone.
-fn detached(app: &App, folder: &RunFolder, mut record: RunRecord) -> Result<Status> {
+/// Saves a run whose job goes on by itself.
+fn save_detached(app: &App, folder: &RunFolder, mut record: RunRecord) -> Result<Status> {
     record.state = RunState::Detached;
     record.exit = Some(0);
     folder.save(&record)?;
@@ -319,8 +319,13 @@ fn detached(app: &App, folder: &RunFolder, mut record: RunRecord) -> Result<Stat
     Ok(0)
 }
 
-/// Puts copies where the user expects them.
-fn publish(app: &App, build: &Build, folder: &RunFolder, out: Destination) -> Result<CopiedPaths> {
+/// Copies the results to the expected places.
+fn copy_results(
+    app: &App,
+    build: &Build,
+    folder: &RunFolder,
+    out: Destination,
+) -> Result<CopiedPaths> {
     if out.folder().is_some() {
         let cubins = build.files.iter().filter(|f| f.kind == "cubin");
         let cubins = cubins.map(|f| folder.path().join(&f.path)).collect();
@@ -337,7 +342,7 @@ fn publish(app: &App, build: &Build, folder: &RunFolder, out: Destination) -> Re
         true => build.files.iter().find(|f| f.kind == "cubin").map(|f| &f.path),
         false => build.main_ptx.as_ref(),
     };
-    let main = main.ok_or_else(|| nothing_for(&to))?;
+    let main = main.ok_or_else(|| nothing_to_write(&to))?;
     atomic::write(&to, &folder.read(main)?).map_err(|e| disk(e).file(to.display()))?;
     match is_cubin {
         true => cubins.insert(0, to),

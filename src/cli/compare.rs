@@ -1,5 +1,5 @@
-//! `rgpu compare`: two runs or report files held against each other, or two kernels timed and
-//! profiled side by side on one device.
+//! `rgpu compare`: compares two runs or report files, or times and profiles two kernels side by
+//! side on one GPU.
 
 mod args;
 mod kept;
@@ -21,7 +21,6 @@ use crate::error::{Exit, Failure, Result, shell_word};
 use crate::model::Profile;
 use crate::model::comparison::Difference;
 
-/// Compares.
 pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     if !args.kernel.is_empty() {
         return live::run(app, args);
@@ -44,12 +43,12 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     let (left, right) = (report::open(app, a)?.profile, report::open(app, b)?.profile);
     for (what, profile) in [(a, &left), (b, &right)] {
         if let Some(kind) = untimed(profile) {
-            return Err(without_times([a, b], what, kind, [&left, &right]));
+            return Err(no_times([a, b], what, kind, [&left, &right]));
         }
     }
-    let unlike = differences(&left, &right);
-    if !unlike.is_empty() && !args.force {
-        return Err(refused([a, b], &unlike));
+    let differing = differences(&left, &right);
+    if !differing.is_empty() && !args.force {
+        return Err(refused([a, b], &differing));
     }
     let options = CompareOptions { names: [a, b], threshold: args.threshold, paired: &[] };
     let mut comparison = compare(&left, &right, &options);
@@ -60,7 +59,8 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     show::status(app, args, &comparison)
 }
 
-/// Whether both are files of the same bytes. One that cannot be read is not: it was read before.
+/// Whether both are files with the same bytes. `false` if one cannot be read, since it was read
+/// before.
 fn same_file(a: &Path, b: &Path) -> bool {
     let length = |path: &Path| path.metadata().ok().filter(|m| m.is_file()).map(|m| m.len());
     if length(a).is_none() || length(a) != length(b) {
@@ -82,7 +82,7 @@ fn same_file(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// The failure for a side that is itself a comparison: which of its two kernels is meant?
+/// The failure for a side that is itself a comparison, and so has two kernels.
 fn is_comparison(app: &App, what: &str, folder: &Path) -> Failure {
     let shown = folder.strip_prefix(&app.cwd).unwrap_or(folder);
     let words = format!("`{what}` is a comparison, not one run");
@@ -97,8 +97,8 @@ fn is_comparison(app: &App, what: &str, folder: &Path) -> Failure {
     }
 }
 
-/// The failure for a side that holds no times.
-fn without_times([a, b]: [&str; 2], what: &str, kind: &str, sides: [&Profile; 2]) -> Failure {
+/// The failure for a side without times.
+fn no_times([a, b]: [&str; 2], what: &str, kind: &str, sides: [&Profile; 2]) -> Failure {
     let holds = if kind == "cubin" { "code and no times" } else { "findings and no times" };
     let words = format!("`{what}` holds {holds}: nothing of it is faster or slower");
     let failure = Failure::new(Exit::Usage, "no_times", words);
@@ -112,14 +112,14 @@ fn without_times([a, b]: [&str; 2], what: &str, kind: &str, sides: [&Profile; 2]
     }
 }
 
-/// The failure for sides that are unlike, with each way in which they are.
-fn refused([a, b]: [&str; 2], unlike: &[Difference]) -> Failure {
-    let named = unlike.iter().map(|d| format!("{}: `{}` against `{}`", d.what, d.a, d.b));
+/// The failure for sides that differ in what is measured, listing each difference.
+fn refused([a, b]: [&str; 2], differing: &[Difference]) -> Failure {
+    let descriptions = differing.iter().map(|d| format!("{}: `{}` against `{}`", d.what, d.a, d.b));
     Failure::new(
         Exit::Usage,
         "unlike_runs",
         format!("`{a}` and `{b}` cannot be compared: they are unlike"),
     )
-    .cause(named.collect::<Vec<_>>().join("\n"))
+    .cause(descriptions.collect::<Vec<_>>().join("\n"))
     .hint("`--force` compares them all the same")
 }

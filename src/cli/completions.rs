@@ -1,11 +1,11 @@
-//! `rgpu completions`: what a shell needs to complete our command line, with the names that only
-//! this machine knows: kernels and remotes.
+//! `rgpu completions`: completion scripts for shells, including names that only this machine knows:
+//! kernels and remotes.
 //!
-//! clap writes the scripts; it leaves every value to file names. So the places of `--kernel` and
-//! `--remote`, and those of the arguments called `remote`, `run` and `what`, are changed in what it
-//! wrote: the shell asks `rgpu __names`. Of a list as `--remote a,b` the last name is completed. Names that a shell could
-//! take for more than a word are left out there, since bash expands the words it is offered, and
-//! the kernels of a project are anybody's.
+//! Clap writes the scripts and completes every value with file names. This module changes the
+//! values of `--kernel` and `--remote`, and the arguments called `remote`, `run` and `what`, so
+//! that the shell asks `rgpu __names`. Of a list such as `--remote a,b` the last name is completed.
+//! Names that are not a plain word in every shell are left out, because bash expands the words it
+//! is offered and anybody can write a project's kernels.
 
 use clap::{Command, CommandFactory, ValueEnum};
 use clap_complete::Shell;
@@ -18,7 +18,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::kernel::find;
 use crate::store::Runs;
 
-/// The newest run.
+/// The name of the newest run.
 const LATEST: &str = "latest";
 
 /// What has names.
@@ -32,7 +32,7 @@ pub(super) enum NameKind {
     Runs,
 }
 
-/// Prints the script of a shell.
+/// Prints the script for a shell.
 pub(super) fn run(app: &App, shell: Shell) -> Result<Status> {
     if app.global.json {
         let what = "completions are a shell's script, which has no form in JSON";
@@ -43,9 +43,9 @@ pub(super) fn run(app: &App, shell: Shell) -> Result<Status> {
     Ok(0)
 }
 
-/// Prints names, one a line.
-pub(super) fn names(app: &App, named: NameKind) -> Result<Status> {
-    let mut names: Vec<String> = match named {
+/// Prints names, one per line.
+pub(super) fn names(app: &App, kind: NameKind) -> Result<Status> {
+    let mut names: Vec<String> = match kind {
         NameKind::Kernels => {
             find::list(&kernels::places(app)).into_iter().map(|kernel| kernel.name).collect()
         }
@@ -65,37 +65,37 @@ pub(super) fn names(app: &App, named: NameKind) -> Result<Status> {
     Ok(0)
 }
 
-/// Whether every shell takes the name as the word it is.
+/// Whether every shell takes the name as one plain word.
 fn is_plain(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     !name.is_empty() && !name.starts_with('-') && name.bytes().all(plain)
 }
 
-/// An argument by its place that has names.
+/// A positional argument that is completed with names.
 struct NamedArgument {
-    /// The commands above it, `rgpu` left out.
+    /// The commands above it, without `rgpu`.
     path: Vec<String>,
-    /// What stands there.
-    named: &'static str,
-    /// Whether a file may stand there too.
+    /// The kind of names.
+    kind: &'static str,
+    /// Whether a file may be given too.
     file: bool,
 }
 
-/// The names of such arguments, what they take, and whether they may be files.
+/// The ids of such arguments, the kind of their names, and whether they may be files.
 const NAMED_ARGUMENTS: &[(&str, &str, bool)] =
     &[("remote", "remotes", false), ("run", "runs", false), ("what", "runs", true)];
 
-/// Every argument by its place that has names, below this command.
-fn places(command: &Command, path: &[String], found: &mut Vec<NamedArgument>) {
-    // What `__names` itself takes is no run.
+/// Collects every such positional argument below this command.
+fn collect_named_arguments(command: &Command, path: &[String], found: &mut Vec<NamedArgument>) {
+    // The argument of `__names` itself is not a run.
     let hidden = command.is_hide_set() || command.get_name() == "help";
     let first = command.get_positionals().next().map(|arg| arg.get_id().as_str());
     let known = NAMED_ARGUMENTS.iter().find(|(id, ..)| first == Some(*id) && !hidden);
-    if let Some(&(_, named, file)) = known {
-        found.push(NamedArgument { path: path.to_vec(), named, file });
+    if let Some(&(_, kind, file)) = known {
+        found.push(NamedArgument { path: path.to_vec(), kind, file });
     }
     for below in command.get_subcommands().filter(|_| !hidden) {
-        places(below, &[path, &[below.get_name().to_owned()]].concat(), found);
+        collect_named_arguments(below, &[path, &[below.get_name().to_owned()]].concat(), found);
     }
 }
 
@@ -104,7 +104,7 @@ fn script(shell: Shell) -> String {
     let mut command = Cli::command();
     clap_complete::generate(shell, &mut command, "rgpu", &mut bytes);
     let mut found = Vec::new();
-    places(&command, &[], &mut found);
+    collect_named_arguments(&command, &[], &mut found);
     let text = String::from_utf8_lossy(&bytes).into_owned();
     match shell {
         Shell::Bash => bash(&text, &found),
@@ -114,48 +114,48 @@ fn script(shell: Shell) -> String {
     }
 }
 
-/// The arms of flags: the line after the flag's says what is offered. The arms of commands: what
-/// is offered for an argument by its place stands behind that for the values of flags.
-fn bash(text: &str, places: &[NamedArgument]) -> String {
+/// Changes a bash script. In an arm for a flag, the line after the flag's lists the candidates. In
+/// an arm for a command, the candidates of a positional argument follow those of flag values.
+fn bash(text: &str, arguments: &[NamedArgument]) -> String {
     const FILES: &str = "COMPREPLY=($(compgen -f \"${cur}\"))";
     const FLAGS: &str = "COMPREPLY=( $(compgen -W \"${opts}\" -- \"${cur}\") )";
     const AT: &str = "if [[ ${cur} == -* || ${COMP_CWORD} -eq ";
-    let asked = |named: &str| format!("$(\"$1\" __names {named} 2>/dev/null)");
-    let offered = |named: &str, files: &str| {
-        let names = asked(named);
+    let names_command = |kind: &str| format!("$(\"$1\" __names {kind} 2>/dev/null)");
+    let completion_reply = |kind: &str, files: &str| {
+        let names = names_command(kind);
         format!("COMPREPLY=($(compgen -W \"{names}\" {files}-- \"${{cur}}\"))")
     };
-    // The names before the last comma stay as they are.
-    let names = asked("remotes");
+    // The names before the last comma stay unchanged.
+    let names = names_command("remotes");
     let listed = format!(
         "COMPREPLY=($(compgen -P \"${{cur%\"${{cur##*,}}\"}}\" -W \"{names}\" -- \"${{cur##*,}}\"))"
     );
     let label = |place: &NamedArgument| format!("rgpu__subcmd__{})", place.path.join("__subcmd__"));
-    let labels: Vec<(String, &NamedArgument)> = places.iter().map(|p| (label(p), p)).collect();
+    let labels: Vec<(String, &NamedArgument)> = arguments.iter().map(|p| (label(p), p)).collect();
     let mut flag = "";
-    let mut here: Option<&NamedArgument> = None;
-    let mut behind = false;
+    let mut current: Option<&NamedArgument> = None;
+    let mut after_flags = false;
     let line = |line: &str| {
         let word = line.trim();
         if let Some((_, place)) = labels.iter().find(|(label, _)| label == word) {
-            (here, behind) = (Some(*place), false);
+            (current, after_flags) = (Some(*place), false);
         } else if word.starts_with("rgpu__") && word.ends_with(')') {
-            here = None;
+            current = None;
         }
-        behind |= word == "esac";
+        after_flags |= word == "esac";
         let offer = match flag {
-            "--kernel)" | "-K)" => Some(offered("kernels", "-f ")),
+            "--kernel)" | "-K)" => Some(completion_reply("kernels", "-f ")),
             "--remote)" | "-r)" => Some(listed.clone()),
             _ => None,
         };
-        let changed = match (offer, here) {
+        let changed = match (offer, current) {
             (Some(offer), _) if word == FILES => Some(line.replace(FILES, &offer)),
             (_, Some(_)) if word.starts_with(AT) => {
                 let end = line.find(" || ").unwrap_or(line.len());
                 Some(format!("{} ]] ; then", &line[..end]))
             }
-            (_, Some(place)) if behind && word == FLAGS => {
-                let offer = offered(place.named, if place.file { "-f " } else { "" });
+            (_, Some(place)) if after_flags && word == FLAGS => {
+                let offer = completion_reply(place.kind, if place.file { "-f " } else { "" });
                 Some(line.replace(FLAGS, &offer))
             }
             _ => None,
@@ -172,8 +172,8 @@ fn bash(text: &str, places: &[NamedArgument]) -> String {
     text.lines().map(line).collect()
 }
 
-/// The value's name stands between what a flag does and what is offered; the name of an argument by
-/// its place before what it is.
+/// Changes a zsh script. The value's name is between a flag's description and its candidates; a
+/// positional argument's name comes before its description.
 fn zsh(text: &str) -> String {
     const FUNCTIONS: &str = r#"_rgpu_kernels() {
     compadd -- ${(f)"$(rgpu __names kernels 2>/dev/null)"}
@@ -204,9 +204,9 @@ _rgpu_runs_files() {
             })
         };
         let place = NAMED_ARGUMENTS.iter().find(|(id, ..)| begins(id));
-        let changed = place.and_then(|(_, named, file)| {
+        let changed = place.and_then(|(_, kind, file)| {
             let files = if *file { "_files" } else { "" };
-            Some(format!("{}:_rgpu_{named}{files}' \\", line.strip_suffix(FILES)?))
+            Some(format!("{}:_rgpu_{kind}{files}' \\", line.strip_suffix(FILES)?))
         });
         changed.unwrap_or_else(|| line.to_owned()) + "\n"
     };
@@ -214,14 +214,14 @@ _rgpu_runs_files() {
     let text = text
         .replace(":NAME|PATH:_default'", ":NAME|PATH:_rgpu_kernels'")
         .replace(":REMOTE:_default'", ":REMOTE:_rgpu_remotes'");
-    // Before the file calls what it defined.
+    // Before the file calls the functions it defines.
     let at = text.rfind("if [ \"$funcstack[1]\"").unwrap_or(text.len());
     format!("{}{FUNCTIONS}{}", &text[..at], &text[at..])
 }
 
-/// A line a flag, with `-r` at the end of those that take a value; and one more for each argument
-/// by its place.
-fn fish(text: &str, places: &[NamedArgument]) -> String {
+/// Changes a fish script: one line per flag, ending in `-r` if the flag takes a value, and one more
+/// line per positional argument.
+fn fish(text: &str, arguments: &[NamedArgument]) -> String {
     let remotes = "'(__fish_complete_list , \"rgpu __names remotes 2>/dev/null\")'";
     let line = |line: &str| match line {
         _ if !line.ends_with(" -r") => format!("{line}\n"),
@@ -241,10 +241,10 @@ fn fish(text: &str, places: &[NamedArgument]) -> String {
             [] => return String::new(),
         };
         let files = if place.file { "" } else { "-f " };
-        let named = place.named;
-        format!("complete -c rgpu -n \"{seen}\" {files}-a '(rgpu __names {named} 2>/dev/null)'\n")
+        let kind = place.kind;
+        format!("complete -c rgpu -n \"{seen}\" {files}-a '(rgpu __names {kind} 2>/dev/null)'\n")
     };
-    text.lines().map(line).chain(places.iter().map(place)).collect()
+    text.lines().map(line).chain(arguments.iter().map(place)).collect()
 }
 
 #[cfg(test)]
@@ -253,9 +253,9 @@ mod tests {
 
     #[test]
     fn every_shell_asks_for_kernels_and_remotes_wherever_they_can_be_named() {
-        let asks = |shell, named: &str| script(shell).matches(named).count();
-        // As many as there are flags `--kernel` and `--remote`, twice where short ones stand apart,
-        // and as there are arguments by their place: `remote check`, `doctor`, `runs show` …
+        let asks = |shell, kind: &str| script(shell).matches(kind).count();
+        // One for each flag `--kernel` and `--remote`, twice where the short form is separate, and
+        // one for each positional argument: `remote check`, `doctor`, `runs show` …
         assert_eq!(asks(Shell::Bash, "__names kernels"), 2 * 3);
         assert_eq!(asks(Shell::Zsh, ":_rgpu_kernels'"), 2 * 3);
         assert_eq!(asks(Shell::Fish, "__names kernels"), 3);

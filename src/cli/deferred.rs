@@ -1,13 +1,13 @@
-//! Commands whose flags are set up only where they are the command typed: setting up those of all
-//! commands takes longer than many a command does.
+//! Builds the flags of a command only if that command was typed: building those of all commands
+//! takes longer than many commands run.
 
 use std::ops::{Deref, DerefMut};
 
 use clap::error::Error;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Id, Subcommand};
 
-/// The flags, or the commands below, of one command. What is told of it in the list of all commands
-/// stands on the variant that holds this; the whole text, with the flags, on `A`.
+/// The flags, or the subcommands, of one command. The short text in the list of commands is on the
+/// variant that holds this; the full text with the flags is on `A`.
 #[derive(Clone, Debug)]
 pub(super) struct Deferred<A>(A);
 

@@ -1,5 +1,5 @@
-//! `rgpu disasm`: what files hold for the GPU: facts of kernels, SASS, PTX. No host and no GPU is
-//! needed, and of NVIDIA's tools only nvdisasm is of use, for the operands of instructions.
+//! `rgpu disasm`: shows the GPU code in files: facts about kernels, SASS, PTX. Needs no host and no
+//! GPU; of NVIDIA's tools it uses only nvdisasm, for the operands of instructions.
 
 mod args;
 mod diff;
@@ -33,7 +33,6 @@ use crate::model::disasm::{Input, Status as Ended};
 use crate::run::disasm::{self, FileNames, ImageFilter, ImageTask, InputError, Inputs, NamedInput};
 use crate::store::{Runs, StoreError, atomic};
 
-/// Disassembles.
 pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     let listed = args.diff || args.hot || args.view.is_some() || args.format.is_some();
     if args.tool == Tool::None && (listed || args.per_kernel) {
@@ -41,11 +40,11 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
             .hint("without nvdisasm: `--tool rgpu`"));
     }
     if args.tool == Tool::Rgpu && args.view == Some(View::Live) {
-        let what = "`--tool rgpu` lists without operands, and life ranges need them";
-        return Err(Failure::new(Exit::Usage, "usage", what)
+        let message = "`--tool rgpu` lists without operands, and life ranges need them";
+        return Err(Failure::new(Exit::Usage, "usage", message)
             .hint("leave `--tool` out: nvdisasm knows operands"));
     }
-    if let Some(reason) = not_asked(args).filter(|_| args.remote.is_some()) {
+    if let Some(reason) = reason_unused(args).filter(|_| args.remote.is_some()) {
         return Err(Failure::new(Exit::Usage, "usage", format!("{reason}: no host is asked"))
             .hint("leave `--remote` out; it says where nvdisasm runs, files are of this machine"));
     }
@@ -64,13 +63,13 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     if args.hot {
         return if html { page::hot(app, args) } else { hot::run(app, args) };
     }
-    let meant = meant(app, &args.what)?;
-    if let ([NamedInput::Run(_)], true) = (meant.as_slice(), html)
+    let named = named_inputs(app, &args.what)?;
+    if let ([NamedInput::Run(_)], true) = (named.as_slice(), html)
         && let Some(status) = page::of_run(app, args)?
     {
         return Ok(status);
     }
-    let Inputs { files, reports } = disasm::inputs(&meant).map_err(|error| failure(&error))?;
+    let Inputs { files, reports } = disasm::inputs(&named).map_err(|error| failure(&error))?;
     if let [first, ..] = reports.as_slice() {
         let first = first.display();
         app.say(&match reports.len() {
@@ -82,17 +81,17 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         return page::run(app, args, &files);
     }
     if let Some(view) = args.view {
-        fits(view, args)?;
-        let mut what = ImageTask {
-            wanted: wanted(args)?,
-            shown: shown(args),
+        check_format(view, args)?;
+        let mut task = ImageTask {
+            wanted: image_filter(args)?,
+            shown: listing_columns(args),
             lives: view::lives(view),
             ..ImageTask::default()
         };
         if matches!(view, View::Sass | View::Source | View::Live) {
-            what.nvdisasm = tool::chosen(app, args, &files, &what)?;
+            task.nvdisasm = tool::chosen(app, args, &files, &task)?;
         }
-        return view::run(app, args, &files, &what, view);
+        return view::run(app, args, &files, &task, view);
     }
     if let Some(format) = args.format {
         return Err(misplaced(format));
@@ -100,8 +99,8 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     listings(app, args, &files)
 }
 
-/// Why nvdisasm is not asked.
-fn not_asked(args: &DisasmArgs) -> Option<&'static str> {
+/// Why nvdisasm is not used. `None` if it is.
+fn reason_unused(args: &DisasmArgs) -> Option<&'static str> {
     match args.tool {
         _ if args.list => Some("`--list` reads headers, in process"),
         _ if args.hot => Some("`--hot` shows instructions as its run brought them"),
@@ -111,20 +110,20 @@ fn not_asked(args: &DisasmArgs) -> Option<&'static str> {
     }
 }
 
-/// Listings and facts of every file, or with `--list` what is there.
+/// Writes listings and facts of every file, or with `--list` prints their contents.
 fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
-    let mut what = ImageTask {
-        wanted: wanted(args)?,
+    let mut task = ImageTask {
+        wanted: image_filter(args)?,
         sass: !args.list && args.tool != Tool::None,
         by_kernel: args.per_kernel,
         extract: args.extract,
         list_only: args.list,
-        shown: shown(args),
+        shown: listing_columns(args),
         threads: args.block,
         out: if args.list { None } else { Some(out(app, args)?) },
         ..ImageTask::default()
     };
-    if let Some(out) = what.out.as_ref().filter(|out| out.is_file()) {
+    if let Some(out) = task.out.as_ref().filter(|out| out.is_file()) {
         return Err(Failure::new(
             Exit::Usage,
             "no_folder",
@@ -135,23 +134,23 @@ fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
         .hint("one file is written by `--view sass --out FILE`, a page by `--format html`"));
     }
     if !args.list {
-        what.nvdisasm = tool::chosen(app, args, files, &what)?;
+        task.nvdisasm = tool::chosen(app, args, files, &task)?;
     }
-    if let Some(out) = &what.out {
-        keep_inputs(&what.names, out, files);
+    if let Some(out) = &task.out {
+        reserve_input_names(&task.names, out, files);
         if !args.force {
             report::overwrite::check(&out.join(SUMMARY), SUMMARY_HEAD)?;
         }
     }
     let bar = progress::FilesBar::new(app, files.len());
     let last = files.len().saturating_sub(1);
-    let wanted_text = what.out.is_some() || app.global.json;
-    let inputs = disasm::each(files, &what, &|number, mut input| {
+    let renders_text = task.out.is_some() || app.global.json;
+    let inputs = disasm::each(files, &task, &|number, mut input| {
         bar.done();
         if app.global.verbose > 0 {
             app.say(&format!("{}: {} images", input.path, input.images.len()));
         }
-        let text = match wanted_text {
+        let text = match renders_text {
             true => entry(&input, number == last),
             false => Ok(Vec::new()),
         };
@@ -161,63 +160,63 @@ fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
             _ => symbols(&input),
         };
         if app.global.json {
-            // Told in full by the text: room for the next.
+            // The text already has them: free the memory for the next file.
             input.images.iter_mut().for_each(|image| image.kernels = Vec::new());
         }
         text.map(|text| PrintedInput { input, text, empty, symbols })
     });
     drop(bar);
-    if let (Some(why), Some(out)) = (what.unwritten.get(), &what.out) {
+    if let (Some(why), Some(out)) = (task.unwritten.get(), &task.out) {
         return Err(Failure::new(Exit::Disk, "unwritten", "the listings cannot be written")
             .file(out.display())
             .cause(why)
             .hint("`--out FOLDER` writes them elsewhere"));
     }
-    let mut told =
+    let mut printed =
         inputs.into_iter().collect::<serde_json::Result<Vec<PrintedInput>>>().map_err(bug)?;
-    let all_failed = told.iter().all(|t| t.input.status == Ended::Failed);
-    let none = !args.list && told.iter().all(|t| t.empty);
+    let all_failed = printed.iter().all(|t| t.input.status == Ended::Failed);
+    let none = !args.list && printed.iter().all(|t| t.empty);
     let no_kernel = !args.kernel_name.is_empty() && none;
-    let no_arch = !args.arch.is_empty() && told.iter().all(|t| t.input.images.is_empty());
+    let no_arch = !args.arch.is_empty() && printed.iter().all(|t| t.input.images.is_empty());
     let unmatched = if no_kernel || no_arch { known::unmatched(args, files) } else { None };
     if let Some(failure) = unmatched {
-        told.retain(|t| t.input.errors != [disasm::OTHER_ARCHES]);
-        show::errors(app, told.iter().map(|t| &t.input));
+        printed.retain(|t| t.input.errors != [disasm::OTHER_ARCHES]);
+        show::errors(app, printed.iter().map(|t| &t.input));
         return Err(failure);
     }
-    known::passed_over(app, args, told.iter().flat_map(|t| &t.symbols).map(String::as_str))?;
-    // A failed command leaves what an earlier one wrote.
-    let out = what.out.as_ref().filter(|_| !all_failed);
+    known::passed_over(app, args, printed.iter().flat_map(|t| &t.symbols).map(String::as_str))?;
+    // A failed command leaves the earlier output in place.
+    let out = task.out.as_ref().filter(|_| !all_failed);
     let frame = frame()?;
-    let parts = || frame.parts(told.iter().map(|t| t.text.as_slice()));
+    let parts = || frame.parts(printed.iter().map(|t| t.text.as_slice()));
     if let Some(out) = out {
         save(out, parts())?;
     }
     if app.global.json {
         parts().for_each(|part| app.print_bytes(part));
     } else {
-        show::table(app, told.iter().map(|t| &t.input), args.list);
+        show::table(app, printed.iter().map(|t| &t.input), args.list);
         if let Some(out) = out {
-            let listings = if what.sass { "listings and " } else { "" };
+            let listings = if task.sass { "listings and " } else { "" };
             app.say(&format!("{listings}summary.json: {}", out.display()));
         }
     }
-    show::errors(app, told.iter().map(|t| &t.input));
-    let failed = told.iter().any(|t| t.input.status != Ended::Ok);
-    // The process ends here: its memory goes all at once, faster than name by name.
-    std::mem::forget(told);
+    show::errors(app, printed.iter().map(|t| &t.input));
+    let failed = printed.iter().any(|t| t.input.status != Ended::Ok);
+    // The process ends here, and freeing all names one by one takes time.
+    std::mem::forget(printed);
     Ok(if failed { Exit::Artifact as u8 } else { 0 })
 }
 
-/// An input that was read.
+/// An input that was read and rendered.
 struct PrintedInput {
-    /// Without its kernels under `--json`: nobody looks at them any more.
+    /// With `--json` its kernels are dropped: the text has them.
     input: Input,
-    /// Its lines of the document, where that is wanted.
+    /// Its lines of the document; empty if no document is written.
     text: Vec<u8>,
-    /// No kernel was found.
+    /// Whether no kernel was found.
     empty: bool,
-    /// Its kernels, where several names were asked for.
+    /// Its kernels, if several names were given with `-k`.
     symbols: Vec<String>,
 }
 
@@ -226,16 +225,16 @@ fn symbols(input: &Input) -> Vec<String> {
     kernels.chain(input.images.iter().flat_map(|i| &i.entries)).cloned().collect()
 }
 
-/// The document beside listings, and how it begins.
+/// The document written beside listings, and how it begins.
 const SUMMARY: &str = "summary.json";
 const SUMMARY_HEAD: &[u8] = b"{\n  \"schema\": \"rgpu.disasm/1\"";
 
-/// Takes the names of inputs that lie in the output folder: nothing is written over them.
-fn keep_inputs(names: &FileNames, out: &Path, files: &[PathBuf]) {
-    let Ok(there) = std::fs::read_dir(out) else { return };
-    let there: HashSet<OsString> = there.flatten().map(|entry| entry.file_name()).collect();
+/// Reserves the names of inputs that are in the output folder, so that nothing overwrites them.
+fn reserve_input_names(names: &FileNames, out: &Path, files: &[PathBuf]) {
+    let Ok(existing) = std::fs::read_dir(out) else { return };
+    let existing: HashSet<OsString> = existing.flatten().map(|entry| entry.file_name()).collect();
     for file in files {
-        if let Some(name) = file.file_name().filter(|name| there.contains(*name))
+        if let Some(name) = file.file_name().filter(|name| existing.contains(*name))
             && output_file::same(file, &out.join(name))
         {
             names.take(&name.to_string_lossy());
@@ -243,12 +242,12 @@ fn keep_inputs(names: &FileNames, out: &Path, files: &[PathBuf]) {
     }
 }
 
-fn shown(args: &DisasmArgs) -> ListingColumns {
+fn listing_columns(args: &DisasmArgs) -> ListingColumns {
     ListingColumns { control: args.control_codes, lines: args.line_info }
 }
 
-/// Whether a view can be written as `--format`, or else the ending of `--out`, asks.
-fn fits(view: View, args: &DisasmArgs) -> Result<()> {
+/// Checks that a view can be written in the format of `--format`, or of the extension of `--out`.
+fn check_format(view: View, args: &DisasmArgs) -> Result<()> {
     match (view, args.format) {
         (View::Cfg, Some(Format::Dot | Format::Svg)) => return Ok(()),
         (_, Some(format)) => return Err(misplaced(format)),
@@ -256,21 +255,21 @@ fn fits(view: View, args: &DisasmArgs) -> Result<()> {
     }
     let Some(out) = &args.out else { return Ok(()) };
     let ending = out.extension().and_then(|e| e.to_str()).unwrap_or_default().to_lowercase();
-    let refused =
+    let usage_error =
         |words: String| Err(Failure::new(Exit::Usage, "usage", words).file(out.display()));
     match (view, ending.as_str()) {
         (View::Cfg, "dot" | "gv" | "svg" | "") => Ok(()),
         (_, "html" | "htm") => Err(misplaced(Format::Html).file(out.display())),
-        (_, "json") => refused(format!("`--view {}` is written as text", view.name()))
+        (_, "json") => usage_error(format!("`--view {}` is written as text", view.name()))
             .map_err(|failure| failure.hint("`--json` prints its document: redirect that")),
-        (View::Cfg, other) => refused(format!("control flow is not written as `.{other}`"))
+        (View::Cfg, other) => usage_error(format!("control flow is not written as `.{other}`"))
             .map_err(|failure| {
                 failure
                     .hint("possible are `.svg` and Graphviz (`.dot`), and `--json` on stdout")
                     .hint("Graphviz draws all else: dot -Tpng x.dot -o x.png")
             }),
         (_, "svg" | "dot" | "gv" | "png" | "pdf" | "jpg") => {
-            refused(format!("`--view {}` is text, only `--view cfg` is drawn", view.name()))
+            usage_error(format!("`--view {}` is text, only `--view cfg` is drawn", view.name()))
         }
         _ => Ok(()),
     }
@@ -286,28 +285,30 @@ fn misplaced(format: Format) -> Failure {
     Failure::new(Exit::Usage, "usage", words).hint(hint)
 }
 
-/// The filters.
-fn wanted(args: &DisasmArgs) -> Result<ImageFilter> {
+/// The filters of `--arch` and `-k`.
+fn image_filter(args: &DisasmArgs) -> Result<ImageFilter> {
     let kernels = args.kernel_name.iter().map(|k| pattern(k)).collect::<Result<Vec<Regex>>>()?;
     Ok(ImageFilter { arches: args.arch.clone(), kernels })
 }
 
-/// Paths as they are; what is no path is a run.
-fn meant(app: &App, names: &[String]) -> Result<Vec<NamedInput>> {
+/// Resolves the arguments: paths stay paths, anything else is a run.
+fn named_inputs(app: &App, names: &[String]) -> Result<Vec<NamedInput>> {
     let mut all = Vec::new();
-    for what in names {
-        let path = Path::new(what);
-        let there = std::fs::metadata(path);
-        if there.as_ref().is_ok_and(|there| there.is_dir()) && path.join("run.json").is_file() {
+    for name in names {
+        let path = Path::new(name);
+        let metadata = std::fs::metadata(path);
+        if metadata.as_ref().is_ok_and(|metadata| metadata.is_dir())
+            && path.join("run.json").is_file()
+        {
             all.push(NamedInput::Run(path.to_owned()));
-        } else if there.as_ref().is_ok_and(|there| !there.is_dir()) {
+        } else if metadata.as_ref().is_ok_and(|metadata| !metadata.is_dir()) {
             all.push(NamedInput::File(path.to_owned()));
-        } else if there.is_ok() || what.contains(['/', '.', '*']) {
+        } else if metadata.is_ok() || name.contains(['/', '.', '*']) {
             all.push(NamedInput::Path(path.to_owned()));
         } else {
-            let found = Runs::new(&app.config.runs_dir.value).find(what);
+            let found = Runs::new(&app.config.runs_dir.value).find(name);
             let found = found.map_err(|e| match e {
-                StoreError::Unknown(_) => missing::run_or_file(what),
+                StoreError::Unknown(_) => missing::run_or_file(name),
                 other => other.into(),
             })?;
             all.push(NamedInput::Run(found.path().to_owned()));
@@ -336,7 +337,7 @@ fn failure(error: &InputError) -> Failure {
 fn pattern(typed: &str) -> Result<Regex> {
     let pattern = match typed.strip_prefix("regex:") {
         Some(regex) => regex.to_owned(),
-        // A demangled name goes on with its arguments.
+        // A demangled name continues with its arguments.
         None => format!(r"(^|[ :]){}($|[(<])", regex::escape(typed)),
     };
     Regex::new(&pattern).map_err(|e| {
@@ -345,15 +346,15 @@ fn pattern(typed: &str) -> Result<Regex> {
     })
 }
 
-/// The output folder; made when something is written.
+/// The output folder. It is created when something is written.
 fn out(app: &App, args: &DisasmArgs) -> Result<PathBuf> {
     args.out.clone().map_or_else(|| app.config.folder_beside_runs("sass"), Ok)
 }
 
-/// The document around its inputs, which are many: each is rendered by itself, where it was read.
+/// The document around its inputs. There are many, so each is rendered when it is read.
 struct DocumentFrame {
     text: String,
-    /// Where inputs stand in it.
+    /// Byte position of the inputs in `text`.
     at: usize,
 }
 
@@ -364,7 +365,7 @@ fn frame() -> Result<DocumentFrame> {
 }
 
 impl DocumentFrame {
-    /// The document's text: head, inputs, tail.
+    /// The pieces of the document's text: head, inputs, tail.
     fn parts<'p>(
         &'p self,
         inputs: impl Iterator<Item = &'p [u8]>,
@@ -379,7 +380,7 @@ impl DocumentFrame {
     }
 }
 
-/// The lines of one input.
+/// The document's lines for one input.
 fn entry(input: &Input, last: bool) -> serde_json::Result<Vec<u8>> {
     let mut text = Vec::with_capacity(1 << 14);
     text.extend_from_slice(b"    ");

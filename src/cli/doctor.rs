@@ -1,7 +1,7 @@
-//! `rgpu doctor`: what really works on a host, tried with a tiny kernel under each tool.
+//! `rgpu doctor`: finds out which tools work on a host, by running a tiny kernel under each.
 //!
-//! A tool's `--version` proves nothing: counters may be refused, traces may be empty. So every mode
-//! runs `vecadd` on a small case, and is believed by the rows and finite counters that came back.
+//! A tool's `--version` proves nothing: counters may be refused and traces empty. Every mode
+//! therefore runs `vecadd` on a small case, and passes if rows and finite counters came back.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -44,11 +44,11 @@ pub(super) struct DoctorArgs {
     pub accept_new: bool,
 }
 
-/// The kernel that is tried, and its case.
+/// The kernel to run.
 const KERNEL: &str = "vecadd";
 const CASE: &str = "n=65536";
 
-/// The modes in which it is tried.
+/// The modes to try.
 const MODES: [Mode; 5] = [Mode::Ncu, Mode::Nsys, Mode::Sanitizer, Mode::Bench, Mode::Nvtx];
 
 /// What `doctor --json` prints (`rgpu.doctor/1`).
@@ -102,7 +102,7 @@ struct ChosenPaths {
 /// Examines a host.
 pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
     let spec = session::spec(app, args.remote.as_deref())?;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let scratch = tempfile::tempdir()
         .map_err(|e| Failure::new(Exit::Disk, "disk", "cannot make a temporary folder").cause(e))?;
     let output_options = OutputOptions {
@@ -122,10 +122,10 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
         let now = jiff::Timestamp::now().as_second();
         let host = open.ask(&cache, now).await?;
         let mut modes = Vec::new();
-        // Without it nothing can be tried, but all else is told.
+        // Without the kernel nothing can be tried, but everything else is still shown.
         let untried = find::find(KERNEL, &own_places(app)).err().map(not_found);
-        let tried = if untried.is_none() { MODES.as_slice() } else { &[] };
-        for &mode in tried {
+        let modes_to_try = if untried.is_none() { MODES.as_slice() } else { &[] };
+        for &mode in modes_to_try {
             if open.cancel.asked() > 0 {
                 return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled"));
             }
@@ -159,11 +159,11 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
         app.print_json(&diagnosis)?;
         return Ok(0);
     }
-    show(app, &diagnosis, begun.elapsed().as_secs_f64());
+    show(app, &diagnosis, started_at.elapsed().as_secs_f64());
     Ok(0)
 }
 
-/// Where rgpu's own kernels lie: `doctor` runs none of the project's.
+/// The folders of rgpu's own kernels: `doctor` runs none of the project's.
 fn own_places(app: &App) -> KernelFolders {
     let by_project = matches!(app.config.kernel_path.origin, Origin::Project(_));
     let mut places = places(app);
@@ -172,7 +172,7 @@ fn own_places(app: &App) -> KernelFolders {
     places
 }
 
-/// That the kernel to try is not there, and what to set.
+/// The message for a missing kernel, with the setting to change.
 fn not_found(error: KernelError) -> String {
     let searched = match &error {
         KernelError::Unknown { searched, .. } => {
@@ -185,7 +185,7 @@ fn not_found(error: KernelError) -> String {
     format!("{searched}; set `kernel_path` in your settings to the folder with rgpu's kernels")
 }
 
-/// The user's file, and how many thresholds are set anywhere.
+/// The user's settings file, and how many thresholds are set.
 fn settings(app: &App) -> String {
     let file = app.config.user_file.display();
     match app.config.thresholds.value.iter().count() {
@@ -201,7 +201,7 @@ async fn try_mode(
     mode: Mode,
     scratch: &std::path::Path,
 ) -> Result<ModeLine> {
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let spec = find::find(KERNEL, &own_places(app)).map_err(Failure::from)?.spec;
     let data_sets = spec.cases(&Selection::Given(vec![CASE.to_owned()])).map_err(Failure::from)?;
     let source_folder = spec.folder.clone();
@@ -251,20 +251,20 @@ async fn try_mode(
         cancel: open.cancel.clone(),
         input: None,
     };
-    let ended = run.run(&mut open.link, &mut context).await;
-    // What was compiled on this machine has been dropped there.
+    let outcome = run.run(&mut open.link, &mut context).await;
+    // Jobs on this machine were removed already.
     for job in record.jobs.iter().filter(|job| job.remote == open.spec.name) {
-        // What a host cannot remove now, its quota removes later.
+        // If the host cannot remove it now, its quota removes it later.
         let _ = open.link.forget(&job.job).await;
     }
     let mut line =
         ModeLine { mode: mode.name(), rung: String::new(), why: Vec::new(), seconds: 0.0 };
-    match ended {
+    match outcome {
         Ok(ProfileOutcome::Profile(profile, _, failure)) => {
-            // What a run of this mode would end with.
-            let unlooked = unlooked(&profile);
+            // The failure that a real run in this mode would end with.
+            let not_checked = unlooked(&profile);
             line.rung = match profile.gpu {
-                _ if unlooked.is_some() || profile.rung == "none" => String::new(),
+                _ if not_checked.is_some() || profile.rung == "none" => String::new(),
                 None if profile.rung != "cpu" => format!("{} on the CPU", profile.rung),
                 _ => profile.rung,
             };
@@ -276,7 +276,7 @@ async fn try_mode(
                 };
                 line.why.push(format!("not {} ({}{words})", record.rung, record.code));
             }
-            line.why.extend(failure.or(unlooked).map(|f| f.what));
+            line.why.extend(failure.or(not_checked).map(|f| f.what));
         }
         Ok(ProfileOutcome::Detached) => {}
         Err(failure) if failure.exit == Exit::Cancelled => return Err(failure),
@@ -287,7 +287,7 @@ async fn try_mode(
             None => failure.what.clone(),
         }),
     }
-    line.seconds = begun.elapsed().as_secs_f64();
+    line.seconds = started_at.elapsed().as_secs_f64();
     Ok(line)
 }
 

@@ -1,5 +1,5 @@
-//! `rgpu exec`: a file, a piece of code or a command on a GPU host, with its own output and its own
-//! status.
+//! `rgpu exec`: runs a file, a piece of code or a command on a GPU host, with its own output and
+//! exit status.
 
 mod args;
 mod compile;
@@ -34,10 +34,10 @@ use pull::PulledFiles;
 use pull_folder::SkippedFile;
 use source::ExecSource;
 
-/// What `rgpu exec` itself ends with when it, not the program, fails.
+/// Exit status of `rgpu exec` when rgpu fails, not the program.
 const OWN_FAILURE: u8 = 125;
 
-/// How long a program may run, unless told otherwise.
+/// The default time limit of a program.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// What `--json` prints in the end (`rgpu.exec/1`).
@@ -65,14 +65,14 @@ pub(super) struct ExecResult {
     unplaced: Vec<SkippedFile>,
 }
 
-/// Runs the command.
 pub(super) fn run(app: &App, args: &ExecArgs) -> Result<Status> {
     execute(app, args)
         .and_then(|status| written().map(|()| status))
         .or_else(|failure| own_failure(failure, app.global.json))
 }
 
-/// Ends a command that failed on rgpu's side, with a status that says so.
+/// Prints a failure of rgpu and returns the status for it. Cancellation and usage errors are
+/// returned.
 pub(super) fn own_failure(failure: Failure, json: bool) -> Result<Status> {
     match status_of_failure(&failure) {
         OWN_FAILURE => {
@@ -92,7 +92,7 @@ pub(super) fn status_of_failure(failure: &Failure) -> u8 {
 }
 
 fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let source = ExecSource::read(app, args)?;
     if args.tty && !source.stdin {
         return Err(Failure::new(
@@ -102,10 +102,10 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         ));
     }
     if args.mode.is_some() {
-        return profiled(app, args, &source, None);
+        return profile_program(app, args, &source, None);
     }
-    if source.is_library() && !asks_for_a_program(args) {
-        return compiled(app, args, &source);
+    if source.is_library() && !needs_program(args) {
+        return compile_library(app, args, &source);
     }
     profile::first_given(&args.profile())?;
     if args.run.detach {
@@ -126,7 +126,7 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         note: args.run.note.clone().unwrap_or_default(),
         ..session::record(app, &spec, id.clone(), "exec", now)
     };
-    let first = InitialFiles {
+    let initial_files = InitialFiles {
         folder: folder.clone(),
         latest: args.run.out.is_none(),
         record: record.clone(),
@@ -136,7 +136,7 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
     let live = match (app.global.json, args.run.events.as_deref()) {
         (true, _) => LiveOutput::Hidden,
         (false, _) if args.tty => LiveOutput::Raw,
-        // The events have stdout: the command's own output goes beside them.
+        // stdout is taken by the events, so the program's output goes above the bar.
         (false, Some("-")) => LiveOutput::Beside,
         (false, _) => LiveOutput::Through,
     };
@@ -147,36 +147,37 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         run: &id,
         row: None,
     };
-    let writing = std::thread::spawn(move || first.write());
-    let ended = app.block_on(async {
-        // The compiler works, and large files are hashed, while the connection is made.
+    let initial_write = std::thread::spawn(move || initial_files.write());
+    let outcome = app.block_on(async {
+        // Compile and hash large files while the connection is made.
         let opened = session::open_beside(app, spec, output_options, |mut reporter| {
             let (source, folder) = (&source, &folder);
             let large = source.mounts.large();
-            let hashed =
+            let large_packer =
                 tokio::task::spawn_blocking(move || Packer::ahead(DEFAULT_MAX_BYTES, &large));
             async move {
                 let package = source.package.as_ref();
                 let built = compile::compile(app, package, folder, &mut reporter).await?;
-                Ok((built, hashed.await.unwrap_or_default()))
+                Ok((built, large_packer.await.unwrap_or_default()))
             }
         })
         .await;
-        // Before the record changes or a job is sent, whatever became of the connection.
-        first_written(writing)?;
-        let (mut open, made) = opened?;
-        let ended = carry(app, args, &source, &folder, &mut record, &mut open, made).await;
+        // Must be done before the record changes or a job is sent, even if the connection failed.
+        wait_for_initial_files(initial_write)?;
+        let (mut open, prepared) = opened?;
+        let outcome =
+            run_on_host(app, args, &source, &folder, &mut record, &mut open, prepared).await;
         let drained = open.drain().await;
-        let ended = as_by_sigpipe(&open, ended.and_then(|ended| drained.map(|()| ended)));
-        say_end(&mut open, &ended);
+        let outcome = map_lost_reader(&open, outcome.and_then(|outcome| drained.map(|()| outcome)));
+        report_end(&mut open, &outcome);
         close(open.link, &mut record).await;
-        ended
+        outcome
     });
-    finish(app, &folder, record, ended, begun, args)
+    finish(app, &folder, record, outcome, started_at, args)
 }
 
-/// What a run folder has from the start. A disk that is busy with what was just written to it can
-/// take its time over these few bytes: the connection need not wait for them.
+/// The first files of a run folder. They are written on a thread, because a busy disk may take long
+/// and the connection need not wait.
 struct InitialFiles {
     folder: RunFolder,
     latest: bool,
@@ -199,28 +200,28 @@ impl InitialFiles {
     }
 }
 
-fn first_written(writing: std::thread::JoinHandle<Result<()>>) -> Result<()> {
-    let died =
+fn wait_for_initial_files(initial_write: std::thread::JoinHandle<Result<()>>) -> Result<()> {
+    let panicked =
         |_| Failure::new(Exit::Bug, "panic", "the run folder's first files were not written");
-    writing.join().map_err(died)?
+    initial_write.join().map_err(panicked)?
 }
 
-/// Whether a flag means something only where a program runs.
-fn asks_for_a_program(args: &ExecArgs) -> bool {
-    let kept = !args.pull.is_empty() || !args.mount.is_empty();
-    let set = !args.env.is_empty() || !args.env_file.is_empty() || args.gpus.is_some();
-    kept || set || args.tty || args.run.dry_run || !args.command.is_empty()
+/// Whether a flag was given that only makes sense if a program runs.
+fn needs_program(args: &ExecArgs) -> bool {
+    let moves_files = !args.pull.is_empty() || !args.mount.is_empty();
+    let sets_env = !args.env.is_empty() || !args.env_file.is_empty() || args.gpus.is_some();
+    moves_files || sets_env || args.tty || args.run.dry_run || !args.command.is_empty()
 }
 
-/// Kernels without a program: compiled there, and what came of it shown.
-fn compiled(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<Status> {
+/// Compiles kernels that have no `main`, and shows the result.
+fn compile_library(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<Status> {
     let Some(snippet) = &source.snippet else { return Ok(0) };
     let scratch = tempfile::tempdir().map_err(|e| {
         Failure::new(Exit::Disk, "disk", "no temporary folder can be made").cause(e)
     })?;
     let file = match &args.file {
         Some(file) if file != "-" => file.clone(),
-        // nvcc goes by the name.
+        // nvcc needs the file's extension.
         _ => {
             let file = scratch.path().join(&snippet.name);
             std::fs::write(&file, &snippet.text)
@@ -233,15 +234,15 @@ fn compiled(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<Status> {
         let remote = args.place.remote.as_ref();
         let remote =
             remote.map(|name| format!(" --remote {}", shell_word(name))).unwrap_or_default();
-        let here = format!("`rgpu build {}{remote} --yes` fetches", snippet.typed());
+        let fetch_command = format!("`rgpu build {}{remote} --yes` fetches", snippet.typed());
         for hint in &mut failure.hints {
-            *hint = hint.replace("`--yes` fetches", &here);
+            *hint = hint.replace("`--yes` fetches", &fetch_command);
         }
         failure
     })
 }
 
-/// Prints the commands that would run on the host. Nothing is compiled or touched.
+/// Prints the commands that would run on the host. Compiles and changes nothing.
 fn dry_run(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<Status> {
     let spec = session::spec(app, args.place.remote.as_deref())?;
     let known = session::facts_cache(app, &spec).load(jiff::Timestamp::now().as_second());
@@ -261,8 +262,8 @@ fn dry_run(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<Status> {
     Ok(0)
 }
 
-/// Makes the program for this host, and runs it there.
-async fn carry(
+/// Makes the program for this host and runs it there.
+async fn run_on_host(
     app: &App,
     args: &ExecArgs,
     source: &ExecSource,
@@ -273,9 +274,10 @@ async fn carry(
 ) -> Result<ExecOutcome> {
     let cache = session::facts_cache(app, &open.spec);
     let now_s = jiff::Timestamp::now().as_second();
-    // Put back when this function ends, however it does.
+    // The terminal is restored when this is dropped.
     let terminal = if args.tty { Some(RawTerminal::take()?) } else { None };
-    // Kept facts may be of before the host's last boot: then it says so, and is asked again.
+    // Saved facts may be older than the host's last boot. The host then refuses the job, and we ask
+    // for new facts once.
     for fresh in [false, true] {
         let terminal = terminal.as_ref();
         let facts = match (source.asks(args), cache.load(now_s).filter(|_| !fresh)) {
@@ -283,7 +285,7 @@ async fn carry(
             (true, Some(facts)) => Some(facts),
             (true, None) => Some(open.ask(&cache, now_s).await?),
         };
-        // What is known of a host that was not asked now does no harm.
+        // Saved facts of a host that was not asked now are good enough here.
         let known = facts.clone().or_else(|| cache.load(now_s));
         let mut env: BTreeMap<String, String> = args.env.iter().cloned().collect();
         if let (true, Ok(name)) = (args.tty, std::env::var("TERM")) {
@@ -313,18 +315,18 @@ async fn carry(
         let copies = pull::copies(app, args);
         match exec(&mut open.link, &request, &mut packer, &mut context, copies).await {
             Err(failure) if failure.code == "facts_changed" && !fresh => cache.forget(),
-            ended => return ended,
+            outcome => return outcome,
         }
     }
     Err(Failure::new(Exit::Host, "facts_changed", "the host changes all the time"))
 }
 
-/// The program under a profiler: begun, or taken up.
-fn profiled(
+/// Starts or resumes a program under a profiler.
+fn profile_program(
     app: &App,
     args: &ExecArgs,
     source: &ExecSource,
-    again: Option<(RunFolder, RunRecord)>,
+    resumed: Option<(RunFolder, RunRecord)>,
 ) -> Result<Status> {
     let profile_args = args.profile();
     let spec = session::spec(app, args.place.remote.as_deref())?;
@@ -332,7 +334,7 @@ fn profiled(
     let scratch = tempfile::tempdir().map_err(|e| {
         Failure::new(Exit::Disk, "disk", "no temporary folder can be made").cause(e)
     })?;
-    let words = RunFolder::create(scratch.path(), "build", None)?;
+    let build_folder = RunFolder::create(scratch.path(), "build", None)?;
     let output_options = OutputOptions {
         live: LiveOutput::Beside,
         events: None,
@@ -344,13 +346,16 @@ fn profiled(
         let now_s = jiff::Timestamp::now().as_second();
         let cache = session::facts_cache(app, &spec);
         let compile = |mut reporter: crate::run::SharedReporter| {
-            let words = &words;
-            async move { compile::compile(app, source.package.as_ref(), words, &mut reporter).await }
+            let build_folder = &build_folder;
+            async move {
+                compile::compile(app, source.package.as_ref(), build_folder, &mut reporter).await
+            }
         };
         if let Some(facts) = cache.load(now_s) {
             return Ok((facts, session::beside(app, output_options, compile).await?));
         }
-        let (mut open, built) = session::open_beside(app, spec.clone(), output_options, compile).await?;
+        let (mut open, built) =
+            session::open_beside(app, spec.clone(), output_options, compile).await?;
         let facts = open.ask(&cache, now_s).await;
         open.link.close().await;
         Ok((facts?, built))
@@ -364,22 +369,24 @@ fn profiled(
         cases: Vec::new(),
         files: Vec::new(),
     };
-    let asked = profile::of_program(app, &profile_args, mode, program, inputs)?;
-    match again {
-        None => profile::run_asked(app, &profile_args, asked, "exec"),
-        Some((folder, record)) => profile::attach_asked(app, &profile_args, asked, folder, record),
+    let profile_command = profile::of_program(app, &profile_args, mode, program, inputs)?;
+    match resumed {
+        None => profile::run_asked(app, &profile_args, profile_command, "exec"),
+        Some((folder, record)) => {
+            profile::attach_asked(app, &profile_args, profile_command, folder, record)
+        }
     }
 }
 
-/// What a profile has no place for.
+/// Refuses flags that cannot be used with `--mode`.
 fn refuse_with_a_mode(args: &ExecArgs) -> Result<()> {
-    let given = [
+    let flags = [
         ("--env-file", !args.env_file.is_empty()),
         ("--pull", !args.pull.is_empty()),
         ("--gpus", args.gpus.is_some_and(|n| n != 1)),
         ("--tty", args.tty),
     ];
-    match given.iter().find(|(_, given)| *given) {
+    match flags.iter().find(|(_, given)| *given) {
         Some((flag, _)) => Err(Failure::new(
             Exit::Usage,
             "usage",
@@ -389,17 +396,17 @@ fn refuse_with_a_mode(args: &ExecArgs) -> Result<()> {
     }
 }
 
-/// Takes up a command whose rgpu went away.
+/// Resumes a run whose command has gone.
 pub(super) fn attach(
     app: &App,
     args: &ExecArgs,
     folder: &RunFolder,
     mut record: RunRecord,
 ) -> Result<Status> {
-    let begun = Instant::now();
+    let started_at = Instant::now();
     if args.mode.is_some() {
         let source = ExecSource::read(app, args)?;
-        return profiled(app, args, &source, Some((folder.clone(), record)));
+        return profile_program(app, args, &source, Some((folder.clone(), record)));
     }
     if let (true, Some(file)) = (record.title.starts_with("build "), &args.file) {
         let args = BuildArgs::of_file(file.clone(), &args.place, &args.run);
@@ -414,7 +421,7 @@ pub(super) fn attach(
         (false, _) => LiveOutput::Through,
     };
     let output_options = OutputOptions { live, events, accept_new: false, run: &id, row: None };
-    let ended = app.block_on(async {
+    let outcome = app.block_on(async {
         let mut open = session::open(app, spec, output_options).await?;
         let mut context = RunContext {
             folder,
@@ -424,38 +431,41 @@ pub(super) fn attach(
             input: None,
         };
         let copies = pull::copies(app, args);
-        let ended = exec_again(&mut open.link, &args.pull, &mut context, copies).await;
+        let outcome = exec_again(&mut open.link, &args.pull, &mut context, copies).await;
         let drained = open.drain().await;
-        let ended = as_by_sigpipe(&open, ended.and_then(|ended| drained.map(|()| ended)));
-        say_end(&mut open, &ended);
+        let outcome = map_lost_reader(&open, outcome.and_then(|outcome| drained.map(|()| outcome)));
+        report_end(&mut open, &outcome);
         close(open.link, &mut record).await;
-        ended
+        outcome
     });
-    finish(app, folder, record, ended, begun, args)
+    finish(app, folder, record, outcome, started_at, args)
 }
 
 const SIGINT: i32 = 2;
 const SIGPIPE: i32 = 13;
 
-/// A program whose output nobody reads any more was stopped as a closed pipe stops one; output that
-/// could not be written is our failure.
-fn as_by_sigpipe(open: &session::OpenRemote, ended: Result<ExecOutcome>) -> Result<ExecOutcome> {
+/// Turns a cancel for lack of a reader into death by SIGPIPE. A failed write to stdout is an error
+/// of ours.
+fn map_lost_reader(
+    open: &session::OpenRemote,
+    outcome: Result<ExecOutcome>,
+) -> Result<ExecOutcome> {
     written()?;
     let unread = |f: &Failure| f.exit == Exit::Cancelled && open.cancel.output_unread();
     let end = Some(Ok(ProgramExit::Signal(SIGPIPE)));
-    match ended {
+    match outcome {
         Err(f) if unread(&f) => {
             Ok(ExecOutcome { end, pulled: Vec::new(), copies: FileCopies::default() })
         }
         Ok(ExecOutcome { end: Some(Err(f)), pulled, copies }) if unread(&f) => {
             Ok(ExecOutcome { end, pulled, copies })
         }
-        ended => ended,
+        outcome => outcome,
     }
 }
 
-/// With a word on shells, where one word was given that only a shell would take apart.
-fn no_shell(failure: Failure, args: &ExecArgs) -> Failure {
+/// Adds a hint if the only word given is a whole shell command line.
+fn with_shell_hint(failure: Failure, args: &ExecArgs) -> Failure {
     match args.command.as_slice() {
         [word]
             if failure.code == "start_failed"
@@ -469,8 +479,8 @@ fn no_shell(failure: Failure, args: &ExecArgs) -> Failure {
     }
 }
 
-fn say_end(open: &mut session::OpenRemote, ended: &Result<ExecOutcome>) {
-    let exit = match ended {
+fn report_end(open: &mut session::OpenRemote, outcome: &Result<ExecOutcome>) {
+    let exit = match outcome {
         Ok(ExecOutcome { end: None, .. }) => 0,
         Ok(ExecOutcome { end: Some(Ok(end)), .. }) => end.status(),
         Ok(ExecOutcome { end: Some(Err(failure)), .. }) | Err(failure) => {
@@ -484,56 +494,61 @@ fn finish(
     app: &App,
     folder: &RunFolder,
     mut record: RunRecord,
-    ended: Result<ExecOutcome>,
-    begun: Instant,
+    outcome: Result<ExecOutcome>,
+    started_at: Instant,
     args: &ExecArgs,
 ) -> Result<Status> {
-    record.lasted(begun.elapsed().as_secs_f64());
+    record.lasted(started_at.elapsed().as_secs_f64());
     record.at_least(folder.job_time());
     let open_job = record.jobs.iter().any(|job| job.outcome.is_none());
-    let over = matches!(&ended, Ok(ExecOutcome { end: Some(_), .. }));
-    let (ended, pulled, mut copies) = match ended {
+    let has_ended = matches!(&outcome, Ok(ExecOutcome { end: Some(_), .. }));
+    let (outcome, pulled, mut copies) = match outcome {
         Ok(ExecOutcome { end, pulled, copies }) => (end.transpose(), pulled, copies),
         Err(failure) => (Err(failure), Vec::new(), FileCopies::default()),
     };
-    record.state = match &ended {
+    record.state = match &outcome {
         Ok(None) => RunState::Detached,
         Ok(Some(_)) => RunState::Done,
-        // The link stayed cut, or waiting stopped: the job may go on, and can be taken up.
+        // The link was lost or the user stopped waiting: the job may go on and can be resumed.
         Err(f) if matches!(f.exit, Exit::Cancelled | Exit::Host) && open_job => RunState::Running,
         Err(f) if f.exit == Exit::Cancelled => RunState::Cancelled,
         Err(_) => RunState::Failed,
     };
-    let ended = ended.map_err(|failure| no_shell(failure, args));
-    record.exit = Some(match &ended {
+    let outcome = outcome.map_err(|failure| with_shell_hint(failure, args));
+    record.exit = Some(match &outcome {
         Ok(end) => end.map_or(0, ProgramExit::status),
         Err(failure) => status_of_failure(failure),
     });
-    let failed = ended.as_ref().err();
-    let failed = failed.map(|f| ErrorDocument::new(f.clone(), status_of_failure(f)));
-    if let Ok(Some(end)) = &ended {
+    let error_document = outcome.as_ref().err();
+    let error_document =
+        error_document.map(|f| ErrorDocument::new(f.clone(), status_of_failure(f)));
+    if let Ok(Some(end)) = &outcome {
         record.program_exit = Some(i32::from(end.status()));
     }
-    folder.end(&record, failed.as_ref())?;
-    let placed = pull::place(app, args, (folder, &record), &pulled, &mut copies);
-    // One that did not start has nothing to bring.
-    let ran = |f: &Failure| matches!(f.exit, Exit::Cancelled | Exit::Host);
-    if over && ended.as_ref().err().is_none_or(ran) && pulled.is_empty() && !args.pull.is_empty() {
+    folder.end(&record, error_document.as_ref())?;
+    let placement = pull::place(app, args, (folder, &record), &pulled, &mut copies);
+    // A program that did not start has no files to pull.
+    let may_have_output = |f: &Failure| matches!(f.exit, Exit::Cancelled | Exit::Host);
+    if has_ended
+        && outcome.as_ref().err().is_none_or(may_have_output)
+        && pulled.is_empty()
+        && !args.pull.is_empty()
+    {
         app.say(&format!(
             "warning: nothing was pulled: no new or changed file fits `{}`",
             args.pull.join("` or `")
         ));
     }
-    let end = match ended {
+    let end = match outcome {
         Ok(end) => end,
         Err(failure) => {
-            if let Err(unwritten) = placed {
+            if let Err(unwritten) = placement {
                 app.say(&unwritten.to_string());
             }
             return Err(failure);
         }
     };
-    let PulledFiles { names: pulled, unplaced } = placed?;
+    let PulledFiles { names: pulled, unplaced } = placement?;
     let Some(end) = end else {
         app.say(&format!(
             "`{}` goes on by itself; `rgpu runs attach {}` brings the results",
@@ -563,7 +578,7 @@ fn finish(
             "error: `{name}` was stopped after {} s\n  help: give it longer with `--timeout`",
             args.run.timeout.unwrap_or(TIMEOUT).as_secs()
         )),
-        // A closed pipe and a key are no news to whoever closed or pressed it.
+        // Whoever closed the pipe or pressed Ctrl-C needs no message.
         ProgramExit::Signal(n) if ![SIGPIPE, SIGINT].contains(&n) => {
             app.say(&format!("error: `{name}` was ended by {}", signal(n)));
         }
@@ -572,7 +587,7 @@ fn finish(
     Ok(end.status())
 }
 
-/// This process's standard input, read by a thread of its own: a blocked read must not keep the
+/// This process's standard input, read on a separate thread: a blocked read must not keep the
 /// command from ending.
 fn standard_input() -> mpsc::Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel(4);

@@ -1,53 +1,55 @@
-//! Documents as indented JSON, in the form of `serde_json`'s own printer, which writes each step of
-//! an indentation by itself: of a document with a hundred thousand lines that is most of the work.
+//! Prints documents as indented JSON, in the same form as `serde_json`. Its printer writes each
+//! indentation step by step, which takes most of the time for a document of a hundred thousand
+//! lines.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
-/// The document with a newline behind it.
+/// The document as text, with a newline at the end.
 ///
 /// # Errors
-/// A value that JSON has no form for.
+/// JSON cannot express the value.
 pub(super) fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
     let mut text = Vec::with_capacity(1 << 14);
     append(&mut text, value, 0)?;
     text.push(b'\n');
-    // Strings are UTF-8, and all else is ASCII.
+    // Strings are UTF-8 and everything else is ASCII.
     Ok(String::from_utf8(text).unwrap_or_default())
 }
 
-/// Writes a value as it stands this deep in a document behind the text.
+/// Appends a value that stands at this depth of a document.
 ///
 /// # Errors
-/// A value that JSON has no form for.
+/// JSON cannot express the value.
 pub(super) fn append(
     text: &mut Vec<u8>,
     value: &impl Serialize,
     depth: usize,
 ) -> serde_json::Result<()> {
-    let form = Indented { depth, filled: false };
-    value.serialize(&mut Serializer::with_formatter(text, form))
+    let formatter = Indented { depth, filled: false };
+    value.serialize(&mut Serializer::with_formatter(text, formatter))
 }
 
 struct Indented {
     depth: usize,
-    /// The list or object at hand has something in it.
+    /// Whether the current list or object has an element.
     filled: bool,
 }
 
-/// A newline, and as much space as any document of ours needs.
-const LINE: &[u8] = b"\n                                                                ";
+/// A newline and enough spaces for most indentations.
+const NEWLINE_AND_SPACES: &[u8] =
+    b"\n                                                                ";
 
 impl Indented {
     fn line<W: ?Sized + Write>(&self, out: &mut W) -> io::Result<()> {
         let mut spaces = self.depth * 2;
-        let most = LINE.len() - 1;
-        out.write_all(&LINE[..=spaces.min(most)])?;
-        while spaces > most {
-            spaces -= most;
-            out.write_all(&LINE[1..=spaces.min(most)])?;
+        let max_spaces = NEWLINE_AND_SPACES.len() - 1;
+        out.write_all(&NEWLINE_AND_SPACES[..=spaces.min(max_spaces)])?;
+        while spaces > max_spaces {
+            spaces -= max_spaces;
+            out.write_all(&NEWLINE_AND_SPACES[1..=spaces.min(max_spaces)])?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `rgpu kernels`: the kernels that `--kernel` knows.
+//! `rgpu kernels`: lists and shows the kernels that `--kernel` finds.
 
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,7 @@ pub(super) struct NewArgs {
     pub file: PathBuf,
 }
 
-/// The places in which kernels are looked for.
+/// The folders that are searched for kernels.
 pub(super) fn places(app: &App) -> KernelFolders {
     let shipped = std::env::current_exe().ok().and_then(|exe| {
         let here = exe.parent()?.to_owned();
@@ -125,12 +125,12 @@ impl KernelLine {
     }
 }
 
-/// The first few cases; a kernel may have dozens, and `kernels show` has them all.
-fn in_brief(cases: &[String]) -> String {
-    const SHOWN: usize = 3;
-    match cases.len().saturating_sub(SHOWN) {
+/// The first few cases. A kernel may have dozens; `kernels show` lists them all.
+fn list_first_cases(cases: &[String]) -> String {
+    const MAX_SHOWN_CASES: usize = 3;
+    match cases.len().saturating_sub(MAX_SHOWN_CASES) {
         0 => cases.join(" "),
-        more => format!("{} and {more} more", cases[..SHOWN].join(" ")),
+        more => format!("{} and {more} more", cases[..MAX_SHOWN_CASES].join(" ")),
     }
 }
 
@@ -166,17 +166,19 @@ fn list(app: &App) -> Result<Status> {
         ("folder", Align::Left),
     ]);
     for line in lines {
-        let cases = line.error.unwrap_or_else(|| in_brief(&line.cases));
-        let ours = places.shipped.as_ref().is_some_and(|p| Path::new(&line.folder).starts_with(p));
-        let folder = if ours { "shipped".to_owned() } else { shown(app, &line.folder) };
+        let cases = line.error.unwrap_or_else(|| list_first_cases(&line.cases));
+        let is_shipped =
+            places.shipped.as_ref().is_some_and(|p| Path::new(&line.folder).starts_with(p));
+        let folder =
+            if is_shipped { "shipped".to_owned() } else { relative_to_cwd(app, &line.folder) };
         grid.row([line.name, line.mode, line.entry, cases, folder]);
     }
     app.print(&grid.fitted(app.columns(), 0));
     Ok(0)
 }
 
-/// A path as the user would type it from here.
-fn shown(app: &App, path: &str) -> String {
+/// The path relative to the current folder, if it is inside.
+fn relative_to_cwd(app: &App, path: &str) -> String {
     Path::new(path).strip_prefix(&app.cwd).map_or(path.to_owned(), |p| p.display().to_string())
 }
 
@@ -192,7 +194,7 @@ fn show(app: &App, name: &str) -> Result<Status> {
         spec.name,
         spec.language,
         spec.entry_name(),
-        shown(app, &spec.source.display().to_string())
+        relative_to_cwd(app, &spec.source.display().to_string())
     ));
     let sets = spec.cases(&Selection::All).map_err(Failure::from)?;
     let mut grid =
@@ -230,8 +232,11 @@ fn show(app: &App, name: &str) -> Result<Status> {
         "\n  {}; reference: {}\n",
         if sets.len() == 1 { "1 data set".to_owned() } else { format!("{} data sets", sets.len()) },
         match &spec.reference {
-            Some(r) =>
-                format!("`{}` in {}", r.function, shown(app, &r.source.display().to_string())),
+            Some(r) => format!(
+                "`{}` in {}",
+                r.function,
+                relative_to_cwd(app, &r.source.display().to_string())
+            ),
             None => "none: results are not checked".to_owned(),
         }
     ));

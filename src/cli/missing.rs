@@ -1,5 +1,4 @@
-//! What is said of a file that a user named and that is not there: the same by every command, with
-//! what may have been meant.
+//! The message for a missing file that the user named, the same in every command, with suggestions.
 
 use std::path::{Path, PathBuf};
 
@@ -7,37 +6,37 @@ use regex::Regex;
 
 use crate::error::{Exit, Failure, nearest};
 
-/// Files that fit a pattern and are named at most.
+/// Files that match a pattern: how many the message names.
 const MAX_NAMED_FILES: usize = 3;
 
-/// The failure for a file `what` that is not there.
-pub(super) fn file(what: &str) -> Failure {
-    hinted(Failure::new(Exit::Usage, "no_such_file", format!("there is no file `{what}`")), what)
+/// The failure for a missing file.
+pub(super) fn file(path: &str) -> Failure {
+    hinted(Failure::new(Exit::Usage, "no_such_file", format!("there is no file `{path}`")), path)
 }
 
-/// The failure for `what`, which is neither a run nor a file.
-pub(super) fn run_or_file(what: &str) -> Failure {
-    let words = format!("there is neither a run nor a file `{what}`");
-    let failure = hinted(Failure::new(Exit::Usage, "unknown_run", words), what);
-    // A name with an ending is a file's.
-    match Path::new(what).extension() {
+/// The failure for a name that is neither a run nor a file.
+pub(super) fn run_or_file(name: &str) -> Failure {
+    let message = format!("there is neither a run nor a file `{name}`");
+    let failure = hinted(Failure::new(Exit::Usage, "unknown_run", message), name);
+    // A name with an extension is surely a file.
+    match Path::new(name).extension() {
         Some(_) => failure,
         None => failure.hint("`rgpu runs list` shows the runs here"),
     }
 }
 
-/// With the files that may have been meant.
+/// Adds the names of similar files as a hint.
 pub(super) fn hinted(failure: Failure, what: &str) -> Failure {
     let path = Path::new(what);
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let siblings = siblings(path);
     if what.contains(['*', '?']) {
-        let fitting: Vec<String> = siblings
+        let matching: Vec<String> = siblings
             .iter()
-            .filter(|(sibling, _)| fits(&name, sibling))
+            .filter(|(sibling, _)| matches_pattern(&name, sibling))
             .map(|(_, path)| format!("`{}`", path.display()))
             .collect();
-        return match fitting.as_slice() {
+        return match matching.as_slice() {
             [] => failure.hint("no file fits this pattern either"),
             [one] => failure.hint(format!(
                 "a pattern in quotes is not expanded: leave the quotes out, or name {one}"
@@ -49,23 +48,23 @@ pub(super) fn hinted(failure: Failure, what: &str) -> Failure {
             )),
         };
     }
-    let near = nearest(&name, siblings.iter().map(|(sibling, _)| sibling.as_str()));
-    let near: Vec<String> = near
+    let similar = nearest(&name, siblings.iter().map(|(sibling, _)| sibling.as_str()));
+    let similar: Vec<String> = similar
         .iter()
-        .filter_map(|near| siblings.iter().find(|(sibling, _)| sibling == near))
+        .filter_map(|similar| siblings.iter().find(|(sibling, _)| sibling == similar))
         .map(|(_, path)| format!("`{}`", path.display()))
         .collect();
-    match near.is_empty() {
+    match similar.is_empty() {
         true => failure,
-        false => failure.hint(format!("did you mean {}?", near.join(", "))),
+        false => failure.hint(format!("did you mean {}?", similar.join(", "))),
     }
 }
 
-/// The files beside `path`, by name and as they would be typed, sorted.
+/// The files beside `path`, as name and path, sorted.
 fn siblings(path: &Path) -> Vec<(String, PathBuf)> {
     let folder = path.parent().unwrap_or(Path::new(""));
-    let listed = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let entries = std::fs::read_dir(listed).into_iter().flatten().flatten();
+    let listed_folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let entries = std::fs::read_dir(listed_folder).into_iter().flatten().flatten();
     let mut all: Vec<(String, PathBuf)> = entries
         .filter(|entry| entry.path().is_file())
         .filter_map(|entry| entry.file_name().into_string().ok())
@@ -75,8 +74,8 @@ fn siblings(path: &Path) -> Vec<(String, PathBuf)> {
     all
 }
 
-/// Whether a file's name fits a shell's pattern of `*` and `?`.
-fn fits(pattern: &str, name: &str) -> bool {
+/// Whether a name matches a shell pattern of `*` and `?`.
+fn matches_pattern(pattern: &str, name: &str) -> bool {
     let pattern = regex::escape(pattern).replace("\\*", ".*").replace("\\?", ".");
     Regex::new(&format!("^{pattern}$")).is_ok_and(|pattern| pattern.is_match(name))
 }
@@ -87,8 +86,8 @@ mod tests {
 
     #[test]
     fn a_quoted_pattern_is_told_what_it_fits() {
-        assert!(fits("*.ncu-rep", "a.ncu-rep") && fits("a?c", "abc"));
-        assert!(!fits("*.ncu-rep", "a.ncu-repz") && !fits("a.c", "abc"));
+        assert!(matches_pattern("*.ncu-rep", "a.ncu-rep") && matches_pattern("a?c", "abc"));
+        assert!(!matches_pattern("*.ncu-rep", "a.ncu-repz") && !matches_pattern("a.c", "abc"));
         let folder = tempfile::tempdir().unwrap();
         let typed = |name: &str| folder.path().join(name).display().to_string();
         for name in ["a.ncu-rep", "b.ncu-rep", "one.cubin"] {

@@ -1,7 +1,8 @@
-//! The command line, on top of everything; nobody imports it.
+//! The command line. It uses every other module, and no module imports it.
 //!
-//! One file a command. A command turns its flags into what the library takes, once, calls it, and
-//! prints. stdout is data, stderr is talk; every command takes `--json`, `-q` and `-v`.
+//! Each command has one file. A command turns its flags into the library's arguments once, calls
+//! the library, and prints. stdout carries data, stderr messages; every command takes `--json`,
+//! `-q` and `-v`.
 
 mod app;
 mod args;

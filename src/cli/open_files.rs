@@ -1,4 +1,4 @@
-//! How many files this process may have open.
+//! Checks the limit on open files.
 
 use std::io;
 
@@ -7,17 +7,17 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::error::{Exit, Failure, Result};
 
-/// Files that a command which reaches a host has open: two event loops, signals, the streams to an
-/// agent, the files of its run.
+/// Open files of a command that reaches a host: two event loops, signals, the streams to an agent,
+/// the files of its run.
 const MIN_OPEN_FILES: u64 = 32;
 
 const HINT: &str =
     "`ulimit -n` shows how many files a process may open here; `ulimit -n 1024` raises that";
 
-/// Checks that as many files may be open as a command needs.
+/// Checks that enough files may be open.
 ///
 /// # Errors
-/// They may not.
+/// The limit is too low.
 pub(super) fn enough() -> Result<()> {
     match getrlimit(Resource::Nofile).current {
         Some(limit) if limit < MIN_OPEN_FILES => Err(too_few(limit)),
@@ -30,7 +30,7 @@ fn too_few(limit: u64) -> Failure {
     Failure::new(Exit::Disk, "open_files", what).hint(HINT)
 }
 
-/// Why `what` could not be done while the program began.
+/// The failure for something that could not be started.
 pub(super) fn cannot_start(code: &'static str, what: &str, error: &io::Error) -> Failure {
     let full = |whose: &str| {
         let what = format!("{what}: {whose} too many open files");

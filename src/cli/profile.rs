@@ -1,4 +1,4 @@
-//! `rgpu profile`: a kernel or a program under a profiler, on a GPU host or on this machine.
+//! `rgpu profile`: runs a kernel or a program under a profiler, on a GPU host or on this machine.
 
 mod args;
 mod mode_flags;
@@ -34,111 +34,110 @@ pub(super) use mode_flags::first_given;
 pub(super) use request::{ProfileCommand, gpu_choice, of_program, resolve};
 pub(super) use show::planned;
 
-/// Profiles.
 pub(super) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
     if let Some(remotes) = args.place.remote.as_deref().filter(|r| r.contains(',')) {
         return several_remotes::run(app, args, remotes);
     }
-    let asked = request::resolve(app, args)?;
-    run_asked(app, args, asked, "profile")
+    let profile_command = request::resolve(app, args)?;
+    run_asked(app, args, profile_command, "profile")
 }
 
-/// Profiles what was resolved, for the command of this name.
+/// Runs a resolved profile on behalf of the command named `command`.
 pub(super) fn run_asked(
     app: &App,
     args: &ProfileArgs,
-    asked: ProfileCommand,
+    profile_command: ProfileCommand,
     command: &str,
 ) -> Result<Status> {
-    for assumption in &asked.assumptions {
+    for assumption in &profile_command.assumptions {
         app.say(&format!("assumed: {assumption}"));
     }
-    tool::check(&asked.request)?;
+    tool::check(&profile_command.request)?;
     if args.run.dry_run {
-        return show::dry_run(app, args, &asked);
+        return show::dry_run(app, args, &profile_command);
     }
-    let (folder, mut record) = begin(app, args, &asked, command)?;
-    let ended = carry_out(app, args, asked, &folder, &mut record, RunStart::No, None);
-    finish(app, args, &folder, record, ended)
+    let (folder, mut record) = begin(app, args, &profile_command, command)?;
+    let outcome = carry_out(app, args, profile_command, &folder, &mut record, RunStart::No, None);
+    finish(app, args, &folder, record, outcome)
 }
 
-/// Makes the run's folder, with all that is known before anything is sent.
+/// Creates the run's folder with everything that is known before anything is sent.
 fn begin(
     app: &App,
     args: &ProfileArgs,
-    asked: &ProfileCommand,
+    profile_command: &ProfileCommand,
     command: &str,
 ) -> Result<(RunFolder, RunRecord)> {
     let now = jiff::Timestamp::now();
-    let mode = asked.request.mode;
+    let mode = profile_command.request.mode;
     let spec = session::spec(app, args.place.remote.as_deref())?;
     let (run, out) = (args.run.run_id.as_deref(), args.run.out.as_deref());
     let runs = Runs::new(&app.config.runs_dir.value);
-    let (id, folder) = runs.create(run, &format!("{}-{mode}", asked.name), now, out)?;
+    let (id, folder) = runs.create(run, &format!("{}-{mode}", profile_command.name), now, out)?;
     let record = RunRecord {
-        title: format!("{command} {} ({mode})", asked.name),
+        title: format!("{command} {} ({mode})", profile_command.name),
         mode: mode.name().to_owned(),
-        kernel: asked.name.clone(),
+        kernel: profile_command.name.clone(),
         labels: args.run.label.iter().cloned().collect(),
         note: args.run.note.clone().unwrap_or_default(),
         ..session::record(app, &spec, id, command, now)
     };
     folder.save(&record)?;
-    folder.write_json("inputs.json", &asked.inputs)?;
+    folder.write_json("inputs.json", &profile_command.inputs)?;
     folder.write("config.toml", app.config.record(&spec).as_bytes())?;
     Ok((folder, record))
 }
 
-/// Whether a run is begun or taken up.
+/// Whether a run starts or is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunStart {
-    /// Begun.
+    /// It starts.
     No,
-    /// Taken up where its command left it.
+    /// It is resumed where its command left it.
     Yes,
 }
 
-/// Takes a run up again, as its own command line says.
+/// Resumes a run from its own command line.
 pub(super) fn attach(
     app: &App,
     args: &ProfileArgs,
     folder: RunFolder,
     record: RunRecord,
 ) -> Result<Status> {
-    // The command may have named several; this run is of one.
+    // The command may have named several remotes; this run has one.
     let mut args = args.clone();
     args.place.remote = Some(record.remote.clone());
-    let asked = request::resolve(app, &args)?;
-    attach_asked(app, &args, asked, folder, record)
+    let profile_command = request::resolve(app, &args)?;
+    attach_asked(app, &args, profile_command, folder, record)
 }
 
-/// Takes up a run of what was resolved.
+/// Resumes a run whose command line is resolved already.
 pub(super) fn attach_asked(
     app: &App,
     args: &ProfileArgs,
-    asked: ProfileCommand,
+    profile_command: ProfileCommand,
     folder: RunFolder,
     mut record: RunRecord,
 ) -> Result<Status> {
-    let ended = carry_out(app, args, asked, &folder, &mut record, RunStart::Yes, None);
-    finish(app, args, &folder, record, ended)
+    let outcome = carry_out(app, args, profile_command, &folder, &mut record, RunStart::Yes, None);
+    finish(app, args, &folder, record, outcome)
 }
 
-/// The run itself. `row`: its line, where it is one of several at once.
+/// Runs the profile. `row`: its progress line if several runs go on at once.
 fn carry_out(
     app: &App,
     args: &ProfileArgs,
-    mut asked: ProfileCommand,
+    mut profile_command: ProfileCommand,
     folder: &RunFolder,
     record: &mut RunRecord,
     resume: RunStart,
     row: Option<&ProgressRow>,
 ) -> Result<ProfileOutcome> {
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let spec = session::spec(app, Some(&record.remote))?;
-    asked.request.build.fetch |= build::wants_nvcc(app, &spec);
-    asked.request.build.fetch_here = build::wants_nvcc(app, &RemoteSpec::local());
-    // Of several at once each has its line, and its output in its log.
+    profile_command.request.build.fetch |= build::wants_nvcc(app, &spec);
+    profile_command.request.build.fetch_here = build::wants_nvcc(app, &RemoteSpec::local());
+    // With several runs, each shows only its line; the output is in its log.
     let hidden = app.global.quiet || app.global.json || row.is_some();
     let id = record.id.clone();
     let output_options = OutputOptions {
@@ -148,14 +147,14 @@ fn carry_out(
         run: &id,
         row,
     };
-    let source_folder = asked.folder.clone();
-    let ended = app.block_on(async {
+    let source_folder = profile_command.folder.clone();
+    let outcome = app.block_on(async {
         let open = session::open(app, spec.clone(), output_options).await?;
         let session::OpenRemote { mut link, mut reporter, cancel, programs, .. } = open;
         let mut context =
             RunContext { folder, record, reporter: &mut reporter, cancel, input: None };
         let run = ProfileRun {
-            request: asked.request,
+            request: profile_command.request,
             spec: &spec,
             cache: session::facts_cache(app, &spec),
             programs: &programs,
@@ -171,25 +170,25 @@ fn carry_out(
             packer: Packer::new(DEFAULT_MAX_BYTES),
             built: Default::default(),
         };
-        let ended = run.run(&mut link, &mut context).await;
-        let exit = match &ended {
+        let outcome = run.run(&mut link, &mut context).await;
+        let exit = match &outcome {
             Ok(ProfileOutcome::Profile(.., Some(failure))) | Err(failure) => failure.exit as u8,
             Ok(_) => 0,
         };
         reporter.say(&RunEvent::Finished { exit });
         close(link, record).await;
-        ended
+        outcome
     });
-    record.lasted(begun.elapsed().as_secs_f64());
+    record.lasted(started_at.elapsed().as_secs_f64());
     record.at_least(folder.job_time());
-    ended
+    outcome
 }
 
-/// A run that has ended, all of it written into its folder.
+/// The result of a run, after everything is written into its folder.
 struct FinishedRun {
     profile: Option<Box<Profile>>,
     failure: Option<Failure>,
-    /// The exit status that follows.
+    /// The command's exit status.
     status: Status,
 }
 
@@ -199,9 +198,10 @@ fn finish(
     args: &ProfileArgs,
     folder: &RunFolder,
     mut record: RunRecord,
-    ended: Result<ProfileOutcome>,
+    outcome: Result<ProfileOutcome>,
 ) -> Result<Status> {
-    let FinishedRun { profile, failure, status } = settle(app, args, folder, &mut record, ended)?;
+    let FinishedRun { profile, failure, status } =
+        write_result(app, args, folder, &mut record, outcome)?;
     if record.state == RunState::Detached {
         app.say(&format!(
             "`{}` goes on by itself; `rgpu runs attach {}` brings the results",
@@ -229,14 +229,14 @@ fn finish(
 }
 
 /// Writes the result into the run folder.
-fn settle(
+fn write_result(
     app: &App,
     args: &ProfileArgs,
     folder: &RunFolder,
     record: &mut RunRecord,
-    ended: Result<ProfileOutcome>,
+    outcome: Result<ProfileOutcome>,
 ) -> Result<FinishedRun> {
-    let (profile, failure) = match ended {
+    let (profile, failure) = match outcome {
         Ok(ProfileOutcome::Detached) => {
             record.state = RunState::Detached;
             folder.save(record)?;
@@ -252,7 +252,7 @@ fn settle(
             if let Some(trace) = &sidecars.trace {
                 folder.write_json("trace.json", trace)?;
             }
-            // The page and the Markdown say what this run was, whatever becomes of rgpu.
+            // Write the reports now, so that they can be read without rgpu.
             let subject = crate::report::Subject::new(&profile, &sidecars);
             for report in ["markdown", "html"].into_iter().filter_map(crate::report::report) {
                 for document in (report.render)(&subject, &crate::report::Style::default()) {
@@ -264,7 +264,7 @@ fn settle(
         Err(failure) => (None, Some(failure)),
     };
     let failure = failure
-        .or_else(|| profile.as_ref().and_then(|p| below(p, args)))
+        .or_else(|| profile.as_ref().and_then(|p| below_required_rung(p, args)))
         .or_else(|| profile.as_deref().and_then(unlooked))
         .map(|failure| match failure.place.log {
             None if folder.path().join("log").is_dir() => {
@@ -272,11 +272,11 @@ fn settle(
             }
             _ => failure,
         });
-    let found = profile.iter().flat_map(|p| &p.sanitizer).any(|s| s.verdict == "found");
+    let has_findings = profile.iter().flat_map(|p| &p.sanitizer).any(|s| s.verdict == "found");
     let status = match &failure {
         Some(failure) if record.command == "exec" => exec::status_of_failure(failure),
         Some(failure) => failure.exit as u8,
-        None if found => Exit::Findings as u8,
+        None if has_findings => Exit::Findings as u8,
         // `exec` ends with the program's own status.
         None if record.command == "exec" => {
             record.program_exit.map_or(0, |status| (status & 0xff) as u8)
@@ -287,7 +287,7 @@ fn settle(
         Some(f) if f.exit == Exit::Cancelled && record.jobs.iter().all(|j| j.outcome.is_some()) => {
             RunState::Cancelled
         }
-        // The link stayed cut, or waiting stopped: the job may go on, and can be taken up.
+        // The link was lost or the user stopped waiting: the job may go on and can be resumed.
         Some(f)
             if matches!(f.exit, Exit::Cancelled | Exit::Host)
                 && record.jobs.iter().any(|j| j.outcome.is_none()) =>
@@ -313,24 +313,24 @@ fn settle(
 }
 
 /// The failure of a run that ended below `--at-least`.
-fn below(profile: &Profile, args: &ProfileArgs) -> Option<Failure> {
-    let least = args.run.at_least.as_deref()?;
-    let what = format!("the run ended on rung `{}`, below `{least}`", profile.rung);
-    falls_short(&profile.rung, least, profile.gpu.is_none())
-        .then(|| below_rung(what, &profile.ladder))
+fn below_required_rung(profile: &Profile, args: &ProfileArgs) -> Option<Failure> {
+    let required_rung = args.run.at_least.as_deref()?;
+    let message = format!("the run ended on rung `{}`, below `{required_rung}`", profile.rung);
+    falls_short(&profile.rung, required_rung, profile.gpu.is_none())
+        .then(|| below_rung(message, &profile.ladder))
 }
 
-/// The failure of a run that was to find faults on a GPU and had none to look with: what was not
-/// looked at is not right.
+/// The failure of a run that had to check results on a GPU and found none: an unchecked result is
+/// not a correct one.
 pub(super) fn unlooked(profile: &Profile) -> Option<Failure> {
-    let checked = profile.cases.iter().filter_map(|case| case.correctness.as_ref());
-    let unlooked = match profile.run.mode.as_str() {
-        "verify" => checked.into_iter().all(|c| c.verdict == "unchecked"),
+    let checks = profile.cases.iter().filter_map(|case| case.correctness.as_ref());
+    let is_unchecked = match profile.run.mode.as_str() {
+        "verify" => checks.into_iter().all(|c| c.verdict == "unchecked"),
         "sanitizer" => profile.sanitizer.iter().all(|s| s.verdict == "unknown"),
         _ => false,
     };
-    (unlooked && profile.gpu.is_none()).then(|| {
-        let what = "nothing was verified: the host has no GPU that works";
-        Failure::new(Exit::Host, "no_gpu", what).hint(ANOTHER_HOST)
+    (is_unchecked && profile.gpu.is_none()).then(|| {
+        let message = "nothing was verified: the host has no GPU that works";
+        Failure::new(Exit::Host, "no_gpu", message).hint(ANOTHER_HOST)
     })
 }

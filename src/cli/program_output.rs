@@ -1,9 +1,9 @@
-//! A program's output on its way out of this process.
+//! Writes a program's output to this process's stdout and stderr.
 //!
-//! A thread of its own writes it, in the order in which it was read. So a reader that stands still
-//! (`| less`) holds up neither the connection, whose lease must be renewed, nor Ctrl-C. What was
-//! not taken yet waits in memory, and beyond [`MAX_QUEUED_BYTES`] in the run folder's log, which has it
-//! anyway.
+//! A separate thread writes it, in the order in which it arrived. A stalled reader (`| less`) thus
+//! holds up neither the connection, whose lease must be renewed, nor Ctrl-C. Unwritten output is
+//! queued in memory; beyond [`MAX_QUEUED_BYTES`] the thread reads it back from the log in the run
+//! folder.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,33 +22,33 @@ use super::terminal::{Terminal, hold_back, safe, unwritten};
 use crate::run::Canceller;
 use crate::store::LogPosition;
 
-/// Bytes that wait in memory for the reader.
+/// Output queued in memory for a slow reader, in bytes.
 const MAX_QUEUED_BYTES: u64 = 16 << 20;
 
-/// Bytes that a piece takes in memory besides its output.
+/// Memory that a queued piece takes besides its output, in bytes.
 const PIECE_BYTES: u64 = 128;
 
-/// The way out. Clones share it.
+/// The queue of output to write. Clones share it.
 #[derive(Clone)]
 pub(super) struct ProgramOutput {
     queue: mpsc::Sender<QueuedPiece>,
-    /// Bytes that wait.
-    waiting: Arc<watch::Sender<u64>>,
+    /// Bytes in the queue.
+    queued_bytes: Arc<watch::Sender<u64>>,
 }
 
-/// What waits.
+/// An entry of the queue.
 enum QueuedPiece {
     Output {
         stream: Stream,
         len: u64,
         bytes: PieceBytes,
     },
-    /// Nothing more comes: what a terminal was to see whole is shown as it is.
+    /// No more output comes: print incomplete sequences as they are.
     End,
 }
 
 impl QueuedPiece {
-    /// Bytes that it counts for: what it holds, and what it takes itself.
+    /// What it adds to the queue's size: its output and its own memory, in bytes.
     fn weight(&self) -> u64 {
         match self {
             Self::Output { len, .. } => *len + PIECE_BYTES,
@@ -62,55 +62,56 @@ enum PieceBytes {
     Recorded { path: PathBuf, offset: u64 },
 }
 
-/// What the program's output looks like where it goes.
+/// How the program's output is changed on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputStyle {
-    /// As it is: the terminal is the program's.
+    /// Not at all: the program owns the terminal.
     Raw,
-    /// As it is into files and pipes; made harmless on a terminal.
+    /// Unchanged into files and pipes, escaped on a terminal.
     Safe,
 }
 
 impl ProgramOutput {
-    /// To this process's own streams. `canceller` hears when nobody reads them any more.
+    /// Writes to this process's own streams. `canceller` is told when stdout's reader has gone.
     pub(super) fn new(
         terminal: Terminal,
-        look: OutputStyle,
+        style: OutputStyle,
         bar: ProgressBar,
         canceller: Canceller,
     ) -> Self {
         let (queue, pieces) = mpsc::channel::<QueuedPiece>();
-        let waiting = Arc::new(watch::Sender::new(0));
-        let counted = Arc::clone(&waiting);
+        let queued_bytes = Arc::new(watch::Sender::new(0));
+        let thread_queued_bytes = Arc::clone(&queued_bytes);
         std::thread::spawn(move || {
-            let mut writer = OutputThread { terminal, look, bar, rest: HashMap::new(), read: None };
-            let mut unread = false;
+            let mut writer =
+                OutputThread { terminal, style, bar, partial: HashMap::new(), last_log: None };
+            let mut stdout_closed = false;
             while let Ok(piece) = pieces.recv() {
                 let weight = piece.weight();
                 match piece {
-                    QueuedPiece::End => writer.write_rest(),
-                    QueuedPiece::Output { stream: Stream::Stdout, .. } if unread => {}
+                    QueuedPiece::End => writer.flush_partial(),
+                    QueuedPiece::Output { stream: Stream::Stdout, .. } if stdout_closed => {}
                     QueuedPiece::Output { stream, len, bytes } => {
                         let written = writer.write(stream, len, bytes);
-                        // `rgpu exec -- yes | head -1`: the program ends as it would at a closed
-                        // pipe. Nobody may want its stderr.
+                        // `rgpu exec -- yes | head -1`: the program is stopped as by a closed pipe.
+                        // A closed stderr stops nothing.
                         if let (Stream::Stdout, Err(error)) = (stream, written) {
                             unwritten(&error);
-                            unread = true;
+                            stdout_closed = true;
                             canceller.output_unread();
                         }
                     }
                 }
-                counted.send_modify(|waiting| *waiting -= weight);
+                thread_queued_bytes.send_modify(|queued_bytes| *queued_bytes -= weight);
             }
         });
-        Self { queue, waiting }
+        Self { queue, queued_bytes }
     }
 
-    /// Takes output of the program. Never waits.
+    /// Queues output of the program. Never waits.
     pub(super) fn take(&self, stream: Stream, bytes: &[u8], recorded: LogPosition<'_>) {
         let len = bytes.len() as u64;
-        let bytes = match *self.waiting.borrow() + len <= MAX_QUEUED_BYTES {
+        let bytes = match *self.queued_bytes.borrow() + len <= MAX_QUEUED_BYTES {
             true => PieceBytes::Held(bytes.to_owned()),
             false => {
                 PieceBytes::Recorded { path: recorded.path.to_owned(), offset: recorded.offset }
@@ -119,32 +120,32 @@ impl ProgramOutput {
         self.send(QueuedPiece::Output { stream, len, bytes });
     }
 
-    /// Waits until all that was taken is written.
+    /// Waits until everything queued is written.
     pub(super) async fn drained(&self) {
         self.send(QueuedPiece::End);
-        // It fails only without a sender, and there is one here.
-        let _ = self.waiting.subscribe().wait_for(|waiting| *waiting == 0).await;
+        // This fails only without a sender, and we hold one.
+        let _ = self.queued_bytes.subscribe().wait_for(|queued_bytes| *queued_bytes == 0).await;
     }
 
     fn send(&self, piece: QueuedPiece) {
         let weight = piece.weight();
-        self.waiting.send_modify(|waiting| *waiting += weight);
+        self.queued_bytes.send_modify(|queued_bytes| *queued_bytes += weight);
         if self.queue.send(piece).is_err() {
-            // The thread ends only with the last of these.
-            self.waiting.send_modify(|waiting| *waiting -= weight);
+            // Unreachable: the thread lives as long as a sender.
+            self.queued_bytes.send_modify(|queued_bytes| *queued_bytes -= weight);
         }
     }
 }
 
-/// The thread's own.
+/// The state of the writing thread.
 struct OutputThread {
     terminal: Terminal,
-    look: OutputStyle,
+    style: OutputStyle,
     bar: ProgressBar,
-    /// What waits for the rest of a character or a sequence, for a terminal.
-    rest: HashMap<Stream, Vec<u8>>,
-    /// The log that was read from last.
-    read: Option<(PathBuf, File)>,
+    /// Incomplete characters and escape sequences at the end of each stream, for a terminal.
+    partial: HashMap<Stream, Vec<u8>>,
+    /// The log that was read last, kept open.
+    last_log: Option<(PathBuf, File)>,
 }
 
 impl OutputThread {
@@ -153,28 +154,28 @@ impl OutputThread {
             PieceBytes::Held(bytes) => bytes,
             PieceBytes::Recorded { path, offset } => {
                 let mut bytes = vec![0; len as usize];
-                self.log(path)?.read_exact_at(&mut bytes, offset)?;
+                self.log_file(path)?.read_exact_at(&mut bytes, offset)?;
                 bytes
             }
         };
-        // A bar that stands still holds up whoever speaks; a pipe may be full for hours.
+        // Suspending the bar blocks every other writer, and a pipe may be full for hours.
         if !self.is_terminal(stream) {
             return write_all(stream, &bytes);
         }
-        if self.look == OutputStyle::Raw {
+        if self.style == OutputStyle::Raw {
             return self.bar.suspend(|| write_all(stream, &bytes));
         }
-        let mut all = self.rest.remove(&stream).unwrap_or_default();
+        let mut all = self.partial.remove(&stream).unwrap_or_default();
         all.extend(bytes);
-        let rest = all.split_off(all.len() - hold_back(&all));
-        self.rest.insert(stream, rest);
+        let partial = all.split_off(all.len() - hold_back(&all));
+        self.partial.insert(stream, partial);
         self.show(stream, &all)
     }
 
-    fn write_rest(&mut self) {
-        for (stream, rest) in std::mem::take(&mut self.rest) {
-            // The command ends: there is nobody to be told of a terminal that is gone.
-            let _ = self.show(stream, &rest);
+    fn flush_partial(&mut self) {
+        for (stream, partial) in std::mem::take(&mut self.partial) {
+            // The command is ending, so a failed write can no longer be reported.
+            let _ = self.show(stream, &partial);
         }
     }
 
@@ -190,19 +191,19 @@ impl OutputThread {
         }
     }
 
-    fn log(&mut self, path: PathBuf) -> io::Result<&File> {
-        if self.read.as_ref().is_none_or(|(open, _)| *open != path) {
-            self.read = None;
+    fn log_file(&mut self, path: PathBuf) -> io::Result<&File> {
+        if self.last_log.as_ref().is_none_or(|(open, _)| *open != path) {
+            self.last_log = None;
         }
-        let read = match self.read.take() {
-            Some(read) => read,
+        let last_log = match self.last_log.take() {
+            Some(last_log) => last_log,
             None => (path.clone(), File::open(path)?),
         };
-        Ok(&self.read.insert(read).1)
+        Ok(&self.last_log.insert(last_log).1)
     }
 }
 
-/// Past the buffers of the standard library: a thread that is blocked here must hold no lock.
+/// Writes around the standard library's buffers: a thread blocked here must hold no lock.
 fn write_all(stream: Stream, mut bytes: &[u8]) -> io::Result<()> {
     let (stdout, stderr) = (io::stdout(), io::stderr());
     let to: BorrowedFd<'_> = match stream {
@@ -214,7 +215,7 @@ fn write_all(stream: Stream, mut bytes: &[u8]) -> io::Result<()> {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(n) => bytes = &bytes[n..],
             Err(rustix::io::Errno::INTR) => {}
-            // Another process that has the same pipe made it so.
+            // Another process that shares the pipe made it non-blocking.
             Err(rustix::io::Errno::AGAIN) => {
                 poll(&mut [PollFd::new(&to, PollFlags::OUT)], None)?;
             }

@@ -1,8 +1,9 @@
-//! Bars and live output on the terminal: a consumer of what the run says.
+//! Progress bars and live output on the terminal, drawn from a run's events.
 //!
 //! On a terminal one line shows the phase with a bar or a spinner, and the program's output scrolls
-//! above it. Elsewhere phases are plain lines, said once. A step that is silent for a minute says
-//! so with its last line. Under `--json` stdout stays free for the result: output goes to stderr.
+//! above it. Elsewhere each phase is printed once as a plain line. A step that is silent for a
+//! minute is reported with its last line. With `--json` stdout is left for the result, and output
+//! goes to stderr.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -22,28 +23,27 @@ use crate::run::{Canceller, MAX_CAUSE_LINES, Reporter, RunEvent};
 use crate::store::LogPosition;
 use crate::tool::{SIDES, side_of};
 
-/// Remotes that this process has named on stderr: each is named once, however often it is reached.
-static NAMED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+/// Remotes that this process has named on stderr. Each is named only once.
+static NAMED_REMOTES: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// How long a step may be silent before that is said.
+/// A step that prints nothing for this long is reported as silent.
 const SILENCE_NOTICE_AFTER: Duration = Duration::from_secs(60);
 
-/// Bytes of a compiler's output that are held until it has ended.
+/// Compiler output held back until the compiler has ended, in bytes.
 const MAX_HELD_BYTES: usize = 64 << 10;
 
-/// The step in which a kernel is compiled.
 const BUILD_STEP: &str = "build";
 
-/// Whether it is that step, of a run or of a side of a comparison.
-fn is_build(step: &str) -> bool {
+/// Whether `step` compiles a kernel, in a run or for one side of a comparison.
+fn is_build_step(step: &str) -> bool {
     step == BUILD_STEP
         || SIDES.iter().any(|side| side_of(step, side).is_some_and(|own| own == BUILD_STEP))
 }
 
-/// What happens with the output of programs.
+/// Where the output of programs goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LiveOutput {
-    /// Through, and nothing else on the screen: what a program on a terminal of its own draws.
+    /// Raw pass-through: the program owns the terminal.
     Raw,
     /// stdout to stdout and stderr to stderr, byte for byte: `exec`.
     Through,
@@ -53,7 +53,7 @@ pub(super) enum LiveOutput {
     Hidden,
 }
 
-/// The terminal's reporter.
+/// The reporter that draws on the terminal.
 pub(super) struct Progress {
     bar: ProgressBar,
     live: LiveOutput,
@@ -62,25 +62,25 @@ pub(super) struct Progress {
     phase: String,
     silence: Arc<Mutex<SilenceWatch>>,
     ticker: Option<tokio::task::JoinHandle<()>>,
-    /// Streams whose loss of output was told.
-    cut: Vec<(String, Stream)>,
-    /// Where the program's output goes; `None`: beside what is said.
+    /// Streams for which we already reported lost output.
+    cut_streams: Vec<(String, Stream)>,
+    /// Writes the program's output to stdout and stderr. `None`: it is printed above the bar.
     program_output: Option<ProgramOutput>,
-    /// What a compiler says, until it is known whether that is the failure's own words.
-    compiler: Option<Vec<u8>>,
-    /// What stands before each line: nothing, or the remote where there are several at once.
-    lead: String,
+    /// A running compiler's output, held until we know whether the failure's text contains it.
+    compiler_output: Option<Vec<u8>>,
+    /// Printed before each line: empty, or the remote's name if several runs go on at once.
+    line_prefix: String,
 }
 
-/// One of several runs at once: its line on the terminal.
+/// The terminal line of one of several runs at once.
 #[derive(Clone, Debug)]
 pub(super) struct ProgressRow {
     bar: ProgressBar,
-    lead: String,
+    line_prefix: String,
 }
 
 impl ProgressRow {
-    /// A line each for runs on these remotes.
+    /// One line for each of these remotes.
     pub(super) fn each<'a>(
         terminal: Terminal,
         quiet: bool,
@@ -94,13 +94,13 @@ impl ProgressRow {
         remotes
             .map(|remote| Self {
                 bar: all.add(ProgressBar::new_spinner()),
-                lead: format!("{remote:width$}  "),
+                line_prefix: format!("{remote:width$}  "),
             })
             .collect()
     }
 }
 
-/// What the silent-step watch knows.
+/// State of the watch for silent steps.
 struct SilenceWatch {
     step: String,
     since: Instant,
@@ -109,7 +109,7 @@ struct SilenceWatch {
 }
 
 impl Progress {
-    /// A reporter for this terminal; `row`: for its line among several.
+    /// A reporter for this terminal; with `row` it draws on that line.
     pub(super) fn new(
         terminal: Terminal,
         live: LiveOutput,
@@ -117,11 +117,11 @@ impl Progress {
         canceller: Canceller,
         row: Option<&ProgressRow>,
     ) -> Self {
-        // Shown nowhere at first: it draws with all that is set of it.
+        // Hidden at first, so that the bar is drawn only once it is set up.
         let hidden = || ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         let bar = row.map_or_else(hidden, |row| row.bar.clone());
-        let lead = row.map(|row| row.lead.clone()).unwrap_or_default();
-        bar.set_prefix(lead.clone());
+        let line_prefix = row.map(|row| row.line_prefix.clone()).unwrap_or_default();
+        bar.set_prefix(line_prefix.clone());
         bar.set_style(spinner());
         if row.is_some() {
             bar.enable_steady_tick(Duration::from_millis(120));
@@ -137,15 +137,15 @@ impl Progress {
             last_line: String::new(),
             was_reported: true,
         }));
-        let (phase, ticker, cut) = (String::new(), None, Vec::new());
-        let look = match live {
+        let (phase, ticker, cut_streams) = (String::new(), None, Vec::new());
+        let style = match live {
             LiveOutput::Raw => Some(OutputStyle::Raw),
             LiveOutput::Through => Some(OutputStyle::Safe),
             LiveOutput::Beside | LiveOutput::Hidden => None,
         };
         let program_output =
-            look.map(|look| ProgramOutput::new(terminal, look, bar.clone(), canceller));
-        let compiler = None;
+            style.map(|style| ProgramOutput::new(terminal, style, bar.clone(), canceller));
+        let compiler_output = None;
         Self {
             bar,
             live,
@@ -154,96 +154,97 @@ impl Progress {
             phase,
             silence,
             ticker,
-            cut,
+            cut_streams,
             program_output,
-            compiler,
-            lead,
+            compiler_output,
+            line_prefix,
         }
     }
 
-    /// Where the program's output goes, if it goes through this process's own streams.
     pub(super) fn outlet(&self) -> Option<ProgramOutput> {
         self.program_output.clone()
     }
 
-    /// Its bar, for those who write to the terminal beside it.
+    /// The bar, for code that writes to the terminal itself.
     pub(super) fn bar(&self) -> ProgressBar {
         self.bar.clone()
     }
 
-    /// A phase, said once as a line where there is no bar.
-    fn phase(&mut self, text: String) {
+    /// Shows a phase on the bar; without a bar prints it once as a line.
+    fn set_phase(&mut self, text: String) {
         if self.phase == text {
             return;
         }
-        // The stderr of `exec` is the program's.
+        // The stderr of `exec` belongs to the program.
         if !self.quiet
             && !self.terminal.stderr_tty
             && !matches!(self.live, LiveOutput::Through | LiveOutput::Raw)
         {
-            talk(&format!("{}{text}\n", self.lead));
+            write_stderr(&format!("{}{text}\n", self.line_prefix));
         }
         self.bar.set_style(spinner());
         self.bar.set_message(text.clone());
         self.phase = text;
     }
 
-    /// A line that stays. Words of a host may hold more lines: none begins like one of ours.
-    fn line(&self, text: &str) {
+    /// Prints a line that stays. Further lines are indented, so that text from a host cannot look
+    /// like ours.
+    fn print_line(&self, text: &str) {
         if self.quiet {
             return;
         }
         let text = inset(text, 4);
-        self.bar.suspend(|| talk(&format!("{}{text}\n", self.lead)));
+        self.bar.suspend(|| write_stderr(&format!("{}{text}\n", self.line_prefix)));
     }
 
-    fn transfer(&mut self, verb: &str, done: u64, total: u64) {
+    fn show_transfer(&mut self, verb: &str, done: u64, total: u64) {
         if total < 64 << 10 {
             return;
         }
         if !self.phase.starts_with(verb) {
-            self.phase(format!("{verb} {}", show_bytes(total as f64)));
+            self.set_phase(format!("{verb} {}", show_bytes(total as f64)));
             self.bar.set_style(transfer_style());
             self.bar.set_length(total);
         }
         self.bar.set_position(done);
     }
 
-    fn output(&mut self, step: &str, stream: Stream, bytes: &[u8], recorded: LogPosition<'_>) {
+    fn show_output(&mut self, step: &str, stream: Stream, bytes: &[u8], recorded: LogPosition<'_>) {
         {
             let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
             silence.since = Instant::now();
             silence.was_reported = false;
             silence.step = step.to_owned();
-            // The last line is in the last bytes: output may come at hundreds of megabytes a second.
-            let end = &bytes[bytes.len().saturating_sub(4096)..];
+            // Search only the last bytes: output may come at hundreds of megabytes a second.
+            let tail = &bytes[bytes.len().saturating_sub(4096)..];
             if let Some(line) =
-                String::from_utf8_lossy(end).lines().rev().find(|l| !l.trim().is_empty())
+                String::from_utf8_lossy(tail).lines().rev().find(|l| !l.trim().is_empty())
             {
                 silence.last_line = line.chars().take(120).collect();
             }
         }
-        // What is prepared before the program talks beside it.
+        // Only the program's own output goes through; that of earlier steps is printed above the
+        // bar.
         match &self.program_output {
             Some(program_output) if step == crate::run::EXEC_STEP => {
                 program_output.take(stream, bytes, recorded);
             }
             _ if self.live == LiveOutput::Hidden => {}
-            _ => match &mut self.compiler {
-                Some(held) if is_build(step) => {
+            _ => match &mut self.compiler_output {
+                Some(held) if is_build_step(step) => {
                     held.extend_from_slice(bytes);
-                    // More than a failure can say: it is shown as it comes.
-                    if held.len() > MAX_HELD_BYTES || filled_lines(held) > MAX_CAUSE_LINES {
+                    // Too long for the failure's text, so show it now.
+                    if held.len() > MAX_HELD_BYTES || count_nonblank_lines(held) > MAX_CAUSE_LINES {
                         self.show_compiler();
                     }
                 }
-                _ => self.beside(bytes),
+                _ => self.print_beside(bytes),
             },
         }
     }
 
-    /// Output beside what is said.
-    fn beside(&self, bytes: &[u8]) {
+    /// Prints output above the bar.
+    fn print_beside(&self, bytes: &[u8]) {
         self.bar.suspend(|| {
             let mut err = std::io::stderr().lock();
             let _ = match self.terminal.stderr_tty && self.live != LiveOutput::Raw {
@@ -253,27 +254,28 @@ impl Progress {
         });
     }
 
-    /// Shows what a compiler said.
+    /// Prints the held compiler output.
     fn show_compiler(&mut self) {
-        if let Some(bytes) = self.compiler.take() {
-            self.beside(&bytes);
+        if let Some(bytes) = self.compiler_output.take() {
+            self.print_beside(&bytes);
         }
     }
 
-    /// A compiler has ended: whether the failure says all that it said.
-    fn is_told(&mut self, record: &RungRecord) -> bool {
-        let told = record.code == "does_not_compile" && self.compiler.is_some();
-        match told {
-            true => self.compiler = None,
+    /// Ends holding a compiler's output. Returns whether the failure's text contains it; otherwise
+    /// prints it.
+    fn settle_compiler_output(&mut self, record: &RungRecord) -> bool {
+        let in_failure = record.code == "does_not_compile" && self.compiler_output.is_some();
+        match in_failure {
+            true => self.compiler_output = None,
             false => self.show_compiler(),
         }
-        told
+        in_failure
     }
 
-    fn event(&mut self, event: &Event) {
+    fn show_event(&mut self, event: &Event) {
         match &event.body {
             EventBody::Queued { place, holder } => {
-                self.phase(format!(
+                self.set_phase(format!(
                     "waiting for the GPU: place {place}, held by {}",
                     safe(holder.as_bytes())
                 ));
@@ -288,14 +290,15 @@ impl Progress {
                 };
                 drop(silence);
                 if !matches!(self.live, LiveOutput::Through | LiveOutput::Raw) {
-                    self.phase(safe(title.as_bytes()));
+                    self.set_phase(safe(title.as_bytes()));
                 }
             }
-            EventBody::RungStarted { step, .. } if is_build(step) => {
-                self.compiler = Some(Vec::new());
+            EventBody::RungStarted { step, .. } if is_build_step(step) => {
+                self.compiler_output = Some(Vec::new());
             }
-            EventBody::RungEnded(record) if is_build(&record.step) && self.is_told(record) => {}
-            // What was passed over for want of a file was not tried.
+            EventBody::RungEnded(record)
+                if is_build_step(&record.step) && self.settle_compiler_output(record) => {}
+            // A rung skipped for a missing file was not tried.
             EventBody::RungEnded(record)
                 if !record.ok
                     && record.code != "missing"
@@ -306,7 +309,7 @@ impl Progress {
                 } else {
                     format!(": {}", record.words)
                 };
-                self.line(&format!(
+                self.print_line(&format!(
                     "  {} did not work ({}{})",
                     record.rung,
                     record.code,
@@ -314,14 +317,14 @@ impl Progress {
                 ));
             }
             EventBody::Warning { text, .. } => {
-                self.line(&format!("warning: {}", safe(text.as_bytes())))
+                self.print_line(&format!("warning: {}", safe(text.as_bytes())))
             }
             EventBody::OutputDropped { step, stream, .. } => {
-                let which = (step.clone(), *stream);
-                // It comes again with the sum.
-                if !self.cut.contains(&which) {
-                    self.cut.push(which);
-                    self.line(&format!(
+                let key = (step.clone(), *stream);
+                // The event comes again at the end, with the total.
+                if !self.cut_streams.contains(&key) {
+                    self.cut_streams.push(key);
+                    self.print_line(&format!(
                         "warning: {} of step `{}` has reached `--log-limit`; the rest is dropped",
                         stream.as_str(),
                         safe(step.as_bytes())
@@ -335,13 +338,13 @@ impl Progress {
         }
     }
 
-    /// Starts the watch over silent steps, once a runtime is there.
-    fn watch(&mut self) {
+    /// Starts the watch for silent steps, if there is a runtime.
+    fn start_silence_watch(&mut self) {
         if self.ticker.is_some() || self.quiet || tokio::runtime::Handle::try_current().is_err() {
             return;
         }
         let silence = Arc::clone(&self.silence);
-        let (bar, lead) = (self.bar.clone(), self.lead.clone());
+        let (bar, line_prefix) = (self.bar.clone(), self.line_prefix.clone());
         self.ticker = Some(tokio::spawn(async move {
             loop {
                 tokio::time::sleep(Duration::from_secs(5)).await;
@@ -354,10 +357,10 @@ impl Progress {
                         format!("; its last line: {}", safe(s.last_line.as_bytes()))
                     };
                     let text = format!(
-                        "{lead}step `{}` has been silent for a minute{last}\n",
+                        "{line_prefix}step `{}` has been silent for a minute{last}\n",
                         safe(s.step.as_bytes())
                     );
-                    bar.suspend(|| talk(&text));
+                    bar.suspend(|| write_stderr(&text));
                 }
             }
         }));
@@ -368,40 +371,41 @@ impl Reporter for Progress {
     fn say(&mut self, event: &RunEvent<'_>) {
         match event {
             RunEvent::Where { remote, address, .. } => {
-                self.watch();
-                // The stderr of `exec` is the program's, but no command goes to another host
-                // unsaid.
+                self.start_silence_watch();
+                // The stderr of `exec` belongs to the program, but a remote host is always named.
                 let program_only = matches!(self.live, LiveOutput::Through | LiveOutput::Raw);
-                let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut named = NAMED_REMOTES.lock().unwrap_or_else(PoisonError::into_inner);
                 if !(program_only && *address == LOCAL) && named.insert((*remote).to_owned()) {
                     let more =
                         if address == remote { String::new() } else { format!(" ({address})") };
-                    self.line(&safe(format!("on {remote}{more}").as_bytes()));
+                    self.print_line(&safe(format!("on {remote}{more}").as_bytes()));
                 }
             }
             RunEvent::Connecting {} => self.bar.set_message("connecting"),
-            RunEvent::Starting { what } => self.phase((*what).to_owned()),
-            RunEvent::Asking {} => self.phase("asking the host what it has".to_owned()),
-            RunEvent::Compiling { what } => self.phase(format!("compiling {what}")),
-            // The step's own line was said; what moves is for the bar alone.
+            RunEvent::Starting { what } => self.set_phase((*what).to_owned()),
+            RunEvent::Asking {} => self.set_phase("asking the host what it has".to_owned()),
+            RunEvent::Compiling { what } => self.set_phase(format!("compiling {what}")),
+            // The step was already printed as a line; the count is only for the bar.
             RunEvent::Disassembling { done, total } => {
                 self.bar.set_message(format!("disassemble with nvdisasm: {done} of {total}"));
             }
-            RunEvent::Uploading { sent, total } => self.transfer("uploading", *sent, *total),
-            RunEvent::Fetching { got, total, .. } => self.transfer("fetching", *got, *total),
-            RunEvent::Job { event, .. } => self.event(event),
+            RunEvent::Uploading { sent, total } => self.show_transfer("uploading", *sent, *total),
+            RunEvent::Fetching { got, total, .. } => self.show_transfer("fetching", *got, *total),
+            RunEvent::Job { event, .. } => self.show_event(event),
             RunEvent::Output { step, stream, bytes, recorded, .. } => {
-                self.output(step, *stream, bytes, *recorded);
+                self.show_output(step, *stream, bytes, *recorded);
             }
             RunEvent::LinkLost { why } => {
                 self.show_compiler();
-                self.line(&format!("the link was lost ({why}); the job goes on, reconnecting"))
+                self.print_line(&format!(
+                    "the link was lost ({why}); the job goes on, reconnecting"
+                ))
             }
-            RunEvent::LinkBack {} => self.line("the link is back"),
+            RunEvent::LinkBack {} => self.print_line("the link is back"),
             RunEvent::Refused { rung, code, text } => {
-                self.line(&format!("  {rung} gave nothing to believe ({code}: {text})"))
+                self.print_line(&format!("  {rung} gave nothing to believe ({code}: {text})"))
             }
-            RunEvent::Note { text } => self.line(text),
+            RunEvent::Note { text } => self.print_line(text),
             RunEvent::Connected { .. } | RunEvent::Planned { .. } => {}
             RunEvent::Finished { .. } => {
                 self.show_compiler();
@@ -423,12 +427,12 @@ impl Drop for Progress {
     }
 }
 
-fn filled_lines(bytes: &[u8]) -> usize {
+fn count_nonblank_lines(bytes: &[u8]) -> usize {
     bytes.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty()).count()
 }
 
-/// Writes to stderr; a closed stderr is nobody's failure.
-fn talk(text: &str) {
+/// Writes to stderr and ignores a closed stderr.
+fn write_stderr(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 

@@ -1,4 +1,4 @@
-//! `rgpu remote`: the GPU hosts the user has.
+//! `rgpu remote`: manages the user's GPU hosts.
 
 mod add;
 mod check;
@@ -79,7 +79,7 @@ pub(super) fn run(app: &App, command: &RemoteCommand) -> Result<Status> {
         }
         RemoteCommand::Remove { remote: name } => {
             if !app.config.remove_remote(name)? {
-                return Err(not_kept(app, name));
+                return Err(unknown_remote(app, name));
             }
             app.say(&format!("`{name}` is forgotten"));
             list::now_set(app)
@@ -87,8 +87,8 @@ pub(super) fn run(app: &App, command: &RemoteCommand) -> Result<Status> {
     }
 }
 
-/// The failure for a remote that your settings do not have, with the nearest that they have.
-fn not_kept(app: &App, name: &str) -> Failure {
+/// The failure for a remote that is not in the settings, with the nearest names.
+fn unknown_remote(app: &App, name: &str) -> Failure {
     let what = format!("your settings have no remote `{name}`");
     let failure = Failure::new(Exit::Config, "unknown_remote", what);
     let near = nearest(name, app.config.remotes.keys().map(String::as_str));

@@ -1,5 +1,5 @@
-//! `rgpu report`: a run, or a report file of NVIDIA's tools, read here and now. No host, no GPU and
-//! nothing from NVIDIA is needed.
+//! `rgpu report`: reads a run, or a report file of NVIDIA's tools, on this machine. Needs no host,
+//! no GPU and no NVIDIA software.
 
 mod bar;
 mod open;
@@ -66,7 +66,7 @@ pub(super) struct ReportArgs {
     pub bytes: Option<usize>,
 }
 
-/// A budget in which a summary can say something.
+/// Parses `--bytes`; refuses a budget too small for a summary.
 fn budget(text: &str) -> Result<usize, String> {
     match usize::try_from(bytes(text)?) {
         Ok(n) if n >= LEAST_BUDGET => Ok(n),
@@ -82,14 +82,14 @@ pub(super) enum LintName {
     Nvtx,
 }
 
-/// Prints what the lints find.
+/// Prints the findings of the lints.
 fn lint(app: &App, opened: &OpenedProfile) -> Result<Status> {
-    let found = crate::analysis::lint::lint(&opened.profile, opened.sidecars.trace.as_ref());
+    let findings = crate::analysis::lint::lint(&opened.profile, opened.sidecars.trace.as_ref());
     if app.global.json {
-        app.print_json(&found)?;
+        app.print_json(&findings)?;
     } else {
         let width = app.style().width;
-        for finding in &found {
+        for finding in &findings {
             let text = wrap(&format!("{}: {}", finding.id, finding.text), width - 2).join("\n  ");
             let hint = wrap(&finding.hint, width - 4).join("\n    ");
             app.print(&format!("{text}\n    {hint}\n"));
@@ -99,18 +99,18 @@ fn lint(app: &App, opened: &OpenedProfile) -> Result<Status> {
     let ranges = !opened.profile.regions.is_empty()
         || opened.profile.launches.iter().any(|launch| !launch.region.is_empty())
         || trace.is_some_and(|t| !t.ranges.is_empty());
-    if found.is_empty() {
+    if findings.is_empty() {
         app.say(if ranges {
             "no fault was found in the NVTX ranges"
         } else {
             "nothing to judge: no NVTX ranges were recorded"
         });
     }
-    Ok(if found.is_empty() { 0 } else { Exit::Findings as u8 })
+    Ok(if findings.is_empty() { 0 } else { Exit::Findings as u8 })
 }
 
-/// One answer has one format.
-fn one_format(app: &App, args: &ReportArgs) -> Result<()> {
+/// Refuses flags that ask for two formats.
+fn check_format(app: &App, args: &ReportArgs) -> Result<()> {
     let format = args.format.as_deref();
     if let Some(other) = format.filter(|format| app.global.json && *format != "json") {
         let words = format!("`--json` and `--format {other}` ask for two formats of one report");
@@ -125,11 +125,11 @@ fn one_format(app: &App, args: &ReportArgs) -> Result<()> {
 
 /// Shows a report.
 pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
-    one_format(app, args)?;
+    check_format(app, args)?;
     if let Some(several) = several_remotes::kept_by(app, &args.what)? {
         if args.redact || args.lint.is_some() {
-            let what = format!("`{}` is several runs together", args.what);
-            return Err(Failure::new(Exit::Usage, "usage", what)
+            let message = format!("`{}` is several runs together", args.what);
+            return Err(Failure::new(Exit::Usage, "usage", message)
                 .hint("`--redact` and `--lint` are of one of them; `rgpu runs list` shows each"));
         }
         return several_remotes::again(app, &several, &args.what, args.format.as_deref());
@@ -155,7 +155,7 @@ pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
         crate::redact::redact(&mut opened.profile, &mut opened.sidecars).map_err(|e| {
             Failure::new(Exit::Bug, "redact", "the report cannot be redacted").because(&e)
         })?;
-        // Not into the run folder, over the report that leaves nothing out.
+        // Do not overwrite the full report in the run folder.
         opened.folder = None;
     }
     let default = if app.global.json { "json" } else { "table" };

@@ -1,4 +1,4 @@
-//! `rgpu runs`: what was run, what still runs, and taking it up again.
+//! `rgpu runs`: lists, shows, resumes, cancels, exports and removes runs.
 
 mod clean;
 mod export;
@@ -170,7 +170,7 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
             app.print(&report.text(&opened.subject(), &app.style()));
         }
         if !app.global.json {
-            app.print(&format!("{}{}", why(folder, &record), place()));
+            app.print(&format!("{}{}", failure_text(folder, &record), place()));
         }
         return Ok(0);
     }
@@ -200,7 +200,7 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         record.remote,
         record.address,
         crate::report::moment(&record.started),
-        match unanswered(&record) {
+        match has_no_answer(&record) {
             true => last_seen(folder, &record),
             false => state_text(&record),
         },
@@ -208,7 +208,7 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
             .program_exit
             .map(|n| format!(", the program ended with status {n}"))
             .unwrap_or_default(),
-        why(folder, &record),
+        failure_text(folder, &record),
         place(),
     ));
     if matches!(record.state, RunState::Running | RunState::Detached) {
@@ -223,7 +223,7 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
     Ok(0)
 }
 
-/// How to run a run's command again.
+/// The hint on how to run a run's command again.
 pub(super) fn again(record: &RunRecord) -> String {
     let words = record.argv.iter().skip(1).map(String::as_str);
     let id = match words.clone().any(|word| word.starts_with("--run-id")) {
@@ -237,28 +237,28 @@ pub(super) fn again(record: &RunRecord) -> String {
     )
 }
 
-/// What a run cost, with whose figure it is; `None`: nobody said.
+/// The cost of a run and its source. `None` if it is unknown.
 fn cost_text(cost: &Cost) -> Option<String> {
     Some(crate::report::cost(cost.cost_usd?, cost.source().as_deref()))
 }
 
-/// How a run stands; a failed one with the status that its command ended with.
+/// The state of a run; a failed one with its exit status.
 fn state_text(record: &RunRecord) -> String {
     match (record.state, record.exit) {
         (RunState::Failed, Some(exit)) => format!("failed ({exit})"),
-        _ if unanswered(record) => "no answer".to_owned(),
+        _ if has_no_answer(record) => "no answer".to_owned(),
         (state, _) => state.as_str().to_owned(),
     }
 }
 
-/// Whether the last command that looked after a run had no answer from its remote: how it stands
-/// there is not known.
-fn unanswered(record: &RunRecord) -> bool {
+/// Whether the last command that followed the run got no answer from the remote, so that its state
+/// there is unknown.
+fn has_no_answer(record: &RunRecord) -> bool {
     let ended = record.exit.is_some_and(|exit| exit != Exit::Cancelled as u8);
     record.state == RunState::Running && ended
 }
 
-/// When such a run was heard of, and when it was not.
+/// When such a run was last heard of, and when its remote did not answer.
 fn last_seen(folder: &RunFolder, record: &RunRecord) -> String {
     let written = |name: &str| {
         let time = std::fs::metadata(folder.path().join(name)).ok()?.modified().ok()?;
@@ -270,8 +270,8 @@ fn last_seen(folder: &RunFolder, record: &RunRecord) -> String {
     format!("not known: last seen {seen}; `{}` did not answer{asked}", record.remote)
 }
 
-/// Why a run failed, in the words that its command ended with.
-fn why(folder: &RunFolder, record: &RunRecord) -> String {
+/// The failure that a run's command ended with; empty if it did not fail.
+fn failure_text(folder: &RunFolder, record: &RunRecord) -> String {
     if !matches!(record.state, RunState::Failed | RunState::Running | RunState::NeverSubmitted) {
         return String::new();
     }
@@ -280,8 +280,8 @@ fn why(folder: &RunFolder, record: &RunRecord) -> String {
     text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
-/// Writes a note to a run. A command that follows it writes its record itself, and would write over
-/// the note.
+/// Adds a note to a run. Fails while another command follows the run: that one writes the record
+/// and would overwrite the note.
 fn note(app: &App, folder: &RunFolder, text: &str) -> Result<Status> {
     let folder = folder.clone().follow()?;
     let mut record = folder.record()?;
@@ -293,7 +293,7 @@ fn note(app: &App, folder: &RunFolder, text: &str) -> Result<Status> {
     Ok(0)
 }
 
-/// Cancels a run, or each of several held together.
+/// Cancels a run, or each of several joined runs.
 fn cancel(app: &App, folder: &RunFolder) -> Result<Status> {
     let mut record = folder.record()?;
     if record.is_several() {
@@ -316,23 +316,24 @@ fn cancel(app: &App, folder: &RunFolder) -> Result<Status> {
     Ok(0)
 }
 
-/// A job that was stopped.
+/// A stopped job.
 struct StoppedJob {
     outcome: Option<rgpu_protocol::Outcome>,
-    /// Whether it had made files that are to be pulled.
-    made: bool,
-    /// Whether the host does not have it.
-    gone: bool,
+    /// Whether it has files for `--pull`.
+    has_pulled_files: bool,
+    /// Whether the host does not know it.
+    is_missing: bool,
 }
 
-/// Stops a job, and waits for its end. One that is not there need not be stopped.
+/// Stops a job and waits for its end. A missing job counts as stopped.
 async fn stop_job(link: &mut HostLink, job: &str) -> Result<StoppedJob> {
-    // Its output is of no interest.
+    // Skip its output.
     let limits = Limits { log_bytes: u64::MAX, ..Limits::default() };
     let attached = link.attach(job, &limits, 1, &[]).await;
     let outcome = attached.as_ref().err().and_then(RemoteError::no_such_job);
-    let mut stopped = StoppedJob { gone: outcome.is_some(), made: false, outcome };
-    if stopped.gone {
+    let mut stopped =
+        StoppedJob { is_missing: outcome.is_some(), has_pulled_files: false, outcome };
+    if stopped.is_missing {
         return Ok(stopped);
     }
     attached.on(link.remote())?;
@@ -340,7 +341,7 @@ async fn stop_job(link: &mut HostLink, job: &str) -> Result<StoppedJob> {
     while let Some(message) = link.next().await.on(link.remote())? {
         let JobMessage::Event(event) = message else { continue };
         match event.body {
-            EventBody::Artifact { kind, .. } => stopped.made |= kind == PULLED,
+            EventBody::Artifact { kind, .. } => stopped.has_pulled_files |= kind == PULLED,
             EventBody::Ended { outcome } => stopped.outcome = Some(outcome),
             _ => {}
         }
@@ -348,9 +349,9 @@ async fn stop_job(link: &mut HostLink, job: &str) -> Result<StoppedJob> {
     Ok(stopped)
 }
 
-/// Stops what of a run is not over; its record as it then is.
+/// Stops the open job of a run. Returns the updated record.
 fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let mut record = folder.current_record()?;
     if record.state == RunState::NeverSubmitted {
         app.say(&format!("`{}` was never submitted: nothing of it runs", record.id));
@@ -377,13 +378,13 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
         run: &id,
         row: None,
     };
-    let StoppedJob { outcome, made, gone } = app.block_on(async {
+    let StoppedJob { outcome, has_pulled_files, is_missing } = app.block_on(async {
         let open = session::open(app, spec, output_options).await?;
         open.finish_with(async |link| stop_job(link, &job).await).await
     })?;
-    // A command that follows the run writes down itself how it ended.
+    // A command that follows the run records the end itself.
     let own = folder.clone().follow();
-    let free = own.is_ok();
+    let is_unfollowed = own.is_ok();
     if let Ok(own) = &own {
         record = own.record()?;
     }
@@ -396,15 +397,15 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
         }
     }
     let text = outcome.as_ref().map_or("ended", outcome_word);
-    app.say(&match gone {
+    app.say(&match is_missing {
         true => format!("nothing of `{id}` is on `{remote}`: it never came there, or was removed"),
         false => format!(
             "`{id}` is stopped on `{remote}`: {text} ({:.1} s)",
-            begun.elapsed().as_secs_f64()
+            started_at.elapsed().as_secs_f64()
         ),
     });
-    // A command that follows the run brings it without being asked.
-    if made && free {
+    // A command that follows the run fetches the files itself.
+    if has_pulled_files && is_unfollowed {
         app.say(&format!("`rgpu runs attach {id}` brings what it had made for `--pull`"));
     }
     Ok(record)

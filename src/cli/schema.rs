@@ -1,4 +1,4 @@
-//! `rgpu schema`: the JSON Schemas of what rgpu writes, and whether a file keeps to one.
+//! `rgpu schema`: prints the JSON Schemas of rgpu's documents, and checks a file against one.
 
 mod check;
 
@@ -125,7 +125,7 @@ impl SchemaName {
     }
 }
 
-/// Violations shown at most.
+/// How many violations are shown.
 const MAX_SHOWN_VIOLATIONS: usize = 50;
 
 /// Prints a schema, or checks a file.
@@ -184,7 +184,7 @@ fn keeps(app: &App, name: SchemaName, schema: &Value, path: &Path) -> Result<Sta
         format!("the file breaks the schema `{id}` in {n} place{s}"),
     )
     .file(path.display());
-    // The violations are what was asked for: data on stdout, of which JSON is one document alone.
+    // The violations are the result, so they go to stdout; `--json` prints a single document.
     Err(match app.global.json {
         true => failure.cause(shown.join("\n")),
         false => {
@@ -194,18 +194,18 @@ fn keeps(app: &App, name: SchemaName, schema: &Value, path: &Path) -> Result<Sta
     })
 }
 
-/// What `--json` prints of a file that keeps to its schema.
+/// The document of `--json` for a valid file.
 #[derive(Debug, Serialize)]
 struct CheckPassed {
     /// The schema's name.
     document: String,
     /// The file as typed.
     file: String,
-    /// Keys at its top that the schema does not name; later versions add some.
+    /// Top-level keys that the schema does not name. Later versions add some.
     unknown_keys: BTreeSet<String>,
 }
 
-/// A JSON pointer as people read it: the whole document is `/`.
+/// A JSON pointer for people: the whole document is `/`.
 fn pointer(path: &str) -> &str {
     if path.is_empty() { "/" } else { path }
 }

@@ -1,5 +1,5 @@
-//! What commands that reach a host share: the remote's definition, the connection, Ctrl-C, and
-//! what the user is asked on the way.
+//! Shared code of the commands that reach a host: the remote's definition, the connection, Ctrl-C
+//! and questions to the user.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal, Write};
@@ -27,10 +27,10 @@ use crate::run::{
 };
 use crate::store::{Cost, RunRecord};
 
-/// The remote a command runs on: the one that the user typed, else the default one.
-pub(super) fn spec(app: &App, wanted: Option<&str>) -> Result<RemoteSpec> {
+/// The remote of a command: the one the user typed, else the default remote.
+pub(super) fn spec(app: &App, requested: Option<&str>) -> Result<RemoteSpec> {
     let Config { default_remote, .. } = &app.config;
-    match (wanted, &default_remote.origin) {
+    match (requested, &default_remote.origin) {
         (Some(name), _) => app.config.remote(name, ssh_alias).map_err(|mut failure| {
             if !name.contains(',') {
                 return failure;
@@ -43,25 +43,26 @@ pub(super) fn spec(app: &App, wanted: Option<&str>) -> Result<RemoteSpec> {
         }
         (None, _) => app.config.remote(&default_remote.value, ssh_alias),
     }
-    .map_err(|failure| match wanted {
+    .map_err(|failure| match requested {
         Some(_) => failure,
         None => failure.hint(format!("the default remote comes from {}", default_remote.origin)),
     })
 }
 
-/// Refuses a run whose record names an address that is not the user's: a run folder may have come
-/// with a project. The user's are the remotes of the settings, and addresses that this machine was
-/// connected to before.
+/// Refuses a run whose record names an address that the user has never used: a run folder may come
+/// with a project. Allowed are remotes of the settings and addresses this machine has connected to.
 pub(super) fn check_run(app: &App, record: &RunRecord) -> Result<()> {
     let remotes = &app.config.remotes;
     let jobs = record.jobs.iter().map(|job| &job.remote);
     for name in std::iter::once(&record.remote).chain(jobs) {
-        let named = remotes.contains_key(name) || remotes.values().any(|own| own.url == *name);
+        let in_settings =
+            remotes.contains_key(name) || remotes.values().any(|own| own.url == *name);
         let address = name.contains("://") || ssh_alias(name);
-        let used = || SentRecord::of(&app.cache, &RemoteSpec::new(name, name)).is_kept();
-        if address && !named && !used() {
-            let what = format!("run `{}` is on `{name}`, which you never used", record.id);
-            return Err(Failure::new(Exit::Config, "remote_of_run", what).hint(format!(
+        let connected_before =
+            || SentRecord::of(&app.cache, &RemoteSpec::new(name, name)).is_kept();
+        if address && !in_settings && !connected_before() {
+            let message = format!("run `{}` is on `{name}`, which you never used", record.id);
+            return Err(Failure::new(Exit::Config, "remote_of_run", message).hint(format!(
                 "if you trust that host: `rgpu remote add NAME {}`, and again",
                 shell_word(name)
             )));
@@ -70,12 +71,12 @@ pub(super) fn check_run(app: &App, record: &RunRecord) -> Result<()> {
     Ok(())
 }
 
-/// Whether `name` stands in `~/.ssh/config` as a host of its own.
+/// Whether `name` is a host of `~/.ssh/config`.
 pub(super) fn ssh_alias(name: &str) -> bool {
     ssh_aliases().iter().any(|alias| alias == name)
 }
 
-/// The hosts of `~/.ssh/config`, patterns among them.
+/// The hosts of `~/.ssh/config`, patterns included.
 pub(super) fn ssh_aliases() -> Vec<String> {
     let Some(home) = std::env::home_dir() else { return Vec::new() };
     let text = std::fs::read_to_string(home.join(".ssh/config")).unwrap_or_default();
@@ -89,7 +90,7 @@ pub(super) fn ssh_aliases() -> Vec<String> {
         .collect()
 }
 
-/// A run of this command line on that remote, about to begin; its title is still to be given.
+/// The record of a new run of this command line on that remote. The caller sets the title.
 pub(super) fn record(
     app: &App,
     spec: &RemoteSpec,
@@ -106,7 +107,7 @@ pub(super) fn record(
     }
 }
 
-/// Our programs for this machine, and where those for other architectures lie.
+/// rgpu's own programs for this machine, and their paths for other architectures.
 pub(super) fn programs(app: &App) -> Result<Programs> {
     let exe = std::env::current_exe().map_err(|e| {
         Failure::new(Exit::Config, "no_exe", "this program's own path is not known").cause(e)
@@ -117,53 +118,54 @@ pub(super) fn programs(app: &App) -> Result<Programs> {
     Ok(programs)
 }
 
-/// The workspace that this program was built in: `target/<profile>/rgpu` lies in it.
+/// The workspace that this program was built in, if the program is `target/<profile>/rgpu`.
 pub(super) fn workspace() -> Option<PathBuf> {
     let exe = std::env::current_exe().ok()?;
     let target = exe.ancestors().nth(2).filter(|target| target.ends_with("target"))?;
     target.parent().map(Path::to_owned)
 }
 
-/// What set-up installed for the workspace. Programs and libraries of the project are not looked
-/// for: whoever made it chose them.
+/// Compilers that set-up installed for the workspace. Programs and libraries inside the user's
+/// project are not searched: whoever wrote the project chose them.
 fn compilers() -> BTreeMap<String, String> {
     workspace().as_deref().map(set_up_compilers).unwrap_or_default()
 }
 
-/// What is known of a remote from earlier runs.
+/// Facts about a remote that earlier runs saved.
 pub(super) fn facts_cache(app: &App, spec: &RemoteSpec) -> FactsCache {
     let compilers = if is_local(spec) { compilers() } else { BTreeMap::new() };
     FactsCache::new(&app.cache, spec, &compilers)
 }
 
-/// An open connection with who hears of it.
+/// An open connection, its event reporter and its cancel signal.
 pub(super) struct OpenRemote {
     pub(super) spec: RemoteSpec,
     pub(super) link: HostLink,
     pub(super) reporter: SharedReporter,
     pub(super) cancel: CancelSignal,
     pub(super) programs: Programs,
-    /// Where the program's output goes, if it goes through this process's own streams.
+    /// Writes the program's output to this process's stdout and stderr. `None` if it does not go
+    /// there.
     program_output: Option<ProgramOutput>,
 }
 
-/// How long output may take to be read after the user has cancelled.
+/// How long we wait for the reader of our output after the user has cancelled.
 const DRAIN_AFTER_CANCEL: Duration = Duration::from_secs(1);
 
 impl OpenRemote {
-    /// Asks the host what it has, and keeps the answer in `cache`.
+    /// Asks the host for its facts and saves them in `cache`.
     ///
     /// # Errors
-    /// The link, or the user stopped waiting.
+    /// The link fails, or the user cancels.
     pub(super) async fn ask(&mut self, cache: &FactsCache, now_s: i64) -> Result<HostFacts> {
         let Self { spec, link, reporter, programs, cancel, .. } = self;
         cache.ask(link, spec, programs, now_s, reporter, cancel).await
     }
 
-    /// Asks the host for something, and ends the conversation.
+    /// Runs `work` on the link, then closes the connection.
     ///
     /// # Errors
-    /// Those of `work`, or the user stopped waiting.
+    /// The errors of `work`, or the user cancels.
     pub(super) async fn finish_with<T>(
         self,
         work: impl AsyncFnOnce(&mut HostLink) -> Result<T>,
@@ -171,7 +173,7 @@ impl OpenRemote {
         let Self { mut link, mut reporter, mut cancel, .. } = self;
         let done = tokio::select! {
             done = work(&mut link) => done,
-            // The link is dropped: the host may never let go of it.
+            // Drop the link instead of closing it: the host may never answer.
             () = cancel.beyond(0) => {
                 return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled"));
             }
@@ -184,20 +186,20 @@ impl OpenRemote {
         done
     }
 
-    /// Waits until the program's output is written, as long as the user does.
+    /// Waits until the program's output is written, or until the user cancels.
     ///
     /// # Errors
-    /// The user stopped waiting.
+    /// The user cancelled.
     pub(super) async fn drain(&mut self) -> Result<()> {
         let Some(program_output) = &self.program_output else { return Ok(()) };
-        let heard = self.cancel.heard();
+        let cancels_seen = self.cancel.heard();
         tokio::select! {
             () = program_output.drained() => {}
-            () = tokio::time::sleep(DRAIN_AFTER_CANCEL), if heard > 0 => {}
-            () = self.cancel.beyond(heard) => {
+            () = tokio::time::sleep(DRAIN_AFTER_CANCEL), if cancels_seen > 0 => {}
+            () = self.cancel.beyond(cancels_seen) => {
                 if !self.cancel.output_unread() {
-                    let what = "cancelled while the output waited to be read";
-                    return Err(Failure::new(Exit::Cancelled, "cancelled", what));
+                    let message = "cancelled while the output waited to be read";
+                    return Err(Failure::new(Exit::Cancelled, "cancelled", message));
                 }
             }
         }
@@ -205,45 +207,45 @@ impl OpenRemote {
     }
 }
 
-/// How a command wants to be heard.
+/// How a command shows its output and events.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OutputOptions<'a> {
     pub(super) live: LiveOutput,
     pub(super) events: Option<&'a str>,
     pub(super) accept_new: bool,
-    /// The run's id, empty where there is none.
+    /// The run's id, empty if there is no run.
     pub(super) run: &'a str,
-    /// Its line, where it is one of several at once.
+    /// Its progress line, if several runs go on at once.
     pub(super) row: Option<&'a ProgressRow>,
 }
 
-/// Connects to a remote; Ctrl-C is heard from here on.
+/// Connects to a remote. From here on Ctrl-C is handled.
 pub(super) async fn open(
     app: &App,
     spec: RemoteSpec,
     output_options: OutputOptions<'_>,
 ) -> Result<OpenRemote> {
     let (open, ()) =
-        connect(app, spec, output_options, Greeting::Awaited, |_| async { Ok(()) }).await?;
+        connect(app, spec, output_options, Greeting::Now, |_| async { Ok(()) }).await?;
     Ok(open)
 }
 
-/// Connects to a remote, and does something on this machine at the same time. What fails there
-/// ends it. That an agent that ran there before still does is left to the first request.
+/// Connects to a remote and runs `work` on this machine at the same time. An error of `work` ends
+/// both. If this agent ran there before, its greeting is read with the first request.
 pub(super) async fn open_beside<T, F: Future<Output = Result<T>>>(
     app: &App,
     spec: RemoteSpec,
     output_options: OutputOptions<'_>,
     work: impl FnOnce(SharedReporter) -> F,
 ) -> Result<(OpenRemote, T)> {
-    connect(app, spec, output_options, Greeting::LeftToTheFirstRequest, work).await
+    connect(app, spec, output_options, Greeting::WithFirstRequest, work).await
 }
 
-/// Who waits for the agent's greeting.
+/// When to wait for the agent's greeting.
 #[derive(Clone, Copy)]
 enum Greeting {
-    Awaited,
-    LeftToTheFirstRequest,
+    Now,
+    WithFirstRequest,
 }
 
 async fn connect<T, F: Future<Output = Result<T>>>(
@@ -257,7 +259,7 @@ async fn connect<T, F: Future<Output = Result<T>>>(
     let (canceller, cancel) = channel();
     signals::listen(canceller.clone())?;
     let RunReporters { mut reporter, bar, program_output } =
-        reporter(app, output_options, canceller)?;
+        run_reporters(app, output_options, canceller)?;
     let remote: Arc<dyn Remote> =
         Arc::from(spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?);
     let address = if spec.name == spec.url { spec.name.clone() } else { spec.url.clone() };
@@ -267,7 +269,7 @@ async fn connect<T, F: Future<Output = Result<T>>>(
         address: &address,
     });
     reporter.say(&RunEvent::Connecting {});
-    // Several at once cannot all ask.
+    // Several runs at once cannot share one prompt.
     let interactive = output_options.row.is_none()
         && std::io::stdin().is_terminal()
         && std::io::stderr().is_terminal();
@@ -285,17 +287,17 @@ async fn connect<T, F: Future<Output = Result<T>>>(
             bar,
         }),
     };
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let mut stop = cancel.clone();
     let sent = SentRecord::of(&app.cache, &spec);
     let connect = async {
-        let link = reach(&remote, options, &programs, greeting, &sent).await;
+        let link = connect_link(&remote, options, &programs, greeting, &sent).await;
         let link = link.on(&*remote)?.remembering(sent);
-        let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let ms = u64::try_from(started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
         reporter.clone().say(&RunEvent::Connected { ms });
         Ok::<_, Failure>(link)
     };
-    // What works here has longer to go, and begins first.
+    // The local work takes longer, so it starts first.
     let both = async { tokio::try_join!(work(reporter.clone()), connect) };
     let (done, link) = tokio::select! {
         both = both => both?,
@@ -304,27 +306,27 @@ async fn connect<T, F: Future<Output = Result<T>>>(
     Ok((OpenRemote { spec, link, reporter, cancel, programs, program_output }, done))
 }
 
-/// The agent for what is known of the host, where it is of another architecture than this machine.
+/// The agent for the host's saved architecture, if that differs from this machine's.
 fn known_agent(app: &App, spec: &RemoteSpec, programs: &Programs) -> Option<PathBuf> {
     let known = facts_cache(app, spec).load(jiff::Timestamp::now().as_second())?;
     let arch = known.agent.arch;
     if arch == std::env::consts::ARCH { None } else { programs.agent_for(&arch) }
 }
 
-/// Connects. A host that turns out to be of another architecture is sent that one's agent, where it
-/// lies on this machine.
-async fn reach(
+/// Connects. If the host turns out to have another architecture, sends it that architecture's
+/// agent, if this machine has one.
+async fn connect_link(
     remote: &Arc<dyn Remote>,
     options: ConnectOptions,
     programs: &Programs,
     greeting: Greeting,
     sent: &SentRecord,
 ) -> std::result::Result<HostLink, RemoteError> {
-    // One that has run this very program is of its architecture.
-    if matches!(greeting, Greeting::LeftToTheFirstRequest) && sent.has_run(&options.agent) {
+    // A host that ran this agent before has the right architecture.
+    if matches!(greeting, Greeting::WithFirstRequest) && sent.has_run(&options.agent) {
         return HostLink::begin(Arc::clone(remote), options).await;
     }
-    let refused = match HostLink::connect(Arc::clone(remote), options.clone()).await {
+    let unfit = match HostLink::connect(Arc::clone(remote), options.clone()).await {
         Err(RemoteError::Unfit { why, arch: Some(arch) }) => (why, arch),
         connected => {
             if connected.is_ok() {
@@ -333,7 +335,7 @@ async fn reach(
             return connected;
         }
     };
-    let (why, arch) = refused;
+    let (why, arch) = unfit;
     match programs.agent_for(&arch).filter(|agent| *agent != options.agent) {
         Some(agent) => {
             HostLink::connect(Arc::clone(remote), ConnectOptions { agent, ..options }).await
@@ -342,7 +344,7 @@ async fn reach(
     }
 }
 
-/// Does something on this machine that Ctrl-C stops.
+/// Runs `work` on this machine; Ctrl-C stops it.
 pub(super) async fn beside<T, F: Future<Output = Result<T>>>(
     app: &App,
     output_options: OutputOptions<'_>,
@@ -350,7 +352,7 @@ pub(super) async fn beside<T, F: Future<Output = Result<T>>>(
 ) -> Result<T> {
     let (canceller, mut cancel) = channel();
     signals::listen(canceller.clone())?;
-    let RunReporters { mut reporter, .. } = reporter(app, output_options, canceller)?;
+    let RunReporters { mut reporter, .. } = run_reporters(app, output_options, canceller)?;
     let done = tokio::select! {
         done = work(reporter.clone()) => done,
         () = cancel.beyond(0) => Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled")),
@@ -359,15 +361,15 @@ pub(super) async fn beside<T, F: Future<Output = Result<T>>>(
     done
 }
 
-/// Those who hear what a run says.
+/// The reporters of a run's events, and the parts of the terminal's reporter that others use.
 struct RunReporters {
     reporter: SharedReporter,
     bar: ProgressBar,
     program_output: Option<ProgramOutput>,
 }
 
-/// The terminal's reporter with its bar, and the one of `--events`.
-fn reporter(
+/// Makes the terminal's reporter with its bar, and the reporter of `--events`.
+fn run_reporters(
     app: &App,
     output_options: OutputOptions<'_>,
     canceller: Canceller,
@@ -395,10 +397,10 @@ fn reporter(
     Ok(RunReporters { reporter: SharedReporter::new(reporters), bar, program_output })
 }
 
-/// A bar that is off the screen until this is dropped.
+/// Hides a bar until this is dropped.
 struct HiddenBar {
     bar: ProgressBar,
-    /// It was so before.
+    /// Whether the bar was hidden before.
     hidden: bool,
 }
 
@@ -410,14 +412,14 @@ impl Drop for HiddenBar {
     }
 }
 
-/// What the connection asks and tells.
+/// Answers the connection's questions and shows its messages.
 struct TerminalPrompt {
     verbose: bool,
     /// Whether somebody can answer at the terminal.
     attended: bool,
-    /// Who hears of a lost link, and whether its loss was told and not yet its return.
+    /// The reporter, and whether a lost link was reported and is not back yet.
     reporter: Mutex<(SharedReporter, bool)>,
-    /// Stands still while something else is on the screen: it would wipe a question away.
+    /// Suspended while something else is on the screen: it would erase a question.
     bar: ProgressBar,
 }
 
@@ -454,7 +456,7 @@ impl UserPrompt for TerminalPrompt {
                 safe(why.as_bytes())
             );
         });
-        // A bar that is drawn anew would wipe the question away.
+        // Redrawing the bar would erase the question.
         let hidden = self.bar.is_hidden();
         self.bar.set_draw_target(ProgressDrawTarget::hidden());
         Box::new(HiddenBar { bar: self.bar.clone(), hidden })
@@ -475,14 +477,14 @@ impl UserPrompt for TerminalPrompt {
 
     fn link_lost(&self, error: &RemoteError, wait: Duration) {
         let mut shared = self.reporter.lock().unwrap_or_else(PoisonError::into_inner);
-        let (reporter, told) = &mut *shared;
-        // Each further try that fails is said under `-v` alone.
-        if !*told || self.verbose {
+        let (reporter, loss_reported) = &mut *shared;
+        // Only the first failed attempt is reported, unless with `-v`.
+        if !*loss_reported || self.verbose {
             reporter.say(&RunEvent::LinkLost {
                 why: format!("{error}; trying again in {} s", wait.as_secs()),
             });
         }
-        *told = true;
+        *loss_reported = true;
     }
 
     fn link_back(&self) {
@@ -492,7 +494,6 @@ impl UserPrompt for TerminalPrompt {
     }
 }
 
-/// Whether the remote is this machine.
 pub(super) fn is_local(spec: &RemoteSpec) -> bool {
     spec.name == LOCAL || spec.url == LOCAL
 }

@@ -1,5 +1,5 @@
-//! `rgpu setup`: tools of NVIDIA's that make rgpu know more, fetched on the user's word. They are
-//! under NVIDIA's licence, so nothing is fetched unasked and nothing of it is shipped.
+//! `rgpu setup`: fetches optional tools of NVIDIA after the user agrees. They are under NVIDIA's
+//! licence, so nothing is fetched without consent and none of it is shipped.
 
 use std::io::{BufRead, Write};
 
@@ -12,7 +12,7 @@ use super::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::run::disasm::{FetchError, FetchVoice, WHEEL, fetch, fetched, find, pinned};
 
-/// Where the terms stand.
+/// The licence terms.
 const LICENCE: &str = "https://docs.nvidia.com/cuda/eula";
 
 /// Fetch tools that rgpu works better with
@@ -31,18 +31,17 @@ pub(super) struct NvdisasmArgs {
     pub yes: bool,
 }
 
-/// What `--json` prints.
+/// The document of `--json`.
 #[derive(Serialize)]
 struct SetupResult<'a> {
     schema: &'static str,
     tool: &'static str,
     version: &'a str,
     path: String,
-    /// Whether it was fetched now; else it was there.
+    /// Whether this command fetched it; false if it was installed already.
     fetched: bool,
 }
 
-/// Fetches.
 pub(super) fn run(app: &App, command: &SetupCommand) -> Result<Status> {
     match command {
         SetupCommand::Nvdisasm(args) => nvdisasm(app, args),
@@ -77,7 +76,7 @@ fn nvdisasm(app: &App, args: &NvdisasmArgs) -> Result<Status> {
     Ok(0)
 }
 
-/// The user's word, by `--yes` or typed.
+/// Asks for consent; `--yes` gives it.
 fn consent(app: &App, args: &NvdisasmArgs, version: &str) -> Result<()> {
     let about = format!(
         "nvdisasm {version} is NVIDIA's, under its licence: {LICENCE}\n\
@@ -106,16 +105,16 @@ fn consent(app: &App, args: &NvdisasmArgs, version: &str) -> Result<()> {
 }
 
 fn failure(error: FetchError) -> Failure {
-    let what = error.to_string();
+    let message = error.to_string();
     match error {
-        FetchError::NoPip => Failure::new(Exit::Config, "no_pip", what)
+        FetchError::NoPip => Failure::new(Exit::Config, "no_pip", message)
             .hint("install Python with pip, or put any nvdisasm on PATH"),
-        FetchError::Pip { words } => Failure::new(Exit::Tool, "not_fetched", what)
+        FetchError::Pip { words } => Failure::new(Exit::Tool, "not_fetched", message)
             .cause(words)
             .hint("there are wheels for Linux and Windows; elsewhere: `rgpu disasm --remote NAME`"),
-        FetchError::Broken => Failure::new(Exit::Tool, "not_fetched", what)
+        FetchError::Broken => Failure::new(Exit::Tool, "not_fetched", message)
             .hint("`rgpu disasm --remote NAME` has a host's nvdisasm read"),
-        FetchError::Disk { source, .. } => Failure::new(Exit::Disk, "disk", what).cause(source),
-        FetchError::Unlisted => Failure::new(Exit::Bug, "bug", what),
+        FetchError::Disk { source, .. } => Failure::new(Exit::Disk, "disk", message).cause(source),
+        FetchError::Unlisted => Failure::new(Exit::Bug, "bug", message),
     }
 }

@@ -1,8 +1,7 @@
-//! SIGINT and SIGTERM: whoever follows a run is asked to stop.
+//! SIGINT and SIGTERM ask the current runs to stop.
 //!
-//! A thread of its own hears them, so that a main thread that is busy or blocked (a terminal that
-//! takes nothing, a question that nobody answers) holds up no signal: when nobody acts on one in
-//! time, the process ends.
+//! A separate thread handles them, so that a busy or blocked main thread (a stalled terminal, an
+//! unanswered question) holds up no signal. If nobody acts on a signal in time, the process ends.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -16,25 +15,26 @@ use super::open_files::cannot_start;
 use crate::error::{Exit, Failure, Result};
 use crate::run::Canceller;
 
-/// How long a first signal may wait until somebody acts on it.
-const HEARD_WITHIN: Duration = Duration::from_secs(1);
+/// A first signal must be acted on within this time.
+const FIRST_SIGNAL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long the process may go on after a second signal: its last words need a moment.
-const ENDED_WITHIN: Duration = Duration::from_secs(3);
+/// After a second signal the process ends within this time, which leaves room for its last
+/// messages.
+const SECOND_SIGNAL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long it may take to say that the process ends.
-const SAID_WITHIN: Duration = Duration::from_millis(100);
+/// The last message may take this long to print.
+const LAST_MESSAGE_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Those who are asked to stop. Several runs may go on at once, one after another, or none.
+/// The cancellers of the current runs. There may be several, one, or none.
 static LISTENERS: Mutex<Vec<Canceller>> = Mutex::new(Vec::new());
 
-/// Whether the thread has started, or why it has not.
+/// The result of starting the thread.
 static STARTED: OnceLock<std::result::Result<(), Failure>> = OnceLock::new();
 
 /// From now on signals ask `canceller` to stop.
 ///
 /// # Errors
-/// Signals cannot be heard.
+/// Signals cannot be handled.
 pub(super) fn listen(canceller: Canceller) -> Result<()> {
     STARTED.get_or_init(start).clone()?;
     let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -53,47 +53,47 @@ fn start() -> Result<()> {
     };
     std::thread::Builder::new()
         .name("signals".to_owned())
-        .spawn(move || hear(&runtime, interrupt, terminate))
+        .spawn(move || handle_signals(&runtime, interrupt, terminate))
         .map(drop)
         .map_err(failed)
 }
 
-/// Asks everybody to stop with each signal, and ends the process where nobody does.
-fn hear(runtime: &Runtime, mut interrupt: Signal, mut terminate: Signal) {
+/// Asks every run to stop at each signal, and ends the process if none does.
+fn handle_signals(runtime: &Runtime, mut interrupt: Signal, mut terminate: Signal) {
     runtime.block_on(async {
-        let mut times = 0_u32;
+        let mut signals = 0_u32;
         let mut due: Option<Instant> = None;
         loop {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
-                () = until(due) => match times {
-                    1 if is_heard() => {
+                () = until(due) => match signals {
+                    1 if any_acted() => {
                         due = None;
                         continue;
                     }
                     _ => end(),
                 },
             }
-            times += 1;
-            let within = match times {
-                1 => HEARD_WITHIN,
-                2 => ENDED_WITHIN,
+            signals += 1;
+            let timeout = match signals {
+                1 => FIRST_SIGNAL_TIMEOUT,
+                2 => SECOND_SIGNAL_TIMEOUT,
                 _ => end(),
             };
-            due = Some(Instant::now() + within);
-            ask();
+            due = Some(Instant::now() + timeout);
+            ask_all_to_stop();
         }
     });
 }
 
-fn ask() {
+fn ask_all_to_stop() {
     let listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
     listeners.iter().for_each(Canceller::ask);
 }
 
-/// Whether anybody who goes on has acted on all that was asked.
-fn is_heard() -> bool {
+/// Whether a live run has acted on every request.
+fn any_acted() -> bool {
     let listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
     listeners.iter().any(|listener| !listener.is_closed() && listener.is_heard())
 }
@@ -105,13 +105,13 @@ async fn until(due: Option<Instant>) {
     }
 }
 
-/// Ends the process. Where stderr takes nothing, it ends without a word.
+/// Ends the process. If stderr is blocked, it ends without a message.
 fn end() -> ! {
-    let said = std::thread::spawn(|| {
+    let printer = std::thread::spawn(|| {
         let _ = io::stderr().lock().write_all(b"error: cancelled\n");
     });
-    let begun = std::time::Instant::now();
-    while !said.is_finished() && begun.elapsed() < SAID_WITHIN {
+    let started_at = std::time::Instant::now();
+    while !printer.is_finished() && started_at.elapsed() < LAST_MESSAGE_TIMEOUT {
         std::thread::sleep(Duration::from_millis(5));
     }
     std::process::exit(i32::from(Exit::Cancelled as u8))

@@ -1,8 +1,8 @@
-//! What the terminal can do, and the one place that makes foreign text safe to show.
+//! Detects what the terminal can do, and makes foreign text safe to show.
 //!
-//! stdout is data, stderr is talk. Colours follow `NO_COLOR`, `CLICOLOR_FORCE` and whether the
-//! stream is a terminal. Text that came from a host goes raw into files and pipes; to a terminal
-//! all but SGR (colour) sequences and newlines is shown escaped.
+//! stdout carries data, stderr messages. Colours follow `NO_COLOR`, `CLICOLOR_FORCE` and whether
+//! the stream is a terminal. Text from a host goes unchanged into files and pipes; on a terminal
+//! everything but SGR (colour) sequences and newlines is escaped.
 
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
@@ -11,10 +11,10 @@ use rgpu_protocol::plan::Stdin;
 
 use crate::error::{Exit, Failure};
 
-/// Why stdout did not take what was written, where that was no reader who went away.
+/// The first error of a write to stdout, other than a closed pipe.
 static WRITE_ERROR: OnceLock<String> = OnceLock::new();
 
-/// Writes data to stdout. Whether all is well; a failure is kept for [`written`].
+/// Writes data to stdout and returns whether that worked. A failure is kept for [`written`].
 pub(super) fn write_out(bytes: &[u8]) -> bool {
     let mut out = std::io::stdout().lock();
     let done = out.write_all(bytes).and_then(|()| out.flush());
@@ -22,17 +22,17 @@ pub(super) fn write_out(bytes: &[u8]) -> bool {
     done.map_err(|error| unwritten(&error)).is_ok()
 }
 
-/// Keeps the first failure to write to stdout. A reader that went away (`| head`) is none.
+/// Keeps the first failure to write to stdout. A closed pipe (`| head`) does not count.
 pub(super) fn unwritten(error: &std::io::Error) {
     if error.kind() != ErrorKind::BrokenPipe {
         WRITE_ERROR.get_or_init(|| error.to_string());
     }
 }
 
-/// Whether everything reached stdout that somebody wanted to read there.
+/// Checks that everything was written to stdout.
 ///
 /// # Errors
-/// A full disk, say: what was printed is not whole.
+/// A write failed, for example because the disk is full.
 pub(super) fn written() -> Result<(), Failure> {
     match WRITE_ERROR.get() {
         None => Ok(()),
@@ -42,32 +42,32 @@ pub(super) fn written() -> Result<(), Failure> {
     }
 }
 
-/// How to talk.
+/// The abilities of the process's streams.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terminal {
     /// Whether stdout is a terminal.
     pub stdout_tty: bool,
-    /// Whether stderr is a terminal: bars are drawn.
+    /// Whether stderr is a terminal, so that bars are drawn.
     pub stderr_tty: bool,
-    /// Colours on stdout.
+    /// Whether stdout shows colours.
     pub stdout_color: bool,
-    /// Colours on stderr.
+    /// Whether stderr shows colours.
     pub stderr_color: bool,
-    /// Columns, 80 where unknown.
+    /// Columns, 80 if unknown, at least 40.
     pub width: usize,
-    /// Columns as `COLUMNS` says, where it is set.
+    /// Columns given by `COLUMNS`, if it is set.
     pub columns: Option<usize>,
 }
 
 impl Terminal {
-    /// Looks at the process's streams and environment, once.
+    /// Reads the process's streams and environment.
     pub(super) fn detect() -> Self {
         let stdout_tty = std::io::stdout().is_terminal();
         let stderr_tty = std::io::stderr().is_terminal();
-        let set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty());
-        let never = set("NO_COLOR") || std::env::var_os("TERM").is_some_and(|t| t == "dumb");
+        let is_set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty());
+        let no_color = is_set("NO_COLOR") || std::env::var_os("TERM").is_some_and(|t| t == "dumb");
         let force = std::env::var_os("CLICOLOR_FORCE").is_some_and(|v| v != "0" && !v.is_empty());
-        let color = |tty| !never && (tty || force);
+        let color = |tty| !no_color && (tty || force);
         let columns: Option<usize> = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
         let width = columns.or_else(terminal_width);
         Self {
@@ -94,33 +94,35 @@ fn terminal_width() -> Option<usize> {
     None
 }
 
-/// This terminal as a program on a host has it: keys go out as they are typed. Dropped, it is as it
-/// was before.
+/// This terminal in raw mode, as a program on a host needs it: each key is sent as it is typed.
+/// Dropping it restores the old mode.
 #[derive(Debug)]
 pub(super) struct RawTerminal {
-    before: Option<rustix::termios::Termios>,
+    original: Option<rustix::termios::Termios>,
     rows: u16,
     cols: u16,
 }
 
 impl RawTerminal {
-    /// Takes the terminal of standard input, where there is one.
+    /// Switches the terminal of standard input, if there is one, to raw mode.
     pub(super) fn take() -> Result<Self, Failure> {
         use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr};
         let stdin = std::io::stdin();
         let size = tcgetwinsize(&stdin).or_else(|_| tcgetwinsize(std::io::stdout()));
         let (rows, cols) =
             size.map(|s| (s.ws_row, s.ws_col)).ok().filter(|s| s.0 > 0).unwrap_or((24, 80));
-        let Ok(before) = tcgetattr(&stdin) else { return Ok(Self { before: None, rows, cols }) };
-        let mut raw = before.clone();
+        let Ok(original) = tcgetattr(&stdin) else {
+            return Ok(Self { original: None, rows, cols });
+        };
+        let mut raw = original.clone();
         raw.make_raw();
         tcsetattr(&stdin, OptionalActions::Now, &raw).map_err(|e| {
             Failure::new(Exit::Bug, "terminal", "the terminal cannot be switched").cause(e)
         })?;
-        Ok(Self { before: Some(before), rows, cols })
+        Ok(Self { original: Some(original), rows, cols })
     }
 
-    /// What a plan asks for.
+    /// The terminal as a plan describes it.
     pub(super) fn as_stdin(&self) -> Stdin {
         Stdin::Terminal { rows: self.rows, cols: self.cols }
     }
@@ -128,16 +130,16 @@ impl RawTerminal {
 
 impl Drop for RawTerminal {
     fn drop(&mut self) {
-        if let Some(before) = &self.before {
+        if let Some(original) = &self.original {
             let now = rustix::termios::OptionalActions::Now;
             // A terminal that is gone needs no restoring.
-            let _ = rustix::termios::tcsetattr(std::io::stdin(), now, before);
+            let _ = rustix::termios::tcsetattr(std::io::stdin(), now, original);
         }
     }
 }
 
-/// Foreign bytes as text that cannot harm a terminal: SGR sequences and newlines stay (a carriage
-/// return before a newline is dropped), other control characters are shown as `\x1b` and the like.
+/// Foreign bytes as text that cannot harm a terminal. SGR sequences and newlines stay (a carriage
+/// return before a newline is dropped); other control characters become `\x1b` and the like.
 pub(super) fn safe(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut out = String::with_capacity(text.len());
@@ -159,23 +161,23 @@ pub(super) fn safe(bytes: &[u8]) -> String {
     out
 }
 
-/// How many bytes at the end of output are the beginning of something that [`safe`] must see whole:
-/// a character, a colour, the end of a line.
+/// How many bytes at the end belong to something incomplete that [`safe`] must get in one piece: a
+/// character, a colour sequence, a line end.
 pub(super) fn hold_back(bytes: &[u8]) -> usize {
-    const LONGEST: usize = 32;
+    const MAX_SEQUENCE_BYTES: usize = 32;
     if bytes.ends_with(b"\r") {
         return 1;
     }
-    let from = bytes.len().saturating_sub(LONGEST);
+    let from = bytes.len().saturating_sub(MAX_SEQUENCE_BYTES);
     if let Some(at) = bytes[from..].iter().rposition(|b| *b == 0x1b) {
         let tail = &bytes[from + at..];
         let inner = tail.get(2..).unwrap_or_default();
-        let grows = |b: &u8| b.is_ascii_digit() || matches!(b, b';' | b':');
-        if matches!(tail.get(1), None | Some(b'[')) && inner.iter().all(grows) {
+        let is_parameter = |b: &u8| b.is_ascii_digit() || matches!(b, b';' | b':');
+        if matches!(tail.get(1), None | Some(b'[')) && inner.iter().all(is_parameter) {
             return tail.len();
         }
     }
-    // A character has four bytes at most.
+    // A character has at most four bytes.
     let from = bytes.len().saturating_sub(3);
     match str::from_utf8(&bytes[from..]) {
         Ok(_) => 0,
@@ -183,8 +185,8 @@ pub(super) fn hold_back(bytes: &[u8]) -> usize {
             let start = bytes[from..].iter().rposition(|b| b & 0xc0 != 0x80);
             start.map_or(0, |at| {
                 let tail = &bytes[from + at..];
-                let whole = str::from_utf8(tail).is_err_and(|e| e.error_len().is_some());
-                if whole || str::from_utf8(tail).is_ok() { 0 } else { tail.len() }
+                let is_invalid = str::from_utf8(tail).is_err_and(|e| e.error_len().is_some());
+                if is_invalid || str::from_utf8(tail).is_ok() { 0 } else { tail.len() }
             })
         }
     }
@@ -211,7 +213,7 @@ fn sgr_len(text: &str) -> Option<usize> {
     inner[end..].starts_with('m').then_some(2 + end + 1)
 }
 
-/// Characters that reorder what stands around them.
+/// Characters that change the order of the text around them.
 fn is_bidi(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }

@@ -1,7 +1,7 @@
-//! `rgpu worker`: this host for those who reach it over HTTP.
+//! `rgpu worker`: serves this host over HTTP.
 //!
-//! It makes the token where there is none and becomes the agent's server, so that signals and the
-//! end of one are the end of the other.
+//! Creates the token if there is none, then execs the agent's server, so that both share signals
+//! and exit.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Write};
@@ -37,13 +37,13 @@ pub(super) struct WorkerArgs {
     pub allow_host: Vec<String>,
 }
 
-/// Bytes of a token that we make.
+/// Random bytes of a new token.
 const TOKEN_BYTES: usize = 32;
 
-/// The server takes no shorter one.
+/// The server refuses shorter tokens.
 const MIN_TOKEN_BYTES: usize = 16;
 
-/// Becomes the server; returns only when that fails.
+/// Execs the server. Returns only on failure.
 pub(super) fn run(app: &App, args: &WorkerArgs) -> Result<Status> {
     let programs = session::programs(app)?;
     let Some(server) = programs.worker else {
@@ -60,18 +60,18 @@ pub(super) fn run(app: &App, args: &WorkerArgs) -> Result<Status> {
         Some(file) => app.cwd.join(file),
         None => app.data.join("worker-token"),
     };
-    let shown = file.display();
-    // The server looks at both again; what it says has no hints and no form of ours.
-    can_listen(args.listen)?;
+    let path_text = file.display();
+    // The server checks both again, but its messages have no hints.
+    check_address(args.listen)?;
     if args.token_file.is_some() {
-        has_folder(&file)?;
+        check_folder(&file)?;
     }
     if make_token(&file).map_err(|e| {
-        Failure::new(Exit::Disk, "disk", "the token cannot be written").file(&shown).cause(e)
+        Failure::new(Exit::Disk, "disk", "the token cannot be written").file(&path_text).cause(e)
     })? {
-        app.say(&format!("a token was made: {shown}"));
+        app.say(&format!("a token was made: {path_text}"));
     }
-    is_fit(&file)?;
+    check_token(&file)?;
     app.say(&format!(
         "on the other side: rgpu remote add NAME {} --token-file FILE",
         if args.listen.ip().is_loopback() {
@@ -95,8 +95,8 @@ pub(super) fn run(app: &App, args: &WorkerArgs) -> Result<Status> {
         .cause(error))
 }
 
-/// Whether the server will get this address.
-fn can_listen(address: SocketAddr) -> Result<()> {
+/// Checks that the server can listen on this address.
+fn check_address(address: SocketAddr) -> Result<()> {
     let Err(error) = TcpListener::bind(address) else { return Ok(()) };
     let failure = |code: &str, what: String| Failure::new(Exit::Host, code, what).cause(&error);
     Err(match error.kind() {
@@ -120,12 +120,12 @@ fn can_listen(address: SocketAddr) -> Result<()> {
     })
 }
 
-/// Whether the folder of a file that was named is there: one that is not was most likely mistyped.
-fn has_folder(file: &Path) -> Result<()> {
+/// Checks that the folder of a named file exists: a missing one is most likely a typo.
+fn check_folder(file: &Path) -> Result<()> {
     match file.parent() {
         Some(folder) if !folder.is_dir() => {
-            let what = "the token's folder is not there";
-            Err(Failure::new(Exit::Config, "no_folder", what)
+            let message = "the token's folder is not there";
+            Err(Failure::new(Exit::Config, "no_folder", message)
                 .file(folder.display())
                 .hint(format!("if it is meant: mkdir -p {}", shell_word(folder.display()))))
         }
@@ -133,8 +133,8 @@ fn has_folder(file: &Path) -> Result<()> {
     }
 }
 
-/// Whether the server will take the token in this file.
-fn is_fit(file: &Path) -> Result<()> {
+/// Checks that the server will accept the token in this file.
+fn check_token(file: &Path) -> Result<()> {
     let unfit = |what: &str| Failure::new(Exit::Config, "unfit_token", what).file(file.display());
     let unread = |error: std::io::Error| unfit("the token cannot be read").cause(error);
     let mode = std::fs::metadata(file).map_err(unread)?.mode();
@@ -155,7 +155,7 @@ fn is_fit(file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the token's file, for its user alone; false: it is there already.
+/// Creates the token's file, readable by its user alone. Returns false if it exists.
 fn make_token(file: &Path) -> std::io::Result<bool> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
@@ -181,9 +181,9 @@ mod tests {
     #[test]
     fn a_folder_that_is_not_there_is_not_made_for_a_file_that_was_named() {
         let dir = tempfile::tempdir().unwrap();
-        let failure = has_folder(&dir.path().join("typo/token")).unwrap_err();
+        let failure = check_folder(&dir.path().join("typo/token")).unwrap_err();
         assert!(failure.hints[0].contains("mkdir -p"), "{failure}");
-        has_folder(&dir.path().join("token")).unwrap();
+        check_folder(&dir.path().join("token")).unwrap();
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What `rgpu build` takes.
+//! The arguments of `rgpu build`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -100,7 +100,7 @@ Examples:
   rgpu build kernel.py --dsl triton --arch sm_100a --keep-ir";
 
 impl BuildArgs {
-    /// What `rgpu build FILE` means, with what another command was told of place and run.
+    /// The arguments of `rgpu build FILE`, with the remote and run flags of another command.
     pub(in crate::cli) fn of_file(file: String, place: &PlaceArgs, run: &RunArgs) -> Self {
         Self {
             file: Some(file),
@@ -126,7 +126,7 @@ impl BuildArgs {
     }
 }
 
-/// How long compiling may take, unless told otherwise.
+/// The default time limit.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A Python DSL.
@@ -174,7 +174,7 @@ pub(in crate::cli) enum LogLevel {
 }
 
 impl LogLevel {
-    /// As Python counts them.
+    /// Python's number for the level.
     pub(in crate::cli) fn number(self) -> u32 {
         match self {
             Self::Debug => 10,

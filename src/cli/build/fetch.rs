@@ -1,4 +1,4 @@
-//! Compilers that are fetched on the user's order: asked for once a remote, remembered after that.
+//! Asks whether a compiler may be fetched to a remote, and remembers the consent per remote.
 
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
@@ -12,47 +12,48 @@ use crate::remote::RemoteSpec;
 use crate::store::atomic;
 use crate::tool::{NVCC, Wheels, looks_again};
 
-/// Whether the wheels of a DSL may be fetched to this remote: `--yes`, or an answer once given.
+/// Makes sure that a DSL's wheels may be fetched to this remote: by `--yes` or by an earlier
+/// answer.
 ///
 /// # Errors
-/// The user says no, or cannot be asked.
+/// The user refuses, or cannot be asked.
 pub(super) fn environment(app: &App, spec: &RemoteSpec, wheels: &Wheels, yes: bool) -> Result<()> {
-    let kept = kept(app, spec, wheels);
-    if kept.is_file() {
+    let consent_file = consent_file(app, spec, wheels);
+    if consent_file.is_file() {
         return Ok(());
     }
     if !yes && !ask(app, spec, wheels) {
-        let place = place(spec);
+        let host_phrase = host_phrase(spec);
         return Err(Failure::new(
             Exit::Config,
             "not_fetched",
-            format!("{} is not {place}, and may not be fetched without a word", wheels.title),
+            format!("{} is not {host_phrase}, and may not be fetched without a word", wheels.title),
         )
         .hint(format!(
-            "`--yes` fetches it once: about {} MB of pinned wheels into rgpu's cache {place}",
+            "`--yes` fetches it once: about {} MB of pinned wheels into rgpu's cache {host_phrase}",
             wheels.megabytes
         )));
     }
-    remember(&kept);
+    save_consent(&consent_file);
     Ok(())
 }
 
-/// Whether nvcc's wheels may be fetched, where nothing else compiles; `device`: all that is wanted
-/// is code of the GPU.
+/// Makes sure that nvcc's wheels may be fetched, after `failure` said that there is no compiler.
+/// `device`: only device code is compiled.
 ///
 /// # Errors
-/// What said that there is no compiler, with what to do.
+/// `failure` with new hints, if the user refuses or cannot be asked.
 pub(super) fn nvcc(app: &App, spec: &RemoteSpec, device: bool, failure: &Failure) -> Result<()> {
-    let kept = kept(app, spec, &NVCC);
-    if kept.is_file() || ask(app, spec, &NVCC) {
-        remember(&kept);
+    let consent_file = consent_file(app, spec, &NVCC);
+    if consent_file.is_file() || ask(app, spec, &NVCC) {
+        save_consent(&consent_file);
         return Ok(());
     }
     let mut failure = failure.clone();
     failure.hints.clear();
     let mut failure = failure.hint(format!(
         "`--yes` fetches {} once: about {} MB of pinned wheels into rgpu's cache {}; it needs python3 and a C++ compiler",
-        NVCC.title, NVCC.megabytes, place(spec)
+        NVCC.title, NVCC.megabytes, host_phrase(spec)
     ));
     failure = match (is_local(spec), device) {
         (true, true) => failure.hint(
@@ -67,30 +68,30 @@ pub(super) fn nvcc(app: &App, spec: &RemoteSpec, device: bool, failure: &Failure
     Err(failure)
 }
 
-/// Whether the user once wanted nvcc's wheels there.
+/// Whether the user has agreed to nvcc's wheels on this remote.
 pub(in crate::cli) fn wants_nvcc(app: &App, spec: &RemoteSpec) -> bool {
-    kept(app, spec, &NVCC).is_file()
+    consent_file(app, spec, &NVCC).is_file()
 }
 
-/// Remembers that the user wanted nvcc's wheels there.
+/// Remembers that the user agreed to nvcc's wheels on this remote.
 pub(super) fn wanted_nvcc(app: &App, spec: &RemoteSpec) {
-    remember(&kept(app, spec, &NVCC));
+    save_consent(&consent_file(app, spec, &NVCC));
 }
 
-fn place(spec: &RemoteSpec) -> String {
+fn host_phrase(spec: &RemoteSpec) -> String {
     if is_local(spec) { "on this machine".to_owned() } else { format!("on `{}`", spec.name) }
 }
 
-/// The file that says that the user wanted these wheels there.
-fn kept(app: &App, spec: &RemoteSpec, wheels: &Wheels) -> PathBuf {
-    let what = format!("{}\n{}", spec.url, wheels.environment().requirements.join("\n"));
-    let digest = rgpu_protocol::Digest::from_bytes(&Sha256::digest(what.as_bytes()).into());
+/// The file whose existence records the consent.
+fn consent_file(app: &App, spec: &RemoteSpec, wheels: &Wheels) -> PathBuf {
+    let key = format!("{}\n{}", spec.url, wheels.environment().requirements.join("\n"));
+    let digest = rgpu_protocol::Digest::from_bytes(&Sha256::digest(key.as_bytes()).into());
     app.cache.join("fetched").join(&digest.as_str()[..24])
 }
 
-fn remember(kept: &std::path::Path) {
-    // Where it cannot be kept the user is asked again.
-    let _ = atomic::write(kept, b"");
+fn save_consent(consent_file: &std::path::Path) {
+    // If it cannot be written, the user is asked again next time.
+    let _ = atomic::write(consent_file, b"");
 }
 
 fn ask(app: &App, spec: &RemoteSpec, wheels: &Wheels) -> bool {
@@ -102,7 +103,7 @@ fn ask(app: &App, spec: &RemoteSpec, wheels: &Wheels) -> bool {
         "{} is fetched once: about {} MB of pinned wheels into rgpu's cache {}. Go on? [y/N] ",
         wheels.title,
         wheels.megabytes,
-        place(spec)
+        host_phrase(spec)
     );
     let mut answer = String::new();
     let read = std::io::stdin().lock().read_line(&mut answer);

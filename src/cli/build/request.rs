@@ -1,4 +1,4 @@
-//! From flags to what is compiled.
+//! Turns the flags of `rgpu build` into a build request.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +11,9 @@ use crate::kernel::{Mode, Selection, check_architecture, find};
 use crate::run::{BuildWanted, CaseSizes, Emit, InputsRecord, digest_file};
 use crate::tool::{BuildOptions, DslBuild, Output, PlanPart, Request, Target};
 
-/// What the command line asks for.
+/// A resolved command line.
 pub(super) struct BuildCommand {
     pub(super) wanted: BuildWanted,
-    /// The kernel's name.
     pub(super) name: String,
     pub(super) source: PathBuf,
     pub(super) emit: Emit,
@@ -22,29 +21,29 @@ pub(super) struct BuildCommand {
     pub(super) inputs: InputsRecord,
 }
 
-/// The architecture of a DSL's kernel when none is asked for: the files are for Blackwell more
-/// often than for anything else.
+/// Default architecture of a DSL kernel: most such files are for Blackwell.
 const DSL_ARCH: &str = "sm_100a";
 
 /// Resolves the command line.
 ///
 /// # Errors
-/// Unknown kernels and architectures, wrong sizes, flags that do not go together.
+/// Unknown kernels and architectures, wrong sizes, flags that exclude each other.
 pub(super) fn resolve(app: &App, args: &BuildArgs) -> Result<BuildCommand> {
     if let Some(arch) = args.arch.as_deref() {
         check_architecture(arch)?;
     }
     let emit = emit(args);
-    let options = words(args.compile_options.as_deref())?;
+    let options = split_options(args.compile_options.as_deref())?;
     match (&args.dsl, &args.kernel, &args.file) {
         (Some(dsl), _, Some(file)) => of_dsl(args, *dsl, Path::new(file), emit, options),
         (None, None, Some(file)) if is_python(file) && !Path::new(file).exists() => {
             Err(missing::file(file))
         }
-        (None, None, Some(file)) if is_python(file) => {
-            Err(which_dsl(usage(format!("`{file}` is Python: which DSL is it?")), Path::new(file)))
-        }
-        (None, None, Some(file)) if is_foreign(file) => Err(no_source(file)),
+        (None, None, Some(file)) if is_python(file) => Err(with_dsl_hint(
+            usage(format!("`{file}` is Python: which DSL is it?")),
+            Path::new(file),
+        )),
+        (None, None, Some(file)) if is_not_compilable(file) => Err(not_compilable(file)),
         (None, Some(name), _) | (None, None, Some(name)) => {
             of_kernel(app, args, name, emit, options)
         }
@@ -60,14 +59,14 @@ fn is_python(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|extension| extension == "py")
 }
 
-/// Whether this names a file of a kind that nothing here compiles.
-fn is_foreign(file: &str) -> bool {
+/// Whether the file's extension is one that `build` cannot compile.
+fn is_not_compilable(file: &str) -> bool {
     let extension = Path::new(file).extension().and_then(|extension| extension.to_str());
     extension.is_some_and(|extension| !["cu", "py", "toml"].contains(&extension))
 }
 
-/// What build takes instead of such a file, and who takes that.
-fn no_source(file: &str) -> Failure {
+/// The failure for such a file, naming the command that takes it.
+fn not_compilable(file: &str) -> Failure {
     let failure = usage(format!("`{file}` is of no kind that build compiles"));
     let word = shell_word(file);
     let failure = match Path::new(file).extension().and_then(|extension| extension.to_str()) {
@@ -82,8 +81,8 @@ fn no_source(file: &str) -> Failure {
     )
 }
 
-/// With the DSL that a Python file imports; without one there is nothing to compile in it.
-fn which_dsl(failure: Failure, file: &Path) -> Failure {
+/// Adds a hint with the DSL that a Python file imports, or says that there is nothing to compile.
+fn with_dsl_hint(failure: Failure, file: &Path) -> Failure {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let imports = |module: &str| {
         let heads = [format!("import {module}"), format!("from {module}")];
@@ -111,13 +110,13 @@ fn keep_ir(args: &BuildArgs) -> bool {
     args.keep_ir || args.emit.contains(&Kind::Ir)
 }
 
-/// Whether machine code is made at all.
+/// Whether machine code is generated.
 fn makes_cubin(emit: Emit) -> bool {
     emit.cubin || emit.sass || !emit.ptx
 }
 
-/// Options split as a shell would; no shell ever sees them.
-fn words(text: Option<&str>) -> Result<Vec<String>> {
+/// Splits options as a shell would. No shell is involved.
+fn split_options(text: Option<&str>) -> Result<Vec<String>> {
     let Some(text) = text else { return Ok(Vec::new()) };
     shlex::split(text)
         .ok_or_else(|| usage(format!("`--compile-options`: a quote is not closed in `{text}`")))
@@ -137,13 +136,13 @@ fn of_kernel(
     }
     let mut loaded = find::find_to_compile(name, &places(app)).map_err(Failure::from)?;
     if !args.problem_sizes.is_empty() && loaded.spec.file.is_none() {
-        // Sizes need a kernel that has some.
+        // `--problem-sizes` needs a kernel with sizes.
         loaded = find::find(name, &places(app)).map_err(Failure::from)?;
     }
     let spec = loaded.spec;
     if spec.language != "cuda" {
         let what = format!("`{}` is a kernel in {}", spec.name, spec.language);
-        return Err(which_dsl(usage(what), &spec.source));
+        return Err(with_dsl_hint(usage(what), &spec.source));
     }
     let selection = match args.problem_sizes.is_empty() {
         true => Selection::Default,
@@ -236,7 +235,7 @@ fn digest(path: &Path) -> Result<crate::run::InputDigest> {
     })
 }
 
-/// Cases of groups of whole numbers: `|` parts cases, `;` groups, `,` values.
+/// Parses cases of groups of integers: `|` separates cases, `;` groups, `,` values.
 fn cases(flags: &[String]) -> Result<Vec<Vec<Vec<i64>>>> {
     let value = |text: &str| {
         text.trim().replace('_', "").parse::<i64>().map_err(|_| {
@@ -260,12 +259,12 @@ mod tests {
     #[test]
     fn kinds_of_files_that_are_not_compiled_are_told_from_kernels() {
         for file in ["bad.rs", "notes.txt", "a.cubin", "dir/x.cuh"] {
-            assert!(is_foreign(file), "{file}");
+            assert!(is_not_compilable(file), "{file}");
         }
         for name in ["vecadd", "a.cu", "a.py", "kernels/x/kernel.toml", "kernels/vecadd", "."] {
-            assert!(!is_foreign(name), "{name}");
+            assert!(!is_not_compilable(name), "{name}");
         }
-        assert!(no_source("bad.rs").hints.concat().contains("rgpu exec bad.rs"));
+        assert!(not_compilable("bad.rs").hints.concat().contains("rgpu exec bad.rs"));
     }
 
     #[test]

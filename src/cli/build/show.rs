@@ -1,4 +1,4 @@
-//! What a user sees of a build.
+//! Output of `rgpu build`.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::model::Build;
 use crate::model::build::Status;
 use crate::report::{Align, Grid};
 
-/// The result: one table of resources, then where everything is.
+/// Prints one table of resources, then the paths of all results.
 pub(super) fn result(app: &App, build: &Build, folder: &Path, places: &CopiedPaths) {
     let mut text = format!("{}  {} for {}", build.kernel, build.language, build.arch);
     if !build.compiler.is_empty() {
@@ -23,7 +23,7 @@ pub(super) fn result(app: &App, build: &Build, folder: &Path, places: &CopiedPat
         tools.extend(input.images.iter().filter_map(|image| image.tool.clone()));
         let entries = input.images.iter().flat_map(|image| &image.entries);
         for entry in entries {
-            text += &format!("  PTX of {}\n", cut(entry));
+            text += &format!("  PTX of {}\n", short_name(entry));
         }
     }
     if build.status == Status::Done {
@@ -52,7 +52,7 @@ pub(super) fn result(app: &App, build: &Build, folder: &Path, places: &CopiedPat
         }
         text += &format!("  run   {}\n", short(folder));
     }
-    // Names come from files and compilers.
+    // Names come from files and compilers, so they may hold control characters.
     app.print(&safe(text.as_bytes()));
     for note in &build.notes {
         app.say(&safe(format!("note: {note}").as_bytes()));
@@ -65,8 +65,8 @@ pub(super) fn result(app: &App, build: &Build, folder: &Path, places: &CopiedPat
     }
 }
 
-/// A kernel's name is cut to this many characters: names of the CuTe DSL have hundreds.
-const NAME: usize = 34;
+/// Kernel names are cut to this many characters: those of the CuTe DSL have hundreds.
+const MAX_NAME_CHARS: usize = 34;
 
 /// Registers, memory and instructions of every kernel.
 fn resources(build: &Build) -> Grid {
@@ -83,22 +83,22 @@ fn resources(build: &Build) -> Grid {
     for kernel in images.flat_map(|image| &image.kernels) {
         let [_, regs, stack, spills, shared, _, _, instructions, tensor, name] =
             disasm::row(&build.arch, kernel);
-        grid.row([cut(&name), regs, stack, spills, shared, instructions, tensor]);
+        grid.row([short_name(&name), regs, stack, spills, shared, instructions, tensor]);
     }
     grid.without_empty_columns()
 }
 
-/// A name without its namespaces, and not longer than a column.
-fn cut(name: &str) -> String {
+/// A name without namespaces, cut to the column's width.
+fn short_name(name: &str) -> String {
     let (function, arguments) = name.split_at(name.find('<').unwrap_or(name.len()));
     let name = format!("{}{arguments}", function.rsplit("::").next().unwrap_or(function));
-    match name.char_indices().nth(NAME) {
+    match name.char_indices().nth(MAX_NAME_CHARS) {
         Some((at, _)) => format!("{}…", &name[..at]),
         None => name,
     }
 }
 
-/// Where copies of results were put.
+/// Paths of the copied results.
 #[derive(Debug, Default)]
 pub(super) struct CopiedPaths {
     pub(super) cubins: Vec<PathBuf>,

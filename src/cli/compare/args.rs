@@ -1,4 +1,4 @@
-//! What `rgpu compare` takes.
+//! The arguments of `rgpu compare`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -143,7 +143,7 @@ pub(in crate::cli) enum CompareMode {
 }
 
 impl CompareMode {
-    /// The tools, in order.
+    /// The modes, in order.
     pub(in crate::cli) fn modes(self) -> Vec<kernel::Mode> {
         match self {
             Self::Deep => vec![kernel::Mode::Nsys, kernel::Mode::Ncu],
@@ -153,7 +153,7 @@ impl CompareMode {
         }
     }
 
-    /// As shown.
+    /// The name as shown.
     pub(in crate::cli) fn name(self) -> &'static str {
         match self {
             Self::Deep => "deep",
@@ -165,7 +165,7 @@ impl CompareMode {
 }
 
 impl CompareArgs {
-    /// The first flag given that only a comparison of kernels looks at.
+    /// The first given flag that only a comparison of kernels uses.
     pub(in crate::cli) fn of_kernels(&self) -> Option<&'static str> {
         let (place, run) = (&self.place, &self.run);
         [
@@ -193,7 +193,7 @@ impl CompareArgs {
         .find_map(|(flag, given)| given.then_some(flag))
     }
 
-    /// One side, as `rgpu profile` would take it.
+    /// One side as arguments of `rgpu profile`.
     pub(in crate::cli) fn side(&self, kernel: &str) -> ProfileArgs {
         ProfileArgs {
             kernel: Some(kernel.to_owned()),
@@ -234,7 +234,7 @@ pub(in crate::cli) enum FailOn {
     Ambiguous,
 }
 
-/// `1%` or `0.01`, as a fraction.
+/// Parses `1%` or `0.01` as a fraction.
 fn threshold(text: &str) -> Result<f64, String> {
     let (number, scale) = match text.strip_suffix('%') {
         Some(number) => (number.trim(), 0.01),
@@ -247,7 +247,7 @@ fn threshold(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A positive number.
+/// Parses a positive number.
 fn factor(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(x) if x > 0.0 && x.is_finite() => Ok(x),

@@ -1,4 +1,4 @@
-//! A comparison that a run folder keeps, shown again.
+//! Reads and shows a comparison saved in a run folder.
 
 use std::path::{Path, PathBuf};
 
@@ -9,19 +9,19 @@ use crate::model::Comparison;
 use crate::report::comparison::markdown;
 use crate::store::{RunFolder, Runs};
 
-/// The comparison in the run that a user typed, where it is one.
+/// The comparison in the run that the user named. `None` if the run is not one.
 pub(in crate::cli) fn kept_by(app: &App, what: &str) -> Result<Option<Comparison>> {
     if Path::new(what).is_file() {
         return Ok(None);
     }
     match Runs::new(&app.config.runs_dir.value).find(what) {
         Ok(folder) => kept(&folder),
-        // Whoever looks for a profile says what is wrong with the name.
+        // The code that opens profiles reports a wrong name.
         Err(_) => Ok(None),
     }
 }
 
-/// The folder of the run that a user typed, where that run is a comparison.
+/// The folder of the run that the user named, if that run is a comparison.
 pub(super) fn folder_of(app: &App, what: &str) -> Result<Option<PathBuf>> {
     if kept_by(app, what)?.is_none() {
         return Ok(None);
@@ -29,7 +29,7 @@ pub(super) fn folder_of(app: &App, what: &str) -> Result<Option<PathBuf>> {
     Ok(Some(Runs::new(&app.config.runs_dir.value).find(what)?.path().to_owned()))
 }
 
-/// The comparison that a run left, where it left one.
+/// The comparison saved in a run folder. `None` if there is none.
 pub(in crate::cli) fn kept(folder: &RunFolder) -> Result<Option<Comparison>> {
     let path = folder.path().join("compare.json");
     if !path.is_file() {
@@ -42,7 +42,7 @@ pub(in crate::cli) fn kept(folder: &RunFolder) -> Result<Option<Comparison>> {
     })
 }
 
-/// Shows it as `rgpu report --format` asks.
+/// Shows it in the format of `rgpu report --format`.
 pub(in crate::cli) fn again(
     app: &App,
     comparison: &Comparison,

@@ -1,5 +1,4 @@
-//! Two kernels built, checked, timed with their calls interleaved, and profiled, in one job on one
-//! GPU.
+//! Builds, checks, times (with interleaved calls) and profiles two kernels in one job on one GPU.
 
 use std::time::Instant;
 
@@ -33,18 +32,18 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
         return Err(stdout_is_taken());
     }
     let sides = [side(app, args, a)?, side(app, args, b)?];
-    let unlike = unlike_sizes(&sides);
-    if !unlike.is_empty() {
-        return Err(refused([a, b], &unlike).hint("name the sizes: `--problem-sizes n=…`"));
+    let differing = differing_sizes(&sides);
+    if !differing.is_empty() {
+        return Err(refused([a, b], &differing).hint("name the sizes: `--problem-sizes n=…`"));
     }
-    if let (true, Some((name, all))) = (args.problem_sizes.is_empty(), default_of(&sides[0])) {
+    if let (true, Some((name, all))) = (args.problem_sizes.is_empty(), default_case(&sides[0])) {
         app.say(&format!(
             "on `{name}`, the default of {all} sizes; `--problem-sizes all` compares on each"
         ));
     }
-    let look = args.mode.unwrap_or(CompareMode::Ncu);
+    let mode = args.mode.unwrap_or(CompareMode::Ncu);
     if args.run.dry_run {
-        return dry_run(app, args, &sides, look);
+        return dry_run(app, args, &sides, mode);
     }
     let now = jiff::Timestamp::now();
     let names = [sides[0].name.clone(), sides[1].name.clone()];
@@ -54,27 +53,27 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     let name = format!("{}-{}-compare", names[0], names[1]);
     let (id, folder) = runs.create(run, &name, now, out)?;
     let record = RunRecord {
-        title: format!("compare {} with {} ({})", names[0], names[1], look.name()),
-        mode: look.name().to_owned(),
+        title: format!("compare {} with {} ({})", names[0], names[1], mode.name()),
+        mode: mode.name().to_owned(),
         kernel: format!("{}, {}", names[0], names[1]),
         ..session::record(app, &spec, id, "compare", now)
     };
     folder.save(&record)?;
     folder.write_json("inputs.json", &inputs(&sides))?;
     folder.write("config.toml", app.config.record(&spec).as_bytes())?;
-    let (record, ended) = carry_out(app, args, sides, &folder, record)?;
-    finish(app, args, names, &folder, record, ended)
+    let (record, outcome) = carry_out(app, args, sides, &folder, record)?;
+    finish(app, args, names, &folder, record, outcome)
 }
 
-/// Prints the first plan with its exact commands. Nothing is touched: neither host nor disk.
+/// Prints the first plan with its exact commands. Touches neither host nor disk.
 fn dry_run(
     app: &App,
     args: &CompareArgs,
     sides: &[ProfileCommand; 2],
-    look: CompareMode,
+    mode: CompareMode,
 ) -> Result<Status> {
     let mut requests = sides.each_ref().map(|side| side.request.clone());
-    let modes = look.modes();
+    let modes = mode.modes();
     if let Some(mode) = modes.first() {
         requests.iter_mut().for_each(|request| request.mode = *mode);
     }
@@ -90,27 +89,28 @@ fn dry_run(
     })
 }
 
-/// What is asked of one side.
+/// The resolved command of one side.
 fn side(app: &App, args: &CompareArgs, kernel: &str) -> Result<ProfileCommand> {
-    let mut asked = profile::resolve(app, &args.side(kernel))?;
-    for assumption in &asked.assumptions {
+    let mut profile_command = profile::resolve(app, &args.side(kernel))?;
+    for assumption in &profile_command.assumptions {
         app.say(&format!("assumed: {assumption}"));
     }
-    // Narrow enough that two equal kernels can be told to be the same.
-    asked.request.timing.ci_target = (args.threshold / 4.0).min(asked.request.timing.ci_target);
-    tool::check(&asked.request)?;
-    Ok(asked)
+    // The interval must be narrow enough to find two equal kernels equal.
+    profile_command.request.timing.ci_target =
+        (args.threshold / 4.0).min(profile_command.request.timing.ci_target);
+    tool::check(&profile_command.request)?;
+    Ok(profile_command)
 }
 
-/// The case that a kernel is measured on unless others are asked for, and of how many it is one.
-fn default_of(side: &ProfileCommand) -> Option<(&str, usize)> {
+/// The kernel's default case and its number of cases. `None` if it has only one.
+fn default_case(side: &ProfileCommand) -> Option<(&str, usize)> {
     let Target::Kernel { spec, .. } = &side.request.target else { return None };
     let all = spec.sizes.cases.len();
     spec.sizes.default.as_deref().filter(|_| all > 1).map(|name| (name, all))
 }
 
-/// Cases of one name must be the same sizes on both sides, and each must be on both.
-fn unlike_sizes(sides: &[ProfileCommand; 2]) -> Vec<Difference> {
+/// Cases with the same name must have the same sizes, and both sides must have the same cases.
+fn differing_sizes(sides: &[ProfileCommand; 2]) -> Vec<Difference> {
     let [a, b] = sides.each_ref().map(|side| &side.inputs.cases);
     if a == b {
         return Vec::new();
@@ -129,7 +129,7 @@ fn unlike_sizes(sides: &[ProfileCommand; 2]) -> Vec<Difference> {
     vec![Difference { what: "sizes".to_owned(), a: shown(a), b: shown(b) }]
 }
 
-/// The inputs of both: the cases are the same, the files of each.
+/// The inputs of both sides: the common cases and the files of each.
 fn inputs([a, b]: &[ProfileCommand; 2]) -> InputsRecord {
     let mut inputs = a.inputs.clone();
     for file in &b.inputs.files {
@@ -147,7 +147,7 @@ fn carry_out(
     folder: &RunFolder,
     mut record: RunRecord,
 ) -> Result<(RunRecord, Result<ComparisonOutcome>)> {
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let spec = session::spec(app, Some(&record.remote))?;
     let live =
         if app.global.quiet || app.global.json { LiveOutput::Hidden } else { LiveOutput::Beside };
@@ -161,8 +161,8 @@ fn carry_out(
         side.request.build.fetch_here = wants_nvcc(app, &RemoteSpec::local());
     }
     let source_folder = a.folder.clone();
-    let look = args.mode.unwrap_or(CompareMode::Ncu);
-    let ended = app.block_on(async {
+    let mode = args.mode.unwrap_or(CompareMode::Ncu);
+    let outcome = app.block_on(async {
         let open = session::open(app, spec.clone(), output_options).await?;
         let session::OpenRemote { mut link, mut reporter, cancel, programs, .. } = open;
         let mut context = RunContext {
@@ -174,7 +174,7 @@ fn carry_out(
         };
         let run = CompareRun {
             requests: [a.request, b.request],
-            looks: look.modes(),
+            looks: mode.modes(),
             spec: &spec,
             cache: session::facts_cache(app, &spec),
             programs: &programs,
@@ -185,14 +185,14 @@ fn carry_out(
             now_s: jiff::Timestamp::now().as_second(),
             packer: Packer::new(DEFAULT_MAX_BYTES),
         };
-        let ended = run.run(&mut link, &mut context).await;
-        let exit = ended.as_ref().err().map_or(0, |failure| failure.exit as u8);
+        let outcome = run.run(&mut link, &mut context).await;
+        let exit = outcome.as_ref().err().map_or(0, |failure| failure.exit as u8);
         reporter.say(&RunEvent::Finished { exit });
         close(link, &mut record).await;
-        ended
+        outcome
     });
-    record.lasted(begun.elapsed().as_secs_f64());
-    Ok((record, ended))
+    record.lasted(started_at.elapsed().as_secs_f64());
+    Ok((record, outcome))
 }
 
 /// Writes the comparison into the run folder and shows it.
@@ -202,9 +202,9 @@ fn finish(
     names: [String; 2],
     folder: &RunFolder,
     mut record: RunRecord,
-    ended: Result<ComparisonOutcome>,
+    outcome: Result<ComparisonOutcome>,
 ) -> Result<Status> {
-    let sides = match ended {
+    let sides = match outcome {
         Ok(sides) => sides,
         Err(failure) => {
             record.state = match failure.exit {
@@ -214,8 +214,8 @@ fn finish(
                 _ => RunState::Failed,
             };
             record.exit = Some(failure.exit as u8);
-            let failed = ErrorDocument::new(failure.clone(), failure.exit as u8);
-            folder.end(&record, Some(&failed))?;
+            let error_document = ErrorDocument::new(failure.clone(), failure.exit as u8);
+            folder.end(&record, Some(&error_document))?;
             return Err(failure);
         }
     };

@@ -1,4 +1,4 @@
-//! What a user sees of a comparison, and what it means for the exit status.
+//! Prints a comparison and derives the exit status from it.
 
 use super::CompareArgs;
 use super::args::FailOn;
@@ -9,7 +9,7 @@ use crate::model::Comparison;
 use crate::model::comparison::TimeVerdict;
 use crate::report::comparison;
 
-/// Prints it: the table, or the document under `--json`.
+/// Prints the table, or the document with `--json`.
 pub(in crate::cli) fn result(app: &App, comparison: &Comparison) -> Result<()> {
     if app.global.json {
         return app.print_json(comparison);
@@ -23,7 +23,7 @@ pub(super) fn table(app: &App, comparison: &Comparison) {
     app.print(&safe(comparison::table(comparison, &app.style()).as_bytes()));
 }
 
-/// 1 for what `--fail-on` and `--fail-under` ask for.
+/// 1 if `--fail-on` or `--fail-under` applies.
 pub(super) fn status(app: &App, args: &CompareArgs, comparison: &Comparison) -> Result<Status> {
     let fails = |on| {
         args.fail_on.contains(&on)
@@ -37,11 +37,11 @@ pub(super) fn status(app: &App, args: &CompareArgs, comparison: &Comparison) -> 
         app.say(&format!("failed as asked: the verdict is {}", comparison.verdict.as_str()));
         return Ok(Exit::Findings as u8);
     }
-    if let Some(least) = args.fail_under {
+    if let Some(min_speedup) = args.fail_under {
         let speedup = comparison.time.as_ref().map(|t| t.speedup);
-        if speedup.is_none_or(|x| x < least) {
-            let found = speedup.map_or("not known".to_owned(), |x| format!("{x:.3}"));
-            app.say(&format!("failed as asked: the speedup is {found}, below {least}"));
+        if speedup.is_none_or(|x| x < min_speedup) {
+            let shown = speedup.map_or("not known".to_owned(), |x| format!("{x:.3}"));
+            app.say(&format!("failed as asked: the speedup is {shown}, below {min_speedup}"));
             return Ok(Exit::Findings as u8);
         }
     }

@@ -1,4 +1,4 @@
-//! What `rgpu disasm` takes.
+//! The arguments of `rgpu disasm`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -121,7 +121,7 @@ pub(in crate::cli) enum View {
 }
 
 impl View {
-    /// As it is typed.
+    /// The name as typed.
     pub(super) fn name(self) -> &'static str {
         match self {
             View::Sass => "sass",
@@ -145,21 +145,21 @@ pub(in crate::cli) enum Format {
     Html,
 }
 
-/// Numbers of architectures that code may be for.
-const KNOWN: &[u32] = &[
+/// Architectures that code may be for.
+const KNOWN_SM_NUMBERS: &[u32] = &[
     50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 107, 110, 120, 121,
 ];
 
-/// An architecture as typed: `sm_90a`, `compute_90`, or `90a`.
+/// Parses an architecture: `sm_90a`, `compute_90`, or `90a`.
 fn arch(typed: &str) -> Result<String, String> {
     let plain = typed.strip_prefix("sm_").or_else(|| typed.strip_prefix("compute_"));
     let plain = plain.unwrap_or(typed);
     let number = plain.strip_suffix(['a', 'f']).unwrap_or(plain).parse();
     match number {
-        Ok(number) if KNOWN.contains(&number) => Ok(typed.to_owned()),
+        Ok(number) if KNOWN_SM_NUMBERS.contains(&number) => Ok(typed.to_owned()),
         _ => {
             // In lines that fit a terminal.
-            let lines = KNOWN
+            let lines = KNOWN_SM_NUMBERS
                 .chunks(10)
                 .map(|known| known.iter().map(|n| format!("sm_{n}")).collect::<Vec<_>>().join(" "));
             let known = lines.collect::<Vec<_>>().join("\n");
@@ -180,7 +180,7 @@ pub(in crate::cli) enum FailOn {
 }
 
 impl FailOn {
-    /// What was found, for the one who asked for the failure.
+    /// The message for a difference that `--fail-on` fails on.
     pub(in crate::cli) fn found(self) -> &'static str {
         match self {
             Self::Any => "the two sides are not the same",

@@ -1,10 +1,10 @@
-//! `--diff`: two builds held against each other.
+//! `--diff`: compares the code of two builds.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use super::args::{FailOn, Without};
-use super::{DisasmArgs, failure, meant, show, shown, tool, view, wanted};
+use super::{DisasmArgs, failure, image_filter, listing_columns, named_inputs, show, tool, view};
 use crate::cli::app::{App, Status};
 use crate::cli::terminal::safe;
 use crate::error::{Exit, Failure, Result};
@@ -12,39 +12,42 @@ use crate::model::code::Code;
 use crate::model::disasm::{Change, Diff, Disasm, KernelDiff, Sameness, Status as Ended};
 use crate::run::disasm::{self, ComparedText, DiffSide, ImageTask, SourcePositions, code};
 
-/// Instructions named of one kernel.
+/// How many instructions are named per kernel.
 const MAX_NAMED_INSTRUCTIONS: usize = 12;
-/// Lines of one kernel's listing shown, unless more is asked for by `-v`.
+/// Lines of a kernel's listing shown without `-v`.
 const MAX_DIFF_LINES: usize = 60;
 
-/// Compares the two inputs named.
+/// Compares the two named inputs.
 pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     let [old, new] = args.what.as_slice() else {
         return Err(Failure::new(Exit::Usage, "usage", "a difference needs two sides")
             .hint("rgpu disasm --diff old.cubin new.cubin"));
     };
     let files = |name: &String| -> Result<Vec<PathBuf>> {
-        disasm::inputs(&meant(app, std::slice::from_ref(name))?)
+        disasm::inputs(&named_inputs(app, std::slice::from_ref(name))?)
             .map(|inputs| inputs.files)
             .map_err(|error| failure(&error))
     };
     let (old_files, new_files) = (files(old)?, files(new)?);
-    let mut what = ImageTask {
-        wanted: wanted(args)?,
+    let mut task = ImageTask {
+        wanted: image_filter(args)?,
         threads: args.block,
-        shown: shown(args),
+        shown: listing_columns(args),
         ..ImageTask::default()
     };
     let all: Vec<PathBuf> = old_files.iter().chain(&new_files).cloned().collect();
-    what.nvdisasm = tool::chosen(app, args, &all, &what)?;
-    let (old, mut old_code) = read(app, old, &old_files, &what)?;
-    let (new, mut new_code) = read(app, new, &new_files, &what)?;
+    task.nvdisasm = tool::chosen(app, args, &all, &task)?;
+    let (old, mut old_code) = read(app, old, &old_files, &task)?;
+    let (new, mut new_code) = read(app, new, &new_files, &task)?;
     let tools = || old_code.images.iter().chain(&new_code.images).filter_map(|i| i.tool.as_deref());
-    let ours = |t: &str| t.starts_with("rgpu");
-    if tools().any(ours) && !tools().all(ours) {
-        // Texts with operands are like none without.
-        what.nvdisasm = None;
-        (old_code, new_code) = (listed(app, &old_files, &what)?, listed(app, &new_files, &what)?);
+    let is_rgpu = |t: &str| t.starts_with("rgpu");
+    if tools().any(is_rgpu) && !tools().all(is_rgpu) {
+        // Texts with operands cannot be compared with texts without.
+        task.nvdisasm = None;
+        (old_code, new_code) = (
+            list_instructions(app, &old_files, &task)?,
+            list_instructions(app, &new_files, &task)?,
+        );
     }
     let normalize = match args.normalize {
         Some(Without::Registers) => ComparedText::Registers,
@@ -63,19 +66,19 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     } else {
         app.print(&safe(text(app, &diff).as_bytes()));
     }
-    let Some(on) = args.fail_on.iter().find(|on| holds(**on, &diff)) else { return Ok(0) };
+    let Some(on) = args.fail_on.iter().find(|on| has_change(**on, &diff)) else { return Ok(0) };
     app.say(&format!("failed as asked: {}", on.found()));
     Ok(Exit::Findings as u8)
 }
 
 /// Facts and code of one side.
-fn read(app: &App, name: &str, files: &[PathBuf], what: &ImageTask) -> Result<(Disasm, Code)> {
+fn read(app: &App, name: &str, files: &[PathBuf], task: &ImageTask) -> Result<(Disasm, Code)> {
     let facts = ImageTask {
         wanted: disasm::ImageFilter {
-            arches: what.wanted.arches.clone(),
-            kernels: what.wanted.kernels.clone(),
+            arches: task.wanted.arches.clone(),
+            kernels: task.wanted.kernels.clone(),
         },
-        threads: what.threads,
+        threads: task.threads,
         ..ImageTask::default()
     };
     let document = disasm::all(files, &facts, &|_| {});
@@ -85,24 +88,24 @@ fn read(app: &App, name: &str, files: &[PathBuf], what: &ImageTask) -> Result<(D
             Failure::new(Exit::Artifact, "unreadable", "nothing of it could be read").file(name)
         );
     }
-    Ok((document, listed(app, files, what)?))
+    Ok((document, list_instructions(app, files, task)?))
 }
 
-/// The instructions of one side. What cannot be read was said with the facts.
-fn listed(app: &App, files: &[PathBuf], what: &ImageTask) -> Result<Code> {
+/// The instructions of one side. Reading errors were reported with the facts.
+fn list_instructions(app: &App, files: &[PathBuf], task: &ImageTask) -> Result<Code> {
     let mut read = |file: &Path, cubin: &_, bytes: &[u8]| {
-        let image = code(file, cubin, bytes, what, SourcePositions::Unasked);
+        let image = code(file, cubin, bytes, task, SourcePositions::Unasked);
         let image = image.map_err(|e| view::failure(app, &e, "sass"))?;
         if let Some(problem) = &image.tool_problem {
             app.say(&show::problem_of(&image.arch, problem));
         }
         Ok(view::CubinImage::Image(image))
     };
-    view::gather_quietly(files, "sass", &mut read, what)
+    view::gather_quietly(files, "sass", &mut read, task)
 }
 
-/// Whether a comparison has what is failed on.
-fn holds(on: FailOn, diff: &Diff) -> bool {
+/// Whether the comparison has a change that `--fail-on` names.
+fn has_change(on: FailOn, diff: &Diff) -> bool {
     let moved = !diff.added.is_empty() || !diff.removed.is_empty();
     match on {
         FailOn::Any => {
@@ -116,12 +119,12 @@ fn holds(on: FailOn, diff: &Diff) -> bool {
             };
             moved || diff.kernels.iter().any(other)
         }
-        FailOn::Resources => diff.kernels.iter().flat_map(|k| &k.changes).any(worse),
+        FailOn::Resources => diff.kernels.iter().flat_map(|k| &k.changes).any(is_worse),
     }
 }
 
 /// Whether a fact changed for the worse.
-fn worse(change: &Change) -> bool {
+fn is_worse(change: &Change) -> bool {
     let Some((old, new)) = change.old.zip(change.new) else { return false };
     match change.what.as_str() {
         "occupancy percent" => new < old,
@@ -157,7 +160,7 @@ fn text(app: &App, diff: &Diff) -> String {
                 let more = changes.len() - named.len();
                 let more = if more > 0 { format!(", and {more} more") } else { String::new() };
                 let line = format!("  {head}: {}{more}", named.join(", "));
-                wrapped(&mut text, &line, app.style().width);
+                push_wrapped(&mut text, &line, app.style().width);
             }
         }
         listing(app, &mut text, kernel);
@@ -172,8 +175,8 @@ fn text(app: &App, diff: &Diff) -> String {
     text
 }
 
-/// A line broken between words where it is too long; what follows is set in.
-fn wrapped(text: &mut String, line: &str, width: usize) {
+/// Appends a line, broken at commas to fit the width. Further lines are indented.
+fn push_wrapped(text: &mut String, line: &str, width: usize) {
     let (mut used, mut first) = (0, true);
     for part in line.split(", ") {
         let length = part.chars().count() + 2;
@@ -190,7 +193,7 @@ fn wrapped(text: &mut String, line: &str, width: usize) {
     text.push('\n');
 }
 
-/// The instructions that differ.
+/// Appends the instructions that differ.
 fn listing(app: &App, text: &mut String, kernel: &KernelDiff) {
     let Some(listing) = kernel.listing.as_ref().filter(|l| l.added + l.removed > 0) else { return };
     let _ = writeln!(
@@ -198,15 +201,21 @@ fn listing(app: &App, text: &mut String, kernel: &KernelDiff) {
         "  {} instructions gone, {} new, {} as before",
         listing.removed, listing.added, listing.same
     );
-    let room = if app.global.verbose > 0 { usize::MAX } else { MAX_DIFF_LINES };
+    let max_lines = if app.global.verbose > 0 { usize::MAX } else { MAX_DIFF_LINES };
     let (mut shown, all) = (0, listing.hunks.iter().map(|h| h.lines.len()).sum::<usize>());
     for hunk in &listing.hunks {
-        if shown >= room {
+        if shown >= max_lines {
             break;
         }
-        let at = |offset: Option<u64>| offset.map_or("-".to_owned(), |o| format!("{o:04x}"));
-        let _ = writeln!(text, "  @@ {} {} @@", at(hunk.old_offset), at(hunk.new_offset));
-        for line in hunk.lines.iter().take(room - shown) {
+        let offset_text =
+            |offset: Option<u64>| offset.map_or("-".to_owned(), |o| format!("{o:04x}"));
+        let _ = writeln!(
+            text,
+            "  @@ {} {} @@",
+            offset_text(hunk.old_offset),
+            offset_text(hunk.new_offset)
+        );
+        for line in hunk.lines.iter().take(max_lines - shown) {
             let colour = match line.as_bytes().first() {
                 Some(b'-') if app.terminal.stdout_color => "\u{1b}[31m",
                 Some(b'+') if app.terminal.stdout_color => "\u{1b}[32m",
@@ -224,6 +233,7 @@ fn listing(app: &App, text: &mut String, kernel: &KernelDiff) {
 
 fn line(change: &Change) -> String {
     let number = |n: Option<f64>| n.map_or("?".to_owned(), |n| n.to_string());
-    let by = change.old.zip(change.new).map_or(String::new(), |(a, b)| format!(" ({:+})", b - a));
-    format!("{} {} → {}{by}", change.what, number(change.old), number(change.new))
+    let delta =
+        change.old.zip(change.new).map_or(String::new(), |(a, b)| format!(" ({:+})", b - a));
+    format!("{} {} → {}{delta}", change.what, number(change.old), number(change.new))
 }

@@ -1,8 +1,8 @@
-//! `--hot`: the SASS of a run's kernels with what ncu's sampler saw at each instruction.
+//! `--hot`: prints the SASS of a run's kernels with the samples of ncu at each instruction.
 
 use std::path::PathBuf;
 
-use super::{DisasmArgs, tool, wanted};
+use super::{DisasmArgs, image_filter, tool};
 use crate::cli::app::{App, Status};
 use crate::cli::report::open;
 use crate::cli::terminal::safe;
@@ -11,7 +11,7 @@ use crate::model::HotSpots;
 use crate::model::hotspots::{Counts, InstructionSpot, LaunchSpots, SourceAt};
 use crate::report::{Align, Grid, percent};
 
-/// Instructions marked in a listing.
+/// How many instructions a listing marks as hottest.
 const MAX_MARKED_INSTRUCTIONS: usize = 5;
 
 /// Prints the listings of one run or report.
@@ -22,13 +22,13 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     }
     let (mut spots, folder) = spots(app, args)?;
     if let Some(folder) = &folder {
-        // The run may have been imported where there was no nvdisasm.
+        // The run may have been imported without nvdisasm.
         operands(app, &mut spots, &|from| folder.join(from));
     }
     if app.global.json {
         app.print_json(&spots)?;
     } else {
-        // Names come from files.
+        // Names come from files, so they may hold control characters.
         app.print(&safe(text(&spots).as_bytes()));
         let texts = || spots.launches.iter().flat_map(|l| &l.instructions).map(|i| &i.sass);
         if texts().all(Option::is_none) {
@@ -40,35 +40,35 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     Ok(0)
 }
 
-/// The hot spots of one run or report that are asked for, and the run's folder.
+/// The selected hot spots of one run or report, and the run's folder.
 pub(super) fn spots(app: &App, args: &DisasmArgs) -> Result<(HotSpots, Option<PathBuf>)> {
-    let [what] = args.what.as_slice() else {
+    let [name] = args.what.as_slice() else {
         return Err(Failure::new(Exit::Usage, "usage", "`--hot` takes one run or one report")
             .hint("rgpu disasm latest --hot"));
     };
-    let opened = open(app, what)?;
+    let opened = open(app, name)?;
     let none = || {
-        let words = format!("no launch in `{what}` was counted by instruction");
-        Failure::new(Exit::Artifact, "no_hotspots", words).hint(
+        let message = format!("no launch in `{name}` was counted by instruction");
+        Failure::new(Exit::Artifact, "no_hotspots", message).hint(
             "ncu's section SourceCounters does: `rgpu profile --kernel K --section SourceCounters`",
         )
     };
     let mut spots = opened.sidecars.hotspots.ok_or_else(none)?;
-    let wanted = wanted(args)?;
+    let image_filter = image_filter(args)?;
     let names: Vec<String> = spots.launches.iter().map(|l| l.kernel.clone()).collect();
-    spots.launches.retain(|launch| wanted.kernel(&launch.kernel));
+    spots.launches.retain(|launch| image_filter.kernel(&launch.kernel));
     if spots.launches.is_empty() {
         let counted = names.join(", ");
-        let asked = args.kernel_name.join(", ");
-        let words = format!("no kernel in `{what}` that was counted is named `{asked}`");
-        return Err(Failure::new(Exit::Artifact, "no_hotspots", words)
+        let requested = args.kernel_name.join(", ");
+        let message = format!("no kernel in `{name}` that was counted is named `{requested}`");
+        return Err(Failure::new(Exit::Artifact, "no_hotspots", message)
             .cause(format!("counted by instruction: {counted}")));
     }
     Ok((spots, opened.folder))
 }
 
-/// Puts operands into hot spots where there is an nvdisasm; `path` says where an artifact lies.
-/// What goes wrong is said, and costs operands alone.
+/// Adds operands to hot spots if there is an nvdisasm. `path` maps an artifact to its file. Errors
+/// are printed, and only cost the operands.
 pub(in crate::cli) fn operands(app: &App, spots: &mut HotSpots, path: &dyn Fn(&str) -> PathBuf) {
     let mut reports: Vec<String> = spots.launches.iter().map(|l| l.from.clone()).collect();
     reports.sort();
@@ -86,7 +86,7 @@ pub(in crate::cli) fn operands(app: &App, spots: &mut HotSpots, path: &dyn Fn(&s
     }
 }
 
-/// One listing for each kernel: of its launches the one with most samples.
+/// One listing per kernel, of its launch with the most samples.
 fn text(spots: &HotSpots) -> String {
     let mut shown: Vec<&LaunchSpots> = Vec::new();
     for launch in &spots.launches {
@@ -105,7 +105,7 @@ fn listing(launch: &LaunchSpots) -> String {
     let total = launch.samples.unwrap_or_else(|| launch.instructions.iter().map(samples).sum());
     let mut by_samples: Vec<u64> = launch.instructions.iter().map(samples).collect();
     by_samples.sort_by_key(|n| std::cmp::Reverse(*n));
-    let least = by_samples
+    let min_marked = by_samples
         .get(MAX_MARKED_INSTRUCTIONS - 1)
         .or(by_samples.last())
         .copied()
@@ -128,36 +128,36 @@ fn listing(launch: &LaunchSpots) -> String {
         let share = 100.0 * n as f64 / total.max(1) as f64;
         let number = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
         grid.row([
-            if n >= least { ">" } else { "" }.to_owned(),
+            if n >= min_marked { ">" } else { "" }.to_owned(),
             format!("{:04x}", spot.offset),
             number(spot.counts.samples),
             if n > 0 { percent(share) } else { String::new() },
-            waits(&spot.counts),
+            main_stall(&spot.counts),
             number(spot.counts.executed),
-            spot.at.last().map_or(String::new(), |at| place(at, file.is_none())),
+            spot.at.last().map_or(String::new(), |at| source_position(at, file.is_none())),
             spot.function.clone().unwrap_or_default(),
             spot.sass.clone().unwrap_or_default(),
         ]);
     }
-    let of = file.map_or(String::new(), |file| format!(", lines of {file}"));
+    let file_note = file.map_or(String::new(), |file| format!(", lines of {file}"));
     let head = format!(
-        "{}, launch {}: {total} samples over {} instructions{of}; > marks the {MAX_MARKED_INSTRUCTIONS} hottest\n",
+        "{}, launch {}: {total} samples over {} instructions{file_note}; > marks the {MAX_MARKED_INSTRUCTIONS} hottest\n",
         launch.kernel,
         launch.launch,
         launch.instructions.len()
     );
-    // Instructions are longest, stand last and are not to be broken.
+    // Instructions are the longest and last column, and are never broken.
     head + &grid.without_empty_columns().plain(usize::from(u16::MAX), 2)
 }
 
-/// The stall reason with most samples; `selected` is no stall.
-fn waits(counts: &Counts) -> String {
+/// The stall reason with the most samples. `selected` is not a stall.
+fn main_stall(counts: &Counts) -> String {
     let reasons = counts.stalls.iter().filter(|(reason, _)| *reason != "selected");
     reasons.max_by_key(|(_, n)| **n).map(|(reason, _)| reason.to_owned()).unwrap_or_default()
 }
 
-/// The line, with its file where the listing has several.
-fn place(at: &SourceAt, several: bool) -> String {
+/// The line, with its file if the listing has several files.
+fn source_position(at: &SourceAt, several: bool) -> String {
     match several {
         true => format!("{}:{}", base(&at.file), at.line),
         false => at.line.to_string(),
@@ -168,7 +168,7 @@ fn base(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
-/// The one file that all lines are of.
+/// The file of all lines. `None` if there are several or none.
 fn only_file(launch: &LaunchSpots) -> Option<&str> {
     let mut files = launch.instructions.iter().filter_map(|i| i.at.last()).map(|at| &at.file);
     let first = files.next()?;

@@ -1,4 +1,4 @@
-//! What is there where a filter left nothing.
+//! Names what a file holds if a filter of the user matched nothing.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,33 +11,33 @@ use crate::cli::app::App;
 use crate::error::{Exit, Failure, Result, nearest};
 use crate::run::disasm::{self, ImageFilter, ImageTask};
 
-/// Names told at most.
+/// How many names a message lists.
 const MAX_SHOWN_NAMES: usize = 5;
 
-/// The failure of `--arch` and `-k` that let nothing through although something is there; `None`
-/// where they are not why.
+/// The failure for `--arch` and `-k` that matched nothing in files with code. `None` if they are
+/// not the cause.
 pub(super) fn unmatched(args: &DisasmArgs, files: &[PathBuf]) -> Option<Failure> {
     if args.arch.is_empty() && args.kernel_name.is_empty() {
         return None;
     }
     let document = disasm::all(files, &ImageTask::default(), &|_| {});
     let images = || document.inputs.iter().flat_map(|i| &i.images);
-    let wanted = ImageFilter { arches: args.arch.clone(), kernels: Vec::new() };
-    let of_arch = |arch: &str| wanted.arch(arch);
+    let arch_filter = ImageFilter { arches: args.arch.clone(), kernels: Vec::new() };
+    let of_arch = |arch: &str| arch_filter.arch(arch);
     let arches: BTreeSet<&str> =
         images().map(|i| i.arch.as_str()).filter(|a| !a.is_empty()).collect();
     if !arches.iter().any(|arch| of_arch(arch)) {
-        let there: Vec<&str> = arches.into_iter().collect();
-        let words = format!("there is no code for {}", quoted(&args.arch));
-        let failure = Failure::new(Exit::Artifact, "no_arch", words);
-        return Some(match there.is_empty() {
+        let available: Vec<&str> = arches.into_iter().collect();
+        let message = format!("there is no code for {}", quoted(&args.arch));
+        let failure = Failure::new(Exit::Artifact, "no_arch", message);
+        return Some(match available.is_empty() {
             true => failure,
-            false => failure.hint(format!("there is code for {}", there.join(", "))),
+            false => failure.hint(format!("there is code for {}", available.join(", "))),
         });
     }
-    let of = images().filter(|i| of_arch(&i.arch));
+    let selected = images().filter(|i| of_arch(&i.arch));
     let mut names: BTreeSet<String> = BTreeSet::new();
-    for image in of {
+    for image in selected {
         let kernels = image.kernels.iter().map(|k| k.name.as_deref().unwrap_or(&k.symbol));
         names.extend(kernels.map(|name| bare(name).to_owned()));
         let entries = image.entries.iter();
@@ -48,16 +48,16 @@ pub(super) fn unmatched(args: &DisasmArgs, files: &[PathBuf]) -> Option<Failure>
     if args.kernel_name.is_empty() || names.is_empty() {
         return None;
     }
-    let near: BTreeSet<&str> = args
+    let similar: BTreeSet<&str> = args
         .kernel_name
         .iter()
         .filter(|typed| !typed.starts_with("regex:"))
         .flat_map(|typed| nearest(typed, names.iter().map(String::as_str)))
         .collect();
-    let words = format!("no kernel is named {}", quoted(&args.kernel_name));
-    let failure = Failure::new(Exit::Artifact, "no_kernel", words);
-    let hint = match near.is_empty() {
-        false => format!("did you mean {}?", backticked(near.into_iter().take(MAX_SHOWN_NAMES))),
+    let message = format!("no kernel is named {}", quoted(&args.kernel_name));
+    let failure = Failure::new(Exit::Artifact, "no_kernel", message);
+    let hint = match similar.is_empty() {
+        false => format!("did you mean {}?", backticked(similar.into_iter().take(MAX_SHOWN_NAMES))),
         true => {
             let more = names.len().saturating_sub(MAX_SHOWN_NAMES);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -70,7 +70,7 @@ pub(super) fn unmatched(args: &DisasmArgs, files: &[PathBuf]) -> Option<Failure>
     Some(failure.hint(hint))
 }
 
-/// Says which names of several that `-k` was given are those of no kernel: the others were found.
+/// Reports each of several `-k` names that matched no kernel.
 pub(super) fn passed_over<'k>(
     app: &App,
     args: &DisasmArgs,
@@ -81,8 +81,8 @@ pub(super) fn passed_over<'k>(
     }
     let symbols: Vec<&str> = symbols.collect();
     for typed in &args.kernel_name {
-        let wanted = ImageFilter { arches: Vec::new(), kernels: vec![pattern(typed)?] };
-        if !symbols.iter().any(|symbol| wanted.kernel(symbol)) {
+        let name_filter = ImageFilter { arches: Vec::new(), kernels: vec![pattern(typed)?] };
+        if !symbols.iter().any(|symbol| name_filter.kernel(symbol)) {
             app.say(&format!("no kernel is named `{typed}`"));
         }
     }

@@ -1,5 +1,5 @@
-//! Where a text goes: to stdout, or into the file that the user named, which must be none of the
-//! inputs, and no other text of the user's.
+//! Writes a text to stdout, or into the file that the user named. That file must not be an input,
+//! nor another text of the user's.
 
 use std::path::{Path, PathBuf};
 
@@ -10,21 +10,20 @@ use crate::cli::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::store::atomic;
 
-/// The file that a text goes into.
+/// The file to write.
 #[derive(Clone, Copy)]
 pub(super) struct OutputFile<'a> {
-    /// Its path.
     pub(super) path: &'a Path,
-    /// What was asked.
+    /// The command's arguments.
     pub(super) args: &'a DisasmArgs,
-    /// The inputs.
     pub(super) files: &'a [PathBuf],
 }
 
-/// Prints `text`, or writes it into a file and prints that path.
+/// Prints `text`, or writes it into a file and prints the path.
 pub(super) fn text(app: &App, into: Option<OutputFile<'_>>, text: &str) -> Result<()> {
     let Some(OutputFile { path: out, args, files }) = into else {
-        // Names come from files; files and pipes take them as they are.
+        // Names come from files, so they are escaped on a terminal; files and pipes get them
+        // unchanged.
         let tty = app.terminal.stdout_tty;
         app.print(&if tty { safe(text.as_bytes()) } else { text.to_owned() });
         return Ok(());
@@ -45,33 +44,33 @@ pub(super) fn text(app: &App, into: Option<OutputFile<'_>>, text: &str) -> Resul
     Ok(())
 }
 
-/// Whether two paths lead to one file that is there.
+/// Whether two paths lead to the same existing file.
 pub(super) fn same(a: &Path, b: &Path) -> bool {
     a.canonicalize().ok().is_some_and(|a| b.canonicalize().is_ok_and(|b| a == b))
 }
 
-/// Refuses to put a view or page in the place of a file that is none of its kind.
+/// Refuses to overwrite a file that is not of the same kind as the new text.
 fn check(path: &Path, new: &str) -> Result<()> {
     if new.starts_with("<!doctype") {
         return overwrite::check(path, new.as_bytes());
     }
     let Some(old) = overwrite::head(path).filter(|old| !old.is_empty()) else { return Ok(()) };
     let old = String::from_utf8_lossy(&old);
-    match sign(&old) == sign(new) {
+    match signature(&old) == signature(new) {
         true => Ok(()),
         false => Err(overwrite::refused(path, "the file that is there is no such view")),
     }
 }
 
-/// What a view is known by: how it begins, else its whole first line.
-fn sign(text: &str) -> &str {
-    /// Beginnings: control flow, drawn and as Graphviz, listings of rgpu and of nvdisasm.
+/// The text that identifies a view: a known beginning, else the first line.
+fn signature(text: &str) -> &str {
+    /// Known beginnings: control flow as SVG and as Graphviz, listings of rgpu and of nvdisasm.
     const BEGINNINGS: [&str; 5] = ["<svg ", "digraph cfg", "// sm_", ".headerflags", ".target"];
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
     if let Some(begins) = BEGINNINGS.iter().find(|b| line.starts_with(**b)) {
         return begins;
     }
-    // Kernel and architecture head what is told kernel by kernel.
+    // Views that go kernel by kernel begin with the kernel and its architecture.
     if line.contains(" (sm_") { " (sm_" } else { line }
 }
 

@@ -1,10 +1,10 @@
-//! `--format html`: source, PTX and SASS side by side on one page, with the samples of a run where it
-//! has some.
+//! `--format html`: one page with source, PTX and SASS side by side, and a run's samples if it has
+//! some.
 
 use std::path::{Path, PathBuf};
 
 use super::output_file::OutputFile;
-use super::{DisasmArgs, hot, known, out, output_file, shown, tool, view, wanted};
+use super::{DisasmArgs, hot, image_filter, known, listing_columns, out, output_file, tool, view};
 use crate::cli::app::{App, Status};
 use crate::cli::report::open;
 use crate::error::{Exit, Failure, Result};
@@ -13,21 +13,21 @@ use crate::model::code::{Code, SCHEMA};
 use crate::report::code::page;
 use crate::run::disasm::{self, ImageTask, LifeRanges, SourcePositions, code};
 
-/// The page of files.
+/// Writes the page of files.
 pub(super) fn run(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
-    let mut what = ImageTask {
-        wanted: wanted(args)?,
-        shown: shown(args),
+    let mut task = ImageTask {
+        wanted: image_filter(args)?,
+        shown: listing_columns(args),
         lives: LifeRanges::Welcome,
         ..ImageTask::default()
     };
-    what.nvdisasm = tool::chosen(app, args, files, &what)?;
+    task.nvdisasm = tool::chosen(app, args, files, &task)?;
     let mut read = |file: &Path, cubin: &_, bytes: &[u8]| {
-        // Life ranges are welcome, not needed: nothing of the code keeps the page from being made.
-        let image = code(file, cubin, bytes, &what, SourcePositions::Wanted);
+        // Life ranges are optional here: without them the page is still made.
+        let image = code(file, cubin, bytes, &task, SourcePositions::Wanted);
         image.map(view::CubinImage::Image).map_err(|e| view::failure(app, &e, "html"))
     };
-    let document = view::gather(app, files, "page", &mut read, &what)?;
+    let document = view::gather(app, files, "page", &mut read, &task)?;
     let failed = !document.errors.is_empty();
     if document.images.iter().all(|i| i.kernels.is_empty()) {
         if failed {
@@ -44,16 +44,16 @@ pub(super) fn run(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Sta
     Ok(if failed { Exit::Artifact as u8 } else { 0 })
 }
 
-/// The page of `--hot`: of one run, or one report.
+/// Writes the page of `--hot`, for one run or one report.
 pub(super) fn hot(app: &App, args: &DisasmArgs) -> Result<Status> {
     let (spots, folder) = hot::spots(app, args)?;
     sampled(app, args, &spots, folder.as_deref())
 }
 
-/// The page of a run with samples; `None` where it has none.
+/// Writes the page of a run with samples. `None` if it has none.
 pub(super) fn of_run(app: &App, args: &DisasmArgs) -> Result<Option<Status>> {
-    let Some(what) = args.what.first() else { return Ok(None) };
-    let Ok(opened) = open(app, what) else { return Ok(None) };
+    let Some(name) = args.what.first() else { return Ok(None) };
+    let Ok(opened) = open(app, name) else { return Ok(None) };
     match opened.sidecars.hotspots {
         Some(spots) if !spots.launches.is_empty() => {
             sampled(app, args, &spots, opened.folder.as_deref()).map(Some)
@@ -68,15 +68,15 @@ fn sampled(
     spots: &HotSpots,
     folder: Option<&Path>,
 ) -> Result<Status> {
-    let mut what = ImageTask {
-        wanted: wanted(args)?,
-        shown: shown(args),
+    let mut task = ImageTask {
+        wanted: image_filter(args)?,
+        shown: listing_columns(args),
         lives: LifeRanges::Welcome,
         ..ImageTask::default()
     };
     if args.tool != super::args::Tool::Rgpu {
-        what.nvdisasm = tool::found(app);
-        if what.nvdisasm.is_none() {
+        task.nvdisasm = tool::found(app);
+        if task.nvdisasm.is_none() {
             app.say("no nvdisasm here: instructions come without operands");
         }
     }
@@ -92,7 +92,7 @@ fn sampled(
     reports.sort_unstable();
     reports.dedup();
     for from in reports {
-        let images = disasm::sampled(spots, from, &path(from), &what).map_err(|e| {
+        let images = disasm::sampled(spots, from, &path(from), &task).map_err(|e| {
             Failure::new(Exit::Artifact, "unreadable", "the report's code cannot be read")
                 .file(path(from).display())
                 .because(&e)
@@ -100,8 +100,8 @@ fn sampled(
         document.images.extend(images);
     }
     if document.images.is_empty() {
-        let words = "the report has no cubin that its samples fall on";
-        return Err(Failure::new(Exit::Artifact, "nothing_to_show", words)
+        let message = "the report has no cubin that its samples fall on";
+        return Err(Failure::new(Exit::Artifact, "nothing_to_show", message)
             .file(name)
             .hint("`rgpu disasm RUN --hot` lists the offsets that were sampled"));
     }
@@ -111,7 +111,7 @@ fn sampled(
     Ok(0)
 }
 
-/// Writes the page where the user asked, else beside listings.
+/// Writes the page where the user asked, else beside the listings.
 fn write(
     app: &App,
     args: &DisasmArgs,

@@ -1,20 +1,20 @@
-//! How many of many files are done, on a terminal.
+//! Progress over many files, on a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::cli::app::App;
 
-/// Fewer files are done before a bar could be read.
+/// With fewer files no bar is shown: they are done before it could be read.
 const MIN_FILES_FOR_BAR: usize = 8;
 
-/// A bar over files; gone when it is dropped.
+/// A bar over files, removed when dropped.
 pub(super) struct FilesBar(ProgressBar);
 
 impl FilesBar {
-    /// A bar for `count` files; hidden where nobody looks, under `--quiet` and under `--json`.
+    /// A bar for `count` files. Hidden off a terminal, with `--quiet` and with `--json`.
     pub(super) fn new(app: &App, count: usize) -> FilesBar {
-        let seen = app.terminal.stderr_tty && !app.global.quiet && !app.global.json;
-        let target = match seen && count >= MIN_FILES_FOR_BAR {
+        let is_visible = app.terminal.stderr_tty && !app.global.quiet && !app.global.json;
+        let target = match is_visible && count >= MIN_FILES_FOR_BAR {
             true => ProgressDrawTarget::stderr_with_hz(12),
             false => ProgressDrawTarget::hidden(),
         };
@@ -26,7 +26,7 @@ impl FilesBar {
         FilesBar(bar)
     }
 
-    /// One more is done.
+    /// Counts one more file.
     pub(super) fn done(&self) {
         self.0.inc(1);
     }

@@ -1,16 +1,16 @@
-//! What a user sees of the documents: one line a kernel, and what went wrong.
+//! Prints the documents of `rgpu disasm`: one line per kernel, and errors.
 
 use crate::cli::app::App;
 use crate::cli::terminal::safe;
 use crate::model::disasm::{Image, Input, Kernel, Status};
 use crate::report::{Align, Grid};
 
-/// Least characters of a line for kernels' names.
+/// Minimum width of the kernels' names, in characters.
 const MIN_NAME_WIDTH: usize = 24;
-/// Columns that give way to names, the first one first; `summary.json` has them all.
+/// Columns dropped in this order to make room for names. `summary.json` has them all.
 const OPTIONAL_COLUMNS: [&str; 4] = ["barriers", "shared", "stack", "occupancy"];
 
-/// Kernels, or with `list` the images.
+/// Prints kernels, or with `list` the images.
 pub(super) fn table<'i>(app: &App, inputs: impl IntoIterator<Item = &'i Input>, list: bool) {
     let mut text = String::new();
     for input in inputs.into_iter().filter(|i| !i.images.is_empty()) {
@@ -47,12 +47,12 @@ pub(super) fn table<'i>(app: &App, inputs: impl IntoIterator<Item = &'i Input>, 
             }
         }
     }
-    // Names come from files.
+    // Names come from files, so they may hold control characters.
     app.print(&safe(text.as_bytes()));
 }
 
-fn count(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+fn count(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
 fn images(images: &[Image]) -> Grid {
@@ -127,31 +127,31 @@ pub(in crate::cli) fn row(arch: &str, kernel: &Kernel) -> [String; 10] {
     ]
 }
 
-/// Why nvdisasm gave no operands for an architecture, and what helps where that is known.
+/// Why nvdisasm gave no operands for an architecture, with a hint if there is one.
 pub(super) fn problem_of(arch: &str, problem: &str) -> String {
     let help = help_for(problem).map_or(String::new(), |help| format!("\n  help: {help}"));
     format!("{arch}: listed without operands, nvdisasm did not serve\n  cause: {problem}{help}")
 }
 
-/// What helps against a complaint of nvdisasm.
+/// The hint for a known error of nvdisasm.
 pub(super) fn help_for(problem: &str) -> Option<&'static str> {
     if problem.contains("processor time") {
         return Some("`--timeout` gives it more, `--tool rgpu` does without it");
     }
-    let old = problem.contains("is deprecated");
-    old.then_some("this nvdisasm is too new for it: one of CUDA 12 reads sm_50 to sm_72")
+    let is_deprecated = problem.contains("is deprecated");
+    is_deprecated.then_some("this nvdisasm is too new for it: one of CUDA 12 reads sm_50 to sm_72")
 }
 
-/// Each input's errors, and why nvdisasm did not serve, on stderr.
+/// Prints each input's errors, and why nvdisasm failed, on stderr.
 pub(super) fn errors<'i>(app: &App, inputs: impl IntoIterator<Item = &'i Input>) {
     for input in inputs {
-        let how = match input.status {
+        let note = match input.status {
             Status::Ok => "",
             Status::Partial => " (the rest was read)",
             Status::Failed => "",
         };
         for error in &input.errors {
-            app.complain(&format!("`{}`: {error}{how}", input.path));
+            app.complain(&format!("`{}`: {error}{note}", input.path));
         }
         for image in &input.images {
             if let Some(problem) = &image.tool_problem {

@@ -1,4 +1,4 @@
-//! Which nvdisasm serves: one on this machine, else one on a remote, else none.
+//! Chooses an nvdisasm: one on this machine, else one on a remote, else none.
 
 use std::path::{Path, PathBuf};
 
@@ -14,20 +14,20 @@ use crate::run::disasm::{
 use crate::run::{Reporter, RunContext, RunEvent, set_up_compilers};
 use crate::store::{RunFolder, RunRecord, Runs};
 
-/// The tool that the user's choice means for these files: on the host of `--remote`, else here,
-/// else on the default remote.
+/// The tool for these files: on the host of `--remote`, else on this machine, else on the default
+/// remote.
 pub(super) fn chosen(
     app: &App,
     args: &DisasmArgs,
     files: &[PathBuf],
-    what: &ImageTask,
+    task: &ImageTask,
 ) -> Result<Option<Nvdisasm>> {
     if matches!(args.tool, Tool::Rgpu | Tool::None) {
         return Ok(None);
     }
     if let Some(remote) = &args.remote {
         let spec = session::spec(app, Some(remote))?;
-        let questions = questions(files, what);
+        let questions = questions(files, task);
         if questions.is_empty() {
             return Ok(None);
         }
@@ -49,7 +49,7 @@ pub(super) fn chosen(
     }
     let default = session::spec(app, None).ok().filter(|spec| !session::is_local(spec));
     let mut why = "no nvdisasm here".to_owned();
-    let questions = if default.is_some() { questions(files, what) } else { Vec::new() };
+    let questions = if default.is_some() { questions(files, task) } else { Vec::new() };
     if let Some(spec) = default.filter(|_| !questions.is_empty()) {
         match ask(app, args, &spec, &questions) {
             Ok(Some(tool)) => return Ok(Some(tool)),
@@ -61,10 +61,10 @@ pub(super) fn chosen(
         }
     }
     if args.tool == Tool::Nvdisasm {
-        let looked: Vec<String> = candidates.iter().map(|p| p.display().to_string()).collect();
-        return Err(no_tool(app, "on this machine").cause(match looked.is_empty() {
+        let tried: Vec<String> = candidates.iter().map(|p| p.display().to_string()).collect();
+        return Err(no_tool(app, "on this machine").cause(match tried.is_empty() {
             true => why,
-            false => format!("none of these answers: {}", looked.join(", ")),
+            false => format!("none of these answers: {}", tried.join(", ")),
         }));
     }
     app.say(&format!("{why}: listings come without operands\n  help: {}", app.setup_nvdisasm()));
@@ -77,20 +77,20 @@ fn no_tool(app: &App, place: &str) -> Failure {
         .hint("`--tool rgpu` shows all but the operands")
 }
 
-/// Asks a host for everything that the files will need.
+/// Asks a host for all listings that the files need.
 fn ask(
     app: &App,
     args: &DisasmArgs,
     spec: &RemoteSpec,
-    questions: &[ListingRequest],
+    requests: &[ListingRequest],
 ) -> Result<Option<Nvdisasm>> {
     let now = jiff::Timestamp::now();
     let id = Runs::fresh_id("disasm", now);
-    // The job's events and log are of no use once its listings are here.
-    let kept = tempfile::Builder::new().prefix("rgpu-disasm-").tempdir().map_err(|e| {
+    // The job's events and log are not needed once the listings are here.
+    let scratch = tempfile::Builder::new().prefix("rgpu-disasm-").tempdir().map_err(|e| {
         Failure::new(Exit::Disk, "disk", "a temporary folder cannot be made").cause(e)
     })?;
-    let folder = RunFolder::create(kept.path(), &id, Some(&kept.path().join("run")))?;
+    let folder = RunFolder::create(scratch.path(), &id, Some(&scratch.path().join("run")))?;
     let mut record = RunRecord {
         title: "disasm".to_owned(),
         ..session::record(app, spec, id.clone(), "disasm", now)
@@ -115,26 +115,26 @@ fn ask(
             programs: &programs,
             now_s: now.as_second(),
         };
-        let asked = host.ask(&mut link, questions, &mut context).await;
-        let exit = asked.as_ref().err().map_or(0, |failure| failure.exit as u8);
+        let answer = host.ask(&mut link, requests, &mut context).await;
+        let exit = answer.as_ref().err().map_or(0, |failure| failure.exit as u8);
         reporter.say(&RunEvent::Finished { exit });
         link.close().await;
-        asked
+        answer
     })
 }
 
-/// Whatever nvdisasm there is here, without a word where there is none.
+/// Any nvdisasm on this machine. Prints nothing if there is none.
 pub(super) fn found(app: &App) -> Option<Nvdisasm> {
     find(&candidates(app))
 }
-/// Where `rgpu setup nvdisasm` puts it.
+/// The folder that `rgpu setup nvdisasm` installs into.
 pub(in crate::cli) fn fetched_folder(app: &App) -> PathBuf {
     app.data.join("nvdisasm")
 }
 
-/// PATH, a toolkit's home, what was fetched, what set-up brought into rgpu's own workspace, and Python
-/// environments: active ones, those that rgpu made, the user's own packages. Never a program that
-/// only lies in the project.
+/// Candidates: PATH, a toolkit's home, the fetched one, the one that set-up put into rgpu's own
+/// workspace, and Python environments (active ones, those that rgpu made, the user's packages).
+/// Never a program that is only in the user's project.
 pub(in crate::cli) fn candidates(app: &App) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = which::which("nvdisasm").into_iter().collect();
     let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os);
@@ -146,7 +146,7 @@ pub(in crate::cli) fn candidates(app: &App) -> Vec<PathBuf> {
     all.extend(set_up.map(PathBuf::from));
     let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os);
     let mut environments: Vec<PathBuf> = active.map(PathBuf::from).collect();
-    // Those that builds have made on this machine.
+    // Environments made by builds on this machine.
     environments.extend(made_environments(&app.cache.join("python")));
     environments.extend(std::env::home_dir().map(|home| home.join(".local")));
     all.extend(environments.iter().flat_map(|environment| in_environment(environment)));
@@ -154,7 +154,7 @@ pub(in crate::cli) fn candidates(app: &App) -> Vec<PathBuf> {
     all
 }
 
-/// Python environments of rgpu's own in this folder that are whole.
+/// The complete Python environments that rgpu made in this folder.
 fn made_environments(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(|e| e.ok());
     let mut made: Vec<PathBuf> =
@@ -163,7 +163,7 @@ fn made_environments(folder: &Path) -> Vec<PathBuf> {
     made
 }
 
-/// NVIDIA's wheels in a Python environment, and what Triton's wheel brings along.
+/// NVIDIA's wheels in a Python environment, and the copy inside Triton's wheel.
 fn in_environment(environment: &Path) -> Vec<PathBuf> {
     let under = |folder: PathBuf| -> Vec<PathBuf> {
         let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(|e| e.ok());

@@ -1,5 +1,4 @@
-//! `--view`: one thing of the files, on stdout or in a file; and under `--json` the document that it
-//! is made of.
+//! `--view`: prints one view of the files, on stdout or into a file; with `--json` its document.
 
 use std::path::PathBuf;
 
@@ -18,13 +17,13 @@ use crate::run::disasm::{
     CodeError, ImageTask, LifeRanges, SourcePositions, code, image_bytes, listing,
 };
 
-/// Whether a view is of life ranges.
+/// Whether a view needs life ranges.
 pub(super) fn lives(view: View) -> LifeRanges {
     if view == View::Live { LifeRanges::Needed } else { LifeRanges::Unasked }
 }
 
-/// Whether a view tells where instructions come from.
-fn places(view: View) -> SourcePositions {
+/// Whether a view needs source positions.
+fn source_positions(view: View) -> SourcePositions {
     match view {
         View::Sass | View::Source => SourcePositions::Wanted,
         View::Ptx | View::Mix | View::Cfg | View::Live => SourcePositions::Unasked,
@@ -36,26 +35,26 @@ pub(super) fn run(
     app: &App,
     args: &DisasmArgs,
     files: &[PathBuf],
-    what: &ImageTask,
+    task: &ImageTask,
     view: View,
 ) -> Result<Status> {
     let json = app.global.json;
-    let (mut texts, mut refused) = (Vec::new(), None);
+    let (mut texts, mut first_failure) = (Vec::new(), None);
     let mut document = gather_quietly(
         files,
         view.name(),
         &mut |file, cubin, bytes| {
-            let image = match code(file, cubin, bytes, what, places(view)) {
+            let image = match code(file, cubin, bytes, task, source_positions(view)) {
                 Ok(image) => image,
                 Err(error @ CodeError::NoTool) => return Err(failure(app, &error, view.name())),
                 Err(error) => {
-                    refused.get_or_insert_with(|| failure(app, &error, view.name()));
+                    first_failure.get_or_insert_with(|| failure(app, &error, view.name()));
                     return Ok(CubinImage::Refused(format!("{}: {error}", cubin.sm)));
                 }
             };
             if view == View::Sass && !json && !image.kernels.is_empty() {
-                // nvdisasm's own text, with all that it says around the instructions.
-                let (text, tool, problem) = listing(cubin, bytes, what);
+                // nvdisasm's own text, including what it prints around the instructions.
+                let (text, tool, problem) = listing(cubin, bytes, task);
                 if let Some(problem) = problem {
                     app.say(&show::problem_of(&image.arch, &problem));
                 }
@@ -64,9 +63,9 @@ pub(super) fn run(
             }
             Ok(CubinImage::Image(image))
         },
-        what,
+        task,
     )?;
-    document.images.iter_mut().for_each(|image| keep(image, view));
+    document.images.iter_mut().for_each(|image| trim_to_view(image, view));
     document.images.retain(|image| match view {
         View::Ptx => image.ptx.is_some(),
         View::Source => {
@@ -76,17 +75,17 @@ pub(super) fn run(
         View::Cfg => image.kernels.iter().any(|k| !k.blocks.is_empty()),
         View::Sass | View::Live => !image.kernels.is_empty(),
     });
-    // The one thing that kept everything from being shown is the command's own failure.
-    if document.errors.len() > 1 || refused.is_none() || !document.images.is_empty() {
+    // If one error kept everything from being shown, the command fails with it instead.
+    if document.errors.len() > 1 || first_failure.is_none() || !document.images.is_empty() {
         document.errors.iter().for_each(|error| app.complain(error));
     }
-    let status = match (&refused, document.errors.is_empty()) {
+    let status = match (&first_failure, document.errors.is_empty()) {
         (Some(failure), _) => failure.exit as u8,
         (None, false) => Exit::Artifact as u8,
         (None, true) => 0,
     };
     if document.images.is_empty() {
-        match refused {
+        match first_failure {
             Some(failure) => return Err(failure),
             None if status == 0 => return Err(nothing(args, files, view)),
             None => {}
@@ -101,8 +100,8 @@ pub(super) fn run(
     let images = &document.images;
     let text = match (view, format(args)) {
         (View::Sass, _) => texts.join("\n"),
-        // Empty lines stand there in place of what the compiler took out, so that the line table
-        // fits: of use in the document, not to a reader.
+        // The PTX has empty lines for code that the compiler removed, so that the line table fits.
+        // A reader does not need those at the start.
         (View::Ptx, _) => images
             .iter()
             .filter_map(|i| i.ptx.as_deref())
@@ -112,9 +111,9 @@ pub(super) fn run(
         (View::Cfg, _) => images.iter().map(dot).collect(),
         (View::Mix, _) => images.iter().map(|i| mix(i, app.columns(), &class_of)).collect(),
         (View::Source, _) => {
-            let sidecars =
+            let column =
                 if args.control_codes { ExtraColumn::Control } else { ExtraColumn::Nothing };
-            images.iter().filter_map(|i| source(i, sidecars)).collect()
+            images.iter().filter_map(|i| source(i, column)).collect()
         }
         (View::Live, _) => images.iter().filter_map(live).collect::<Vec<_>>().join("\n"),
     };
@@ -128,7 +127,7 @@ pub(super) fn run(
     Ok(status)
 }
 
-/// What `--format`, or else the ending of `--out`, asks for.
+/// The format of `--format`, or of the extension of `--out`.
 pub(super) fn format(args: &DisasmArgs) -> Option<Format> {
     let ending = || match args.out.as_ref()?.extension()?.to_str()? {
         "svg" => Some(Format::Svg),
@@ -139,36 +138,36 @@ pub(super) fn format(args: &DisasmArgs) -> Option<Format> {
     args.format.or_else(ending)
 }
 
-/// How one cubin becomes an image.
+/// Turns one cubin into an image.
 type CubinReader<'r> = dyn FnMut(&std::path::Path, &Cubin, &[u8]) -> Result<CubinImage> + 'r;
 
-/// What a reader makes of a cubin.
+/// The result of reading a cubin.
 pub(super) enum CubinImage {
     /// Its code.
     Image(CodeImage),
-    /// Nothing, and why: the others are shown all the same.
+    /// It cannot be shown, for this reason. The others are still shown.
     Refused(String),
 }
 
-/// The code of every image, PTX images as they are. What cannot be read is said, and kept.
+/// The code of every image, with PTX images unchanged. Errors are printed and kept in the document.
 pub(super) fn gather(
     app: &App,
     files: &[PathBuf],
     view: &str,
     read: &mut CubinReader<'_>,
-    what: &ImageTask,
+    task: &ImageTask,
 ) -> Result<Code> {
-    let document = gather_quietly(files, view, read, what)?;
+    let document = gather_quietly(files, view, read, task)?;
     document.errors.iter().for_each(|error| app.complain(error));
     Ok(document)
 }
 
-/// The same, where what cannot be read was said already.
+/// Like [`gather`], without printing errors.
 pub(super) fn gather_quietly(
     files: &[PathBuf],
     view: &str,
     read: &mut CubinReader<'_>,
-    what: &ImageTask,
+    task: &ImageTask,
 ) -> Result<Code> {
     let mut document = Code {
         schema: SCHEMA.to_owned(),
@@ -178,17 +177,17 @@ pub(super) fn gather_quietly(
     };
     for file in files {
         let shown = file.display();
-        let (images, mut errors) = match image_bytes(file, what) {
+        let (images, mut errors) = match image_bytes(file, task) {
             Ok(found) => found,
             Err(error) => (Vec::new(), vec![error]),
         };
         for (place, bytes) in images {
             if cubin::is_cubin(&bytes) {
                 match cubin::read(&bytes) {
-                    // A bare cubin tells its architecture only here.
-                    Ok(cubin) if !what.wanted.arch(&cubin.sm.to_string()) => {}
-                    // Nor is a tool asked about code that nobody wants to see.
-                    Ok(cubin) if !any_wanted(&cubin, what) => {}
+                    // Only its content gives the architecture of a bare cubin.
+                    Ok(cubin) if !task.wanted.arch(&cubin.sm.to_string()) => {}
+                    // Do not run a tool on code that is filtered out.
+                    Ok(cubin) if !any_selected(&cubin, task) => {}
                     Ok(cubin) => match read(file, &cubin, &bytes)? {
                         CubinImage::Image(image) => {
                             document.images.push(CodeImage { place, ..image });
@@ -221,13 +220,13 @@ pub(super) fn gather_quietly(
     Ok(document)
 }
 
-/// Whether `-k` lets anything of a cubin through.
-fn any_wanted(cubin: &Cubin, what: &ImageTask) -> bool {
-    what.wanted.kernels.is_empty() || cubin.code.iter().any(|s| what.wanted.kernel(&s.name))
+/// Whether `-k` selects a kernel of the cubin.
+fn any_selected(cubin: &Cubin, task: &ImageTask) -> bool {
+    task.wanted.kernels.is_empty() || cubin.code.iter().any(|s| task.wanted.kernel(&s.name))
 }
 
-/// Leaves what the view shows.
-fn keep(image: &mut CodeImage, view: View) {
+/// Removes what the view does not show.
+fn trim_to_view(image: &mut CodeImage, view: View) {
     if view != View::Ptx && view != View::Source {
         (image.ptx, image.sources) = (None, Vec::new());
     }
@@ -258,22 +257,22 @@ fn class_of(name: &str) -> String {
     sass::Class::named(name).name().to_owned()
 }
 
-/// Why a cubin's code cannot be shown.
+/// The failure for a cubin's code that cannot be shown.
 pub(super) fn failure(app: &App, error: &CodeError, view: &str) -> Failure {
-    let words = format!("`--view {view}` cannot be shown");
+    let message = format!("`--view {view}` cannot be shown");
     let (code, hint) = match error {
         CodeError::NoTool => ("no_nvdisasm", Some(app.setup_nvdisasm())),
         CodeError::Tool(error) => ("nvdisasm", show::help_for(&error.to_string())),
         CodeError::NoLives => ("nvdisasm", None),
     };
-    let failure = Failure::new(Exit::Tool, code, words).cause(error);
+    let failure = Failure::new(Exit::Tool, code, message).cause(error);
     match hint {
         Some(hint) => failure.hint(hint),
         None => failure,
     }
 }
 
-/// Nothing was left to show.
+/// The failure if nothing is left to show.
 fn nothing(args: &DisasmArgs, files: &[PathBuf], view: View) -> Failure {
     if let Some(failure) = known::unmatched(args, files) {
         return failure;

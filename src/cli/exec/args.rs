@@ -1,4 +1,4 @@
-//! What `rgpu exec` takes.
+//! The arguments of `rgpu exec`.
 
 use std::path::PathBuf;
 
@@ -97,7 +97,7 @@ Examples:
   rgpu exec --remote h200 -- nvidia-smi -L";
 
 impl ExecArgs {
-    /// As `rgpu profile` has them.
+    /// The same flags as arguments of `rgpu profile`.
     pub(in crate::cli) fn profile(&self) -> ProfileArgs {
         ProfileArgs {
             kernel: None,

@@ -1,5 +1,5 @@
-//! From what was read here to the program on a host: compiled where it must be, with what the
-//! host has.
+//! Makes the program that runs on a host from the source read here. Compiles it here if the
+//! language needs that, else with the host's tools.
 
 use std::path::PathBuf;
 
@@ -17,16 +17,16 @@ use crate::run::{CargoBuild, CargoCache, Reporter, RunEvent, record_output};
 use crate::store::RunFolder;
 use crate::tool::Program;
 
-/// The step under which the compiler's words are kept.
+/// The step under which the compiler's output is recorded.
 const BUILD: &str = "build";
 
-/// A program that was compiled here, or why there is none.
+/// A program that was compiled here, or the reason why there is none.
 pub(super) type CompiledProgram = Result<PathBuf, String>;
 
-/// Compiles the package, unless that was done before.
+/// Compiles the package, or returns the result of an earlier build.
 ///
 /// # Errors
-/// It does not compile: the compiler's words have been passed on.
+/// It does not compile. The compiler's output has been reported already.
 pub(super) async fn compile(
     app: &App,
     package: Option<&Package>,
@@ -41,24 +41,24 @@ pub(super) async fn compile(
     reporter.say(&RunEvent::Compiling { what: &package.title });
     match cache.build(package).await? {
         CargoBuild::NoCargo => Ok(Err("there is no cargo on this machine".to_owned())),
-        CargoBuild::Program(program, words) => {
-            tell(folder, reporter, &words)?;
+        CargoBuild::Program(program, output) => {
+            record_compiler_output(folder, reporter, &output)?;
             Ok(Ok(program))
         }
-        CargoBuild::Refused(words) if no_toolchain(&words) => Ok(Err(
+        CargoBuild::Refused(output) if no_toolchain(&output) => Ok(Err(
             "cargo has no Rust toolchain on this machine (`rustup default stable` brings one)"
                 .to_owned(),
         )),
-        CargoBuild::Refused(words) => {
-            tell(folder, reporter, &words)?;
-            Err(refused(package, folder, &words))
+        CargoBuild::Refused(output) => {
+            record_compiler_output(folder, reporter, &output)?;
+            Err(build_failure(package, folder, &output))
         }
     }
 }
 
-/// Whether cargo is there and the compiler is not: rustup without a toolchain, or cargo alone.
-fn no_toolchain(words: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(words);
+/// Whether cargo has no compiler: rustup without a toolchain, or cargo alone.
+fn no_toolchain(output: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(output);
     [
         "rustup could not choose a version of",
         "no default is configured",
@@ -69,17 +69,21 @@ fn no_toolchain(words: &[u8]) -> bool {
         || text.contains("toolchain '") && text.contains("is not installed")
 }
 
-fn tell(folder: &RunFolder, reporter: &mut dyn Reporter, words: &[u8]) -> Result<()> {
-    if words.is_empty() {
+fn record_compiler_output(
+    folder: &RunFolder,
+    reporter: &mut dyn Reporter,
+    output: &[u8],
+) -> Result<()> {
+    if output.is_empty() {
         return Ok(());
     }
-    Ok(record_output(&mut folder.recorder()?, reporter, (BUILD, Stream::Stderr), words)?)
+    Ok(record_output(&mut folder.recorder()?, reporter, (BUILD, Stream::Stderr), output)?)
 }
 
-fn refused(package: &Package, folder: &RunFolder, words: &[u8]) -> Failure {
-    let text = String::from_utf8_lossy(words);
+fn build_failure(package: &Package, folder: &RunFolder, output: &[u8]) -> Failure {
+    let text = String::from_utf8_lossy(output);
     let has = |word: &str| text.contains(word);
-    let (code, what, hint) = if has("edition2024") || has("requires rustc") {
+    let (code, problem, hint) = if has("edition2024") || has("requires rustc") {
         ("old_toolchain", "needs a newer Rust than this machine's", "`rustup update` brings it")
     } else if has("could not compile") {
         ("does_not_compile", "does not compile", "the compiler's messages are above")
@@ -98,42 +102,42 @@ fn refused(package: &Package, folder: &RunFolder, words: &[u8]) -> Failure {
         )
     };
     let first = text.lines().find(|line| line.contains("error")).unwrap_or_default().to_owned();
-    Failure::new(Exit::Kernel, code, format!("`{}` {what}", package.title))
+    Failure::new(Exit::Kernel, code, format!("`{}` {problem}", package.title))
         .cause(crate::cli::terminal::plain(&first))
         .step(BUILD)
         .log(folder.path().join(RunFolder::log_name(BUILD, Stream::Stderr)))
         .hint(hint)
 }
 
-/// The program on a host of these facts, as if it had been compiled.
+/// The program on a host with these facts, as if it had been compiled.
 ///
 /// # Errors
-/// What the language refuses.
+/// The language refuses the source.
 pub(super) fn dry(args: &ExecArgs, source: &ExecSource, facts: &HostFacts) -> Result<Program> {
     match &source.snippet {
         None => Ok(source.command(args)),
         Some(snippet) => {
-            let shop = BuildTools {
+            let tools = BuildTools {
                 facts: Some(facts),
                 built: Ok(PathBuf::from(&snippet.name)),
                 mounts: &source.mounts,
                 args: &args.command,
                 timeout_s: timeout_s(args),
             };
-            Ok(snippet.language.program(snippet, &shop)?)
+            Ok(snippet.language.program(snippet, &tools)?)
         }
     }
 }
 
-/// What each step before the program may take: never less than a minute.
+/// The time limit of each step before the program, in seconds: at least a minute.
 fn timeout_s(args: &ExecArgs) -> u64 {
     args.run.timeout.unwrap_or(super::TIMEOUT).as_secs().max(60)
 }
 
-/// The program on this host.
+/// The program for this host.
 ///
 /// # Errors
-/// What the language refuses, or nothing can compile.
+/// The language refuses the source, or nothing can compile it.
 pub(super) fn program(
     args: &ExecArgs,
     source: &ExecSource,
@@ -144,7 +148,7 @@ pub(super) fn program(
     let mut program = match &source.snippet {
         None => source.command(args),
         Some(snippet) => {
-            // A program of ours must fit the host's system.
+            // A program compiled here must fit the host's system.
             let built = built.and_then(|path| match facts {
                 Some(facts) => {
                     let bytes = std::fs::read(&path).map_err(|e| e.to_string())?;
@@ -152,14 +156,14 @@ pub(super) fn program(
                 }
                 None => Ok(path),
             });
-            let shop =
+            let tools =
                 BuildTools { facts, built, mounts: &source.mounts, args: &args.command, timeout_s };
-            snippet.language.program(snippet, &shop)?
+            snippet.language.program(snippet, &tools)?
         }
     };
-    // The snippet is part of a mount, or lies beside it; what it brings itself goes first.
-    let brought: Vec<String> = program.files.iter().map(|file| file.path.clone()).collect();
-    let mounted = source.mounts.files.iter().filter(|file| !brought.contains(&file.path));
+    // The snippet may also be part of a mount; the program's own files take precedence.
+    let own_paths: Vec<String> = program.files.iter().map(|file| file.path.clone()).collect();
+    let mounted = source.mounts.files.iter().filter(|file| !own_paths.contains(&file.path));
     program.files.extend(mounted.cloned());
     source.mounts.show_to(&mut program);
     if args.gpus == Some(0) {
@@ -168,12 +172,12 @@ pub(super) fn program(
     Ok(program)
 }
 
-/// The GPUs to hold.
+/// The GPUs to reserve. `None` without `--gpus` and `--gpu`.
 ///
 /// # Errors
 /// The host has fewer.
 pub(super) fn gpus(args: &ExecArgs, facts: Option<&HostFacts>) -> Result<Option<GpuRequest>> {
-    let wanted = match (args.gpus, &args.place.gpu) {
+    let gpu_count = match (args.gpus, &args.place.gpu) {
         (Some(0), _) | (None, None) => return Ok(None),
         (Some(n), _) => n,
         (None, Some(_)) => 1,
@@ -183,18 +187,18 @@ pub(super) fn gpus(args: &ExecArgs, facts: Option<&HostFacts>) -> Result<Option<
         .flat_map(|facts| &facts.gpus)
         .map(|gpu| KnownGpu { index: gpu.index, uuid: gpu.uuid.clone(), name: gpu.name.clone() })
         .collect();
-    if known.len() < wanted as usize {
+    if known.len() < gpu_count as usize {
         return Err(Failure::new(
             Exit::Host,
             "no_such_gpu",
-            format!("the host has {} GPUs, {wanted} are wanted", known.len()),
+            format!("the host has {} GPUs, {gpu_count} are wanted", known.len()),
         )
         .hint("`rgpu remote check` lists them"));
     }
     let choice = args.place.gpu.as_deref().map(crate::cli::profile::gpu_choice);
     Ok(Some(GpuRequest {
         choice: choice.unwrap_or_default(),
-        count: wanted,
+        count: gpu_count,
         share: args.place.share_gpu,
         known,
         processes: facts
@@ -210,15 +214,15 @@ mod tests {
 
     #[test]
     fn cargo_without_a_compiler_is_told_from_a_file_that_does_not_compile() {
-        // The words of rustup 1.29, and of cargo 1.95 without rustc.
-        for words in [
+        // Messages of rustup 1.29, and of cargo 1.95 without rustc.
+        for output in [
             "error: rustup could not choose a version of cargo to run, because one wasn't specified \
              explicitly, and no default is configured.\nhelp: run 'rustup default stable' to download \
              the latest stable release of Rust and set it as your default toolchain.\n",
             "error: could not execute process `rustc -vV` (never executed)\n\nCaused by:\n  No such \
              file or directory (os error 2)\n",
         ] {
-            assert!(no_toolchain(words.as_bytes()), "{words}");
+            assert!(no_toolchain(output.as_bytes()), "{output}");
         }
         assert!(!no_toolchain(
             b"error: could not compile `x` (bin \"x\") due to 1 previous error\n"

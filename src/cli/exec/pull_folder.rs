@@ -1,5 +1,5 @@
-//! Pulled files that stay in the run folder alone. What comes from a host goes through no link of
-//! this machine, and takes the place of nothing that was written here while the program ran.
+//! Decides which pulled files stay in the run folder alone. A file from a host is never written
+//! through a local link, and never replaces a file that was written here while the program ran.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -51,36 +51,36 @@ pub(super) enum SkipReason {
     },
 }
 
-/// What a pulled file finds in its place.
+/// What already exists where a pulled file is to be put.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ExistingFile {
-    /// Nothing, or what it may replace.
+    /// Nothing, or a file that may be replaced.
     Room,
-    /// Itself: it was put there before.
+    /// The same file: it was put there before.
     Itself,
-    /// What it may not touch.
+    /// Something that must not be touched.
     Obstacle(SkipReason),
 }
 
 /// Decides which of the user's files a run's pulled files may replace.
 pub(super) struct PullFolder<'a> {
     folder: &'a RunFolder,
-    begun: Timestamp,
+    run_started: Timestamp,
     sent: OnceCell<BTreeMap<String, Digest>>,
 }
 
 impl<'a> PullFolder<'a> {
     /// For the files of this run.
     pub(super) fn new(folder: &'a RunFolder, record: &RunRecord) -> Self {
-        // Without a time everything counts as written since, and is looked at.
-        let begun = record.started.parse().unwrap_or(Timestamp::UNIX_EPOCH);
-        Self { folder, begun, sent: OnceCell::new() }
+        // Without a start time every file counts as changed since, and is compared.
+        let run_started = record.started.parse().unwrap_or(Timestamp::UNIX_EPOCH);
+        Self { folder, run_started, sent: OnceCell::new() }
     }
 
-    /// What the file finds at its destination.
+    /// Looks at what exists at the destination.
     pub(super) fn find(&self, destination: &Destination, file: &HostFile) -> ExistingFile {
         match destination.metadata() {
-            Ok(Some(stat)) if !is_folder(&stat) && changed_since(&stat, self.begun) => {}
+            Ok(Some(stat)) if !is_folder(&stat) && changed_since(&stat, self.run_started) => {}
             _ => return ExistingFile::Room,
         }
         match destination.read().and_then(digest_of) {
@@ -92,7 +92,7 @@ impl<'a> PullFolder<'a> {
         }
     }
 
-    /// What the host was sent, by its path there.
+    /// Digests of the files that were sent to the host, by their path there.
     fn sent(&self) -> &BTreeMap<String, Digest> {
         self.sent.get_or_init(|| {
             let text = self.folder.read("plan-1.json").unwrap_or_default();
@@ -102,30 +102,31 @@ impl<'a> PullFolder<'a> {
     }
 }
 
-/// Why a file that the `--pull` `patterns` brought may not be put under `name`, whatever is there.
+/// Why a file pulled by these `--pull` patterns may never be put under `name`. `None` if it may.
 pub(super) fn forbidden(patterns: &[String], name: &str) -> Option<SkipReason> {
     let git = |part: &str| part.eq_ignore_ascii_case(".git");
-    if let Some(git) = first_part(name, git) {
+    if let Some(git) = prefix_through_part(name, git) {
         return Some(SkipReason::OfGit { git });
     }
-    let fitting: Vec<&str> = patterns
+    let matching: Vec<&str> = patterns
         .iter()
         .map(|pattern| pattern.trim_start_matches("./"))
         .filter(|pattern| glob::matches(pattern, name))
         .collect();
-    let named = |part: &str| fitting.iter().any(|pattern| pattern.split('/').any(|p| p == part));
-    let part = first_part(name, |part| steers(part) && !named(part));
+    let is_named =
+        |part: &str| matching.iter().any(|pattern| pattern.split('/').any(|p| p == part));
+    let part = prefix_through_part(name, |part| steers_programs(part) && !is_named(part));
     part.map(|part| SkipReason::NotNamed { part })
 }
 
-/// The name up to its first part that is `wanted`, the file's own included. Some file systems take
-/// `.GIT` for `.git`, and a name with invisible characters for one without.
-fn first_part(name: &str, wanted: impl Fn(&str) -> bool) -> Option<String> {
+/// The prefix of `name` up to the first part that `predicate` accepts, that part included. Some
+/// file systems treat `.GIT` as `.git`, and ignore invisible characters in names.
+fn prefix_through_part(name: &str, predicate: impl Fn(&str) -> bool) -> Option<String> {
     let ends = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
     let mut begin = 0;
     for end in ends {
         let part = &name[begin..end];
-        if wanted(part) || wanted(&part.replace(is_invisible, "")) {
+        if predicate(part) || predicate(&part.replace(is_invisible, "")) {
             return Some(name[..end].to_owned());
         }
         begin = end + 1;
@@ -133,12 +134,12 @@ fn first_part(name: &str, wanted: impl Fn(&str) -> bool) -> Option<String> {
     None
 }
 
-/// Whether programs look for a file or folder of this name by themselves.
-fn steers(part: &str) -> bool {
+/// Whether programs read a file or folder of this name on their own.
+fn steers_programs(part: &str) -> bool {
     part.starts_with('.') || part.eq_ignore_ascii_case("rgpu.toml")
 }
 
-/// Characters that HFS+ passes over where it compares names.
+/// Characters that HFS+ ignores when it compares names.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
 }
@@ -147,8 +148,8 @@ fn is_folder(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
-/// Whether a file may have been written since then. The change of its entry counts: a time of
-/// writing can be set to any other, and goes along where a file is moved.
+/// Whether a file may have been written since then. Uses ctime: mtime can be set freely and stays
+/// when a file is moved.
 fn changed_since(stat: &Stat, then: Timestamp) -> bool {
     (stat.st_ctime, stat.st_ctime_nsec as i64)
         > (then.as_second(), i64::from(then.subsec_nanosecond()))
@@ -181,8 +182,14 @@ mod tests {
         }
     }
 
-    /// What `there`, made of `sent`, finds where `here` was written at the time `begun` or after.
-    fn found(sent: Option<&str>, here: &str, there: &str, begun: &str) -> ExistingFile {
+    /// The verdict on the pulled text `host_text`, where `sent` was sent to the host and
+    /// `local_text` was written here after the run had started at `run_started`.
+    fn find_existing(
+        sent: Option<&str>,
+        local_text: &str,
+        host_text: &str,
+        run_started: &str,
+    ) -> ExistingFile {
         let dir = tempfile::tempdir().unwrap();
         let folder = RunFolder::create(dir.path(), "r", None).unwrap();
         let files = sent.map(|text| InputFile {
@@ -198,10 +205,10 @@ mod tests {
         plan.files = files.into_iter().collect();
         folder.write_json("plan-1.json", &plan).unwrap();
         let mut record = RunRecord::new("r".into(), "exec", Timestamp::UNIX_EPOCH);
-        record.started = begun.to_owned();
-        fs::write(dir.path().join("f"), here).unwrap();
+        record.started = run_started.to_owned();
+        fs::write(dir.path().join("f"), local_text).unwrap();
         let destination = DestinationRoot::open(dir.path()).unwrap().destination("f").unwrap();
-        PullFolder::new(&folder, &record).find(&destination, &pulled(there))
+        PullFolder::new(&folder, &record).find(&destination, &pulled(host_text))
     }
 
     #[test]
@@ -209,13 +216,13 @@ mod tests {
         const LATER: &str = "2200-01-01T00:00:00Z";
         const BEFORE: &str = "2020-01-01T00:00:00Z";
         let written = ExistingFile::Obstacle(SkipReason::WrittenHere {});
-        assert_eq!(found(None, "old", "new", LATER), ExistingFile::Room);
-        assert_eq!(found(Some("sent"), "mine", "new", LATER), ExistingFile::Room);
-        assert_eq!(found(None, "mine", "new", BEFORE), written);
-        assert_eq!(found(Some("sent"), "mine", "new", BEFORE), written);
-        assert_eq!(found(Some("sent"), "sent", "new", BEFORE), ExistingFile::Room);
-        assert_eq!(found(None, "new", "new", BEFORE), ExistingFile::Itself);
-        assert_eq!(found(None, "mine", "new", "no time"), written);
+        assert_eq!(find_existing(None, "old", "new", LATER), ExistingFile::Room);
+        assert_eq!(find_existing(Some("sent"), "mine", "new", LATER), ExistingFile::Room);
+        assert_eq!(find_existing(None, "mine", "new", BEFORE), written);
+        assert_eq!(find_existing(Some("sent"), "mine", "new", BEFORE), written);
+        assert_eq!(find_existing(Some("sent"), "sent", "new", BEFORE), ExistingFile::Room);
+        assert_eq!(find_existing(None, "new", "new", BEFORE), ExistingFile::Itself);
+        assert_eq!(find_existing(None, "mine", "new", "no time"), written);
     }
 
     fn why(pattern: &str, name: &str) -> Option<SkipReason> {
@@ -232,8 +239,8 @@ mod tests {
         ] {
             assert_eq!(why(name, name), Some(SkipReason::OfGit { git: git.to_owned() }), "{name}");
         }
-        for free in ["a.git/x", "git/x", "x.git"] {
-            assert_eq!(why("**", free), None, "{free}");
+        for allowed in ["a.git/x", "git/x", "x.git"] {
+            assert_eq!(why("**", allowed), None, "{allowed}");
         }
     }
 
@@ -259,7 +266,7 @@ mod tests {
         ] {
             assert_eq!(why(pattern, name), None, "{pattern} {name}");
         }
-        // Another pattern that names it does not fit it.
+        // The pattern that names it does not match it.
         let patterns = ["**", "sub/.bashrc"].map(str::to_owned);
         assert!(forbidden(&patterns, ".bashrc").is_some());
     }

@@ -1,4 +1,4 @@
-//! What the command line asks to execute, read from files and standard input once.
+//! Reads the source that the command line names, from files and standard input, once.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read};
@@ -16,17 +16,17 @@ use crate::tool::Program;
 use rgpu_protocol::plan::Stdin;
 use rustix::fs::FileType;
 
-/// Everything that is here, and nothing of the host yet.
+/// Everything read on this machine, before the host is asked.
 pub(super) struct ExecSource {
-    /// The file or code; `None`: a bare command.
+    /// The file or code; `None` for a bare command.
     pub(super) snippet: Option<Snippet>,
-    /// What cargo compiles of it.
+    /// The package that cargo compiles from it.
     pub(super) package: Option<Package>,
-    /// What the mounts hold.
+    /// The files of the mounts.
     pub(super) mounts: Snapshot,
-    /// Variables whose values nobody may see.
+    /// Variables whose values must not appear anywhere.
     pub(super) secrets: BTreeMap<String, String>,
-    /// Whether standard input is the program's.
+    /// Whether standard input is free for the program.
     pub(super) stdin: bool,
 }
 
@@ -34,7 +34,7 @@ impl ExecSource {
     /// Reads all of it.
     ///
     /// # Errors
-    /// A usage error unless it is exactly one of file, code, standard input and command; files
+    /// A usage error unless exactly one of file, code, standard input and command is given. Files
     /// that cannot be read or understood.
     pub(super) fn read(app: &App, args: &ExecArgs) -> Result<Self> {
         let input = match (&args.file, &args.code) {
@@ -64,7 +64,7 @@ impl ExecSource {
         let mut snippet = None;
         if let Some(input) = input {
             let read = Snippet::read(input, args.lang.as_deref(), &app.cwd);
-            snippet = Some(read.map_err(|error| bare_command(error, args))?);
+            snippet = Some(read.map_err(|error| with_command_hint(error, args))?);
         }
         let package = match &snippet {
             Some(snippet) => snippet.language.package(snippet)?,
@@ -77,27 +77,27 @@ impl ExecSource {
         Ok(Self { snippet, package, mounts: mounts(app, args)?, secrets, stdin })
     }
 
-    /// What the program reads on standard input.
+    /// Where the program's standard input comes from.
     pub(super) fn stdin(&self, detach: bool) -> Stdin {
         if self.has_input(detach) { Stdin::Client } else { Stdin::Null }
     }
 
-    /// Whether there is anything to send to it: not where nobody will be there to do so, nor where
-    /// ours is the null device, whose end would be a request of its own.
+    /// Whether our standard input is sent to the program. Not when detached, since nobody is there
+    /// to send it, and not from the null device, whose end would cost a request.
     pub(super) fn has_input(&self, detach: bool) -> bool {
         self.stdin && !detach && !is_null(rustix::stdio::stdin())
     }
 
-    /// Says what a program that is let go does not get: nobody will be there to send it our input. A
-    /// pipe may be one that nobody writes to; a file's bytes are surely meant.
+    /// Checks standard input for `--detach`, where nobody is there to send it. A pipe may be empty,
+    /// so it gets a warning; bytes in a file are surely meant.
     ///
     /// # Errors
-    /// A usage error where standard input is a file with bytes left in it.
+    /// A usage error if standard input is a file with unread bytes.
     pub(super) fn let_go(&self, app: &App) -> Result<()> {
         if !self.stdin {
             return Ok(());
         }
-        match unread(rustix::stdio::stdin()) {
+        match pending_input(rustix::stdio::stdin()) {
             SourceInput::Nothing => Ok(()),
             SourceInput::Perhaps => {
                 app.say("warning: standard input is not sent with `--detach`");
@@ -113,18 +113,18 @@ impl ExecSource {
         }
     }
 
-    /// Whether there is nothing in it to run.
+    /// Whether the source has kernels but no program to run.
     pub(super) fn is_library(&self) -> bool {
         self.snippet.as_ref().is_some_and(|snippet| snippet.language.is_library(snippet))
     }
 
-    /// Whether the program depends on the host.
+    /// Whether the program depends on facts about the host.
     pub(super) fn asks(&self, args: &ExecArgs) -> bool {
         args.gpus.is_some_and(|n| n > 0)
             || self.snippet.as_ref().is_some_and(|snippet| snippet.language.asks())
     }
 
-    /// What the run is called.
+    /// The run's name.
     pub(super) fn name(&self, args: &ExecArgs) -> String {
         match &self.snippet {
             Some(snippet) => snippet.name.clone(),
@@ -134,22 +134,22 @@ impl ExecSource {
         }
     }
 
-    /// A bare command as a program.
+    /// The bare command as a program.
     pub(super) fn command(&self, args: &ExecArgs) -> Program {
-        let here = !self.mounts.files.is_empty() || !args.pull.is_empty();
+        let uses_work_folder = !self.mounts.files.is_empty() || !args.pull.is_empty();
         Program {
             name: self.name(args),
             argv: args.command.iter().cloned().map(Into::into).collect(),
-            // Without a mount or a pull, what it leaves there is nobody's business.
-            cwd: if here { WORK_FOLDER.to_owned() } else { String::new() },
+            // Without a mount or a pull, the files it leaves there are not needed.
+            cwd: if uses_work_folder { WORK_FOLDER.to_owned() } else { String::new() },
             ..Program::default()
         }
     }
 }
 
-/// With a word on commands, where the file that is not there is named as a command would be.
-fn bare_command(error: ExecError, args: &ExecArgs) -> Failure {
-    let missing = matches!(&error, ExecError::Unreadable { .. });
+/// Adds a hint if the missing file has a name like a command.
+fn with_command_hint(error: ExecError, args: &ExecArgs) -> Failure {
+    let unreadable = matches!(&error, ExecError::Unreadable { .. });
     let not_there = matches!(&error, ExecError::Unreadable { source, .. }
         if source.kind() == std::io::ErrorKind::NotFound);
     let mut failure = Failure::from(error);
@@ -157,7 +157,7 @@ fn bare_command(error: ExecError, args: &ExecArgs) -> Failure {
         failure = missing::hinted(failure, file);
     }
     match &args.file {
-        Some(word) if missing && !word.contains(['.', '/']) && args.lang.is_none() => {
+        Some(word) if unreadable && !word.contains(['.', '/']) && args.lang.is_none() => {
             let rest = args.command.iter().map(String::as_str);
             let words: Vec<&str> = std::iter::once(word.as_str()).chain(rest).collect();
             let line = shlex::try_join(words).unwrap_or_else(|_| word.clone());
@@ -172,17 +172,17 @@ fn mounts(app: &App, args: &ExecArgs) -> Result<Snapshot> {
         return Ok(Snapshot::default());
     }
     let mut mounts = Vec::new();
-    for (at, text) in args.mount.iter().enumerate() {
-        mounts.push(Mount::parse(text, at == 0, &app.cwd)?);
+    for (index, text) in args.mount.iter().enumerate() {
+        mounts.push(Mount::parse(text, index == 0, &app.cwd)?);
     }
-    let taken = snapshot(&mounts, args.mount_limit.unwrap_or(MAX_MOUNT_BYTES))?;
-    for left in taken.left_out.iter().take(5) {
-        app.say(&format!("not sent: `{}`: {}", left.path, left.why));
+    let contents = snapshot(&mounts, args.mount_limit.unwrap_or(MAX_MOUNT_BYTES))?;
+    for skipped in contents.left_out.iter().take(5) {
+        app.say(&format!("not sent: `{}`: {}", skipped.path, skipped.why));
     }
-    if let Some(more) = taken.left_out.len().checked_sub(5).filter(|n| *n > 0) {
+    if let Some(more) = contents.left_out.len().checked_sub(5).filter(|n| *n > 0) {
         app.say(&format!("not sent: {more} more like these"));
     }
-    if taken.files.is_empty() {
+    if contents.files.is_empty() {
         let text = args.mount.join(" ");
         return Err(ExecError::Mount {
             text,
@@ -190,10 +190,10 @@ fn mounts(app: &App, args: &ExecArgs) -> Result<Snapshot> {
         }
         .into());
     }
-    Ok(taken)
+    Ok(contents)
 }
 
-/// All of standard input.
+/// Reads standard input to its end.
 fn standard_input() -> Result<Vec<u8>> {
     let mut input = std::io::stdin().lock();
     if input.is_terminal() {
@@ -207,17 +207,17 @@ fn standard_input() -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What there is to read.
+/// Whether standard input has bytes to read.
 enum SourceInput {
-    /// Nothing that anybody would miss.
+    /// Nothing that matters.
     Nothing,
-    /// Whatever its writer writes.
+    /// Unknown: it depends on the writer.
     Perhaps,
-    /// Bytes of a file.
+    /// Unread bytes of a file.
     Bytes,
 }
 
-fn unread(file: impl AsFd) -> SourceInput {
+fn pending_input(file: impl AsFd) -> SourceInput {
     let Ok(stat) = rustix::fs::fstat(&file) else { return SourceInput::Nothing };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Fifo | FileType::Socket => SourceInput::Perhaps,

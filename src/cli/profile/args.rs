@@ -1,4 +1,4 @@
-//! What `rgpu profile` takes.
+//! The arguments of `rgpu profile`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -214,12 +214,12 @@ pub(in crate::cli) struct DeepArgs {
     pub light: bool,
 }
 
-/// One part of a budget.
+/// One part of `--budget`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::cli) enum Limit {
     /// Time.
     Seconds(u64),
-    /// Bytes of reports.
+    /// Size of the reports.
     Bytes(u64),
 }
 
@@ -321,7 +321,7 @@ pub(in crate::cli) struct RunArgs {
     pub log_limit: Option<u64>,
 }
 
-/// `90`, `90s`, `10m`, `2h`.
+/// Parses a time: `90`, `90s`, `10m`, `2h`.
 pub(in crate::cli) fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) =
         text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
@@ -341,7 +341,7 @@ pub(in crate::cli) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// `100MB`, `1GiB`, `4096`.
+/// Parses a size: `100MB`, `1GiB`, `4096`.
 pub(in crate::cli) fn bytes(text: &str) -> Result<u64, String> {
     let (number, unit) =
         text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));

@@ -1,4 +1,4 @@
-//! Which flags belong to which mode: one that the mode would not look at is a mistake, and is said.
+//! Which flags belong to which mode. A flag that the mode would ignore is an error.
 
 use super::ProfileArgs;
 use crate::error::{Exit, Failure, Result};
@@ -6,20 +6,20 @@ use crate::kernel::Mode;
 
 /// Modes that run ncu.
 const NCU: &[Mode] = &[Mode::Ncu, Mode::Deep];
-/// Modes that run nsys by choice; ncu's ladder has it as a rung.
+/// Modes whose main tool is nsys. It is also a rung of ncu's ladder.
 const NSYS: &[Mode] = &[Mode::Nsys, Mode::Deep];
-/// Modes that know regions.
+/// Modes that use regions.
 const REGIONS: &[Mode] = &[Mode::Ncu, Mode::Deep, Mode::Nsys, Mode::Nvtx];
 const SANITIZER: &[Mode] = &[Mode::Sanitizer];
 const DEEP: &[Mode] = &[Mode::Deep];
 
-/// A flag with the modes it belongs to.
+/// A flag and the modes it belongs to.
 type ModeFlag = (&'static str, &'static [Mode]);
 
-/// The first flag given that belongs to some mode, as a usage error: nothing is profiled.
+/// A usage error if a flag of some mode was given where nothing is profiled.
 ///
 /// # Errors
-/// When there is one.
+/// There is such a flag.
 pub(in crate::cli) fn first_given(args: &ProfileArgs) -> Result<()> {
     match given(args).first() {
         Some((flag, modes)) => {
@@ -37,7 +37,7 @@ pub(in crate::cli) fn first_given(args: &ProfileArgs) -> Result<()> {
     }
 }
 
-/// The flags of single modes that were given.
+/// The given flags that belong to certain modes only.
 fn given(args: &ProfileArgs) -> Vec<ModeFlag> {
     let (ncu, nsys, sanitizer, deep) = (&args.ncu, &args.nsys, &args.sanitizer, &args.deep);
     let all: &[(&'static str, bool, &'static [Mode])] = &[
@@ -69,14 +69,14 @@ fn given(args: &ProfileArgs) -> Vec<ModeFlag> {
     all.iter().filter(|(_, given, _)| *given).map(|(flag, _, modes)| (*flag, *modes)).collect()
 }
 
-/// Checks every flag against the mode and what is profiled.
+/// Checks every flag against the mode and the target.
 ///
 /// # Errors
 /// A usage error that names the flag and the modes it belongs to.
 pub(super) fn check(args: &ProfileArgs, mode: Mode) -> Result<()> {
     let given = given(args);
-    let foreign = given.iter().find(|(_, modes)| !modes.contains(&mode));
-    if let Some((flag, modes)) = foreign {
+    let misplaced = given.iter().find(|(_, modes)| !modes.contains(&mode));
+    if let Some((flag, modes)) = misplaced {
         let names: Vec<String> = modes.iter().map(|mode| format!("`{mode}`")).collect();
         let plural = if names.len() == 1 { "mode" } else { "modes" };
         let failure = Failure::new(
@@ -92,13 +92,13 @@ pub(super) fn check(args: &ProfileArgs, mode: Mode) -> Result<()> {
             None => failure,
         });
     }
-    let of_kernels = [
+    let kernel_flags = [
         ("--problem-sizes", !args.problem_sizes.is_empty()),
         ("--arch", args.arch.is_some()),
         ("--warmup", args.warmup.is_some()),
         ("--iters", args.iters.is_some()),
     ];
-    match of_kernels.iter().find(|(_, given)| *given) {
+    match kernel_flags.iter().find(|(_, given)| *given) {
         Some((flag, _)) if !args.program.is_empty() => Err(Failure::new(
             Exit::Usage,
             "usage",

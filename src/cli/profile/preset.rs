@@ -1,7 +1,7 @@
-//! `--preset NAME`: flags from `[preset.NAME]` of a settings file, put before those typed.
+//! `--preset NAME`: inserts the flags of `[preset.NAME]` of a settings file before the typed ones.
 //!
-//! A preset's keys are the long flags of `rgpu profile`; the flags typed come later and win. So
-//! clap checks them like any other, and names the preset's flag when it is wrong.
+//! A preset's keys are the long flags of `rgpu profile`. Typed flags come later and win. Clap
+//! checks the preset's flags like any others and names the wrong one.
 
 use std::ffi::OsString;
 
@@ -11,12 +11,12 @@ use crate::cli::session::ssh_alias;
 use crate::config::{Config, Environment};
 use crate::error::{Exit, Failure, Result, nearest};
 
-/// The command line with the preset's flags in it; unchanged when none is named.
+/// The command line with the preset's flags inserted; unchanged if it names no preset.
 ///
 /// # Errors
-/// Settings that cannot be read, an unknown preset, a value that is no flag's.
+/// The settings cannot be read, the preset is unknown, or a value cannot be a flag's.
 pub(in crate::cli) fn expand(argv: &[OsString]) -> Result<Vec<OsString>> {
-    let Some(name) = named(argv) else { return Ok(argv.to_vec()) };
+    let Some(name) = preset_name(argv) else { return Ok(argv.to_vec()) };
     let cwd = std::env::current_dir().unwrap_or_default();
     let Ok(base) = etcetera::choose_base_strategy() else { return Ok(argv.to_vec()) };
     let config = Config::load(&cwd, &base.config_dir(), &Environment::read())?;
@@ -30,7 +30,7 @@ pub(in crate::cli) fn expand(argv: &[OsString]) -> Result<Vec<OsString>> {
         return Err(failure.hint("presets are `[preset.NAME]` tables of rgpu.toml"));
     };
     config.check_preset(&name, preset, ssh_alias)?;
-    // Right after the subcommand: whatever is typed comes later.
+    // Right after the subcommand, so that typed flags come later.
     let at =
         argv.iter().position(|a| a == "profile" || a == "exec").map_or(argv.len(), |at| at + 1);
     let mut out: Vec<OsString> = argv[..at].to_vec();
@@ -40,7 +40,7 @@ pub(in crate::cli) fn expand(argv: &[OsString]) -> Result<Vec<OsString>> {
 }
 
 /// The preset that a `profile` or `exec` command line names.
-fn named(argv: &[OsString]) -> Option<String> {
+fn preset_name(argv: &[OsString]) -> Option<String> {
     let words: Vec<&str> =
         argv.iter().take_while(|a| *a != "--").filter_map(|a| a.to_str()).collect();
     if !words.contains(&"profile") && !words.contains(&"exec") {
@@ -53,7 +53,8 @@ fn named(argv: &[OsString]) -> Option<String> {
     })
 }
 
-/// A table as flags: `set = "full"` is `--set full`, `strict = true` is `--strict`, a list repeats.
+/// Turns a table into flags: `set = "full"` is `--set full`, `strict = true` is `--strict`, a list
+/// repeats its flag.
 fn flags(name: &str, table: &toml::Table) -> Result<Vec<String>> {
     let mut out = Vec::new();
     for (key, value) in table {
@@ -101,11 +102,14 @@ mod tests {
     fn only_a_command_that_profiles_names_a_preset() {
         let argv = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
         assert_eq!(
-            named(&argv(&["rgpu", "profile", "--preset", "quick"])).as_deref(),
+            preset_name(&argv(&["rgpu", "profile", "--preset", "quick"])).as_deref(),
             Some("quick")
         );
-        assert_eq!(named(&argv(&["rgpu", "profile", "--preset=quick"])).as_deref(), Some("quick"));
-        assert_eq!(named(&argv(&["rgpu", "profile", "--", "--preset", "x"])), None);
-        assert_eq!(named(&argv(&["rgpu", "report", "--preset", "x"])), None);
+        assert_eq!(
+            preset_name(&argv(&["rgpu", "profile", "--preset=quick"])).as_deref(),
+            Some("quick")
+        );
+        assert_eq!(preset_name(&argv(&["rgpu", "profile", "--", "--preset", "x"])), None);
+        assert_eq!(preset_name(&argv(&["rgpu", "report", "--preset", "x"])), None);
     }
 }

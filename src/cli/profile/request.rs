@@ -1,5 +1,5 @@
-//! From flags to what the library takes, once: the kernel found, its cases evaluated, every
-//! option parsed.
+//! Turns the flags into the library's request: finds the kernel, evaluates its cases, parses every
+//! option.
 
 use std::path::{Path, PathBuf};
 
@@ -19,17 +19,17 @@ use crate::tool::{
     Request, SanitizerOptions, SanitizerTool, Target,
 };
 
-/// What the command line asks for.
+/// A resolved command line.
 pub(in crate::cli) struct ProfileCommand {
-    /// For the library.
+    /// The request to the library.
     pub request: Request,
     /// The kernel's or program's name.
     pub name: String,
-    /// What was inferred and should be said.
+    /// Assumptions to show to the user.
     pub assumptions: Vec<String>,
-    /// For `inputs.json`.
+    /// The content of `inputs.json`.
     pub inputs: InputsRecord,
-    /// Where the kernel lies, for the repository's state.
+    /// The kernel's folder, whose repository state is recorded.
     pub folder: PathBuf,
 }
 
@@ -54,13 +54,13 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
     let mode = args.mode.map(super::Mode::way).or(spec.mode).unwrap_or(Mode::Ncu);
     let selection = match (args.problem_sizes.is_empty(), mode) {
         (false, _) => Selection::Given(args.problem_sizes.clone()),
-        // The check alone is worth it on every size there is.
+        // A check is worth running on every size.
         (true, Mode::Verify) => Selection::All,
         (true, _) => Selection::Default,
     };
     let data_sets = spec.cases(&selection).map_err(|error| {
         let failure = Failure::from(error);
-        // Values that only come out wrong for these sizes stand in the spec all the same.
+        // Some expressions fail only for certain sizes, but the mistake is in the file.
         match &spec.file {
             Some(file) if failure.code == "bad_expression" => failure.file(file.display()),
             _ => failure,
@@ -84,31 +84,34 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
     })
 }
 
-/// A program as it is. A path that is a file here travels along; anything else is the host's own.
+/// Resolves a program. A path that is a file here is sent along; anything else must exist on the
+/// host.
 fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     let mode = args.mode.map_or(Mode::Ncu, super::Mode::way);
     mode_flags::check(args, mode)?;
-    let first = args.program.first().map_or("", String::as_str);
-    let local = crate::cli::session::spec(app, args.place.remote.as_deref())
+    let program_path = args.program.first().map_or("", String::as_str);
+    let on_this_machine = crate::cli::session::spec(app, args.place.remote.as_deref())
         .is_ok_and(|spec| crate::cli::session::is_local(&spec));
-    let here = app.cwd.join(first);
-    let is_file = first.contains('/') && here.is_file();
-    let name =
-        Path::new(first).file_name().map_or(first.to_owned(), |n| n.to_string_lossy().into_owned());
+    let local_path = app.cwd.join(program_path);
+    let is_file = program_path.contains('/') && local_path.is_file();
+    let name = Path::new(program_path)
+        .file_name()
+        .map_or(program_path.to_owned(), |n| n.to_string_lossy().into_owned());
     let mut assumptions = Vec::new();
     let mut files = Vec::new();
     let mut argv: Vec<Arg> = args.program.iter().cloned().map(Arg::from).collect();
-    if is_file && local {
-        argv[0] = Arg::text(here.display().to_string());
+    if is_file && on_this_machine {
+        argv[0] = Arg::text(local_path.display().to_string());
     } else if is_file {
-        files.push(BundleFile::copy(format!("app/{name}"), &here).executable());
+        files.push(BundleFile::copy(format!("app/{name}"), &local_path).executable());
         argv[0] = Arg::in_job(format!("app/{name}"));
-        assumptions.push(format!("`{first}` is the file of this machine, and is sent along"));
-    } else if first.contains('/') && !Path::new(first).is_absolute() {
+        assumptions
+            .push(format!("`{program_path}` is the file of this machine, and is sent along"));
+    } else if program_path.contains('/') && !Path::new(program_path).is_absolute() {
         return Err(Failure::new(
             Exit::Config,
             "missing_source",
-            format!("there is no file `{first}` here"),
+            format!("there is no file `{program_path}` here"),
         )
         .hint("a program of the host is named by its absolute path, or by its name alone"));
     }
@@ -117,17 +120,17 @@ fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
         schema: "rgpu.inputs/1".to_owned(),
         seed: args.seed,
         cases: Vec::new(),
-        files: if is_file { vec![digest(&here)?] } else { Vec::new() },
+        files: if is_file { vec![digest(&local_path)?] } else { Vec::new() },
     };
     let program = Program { name, argv, files, ..Program::default() };
-    let asked = of_program(app, args, mode, program, inputs)?;
+    let profile_command = of_program(app, args, mode, program, inputs)?;
     Ok(ProfileCommand { assumptions, ..asked })
 }
 
-/// A program that is made already, under a profiler.
+/// The profile of an already made program.
 ///
 /// # Errors
-/// Options that cannot be parsed, or that the mode would not look at.
+/// Options that cannot be parsed, or that the mode would ignore.
 pub(in crate::cli) fn of_program(
     app: &App,
     args: &ProfileArgs,
@@ -178,7 +181,7 @@ fn digest(path: &Path) -> Result<crate::run::InputDigest> {
     })
 }
 
-/// Everything that is the same for kernels and programs.
+/// The options that kernels and programs share.
 fn options(args: &ProfileArgs, mode: Mode, target: Target) -> Result<Request> {
     mode_flags::check(args, mode)?;
     let mut request = Request::new(mode, target);
@@ -208,7 +211,7 @@ fn options(args: &ProfileArgs, mode: Mode, target: Target) -> Result<Request> {
     }
     request.deep = deep(&args.deep);
     if mode == Mode::Deep && args.run.timeout.is_none() {
-        // The close look must not be stopped within what it may cost.
+        // The step's time limit must not cut off the detailed pass within its budget.
         request.timeout_s = request.timeout_s.max(request.deep.budget.seconds.saturating_mul(2));
     }
     request.ncu = NcuOptions {
@@ -265,7 +268,7 @@ fn capture_range(text: &str) -> CaptureRange {
     }
 }
 
-/// Arguments for a tool, split here as a shell would; no shell ever sees them.
+/// Splits a tool's arguments as a shell would. No shell is involved.
 fn split(flag: &str, text: Option<&str>) -> Result<Vec<String>> {
     let Some(text) = text else { return Ok(Vec::new()) };
     shlex::split(text).ok_or_else(|| {
@@ -273,7 +276,7 @@ fn split(flag: &str, text: Option<&str>) -> Result<Vec<String>> {
     })
 }
 
-/// `any`, an index, a UUID, or part of a name.
+/// Parses `any`, an index, a UUID, or part of a name.
 pub(in crate::cli) fn gpu_choice(text: &str) -> GpuChoice {
     match text {
         "any" => GpuChoice::Any,

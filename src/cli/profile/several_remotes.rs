@@ -1,9 +1,9 @@
-//! `rgpu profile --remote a,b,c`: one plan on several remotes side by side.
+//! `rgpu profile --remote a,b,c`: runs one plan on several remotes side by side.
 //!
-//! Each is an ordinary run with a folder of its own, which `runs attach`, `runs cancel` and
-//! `report` know like any other; a thread each, because each has its own connection, ladder and
-//! clock. Beside them stands one folder that holds them together: `fan-out.json`. A remote that
-//! fails costs the others nothing; the exit status is that of the first that failed.
+//! Each is an ordinary run with its own folder, usable with `runs attach`, `runs cancel` and
+//! `report`, and runs on its own thread, because each has its own connection, ladder and clock. A
+//! common folder holds `fan-out.json`, which joins the results. A failing remote does not stop the
+//! others; the exit status is that of the first that failed.
 
 mod kept;
 
@@ -11,7 +11,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::{
-    FinishedRun, ProfileArgs, ProfileCommand, RunStart, begin, carry_out, request, settle, show,
+    FinishedRun, ProfileArgs, ProfileCommand, RunStart, begin, carry_out, request, show,
+    write_result,
 };
 use crate::analysis;
 use crate::cli::app::{App, Status};
@@ -26,10 +27,10 @@ use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
 pub(in crate::cli) use kept::{again, kept, kept_by, show as shown};
 
-/// A remote with its own command line and what came of it.
+/// The run on one remote, before it is carried out.
 struct Member {
     args: ProfileArgs,
-    asked: ProfileCommand,
+    profile_command: ProfileCommand,
     folder: RunFolder,
     record: RunRecord,
 }
@@ -37,104 +38,109 @@ struct Member {
 /// Profiles on each of the remotes in a list `a,b,c`.
 pub(super) fn run(app: &App, args: &ProfileArgs, remotes: &str) -> Result<Status> {
     let names = names(remotes)?;
-    refuse(app, args)?;
-    // All that can be wrong here is said before anything goes out anywhere.
+    refuse_single_run_flags(app, args)?;
+    // Check every remote before anything is sent to any of them.
     for name in &names {
         session::spec(app, Some(name))?;
     }
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let started = jiff::Timestamp::now();
-    let (mut each, mut together) = (Vec::new(), None);
+    let (mut members, mut common) = (Vec::new(), None);
     for name in &names {
-        let mut own = args.clone();
-        own.place.remote = Some((*name).to_owned());
-        let asked = request::resolve(app, &own)?;
-        if each.is_empty() {
-            asked.assumptions.iter().for_each(|text| app.say(&format!("assumed: {text}")));
+        let mut member_args = args.clone();
+        member_args.place.remote = Some((*name).to_owned());
+        let profile_command = request::resolve(app, &member_args)?;
+        if members.is_empty() {
+            profile_command
+                .assumptions
+                .iter()
+                .for_each(|text| app.say(&format!("assumed: {text}")));
         }
-        tool::check(&asked.request)?;
+        tool::check(&profile_command.request)?;
         if args.run.dry_run {
             app.print(&format!("# on {name}\n"));
-            show::dry_run(app, &own, &asked)?;
+            show::dry_run(app, &member_args, &profile_command)?;
             continue;
         }
-        let id = match &together {
+        let id = match &common {
             Some((id, _)) => id,
-            None => &together.insert(folder(app, args, &asked, started)?).0,
+            None => &common.insert(folder(app, args, &profile_command, started)?).0,
         };
-        own.run.run_id = Some(format!("{id}-{}", tail(name)));
-        own.run.out = args.run.out.as_ref().map(|out| out.join(tail(name)));
-        let (folder, record) = begin(app, &own, &asked, "profile")?;
-        each.push(Member { args: own, asked, folder, record });
+        member_args.run.run_id = Some(format!("{id}-{}", id_suffix(name)));
+        member_args.run.out = args.run.out.as_ref().map(|out| out.join(id_suffix(name)));
+        let (folder, record) = begin(app, &member_args, &profile_command, "profile")?;
+        members.push(Member { args: member_args, profile_command, folder, record });
     }
-    let Some((id, folder)) = together else { return Ok(0) };
+    let Some((id, folder)) = common else { return Ok(0) };
     if args.run.out.is_none() {
-        // What holds them together is what was last begun.
+        // `latest` is the common folder.
         folder.becomes_latest()?;
     }
-    let Some(first) = each.first() else { return Ok(0) };
-    let of = (first.record.kernel.clone(), first.record.mode.clone());
-    let record = record(app, args, &id, &names, started, of);
+    let Some(first) = members.first() else { return Ok(0) };
+    let kernel_and_mode = (first.record.kernel.clone(), first.record.mode.clone());
+    let record = record(app, args, &id, &names, started, kernel_and_mode);
     folder.save(&record)?;
-    let ended = side_by_side(app, each, RunStart::No);
-    hold(app, &folder, record, ended, begun)
+    let ended = run_all(app, members, RunStart::No);
+    join_results(app, &folder, record, ended, started_at)
 }
 
-/// Takes up what of them is not over, and holds all of them together anew.
+/// Resumes the runs that are not over, and writes the common result again.
 pub(in crate::cli) fn attach(
     app: &App,
     args: &ProfileArgs,
     folder: &RunFolder,
     record: RunRecord,
 ) -> Result<Status> {
-    let begun = Instant::now();
-    let (mut over, mut open) = (Vec::new(), Vec::new());
-    for own in each(app, folder, &record)? {
-        let run = own.record()?;
+    let started_at = Instant::now();
+    let (mut finished, mut open) = (Vec::new(), Vec::new());
+    for run_folder in each(app, folder, &record)? {
+        let run = run_folder.record()?;
         let ended = matches!(run.state, RunState::Done | RunState::Failed | RunState::Cancelled);
         if ended || run.jobs.is_empty() {
-            over.push(as_it_ended(own, run)?);
+            finished.push(earlier_result(run_folder, run)?);
             continue;
         }
         session::check_run(app, &run)?;
-        let own = own.follow()?;
+        let run_folder = run_folder.follow()?;
         let mut args = args.clone();
         args.place.remote = Some(run.remote.clone());
-        let asked = request::resolve(app, &args)?;
-        open.push(Member { args, asked, folder: own, record: run });
+        let profile_command = request::resolve(app, &args)?;
+        open.push(Member { args, profile_command, folder: run_folder, record: run });
     }
-    over.extend(side_by_side(app, open, RunStart::Yes));
+    finished.extend(run_all(app, open, RunStart::Yes));
     let names = names(&record.remote)?;
-    over.sort_by_key(|(_, run, _)| names.iter().position(|name| *name == run.remote));
-    hold(app, folder, record.clone(), over, begun)
+    finished.sort_by_key(|(_, run, _)| names.iter().position(|name| *name == run.remote));
+    join_results(app, folder, record.clone(), finished, started_at)
 }
 
-/// The folders of the runs that are held together, in the order of their remotes.
+/// The folders of the single runs, in the order of their remotes.
 pub(in crate::cli) fn each(
     app: &App,
     folder: &RunFolder,
     record: &RunRecord,
 ) -> Result<Vec<RunFolder>> {
     let of = |name: &&str| {
-        let inner = folder.path().join(tail(name));
+        let inner = folder.path().join(id_suffix(name));
         match inner.is_dir() {
             true => RunFolder::open(&inner),
-            false => {
-                Runs::new(&app.config.runs_dir.value).find(&format!("{}-{}", record.id, tail(name)))
-            }
+            false => Runs::new(&app.config.runs_dir.value).find(&format!(
+                "{}-{}",
+                record.id,
+                id_suffix(name)
+            )),
         }
     };
     Ok(names(&record.remote)?.iter().map(of).collect::<Result<_, _>>()?)
 }
 
-/// What follows a run's id on one of several remotes.
-fn tail(remote: &str) -> String {
+/// The remote's suffix in a run's id.
+fn id_suffix(remote: &str) -> String {
     let word = remote.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     word.trim_matches('-').to_owned()
 }
 
-/// A run that had ended before.
-fn as_it_ended(folder: RunFolder, record: RunRecord) -> Result<MemberResult> {
+/// The result of a run that had ended before.
+fn earlier_result(folder: RunFolder, record: RunRecord) -> Result<MemberResult> {
     let profile = match folder.path().join("profile.json").is_file() {
         true => Some(Box::new(crate::cli::report::saved(&folder)?.profile)),
         false => None,
@@ -144,25 +150,25 @@ fn as_it_ended(folder: RunFolder, record: RunRecord) -> Result<MemberResult> {
     Ok((folder, record, Ok(FinishedRun { profile, failure, status })))
 }
 
-/// Holds runs that are over together: in their common folder, and on the screen.
-fn hold(
+/// Joins the results of finished runs: in their common folder and on the screen.
+fn join_results(
     app: &App,
     folder: &RunFolder,
     mut record: RunRecord,
-    ended: Vec<MemberResult>,
-    begun: Instant,
+    results: Vec<MemberResult>,
+    started_at: Instant,
 ) -> Result<Status> {
-    let profiles: Vec<Option<Profile>> = ended
+    let profiles: Vec<Option<Profile>> = results
         .iter()
-        .map(|(.., settled)| settled.as_ref().ok()?.profile.as_deref().cloned())
+        .map(|(.., result)| result.as_ref().ok()?.profile.as_deref().cloned())
         .collect();
-    let status = status(&ended);
+    let status = status(&results);
     let mut rows: Vec<FanOutRow> =
-        ended.iter().map(|(one, record, settled)| row(folder, one, record, settled)).collect();
+        results.iter().map(|(one, record, result)| row(folder, one, record, result)).collect();
     let (base, summary) = analysis::compare_remotes::hold(&mut rows, &profiles);
-    let states: Vec<RunState> = ended.iter().map(|(_, record, _)| record.state).collect();
+    let states: Vec<RunState> = results.iter().map(|(_, record, _)| record.state).collect();
     let waiting = states.iter().filter(|state| **state == RunState::Detached).count();
-    record.seconds += begun.elapsed().as_secs_f64();
+    record.seconds += started_at.elapsed().as_secs_f64();
     let fan_out = FanOut {
         schema: SCHEMA.to_owned(),
         id: record.id.clone(),
@@ -195,7 +201,7 @@ fn hold(
         RunState::Failed
     };
     record.exit = Some(status);
-    record.cost = Cost::together(ended.iter().map(|(_, record, _)| &record.cost));
+    record.cost = Cost::together(results.iter().map(|(_, record, _)| &record.cost));
     folder.save(&record)?;
     shown(app, &fan_out)?;
     if !app.global.json {
@@ -204,25 +210,25 @@ fn hold(
     Ok(status)
 }
 
-/// The names in the list.
+/// The remotes in the list.
 fn names(remotes: &str) -> Result<Vec<&str>> {
     let names: Vec<&str> = remotes.split(',').map(str::trim).collect();
-    let wrong = |what: String| Failure::new(Exit::Usage, "usage", what);
+    let usage_error = |what: String| Failure::new(Exit::Usage, "usage", what);
     if names.iter().any(|name| name.is_empty()) {
-        return Err(wrong(format!("`--remote {remotes}` has an empty name in its list"))
+        return Err(usage_error(format!("`--remote {remotes}` has an empty name in its list"))
             .hint("write the remotes with commas and nothing else between them: a,b,c"));
     }
     for (at, name) in names.iter().enumerate() {
         if names[..at].contains(name) {
-            return Err(wrong(format!("`--remote {remotes}` names `{name}` twice"))
+            return Err(usage_error(format!("`--remote {remotes}` names `{name}` twice"))
                 .hint("two runs on one GPU would only wait for each other"));
         }
     }
     Ok(names)
 }
 
-/// What has no meaning for several runs at once.
-fn refuse(app: &App, args: &ProfileArgs) -> Result<()> {
+/// Refuses flags that make no sense for several runs at once.
+fn refuse_single_run_flags(app: &App, args: &ProfileArgs) -> Result<()> {
     let flag = match () {
         () if args.run.events.is_some() => "--events",
         () if args.run.dry_run && app.global.json => "--dry-run with `--json`",
@@ -232,14 +238,14 @@ fn refuse(app: &App, args: &ProfileArgs) -> Result<()> {
         .hint("name one remote"))
 }
 
-/// The folder that holds them together, with its id.
+/// Creates the common folder. Returns its id and the folder.
 fn folder(
     app: &App,
     args: &ProfileArgs,
-    asked: &ProfileCommand,
+    profile_command: &ProfileCommand,
     now: jiff::Timestamp,
 ) -> Result<(String, RunFolder)> {
-    let name = format!("{}-{}", asked.name, asked.request.mode);
+    let name = format!("{}-{}", profile_command.name, profile_command.request.mode);
     let (run, out) = (args.run.run_id.as_deref(), args.run.out.as_deref());
     Ok(Runs::new(&app.config.runs_dir.value).create(run, &name, now, out)?)
 }
@@ -264,44 +270,51 @@ fn record(
     }
 }
 
-/// A run that is over.
+/// A finished run.
 type MemberResult = (RunFolder, RunRecord, Result<FinishedRun>);
 
-/// Carries all of them out at once.
-fn side_by_side(app: &App, each: Vec<Member>, resume: RunStart) -> Vec<MemberResult> {
-    let remotes = each.iter().map(|one| one.record.remote.as_str());
+/// Carries out all runs at the same time.
+fn run_all(app: &App, members: Vec<Member>, resume: RunStart) -> Vec<MemberResult> {
+    let remotes = members.iter().map(|member| member.record.remote.as_str());
     let lines = ProgressRow::each(app.terminal, app.global.quiet, remotes);
     std::thread::scope(|scope| {
-        let running: Vec<_> = each
+        let running: Vec<_> = members
             .into_iter()
             .zip(&lines)
-            .map(|(one, line)| {
-                let Member { args, asked, folder, mut record } = one;
-                let kept = (folder.clone(), record.clone());
+            .map(|(member, line)| {
+                let Member { args, profile_command, folder, mut record } = member;
+                let saved = (folder.clone(), record.clone());
                 let thread = scope.spawn(move || {
-                    let ended =
-                        carry_out(app, &args, asked, &folder, &mut record, resume, Some(line));
-                    let settled = settle(app, &args, &folder, &mut record, ended);
-                    (folder, record, settled)
+                    let ended = carry_out(
+                        app,
+                        &args,
+                        profile_command,
+                        &folder,
+                        &mut record,
+                        resume,
+                        Some(line),
+                    );
+                    let result = write_result(app, &args, &folder, &mut record, ended);
+                    (folder, record, result)
                 });
-                (thread, kept)
+                (thread, saved)
             })
             .collect();
-        let over = running.into_iter().map(|(thread, (folder, record))| {
+        let results = running.into_iter().map(|(thread, (folder, record))| {
             thread.join().unwrap_or_else(|_| {
-                let what = "a defect of rgpu stopped this run";
-                (folder, record, Err(Failure::new(Exit::Bug, "bug", what)))
+                let message = "a defect of rgpu stopped this run";
+                (folder, record, Err(Failure::new(Exit::Bug, "bug", message)))
             })
         });
-        over.collect()
+        results.collect()
     })
 }
 
-/// That of the first that failed; findings count last.
-fn status(ended: &[MemberResult]) -> Status {
+/// The status of the first run that failed. Findings count only if nothing failed.
+fn status(results: &[MemberResult]) -> Status {
     let each = || {
-        ended.iter().map(|(.., settled)| match settled {
-            Ok(settled) => settled.status,
+        results.iter().map(|(.., result)| match result {
+            Ok(result) => result.status,
             Err(failure) => failure.exit as u8,
         })
     };
@@ -310,14 +323,14 @@ fn status(ended: &[MemberResult]) -> Status {
 }
 
 fn row(
-    together: &RunFolder,
+    common: &RunFolder,
     folder: &RunFolder,
     record: &RunRecord,
-    settled: &Result<FinishedRun>,
+    result: &Result<FinishedRun>,
 ) -> FanOutRow {
-    let profile = settled.as_ref().ok().and_then(|settled| settled.profile.as_deref());
-    let failure = match settled {
-        Ok(settled) => settled.failure.as_ref(),
+    let profile = result.as_ref().ok().and_then(|result| result.profile.as_deref());
+    let failure = match result {
+        Ok(result) => result.failure.as_ref(),
         Err(failure) => Some(failure),
     };
     let why = failure.map(|failure| match &failure.cause {
@@ -327,9 +340,9 @@ fn row(
     FanOutRow {
         remote: record.remote.clone(),
         run: Some(record.id.clone()),
-        profile: profile.map(|_| relative_path(together.path(), folder.path())),
-        exit: match settled {
-            Ok(settled) => settled.status,
+        profile: profile.map(|_| relative_path(common.path(), folder.path())),
+        exit: match result {
+            Ok(result) => result.status,
             Err(failure) => failure.exit as u8,
         },
         state: record.state.as_str().to_owned(),
@@ -341,11 +354,11 @@ fn row(
     }
 }
 
-/// A run's profile, from the folder that holds the runs together: in it, or beside it.
-fn relative_path(together: &Path, folder: &Path) -> String {
-    let way = match folder.strip_prefix(together) {
+/// Path of a run's profile relative to the common folder: inside it or beside it.
+fn relative_path(common: &Path, folder: &Path) -> String {
+    let path = match folder.strip_prefix(common) {
         Ok(inner) => inner.to_owned(),
         Err(_) => Path::new("..").join(folder.file_name().unwrap_or_default()),
     };
-    way.join("profile.json").display().to_string()
+    path.join("profile.json").display().to_string()
 }

@@ -1,4 +1,4 @@
-//! What a user sees of a profile: the table or the JSON, and what `--dry-run` prints.
+//! Output of `rgpu profile`: the table, the JSON, and the plan of `--dry-run`.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::report;
 use crate::store::RunFolder;
 use crate::tool::{self, Draft, JobName, Toolbox};
 
-/// Prints the result: on stdout, or beside it where `--events -` has taken that.
+/// Prints the result on stdout, or on stderr if `--events -` uses stdout.
 pub(super) fn result(app: &App, args: &ProfileArgs, profile: &Profile, folder: &RunFolder) {
     let id = if app.global.json { "json" } else { "table" };
     let Some(report) = report::report(id) else { return };
@@ -29,15 +29,19 @@ pub(super) fn result(app: &App, args: &ProfileArgs, profile: &Profile, folder: &
     }
 }
 
-/// A path as it would be typed from here.
+/// The path relative to the current folder, if it is inside.
 pub(super) fn short(app: &App, path: &Path) -> String {
     path.strip_prefix(&app.cwd).unwrap_or(path).display().to_string()
 }
 
-/// Prints plan, harness and exact commands. Nothing is touched: neither host nor disk.
-pub(super) fn dry_run(app: &App, args: &ProfileArgs, asked: &ProfileCommand) -> Result<Status> {
+/// Prints the plan, the harness and the exact commands. Touches neither host nor disk.
+pub(super) fn dry_run(
+    app: &App,
+    args: &ProfileArgs,
+    profile_command: &ProfileCommand,
+) -> Result<Status> {
     planned(app, args.place.remote.as_deref(), |facts, toolbox, job| {
-        let mut request = asked.request.clone();
+        let mut request = profile_command.request.clone();
         if crate::run::first_plan(&mut request, facts) {
             app.say("this is the first plan: what it sees decides what ncu is then asked for");
         }
@@ -45,7 +49,7 @@ pub(super) fn dry_run(app: &App, args: &ProfileArgs, asked: &ProfileCommand) -> 
     })
 }
 
-/// Prints a plan made for what is known of a host.
+/// Prints a plan made from the saved facts of a host.
 pub(in crate::cli) fn planned(
     app: &App,
     remote: Option<&str>,

@@ -1,4 +1,4 @@
-//! `rgpu remote add`: what is said of a remote, checked before it is kept.
+//! `rgpu remote add`: checks a remote's settings and saves them.
 
 use std::path::PathBuf;
 
@@ -102,7 +102,7 @@ pub(in crate::cli) struct AddArgs {
 }
 
 impl AddArgs {
-    /// The first flag given that only workers know.
+    /// The first given flag that only workers use.
     fn of_worker(&self) -> Option<&'static str> {
         let given = [
             ("--token-file", self.token_file.is_some()),
@@ -115,7 +115,7 @@ impl AddArgs {
     }
 }
 
-/// Keeps a remote.
+/// Saves a remote.
 pub(super) fn add(app: &App, args: &AddArgs) -> Result<Status> {
     if !crate::kernel::valid_name(&args.name) || args.name == LOCAL {
         let why = if args.name == LOCAL {
@@ -130,13 +130,13 @@ pub(super) fn add(app: &App, args: &AddArgs) -> Result<Status> {
         ));
     }
     let url = address(args)?;
-    // Adding a remote again changes what is said now and keeps the rest.
+    // Adding a remote again changes only the given settings.
     let known = app.config.remotes.get(&args.name);
-    let fresh = RemoteSpec::new(&args.name, &url);
-    // One kind's settings mean nothing to another.
+    let new_spec = RemoteSpec::new(&args.name, &url);
+    // Settings of one kind of remote mean nothing to another.
     let kind = |spec: &RemoteSpec| spec.scheme().replace("https", "http");
-    let before = known.filter(|known| kind(known) == kind(&fresh));
-    let mut spec = before.cloned().unwrap_or(fresh);
+    let previous = known.filter(|known| kind(known) == kind(&new_spec));
+    let mut spec = previous.cloned().unwrap_or(new_spec);
     spec.url.clone_from(&url);
     if let Some(path) = &args.identity {
         let path = std::path::absolute(path).map_err(|e| {
@@ -179,44 +179,48 @@ pub(super) fn add(app: &App, args: &AddArgs) -> Result<Status> {
     }
     worker_options(app, args, &mut spec)?;
     args.wafer.settings(&mut spec);
-    // What is wrong with an address is said before it is kept.
+    // Report a wrong address before saving it.
     spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?;
-    look(app, args, &spec)?;
+    check_credentials(app, args, &spec)?;
     app.config.add_remote(&args.name, &spec, args.default)?;
     let verb = if known.is_some() { "is changed:" } else { "is" };
     app.say(&format!("`{}` {verb} {url}", args.name));
-    // What was said of one host may not hold for another.
-    let stays = before.filter(|before| before.url != url).map(|before| stays(before, &spec));
-    if let Some(stays) = stays.filter(|stays| !stays.is_empty()) {
+    // Settings of one host may not suit another.
+    let unchanged_settings = previous
+        .filter(|previous| previous.url != url)
+        .map(|previous| unchanged_settings(previous, &spec));
+    if let Some(unchanged_settings) =
+        unchanged_settings.filter(|unchanged_settings| !unchanged_settings.is_empty())
+    {
         app.say(&format!(
             "it keeps what was said before: {}; to begin anew: rgpu remote remove {}",
-            stays.join(", "),
+            unchanged_settings.join(", "),
             args.name
         ));
     }
     if args.accept_new {
         return check::check(app, spec, true);
     }
-    // What is made or deployed first is woken and looked at before anything runs there.
-    let comes_up = |remote: &dyn Remote| remote.rented().is_some() || remote.transport() == "modal";
-    let next = if spec.open().is_ok_and(|remote| comes_up(&*remote)) { "up" } else { "check" };
+    // Remotes that are created or deployed first are woken and checked before anything runs there.
+    let needs_up = |remote: &dyn Remote| remote.rented().is_some() || remote.transport() == "modal";
+    let next = if spec.open().is_ok_and(|remote| needs_up(&*remote)) { "up" } else { "check" };
     app.say(&format!("next: rgpu remote {next} {}", args.name));
     list::now_set(app)
 }
 
-/// The settings besides the address that are as they were.
-fn stays(before: &RemoteSpec, now: &RemoteSpec) -> Vec<String> {
+/// The settings, besides the address, that did not change.
+fn unchanged_settings(previous: &RemoteSpec, now: &RemoteSpec) -> Vec<String> {
     let settings = |spec| toml::Table::try_from(spec).unwrap_or_default();
-    let (before, now) = (settings(before), settings(now));
-    let same = before.into_iter().filter(|(key, value)| now.get(key) == Some(value));
+    let (previous, now) = (settings(previous), settings(now));
+    let same = previous.into_iter().filter(|(key, value)| now.get(key) == Some(value));
     same.map(|(key, _)| key).filter(|key| key != "url").collect()
 }
 
-/// Looks at what was said of a token, without asking for it: a file must be there for its user
-/// alone; a variable may be set later.
-fn look(app: &App, args: &AddArgs, spec: &RemoteSpec) -> Result<()> {
+/// Checks the token without using it: a file must exist and be private to its user; a variable may
+/// be set later.
+fn check_credentials(app: &App, args: &AddArgs, spec: &RemoteSpec) -> Result<()> {
     let file = |key: &str| spec.options.get(key).map(PathBuf::from);
-    let bad = |lack: CredentialError| {
+    let token_file_failure = |lack: CredentialError| {
         let failure = Failure::new(Exit::Config, "bad_token_file", lack.why);
         lack.hint.into_iter().fold(failure, Failure::hint)
     };
@@ -225,14 +229,15 @@ fn look(app: &App, args: &AddArgs, spec: &RemoteSpec) -> Result<()> {
     {
         let copy = "it is a copy of the file that `rgpu worker` said it made".to_owned();
         read_private(&path).map_err(|CredentialError { why, hint }| {
-            bad(CredentialError { why, hint: hint.or(Some(copy)) })
+            token_file_failure(CredentialError { why, hint: hint.or(Some(copy)) })
         })?;
     }
     if args.env_file.is_some()
         && let Some(path) = file("env_file")
     {
         read_private(&path).map_err(|lack| {
-            bad(lack).hint("it has lines MODAL_KEY=wk-… and MODAL_SECRET=ws-…, and mode 0600")
+            token_file_failure(lack)
+                .hint("it has lines MODAL_KEY=wk-… and MODAL_SECRET=ws-…, and mode 0600")
         })?;
     }
     if args.ca_file.is_some()
@@ -255,10 +260,10 @@ fn look(app: &App, args: &AddArgs, spec: &RemoteSpec) -> Result<()> {
     Ok(())
 }
 
-/// The platforms, as they are written in the place of an address.
+/// Platforms that can be given instead of an address.
 const PLATFORMS: [&str; 2] = ["modal", "wafer"];
 
-/// The address as settings keep it.
+/// The address as saved in the settings.
 fn address(args: &AddArgs) -> Result<String> {
     let AddArgs { name, at, url, .. } = args;
     [Some(at), url.as_ref()].into_iter().flatten().try_for_each(|a| without_secret(a))?;
@@ -286,7 +291,7 @@ fn address(args: &AddArgs) -> Result<String> {
         ("modal", _, Some((flag, value))) => {
             Err(usage(format!("`{flag}` belongs to a workspace at Wafer, not to Modal"))
                 .hint(modal(url.as_deref().unwrap_or("URL")))
-                .hint(wafer(workspace.unwrap_or("WORKSPACE"), &further(flag, value))))
+                .hint(wafer(workspace.unwrap_or("WORKSPACE"), &wafer_flag_hint(flag, value))))
         }
         ("modal", Some(url), None) => {
             crate::remote::modal::address(url).map_err(|e| e.failure(name, "modal"))
@@ -294,7 +299,7 @@ fn address(args: &AddArgs) -> Result<String> {
         ("modal", None, None) => Err(usage("an app on Modal needs `--url`".to_owned())
             .hint(format!("{}, as `modal deploy` printed it", modal("URL")))),
         (at, url, of_wafer) => {
-            if let Some(platform) = mistyped(at) {
+            if let Some(platform) = similar_platform(at) {
                 let failure = Failure::new(
                     Exit::Usage,
                     "unknown_platform",
@@ -315,8 +320,9 @@ fn address(args: &AddArgs) -> Result<String> {
             }
             if let Some((flag, value)) = of_wafer {
                 let what = format!("`{flag}` belongs to a workspace at Wafer, and `{at}` is none");
-                let further = further(flag, value);
-                let failure = usage(what).hint(wafer(workspace.unwrap_or("WORKSPACE"), &further));
+                let wafer_flag_hint = wafer_flag_hint(flag, value);
+                let failure =
+                    usage(what).hint(wafer(workspace.unwrap_or("WORKSPACE"), &wafer_flag_hint));
                 return Err(match flag {
                     "--gpu" => failure.hint(format!(
                         "of a host with several GPUs each run takes one: rgpu profile --gpu {value}"
@@ -332,13 +338,13 @@ fn address(args: &AddArgs) -> Result<String> {
     }
 }
 
-/// A flag of Wafer's again, where it is not the workspace, which stands already.
-fn further(flag: &str, value: &str) -> String {
+/// A flag of Wafer with its value for a hint. Empty for `--workspace`, which the hint already has.
+fn wafer_flag_hint(flag: &str, value: &str) -> String {
     if flag == "--workspace" { String::new() } else { format!(" {flag} {value}") }
 }
 
-/// The platform that was meant by a word that is neither an address nor a host of ssh's.
-fn mistyped(at: &str) -> Option<&'static str> {
+/// The platform probably meant by a word that is neither an address nor an ssh host.
+fn similar_platform(at: &str) -> Option<&'static str> {
     let known = || session::ssh_aliases().iter().any(|alias| alias == at);
     if at.len() < 4 || !at.chars().all(char::is_alphabetic) || known() {
         return None;
@@ -346,14 +352,14 @@ fn mistyped(at: &str) -> Option<&'static str> {
     nearest(at, PLATFORMS).first().copied()
 }
 
-/// The failure for the address of a worker that does not say how it is reached.
+/// The failure for a worker's address without a scheme.
 fn no_scheme(args: &AddArgs, flag: &str) -> Failure {
     let AddArgs { name, at, .. } = args;
     let host = at.rsplit_once(':').map_or(at.as_str(), |(host, _)| host);
-    let here = matches!(host, "localhost" | "[::1]") || host.starts_with("127.");
-    let what = format!("`{at}` is not the address of a worker, to which `{flag}` belongs");
-    let failure = Failure::new(Exit::Usage, "bad_address", what);
-    match here {
+    let is_loopback = matches!(host, "localhost" | "[::1]") || host.starts_with("127.");
+    let message = format!("`{at}` is not the address of a worker, to which `{flag}` belongs");
+    let failure = Failure::new(Exit::Usage, "bad_address", message);
+    match is_loopback {
         true => {
             let url = shell_word(format_args!("http://{at}"));
             failure.hint(format!("rgpu remote add {name} {url} {flag} …"))
@@ -367,10 +373,10 @@ fn no_scheme(args: &AddArgs, flag: &str) -> Failure {
     }
 }
 
-/// The settings of a worker, and of what speaks as one.
+/// Applies the settings of workers and of platforms that speak the same protocol.
 ///
 /// # Errors
-/// A variable's name that cannot be one.
+/// A variable's name is invalid.
 fn worker_options(app: &App, args: &AddArgs, spec: &mut RemoteSpec) -> Result<()> {
     let names = [
         ("--token-env", &args.token_env),
@@ -381,39 +387,39 @@ fn worker_options(app: &App, args: &AddArgs, spec: &mut RemoteSpec) -> Result<()
         let first = |name: &str| name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
         let rest = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         if name.as_ref().is_some_and(|name| !first(name) || !rest(name)) {
-            // What is no name may be the secret itself, so it is not shown again.
-            let what = format!("`{flag}` takes the name of a variable, not what is in it");
-            return Err(Failure::new(Exit::Usage, "bad_variable", what)
+            // An invalid name may be the secret itself, so do not print it.
+            let message = format!("`{flag}` takes the name of a variable, not what is in it");
+            return Err(Failure::new(Exit::Usage, "bad_variable", message)
                 .hint(format!("export BOX_TOKEN=…; rgpu remote add … {flag} BOX_TOKEN")));
         }
     }
-    let mut set = |key: &str, value: String| spec.options.insert(key.to_owned(), value);
+    let mut set_option = |key: &str, value: String| spec.options.insert(key.to_owned(), value);
     if let Some(name) = &args.token_env {
-        set("token_env", name.clone());
+        set_option("token_env", name.clone());
     }
     if let Some(path) = &args.token_file {
-        set("token_file", app.cwd.join(path).display().to_string());
+        set_option("token_file", app.cwd.join(path).display().to_string());
     }
     if let Some(name) = &args.key_env {
-        set("key_env", name.clone());
+        set_option("key_env", name.clone());
     }
     if let Some(name) = &args.secret_env {
-        set("secret_env", name.clone());
+        set_option("secret_env", name.clone());
     }
     if let Some(path) = &args.env_file {
-        set("env_file", app.cwd.join(path).display().to_string());
+        set_option("env_file", app.cwd.join(path).display().to_string());
     }
     if let Some(service) = &args.keychain {
-        set("keychain", service.clone());
+        set_option("keychain", service.clone());
     }
     if let Some(path) = &args.ca_file {
-        set("ca_file", app.cwd.join(path).display().to_string());
+        set_option("ca_file", app.cwd.join(path).display().to_string());
     }
     if args.allow_plain_http {
-        set("allow_plain_http", "yes".to_owned());
+        set_option("allow_plain_http", "yes".to_owned());
     }
-    // One way to a token: the one said last.
-    let gone: &[&str] = match (&args.token_env, &args.token_file) {
+    // There is only one source of the token: the one given last.
+    let unset_keys: &[&str] = match (&args.token_env, &args.token_file) {
         (Some(_), _) => &["token_file", "keychain"],
         (_, Some(_)) => &["token_env", "keychain"],
         (None, None) => match (&args.env_file, &args.keychain) {
@@ -423,8 +429,8 @@ fn worker_options(app: &App, args: &AddArgs, spec: &mut RemoteSpec) -> Result<()
             (None, None) => &[],
         },
     };
-    for gone in gone {
-        spec.options.remove(*gone);
+    for key in unset_keys {
+        spec.options.remove(*key);
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `rgpu remote check`: what a host has, in seconds.
+//! `rgpu remote check`: shows a host's GPUs and tools within seconds.
 
 use std::time::Instant;
 
@@ -56,12 +56,12 @@ pub(super) fn gpus(host: &HostFacts) -> String {
     safe(list.join(", ").as_bytes())
 }
 
-/// Connects, asks and shows.
+/// Connects, asks for the facts and prints them.
 pub(super) fn check(app: &App, spec: RemoteSpec, accept_new: bool) -> Result<Status> {
     let name = spec.name.clone();
     let output_options =
         OutputOptions { live: LiveOutput::Hidden, events: None, accept_new, run: "", row: None };
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let facts = app.block_on(async {
         let mut open = session::open(app, spec, output_options).await?;
         let cache = session::facts_cache(app, &open.spec);
@@ -75,11 +75,11 @@ pub(super) fn check(app: &App, spec: RemoteSpec, accept_new: bool) -> Result<Sta
         app.print_json(&HostSummary { schema: "rgpu.host/1", host: facts })?;
         return Ok(0);
     }
-    app.print(&host_text(&name, &facts, begun.elapsed().as_secs_f64(), app.columns()));
+    app.print(&host_text(&name, &facts, started_at.elapsed().as_secs_f64(), app.columns()));
     Ok(0)
 }
 
-/// A host in a few lines of `width` columns.
+/// The facts of a host in a few lines of `width` columns.
 pub(in crate::cli) fn host_text(
     name: &str,
     facts: &HostFacts,
@@ -129,7 +129,7 @@ pub(in crate::cli) fn host_text(
     out
 }
 
-/// A line wrapped at blanks; those that follow begin with `indent`.
+/// Wraps a line at blanks and indents the following lines.
 fn lines(text: &str, width: usize, indent: &str) -> String {
     let wrapped = wrap(text, width.saturating_sub(indent.len()));
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! `rgpu remote list`, and the document that says what is set.
+//! `rgpu remote list`, and the document with the current settings.
 
 use rgpu_protocol::HostFacts;
 use schemars::JsonSchema;
@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::remote::{Price, RemoteSpec};
 use crate::report::{Align, Grid};
 
-/// Characters that the words of a state have beside the other columns, else they stand below.
+/// A state with less room than this, in characters, goes below the table.
 const MAX_STATE_WIDTH: usize = 24;
 
 /// What `remote list`, `add`, `default` and `remove` print under `--json` (`rgpu.remotes/1`).
@@ -56,7 +56,7 @@ pub(super) fn list(app: &App) -> Result<Status> {
         app.print_json(&document)?;
         return Ok(0);
     }
-    // The words of a state are as many as a platform makes them: they give way to all else.
+    // A platform's state may be long, so it gives way to the other columns.
     let mut grid = Grid::new(&[
         ("  remote", Align::Left),
         ("address", Align::Left),
@@ -86,7 +86,7 @@ pub(super) fn list(app: &App) -> Result<Status> {
     Ok(0)
 }
 
-/// Prints, under `--json`, what is set once the user's file was changed. No platform is asked.
+/// With `--json`, prints the settings after a change of the user's file. Asks no platform.
 pub(super) fn now_set(app: &App) -> Result<Status> {
     if app.global.json {
         let config = app.settings()?;

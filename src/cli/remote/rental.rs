@@ -1,4 +1,4 @@
-//! `rgpu remote up`, `down` and `login`: remotes that are rented.
+//! `rgpu remote up`, `down` and `login`: handles rented remotes.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::remote::{HostKeyQuestion, OnRemote, Remote, RemoteSpec, Rental, UserPrompt, wafer};
 use crate::report::usd;
 
-/// How long a platform may take to say how a remote stands in a list.
+/// How long a platform may take to report a remote's state for a list.
 const STATE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What `remote add NAME wafer` takes besides.
@@ -53,7 +53,7 @@ pub(in crate::cli) struct WaferArgs {
 }
 
 impl WaferArgs {
-    /// The first flag given, with its value.
+    /// The first given flag and its value.
     pub(super) fn first(&self) -> Option<(&'static str, &str)> {
         let given = [
             ("--workspace", &self.workspace),
@@ -67,9 +67,9 @@ impl WaferArgs {
         given.into_iter().find_map(|(flag, value)| Some((flag, value.as_deref()?)))
     }
 
-    /// Puts what was said into a remote's settings.
+    /// Applies the given flags to a remote's settings.
     pub(super) fn settings(&self, spec: &mut RemoteSpec) {
-        let said = [
+        let flags = [
             (wafer::GPU, &self.gpu),
             (wafer::ENVIRONMENT, &self.environment),
             (wafer::IMAGE, &self.image),
@@ -77,7 +77,7 @@ impl WaferArgs {
             (wafer::CARRIER, &self.carrier),
             (wafer::NCU, &self.ncu),
         ];
-        for (name, value) in said {
+        for (name, value) in flags {
             if let Some(value) = value {
                 spec.options.insert(name.to_owned(), value.clone());
             }
@@ -113,7 +113,7 @@ pub(in crate::cli) struct Login {
     file: String,
 }
 
-/// Says what happens, each thing once.
+/// Prints each status message once.
 struct StatusPrinter<'a> {
     app: &'a App,
     last: Mutex<String>,
@@ -139,15 +139,15 @@ impl UserPrompt for StatusPrinter<'_> {
     }
 }
 
-/// `remote up`: makes it where it is not there, and waits until it runs.
+/// `remote up`: creates the remote if needed, and waits until it runs.
 pub(super) fn up(app: &App, name: &str) -> Result<Status> {
     let (spec, remote) = open(app, name)?;
-    let says = StatusPrinter { app, last: Mutex::default() };
+    let printer = StatusPrinter { app, last: Mutex::default() };
     let rental = app.block_on(async {
         match remote.rented() {
-            Some(rented) => rented.up(&says).await.on(&*remote),
-            // What is deployed once needs no making: it is woken, and looked at.
-            None => match remote.deployed(&says).await.on(&*remote)? {
+            Some(rented) => rented.up(&printer).await.on(&*remote),
+            // A deployed app is not created again, only woken and checked.
+            None => match remote.deployed(&printer).await.on(&*remote)? {
                 Some(version) => Ok(Rental {
                     state: "running".to_owned(),
                     version: Some(version),
@@ -172,35 +172,35 @@ pub(super) fn up(app: &App, name: &str) -> Result<Status> {
     Ok(0)
 }
 
-/// `remote down`: destroys it, once its user has agreed.
+/// `remote down`: destroys the remote after the user agrees.
 pub(super) fn down(app: &App, name: &str, yes: bool) -> Result<Status> {
     let (spec, remote) = open(app, name)?;
     if remote.rented().is_none() {
         return Err(not_rented(&spec, RentalRequest::Down));
     }
-    if !yes && !agreed(&spec)? {
+    if !yes && !confirm(&spec)? {
         app.say("nothing was done");
         return Ok(0);
     }
-    let gone = app.block_on(async {
+    let was_destroyed = app.block_on(async {
         match remote.rented() {
             Some(rented) => rented.down().await.on(&*remote),
             None => Err(not_rented(&spec, RentalRequest::Down)),
         }
     })?;
     if app.global.json {
-        let state = if gone { "destroyed" } else { "absent" }.to_owned();
+        let state = if was_destroyed { "destroyed" } else { "absent" }.to_owned();
         app.print_json(&RentalStatus::new(&spec.name, Rental { state, ..Rental::default() }))?;
         return Ok(0);
     }
-    app.say(&match gone {
+    app.say(&match was_destroyed {
         true => format!("`{}` is destroyed", spec.name),
         false => format!("`{}` was not there", spec.name),
     });
     Ok(0)
 }
 
-/// `remote login`: the platform of a remote, or named itself.
+/// `remote login`: logs in to a platform, given by its name or by one of its remotes.
 pub(super) fn login(app: &App, what: &str) -> Result<Status> {
     let is_wafer = match app.config.remotes.get(what) {
         Some(spec) => spec.scheme() == "wafer",
@@ -230,7 +230,7 @@ pub(super) fn login(app: &App, what: &str) -> Result<Status> {
     Ok(0)
 }
 
-/// How each rented remote stands, or why that is not known.
+/// The state of each rented remote, or why it is unknown. `None` for others.
 pub(super) fn states(app: &App, specs: &[RemoteSpec]) -> Result<Vec<Option<RentalState>>> {
     app.block_on(async {
         let mut all = Vec::new();
@@ -275,7 +275,7 @@ pub(super) enum RentalState {
 }
 
 impl RentalState {
-    /// In a few words.
+    /// The state in a few words.
     pub(super) fn words(&self) -> String {
         match self {
             Self::Known(rental) => words(rental),
@@ -304,19 +304,19 @@ fn open(app: &App, name: &str) -> Result<(RemoteSpec, Box<dyn Remote>)> {
     Ok((spec, remote))
 }
 
-/// What was asked of a remote that is no rented one.
+/// A request that needs a rented remote.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RentalRequest {
     Up,
     Down,
 }
 
-/// The failure for a remote that rgpu neither makes nor destroys, with what is to be done instead.
-fn not_rented(spec: &RemoteSpec, wanted: RentalRequest) -> Failure {
+/// The failure for a remote that rgpu neither creates nor destroys, with the alternative.
+fn not_rented(spec: &RemoteSpec, request: RentalRequest) -> Failure {
     let RemoteSpec { name, url, .. } = spec;
-    let what = format!("`{name}` is {url}: rgpu neither makes nor destroys it");
-    let failure = Failure::new(Exit::Usage, "not_rented", what);
-    let failure = match (wanted, spec.scheme()) {
+    let message = format!("`{name}` is {url}: rgpu neither makes nor destroys it");
+    let failure = Failure::new(Exit::Usage, "not_rented", message);
+    let failure = match (request, spec.scheme()) {
         (RentalRequest::Up, "http" | "https") => {
             failure.hint("start the worker there: rgpu worker --token-file FILE")
         }
@@ -330,7 +330,7 @@ fn not_rented(spec: &RemoteSpec, wanted: RentalRequest) -> Failure {
         }
         (RentalRequest::Down, _) => failure,
     };
-    match wanted {
+    match request {
         RentalRequest::Up => {
             failure.hint(format!("see whether it answers: rgpu remote check {name}"))
         }
@@ -341,11 +341,11 @@ fn not_rented(spec: &RemoteSpec, wanted: RentalRequest) -> Failure {
     }
 }
 
-/// Asks at the terminal; without one nothing is destroyed.
-fn agreed(spec: &RemoteSpec) -> Result<bool> {
+/// Asks at the terminal. Without a terminal nothing is destroyed.
+fn confirm(spec: &RemoteSpec) -> Result<bool> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        let what = format!("`{}` would be destroyed with all that lies there", spec.name);
-        return Err(Failure::new(Exit::Usage, "not_agreed", what)
+        let message = format!("`{}` would be destroyed with all that lies there", spec.name);
+        return Err(Failure::new(Exit::Usage, "not_agreed", message)
             .hint(format!("if that is meant: `rgpu remote down {} --yes`", spec.name)));
     }
     let _ = write!(

@@ -1,4 +1,4 @@
-//! What a report is of: a run's documents, or a file of NVIDIA's tools read here and now.
+//! Opens the source of a report: a run's documents, or a file of NVIDIA's tools.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -15,33 +15,33 @@ use crate::model::{Comparison, Profile, Sidecars};
 use crate::report::Subject;
 use crate::store::{RunFolder, Runs, StoreError};
 
-/// A profile with the documents beside it.
+/// A profile and its sidecar documents.
 #[derive(Debug)]
 pub(in crate::cli) struct OpenedProfile {
     /// The profile.
     pub(in crate::cli) profile: Profile,
-    /// The documents beside it.
+    /// The sidecar documents.
     pub(in crate::cli) sidecars: Sidecars,
-    /// How it compares with another run, where this is a comparison.
+    /// The comparison with another run, if the source is one.
     pub(in crate::cli) comparison: Option<Comparison>,
-    /// The run folder; a file has none.
+    /// The run folder; `None` for a file.
     pub(in crate::cli) folder: Option<PathBuf>,
 }
 
 impl OpenedProfile {
-    /// As reports take it.
+    /// The subject that reports render.
     pub(in crate::cli) fn subject(&self) -> Subject<'_> {
         let comparison = self.comparison.as_ref();
         Subject { comparison, ..Subject::new(&self.profile, &self.sidecars) }
     }
 }
 
-/// Opens what a user typed: a file, else a run by id, prefix, `latest` or folder.
+/// Opens a file, or else a run by id, prefix, `latest` or folder.
 pub(in crate::cli) fn open(app: &App, what: &str) -> Result<OpenedProfile> {
     open_within(app, what, DEFAULT_MAX_BYTES)
 }
 
-/// The same with another limit of a file's bytes, as it lies there and unpacked.
+/// Like [`open`], with a limit on the file's size, packed and unpacked.
 pub(super) fn open_within(app: &App, what: &str, max_bytes: u64) -> Result<OpenedProfile> {
     let path = Path::new(what);
     if path.is_file() {
@@ -54,7 +54,7 @@ pub(super) fn open_within(app: &App, what: &str, max_bytes: u64) -> Result<Opene
     })?)
 }
 
-/// A comparison that a run left, around the profile of what was held against the base.
+/// A saved comparison, with the profile of its second side.
 pub(in crate::cli) fn compared(
     app: &App,
     what: &str,
@@ -75,7 +75,7 @@ pub(in crate::cli) fn compared(
     Ok(OpenedProfile { comparison: Some(comparison), folder: Some(folder), ..opened })
 }
 
-/// What a run left.
+/// The saved documents of a run.
 pub(in crate::cli) fn saved(folder: &RunFolder) -> Result<OpenedProfile> {
     Ok(OpenedProfile {
         profile: saved_profile(folder)?,
@@ -88,7 +88,7 @@ pub(in crate::cli) fn saved(folder: &RunFolder) -> Result<OpenedProfile> {
     })
 }
 
-/// A document that not every run leaves.
+/// A document that not every run has.
 fn document<T: DeserializeOwned>(folder: &RunFolder, name: &str) -> Result<Option<T>> {
     let path = folder.path().join(name);
     if !path.is_file() {
@@ -101,7 +101,7 @@ fn document<T: DeserializeOwned>(folder: &RunFolder, name: &str) -> Result<Optio
     })
 }
 
-/// The profile that a run left.
+/// The saved profile of a run.
 fn saved_profile(folder: &RunFolder) -> Result<Profile> {
     let path = folder.path().join("profile.json");
     if !path.is_file() {
@@ -114,25 +114,27 @@ fn saved_profile(folder: &RunFolder) -> Result<Profile> {
     })
 }
 
-/// That a run left no profile, and why.
+/// The failure for a run without a profile, with the reason.
 fn no_profile(folder: &RunFolder) -> Failure {
     let title = folder.record().map(|record| record.title).unwrap_or_default();
-    let what = match title.starts_with("build ") {
+    let message = match title.starts_with("build ") {
         true => "this run is a build, and has no profile",
         false => "this run has no profile",
     };
-    let failure = Failure::new(Exit::Artifact, "no_profile", what).hint(format!(
+    let failure = Failure::new(Exit::Artifact, "no_profile", message).hint(format!(
         "`rgpu runs show {}` says how it stands",
         shell_word(folder.path().display())
     ));
     match folder.failure().map(|document| document.error) {
-        Some(Failure { what, cause: Some(cause), .. }) => failure.cause(format!("{what}: {cause}")),
-        Some(Failure { what, .. }) => failure.cause(what),
+        Some(Failure { message, cause: Some(cause), .. }) => {
+            failure.cause(format!("{message}: {cause}"))
+        }
+        Some(Failure { message, .. }) => failure.cause(message),
         None => failure,
     }
 }
 
-/// A profile of one file alone.
+/// The profile of a single file.
 fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedProfile> {
     let unreadable = |e: std::io::Error| {
         Failure::new(Exit::Artifact, "unreadable", "the file cannot be read").file(shown).cause(e)
@@ -161,7 +163,7 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedPro
     let damaged = || {
         Failure::new(Exit::Artifact, "damaged_report", "the file cannot be understood").file(shown)
     };
-    // Each importer would say so in its own way, if at all.
+    // Importers would report this differently, or not at all.
     if head.is_empty() {
         return Err(damaged().cause("it is empty"));
     }
@@ -176,7 +178,7 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedPro
                 .file(shown)
                 .cause(cause)
         }
-        // That it is not understood is said already, and of which file.
+        // `damaged` already says that the file cannot be understood.
         ImportError::Format { cause, .. } => damaged().because(&**cause),
     })?;
     drop(bar);

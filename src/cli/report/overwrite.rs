@@ -1,37 +1,37 @@
-//! Which files a report may take the place of: an earlier report of the same kind, and nothing else
-//! unless the user says so.
+//! Decides which files a report may overwrite: an earlier report of the same kind, or any with
+//! `--force`.
 
 use std::io::Read;
 use std::path::Path;
 
 use crate::error::{Exit, Failure, Result};
 
-/// Bytes of an existing file that are looked at.
+/// Bytes read from an existing file.
 const SNIFF_BYTES: u64 = 4096;
 
-/// What a file holds, as far as its beginning tells.
+/// The kind of a file, judged by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileContent {
-    /// Nothing yet.
+    /// An empty file.
     Empty,
-    /// A page of ours.
+    /// An HTML page of rgpu.
     Page,
-    /// A JSON document of ours.
+    /// A JSON document of rgpu.
     Document,
-    /// A Perfetto trace: a `TracePacket`, field 1 of its kind.
+    /// A Perfetto trace: a `TracePacket`, field 1 of `Trace`.
     Trace,
-    /// Text that begins like no other kind.
+    /// Text of no other kind.
     Text,
     /// Anything else.
     Foreign,
 }
 
-/// Refuses to put `new` in the place of a file that holds something else.
+/// Refuses to overwrite a file that holds something else.
 ///
 /// # Errors
 /// A usage error that names `--force`.
 pub(in crate::cli) fn check(path: &Path, new: &[u8]) -> Result<()> {
-    // What is not there is no loss; what cannot be read fails as it is written.
+    // A missing file is no loss, and an unreadable one fails when it is written.
     let Some(old) = head(path) else { return Ok(()) };
     let head = &new[..new.len().min(SNIFF_BYTES as usize)];
     if matches!(content(&old), FileContent::Empty) || content(&old) == content(head) {
@@ -40,22 +40,22 @@ pub(in crate::cli) fn check(path: &Path, new: &[u8]) -> Result<()> {
     Err(refused(path, "the file that is there is no such report"))
 }
 
-/// The beginning of a file; `None` where it cannot be read.
+/// The first bytes of a file. `None` if it cannot be read.
 pub(in crate::cli) fn head(path: &Path) -> Option<Vec<u8>> {
     let mut head = Vec::with_capacity(SNIFF_BYTES as usize);
     std::fs::File::open(path).and_then(|f| f.take(SNIFF_BYTES).read_to_end(&mut head)).ok()?;
     Some(head)
 }
 
-/// The error of a file that is not written over.
-pub(in crate::cli) fn refused(path: &Path, words: &str) -> Failure {
-    Failure::new(Exit::Usage, "foreign_file", words)
+/// The error for a file that must not be overwritten.
+pub(in crate::cli) fn refused(path: &Path, message: &str) -> Failure {
+    Failure::new(Exit::Usage, "foreign_file", message)
         .file(path.display())
         .hint("write elsewhere with `--out PATH`, or over it with `--force`")
 }
 
 fn content(head: &[u8]) -> FileContent {
-    // The cut may fall within a character.
+    // The first bytes may end within a character.
     let text = match std::str::from_utf8(head) {
         Ok(text) => text,
         Err(e) if e.error_len().is_none() => {
@@ -64,22 +64,23 @@ fn content(head: &[u8]) -> FileContent {
         Err(_) if head.first() == Some(&0x0a) => return FileContent::Trace,
         Err(_) => return FileContent::Foreign,
     };
-    let begins = text.trim_start().get(..9).unwrap_or_default().to_ascii_lowercase();
+    let first_chars = text.trim_start().get(..9).unwrap_or_default().to_ascii_lowercase();
     match text {
         "" => FileContent::Empty,
-        // Protobuf of short names may pass for text; texts of ours begin with no empty line.
+        // Protobuf with short names may look like text, but our texts never begin with an empty
+        // line.
         text if text.starts_with('\n') && text.contains('\0') => FileContent::Trace,
-        text if begins == "<!doctype" || begins.starts_with("<html") => {
+        text if first_chars == "<!doctype" || first_chars.starts_with("<html") => {
             match text.contains("name=\"generator\" content=\"rgpu ") {
                 true => FileContent::Page,
                 false => FileContent::Foreign,
             }
         }
-        text if begins.starts_with(['{', '[']) => match text.contains("\"schema\": \"rgpu.") {
+        text if first_chars.starts_with(['{', '[']) => match text.contains("\"schema\": \"rgpu.") {
             true => FileContent::Document,
             false => FileContent::Foreign,
         },
-        text if text.contains('\0') || begins.starts_with("#!") => FileContent::Foreign,
+        text if text.contains('\0') || first_chars.starts_with("#!") => FileContent::Foreign,
         _ => FileContent::Text,
     }
 }

@@ -1,4 +1,4 @@
-//! Where a report goes: to stdout, into a file, or as several files into a folder.
+//! Writes a report to stdout, into a file, or as several files into a folder.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::report::{Destination, Document, Report, Style};
 use crate::store::atomic;
 
-/// Renders `report` and puts it where the user asked; paths of what was written are printed.
+/// Renders `report` and writes it where the user asked. Prints the paths of written files.
 pub(super) fn place(
     app: &App,
     args: &ReportArgs,
@@ -31,12 +31,13 @@ pub(super) fn place(
         if !rest.is_empty() {
             app.say(&format!("`--out FOLDER` writes {} too", rest.join(", ")));
         }
-        // Names are foreign text; files and pipes take them as they are.
+        // Names are foreign text, so they are escaped on a terminal; files and pipes get them
+        // unchanged.
         let tty = app.terminal.stdout_tty;
         app.print(&if tty { safe(text.as_bytes()) } else { text });
         return Ok(());
     }
-    // A file is read by whatever opens it, not by this terminal.
+    // A file is not read by this terminal.
     let style = Style { color: false, ..*style };
     let documents = (report.render)(&opened.subject(), &style);
     let paths = paths(args, opened, &documents);
@@ -63,8 +64,9 @@ pub(super) fn place(
     }
 }
 
-/// A path for each document. One document takes the path itself, unless that is a folder; several
-/// go into it. Without a path they go into the run folder, or, of a file, into the current folder.
+/// A path for each document. A single document takes the path itself, unless that is a folder;
+/// several go into it. Without a path they go into the run folder, or for a file into the current
+/// folder.
 fn paths(args: &ReportArgs, opened: &OpenedProfile, documents: &[Document]) -> Vec<PathBuf> {
     match (&args.out, documents) {
         (Some(out), [_]) if !out.is_dir() => vec![out.clone()],
@@ -75,7 +77,7 @@ fn paths(args: &ReportArgs, opened: &OpenedProfile, documents: &[Document]) -> V
     }
 }
 
-/// Opens a file with the desktop's own program.
+/// Opens a file with the desktop's default program.
 fn show(path: &Path) -> Result<()> {
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let ended = std::process::Command::new(program).arg(path).status();

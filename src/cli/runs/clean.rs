@@ -1,4 +1,4 @@
-//! `rgpu runs clean`, and what the setting `keep` does by itself.
+//! `rgpu runs clean`, and the automatic removal by the setting `keep`.
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -46,7 +46,7 @@ pub(in crate::cli) struct CleanResult {
 }
 
 impl CleanResult {
-    /// Of things as `(id, bytes)`.
+    /// The document for removed things given as `(id, bytes)`.
     pub(super) fn of(args: &CleanArgs, gone: Vec<(String, u64)>, kept: usize) -> Self {
         let bytes = gone.iter().map(|(_, bytes)| bytes).sum();
         let removed = gone.into_iter().map(|(id, _)| id).collect();
@@ -54,7 +54,7 @@ impl CleanResult {
     }
 }
 
-/// Removes ended runs but the newest.
+/// Removes ended runs except the newest.
 pub(super) fn clean(app: &App, runs: &Runs, args: &CleanArgs) -> Result<Status> {
     let (old, noted): (Vec<_>, Vec<_>) = runs
         .ended_beyond(args.keep)?
@@ -80,18 +80,18 @@ pub(super) fn clean(app: &App, runs: &Runs, args: &CleanArgs) -> Result<Status> 
     Ok(0)
 }
 
-/// `1 run`, `2 runs`.
+/// A count with its noun: `1 run`, `2 runs`.
 pub(super) fn counted(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Removes the oldest ended runs without a note beyond the setting `keep`, where it is set. A
-/// command that has done its work does not fail for it.
+/// Removes the oldest ended runs without a note beyond the setting `keep`, if it is set. Errors do
+/// not fail the command.
 pub(in crate::cli) fn prune(app: &App) {
     let Some(keep) = app.config.keep.value else { return };
-    // A project that was cloned from somewhere may clean up its own folder, no other.
-    let theirs = matches!(&app.config.keep.origin, Origin::Project(_));
-    if theirs && !is_below(&app.config.runs_dir.value, &app.config.project) {
+    // A cloned project may clean its own run folder and no other.
+    let is_project_setting = matches!(&app.config.keep.origin, Origin::Project(_));
+    if is_project_setting && !is_below(&app.config.runs_dir.value, &app.config.project) {
         return;
     }
     let runs = Runs::new(&app.config.runs_dir.value);

@@ -1,4 +1,4 @@
-//! `rgpu runs export`: a run in one archive, whole or without what must not leave the house.
+//! `rgpu runs export`: writes a run into one archive, complete or redacted.
 
 use std::fs::File;
 use std::io;
@@ -46,7 +46,7 @@ pub(in crate::cli) struct ExportResult {
     redacted: bool,
 }
 
-/// A file of the archive that is made here.
+/// A file that exists only in the archive.
 struct ArchiveDocument {
     name: String,
     bytes: Vec<u8>,
@@ -61,9 +61,9 @@ pub(super) fn export(app: &App, folder: &RunFolder, args: &ExportArgs) -> Result
             record.id, record.id
         ));
     }
-    let documents = if args.redact { Some(redacted(folder)?) } else { None };
-    let word = if args.redact { "-redacted" } else { "" };
-    let path = args.out.clone().unwrap_or_else(|| format!("{}{word}.tar.zst", record.id).into());
+    let documents = if args.redact { Some(redacted_documents(folder)?) } else { None };
+    let suffix = if args.redact { "-redacted" } else { "" };
+    let path = args.out.clone().unwrap_or_else(|| format!("{}{suffix}.tar.zst", record.id).into());
     let path = app.cwd.join(path);
     let now_s = u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or(0);
     let fill = |file: &mut File| -> io::Result<()> {
@@ -115,8 +115,8 @@ pub(super) fn export(app: &App, folder: &RunFolder, args: &ExportArgs) -> Result
     Ok(0)
 }
 
-/// Profile and reports, made anew from what is left after redaction.
-fn redacted(folder: &RunFolder) -> Result<Vec<ArchiveDocument>> {
+/// Profile and reports, made again from the redacted documents.
+fn redacted_documents(folder: &RunFolder) -> Result<Vec<ArchiveDocument>> {
     if !folder.path().join("profile.json").is_file() {
         return Err(Failure::new(
             Exit::Usage,

@@ -1,7 +1,7 @@
-//! `rgpu runs … --remote`: the jobs that lie on a host.
+//! `rgpu runs … --remote`: handles the jobs stored on a host.
 //!
-//! A host's cache is shared by all machines of a user. So a job is removed only when its run is
-//! here and has brought everything home, unless the user wants all of them gone.
+//! All machines of a user share a host's cache. A job is therefore removed only if its run is on
+//! this machine and has fetched everything, unless the user removes all.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, Write};
@@ -23,11 +23,11 @@ use crate::remote::{HostJobs, HostLink, OnRemote};
 use crate::report::{Align, Grid, bytes};
 use crate::store::{JobRecord, RunFolder, RunRecord, RunState, Runs};
 
-/// Jobs that a run may have: each sends its plan, up to 1 MiB.
+/// Limits a run's plans: each may have 1 MiB.
 const MAX_PLANS_PER_RUN: usize = 64;
 
-/// Does something over a connection to `remote`.
-fn over<T>(
+/// Runs `work` over a connection to `remote`.
+fn with_link<T>(
     app: &App,
     remote: &str,
     work: impl AsyncFnOnce(&mut HostLink) -> Result<T>,
@@ -65,24 +65,28 @@ pub(in crate::cli) struct JobList {
 /// Lists the newest `count` jobs of a host.
 pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result<Status> {
     let HostJobs { mut jobs, now_ms, used_bytes, quota_bytes } =
-        over(app, remote, async |link| link.jobs().await.on(link.remote()))?;
-    let all = jobs.len();
-    // What still runs is never left out.
+        with_link(app, remote, async |link| link.jobs().await.on(link.remote()))?;
+    let job_count = jobs.len();
+    // Running jobs are always listed.
     let mut shown = 0;
     jobs.retain(|job| {
         shown += 1;
         shown <= count || job.ended.is_none()
     });
-    if all > jobs.len() {
-        app.say(&format!("the newest {} of {all} jobs; `--count {all}` shows all", jobs.len()));
+    if job_count > jobs.len() {
+        app.say(&format!(
+            "the newest {} of {job_count} jobs; `--count {job_count}` shows all",
+            jobs.len()
+        ));
     }
     if app.global.json {
         let (schema, remote) = ("rgpu.jobs/1", remote.to_owned());
-        let listed = JobList { schema, remote, total: all, jobs, now_ms, used_bytes, quota_bytes };
+        let listed =
+            JobList { schema, remote, total: job_count, jobs, now_ms, used_bytes, quota_bytes };
         app.print_json(&listed)?;
         return Ok(0);
     }
-    let home = brought_home(runs)?;
+    let home = fetched_jobs(runs)?;
     let mut grid = Grid::new(&[
         ("job", Align::Left),
         ("what", Align::Left),
@@ -97,7 +101,7 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
             safe(job.job.as_bytes()),
             safe(job.title.as_bytes()),
             state(job),
-            // Two readings of one clock: ours may be apart from it.
+            // Both times are by the host's clock, which may differ from ours.
             now_ms.checked_sub(since).map(age).unwrap_or_default(),
             if home.contains(&job.job) { "home" } else { "not home" }.to_owned(),
             bytes(job.bytes as f64),
@@ -126,7 +130,7 @@ fn state(job: &JobLine) -> String {
     }
 }
 
-/// `40 s`, `12 min`, `3 h`, `2 days`.
+/// A duration as `40 s`, `12 min`, `3 h` or `2 days`.
 fn age(ms: u64) -> String {
     match Duration::from_millis(ms).as_secs() {
         s @ 0..=99 => format!("{s} s"),
@@ -136,9 +140,9 @@ fn age(ms: u64) -> String {
     }
 }
 
-/// Jobs whose run is here and has ended: everything of them was brought. Of a run that was stopped
-/// that is not known: `rgpu runs cancel` brings nothing.
-fn brought_home(runs: &Runs) -> Result<BTreeSet<String>> {
+/// Jobs whose run is on this machine and has ended, so that everything was fetched. Cancelled runs
+/// do not count: `rgpu runs cancel` fetches nothing.
+fn fetched_jobs(runs: &Runs) -> Result<BTreeSet<String>> {
     let ended = |record: &RunRecord| matches!(record.state, RunState::Done | RunState::Failed);
     let records = runs.list()?.into_iter().map(|line| line.record).filter(ended);
     let jobs = records.flat_map(|record| record.jobs);
@@ -147,15 +151,15 @@ fn brought_home(runs: &Runs) -> Result<BTreeSet<String>> {
 
 /// Removes ended jobs of a host.
 pub(super) fn clean(app: &App, runs: &Runs, remote: &str, args: &CleanArgs) -> Result<Status> {
-    let home = brought_home(runs)?;
-    let (removed, left) = over(app, remote, async |link| {
+    let home = fetched_jobs(runs)?;
+    let (removed, left) = with_link(app, remote, async |link| {
         let jobs = link.jobs().await.on(link.remote())?.jobs;
         let ended = jobs.into_iter().filter(|job| job.ended.is_some());
         let (old, left): (Vec<_>, Vec<_>) =
             ended.partition(|job| args.all || home.contains(&job.job));
         for job in old.iter().filter(|_| !args.dry_run) {
             match link.forget(&job.job).await {
-                // Another laptop was faster.
+                // Another machine removed it first.
                 Err(error) if error.no_such_job().is_some() => {}
                 answer => answer.on(link.remote())?,
             }
@@ -183,18 +187,19 @@ pub(super) fn clean(app: &App, runs: &Runs, remote: &str, args: &CleanArgs) -> R
     Ok(0)
 }
 
-/// Stops a job of a host: through its run where that is here, so that the run knows.
+/// Stops a job of a host. If its run is on this machine, stops that run, so that its record is
+/// updated.
 pub(super) fn cancel(app: &App, runs: &Runs, remote: &str, job: &str) -> Result<Status> {
-    let job = named(job, remote)?;
-    if let Some(folder) = of_here(runs, job)? {
+    let job = job_name(job, remote)?;
+    if let Some(folder) = local_run(runs, job)? {
         return super::cancel(app, &folder);
     }
     let begun = Instant::now();
-    let (stopped, after) = over(app, remote, async |link| {
+    let (stopped, jobs_after) = with_link(app, remote, async |link| {
         let stopped = super::stop_job(link, job).await?;
         Ok((stopped, link.jobs().await.on(link.remote())?))
     })?;
-    if stopped.gone {
+    if stopped.is_missing {
         return Err(no_such_job(remote, job));
     }
     let text = stopped.outcome.as_ref().map_or("ended", outcome_word);
@@ -202,13 +207,13 @@ pub(super) fn cancel(app: &App, runs: &Runs, remote: &str, job: &str) -> Result<
         "`{job}` is stopped on `{remote}`: {text} ({:.1} s)",
         begun.elapsed().as_secs_f64()
     ));
-    if stopped.made {
+    if stopped.has_pulled_files {
         app.say(&format!(
             "`rgpu runs attach --remote {remote} {job}` brings what it had made for `--pull`"
         ));
     }
     if app.global.json {
-        let HostJobs { mut jobs, now_ms, used_bytes, quota_bytes } = after;
+        let HostJobs { mut jobs, now_ms, used_bytes, quota_bytes } = jobs_after;
         jobs.retain(|line| line.job == job);
         let (schema, remote, total) = ("rgpu.jobs/1", remote.to_owned(), jobs.len());
         app.print_json(&JobList { schema, remote, total, jobs, now_ms, used_bytes, quota_bytes })?;
@@ -217,13 +222,13 @@ pub(super) fn cancel(app: &App, runs: &Runs, remote: &str, job: &str) -> Result<
 }
 
 fn no_such_job(remote: &str, job: &str) -> Failure {
-    let what = format!("there is no job `{job}` on `{remote}`");
-    Failure::new(Exit::Usage, "no_such_job", what)
+    let message = format!("there is no job `{job}` on `{remote}`");
+    Failure::new(Exit::Usage, "no_such_job", message)
         .hint(format!("`rgpu runs list --remote {remote}` shows the jobs there"))
 }
 
-/// The job that a command line names.
-fn named<'a>(job: &'a str, remote: &str) -> Result<&'a str> {
+/// The named job. `latest` is refused.
+fn job_name<'a>(job: &'a str, remote: &str) -> Result<&'a str> {
     if job != "latest" {
         return Ok(job);
     }
@@ -231,36 +236,36 @@ fn named<'a>(job: &'a str, remote: &str) -> Result<&'a str> {
         .hint(format!("`rgpu runs list --remote {remote}` shows the jobs there")))
 }
 
-/// The run folder of a job, where it is here.
-fn of_here(runs: &Runs, job: &str) -> Result<Option<RunFolder>> {
+/// The local run folder of a job, if there is one.
+fn local_run(runs: &Runs, job: &str) -> Result<Option<RunFolder>> {
     let known = runs.list()?.into_iter().find(|line| line.record.jobs.iter().any(|j| j.job == job));
     Ok(known.map(|line| RunFolder::open(&line.folder)).transpose()?)
 }
 
-/// The run folder of a job that lies on a host: the one that is here, or a new one made from what
-/// the host keeps of the command.
+/// The run folder of a job on a host: the local one, or a new one made from the origin that the
+/// host keeps.
 pub(super) fn folder_of(
     app: &App,
     runs: &Runs,
     remote: &str,
     args: &AttachArgs,
 ) -> Result<RunFolder> {
-    let job = named(&args.run, remote)?;
-    if let Some(folder) = of_here(runs, job)? {
+    let job = job_name(&args.run, remote)?;
+    if let Some(folder) = local_run(runs, job)? {
         return Ok(folder);
     }
     let spec = session::spec(app, Some(remote))?;
-    let (plans, jobs) = over(app, remote, async |link| {
+    let (plans, jobs) = with_link(app, remote, async |link| {
         let plan = link.plan(job).await.on(link.remote())?;
         let mut plans = Vec::new();
         let mut jobs = vec![job.to_owned()];
-        // A run may have sent several plans; all of its jobs are taken up.
+        // A run may have sent several plans; resume all of its jobs.
         if let Some(origin) = &plan.origin {
             let listed = link.jobs().await.on(link.remote())?.jobs;
             jobs = listed
                 .into_iter()
                 .map(|line| line.job)
-                .filter(|name| of_run(name, origin))
+                .filter(|name| belongs_to(name, origin))
                 .collect();
             jobs.sort_by_key(|name| sequence(name));
             jobs.dedup();
@@ -292,7 +297,7 @@ pub(super) fn folder_of(
         .hint("it would be ended as that command, with its flags and this folder's files")
         .hint(format!("if that is yours: `rgpu runs attach --remote {remote} {job} --yes`")));
     }
-    // The run's own name: the jobs are named after it.
+    // Use the run's own name: its jobs are named after it.
     let folder = RunFolder::create(runs.root(), &origin.run, None)?;
     folder.save(&RunRecord {
         started: origin.started,
@@ -321,7 +326,7 @@ pub(super) fn folder_of(
     Ok(folder)
 }
 
-/// The command that a host names. It is the host's word: flags say where files go.
+/// The command that the host claims, escaped. It is untrusted: its flags say where files go.
 fn command(origin: &Origin) -> String {
     let words = origin.argv.iter().skip(1).map(String::as_str);
     let words = shlex::try_join(words).unwrap_or_default();
@@ -344,7 +349,7 @@ fn agreed(app: &App, job: &str, origin: &Origin) -> bool {
 }
 
 /// Whether a job's name is `<run>.<sequence>` of this run.
-fn of_run(job: &str, origin: &Origin) -> bool {
+fn belongs_to(job: &str, origin: &Origin) -> bool {
     job.strip_prefix(origin.run.as_str()).is_some_and(|rest| {
         rest.strip_prefix('.')
             .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
@@ -362,9 +367,9 @@ mod tests {
     #[test]
     fn jobs_of_a_run_are_told_from_those_of_runs_with_a_longer_name() {
         let origin = Origin { run: "a.b".into(), ..Origin::default() };
-        assert!(of_run("a.b.12", &origin));
+        assert!(belongs_to("a.b.12", &origin));
         for other in ["a.b", "a.b.", "a.bc.1", "a.b.1.1", "a.b.x"] {
-            assert!(!of_run(other, &origin), "{other}");
+            assert!(!belongs_to(other, &origin), "{other}");
         }
         assert_eq!(sequence("a.b.12"), 12);
     }

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::report::{Align, Grid, bytes};
 use crate::store::{RunRecord, RunState, Runs};
 
-/// Characters that a note has beside the other columns, else it stands below.
+/// A note with less room than this, in characters, goes below the table.
 const MAX_NOTE_WIDTH: usize = 20;
 
 /// What `runs list --json` prints (`rgpu.runs/1`).
@@ -52,7 +52,7 @@ pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
     ]);
     for line in lines {
         let r = line.record;
-        // Done is the run; its program may have ended as badly as it likes.
+        // The run is done even if its program failed.
         let state = match r.program_exit {
             Some(status) if r.state == RunState::Done && status != 0 => {
                 format!("{}, status {status}", state_text(&r))
@@ -66,7 +66,7 @@ pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
             r.title,
             r.remote,
             state,
-            // Only the host knows the time of one that goes on.
+            // Only the host knows how long a running one takes.
             if away { String::new() } else { format!("{:.1} s", r.seconds) },
             cost_text(&r.cost).filter(|_| !away).unwrap_or_default(),
             bytes(line.bytes as f64),

@@ -1,8 +1,8 @@
-//! Whether a JSON document keeps to a JSON Schema of ours.
+//! Checks a JSON document against a JSON Schema of rgpu.
 //!
-//! Knows the keywords of draft 2020-12 that our schemas are made of; a schema with any other is
-//! refused, so that nothing passes because a rule was not understood. General validators bring some
-//! forty packages for what these few keywords need.
+//! Knows only the keywords of draft 2020-12 that our schemas use, and refuses a schema with any
+//! other keyword, so that no rule is silently skipped. A general validator would add some forty
+//! packages.
 
 use std::collections::BTreeSet;
 
@@ -14,41 +14,41 @@ use serde_json::{Map, Value};
 pub(super) struct Violation {
     /// JSON pointer to the offending value; empty for the whole document.
     pub(super) pointer: String,
-    /// What is wrong with it.
+    /// The problem.
     pub(super) text: String,
 }
 
-/// Everything in `document` that breaks `schema`.
+/// Everything in `document` that violates `schema`.
 ///
 /// # Errors
-/// The keyword of the schema that is not known.
+/// A keyword of the schema that is not supported.
 pub(super) fn violations(schema: &Value, document: &Value) -> Result<Vec<Violation>, String> {
-    let mut check = Validator { root: schema, found: Vec::new() };
+    let mut check = Validator { root: schema, violations: Vec::new() };
     check.value(schema, document, "")?;
-    Ok(check.found)
+    Ok(check.violations)
 }
 
 struct Validator<'a> {
     root: &'a Value,
-    found: Vec<Violation>,
+    violations: Vec<Violation>,
 }
 
 impl Validator<'_> {
-    fn say(&mut self, pointer: &str, text: String) {
-        self.found.push(Violation { pointer: pointer.to_owned(), text });
+    fn report(&mut self, pointer: &str, text: String) {
+        self.violations.push(Violation { pointer: pointer.to_owned(), text });
     }
 
-    /// Whether `value` keeps to `schema`, without a word.
-    fn holds(&self, schema: &Value, value: &Value) -> Result<bool, String> {
+    /// Whether `value` matches `schema`. Records no violations.
+    fn is_valid(&self, schema: &Value, value: &Value) -> Result<bool, String> {
         Ok(violations_in(self.root, schema, value)?.is_empty())
     }
 
-    fn value(&mut self, schema: &Value, value: &Value, at: &str) -> Result<(), String> {
+    fn value(&mut self, schema: &Value, value: &Value, pointer: &str) -> Result<(), String> {
         let keywords = match schema {
             Value::Bool(true) => return Ok(()),
             Value::Object(keywords) => keywords,
             _ => {
-                self.say(at, "must not be there".to_owned());
+                self.report(pointer, "must not be there".to_owned());
                 return Ok(());
             }
         };
@@ -59,32 +59,32 @@ impl Validator<'_> {
                     let target = rule.as_str().and_then(|r| r.strip_prefix('#'));
                     let target = target.and_then(|pointer| self.root.pointer(pointer));
                     let target = target.ok_or_else(|| format!("the reference {rule}"))?.clone();
-                    self.value(&target, value, at)?;
+                    self.value(&target, value, pointer)?;
                 }
-                "type" => self.kind(rule, value, at),
-                "const" if rule != value => self.say(at, format!("must be {rule}")),
+                "type" => self.check_type(rule, value, pointer),
+                "const" if rule != value => self.report(pointer, format!("must be {rule}")),
                 "const" => {}
                 "enum" => {
                     if !rule.as_array().is_some_and(|all| all.contains(value)) {
-                        self.say(at, format!("must be one of {rule}"));
+                        self.report(pointer, format!("must be one of {rule}"));
                     }
                 }
-                "minimum" | "maximum" => self.bound(keyword, rule, value, at),
+                "minimum" | "maximum" => self.bound(keyword, rule, value, pointer),
                 "required" | "properties" | "patternProperties" | "additionalProperties" => {}
                 "items" | "prefixItems" | "minItems" | "maxItems" => {}
-                "anyOf" | "oneOf" => self.one(keyword, rule, value, at)?,
+                "anyOf" | "oneOf" => self.check_alternatives(keyword, rule, value, pointer)?,
                 unknown => return Err(format!("the keyword `{unknown}`")),
             }
         }
         match value {
-            Value::Object(object) => self.object(keywords, object, at),
-            Value::Array(list) => self.list(keywords, list, at),
+            Value::Object(object) => self.object(keywords, object, pointer),
+            Value::Array(list) => self.list(keywords, list, pointer),
             _ => Ok(()),
         }
     }
 
-    fn kind(&mut self, rule: &Value, value: &Value, at: &str) {
-        let is = |name: &str| match name {
+    fn check_type(&mut self, rule: &Value, value: &Value, pointer: &str) {
+        let has_type = |name: &str| match name {
             "null" => value.is_null(),
             "boolean" => value.is_boolean(),
             "string" => value.is_string(),
@@ -101,35 +101,46 @@ impl Validator<'_> {
             Value::Array(list) => list.iter().filter_map(Value::as_str).collect(),
             _ => Vec::new(),
         };
-        if !names.iter().any(|name| is(name)) {
-            self.say(at, format!("must be {}, is {}", names.join(" or "), shown(value)));
+        if !names.iter().any(|name| has_type(name)) {
+            self.report(pointer, format!("must be {}, is {}", names.join(" or "), shown(value)));
         }
     }
 
-    fn bound(&mut self, keyword: &str, rule: &Value, value: &Value, at: &str) {
+    fn bound(&mut self, keyword: &str, rule: &Value, value: &Value, pointer: &str) {
         let (Some(limit), Some(x)) = (rule.as_f64(), value.as_f64()) else { return };
-        let broken = if keyword == "minimum" { x < limit } else { x > limit };
-        if broken {
+        let is_violated = if keyword == "minimum" { x < limit } else { x > limit };
+        if is_violated {
             let word = if keyword == "minimum" { "at least" } else { "at most" };
-            self.say(at, format!("must be {word} {rule}, is {value}"));
+            self.report(pointer, format!("must be {word} {rule}, is {value}"));
         }
     }
 
-    fn one(&mut self, keyword: &str, rule: &Value, value: &Value, at: &str) -> Result<(), String> {
-        let mut hold = 0;
+    fn check_alternatives(
+        &mut self,
+        keyword: &str,
+        rule: &Value,
+        value: &Value,
+        pointer: &str,
+    ) -> Result<(), String> {
+        let mut matched = 0;
         let alternatives = rule.as_array().map(Vec::as_slice).unwrap_or_default();
         for alternative in alternatives {
-            hold += usize::from(self.holds(alternative, value)?);
+            matched += usize::from(self.is_valid(alternative, value)?);
         }
-        // `T or null` is how an option is written: what is wrong inside is the better message.
+        // `T or null` is how an option is written; the violation inside `T` is the better message.
         let is_null = |s: &&Value| s.get("type").is_some_and(|t| t == "null");
-        if hold == 0 && alternatives.len() == 2 && alternatives.iter().filter(is_null).count() == 1
+        if matched == 0
+            && alternatives.len() == 2
+            && alternatives.iter().filter(is_null).count() == 1
         {
             let inner = alternatives.iter().find(|s| !is_null(s));
-            return inner.map_or(Ok(()), |schema| self.value(schema, value, at));
+            return inner.map_or(Ok(()), |schema| self.value(schema, value, pointer));
         }
-        if hold == 0 || keyword == "oneOf" && hold > 1 {
-            self.say(at, format!("matches {hold} of {} allowed forms", alternatives.len()));
+        if matched == 0 || keyword == "oneOf" && matched > 1 {
+            self.report(
+                pointer,
+                format!("matches {matched} of {} allowed forms", alternatives.len()),
+            );
         }
         Ok(())
     }
@@ -138,12 +149,12 @@ impl Validator<'_> {
         &mut self,
         keywords: &Map<String, Value>,
         object: &Map<String, Value>,
-        at: &str,
+        pointer: &str,
     ) -> Result<(), String> {
         let names = keywords.get("required").and_then(Value::as_array);
         for name in names.into_iter().flatten().filter_map(Value::as_str) {
             if !object.contains_key(name) {
-                self.say(at, format!("lacks `{name}`"));
+                self.report(pointer, format!("lacks `{name}`"));
             }
         }
         let none = Map::new();
@@ -155,14 +166,15 @@ impl Validator<'_> {
             shapes.push((names, schema));
         }
         for (name, inner) in object {
-            let place = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
-            let mut told = known.get(name).into_iter().collect::<Vec<_>>();
-            told.extend(shapes.iter().filter(|(names, _)| names.is_match(name)).map(|(_, s)| *s));
-            if told.is_empty() {
-                told.extend(keywords.get("additionalProperties"));
+            let inner_pointer = format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"));
+            let mut schemas = known.get(name).into_iter().collect::<Vec<_>>();
+            schemas
+                .extend(shapes.iter().filter(|(names, _)| names.is_match(name)).map(|(_, s)| *s));
+            if schemas.is_empty() {
+                schemas.extend(keywords.get("additionalProperties"));
             }
-            for schema in told {
-                self.value(schema, inner, &place)?;
+            for schema in schemas {
+                self.value(schema, inner, &inner_pointer)?;
             }
         }
         Ok(())
@@ -172,19 +184,19 @@ impl Validator<'_> {
         &mut self,
         keywords: &Map<String, Value>,
         list: &[Value],
-        at: &str,
+        pointer: &str,
     ) -> Result<(), String> {
         let count = |name: &str| keywords.get(name).and_then(Value::as_u64);
         if count("minItems").is_some_and(|n| (list.len() as u64) < n)
             || count("maxItems").is_some_and(|n| list.len() as u64 > n)
         {
-            self.say(at, format!("has {} items, another number is needed", list.len()));
+            self.report(pointer, format!("has {} items, another number is needed", list.len()));
         }
         let first = keywords.get("prefixItems").and_then(Value::as_array);
         let first = first.map(Vec::as_slice).unwrap_or_default();
         for (n, inner) in list.iter().enumerate() {
             if let Some(schema) = first.get(n).or_else(|| keywords.get("items")) {
-                self.value(schema, inner, &format!("{at}/{n}"))?;
+                self.value(schema, inner, &format!("{pointer}/{n}"))?;
             }
         }
         Ok(())
@@ -192,12 +204,12 @@ impl Validator<'_> {
 }
 
 fn violations_in(root: &Value, schema: &Value, value: &Value) -> Result<Vec<Violation>, String> {
-    let mut check = Validator { root, found: Vec::new() };
+    let mut check = Validator { root, violations: Vec::new() };
     check.value(schema, value, "")?;
-    Ok(check.found)
+    Ok(check.violations)
 }
 
-/// A value in a message: megabytes of it would say no more.
+/// A value in a message, cut short.
 fn shown(value: &Value) -> String {
     match value {
         Value::Object(_) => "an object".to_owned(),
@@ -206,8 +218,8 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Keys of `document` at its top that `schema` does not name: allowed, since later versions add
-/// some, but worth a word.
+/// Top-level keys of `document` that `schema` does not name. They are allowed, since later versions
+/// add some, but are reported.
 pub(super) fn unknown_keys(schema: &Value, document: &Value) -> BTreeSet<String> {
     let known = schema.get("properties").and_then(Value::as_object);
     let keys = document.as_object().into_iter().flat_map(|o| o.keys());
@@ -220,8 +232,8 @@ mod tests {
     use serde_json::json;
 
     fn lines(schema: &Value, document: &Value) -> Vec<String> {
-        let found = violations(schema, document).unwrap();
-        found.into_iter().map(|v| format!("{}: {}", v.pointer, v.text)).collect()
+        let violations = violations(schema, document).unwrap();
+        violations.into_iter().map(|v| format!("{}: {}", v.pointer, v.text)).collect()
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a run folder holds together of several runs, shown now and again.
+//! Reads and shows the joined result of several runs in a run folder.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use crate::model::FanOut;
 use crate::report::remotes_table::{markdown, table};
 use crate::store::{RunFolder, Runs};
 
-/// The file that holds them together.
+/// The file with the joined result.
 pub(super) const FAN_OUT_FILE: &str = "fan-out.json";
 
-/// Prints it: the table, or the document under `--json`.
+/// Prints the table, or the document with `--json`.
 pub(in crate::cli) fn show(app: &App, fan_out: &FanOut) -> Result<()> {
     if app.global.json {
         return app.print_json(fan_out);
@@ -21,7 +21,7 @@ pub(in crate::cli) fn show(app: &App, fan_out: &FanOut) -> Result<()> {
     Ok(())
 }
 
-/// What a run folder holds together, where it is one that does.
+/// The joined result in a run folder. `None` if the folder is of a single run.
 pub(in crate::cli) fn kept(folder: &RunFolder) -> Result<Option<FanOut>> {
     if !folder.path().join(FAN_OUT_FILE).is_file() {
         return Ok(None);
@@ -33,19 +33,19 @@ pub(in crate::cli) fn kept(folder: &RunFolder) -> Result<Option<FanOut>> {
     })
 }
 
-/// The same of the run that a user typed.
+/// The same for a run that the user named.
 pub(in crate::cli) fn kept_by(app: &App, what: &str) -> Result<Option<FanOut>> {
     if Path::new(what).is_file() {
         return Ok(None);
     }
     match Runs::new(&app.config.runs_dir.value).find(what) {
         Ok(folder) => kept(&folder),
-        // Whoever looks for a profile says what is wrong with the name.
+        // The code that opens profiles reports a wrong name.
         Err(_) => Ok(None),
     }
 }
 
-/// Shows it as `rgpu report --format` asks.
+/// Shows it in the format of `rgpu report --format`.
 pub(in crate::cli) fn again(
     app: &App,
     fan_out: &FanOut,
