@@ -49,7 +49,7 @@ const REGISTRIES: &[(&str, &str, &[&str])] = &[
             "code",
             "comparison",
             "document",
-            "fan_out",
+            "remotes_table",
             "grid",
             "headline",
             "quantity",
