@@ -124,7 +124,7 @@ fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     };
     let program = Program { name, argv, files, ..Program::default() };
     let profile_command = of_program(app, args, mode, program, inputs)?;
-    Ok(ProfileCommand { assumptions, ..asked })
+    Ok(ProfileCommand { assumptions, ..profile_command })
 }
 
 /// The profile of an already made program.

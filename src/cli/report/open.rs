@@ -126,10 +126,10 @@ fn no_profile(folder: &RunFolder) -> Failure {
         shell_word(folder.path().display())
     ));
     match folder.failure().map(|document| document.error) {
-        Some(Failure { message, cause: Some(cause), .. }) => {
+        Some(Failure { what: message, cause: Some(cause), .. }) => {
             failure.cause(format!("{message}: {cause}"))
         }
-        Some(Failure { message, .. }) => failure.cause(message),
+        Some(Failure { what: message, .. }) => failure.cause(message),
         None => failure,
     }
 }
