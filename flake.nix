@@ -13,8 +13,8 @@
       ];
       each = f: lib.genAttrs systems (system: f nixpkgs.legacyPackages.${system} (withCuda system));
 
-      # NVIDIA's packages pass two gates: their licence is unfree, and they count as broken without
-      # cudaSupport. Only rgpu-full and the cuda shell come from here.
+      # NVIDIA's packages need two settings: their licence is unfree, and without cudaSupport nixpkgs
+      # marks them as broken. Only rgpu-full and the cuda shell use this instance.
       withCuda =
         system:
         import nixpkgs {
@@ -40,13 +40,13 @@
           version = (lib.importTOML ./Cargo.toml).workspace.package.version;
           src = self;
           cargoLock.lockFile = ./Cargo.lock;
-          # bindgenHook: nvtx's bindings need libclang; patchelf: see postFixup
+          # bindgenHook: nvtx's bindings need libclang. patchelf: see postFixup.
           nativeBuildInputs = [
             pkgs.rustPlatform.bindgenHook
             pkgs.patchelf
           ];
 
-          # One derivation for everything, so that CLI and agent always fit together.
+          # One derivation for everything, so that CLI and agent always have the same version.
           buildType = "dist";
           cargoBuildFlags = lib.concatMap (package: [ "--package=${package}" ]) [
             "rgpu"
@@ -56,7 +56,7 @@
             "rgpu-collector"
           ];
 
-          # What is plain computation. The rest of the tests wants sshd, loopback and a user's home.
+          # Only crates of plain computation. The other tests need sshd, loopback and a user's home.
           checkType = "debug";
           cargoTestFlags = lib.concatMap (package: [ "--package=${package}" ]) [
             "rgpu-protocol"
@@ -73,8 +73,8 @@
             cp -r kernels $out/share/rgpu/
           '';
 
-          # What is in libexec travels to GPU hosts, which have no /nix/store: there the usual
-          # interpreter and the host's own libraries serve. (NixOS itself runs it through nix-ld.)
+          # The files in libexec are sent to GPU hosts, which have no /nix/store. They must use the usual
+          # interpreter and the host's own libraries. (On NixOS they run through nix-ld.)
           postFixup = ''
             for file in rgpu-agent rgpu-agent-http rgpu-runner; do
               patchelf --set-interpreter ${interpreter pkgs} --remove-rpath $travels/$file
@@ -104,7 +104,7 @@
         pkgs: cuda: rec {
           default = package pkgs;
           rgpu = default;
-          # With NVIDIA's tools in its PATH, for use on a machine with a GPU. About 2 GB, and unfree.
+          # rgpu with NVIDIA's tools in its PATH, for a machine with a GPU. About 2 GB, and unfree.
           rgpu-full = cuda.symlinkJoin {
             name = "rgpu-full-${default.version}";
             paths = [ default ] ++ profilers cuda.cudaPackages_13;
@@ -145,7 +145,7 @@
         }
       );
 
-      # Not rgpu-full: every `nix flake check` would download 2 GB.
+      # rgpu-full is not checked: every `nix flake check` would download 2 GB.
       checks = each (
         pkgs: _:
         let
@@ -153,7 +153,7 @@
         in
         {
           inherit rgpu;
-          # Everything is where the command looks for it.
+          # Checks that every file is where rgpu looks for it.
           installed = pkgs.runCommand "rgpu-installed" { } ''
             export HOME=$PWD
             ${lib.getExe rgpu} --version

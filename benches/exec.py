@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""exec.py [RGPU], exec.py --prebuild DIR [RGPU]: how long `rgpu exec` takes beside what a user would type instead, on this machine.
+"""exec.py [RGPU], exec.py --prebuild DIR [RGPU]: compares the time of `rgpu exec` with what a user would type instead, on this machine.
 
-Brings up an OpenSSH server on loopback and a proxy that makes the way longer, then times the same work
-in turn by both ways and prints the ratio of the medians beside its goal. Needs sshd, ssh, scp, cargo and
-python3; RGPU is a release binary with its agent beside it (default: target/dist/*/rgpu or target/release/rgpu).
-Status 1 when a goal is missed.
+Starts an OpenSSH server on loopback and a proxy that adds a delay. Then it times the same work in turn with both
+programs and prints the ratio of the medians beside its goal. Needs sshd, ssh, scp, cargo and python3. RGPU is a
+release binary with its agent beside it (default: target/dist/*/rgpu or target/release/rgpu). Status 1 if a goal is
+missed.
 
-On a machine without cargo: EXEC_BUILT=DIR names what `--prebuild DIR` compiled elsewhere, and the line that needs
-a compiler is left out. On one whose sshd came from tests/gpu/host/up: run that first.
+On a machine without cargo, EXEC_BUILT=DIR names the folder that `--prebuild DIR` filled elsewhere, and the line that
+needs a compiler is left out. On a machine whose sshd came from tests/gpu/host/up, run that script first.
 """
 
 import os
@@ -60,7 +60,7 @@ def throughput(host, total=1_000_000_000):
 
 
 def first_byte(host, round_trip):
-    """Lines that carry the time they were printed at, against the time they are read at."""
+    """Compares the time in each printed line with the time at which it is read."""
     code = "import time\nfor _ in range(20):\n    print(time.time_ns(), flush=True)\n    time.sleep(0.1)\n"
     child = subprocess.Popen([host.rgpu, "exec", "--lang", "py", "--code", code], cwd=host.folder / "project", env=host.env,
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)

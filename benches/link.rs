@@ -1,5 +1,5 @@
-//! Jobs one after another on one open connection, through the library: what a program that keeps its
-//! connection pays for a job. `benches/run` sets it beside `ssh` over a ControlMaster.
+//! Runs jobs one after another on one open connection, through the library. It measures what a job costs
+//! a program that keeps its connection. `benches/run` compares it with `ssh` over a ControlMaster.
 //!
 //! `link URL SSH_CONFIG AGENT COUNT` prints the milliseconds of each job, from its submission to its
 //! terminal event, as a JSON array.
@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// `true`, and nothing around it.
+/// A plan that runs only `true`.
 fn job(id: &str) -> Submission {
     let rung = Rung {
         id: "host".into(),

@@ -1,5 +1,5 @@
-"""What benchmarks of the transport share: an OpenSSH server on loopback with keys and homes of its own, a
-proxy that makes the way longer, and the line of a table."""
+"""Shared parts of the transport benchmarks: an OpenSSH server on loopback with keys and homes of its own, a proxy
+that adds a delay, and the line of a table."""
 
 import getpass
 import glob
@@ -19,17 +19,17 @@ UNPACKED = "/opt/gpu-host/usr"
 PATH = f"{os.environ['PATH']}:{UNPACKED}/bin:{UNPACKED}/sbin:/usr/sbin"
 
 
-def ground(folder):
-    """Says what a new file costs in `folder`, and has the machine give its memory.
+def prepare_machine(folder):
+    """Prints the cost of a new file in `folder`, and makes the hypervisor provide this machine's memory.
 
-    Jobs are files on both sides, which `ssh` and `curl` make none of, and on one disk a new one can take thirty times
-    as long at one time as at another (12 and 410 µs were seen, ext4): ext4 passes over the inodes that were freed in
-    the last minutes (`recently_deleted` in fs/ext4/ialloc.c), one by one, so 8,000 files that are removed make each
-    new one cost 100 µs for a while. A benchmark that removes much is best run last. TMPDIR names another folder.
+    rgpu's jobs create files on both sides; `ssh` and `curl` create none. On one disk the cost of a new file varies by a
+    factor of thirty (12 and 410 µs were seen, ext4). ext4 skips the inodes that were freed in the last minutes
+    (`recently_deleted` in fs/ext4/ialloc.c), one by one. After 8,000 files are removed, each new one costs 100 µs for a
+    while. So run a benchmark that removes many files last. TMPDIR names another folder.
 
-    A virtual machine is given a page of memory when that is first touched: whoever keeps what it fetched would pay for
-    that, and whoever comes behind, and gets the pages that the first has left, would not (64 MiB in 105 ms and in
-    310 ms were seen)."""
+    A virtual machine gets a page of memory when that page is first touched. A program that keeps what it fetched would
+    pay for that. A program that runs later and reuses these pages would not (64 MiB in 105 ms and in 310 ms were
+    seen)."""
     give_memory()
     took = []
     with tempfile.TemporaryDirectory(dir=folder) as inner:
@@ -41,8 +41,8 @@ def ground(folder):
 
 
 def give_memory():
-    """Touches half of what is available, at most 12 GiB, and gives it back to the kernel. In a process of its own: what
-    this one has had at most would be told of its children too."""
+    """Touches half of the available memory, at most 12 GiB, and frees it. A child process does this, because the peak
+    memory of this process would also be reported for its later children."""
     lines = Path("/proc/meminfo").read_text().splitlines()
     available = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")) << 10
     pieces, begun = min(available // 2, 12 << 30) >> 26, time.perf_counter()
@@ -52,7 +52,7 @@ def give_memory():
 
 
 class Delay(threading.Thread):
-    """Carries bytes between a port of its own and another, each `seconds` late."""
+    """Forwards bytes between a port of its own and another, each `seconds` late."""
 
     def __init__(self, port, seconds):
         super().__init__(daemon=True)
@@ -102,7 +102,7 @@ class Delay(threading.Thread):
 
 
 class Host:
-    """An sshd with its keys, and how each side reaches it."""
+    """An sshd with its keys, and the configuration with which rgpu and ssh reach it."""
 
     def __init__(self, folder, rgpu):
         self.folder, self.rgpu = folder, rgpu
@@ -135,7 +135,7 @@ class Host:
         self.use(self.port)
 
     def use(self, port):
-        """Both ways go by this port from now on."""
+        """Makes rgpu and ssh connect to this port from now on."""
         self.url = f"ssh://{getpass.getuser()}@127.0.0.1:{port}"
         self.ssh_config = self.folder / "ssh_config"
         self.ssh_config.write_text(
@@ -159,7 +159,7 @@ class Host:
         return self.run(["ssh", "-F", self.ssh_config, "box", *command])
 
     def scp(self, *words):
-        # Its own ssh, wherever both are: built in is /usr/bin.
+        # scp has /usr/bin/ssh built in; both may be elsewhere.
         return self.run(["scp", "-q", "-S", tool("ssh"), "-F", self.ssh_config, *words])
 
     def has(self, program):
@@ -167,7 +167,7 @@ class Host:
 
 
 def tool(name):
-    """The whole path: sshd wants it of itself, and PATH is searched in this process's own."""
+    """The full path of a program: sshd must be started by its full path, and PATH here is longer than the process's."""
     return shutil.which(str(name), path=PATH) or sys.exit(f"there is no {name} here")
 
 
@@ -177,7 +177,7 @@ def free_port():
 
 
 def agent_of(rgpu):
-    """The agent that `rgpu` would send, looked for as it does."""
+    """The agent that `rgpu` would send; searches the same folders."""
     folders = [os.environ["RGPU_LIBEXEC"]] if os.environ.get("RGPU_LIBEXEC") else []
     here = os.path.dirname(os.path.realpath(rgpu))
     folders += [f"{here}/../libexec/rgpu", f"{here}/../dist", here]
@@ -195,7 +195,7 @@ def seconds(work):
 
 
 def medians(works, times):
-    """Seconds of each, taken in turn, so that the machine's moods hit all alike."""
+    """Median seconds of each, taken in turn, so that changes of the machine's speed affect all alike."""
     for work in works:
         work()
     rounds = [[seconds(work) for work in works] for _ in range(times)]
@@ -203,7 +203,7 @@ def medians(works, times):
 
 
 def compare(name, ours, theirs, goal, times):
-    """One line: our median against theirs, and whether their ratio keeps to `goal`."""
+    """Prints one line: both medians, and whether their ratio meets `goal`."""
     a, b = medians([ours, theirs], times)
     return tell(name, f"{a * 1000:7.1f} ms against {b * 1000:7.1f} ms", a / b, goal, a / b <= goal)
 

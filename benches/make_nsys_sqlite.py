@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Make a large export of nsys out of a small real one: its schema and small tables stay, and
-kernels, calls and nested ranges in the shape of a training loop take the place of its rows.
-Synthetic: for measuring readers, never for tests of values.
+"""Makes a large nsys export from a small real one. The schema and small tables stay. The other rows are
+replaced by kernels, calls and nested ranges in the shape of a training loop.
+The data are synthetic: use them to time readers, never to test values.
 
     benches/make_nsys_sqlite.py OUT.sqlite [SIZE]        SIZE: 400M, 1G (default)
 """
@@ -12,9 +12,9 @@ import sys
 
 REAL = pathlib.Path(__file__).parent.parent / "tests/fixtures/nsys/2025.3.1/regions/report.sqlite"
 NAMES, FIRST_NAME = 200, 1000
-STEP_NS, LAYERS, KERNELS = 10_000_000, 12, 20  # of one step of the loop: length, ranges, kernels in each
-BATCH = 1000  # steps between two looks at the size
-# c: one kernel, {0} to {1} - 1, each with its layer and its place there.
+STEP_NS, LAYERS, KERNELS = 10_000_000, 12, 20  # per step of the loop: its length, its ranges, kernels per range
+BATCH = 1000  # steps between two checks of the size
+# c: one row per kernel, from {0} to {1} - 1, with its name and its start time.
 COUNT = """WITH RECURSIVE n(c) AS (SELECT {0} UNION ALL SELECT c + 1 FROM n WHERE c + 1 < {1}),
  k(c, name, at) AS (SELECT c, %d + c %% %d, c / %d * %d + c / %d %% %d * %d + c %% %d * 30000 FROM n) """ % (
     FIRST_NAME, NAMES, LAYERS * KERNELS, STEP_NS, KERNELS, LAYERS, STEP_NS // LAYERS, KERNELS)
@@ -27,7 +27,7 @@ def size_of(text):
 
 
 def insert(db, table, values, source):
-    """Rows of `source`, with the named columns set and those that must not be empty 0."""
+    """Inserts rows of `source` with the given columns. Other columns that must not be empty get 0."""
     columns = [(name, needed) for _, name, _, needed, _, _ in db.execute(f"PRAGMA table_info({table})")]
     chosen = [(name, values.get(name, "0")) for name, needed in columns if name in values or needed]
     db.execute(f"INSERT INTO {table} ({', '.join(n for n, _ in chosen)}) "
@@ -35,7 +35,7 @@ def insert(db, table, values, source):
 
 
 def add(db, first, last, pid, tid):
-    """The rows of steps `first` to `last` - 1."""
+    """Adds the rows of steps `first` to `last` - 1."""
     each = LAYERS * KERNELS
     kernels = COUNT.format(first * each, last * each) + "SELECT * FROM k"
     name = {name: "name" for name in ("demangledName", "shortName", "mangledName")}

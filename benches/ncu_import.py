@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""How long a .ncu-rep takes to read: here, with `ncu --import`, and with NVIDIA's Python module.
-The least of five runs each, in one go, so that the ratios are of one machine.
+"""Compares the time to read a .ncu-rep: with rgpu, with `ncu --import`, and with NVIDIA's Python module.
+Prints the minimum of five runs each. All run together, so that the ratios are of one machine.
 
     benches/ncu_import.py REPORT.ncu-rep [--ours MS] [--ncu PATH] [--module FOLDER]
 
-`--ours` is what `RGPU_BENCH_NCU_REP=REPORT.ncu-rep cargo bench -p rgpu-format --bench ncu_rep`
+`--ours` is the time that `RGPU_BENCH_NCU_REP=REPORT.ncu-rep cargo bench -p rgpu-format --bench ncu_rep`
 prints for all metrics and instances, in milliseconds. The module is found on the Python path, in
 `--module` (`extras/python` of an Nsight Compute), or comes from `pip install ncu-report`.
-A peer that is not there is left out of the table and named.
+A missing peer is left out of the table and named.
 """
 import argparse
 import shutil

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""ncu_step.py [RGPU] [KERNEL...]: how long the ncu step of `rgpu profile --mode ncu --set full` takes beside the very
-same ncu command typed by hand, on the machine with the GPU itself.
+"""ncu_step.py [RGPU] [KERNEL...]: compares the ncu step of `rgpu profile --mode ncu --set full` with the same
+ncu command typed by hand, on the machine with the GPU itself.
 
 Each round profiles the kernel, takes the step's time from the job's own events, and then runs that step's line of
 `commands.sh` in the same job folder. Prints the ratio of the medians beside its goal. Needs ncu, python3, and a
-release binary with agent, runner and collector beside it. Status 1 when a goal is missed.
+release binary with agent, runner and collector beside it. Status 1 if a goal is missed.
 """
 
 import json
@@ -32,7 +32,7 @@ def step_seconds(run):
 
 
 def by_hand(run):
-    """The line of the rung that worked."""
+    """The command line of the rung that worked."""
     lines = iter((run / "commands.sh").read_text().splitlines())
     for line in lines:
         if line.startswith("# rung ncu.asked"):
@@ -54,7 +54,7 @@ def compare(rgpu, kernel, folder):
         begun = time.perf_counter()
         subprocess.run(["sh", "-c", by_hand(run)], env={**env, "JOB": str(work)}, check=True, capture_output=True)
         hand = time.perf_counter() - begun
-        # The first one warms the caches of driver and file system.
+        # The first run warms the caches of driver and file system.
         if round:
             ours.append(step_seconds(run))
             theirs.append(hand)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""How long `rgpu report` and `nsys stats` take for the kernel and NVTX sums of one large export,
-whether they agree, and how much memory each needs. Medians of three runs each, taken in turns on one
-machine; a tool that is slow runs fewer times.
+"""Compares `rgpu report` with `nsys stats` on the kernel and NVTX sums of one large export: their time, their
+memory, and whether their sums agree. Prints medians of three runs each, taken in turn on one machine.
+A slow tool runs fewer times.
 
     benches/nsys_sums.py RGPU [SIZE]        SIZE of the export that is made: 400M, 1G (default)
 """
@@ -26,13 +26,13 @@ RUNS, ENOUGH_S = 3, 40
 
 
 def find_nsys():
-    """Path of nsys, as tests/gpu/record finds it."""
+    """Path of nsys, found as in tests/gpu/record."""
     found = [path for pattern in NSYS for path in sorted(glob.glob(pattern))]
     return shutil.which("nsys") or (found[-1] if found else None)
 
 
 def timed(argv, out):
-    """Seconds and MiB at most of one run; its stdout goes to the file `out`."""
+    """Seconds and peak MiB of one run; its stdout goes to the file `out`."""
     begun = time.monotonic()
     with open(out, "wb") as stdout, open(f"{out}.err", "wb") as stderr:
         files = [(os.POSIX_SPAWN_DUP2, stdout.fileno(), 1), (os.POSIX_SPAWN_DUP2, stderr.fileno(), 2)]
@@ -45,7 +45,7 @@ def timed(argv, out):
 
 
 def theirs(path):
-    """Kernels and ranges of what `nsys stats` printed: times and instances by name."""
+    """Kernels and ranges in the output of `nsys stats`: times and instances by name."""
     kernels, ranges, table = {}, {}, None
     for row in csv.reader(open(path)):
         if row[:1] == ["Time (%)"]:
@@ -57,7 +57,7 @@ def theirs(path):
 
 
 def ours(path):
-    """The same from the profile. nsys sums ranges by name wherever they lie, and spells `domain:name`."""
+    """The same from the profile. nsys sums ranges by name over all paths, and writes `domain:name`."""
     profile = json.load(open(path))
     kernels = {k["kernel"]: (k["total_ns"], k["launches"]) for k in profile["kernels"]}
     ranges = {}

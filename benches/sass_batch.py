@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""How much faster `rgpu disasm` writes the SASS of many cubins, and of one large cubin, than nvdisasm
-in a loop, and how much memory the largest process needs. Taken in turns on one machine, medians.
+"""Measures how much faster `rgpu disasm` writes the SASS of many cubins, and of one large cubin, than nvdisasm
+in a loop, and how much memory the largest process needs. Medians, taken in turn on one machine.
 
     benches/sass_batch.py RGPU NVDISASM CUBIN [LARGE]
         64 copies of CUBIN, each made a file of its own, and LARGE, a cubin of several megabytes
@@ -18,7 +18,7 @@ COPIES, RUNS = 64, int(os.environ.get("RUNS", "3"))
 
 
 def timed(argv, out, env):
-    """Seconds, and MiB at most of the largest process that was waited for below it."""
+    """Seconds, and peak MiB of the largest process among it and its children."""
     begun = time.monotonic()
     with open(out, "wb") as stdout:
         files = [(os.POSIX_SPAWN_DUP2, stdout.fileno(), 1), (os.POSIX_SPAWN_DUP2, stdout.fileno(), 2)]
@@ -29,7 +29,7 @@ def timed(argv, out, env):
 
 
 def median(runs):
-    """Of (seconds, MiB) pairs."""
+    """The median of (seconds, MiB) pairs."""
     return tuple(round(statistics.median(values), 2) for values in zip(*runs))
 
 
@@ -45,7 +45,7 @@ def main(rgpu, nvdisasm, cubin, large=None):
         for file in files:
             shutil.copy(cubin, file)
         os.chdir(folder)
-        # A plain loop, as people write it.
+        # A plain loop, as a user would write it.
         loop = ["/bin/sh", "-c", 'for f in k*.cubin; do nvdisasm -c "$f" >"$f.sass" || exit 1; done']
         ours = [rgpu, "disasm", *map(str, files), "--out", "sass", "--tool", "nvdisasm", "-q", "--json"]
         cases = {"batch": (loop, ours)}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""How fast `rgpu disasm` reads without writing listings, beside the tools that people use. Taken in turns on one
-machine, medians.
+"""Compares how fast `rgpu disasm` reads, without writing listings, with the usual tools. Medians, taken in turn
+on one machine.
 
     benches/sass_read.py RGPU CUOBJDUMP CUBIN LARGE LIBRARY
         CUBIN    summary of 100 copies, against `cuobjdump -res-usage` in a loop
@@ -25,7 +25,7 @@ ZSTD = 0x8000
 
 
 def seconds(argv):
-    """Of one call that must end well."""
+    """Seconds of one call, which must succeed."""
     begun = time.monotonic()
     subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return time.monotonic() - begun
@@ -42,7 +42,7 @@ def in_turns(cases, before=lambda: None):
 
 
 def frames(library):
-    """The zstd frames of every fatbin in a file, one after the other, and what they unpack to."""
+    """The zstd frames of every fatbin in a file, joined, and the size of their contents."""
     data, at, unpacked = library.read_bytes(), 0, 0
     found = []
     while (at := data.find(MAGIC, at)) >= 0:

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""worker.py [RGPU]: what a worker costs over HTTP beside `curl` to the same server, on this machine.
+"""worker.py [RGPU]: compares a worker over HTTP with `curl` to the same server, on this machine.
 
-Starts `rgpu worker` on loopback and times in turn, in one run: a warm `exec true` beside one `curl` of
-the health page and the start of a process; 64 MiB up and down beside `curl` and, since ours are checked,
-beside `curl` with `sha256sum`, for which there is no goal; and many clients at once for a while, each with
-whole jobs, with the server's memory. RGPU is a release binary with rgpu-agent-http beside it (default:
+Starts `rgpu worker` on loopback and times three things in turn, in one run. First, a warm `exec true` and one `curl`
+of the health page plus the start of a process. Second, 64 MiB up and down, compared with `curl` and, because rgpu
+checks its transfers, with `curl` and `sha256sum`, for which there is no goal. Third, many clients at once for a while,
+each with whole jobs, with the server's memory. RGPU is a release binary with rgpu-agent-http beside it (default:
 target/dist/*/rgpu or target/release/rgpu).
 
     TIMES=11 CLIENTS=100 MINUTES=10 benches/worker.py
 
-MINUTES=0 leaves the last part out. Status 1 when a goal is missed.
+MINUTES=0 leaves out the last part. Status 1 if a goal is missed.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ import urllib.error
 import urllib.request
 
 sys.dont_write_bytecode = True
-from loopback import ground
+from loopback import prepare_machine
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIMES = int(os.environ.get("TIMES", "11"))
@@ -52,7 +52,7 @@ def timed(command, **how):
 
 
 def in_turn(*works):
-    """The medians of several works, each done in turn so that a busy moment meets all."""
+    """The medians of several works, done in turn, so that a busy moment affects all alike."""
     took = [[] for _ in works]
     for n in range(TIMES + 1):
         for work, list_ in zip(works, took):
@@ -115,9 +115,9 @@ class Bench:
         self.show("exec true, curl + process start", ours, curl + start, 1.5)
 
     def transfer(self):
-        """Each time other bytes that do not shrink, into a new file. The goal is curl's time alone; what it takes
-        with the bytes hashed, as ours are, and over a file that is there, where some file systems wait for the
-        disk, is told behind."""
+        """Transfers new incompressible bytes into a new file each time. The goal is curl's time alone. Two more times
+        are printed after it: with the bytes hashed, as rgpu does, and over an existing file, where some file systems
+        wait for the disk."""
         source, project, bare = self.folder / "project/big", self.folder / "project", []
 
         def tell(way, ours, hashed):
@@ -188,7 +188,7 @@ class Bench:
         until = begun + 60 * MINUTES
 
         def ask(*request):
-            """The same, with the slowest answer noted: a wait for news, which may last, is none."""
+            """The same, and records the slowest answer. Waits for events do not count, because they may last."""
             asked = time.monotonic()
             try:
                 answer = self.ask(*request)
@@ -244,7 +244,7 @@ class Bench:
 
 def main():
     with tempfile.TemporaryDirectory(prefix="rgpu-bench-") as folder:
-        ground(folder)
+        prepare_machine(folder)
         bench = Bench(folder)
         try:
             print(f"{'':<34} {'ours':>12} {'curl':>12}  ratio")

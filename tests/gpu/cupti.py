@@ -1,4 +1,4 @@
-"""Part `cupti`: our collector beside nsys on the same programs, and what each costs the program."""
+"""Part `cupti`: compares our collector with nsys on the same programs, and their cost to the program."""
 
 import glob
 import os
@@ -26,7 +26,7 @@ def costs_program(s):
 
 
 def without_nsys(s, name):
-    """A remote of which no nsys is known: facts are kept by the remote's definition."""
+    """A remote without a known nsys: facts are stored by the remote's definition."""
     from parts import add_remote
     add_remote(s, name)
     return name
@@ -67,7 +67,7 @@ def agreement(s, costs):
 
 
 def timelines(s):
-    """The same program under both: kernels, copies, regions."""
+    """Runs the same program under both, and compares kernels, copies and regions."""
     program = s.work / "bin/timeline"
     theirs = s.profile("--remote", REMOTE, "--mode", "nsys", "--nsys-args", "--cuda-graph-trace=node", "--", program)
     with hidden("nsys"):
@@ -97,7 +97,6 @@ def costs_of(s, costs):
     folder.mkdir(exist_ok=True)
     log = {"RGPU_NVTX_LOG": str(folder / "log"), "RGPU_NVTX_LIMIT": str(4 << 30)}
     nvtx = {"NVTX_INJECTION64_PATH": str(library), **log}
-    # The toolkit's own headers may point tools elsewhere: `./.` is none at all.
     ways = {"alone": {}, "nvtx": nvtx, "cupti": {**nvtx, "CUDA_INJECTION64_PATH": str(library)}, "nsys": None}
     seen = {}
     for turn in range(3):
@@ -187,5 +186,5 @@ def cupti(s):
     for case in (ends, agreement, timelines, costs_of, torch_programs):
         try:
             case(*((s,) if case in (timelines, torch_programs) else (s, costs)))
-        except Exception as problem:  # one case's surprise must not hide the others
+        except Exception as problem:  # an exception of one case must not hide the other cases
             s.check(f"`{case.__name__}` runs to its end", False, repr(problem))

@@ -1,5 +1,5 @@
-"""Makes a GPU host lack something: files are renamed, and renamed back. Where they lie on a file system that takes no
-changes, their folder is mounted over without them, or an empty file over each; both want root."""
+"""Hides tools and libraries of a GPU host: renames files, and renames them back. On a read-only file system it mounts
+a copy of the folder without these files over it, or an empty file over each file; both need root."""
 
 import contextlib
 import errno
@@ -24,12 +24,12 @@ PLACES = {
     "libdw": ["/usr/local/lib/gpu-host/libdw.so*", "/opt/gpu-host/usr/lib/x86_64-linux-gnu/libdw*.so*",
               "/usr/lib/x86_64-linux-gnu/libdw*.so*", "/lib/x86_64-linux-gnu/libdw*.so*"],
 }
-# Before the name: `libcupti.so.13` with something behind it would still be taken for one.
+# A prefix: `libcupti.so.13` with a suffix would still be taken for a libcupti.
 HIDDEN = "hidden-by-rgpu-tests."
 
 
 def aside(path):
-    """What a hidden file is called."""
+    """The path of a file while it is hidden."""
     return os.path.join(os.path.dirname(path), HIDDEN + os.path.basename(path))
 
 
@@ -40,7 +40,7 @@ def on_path(thing):
 
 
 def of_python():
-    """libcupti of the packages that this host's Python sees, as rgpu asks for them."""
+    """libcupti in the packages of this host's Python, found as rgpu finds them."""
     ask = "import glob, sys; [print(p) for f in sys.path for p in glob.glob(f + '/nvidia/*/lib/libcupti.so*')]"
     told = subprocess.run(["python3", "-c", ask], check=False, capture_output=True, text=True)
     return told.stdout.split("\n")[:-1]
@@ -57,13 +57,13 @@ def mount(*words):
 
 
 def is_apart(folder):
-    """Whether something else is mounted below a folder, which a mount over all of it would hide too."""
+    """Whether something is mounted below a folder. A mount over the folder would hide that too."""
     with open("/proc/self/mounts") as mounts:
         return any(line.split()[1].startswith(folder.rstrip("/") + "/") for line in mounts)
 
 
 class Hiding:
-    """What was done, to be undone the other way round."""
+    """The changes made so far. They are undone in reverse order."""
 
     def __init__(self):
         self.undo = []
@@ -84,7 +84,7 @@ class Hiding:
                     self.cover_file(os.path.join(folder, name))
 
     def cover_folder(self, folder, names):
-        """The folder without these names: an overlay in which they are marked as removed."""
+        """Mounts an overlay in which these names are marked as removed over the folder."""
         layer = tempfile.mkdtemp(prefix="rgpu-hide-")
         if not mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", layer):
             os.rmdir(layer)
@@ -108,7 +108,7 @@ class Hiding:
         return True
 
     def cover_file(self, path):
-        """An empty file that nobody may execute: no program and no library."""
+        """Mounts an empty file without permissions over the path, which is neither a program nor a library."""
         with tempfile.NamedTemporaryFile(prefix="rgpu-hide-", delete=False) as empty:
             os.chmod(empty.name, 0)
         self.undo.append(lambda: os.unlink(empty.name))
@@ -120,23 +120,23 @@ class Hiding:
         for step in reversed(self.undo):
             try:
                 step()
-            except (OSError, subprocess.CalledProcessError) as problem:  # the others must come back all the same
+            except (OSError, subprocess.CalledProcessError) as problem:  # restore the others anyway
                 print(f"     not put back: {problem}", file=sys.stderr)
 
 
 @contextlib.contextmanager
 def hidden(*things):
-    """The host without `things`; yields what was found and hidden."""
+    """Hides `things` on the host; yields the paths that were found and hidden."""
     hiding, gone = Hiding(), []
     try:
         for thing in things:
             found = [path for path in dict.fromkeys(places(thing)) if not os.path.basename(path).startswith(HIDDEN) and os.path.lexists(path)]
-            # One of several ways to the same folder is enough.
+            # Several paths may lead to the same folder; one is enough.
             found = list({(os.path.realpath(os.path.dirname(p)), os.path.basename(p)): p for p in found}.values())
             gone += found
             hiding.take(found)
         if gone:
-            # -X: it would take the links away whose files were renamed.
+            # -X: without it, ldconfig removes links whose files were renamed.
             subprocess.run(["ldconfig", "-X"], check=False)
         yield gone
     finally:

@@ -1,4 +1,4 @@
-"""What a user does, part by part, with what must come of it. Each part stands alone once `remote` has run."""
+"""The work of a user in parts, each with checks of its result. After `remote` has run, each part can run alone."""
 
 import math
 import os
@@ -17,14 +17,14 @@ from wagmi import wagmi
 
 CORRECT = ["vecadd", "tiled-matmul", "softmax", "reduce", "transpose-conflicts", "transpose-padded",
            "uncoalesced", "spill", "divergent", "nested-regions", "host-entry"]
-# The faulty kernels: the tool that finds each, the kind of cause, and text of the lines it may point at.
+# The faulty kernels: the tool that finds each, the kind of cause, and text of the lines that it may report.
 FAULTY = {
     "oob": ("memcheck", "out_of_bounds", ["c[i] = a[i] + b[i]"]),
     "race": ("racecheck", "race", ["= x[start", "y[start"]),
     "uninit": ("initcheck", "uninitialized", ["atomicAdd", "out[threadIdx.x] ="]),
     "bad-barrier": ("synccheck", "barrier", ["__syncthreads();"]),
 }
-# What our own rules must find in a full ncu profile.
+# Findings that rgpu's rules must have in a full ncu profile.
 TRAITS = {"transpose-conflicts": "bank_conflicts", "uncoalesced": "uncoalesced", "spill": "spills",
           "divergent": "divergence"}
 REMOTE = "h200"
@@ -211,13 +211,13 @@ def sanitizer(s):
 
 
 def selected(p):
-    """Names of the regions that each pattern came to, and how ncu was made to measure."""
+    """Names of the regions that each pattern matched, and the arguments that ncu got."""
     selection = p.get("selection") or {}
     return [r["matched"] for r in selection.get("regions", [])], selection.get("replay_mode")
 
 
 def kernels_in(p):
-    """Kernels profiled, by the user's own region path."""
+    """The profiled kernels by the user's own region path."""
     found = {}
     for launch in p.get("launches", []):
         path = "::".join(part for part in launch.get("region", []) if not part.startswith("rgpu@"))
@@ -304,7 +304,7 @@ def deep(s):
 
 
 def wait_for(path, words, seconds):
-    """Waits until a line of the event file holds every word."""
+    """Waits until a line of the event file contains every word."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if path.exists() and any(all(w in line for w in words) for line in path.read_text(errors="replace").splitlines()):
@@ -314,7 +314,7 @@ def wait_for(path, words, seconds):
 
 
 def running_ncu():
-    """Command lines of ncu still there: what a cancelled job must not leave behind."""
+    """Command lines of running ncu processes. A cancelled job must not leave any."""
     found = []
     for entry in Path("/proc").iterdir():
         try:

@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback whose link can be cut and restored, as a train tunnel would."""
+"""A TCP proxy on loopback whose link can be cut and restored."""
 
 import socket
 import threading
@@ -23,7 +23,7 @@ class Proxy:
         with self.lock:
             self.up = False
             for end in self.open:
-                # A dead link sends nothing at all; closing both ends is the nearest that one machine shows at once.
+                # A dead link sends nothing at all. Closing both ends is the closest to that on one machine.
                 try:
                     end.shutdown(socket.SHUT_RDWR)
                 except OSError:

@@ -1,5 +1,5 @@
-"""Part `rungs`: every rung reached once, because what stands above it does not work: tools hidden (`hide.py`), or
-replaced by wrappers that let them fail in one way."""
+"""Part `rungs`: reaches every rung once by making the rungs above it fail. Tools are hidden (`hide.py`), or replaced by
+wrappers that fail in one way."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ REFUSED = ("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to ac
            "target device 0. For instructions on enabling permissions and to get more information see "
            "https://developer.nvidia.com/ERR_NVGPUCTRPERM")
 USER = "rgpu-test-user"
-# Stands in for sudo where there is none: root for whoever may execute it, and only without a password prompt.
+# Replaces a missing sudo: runs a command as root for everyone who may execute it, but only with `-n`.
 SUDO = r"""
 #include <string.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ WRAPPERS = Path("/tmp") / f"rgpu-rungs-{os.getpid()}"
 
 
 def wrapper(s, name, script):
-    """A folder with one program, for a remote's `path`."""
+    """Makes a folder with one program, for a remote's `path`."""
     folder = WRAPPERS / name / "bin"
     folder.mkdir(parents=True, exist_ok=True)
     for above in (folder, folder.parent, folder.parent.parent):
@@ -66,7 +66,7 @@ def told(p):
 
 
 def reached(s, text, p, rung, **refused):
-    """The rung that was reached, and the reasons of those above; rungs are written `ncu_asked` here."""
+    """Checks the rung that was reached, and the codes of the failed rungs. Their names are written `ncu_asked` here."""
     ladder = [(r.get("rung"), r.get("code")) for r in p.get("ladder", []) if not r.get("ok")]
     wanted = [(r.replace("_", ".", 1), code) for r, code in refused.items()]
     lost = next((r.get("loses", "") for r in reversed(p.get("ladder", [])) if r.get("ok") and r.get("rung") == rung), "")
@@ -112,19 +112,19 @@ def importer(s):
         if not moved:
             s.check("the importer's library is somewhere", False, "no libdw was found to be hidden")
             return
-        # Facts of before say that it works: the tool itself fails, and that is remembered.
+        # The stored facts say that it works. So the tool itself fails, and rgpu remembers that.
         p = reached(s, "hidden since the facts were asked", s.profile(*NSYS, "--remote", "stale"), "cupti", nsys_full="importer_broken")
         tried = [r["rung"] for r in p.get("ladder", []) if r.get("argv") and r["rung"].startswith("nsys.")]
         s.check("nsys was tried once", tried == ["nsys.full"], str(tried))
         p = reached(s, "and the second time", s.profile(*NSYS, "--remote", "stale"), "cupti", nsys_full="importer_broken")
         skipped = [r for r in p.get("ladder", []) if r["rung"].startswith("nsys.") and "skipped: failed on" in r.get("words", "")]
-        # CUPTI stands above nsys's own ranges, so nothing asks for those.
+        # The rung cupti is above nsys.nvtx, so nsys.nvtx is not tried.
         s.check("nsys is passed over, with the reason", {r["rung"] for r in skipped} >= {"nsys.full", "nsys.cuda"}
                 and not any(r.get("argv") for r in skipped), told(p), note=skipped[0]["words"] if skipped else "")
     s.check("while it is remembered, mended or not", s.profile(*NSYS, "--remote", "stale").get("rung") == "cupti")
     s.rgpu("doctor", "stale", "--fresh", timeout=300)
     reached(s, "after `doctor --fresh`", s.profile(*NSYS, "--remote", "stale"), "nsys.full")
-    # Facts are of a host, whatever it is called: another name for it would have told `stale` too.
+    # Facts are stored per host. Asking under another name would also have changed the facts of `stale`.
     with hidden("libdw"):
         s.rgpu("doctor", remote(s, "no-libdw"), "--fresh", timeout=300)
         p = s.profile(*NSYS, "--remote", "no-libdw")
@@ -134,7 +134,7 @@ def importer(s):
 
 
 def add_user(s):
-    """Someone who is not root, who may log in with the same key."""
+    """Makes a user who is not root and can log in with the same key."""
     subprocess.run(["useradd", "-m", "-s", "/bin/bash", "-p", "*", USER], check=False, capture_output=True)
     keys = Path(s.ssh["GPU_SSH_KEY"]).parent
     keys.chmod(0o711)
@@ -211,8 +211,8 @@ def rungs(s):
         for case in (hidden_tools, importer, counters, spoiled):
             try:
                 case(s)
-            except Exception as problem:  # one case's surprise must not hide the others
+            except Exception as problem:  # an exception of one case must not hide the other cases
                 s.check(f"`{case.__name__}` runs to its end", False, repr(problem))
     finally:
-        shutil.rmtree(WRAPPERS, ignore_errors=True)  # a setuid program lies there
+        shutil.rmtree(WRAPPERS, ignore_errors=True)  # the folder has a setuid program
         subprocess.run(["userdel", "-r", USER], check=False, capture_output=True)

@@ -1,4 +1,4 @@
-"""One pass over a GPU host: runs rgpu as a user would, keeps every command's output, counts what held."""
+"""One test session on a GPU host: runs rgpu as a user would, keeps every command's output, counts the checks."""
 
 import json
 import os
@@ -25,7 +25,7 @@ class Finished:
 
     @property
     def json(self):
-        """The JSON document on stdout; an empty one where there is none, so that checks fail softly."""
+        """The JSON document on stdout; empty if there is none, so that the check fails and not the script."""
         try:
             return json.loads(self.stdout)
         except ValueError:
@@ -60,7 +60,7 @@ class Session:
         return self.deadline - time.monotonic()
 
     def start(self, *args):
-        """rgpu in the background; `finish` waits for it."""
+        """Starts rgpu in the background; `finish` waits for it."""
         self.number += 1
         words = [re.sub(r"\W+", "-", str(a))[:24] for a in args if not str(a).startswith("-")]
         base = self.out / "log" / f"{self.number:03}-{self.part}-{'-'.join(words)[:60].strip('-')}"
@@ -87,7 +87,7 @@ class Session:
         return Finished(running["argv"], status, stdout, stderr, seconds)
 
     def rgpu(self, *args, expect=0, timeout=240):
-        """Runs rgpu and checks its exit status: one number, or any of several."""
+        """Runs rgpu and checks its exit status against one number or several."""
         allowed = expect if isinstance(expect, tuple) else (expect,)
         ended = self.finish(self.start(*args), timeout)
         tail = (ended.stderr.strip().splitlines() or [""])[-6:]
@@ -100,7 +100,7 @@ class Session:
         return ended
 
     def profile(self, *args, expect=0, timeout=240):
-        """`rgpu profile … --json`: the profile."""
+        """Runs `rgpu profile … --json` and returns the profile."""
         split = args.index("--") if "--" in args else len(args)
         return self.rgpu("profile", *args[:split], "--json", *args[split:], expect=expect, timeout=timeout).json
 
@@ -115,7 +115,7 @@ class Session:
         return bool(holds)
 
     def top_rung(self, name, profile):
-        """Each step ended on the first rung that it tried."""
+        """Checks that each step ended on the first rung that it tried."""
         first = {}
         for record in profile.get("ladder", []):
             first.setdefault(record.get("step"), record)
@@ -124,7 +124,7 @@ class Session:
                    note=profile.get("rung", ""))
 
     def archive(self):
-        """Everything said, and the run folders, as one file."""
+        """Packs all output and the run folders into one file."""
         (self.out / "summary.txt").write_text(
             "".join(f"ok   {line}\n" for line in self.passed) + "".join(f"FAIL {line}\n" for line in self.failed)
         )
@@ -137,7 +137,7 @@ class Session:
                     if not file.is_file() or file.is_symlink() or file.stat().st_size > FILE_LIMIT:
                         continue
                     total += file.stat().st_size
-                    if total > 12 * ARCHIVE_LIMIT:  # reports shrink to a tenth and less
+                    if total > 12 * ARCHIVE_LIMIT:  # reports compress to a tenth or less
                         print(f"the archive is full: {file} and what follows are left out", file=sys.stderr)
                         return
                     tar.add(file, arcname=f"gpu-run/{name}" if file == folder else f"gpu-run/{name}/{file.relative_to(folder)}")

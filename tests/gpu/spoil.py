@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""spoil empty|nan REPORT: makes an ncu report what a broken collection would leave, with everything else as it was.
+"""spoil empty|nan REPORT: changes an ncu report into one that a broken collection leaves. Everything else stays.
 
 `empty` leaves out the blocks with results; `nan` makes every number of every metric NaN.
 """
@@ -64,7 +64,7 @@ NAN = message([(3, 1, struct.pack("<d", math.nan))])
 
 
 def metric_without_number(metric):
-    """Strings stay: they are no numbers."""
+    """Keeps strings, because they are not numbers."""
     spoiled = within(fields(metric), 2, lambda value: value if any(n == 1 for n, _, _ in fields(value)) else NAN)
     return message([field for field in spoiled if field[0] != 3])
 

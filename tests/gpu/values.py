@@ -1,4 +1,4 @@
-"""Our reading of fresh reports against what NVIDIA's own tools print of the same files, number by number."""
+"""Compares rgpu's values of new reports with what NVIDIA's own tools print of the same files, number by number."""
 
 import csv
 import glob
@@ -17,14 +17,14 @@ def tool(name, *patterns):
 
 
 def rows(text):
-    """NVIDIA's CSV below whatever it says first: quoted in ncu's, bare in nsys's."""
+    """The CSV after NVIDIA's other messages. ncu quotes its cells, nsys does not."""
     lines = text.splitlines()
     first = next((i for i, line in enumerate(lines) if line.startswith('"') or line.count(",") > 5), len(lines))
     return list(csv.reader(io.StringIO("\n".join(lines[first:]))))
 
 
 def printed(cell, value):
-    """Whether `cell` is `value` within the digits that were printed."""
+    """Whether `cell` equals `value` within the printed digits."""
     if isinstance(value, str):
         return cell == value
     plain = cell.replace(",", "")
@@ -62,7 +62,7 @@ def ncu_metrics(s, kernel):
                 continue  # the columns before the metrics: names, geometry, NVTX state
             metric = launch["metrics"].get(name)
             if metric is None:
-                # A metric without a number is absent with us, and named in the gaps.
+                # rgpu leaves out a metric without a number, and names it in the gaps.
                 if cell not in ("", "no data", "nan", "n/a"):
                     absent.append(f"{name}={cell}")
                 continue
@@ -116,7 +116,7 @@ def nsys_rows(s):
     sums = {k["kernel"]: (k["total_ns"], k["launches"], k["min_ns"], k["max_ns"]) for k in ours.get("kernels", [])}
     s.check("sums by kernel equal `nsys stats`", sums and sums == theirs, f"{sums} against {theirs}", note=f"{len(sums)} kernels")
 
-    # nsys sums ranges by name over every path: names that lie on one path compare.
+    # nsys sums ranges by name over every path, so only names with one path can be compared.
     theirs = {r["Range"].removeprefix(":"): (int(r["Total Time (ns)"]), int(r["Instances"])) for r in stats("nvtx_sum")}
     mine = {}
     for r in ours.get("regions", []):

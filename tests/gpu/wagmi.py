@@ -1,4 +1,4 @@
-"""wagmiv67 as its README and docs/tuning.md tell of it: right, timed, profiled, clean, and step by step faster."""
+"""Checks the claims of wagmiv67's README and docs/tuning.md: right, timed, profiled, clean, and each step faster."""
 
 REMOTE = "h200"
 LARGE = [f"bench-{i}" for i in (1, 2, 3, 4)]
@@ -19,7 +19,7 @@ def told(p):
 
 
 def on_new_data(s, what, p):
-    """Every timed call had data of its own, was compared with the reference on them, and behind a flush."""
+    """Checks that every timed call had new data, was compared with the reference for them, and ran after a flush."""
     bad = {}
     for c in p.get("cases", []):
         t = c.get("timing") or {}
@@ -59,7 +59,7 @@ def wagmi(s):
         s.rgpu("compare", f"wagmi-{i - 1}", f"wagmi-{i}")
         s.rgpu("compare", f"wagmi-{i - 1}", f"wagmi-{i}", "--json")
     s.check("the last step is the fastest everywhere", all(seen[-1].get(n, 1e9) < seen[0].get(n, 0) for n in LARGE), str(seen))
-    # Calls of both interleaved, counters of both: what the first step changed.
+    # Calls of both interleaved, with counters of both, show what the first step changed.
     s.rgpu("compare", "--kernel", chain[0], "--kernel", chain[1], "--remote", REMOTE)
 
     for kernel in ("kernels/wagmiv67/popcorn", "wagmiv67-triton"):

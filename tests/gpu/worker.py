@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""worker.py FOLDER: every mode through `rgpu worker`, on the machine with the GPU itself.
+"""worker.py FOLDER: runs every mode through `rgpu worker`, on the machine with the GPU itself.
 
 FOLDER holds rgpu, rgpu-agent, rgpu-agent-http, rgpu-runner and librgpu_collector.so (target/dist/<triple>).
 Starts a worker on loopback, profiles vecadd through it in each mode, kills and restarts the worker in the
-middle of one, and cuts the link in the middle of another. Prints a line for each and ends with status 1
-when one of them failed.
+middle of one, and cuts the link in the middle of another. Prints one line for each and ends with status 1
+if one of them failed.
 """
 
 import json
@@ -95,7 +95,7 @@ def restart(host):
 
 
 def cut(host):
-    """The same through a proxy whose link goes away for two seconds."""
+    """The same through a proxy whose link is cut for two seconds."""
     way = Proxy(0, ("127.0.0.1", host.port))
     port = way.listener.getsockname()[1]
     host.rgpu("remote", "add", "far", f"http://127.0.0.1:{port}", "--token-file", f"{host.folder}/token")

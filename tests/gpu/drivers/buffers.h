@@ -1,4 +1,4 @@
-// What the drivers share: checked CUDA calls and seeded buffers.
+// Shared by the drivers: checked CUDA calls and seeded buffers.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,9 +1,9 @@
-// What a tool costs the program that it watches, and kernels of known lengths for two tools to agree on.
+// Measures what a tool costs the program that it profiles, and runs kernels of known lengths to compare two tools.
 //
 //   costs ranges     ns of one push and pop, the median of 200 batches of 1,000
 //   costs launches   ns of one launch of an empty kernel (the call alone), and with the wait for all of a batch,
 //                    the medians of 200 batches of 500; each launch inside a range of its own as well
-//   costs lengths    100 kernels of each length, one after the other, in a range named after it
+//   costs lengths    100 kernels of each length, one after the other, in a range named after the length
 //   costs exit       one kernel, and the end of the process by `_exit` a second later
 #include <nvtx3/nvToolsExt.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// faulty NAME: launches one faulty kernel as its kernel.toml would, at the size `small`. `clean` launches
-// vecadd instead, `leak` forgets a buffer, `crash` writes through a wild pointer, `unused` never touches one.
+// faulty NAME: launches one faulty kernel as its kernel.toml says, at the size `small`. `clean` launches
+// vecadd instead, `leak` does not free a buffer, `crash` writes to a wild pointer, `unused` never uses a buffer.
 #include <cstring>
 
 #include "buffers.h"
@@ -14,7 +14,7 @@ __global__ void bad_barrier(const float *, float *, int);
 
 __global__ void wild(float *target) { *target = 1.0f; }
 
-// The one host entry: rgpu_prepare and the others are those of kernels/uninit.
+// Only `uninit` has a host entry: rgpu_prepare and the others are defined in kernels/uninit.
 static void uninit() {
     int64_t n = 1000;
     uint64_t byte_dims[] = {1000};

@@ -1,8 +1,8 @@
 // Seven launches under NVTX ranges: A { vecadd, A1 { tiled_matmul } }, B { 5 x vecadd }, all inside a
-// start/end range `whole` of the domain `rgpu`. A mark, a registered name (`ready`) and a payload are there
-// for the readers of the reports.
+// start/end range `whole` of the domain `rgpu`. A mark, a registered name (`ready`) and a payload test the
+// readers of the reports.
 //
-// regions CALL makes one more call inside A, for the text of range replay: managed, register or ipc.
+// regions CALL makes one more call inside A, to record range replay's message: managed, register or ipc.
 #include <nvtx3/nvToolsExt.h>
 
 #include <cstring>

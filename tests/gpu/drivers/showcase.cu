@@ -1,5 +1,5 @@
 // showcase NAME: launches one of the worked kernels once, at the default size of its kernel.toml.
-// showcase fail: launches vecadd and exits with status 3, for the text that tools print then.
+// showcase fail: launches vecadd and exits with status 3, to record what tools print then.
 #include <cstring>
 
 #include "buffers.h"

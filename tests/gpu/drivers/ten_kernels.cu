@@ -1,5 +1,5 @@
-// Ten kernels that each spin for a known time, so that who holds the GPU's time is known beforehand; their names
-// are what filters must get right: templates, overloads, lambdas, an anonymous namespace, very long ones.
+// Ten kernels that each spin for a known time, so that the share of each in the GPU time is known. Their names
+// test filters: templates, overloads, lambdas, an anonymous namespace, very long names.
 //
 //     kernel                                   launches x time     range
 //     heavy(float *, long long)                3 x 4 ms            work::solve       60 % of all
@@ -12,8 +12,8 @@
 //     cost$each                                20 x 4 us           outside any range
 //     varies                                   10 x 5..50 us       outside any range
 //
-// Times are by the GPU's own nanosecond timer: they hold whatever its clocks do. One block, so that nothing else
-// makes a difference.
+// Times come from the GPU's own nanosecond timer, so they do not depend on its clocks. Each kernel has one block, so
+// nothing else changes its time.
 #include <nvtx3/nvToolsExt.h>
 
 #include <utility>

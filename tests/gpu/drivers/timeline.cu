@@ -1,16 +1,16 @@
-// One phase after the other, each a push/pop range and each with idle time of one known cause on the GPU, for
-// the timeline analysis:
+// Runs phases for the timeline analysis, one after the other. Each phase is a push/pop range and has GPU idle
+// time of one known cause:
 //
 //   synced    a wait for the stream after every kernel: synchronisation
 //   busy_host the host computes between the launches: host late
 //   copied    a blocking copy to the host between the kernels: copy
 //   tiny      many kernels, each shorter than its launch: launch latency
-//   overlap   a copy beside a kernel, then two small kernels beside each other
+//   overlap   a copy at the same time as a kernel, then two small kernels at the same time
 //   graph     five kernels in a CUDA graph, launched three times
 //   no_work   nothing on the GPU
 //   async     closes long before its kernels end
 //
-// Then what the NVTX lint is for: one kernel outside any range, one range without a name, two start/end ranges
+// Then faults for the NVTX lint: one kernel outside any range, one range without a name, two start/end ranges
 // of one name that cross, and `never_closed`.
 #include <nvtx3/nvToolsExt.h>
 
@@ -48,7 +48,7 @@ int main() {
     auto multiply = [&](cudaStream_t stream) {
         tiled_matmul<<<dim3(k / 32, k / 32), dim3(32, 32), 0, stream>>>(a, b, d, k, k, k);
     };
-    add(one, n);  // outside any range, and the load of the module
+    add(one, n);  // outside any range; also loads the module
     multiply(one);
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 

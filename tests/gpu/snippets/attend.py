@@ -1,4 +1,4 @@
-"""Attention by torch on the GPU, against the same in double precision."""
+"""Compares attention by torch on the GPU with the same in double precision."""
 
 import torch
 

@@ -21,7 +21,7 @@ fn main() -> Result<()> {
         let _range = range("axpy");
         let mut launch = gpu.stream.launch_builder(&axpy);
         launch.arg(&mut device_y).arg(&device_x).arg(&a).arg(&count);
-        // SAFETY: these are the kernel's arguments, and it stays within `n`.
+        // SAFETY: the arguments match the kernel's parameters, and it accesses only `n` elements.
         unsafe { launch.launch(LaunchConfig::for_num_elems(n as u32)) }?;
         gpu.stream.synchronize()?;
     }

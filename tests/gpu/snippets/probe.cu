@@ -1,4 +1,4 @@
-// Which device this is, and what a warp shuffle gives there.
+// Prints the name of the device and the result of a warp shuffle.
 #include <cstdio>
 
 __global__ void rotate(int* out) {
