@@ -102,7 +102,7 @@ fn no_interval(subject: &Subject<'_>, all: &TimeChange) -> String {
         return text.clone();
     }
     if !subject.cases.is_empty() {
-        return few(all.a.samples, all.b.samples);
+        return too_few(None, &all.a, &all.b);
     }
     let matters = |kernel: &&KernelChange| {
         kernel.time.as_ref().is_some_and(|t| {
@@ -113,18 +113,21 @@ fn no_interval(subject: &Subject<'_>, all: &TimeChange) -> String {
         })
     };
     match subject.kernels {
-        [] | [_] => few(all.a.samples, all.b.samples),
+        [] | [_] => too_few(None, &all.a, &all.b),
         kernels => match kernels.iter().find(matters).and_then(|k| Some((k, k.time.as_ref()?))) {
-            Some((kernel, t)) => {
-                format!("of `{}`, {}", kernel.kernel, few(t.a.samples, t.b.samples))
-            }
-            None => few(all.a.samples, all.b.samples),
+            Some((kernel, t)) => too_few(Some(&kernel.kernel), &t.a, &t.b),
+            None => too_few(None, &all.a, &all.b),
         },
     }
 }
 
-fn few(a: u64, b: u64) -> String {
-    format!("{a} and {b} launches give no interval (5 each are needed)")
+/// Says that there are too few launches (of one kernel) on the two sides for an interval.
+fn too_few(kernel: Option<&str>, a: &SideTime, b: &SideTime) -> String {
+    let of = kernel.map(|kernel| format!(" of `{kernel}`")).unwrap_or_default();
+    format!(
+        "not enough launches{of} for an interval: {} and {}, at least 5 each are needed",
+        a.samples, b.samples
+    )
 }
 
 /// The changes of the kernel with the most time that go the way of the verdict.

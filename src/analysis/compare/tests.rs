@@ -112,7 +112,7 @@ fn a_report_of_one_launch_is_undecided_but_says_what_changed() {
     assert_eq!(there.verdict, TimeVerdict::Ambiguous);
     assert_eq!(
         there.summary,
-        "undecided: 1 and 1 launches give no interval (5 each are needed); `new` took 50 % of the \
+        "undecided: not enough launches for an interval: 1 and 1, at least 5 each are needed; `new` took 50 % of the \
          time of `old`: shared-memory load bank conflicts 33-way → none"
     );
 }
@@ -181,7 +181,8 @@ fn of_several_kernels_the_one_with_too_few_launches_is_named() {
     let mut all = vec![("rare", 9000.0, &[][..])];
     all.extend([("often", 1000.0, &[][..]); 6]);
     let there = held(&report(&all), &report(&all));
-    let wanted = "of `rare`, 1 and 1 launches give no interval (5 each are needed)";
+    let wanted =
+        "not enough launches of `rare` for an interval: 1 and 1, at least 5 each are needed";
     assert!(there.summary.contains(wanted), "{}", there.summary);
     all[0].0 = "other";
     all.push(("third", 9000.0, &[][..]));

@@ -24,7 +24,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
             limits.of(&OCCUPANCY_GAP).evidence(theoretical_id, theoretical, "%"),
         ],
         text: format!(
-            "{achieved:.0} % of the warps are there of the {theoretical:.0} % that would fit"
+            "achieved occupancy is {achieved:.0} %, theoretical occupancy {theoretical:.0} %"
         ),
         hint: "even out the blocks' work, or launch blocks that live longer: short blocks spend \
                their time starting"

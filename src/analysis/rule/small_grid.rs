@@ -11,24 +11,24 @@ pub(super) const RULE: Rule =
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (id, waves) = launch.first_number(WAVES)?;
-    // A few empty places cost nothing that could be won back.
+    // A nearly full wave leaves nothing to win back.
     if waves > limits.of(&WAVES_FULL).value - limits.of(&TAIL_LOST).value {
         return None;
     }
-    let filled = match waves * 100.0 {
-        percent if percent < 1.0 => "less than 1 %".to_owned(),
-        percent => format!("{percent:.0} %"),
+    let waves_text = match waves {
+        waves if waves < 0.01 => "less than 0.01 waves".to_owned(),
+        waves => format!("{waves:.2} waves"),
     };
-    let (subject, fill) = match blocks(launch) {
-        Some(1) => ("1 block".to_owned(), "fills"),
-        Some(blocks) => (format!("{blocks} blocks"), "fill"),
-        None => ("the blocks".to_owned(), "fill"),
+    let grid = match blocks(launch) {
+        Some(1) => "the grid of 1 block".to_owned(),
+        Some(blocks) => format!("the grid of {blocks} blocks"),
+        None => "the grid".to_owned(),
     };
     Some(Conclusion {
         score: 1.0 - waves.max(0.0),
         confidence: Confidence::High,
         evidence: vec![limits.of(&WAVES_FULL).evidence(id, waves, "")],
-        text: format!("{subject} {fill} {filled} of the GPU's places for blocks"),
+        text: format!("{grid} is {waves_text}: it does not fill the GPU once"),
         hint: "split the work into more or smaller blocks (split-k, several blocks a row), or run \
                other kernels beside this one"
             .to_owned(),

@@ -36,11 +36,11 @@ function tiles() {
       ["Compute (SM)", "sm__throughput.avg.pct_of_peak_sustained_elapsed"],
       ["Memory", "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"],
       ["DRAM", "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", "dram__throughput.avg.pct_of_peak_sustained_elapsed"],
-      ["Warps there", "sm__warps_active.avg.pct_of_peak_sustained_active"],
+      ["Achieved occupancy", "sm__warps_active.avg.pct_of_peak_sustained_active"],
     ];
     for (const [label, ...ids] of shares) {
       const x = number(launch, ...ids);
-      if (x !== undefined) list.push(tile(label, percent(x), label === "Warps there" ? "achieved occupancy" : "of peak", x / 100));
+      if (x !== undefined) list.push(tile(label, percent(x), label === "Achieved occupancy" ? "of the warps an SM can hold" : "of peak", x / 100));
     }
   }
   if (page.busy) {
