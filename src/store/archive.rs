@@ -1,19 +1,19 @@
-//! A run as one file: a tar archive of its folder, packed by zstd.
+//! Exports a run as one file: a tar archive of its folder, compressed with zstd.
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// How hard zstd tries; reports of tools are large and packed already.
+/// A low compression level: the tools' reports are large and compressed already.
 const ZSTD_LEVEL: i32 = 3;
 
-/// An archive being written.
+/// An archive that is being written.
 pub struct Archive<'a> {
     tar: tar::Builder<zstd::stream::Encoder<'a, &'a mut File>>,
 }
 
 impl<'a> Archive<'a> {
-    /// An empty archive in `file`.
+    /// Starts an archive in `file`.
     ///
     /// # Errors
     /// zstd cannot be set up.
@@ -22,7 +22,7 @@ impl<'a> Archive<'a> {
         Ok(Self { tar: tar::Builder::new(packed) })
     }
 
-    /// Adds a document under `name`, dated `mtime_s` (Unix seconds).
+    /// Adds a document under `name`, with the modification time `mtime_s` (Unix seconds).
     ///
     /// # Errors
     /// I/O errors.
@@ -34,7 +34,8 @@ impl<'a> Archive<'a> {
         self.tar.append_data(&mut header, name, bytes)
     }
 
-    /// Adds every regular file below `folder` under `name`, but those that are only being written.
+    /// Adds every regular file below `folder` under `name`, except files that are still being
+    /// written.
     ///
     /// # Errors
     /// I/O errors.
@@ -50,7 +51,7 @@ impl<'a> Archive<'a> {
             let mut file = File::open(entry.path())?;
             let meta = file.metadata()?;
             let mut header = tar::Header::new_gnu();
-            // Modes, but nobody's name.
+            // Stores modes but no owner.
             header.set_metadata_in_mode(&meta, tar::HeaderMode::Deterministic);
             header.set_mtime(modified_s(&meta));
             self.tar.append_data(&mut header, Path::new(name).join(inside), &mut file)?;
@@ -58,7 +59,7 @@ impl<'a> Archive<'a> {
         Ok(())
     }
 
-    /// Ends the archive.
+    /// Completes the archive.
     ///
     /// # Errors
     /// I/O errors.
@@ -69,8 +70,9 @@ impl<'a> Archive<'a> {
 }
 
 fn modified_s(meta: &std::fs::Metadata) -> u64 {
-    let since = meta.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
-    since.map_or(0, |since| since.as_secs())
+    let since_epoch =
+        meta.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
+    since_epoch.map_or(0, |since_epoch| since_epoch.as_secs())
 }
 
 #[cfg(test)]

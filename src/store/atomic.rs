@@ -1,22 +1,22 @@
-//! The one place that writes files: to a temporary name beside the target, then rename.
+//! Writes files atomically: to a temporary name beside the target, then a rename.
 //!
-//! A crash leaves the old file or the new one, never half of one. What only this machine has (a
-//! user's own file, a secret) is on its disk when it has its name; what a host has, too, is not
-//! waited for here: [`crate::remote::Fetched`] says of which files a host may then drop its own.
+//! After a crash the old or the new file is there, never half of one. Files that exist only on this
+//! machine (a user's own file, a secret) are synced before the rename. Files that a host has too
+//! are not; [`crate::remote::Fetched`] says for which of them the host may drop its copy.
 
 use std::fs::{self, File};
 use std::io::{self, IoSlice, Write};
 use std::path::Path;
 
-/// Writes `bytes` as `path` in one step, creating the folders above it.
+/// Writes `bytes` to `path` in one step, creating the folders above it.
 ///
 /// # Errors
-/// Any error of the file system; the temporary file is removed.
+/// I/O errors; the temporary file is removed.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     unnamed(parent(path)?, bytes)?.name(path)
 }
 
-/// As [`write()`], with what `parts` are one after the other.
+/// As [`write()`], with the concatenation of `parts`.
 ///
 /// # Errors
 /// As [`write()`].
@@ -25,12 +25,12 @@ pub fn write_parts<'p>(path: &Path, parts: impl IntoIterator<Item = &'p [u8]>) -
     fs::create_dir_all(folder)?;
     let mut file = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
     let mut slices: Vec<IoSlice<'_>> = parts.into_iter().map(IoSlice::new).collect();
-    let mut left = slices.as_mut_slice();
-    IoSlice::advance_slices(&mut left, 0);
-    while !left.is_empty() {
-        match file.as_file_mut().write_vectored(left) {
+    let mut remaining = slices.as_mut_slice();
+    IoSlice::advance_slices(&mut remaining, 0);
+    while !remaining.is_empty() {
+        match file.as_file_mut().write_vectored(remaining) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => IoSlice::advance_slices(&mut left, written),
+            Ok(written) => IoSlice::advance_slices(&mut remaining, written),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => return Err(e),
         }
@@ -40,37 +40,37 @@ pub fn write_parts<'p>(path: &Path, parts: impl IntoIterator<Item = &'p [u8]>) -
     Ok(())
 }
 
-/// A file that is written and has no name of its own yet. It is removed unless it gets one.
+/// A written file under a temporary name. It is removed unless it is renamed.
 #[derive(Debug)]
 pub struct UnnamedFile(tempfile::TempPath);
 
-/// Writes `bytes` into a folder, creating it where needed, under a temporary name.
+/// Writes `bytes` to a temporary file in a folder, creating the folder if needed.
 ///
 /// # Errors
-/// Any error of the file system; the temporary file is removed.
+/// I/O errors; the temporary file is removed.
 pub fn unnamed(folder: &Path, bytes: &[u8]) -> io::Result<UnnamedFile> {
     fs::create_dir_all(folder)?;
     let mut file = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
-    // NamedTempFile is 0600; a run folder's files are readable like any other.
+    // tempfile creates files with mode 0600; files of a run folder are readable by others.
     set_default_mode(file.as_file())?;
     file.write_all(bytes)?;
     Ok(UnnamedFile(file.into_temp_path()))
 }
 
 impl UnnamedFile {
-    /// Gives the file its name, in the folder that it lies in; what had that name is replaced.
+    /// Renames the file to `path` in its folder, replacing an existing file.
     ///
     /// # Errors
-    /// Any error of the file system; the file is removed.
+    /// I/O errors; the temporary file is removed.
     pub fn name(self, path: &Path) -> io::Result<()> {
         self.0.persist(path).map_err(|e| e.error)
     }
 }
 
-/// Writes a new file in one step with what `fill` puts into it; one that is there stays as it is.
+/// Creates a file in one step with the content that `fill` writes; never replaces an existing one.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`], or any error of the file system; the temporary file is removed.
+/// [`io::ErrorKind::AlreadyExists`], or other I/O errors; the temporary file is removed.
 pub fn write_new(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let folder = parent(path)?;
     let mut file = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
@@ -95,19 +95,19 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until nobody else has the turn to read a file, change it and write it anew; whoever has it
-/// gives it back by dropping this. A file system without locks lets everyone.
+/// Waits for the lock under which a file may be read, changed and rewritten; dropping the returned
+/// handle releases it. On a file system without locks it does not wait.
 ///
-/// The folder above the file is what is locked: the file itself is another one each time.
+/// The lock is on the folder, since each write replaces the file itself.
 ///
 /// # Errors
-/// The folder cannot be made or opened.
+/// The folder cannot be created or opened.
 pub fn turn(path: &Path) -> io::Result<File> {
     let folder = parent(path)?;
     fs::create_dir_all(folder)?;
-    let turn = File::open(folder)?;
-    let _ = turn.lock();
-    Ok(turn)
+    let lock = File::open(folder)?;
+    let _ = lock.lock();
+    Ok(lock)
 }
 
 fn parent(path: &Path) -> io::Result<&Path> {

@@ -1,9 +1,9 @@
-//! What a run cost: what its provider billed for it, else its remote's price for its time.
+//! The cost of a run: the provider's bill, else the remote's price for the run's time.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Different bills that are kept of one run.
+/// At most this many different bills are stored for one run.
 const MAX_BILLS_PER_RUN: usize = 20;
 
 /// What a run cost, as `run.json` has it.
@@ -35,7 +35,7 @@ pub enum CostSource {
 }
 
 impl CostSource {
-    /// As documents have it.
+    /// The name used in documents.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Provider => "provider",
@@ -59,17 +59,17 @@ pub struct BilledCost {
 }
 
 impl Cost {
-    /// Of a run on a remote with this price.
+    /// The cost of a run on a remote with this price, before any time or bill.
     pub fn at(usd_per_hour: Option<f64>) -> Self {
         Self { usd_per_hour, ..Self::default() }
     }
 
-    /// Whose figure the cost is, as documents have it.
+    /// The name of the cost's source, as in documents.
     pub fn source(&self) -> Option<String> {
         self.cost_from.map(|from| from.as_str().to_owned())
     }
 
-    /// The provider billed something more.
+    /// Adds a bill of the provider.
     pub fn bill(&mut self, words: String, usd: Option<f64>) {
         let billed = self.billed.get_or_insert_default();
         billed.times = billed.times.saturating_add(1);
@@ -79,8 +79,7 @@ impl Cost {
         }
     }
 
-    /// Of a run that is several: what they cost, and whose figures those are where all have one
-    /// source.
+    /// The total cost of several runs, with its source if all have the same one.
     pub fn together<'a>(of: impl Iterator<Item = &'a Self>) -> Self {
         let costs = of.filter_map(|cost| Some((cost.cost_usd?, cost.cost_from)));
         let sum = costs.reduce(|(a, x), (b, y)| (a + b, x.filter(|x| Some(*x) == y)));
@@ -88,7 +87,7 @@ impl Cost {
         Self { cost_usd, cost_from, ..Self::default() }
     }
 
-    /// Works the cost out for a run of so many seconds.
+    /// Computes the cost of a run of this many seconds.
     pub(super) fn settle(&mut self, seconds: f64) {
         let billed = self.billed.as_ref().and_then(|billed| billed.usd);
         let priced = self.usd_per_hour.map(|price| price / 3600.0 * seconds);

@@ -1,5 +1,5 @@
-//! Where a host's files go in a folder of the user's. Each folder on the way is opened by itself and
-//! no symbolic link is followed, so a file never lands outside, whatever changes meanwhile.
+//! Writes a host's files into a folder of the user's. Each folder on the way is opened separately
+//! without following symbolic links, so no file lands outside, even if folders change meanwhile.
 
 use std::collections::hash_map::RandomState;
 use std::fs::File;
@@ -13,38 +13,38 @@ use rgpu_protocol::plan::valid_relative_path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-/// Why a file cannot be put below a folder.
+/// Why a file cannot be written below a folder.
 #[derive(Debug, thiserror::Error)]
 pub enum DestinationError {
-    /// A folder above the file is a symbolic link: its path below the root.
+    /// A folder above the file is a symbolic link; its path below the root.
     #[error("`{0}` is a symbolic link")]
     Link(String),
-    /// The file system refused.
+    /// An error of the file system.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// A folder of the user's that receives a host's files. Clones share it.
+/// A folder of the user's that receives a host's files. Clones share one handle.
 #[derive(Clone, Debug)]
 pub struct DestinationRoot(Arc<OwnedFd>);
 
-/// Where one file goes: its folder, which is open, and its name there.
+/// The destination of one file: its folder, opened, and its name.
 #[derive(Debug)]
 pub struct Destination {
     folder: OwnedFd,
     name: String,
 }
 
-/// A file that is written under a temporary name. It is removed unless it is finished.
+/// A file that is written under a temporary name, and removed unless it is finished.
 #[derive(Debug)]
 pub struct PartialFile {
     destination: Destination,
-    /// `None` once it has its own name.
+    /// `None` once the file has its final name.
     temporary: Option<String>,
 }
 
 impl DestinationRoot {
-    /// Opens the folder `path`; links above it are the user's own and are followed.
+    /// Opens the folder `path`. Symbolic links above it are followed, since the user chose them.
     ///
     /// # Errors
     /// I/O errors.
@@ -53,7 +53,7 @@ impl DestinationRoot {
         Ok(Self(Arc::new(rustix::fs::open(path, flags, Mode::empty())?)))
     }
 
-    /// The place of the file `path` below this folder; folders on the way are made.
+    /// The destination of the file `path` below this folder; creates the folders on the way.
     ///
     /// # Errors
     /// [`DestinationError::Link`], a path that leaves the folder, I/O errors.
@@ -82,7 +82,7 @@ impl DestinationRoot {
 }
 
 impl Destination {
-    /// What is there now, a link itself; `None`: nothing.
+    /// Metadata of the existing file, without following a link; `None` if there is none.
     ///
     /// # Errors
     /// I/O errors.
@@ -94,12 +94,12 @@ impl Destination {
         }
     }
 
-    /// Opens the regular file that is there now for reading.
+    /// Opens the existing regular file for reading.
     ///
     /// # Errors
-    /// I/O errors; a link, or no regular file.
+    /// I/O errors, or the path is a link or no regular file.
     pub fn read(&self) -> io::Result<File> {
-        // A pipe in the place of a file must not block us.
+        // Without NONBLOCK, opening a named pipe would block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(&self.folder, &*self.name, flags, Mode::empty())?);
         match file.metadata()?.is_file() {
@@ -108,7 +108,7 @@ impl Destination {
         }
     }
 
-    /// Begins a file that takes this place once it is finished.
+    /// Starts a file that replaces this destination once it is finished.
     ///
     /// # Errors
     /// I/O errors.
@@ -128,7 +128,7 @@ impl Destination {
         }
     }
 
-    /// Puts a copy of the file `from` here in one step; it is never held in memory.
+    /// Replaces the destination by a copy of the file `from`, without holding it in memory.
     ///
     /// # Errors
     /// I/O errors; the temporary file is removed.
@@ -140,10 +140,10 @@ impl Destination {
 }
 
 impl PartialFile {
-    /// Gives the file its own name; what had that name is replaced.
+    /// Renames the file to its final name, replacing an existing file.
     ///
     /// # Errors
-    /// I/O errors; the file is removed.
+    /// I/O errors; the temporary file is removed.
     pub fn finish(mut self) -> io::Result<()> {
         let Destination { folder, name } = &self.destination;
         if let Some(temporary) = &self.temporary {
@@ -179,15 +179,15 @@ mod tests {
     fn a_file_takes_its_place_whole_and_nothing_else_stays() {
         let dir = tempfile::tempdir().unwrap();
         let root = DestinationRoot::open(dir.path()).unwrap();
-        let place = || root.destination("a/b/c").unwrap();
-        assert!(place().metadata().unwrap().is_none());
-        let (mut file, partial) = place().begin().unwrap();
+        let destination = || root.destination("a/b/c").unwrap();
+        assert!(destination().metadata().unwrap().is_none());
+        let (mut file, partial) = destination().begin().unwrap();
         file.write_all(b"one").unwrap();
-        assert!(place().metadata().unwrap().is_none());
+        assert!(destination().metadata().unwrap().is_none());
         partial.finish().unwrap();
         assert_eq!(fs::read(dir.path().join("a/b/c")).unwrap(), b"one");
-        drop(place().begin().unwrap());
-        place().copy_from(&dir.path().join("absent")).unwrap_err();
+        drop(destination().begin().unwrap());
+        destination().copy_from(&dir.path().join("absent")).unwrap_err();
         assert_eq!(fs::read_dir(dir.path().join("a/b")).unwrap().count(), 1);
     }
 
@@ -204,11 +204,11 @@ mod tests {
         for bad in ["../outer/x", "/tmp/x", "a//b", ""] {
             assert!(root.destination(bad).is_err(), "{bad}");
         }
-        // The folder gives way to a link after it was opened.
-        let place = root.destination("out/x").unwrap();
+        // The folder is replaced by a link after it was opened.
+        let destination = root.destination("out/x").unwrap();
         fs::rename(inner.join("out"), inner.join("moved")).unwrap();
         symlink("../outer", inner.join("out")).unwrap();
-        let (_, partial) = place.begin().unwrap();
+        let (_, partial) = destination.begin().unwrap();
         partial.finish().unwrap();
         assert!(inner.join("moved/x").is_file());
         assert_eq!(fs::read_dir(&outer).unwrap().count(), 0);

@@ -1,4 +1,4 @@
-//! One run's folder.
+//! The folder of one run.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -16,66 +16,66 @@ use super::follower::{self, Follower, OtherFollower};
 use super::{RunRecord, RunState, atomic};
 use crate::error::{ErrorDocument, Exit, Failure};
 
-/// What can go wrong with a run folder.
+/// An error of a run folder.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The file system refused.
+    /// An error of the file system.
     #[error("cannot {doing} `{}`", path.display())]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         #[source]
         source: io::Error,
     },
-    /// `--run-id` names a run that is there.
+    /// A run with the requested id exists already.
     #[error("there is already a run `{0}`")]
     Taken(String),
-    /// Another process follows the run, and writes into its folder.
+    /// Another process follows the run and writes into its folder.
     #[error("`{run}` is followed by {}", by(*pid))]
     Followed {
-        /// The run.
+        /// The run's name on a command line.
         run: String,
-        /// The process, where that is known.
+        /// The process id, if known.
         pid: Option<u32>,
     },
-    /// `--out` names a folder with something in it.
+    /// The folder given with `--out` is not empty.
     #[error("`{}` is not empty", .0.display())]
     NotEmpty(PathBuf),
-    /// An id that cannot be a folder's name.
+    /// The id is not usable as a folder's name.
     #[error("`{0}` cannot be a run id: use letters, digits, `.`, `_` and `-`")]
     BadId(String),
-    /// No run of that name.
+    /// No run has this name.
     #[error("there is no run `{0}`")]
     Unknown(String),
-    /// A folder that is there, and is no run's.
+    /// The folder exists but is no run folder.
     #[error("`{}` is a folder, but not that of a run: it holds no `run.json`", path.display())]
     NoRun {
         /// The folder.
         path: PathBuf,
-        /// A run's folder directly below it.
+        /// A run folder directly below it.
         inner: Option<PathBuf>,
     },
-    /// A prefix that fits several.
+    /// A prefix that matches several runs.
     #[error("`{name}` fits several runs: {}", fits.join(", "))]
     Ambiguous {
-        /// What was asked for.
+        /// The prefix.
         name: String,
-        /// What it fits.
+        /// The matching ids.
         fits: Vec<String>,
     },
-    /// `run.json` is not readable as one.
+    /// The content of `run.json` is not a valid record.
     #[error("`{}` is not a run's record", path.display())]
     BadRecord {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The parse error.
         #[source]
         source: serde_json::Error,
     },
-    /// A name from the host that would leave the folder.
+    /// A path from the host that would leave the folder.
     #[error("the host sent a file named `{}`, which is refused", .0.escape_debug())]
     HostileName(String),
 }
@@ -116,18 +116,18 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// A process that follows a run, in words.
+/// A follower as text for messages.
 fn by(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }
 
-/// Why a run failed (`rgpu.error/1`).
+/// The file with the run's failure (`rgpu.error/1`).
 const FAILURE_FILE: &str = "error.json";
 
 /// The folder of one run.
 ///
-/// One that was created is followed by this process alone until the last clone is dropped; one
-/// that was opened is for reading, until [`RunFolder::follow`].
+/// A folder from [`RunFolder::create`] is followed by this process until its last clone is dropped.
+/// An opened folder is for reading, until [`RunFolder::follow`].
 #[derive(Clone, Debug)]
 pub struct RunFolder {
     path: PathBuf,
@@ -135,7 +135,7 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Creates `<root>/<id>`, or `out` itself when given; in `root` it becomes the latest.
+    /// Creates `<root>/<id>`, or uses `out` if given. A run below `root` becomes the latest.
     ///
     /// # Errors
     /// As [`RunFolder::claim`].
@@ -147,7 +147,7 @@ impl RunFolder {
         Ok(folder)
     }
 
-    /// As [`RunFolder::create`], and leaves it to the caller to make it the latest.
+    /// As [`RunFolder::create`], without making it the latest.
     ///
     /// # Errors
     /// [`StoreError::Taken`], [`StoreError::NotEmpty`], [`StoreError::BadId`],
@@ -179,8 +179,8 @@ impl RunFolder {
         Self { path, follower: None }.follow()
     }
 
-    /// The same for whoever writes into it: nobody else follows the run as long as this or a clone
-    /// of it is there.
+    /// Follows the run, so that this process may write: no other process can follow it until this
+    /// and all clones are dropped.
     ///
     /// # Errors
     /// [`StoreError::Followed`].
@@ -192,13 +192,13 @@ impl RunFolder {
         Ok(self)
     }
 
-    /// Who else follows the run, in words; `None`: nobody.
+    /// The other process that follows the run, as text; `None` if there is none.
     pub fn followed_by(&self) -> Option<String> {
-        let other = follower::of(&self.path).filter(|_| self.follower.is_none());
+        let other = follower::current(&self.path).filter(|_| self.follower.is_none());
         other.map(|OtherFollower { pid }| by(pid))
     }
 
-    /// What it is called on a command line: its id, where that leads to it.
+    /// The name of the run on a command line: its id if that names the folder, else the path.
     fn name(&self) -> String {
         match self.record() {
             Ok(record) if self.path.file_name().is_some_and(|name| *name == *record.id) => {
@@ -208,7 +208,7 @@ impl RunFolder {
         }
     }
 
-    /// Makes it the one that `latest` stands for in its root, as it is for the newest anyway.
+    /// Makes this the run that `latest` names in its root.
     ///
     /// # Errors
     /// I/O errors.
@@ -221,22 +221,22 @@ impl RunFolder {
             .map_err(io_error("write", &latest))
     }
 
-    /// An existing run's folder.
+    /// Opens an existing run's folder for reading.
     ///
     /// # Errors
-    /// [`StoreError::NoRun`] when it holds no `run.json`, [`StoreError::Unknown`] when there is no
-    /// such folder.
+    /// [`StoreError::NoRun`] if it has no `run.json`, [`StoreError::Unknown`] if there is no such
+    /// folder.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         if path.join("run.json").is_file() {
             Ok(Self { path: path.to_owned(), follower: None })
         } else if path.is_dir() {
-            Err(StoreError::NoRun { path: path.to_owned(), inner: run_in(path) })
+            Err(StoreError::NoRun { path: path.to_owned(), inner: newest_run_in(path) })
         } else {
             Err(StoreError::Unknown(path.display().to_string()))
         }
     }
 
-    /// The folder of one side of a comparison, created where it is not there.
+    /// The folder of one side of a comparison; created if needed.
     ///
     /// # Errors
     /// I/O errors.
@@ -246,12 +246,12 @@ impl RunFolder {
         Ok(Self { path, follower: self.follower.clone() })
     }
 
-    /// Where it is.
+    /// The folder's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The record of the run.
+    /// Reads the run's record.
     ///
     /// # Errors
     /// I/O errors, [`StoreError::BadRecord`].
@@ -261,27 +261,27 @@ impl RunFolder {
         serde_json::from_slice(&bytes).map_err(|source| StoreError::BadRecord { path, source })
     }
 
-    /// The record, with the state that the run has now: a command that was killed could not write down
-    /// that it never sent a job.
+    /// Reads the record and corrects its state: a command that was killed could not record that it
+    /// never submitted a job.
     ///
     /// # Errors
     /// As [`RunFolder::record`].
     pub fn current_record(&self) -> Result<RunRecord, StoreError> {
-        let unsent = |record: &RunRecord| {
+        let is_unsent = |record: &RunRecord| {
             record.state == RunState::Running && record.jobs.is_empty() && !record.is_several()
         };
         let mut record = self.record()?;
-        if unsent(&record) && self.followed_by().is_none() {
-            // A command that ended just now has written its end before it let the run go.
+        if is_unsent(&record) && self.followed_by().is_none() {
+            // The command may have ended just now, after writing its record.
             record = self.record()?;
-            if unsent(&record) {
+            if is_unsent(&record) {
                 record.state = RunState::NeverSubmitted;
             }
         }
         Ok(record)
     }
 
-    /// Writes `run.json`.
+    /// Writes the run's record to `run.json`.
     ///
     /// # Errors
     /// I/O errors.
@@ -289,15 +289,15 @@ impl RunFolder {
         self.write_json("run.json", record)
     }
 
-    /// Whether the files that the disk was not waited for with are here, as long as they were.
+    /// Whether all files fetched without waiting for fsync are still here at their full size.
     pub fn has_unsynced(&self, record: &RunRecord) -> bool {
         record.jobs.iter().flat_map(|job| &job.unsynced).all(|file| {
             fs::metadata(self.path.join(&file.path)).is_ok_and(|meta| meta.len() == file.size)
         })
     }
 
-    /// How long the run's jobs took on their hosts, as far as their events are here: of a run that
-    /// went on by itself this is its time, whoever waited for it and when.
+    /// How long the run's jobs took on their hosts, from the recorded events. For a detached run
+    /// this is its duration.
     pub fn job_time(&self) -> Duration {
         #[derive(Deserialize)]
         struct At {
@@ -307,7 +307,7 @@ impl RunFolder {
         let text = self.read("events.jsonl").unwrap_or_default();
         let mut jobs: BTreeMap<String, (u64, u64)> = BTreeMap::new();
         for line in text.split(|b| *b == b'\n') {
-            // A last line cut by a crash says nothing.
+            // A last line cut by a crash is skipped.
             let Ok(At { job, at_ms }) = serde_json::from_slice(line) else { continue };
             let (first, last) = jobs.entry(job).or_insert((at_ms, at_ms));
             (*first, *last) = ((*first).min(at_ms), (*last).max(at_ms));
@@ -315,13 +315,13 @@ impl RunFolder {
         Duration::from_millis(jobs.values().map(|(first, last)| last - first).sum())
     }
 
-    /// Writes how the run ended: why it failed, if it did, as `--json` prints it, and its record.
+    /// Writes how the run ended: its failure, if any, as `--json` prints it, and its record.
     ///
-    /// A failure is told in any case. Where it cannot be written, often since a full disk is what the
-    /// run failed for, the record stays as it was, and the run can be taken up.
+    /// Errors while writing a failure are ignored, since a full disk is often its cause. The record
+    /// then stays unchanged and the run can be resumed.
     ///
     /// # Errors
-    /// I/O errors, of a run that did not fail.
+    /// I/O errors, if the run did not fail.
     pub fn end(
         &self,
         record: &RunRecord,
@@ -338,7 +338,7 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Why the run failed, where that is kept.
+    /// The recorded failure of the run, if any.
     pub fn failure(&self) -> Option<ErrorDocument> {
         serde_json::from_slice(&self.read(FAILURE_FILE).ok()?).ok()
     }
@@ -374,24 +374,23 @@ impl RunFolder {
         fs::read(&path).map_err(io_error("read", &path))
     }
 
-    /// Where an artifact of a job goes: by its kind, under `raw/`, `cubin/`, `ptx/`, `sass/`, `ir/`
-    /// or `compiled_attrs/`.
-    /// Returns the path in the run folder.
+    /// The path in the run folder for an artifact of a job, by its kind: below `raw/`, `cubin/`,
+    /// `ptx/`, `sass/`, `ir/` or `compiled_attrs/`.
     ///
     /// # Errors
-    /// [`StoreError::HostileName`] for a name that would leave the folder, and for a pulled file
+    /// [`StoreError::HostileName`] for a path that would leave the folder, and for a pulled file
     /// from outside the program's working folder.
     pub fn place(&self, kind: &str, host_path: &str) -> Result<String, StoreError> {
         let hostile = || StoreError::HostileName(host_path.to_owned());
         if !valid_relative_path(host_path) {
             return Err(hostile());
         }
-        // What `exec --pull` asked for, as it lies in the program's working folder.
+        // Files for `exec --pull`, by their path in the program's working folder.
         if kind == PULLED {
             let name = host_path.strip_prefix("here/").ok_or_else(hostile)?;
             return Ok(format!("pulled/{name}"));
         }
-        // The two sides of a comparison have folders of their own, in the job and here.
+        // Each side of a comparison has its own folder, in the job and in the run.
         if let Some((side @ ("a" | "b"), inner)) = host_path.split_once('/') {
             return Ok(format!("{side}/{}", self.place(kind, inner)?));
         }
@@ -405,12 +404,12 @@ impl RunFolder {
         })
     }
 
-    /// The log of one stream of a step, as a path in the run folder.
+    /// The path in the run folder of the log of a step's output stream.
     pub fn log_name(step: &str, stream: Stream) -> String {
         format!("log/{step}.{}", stream.as_str())
     }
 
-    /// Opens the writers of events and output for one job.
+    /// Opens the event log and the output logs for appending.
     ///
     /// # Errors
     /// I/O errors.
@@ -418,25 +417,26 @@ impl RunFolder {
         let path = self.path.join("events.jsonl");
         let log = self.path.join("log");
         fs::create_dir_all(&log).map_err(io_error("create", &log))?;
-        // A last line that a crash cut short must not swallow the next one.
-        let torn = fs::read(&path).is_ok_and(|text| text.last().is_some_and(|b| *b != b'\n'));
-        let mut events = append(&path)?;
-        if torn {
+        // End a last line that a crash cut short, so that the next line is readable.
+        let has_partial_line =
+            fs::read(&path).is_ok_and(|text| text.last().is_some_and(|b| *b != b'\n'));
+        let mut events = open_for_append(&path)?;
+        if has_partial_line {
             events.write_all(b"\n").map_err(io_error("write", &path))?;
         }
-        Ok(Recorder { folder: self.path.clone(), events, open: Vec::new() })
+        Ok(Recorder { folder: self.path.clone(), events, logs: Vec::new() })
     }
 }
 
-/// Appends what a job says to the run folder as it comes.
+/// Appends a job's events and output to the run folder as they arrive.
 #[derive(Debug)]
 pub struct Recorder {
     folder: PathBuf,
     events: File,
-    open: Vec<Log>,
+    logs: Vec<Log>,
 }
 
-/// A log that is open.
+/// An open output log.
 #[derive(Debug)]
 struct Log {
     name: String,
@@ -445,14 +445,14 @@ struct Log {
     len: u64,
 }
 
-/// Where output lies that was recorded.
+/// The position of recorded output.
 #[derive(Clone, Copy, Debug)]
 pub struct LogPosition<'a> {
-    /// The log.
+    /// The log file.
     pub path: &'a Path,
-    /// Where in it.
+    /// Offset in the log, in bytes.
     pub offset: u64,
-    /// How many bytes.
+    /// Length in bytes.
     pub len: usize,
 }
 
@@ -476,11 +476,11 @@ impl Recorder {
         self.events.write_all(&line).map_err(io_error("write", &path()))
     }
 
-    /// Appends the beginning of `bytes`, output of a step, to its log: all of it, or as much as a full
-    /// disk takes. Says where and how much, so that exactly what is recorded can be shown.
+    /// Appends output of a step to its log: all of `bytes`, or the beginning if the disk is full.
+    /// Returns the position, so that exactly the recorded part can be shown.
     ///
     /// # Errors
-    /// [`StoreError::HostileName`], I/O errors; then none of it is recorded.
+    /// [`StoreError::HostileName`], I/O errors; then nothing is recorded.
     pub fn output(
         &mut self,
         step: &str,
@@ -491,26 +491,26 @@ impl Recorder {
             return Err(StoreError::HostileName(step.to_owned()));
         }
         let name = RunFolder::log_name(step, stream);
-        let at = match self.open.iter().position(|log| log.name == name) {
+        let at = match self.logs.iter().position(|log| log.name == name) {
             Some(at) => at,
             None => {
                 let path = self.folder.join(&name);
-                let file = append(&path)?;
+                let file = open_for_append(&path)?;
                 let len = file.metadata().map_err(io_error("look at", &path))?.len();
-                self.open.push(Log { name, path, file, len });
-                self.open.len() - 1
+                self.logs.push(Log { name, path, file, len });
+                self.logs.len() - 1
             }
         };
-        let log = &mut self.open[at];
+        let log = &mut self.logs[at];
         let offset = log.len;
-        let len = write_once(&mut log.file, bytes).map_err(io_error("write", &log.path))?;
+        let len = write_some(&mut log.file, bytes).map_err(io_error("write", &log.path))?;
         log.len += len as u64;
         Ok(LogPosition { path: &log.path, offset, len })
     }
 }
 
-/// Writes at least one byte of what there is.
-fn write_once(file: &mut File, bytes: &[u8]) -> io::Result<usize> {
+/// Writes the beginning of `bytes`, at least one byte.
+fn write_some(file: &mut File, bytes: &[u8]) -> io::Result<usize> {
     loop {
         match file.write(bytes) {
             Ok(0) if !bytes.is_empty() => return Err(io::ErrorKind::WriteZero.into()),
@@ -520,12 +520,12 @@ fn write_once(file: &mut File, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
-fn append(path: &Path) -> Result<File, StoreError> {
+fn open_for_append(path: &Path) -> Result<File, StoreError> {
     OpenOptions::new().create(true).append(true).open(path).map_err(io_error("open", path))
 }
 
-/// The run folder directly below `path` whose name sorts last: ids begin with the time.
-fn run_in(path: &Path) -> Option<PathBuf> {
+/// The newest run folder directly below `path`; ids begin with the time.
+fn newest_run_in(path: &Path) -> Option<PathBuf> {
     let inner = fs::read_dir(path).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     inner.filter(|inner| inner.join("run.json").is_file()).max()
 }

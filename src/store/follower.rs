@@ -1,43 +1,43 @@
-//! Who follows a run: one process at a time writes its events, logs and results.
+//! The lock of a run's follower: one process at a time writes its events, logs and results.
 //!
-//! A file of the run folder, `.followed`, is flocked for as long as somebody follows, and names the
-//! process. A flock goes with its process, so one that was killed bars nobody. Whoever lets go
-//! removes the file; a lock on a file that was removed meanwhile counts for nothing.
+//! The follower holds an flock on `.followed` in the run folder, which contains its process id. The
+//! kernel releases the flock of a killed process. The follower removes the file at its end; a lock
+//! on a removed file does not count.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The file's name: archives pass over it, as over all that is only being written.
+/// Name of the lock file; archives skip it as an unfinished file.
 const LOCK_FILE: &str = ".followed";
 
-/// How often is asked for a lock that somebody may have for the moment of a look only.
+/// How often to try the lock, since a check for followers holds it for a moment.
 const MAX_LOCK_TRIES: u32 = 5;
 
-/// How long such a look may take.
+/// How long to wait between tries: longer than such a check takes.
 const LOCK_CHECK_TIME: Duration = Duration::from_millis(5);
 
-/// A run folder is followed by this process until this is dropped.
+/// Marks a run folder as followed by this process until it is dropped.
 #[derive(Debug)]
 pub(super) struct Follower {
     path: PathBuf,
-    /// `None`: the file system knows no locks, or takes no file.
+    /// `None` if the file system has no locks or the file cannot be created.
     lock: Option<File>,
 }
 
-/// Somebody else follows it.
+/// Another process follows the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OtherFollower {
-    /// The process, where it can be read.
+    /// The process id, if it can be read.
     pub(super) pid: Option<u32>,
 }
 
 impl Follower {
-    /// Follows the run in `folder`. A file system that cannot tell is no reason not to.
+    /// Starts following the run in `folder`; also if the file system does not support locks.
     pub(super) fn begin(folder: &Path) -> Result<Self, OtherFollower> {
         let path = folder.join(LOCK_FILE);
-        let mut tries = 0;
+        let mut attempts = 0;
         loop {
             let opened =
                 OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
@@ -45,14 +45,14 @@ impl Follower {
             match file.try_lock() {
                 Ok(()) if is_removed(&file) => {}
                 Ok(()) => {
-                    // What it says is for people; the lock is what counts.
+                    // The process id is informational; only the lock counts.
                     let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
                     return Ok(Self { path, lock: Some(file) });
                 }
                 Err(TryLockError::Error(_)) => return Ok(Self { path, lock: None }),
                 Err(TryLockError::WouldBlock) => {
-                    tries += 1;
-                    if tries == MAX_LOCK_TRIES {
+                    attempts += 1;
+                    if attempts == MAX_LOCK_TRIES {
                         return Err(OtherFollower { pid: pid(&mut file) });
                     }
                     std::thread::sleep(LOCK_CHECK_TIME);
@@ -64,15 +64,15 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        // While it is still ours: later it may be another's.
+        // Removed while the lock is held: later the file may be another process's.
         if self.lock.is_some() {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Who follows the run in `folder`, this process too; `None`: nobody.
-pub(super) fn of(folder: &Path) -> Option<OtherFollower> {
+/// The follower of the run in `folder`, which may be this process; `None` if there is none.
+pub(super) fn current(folder: &Path) -> Option<OtherFollower> {
     let mut file = File::open(folder.join(LOCK_FILE)).ok()?;
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => Some(OtherFollower { pid: pid(&mut file) }),
@@ -105,12 +105,12 @@ mod tests {
     fn a_run_is_followed_by_one_at_a_time_and_nothing_stays_of_it() {
         let dir = tempfile::tempdir().unwrap();
         let own = OtherFollower { pid: Some(std::process::id()) };
-        assert_eq!(of(dir.path()), None);
+        assert_eq!(current(dir.path()), None);
         let first = Follower::begin(dir.path()).unwrap();
-        assert_eq!(of(dir.path()), Some(own));
+        assert_eq!(current(dir.path()), Some(own));
         assert_eq!(Follower::begin(dir.path()).unwrap_err(), own);
         drop(first);
-        assert_eq!(of(dir.path()), None);
+        assert_eq!(current(dir.path()), None);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         Follower::begin(dir.path()).unwrap();
     }
@@ -119,9 +119,9 @@ mod tests {
     fn what_a_killed_process_left_bars_nobody() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(LOCK_FILE), "4294967\n").unwrap();
-        assert_eq!(of(dir.path()), None);
+        assert_eq!(current(dir.path()), None);
         let follower = Follower::begin(dir.path()).unwrap();
-        assert_eq!(of(dir.path()).unwrap().pid, Some(std::process::id()));
+        assert_eq!(current(dir.path()).unwrap().pid, Some(std::process::id()));
         drop(follower);
     }
 

@@ -1,4 +1,4 @@
-//! The runs of a project: naming, listing, finding and cleaning.
+//! The runs of a project: creates, lists, finds and removes them.
 
 use std::collections::hash_map::RandomState;
 use std::fs;
@@ -11,7 +11,7 @@ use super::folder::io_error;
 use super::follower::{self, Follower};
 use super::{RunFolder, RunRecord, RunState, StoreError, atomic};
 
-/// The runs under one root.
+/// The runs below one root folder.
 #[derive(Clone, Debug)]
 pub struct Runs {
     root: PathBuf,
@@ -20,27 +20,27 @@ pub struct Runs {
 /// A run in a list.
 #[derive(Clone, Debug)]
 pub struct RunLine {
-    /// Its folder.
+    /// The run's folder.
     pub folder: PathBuf,
-    /// Its record.
+    /// The run's record.
     pub record: RunRecord,
-    /// Bytes on disk.
+    /// Size on disk in bytes.
     pub bytes: u64,
 }
 
 impl Runs {
-    /// The runs under `root`, which may not exist yet.
+    /// The runs below `root`, which may not exist yet.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// The root.
+    /// The root folder.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Begins a run under the id `chosen`, else under a fresh one that tells of `name`; in `out`
-    /// instead of here where that is given. It becomes the latest.
+    /// Creates a run with the id `chosen`, else with a fresh id that contains `name`, in `out` if
+    /// given, else below the root. It becomes the latest.
     ///
     /// # Errors
     /// As [`RunFolder::claim`].
@@ -58,7 +58,7 @@ impl Runs {
         Ok((id, folder))
     }
 
-    /// As [`Runs::create`], and leaves it to the caller to make it the latest.
+    /// As [`Runs::create`], without making it the latest.
     ///
     /// # Errors
     /// As [`RunFolder::claim`].
@@ -75,16 +75,15 @@ impl Runs {
         loop {
             let id = Self::fresh_id(name, now);
             match RunFolder::claim(&self.root, &id, out) {
-                // Another began in the same second and drew the same number.
+                // Another run got the same time and random number.
                 Err(StoreError::Taken(_)) => {}
                 claimed => return Ok((id, claimed?)),
             }
         }
     }
 
-    /// A fresh id that sorts by time: `20261120-101502-vecadd-ncu-3f2a1c`. Many may begin in one
-    /// second, on many machines, and have their jobs on one host: a number at random tells them
-    /// apart.
+    /// A fresh id that sorts by time: `20261120-101502-vecadd-ncu-3f2a1c`. The random number
+    /// distinguishes runs that start in the same second, on any machine.
     pub fn fresh_id(name: &str, now: Timestamp) -> String {
         let stamp = now.strftime("%Y%m%d-%H%M%S");
         let word: String = name
@@ -96,10 +95,10 @@ impl Runs {
         format!("{stamp}-{}-{random:06x}", word.trim_matches('-'))
     }
 
-    /// All runs, newest first. Folders without a readable record are passed over.
+    /// All runs, newest first, without folders that have no readable record.
     ///
     /// # Errors
-    /// I/O errors of the root itself.
+    /// I/O errors of the root folder.
     pub fn list(&self) -> Result<Vec<RunLine>, StoreError> {
         let mut lines: Vec<RunLine> = self
             .ids()?
@@ -123,7 +122,7 @@ impl Runs {
     /// # Errors
     /// [`StoreError::Unknown`], [`StoreError::NoRun`], [`StoreError::Ambiguous`], I/O errors.
     pub fn find(&self, name: &str) -> Result<RunFolder, StoreError> {
-        // A folder of the current one has a name without a slash.
+        // A folder in the current one may be given without a slash.
         let unknown = || match RunFolder::open(Path::new(name)) {
             Err(no_run @ StoreError::NoRun { .. }) => no_run,
             _ => StoreError::Unknown(name.to_owned()),
@@ -161,20 +160,20 @@ impl Runs {
         }
     }
 
-    /// The ended runs but the newest `keep`. Runs that may still go on, or that a process just
-    /// follows, are never among them.
+    /// The ended runs without the newest `keep` of them. Runs that may still go on, or that a
+    /// process follows, are not included.
     ///
     /// # Errors
     /// I/O errors.
     pub fn ended_beyond(&self, keep: usize) -> Result<Vec<RunLine>, StoreError> {
         let ended =
             |line: &RunLine| !matches!(line.record.state, RunState::Running | RunState::Detached);
-        let old = self.list()?.into_iter().filter(ended).skip(keep);
-        Ok(old.filter(|line| follower::of(&line.folder).is_none()).collect())
+        let older = self.list()?.into_iter().filter(ended).skip(keep);
+        Ok(older.filter(|line| follower::current(&line.folder).is_none()).collect())
     }
 
-    /// Removes these runs, but those that somebody follows; `latest` then points at the newest of
-    /// the others, if there is one.
+    /// Removes these runs, except those that a process follows. If the latest was removed, `latest`
+    /// then names the newest that is left.
     ///
     /// # Errors
     /// I/O errors.
@@ -182,15 +181,15 @@ impl Runs {
         for line in lines {
             let Ok(_alone) = Follower::begin(&line.folder) else { continue };
             match fs::remove_dir_all(&line.folder) {
-                // Another command was faster.
+                // Another command removed it first.
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
                 other => other.map_err(io_error("remove", &line.folder))?,
             }
         }
-        self.mend_latest()
+        self.repair_latest()
     }
 
-    fn mend_latest(&self) -> Result<(), StoreError> {
+    fn repair_latest(&self) -> Result<(), StoreError> {
         let latest = self.root.join("latest");
         let Ok(last) = fs::read_to_string(&latest) else { return Ok(()) };
         let ids = self.ids()?;
@@ -204,12 +203,12 @@ impl Runs {
         .map_err(io_error("write", &latest))
     }
 
-    /// How many runs there are.
+    /// The number of runs.
     pub fn count(&self) -> usize {
         self.ids().map_or(0, |ids| ids.len())
     }
 
-    /// By the time they began, which names given by hand say nothing of.
+    /// Sorted by start time, newest first: ids given by the user do not contain it.
     fn newest_first(&self, ids: Vec<String>) -> Vec<String> {
         let started = |id: &String| {
             let record = RunFolder::open(&self.root.join(id)).and_then(|run| run.record());
@@ -221,7 +220,7 @@ impl Runs {
         dated.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// The names of all run folders, in no order.
+    /// The ids of all runs, in no order.
     ///
     /// # Errors
     /// I/O errors.
@@ -239,7 +238,7 @@ impl Runs {
     }
 }
 
-/// Makes the root, with a `.gitignore` so that runs never end up in a repository by accident.
+/// Creates the root folder, with a `.gitignore` so that runs are never committed by accident.
 pub(super) fn prepare_root(root: &Path) -> Result<(), StoreError> {
     fs::create_dir_all(root).map_err(io_error("create", root))?;
     let ignore = root.join(".gitignore");
@@ -297,7 +296,7 @@ mod tests {
         assert!(matches!(found("2026"), Err(StoreError::Ambiguous { .. })));
         assert!(matches!(found("latest~9"), Err(StoreError::Unknown(_))));
         assert!(matches!(found(""), Err(StoreError::Unknown(_))));
-        // The first to begin of all, whatever its name.
+        // The first to start, whatever its name.
         run(dir.path(), "z", RunState::Done);
         atomic::write(&dir.path().join("latest"), b"20260103-ccc\n").unwrap();
         assert_eq!(found("latest~3").unwrap(), "z");
@@ -314,7 +313,7 @@ mod tests {
             run(dir.path(), id, state);
         }
         let runs = Runs::new(dir.path());
-        // Its results are only being brought.
+        // Its results are still being fetched.
         let followed = runs.find("bb").unwrap().follow().unwrap();
         assert!(runs.ended_beyond(1).unwrap().is_empty());
         drop(followed);

@@ -1,4 +1,4 @@
-//! The run folder: everything a run was asked, did, said and brought back, one folder each.
+//! The run folder: the inputs, events, logs, files and results of one run.
 //!
 //! ```text
 //! artifacts/runs/                     the root (`runs_dir`), with a .gitignore of its own
@@ -9,10 +9,10 @@
 //!     profile.json hotspots.json trace.json report.md regions/
 //! ```
 //!
-//! Files are written to a temporary name, synced and renamed ([`atomic`]): a reader never sees half
-//! a file. Ids sort by time. Names that come from a host never reach this module unchecked:
-//! [`RunFolder::place`] maps an artifact's path into the folder or refuses it. One process at a time
-//! follows a run and writes into its folder; whoever only reads needs no leave.
+//! Files are written under a temporary name, synced and renamed ([`atomic`]), so a reader never
+//! sees half a file. Ids sort by time. [`RunFolder::place`] checks the names that a host sends: it
+//! maps an artifact's path into the folder or refuses it. One process at a time follows a run and
+//! writes into its folder; reading needs no lock.
 
 pub mod archive;
 pub mod atomic;

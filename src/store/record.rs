@@ -1,5 +1,5 @@
-//! `run.json`: what a run is, where its jobs are, and how it stands. It is written before the first
-//! job is sent, so that `runs attach` finds everything whatever happened to the first command.
+//! `run.json`: the record of a run, its jobs and its state. It is written before the first job is
+//! submitted, so that `runs attach` works even if the first command is killed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -62,7 +62,7 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// A run that begins: no job yet, and nowhere.
+    /// The record of a new run without jobs or a remote.
     pub fn new(id: String, command: &str, started: jiff::Timestamp) -> Self {
         Self {
             schema: "rgpu.run/1".to_owned(),
@@ -86,23 +86,23 @@ impl RunRecord {
         }
     }
 
-    /// Whether it holds the runs of several remotes together, which have records of their own.
+    /// Whether the run groups runs on several remotes, which have their own records.
     pub fn is_several(&self) -> bool {
         self.remote.contains(',')
     }
 
-    /// The run went on for so many seconds more.
+    /// Adds seconds to the run's duration.
     pub fn lasted(&mut self, seconds: f64) {
-        self.took(self.seconds + seconds);
+        self.set_seconds(self.seconds + seconds);
     }
 
-    /// The run took at least so many seconds: those that its jobs had on their hosts count, too,
-    /// when nobody waited for them.
+    /// Raises the run's duration to the time that its jobs took on their hosts, which also counts
+    /// while nobody waits for them.
     pub fn at_least(&mut self, job_time: Duration) {
-        self.took(self.seconds.max(job_time.as_secs_f64()));
+        self.set_seconds(self.seconds.max(job_time.as_secs_f64()));
     }
 
-    fn took(&mut self, seconds: f64) {
+    fn set_seconds(&mut self, seconds: f64) {
         self.seconds = seconds;
         self.cost.settle(self.seconds);
     }
