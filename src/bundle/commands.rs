@@ -1,4 +1,4 @@
-//! A plan as commands that a person can read and type: `commands.sh` and `--dry-run`.
+//! Renders a plan as shell commands that a person can read and run: `commands.sh` and `--dry-run`.
 
 use std::fmt::Write;
 
@@ -7,12 +7,12 @@ use rgpu_protocol::plan::Arg;
 
 use crate::error::shell_word;
 
-/// `argv` as one line of shell.
+/// `argv` as one shell line.
 pub fn quoted(argv: &[String]) -> String {
     argv.iter().map(shell_word).collect::<Vec<_>>().join(" ")
 }
 
-/// Every command of the plan, in order; the rungs of a step are alternatives, so all but the first
+/// Every command of the plan, in order. The rungs of a step are alternatives, so all but the first
 /// are comments.
 pub fn commands(plan: &Plan) -> String {
     let mut out = String::new();
@@ -41,13 +41,13 @@ pub fn commands(plan: &Plan) -> String {
             } else if step.rungs.len() > 1 {
                 line(&format!("# rung {}", rung.id));
             }
-            let mut command = format!("cd {} &&", word(&Arg::in_job(rung.cwd.as_str())));
+            let mut command = format!("cd {} &&", quoted_word(&Arg::in_job(rung.cwd.as_str())));
             for (name, value) in plan.env.iter().chain(&rung.env) {
-                let _ = write!(command, " {name}={}", word(value));
+                let _ = write!(command, " {name}={}", quoted_word(value));
             }
             for argument in &rung.argv {
                 command.push(' ');
-                command.push_str(&word(argument));
+                command.push_str(&quoted_word(argument));
             }
             line(&format!("{}({command})", if at == 0 { "" } else { "# " }));
         }
@@ -55,7 +55,7 @@ pub fn commands(plan: &Plan) -> String {
     out
 }
 
-fn word(word: &Arg) -> String {
+fn quoted_word(word: &Arg) -> String {
     match word {
         Arg::Text(text) => shell_word(text),
         Arg::InJob { prefix, in_job } => {
@@ -67,7 +67,7 @@ fn word(word: &Arg) -> String {
     }
 }
 
-/// Titles and names may hold anything; a comment must not end early.
+/// Replaces control characters: a newline in a title would end the comment.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,10 +1,10 @@
-//! What can keep files from being bundled.
+//! Errors while bundling files.
 
 use std::path::PathBuf;
 
 use crate::error::{Exit, Failure};
 
-/// A draft that cannot be bundled.
+/// A reason why a draft cannot be bundled.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
     /// A file cannot be read.
@@ -12,7 +12,7 @@ pub enum BundleError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         #[source]
         source: std::io::Error,
     },
@@ -22,32 +22,32 @@ pub enum BundleError {
         /// The file.
         path: PathBuf,
     },
-    /// Something else than a file.
+    /// The path is no regular file.
     #[error("`{}` is no regular file", .path.display())]
     NotAFile {
         /// The path.
         path: PathBuf,
     },
-    /// All files together are over the limit.
+    /// All files together exceed the limit.
     #[error("{total} bytes of files are over the limit of {limit}")]
     TooBig {
-        /// Bytes in all.
+        /// Their size in bytes.
         total: u64,
-        /// The limit.
+        /// The limit in bytes.
         limit: u64,
-        /// The biggest files, with their bytes.
+        /// The largest files, with their sizes in bytes.
         biggest: Vec<(String, u64)>,
     },
-    /// Two different files for one place: a defect of ours.
+    /// Two different files have one path: a bug in rgpu.
     #[error("two files want to be `{path}` in the job's folder")]
     Twice {
-        /// The place.
+        /// The path in the job's folder.
         path: String,
     },
-    /// A place outside the job's folder: a defect of ours.
+    /// The path leaves the job's folder: a bug in rgpu.
     #[error("`{path}` is no place in the job's folder")]
     BadPath {
-        /// The place.
+        /// The path.
         path: String,
     },
 }

@@ -1,8 +1,8 @@
-//! Bundles: a draft's files as content-addressed blobs, ready to be sent.
+//! Bundles: the files of a draft as content-addressed blobs, ready to be sent.
 //!
-//! A host keeps blobs by their sha256, so that a file travels once, whichever run it is part of.
-//! A file over 4 MiB is a list of 4 MiB blobs: resume, parallel channels and ranges are one
-//! mechanism. Nothing here talks to a host.
+//! A host stores blobs by their sha256, so that a file is sent once for all runs. Files over 4 MiB
+//! are split into 4 MiB blobs, which serves resuming, parallel uploads and partial reads. Nothing
+//! here connects to a host.
 
 mod commands;
 mod error;

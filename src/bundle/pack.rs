@@ -1,4 +1,4 @@
-//! Draft → plan with digests, and where the bytes of each blob are.
+//! Packs a draft into a plan with digests, and records where the bytes of each blob are.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
@@ -15,56 +15,56 @@ use sha2::{Digest as _, Sha256};
 use super::BundleError;
 use crate::tool::{BundleFile, Content, Draft, Expectations};
 
-/// Bytes that all files together may have, unless told otherwise.
+/// Default limit of all files of a bundle together, in bytes.
 pub const DEFAULT_MAX_BYTES: u64 = 2 << 30;
 
-/// Blobs of a file up to this size are hashed once more when they are read to be sent.
+/// Blobs of files up to this size are hashed again when they are read for sending.
 const REHASH_MAX_BYTES: u64 = 64 << 10;
 
 /// [`PIECE_BYTES`] as a length.
-const PIECE: usize = PIECE_BYTES as usize;
+const PIECE_LEN: usize = PIECE_BYTES as usize;
 
-/// Pieces of a file that were read and wait to be hashed.
+/// At most this many pieces of a file wait to be hashed.
 const MAX_QUEUED_PIECES: usize = 4;
 
 /// A plan and the blobs that its host may lack.
 #[derive(Clone, Debug)]
 pub struct Bundle {
-    /// The plan, its files with their digests.
+    /// The plan; its files have digests.
     pub plan: Plan,
-    /// Where the bytes of each blob are.
+    /// The source of each blob's bytes.
     pub blobs: BTreeMap<Digest, BlobSource>,
-    /// What the laptop may expect.
+    /// The results that the laptop may expect.
     pub expect: Expectations,
 }
 
 impl Bundle {
-    /// Plain bytes of all files.
+    /// Total size of all files in bytes.
     pub fn bytes(&self) -> u64 {
         self.plan.files.iter().map(|file| file.size).sum()
     }
 }
 
-/// Where the bytes of a blob are.
+/// The source of a blob's bytes.
 #[derive(Clone, Debug)]
 pub enum BlobSource {
-    /// A piece of a file of this machine.
+    /// A piece of a file on this machine.
     File {
         /// The file.
         path: PathBuf,
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
-        /// When it was last written, as far as that is known.
+        /// The file's modification time when it was hashed, if known.
         modified: Option<SystemTime>,
     },
-    /// In memory.
+    /// Bytes in memory.
     Bytes(Arc<[u8]>),
 }
 
 impl BlobSource {
-    /// Plain bytes of the blob.
+    /// Size of the blob in bytes.
     pub fn size(&self) -> u64 {
         match self {
             Self::File { len, .. } => *len,
@@ -72,11 +72,11 @@ impl BlobSource {
         }
     }
 
-    /// The bytes. Of a small blob they are checked against `digest`, of a large one it is looked
-    /// whether its file was written since: the host hashes what comes, and takes nothing else.
+    /// Reads the bytes. A small blob is checked against `digest`; for a large one only the file's
+    /// modification time is checked, since the host hashes what it receives.
     ///
     /// # Errors
-    /// [`BundleError`] when the file cannot be read, or is no longer what it was.
+    /// [`BundleError`] if the file cannot be read or has changed.
     pub fn read(&self, digest: &Digest) -> Result<Vec<u8>, BundleError> {
         match self {
             Self::Bytes(bytes) => Ok(bytes.to_vec()),
@@ -86,14 +86,14 @@ impl BlobSource {
                 file.seek(SeekFrom::Start(*offset)).map_err(unreadable)?;
                 let mut bytes = Vec::with_capacity(usize::try_from(*len).unwrap_or(0));
                 (&mut file).take(*len).read_to_end(&mut bytes).map_err(unreadable)?;
-                let same = match modified {
+                let unchanged = match modified {
                     Some(known) if *len > REHASH_MAX_BYTES => {
                         let now = file.metadata().and_then(|meta| meta.modified());
                         bytes.len() as u64 == *len && now.is_ok_and(|now| now == *known)
                     }
                     _ => sha256(&bytes) == *digest,
                 };
-                match same {
+                match unchanged {
                     true => Ok(bytes),
                     false => Err(BundleError::Changed { path: path.clone() }),
                 }
@@ -102,7 +102,7 @@ impl BlobSource {
     }
 }
 
-/// The digests of a file as it was.
+/// The digests of a file, with the size and time that they are valid for.
 #[derive(Clone, Debug)]
 struct FileDigests {
     size: u64,
@@ -111,7 +111,7 @@ struct FileDigests {
     blobs: Vec<Digest>,
 }
 
-/// Makes bundles; the plans of one run share it, so that each file is hashed once.
+/// Makes bundles. The plans of a run share it, so that each file is hashed once.
 #[derive(Debug)]
 pub struct Packer {
     limit: u64,
@@ -119,25 +119,25 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// With at most `limit` bytes of files in a bundle.
+    /// A packer with a limit on the bytes of one bundle's files.
     pub fn new(limit: u64) -> Self {
         Self { limit, known: HashMap::new() }
     }
 
-    /// The same, with these files hashed already, where they can be read: [`Packer::pack`] tells of
-    /// those that cannot. Blocks.
+    /// A packer that has hashed these files already; [`Packer::pack`] reports those that cannot be
+    /// read. Blocks.
     pub fn ahead(limit: u64, paths: &[PathBuf]) -> Self {
-        let mut this = Self::new(limit);
+        let mut packer = Self::new(limit);
         for path in paths {
-            let _ = this.hash(path);
+            let _ = packer.hash(path);
         }
-        this
+        packer
     }
 
-    /// Hashes the draft's files.
+    /// Hashes the draft's files and adds them to its plan.
     ///
     /// # Errors
-    /// [`BundleError`] for files that cannot be read, or are too many bytes.
+    /// [`BundleError`] for files that cannot be read, or that exceed the limit.
     pub fn pack(&mut self, draft: impl Borrow<Draft>) -> Result<Bundle, BundleError> {
         let Draft { plan, files, expect } = draft.borrow();
         self.check_size(files)?;
@@ -157,14 +157,13 @@ impl Packer {
         Ok(Bundle { plan, blobs, expect })
     }
 
-    /// Forgets what was hashed: a file can be written anew within one tick of its file system's clock,
-    /// and then neither its size nor its time tells.
+    /// Drops all digests: a file rewritten within one tick of the file system's clock can keep its
+    /// size and time.
     pub fn forget(&mut self) {
         self.known.clear();
     }
 
-    /// A file that a job of this run built and this machine has fetched, as an input of the run's
-    /// next plan.
+    /// Makes an input of the run's next plan from a file that a job built and that was fetched.
     ///
     /// # Errors
     /// [`BundleError`] for a file that cannot be read.
@@ -185,11 +184,11 @@ impl Packer {
                 Content::Local(path) => {
                     let unreadable =
                         |source| BundleError::Unreadable { path: path.clone(), source };
-                    let found = std::fs::metadata(path).map_err(unreadable)?;
-                    if !found.is_file() {
+                    let metadata = std::fs::metadata(path).map_err(unreadable)?;
+                    if !metadata.is_file() {
                         return Err(BundleError::NotAFile { path: path.clone() });
                     }
-                    found.len()
+                    metadata.len()
                 }
             };
             sizes.push((file.path.clone(), bytes));
@@ -253,7 +252,7 @@ impl Packer {
         {
             return Ok(known.clone());
         }
-        let (size, digest, blobs) = sum(&mut file, before.len()).map_err(unreadable)?;
+        let (size, digest, blobs) = hash_pieces(&mut file, before.len()).map_err(unreadable)?;
         if size != before.len() {
             return Err(BundleError::Changed { path: path.to_owned() });
         }
@@ -269,48 +268,49 @@ impl Default for Packer {
     }
 }
 
-/// The size of a file, which should be `len`, its digest and those of its pieces. Reading, hashing
-/// the pieces and hashing the whole go on side by side: every byte is read once and hashed twice.
-fn sum(file: &mut File, len: u64) -> io::Result<(u64, Digest, Vec<Digest>)> {
-    let room = usize::try_from(len).unwrap_or(PIECE).min(PIECE);
+/// The size, digest and piece digests of a file; `len` is its expected size. Reading, hashing the
+/// pieces and hashing the whole file run in parallel: each byte is read once and hashed twice.
+fn hash_pieces(file: &mut File, len: u64) -> io::Result<(u64, Digest, Vec<Digest>)> {
+    let capacity = usize::try_from(len).unwrap_or(PIECE_LEN).min(PIECE_LEN);
     let mut next_piece = || {
-        let mut piece = Vec::with_capacity(room);
+        let mut piece = Vec::with_capacity(capacity);
         file.take(PIECE_BYTES).read_to_end(&mut piece).map(|_| piece)
     };
     let first = next_piece()?;
-    if first.len() < PIECE {
+    if first.len() < PIECE_LEN {
         let digest = sha256(&first);
         return Ok((first.len() as u64, digest.clone(), vec![digest]));
     }
     std::thread::scope(|threads| {
-        let (to_whole, whole) = mpsc::sync_channel::<Arc<Vec<u8>>>(MAX_QUEUED_PIECES);
-        let (to_single, single) = mpsc::sync_channel::<Arc<Vec<u8>>>(MAX_QUEUED_PIECES);
-        let whole = std::thread::Builder::new().spawn_scoped(threads, move || {
+        let (to_file_hasher, file_hasher) = mpsc::sync_channel::<Arc<Vec<u8>>>(MAX_QUEUED_PIECES);
+        let (to_piece_hasher, piece_hasher) = mpsc::sync_channel::<Arc<Vec<u8>>>(MAX_QUEUED_PIECES);
+        let file_hasher = std::thread::Builder::new().spawn_scoped(threads, move || {
             let mut sum = Sha256::new();
-            whole.iter().for_each(|piece| sum.update(&*piece));
+            file_hasher.iter().for_each(|piece| sum.update(&*piece));
             Digest::from_bytes(&sum.finalize().into())
         })?;
-        let single = std::thread::Builder::new()
-            .spawn_scoped(threads, move || single.iter().map(|piece| sha256(&piece)).collect())?;
+        let piece_hasher = std::thread::Builder::new().spawn_scoped(threads, move || {
+            piece_hasher.iter().map(|piece| sha256(&piece)).collect()
+        })?;
         let (mut size, mut piece) = (0, first);
         while !piece.is_empty() {
             size += piece.len() as u64;
             let shared = Arc::new(piece);
-            to_whole.send(shared.clone()).map_err(io::Error::other)?;
-            to_single.send(shared).map_err(io::Error::other)?;
+            to_file_hasher.send(shared.clone()).map_err(io::Error::other)?;
+            to_piece_hasher.send(shared).map_err(io::Error::other)?;
             piece = next_piece()?;
         }
-        drop((to_whole, to_single));
+        drop((to_file_hasher, to_piece_hasher));
         let failed = |_| io::Error::other("a hashing thread has failed");
-        Ok((size, whole.join().map_err(failed)?, single.join().map_err(failed)?))
+        Ok((size, file_hasher.join().map_err(failed)?, piece_hasher.join().map_err(failed)?))
     })
 }
 
-/// An empty file is one empty piece.
+/// An empty file has one empty piece.
 fn pieces(bytes: &[u8]) -> Vec<&[u8]> {
     match bytes.is_empty() {
         true => vec![bytes],
-        false => bytes.chunks(PIECE).collect(),
+        false => bytes.chunks(PIECE_LEN).collect(),
     }
 }
 
