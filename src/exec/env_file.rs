@@ -1,20 +1,20 @@
-//! `--env-file`: variables whose values are nobody's business. They travel in one unlogged message,
-//! stand in no argv and no run folder, and are masked in what the program prints.
+//! `--env-file`: environment variables with secret values. They are sent in one unlogged message,
+//! appear in no argv and no run folder, and are masked in the program's output.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::ExecError;
 
-/// Reads `NAME=VALUE` lines: comments, `export `, and quotes as a shell has them; nothing is
-/// substituted. A later line wins.
+/// Reads `NAME=VALUE` lines with comments, `export ` and shell quotes; nothing is substituted. The
+/// last line of a name counts.
 ///
 /// # Errors
 /// [`ExecError::Unreadable`], [`ExecError::EnvFile`] with the line.
 pub fn read(path: &Path) -> Result<BTreeMap<String, String>, ExecError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| ExecError::Unreadable { path: path.to_owned(), source })?;
-    let mut all = BTreeMap::new();
+    let mut variables = BTreeMap::new();
     for (at, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -24,19 +24,19 @@ pub fn read(path: &Path) -> Result<BTreeMap<String, String>, ExecError> {
         let line = line.strip_prefix("export ").unwrap_or(line);
         let (name, value) = line.split_once('=').ok_or_else(|| failed("there is no `=`"))?;
         let name = name.trim();
-        let start = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-        if !start || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        let has_valid_start = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        if !has_valid_start || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
             return Err(failed("that is no name of a variable"));
         }
-        all.insert(name.to_owned(), unquote(value.trim()).map_err(failed)?);
+        variables.insert(name.to_owned(), unquote(value.trim()).map_err(failed)?);
     }
-    Ok(all)
+    Ok(variables)
 }
 
 fn unquote(value: &str) -> Result<String, &'static str> {
     let (quote, rest) = match value.chars().next() {
         Some(quote @ ('"' | '\'')) => (quote, &value[1..]),
-        // A comment may follow, after a space.
+        // An unquoted value ends before ` #`.
         _ => {
             let end = value.find(" #").unwrap_or(value.len());
             return Ok(value[..end].trim_end().to_owned());
@@ -96,9 +96,12 @@ mod tests {
             ("A='hunter2\n", 1, "not closed"),
             ("A='x' hunter2\n", 1, "follows"),
         ] {
-            let said = of(text).unwrap_err().to_string();
-            assert!(said.contains(&format!("line {line} ")) && said.contains(word), "{said}");
-            assert!(!said.contains("hunter2"), "{said}");
+            let message = of(text).unwrap_err().to_string();
+            assert!(
+                message.contains(&format!("line {line} ")) && message.contains(word),
+                "{message}"
+            );
+            assert!(!message.contains("hunter2"), "{message}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What can keep something from being executed before any host is reached.
+//! Errors of `exec` before a host is contacted.
 
 use std::path::PathBuf;
 
@@ -8,15 +8,15 @@ use crate::tool::ScriptError;
 /// A command line, file or folder that cannot be executed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
-    /// `--lang` names no language.
+    /// `--lang` names an unknown language.
     #[error("`--lang {word}` is no language that exec knows")]
     UnknownLanguage {
-        /// What was typed.
+        /// The word as typed.
         word: String,
-        /// The nearest that there is.
+        /// Similar words that exist.
         near: Vec<String>,
     },
-    /// A file whose name and text tell no language.
+    /// A file whose name and text do not show its language.
     #[error("`{name}` is in no language that exec knows by its name or its first line")]
     NoLanguage {
         /// The file.
@@ -24,13 +24,13 @@ pub enum ExecError {
         /// Whether it is a compiled program.
         binary: bool,
     },
-    /// A snippet without a name, whose text tells no language.
+    /// A snippet without a file, whose text does not show its language.
     #[error("the language of {what} cannot be told")]
     Untold {
         /// `--code` or `standard input`.
         what: &'static str,
     },
-    /// There is nothing in it.
+    /// The snippet is empty.
     #[error("{what} is empty")]
     Empty {
         /// The file, `--code` or `standard input`.
@@ -41,78 +41,78 @@ pub enum ExecError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         #[source]
         source: std::io::Error,
     },
-    /// A snippet that must be text and is none.
+    /// The snippet is not valid UTF-8, which its language requires.
     #[error("`{name}` is not valid UTF-8, which {language} needs: byte {at}")]
     NotText {
         /// The file.
         name: String,
         /// Its language.
         language: &'static str,
-        /// The first byte that is wrong, from 0.
+        /// Offset of the first invalid byte.
         at: usize,
     },
-    /// `--mount` cannot be understood or met.
+    /// An invalid `--mount`, or a path that does not exist.
     #[error("`--mount {text}`: {problem}")]
     Mount {
-        /// As typed.
+        /// The value as typed.
         text: String,
-        /// Why not.
+        /// The problem.
         problem: String,
     },
-    /// The mounts hold too much.
+    /// The mounts exceed a limit.
     #[error("the mounts hold {what}, over the limit of {limit}")]
     TooBig {
-        /// How much.
+        /// Their size or number of files, as text.
         what: String,
-        /// How much is allowed.
+        /// The limit, as text.
         limit: String,
-        /// The biggest folders and files, with their sizes.
+        /// The largest folders and files, with their sizes.
         biggest: Vec<String>,
     },
-    /// A line of `--env-file`.
+    /// An invalid line of `--env-file`.
     #[error("line {line} of `{}`: {problem}", path.display())]
     EnvFile {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
-    /// The block of dependencies of a Python file.
+    /// An invalid block of dependencies in a Python file.
     #[error("`{name}`: {source}")]
     Script {
         /// The file.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         source: ScriptError,
     },
-    /// The embedded manifest of a Rust file.
+    /// An invalid embedded manifest in a Rust file.
     #[error("the manifest of `{name}`: {problem}")]
     Manifest {
         /// The file.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// Nothing here or there can compile it.
+    /// Neither this machine nor the host can compile the snippet.
     #[error("{problem}")]
     NoCompiler {
-        /// What is missing where.
+        /// The missing compiler.
         problem: String,
-        /// What helps.
+        /// A hint.
         hint: String,
     },
-    /// A CUDA file that is no program.
+    /// A CUDA file without a `main`.
     #[error("`{name}` has no `main`: there is nothing to run")]
     NoMain {
         /// The file.
         name: String,
-        /// As a command line names it.
+        /// The file as a word of a command line.
         file: String,
     },
 }

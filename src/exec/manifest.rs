@@ -1,4 +1,4 @@
-//! The manifest that a Rust file may carry at its head, as `cargo script` has it:
+//! The manifest that a Rust file may contain at its beginning, as in `cargo script`:
 //!
 //! ```text
 //! #!/usr/bin/env cargo
@@ -9,24 +9,23 @@
 //! fn main() {}
 //! ```
 //!
-//! Compilers that run today take no such head, so it is replaced by empty lines: every message
-//! keeps its line.
+//! Stable compilers reject it, so it is replaced by empty lines, which keeps line numbers.
 
 use std::path::Path;
 
 use toml::{Table, Value};
 
-/// A Rust file without its head.
+/// A Rust file without its embedded manifest.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SplitSource {
-    /// The embedded manifest; empty where there is none.
+    /// The embedded manifest; empty if there is none.
     pub(super) manifest: Table,
-    /// The source, each line where it was.
+    /// The source, with unchanged line numbers.
     pub(super) source: String,
 }
 
-/// Tables that a manifest of one file cannot have.
-const REFUSED: &[&str] = &[
+/// Tables that the manifest of a single file may not have.
+const REFUSED_TABLES: &[&str] = &[
     "workspace",
     "lib",
     "bin",
@@ -38,17 +37,17 @@ const REFUSED: &[&str] = &[
     "replace",
 ];
 
-/// Keys of `[package]` that it cannot have, since they name files.
-const REFUSED_KEYS: &[&str] =
+/// Keys of `[package]` that it may not have, since they name files.
+const REFUSED_PACKAGE_KEYS: &[&str] =
     &["build", "links", "workspace", "autobins", "autoexamples", "autotests", "autobenches"];
 
-/// Takes a file apart.
+/// Splits a file into its manifest and source.
 ///
 /// # Errors
-/// In words: a head that does not end, or that is no manifest of one file.
+/// The problem as text: a manifest that does not end, is invalid, or has refused tables.
 pub(super) fn split(text: &str) -> Result<SplitSource, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let whole = || SplitSource { manifest: Table::new(), source: text.to_owned() };
+    let unsplit = || SplitSource { manifest: Table::new(), source: text.to_owned() };
     let mut lines = text.split_inclusive('\n').enumerate().peekable();
     if let Some((_, first)) = lines.peek()
         && first.starts_with("#!")
@@ -57,49 +56,55 @@ pub(super) fn split(text: &str) -> Result<SplitSource, String> {
         lines.next();
     }
     while lines.next_if(|(_, line)| line.trim().is_empty()).is_some() {}
-    let Some((begun, fence)) = lines.next() else { return Ok(whole()) };
+    let Some((start_line, fence)) = lines.next() else { return Ok(unsplit()) };
     let dashes = fence.bytes().take_while(|b| *b == b'-').count();
     if dashes < 3 {
-        return Ok(whole());
+        return Ok(unsplit());
     }
     let kind = fence[dashes..].trim();
     if !matches!(kind, "" | "cargo") {
-        return Err(format!("line {}: a head of the kind `{kind}`; `cargo` is known", begun + 1));
+        return Err(format!(
+            "line {}: a head of the kind `{kind}`; `cargo` is known",
+            start_line + 1
+        ));
     }
     let fence = &fence[..dashes];
     let mut inner = String::new();
-    let mut ended = None;
+    let mut end_line = None;
     for (at, line) in lines.by_ref() {
         if line.trim_end() == fence {
-            ended = Some(at);
+            end_line = Some(at);
             break;
         }
         inner.push_str(line);
     }
-    let Some(ended) = ended else {
-        return Err(format!("the `{fence}` of line {} has no `{fence}` that ends it", begun + 1));
+    let Some(end_line) = end_line else {
+        return Err(format!(
+            "the `{fence}` of line {} has no `{fence}` that ends it",
+            start_line + 1
+        ));
     };
     let manifest: Table = toml::from_str(&inner).map_err(|error| {
         let line = error.span().map_or(0, |span| inner[..span.start].matches('\n').count());
         let problem = error.message().lines().next().unwrap_or_default();
-        format!("line {}: {problem}", begun + 2 + line)
+        format!("line {}: {problem}", start_line + 2 + line)
     })?;
     check(&manifest)?;
     let source = text
         .split_inclusive('\n')
         .enumerate()
-        .map(|(at, line)| if (begun..=ended).contains(&at) { "\n" } else { line })
+        .map(|(at, line)| if (start_line..=end_line).contains(&at) { "\n" } else { line })
         .collect();
     Ok(SplitSource { manifest, source })
 }
 
 fn check(manifest: &Table) -> Result<(), String> {
-    if let Some(key) = manifest.keys().find(|key| REFUSED.contains(&key.as_str())) {
+    if let Some(key) = manifest.keys().find(|key| REFUSED_TABLES.contains(&key.as_str())) {
         return Err(format!("`[{key}]` means nothing for a single file"));
     }
     match manifest.get("package") {
         Some(Value::Table(package)) => {
-            match package.keys().find(|key| REFUSED_KEYS.contains(&key.as_str())) {
+            match package.keys().find(|key| REFUSED_PACKAGE_KEYS.contains(&key.as_str())) {
                 Some(key) => Err(format!("`package.{key}` means nothing for a single file")),
                 None => Ok(()),
             }
@@ -109,26 +114,26 @@ fn check(manifest: &Table) -> Result<(), String> {
     }
 }
 
-/// The manifest of the package that the file becomes.
+/// The parts of the manifest of the generated package.
 pub(super) struct PackageManifest<'a> {
     /// The embedded manifest.
     pub(super) embedded: Table,
-    /// The name of package and program.
+    /// The name of the package and its program.
     pub(super) name: &'a str,
-    /// The source file, relative to the manifest.
+    /// The path of the source file, relative to the manifest.
     pub(super) source: &'a str,
-    /// What the file uses without saying where it is from, as manifest values.
-    pub(super) ours: Vec<(&'static str, Value)>,
-    /// Where the file lies: paths of dependencies begin there.
+    /// Dependencies to add unless the file declares them, as manifest values.
+    pub(super) added_dependencies: Vec<(&'static str, Value)>,
+    /// The folder of the file, to which dependency paths are relative.
     pub(super) folder: &'a Path,
 }
 
 impl PackageManifest<'_> {
-    /// As text.
+    /// The manifest as text.
     pub(super) fn render(self) -> String {
         let mut root = self.embedded;
         let text = |text: &str| Value::String(text.to_owned());
-        within(&mut root, "package", |package| {
+        edit_table(&mut root, "package", |package| {
             package.insert("name".to_owned(), text(self.name));
             package.insert("version".to_owned(), text("0.0.0"));
             package.insert("publish".to_owned(), Value::Boolean(false));
@@ -140,27 +145,27 @@ impl PackageManifest<'_> {
             ("path".to_owned(), text(self.source)),
         ]);
         root.insert("bin".to_owned(), Value::Array(vec![Value::Table(bin)]));
-        // It belongs to no workspace, wherever the cache may lie.
+        // The package belongs to no workspace, wherever the cache is.
         root.insert("workspace".to_owned(), Value::Table(Table::new()));
-        within(&mut root, "dependencies", |dependencies| {
+        edit_table(&mut root, "dependencies", |dependencies| {
             for (_, dependency) in dependencies.iter_mut() {
                 if let Some(Value::String(path)) = dependency.get_mut("path") {
                     *path = self.folder.join(&path).display().to_string();
                 }
             }
-            for (name, value) in self.ours {
+            for (name, value) in self.added_dependencies {
                 dependencies.entry(name).or_insert(value);
             }
         });
-        within(&mut root, "profile", |profile| {
-            within(profile, "dev", |dev| {
-                // Quick to compile and to send: names stay for a backtrace, lines do not.
+        edit_table(&mut root, "profile", |profile| {
+            edit_table(profile, "dev", |dev| {
+                // Fast to compile and small to send: symbol names for backtraces, no line numbers.
                 if !dev.contains_key("debug") {
                     dev.insert("debug".to_owned(), Value::Boolean(false));
                     dev.entry("strip").or_insert_with(|| text("debuginfo"));
                 }
-                within(dev, "package", |package| {
-                    within(package, "*", |others| {
+                edit_table(dev, "package", |package| {
+                    edit_table(package, "*", |others| {
                         others.entry("opt-level").or_insert(Value::Integer(1));
                         others.entry("debug").or_insert(Value::Boolean(false));
                     });
@@ -171,8 +176,8 @@ impl PackageManifest<'_> {
     }
 }
 
-/// Edits the table of this name, which is made where it is not there or is something else.
-fn within(parent: &mut Table, name: &str, edit: impl FnOnce(&mut Table)) {
+/// Edits the table of this name; creates it if it is missing or no table.
+fn edit_table(parent: &mut Table, name: &str, edit: impl FnOnce(&mut Table)) {
     let mut inner = match parent.remove(name) {
         Some(Value::Table(table)) => table,
         _ => Table::new(),
@@ -206,8 +211,8 @@ mod tests {
             ("---\n[workspace]\n---\n", "`[workspace]` means nothing"),
             ("---\npackage.build = \"b.rs\"\n---\n", "`package.build` means nothing"),
         ] {
-            let said = split(text).unwrap_err();
-            assert!(said.contains(words), "{said}");
+            let message = split(text).unwrap_err();
+            assert!(message.contains(words), "{message}");
         }
     }
 
@@ -217,18 +222,21 @@ mod tests {
             "package.edition = \"2021\"\nprofile.dev.opt-level = 3\n[dependencies]\nmine = { path = \"../mine\" }\n",
         )
         .unwrap();
-        let whole = PackageManifest {
+        let manifest = PackageManifest {
             embedded,
             name: "s1",
             source: "x.rs",
-            ours: vec![("rgpu_prelude", Value::String("1".into()))],
+            added_dependencies: vec![("rgpu_prelude", Value::String("1".into()))],
             folder: Path::new("/home/me/work"),
         };
-        let made: Table = toml::from_str(&whole.render()).unwrap();
-        assert_eq!(made["package"]["edition"].as_str(), Some("2021"));
-        assert_eq!(made["profile"]["dev"]["opt-level"].as_integer(), Some(3));
-        assert_eq!(made["dependencies"]["mine"]["path"].as_str(), Some("/home/me/work/../mine"));
-        assert_eq!(made["dependencies"]["rgpu_prelude"].as_str(), Some("1"));
-        assert_eq!(made["bin"][0]["path"].as_str(), Some("x.rs"));
+        let rendered: Table = toml::from_str(&manifest.render()).unwrap();
+        assert_eq!(rendered["package"]["edition"].as_str(), Some("2021"));
+        assert_eq!(rendered["profile"]["dev"]["opt-level"].as_integer(), Some(3));
+        assert_eq!(
+            rendered["dependencies"]["mine"]["path"].as_str(),
+            Some("/home/me/work/../mine")
+        );
+        assert_eq!(rendered["dependencies"]["rgpu_prelude"].as_str(), Some("1"));
+        assert_eq!(rendered["bin"][0]["path"].as_str(), Some("x.rs"));
     }
 }

@@ -1,16 +1,16 @@
-//! `rgpu exec`: what a user types, as a program with its files and the steps that prepare it.
+//! `rgpu exec`: turns a command line into a program with its files and preparation steps.
 //!
 //! A [`Snippet`] is a file, the text of `--code`, or standard input, in one of [`LANGUAGES`]. Its
-//! language makes a [`crate::tool::Program`] of it: which command runs it on the host, which files
-//! it needs there, which steps come before (a compiler, a Python environment). The job's folder:
+//! language makes a [`crate::tool::Program`] of it: the command on the host, the files it needs,
+//! and the steps before it (a compiler, a Python environment). The job's folder:
 //!
-//! | path | what |
+//! | path | content |
 //! |---|---|
-//! | `here/` | the working folder: what the first `--mount` brought, and the mounts below it |
-//! | `src/` | the snippet, when it is not part of the first mount |
-//! | `bin/`, `build/`, `env/` | scripts of ours, what a compiler made, the Python environment |
+//! | `here/` | the working folder: the first `--mount`, and the other mounts below it |
+//! | `src/` | the snippet, if it is not part of the first mount |
+//! | `bin/`, `build/`, `env/` | rgpu's scripts, compiled files, the Python environment |
 //!
-//! Nothing here reaches a host or starts a program: `run` does.
+//! Nothing here connects to a host or starts a program; `run` does.
 
 mod env_file;
 mod error;
@@ -27,5 +27,5 @@ pub use mount::{MAX_MOUNT_BYTES, Mount, SkippedPath, Snapshot, snapshot};
 pub use package::{Package, PackageFile};
 pub use snippet::{Snippet, SnippetInput};
 
-/// The working folder of what is executed, in the job's.
+/// Path of the working folder in the job's folder.
 pub const WORK_FOLDER: &str = "here";

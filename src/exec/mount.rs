@@ -1,9 +1,9 @@
-//! `--mount`: folders that travel, as they are at this moment.
+//! `--mount`: folders that are sent to the host, as they are now.
 //!
-//! What `.gitignore` and `.rgpuignore` name stays here, and so do files that hold secrets unless
-//! they are named themselves, sockets and other things that are no files, and links that lead out
-//! of the folder. Small files are taken into memory, so that a change during the upload makes no
-//! mixture; a big one that changes is taken anew, as it is then.
+//! Not sent: files that `.gitignore` or `.rgpuignore` names, files with secrets unless they are
+//! mounted by name, sockets and other special files, and links that lead out of the folder. Small
+//! files are read into memory, so that changes during the upload cannot mix versions; a large file
+//! that changes is hashed and sent again.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,47 +16,47 @@ use rgpu_protocol::plan::{Arg, valid_relative_path};
 use super::{ExecError, WORK_FOLDER};
 use crate::tool::{BundleFile, Content, Program};
 
-/// Bytes that all mounts together may hold, unless told otherwise.
+/// Default limit of all mounts together, in bytes.
 pub const MAX_MOUNT_BYTES: u64 = 256 << 20;
 
-/// Files that all mounts together may hold.
+/// Limit of files in all mounts together.
 const MAX_MOUNT_FILES: usize = 50_000;
 
-/// After this many files over a limit no more are counted.
+/// Counting stops at this many files.
 const MAX_COUNTED_FILES: usize = 500_000;
 
-/// A file up to this size is taken into memory, as long as all of them stay below [`MAX_BYTES_IN_MEMORY`].
+/// Files up to this size are read into memory, up to [`MAX_BYTES_IN_MEMORY`] together.
 const SMALL_FILE_BYTES: u64 = 1 << 20;
 const MAX_BYTES_IN_MEMORY: u64 = 64 << 20;
 
-/// A folder or file to bring along.
+/// A folder or file to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// On this machine.
+    /// The path on this machine.
     pub from: PathBuf,
-    /// Where it goes, relative to the working folder; empty: the working folder itself.
+    /// The path relative to the working folder; empty for the working folder itself.
     pub to: String,
-    /// A place of the host's own where it is seen too, e.g. `/data`.
+    /// An absolute path on the host where the mount is visible too, e.g. `/data`.
     pub link: Option<String>,
 }
 
 impl Mount {
-    /// `SRC` or `SRC:DEST`. The first mount becomes the working folder, so it has no `DEST`.
+    /// Parses `SRC` or `SRC:DEST`. If the first mount has no `DEST`, it becomes the working folder.
     ///
     /// # Errors
     /// [`ExecError::Mount`].
     pub fn parse(text: &str, first: bool, cwd: &Path) -> Result<Self, ExecError> {
         let failed =
             |problem: &str| ExecError::Mount { text: text.to_owned(), problem: problem.to_owned() };
-        // A name that holds a colon is still a name, when it is there.
+        // An existing file's name may contain a colon.
         let (from, to) = match text.rsplit_once(':') {
             Some((from, to)) if !cwd.join(text).exists() => (from, Some(to)),
             _ => (text, None),
         };
         let full = cwd.join(from);
-        let found = fs::metadata(&full)
+        let metadata = fs::metadata(&full)
             .map_err(|e| failed(&format!("`{from}` cannot be looked at: {e}")))?;
-        if !found.is_dir() && !found.is_file() {
+        if !metadata.is_dir() && !metadata.is_file() {
             return Err(failed("that is neither a folder nor a file"));
         }
         let from = fs::canonicalize(&full).map_err(|e| failed(&e.to_string()))?;
@@ -65,7 +65,7 @@ impl Mount {
             to.filter(|to| to.starts_with('/')).map(|to| to.trim_end_matches('/').to_owned());
         let to = match to {
             Some(to) => to.trim_start_matches('/').trim_end_matches('/').to_owned(),
-            None if first && found.is_dir() => String::new(),
+            None if first && metadata.is_dir() => String::new(),
             None => name.to_owned(),
         };
         if !to.is_empty() && !valid_relative_path(&to) {
@@ -78,49 +78,49 @@ impl Mount {
     }
 }
 
-/// Something of a mount that does not travel, and why the user may want to know.
+/// A path of a mount that is not sent although no ignore file names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedPath {
-    /// Relative to the mount.
+    /// The path relative to the mount.
     pub path: String,
-    /// In words.
+    /// The reason, as text.
     pub why: &'static str,
 }
 
-/// What the mounts hold.
+/// The files of all mounts, at one point in time.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Files for the job's folder.
+    /// The files for the job's folder.
     pub files: Vec<BundleFile>,
-    /// What stays here though no ignore file says so.
+    /// The paths that are not sent although no ignore file names them.
     pub left_out: Vec<SkippedPath>,
-    /// The folder that became the working folder.
+    /// The folder that became the working folder, if any.
     pub root: Option<PathBuf>,
-    /// Places of the host's own, with what is seen there: a path in the job's folder.
+    /// Absolute paths on the host, each with its target in the job's folder.
     pub links: Vec<(String, String)>,
 }
 
-/// Makes the links and removes them again.
-const MOUNTED: &str = include_str!("../../harness/templates/mounted.sh");
-const MOUNTED_PATH: &str = "bin/mounted.sh";
+/// The script that makes the links and removes them again.
+const MOUNT_SCRIPT: &str = include_str!("../../harness/templates/mounted.sh");
+const MOUNT_SCRIPT_PATH: &str = "bin/mounted.sh";
 
 impl Snapshot {
-    /// Lets a program see the mounts at the places of the host's own that were asked for.
+    /// Wraps a program so that it sees the mounts at the requested absolute paths.
     pub fn show_to(&self, program: &mut Program) {
         if self.links.is_empty() {
             return;
         }
-        let mut argv = vec![Arg::text("sh"), Arg::in_job(MOUNTED_PATH)];
+        let mut argv = vec![Arg::text("sh"), Arg::in_job(MOUNT_SCRIPT_PATH)];
         for (link, target) in &self.links {
             argv.extend([Arg::text(link.as_str()), Arg::in_job(target)]);
         }
         argv.push("--".into());
         argv.append(&mut program.argv);
         program.argv = argv;
-        program.files.push(BundleFile::text(MOUNTED_PATH, MOUNTED));
+        program.files.push(BundleFile::text(MOUNT_SCRIPT_PATH, MOUNT_SCRIPT));
     }
 
-    /// The files that were too large to be taken into memory.
+    /// The files that were too large to read into memory.
     pub fn large(&self) -> Vec<PathBuf> {
         let local = |file: &BundleFile| match &file.content {
             Content::Local(path) => Some(path.clone()),
@@ -129,7 +129,7 @@ impl Snapshot {
         self.files.iter().filter_map(local).collect()
     }
 
-    /// Where a file of this machine lies in the job's folder, if the first mount holds it.
+    /// The path in the job's folder of a file of this machine, if the first mount contains it.
     pub fn place_of(&self, path: &Path) -> Option<String> {
         let path = fs::canonicalize(path).ok()?;
         let inner = path.strip_prefix(self.root.as_ref()?).ok()?.to_str()?;
@@ -137,37 +137,37 @@ impl Snapshot {
     }
 }
 
-/// Takes the mounts as they are now.
+/// Reads the mounts as they are now.
 ///
 /// # Errors
 /// [`ExecError::TooBig`], [`ExecError::Unreadable`].
 pub fn snapshot(mounts: &[Mount], limit: u64) -> Result<Snapshot, ExecError> {
     let mut found: BTreeMap<String, MountedFile> = BTreeMap::new();
     let mut left_out = Vec::new();
-    let mut over = false;
+    let mut too_many = false;
     for mount in mounts {
         for file in walk(mount, &mut left_out)? {
             found.insert(file.to.clone(), file);
-            over |= found.len() > MAX_MOUNT_FILES;
-            if over && found.len() >= MAX_COUNTED_FILES {
+            too_many |= found.len() > MAX_MOUNT_FILES;
+            if too_many && found.len() >= MAX_COUNTED_FILES {
                 break;
             }
         }
     }
     left_out.sort_by(|a, b| a.path.cmp(&b.path));
     let bytes: u64 = found.values().map(|file| file.size).sum();
-    if bytes > limit || over {
+    if bytes > limit || too_many {
         let files: Vec<&MountedFile> = found.values().collect();
         return Err(too_big(&files, bytes, limit));
     }
-    let mut held = 0;
+    let mut bytes_in_memory = 0;
     let mut files = Vec::with_capacity(found.len());
     for file in found.into_values() {
         let mut out = BundleFile::copy(format!("{WORK_FOLDER}/{}", file.to), &file.from);
-        if file.size <= SMALL_FILE_BYTES && held + file.size <= MAX_BYTES_IN_MEMORY {
+        if file.size <= SMALL_FILE_BYTES && bytes_in_memory + file.size <= MAX_BYTES_IN_MEMORY {
             match fs::read(&file.from) {
                 Ok(bytes) => {
-                    held += bytes.len() as u64;
+                    bytes_in_memory += bytes.len() as u64;
                     out.content = Content::Bytes(bytes);
                 }
                 Err(_) => {
@@ -180,11 +180,12 @@ pub fn snapshot(mounts: &[Mount], limit: u64) -> Result<Snapshot, ExecError> {
         files.push(out);
     }
     let root = mounts.first().filter(|m| m.to.is_empty()).map(|m| m.from.clone());
-    let linked = |mount: &Mount| Some((mount.link.clone()?, format!("{WORK_FOLDER}/{}", mount.to)));
-    Ok(Snapshot { files, left_out, root, links: mounts.iter().filter_map(linked).collect() })
+    let to_link =
+        |mount: &Mount| Some((mount.link.clone()?, format!("{WORK_FOLDER}/{}", mount.to)));
+    Ok(Snapshot { files, left_out, root, links: mounts.iter().filter_map(to_link).collect() })
 }
 
-/// A file that travels.
+/// A file to send.
 struct MountedFile {
     from: PathBuf,
     to: String,
@@ -197,7 +198,7 @@ fn walk(mount: &Mount, left_out: &mut Vec<SkippedPath>) -> Result<Vec<MountedFil
     let unreadable = |source| ExecError::Unreadable { path: root.clone(), source };
     let meta = fs::metadata(root).map_err(unreadable)?;
     if meta.is_file() {
-        return Ok(vec![found(root, mount.to.clone(), &meta)]);
+        return Ok(vec![mounted_file(root, mount.to.clone(), &meta)]);
     }
     let mut walk = WalkBuilder::new(root);
     walk.hidden(false)
@@ -209,24 +210,26 @@ fn walk(mount: &Mount, left_out: &mut Vec<SkippedPath>) -> Result<Vec<MountedFil
         .parents(true)
         .follow_links(false)
         .add_custom_ignore_filename(".rgpuignore")
-        .filter_entry(|entry| entry.depth() == 0 || !stays(&entry.file_name().to_string_lossy()));
+        .filter_entry(|entry| {
+            entry.depth() == 0 || !is_never_sent(&entry.file_name().to_string_lossy())
+        });
     let mut files = Vec::new();
     for entry in walk.build() {
         let Ok(entry) = entry else { continue };
         let Some(kind) = entry.file_type() else { continue };
         let path = entry.path();
         let Ok(inner) = path.strip_prefix(root) else { continue };
-        let shown = inner.display().to_string();
+        let inner_path = inner.display().to_string();
         if kind.is_dir() {
             let empty = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
             if empty && path != root {
-                left_out.push(SkippedPath { path: shown, why: "it is an empty folder" });
+                left_out.push(SkippedPath { path: inner_path, why: "it is an empty folder" });
             }
             continue;
         }
-        let mut leave = |why| left_out.push(SkippedPath { path: shown.clone(), why });
+        let mut skip = |why| left_out.push(SkippedPath { path: inner_path.clone(), why });
         let Some(inner) = inner.to_str().filter(|inner| valid_relative_path(inner)) else {
-            leave("its name cannot be written on every system");
+            skip("its name cannot be written on every system");
             continue;
         };
         let from = match kind.is_symlink() {
@@ -234,15 +237,17 @@ fn walk(mount: &Mount, left_out: &mut Vec<SkippedPath>) -> Result<Vec<MountedFil
             true => match link_target(root, path) {
                 Ok(target) => target,
                 Err(why) => {
-                    leave(why);
+                    skip(why);
                     continue;
                 }
             },
         };
         match fs::metadata(&from) {
-            Ok(meta) if meta.is_file() => files.push(found(&from, join(&mount.to, inner), &meta)),
-            Ok(_) => leave("it is no file"),
-            Err(_) => leave("it cannot be read"),
+            Ok(meta) if meta.is_file() => {
+                files.push(mounted_file(&from, join(&mount.to, inner), &meta))
+            }
+            Ok(_) => skip("it is no file"),
+            Err(_) => skip("it cannot be read"),
         }
         if files.len() >= MAX_COUNTED_FILES {
             break;
@@ -251,7 +256,7 @@ fn walk(mount: &Mount, left_out: &mut Vec<SkippedPath>) -> Result<Vec<MountedFil
     Ok(files)
 }
 
-fn found(from: &Path, to: String, meta: &fs::Metadata) -> MountedFile {
+fn mounted_file(from: &Path, to: String, meta: &fs::Metadata) -> MountedFile {
     let executable = meta.permissions().mode() & 0o111 != 0;
     MountedFile { from: from.to_owned(), to, size: meta.len(), executable }
 }
@@ -260,14 +265,14 @@ fn join(to: &str, inner: &str) -> String {
     if to.is_empty() { inner.to_owned() } else { format!("{to}/{inner}") }
 }
 
-/// The file that a link leads to, when it lies in the same folder and may travel.
+/// The target of a link, if it is a file in the same folder that may be sent.
 fn link_target(root: &Path, link: &Path) -> Result<PathBuf, &'static str> {
     let target = fs::canonicalize(link).map_err(|_| "it is a link that leads nowhere")?;
     let Ok(inner) = target.strip_prefix(root) else {
         return Err("it is a link that leads out of the folder");
     };
     let hidden = inner.components().any(|part| match part {
-        Component::Normal(name) => stays(&name.to_string_lossy()),
+        Component::Normal(name) => is_never_sent(&name.to_string_lossy()),
         _ => true,
     });
     match target.is_dir() {
@@ -277,8 +282,8 @@ fn link_target(root: &Path, link: &Path) -> Result<PathBuf, &'static str> {
     }
 }
 
-/// Names that never travel on their own: secrets, and what is of no use elsewhere.
-fn stays(name: &str) -> bool {
+/// Whether a name is never sent unless mounted itself: secrets, and caches of this machine.
+fn is_never_sent(name: &str) -> bool {
     let key = |start: &str| name.strip_prefix(start).is_some_and(|rest| !rest.contains('.'));
     matches!(name, ".git" | ".ssh" | ".aws" | ".netrc" | "__pycache__" | ".venv")
         || name.starts_with(".env")
@@ -286,7 +291,7 @@ fn stays(name: &str) -> bool {
         || key("id_")
 }
 
-/// The refusal, with the folders and files that hold the most.
+/// The error for mounts over a limit, with the largest folders and files.
 fn too_big(files: &[&MountedFile], bytes: u64, limit: u64) -> ExecError {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for file in files {
@@ -300,15 +305,15 @@ fn too_big(files: &[&MountedFile], bytes: u64, limit: u64) -> ExecError {
     biggest.sort_by_key(|(_, size)| std::cmp::Reverse(*size));
     biggest.truncate(5);
     let (what, limit) = match bytes > limit {
-        true => (shown(bytes), shown(limit)),
+        true => (size_text(bytes), size_text(limit)),
         false => (format!("{} files", files.len()), format!("{MAX_MOUNT_FILES} files")),
     };
-    let biggest = biggest.into_iter().map(|(name, size)| format!("{name} ({})", shown(size)));
+    let biggest = biggest.into_iter().map(|(name, size)| format!("{name} ({})", size_text(size)));
     ExecError::TooBig { what, limit, biggest: biggest.collect() }
 }
 
-/// Bytes for people.
-fn shown(bytes: u64) -> String {
+/// A size as text.
+fn size_text(bytes: u64) -> String {
     let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units.iter().find(|(_, size)| bytes >= *size) {
         Some((unit, size)) => format!("{:.1} {unit}", bytes as f64 / *size as f64),
@@ -366,7 +371,7 @@ mod tests {
             "here/pkg/mod.py",
         ];
         assert_eq!(names(&take(dir.path())), expected);
-        // What is named itself travels.
+        // A file that is mounted by name is sent.
         let mount = Mount::parse(".env.gpu", false, dir.path()).unwrap();
         assert_eq!(names(&snapshot(&[mount], MAX_MOUNT_BYTES).unwrap()), ["here/.env.gpu"]);
     }

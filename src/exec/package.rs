@@ -1,8 +1,7 @@
-//! A Rust file as a cargo package: every file of it, and the key under which what it compiles to
-//! is kept.
+//! Makes a cargo package of a Rust file, with the key under which its program is cached.
 //!
-//! The package lies in the user's cache, one folder for each file that was ever executed, so that
-//! cargo's own incremental compilation works from run to run; all of them share one target folder.
+//! Each file that is executed has its own package folder in the user's cache, so that cargo
+//! compiles incrementally from run to run. All packages share one target folder.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +11,7 @@ use toml::{Table, Value};
 use super::manifest::{self, PackageManifest};
 use super::{ExecError, Snippet};
 
-/// The prelude crate, as this repository has it.
+/// The files of the prelude crate.
 const PRELUDE: &[(&str, &str)] = &[
     ("Cargo.toml", include_str!("../../harness/prelude/snippet.toml")),
     ("src/lib.rs", include_str!("../../harness/prelude/src/lib.rs")),
@@ -20,38 +19,38 @@ const PRELUDE: &[(&str, &str)] = &[
     ("src/nvtx.rs", include_str!("../../harness/prelude/src/nvtx.rs")),
 ];
 
-/// Pinned versions of what the prelude needs.
+/// Lock file with pinned versions of the prelude's dependencies.
 const LOCK: &str = include_str!("../../harness/prelude/snippet.lock");
 
-/// The cudarc of the prelude, for files that use it by its own name.
+/// The version of cudarc that the prelude uses, for files that name cudarc themselves.
 const CUDARC: &str = "=0.19.10";
 
-/// A file of the package.
+/// A file of a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackageFile {
-    /// Relative to the folder of all packages.
+    /// The path relative to the folder of all packages.
     pub path: String,
-    /// What is in it.
+    /// The content.
     pub text: Vec<u8>,
 }
 
-/// What cargo compiles.
+/// A package to compile with cargo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Package {
-    /// The package's and the program's name; its folder too.
+    /// The name of the package, its program and its folder.
     pub name: String,
-    /// Every file, prelude and all.
+    /// Every file, including the prelude.
     pub files: Vec<PackageFile>,
-    /// The lock file to begin with; one that is there already is kept.
+    /// The initial lock file; an existing one is kept.
     pub lock: PackageFile,
-    /// Hash of everything that is compiled: an equal one needs no compiler.
+    /// Hash of everything that is compiled; the cached program with the same key can be used.
     pub key: String,
-    /// What the user calls the file.
+    /// The file's name, for display.
     pub title: String,
 }
 
 impl Package {
-    /// Of a Rust file.
+    /// Makes the package of a Rust file.
     ///
     /// # Errors
     /// [`ExecError::NotText`], [`ExecError::Manifest`].
@@ -62,41 +61,44 @@ impl Package {
         let folder = snippet.path.as_deref().and_then(Path::parent).unwrap_or(Path::new("/"));
         let file = file_name(&snippet.name);
         let uses = |word: &str| split.source.contains(word);
-        let (prelude, by_name) = (uses("rgpu_prelude"), uses("cudarc::"));
-        let mut ours = Vec::new();
-        if prelude {
+        let (uses_prelude, uses_cudarc) = (uses("rgpu_prelude"), uses("cudarc::"));
+        let mut added_dependencies = Vec::new();
+        if uses_prelude {
             let path = Table::from_iter([("path".into(), Value::String("../prelude".into()))]);
-            ours.push(("rgpu_prelude", Value::Table(path)));
+            added_dependencies.push(("rgpu_prelude", Value::Table(path)));
         }
-        if by_name {
-            ours.push(("cudarc", cudarc()));
+        if uses_cudarc {
+            added_dependencies.push(("cudarc", cudarc()));
         }
-        let beside = beside(&split.source, folder)?;
-        let named = |name: &str| {
-            let (embedded, ours) = (split.manifest.clone(), ours.clone());
-            let manifest = PackageManifest { embedded, name, source: &file, ours, folder }.render();
+        let included_files = included_files(&split.source, folder)?;
+        let render_files = |name: &str| {
+            let (embedded, added_dependencies) =
+                (split.manifest.clone(), added_dependencies.clone());
+            let manifest =
+                PackageManifest { embedded, name, source: &file, added_dependencies, folder }
+                    .render();
             let own = |path: &str, text: &[u8]| PackageFile {
                 path: format!("{name}/{path}"),
                 text: text.to_vec(),
             };
             let mut files = vec![own("Cargo.toml", manifest.as_bytes())];
             files.push(own(&file, split.source.as_bytes()));
-            files.extend(beside.iter().map(|(path, text)| own(path, text)));
-            if prelude {
+            files.extend(included_files.iter().map(|(path, text)| own(path, text)));
+            if uses_prelude {
                 files.extend(PRELUDE.iter().map(|(path, text)| PackageFile {
                     path: format!("prelude/{path}"),
                     text: (*text).into(),
                 }));
             }
-            // Without any of ours nothing is pinned.
-            let pinned = match prelude || by_name {
-                true => lock(name, prelude, by_name),
+            // A file that uses neither crate needs no pinned versions.
+            let pinned = match uses_prelude || uses_cudarc {
+                true => lock(name, uses_prelude, uses_cudarc),
                 false => String::new(),
             };
             (files, own("Cargo.lock", pinned.as_bytes()))
         };
-        // Where the file lies makes no other program of it.
-        let (files, pinned) = named("snippet");
+        // The key must not depend on the file's folder, so it is computed under a fixed name.
+        let (files, pinned) = render_files("snippet");
         let mut hash = Sha256::new();
         for file in files.iter().chain([&pinned]) {
             hash.update(file.path.as_bytes());
@@ -106,25 +108,26 @@ impl Package {
         let digest = rgpu_protocol::Digest::from_bytes(&hash.finalize().into());
         let key = digest.as_str().chars().take(40).collect();
         let name = name(snippet);
-        let (files, lock) = named(&name);
+        let (files, lock) = render_files(&name);
         Ok(Self { name, files, lock, key, title: snippet.name.clone() })
     }
 }
 
-/// The pinned versions, with this package in the place of the one they were made for: exact when
-/// the file asks for nothing else, so that cargo asks no registry.
+/// The pinned versions, with this package in place of the one they were made for. If the file has
+/// no other dependencies the lock is complete, and cargo needs no registry.
 fn lock(name: &str, prelude: bool, cudarc: bool) -> String {
-    let ours = [("cudarc", cudarc), ("rgpu_prelude", prelude)];
-    let ours = ours.iter().filter(|(_, used)| *used).map(|(name, _)| format!(" \"{name}\",\n"));
+    let entries = [("cudarc", cudarc), ("rgpu_prelude", prelude)];
+    let entries =
+        entries.iter().filter(|(_, used)| *used).map(|(name, _)| format!(" \"{name}\",\n"));
     let own = format!(
         "name = \"{name}\"\nversion = \"0.0.0\"\ndependencies = [\n{}]",
-        ours.collect::<String>()
+        entries.collect::<String>()
     );
-    let made_for = "name = \"snippet\"\nversion = \"0.0.0\"\ndependencies = [\n \"cudarc\",\n \"rgpu_prelude\",\n]";
-    LOCK.replace(made_for, &own)
+    let template_entry = "name = \"snippet\"\nversion = \"0.0.0\"\ndependencies = [\n \"cudarc\",\n \"rgpu_prelude\",\n]";
+    LOCK.replace(template_entry, &own)
 }
 
-/// One package for each file, by its path; one for all texts without one.
+/// The package name: one per file path, and one for all snippets without a file.
 fn name(snippet: &Snippet) -> String {
     let path = snippet.path.as_ref().map(|path| path.as_os_str().as_encoded_bytes());
     let digest = Sha256::digest(path.unwrap_or_default());
@@ -138,7 +141,7 @@ fn name(snippet: &Snippet) -> String {
     format!("x_{stem}_{}", &tail.as_str()[..8])
 }
 
-/// The file's own name, which compilers show; in a form that cargo takes.
+/// The file's own name, which compilers print, in a form that cargo accepts.
 fn file_name(name: &str) -> String {
     let plain = name.chars().map(|c| if c.is_control() { '_' } else { c }).collect::<String>();
     match plain.ends_with(".rs") {
@@ -158,19 +161,19 @@ fn cudarc() -> Value {
 }
 
 /// Files that the source includes by a plain relative path: `include_str!("k.cu")`, `mod name;`.
-fn beside(source: &str, folder: &Path) -> Result<Vec<(String, Vec<u8>)>, ExecError> {
-    let mut wanted: Vec<PathBuf> = Vec::new();
+fn included_files(source: &str, folder: &Path) -> Result<Vec<(String, Vec<u8>)>, ExecError> {
+    let mut candidates: Vec<PathBuf> = Vec::new();
     for macro_name in ["include_str!(\"", "include_bytes!(\"", "include!(\"", "#[path = \""] {
         let found = source.match_indices(macro_name).filter_map(|(at, start)| {
             source[at + start.len()..].split_once('"').map(|(path, _)| PathBuf::from(path))
         });
-        wanted.extend(found);
+        candidates.extend(found);
     }
     let modules = source.lines().map(str::trim).filter_map(|line| {
         let rest = line.strip_prefix("pub ").unwrap_or(line);
         rest.strip_prefix("mod ")?.strip_suffix(';')
     });
-    wanted.extend(modules.flat_map(|m| {
+    candidates.extend(modules.flat_map(|m| {
         let m = m.trim();
         [PathBuf::from(format!("{m}.rs")), PathBuf::from(format!("{m}/mod.rs"))]
     }));
@@ -178,9 +181,9 @@ fn beside(source: &str, folder: &Path) -> Result<Vec<(String, Vec<u8>)>, ExecErr
         path.components().all(|part| matches!(part, std::path::Component::Normal(_)))
     };
     let mut files = Vec::new();
-    for path in wanted.iter().filter(inside) {
+    for path in candidates.iter().filter(inside) {
         let full = folder.join(path);
-        // What is not there is the compiler's to tell, with its line.
+        // The compiler reports a missing file, with its line.
         if full.is_file() {
             let text = std::fs::read(&full)
                 .map_err(|source| ExecError::Unreadable { path: full.clone(), source })?;

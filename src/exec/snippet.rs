@@ -1,4 +1,4 @@
-//! What to execute, when it is not a bare command: a file, the text of `--code`, standard input.
+//! Source code to execute instead of a command: a file, the text of `--code`, or standard input.
 
 use std::path::{Path, PathBuf};
 
@@ -6,29 +6,29 @@ use super::ExecError;
 use super::language::{Language, by_name, by_text, by_word};
 use crate::error::shell_word;
 
-/// Where a snippet comes from.
+/// The source of a snippet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SnippetInput {
-    /// A file of this machine, as typed.
+    /// A file on this machine, as typed.
     File(PathBuf),
     /// The text of `--code`.
     Code(String),
-    /// What was read from standard input.
+    /// The content of standard input.
     Stdin(Vec<u8>),
 }
 
-/// A source text in a known language.
+/// Source code in a known language.
 #[derive(Clone)]
 pub struct Snippet {
-    /// Its file's name, made up where it has none; what compilers call it.
+    /// The file's name, or a generated one; compilers print it.
     pub name: String,
-    /// What is in it.
+    /// The source code.
     pub text: Vec<u8>,
-    /// The file on this machine, as typed.
+    /// The file's path as typed, if it is a file.
     pub file: Option<PathBuf>,
-    /// The same, from the root.
+    /// The file's absolute path, if it is a file.
     pub path: Option<PathBuf>,
-    /// Its language.
+    /// The language.
     pub language: &'static dyn Language,
 }
 
@@ -39,10 +39,10 @@ impl std::fmt::Debug for Snippet {
 }
 
 impl Snippet {
-    /// Reads it, and tells its language by `lang`, its name or its text.
+    /// Reads a snippet. Its language is `lang` if given, else detected from its name or text.
     ///
     /// # Errors
-    /// [`ExecError`] for what cannot be read, is empty, or is in no language.
+    /// [`ExecError`] if it cannot be read, is empty, or its language is unknown.
     pub fn read(input: SnippetInput, lang: Option<&str>, cwd: &Path) -> Result<Self, ExecError> {
         let (text, path, what) = match input {
             SnippetInput::File(path) => {
@@ -76,7 +76,7 @@ impl Snippet {
         Ok(Self { name, text, file: path, path: full, language })
     }
 
-    /// Its text, for languages that are written in UTF-8.
+    /// The source as text, for languages that require UTF-8.
     ///
     /// # Errors
     /// [`ExecError::NotText`].
@@ -88,12 +88,12 @@ impl Snippet {
         })
     }
 
-    /// The word that names it in a command line: its path as typed; `FILE` for code in no file.
+    /// The snippet as a word of a command line: its path as typed, or `FILE` if it is no file.
     pub fn typed(&self) -> String {
         self.file.as_ref().map_or_else(|| "FILE".to_owned(), |file| shell_word(file.display()))
     }
 
-    /// Its name without the extension.
+    /// The name without its extension.
     pub fn stem(&self) -> &str {
         self.name.rsplit_once('.').map_or(self.name.as_str(), |(stem, _)| stem)
     }
@@ -103,7 +103,7 @@ impl Snippet {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> Option<&'static str> {
+    fn detected_language(text: &str) -> Option<&'static str> {
         let read = Snippet::read(SnippetInput::Stdin(text.into()), None, Path::new("/"));
         read.ok().map(|snippet| snippet.language.name())
     }
@@ -119,14 +119,17 @@ mod tests {
 
     #[test]
     fn what_comes_through_a_pipe_tells_its_language_by_its_text() {
-        assert_eq!(told("import torch\nprint(torch.__version__)\n"), Some("Python"));
-        assert_eq!(told("#!/usr/bin/env python3\nx = 1\n"), Some("Python"));
-        assert_eq!(told("#!/bin/sh\nls\n"), Some("shell"));
-        assert_eq!(told("#include <cstdio>\nint main() {}\n"), Some("CUDA C++"));
-        assert_eq!(told("__global__ void k() {}\n"), Some("CUDA C++"));
-        assert_eq!(told("use std::fs;\nfn main() {}\n"), Some("Rust"));
-        assert_eq!(told("#!/usr/bin/env cargo\n---\n---\nfn main() {}\n"), Some("Rust"));
-        assert_eq!(told("hello there\n"), None);
+        assert_eq!(detected_language("import torch\nprint(torch.__version__)\n"), Some("Python"));
+        assert_eq!(detected_language("#!/usr/bin/env python3\nx = 1\n"), Some("Python"));
+        assert_eq!(detected_language("#!/bin/sh\nls\n"), Some("shell"));
+        assert_eq!(detected_language("#include <cstdio>\nint main() {}\n"), Some("CUDA C++"));
+        assert_eq!(detected_language("__global__ void k() {}\n"), Some("CUDA C++"));
+        assert_eq!(detected_language("use std::fs;\nfn main() {}\n"), Some("Rust"));
+        assert_eq!(
+            detected_language("#!/usr/bin/env cargo\n---\n---\nfn main() {}\n"),
+            Some("Rust")
+        );
+        assert_eq!(detected_language("hello there\n"), None);
     }
 
     #[test]
@@ -136,13 +139,15 @@ mod tests {
             std::fs::write(dir.path().join(name), text).unwrap();
             Snippet::read(SnippetInput::File(name.into()), lang, dir.path())
         };
-        let words = |result: Result<Snippet, ExecError>| {
+        let failure_text = |result: Result<Snippet, ExecError>| {
             crate::error::Failure::from(result.unwrap_err()).to_string()
         };
-        assert!(words(read("a.txt", b"hello", None)).contains("`--lang rs`"));
-        assert!(words(read("app", b"\x7fELF\x02", None)).contains("compiled program"));
-        assert!(words(read("a.py", b" \n", None)).contains("`a.py` is empty"));
-        assert!(words(read("a.py", b"x", Some("pyhton"))).contains("did you mean `python`?"));
+        assert!(failure_text(read("a.txt", b"hello", None)).contains("`--lang rs`"));
+        assert!(failure_text(read("app", b"\x7fELF\x02", None)).contains("compiled program"));
+        assert!(failure_text(read("a.py", b" \n", None)).contains("`a.py` is empty"));
+        assert!(
+            failure_text(read("a.py", b"x", Some("pyhton"))).contains("did you mean `python`?")
+        );
         assert_eq!(read("a.txt", b"x = 1", Some("py")).unwrap().language.name(), "Python");
     }
 }

@@ -1,5 +1,5 @@
-//! CUDA C++: a `.cu` file with a `main`, compiled by nvcc on the host, once for each text and host.
-//! NVRTC compiles no `main`; kernels without one are `rgpu build`'s.
+//! CUDA C++: a `.cu` file with a `main`, compiled by nvcc on the host, once per text and host.
+//! NVRTC compiles no `main`; kernels without one are for `rgpu build`.
 
 use rgpu_protocol::plan::{Arg, OnFailure, Rung, Step, Success};
 
@@ -7,10 +7,9 @@ use super::super::{ExecError, Snippet, WORK_FOLDER};
 use super::{BuildTools, Language, has_line};
 use crate::tool::{BundleFile, Program, compile_once, compiler_rows};
 
-/// Where the program is made.
-const BUILT: &str = "build/program";
+/// Path of the compiled program in the job's folder.
+const PROGRAM_PATH: &str = "build/program";
 
-/// CUDA C++.
 pub(super) struct Cuda;
 
 impl Language for Cuda {
@@ -35,47 +34,49 @@ impl Language for Cuda {
         true
     }
 
-    fn program(&self, snippet: &Snippet, shop: &BuildTools<'_>) -> Result<Program, ExecError> {
+    fn program(&self, snippet: &Snippet, tools: &BuildTools<'_>) -> Result<Program, ExecError> {
         let text = String::from_utf8_lossy(&snippet.text);
         if !has_main(&text) {
             return Err(ExecError::NoMain { name: snippet.name.clone(), file: snippet.typed() });
         }
-        let facts = shop.facts;
+        let facts = tools.facts;
         let nvcc = facts.and_then(|f| f.tool("nvcc")).ok_or_else(|| ExecError::NoCompiler {
             problem: format!("the host has no nvcc to compile `{}`", snippet.name),
             hint: "a program with a `main` needs nvcc: install the CUDA toolkit there, or name its `bin` in the remote's `path`".to_owned(),
         })?;
         let mut flags = vec!["-O3".to_owned(), "-std=c++17".into(), "-lineinfo".into()];
         if let Some(gpu) = facts.and_then(|f| f.gpus.first()) {
-            // The letter lets a kernel use what only this generation has.
+            // The suffix enables features that only this generation of GPUs has.
             let suffix = if gpu.sm >= 90 { "a" } else { "" };
             flags.push(format!("-arch=sm_{}{suffix}", gpu.sm));
         }
-        let mounted = snippet.path.as_ref().and_then(|path| shop.mounts.place_of(path));
-        let place = mounted.unwrap_or_else(|| format!("src/{}", snippet.name));
-        let (folder, name) = place.rsplit_once('/').unwrap_or(("", &place));
+        let mounted = snippet.path.as_ref().and_then(|path| tools.mounts.place_of(path));
+        let path = mounted.unwrap_or_else(|| format!("src/{}", snippet.name));
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
         let mut argv = vec![Arg::text(nvcc.path.as_str())];
-        // nvcc wants its own idea of what a file holds.
+        // nvcc would go by the file extension otherwise.
         argv.extend(["-x", "cu"].map(Arg::from));
         argv.extend(flags.into_iter().map(Arg::from));
         argv.extend([
             Arg::text("-I"),
             Arg::in_job(WORK_FOLDER),
             Arg::text("-o"),
-            Arg::in_job(BUILT),
+            Arg::in_job(PROGRAM_PATH),
         ]);
         argv.push(Arg::text(name));
-        let files = vec![BundleFile::text(place.clone(), snippet.text.clone())];
-        // A mount may bring headers: then what it is made from is not known, and it is made anew.
-        let inputs = shop.mounts.files.is_empty().then_some([snippet.text.as_slice()]);
-        let (argv, helper) = compile_once(argv, BUILT, inputs.as_ref().map(|i| i.as_slice()));
+        let files = vec![BundleFile::text(path.clone(), snippet.text.clone())];
+        // A mount may contain headers that the file includes, so the program is then compiled each
+        // time.
+        let inputs = tools.mounts.files.is_empty().then_some([snippet.text.as_slice()]);
+        let (argv, helper) =
+            compile_once(argv, PROGRAM_PATH, inputs.as_ref().map(|i| i.as_slice()));
         let step = Step {
             id: "build".to_owned(),
             title: format!("compile {}", snippet.name),
             gpu: false,
             needs: Vec::new(),
             on_failure: OnFailure::Stop,
-            timeout_s: shop.timeout_s,
+            timeout_s: tools.timeout_s,
             stdin: Default::default(),
             rungs: vec![Rung {
                 id: "build.nvcc".to_owned(),
@@ -83,14 +84,14 @@ impl Language for Cuda {
                 argv,
                 env: Default::default(),
                 cwd: folder.to_owned(),
-                success: Success { files: vec![BUILT.to_owned()], ..Success::default() },
+                success: Success { files: vec![PROGRAM_PATH.to_owned()], ..Success::default() },
                 diagnosis: compiler_rows(),
                 artifacts: Vec::new(),
                 loses: String::new(),
             }],
         };
-        let mut argv = vec![Arg::in_job(BUILT)];
-        argv.extend(shop.args.iter().cloned().map(Arg::from));
+        let mut argv = vec![Arg::in_job(PROGRAM_PATH)];
+        argv.extend(tools.args.iter().cloned().map(Arg::from));
         Ok(Program {
             name: snippet.name.clone(),
             argv,
@@ -102,8 +103,8 @@ impl Language for Cuda {
     }
 }
 
-/// Whether a `main` is defined: the word, then a parenthesis, at the start of a line but for a
-/// type. What a preprocessor would hide is not looked into.
+/// Whether a `main` is defined: the word followed by a parenthesis, not in a line comment. The
+/// preprocessor is not considered.
 fn has_main(text: &str) -> bool {
     text.match_indices("main").any(|(at, word)| {
         let before = text[..at].chars().next_back();

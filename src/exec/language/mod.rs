@@ -1,7 +1,7 @@
-//! The languages that `rgpu exec` runs: one file each, and their table.
+//! The languages of `rgpu exec`: one file each, and their table.
 //!
-//! A language says which names it goes by, how its text looks, and what program a snippet becomes
-//! on a host. One that is compiled on this machine gives a [`Package`] first.
+//! A language has names, recognizes its source text, and makes a program of a snippet. A language
+//! that is compiled on this machine makes a [`Package`] first.
 
 use std::path::{Path, PathBuf};
 
@@ -16,62 +16,63 @@ mod python;
 mod rust;
 mod shell;
 
-/// What a language has at hand to make a program.
+/// The inputs for making a program of a snippet.
 #[derive(Debug)]
 pub struct BuildTools<'a> {
-    /// What is known of the host; there for languages that [`Language::asks`].
+    /// The host's facts; set for languages whose [`Language::asks`] is true.
     pub facts: Option<&'a HostFacts>,
     /// The program that was compiled on this machine, or why there is none.
     pub built: Result<PathBuf, String>,
-    /// What the mounts hold.
+    /// The files of the mounts.
     pub mounts: &'a Snapshot,
-    /// Its arguments.
+    /// The program's arguments.
     pub args: &'a [String],
-    /// Seconds that each step before it may take.
+    /// Time limit of each preparation step in seconds.
     pub timeout_s: u64,
 }
 
-/// A language.
+/// A language that `rgpu exec` can run.
 pub trait Language: Sync {
-    /// As users know it.
+    /// The name shown to users.
     fn name(&self) -> &'static str;
 
-    /// Words for `--lang`, the file extension first; all but whole names are extensions.
+    /// The words for `--lang`, beginning with the file extension; they are matched as extensions
+    /// too.
     fn words(&self) -> &'static [&'static str];
 
-    /// Whether a text without a name is written in it.
+    /// Whether a text looks like this language.
     fn fits(&self, text: &str) -> bool;
 
-    /// Whether there is nothing in it to run: kernels alone, which can be compiled.
+    /// Whether the snippet has nothing to run: only kernels, which can be compiled.
     fn is_library(&self, _snippet: &Snippet) -> bool {
         false
     }
 
-    /// Whether facts of the host are needed.
+    /// Whether the host's facts are needed.
     fn asks(&self) -> bool {
         false
     }
 
-    /// What is compiled on this machine, unless it must be compiled on the host.
+    /// The package to compile on this machine, if any.
     ///
     /// # Errors
-    /// [`ExecError`] for a snippet that is wrong in itself.
+    /// [`ExecError`] if the snippet is invalid.
     fn package(&self, _snippet: &Snippet) -> Result<Option<Package>, ExecError> {
         Ok(None)
     }
 
-    /// The program on the host.
+    /// Makes the program for the host.
     ///
     /// # Errors
-    /// [`ExecError`] for a snippet that is wrong in itself, or that nothing can compile.
-    fn program(&self, snippet: &Snippet, shop: &BuildTools<'_>) -> Result<Program, ExecError>;
+    /// [`ExecError`] if the snippet is invalid or nothing can compile it.
+    fn program(&self, snippet: &Snippet, tools: &BuildTools<'_>) -> Result<Program, ExecError>;
 }
 
-/// Every language; a text is tried in this order.
+/// All languages, in the order in which a text is matched.
 pub static LANGUAGES: &[&dyn Language] =
     &[&rust::Rust, &cuda::Cuda, &shell::Shell, &python::Python];
 
-/// The language of `--lang`.
+/// The language for a word of `--lang`.
 pub(super) fn by_word(word: &str) -> Result<&'static dyn Language, ExecError> {
     let lower = word.to_lowercase();
     let found = LANGUAGES.iter().find(|l| l.words().contains(&lower.as_str()));
@@ -88,13 +89,13 @@ pub(super) fn by_name(path: &Path) -> Option<&'static dyn Language> {
     LANGUAGES.iter().copied().find(|l| l.words().contains(&extension.as_str()))
 }
 
-/// The language that a text looks like.
+/// The first language that the text looks like.
 pub(super) fn by_text(text: &[u8]) -> Option<&'static dyn Language> {
     let text = std::str::from_utf8(text).ok()?;
     LANGUAGES.iter().copied().find(|l| l.fits(text))
 }
 
-/// The program of the first line, `#!/usr/bin/env python3 -u` → `python3`.
+/// The program of the first line: `#!/usr/bin/env python3 -u` → `python3`.
 fn interpreter(text: &str) -> Option<&str> {
     let mut words = text.lines().next()?.strip_prefix("#!")?.split_whitespace();
     let base = |word: &'_ str| word.rfind('/').map_or(0, |at| at + 1);
@@ -106,7 +107,7 @@ fn interpreter(text: &str) -> Option<&str> {
     words.find(|word| !word.starts_with('-') && !word.contains('='))
 }
 
-/// Whether a line of the text begins so.
+/// Whether a line of the text begins with one of these words.
 fn has_line(text: &str, starts: &[&str]) -> bool {
     text.lines().any(|line| starts.iter().any(|start| line.starts_with(start)))
 }

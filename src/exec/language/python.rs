@@ -1,22 +1,21 @@
 //! Python: run by the host's own interpreter, or in the environment that the file's PEP 723 block
-//! asks for.
+//! describes.
 //!
-//! The first mount leads `sys.path`. Where the file imports `task`, as kernels written for the
-//! popcorn harness do, and nothing brings one, a stand-in with its type names does.
+//! The first mount comes first in `sys.path`. If the file imports `task`, as kernels for the
+//! popcorn harness do, and no mount provides it, a stand-in with its type names is sent.
 
 use std::collections::BTreeMap;
 
 use rgpu_protocol::plan::Arg;
 
 use super::super::{ExecError, Snippet, WORK_FOLDER};
-use super::shell::place;
+use super::shell::script_path;
 use super::{BuildTools, Language, has_line, interpreter};
 use crate::tool::{BundleFile, Program, PythonEnv};
 
-/// The stand-in for `task`.
+/// The stand-in for the module `task`.
 const TASK: &str = include_str!("../../../harness/templates/task.py");
 
-/// Python.
 pub(super) struct Python;
 
 impl Language for Python {
@@ -37,36 +36,40 @@ impl Language for Python {
         has_line(text, &starts)
     }
 
-    fn program(&self, snippet: &Snippet, shop: &BuildTools<'_>) -> Result<Program, ExecError> {
+    fn program(&self, snippet: &Snippet, tools: &BuildTools<'_>) -> Result<Program, ExecError> {
         let text = String::from_utf8_lossy(&snippet.text);
-        let wanted = PythonEnv::of_script(&text)
+        let python_env = PythonEnv::of_script(&text)
             .map_err(|source| ExecError::Script { name: snippet.name.clone(), source })?
             .filter(|env| !env.is_plain());
-        let place = place(snippet, shop);
-        let mut files = vec![BundleFile::text(place.clone(), snippet.text.clone())];
+        let script = script_path(snippet, tools);
+        let mut files = vec![BundleFile::text(script.clone(), snippet.text.clone())];
         let mut prepare = Vec::new();
-        if let Some(env) = &wanted {
+        if let Some(env) = &python_env {
             files.extend(env.files());
-            prepare.push(env.step(shop.timeout_s));
+            prepare.push(env.step(tools.timeout_s));
         }
-        let folder = place.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let mounted = !shop.mounts.files.is_empty();
-        let brought = |file: &str| shop.mounts.files.iter().any(|f| f.path == file);
-        let lead = if mounted { WORK_FOLDER } else { folder };
-        let stand_in = format!("{lead}/task.py");
-        if imports_task(&text) && !brought(&stand_in) && !brought(&format!("{folder}/task.py")) {
+        let folder = script.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let has_mounts = !tools.mounts.files.is_empty();
+        let is_mounted = |file: &str| tools.mounts.files.iter().any(|f| f.path == file);
+        let import_root = if has_mounts { WORK_FOLDER } else { folder };
+        let stand_in = format!("{import_root}/task.py");
+        if imports_task(&text)
+            && !is_mounted(&stand_in)
+            && !is_mounted(&format!("{folder}/task.py"))
+        {
             files.push(BundleFile::text(stand_in, TASK));
         }
-        let python = if wanted.is_some() { PythonEnv::python() } else { Arg::text("python3") };
-        let mut argv = vec![python, Arg::in_job(&place)];
-        argv.extend(shop.args.iter().cloned().map(Arg::from));
-        // What it prints comes as it is printed, and its folder holds what it made itself.
+        let python = if python_env.is_some() { PythonEnv::python() } else { Arg::text("python3") };
+        let mut argv = vec![python, Arg::in_job(&script)];
+        argv.extend(tools.args.iter().cloned().map(Arg::from));
+        // Print without buffering, and leave no caches in the working folder.
         let switches = ["PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"];
         let mut env: BTreeMap<_, _> = switches.map(|name| (name.to_owned(), Arg::text("1"))).into();
-        if mounted {
+        if has_mounts {
             env.insert("PYTHONPATH".to_owned(), Arg::in_job(WORK_FOLDER));
             if folder == "src" {
-                // Heard since Python 3.11; before, the script's own folder stays first.
+                // Works since Python 3.11; before, the script's own folder stays first in
+                // `sys.path`.
                 env.insert("PYTHONSAFEPATH".to_owned(), Arg::text("1"));
             }
         }
@@ -81,7 +84,6 @@ impl Language for Python {
     }
 }
 
-/// Whether the file imports a module `task`.
 fn imports_task(text: &str) -> bool {
     text.lines().map(str::trim_start).any(|line| {
         let module = line.strip_prefix("from ").or_else(|| line.strip_prefix("import "));

@@ -6,10 +6,9 @@ use super::super::{ExecError, Snippet, WORK_FOLDER};
 use super::{BuildTools, Language, interpreter};
 use crate::tool::{BundleFile, Program};
 
-/// Shells of a first line that are one of these.
+/// The shells that a script's first line may name.
 const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ksh", "fish"];
 
-/// Shell scripts.
 pub(super) struct Shell;
 
 impl Language for Shell {
@@ -25,26 +24,26 @@ impl Language for Shell {
         interpreter(text).is_some_and(|name| SHELLS.contains(&name))
     }
 
-    fn program(&self, snippet: &Snippet, shop: &BuildTools<'_>) -> Result<Program, ExecError> {
+    fn program(&self, snippet: &Snippet, tools: &BuildTools<'_>) -> Result<Program, ExecError> {
         let text = String::from_utf8_lossy(&snippet.text);
-        let by_name = snippet.name.rsplit_once('.').map(|(_, extension)| extension);
-        let named = interpreter(&text).or(by_name).filter(|name| SHELLS.contains(name));
+        let extension = snippet.name.rsplit_once('.').map(|(_, extension)| extension);
+        let named = interpreter(&text).or(extension).filter(|name| SHELLS.contains(name));
         let shell = named.unwrap_or("sh");
-        let place = place(snippet, shop);
-        let mut argv = vec![Arg::text(shell), Arg::in_job(&place)];
-        argv.extend(shop.args.iter().cloned().map(Arg::from));
+        let path = script_path(snippet, tools);
+        let mut argv = vec![Arg::text(shell), Arg::in_job(&path)];
+        argv.extend(tools.args.iter().cloned().map(Arg::from));
         Ok(Program {
             name: snippet.name.clone(),
             argv,
-            files: vec![BundleFile::text(place, snippet.text.clone())],
+            files: vec![BundleFile::text(path, snippet.text.clone())],
             cwd: WORK_FOLDER.to_owned(),
             ..Program::default()
         })
     }
 }
 
-/// Where a script lies in the job's folder: in the first mount, when that holds it.
-pub(super) fn place(snippet: &Snippet, shop: &BuildTools<'_>) -> String {
-    let mounted = snippet.path.as_ref().and_then(|path| shop.mounts.place_of(path));
+/// The path of a script in the job's folder: in the first mount if it contains the file.
+pub(super) fn script_path(snippet: &Snippet, tools: &BuildTools<'_>) -> String {
+    let mounted = snippet.path.as_ref().and_then(|path| tools.mounts.place_of(path));
     mounted.unwrap_or_else(|| format!("src/{}", snippet.name))
 }
