@@ -1,4 +1,4 @@
-//! A bundle's blobs as a remote takes them.
+//! Serves a bundle's blobs to a remote.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,7 +9,7 @@ use rgpu_protocol::{Digest, Plan};
 use crate::bundle;
 use crate::remote::{self, Submission};
 
-/// Where the bytes of a bundle are.
+/// The sources of a bundle's blobs.
 struct BundleReader(BTreeMap<Digest, bundle::BlobSource>);
 
 impl remote::BlobReader for BundleReader {
@@ -21,7 +21,7 @@ impl remote::BlobReader for BundleReader {
     }
 }
 
-/// A plan with where its files' bytes are.
+/// A submission of a plan with its blobs, without secrets.
 pub(super) fn submission(plan: Plan, blobs: BTreeMap<Digest, bundle::BlobSource>) -> Submission {
     Submission { plan, blobs: Arc::new(BundleReader(blobs)), secrets: BTreeMap::new() }
 }

@@ -1,35 +1,35 @@
-//! Cancelling: how often the user asked to stop.
+//! Cancelling: counts how often the user asked to stop.
 //!
-//! Once: the job is cancelled on the host and its end awaited. Twice: waiting stops, the cancel
-//! stands. The front end raises the count (Ctrl-C, SIGTERM); the engine only listens.
+//! The first request cancels the job on the host and waits for its end. The second stops waiting;
+//! the cancel stands. The front end counts Ctrl-C and SIGTERM; the engine only listens.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::sync::watch;
 
-/// How often was asked, and why.
+/// How often the user asked, and whether that was because nobody reads the output.
 #[derive(Clone, Copy, Debug, Default)]
 struct CancelRequests {
     times: u32,
     unread: bool,
 }
 
-/// The front end's end; each clone may ask.
+/// The front end's side; every clone may ask.
 #[derive(Clone, Debug)]
 pub struct Canceller {
     asked: Arc<watch::Sender<CancelRequests>>,
     heard: Arc<AtomicU32>,
 }
 
-/// The engine's end.
+/// The engine's side.
 #[derive(Clone, Debug)]
 pub struct CancelSignal {
     asked: watch::Receiver<CancelRequests>,
     heard: Arc<AtomicU32>,
 }
 
-/// A pair of both ends.
+/// Makes a connected pair.
 pub fn channel() -> (Canceller, CancelSignal) {
     let (sender, receiver) = watch::channel(CancelRequests::default());
     let heard = Arc::new(AtomicU32::new(0));
@@ -40,12 +40,13 @@ pub fn channel() -> (Canceller, CancelSignal) {
 }
 
 impl Canceller {
-    /// Asks once more.
+    /// Counts one more request.
     pub fn ask(&self) {
         self.asked.send_modify(|asked| asked.times += 1);
     }
 
-    /// Asks because nobody reads the program's output any more: what `SIGPIPE` does to a program.
+    /// Requests a stop because nobody reads the program's output any more, as `SIGPIPE` stops a
+    /// program. Counts once.
     pub fn output_unread(&self) {
         self.asked.send_modify(|asked| {
             asked.times += u32::from(!asked.unread);
@@ -53,34 +54,34 @@ impl Canceller {
         });
     }
 
-    /// Whether the engine has acted on all that was asked.
+    /// Whether the engine has acted on every request.
     pub fn is_heard(&self) -> bool {
         self.heard.load(Ordering::SeqCst) >= self.asked.borrow().times
     }
 
-    /// Whether nobody listens any more.
+    /// Whether the engine no longer listens.
     pub fn is_closed(&self) -> bool {
         self.asked.is_closed()
     }
 }
 
 impl CancelSignal {
-    /// How often was asked.
+    /// The number of requests.
     pub fn asked(&self) -> u32 {
         self.asked.borrow().times
     }
 
-    /// How often was asked and [`CancelSignal::beyond`] has told of it.
+    /// The number of requests that [`CancelSignal::beyond`] has returned for.
     pub fn heard(&self) -> u32 {
         self.heard.load(Ordering::SeqCst)
     }
 
-    /// Whether it was asked because nobody reads the program's output.
+    /// Whether a stop was requested because nobody reads the program's output.
     pub fn output_unread(&self) -> bool {
         self.asked.borrow().unread
     }
 
-    /// Waits until it was asked more than `times` times. Never returns when nobody can ask any more.
+    /// Waits for more than `times` requests. Never returns if the front end is gone.
     pub async fn beyond(&mut self, times: u32) {
         match self.asked.wait_for(|asked| asked.times > times).await {
             Ok(asked) => {

@@ -1,9 +1,9 @@
-//! Two kernels compared on one device: both sides' plans sent as one job, what came back taken
-//! apart again, one profile each, and what interleaved calls say of their times.
+//! Compares two kernels on one device. Both sides' plans run as one job; the results are split into
+//! one profile per side, and the paired timings are read.
 //!
-//! Each side has a folder of the run of its own (`a/`, `b/`) that reads like any run's. A look (ncu,
-//! nsys) that fails on one side costs neither the other side nor the times: the comparison says why
-//! it is not there.
+//! Each side has its own folder in the run (`a/`, `b/`), laid out like any run's. If a pass of ncu
+//! or nsys fails on one side, the other side and the timings stand, and the comparison says why the
+//! pass is missing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,65 +31,65 @@ use crate::remote::{HostLink, RemoteSpec};
 use crate::store::RunFolder;
 use crate::tool::{self, Expectations, JobName, PairDraft, PlanError, Request, SIDES, Target};
 
-/// Plans that one comparison may send at most.
+/// A comparison sends at most this many plans.
 const MAX_PLANS_PER_COMPARISON: u32 = 24;
 
-/// Everything a comparison needs.
+/// The inputs of a comparison.
 pub struct CompareRun<'a> {
-    /// What is asked of each side; the modes are those of [`CompareRun::looks`], one after another.
+    /// The request of each side; its mode is set to each of [`CompareRun::looks`] in turn.
     pub requests: [Request; 2],
-    /// How to look besides the times, in order: ncu, nsys; empty for the times alone.
+    /// The tools to run besides the timings, in order: ncu, nsys. Empty for the timings alone.
     pub looks: Vec<Mode>,
     /// The remote's definition.
     pub spec: &'a RemoteSpec,
-    /// Its facts, kept from run to run.
+    /// The host's facts, cached between runs.
     pub cache: FactsCache,
-    /// Our programs for the host.
+    /// rgpu's own programs for the host.
     pub programs: &'a Programs,
     /// The user's project.
     pub project: &'a Path,
-    /// Where the base kernel lies: its repository's state is recorded.
+    /// The folder of the base kernel's source; the state of its repository is recorded.
     pub source_folder: &'a Path,
-    /// The user's own thresholds of the rules.
+    /// The user's thresholds for the rules.
     pub thresholds: &'a Thresholds,
-    /// Where this machine may have nvdisasm, for hosts without one.
+    /// Paths where this machine may have nvdisasm, for hosts without one.
     pub nvdisasm: &'a [PathBuf],
-    /// Unix seconds.
+    /// The current time in Unix seconds.
     pub now_s: i64,
-    /// Hashes files, each once a run.
+    /// Hashes input files, each once per run.
     pub packer: Packer,
 }
 
-/// What a comparison brought.
+/// The result of a comparison.
 #[derive(Debug)]
 pub struct ComparisonOutcome {
-    /// The profile of each side with the documents beside it.
+    /// The profile of each side with its sidecars.
     pub profiles: [(Profile, Sidecars); 2],
-    /// What the interleaved calls gave, by case; empty without a GPU.
+    /// The paired timings by case; empty without a GPU.
     pub paired: Vec<Paired>,
-    /// What each tool gave or why it is not there.
+    /// For each tool, its result or why there is none.
     pub builder: Vec<Part>,
 }
 
-/// A look at one side: the rung it ended on, or why there is none.
+/// The rung on which a pass of one side ended, or why there is none.
 type PassResult = std::result::Result<String, String>;
 
-/// One side in the making.
+/// The state of one side while the comparison runs.
 struct SideBuilder {
     name: &'static str,
     request: Request,
     builder: ProfileBuilder,
     folder: RunFolder,
-    /// What became of each look.
-    looked: Vec<(Mode, PassResult)>,
+    /// The result of each pass.
+    pass_results: Vec<(Mode, PassResult)>,
 }
 
 impl CompareRun<'_> {
-    /// Runs to the end.
+    /// Runs both sides to the end.
     ///
     /// # Errors
-    /// The link, the host, a side that does not build or computes wrong results, our disk, a
-    /// cancel.
+    /// The link, the host or the run folder fails, a side does not build or computes wrong results,
+    /// or the user cancels.
     pub async fn run(
         mut self,
         link: &mut HostLink,
@@ -97,7 +97,7 @@ impl CompareRun<'_> {
     ) -> Result<ComparisonOutcome> {
         let mut facts = match self.cache.load(self.now_s) {
             Some(facts) => facts,
-            None => self.ask(link, context).await?,
+            None => self.ask_facts(link, context).await?,
         };
         context
             .folder
@@ -106,7 +106,7 @@ impl CompareRun<'_> {
         for (name, request) in SIDES.into_iter().zip(self.requests.clone()) {
             let builder = ProfileBuilder::new(&request, self.project, self.thresholds);
             let folder = context.folder.side(name)?;
-            sides.push(SideBuilder { name, request, builder, folder, looked: Vec::new() });
+            sides.push(SideBuilder { name, request, builder, folder, pass_results: Vec::new() });
         }
         for (side, sequence) in sides.iter_mut().zip(1..) {
             self.compile_here(link, &facts, context, side, sequence).await?;
@@ -124,27 +124,29 @@ impl CompareRun<'_> {
                 let planned = self.plan(&sides, open, &facts, context, seq);
                 let PairDraft { draft, expect } = match planned {
                     Ok(planned) => planned,
-                    // What a later look cannot have costs only itself.
+                    // A later pass that cannot be planned is left out; the rest stands.
                     Err(failure) if at > 0 => {
                         sides.iter_mut().zip(open).filter(|(_, open)| *open).for_each(
-                            |(side, _)| side.looked.push((mode, Err(failure.to_string()))),
+                            |(side, _)| side.pass_results.push((mode, Err(failure.to_string()))),
                         );
                         break;
                     }
                     Err(failure) => return Err(failure),
                 };
                 let job = draft.plan.job.clone();
-                let kept = |bundle: Bundle, context: &RunContext<'_>| {
+                let write_plan = |bundle: Bundle, context: &RunContext<'_>| {
                     let Bundle { plan, mut blobs, .. } = bundle;
                     context.folder.write_json(&format!("plan-{seq}.json"), &plan)?;
                     context.folder.write("commands.sh", bundle::commands(&plan).as_bytes())?;
                     blobs.extend(built.clone());
                     Ok(submission(plan, blobs))
                 };
-                match job::pack_and_submit(link, &mut self.packer, &draft, context, kept).await {
+                match job::pack_and_submit(link, &mut self.packer, &draft, context, write_plan)
+                    .await
+                {
                     Err(failure) if failure.code == "facts_changed" => {
                         self.cache.forget();
-                        facts = self.ask(link, context).await?;
+                        facts = self.ask_facts(link, context).await?;
                         continue;
                     }
                     other => other?,
@@ -156,12 +158,12 @@ impl CompareRun<'_> {
                     open[index] = self.take(&mut sides[index], &end, &expect, mode, context)?;
                 }
                 for side in &sides {
-                    if let Some(failure) = ended(side, link, &end) {
+                    if let Some(failure) = failure_of_side(side, link, &end) {
                         return Err(failure);
                     }
                 }
                 for side in &mut sides {
-                    // The same GPU for whatever is still to come.
+                    // The remaining plans use the same GPU.
                     if let Some(uuid) = &end.gpu {
                         side.request.gpu = GpuChoice::Uuid(uuid.clone());
                     }
@@ -169,7 +171,7 @@ impl CompareRun<'_> {
                 }
             }
         }
-        // Compiled alone, two kernels cannot be told apart.
+        // Without timings or references there is nothing to compare.
         for side in sides.iter().filter(|_| facts.gpus.is_empty()) {
             let Target::Kernel { spec, .. } = &side.request.target else { continue };
             if side.builder.rung() == "none" {
@@ -192,7 +194,11 @@ impl CompareRun<'_> {
         Ok(made)
     }
 
-    async fn ask(&self, link: &mut HostLink, context: &mut RunContext<'_>) -> Result<HostFacts> {
+    async fn ask_facts(
+        &self,
+        link: &mut HostLink,
+        context: &mut RunContext<'_>,
+    ) -> Result<HostFacts> {
         let Self { spec, programs, now_s, .. } = self;
         self.cache.ask(link, spec, programs, *now_s, context.reporter, &context.cancel).await
     }
@@ -212,17 +218,17 @@ impl CompareRun<'_> {
             *slot = open.then_some(&side.request);
         }
         let planned = tool::plan_pair(requests, facts, &toolbox, &job)?;
-        let mut event: Vec<&String> = Vec::new();
+        let mut sent_notes: Vec<&String> = Vec::new();
         for note in planned.expect.iter().flatten().flat_map(|e| &e.notes) {
-            if !event.contains(&note) {
-                event.push(note);
+            if !sent_notes.contains(&note) {
+                sent_notes.push(note);
                 context.reporter.say(&RunEvent::Note { text: note });
             }
         }
         Ok(planned)
     }
 
-    /// Compiles on this machine what a host without a compiler cannot.
+    /// Compiles a side on this machine for a host without a compiler.
     async fn compile_here(
         &self,
         link: &HostLink,
@@ -248,7 +254,7 @@ impl CompareRun<'_> {
             match local_build::build(&side.request, facts, self.programs, sequence, &mut own).await
             {
                 Ok(built) => built,
-                // The plan says that there is no compiler.
+                // The plan reports the missing compiler.
                 Err(failure) if failure.code == "no_compiler" => return Ok(()),
                 Err(failure) => return Err(failure),
             };
@@ -264,7 +270,8 @@ impl CompareRun<'_> {
         }))
     }
 
-    /// Takes in a side's part of an ended job; whether another rung should be tried.
+    /// Takes in one side's part of an ended job. Returns whether the side needs another plan with a
+    /// lower rung.
     fn take(
         &self,
         side: &mut SideBuilder,
@@ -274,11 +281,11 @@ impl CompareRun<'_> {
         context: &mut RunContext<'_>,
     ) -> Result<bool> {
         let end = part_of(end, side.name);
-        bring_logs(context.folder, &side.folder, side.name)?;
+        move_logs(context.folder, &side.folder, side.name)?;
         side.builder.expect(expect);
         let refused = side.builder.take(&side.folder, &end, &side.request)?;
         let rung = end.rung_of("profile").map(str::to_owned);
-        let told = end.last_rung("profile").map(why);
+        let failure_words = end.last_rung("profile").map(failure_text);
         side.builder.job = Some(end);
         if let Some(refused) = refused {
             context.reporter.say(&RunEvent::Refused {
@@ -286,24 +293,24 @@ impl CompareRun<'_> {
                 code: refused.code,
                 text: &refused.text,
             });
-            side.looked.retain(|(m, _)| *m != mode);
-            side.looked.push((mode, Err(format!("{}: {}", refused.rung, refused.text))));
+            side.pass_results.retain(|(m, _)| *m != mode);
+            side.pass_results.push((mode, Err(format!("{}: {}", refused.rung, refused.text))));
             match refused.metrics.is_empty() {
                 true => drop(side.request.skip.insert(refused.rung)),
                 false => side.request.drop_metrics.extend(refused.metrics),
             }
             return Ok(true);
         }
-        let looked = rung.ok_or_else(|| {
+        let result = rung.ok_or_else(|| {
             let left_out = expect.left_out.first().map(|r| format!("{}: {}", r.rung, r.words));
-            told.or(left_out).unwrap_or_else(|| "the step did not run".to_owned())
+            failure_words.or(left_out).unwrap_or_else(|| "the step did not run".to_owned())
         });
-        side.looked.retain(|(m, _)| *m != mode);
-        side.looked.push((mode, looked));
+        side.pass_results.retain(|(m, _)| *m != mode);
+        side.pass_results.push((mode, result));
         Ok(false)
     }
 
-    /// What is built travels on into the next plan.
+    /// Lets the next plan reuse the files built so far.
     fn reuse(
         &mut self,
         side: &mut SideBuilder,
@@ -317,23 +324,23 @@ impl CompareRun<'_> {
     }
 }
 
-/// A rung's own words on why it failed.
-fn why(record: &RungRecord) -> String {
+/// The failed rung and its reason.
+fn failure_text(record: &RungRecord) -> String {
     match record.words.is_empty() {
         true => format!("{}: {}", record.rung, tool::reason(&record.code).title),
         false => format!("{}: {}", record.rung, record.words),
     }
 }
 
-/// The failure that ends the comparison: a side that does not build, is wrong, or cannot be timed.
-fn ended(side: &SideBuilder, link: &HostLink, end: &JobResult) -> Option<Failure> {
-    let mine = match &end.outcome {
+/// The failure that ends the comparison: a side does not build, is wrong, or cannot be timed.
+fn failure_of_side(side: &SideBuilder, link: &HostLink, end: &JobResult) -> Option<Failure> {
+    let concerns_side = match &end.outcome {
         Some(Outcome::Failed { step, .. }) => tool::side_of(step, side.name).is_some(),
         Some(Outcome::Done) => true,
-        // The job as a whole: either side tells it.
+        // The failure concerns the whole job, so either side may report it.
         _ => true,
     };
-    let mut failure = side.builder.failure(link.remote()).filter(|_| mine)?;
+    let mut failure = side.builder.failure(link.remote()).filter(|_| concerns_side)?;
     if failure.place.step.is_some()
         && matches!(end.outcome, Some(Outcome::Failed { .. } | Outcome::Done))
     {
@@ -342,7 +349,7 @@ fn ended(side: &SideBuilder, link: &HostLink, end: &JobResult) -> Option<Failure
     Some(failure)
 }
 
-/// A side's part of a job, under the names that it has alone.
+/// One side's part of a job, with step names and paths as in a run of its own.
 fn part_of(end: &JobResult, side: &str) -> JobResult {
     let own = |path: &str| path.strip_prefix(side)?.strip_prefix('/').map(str::to_owned);
     let mut part = end.clone();
@@ -376,8 +383,8 @@ fn part_of(end: &JobResult, side: &str) -> JobResult {
     part
 }
 
-/// Moves a side's logs into its folder, under the names they would have in a run of its own.
-fn bring_logs(run: &RunFolder, side: &RunFolder, name: &str) -> Result<()> {
+/// Moves a side's logs into its folder, named as in a run of its own.
+fn move_logs(run: &RunFolder, side: &RunFolder, name: &str) -> Result<()> {
     let failed = |e: std::io::Error| {
         Failure::new(Exit::Disk, "disk", "cannot write the run folder").cause(e)
     };
@@ -400,15 +407,15 @@ fn finish(
     context: &RunContext<'_>,
 ) -> Result<ComparisonOutcome> {
     let mut paired = Vec::new();
-    let mut looked: Vec<[(Mode, PassResult); 2]> = Vec::new();
+    let mut pass_results: Vec<[(Mode, PassResult); 2]> = Vec::new();
     let mut profiles = Vec::new();
     let mut timed = true;
     for side in sides {
         if side.name == SIDES[0] {
-            paired = paired_of(&side.folder);
-            looked = side.looked.iter().map(|l| [l.clone(), l.clone()]).collect();
+            paired = read_paired(&side.folder);
+            pass_results = side.pass_results.iter().map(|l| [l.clone(), l.clone()]).collect();
         } else {
-            for ([_, second], other) in looked.iter_mut().zip(side.looked.iter()) {
+            for ([_, second], other) in pass_results.iter_mut().zip(side.pass_results.iter()) {
                 *second = other.clone();
             }
         }
@@ -432,31 +439,31 @@ fn finish(
         },
     }];
     for mode in [Mode::Nsys, Mode::Ncu] {
-        builder.push(part(mode, looked.iter().find(|[(m, _), _]| *m == mode)));
+        builder.push(part(mode, pass_results.iter().find(|[(m, _), _]| *m == mode)));
     }
     Ok(ComparisonOutcome { profiles: [a, b], paired, builder })
 }
 
-/// Whether a tool looked at both sides, and what kept it from that.
-fn part(mode: Mode, looked: Option<&[(Mode, PassResult); 2]>) -> Part {
+/// The comparison's entry for a tool: whether both sides have its results, and if not, why.
+fn part(mode: Mode, pass_results: Option<&[(Mode, PassResult); 2]>) -> Part {
     let name = mode.name();
-    let reached = |looked: &PassResult| match looked {
+    let reached = |result: &PassResult| match result {
         // A ladder may end on another tool's rung.
         Ok(rung) if rung.starts_with(name) => Ok(rung.clone()),
         Ok(rung) => Err(format!("ended on rung `{rung}`")),
         Err(why) => Err(why.clone()),
     };
-    let (there, note) = match looked {
+    let (there, note) = match pass_results {
         None => (false, "not asked for".to_owned()),
         Some([(_, a), (_, b)]) => match (reached(a), reached(b)) {
             (Ok(a), Ok(b)) if a == b => (true, format!("rung `{a}` on both sides")),
             (Ok(a), Ok(b)) => (true, format!("rung `{a}` on side a, `{b}` on side b")),
             (Err(a), Err(b)) if a == b => (false, a),
             (a, b) => {
-                let event = |side: &str, r: &std::result::Result<String, String>| {
+                let reason = |side: &str, r: &std::result::Result<String, String>| {
                     r.as_ref().err().map(|why| format!("side {side}: {why}"))
                 };
-                let both = [event("a", &a), event("b", &b)];
+                let both = [reason("a", &a), reason("b", &b)];
                 (false, both.into_iter().flatten().collect::<Vec<_>>().join("; "))
             }
         },
@@ -464,11 +471,11 @@ fn part(mode: Mode, looked: Option<&[(Mode, PassResult); 2]>) -> Part {
     Part { part: name.to_owned(), there, note }
 }
 
-/// What the runner said of the interleaved calls.
-fn paired_of(side: &RunFolder) -> Vec<Paired> {
+/// The paired timings in the runner's report.
+fn read_paired(side: &RunFolder) -> Vec<Paired> {
     let Ok(bytes) = side.read("raw/time.json") else { return Vec::new() };
     let Ok(report) = serde_json::from_slice::<RunnerReport>(&bytes) else { return Vec::new() };
-    let of = |set: rgpu_case::CaseReport| {
+    let to_paired = |set: rgpu_case::CaseReport| {
         let paired = set.paired?;
         let sound = paired.ci95.iter().all(|x| x.is_finite() && *x > 0.0);
         sound.then_some(Paired {
@@ -478,5 +485,5 @@ fn paired_of(side: &RunFolder) -> Vec<Paired> {
             rounds: paired.rounds as u64,
         })
     };
-    report.data_sets.into_iter().filter_map(of).collect()
+    report.data_sets.into_iter().filter_map(to_paired).collect()
 }

@@ -1,7 +1,8 @@
-//! Mode `deep`: which kernels hold the time, and how many of their launches a budget affords.
+//! Mode `deep`: chooses the kernels that take the most time, and how many of their launches fit the
+//! budget.
 //!
-//! A close look runs every launch dozens of times, so it is priced before it is taken. Beyond the
-//! budget fewer launches of each kernel are taken, then fewer kernels, then fewer sections.
+//! ncu runs each launch dozens of times, so the cost is estimated first. Over the budget, fewer
+//! launches of each kernel are measured, then fewer kernels, then fewer sections.
 
 use std::collections::HashMap;
 
@@ -11,31 +12,31 @@ use crate::model::selection::Price;
 use crate::model::timeline::KernelSum;
 use crate::tool::{Budget, LaunchCost};
 
-/// The set that everything falls back to.
+/// The smallest set, used if no other fits the budget.
 pub(super) const FALLBACK_SET: &str = "minimal";
 
-/// A kernel that a first pass saw.
+/// A kernel that the survey saw.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct KernelCandidate {
     pub kernel: String,
     pub mangled: Option<String>,
-    /// Of its launches, in their order, in nanoseconds.
+    /// Duration of each launch in nanoseconds, in order.
     pub durations: Vec<f64>,
     pub launches: u64,
     pub total_ns: u64,
 }
 
-/// Kernels by their GPU time, longest first. `sums` know of launches that are too many to be
-/// listed; they count where `launches` are all there are.
+/// Kernels by their GPU time, longest first. `sums` also count launches that the trace did not
+/// list; pass them only if `launches` covers the whole program.
 pub(super) fn candidates<'a>(
     launches: impl Iterator<Item = &'a Launch>,
     sums: &[KernelSum],
 ) -> Vec<KernelCandidate> {
     let mut found: Vec<KernelCandidate> = Vec::new();
-    let mut at: HashMap<(&str, Option<&str>), usize> = HashMap::new();
+    let mut index_of: HashMap<(&str, Option<&str>), usize> = HashMap::new();
     for launch in launches {
         let key = (launch.kernel.as_str(), launch.mangled.as_deref());
-        let index = *at.entry(key).or_insert_with(|| {
+        let index = *index_of.entry(key).or_insert_with(|| {
             found.push(KernelCandidate {
                 kernel: launch.kernel.clone(),
                 mangled: launch.mangled.clone(),
@@ -59,21 +60,21 @@ pub(super) fn candidates<'a>(
     found
 }
 
-/// What a budget affords.
+/// The part of a request that fits a budget.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct BudgetFit {
     /// How many of the kernels, from the first.
     pub kernels: usize,
-    /// Launches of each kernel at most.
+    /// Most launches of each kernel.
     pub cap: u64,
-    /// Whether only [`FALLBACK_SET`] is affordable.
+    /// Whether only [`FALLBACK_SET`] fits.
     pub least: bool,
     pub price: Price,
     pub left_out: Vec<Gap>,
 }
 
-/// Fits the kernels to a budget. `costs` are those of one launch with what was asked, and with
-/// [`FALLBACK_SET`] where that is less.
+/// Fits the kernels to a budget. `costs` are those of one launch with the requested metrics and, if
+/// it is cheaper, with [`FALLBACK_SET`].
 pub(super) fn fit(
     kernels: &[KernelCandidate],
     costs: (LaunchCost, Option<LaunchCost>),
@@ -85,12 +86,12 @@ pub(super) fn fit(
         |count: usize, cap: u64, cost: &LaunchCost| price(&kernels[..count], cap, cost, program_s);
     let fits =
         |price: &Price| price.seconds <= budget.seconds as f64 && price.bytes <= budget.bytes;
-    let most = kernels.iter().map(|kernel| kernel.launches).max().unwrap_or(1).max(1);
+    let max_launches = kernels.iter().map(|kernel| kernel.launches).max().unwrap_or(1).max(1);
     let mut chosen = None;
     'sets: for (cost, least) in sets {
         for count in (1..=kernels.len()).rev() {
-            // The highest cap that fits: the price only grows with it.
-            let (mut low, mut high) = (0, most);
+            // Find the highest cap that fits; the price only grows with the cap.
+            let (mut low, mut high) = (0, max_launches);
             while low < high {
                 let middle = high - (high - low) / 2;
                 match fits(&price_of(count, middle, &cost)) {
@@ -104,7 +105,7 @@ pub(super) fn fit(
             }
         }
     }
-    // One launch of one kernel is taken whatever it costs: without it there would be nothing.
+    // At least one launch is always measured, so that there is a result.
     let cheapest = costs.1.unwrap_or(costs.0);
     let (count, cap, cost, least) = chosen.unwrap_or((1, 1, cheapest, costs.1.is_some()));
     let mut price = price_of(count.min(kernels.len()), cap, &cost);
@@ -116,9 +117,9 @@ pub(super) fn fit(
 
 fn price(kernels: &[KernelCandidate], cap: u64, cost: &LaunchCost, program_s: f64) -> Price {
     let cut = kernels.iter().any(|kernel| kernel.launches > cap);
-    // Cut kernels are looked at one by one: each has launches of its own to pass over.
-    let looks = if cut { kernels.len() } else { 1 };
-    let mut seconds = LaunchCost::look_seconds(program_s) * looks as f64;
+    // If launches are capped, each kernel skips a different number and needs its own pass.
+    let passes = if cut { kernels.len() } else { 1 };
+    let mut seconds = LaunchCost::look_seconds(program_s) * passes as f64;
     let mut bytes = 0;
     for kernel in kernels {
         let count = kernel.launches.min(cap);
@@ -161,22 +162,21 @@ fn left_out(
     gaps
 }
 
-/// How many launches to pass over, so that the `count` after them stand best for all: their mean is
-/// the nearest to that of all.
+/// How many launches to skip so that the mean of the next `count` is closest to the mean of all.
 pub(super) fn skip(durations: &[f64], count: u64) -> u64 {
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     if count == 0 || durations.len() <= count {
         return 0;
     }
-    let wanted = durations.iter().sum::<f64>() / durations.len() as f64 * count as f64;
+    let target_sum = durations.iter().sum::<f64>() / durations.len() as f64 * count as f64;
     let mut sum: f64 = durations[..count].iter().sum();
-    let (mut best, mut least) = (0, (sum - wanted).abs());
+    let (mut best, mut best_distance) = (0, (sum - target_sum).abs());
     for first in 1..=durations.len() - count {
         sum += durations[first + count - 1] - durations[first - 1];
-        let off = (sum - wanted).abs();
-        // Rounding must not move the window for nothing.
-        if off < least * (1.0 - 1e-9) {
-            (best, least) = (first, off);
+        let distance = (sum - target_sum).abs();
+        // Rounding errors must not move the window.
+        if distance < best_distance * (1.0 - 1e-9) {
+            (best, best_distance) = (first, distance);
         }
     }
     best as u64

@@ -1,8 +1,7 @@
-//! What a run says while it goes on: the one stream that bars, `--events` and logs consume.
+//! The events of a run, for progress bars, `--events` and logs.
 //!
-//! The host's own events ([`rgpu_protocol::Event`]) pass through unchanged; around them stand the
-//! laptop's phases. The engine writes nothing anywhere else: a reporter that ignores all of it
-//! changes nothing about the run.
+//! Events of the host ([`rgpu_protocol::Event`]) pass through unchanged, between events of the
+//! laptop's own phases. Reporting has no effect on the run: a reporter may ignore every event.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,110 +11,110 @@ use serde::Serialize;
 
 use crate::store::LogPosition;
 
-/// Something the run says.
+/// An event of a run, for progress bars, `--events` and logs.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "said", rename_all = "snake_case")]
 pub enum RunEvent<'a> {
-    /// Where the run goes, said first.
+    /// Where the run goes; the first event.
     Where {
         /// The run's id.
         run: &'a str,
         /// The remote's name.
         remote: &'a str,
-        /// Its address in words.
+        /// The remote's address, for display.
         address: &'a str,
     },
-    /// The connection is being made.
+    /// Connecting to the host.
     Connecting {},
-    /// The host is being started first, which takes a while.
+    /// The host is being started, which takes a while.
     Starting {
-        /// What is.
+        /// The host, as the user knows it.
         what: &'a str,
     },
-    /// The connection stands.
+    /// The connection is open.
     Connected {
-        /// Milliseconds it took.
+        /// Milliseconds it took to connect.
         ms: u64,
     },
-    /// The host is asked what it has.
+    /// Asking the host for its facts.
     Asking {},
-    /// Something is compiled on this machine.
+    /// Compiling on this machine.
     Compiling {
-        /// What.
+        /// What is compiled.
         what: &'a str,
     },
-    /// A host's nvdisasm is at work.
+    /// Disassembling with nvdisasm on the host.
     Disassembling {
-        /// Calls that ended.
+        /// Calls of nvdisasm that ended.
         done: usize,
         /// All calls.
         total: usize,
     },
-    /// A plan is sent.
+    /// A plan is about to be submitted.
     Planned {
-        /// The job.
+        /// The job's name.
         job: &'a str,
         /// The titles of its steps, in order.
         steps: Vec<&'a str>,
     },
-    /// Blobs are sent.
+    /// Blobs are being sent.
     Uploading {
         /// Bytes sent.
         sent: u64,
         /// Bytes to send.
         total: u64,
     },
-    /// An event of the host.
+    /// An event that the host sent.
     Job {
-        /// The job.
+        /// The job's name.
         job: &'a str,
         /// The event.
         #[serde(flatten)]
         event: &'a Event,
     },
-    /// The program or tool printed.
+    /// Output of the program or tool.
     Output {
-        /// The step.
+        /// The step that printed it.
         step: &'a str,
         /// Which stream.
         stream: Stream,
-        /// Bytes printed; the bytes themselves are in the log, not in `--events`.
+        /// Number of bytes; the bytes themselves are in the log, not in `--events`.
         len: usize,
         /// The bytes.
         #[serde(skip)]
         bytes: &'a [u8],
-        /// Where they lie in the run folder by now.
+        /// Where the output is in the run folder.
         #[serde(skip)]
         recorded: LogPosition<'a>,
     },
-    /// The connection broke; it is being restored.
+    /// The connection broke and is being restored.
     LinkLost {
-        /// Why.
+        /// Why it broke.
         why: String,
     },
-    /// The connection stands again.
+    /// The connection is restored.
     LinkBack {},
-    /// Results are fetched.
+    /// Files are being fetched.
     Fetching {
-        /// The file.
+        /// The file's path on the host.
         path: &'a str,
-        /// Bytes had of all files.
+        /// Bytes fetched so far, of all files.
         got: u64,
-        /// Bytes of all files.
+        /// Total bytes of all files.
         total: u64,
     },
-    /// The laptop did not believe a rung and tries the next.
+    /// A rung's result was rejected on the laptop; the next rung follows.
     Refused {
         /// The rung.
         rung: &'a str,
         /// Reason code.
         code: &'a str,
-        /// In words.
+        /// The reason as text.
         text: &'a str,
     },
-    /// Something worth knowing.
+    /// A message for the user.
     Note {
-        /// In words.
+        /// The message.
         text: &'a str,
     },
     /// The run ended.
@@ -125,13 +124,13 @@ pub enum RunEvent<'a> {
     },
 }
 
-/// A consumer of what a run says.
+/// Consumes the events of a run.
 pub trait Reporter: Send {
-    /// Takes one thing said.
+    /// Handles one event.
     fn say(&mut self, event: &RunEvent<'_>);
 }
 
-/// Passes everything to several reporters, in order.
+/// Passes each event to several reporters, in order.
 #[derive(Default)]
 pub struct Reporters(pub Vec<Box<dyn Reporter>>);
 
@@ -143,7 +142,7 @@ impl Reporter for Reporters {
     }
 }
 
-/// One reporter with several mouths: the engine speaks through it, and so does the connection.
+/// A reporter that several owners share: the run and its connection.
 #[derive(Clone)]
 pub struct SharedReporter(Arc<Mutex<Reporters>>);
 
@@ -160,12 +159,12 @@ impl Reporter for SharedReporter {
     }
 }
 
-/// Writes each thing said as a line of JSON: `--events`.
+/// Writes each event as a line of JSON, for `--events`.
 pub struct JsonLines<W: std::io::Write + Send>(pub W);
 
 impl<W: std::io::Write + Send> Reporter for JsonLines<W> {
     fn say(&mut self, event: &RunEvent<'_>) {
-        // A consumer that went away must not stop the run it watched.
+        // A reader of `--events` that closed its end must not stop the run.
         if let Ok(mut line) = serde_json::to_vec(event) {
             line.push(b'\n');
             let _ = self.0.write_all(&line).and_then(|()| self.0.flush());

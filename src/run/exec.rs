@@ -1,4 +1,5 @@
-//! A program on a host: what prepares it, then one step, no tool, the program's own status.
+//! Runs a program on a host for `rgpu exec`: preparation steps, then one step without a tool, whose
+//! exit status is the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,52 +20,52 @@ use rgpu_protocol::plan::{
 };
 use rgpu_protocol::{HostFacts, Outcome, Plan, Rung, RungRecord, Step, glob};
 
-/// The step's name.
+/// Id of the program's step.
 pub const EXEC_STEP: &str = "exec";
 
-/// What to execute.
+/// A program to run, with its limits.
 #[derive(Clone, Debug, Default)]
 pub struct ExecRequest {
-    /// The program, its files, and the steps before it.
+    /// The program, its files, and its preparation steps.
     pub program: Program,
     /// Environment of all steps.
     pub env: BTreeMap<String, String>,
-    /// The same, for values that nobody may see.
+    /// Environment with secret values, which are never logged.
     pub secrets: BTreeMap<String, String>,
-    /// Most time it may take.
+    /// Time limit of the program.
     pub timeout: Duration,
-    /// What it reads on standard input.
+    /// What the program reads on standard input.
     pub stdin: Stdin,
-    /// Bytes kept of each stream.
+    /// Bytes of each output stream to keep; `None` for the default.
     pub log_bytes: Option<u64>,
-    /// Files of its working folder to bring back.
+    /// Patterns of files in the working folder to fetch (`--pull`).
     pub pull: Vec<String>,
-    /// The GPUs to hold while it runs.
+    /// The GPUs to hold while the program runs.
     pub gpu: Option<GpuRequest>,
-    /// Time to wait for them.
+    /// Longest wait for the GPUs; `None` for the default.
     pub queue: Option<Duration>,
-    /// The facts that the program was made from.
+    /// Digest of the facts that the program was planned with.
     pub facts: Option<String>,
-    /// What is known of the host, for the run's record.
+    /// The host's facts, for the run's record.
     pub known: Option<HostFacts>,
-    /// Go away once it is submitted.
+    /// Whether to return once the job is submitted.
     pub detach: bool,
 }
 
-/// How the program ended.
+/// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramExit {
-    /// With this status.
+    /// With this exit status.
     Exit(i32),
-    /// By this signal.
+    /// Killed by this signal.
     Signal(i32),
-    /// By its time limit.
+    /// Killed at its time limit.
     TimedOut,
 }
 
 impl ProgramExit {
-    /// The status that `rgpu exec` ends with: the program's own, 124 for the time limit, 128+n for
-    /// a signal.
+    /// The exit status of `rgpu exec`: the program's own, 124 at the time limit, 128+n for signal
+    /// n.
     pub fn status(self) -> u8 {
         match self {
             Self::Exit(n) => (n & 0xff) as u8,
@@ -74,19 +75,19 @@ impl ProgramExit {
     }
 }
 
-/// What came of it.
+/// The result of `rgpu exec`.
 #[derive(Debug)]
 pub struct ExecOutcome {
-    /// How the program ended, or why it has no status of its own though it is over: it was
-    /// cancelled, or its host failed it. `None`: it was left to itself.
+    /// How the program ended. An error if it was cancelled or its host failed it; `None` if it runs
+    /// on detached.
     pub end: Option<Result<ProgramExit>>,
-    /// What was pulled, also of a program without a status.
+    /// The pulled files; also fetched if the program has no exit status.
     pub pulled: Vec<HostFile>,
-    /// Copies of it that were made on the way.
+    /// The copies of pulled files that were made while fetching.
     pub copies: FileCopies,
 }
 
-/// The plan with the files that go with it.
+/// Drafts the plan, with the files to send.
 pub fn draft(request: &ExecRequest, job: String) -> Draft {
     let mut limits = Limits::default();
     if let Some(bytes) = request.log_bytes {
@@ -110,7 +111,7 @@ pub fn draft(request: &ExecRequest, job: String) -> Draft {
             argv: program.argv.clone(),
             env: program.env.clone(),
             cwd: program.cwd.clone(),
-            // Its status is the answer, whatever it is.
+            // Every status of the program counts as success: it is the result.
             success: Success { exit: Vec::new(), ..Success::default() },
             diagnosis: Vec::new(),
             artifacts: pull_specs(&request.pull),
@@ -132,10 +133,11 @@ pub fn draft(request: &ExecRequest, job: String) -> Draft {
     Draft { plan, files: program.files.clone(), expect: Expectations::default() }
 }
 
-/// Runs the program to its end; what is pulled goes where `copies` says, too.
+/// Runs the program to its end. Pulled files are also written to `copies`.
 ///
 /// # Errors
-/// The link, the host's refusal, our disk, or the user cancelled and nothing has run.
+/// The link fails, the host refuses the plan, the run folder cannot be written, or the user
+/// cancelled before anything ran.
 pub async fn exec(
     link: &mut HostLink,
     request: &ExecRequest,
@@ -146,7 +148,7 @@ pub async fn exec(
     let job = format!("{}.1", context.record.id);
     let draft = draft(request, job.clone());
     let (mut files, mut commands) = (BTreeSet::new(), None);
-    let kept = |bundle: Bundle, context: &RunContext<'_>| {
+    let write_plan = |bundle: Bundle, context: &RunContext<'_>| {
         context.folder.write_json("plan-1.json", &bundle.plan)?;
         commands = Some(bundle::commands(&bundle.plan));
         files = sent(&bundle.plan.files);
@@ -154,8 +156,8 @@ pub async fn exec(
         submission.secrets.clone_from(&request.secrets);
         Ok(submission)
     };
-    let submitted = job::pack_and_submit(link, packer, &draft, context, kept).await;
-    // What nobody needs to take the job up is written while the host works.
+    let submitted = job::pack_and_submit(link, packer, &draft, context, write_plan).await;
+    // These files are not needed to resume the job, so they are written while the host works.
     let env = EnvRecord::without_repository(request.known.clone());
     let written = context.folder.write_json("env.json", &env).and_then(|()| {
         commands.map_or(Ok(()), |text| context.folder.write("commands.sh", text.as_bytes()))
@@ -168,10 +170,11 @@ pub async fn exec(
     }
     let choose = choose(&request.pull, files);
     let end = job::follow_choosing(link, &job, &[], context, &choose, &mut copies).await?;
-    Ok(over(link, end, context.record, copies))
+    Ok(finish_job(link, end, context.record, copies))
 }
 
-/// Takes up a program that was submitted before, by a command with these `--pull` patterns.
+/// Resumes a program that was submitted before. `pull` holds the `--pull` patterns of the current
+/// command.
 ///
 /// # Errors
 /// As [`exec`].
@@ -182,20 +185,20 @@ pub async fn exec_again(
     mut copies: FileCopies,
 ) -> Result<ExecOutcome> {
     let job = format!("{}.1", context.record.id);
-    let known = resume::known(context.folder, context.record, &job)?.unwrap_or_default();
+    let known = resume::recorded_job(context.folder, context.record, &job)?.unwrap_or_default();
     if !known.ended() {
         job::take_up(link, &job, &known, context).await?;
     }
     let plan: Option<Plan> = serde_json::from_slice(&context.folder.read("plan-1.json")?).ok();
-    let choose = choose(pull, sent(&plan.map(|plan| plan.files).unwrap_or_default()));
+    let choose = choose(pull, inputs_of(&plan.map(|plan| plan.files).unwrap_or_default()));
     let end =
         job::follow_choosing(link, &job, &known.events, context, &choose, &mut copies).await?;
-    Ok(over(link, end, context.record, copies))
+    Ok(finish_job(link, end, context.record, copies))
 }
 
-/// A job that is over, and all of it here: its output need not lie there too, unless a power cut
-/// could still take what is here.
-fn over(
+/// Turns an ended job into the outcome. Drops the job on the host, unless a fetched file is not
+/// synced yet.
+fn finish_job(
     link: &mut HostLink,
     end: JobResult,
     record: &RunRecord,
@@ -207,7 +210,7 @@ fn over(
     ExecOutcome { end: Some(program_end(link, &end)), pulled: pulled(end), copies }
 }
 
-/// What the agent is asked to bring, by the patterns of `--pull`.
+/// The artifacts that the agent should announce, by the `--pull` patterns.
 fn pull_specs(patterns: &[String]) -> Vec<ArtifactSpec> {
     let spec = |pattern: &String| ArtifactSpec {
         path: format!("{WORK_FOLDER}/{}", pattern.trim_start_matches("./")),
@@ -216,16 +219,17 @@ fn pull_specs(patterns: &[String]) -> Vec<ArtifactSpec> {
     patterns.iter().map(spec).collect()
 }
 
-/// Takes the files that are not as they were `sent`, and refuses a host that names a pulled file which
-/// no pattern asked for. The patterns are the command's own: a plan may have come from the host.
+/// Accepts files that differ from the `sent` inputs, and refuses a host that announces a pulled
+/// file matching no pattern. The patterns must be the command's own, since a plan may have come
+/// from the host.
 fn choose(
     patterns: &[String],
     sent: BTreeSet<(String, rgpu_protocol::Digest)>,
 ) -> impl Fn(&str, &RemoteFile) -> Result<bool> + Sync {
     let specs = pull_specs(patterns);
     move |kind, file| {
-        let asked = || specs.iter().any(|spec| glob::matches(&spec.path, &file.path));
-        if kind == PULLED && !asked() {
+        let matches_pattern = || specs.iter().any(|spec| glob::matches(&spec.path, &file.path));
+        if kind == PULLED && !matches_pattern() {
             return Err(not_asked_for(&file.path));
         }
         Ok(!sent.contains(&(file.path.clone(), file.digest.clone())))
@@ -239,8 +243,8 @@ fn not_asked_for(path: &str) -> Failure {
     )
 }
 
-/// What the host was sent: a pattern may fit it, and it need not come back.
-fn sent(files: &[InputFile]) -> BTreeSet<(String, rgpu_protocol::Digest)> {
+/// The inputs that were sent: a pattern may match them, but they need no fetching back.
+fn inputs_of(files: &[InputFile]) -> BTreeSet<(String, rgpu_protocol::Digest)> {
     files.iter().map(|file| (file.path.clone(), file.digest.clone())).collect()
 }
 
@@ -248,7 +252,6 @@ fn pulled(end: JobResult) -> Vec<HostFile> {
     end.files.into_iter().filter(|file| file.artifact.kind == PULLED).collect()
 }
 
-/// How the program of an ended job ended.
 fn program_end(link: &HostLink, end: &JobResult) -> Result<ProgramExit> {
     match (&end.outcome, end.last_rung(EXEC_STEP)) {
         (Some(Outcome::Cancelled), _) => Err(cancelled()),

@@ -1,7 +1,7 @@
-//! What is known of a host, asked once and kept: a warm job asks nothing.
+//! Caches the facts of a host, so that later jobs need not ask for them.
 //!
-//! Facts are cached by the remote's definition; the plan names the host and boot they were taken
-//! from, so a host that has changed answers `facts_changed` and is asked again.
+//! The cache is keyed by the remote's definition. A plan names the host and boot of its facts; if
+//! the host has changed it answers `facts_changed` and is asked again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,66 +19,66 @@ use crate::remote::{HostLink, OnRemote, RemoteSpec};
 use crate::store::atomic;
 use crate::tool;
 
-/// How long facts are believed without asking, in seconds: tools get installed without a reboot.
+/// Cached facts expire after this many seconds: tools get installed without a reboot.
 const MAX_FACTS_AGE_S: i64 = 24 * 3600;
 
 #[derive(Serialize, Deserialize)]
 struct CachedFacts {
-    /// Facts of another version may lack what this one needs.
+    /// Version of rgpu: facts of another version may lack fields.
     rgpu: String,
     asked_s: i64,
     facts: HostFacts,
 }
 
-/// The facts of one remote on this laptop.
+/// The cached facts of one remote.
 pub struct FactsCache {
     path: PathBuf,
-    /// How long its facts are believed, in seconds.
+    /// Facts older than this many seconds are not used.
     keep_s: i64,
 }
 
 impl FactsCache {
-    /// The cache for this remote. Compilers that set-up brought are part of what is asked, so other
-    /// compilers are other facts.
+    /// The cache for this remote. Compilers that set-up installed are part of its key, since they
+    /// change the facts.
     pub fn new(cache: &Path, spec: &RemoteSpec, compilers: &BTreeMap<String, String>) -> Self {
         let definition = serde_json::to_vec(&(spec, compilers)).unwrap_or_default();
         let digest = rgpu_protocol::Digest::from_bytes(&Sha256::digest(&definition).into());
         let path = cache.join("facts").join(format!("{}.json", &digest.as_str()[..24]));
-        // What this machine has is what the asking shell finds, and asking it is quick.
+        // The tools found on this machine depend on the shell, and asking is quick.
         Self { path, keep_s: if spec.name == "local" { 0 } else { MAX_FACTS_AGE_S } }
     }
 
-    /// The kept facts, if they may still be believed.
+    /// The cached facts, if they have not expired.
     pub fn load(&self, now_s: i64) -> Option<HostFacts> {
-        let kept = self.kept()?;
-        (0..self.keep_s).contains(&(now_s - kept.asked_s)).then_some(kept.facts)
+        let cached = self.read_cached()?;
+        (0..self.keep_s).contains(&(now_s - cached.asked_s)).then_some(cached.facts)
     }
 
-    /// The facts as the host told them last, however long ago: enough to show a plan by.
+    /// The cached facts of any age, for showing a plan.
     pub fn last(&self) -> Option<HostFacts> {
-        self.kept().map(|kept| kept.facts)
+        self.read_cached().map(|cached| cached.facts)
     }
 
-    fn kept(&self) -> Option<CachedFacts> {
-        let kept: CachedFacts = serde_json::from_slice(&std::fs::read(&self.path).ok()?).ok()?;
-        (kept.rgpu == env!("CARGO_PKG_VERSION")).then_some(kept)
+    fn read_cached(&self) -> Option<CachedFacts> {
+        let cached: CachedFacts = serde_json::from_slice(&std::fs::read(&self.path).ok()?).ok()?;
+        (cached.rgpu == env!("CARGO_PKG_VERSION")).then_some(cached)
     }
 
-    /// The rungs that failed on this remote, kept beside its facts.
+    /// The stored failures of rungs on this remote.
     pub fn failed_rungs(&self, remote: &str) -> FailedRungs {
         FailedRungs::new(self.path.with_extension("failed.json"), remote)
     }
 
-    /// Forgets them.
+    /// Removes the cached facts.
     pub fn forget(&self) {
-        // Facts that were never there are forgotten as well.
+        // The file may not exist.
         let _ = std::fs::remove_file(&self.path);
     }
 
-    /// Asks the host and keeps the answer.
+    /// Asks the host for its facts and caches them.
     ///
     /// # Errors
-    /// The link, or the user stopped waiting.
+    /// The link fails, or the user stopped waiting.
     pub async fn ask(
         &self,
         link: &mut HostLink,
@@ -90,11 +90,11 @@ impl FactsCache {
     ) -> Result<HostFacts> {
         reporter.say(&RunEvent::Asking {});
         let none = BTreeMap::new();
-        // What set-up installed here is here alone.
+        // Tools that set-up installed here are not on other hosts.
         let overrides = if super::is_local(link) { &programs.compilers } else { &none };
         let probes = tool::probes(overrides);
         let mut cancel = cancel.clone();
-        // What still answers there is ended by the agent, when this conversation ends.
+        // The agent ends the probes still running when the connection closes.
         let answers = tokio::select! {
             answers = link.facts(&probes) => Some(answers),
             () = cancel.beyond(0) => None,
@@ -105,12 +105,12 @@ impl FactsCache {
         };
         let answers = answers.on(link.remote())?;
         let facts = tool::facts(&spec.name, link.remote().transport(), answers);
-        let kept =
+        let cached =
             CachedFacts { rgpu: env!("CARGO_PKG_VERSION").to_owned(), asked_s: now_s, facts };
-        if let Ok(bytes) = serde_json::to_vec(&kept) {
-            // A cache that cannot be written costs time, nothing else.
+        if let Ok(bytes) = serde_json::to_vec(&cached) {
+            // A cache that cannot be written only costs time.
             let _ = atomic::write(&self.path, &bytes);
         }
-        Ok(kept.facts)
+        Ok(cached.facts)
     }
 }

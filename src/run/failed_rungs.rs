@@ -1,9 +1,8 @@
-//! Rungs that failed on a host for a reason of the host's own: refused counters, an importer without
-//! its library. They are remembered and passed over, so that a second run does not wait for the same
-//! failure again.
+//! Remembers rungs that failed on a host for a lasting reason of the host: refused counters, an
+//! importer without its library. Later runs skip them instead of waiting for the same failure.
 //!
-//! What is remembered is believed for the same host, boot, user, driver and version of the tool, for
-//! a day. `rgpu doctor` tries everything, and forgets what works again.
+//! A failure is remembered for a day, for the same host, boot, user, driver and version of the
+//! tool. `rgpu doctor` tries everything and forgets failures that no longer occur.
 
 use std::path::PathBuf;
 
@@ -14,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use crate::store::atomic;
 use crate::tool::{self, FailedRung};
 
-/// How long a failure is believed, in seconds: hosts are mended without a reboot.
+/// A failure is forgotten after this many seconds: hosts are repaired without a reboot.
 const MAX_FAILURE_AGE_S: i64 = 24 * 3600;
-/// Of a tool's own words so many characters are repeated.
+/// Most characters of a tool's message that are stored.
 const MAX_TOOL_WORDS_CHARS: usize = 120;
 
-/// What failed on one remote.
+/// The rungs that failed on one remote.
 pub struct FailedRungs {
     path: PathBuf,
     remote: String,
@@ -32,7 +31,7 @@ struct StoredFailures {
 
 #[derive(Serialize, Deserialize)]
 struct StoredFailure {
-    /// Of what host and tool it is true.
+    /// The host and tool that the failure applies to; see [`key`].
     key: String,
     rung: String,
     code: String,
@@ -41,30 +40,31 @@ struct StoredFailure {
 }
 
 impl FailedRungs {
-    /// Those of the remote that is called `remote`, kept in the file `path`.
+    /// The failures of the remote named `remote`, stored in the file `path`.
     pub(super) fn new(path: PathBuf, remote: &str) -> Self {
         Self { path, remote: remote.to_owned() }
     }
 
-    /// What need not be tried again on a host with these facts.
+    /// The rungs to skip on a host with these facts.
     pub fn known(&self, facts: &HostFacts, now_s: i64) -> Vec<FailedRung> {
-        let kept = self.load().failed.into_iter();
-        kept.filter(|failed| failed.holds(facts, now_s))
-            .map(|failed| FailedRung { words: self.words(&failed), ..failed.rung() })
+        let stored = self.load().failed.into_iter();
+        stored
+            .filter(|failed| failed.applies_to(facts, now_s))
+            .map(|failed| FailedRung { words: self.skip_text(&failed), ..failed.rung() })
             .collect()
     }
 
-    /// Takes in how rungs went: those that failed for a reason that lasts are remembered, those that
-    /// worked forgotten.
+    /// Updates the stored failures from a ladder: stores rungs that failed for a lasting reason,
+    /// removes those that worked.
     pub fn learn(&self, facts: &HostFacts, ladder: &[RungRecord], now_s: i64) {
-        let mut kept = self.load();
-        let before = kept.failed.len();
-        kept.failed.retain(|failed| {
-            failed.holds(facts, now_s) && !ladder.iter().any(|r| r.ok && r.rung == failed.rung)
+        let mut stored = self.load();
+        let before = stored.failed.len();
+        stored.failed.retain(|failed| {
+            failed.applies_to(facts, now_s) && !ladder.iter().any(|r| r.ok && r.rung == failed.rung)
         });
-        let mut changed = kept.failed.len() != before;
+        let mut changed = stored.failed.len() != before;
         for record in ladder {
-            // One that was passed over was not tried.
+            // A skipped rung was not tried.
             if record.ok || record.argv.is_empty() || !tool::lasts(&record.code) {
                 continue;
             }
@@ -75,19 +75,19 @@ impl FailedRungs {
                 words: record.words.chars().take(MAX_TOOL_WORDS_CHARS).collect(),
                 at_s: now_s,
             };
-            kept.failed.retain(|known| known.rung != failed.rung);
-            kept.failed.push(failed);
+            stored.failed.retain(|known| known.rung != failed.rung);
+            stored.failed.push(failed);
             changed = true;
         }
-        if changed && let Ok(bytes) = serde_json::to_vec(&kept) {
-            // What cannot be written is tried again, nothing else.
+        if changed && let Ok(bytes) = serde_json::to_vec(&stored) {
+            // If it cannot be written, the rung is tried again next time.
             let _ = atomic::write(&self.path, &bytes);
         }
     }
 
-    /// Forgets everything.
+    /// Removes all stored failures of this remote.
     pub fn forget(&self) {
-        // What was never there is forgotten as well.
+        // The file may not exist.
         let _ = std::fs::remove_file(&self.path);
     }
 
@@ -96,14 +96,14 @@ impl FailedRungs {
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 
-    fn words(&self, failed: &StoredFailure) -> String {
+    fn skip_text(&self, failed: &StoredFailure) -> String {
         let at = Timestamp::from_second(failed.at_s).map(|at| at.strftime("%F %R UTC").to_string());
-        let said = match failed.words.is_empty() {
+        let details = match failed.words.is_empty() {
             true => String::new(),
             false => format!(" ({})", failed.words),
         };
         format!(
-            "skipped: failed on {} with {}{said}; `rgpu doctor {} --fresh` forgets that",
+            "skipped: failed on {} with {}{details}; `rgpu doctor {} --fresh` forgets that",
             at.unwrap_or_default(),
             failed.code,
             self.remote,
@@ -112,7 +112,7 @@ impl FailedRungs {
 }
 
 impl StoredFailure {
-    fn holds(&self, facts: &HostFacts, now_s: i64) -> bool {
+    fn applies_to(&self, facts: &HostFacts, now_s: i64) -> bool {
         (0..MAX_FAILURE_AGE_S).contains(&(now_s - self.at_s)) && self.key == key(facts, &self.rung)
     }
 
@@ -121,8 +121,8 @@ impl StoredFailure {
     }
 }
 
-/// Host, boot, user, driver, and the tool of a rung with its version: a change of any of them is a
-/// reason to try again.
+/// Host, boot, user, driver, and the rung's tool with its version. If any of them changes, the rung
+/// is tried again.
 fn key(facts: &HostFacts, rung: &str) -> String {
     let tool = rung.split('.').next().unwrap_or(rung);
     let tool = facts.tool(tool).map_or(String::new(), |t| format!("{} {}", t.path, t.version));

@@ -1,12 +1,12 @@
-//! Files that a job made are kept in the run folder, and some are wanted elsewhere too. Those copies
-//! are written while the files come: hashing takes longer than writing twice.
+//! Copies of fetched files outside the run folder, written while the files arrive: copying later
+//! would mean hashing them again, which takes longer than writing twice.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 
 use crate::store::{Destination, PartialFile};
 
-/// A shorter file is copied as fast as it is looked for.
+/// Smaller files are not copied while fetching: a copy afterwards is as fast.
 const MIN_COPY_BYTES: u64 = 1 << 20;
 
 type CopyFolder = dyn Fn(&str) -> Option<Destination> + Send + Sync;
@@ -14,36 +14,38 @@ type CopyFolder = dyn Fn(&str) -> Option<Destination> + Send + Sync;
 /// The copies of one job's files.
 #[derive(Default)]
 pub struct FileCopies {
-    whither: Option<Box<CopyFolder>>,
-    whole: BTreeMap<String, PartialFile>,
+    destination_of: Option<Box<CopyFolder>>,
+    complete: BTreeMap<String, PartialFile>,
 }
 
 impl std::fmt::Debug for FileCopies {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Copies").field("whole", &self.whole).finish_non_exhaustive()
+        f.debug_struct("Copies").field("whole", &self.complete).finish_non_exhaustive()
     }
 }
 
 impl FileCopies {
-    /// Copies at the destinations that `whither` names, by a file's place in the run folder.
-    pub fn to(whither: impl Fn(&str) -> Option<Destination> + Send + Sync + 'static) -> Self {
-        Self { whither: Some(Box::new(whither)), whole: BTreeMap::new() }
+    /// Copies files to where `destination_of` says, by their path in the run folder.
+    pub fn to(
+        destination_of: impl Fn(&str) -> Option<Destination> + Send + Sync + 'static,
+    ) -> Self {
+        Self { destination_of: Some(Box::new(destination_of)), complete: BTreeMap::new() }
     }
 
-    /// A file for the copy of what will be `bytes` long at `place` in the run folder; `None`: there
-    /// will be none, or nothing can be written there, which whoever copies it then says.
-    pub(super) fn begin(&self, place: &str, bytes: u64) -> Option<(File, PartialFile)> {
-        let destination = self.whither.as_ref().filter(|_| bytes > MIN_COPY_BYTES)?(place)?;
+    /// Opens a copy for a file of `bytes` bytes at `path` in the run folder. `None` if it needs
+    /// none or cannot be written; the later copy then reports the error.
+    pub(super) fn begin(&self, path: &str, bytes: u64) -> Option<(File, PartialFile)> {
+        let destination = self.destination_of.as_ref().filter(|_| bytes > MIN_COPY_BYTES)?(path)?;
         destination.begin().ok()
     }
 
-    /// The copy has all that the file at `place` has.
-    pub(super) fn keep(&mut self, place: &str, copy: PartialFile) {
-        self.whole.insert(place.to_owned(), copy);
+    /// Marks the copy of the file at `path` as complete.
+    pub(super) fn keep(&mut self, path: &str, copy: PartialFile) {
+        self.complete.insert(path.to_owned(), copy);
     }
 
-    /// Takes the copy of the file at `place`, if it was made.
-    pub fn take(&mut self, place: &str) -> Option<PartialFile> {
-        self.whole.remove(place)
+    /// Takes the copy of the file at `path`, if one is complete.
+    pub fn take(&mut self, path: &str) -> Option<PartialFile> {
+        self.complete.remove(path)
     }
 }

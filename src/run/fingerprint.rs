@@ -1,4 +1,4 @@
-//! The fingerprint of a selection: equal ones are the same measurement made again.
+//! The fingerprint of a selection: two runs with the same one made the same measurement.
 
 use std::fmt::Write;
 
@@ -10,8 +10,8 @@ use super::provenance::digest_file;
 use crate::model::Selection;
 use crate::tool::{Content, Request, Target};
 
-/// sha256, in hexadecimal, over the source or binary, the sizes, what was asked of the tools, and
-/// their versions. Files that cannot be read count by their name alone.
+/// sha256 in hexadecimal over the source or binary, the sizes, the tools' options and the tools'
+/// versions. Unreadable files count by name alone.
 pub(super) fn fingerprint(request: &Request, selection: &Selection, facts: &HostFacts) -> String {
     let mut text = String::from("rgpu.selection/1\n");
     let mut line = |key: &str, value: &dyn std::fmt::Debug| {

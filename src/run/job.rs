@@ -1,7 +1,8 @@
-//! One plan carried out: submitted, followed to its terminal event, recorded, its files fetched.
+//! Runs one plan as a job: submits it, follows its events to the end, records them and fetches its
+//! files.
 //!
-//! Everything a host says goes to the run folder and to the reporter as it comes; what is returned
-//! is only what later stages need.
+//! Events and output of the host go to the run folder and the reporter as they arrive.
+//! [`JobResult`] holds only the part that later stages need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -26,106 +27,106 @@ use crate::remote::{
 use crate::store::{JobRecord, Recorder, RunFolder, RunRecord, StoreError, UnsyncedFile};
 use crate::tool::Draft;
 
-/// What came of a plan.
+/// The result of one job.
 #[derive(Clone, Debug, Default)]
 pub struct JobResult {
-    /// The job.
+    /// The job's name.
     pub job: String,
-    /// How it ended; `None` when it was let go.
+    /// How the job ended; `None` if we stopped following it before its end.
     pub outcome: Option<Outcome>,
-    /// Every rung, in order.
+    /// Every rung that was tried, in order.
     pub rungs: Vec<RungRecord>,
-    /// The rung each step ended well on, in order; `None`: it failed.
+    /// Each step that ended, in order, with the rung that succeeded; `None` if the step failed.
     pub ended: Vec<(String, Option<String>)>,
-    /// UUID of the GPU it held.
+    /// UUID of the GPU that the job held.
     pub gpu: Option<String>,
-    /// Its name.
+    /// Name of that GPU.
     pub gpu_name: Option<String>,
-    /// Files, by their path on the host, with where they lie in the run folder.
+    /// The files that were fetched.
     pub files: Vec<HostFile>,
-    /// Warnings of the host.
+    /// Warnings that the host sent.
     pub warnings: Vec<Gap>,
-    /// The rung each step was last at.
+    /// The rung that each step started last.
     pub(super) running: BTreeMap<String, String>,
 }
 
-/// A file that a job made.
+/// A file that a job made on the host and we fetched.
 #[derive(Clone, Debug)]
 pub struct HostFile {
     /// Path in the job's folder on the host.
     pub host_path: String,
-    /// The rung that made it.
+    /// The rung that made the file.
     pub rung: String,
-    /// In the run folder.
+    /// The fetched file in the run folder.
     pub artifact: Artifact,
 }
 
 impl JobResult {
-    /// Whether this step ended well.
+    /// Whether this step succeeded.
     pub fn step_ok(&self, step: &str) -> bool {
         self.rung_of(step).is_some()
     }
 
-    /// The rung a step ended well on.
+    /// The rung on which the step succeeded; `None` if it failed or did not run.
     pub fn rung_of(&self, step: &str) -> Option<&str> {
         self.ended.iter().find(|(s, _)| s == step).and_then(|(_, rung)| rung.as_deref())
     }
 
-    /// The last rung tried of a step.
+    /// The last rung that was tried of a step.
     pub fn last_rung(&self, step: &str) -> Option<&RungRecord> {
         self.rungs.iter().rev().find(|r| r.step == step)
     }
 }
 
-/// Where a run is kept and who hears of it, for one job.
+/// What one job of a run needs: its folder, record, event sink, cancel signal and stdin.
 pub struct RunContext<'a> {
     /// The run's folder.
     pub folder: &'a RunFolder,
-    /// Its record; the job is added and kept up to date.
+    /// The run's record; the job is added to it and kept up to date.
     pub record: &'a mut RunRecord,
-    /// Who hears what is said.
+    /// Receives the run's events.
     pub reporter: &'a mut dyn Reporter,
-    /// Whether the user wants to stop.
+    /// Whether the user asked to stop.
     pub cancel: CancelSignal,
-    /// What the running program reads on standard input, piece by piece; its end closes it.
+    /// Standard input of the program, in chunks; it ends when the channel closes.
     pub input: Option<mpsc::Receiver<Vec<u8>>>,
 }
 
-/// Packs a draft and submits it; `kept` writes down what it became. A file that was written anew
-/// after it was hashed, as is found when its bytes are read or the host hashes them, is taken as it
-/// is now, once.
+/// Packs a draft and submits it. `write_plan` writes the bundle to the run folder and makes the
+/// submission of it. If an input file changed between hashing and sending, the draft is packed and
+/// submitted once more.
 ///
 /// # Errors
-/// As [`Packer::pack`] and [`submit`], or those of `kept`.
+/// As [`Packer::pack`] and [`submit`], or those of `write_plan`.
 pub(super) async fn pack_and_submit(
     link: &mut HostLink,
     packer: &mut Packer,
     draft: &Draft,
     context: &mut RunContext<'_>,
-    mut kept: impl FnMut(Bundle, &RunContext<'_>) -> Result<Submission>,
+    mut write_plan: impl FnMut(Bundle, &RunContext<'_>) -> Result<Submission>,
 ) -> Result<()> {
     let bundle = packer.pack(draft)?;
     let hashed = bundle.plan.files.clone();
-    let failure = match submit(link, &kept(bundle, context)?, context).await {
+    let failure = match submit(link, &write_plan(bundle, context)?, context).await {
         Err(failure) if ["input_gone", "damaged_blob"].contains(&failure.code.as_str()) => failure,
         ended => return ended,
     };
     packer.forget();
     let bundle = packer.pack(draft)?;
     let files = bundle.plan.files.iter().zip(&hashed);
-    let Some((anew, _)) = files.into_iter().find(|(now, then)| now.digest != then.digest) else {
-        // They are what they were: something else is wrong.
+    let Some((changed, _)) = files.into_iter().find(|(now, then)| now.digest != then.digest) else {
+        // No input file changed: the error has another cause.
         return Err(failure);
     };
-    let text = format!("`{}` was written while it was sent: it is sent as it is now", anew.path);
+    let text = format!("`{}` was written while it was sent: it is sent as it is now", changed.path);
     context.reporter.say(&RunEvent::Note { text: &text });
-    submit(link, &kept(bundle, context)?, context).await
+    submit(link, &write_plan(bundle, context)?, context).await
 }
 
-/// Submits a plan. Nothing has run when this fails.
+/// Submits a plan. If this fails, nothing has run.
 ///
 /// # Errors
-/// The link, the host's refusal, our disk.
+/// The link fails, the host refuses the plan, or the run folder cannot be written.
 pub(super) async fn submit(
     link: &mut HostLink,
     submission: &Submission,
@@ -155,7 +156,7 @@ pub(super) async fn submit(
     let mut cancel = context.cancel.clone();
     tokio::select! {
         uploaded = link.submit(submission, &progress) => {
-            // What was refused, or found no agent, is no job that could be taken up.
+            // A plan that was refused, or that no agent received, leaves no job to resume.
             if uploaded.as_ref().is_err_and(RemoteError::is_refusal) {
                 context.record.jobs.retain(|j| j.job != plan.job);
                 context.folder.save(context.record)?;
@@ -163,8 +164,8 @@ pub(super) async fn submit(
             uploaded.on(link.remote())?;
         }
         () = cancel.beyond(0) => {
-            // The job may have started just now: whatever is there is stopped, unless the user
-            // will not wait for that.
+            // The job may just have started. Wait until the cancel is confirmed, unless the user
+            // asks again.
             link.cancel();
             let stopped = async {
                 loop {
@@ -182,9 +183,9 @@ pub(super) async fn submit(
             if let Err(late @ RemoteError::Unconfirmed { .. }) = stopped {
                 return Err(unconfirmed(link, &context.record.id).cause(late));
             }
-            // Nothing is left that could be taken up.
-            for line in context.record.jobs.iter_mut().filter(|j| j.job == plan.job) {
-                line.outcome = Some(Outcome::Cancelled);
+            // A cancelled job cannot be resumed.
+            for record in context.record.jobs.iter_mut().filter(|j| j.job == plan.job) {
+                record.outcome = Some(Outcome::Cancelled);
             }
             context.folder.save(context.record)?;
             return Err(cancelled());
@@ -193,7 +194,7 @@ pub(super) async fn submit(
     Ok(())
 }
 
-/// The submission with the command that made it, for whoever takes the job up without the folder.
+/// Adds the run's command to the submission, so that the job can be resumed without the run folder.
 fn with_origin(submission: &Submission, record: &RunRecord) -> Submission {
     let mut submission = submission.clone();
     submission.plan.origin = Some(Origin {
@@ -210,11 +211,11 @@ fn with_origin(submission: &Submission, record: &RunRecord) -> Submission {
     submission
 }
 
-/// Takes up a job that is there, from what the run folder already has.
+/// Resumes a job on the host after the last event in the run folder.
 ///
 /// # Errors
-/// The link, or a job that is not there: the record then says so, since nothing is left that could
-/// be waited for.
+/// The link fails, or the host has no such job; the record then gets its outcome, so that nobody
+/// waits for it.
 pub(super) async fn take_up(
     link: &mut HostLink,
     job: &str,
@@ -223,7 +224,7 @@ pub(super) async fn take_up(
 ) -> Result<()> {
     let limits = plan_limits(context.folder, job);
     let attached = tokio::select! {
-        attached = link.attach(job, &limits, known.last_seq() + 1, &known.had) => attached,
+        attached = link.attach(job, &limits, known.last_seq() + 1, &known.received) => attached,
         () = context.cancel.beyond(0) => {
             return Err(cancelled().hint(format!("the job goes on: `rgpu runs cancel {}` stops it", context.record.id)));
         }
@@ -231,25 +232,25 @@ pub(super) async fn take_up(
     if let Err(error) = &attached
         && let Some(outcome) = error.no_such_job()
     {
-        for line in context.record.jobs.iter_mut().filter(|line| line.job == job) {
-            line.outcome = Some(outcome.clone());
+        for record in context.record.jobs.iter_mut().filter(|record| record.job == job) {
+            record.outcome = Some(outcome.clone());
         }
     }
     attached.on(link.remote())
 }
 
-/// The limits that the plan of a job has; those of any plan where it is not in the folder.
+/// The limits of the job's plan; the defaults if the run folder does not have the plan.
 fn plan_limits(folder: &RunFolder, job: &str) -> Limits {
     let sequence = job.rsplit_once('.').map_or(job, |(_, sequence)| sequence);
     let plan = folder.read(&format!("plan-{sequence}.json")).unwrap_or_default();
     serde_json::from_slice::<Plan>(&plan).map(|plan| plan.limits).unwrap_or_default()
 }
 
-/// Follows the job to its terminal event. `before` holds the events that the run folder already
-/// has; they are not recorded again.
+/// Follows the job to its terminal event. `before` holds the events that are in the run folder
+/// already; they are not recorded again.
 ///
 /// # Errors
-/// The link stayed cut, our disk, or the user stopped waiting.
+/// The link stays cut, the run folder cannot be written, or the user stopped waiting.
 pub(super) async fn follow_to_end(
     link: &mut HostLink,
     job: &str,
@@ -259,11 +260,12 @@ pub(super) async fn follow_to_end(
     follow_choosing(link, job, before, context, &|_, _| Ok(true), &mut FileCopies::default()).await
 }
 
-/// Whether an announced file is fetched, by its kind and what the host says of it. An error refuses the
-/// host's files altogether.
+/// Decides from a file's kind and metadata whether to fetch it. An error rejects all files of the
+/// host.
 pub(super) type Choose<'a> = dyn Fn(&str, &RemoteFile) -> Result<bool> + Sync + 'a;
 
-/// As [`follow_to_end`], bringing only the files that `choose` takes, with `copies` of them.
+/// As [`follow_to_end`], but fetches only the files that `choose` accepts, and writes their
+/// `copies`.
 pub(super) async fn follow_choosing(
     link: &mut HostLink,
     job: &str,
@@ -272,12 +274,12 @@ pub(super) async fn follow_choosing(
     choose: &Choose<'_>,
     copies: &mut FileCopies,
 ) -> Result<JobResult> {
-    let end = carry_through(link, job, before, context, choose, copies).await;
+    let result = follow_and_fetch(link, job, before, context, choose, copies).await;
     take_bills(link, context)?;
-    end
+    result
 }
 
-/// Adds what the provider has billed to the run's record.
+/// Adds the provider's bills so far to the run's record.
 pub(super) fn take_bills(link: &HostLink, context: &mut RunContext<'_>) -> Result<()> {
     let bills = link.remote().take_bills();
     if bills.is_empty() {
@@ -287,13 +289,13 @@ pub(super) fn take_bills(link: &HostLink, context: &mut RunContext<'_>) -> Resul
     Ok(context.folder.save(context.record)?)
 }
 
-/// Ends the conversation with a host: what was still to be said there is said. It may be billed, too.
+/// Closes the connection after flushing pending messages, and records the provider's last bills.
 pub async fn close(link: HostLink, record: &mut RunRecord) {
     let bills = link.close().await;
     bills.into_iter().for_each(|bill| record.cost.bill(bill.words, bill.usd));
 }
 
-async fn carry_through(
+async fn follow_and_fetch(
     link: &mut HostLink,
     job: &str,
     before: &[Event],
@@ -301,36 +303,36 @@ async fn carry_through(
     choose: &Choose<'_>,
     copies: &mut FileCopies,
 ) -> Result<JobResult> {
-    let mut end = JobResult { job: job.to_owned(), ..JobResult::default() };
+    let mut result = JobResult { job: job.to_owned(), ..JobResult::default() };
     let mut announced = Vec::new();
     for event in before {
-        take(&mut end, &mut announced, event);
+        apply_event(&mut result, &mut announced, event);
     }
     let mut recorder = context.folder.recorder()?;
-    let mut asked = 0;
-    // A program can read only once it runs.
+    let mut cancel_requests = 0;
+    // The program can read stdin only once a rung has started.
     let mut reading = false;
     let mut feed = StdinFeed::new(context.input.take(), link.input());
-    let mut unfed = None;
-    while end.outcome.is_none() {
+    let mut stdin_failure = None;
+    while result.outcome.is_none() {
         let message = tokio::select! {
             message = link.next() => match message {
                 Err(late @ RemoteError::Unconfirmed { .. }) => {
-                    let failure = unfed.unwrap_or_else(|| unconfirmed(link, &context.record.id));
+                    let failure = stdin_failure.unwrap_or_else(|| unconfirmed(link, &context.record.id));
                     return Err(failure.cause(late));
                 }
                 message => message.on(link.remote())?,
             },
-            // Beside the reading, never instead of it: the host may have to be rid of output
-            // before it can take more input.
+            // Send stdin while receiving, never instead: the host may need to send output before it
+            // can take more input.
             failure = feed.run(), if reading => {
                 link.cancel();
-                unfed = Some(failure);
+                stdin_failure = Some(failure);
                 continue;
             }
-            () = context.cancel.beyond(asked) => {
-                asked = context.cancel.asked();
-                if asked > 1 {
+            () = context.cancel.beyond(cancel_requests) => {
+                cancel_requests = context.cancel.asked();
+                if cancel_requests > 1 {
                     return Err(unconfirmed(link, &context.record.id));
                 }
                 if !context.cancel.output_unread() {
@@ -344,38 +346,41 @@ async fn carry_through(
             None => break,
             Some(JobMessage::Output { step, stream, bytes, .. }) => {
                 record_output(&mut recorder, context.reporter, (&step, stream), &bytes)
-                    .map_err(|error| unrecorded(error, context.record))?;
+                    .map_err(|error| recording_failure(error, context.record))?;
             }
             Some(JobMessage::Event(event)) => {
                 reading |= matches!(event.body, EventBody::RungStarted { .. });
-                recorder.event(job, &event).map_err(|error| unrecorded(error, context.record))?;
+                recorder
+                    .event(job, &event)
+                    .map_err(|error| recording_failure(error, context.record))?;
                 context.reporter.say(&RunEvent::Job { job, event: &event });
-                take(&mut end, &mut announced, &event);
+                apply_event(&mut result, &mut announced, &event);
             }
         }
     }
-    if let Some(failure) = unfed {
+    if let Some(failure) = stdin_failure {
         return Err(failure);
     }
-    if let Some(line) = context.record.jobs.iter_mut().find(|j| j.job == job) {
-        line.outcome.clone_from(&end.outcome);
+    if let Some(record) = context.record.jobs.iter_mut().find(|j| j.job == job) {
+        record.outcome.clone_from(&result.outcome);
     }
-    // The record is written when the command ends: until then the events say it.
+    // The run's record is saved when the command ends. Until then the recorded events hold the
+    // outcome.
     keep_latest(&mut announced);
     let mut chosen = Vec::new();
     for file in announced {
         let remote = link.remote();
-        let choice = choose(&file.kind, &file.wanted);
+        let choice = choose(&file.kind, &file.remote_file);
         if choice.map_err(|failure| failure.on(remote.name(), remote.transport()))? {
             chosen.push(file);
         }
     }
-    fetch(link, &mut end, chosen, context, copies).await?;
-    Ok(end)
+    fetch(link, &mut result, chosen, context, copies).await?;
+    Ok(result)
 }
 
-/// Records output of a step and shows what was recorded. What a full disk does not take is not shown
-/// either: it comes again when the run is taken up.
+/// Records output of a step, then reports the recorded part. Output that a full disk did not take
+/// is not reported: the host sends it again when the run is resumed.
 ///
 /// # Errors
 /// As [`Recorder::output`].
@@ -394,8 +399,8 @@ pub fn record_output(
     Ok(())
 }
 
-/// The failure of a run whose folder takes no more, while its job goes on.
-fn unrecorded(error: StoreError, record: &RunRecord) -> Failure {
+/// The failure of a run whose folder cannot be written while its job goes on.
+fn recording_failure(error: StoreError, record: &RunRecord) -> Failure {
     let disk = matches!(error, StoreError::Io { .. });
     let failure = Failure::from(error);
     match disk {
@@ -407,65 +412,70 @@ fn unrecorded(error: StoreError, record: &RunRecord) -> Failure {
     }
 }
 
-/// A file that the host has announced.
+/// A file that the host announced and that can be fetched.
 struct AnnouncedFile {
     step: String,
     rung: String,
-    wanted: RemoteFile,
+    remote_file: RemoteFile,
     kind: String,
 }
 
-/// Keeps the last of those that have the same path: a later rung may write a file again.
+/// Keeps the last announcement of each path: a later rung may have rewritten the file.
 fn keep_latest(announced: &mut Vec<AnnouncedFile>) {
     let mut seen = BTreeSet::new();
     announced.reverse();
-    announced.retain(|file| seen.insert(file.wanted.path.clone()));
+    announced.retain(|file| seen.insert(file.remote_file.path.clone()));
     announced.reverse();
 }
 
-/// Takes an event into what is known of the job.
-fn take(end: &mut JobResult, announced: &mut Vec<AnnouncedFile>, event: &Event) {
+/// Updates the result and the list of announced files by one event.
+fn apply_event(result: &mut JobResult, announced: &mut Vec<AnnouncedFile>, event: &Event) {
     match &event.body {
         EventBody::GpuLocked { uuid, name, .. } => {
-            end.gpu = Some(uuid.clone());
-            end.gpu_name = Some(name.clone());
+            result.gpu = Some(uuid.clone());
+            result.gpu_name = Some(name.clone());
         }
         EventBody::RungStarted { step, rung, .. } => {
-            end.running.insert(step.clone(), rung.clone());
+            result.running.insert(step.clone(), rung.clone());
         }
-        EventBody::RungEnded(record) => end.rungs.push(record.clone()),
+        EventBody::RungEnded(record) => result.rungs.push(record.clone()),
         EventBody::StepEnded { step, rung, .. } => {
-            end.ended.push((step.clone(), rung.clone()));
+            result.ended.push((step.clone(), rung.clone()));
         }
         EventBody::Warning { code, text } => {
-            end.warnings.push(Gap { code: code.clone(), text: text.clone() });
+            result.warnings.push(Gap { code: code.clone(), text: text.clone() });
         }
         EventBody::Artifact { step, kind, .. } => {
-            let Some(wanted) = RemoteFile::of(&end.job, &event.body) else { return };
-            let rung = end.running.get(step).cloned().unwrap_or_default();
-            announced.push(AnnouncedFile { step: step.clone(), rung, wanted, kind: kind.clone() });
+            let Some(remote_file) = RemoteFile::of(&result.job, &event.body) else { return };
+            let rung = result.running.get(step).cloned().unwrap_or_default();
+            announced.push(AnnouncedFile {
+                step: step.clone(),
+                rung,
+                remote_file,
+                kind: kind.clone(),
+            });
         }
-        EventBody::Ended { outcome } => end.outcome = Some(outcome.clone()),
+        EventBody::Ended { outcome } => result.outcome = Some(outcome.clone()),
         _ => {}
     }
 }
 
-/// Brings the announced files into the run folder.
+/// Fetches the announced files into the run folder.
 async fn fetch(
     link: &mut HostLink,
-    end: &mut JobResult,
+    result: &mut JobResult,
     announced: Vec<AnnouncedFile>,
     context: &mut RunContext<'_>,
     copies: &mut FileCopies,
 ) -> Result<()> {
-    let total: u64 = announced.iter().map(|a| a.wanted.size).sum();
-    let mut before = 0;
+    let total: u64 = announced.iter().map(|a| a.remote_file.size).sum();
+    let mut bytes_before = 0;
     let mut taken = BTreeSet::new();
-    // Of a job that was cancelled, what there is is brought; asking again stops that, too.
-    let asked = context.cancel.heard();
-    for AnnouncedFile { step, rung, wanted, kind } in announced {
-        let place = apart(context.folder.place(&kind, &wanted.path)?, &mut taken);
-        let dest = context.folder.path().join(&place);
+    // The files of a cancelled job are fetched too, until the user asks again.
+    let cancel_requests = context.cancel.heard();
+    for AnnouncedFile { step, rung, remote_file, kind } in announced {
+        let local_path = unique_path(context.folder.place(&kind, &remote_file.path)?, &mut taken);
+        let dest = context.folder.path().join(&local_path);
         if let Some(parent) = dest.parent() {
             std::fs::create_dir_all(parent).map_err(|e| {
                 Failure::new(Exit::Disk, "disk", "cannot write the run folder")
@@ -473,76 +483,79 @@ async fn fetch(
                     .cause(e)
             })?;
         }
-        if !is_here(&dest, &wanted) {
+        if !is_already_fetched(&dest, &remote_file) {
             let reporter = Mutex::new(&mut *context.reporter);
             let progress = |t: TransferProgress| {
                 if let Ok(mut reporter) = reporter.lock() {
                     reporter.say(&RunEvent::Fetching {
-                        path: &wanted.path,
-                        got: before + t.done,
+                        path: &remote_file.path,
+                        got: bytes_before + t.done,
                         total,
                     });
                 }
             };
             let mut cancel = context.cancel.clone();
-            let (file, copy) = copies.begin(&place, wanted.size).unzip();
+            let (file, copy) = copies.begin(&local_path, remote_file.size).unzip();
             let fetched = tokio::select! {
-                fetched = link.fetch(&wanted, &dest, file, &progress) => {
+                fetched = link.fetch(&remote_file, &dest, file, &progress) => {
                     fetched.on(link.remote())?
                 }
-                () = cancel.beyond(asked) => return Err(cancelled().hint(format!(
+                () = cancel.beyond(cancel_requests) => return Err(cancelled().hint(format!(
                     "the job has ended; `rgpu runs attach {}` brings the rest",
                     context.record.id
                 ))),
             };
             if let Some(copy) = copy.filter(|_| fetched.copied) {
-                copies.keep(&place, copy);
+                copies.keep(&local_path, copy);
             }
-            let line = context.record.jobs.iter_mut().find(|line| line.job == wanted.job);
-            if let Some(line) = line {
-                line.unsynced.retain(|file| file.path != place);
-                let unsynced = UnsyncedFile { path: place.clone(), size: wanted.size };
-                // What lies on this very machine is no safer there.
+            let record =
+                context.record.jobs.iter_mut().find(|record| record.job == remote_file.job);
+            if let Some(record) = record {
+                record.unsynced.retain(|file| file.path != local_path);
+                let unsynced = UnsyncedFile { path: local_path.clone(), size: remote_file.size };
+                // On this machine, the host's copy lies on the same disk and is no safer.
                 let lost = !fetched.synced && !super::is_local(link);
-                line.unsynced.extend(lost.then_some(unsynced));
+                record.unsynced.extend(lost.then_some(unsynced));
             }
         }
-        before += wanted.size;
-        end.files.push(HostFile {
-            host_path: wanted.path.clone(),
+        bytes_before += remote_file.size;
+        result.files.push(HostFile {
+            host_path: remote_file.path.clone(),
             rung,
             artifact: Artifact {
-                path: place,
+                path: local_path,
                 kind,
                 step,
-                size: wanted.size,
-                sha256: wanted.digest.as_str().to_owned(),
+                size: remote_file.size,
+                sha256: remote_file.digest.as_str().to_owned(),
             },
         });
     }
     Ok(())
 }
 
-/// A place that no other file of the job has, also where names differ by their case alone: file
-/// systems of laptops may not tell them apart.
-fn apart(place: String, taken: &mut BTreeSet<String>) -> String {
-    if taken.insert(place.to_lowercase()) {
-        return place;
+/// A path that no other file of the job has. Paths that differ only by case count as equal, since
+/// file systems of laptops may not distinguish them.
+fn unique_path(path: String, taken: &mut BTreeSet<String>) -> String {
+    if taken.insert(path.to_lowercase()) {
+        return path;
     }
-    let (folder, name) = place.rsplit_once('/').map_or(("", &*place), |(f, n)| (f, n));
+    let (folder, name) = path.rsplit_once('/').map_or(("", &*path), |(f, n)| (f, n));
     let (stem, suffix) = name.split_once('.').map_or((name, ""), |(s, _)| (s, &name[s.len()..]));
     let slash = if folder.is_empty() { "" } else { "/" };
     let mut free = (2..).map(|n| format!("{folder}{slash}{stem}~{n}{suffix}"));
-    free.find(|place| taken.insert(place.to_lowercase())).unwrap_or(place)
+    free.find(|path| taken.insert(path.to_lowercase())).unwrap_or(path)
 }
 
-/// Whether the very file lies there: an earlier plan may have made another of the same size.
-fn is_here(path: &Path, wanted: &RemoteFile) -> bool {
-    let same_size = std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() == wanted.size);
-    same_size && digest_file(path).is_ok_and(|here| here.sha256 == wanted.digest)
+/// Whether the file is here with this content: an earlier plan may have left another file of the
+/// same size.
+fn is_already_fetched(path: &Path, remote_file: &RemoteFile) -> bool {
+    let same_size =
+        std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() == remote_file.size);
+    same_size && digest_file(path).is_ok_and(|here| here.sha256 == remote_file.digest)
 }
 
-/// The failure of a command that waits no longer for its job to be stopped.
+/// The failure of a command that no longer waits for the host to confirm the cancel.
 fn unconfirmed(link: &HostLink, id: &str) -> Failure {
     cancelled().hint(match link.is_linked() {
         true => format!("the cancel stands; `rgpu runs attach {id}` shows how the job ended"),
@@ -553,7 +566,6 @@ fn unconfirmed(link: &HostLink, id: &str) -> Failure {
     })
 }
 
-/// The failure of a cancelled command.
 pub(super) fn cancelled() -> Failure {
     Failure::new(Exit::Cancelled, "cancelled", "cancelled")
 }
@@ -575,7 +587,7 @@ mod tests {
         let mut taken = BTreeSet::new();
         let names = ["raw/A.csv", "raw/a.csv", "raw/a~2.csv", "raw/a.CSV", "cubin/a.csv", "x", "X"];
         let places: Vec<String> =
-            names.iter().map(|n| apart((*n).to_owned(), &mut taken)).collect();
+            names.iter().map(|n| unique_path((*n).to_owned(), &mut taken)).collect();
         assert_eq!(
             places,
             ["raw/A.csv", "raw/a~2.csv", "raw/a~2~2.csv", "raw/a~3.CSV", "cubin/a.csv", "x", "X~2"]
@@ -584,7 +596,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_cancel_that_is_never_confirmed_ends_the_command() {
-        // The job begins, and says nothing more.
+        // The job starts and sends nothing more.
         let script = vec![Say::Event(EventBody::Started { folder: "/tmp/job".into() })];
         let host = FakeHost::new(script);
         let remote = Arc::new(host.clone());
@@ -616,13 +628,13 @@ mod tests {
         let announced = |path: &str, step: &str| {
             let digest = Digest::from_bytes(&Sha256::digest(b"").into());
             let (job, path) = ("r.1".to_owned(), path.to_owned());
-            let wanted = RemoteFile { job, path, size: 0, digest, composite: None };
+            let remote_file = RemoteFile { job, path, size: 0, digest, composite: None };
             let (step, rung, kind) = (step.to_owned(), String::new(), String::new());
-            AnnouncedFile { step, rung, wanted, kind }
+            AnnouncedFile { step, rung, remote_file, kind }
         };
         let mut files = vec![announced("a", "1"), announced("b", "2"), announced("a", "3")];
         keep_latest(&mut files);
-        let left: Vec<_> = files.iter().map(|f| (&*f.wanted.path, &*f.step)).collect();
+        let left: Vec<_> = files.iter().map(|f| (&*f.remote_file.path, &*f.step)).collect();
         assert_eq!(left, [("b", "2"), ("a", "3")]);
     }
 
@@ -631,7 +643,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("report");
         let digest = Digest::from_bytes(&Sha256::digest(b"new").into());
-        let wanted = RemoteFile {
+        let remote_file = RemoteFile {
             job: "r.2".into(),
             path: "raw/report".into(),
             size: 3,
@@ -639,8 +651,8 @@ mod tests {
             composite: None,
         };
         std::fs::write(&path, "old").unwrap();
-        assert!(!is_here(&path, &wanted));
+        assert!(!is_already_fetched(&path, &remote_file));
         std::fs::write(&path, "new").unwrap();
-        assert!(is_here(&path, &wanted));
+        assert!(is_already_fetched(&path, &remote_file));
     }
 }

@@ -1,9 +1,8 @@
-//! A kernel compiled on this machine because its host cannot: by NVRTC (which needs no host
-//! compiler and no GPU), else by nvcc.
+//! Compiles a kernel on this machine if its host cannot: with NVRTC (which needs no host compiler
+//! and no GPU), else with nvcc.
 //!
-//! This machine is a remote like any other here: the same agent carries out a plan with the build
-//! step alone, so logs, time limits and cancelling are the same. Its job is the run's own affair: what
-//! has come into the run folder is dropped here, whatever becomes of the run.
+//! The build runs as a plan with only the build step, on this machine's agent, so logs, time limits
+//! and cancelling work as on a host. Its job is dropped here once its files are in the run folder.
 
 use std::sync::Arc;
 
@@ -20,10 +19,11 @@ use crate::remote::options::NoPrompt;
 use crate::remote::{ConnectOptions, FirstUse, HostLink, OnRemote, Remote, RemoteSpec};
 use crate::tool::{self, Expectations, JobName, PlanPart, Request, Toolbox};
 
-/// Builds; how that ended, and what was expected of it. `sequence` numbers the builds of one run.
+/// Builds on this machine. Returns the job's result and its expectations. `sequence` numbers the
+/// builds of one run.
 ///
 /// # Errors
-/// No compiler here either, or this machine's agent does not start.
+/// This machine has no compiler either, or its agent does not start.
 pub(super) async fn build(
     request: &Request,
     host: &HostFacts,
@@ -48,15 +48,15 @@ pub(super) async fn build(
     for_host.build.fetch = request.build.fetch_here;
     let job = JobName { run: format!("{}.local", context.record.id), sequence };
     let draft = tool::plan(&for_host, &facts, &toolbox, &job).map_err(Failure::from)?;
-    // Said once it is known that this machine can.
+    // Reported only once it is known that this machine has a compiler.
     let text = "the host has no CUDA compiler: compiling on this machine";
     context.reporter.say(&RunEvent::Note { text });
     let expect = draft.expect.clone();
     let bundle = Packer::new(DEFAULT_MAX_BYTES).pack(draft)?;
     context.folder.write_json("plan-local.json", &bundle.plan)?;
     let name = bundle.plan.job.clone();
-    let end = carry(&mut link, bundle, context).await;
-    // Where waiting stopped it is kept: it can be taken up.
+    let end = run_or_restore(&mut link, bundle, context).await;
+    // If the user stopped waiting, the job is kept and can be resumed.
     if end.is_ok() {
         link.drop_job(&name);
     }
@@ -64,20 +64,20 @@ pub(super) async fn build(
     Ok((end?, expect))
 }
 
-/// Carries the build out, or takes from the run folder what it came to before.
-async fn carry(
+/// Runs the build, or returns its result from the run folder if it has ended before.
+async fn run_or_restore(
     link: &mut HostLink,
     bundle: Bundle,
     context: &mut RunContext<'_>,
 ) -> Result<JobResult> {
     let name = bundle.plan.job.clone();
-    let known = resume::known(context.folder, context.record, &name)?.unwrap_or_default();
+    let known = resume::recorded_job(context.folder, context.record, &name)?.unwrap_or_default();
     if known.ended() {
         return job::follow_to_end(link, &name, &known.events, context).await;
     }
     let submitted = job::submit(link, &submission(bundle.plan, bundle.blobs), context).await;
     if submitted.is_err() {
-        // Stopped before a word of it was heard: there is nothing to take up.
+        // The submission failed, so there is no job to resume.
         link.drop_job(&name);
     }
     submitted?;

@@ -1,9 +1,10 @@
-//! The engine: the only module that joins tools, remotes, the store and importers.
+//! Runs plans on hosts and turns their results into profiles. The only module that joins tools,
+//! remotes, the store and importers.
 //!
-//! A run holds one plan or several. The agent judges each rung by cheap signs; the engine imports
-//! what came back and may refuse a rung that gave nothing to believe, then sends the next plan of
-//! the same run on the same connection. All it says goes through a [`Reporter`]; it knows no
-//! terminal, no flags and no environment.
+//! A run consists of one or several plans. The agent judges each rung by cheap checks. This module
+//! imports the artifacts, may refuse a rung without usable results, and then sends the next plan of
+//! the run on the same connection. It reports through a [`Reporter`] and knows no terminal, flags
+//! or environment.
 
 mod assemble;
 mod build;
@@ -59,7 +60,7 @@ pub use provenance::{CaseSizes, EnvRecord, InputDigest, InputsRecord, digest_fil
 pub use publish::publish_cubins;
 pub use rungs::{below_rung, falls_short, is_below, rungs};
 
-/// Whether the followed remote is this machine.
+/// Whether the remote is this machine.
 fn is_local(link: &crate::remote::HostLink) -> bool {
     link.remote().transport() == "local"
 }

@@ -1,4 +1,4 @@
-//! How a job ended, as the one failure a user reads.
+//! Turns how a job ended into the one failure that a user reads.
 
 use rgpu_protocol::{Outcome, RungRecord};
 
@@ -6,11 +6,11 @@ use super::job::{JobResult, cancelled};
 use crate::error::{Exit, Failure, Side};
 use crate::remote::Remote;
 
-/// The failure of a job that did not end as it should.
-pub(super) fn failure(remote: &dyn Remote, end: &JobResult) -> Failure {
-    let failure = match &end.outcome {
+/// The failure of a job that did not succeed.
+pub(super) fn failure(remote: &dyn Remote, result: &JobResult) -> Failure {
+    let failure = match &result.outcome {
         Some(Outcome::Cancelled) => return cancelled(),
-        Some(Outcome::Failed { step, code }) => return step_failure(remote, end, step, code),
+        Some(Outcome::Failed { step, code }) => return step_failure(remote, result, step, code),
         Some(Outcome::LeaseExpired) => Failure::new(
             Exit::Host,
             "lease_expired",
@@ -31,7 +31,7 @@ pub(super) fn failure(remote: &dyn Remote, end: &JobResult) -> Failure {
     failure.on(remote.name(), remote.transport())
 }
 
-/// `signal 11 (SIGSEGV)`. Hosts are Linux: one whose numbers this machine does not have stays a number.
+/// A signal as text: `signal 11 (SIGSEGV)`; only the number if this machine does not know it.
 pub fn signal(number: i32) -> String {
     match nix::sys::signal::Signal::try_from(number) {
         Ok(known) => format!("signal {number} ({})", known.as_str()),
@@ -39,9 +39,9 @@ pub fn signal(number: i32) -> String {
     }
 }
 
-/// The failure of a step, by the record of its last rung.
-fn step_failure(remote: &dyn Remote, end: &JobResult, step: &str, code: &str) -> Failure {
-    let record = end.last_rung(step);
+/// The failure of a step, from the record of its last rung.
+fn step_failure(remote: &dyn Remote, result: &JobResult, step: &str, code: &str) -> Failure {
+    let record = result.last_rung(step);
     let seconds = record.map_or(0.0, |r| r.seconds);
     let program =
         record.and_then(|r| r.argv.first()).map_or(step, |p| p.rsplit('/').next().unwrap_or(p));
@@ -74,8 +74,8 @@ fn step_failure(remote: &dyn Remote, end: &JobResult, step: &str, code: &str) ->
     failure
 }
 
-/// Who is at fault when a step fails: what the reason says; where the code is general, the user's
-/// code in the steps that run it alone, else the tool.
+/// The exit status and side of a failed step: the reason's side, except that signals, and exit
+/// statuses of steps that run the user's code, count against the kernel.
 fn side_of(step: &str, code: &str) -> (Exit, Side) {
     let side = match (step, code) {
         (_, "signal") => Side::Kernel,
@@ -91,10 +91,10 @@ fn side_of(step: &str, code: &str) -> (Exit, Side) {
     (exit, side)
 }
 
-/// Lines of a tool's words that a failure shows: the last ones.
+/// A failure shows at most this many of the last lines that a tool printed.
 pub const MAX_CAUSE_LINES: usize = 12;
 
-/// The tool's own words: the diagnosed line, else the last lines it printed.
+/// The cause to show: the diagnosed line, and the last lines that the tool printed.
 fn cause(record: Option<&RungRecord>) -> String {
     let Some(record) = record else { return String::new() };
     let tail = if record.stderr_tail.trim().is_empty() {

@@ -1,9 +1,9 @@
-//! The course of a run that looks first and selects then: a survey of what is there, and the looks
-//! that follow from it.
+//! Plans the passes of a profile run: a survey first where one is needed, then the passes that
+//! measure what it found.
 //!
-//! ncu knows neither globs nor nested range replay nor which kernels matter. So a first plan sees
-//! which regions there are (`--regions`) or which kernels hold the time (`--mode deep`), and the
-//! plans after it ask ncu for exactly those, by exact names.
+//! ncu knows no globs and no nested range replay, and does not know which kernels matter. So a
+//! first plan surveys the regions (`--regions`) or the kernels that take the most time (`--mode
+//! deep`), and later plans name them to ncu exactly.
 
 use std::collections::VecDeque;
 
@@ -24,31 +24,31 @@ use crate::tool::{
     function_name,
 };
 
-/// Turns a request to the first plan of its run on a host: a survey, where one is needed. Whether
-/// the plans after it depend on what that sees.
+/// Turns a request into the first plan of its run, a survey if one is needed. Returns whether later
+/// plans depend on a survey.
 pub fn first_plan(request: &mut Request, facts: &HostFacts) -> bool {
-    PassPlanner::new(request, facts).surveying()
+    PassPlanner::new(request, facts).is_surveying()
 }
 
-/// Where a run stands.
+/// The state of a run's passes.
 pub(super) struct PassPlanner {
-    /// What the user asked, before any look narrowed it.
+    /// The user's request, before any pass narrowed it.
     asked: Request,
     survey: Option<Survey>,
-    looks: VecDeque<Pass>,
-    /// How many looks there are in all; 0: the request as it is.
-    planned: u32,
-    begun: u32,
-    /// What the current look is after.
+    passes: VecDeque<Pass>,
+    /// Number of passes; 0 if the request runs unchanged.
+    pass_count: u32,
+    passes_started: u32,
+    /// The regions of the current pass.
     current: RegionLayer,
-    /// Regions whose launches an earlier look has brought one by one.
+    /// Regions whose launches an earlier pass has measured one by one.
     covered: Vec<SeenRegion>,
     selection: Selection,
     /// Why nothing could be selected.
     failure: Option<Failure>,
 }
 
-/// One plan's main step.
+/// The regions, kernels and launches of one pass.
 #[derive(Clone, Debug, Default)]
 struct Pass {
     regions: RegionLayer,
@@ -57,7 +57,7 @@ struct Pass {
     count: Option<u64>,
 }
 
-/// Kernels by an exact filter.
+/// An ncu filter that matches exactly the chosen kernels.
 #[derive(Clone, Debug)]
 struct ExactFilter {
     filter: String,
@@ -65,7 +65,7 @@ struct ExactFilter {
 }
 
 impl PassPlanner {
-    /// The course of a request on a host; the request is changed to the first plan's.
+    /// Plans a request for a host, and changes the request into the first plan's.
     pub(super) fn new(request: &mut Request, facts: &HostFacts) -> Self {
         let asked = request.clone();
         let counters = matches!(request.mode, Mode::Ncu | Mode::Deep) && !facts.gpus.is_empty();
@@ -89,9 +89,9 @@ impl PassPlanner {
         Self {
             asked,
             survey,
-            looks: VecDeque::new(),
-            planned: 0,
-            begun: 0,
+            passes: VecDeque::new(),
+            pass_count: 0,
+            passes_started: 0,
             current: RegionLayer::default(),
             covered: Vec::new(),
             selection,
@@ -99,13 +99,13 @@ impl PassPlanner {
         }
     }
 
-    /// Whether the plan at hand is the survey.
-    pub(super) fn surveying(&self) -> bool {
+    /// Whether the current plan is the survey.
+    pub(super) fn is_surveying(&self) -> bool {
         self.survey.is_some()
     }
 
-    /// Takes note that no survey can be made on this host.
-    pub(super) fn no_survey(&mut self, request: &mut Request, why: &str) -> NextStep {
+    /// Goes on without a survey, which cannot be made on this host.
+    pub(super) fn skip_survey(&mut self, request: &mut Request, why: &str) -> NextStep {
         let survey = self.survey.take();
         self.selection
             .left_out
@@ -114,11 +114,11 @@ impl PassPlanner {
         if survey == Some(Survey::Kernels) && self.asked.patterns.is_empty() {
             return NextStep::Plan;
         }
-        match regions::unseen(&self.asked.patterns) {
+        match regions::exact_regions(&self.asked.patterns) {
             Ok(exact) => {
-                self.choose(&self.asked.patterns.clone(), exact);
-                self.layers();
-                self.look(request)
+                self.set_regions(&self.asked.patterns.clone(), exact);
+                self.plan_region_passes();
+                self.next_pass(request)
             }
             Err(failure) => {
                 self.failure = Some(*failure);
@@ -127,7 +127,7 @@ impl PassPlanner {
         }
     }
 
-    /// What follows a plan that ended.
+    /// Decides what follows a plan that ended.
     pub(super) fn next(
         &mut self,
         request: &mut Request,
@@ -136,26 +136,26 @@ impl PassPlanner {
         say: &mut dyn FnMut(&str),
     ) -> Result<NextStep> {
         if self.survey.is_none() {
-            self.after_look(request, end);
-            return Ok(self.look(request));
+            self.record_pass(request, end);
+            return Ok(self.next_pass(request));
         }
-        // A build or a check that failed ends the run.
+        // A failed build or check ends the run.
         if !matches!(end.outcome, Some(Outcome::Done)) {
             return Ok(NextStep::End);
         }
         if !end.step_ok("survey") {
             let why = end.last_rung("survey").map_or("nothing to make it with", |r| &r.words);
             let why = why.to_owned();
-            return Ok(self.no_survey(request, &why));
+            return Ok(self.skip_survey(request, &why));
         }
         let survey = self.survey.take();
         request.part = PlanPart::Whole;
-        let ours = ours(&self.asked);
-        let seen = regions::seen(&builder.profile.regions, ours);
+        let ranges = runner_ranges(&self.asked);
+        let seen = regions::user_regions(&builder.profile.regions, ranges);
         self.selection.regions_seen = seen.iter().map(SeenRegion::display).collect();
         if !self.asked.patterns.is_empty() {
             match regions::choose(&self.asked.patterns, &seen) {
-                Ok(chosen) => self.choose(&self.asked.patterns.clone(), chosen),
+                Ok(chosen) => self.set_regions(&self.asked.patterns.clone(), chosen),
                 Err(failure) => {
                     self.failure = Some(*failure);
                     return Ok(NextStep::End);
@@ -165,124 +165,124 @@ impl PassPlanner {
         match survey {
             Some(Survey::Kernels) => {
                 let program_s = end.rungs.iter().rev().find(|r| r.ok).map_or(1.0, |r| r.seconds);
-                self.deepen(builder, program_s, say)?;
+                self.choose_kernels(builder, program_s, say)?;
                 builder.keep_survey();
             }
-            _ => self.layers(),
+            _ => self.plan_region_passes(),
         }
-        Ok(self.look(request))
+        Ok(self.next_pass(request))
     }
 
-    fn choose(&mut self, patterns: &[crate::tool::RegionPattern], chosen: Vec<SeenRegion>) {
+    fn set_regions(&mut self, patterns: &[crate::tool::RegionPattern], chosen: Vec<SeenRegion>) {
         self.selection.regions = regions::choices(patterns, &chosen);
         self.current = RegionLayer { regions: chosen };
     }
 
-    /// Looks by region: one for kernel replay; as many as ranges are nested for range replay,
-    /// which measures each range as a whole.
-    fn layers(&mut self) {
+    /// Plans the passes by region: one for kernel replay. Range replay measures each range as a
+    /// whole, so it needs one pass per nesting level.
+    fn plan_region_passes(&mut self) {
         let chosen = std::mem::take(&mut self.current);
         let ranges = matches!(self.asked.ncu.replay_mode.as_deref(), Some("range" | "app-range"));
         let layers = if ranges { chosen.antichains() } else { vec![chosen] };
-        let looks = layers.into_iter().map(|regions| Pass { regions, ..Pass::default() });
-        self.plan(looks.collect());
+        let passes = layers.into_iter().map(|regions| Pass { regions, ..Pass::default() });
+        self.set_passes(passes.collect());
     }
 
-    fn plan(&mut self, looks: VecDeque<Pass>) {
-        self.planned = u32::try_from(looks.len()).unwrap_or(u32::MAX);
-        self.looks = looks;
+    fn set_passes(&mut self, passes: VecDeque<Pass>) {
+        self.pass_count = u32::try_from(passes.len()).unwrap_or(u32::MAX);
+        self.passes = passes;
     }
 
-    /// Turns the request to the next look.
-    fn look(&mut self, request: &mut Request) -> NextStep {
-        // A region whose launches are here one by one needs no look of its own.
-        while let Some(look) = self.looks.pop_front() {
-            self.begun += 1;
+    /// Turns the request into the next pass.
+    fn next_pass(&mut self, request: &mut Request) -> NextStep {
+        // Skip regions whose launches were already measured one by one.
+        while let Some(pass) = self.passes.pop_front() {
+            self.passes_started += 1;
             let inside = |region: &SeenRegion| self.covered.iter().any(|c| c.holds(region));
-            if !look.regions.regions.is_empty() && look.regions.regions.iter().all(inside) {
+            if !pass.regions.regions.is_empty() && pass.regions.regions.iter().all(inside) {
                 continue;
             }
-            request.look = if self.planned > 1 { self.begun } else { 0 };
-            request.regions.clone_from(&look.regions.regions);
-            if let Some(chosen) = look.kernels {
+            request.look = if self.pass_count > 1 { self.passes_started } else { 0 };
+            request.regions.clone_from(&pass.regions.regions);
+            if let Some(chosen) = pass.kernels {
                 request.ncu.kernel_name = vec![chosen.filter];
                 request.ncu.kernel_name_base = Some(chosen.base.to_owned());
                 request.ncu.kernel_exclude.clear();
             }
-            if look.count.is_some() {
-                request.ncu.launch_skip = look.skip;
-                request.ncu.launch_count = look.count;
+            if pass.count.is_some() {
+                request.ncu.launch_skip = pass.skip;
+                request.ncu.launch_count = pass.count;
             }
             if let Some(set) = self.selection.set.as_ref().filter(|_| self.asked.mode == Mode::Deep)
             {
                 request.ncu.set = Some(set.clone());
             }
-            self.current = look.regions;
+            self.current = pass.regions;
             return NextStep::Plan;
         }
         NextStep::End
     }
 
-    /// Takes note of how a look ended.
-    fn after_look(&mut self, request: &Request, end: &JobResult) {
+    /// Records how a pass ended.
+    fn record_pass(&mut self, request: &Request, end: &JobResult) {
         let step = match request.look {
             0 | 1 => "profile".to_owned(),
-            look => format!("profile-{look}"),
+            pass => format!("profile-{pass}"),
         };
         let names = self.current.regions.iter().map(SeenRegion::display).collect::<Vec<_>>();
-        let what = if names.is_empty() { request.ncu.kernel_name.clone() } else { names };
-        let what = what.join("`, `");
+        let subject = if names.is_empty() { request.ncu.kernel_name.clone() } else { names };
+        let subject = subject.join("`, `");
         let failed = end.rungs.iter().find(|r| r.step == step && !r.ok);
         let mode = self.asked.ncu.replay_mode.as_deref().unwrap_or("kernel");
         match end.rung_of(&step) {
             Some("ncu.asked" | "ncu.sudo") => self.selection.replay_mode = mode.to_owned(),
             Some(rung) if rung.starts_with("ncu.") => {
-                let became = if rung == "ncu.app_range" { "app-range" } else { "kernel" };
-                self.selection.replay_mode = became.to_owned();
-                if became == "kernel" {
+                let used_mode = if rung == "ncu.app_range" { "app-range" } else { "kernel" };
+                self.selection.replay_mode = used_mode.to_owned();
+                if used_mode == "kernel" {
                     self.covered.extend(self.current.regions.iter().cloned());
                 }
-                if became != mode
+                if used_mode != mode
                     && let Some(failed) = failed
                 {
                     let text = format!(
-                        "`{what}`: measured by {became} replay, since by {mode} replay {}",
-                        words(failed)
+                        "`{subject}`: measured by {used_mode} replay, since by {mode} replay {}",
+                        failure_text(failed)
                     );
                     self.selection.left_out.push(Gap { code: failed.code.clone(), text });
                 }
             }
             Some(_) => {}
-            None if !what.is_empty() => {
-                let (code, why) =
-                    failed.map_or(("missing", String::new()), |r| (r.code.as_str(), words(r)));
-                let text = format!("`{what}`: no counters: {why}");
+            None if !subject.is_empty() => {
+                let (code, why) = failed
+                    .map_or(("missing", String::new()), |r| (r.code.as_str(), failure_text(r)));
+                let text = format!("`{subject}`: no counters: {why}");
                 self.selection.left_out.push(Gap { code: code.to_owned(), text });
             }
             None => {}
         }
     }
 
-    /// Chooses the kernels that hold the time, as far as the budget goes.
-    fn deepen(
+    /// Chooses the kernels that take the most time and fit the budget.
+    fn choose_kernels(
         &mut self,
         builder: &mut ProfileBuilder,
         program_s: f64,
         say: &mut dyn FnMut(&str),
     ) -> Result<()> {
         let chosen_regions = std::mem::take(&mut self.current);
-        let ours = ours(&self.asked);
+        let ranges = runner_ranges(&self.asked);
         let timed = builder.profile.launches.iter().any(|launch| regions::is_timed(&launch.region));
         let scope: Vec<&Launch> = builder
             .profile
             .launches
             .iter()
             .filter(|launch| {
-                ours == RunnerRanges::None || !timed || regions::is_timed(&launch.region)
+                ranges == RunnerRanges::None || !timed || regions::is_timed(&launch.region)
             })
-            .filter(|launch| chosen_regions.has(&launch.region, ours))
+            .filter(|launch| chosen_regions.has(&launch.region, ranges))
             .collect();
-        let whole = ours == RunnerRanges::None && chosen_regions.regions.is_empty();
+        let whole = ranges == RunnerRanges::None && chosen_regions.regions.is_empty();
         let sums = if whole { builder.profile.kernels.as_slice() } else { &[] };
         let all = deep::candidates(scope.iter().copied(), sums);
         let total: u64 = all.iter().map(|kernel| kernel.total_ns).sum();
@@ -318,12 +318,12 @@ impl PassPlanner {
             self.selection.metrics.clear();
         }
         let percent = |ns: u64| if total == 0 { 0.0 } else { 100.0 * ns as f64 / total as f64 };
-        for (place, kernel) in top.iter().enumerate() {
-            let profiled = if place < fit.kernels { kernel.launches.min(fit.cap) } else { 0 };
+        for (index, kernel) in top.iter().enumerate() {
+            let profiled = if index < fit.kernels { kernel.launches.min(fit.cap) } else { 0 };
             let skipped = if profiled > 0 { deep::skip(&kernel.durations, profiled) } else { 0 };
             self.selection.kernels.push(KernelChoice {
                 kernel: kernel.kernel.clone(),
-                filter: exact(std::slice::from_ref(kernel)).filter,
+                filter: exact_filter(std::slice::from_ref(kernel)).filter,
                 total_ns: kernel.total_ns,
                 percent: percent(kernel.total_ns),
                 launches: kernel.launches,
@@ -351,28 +351,29 @@ impl PassPlanner {
         self.selection.price = Some(fit.price);
         let limited =
             taken.iter().any(|kernel| kernel.launches > fit.cap) || skip > 0 || count.is_some();
-        let looks = match limited {
+        let passes = match limited {
             false => {
-                let kernels = Some(exact(taken));
+                let kernels = Some(exact_filter(taken));
                 VecDeque::from([Pass { regions: chosen_regions, kernels, ..Pass::default() }])
             }
-            // Each kernel has launches of its own to pass over.
+            // Each kernel skips a different number of launches, so each needs its own pass.
             true => taken
                 .iter()
                 .zip(&self.selection.kernels)
                 .map(|(kernel, choice)| Pass {
                     regions: chosen_regions.clone(),
-                    kernels: Some(exact(std::slice::from_ref(kernel))),
+                    kernels: Some(exact_filter(std::slice::from_ref(kernel))),
                     skip: (choice.skipped > 0).then_some(choice.skipped),
                     count: Some(choice.profiled),
                 })
                 .collect(),
         };
-        self.plan(looks);
+        self.set_passes(passes);
         Ok(())
     }
 
-    /// The cost of a launch with what was asked and with the least set, and the set that is usual.
+    /// The cost of a launch with the requested metrics and, if cheaper, with the fallback set; and
+    /// the default set.
     fn costs(&self) -> ((LaunchCost, Option<LaunchCost>), String) {
         let usual = match (&self.asked.ncu.set, self.asked.deep.light) {
             (Some(set), _) => set.clone(),
@@ -388,8 +389,8 @@ impl PassPlanner {
         ((asked, (least.passes < asked.passes).then_some(least)), usual)
     }
 
-    /// The selection for the profile, and why it could not be made. Modes that record regions
-    /// anyway are held against the patterns at the end.
+    /// Returns the selection for the profile, or why there is none. For modes that record regions
+    /// without a survey, the patterns are matched here.
     pub(super) fn finish(
         mut self,
         builder: &ProfileBuilder,
@@ -401,14 +402,14 @@ impl PassPlanner {
             return (None, None);
         }
         if !patterns.is_empty() && self.selection.regions.is_empty() && self.failure.is_none() {
-            let seen = regions::seen(&builder.profile.regions, ours(&self.asked));
+            let seen = regions::user_regions(&builder.profile.regions, runner_ranges(&self.asked));
             self.selection.regions_seen = seen.iter().map(SeenRegion::display).collect();
-            // A kernel's ranges are opened around its launches, and there were none.
+            // The runner opens a kernel's ranges around its launches, and there were none.
             let kernel = matches!(self.asked.target, Target::Kernel { .. });
             let reference = kernel && facts.gpus.is_empty() && seen.is_empty();
             match regions::choose(&patterns, &seen) {
                 Ok(chosen) => self.selection.regions = regions::choices(&patterns, &chosen),
-                // Nothing recorded regions: the ladder says why.
+                // No regions were recorded; the ladder says why.
                 Err(_) if counters && seen.is_empty() => {}
                 Err(_) if reference => self.failure = Some(regions::no_gpu()),
                 Err(failure) => self.failure = Some(*failure),
@@ -432,24 +433,24 @@ impl PassPlanner {
     }
 }
 
-/// What to do next.
+/// What follows a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextStep {
-    /// Another plan.
+    /// Send another plan.
     Plan,
-    /// None.
+    /// Send no further plan.
     End,
 }
 
-/// Whether the runner's own ranges stand around the user's.
-pub(super) fn ours(request: &Request) -> RunnerRanges {
+/// Whether the runner's own ranges enclose the user's.
+pub(super) fn runner_ranges(request: &Request) -> RunnerRanges {
     match request.target {
         Target::Kernel { .. } => RunnerRanges::Around,
         Target::Program(_) => RunnerRanges::None,
     }
 }
 
-fn words(record: &rgpu_protocol::RungRecord) -> String {
+fn failure_text(record: &rgpu_protocol::RungRecord) -> String {
     let title = crate::tool::reason(&record.code).title;
     match record.words.trim() {
         "" => title.to_owned(),
@@ -457,9 +458,9 @@ fn words(record: &rgpu_protocol::RungRecord) -> String {
     }
 }
 
-/// A filter for exactly these kernels: by their mangled names where all are known, since those are
-/// spelled alike by every tool, else by their bare names.
-fn exact(kernels: &[KernelCandidate]) -> ExactFilter {
+/// A filter for exactly these kernels: by mangled name if all are known, since all tools spell
+/// those alike, else by bare name.
+fn exact_filter(kernels: &[KernelCandidate]) -> ExactFilter {
     let mangled: Option<Vec<&str>> =
         kernels.iter().map(|kernel| kernel.mangled.as_deref()).collect();
     let (names, base) = match mangled {

@@ -1,10 +1,11 @@
-//! A kernel or program profiled: plans sent until nothing is left to try, artifacts imported, one
-//! profile made.
+//! Profiles a kernel or program: sends plans until no rung is left to try, imports the artifacts
+//! and makes one profile.
 //!
-//! The agent walks down a ladder by cheap signs. Here what came back is imported, and a rung whose
-//! artifact says nothing (an empty report, counters that are all NaN, a trace without GPU rows) is
-//! refused: the next plan of the same run starts below it and reuses what was built. A run that has
-//! to see what is there before it can select goes on in the same way (`selection`).
+//! The agent judges a rung by cheap checks and goes down the ladder by itself. Here the artifacts
+//! are imported, and a rung without usable results (an empty report, counters that are all NaN, a
+//! trace without GPU rows) is refused. The next plan of the run starts below that rung and reuses
+//! the build. A run that needs a survey before it can select kernels or regions sends further plans
+//! in the same way (`pass_planner`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,58 +31,59 @@ use crate::model::{Profile, Sidecars};
 use crate::remote::{HostLink, OnRemote, RemoteSpec};
 use crate::tool::{self, Draft, JobName, PlanError, Request, Target};
 
-/// Plans that one run may send at most: every rung refused once, and some room.
+/// A run sends at most this many plans: one for each refused rung, and some to spare.
 const MAX_PLANS_PER_RUN: u32 = 12;
 
-/// Everything a profile run needs.
+/// The inputs of a profile run.
 pub struct ProfileRun<'a> {
-    /// What is asked.
+    /// The request to carry out.
     pub request: Request,
     /// The remote's definition.
     pub spec: &'a RemoteSpec,
-    /// Its facts, kept from run to run.
+    /// The host's facts, cached between runs.
     pub cache: FactsCache,
-    /// Our programs for the host.
+    /// rgpu's own programs for the host.
     pub programs: &'a Programs,
-    /// The user's project: paths in it are shown relative to it.
+    /// The user's project; paths in it are shown relative to it.
     pub project: &'a Path,
-    /// The user's own thresholds of the rules.
+    /// The user's thresholds for the rules.
     pub thresholds: &'a Thresholds,
-    /// Where the kernel lies: its repository's state is recorded.
+    /// The folder of the kernel's source; the state of its repository is recorded.
     pub source_folder: &'a Path,
-    /// Where this machine may have nvdisasm, for hosts without one.
+    /// Paths where this machine may have nvdisasm, for hosts without one.
     pub nvdisasm: &'a [PathBuf],
-    /// The lowest rung that counts as success.
+    /// The lowest rung that counts as success, if any is required.
     pub at_least: Option<&'a str>,
-    /// Unix seconds.
+    /// The current time in Unix seconds.
     pub now_s: i64,
-    /// Try rungs that failed on the host before.
+    /// Whether to try rungs again that failed on this host before.
     pub try_failed: bool,
-    /// Leave once the job is submitted.
+    /// Whether to return once the job is submitted.
     pub detach: bool,
-    /// Take up this run's jobs instead of submitting the first plan anew.
+    /// Whether to resume this run's jobs instead of submitting the first plan again.
     pub resume: bool,
-    /// Hashes files, each once a run.
+    /// Hashes input files, each once per run.
     pub packer: Packer,
-    /// Where the bytes are of what this run built, in case the host has lost them.
+    /// Files that this run built, to send again if the host has lost them.
     pub built: BTreeMap<Digest, BlobSource>,
 }
 
-/// How a run ended.
+/// How a profile run ended.
 #[derive(Debug)]
 pub enum ProfileOutcome {
-    /// With a profile and the documents beside it; the failure says what went wrong all the same
-    /// (wrong results, say).
+    /// A profile with its sidecars. The failure is set if there is a profile but the run went
+    /// wrong, for example with wrong results.
     Profile(Box<Profile>, Box<Sidecars>, Option<Failure>),
-    /// The job was left to itself.
+    /// The job was submitted and runs on detached.
     Detached,
 }
 
 impl ProfileRun<'_> {
-    /// Runs to the end.
+    /// Runs until the profile is made or the job is detached.
     ///
     /// # Errors
-    /// Whatever left nothing to profile: the link, the host, the build, our disk, a cancel.
+    /// The link, the host, the build or the run folder fails, or the user cancels, and nothing is
+    /// left to profile.
     pub async fn run(
         mut self,
         link: &mut HostLink,
@@ -91,7 +93,7 @@ impl ProfileRun<'_> {
         let mut from_cache = known.is_some();
         let mut facts = match known {
             Some(facts) => facts,
-            None => self.ask(link, context).await?,
+            None => self.ask_facts(link, context).await?,
         };
         let failed = self.cache.failed_rungs(&self.spec.name);
         if !self.try_failed {
@@ -102,23 +104,24 @@ impl ProfileRun<'_> {
         let mut builder = ProfileBuilder::new(&self.request, self.project, self.thresholds);
         let mut planner = PassPlanner::new(&mut self.request, &facts);
         let mut seq = 1;
-        // Every rung refused once, and every look.
-        let mut most = MAX_PLANS_PER_RUN;
-        while seq <= most {
+        // One for each refused rung; each pass adds one more.
+        let mut max_plans = MAX_PLANS_PER_RUN;
+        while seq <= max_plans {
             let draft = match self.draft(link, &facts, context, &mut builder, seq).await {
-                Err(failure) if planner.surveying() && failure.code == "nothing_left" => {
-                    match planner
-                        .no_survey(&mut self.request, failure.cause.as_deref().unwrap_or_default())
-                    {
+                Err(failure) if planner.is_surveying() && failure.code == "nothing_left" => {
+                    match planner.skip_survey(
+                        &mut self.request,
+                        failure.cause.as_deref().unwrap_or_default(),
+                    ) {
                         NextStep::Plan => continue,
                         NextStep::End => break,
                     }
                 }
-                // An environment of Python is entered and left more often than facts are asked.
+                // The user may have changed the Python environment since the facts were cached.
                 Err(failure) if failure.code == "no_torch" && from_cache => {
                     from_cache = false;
                     self.cache.forget();
-                    facts = self.ask(link, context).await?;
+                    facts = self.ask_facts(link, context).await?;
                     context.folder.write_json(
                         "env.json",
                         &EnvRecord::new(Some(facts.clone()), self.source_folder),
@@ -127,16 +130,17 @@ impl ProfileRun<'_> {
                 }
                 draft => draft?,
             };
-            // Nothing has been sent yet. A first look has rungs of its own.
+            // Checked before anything is sent. A survey has rungs of its own.
             if let Some(failure) = self
                 .out_of_reach(&draft, &facts)
-                .filter(|_| seq == 1 && !self.resume && !planner.surveying())
+                .filter(|_| seq == 1 && !self.resume && !planner.is_surveying())
                 .filter(|_| !self.provider_may_reach(link, &facts))
             {
                 return Err(failure.on(link.remote().name(), link.remote().transport()));
             }
             for file in &draft.files {
-                // What calls a Python kernel is there to be read, and run by hand.
+                // Keep the harness of a Python kernel, so that the user can read it and run it by
+                // hand.
                 if let (tool::HARNESS, tool::Content::Bytes(text)) = (&*file.path, &file.content) {
                     context.folder.write(tool::HARNESS, text)?;
                 }
@@ -145,11 +149,11 @@ impl ProfileRun<'_> {
                 context.reporter.say(&RunEvent::Note { text: note });
             }
             let expect = draft.expect.clone();
-            let end = match self.carry(link, draft, context, seq).await? {
+            let end = match self.run_plan(link, draft, context, seq).await? {
                 PlanOutcome::Ended(end) => *end,
                 PlanOutcome::FactsChanged => {
                     self.cache.forget();
-                    facts = self.ask(link, context).await?;
+                    facts = self.ask_facts(link, context).await?;
                     continue;
                 }
                 PlanOutcome::Detached => return Ok(ProfileOutcome::Detached),
@@ -165,7 +169,7 @@ impl ProfileRun<'_> {
                 }
                 self.reuse_built(&builder)?;
                 seq += 1;
-                most += 1;
+                max_plans += 1;
                 continue;
             };
             builder.job = Some(end);
@@ -185,9 +189,9 @@ impl ProfileRun<'_> {
         let failure = builder.failure(link.remote()).or(unselected);
         let failure = failure.or_else(|| match self.request.look {
             0 => None,
-            _ => builder.no_look(link.remote()),
+            _ => builder.failure_of_all_passes(link.remote()),
         });
-        // Nothing was measured and nothing compiled: the failure is all there is.
+        // Without measurements and compiled code there is no profile, only the failure.
         if let Some(failure) =
             failure.as_ref().filter(|f| builder.is_empty() || f.exit == Exit::Cancelled)
         {
@@ -204,13 +208,17 @@ impl ProfileRun<'_> {
         Ok(ProfileOutcome::Profile(Box::new(profile), Box::new(sidecars), failure))
     }
 
-    /// Asks the host what it has.
-    async fn ask(&self, link: &mut HostLink, context: &mut RunContext<'_>) -> Result<HostFacts> {
+    /// Asks the host for its facts.
+    async fn ask_facts(
+        &self,
+        link: &mut HostLink,
+        context: &mut RunContext<'_>,
+    ) -> Result<HostFacts> {
         let Self { spec, programs, now_s, .. } = self;
         self.cache.ask(link, spec, programs, *now_s, context.reporter, &context.cancel).await
     }
 
-    /// The next plan's draft, with what has to be built on this machine already built.
+    /// Drafts the next plan, after building on this machine what the host cannot build.
     async fn draft(
         &mut self,
         link: &HostLink,
@@ -225,8 +233,8 @@ impl ProfileRun<'_> {
         Ok(tool::plan(&self.request, facts, &toolbox, &job)?)
     }
 
-    /// Compiles on this machine what a host without a compiler cannot. Where this machine has none
-    /// either, the plan says so.
+    /// Compiles the kernel on this machine for a host without a compiler. Without a compiler here,
+    /// the plan reports that.
     async fn compile_here(
         &mut self,
         link: &HostLink,
@@ -244,7 +252,7 @@ impl ProfileRun<'_> {
         let (end, expect) =
             match local_build::build(&self.request, facts, self.programs, 1, context).await {
                 Ok(built) => built,
-                // The plan leaves the build out, and says so.
+                // The plan leaves the build out and says why.
                 Err(failure) if failure.code == "no_compiler" => return Ok(()),
                 Err(failure) => return Err(failure),
             };
@@ -261,12 +269,12 @@ impl ProfileRun<'_> {
         Ok(())
     }
 
-    /// The failure of a plan whose best rung is below the one that is asked for.
+    /// The failure of a plan whose best rung is below the required one.
     fn out_of_reach(&self, draft: &Draft, facts: &HostFacts) -> Option<Failure> {
         let least = self.at_least?;
         let mut steps = draft.plan.steps.iter().rev();
         let step = steps.find(|step| !assemble::SETUP_STEPS.contains(&step.id.as_str()));
-        // A plan that only compiles reaches none.
+        // A plan that only compiles has no such step.
         let rungs = step.map_or(&[][..], |step| &step.rungs);
         let on_cpu = facts.gpus.is_empty();
         let short = rungs.iter().all(|rung| falls_short(&rung.id, least, on_cpu));
@@ -283,7 +291,7 @@ impl ProfileRun<'_> {
         })
     }
 
-    /// The failure of a run that compiled its kernel and had neither a GPU nor a reference to run.
+    /// The failure of a run that compiled its kernel but had no GPU and no reference to run.
     fn only_compiled(&self, profile: &Profile, facts: &HostFacts) -> Option<Failure> {
         let Target::Kernel { spec, .. } = &self.request.target else { return None };
         let only = profile.rung == "none" && facts.gpus.is_empty();
@@ -292,8 +300,8 @@ impl ProfileRun<'_> {
         })
     }
 
-    /// Submits a plan, or takes it up, and follows it to its end.
-    async fn carry(
+    /// Submits a plan or resumes its job, and follows the job to its end.
+    async fn run_plan(
         &mut self,
         link: &mut HostLink,
         draft: Draft,
@@ -302,7 +310,7 @@ impl ProfileRun<'_> {
     ) -> Result<PlanOutcome> {
         let job_name = draft.plan.job.clone();
         if self.resume
-            && let Some(known) = resume::known(context.folder, context.record, &job_name)?
+            && let Some(known) = resume::recorded_job(context.folder, context.record, &job_name)?
         {
             if !known.ended() {
                 job::take_up(link, &job_name, &known, context).await?;
@@ -314,14 +322,14 @@ impl ProfileRun<'_> {
             1 => Vec::new(),
             _ => context.folder.read("commands.sh").unwrap_or_default(),
         };
-        let kept = |bundle: Bundle, context: &RunContext<'_>| {
+        let write_plan = |bundle: Bundle, context: &RunContext<'_>| {
             let Bundle { plan, mut blobs, .. } = bundle;
             context.folder.write_json(&format!("plan-{seq}.json"), &plan)?;
             context.folder.write("commands.sh", &with_commands(&before, &plan, seq))?;
             blobs.extend(self.built.clone());
             Ok(submission(plan, blobs))
         };
-        match job::pack_and_submit(link, &mut self.packer, &draft, context, kept).await {
+        match job::pack_and_submit(link, &mut self.packer, &draft, context, write_plan).await {
             Err(failure) if failure.code == "facts_changed" => {
                 return Ok(PlanOutcome::FactsChanged);
             }
@@ -335,7 +343,7 @@ impl ProfileRun<'_> {
         Ok(PlanOutcome::Ended(Box::new(end)))
     }
 
-    /// The request without the refused rung, on top of what is built already.
+    /// Removes the refused rung or metrics from the request, and reuses the build.
     fn next_request(
         &mut self,
         builder: &ProfileBuilder,
@@ -349,7 +357,7 @@ impl ProfileRun<'_> {
         self.reuse_built(builder)
     }
 
-    /// The next plan starts with what is built already.
+    /// Lets the next plan reuse the files built so far.
     pub(super) fn reuse_built(&mut self, builder: &ProfileBuilder) -> Result<()> {
         self.request.reuse.clear();
         for (path, local) in &builder.built {
@@ -359,7 +367,7 @@ impl ProfileRun<'_> {
     }
 }
 
-/// The commands of the plans before, and those of this one.
+/// The earlier plans' commands, followed by this plan's.
 fn with_commands(before: &[u8], plan: &rgpu_protocol::Plan, seq: u32) -> Vec<u8> {
     let mut text = before.to_vec();
     if !text.is_empty() {

@@ -1,4 +1,4 @@
-//! Where our own programs lie: the agent, the runner and the collector for a target.
+//! Finds rgpu's own programs for a target: the agent, the runner and the collector.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,7 +9,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::remote::arch_of;
 use crate::tool::Toolbox;
 
-/// Our programs for one target. The agent is always there; the harness may not have been built.
+/// rgpu's programs for one target. The agent is required; the others may not have been built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Programs {
     /// The target, e.g. `x86_64-unknown-linux-gnu`.
@@ -22,21 +22,21 @@ pub struct Programs {
     pub runner: Option<PathBuf>,
     /// `librgpu_collector.so`.
     pub collector: Option<PathBuf>,
-    /// Where programs of other targets are looked for: as [`find`] was told.
-    places: (Option<PathBuf>, PathBuf),
-    /// Compilers that set-up brought into the workspace's environment on this machine, by the
-    /// tool's name: they are not on any path.
+    /// The `libexec` and executable paths given to [`find`], to search for programs of other
+    /// targets.
+    search_roots: (Option<PathBuf>, PathBuf),
+    /// Compilers that set-up installed into this machine's workspace, by tool; they are not on the
+    /// PATH.
     pub compilers: BTreeMap<String, String>,
 }
 
 impl Programs {
-    /// The agent for hosts of this architecture, as `uname -m` says it, where it lies on this
-    /// machine.
+    /// The agent on this machine for hosts of this architecture, as `uname -m` prints it.
     pub fn agent_for(&self, arch: &str) -> Option<PathBuf> {
         self.file("rgpu-agent", arch)
     }
 
-    /// What plans for hosts of this architecture may bring along.
+    /// The programs that plans for hosts of this architecture may send along.
     pub fn toolbox(&self, arch: &str) -> Toolbox {
         if arch.is_empty() || triple(arch) == self.triple {
             return Toolbox { runner: self.runner.clone(), collector: self.collector.clone() };
@@ -47,28 +47,31 @@ impl Programs {
         }
     }
 
-    /// One of another target. What is not under that target's name is looked into: it may be ours.
+    /// Finds a program of another target. Its ELF header must match: files in shared folders may be
+    /// for this machine.
     fn file(&self, name: &str, arch: &str) -> Option<PathBuf> {
-        let (libexec, exe) = &self.places;
-        let fits = |path: &PathBuf| {
+        let (libexec, exe) = &self.search_roots;
+        let is_for_arch = |path: &PathBuf| {
             let mut head = [0; 64];
             let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
             read.is_ok() && arch_of(&head) == Some(arch)
         };
         let folders = folders(&triple(arch), libexec.as_deref(), exe);
-        folders.iter().map(|folder| folder.join(name)).find(fits)
+        folders.iter().map(|folder| folder.join(name)).find(is_for_arch)
     }
 }
 
-/// What `cargo xtask setup` installs into `.rgpu/cuda`, by tool.
-const SET_UP: &[(&str, &str)] = &[("nvrtc", "lib/libnvrtc.so.1"), ("nvdisasm", "bin/nvdisasm")];
+/// The tools that `cargo xtask setup` installs into `.rgpu/cuda`, with their paths below a CUDA
+/// version.
+const SET_UP_TOOLS: &[(&str, &str)] =
+    &[("nvrtc", "lib/libnvrtc.so.1"), ("nvdisasm", "bin/nvdisasm")];
 
-/// The compilers that set-up installed into this workspace.
+/// Finds the compilers that set-up installed into this workspace.
 pub fn set_up_compilers(workspace: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for site in children(&workspace.join(".rgpu/cuda/lib"), "python3") {
         for version in children(&site.join("site-packages/nvidia"), "cu") {
-            for (tool, file) in SET_UP {
+            for (tool, file) in SET_UP_TOOLS {
                 let (inner, start) = file.rsplit_once('/').unwrap_or(("", file));
                 if let Some(path) = children(&version.join(inner), start).first() {
                     let path = path.display().to_string();
@@ -80,7 +83,7 @@ pub fn set_up_compilers(workspace: &Path) -> BTreeMap<String, String> {
     found
 }
 
-/// The entries of a folder whose names begin so, the last in order first.
+/// The entries of a folder whose names begin with `start`, in descending order.
 fn children(folder: &Path, start: &str) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut found: Vec<PathBuf> = entries
@@ -93,43 +96,44 @@ fn children(folder: &Path, start: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The target triple of a Linux host, by `uname -m`'s word.
+/// The target triple of a Linux host, from the machine name of `uname -m`.
 pub fn triple(arch: &str) -> String {
     format!("{arch}-unknown-linux-gnu")
 }
 
-/// The folders searched, best first: `libexec` as the user said, beside the installed program
-/// (`../libexec/rgpu/<triple>`), a workspace's `target/dist/<triple>`, beside the program itself.
+/// The folders to search, best first: the given `libexec`, `../libexec/rgpu/<triple>` beside the
+/// installed program, a workspace's `target/dist/<triple>`, the program's own folder.
 pub(super) fn folders(triple: &str, libexec: Option<&Path>, exe: &Path) -> Vec<PathBuf> {
-    let here = exe.parent().unwrap_or(Path::new("."));
+    let exe_folder = exe.parent().unwrap_or(Path::new("."));
     let mut folders = Vec::new();
     if let Some(libexec) = libexec {
         folders.push(libexec.join(triple));
         folders.push(libexec.to_owned());
     }
-    folders.push(here.join("../libexec/rgpu").join(triple));
-    folders.push(here.join("../dist").join(triple));
-    // `target/debug/deps/…`: a test binary.
-    folders.push(here.join("../../dist").join(triple));
-    folders.push(here.to_owned());
+    folders.push(exe_folder.join("../libexec/rgpu").join(triple));
+    folders.push(exe_folder.join("../dist").join(triple));
+    // For a test binary in `target/debug/deps`.
+    folders.push(exe_folder.join("../../dist").join(triple));
+    folders.push(exe_folder.to_owned());
     folders
 }
 
-/// Finds our programs.
+/// Finds rgpu's programs for a target.
 ///
 /// # Errors
-/// No agent anywhere: nothing can run.
+/// No agent was found, so nothing can run.
 pub fn find(triple: &str, libexec: Option<&Path>, exe: &Path) -> Result<Programs> {
     let folders = folders(triple, libexec, exe);
     let file = |name: &str| folders.iter().map(|dir| dir.join(name)).find(|p| p.is_file());
     let Some(agent) = file("rgpu-agent") else {
-        let looked = folders.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ");
+        let searched =
+            folders.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ");
         return Err(Failure::new(
             Exit::Config,
             "no_agent",
             format!("there is no `rgpu-agent` for {triple} on this machine"),
         )
-        .cause(format!("looked in {looked}"))
+        .cause(format!("looked in {searched}"))
         .hint("it comes with the whole tree: `bin/rgpu` with `libexec/rgpu` beside `bin`, as `cargo xtask dist` packs them")
         .hint("in the source tree `cargo xtask setup` builds it; or set RGPU_LIBEXEC to the folder that it lies in"));
     };
@@ -139,7 +143,7 @@ pub fn find(triple: &str, libexec: Option<&Path>, exe: &Path) -> Result<Programs
         worker: file("rgpu-agent-http"),
         runner: file("rgpu-runner"),
         collector: file("librgpu_collector.so"),
-        places: (libexec.map(Path::to_owned), exe.to_owned()),
+        search_roots: (libexec.map(Path::to_owned), exe.to_owned()),
         compilers: BTreeMap::new(),
     })
 }
@@ -203,7 +207,7 @@ mod tests {
                 put(&format!("libexec/rgpu/{arch}-unknown-linux-gnu/{name}"), machine);
             }
         }
-        // What lies beside the CLI is for this machine.
+        // Programs beside the CLI are for this machine.
         put("bin/librgpu_collector.so", 62);
         let exe = dir.path().join("bin/rgpu");
         let found = find(&triple("x86_64"), None, &exe).unwrap();

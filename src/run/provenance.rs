@@ -1,4 +1,5 @@
-//! `env.json` and `inputs.json`: what a run was made of, so that it can be told from another.
+//! `env.json` and `inputs.json`: the environment and inputs of a run, for comparing it with
+//! another.
 
 use std::path::Path;
 
@@ -69,12 +70,12 @@ pub struct InputDigest {
 }
 
 impl EnvRecord {
-    /// What is known of this machine, the host and the repository around `folder`.
+    /// Records this machine, the host and the repository that contains `folder`.
     pub fn new(host: Option<HostFacts>, folder: &Path) -> Self {
         Self { repository: repository(folder), ..Self::without_repository(host) }
     }
 
-    /// The same without a look at any repository, which would cost more than a small program runs.
+    /// The same without the repository: asking git takes longer than a small program runs.
     pub fn without_repository(host: Option<HostFacts>) -> Self {
         Self {
             schema: "rgpu.env/1".to_owned(),
@@ -86,7 +87,7 @@ impl EnvRecord {
     }
 }
 
-/// The digest of a file on this machine.
+/// Digests a file on this machine.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -95,10 +96,10 @@ pub fn digest_file(path: &Path) -> std::io::Result<InputDigest> {
     Ok(InputDigest { path: path.display().to_string(), size, sha256 })
 }
 
-/// How many bytes a reader gives, and their sha256.
+/// Returns a reader's length in bytes and its sha256.
 ///
 /// # Errors
-/// It cannot be read.
+/// The reader fails.
 pub fn digest_of(mut reader: impl std::io::Read) -> std::io::Result<(u64, Digest)> {
     let mut hash = Sha256::new();
     let mut size = 0;
@@ -114,9 +115,8 @@ pub fn digest_of(mut reader: impl std::io::Read) -> std::io::Result<(u64, Digest
     }
 }
 
-/// Settings of git under which a repository starts no programs of its own: one that was unpacked
-/// from an archive, or that lies as a bare one among the files of another, has settings of whoever
-/// made it.
+/// Settings under which git starts no programs that a repository configures. A repository unpacked
+/// from an archive, or a bare one among another's files, has settings of whoever made it.
 const NO_PROGRAMS: [&str; 6] = [
     "-c",
     "core.fsmonitor=false",
@@ -126,7 +126,8 @@ const NO_PROGRAMS: [&str; 6] = [
     "safe.bareRepository=explicit",
 ];
 
-/// The repository around `folder`, as git itself says; `None` without git or outside of one.
+/// The repository that contains `folder`, as reported by git; `None` without git or outside a
+/// repository.
 fn repository(folder: &Path) -> Option<Repository> {
     let git = |args: &[&str]| {
         let mut git = std::process::Command::new("git");
@@ -156,7 +157,7 @@ mod tests {
             git.arg("-C").arg(folder).args(["-c", "user.name=x", "-c", "user.email=x@x"]);
             assert!(git.args(args).output().unwrap().status.success(), "{args:?}");
         };
-        // One that was unpacked, with a monitor of its files.
+        // An unpacked repository with a file system monitor.
         let unpacked = dir.path().join("unpacked");
         fs::create_dir(&unpacked).unwrap();
         git(&unpacked, &["init", "-q"]);
@@ -165,8 +166,8 @@ mod tests {
         git(&unpacked, &["status"]);
         assert!(ran.exists(), "git alone starts it");
         fs::remove_file(&ran).unwrap();
-        assert!(repository(&unpacked).is_some_and(|found| !found.dirty));
-        // A bare one that lies among the files of another.
+        assert!(repository(&unpacked).is_some_and(|repository| !repository.dirty));
+        // A bare repository among another's files.
         let bare = dir.path().join("bare");
         git(dir.path(), &["clone", "-q", "--bare", "unpacked", "bare"]);
         for (key, value) in [("core.bare", "false"), ("core.worktree", "..")] {

@@ -1,8 +1,8 @@
-//! Counters from the provider's own ncu, where the workspace may not read them itself.
+//! Fetches counters from the provider's own ncu, where the workspace may not read them itself.
 //!
-//! The host's own ladder has been walked down before, so nothing is lost where the provider has no
-//! such thing or will not: the profile keeps what it has, and its ladder says why not more. What
-//! comes back is a report like any other, and is judged like any other.
+//! It is tried after the host's own ladder. If the provider has no such service or refuses, the
+//! profile keeps its results and the ladder says why there are no more. The service's report is
+//! imported and judged as any other.
 
 use std::time::{Duration, Instant};
 
@@ -22,20 +22,20 @@ use crate::remote::{HostLink, ProviderJob, ProviderNcu, ProviderResult};
 use crate::store::RunFolder;
 use crate::tool::{self, JobName, ProviderRung};
 
-/// Where its report lies in the run folder.
-const REPORT: &str = "raw/service.ncu-rep";
+/// Path of the service's report in the run folder.
+const REPORT_PATH: &str = "raw/service.ncu-rep";
 
-/// What its log is called after.
-const LOG: &str = "service";
+/// Step name under which the service's log is stored.
+const LOG_NAME: &str = "service";
 
-/// The same limit as of the agent's records, in bytes.
-const TAIL: usize = 3000;
+/// Most bytes of output in a rung's record, as in the agent's records.
+const MAX_TAIL_BYTES: usize = 3000;
 
 impl ProfileRun<'_> {
-    /// Asks the provider's own ncu for what this run did not get on its host.
+    /// Asks the provider's ncu for rungs above the one that the run reached.
     ///
     /// # Errors
-    /// Our own disk, or the user stopped waiting.
+    /// The run folder cannot be written, or the user stopped waiting.
     pub(super) async fn ask_provider(
         &mut self,
         link: &HostLink,
@@ -50,11 +50,11 @@ impl ProfileRun<'_> {
         }
         self.reuse_built(builder)?;
         let job = JobName { run: context.record.id.clone(), sequence: seq + 1 };
-        // A plan that cannot be made for another machine is no failure of this run.
-        let served =
+        // If no plan can be made for another machine, the run does not fail.
+        let rungs =
             tool::served(&self.request, facts, &self.programs.toolbox(&facts.agent.arch), &job)
                 .unwrap_or_default();
-        for rung in served {
+        for rung in rungs {
             if !is_below(builder.rung(), rung.rung) {
                 break;
             }
@@ -74,7 +74,7 @@ impl ProfileRun<'_> {
             };
             let Some((code, text)) = text else { break };
             context.reporter.say(&RunEvent::Refused { rung: rung.rung, code: &code, text: &text });
-            // Only what ncu itself could not do is worth asking for less.
+            // Lower rungs can help only if ncu itself failed for such a reason.
             if report.is_none() && !tool::asks_for_less(&code) {
                 break;
             }
@@ -82,7 +82,7 @@ impl ProfileRun<'_> {
         Ok(())
     }
 
-    /// Whether the provider's own ncu may reach the rung that is asked for at least.
+    /// Whether the provider's ncu may reach the required rung.
     pub(super) fn provider_may_reach(&self, link: &HostLink, facts: &HostFacts) -> bool {
         let Some(least) = self.at_least else { return false };
         let job = JobName { run: String::new(), sequence: 1 };
@@ -91,7 +91,7 @@ impl ProfileRun<'_> {
                 .is_ok_and(|rungs| rungs.iter().any(|rung| !is_below(rung.rung, least)))
     }
 
-    /// One try.
+    /// Tries one rung. Returns its record and, if it succeeded, the report.
     async fn ask_once(
         &mut self,
         link: &HostLink,
@@ -119,20 +119,20 @@ impl ProfileRun<'_> {
             limit: Duration::from_secs(self.request.timeout_s),
             queue: Duration::from_secs(self.request.queue_s),
         };
-        let place = context.folder.path().join(REPORT);
-        if let Some(parent) = place.parent() {
+        let report_path = context.folder.path().join(REPORT_PATH);
+        if let Some(parent) = report_path.parent() {
             std::fs::create_dir_all(parent).map_err(|e| {
                 Failure::new(Exit::Disk, "disk", "cannot write the run folder")
                     .file(parent.display())
                     .cause(e)
             })?;
         }
-        let (begun, talk, heard) = (Instant::now(), link.talk(), context.cancel.heard());
+        let (started, talk, cancels_before) = (Instant::now(), link.talk(), context.cancel.heard());
         let ended = tokio::select! {
-            ended = provider.profile(&job, &place, &*talk) => Some(ended),
-            () = context.cancel.beyond(heard) => None,
+            ended = provider.profile(&job, &report_path, &*talk) => Some(ended),
+            () = context.cancel.beyond(cancels_before) => None,
         };
-        record.seconds = begun.elapsed().as_secs_f64();
+        record.seconds = started.elapsed().as_secs_f64();
         job::take_bills(link, context)?;
         let Some(ended) = ended else {
             return Err(cancelled().hint(format!(
@@ -157,7 +157,7 @@ impl ProfileRun<'_> {
             Ok(end) => {
                 context
                     .folder
-                    .write(&RunFolder::log_name(LOG, Stream::Stdout), end.output.as_bytes())?;
+                    .write(&RunFolder::log_name(LOG_NAME, Stream::Stdout), end.output.as_bytes())?;
                 judge(&mut record, rung, &end);
                 let artifact = (record.ok && end.report).then(|| artifact(context, &rung.step));
                 Ok((record, artifact.transpose()?))
@@ -166,12 +166,12 @@ impl ProfileRun<'_> {
     }
 }
 
-/// Takes what came back into the rung's record, by the same signs as the agent: its words before
-/// its status, and a report that is there.
+/// Completes the rung's record by the agent's checks: messages first, then exit status, and the
+/// report must exist.
 fn judge(record: &mut RungRecord, rung: &ProviderRung, end: &ProviderResult) {
     let output = strip_ansi(&end.output);
     record.exit = end.exit;
-    let mut from = output.len().saturating_sub(TAIL)..output.len();
+    let mut from = output.len().saturating_sub(MAX_TAIL_BYTES)..output.len();
     let from = from.find(|at| output.is_char_boundary(*at)).unwrap_or(0);
     record.stdout_tail = output[from..].to_owned();
     record.notes.extend(end.notes.iter().map(|note| ("service".to_owned(), note.clone())));
@@ -194,11 +194,13 @@ fn judge(record: &mut RungRecord, rung: &ProviderRung, end: &ProviderResult) {
 
 fn artifact(context: &RunContext<'_>, step: &str) -> Result<Artifact> {
     let digest =
-        super::provenance::digest_file(&context.folder.path().join(REPORT)).map_err(|e| {
-            Failure::new(Exit::Disk, "disk", "cannot read the run folder").file(REPORT).cause(e)
+        super::provenance::digest_file(&context.folder.path().join(REPORT_PATH)).map_err(|e| {
+            Failure::new(Exit::Disk, "disk", "cannot read the run folder")
+                .file(REPORT_PATH)
+                .cause(e)
         })?;
     Ok(Artifact {
-        path: REPORT.to_owned(),
+        path: REPORT_PATH.to_owned(),
         kind: "ncu_rep".to_owned(),
         step: step.to_owned(),
         size: digest.size,

@@ -1,11 +1,11 @@
-//! Compiled modules where users look for them, beside the runs.
+//! Copies compiled modules to where users look for them, beside the runs.
 
 use std::path::Path;
 
 use crate::model::Profile;
 
-/// Puts the compiled modules where `rgpu disasm artifacts/*.cubin` finds them:
-/// `<kernel>.<arch>.cubin` beside the runs.
+/// Copies the compiled modules to `<kernel>.<arch>.cubin` beside the runs, so that `rgpu disasm
+/// artifacts/*.cubin` finds them.
 pub fn publish_cubins(profile: &Profile, run: &Path, runs_root: &Path) -> std::io::Result<()> {
     let Some(artifacts) = runs_root.parent() else { return Ok(()) };
     for cubin in profile.artifacts.iter().filter(|a| a.kind == "cubin") {

@@ -1,37 +1,37 @@
 //! Results of range replay: one for each range, measured as a whole.
 //!
-//! The importer makes a launch of each, so that rules and reports read it as any other. Here its
-//! metrics also go to the region that it is of.
+//! The importer makes a launch of each, so that rules and reports can read it. Here its metrics are
+//! also copied to its region.
 
 use super::regions::is_timed;
 use crate::import::Imported;
 use crate::model::{Launch, Profile, Region};
 use crate::tool::{OUR_DOMAIN, Request, Target};
 
-/// Whether this rung of a request measured ranges.
+/// Whether this rung measured whole ranges.
 pub(super) fn measured_ranges(rung: &str, request: &Request) -> bool {
     let asked = matches!(request.ncu.replay_mode.as_deref(), Some("range" | "app-range"));
     asked && matches!(rung, "ncu.asked" | "ncu.app_range" | "ncu.sudo" | "ncu.service")
 }
 
-/// Drops ranges that the runner entered outside its timed phase: ncu cannot exclude them there.
+/// Drops ranges outside the runner's timed phase, which ncu cannot exclude in range replay.
 pub(super) fn keep_timed(imported: &mut Imported, request: &Request) {
     if !matches!(request.target, Target::Kernel { .. }) {
         return;
     }
-    let ours = format!("{OUR_DOMAIN}@");
-    let other = |launch: &Launch| {
-        launch.region.first().is_some_and(|part| part.starts_with(&ours))
+    let prefix = format!("{OUR_DOMAIN}@");
+    let is_untimed = |launch: &Launch| {
+        launch.region.first().is_some_and(|part| part.starts_with(&prefix))
             && !is_timed(&launch.region)
     };
-    imported.keep_launches(|launch| !other(launch));
+    imported.keep_launches(|launch| !is_untimed(launch));
     imported.regions.retain(|region| {
         let path = Launch { region: region.path.clone(), ..Launch::default() };
-        !other(&path)
+        !is_untimed(&path)
     });
 }
 
-/// Gives the metrics of range results to their regions.
+/// Copies the metrics of range results to their regions, from launch `first` on.
 pub(super) fn give_to_regions(profile: &mut Profile, first: usize) {
     for launch in profile.launches.get(first..).unwrap_or_default() {
         if launch.region.is_empty() {
@@ -52,7 +52,7 @@ pub(super) fn give_to_regions(profile: &mut Profile, first: usize) {
                 &mut profile.regions[last]
             }
         };
-        // Of several instances the first one stands for all: sums would not hold for rates.
+        // The first instance's metrics stand for the region: rates cannot be summed.
         if region.metrics.is_empty() {
             region.metrics.clone_from(&launch.metrics);
         }

@@ -1,64 +1,64 @@
-//! Launches that ncu let through although nobody asked for their region.
+//! Drops launches that ncu's filter let through although their region was not requested.
 //!
-//! ncu's filter for a range `A` of a thread is `A/`: A anywhere on the stack of its domain. So a
-//! launch inside `X::A` comes along with those of `A`, and no expression of ncu's says both "A lies
-//! at the bottom" and "whatever stands above it". Each result carries the ranges that were open, so
-//! what does not belong is dropped as it is read.
+//! ncu's filter `A/` for a range of a thread matches A anywhere on the stack of its domain. So a
+//! launch inside `X::A` comes with those of `A`; no filter says both "A is at the bottom" and "with
+//! anything above it". Each result names its open ranges, so launches elsewhere are dropped on
+//! import.
 
 use crate::import::Imported;
 use crate::model::profile::Gap;
 use crate::model::{Launch, Region};
 use crate::tool::{RangeKind, RunnerRanges, SeenRegion, domain_and_name};
 
-/// Drops launches in none of `regions`, of which there may be none: then nothing was filtered.
-/// What was dropped, in words.
+/// Drops launches outside `regions`; none if `regions` is empty. Returns a gap that says how many
+/// were dropped.
 pub(super) fn keep_regions(
     imported: &mut Imported,
     regions: &[SeenRegion],
-    ours: RunnerRanges,
+    runner_ranges: RunnerRanges,
 ) -> Option<Gap> {
     if regions.is_empty() {
         return None;
     }
     let rows = imported.regions.clone();
     let dropped = imported.keep_launches(|launch| {
-        let own = SeenRegion::of(&launch.region, RangeKind::Either, ours);
-        // Without a word of its ranges ncu's own filter is all there is.
+        let own = SeenRegion::of(&launch.region, RangeKind::Either, runner_ranges);
+        // A launch without range names has passed ncu's own filter; keep it.
         own.is_none_or(|own| {
-            regions.iter().any(|region| holds(region, &own) || started(region, launch, &rows))
+            regions.iter().any(|region| holds(region, &own) || was_open(region, launch, &rows))
         })
     });
     if dropped == 0 {
         return None;
     }
     let names = regions.iter().map(SeenRegion::display).collect::<Vec<_>>().join("`, `");
-    let s = if dropped == 1 { "launch" } else { "launches" };
+    let noun = if dropped == 1 { "launch" } else { "launches" };
     Some(Gap {
         code: "foreign_region".to_owned(),
         text: format!(
-            "{dropped} {s} of ranges that only end like `{names}` left out: ncu takes a range of \
+            "{dropped} {noun} of ranges that only end like `{names}` left out: ncu takes a range of \
              that name wherever it is nested"
         ),
     })
 }
 
-/// Whether `inner` lies in `region`. ncu keeps a stack for each domain and does not say how those
-/// of several domains nest, so the region's innermost domain alone is looked at, as in its filter.
+/// Whether `inner` is in `region`. ncu keeps one stack per domain and does not say how those of
+/// several domains nest, so only the region's innermost domain counts, as in ncu's filter.
 fn holds(region: &SeenRegion, inner: &SeenRegion) -> bool {
     let domain = region.path.last().map_or("", |part| domain_and_name(part).0);
-    let of = |path: &SeenRegion| -> Vec<String> {
+    let in_domain = |path: &SeenRegion| -> Vec<String> {
         path.path.iter().filter(|part| domain_and_name(part).0 == domain).cloned().collect()
     };
-    let (wanted, found) = (of(region), of(inner));
-    match (region.kind, wanted.as_slice()) {
-        // It may be open beside the nesting.
-        (RangeKind::StartEnd | RangeKind::Either, [only]) => found.contains(only),
-        _ => found.starts_with(&wanted),
+    let (region_path, launch_path) = (in_domain(region), in_domain(inner));
+    match (region.kind, region_path.as_slice()) {
+        // A start/end range may be open beside the nesting.
+        (RangeKind::StartEnd | RangeKind::Either, [only]) => launch_path.contains(only),
+        _ => launch_path.starts_with(&region_path),
     }
 }
 
-/// Whether a range that was started apart from the nesting was open at the launch.
-fn started(region: &SeenRegion, launch: &Launch, rows: &[Region]) -> bool {
+/// Whether `region` is a start/end range that was open at the launch.
+fn was_open(region: &SeenRegion, launch: &Launch, rows: &[Region]) -> bool {
     region.kind != RangeKind::PushPop
         && rows.iter().any(|row| {
             row.kind == "start_end" && row.path == region.path && row.launches.contains(&launch.id)
@@ -87,7 +87,7 @@ mod tests {
         imported.launches.iter().map(|launch| launch.region.join("::")).collect()
     }
 
-    /// A report of launches in `A`, `A::A1` and `B`, as ncu gives it for `A1/` and `B/`.
+    /// A report of launches in `A`, `A::A1` and `B`, as recorded with the filters `A1/` and `B/`.
     #[test]
     fn a_range_of_the_same_name_inside_another_is_left_out_and_counted() {
         let mut imported = recorded("regions");
@@ -100,10 +100,10 @@ mod tests {
         assert!(paths(&imported).iter().all(|path| path == "B"), "{:?}", paths(&imported));
         let dropped = before.len() - imported.launches.len();
         assert!(gap.text.starts_with(&format!("{dropped} launches")), "{}", gap.text);
-        // Numbers, regions and sums follow.
+        // Launch numbers, regions and sums are updated.
         let ids: Vec<u32> = imported.launches.iter().map(|launch| launch.id).collect();
         assert_eq!(ids, (0..ids.len() as u32).collect::<Vec<_>>());
-        // A range that was started around everything stays, with what is left inside it.
+        // A range around everything stays, with its remaining launches.
         let rows: Vec<&str> = imported.regions.iter().map(|r| r.path[0].as_str()).collect();
         assert_eq!(rows, ["rgpu@whole", "B"]);
         for row in &imported.regions {

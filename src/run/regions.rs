@@ -1,34 +1,36 @@
-//! Regions that a first pass saw, and which of them the user's patterns mean.
+//! The regions that a survey saw, and which of them the user's patterns match.
 
 use crate::error::{Exit, Failure};
 use crate::model::Region;
 use crate::model::selection::RegionChoice;
 use crate::tool::{OUR_DOMAIN, RangeKind, RegionPattern, RunnerRanges, SeenRegion};
 
-/// Regions shown beside a pattern that matched none.
+/// A failure lists at most this many regions.
 const MAX_SHOWN_REGIONS: usize = 20;
 
-/// Regions that are looked at together.
+/// Regions that one pass measures together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RegionLayer {
     pub regions: Vec<SeenRegion>,
 }
 
 impl RegionLayer {
-    /// Whether a launch with this path lies in one of the regions; all do when there are none.
-    pub(super) fn has(&self, path: &[String], ours: RunnerRanges) -> bool {
+    /// Whether a launch with this path is in one of the regions; always true without regions.
+    pub(super) fn has(&self, path: &[String], runner_ranges: RunnerRanges) -> bool {
         if self.regions.is_empty() {
             return true;
         }
-        let Some(launch) = SeenRegion::of(path, RangeKind::Either, ours) else { return false };
+        let Some(launch) = SeenRegion::of(path, RangeKind::Either, runner_ranges) else {
+            return false;
+        };
         self.regions.iter().any(|region| {
             launch.path.starts_with(&region.path)
-                // Start/end ranges stand beside the nesting, not in it.
+                // Start/end ranges are not part of the nesting.
                 || (region.kind == RangeKind::StartEnd && launch.path.contains(&region.path[0]))
         })
     }
 
-    /// The regions in layers without any inside another: range replay knows no nested ranges.
+    /// Splits the regions into layers without nesting, since range replay knows no nested ranges.
     pub(super) fn antichains(self) -> Vec<RegionLayer> {
         let mut layers: Vec<RegionLayer> = Vec::new();
         let depth =
@@ -45,20 +47,20 @@ impl RegionLayer {
     }
 }
 
-/// Whether a path lies inside the runner's timed phase.
+/// Whether a path is inside the runner's timed phase.
 pub(super) fn is_timed(path: &[String]) -> bool {
     path.first().is_some_and(|part| *part == format!("{OUR_DOMAIN}@timed"))
 }
 
 /// The user's regions of a profile, each path once, parents before children.
-pub(super) fn seen(regions: &[Region], ours: RunnerRanges) -> Vec<SeenRegion> {
+pub(super) fn user_regions(regions: &[Region], runner_ranges: RunnerRanges) -> Vec<SeenRegion> {
     let mut seen: Vec<SeenRegion> = Vec::new();
     for region in regions {
         let kind = match region.kind.as_str() {
             "start_end" => RangeKind::StartEnd,
             _ => RangeKind::PushPop,
         };
-        if let Some(region) = SeenRegion::of(&region.path, kind, ours)
+        if let Some(region) = SeenRegion::of(&region.path, kind, runner_ranges)
             && !seen.contains(&region)
         {
             seen.push(region);
@@ -67,10 +69,10 @@ pub(super) fn seen(regions: &[Region], ours: RunnerRanges) -> Vec<SeenRegion> {
     seen
 }
 
-/// The regions that the patterns mean, each once.
+/// The regions that the patterns match, each once.
 ///
 /// # Errors
-/// `no_matching_region` for the first pattern that means none, with the regions that exist.
+/// `no_matching_region` for the first pattern without a match, with the regions that exist.
 pub(super) fn choose(
     patterns: &[RegionPattern],
     seen: &[SeenRegion],
@@ -80,11 +82,11 @@ pub(super) fn choose(
             return Err(Box::new(no_match(pattern, seen)));
         }
     }
-    let meant = seen.iter().filter(|region| patterns.iter().any(|p| p.matches(region)));
-    Ok(meant.cloned().collect())
+    let matching = seen.iter().filter(|region| patterns.iter().any(|p| p.matches(region)));
+    Ok(matching.cloned().collect())
 }
 
-/// What each pattern came to.
+/// The regions that each pattern matched.
 pub(super) fn choices(patterns: &[RegionPattern], chosen: &[SeenRegion]) -> Vec<RegionChoice> {
     let choice = |pattern: &RegionPattern| RegionChoice {
         asked: pattern.text().to_owned(),
@@ -93,11 +95,11 @@ pub(super) fn choices(patterns: &[RegionPattern], chosen: &[SeenRegion]) -> Vec<
     patterns.iter().map(choice).collect()
 }
 
-/// The regions of patterns that need no first pass, taken at their word.
+/// The regions that exact patterns name, without a survey.
 ///
 /// # Errors
-/// `no_survey` when a pattern has to be expanded.
-pub(super) fn unseen(patterns: &[RegionPattern]) -> Result<Vec<SeenRegion>, Box<Failure>> {
+/// `no_survey` if a pattern is not exact.
+pub(super) fn exact_regions(patterns: &[RegionPattern]) -> Result<Vec<SeenRegion>, Box<Failure>> {
     let mut regions = Vec::new();
     for pattern in patterns {
         if !pattern.is_exact() {
@@ -126,14 +128,14 @@ pub(super) fn unseen(patterns: &[RegionPattern]) -> Result<Vec<SeenRegion>, Box<
     Ok(regions)
 }
 
-/// Only the reference ran, and it opens no ranges.
+/// The failure for patterns of regions when only the reference ran, which opens no ranges.
 pub(super) fn no_gpu() -> Failure {
     Failure::new(Exit::Host, "no_gpu", "regions cannot be looked at without a GPU")
         .cause("only the reference ran, on the CPU: the kernel's NVTX ranges were never reached")
         .hint("run it on a host with a GPU: `--remote NAME`; `rgpu doctor` says what is there")
 }
 
-/// No region is meant: those that exist, the nearest first.
+/// The failure for a pattern without a match; lists the existing regions, most similar first.
 fn no_match(pattern: &RegionPattern, seen: &[SeenRegion]) -> Failure {
     let failure = Failure::new(
         Exit::Config,
@@ -188,7 +190,7 @@ mod tests {
             of(&["rgpu@timed", "rgpu@large", "A", "A1"]),
         ];
         let shown: Vec<_> =
-            seen(&regions, RunnerRanges::Around).iter().map(SeenRegion::display).collect();
+            user_regions(&regions, RunnerRanges::Around).iter().map(SeenRegion::display).collect();
         assert_eq!(shown, ["A", "A::A1"]);
     }
 
@@ -214,8 +216,8 @@ mod tests {
 
     #[test]
     fn without_a_first_pass_only_full_names_are_taken() {
-        assert_eq!(unseen(&patterns("A::A1")).unwrap()[0].display(), "A::A1");
-        assert_eq!(unseen(&patterns("A*")).unwrap_err().code, "no_survey");
+        assert_eq!(exact_regions(&patterns("A::A1")).unwrap()[0].display(), "A::A1");
+        assert_eq!(exact_regions(&patterns("A*")).unwrap_err().code, "no_survey");
     }
 
     #[test]

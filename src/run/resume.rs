@@ -1,4 +1,4 @@
-//! What the run folder already has of a job, so that it can be taken up where it was left.
+//! Reads from the run folder how far a job has been recorded, so that it can be resumed.
 
 use rgpu_protocol::event::Stream;
 use rgpu_protocol::message::ReceivedOutput;
@@ -8,22 +8,22 @@ use serde::Deserialize;
 use crate::error::Result;
 use crate::store::{RunFolder, RunRecord};
 
-/// What is known of a job.
+/// The recorded part of a job.
 #[derive(Debug, Default)]
 pub(super) struct RecordedJob {
-    /// Its events so far, without gaps from 1 on.
+    /// The recorded events, without gaps from 1 on.
     pub events: Vec<Event>,
-    /// How much of each output stream is here.
-    pub had: Vec<ReceivedOutput>,
+    /// How much of each output stream is recorded.
+    pub received: Vec<ReceivedOutput>,
 }
 
 impl RecordedJob {
-    /// The number of the last event.
+    /// Number of the last recorded event; 0 if there is none.
     pub(super) fn last_seq(&self) -> u64 {
         self.events.last().map_or(0, |e| e.seq)
     }
 
-    /// Whether its terminal event is among them.
+    /// Whether the terminal event is recorded.
     pub(super) fn ended(&self) -> bool {
         self.events.last().is_some_and(|e| matches!(e.body, EventBody::Ended { .. }))
     }
@@ -36,11 +36,11 @@ struct EventLine {
     event: Event,
 }
 
-/// What the folder has of `job`; `None` when the run never submitted it.
+/// The recorded part of `job`; `None` if the run never submitted it.
 ///
 /// # Errors
 /// The folder cannot be read.
-pub(super) fn known(
+pub(super) fn recorded_job(
     folder: &RunFolder,
     record: &RunRecord,
     job: &str,
@@ -55,7 +55,7 @@ pub(super) fn known(
         Vec::new()
     };
     for line in text.split(|b| *b == b'\n') {
-        // A last line cut by a crash is not whole: the host sends that event again.
+        // A last line cut by a crash is skipped: the host sends that event again.
         let Ok(line) = serde_json::from_slice::<EventLine>(line) else { continue };
         if line.job == job && line.event.seq == known.last_seq() + 1 {
             known.events.push(line.event);
@@ -74,7 +74,7 @@ pub(super) fn known(
             let path = folder.path().join(RunFolder::log_name(step, stream));
             let bytes = std::fs::metadata(path).map_or(0, |m| m.len());
             if bytes > 0 {
-                known.had.push(ReceivedOutput { step: step.to_owned(), stream, bytes });
+                known.received.push(ReceivedOutput { step: step.to_owned(), stream, bytes });
             }
         }
     }
@@ -91,7 +91,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = RunFolder::create(dir.path(), "r", None).unwrap();
         let mut record = RunRecord::new("r".into(), "profile", jiff::Timestamp::UNIX_EPOCH);
-        assert!(known(&folder, &record, "r.1").unwrap().is_none());
+        assert!(recorded_job(&folder, &record, "r.1").unwrap().is_none());
         record.jobs.push(JobRecord {
             job: "r.1".into(),
             remote: "x".into(),
@@ -109,11 +109,11 @@ mod tests {
         let mut text = folder.read("events.jsonl").unwrap();
         text.extend(b"{\"job\":\"r.1\",\"seq\":3,\"at_");
         folder.write("events.jsonl", &text).unwrap();
-        let known = known(&folder, &record, "r.1").unwrap().unwrap();
+        let known = recorded_job(&folder, &record, "r.1").unwrap().unwrap();
         assert_eq!(known.last_seq(), 2);
         assert!(!known.ended());
         assert_eq!(
-            known.had,
+            known.received,
             [ReceivedOutput { step: "build".into(), stream: Stream::Stderr, bytes: 3 }]
         );
     }

@@ -6,12 +6,12 @@ use crate::error::{ANOTHER_HOST, Exit, Failure};
 
 /// Every rung from best to lowest, over all ladders.
 pub(super) static RUNGS: &[&str] = &[
-    // The same as the next, as root.
+    // As `ncu.asked`, but run as root.
     "ncu.sudo",
     "ncu.asked",
     "ncu.app_range",
     "ncu.kernel",
-    // By the provider's own ncu, on a machine of its choice.
+    // By the provider's ncu, on a machine that it chooses.
     "ncu.service",
     "ncu.basic",
     "ncu.launch",
@@ -31,36 +31,37 @@ pub(super) static RUNGS: &[&str] = &[
 /// The sanitizer's ladder.
 pub(super) static SANITIZER_RUNGS: &[&str] = &["sanitizer", "guard"];
 
-/// Every rung that `--at-least` takes.
+/// Every rung that `--at-least` accepts.
 pub fn rungs() -> impl Iterator<Item = &'static str> {
     SANITIZER_RUNGS.iter().chain(["verify"].iter()).chain(RUNGS).copied()
 }
 
-/// Whether `rung` stands below `least`. Rungs of different ladders cannot be compared: neither is
-/// below the other; no rung at all is below all.
+/// Whether `rung` is below `least`. Between rungs of different ladders this is false; `none` is
+/// below every rung.
 pub fn is_below(rung: &str, least: &str) -> bool {
     let below = |ladder: &[&str]| {
-        let place = |name: &str| ladder.iter().position(|r| *r == name);
-        Some(place(rung)? > place(least)?)
+        let index = |name: &str| ladder.iter().position(|r| *r == name);
+        Some(index(rung)? > index(least)?)
     };
     rung == "none" || below(RUNGS).or_else(|| below(SANITIZER_RUNGS)).unwrap_or(false)
 }
 
-/// Whether a run on `rung` is less than what `least` asks for. One on the CPU measured nothing of a
-/// GPU, whatever its rung is called.
+/// Whether a run on `rung` misses the required rung `least`. On a CPU no GPU was measured, whatever
+/// the rung's name.
 pub fn falls_short(rung: &str, least: &str, on_cpu: bool) -> bool {
     (on_cpu && !matches!(least, "nvtx" | "cpu")) || is_below(rung, least)
 }
 
-/// The failure of a run below the rung that was asked for, with what kept it from more.
+/// The failure of a run below the required rung, with the reasons from its ladder.
 pub fn below_rung(what: String, ladder: &[RungRecord]) -> Failure {
-    let mut left = ladder.iter().filter(|record| !record.ok);
-    // Without a GPU all that is below follows from that.
-    let no_gpu = left.clone().find(|record| record.code == "no_gpu");
-    let last = left.next_back().filter(|last| Some(*last) != no_gpu);
-    let why = no_gpu.into_iter().chain(last);
-    let why: Vec<String> = why.map(|r| format!("{} ({}): {}", r.rung, r.code, r.words)).collect();
-    let failure = Failure::new(Exit::Tool, "below_rung", what).cause(why.join("\n"));
+    let mut not_reached = ladder.iter().filter(|record| !record.ok);
+    // Without a GPU, the other reasons follow from that.
+    let no_gpu = not_reached.clone().find(|record| record.code == "no_gpu");
+    let last = not_reached.next_back().filter(|last| Some(*last) != no_gpu);
+    let reasons = no_gpu.into_iter().chain(last);
+    let reasons: Vec<String> =
+        reasons.map(|r| format!("{} ({}): {}", r.rung, r.code, r.words)).collect();
+    let failure = Failure::new(Exit::Tool, "below_rung", what).cause(reasons.join("\n"));
     let failure = match no_gpu {
         Some(_) => failure.hint(ANOTHER_HOST),
         None => failure,

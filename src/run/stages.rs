@@ -1,4 +1,4 @@
-//! A model as it was built, and the stages that it marks with NVTX regions.
+//! The model of a kernel as it was built, and the stages that it marks with NVTX regions.
 
 use rgpu_case::{Case, ModelReport, Number, Setting};
 
@@ -6,10 +6,10 @@ use crate::kernel::{KernelSpec, ModelSpec};
 use crate::model::profile::ModelInfo;
 use crate::model::{Region, Stage};
 
-/// Where our own ranges put a kernel's: the phase, inside it the case.
+/// The runner's range around the timed phase; inside it is a range per case.
 const TIMED: &str = "rgpu@timed";
 
-/// What kernel.toml says, and what was counted once it was built.
+/// The model's entry in the profile, from kernel.toml and the harness's report.
 pub(super) fn model(spec: &ModelSpec, built: &ModelReport) -> ModelInfo {
     let text = |setting: &Setting| match setting {
         Setting::Bool(flag) => flag.to_string(),
@@ -27,7 +27,7 @@ pub(super) fn model(spec: &ModelSpec, built: &ModelReport) -> ModelInfo {
     }
 }
 
-/// The stages of a kernel that has a model, or counts the work of regions.
+/// The stages of a kernel that has a model or declares the work of regions; else empty.
 pub(super) fn stages(regions: &[Region], data_sets: &[Case], spec: &KernelSpec) -> Vec<Stage> {
     if spec.model.is_none() && spec.work.regions.is_empty() {
         return Vec::new();

@@ -1,58 +1,59 @@
-//! Standard input on its way to a running program.
+//! Forwards standard input to a running program.
 //!
-//! Nobody confirms it, so it is kept, up to a size, and goes over each new link from its start once
-//! more: the host passes over what the program's job has had. Of a longer one that a cut meets in
-//! the middle nobody can tell what arrived; then the program must not go on as if all had.
+//! The host does not acknowledge it, so it is buffered up to a size and sent again from its start
+//! over each new link; the host skips the part that the job already has. If a longer input is cut
+//! in the middle, nobody can tell how much arrived, so the program is stopped.
 
 use tokio::sync::{mpsc, watch};
 
 use crate::error::{Exit, Failure};
 use crate::remote::{JobStdin, RemoteError};
 
-/// Bytes kept.
+/// Most bytes that are buffered for sending again.
 const MAX_KEPT_BYTES: usize = 16 << 20;
 
-/// A program's standard input.
+/// A program's standard input and the link that it goes over.
 pub(super) struct StdinFeed {
     links: watch::Receiver<Option<JobStdin>>,
-    way: Option<JobStdin>,
-    text: Option<StdinBuffer>,
+    link: Option<JobStdin>,
+    buffer: Option<StdinBuffer>,
 }
 
-/// What there is of it.
+/// The source, and the input that may have to be sent again.
 struct StdinBuffer {
     source: mpsc::Receiver<Vec<u8>>,
-    /// Whether the source has ended, and whether that was said over the link of the moment.
-    over: bool,
-    told: bool,
-    /// What is kept, and where in the whole it begins.
-    kept: Vec<u8>,
+    /// Whether stdin ended, and whether the current connection has been told.
+    has_ended: bool,
+    end_sent: bool,
+    /// The buffered bytes, and the offset of the first in the whole input.
+    bytes: Vec<u8>,
     start: u64,
-    /// Where in the whole stands what comes next over the link of the moment.
+    /// Offset in the whole input of the next byte to send over the current link.
     next: u64,
 }
 
 impl StdinFeed {
-    /// From `source` (`None`: there is none), over whatever link there is.
+    /// Forwards `source`, if there is one, over the current one of `links`.
     pub(super) fn new(
         source: Option<mpsc::Receiver<Vec<u8>>>,
         mut links: watch::Receiver<Option<JobStdin>>,
     ) -> Self {
-        let way = links.borrow_and_update().clone();
-        let text = source.map(|source| StdinBuffer {
+        let link = links.borrow_and_update().clone();
+        let buffer = source.map(|source| StdinBuffer {
             source,
-            over: false,
-            told: false,
-            kept: Vec::new(),
+            has_ended: false,
+            end_sent: false,
+            bytes: Vec::new(),
             start: 0,
             next: 0,
         });
-        Self { links, way, text }
+        Self { links, link, buffer }
     }
 
-    /// Sends what comes, and comes back only when it cannot go on after a cut. Cancel-safe.
+    /// Forwards stdin until it ends. Returns early only if the link is lost and cannot be restored.
+    /// Cancel-safe.
     pub(super) async fn run(&mut self) -> Failure {
-        let Some(text) = &mut self.text else { return std::future::pending().await };
+        let Some(buffer) = &mut self.buffer else { return std::future::pending().await };
         loop {
             tokio::select! {
                 biased;
@@ -60,18 +61,18 @@ impl StdinFeed {
                     if changed.is_err() {
                         return std::future::pending().await;
                     }
-                    self.way = self.links.borrow().clone();
-                    if let Some(way) = &self.way
-                        && !text.begins_again(way.may_repeat())
+                    self.link = self.links.borrow().clone();
+                    if let Some(link) = &self.link
+                        && !buffer.restart(link.may_repeat())
                     {
-                        self.text = None;
-                        return cut();
+                        self.buffer = None;
+                        return input_cut();
                     }
                 }
-                sent = text.pass(self.way.as_ref()) => {
+                sent = buffer.send_next(self.link.as_ref()) => {
                     if sent.is_err() {
-                        // The next link is told of above.
-                        self.way = None;
+                        // The next link arrives in the branch above.
+                        self.link = None;
                     }
                 }
             }
@@ -80,37 +81,37 @@ impl StdinFeed {
 }
 
 impl StdinBuffer {
-    /// Begins again over a new link; false: it cannot.
-    fn begins_again(&mut self, may_repeat: bool) -> bool {
-        if self.next == 0 && !self.told {
+    /// Starts again over a new link. Returns false if that is impossible.
+    fn restart(&mut self, may_repeat: bool) -> bool {
+        if self.next == 0 && !self.end_sent {
             return true;
         }
         if may_repeat && self.start == 0 {
-            (self.next, self.told) = (0, false);
+            (self.next, self.end_sent) = (0, false);
             return true;
         }
-        // Its end went out before the cut: nothing was being sent.
-        self.told
+        // The end was sent before the cut, so no input was on its way.
+        self.end_sent
     }
 
-    /// A step further: the next bytes, or the end.
-    async fn pass(&mut self, way: Option<&JobStdin>) -> Result<(), RemoteError> {
-        let Some(way) = way else { return std::future::pending().await };
-        let rest = &self.kept[(self.next - self.start) as usize..];
+    /// Sends the next bytes or the end.
+    async fn send_next(&mut self, link: Option<&JobStdin>) -> Result<(), RemoteError> {
+        let Some(link) = link else { return std::future::pending().await };
+        let rest = &self.bytes[(self.next - self.start) as usize..];
         if !rest.is_empty() {
-            self.next += way.send(self.next, rest).await? as u64;
-            if self.start > 0 || self.kept.len() > MAX_KEPT_BYTES {
-                self.kept.drain(..(self.next - self.start) as usize);
+            self.next += link.send(self.next, rest).await? as u64;
+            if self.start > 0 || self.bytes.len() > MAX_KEPT_BYTES {
+                self.bytes.drain(..(self.next - self.start) as usize);
                 self.start = self.next;
             }
-        } else if !self.over {
+        } else if !self.has_ended {
             match self.source.recv().await {
-                Some(bytes) => self.kept.extend(bytes),
-                None => self.over = true,
+                Some(bytes) => self.bytes.extend(bytes),
+                None => self.has_ended = true,
             }
-        } else if !self.told {
-            way.end(self.next).await?;
-            self.told = true;
+        } else if !self.end_sent {
+            link.end(self.next).await?;
+            self.end_sent = true;
         } else {
             return std::future::pending().await;
         }
@@ -118,7 +119,7 @@ impl StdinBuffer {
     }
 }
 
-fn cut() -> Failure {
+fn input_cut() -> Failure {
     Failure::new(
         Exit::Host,
         "input_cut",
@@ -135,25 +136,31 @@ fn cut() -> Failure {
 mod tests {
     use super::*;
 
-    fn text() -> (mpsc::Sender<Vec<u8>>, StdinBuffer) {
+    fn buffer() -> (mpsc::Sender<Vec<u8>>, StdinBuffer) {
         let (sender, source) = mpsc::channel(4);
-        let text =
-            StdinBuffer { source, over: false, told: false, kept: Vec::new(), start: 0, next: 0 };
-        (sender, text)
+        let buffer = StdinBuffer {
+            source,
+            has_ended: false,
+            end_sent: false,
+            bytes: Vec::new(),
+            start: 0,
+            next: 0,
+        };
+        (sender, buffer)
     }
 
     #[test]
     fn over_a_new_link_it_begins_again_unless_too_much_was_sent() {
-        let (_sender, mut text) = text();
-        assert!(text.begins_again(false), "nothing was sent");
-        (text.kept, text.next) = (vec![1; 10], 7);
-        assert!(text.begins_again(true));
-        assert_eq!(text.next, 0);
-        text.next = 7;
-        assert!(!text.begins_again(false), "an agent that cannot tell what it has had");
-        (text.kept, text.start, text.next) = (Vec::new(), 20 << 20, 20 << 20);
-        assert!(!text.begins_again(true), "what was sent is not kept");
-        text.told = true;
-        assert!(text.begins_again(true), "all of it was sent");
+        let (_sender, mut buffer) = buffer();
+        assert!(buffer.restart(false), "nothing was sent");
+        (buffer.bytes, buffer.next) = (vec![1; 10], 7);
+        assert!(buffer.restart(true));
+        assert_eq!(buffer.next, 0);
+        buffer.next = 7;
+        assert!(!buffer.restart(false), "an agent that cannot tell what it has had");
+        (buffer.bytes, buffer.start, buffer.next) = (Vec::new(), 20 << 20, 20 << 20);
+        assert!(!buffer.restart(true), "what was sent is not kept");
+        buffer.end_sent = true;
+        assert!(buffer.restart(true), "all of it was sent");
     }
 }

@@ -1,4 +1,4 @@
-//! The profile of everything that a run gathered: numbers joined, one verdict over its cases, and the
+//! Finishes a run's profile: joins the numbers, gives one verdict over all cases, and runs the
 //! analysis last.
 
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::run::stages;
 use crate::store::RunRecord;
 use crate::tool::{Expectations, Request, Target};
 
-/// The profile of everything gathered.
+/// Makes the profile from all results of the run.
 pub(in crate::run) fn profile(
     builder: ProfileBuilder,
     request: &Request,
@@ -44,26 +44,27 @@ pub(in crate::run) fn profile(
     }
     profile.host = Some(facts);
     profile.rung = if builder.rung.is_empty() { "none".to_owned() } else { builder.rung };
-    forget_lower(&mut profile);
-    rates(&mut profile, request);
+    drop_lower_rungs(&mut profile);
+    set_rates(&mut profile, request);
     profile.cases.iter_mut().for_each(count_timed_calls);
     profile.timing = profile.cases.first().and_then(|c| c.timing.clone());
-    profile.correctness = overall(&profile.cases);
+    profile.correctness = overall_correctness(&profile.cases);
     join_code(&mut profile);
     analysis::analyze_all(&mut profile, &builder.sidecars, &builder.thresholds);
     (profile, builder.sidecars)
 }
 
-/// A rung that was left out below the one that was reached is nobody's loss; of the same tool it is
-/// why this one was taken (root's ncu in place of the user's). Another step's ladder is another matter.
-fn forget_lower(profile: &mut Profile) {
+/// Removes rungs that were left out below the reached one, which cost nothing. Rungs of the same
+/// tool stay: they say why this one was used (root's ncu in place of the user's). So do rungs of
+/// other steps.
+fn drop_lower_rungs(profile: &mut Profile) {
     let reached = profile.rung.clone();
     let Some(end) = profile.ladder.iter().rev().find(|r| r.ok && r.rung == reached) else { return };
     let step = end.step.clone();
     let lower = |record: &RungRecord| {
         let tool = |rung: &str| rung.split('.').next().map(str::to_owned);
         !record.ok
-            // On a CPU no rung is above one of the GPU's, whatever it is called.
+            // On a CPU, no rung counts as above the GPU's, whatever its name.
             && record.code != "no_gpu"
             && record.step == step
             && record.argv.is_empty()
@@ -102,8 +103,8 @@ fn kernel_info(
     }
 }
 
-/// Rates at the median, from what `[work]` says a case needs.
-fn rates(profile: &mut Profile, request: &Request) {
+/// Sets the rates at the median time, from the case's `[work]`.
+fn set_rates(profile: &mut Profile, request: &Request) {
     let Target::Kernel { data_sets, .. } = &request.target else { return };
     for case in &mut profile.cases {
         let Some(set) = data_sets.iter().find(|s| s.name == case.name) else { continue };
@@ -116,7 +117,7 @@ fn rates(profile: &mut Profile, request: &Request) {
     }
 }
 
-/// What the timing compared belongs to what is known of a case's correctness.
+/// Copies the number of verified timed calls from the timing to the check.
 fn count_timed_calls(case: &mut CaseResult) {
     let Some((check, timing)) = case.correctness.as_mut().zip(case.timing.as_ref()) else { return };
     check.timed_calls = timing.verified;
@@ -124,7 +125,7 @@ fn count_timed_calls(case: &mut CaseResult) {
 }
 
 /// One verdict over all cases: wrong if any is, right only if all are.
-fn overall(cases: &[CaseResult]) -> Option<Correctness> {
+fn overall_correctness(cases: &[CaseResult]) -> Option<Correctness> {
     let checks: Vec<&Correctness> = cases.iter().filter_map(|c| c.correctness.as_ref()).collect();
     let first = *checks.first()?;
     let chosen = checks
@@ -154,7 +155,7 @@ fn overall(cases: &[CaseResult]) -> Option<Correctness> {
     Some(all)
 }
 
-/// Launches point at the compiled code of the same name.
+/// Links each launch to the compiled code of the same name.
 fn join_code(profile: &mut Profile) {
     for launch in &mut profile.launches {
         let named =
@@ -183,14 +184,15 @@ mod tests {
 
     #[test]
     fn one_wrong_case_makes_the_whole_wrong_and_one_unchecked_makes_it_unchecked() {
-        let verdict = |cases: &[CaseResult]| overall(cases).map(|c| c.verdict);
+        let verdict = |cases: &[CaseResult]| overall_correctness(cases).map(|c| c.verdict);
         assert_eq!(verdict(&[]), None);
         assert_eq!(
             verdict(&[case("right", None), case("wrong", None), case("unchecked", None)]).unwrap(),
             "wrong"
         );
         assert_eq!(verdict(&[case("right", None), case("unchecked", None)]).unwrap(), "unchecked");
-        let all = overall(&[case("right", Some(true)), case("right", Some(false))]).unwrap();
+        let all =
+            overall_correctness(&[case("right", Some(true)), case("right", Some(false))]).unwrap();
         assert_eq!((all.verdict.as_str(), all.checked, all.bit_equal), ("right", 20, Some(false)));
     }
 }

@@ -1,4 +1,5 @@
-//! From what jobs brought back to one profile: artifacts imported, rungs judged, numbers joined.
+//! Turns the results of a run's jobs into one profile: imports artifacts, judges rungs and joins
+//! the numbers.
 
 mod finish;
 mod verdict;
@@ -24,7 +25,7 @@ use crate::model::{Launch, Profile, Sidecars};
 use crate::store::RunFolder;
 use crate::tool::{BundleFile, Expectations, PythonEnv, Request, Target};
 
-/// A rung that the laptop does not believe.
+/// A rung whose result the laptop rejects.
 #[derive(Clone, Debug)]
 pub(super) struct RefusedRung {
     pub rung: String,
@@ -33,53 +34,52 @@ pub(super) struct RefusedRung {
     pub metrics: Vec<String>,
 }
 
-/// What a run has gathered so far.
+/// The profile of a run while its jobs' results come in.
 #[derive(Default)]
 pub(super) struct ProfileBuilder {
     pub profile: Profile,
     sidecars: Sidecars,
-    /// Launches of a first pass, which those of the closer look replace.
+    /// Launches of the survey, which later passes replace.
     survey: Vec<Launch>,
     /// The last plan's expectations.
     expect: Expectations,
-    /// What was built, for the next plan.
+    /// Built files, for reuse by the next plan.
     pub built: Vec<(String, PathBuf)>,
     /// The last job.
     pub job: Option<JobResult>,
-    /// Why the runner stopped, by the step it ran in.
+    /// Failures that the runner reported, by step.
     runner: Vec<(String, RunnerFailure)>,
-    /// Why the entry cannot be launched, where the compiled code tells.
+    /// Set if the compiled code shows that the entry cannot be launched.
     missing_entry: Option<Failure>,
-    /// The rung of the last step that ended well.
+    /// The rung of the last step that succeeded.
     rung: String,
     /// The user's project.
     project: PathBuf,
-    /// The user's own thresholds.
     thresholds: Thresholds,
-    /// What the harness says of the model that it built.
+    /// The harness's report on the model that it built.
     model: rgpu_case::ModelReport,
-    /// The status of the last run of a program.
+    /// Exit status of the program's last run.
     pub program_exit: Option<i32>,
-    /// Why a run under CUPTI brought ranges alone.
+    /// Code and text of why a run under CUPTI brought only ranges.
     ranges_alone: Option<(&'static str, String)>,
-    /// A build failure's whole message, with this machine's paths.
+    /// The compiler's message of a failed build, with paths of this machine.
     compiler: Option<String>,
 }
 
-/// Kinds that tell something even when their step failed.
+/// Artifact kinds that are imported even if their step failed.
 const ALWAYS_IMPORTED_KINDS: &[&str] = &["case_report"];
 
-/// Steps whose success is not the run's rung.
+/// Steps whose success does not set the run's rung.
 pub(super) const SETUP_STEPS: &[&str] = &["build", "reference", "export", PythonEnv::STEP];
 
-/// Whether the runner's ranges in this file say when the kernel ran: not those of the steps before,
-/// and not under ncu, which runs each launch many times over.
-fn tells_ranges(file: &HostFile) -> bool {
-    is_look(&file.artifact.step) && !file.rung.starts_with("ncu.")
+/// Whether the runner's ranges in this file show when the kernel ran: not in set-up steps, and not
+/// under ncu, which replays each launch.
+fn has_run_ranges(file: &HostFile) -> bool {
+    is_pass_step(&file.artifact.step) && !file.rung.starts_with("ncu.")
 }
 
-/// Whether a step is the mode's own: `profile`, or one of several looks (`profile-2`).
-fn is_look(step: &str) -> bool {
+/// Whether a step is one of the mode's passes: `profile`, `profile-2` and so on.
+fn is_pass_step(step: &str) -> bool {
     step == "profile" || step.starts_with("profile-")
 }
 
@@ -94,7 +94,7 @@ impl ProfileBuilder {
         builder
     }
 
-    /// Sets the launches of a first pass aside: a closer look brings the chosen ones anew.
+    /// Sets the survey's launches aside: later passes measure the chosen ones again.
     pub(super) fn keep_survey(&mut self) {
         self.survey = std::mem::take(&mut self.profile.launches);
         for region in &mut self.profile.regions {
@@ -103,8 +103,8 @@ impl ProfileBuilder {
         }
     }
 
-    /// Takes the launches of the first pass back where the closer look brought none; else events of
-    /// its trace no longer point at them.
+    /// Restores the survey's launches if no later pass brought any. Otherwise unlinks its trace's
+    /// events from them.
     fn end_survey(&mut self) {
         let survey = std::mem::take(&mut self.survey);
         if self.profile.launches.is_empty() {
@@ -116,9 +116,9 @@ impl ProfileBuilder {
         }
     }
 
-    /// Takes note of what a plan was expected to bring.
+    /// Records what a plan is expected to bring, and what it leaves out.
     pub(super) fn expect(&mut self, expect: &Expectations) {
-        // Every plan of a run leaves out the same, but a first pass has rungs of its own.
+        // All plans of a run leave out the same rungs, but a survey has its own.
         for record in &expect.left_out {
             let same = |r: &RungRecord| r.rung == record.rung && r.code == record.code;
             if self.profile.ladder.iter().any(same) {
@@ -137,8 +137,8 @@ impl ProfileBuilder {
         self.expect = expect.clone();
     }
 
-    /// Takes in a build made on this machine for the host: its record, its artifacts, and the files
-    /// that the host's plan brings along.
+    /// Takes in a build made on this machine for the host. Returns the built files for the host's
+    /// plan.
     pub(super) fn take_local_build(
         &mut self,
         folder: &RunFolder,
@@ -154,12 +154,11 @@ impl ProfileBuilder {
             .collect())
     }
 
-    /// How the last job ended.
     pub(super) fn outcome(&self) -> Option<&rgpu_protocol::Outcome> {
         self.job.as_ref()?.outcome.as_ref()
     }
 
-    /// The rung that the run has reached.
+    /// The rung that the run reached; `none` if there is none.
     pub(super) fn rung(&self) -> &str {
         match self.rung.as_str() {
             "" => "none",
@@ -167,8 +166,8 @@ impl ProfileBuilder {
         }
     }
 
-    /// Takes in the report of an ncu elsewhere, whose launches replace those of lower rungs; why it
-    /// is not believed, with its code, if it is not.
+    /// Takes in a report of ncu from a provider's service; its launches replace those of lower
+    /// rungs. Returns the code and text of the refusal if the report is not usable.
     pub(super) fn take_served(
         &mut self,
         folder: &RunFolder,
@@ -201,21 +200,22 @@ impl ProfileBuilder {
         None
     }
 
-    /// Takes in an ended job; the rung that should not be believed, if another may do better.
+    /// Takes in an ended job. Returns the rung to refuse, if one is refused and another may do
+    /// better.
     pub(super) fn take(
         &mut self,
         folder: &RunFolder,
         end: &JobResult,
         request: &Request,
     ) -> Result<Option<RefusedRung>> {
-        // A time line that was never taken is not missing when it should be exported.
-        let told = |r: &&RungRecord| !(r.step == "export" && r.code == "missing");
-        self.profile.ladder.extend(end.rungs.iter().filter(told).cloned());
+        // An export misses its trace if none was taken; that is no failure of its own.
+        let is_relevant = |r: &&RungRecord| !(r.step == "export" && r.code == "missing");
+        self.profile.ladder.extend(end.rungs.iter().filter(is_relevant).cloned());
         self.profile.warnings.extend(end.warnings.iter().cloned());
         if end.gpu.is_some() {
             self.profile.gpu.clone_from(&end.gpu);
         }
-        // A container may get another GPU than the one had that was asked; reports say it too.
+        // A container may get another GPU than the host that gave the facts; reports name it too.
         let listed =
             |host: &HostFacts| host.gpus.iter().any(|gpu| end.gpu.as_ref() == Some(&gpu.uuid));
         if self.profile.device.is_none() && !self.profile.host.as_ref().is_some_and(listed) {
@@ -230,11 +230,11 @@ impl ProfileBuilder {
                 self.built.retain(|(path, _)| *path != file.host_path);
                 self.built.push((file.host_path.clone(), local));
             }
-            // Imported with its log, which alone makes the verdict.
+            // Imported together with its log, which alone holds the verdict.
             if file.artifact.kind == "sanitizer_xml" {
                 continue;
             }
-            if file.artifact.kind == "ranges" && !tells_ranges(file) {
+            if file.artifact.kind == "ranges" && !has_run_ranges(file) {
                 continue;
             }
             let believed = end.rung_of(&file.artifact.step) == Some(file.rung.as_str());
@@ -270,8 +270,8 @@ impl ProfileBuilder {
         Ok(refused)
     }
 
-    /// The sanitizer's log is its standard output, where its verdict stands: it is kept beside the
-    /// records of the same run, and imported with them.
+    /// Keeps the sanitizer's standard output, which holds its verdict, as an artifact beside the
+    /// XML records of the same run, and imports both.
     fn sanitizer_log(
         &mut self,
         folder: &RunFolder,
@@ -304,7 +304,7 @@ impl ProfileBuilder {
         Ok(())
     }
 
-    /// Imports one file into the profile.
+    /// Imports one file into the profile. Returns the rung if it is refused.
     fn import(
         &mut self,
         folder: &RunFolder,
@@ -342,8 +342,11 @@ impl ProfileBuilder {
         if ranges {
             keep_timed(&mut imported, request);
         } else if artifact.kind == "ncu_rep" {
-            let dropped =
-                keep_regions(&mut imported, &request.regions, super::pass_planner::ours(request));
+            let dropped = keep_regions(
+                &mut imported,
+                &request.regions,
+                super::pass_planner::runner_ranges(request),
+            );
             imported.gaps.extend(dropped);
         }
         let refusal = imported.refusals.drain(..).next();
@@ -362,7 +365,7 @@ impl ProfileBuilder {
         let first = self.profile.launches.len();
         match refusal {
             Some(Refusal { code, text, metrics }) if believed => {
-                // Metrics that this GPU lacks cost nothing but themselves: the rest stands.
+                // Metrics that this GPU lacks are left out; the other metrics stand.
                 if code == "unknown_metric" {
                     self.add(imported, ranges.then_some(first));
                     self.profile.gaps.push(Gap { code: code.to_owned(), text });
@@ -386,11 +389,11 @@ impl ProfileBuilder {
         }
     }
 
-    /// Adds what was imported; `ranges` is the place of the first result of range replay.
+    /// Adds what was imported. `ranges` is the index of the first range replay result, if any.
     fn add(&mut self, imported: Imported, ranges: Option<usize>) {
         let known = self.profile.gaps.len();
         imported.add_to(&mut self.profile, &mut self.sidecars);
-        // Several looks lack the same: it is said once.
+        // Several passes report the same gap; it is kept once.
         let mut new = self.profile.gaps.split_off(known);
         new.retain(|gap| !self.profile.gaps.contains(gap));
         self.profile.gaps.append(&mut new);
@@ -399,7 +402,7 @@ impl ProfileBuilder {
         }
     }
 
-    /// Makes the last try of a rung, which the host took for good, a failed one.
+    /// Marks the last attempt at a rung, which the host counted as a success, as failed.
     fn mark_refused(&mut self, rung: &str, code: &str, text: &str) {
         if let Some(record) = self.profile.ladder.iter_mut().rev().find(|r| r.rung == rung) {
             record.ok = false;
@@ -415,7 +418,7 @@ impl ProfileBuilder {
                 Some(known) => {
                     known.timing = case.timing.or(known.timing.take());
                     known.correctness = match (case.correctness, known.correctness.take()) {
-                        // A check that was not made never hides one that was.
+                        // A check that was skipped must not hide one that was made.
                         (Some(new), Some(old)) if new.verdict == "unchecked" => Some(old),
                         (new, old) => new.or(old),
                     };
@@ -425,8 +428,8 @@ impl ProfileBuilder {
         }
     }
 
-    /// A program that ran to its end under the collector and opened no range: that run is what the
-    /// lowest rung would have been, and is taken as it.
+    /// A program that ended under the collector without opening a range has run as on the lowest
+    /// rung, so it is counted there.
     fn without_ranges(&mut self, end: &JobResult, request: &Request) {
         let logged = end.files.iter().any(|file| file.artifact.kind == "nvtx_log");
         if logged || self.rung != "nvtx" || !matches!(request.target, Target::Program(_)) {
@@ -443,8 +446,7 @@ impl ProfileBuilder {
         self.rung = "cpu".to_owned();
     }
 
-    /// A run under CUPTI that brought ranges alone is what the rung `nvtx` would have been, and is
-    /// taken as it.
+    /// A run under CUPTI that brought only ranges counts as the rung `nvtx`.
     fn without_cupti(&mut self, code: &str, text: &str) {
         let gap = Gap { code: code.to_owned(), text: format!("cupti: {text}") };
         self.profile.gaps.push(gap);
@@ -460,9 +462,9 @@ impl ProfileBuilder {
         }
     }
 
-    /// A program's own status, where it is not 0: the profile stands, but the user should know.
+    /// Records a program's exit status, with a warning if it is not 0.
     fn program_status(&mut self, end: &JobResult, request: &Request) {
-        let last = end.rungs.iter().rev().find(|r| is_look(&r.step));
+        let last = end.rungs.iter().rev().find(|r| is_pass_step(&r.step));
         let status = last.and_then(|r| r.exit).unwrap_or(0);
         if matches!(request.target, Target::Program(_)) {
             self.program_exit = last.and_then(|r| r.exit);
@@ -470,14 +472,14 @@ impl ProfileBuilder {
         if status != 0 && matches!(request.target, Target::Program(_)) {
             let text = format!("the program ended with status {status}");
             let gap = Gap { code: "program_status".to_owned(), text };
-            // Each look runs the program again.
+            // Each pass runs the program again.
             if !self.profile.warnings.contains(&gap) {
                 self.profile.warnings.push(gap);
             }
         }
     }
 
-    /// Whether there is nothing worth a profile.
+    /// Whether nothing was measured.
     pub(super) fn is_empty(&self) -> bool {
         let p = &self.profile;
         p.launches.is_empty()
@@ -495,16 +497,16 @@ fn empty_case(set: &Case, vars: &[String]) -> CaseResult {
     CaseResult { name: set.name.clone(), sizes, timing: None, correctness: None }
 }
 
-/// Sources under this machine's paths, relative to the project where they lie in it.
+/// Rewrites source paths to this machine's, relative to the project where possible.
 fn localize(imported: &mut Imported, expect: &Expectations, project: &Path) {
     for cause in imported.sanitizer.iter_mut().flat_map(|s| &mut s.causes) {
         let Some(file) = &mut cause.file else { continue };
-        // Compilers record the path they were given or the absolute one: both end alike.
-        let is = |there: &str| {
+        // Compilers record either the path as given or the absolute path; both end alike.
+        let matches_source = |there: &str| {
             let inner = there.trim_start_matches("../");
             file.as_str() == there || file.ends_with(&format!("/work/{inner}"))
         };
-        if let Some(source) = expect.sources.iter().find(|s| is(&s.there)) {
+        if let Some(source) = expect.sources.iter().find(|s| matches_source(&s.there)) {
             let here = source.here.strip_prefix(project).unwrap_or(&source.here);
             *file = here.display().to_string();
         }

@@ -1,10 +1,10 @@
-//! What went wrong in a run, said to its user: by the job's end, the runner's own report, the compiler's
-//! words and the results that were checked.
+//! The failure of a run, from the job's outcome, the runner's report, the compiler's message and
+//! the checked results.
 
 use rgpu_case::ErrorClass;
 use rgpu_protocol::Outcome;
 
-use super::{ProfileBuilder, is_look};
+use super::{ProfileBuilder, is_pass_step};
 use crate::error::{Exit, Failure, Side};
 use crate::import::case_report::RunnerFailure;
 use crate::kernel::Entry;
@@ -16,10 +16,10 @@ use crate::store::RunFolder;
 use crate::tool::{Expectations, Request, Target};
 
 impl ProfileBuilder {
-    /// The failure of a run that looked several times and has nothing to show for it.
-    pub(in crate::run) fn no_look(&self, remote: &dyn Remote) -> Option<Failure> {
+    /// The failure of a run with several passes that measured nothing.
+    pub(in crate::run) fn failure_of_all_passes(&self, remote: &dyn Remote) -> Option<Failure> {
         let end = self.job.as_ref()?;
-        let last = end.rungs.iter().rev().find(|r| is_look(&r.step) && !r.ok)?;
+        let last = end.rungs.iter().rev().find(|r| is_pass_step(&r.step) && !r.ok)?;
         if !self.profile.launches.is_empty() || !self.survey.is_empty() {
             return None;
         }
@@ -27,26 +27,26 @@ impl ProfileBuilder {
         Some(outcome::failure(remote, &JobResult { outcome: Some(outcome), ..end.clone() }))
     }
 
-    /// What went wrong, if anything did.
+    /// The failure of the run, if any.
     pub(in crate::run) fn failure(&self, remote: &dyn Remote) -> Option<Failure> {
-        let found = self.profile.sanitizer.iter().any(|s| s.verdict == "found");
+        let has_findings = self.profile.sanitizer.iter().any(|s| s.verdict == "found");
         let end = self.job.as_ref()?;
         let failure = match &end.outcome {
             Some(Outcome::Done | Outcome::Failed { .. }) if self.missing_entry.is_some() => {
                 return self.missing_entry.clone();
             }
             Some(Outcome::Done) => {
-                let wrong = self
+                let wrong_case = self
                     .profile
                     .cases
                     .iter()
                     .find(|c| c.correctness.as_ref().is_some_and(|c| c.verdict == "wrong"))?;
-                return Some(self.wrong_result(remote, wrong));
+                return Some(self.wrong_result(remote, wrong_case));
             }
             Some(Outcome::Cancelled) => return Some(cancelled()),
-            // A kernel that crashes under the sanitizer is what the sanitizer was asked about.
-            Some(Outcome::Failed { .. }) if found => return None,
-            // A runner that was stopped in time has nothing to say of why.
+            // A kernel crash under the sanitizer is a finding of the sanitizer, not a failure.
+            Some(Outcome::Failed { .. }) if has_findings => return None,
+            // A runner that was killed at the time limit has reported no reason.
             Some(Outcome::Failed { code, .. }) if code == "timeout" => {
                 outcome::failure(remote, end)
             }
@@ -92,7 +92,7 @@ impl ProfileBuilder {
         if let (ErrorClass::WrongResult, Some(case)) = (failure.class, wrong) {
             return self.wrong_result(remote, case);
         }
-        let (exit, code, what, hint) = runner_words(failure.class);
+        let (exit, code, what, hint) = runner_failure_texts(failure.class);
         let mut out = Failure::new(exit, code, what)
             .on(remote.name(), remote.transport())
             .step(step)
@@ -103,14 +103,14 @@ impl ProfileBuilder {
         out
     }
 
-    /// The kernel that kernel.toml names but the compiled code has not: without a GPU nothing else
-    /// would tell.
+    /// The failure if the compiled code lacks the kernel that kernel.toml names. Needed without a
+    /// GPU, where nothing else reports it.
     pub(super) fn missing_entry(&self, request: &Request) -> Option<Failure> {
         let Target::Kernel { spec, .. } = &request.target else { return None };
         let Entry::Device(function) = &spec.entry else { return None };
         let compiled = self.profile.artifacts.iter().any(|a| a.kind == "cubin");
         let symbols: Vec<&str> = self.profile.code.iter().map(|c| c.symbol.as_str()).collect();
-        // With a GPU the driver says it itself. A mangled name holds the plain one.
+        // With a GPU the driver reports it. A mangled name contains the plain one.
         if self.profile.gpu.is_some()
             || !compiled
             || symbols.iter().any(|s| *s == function || s.contains(function.as_str()))
@@ -130,8 +130,8 @@ impl ProfileBuilder {
     }
 }
 
-/// What a class of the runner's failures means to a user.
-fn runner_words(class: ErrorClass) -> (Exit, &'static str, &'static str, &'static str) {
+/// Exit status, code, message and hint for a class of the runner's failures.
+fn runner_failure_texts(class: ErrorClass) -> (Exit, &'static str, &'static str, &'static str) {
     match class {
         ErrorClass::WrongResult => (
             Exit::Kernel,
@@ -179,7 +179,8 @@ fn runner_words(class: ErrorClass) -> (Exit, &'static str, &'static str, &'stati
     }
 }
 
-/// What the compiler said, from its log, with this machine's paths.
+/// The end of the compiler's message from its log, with paths of this machine; `None` if the log is
+/// empty.
 pub(in crate::run) fn compiler_message(
     folder: &RunFolder,
     expect: &Expectations,

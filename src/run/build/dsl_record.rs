@@ -1,4 +1,5 @@
-//! What the script that compiles a DSL's file writes of itself (`harness/templates/build_dsl.py`).
+//! Reads the record that the script for compiling DSL files writes
+//! (`harness/templates/build_dsl.py`).
 
 use serde::Deserialize;
 
@@ -6,7 +7,7 @@ use super::names::HostPathNames;
 use crate::model::build::ErrorLink;
 use crate::store::RunFolder;
 
-/// The record; empty where the script left none.
+/// The script's record; empty if the script wrote none.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct DslRecord {
@@ -16,7 +17,7 @@ pub(super) struct DslRecord {
     pub(super) error: Option<PythonException>,
 }
 
-/// An exception.
+/// An exception that the script caught.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct PythonException {
@@ -26,46 +27,46 @@ pub(super) struct PythonException {
     pub(super) traceback: String,
 }
 
-/// Lines of the user's frames that are shown; the rest is in `traceback.txt`.
+/// Most lines of user frames to show; the whole traceback is in `traceback.txt`.
 const MAX_SHOWN_FRAMES: usize = 12;
-/// Lines of the exception's own words.
+/// Most lines of the exception's message to show.
 const MAX_MESSAGE_LINES: usize = 12;
 
 impl DslRecord {
     pub(super) fn read(folder: &RunFolder) -> Self {
         let bytes = folder.read("raw/dsl.json").unwrap_or_default();
-        // A script that was killed leaves none, or half of one.
+        // A script that was killed leaves no file or half of one.
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 }
 
 impl PythonException {
-    /// The exception as a user sees it: where in the user's files, what MLIR said (`log`), then
-    /// the first cause's words.
+    /// The exception as shown to the user: the frames in the user's files, MLIR's errors (from
+    /// `log`), then the first cause's message.
     pub(super) fn shown(&self, names: &HostPathNames<'_>, log: &str) -> String {
         let traceback = names.localize(&self.traceback);
-        let users = |line: &str| {
+        let is_user_frame = |line: &str| {
             names.here().any(|file| line.contains(&format!("File \"{}\"", file.display())))
         };
         let mut lines: Vec<&str> = Vec::new();
-        let mut all = traceback.lines().peekable();
-        while let Some(line) = all.next() {
-            if users(line) && !lines.contains(&line) {
+        let mut traceback_lines = traceback.lines().peekable();
+        while let Some(line) = traceback_lines.next() {
+            if is_user_frame(line) && !lines.contains(&line) {
                 lines.push(line);
-                // The line of code and its marks stand below.
-                while let Some(below) = all.next_if(|below| below.starts_with("    ")) {
+                // The source line and its markers follow the frame.
+                while let Some(below) = traceback_lines.next_if(|below| below.starts_with("    ")) {
                     lines.push(below);
                 }
             }
         }
         let skip = lines.len().saturating_sub(MAX_SHOWN_FRAMES);
         let mut lines: Vec<String> = lines.drain(skip..).map(|l| l.trim_end().to_owned()).collect();
-        // The exception may only say that an operation could not be made.
-        let of_mlir = log.lines().filter(|l| l.starts_with("loc(") && l.contains("error: "));
-        lines.extend(of_mlir.take(2).map(str::to_owned));
-        // That a process ended is no cause.
-        let ends = ["SystemExit", "CalledProcessError"];
-        let first = self.chain.iter().find(|link| !ends.contains(&link.class.as_str()));
+        // The exception may only say that an operation could not be built; MLIR's errors say why.
+        let mlir_errors = log.lines().filter(|l| l.starts_with("loc(") && l.contains("error: "));
+        lines.extend(mlir_errors.take(2).map(str::to_owned));
+        // These only say that a process ended, not why.
+        let exit_classes = ["SystemExit", "CalledProcessError"];
+        let first = self.chain.iter().find(|link| !exit_classes.contains(&link.class.as_str()));
         let (class, message) =
             first.map_or((&self.class, &self.message), |link| (&link.class, &link.message));
         let message = names.localize(message);

@@ -1,24 +1,24 @@
-//! Known messages of compilers and DSLs, and what they mean: the table `messages.tsv`, one line
-//! each. Recorded words of real failures hold it in tests.
+//! Known messages of compilers and DSLs with their meaning, from the table `messages.tsv`. Tests
+//! check it against recorded failures.
 
 use crate::model::build::Diagnosis;
 
-/// who, words to look for, likely cause, next step; parted by tabs.
+/// One message per line: who, words to look for, likely cause, next step; separated by tabs.
 const TABLE: &str = include_str!("messages.tsv");
 
-/// Meanings told of one failure.
+/// At most this many causes are shown for one failure.
 const MAX_DIAGNOSES: usize = 3;
 
-/// A line of the table.
+/// One line of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownMessage {
-    /// Who says it.
+    /// The tool that prints the message.
     pub who: &'static str,
-    /// Words that occur in one line of it, in this order; parted by ` … `.
+    /// Words that occur in this order in one line; separated by ` … `.
     pub words: &'static str,
     /// The likely cause.
     pub cause: &'static str,
-    /// The next step.
+    /// What the user should do next.
     pub next: &'static str,
 }
 
@@ -35,7 +35,7 @@ impl KnownMessage {
     }
 }
 
-/// The table, best explanation first.
+/// The messages of the table, most specific first.
 pub fn messages() -> impl Iterator<Item = KnownMessage> {
     TABLE.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
         let mut parts = line.split('\t');
@@ -44,7 +44,7 @@ pub fn messages() -> impl Iterator<Item = KnownMessage> {
     })
 }
 
-/// What the words of a failure mean: each meaning once, each line by the first message it holds.
+/// Diagnoses a compiler's output. Each cause occurs once, and each line only for its first message.
 pub(super) fn diagnose(text: &str) -> Vec<Diagnosis> {
     let mut found: Vec<Diagnosis> = Vec::new();
     let mut explained: Vec<&str> = Vec::new();
@@ -87,19 +87,19 @@ mod tests {
         let mut logs: Vec<_> =
             entries.filter(|path| path.extension().is_some_and(|e| e == "log")).collect();
         logs.sort();
-        let mut told = String::new();
+        let mut output = String::new();
         for log in logs {
             let name = log.file_stem().unwrap().to_string_lossy().into_owned();
             let found = diagnose(&std::fs::read_to_string(&log).unwrap());
             assert!(!found.is_empty(), "`{name}` is not explained");
-            told += &format!("{name}\n");
+            output += &format!("{name}\n");
             for diagnosis in found {
-                told += &format!("  {}: {}\n", diagnosis.who, diagnosis.cause);
+                output += &format!("  {}: {}\n", diagnosis.who, diagnosis.cause);
             }
         }
         for message in messages() {
-            assert!(told.contains(message.cause), "never recorded: {}", message.words);
+            assert!(output.contains(message.cause), "never recorded: {}", message.words);
         }
-        insta::assert_snapshot!(told);
+        insta::assert_snapshot!(output);
     }
 }

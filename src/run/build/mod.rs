@@ -1,5 +1,5 @@
-//! A kernel compiled and nothing else: one plan, the files that came back, what they hold, and on
-//! failure everything that helps to see why.
+//! Compiles a kernel without running it: one plan, then the files that came back, their listings,
+//! and on failure a diagnosis.
 
 mod dsl_record;
 mod messages;
@@ -30,7 +30,7 @@ use crate::tool::{self, Draft, DslBuild, Expectations, JobName, Request, Target,
 use dsl_record::DslRecord;
 use names::HostPathNames;
 
-/// What is compiled.
+/// The code to compile.
 #[derive(Clone, Debug)]
 pub enum BuildTarget {
     /// A kernel of kernel.toml or a bare .cu.
@@ -39,80 +39,81 @@ pub enum BuildTarget {
     Dsl(DslBuild),
 }
 
-/// Which results are kept.
+/// The compiled files to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emit {
-    /// PTX.
+    /// Keep PTX.
     pub ptx: bool,
-    /// Cubins.
+    /// Keep cubins.
     pub cubin: bool,
-    /// Listings of the cubins.
+    /// Keep listings of the cubins.
     pub sass: bool,
 }
 
-/// Everything a build needs.
+/// The inputs of a build.
 pub struct BuildRun<'a> {
-    /// What.
+    /// The code to compile.
     pub wanted: BuildTarget,
     /// The kernel's name.
     pub name: String,
-    /// Its source.
+    /// The kernel's source.
     pub source: PathBuf,
-    /// What is kept.
+    /// The compiled files to keep.
     pub emit: Emit,
     /// The remote's definition.
     pub spec: &'a RemoteSpec,
-    /// Its facts, kept from run to run.
+    /// The host's facts, cached between runs.
     pub cache: FactsCache,
-    /// Our programs for the host.
+    /// rgpu's own programs for the host.
     pub programs: &'a Programs,
-    /// Where this machine may have nvdisasm, for the operands of listings; looked for when it is
-    /// wanted, since compiling may bring one.
+    /// Finds where this machine has nvdisasm, for the operands of listings. Called only when
+    /// needed, since compiling may install one.
     pub nvdisasm: &'a dyn Fn() -> Vec<PathBuf>,
-    /// Unix seconds.
+    /// The current time in Unix seconds.
     pub now_s: i64,
-    /// Whether it begins.
+    /// Whether to submit the build or resume it.
     pub begin: BuildStart,
 }
 
-/// What came of it.
+/// How a build ended.
 #[derive(Debug)]
 pub enum BuildOutcome {
-    /// The document, and why it is not whole.
+    /// The document, and the failure if the build did not succeed.
     Told(Box<Build>, Option<Failure>),
-    /// The job was left to itself.
+    /// The job was submitted and runs on detached.
     Detached,
 }
 
-/// Whether a build begins, or is taken up.
+/// How a build starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildStart {
-    /// It is submitted and followed.
+    /// Submit the build and follow it.
     Anew,
-    /// It is submitted and left to itself.
+    /// Submit the build and return.
     Detached,
-    /// It was submitted by a command that went away.
+    /// Resume a build that was submitted before.
     Again,
 }
 
 impl BuildRun<'_> {
-    /// Compiles, and looks at what came of it.
+    /// Compiles, then reads the compiled files.
     ///
     /// # Errors
-    /// Whatever left nothing to tell: the link, the host, no compiler, our disk, a cancel. Code that
-    /// does not compile is told in the document.
+    /// There is nothing to report: the link, the host or the run folder fails, there is no
+    /// compiler, or the user cancels. Code that does not compile is no error here: the document
+    /// reports it.
     pub async fn run(
         self,
         link: &mut HostLink,
         context: &mut RunContext<'_>,
     ) -> Result<BuildOutcome> {
         let (mut draft, facts) = self.draft(link, context).await?;
-        let mut again = true;
+        let mut may_retry = true;
         let (end, expect) = loop {
             let expect = draft.expect.clone();
-            match self.carry(link, draft, context).await {
-                Err(failure) if failure.code == "facts_changed" && again => {
-                    again = false;
+            match self.run_job(link, draft, context).await {
+                Err(failure) if failure.code == "facts_changed" && may_retry => {
+                    may_retry = false;
                     self.cache.forget();
                     (draft, _) = self.draft(link, context).await?;
                 }
@@ -122,13 +123,14 @@ impl BuildRun<'_> {
                 },
             }
         };
-        // All that it made is here, also where it was cancelled.
+        // All files are here, even if the job was cancelled.
         link.drop_job(&end.job);
         if end.outcome == Some(Outcome::Cancelled) {
             return Err(job::cancelled());
         }
-        let (mut build, failure) = self.tell(link.remote(), context, &end, &expect)?;
-        self.look(link, context, facts.as_ref(), &mut build).await?;
+        let (mut build, failure) =
+            self.document_and_failure(link.remote(), context, &end, &expect)?;
+        self.read_code(link, context, facts.as_ref(), &mut build).await?;
         if build.compiler.is_empty() {
             build.compiler = compiler(&end, &build);
         }
@@ -140,7 +142,7 @@ impl BuildRun<'_> {
         Ok(BuildOutcome::Told(Box::new(build), failure))
     }
 
-    /// The plan, and the facts of the host it is for; a DSL asks for none.
+    /// Drafts the plan. Returns it with the host's facts; a DSL build needs none.
     async fn draft(
         &self,
         link: &mut HostLink,
@@ -155,13 +157,14 @@ impl BuildRun<'_> {
             }
             BuildTarget::Kernel(request) => request,
         };
-        // A build that is taken up was planned with what was known then.
-        let then = match self.begin {
+        // A resumed build needs the facts that it was planned with.
+        let recorded = match self.begin {
             BuildStart::Again => context.folder.read("env.json").ok(),
             _ => None,
         };
-        let then = then.and_then(|text| serde_json::from_slice::<EnvRecord>(&text).ok()?.host);
-        let facts = match then.or_else(|| self.cache.load(self.now_s)) {
+        let recorded =
+            recorded.and_then(|text| serde_json::from_slice::<EnvRecord>(&text).ok()?.host);
+        let facts = match recorded.or_else(|| self.cache.load(self.now_s)) {
             Some(facts) => facts,
             None => {
                 let programs = self.programs;
@@ -175,8 +178,8 @@ impl BuildRun<'_> {
         Ok((tool::plan(request, &facts, &toolbox, &job)?, Some(facts)))
     }
 
-    /// `None`: it goes on alone.
-    async fn carry(
+    /// Runs or resumes the job. `None` if it runs on detached.
+    async fn run_job(
         &self,
         link: &mut HostLink,
         draft: Draft,
@@ -184,19 +187,20 @@ impl BuildRun<'_> {
     ) -> Result<Option<JobResult>> {
         let name = draft.plan.job.clone();
         if self.begin == BuildStart::Again {
-            let known = resume::known(context.folder, context.record, &name)?.unwrap_or_default();
+            let known =
+                resume::recorded_job(context.folder, context.record, &name)?.unwrap_or_default();
             if !known.ended() {
                 job::take_up(link, &name, &known, context).await?;
             }
             return job::follow_to_end(link, &name, &known.events, context).await.map(Some);
         }
-        let kept = |bundle: Bundle, context: &RunContext<'_>| {
+        let write_plan = |bundle: Bundle, context: &RunContext<'_>| {
             context.folder.write_json("plan-1.json", &bundle.plan)?;
             context.folder.write("commands.sh", bundle::commands(&bundle.plan).as_bytes())?;
             Ok(submission(bundle.plan, bundle.blobs))
         };
         let mut packer = Packer::new(DEFAULT_MAX_BYTES);
-        job::pack_and_submit(link, &mut packer, &draft, context, kept).await?;
+        job::pack_and_submit(link, &mut packer, &draft, context, write_plan).await?;
         if self.begin == BuildStart::Detached {
             link.detach().await.on(link.remote())?;
             return Ok(None);
@@ -204,8 +208,8 @@ impl BuildRun<'_> {
         job::follow_to_end(link, &name, &[], context).await.map(Some)
     }
 
-    /// The document of an ended job, and why it is not whole.
-    fn tell(
+    /// Makes the document of an ended job, with the failure if it did not succeed.
+    fn document_and_failure(
         &self,
         remote: &dyn Remote,
         context: &RunContext<'_>,
@@ -242,10 +246,11 @@ impl BuildRun<'_> {
                 }
                 build.options.extend(request.build.flags.iter().cloned());
             }
-            BuildTarget::Dsl(asked) => {
-                build.language = asked.dsl.name().to_owned();
+            BuildTarget::Dsl(dsl_build) => {
+                build.language = dsl_build.dsl.name().to_owned();
                 build.options.clone_from(&record.options);
-                build.log = Some(LogSettings { level: asked.log_level, print_ir: asked.print_ir });
+                build.log =
+                    Some(LogSettings { level: dsl_build.log_level, print_ir: dsl_build.print_ir });
             }
         }
         let compiling = end.rungs.iter().filter(|r| r.step == "build");
@@ -257,7 +262,7 @@ impl BuildRun<'_> {
         build
     }
 
-    /// Says why it failed, in the document and as the failure of the command.
+    /// Adds the error to the document, and returns it as the command's failure.
     fn failure(
         &self,
         remote: &dyn Remote,
@@ -269,13 +274,13 @@ impl BuildRun<'_> {
     ) -> Result<Failure> {
         build.status = Status::Failed;
         let names = HostPathNames::new(expect, end);
-        let log = said_by_build(folder, &names);
+        let log = build_log(folder, &names);
         let mut failure = outcome::failure(remote, end);
         let mut error = BuildError { code: failure.code.clone(), ..BuildError::default() };
         let compiling = end.last_rung("build").is_some_and(|rung| !rung.ok);
         if compiling {
-            let said = compiler_message(folder, expect);
-            error.message = said.clone().or_else(|| failure.cause.clone()).unwrap_or_default();
+            let message = compiler_message(folder, expect);
+            error.message = message.clone().or_else(|| failure.cause.clone()).unwrap_or_default();
             if matches!(failure.code.as_str(), "exit" | "does_not_compile") {
                 failure.code = "does_not_compile".to_owned();
                 failure.what = "the kernel does not compile".to_owned();
@@ -283,20 +288,20 @@ impl BuildRun<'_> {
                 failure.side = Side::Kernel;
                 failure.hints.clear();
             }
-            if let Some(said) = said {
-                failure = failure.cause(said);
+            if let Some(message) = message {
+                failure = failure.cause(message);
             }
         } else {
             error.message = failure.cause.clone().unwrap_or_default();
         }
-        if let Some(raised) = &record.error {
-            error.class = Some(raised.class.clone());
-            error.message = names.localize(&raised.message);
-            error.chain.clone_from(&raised.chain);
-            let text = names.localize(&raised.traceback);
+        if let Some(exception) = &record.error {
+            error.class = Some(exception.class.clone());
+            error.message = names.localize(&exception.message);
+            error.chain.clone_from(&exception.chain);
+            let text = names.localize(&exception.traceback);
             folder.write("traceback.txt", text.as_bytes())?;
             error.traceback = Some("traceback.txt".to_owned());
-            failure = failure.cause(raised.shown(&names, &log));
+            failure = failure.cause(exception.shown(&names, &log));
         }
         error.code.clone_from(&failure.code);
         let mut texts: Vec<String> = error.chain.iter().map(|l| l.message.clone()).collect();
@@ -309,8 +314,8 @@ impl BuildRun<'_> {
         Ok(failure)
     }
 
-    /// What the compiled files hold, and their listings.
-    async fn look(
+    /// Reads the compiled files into the document, and writes their listings.
+    async fn read_code(
         &self,
         link: &mut HostLink,
         context: &mut RunContext<'_>,
@@ -326,8 +331,8 @@ impl BuildRun<'_> {
             let here = (self.nvdisasm)();
             let facts = self.facts_to_list_by(link, context, facts, &here).await;
             let mut built = [disasm::CompiledFiles::new(folder, &build.files, None)];
-            let listed = disasm::fill(link, context, &facts, &here, &mut built).await;
-            build.files.extend(listed.into_iter().flatten());
+            let listings = disasm::fill(link, context, &facts, &here, &mut built).await;
+            build.files.extend(listings.into_iter().flatten());
             let summary: Disasm = serde_json::from_slice(&folder.read("sass/summary.json")?)
                 .map_err(|e| {
                     Failure::new(Exit::Bug, "bug", "our own summary is not read back").cause(e)
@@ -348,8 +353,8 @@ impl BuildRun<'_> {
         Ok(())
     }
 
-    /// Facts that know of the host's nvdisasm, where this machine has none: compiling may have brought
-    /// one there since the host was asked.
+    /// Facts that include the host's nvdisasm, needed if this machine has none: compiling may have
+    /// installed one since the host was asked.
     async fn facts_to_list_by(
         &self,
         link: &mut HostLink,
@@ -358,35 +363,35 @@ impl BuildRun<'_> {
         here: &[PathBuf],
     ) -> HostFacts {
         let known = facts.cloned().or_else(|| self.cache.load(self.now_s)).unwrap_or_default();
-        let served = known.tool("nvdisasm").is_some() || disasm::find(here).is_some();
-        if served || super::is_local(link) {
+        let is_available = known.tool("nvdisasm").is_some() || disasm::find(here).is_some();
+        if is_available || super::is_local(link) {
             return known;
         }
         let (programs, now_s) = (self.programs, self.now_s);
-        // A host that does not answer costs operands, and nothing else.
+        // Without an answer the listings only lack operands.
         let (cancel, reporter) = (&context.cancel, &mut *context.reporter);
         let asked = self.cache.ask(link, self.spec, programs, now_s, reporter, cancel).await;
         asked.unwrap_or(known)
     }
 
-    /// Removes what was made on the way and is not wanted.
+    /// Removes compiled files that should not be kept.
     fn drop_unwanted(&self, folder: &RunFolder, build: &mut Build) {
-        for (kind, wanted) in [("cubin", self.emit.cubin), ("ptx", self.emit.ptx)] {
-            if wanted {
+        for (kind, keep) in [("cubin", self.emit.cubin), ("ptx", self.emit.ptx)] {
+            if keep {
                 continue;
             }
             build.files.retain(|file| {
-                // What cannot be removed is still there, and stays listed.
+                // A file that cannot be removed stays listed.
                 file.kind != kind || std::fs::remove_file(folder.path().join(&file.path)).is_err()
             });
-            // Only when nothing is left in it.
+            // Fails if the folder is not empty, which is intended.
             let _ = std::fs::remove_dir(folder.path().join(kind));
         }
     }
 }
 
-/// Everything that the compiler printed, without colours and with this machine's paths.
-fn said_by_build(folder: &RunFolder, names: &HostPathNames<'_>) -> String {
+/// The compiler's whole output, without colours and with paths of this machine.
+fn build_log(folder: &RunFolder, names: &HostPathNames<'_>) -> String {
     let read = |stream: &str| {
         let bytes = folder.read(&format!("log/build.{stream}")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -394,7 +399,7 @@ fn said_by_build(folder: &RunFolder, names: &HostPathNames<'_>) -> String {
     names.localize(&strip_ansi(&format!("{}\n{}", read("stderr"), read("stdout"))))
 }
 
-/// nvcc or NVRTC, with the version that the cubin names.
+/// The compiler's name, with the version that the cubin records.
 fn compiler(end: &JobResult, build: &Build) -> String {
     let name = match end.rung_of("build") {
         Some("build.nvrtc") => "NVRTC",
@@ -407,8 +412,8 @@ fn compiler(end: &JobResult, build: &Build) -> String {
     cubin.map_or(name.to_owned(), |version| format!("{name} {version}"))
 }
 
-/// Puts the cubins where `rgpu disasm artifacts/*.cubin` finds them: `<kernel>.<arch>.cubin`, then
-/// `<kernel>-2.<arch>.cubin` …, beside the runs. Returns where.
+/// Copies the cubins to `<kernel>.<arch>.cubin`, then `<kernel>-2.<arch>.cubin` and so on, beside
+/// the runs, so that `rgpu disasm artifacts/*.cubin` finds them. Returns the new paths.
 ///
 /// # Errors
 /// I/O errors.

@@ -1,42 +1,43 @@
-//! Files of a job under the names that they have on this machine.
+//! Translates paths of a job on the host to paths on this machine.
 
 use std::path::Path;
 
 use super::JobResult;
 use crate::tool::Expectations;
 
-/// The script of the job, as its command names it.
+/// The path of the job's script below its folder, as commands name it.
 const SCRIPT: &str = "/harness/build_dsl.py";
 
-/// Turns the host's names into this machine's.
 pub(super) struct HostPathNames<'a> {
     expect: &'a Expectations,
-    /// The job's folder on the host, where a command tells it.
-    work: Option<String>,
+    /// The job's folder on the host, if a command shows it.
+    job_folder: Option<String>,
 }
 
 impl<'a> HostPathNames<'a> {
     pub(super) fn new(expect: &'a Expectations, end: &JobResult) -> Self {
         let words = end.rungs.iter().flat_map(|rung| &rung.argv);
-        let work = words.filter_map(|word| word.strip_suffix(SCRIPT)).next().map(str::to_owned);
-        Self { expect, work }
+        let job_folder =
+            words.filter_map(|word| word.strip_suffix(SCRIPT)).next().map(str::to_owned);
+        Self { expect, job_folder }
     }
 
-    /// The sources on this machine.
+    /// Paths of the sources on this machine.
     pub(super) fn here(&self) -> impl Iterator<Item = &Path> {
         self.expect.sources.iter().map(|source| source.here.as_path())
     }
 
-    /// A text with this machine's names; other files of the job are named from its folder on.
+    /// Replaces the sources' paths with this machine's; other paths become relative to the job's
+    /// folder.
     pub(super) fn localize(&self, text: &str) -> String {
         let mut text = text.to_owned();
-        if let Some(work) = &self.work {
+        if let Some(job_folder) = &self.job_folder {
             for source in &self.expect.sources {
                 let inner = source.there.trim_start_matches("../");
                 let here = source.here.display().to_string();
-                text = text.replace(&format!("{work}/{inner}"), &here);
+                text = text.replace(&format!("{job_folder}/{inner}"), &here);
             }
-            text = text.replace(&format!("{work}/"), "");
+            text = text.replace(&format!("{job_folder}/"), "");
         }
         self.expect.localize(&text)
     }
