@@ -151,7 +151,7 @@ pub async fn exec(
     let write_plan = |bundle: Bundle, context: &RunContext<'_>| {
         context.folder.write_json("plan-1.json", &bundle.plan)?;
         commands = Some(bundle::commands(&bundle.plan));
-        files = sent(&bundle.plan.files);
+        files = inputs_of(&bundle.plan.files);
         let mut submission = submission(bundle.plan, bundle.blobs);
         submission.secrets.clone_from(&request.secrets);
         Ok(submission)
