@@ -55,8 +55,8 @@ pub fn commands(plan: &Plan) -> String {
     out
 }
 
-fn quoted_word(quoted_word: &Arg) -> String {
-    match quoted_word {
+fn quoted_word(word: &Arg) -> String {
+    match word {
         Arg::Text(text) => shell_word(text),
         Arg::InJob { prefix, in_job } => {
             let prefix = if prefix.is_empty() { String::new() } else { shell_word(prefix) };

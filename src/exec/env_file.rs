@@ -24,8 +24,8 @@ pub fn read(path: &Path) -> Result<BTreeMap<String, String>, ExecError> {
         let line = line.strip_prefix("export ").unwrap_or(line);
         let (name, value) = line.split_once('=').ok_or_else(|| failed("there is no `=`"))?;
         let name = name.trim();
-        let valid_start = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-        if !valid_start || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        let has_valid_start = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        if !has_valid_start || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
             return Err(failed("that is no name of a variable"));
         }
         variables.insert(name.to_owned(), unquote(value.trim()).map_err(failed)?);

@@ -116,14 +116,12 @@ impl Package {
 /// The pinned versions, with this package in place of the one they were made for. If the file has
 /// no other dependencies the lock is complete, and cargo needs no registry.
 fn lock(name: &str, prelude: bool, cudarc: bool) -> String {
-    let added_dependencies = [("cudarc", cudarc), ("rgpu_prelude", prelude)];
-    let added_dependencies = added_dependencies
-        .iter()
-        .filter(|(_, used)| *used)
-        .map(|(name, _)| format!(" \"{name}\",\n"));
+    let entries = [("cudarc", cudarc), ("rgpu_prelude", prelude)];
+    let entries =
+        entries.iter().filter(|(_, used)| *used).map(|(name, _)| format!(" \"{name}\",\n"));
     let own = format!(
         "name = \"{name}\"\nversion = \"0.0.0\"\ndependencies = [\n{}]",
-        added_dependencies.collect::<String>()
+        entries.collect::<String>()
     );
     let template_entry = "name = \"snippet\"\nversion = \"0.0.0\"\ndependencies = [\n \"cudarc\",\n \"rgpu_prelude\",\n]";
     LOCK.replace(template_entry, &own)

@@ -1,5 +1,4 @@
-//! The code of a cubin, instruction by instruction: what the file says of each, joined with
-//! nvdisasm's text where that is at hand.
+//! Reads the code of a cubin instruction by instruction, with nvdisasm's text if it is available.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,7 +10,7 @@ use rgpu_format::sass::{self, Instruction};
 
 use super::image_task::ImageTask;
 use super::nvdisasm::ToolError;
-use super::read::asked;
+use super::read::listing_options;
 use super::sources::Sources;
 use crate::import::gpu_code;
 use crate::model::code::{
@@ -19,52 +18,52 @@ use crate::model::code::{
 };
 use crate::model::hotspots::SourceAt;
 
-/// Whether positions in source and PTX, and texts of sources, are wanted.
+/// Whether to read positions in source and PTX, and the source text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourcePositions {
-    /// No.
+    /// Do not read them.
     #[default]
     Unasked,
-    /// Yes, where the cubin knows them.
+    /// Read them if the cubin has them.
     Wanted,
 }
 
-/// Whether life ranges are wanted.
+/// Whether to read life ranges of registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LifeRanges {
-    /// No.
+    /// Do not read them.
     #[default]
     Unasked,
-    /// Where they can be had.
+    /// Read them if possible.
     Welcome,
-    /// Without them there is nothing to show.
+    /// They are required.
     Needed,
 }
 
-/// Why code cannot be shown as asked.
+/// Why code cannot be shown as requested.
 #[derive(Debug, thiserror::Error)]
 pub enum CodeError {
-    /// Life ranges without nvdisasm.
+    /// Life ranges were required, but there is no nvdisasm.
     #[error("life ranges need operands, which nvdisasm knows: there is none here")]
     NoTool,
-    /// nvdisasm gave none.
+    /// nvdisasm failed.
     #[error("nvdisasm gave no life ranges: {0}")]
     Tool(#[from] ToolError),
-    /// It printed a listing without them.
+    /// nvdisasm's listing has no life ranges.
     #[error("nvdisasm printed no columns of registers")]
     NoLives,
 }
 
-/// The code of the wanted kernels of the cubin in `bytes`; `path` is the file it lies in.
+/// The code of the requested kernels of the cubin `bytes`, from the file `path`.
 ///
 /// # Errors
-/// [`CodeError`] where life ranges are needed and cannot be had; anything else is told in the image.
+/// [`CodeError`] if life ranges are required and missing; other problems are recorded in the image.
 pub fn code(
     path: &Path,
     cubin: &Cubin,
     bytes: &[u8],
-    what: &ImageTask,
-    places: SourcePositions,
+    task: &ImageTask,
+    positions: SourcePositions,
 ) -> Result<CodeImage, CodeError> {
     let mut image = CodeImage {
         path: path.display().to_string(),
@@ -72,59 +71,59 @@ pub fn code(
         tool: Some(format!("rgpu {}", env!("CARGO_PKG_VERSION"))),
         ..CodeImage::default()
     };
-    let listing = listing(&mut image, cubin, bytes, what)?;
+    let listing = listing(&mut image, cubin, bytes, task)?;
     let texts = rgpu_format::sass::text::read(&listing);
-    if what.lives == LifeRanges::Needed && !texts.iter().any(|t| t.has_lives) {
+    if task.lives == LifeRanges::Needed && !texts.iter().any(|t| t.has_lives) {
         return Err(CodeError::NoLives);
     }
-    let wanted = places == SourcePositions::Wanted;
-    let table = |kind| if wanted { lines(bytes, kind).ok() } else { None };
+    let with_positions = positions == SourcePositions::Wanted;
+    let table = |kind| if with_positions { lines(bytes, kind).ok() } else { None };
     let tables = (table(Table::Source), table(Table::Ptx));
     let mut sources = Sources::default();
-    let mut used = BTreeSet::new();
-    for section in cubin.code.iter().filter(|s| what.wanted.kernel(&s.name)) {
-        // Sections of one name are told apart by their order, which is that of the file.
+    let mut used_texts = BTreeSet::new();
+    for section in cubin.code.iter().filter(|s| task.wanted.kernel(&s.name)) {
+        // Sections of one name are matched by order, which is the same in both.
         let text = texts
             .iter()
             .enumerate()
-            .find(|(at, text)| text.name == section.name && !used.contains(at));
-        used.extend(text.map(|(at, _)| at));
+            .find(|(at, text)| text.name == section.name && !used_texts.contains(at));
+        used_texts.extend(text.map(|(at, _)| at));
         let text = text.map(|(_, text)| text);
         let kernel = kernel(cubin, section, bytes, text, &tables);
-        kernel.instructions.iter().flat_map(|i| &i.at).for_each(|at| sources.see(at));
+        kernel.instructions.iter().flat_map(|i| &i.at).for_each(|at| sources.add(at));
         image.kernels.push(kernel);
     }
-    if wanted {
+    if with_positions {
         image.sources = sources.read(path);
     }
     image.ptx = cubin.ptx.map(|ptx| ptx.text(bytes));
     Ok(image)
 }
 
-/// nvdisasm's text, empty where there is none.
+/// nvdisasm's listing; empty if there is none.
 fn listing(
     image: &mut CodeImage,
     cubin: &Cubin,
     bytes: &[u8],
-    what: &ImageTask,
+    task: &ImageTask,
 ) -> Result<String, CodeError> {
-    let Some(tool) = what.nvdisasm.as_ref() else {
-        return match what.lives {
+    let Some(tool) = task.nvdisasm.as_ref() else {
+        return match task.lives {
             LifeRanges::Needed => Err(CodeError::NoTool),
             _ => Ok(String::new()),
         };
     };
-    let (flags, symbols) = asked(cubin, what);
-    let mut listed = tool.listing(bytes, flags, &symbols);
-    if listed.is_err() && what.lives == LifeRanges::Welcome {
-        listed = tool.listing(bytes, &[], &symbols);
+    let (flags, symbols) = listing_options(cubin, task);
+    let mut result = tool.listing(bytes, flags, &symbols);
+    if result.is_err() && task.lives == LifeRanges::Welcome {
+        result = tool.listing(bytes, &[], &symbols);
     }
-    match listed {
+    match result {
         Ok(text) => {
             image.tool = Some(tool.name());
             Ok(text)
         }
-        Err(error) if what.lives == LifeRanges::Needed => Err(error.into()),
+        Err(error) if task.lives == LifeRanges::Needed => Err(error.into()),
         Err(error) => {
             image.tool_problem = Some(error.to_string());
             Ok(String::new())
@@ -140,11 +139,11 @@ fn kernel(
     tables: &(Option<Lines>, Option<Lines>),
 ) -> CodeKernel {
     let sm = cubin.sm.number;
-    // Of code before Volta nvdisasm alone knows the instructions.
-    let read = sass::is_read(sm);
-    let all = if read { gpu_code::instructions(section, bytes) } else { Vec::new() };
+    // Before Volta, only nvdisasm can decode instructions.
+    let is_decoded = sass::is_read(sm);
+    let all = if is_decoded { gpu_code::instructions(section, bytes) } else { Vec::new() };
     let code = sass::trimmed(&all, sm);
-    let kept = if read { code.len() } else { usize::MAX };
+    let count = if is_decoded { code.len() } else { usize::MAX };
     let mix = sass::mix(code, sm);
     let facts = cubin.kernels.iter().find(|k| k.section_index == section.index);
     let mut classes: BTreeMap<String, u64> = BTreeMap::new();
@@ -162,7 +161,7 @@ fn kernel(
         blocks: blocks(code, sm),
         classes,
         mnemonics: mix.mnemonics.iter().map(|(name, n)| (name.to_string(), *n)).collect(),
-        ranges: text.map(|text| ranges(text, kept)).unwrap_or_default(),
+        ranges: text.map(|text| ranges(text, count)).unwrap_or_default(),
     }
 }
 
@@ -178,12 +177,12 @@ fn instructions(
         None => code.iter().map(|instruction| instruction.offset).collect(),
     };
     let first = section.functions.iter().find(|f| f.offset == 0);
-    let of = |table: &'_ Option<Lines>| -> Option<Vec<Vec<SourceAt>>> {
+    let chains_in = |table: &'_ Option<Lines>| -> Option<Vec<Vec<SourceAt>>> {
         let symbol = first?;
         let table = table.as_ref()?.function(&symbol.name, symbol.symbol_index)?;
-        Some(offsets.iter().map(|offset| place(&table, *offset)).collect())
+        Some(offsets.iter().map(|offset| source_chain(&table, *offset)).collect())
     };
-    let (source, ptx) = (of(source), of(ptx));
+    let (source, ptx) = (chains_in(source), chains_in(ptx));
     let functions: BTreeMap<u64, &str> = section
         .functions
         .iter()
@@ -191,36 +190,42 @@ fn instructions(
         .map(|f| (f.offset, f.name.as_str()))
         .collect();
     let line = |(at, &offset): (usize, &u64)| {
-        let told = text.and_then(|t| t.lines.get(at).filter(|l| l.offset == offset));
+        let text_line = text.and_then(|t| t.lines.get(at).filter(|l| l.offset == offset));
         let instruction = code.get(at);
         let target = instruction.and_then(|i| i.target(sm));
-        let ours = || {
+        let own_text = || {
             let to = target.map_or(String::new(), |to| format!(" {to:#x}"));
             instruction.map_or(String::new(), |i| sass::brief(i, sm)) + &to
         };
         CodeLine {
             offset,
             function: functions.get(&offset).map(|name| function(name)),
-            text: text.zip(told).map_or_else(ours, |(t, told)| t.resolved(told.text)),
+            text: text
+                .zip(text_line)
+                .map_or_else(own_text, |(t, text_line)| t.resolved(text_line.text)),
             control: instruction.map_or(String::new(), |i| i.control().to_string()),
             target,
             at: source.as_ref().and_then(|s| s.get(at).cloned()).unwrap_or_default(),
             ptx_line: ptx.as_ref().and_then(|p| Some(p.get(at)?.last()?.line)),
-            live: text.zip(told).filter(|(t, _)| t.has_lives).map(|(_, told)| lives(&told.live)),
+            live: text
+                .zip(text_line)
+                .filter(|(t, _)| t.has_lives)
+                .map(|(_, text_line)| lives(&text_line.live)),
             counts: None,
         }
     };
     offsets.iter().enumerate().map(line).collect()
 }
 
-/// A kept function's name: symbols like `$kernel$_Z4keptf` say whose copy it is, too.
+/// The name of a function kept in a kernel's section; symbols like `$kernel$_Z4keptf` also name the
+/// kernel.
 fn function(symbol: &str) -> String {
     let own = symbol.rsplit('$').next().filter(|name| !name.is_empty()).unwrap_or(symbol);
     demangle(own).unwrap_or_else(|| own.to_owned())
 }
 
-/// Where an instruction comes from, outermost call first.
-fn place(table: &FunctionLines<'_>, offset: u64) -> Vec<SourceAt> {
+/// The call chain in the source that an instruction comes from, outermost call first.
+fn source_chain(table: &FunctionLines<'_>, offset: u64) -> Vec<SourceAt> {
     let chain = table.at(offset).into_iter().rev();
     let at = chain.map(|at| SourceAt {
         file: at.file.to_owned(),
@@ -240,20 +245,22 @@ fn lives(live: &[sass::text::Live]) -> Lives {
     }
 }
 
-/// Life ranges of a section's first `count` instructions: a value lives from the instruction that
-/// writes it, through all that follow, to where its register is free or written anew.
+/// Life ranges in a section's first `count` instructions: from the instruction that writes a value
+/// to where its register is free or rewritten.
 fn ranges(text: &TextSection<'_>, count: usize) -> Vec<LifeRange> {
     let mut open: BTreeMap<(File, u16), LifeRange> = BTreeMap::new();
-    let mut done: Vec<((File, u16), LifeRange)> = Vec::new();
+    let mut finished: Vec<((File, u16), LifeRange)> = Vec::new();
     for line in text.lines.iter().take(count) {
-        let here: BTreeSet<(File, u16)> = line.live.iter().map(|l| (l.file, l.number)).collect();
-        let ended: Vec<_> = open.keys().filter(|key| !here.contains(key)).copied().collect();
-        done.extend(ended.into_iter().filter_map(|key| Some((key, open.remove(&key)?))));
+        let live_registers: BTreeSet<(File, u16)> =
+            line.live.iter().map(|l| (l.file, l.number)).collect();
+        let freed: Vec<_> =
+            open.keys().filter(|key| !live_registers.contains(key)).copied().collect();
+        finished.extend(freed.into_iter().filter_map(|key| Some((key, open.remove(&key)?))));
         for live in &line.live {
             let key = (live.file, live.number);
-            // A guarded write may leave the old value: only an unguarded one begins a new life.
+            // A guarded write may keep the old value, so only an unguarded one starts a new range.
             if live.mark == Mark::Written && !line.text.starts_with('@') {
-                done.extend(open.remove(&key).map(|range| (key, range)));
+                finished.extend(open.remove(&key).map(|range| (key, range)));
             }
             let range = open.entry(key).or_insert_with(|| LifeRange {
                 register: format!("{}{}", live.file.prefix(), live.number),
@@ -269,9 +276,9 @@ fn ranges(text: &TextSection<'_>, count: usize) -> Vec<LifeRange> {
             }
         }
     }
-    done.extend(open);
-    done.sort_by_key(|(key, range)| (*key, range.from));
-    done.into_iter().map(|(_, range)| range).collect()
+    finished.extend(open);
+    finished.sort_by_key(|(key, range)| (*key, range.from));
+    finished.into_iter().map(|(_, range)| range).collect()
 }
 
 fn blocks(code: &[Instruction], sm: u32) -> Vec<CodeBlock> {

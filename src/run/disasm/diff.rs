@@ -1,5 +1,5 @@
-//! What changed between two builds: facts, counts, and the instructions themselves. Addresses,
-//! labels and padding do not count, scheduling only as "the same text".
+//! Compares two builds: facts, counts and instructions. Addresses, labels and padding are ignored;
+//! code that differs only in scheduling counts as "the same text".
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,14 +7,14 @@ use super::lines_diff::{ComparedText, lines_diff};
 use crate::model::code::{Code, CodeLine};
 use crate::model::disasm::{ByName, Change, Diff, Disasm, Kernel, KernelDiff, Sameness};
 
-/// The schema's name.
+/// Name of the schema.
 const SCHEMA: &str = "rgpu.disasm-diff/1";
 
-/// Architecture, demangled name, and which of several.
+/// Architecture, demangled name, and the number among kernels with both the same.
 type KernelKey = (String, String, usize);
 
-/// Kernels by architecture and demangled name, with how often the pair came before: large
-/// libraries hold the same kernel in several images.
+/// The kernels with their keys. Large libraries hold the same kernel in several images, so the keys
+/// are numbered.
 fn kernels(document: &Disasm) -> Vec<(KernelKey, &Kernel)> {
     let mut seen: BTreeMap<(String, String), usize> = BTreeMap::new();
     let images = document.inputs.iter().flat_map(|input| &input.images);
@@ -29,7 +29,7 @@ fn kernels(document: &Disasm) -> Vec<(KernelKey, &Kernel)> {
         .collect()
 }
 
-/// Instructions by the same keys.
+/// The instructions by the same keys.
 fn listings(code: &Code) -> BTreeMap<KernelKey, &[CodeLine]> {
     let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     let images = code.images.iter();
@@ -44,78 +44,88 @@ fn listings(code: &Code) -> BTreeMap<KernelKey, &[CodeLine]> {
         .collect()
 }
 
-/// The old build's architecture, where each build is for one alone and the two differ.
+/// The old build's architecture, if each build is for a single one and they differ.
 fn other_arch(old: &[(KernelKey, &Kernel)], new: &[(KernelKey, &Kernel)]) -> Option<String> {
-    let only = |all: &[(KernelKey, &Kernel)]| {
+    let single_arch = |all: &[(KernelKey, &Kernel)]| {
         let (first, _) = all.first()?;
         all.iter().all(|(key, _)| key.0 == first.0).then(|| first.0.clone())
     };
-    let (old, new) = (only(old)?, only(new)?);
+    let (old, new) = (single_arch(old)?, single_arch(new)?);
     (old != new).then_some(old)
 }
 
 /// One build.
 #[derive(Clone, Copy, Debug)]
 pub struct DiffSide<'a> {
-    /// Its facts.
+    /// The facts of its kernels.
     pub facts: &'a Disasm,
-    /// Its instructions.
+    /// The instructions of its kernels.
     pub code: &'a Code,
 }
 
-/// Holds two builds against each other.
+/// Compares two builds.
 pub fn diff(old: DiffSide<'_>, new: DiffSide<'_>, normalize: ComparedText) -> Diff {
     let texts = (listings(old.code), listings(new.code));
     let tools = || old.code.images.iter().chain(&new.code.images).filter_map(|i| i.tool.as_ref());
-    // Where one side has no operands, neither side's count: the listings are then both ours.
+    // If one side has no operands, both listings were made by rgpu.
     let tool = tools().find(|t| t.starts_with("rgpu")).or_else(|| tools().next()).cloned();
     let (mut old, new) = (kernels(old.facts), kernels(new.facts));
     let mut texts = texts;
     let old_arch = other_arch(&old, &new);
     if let (Some(_), Some((key, _))) = (&old_arch, new.first()) {
-        // Under the new one's architecture kernels find each other.
+        // Give the old kernels the new architecture, so that they match.
         old.iter_mut().for_each(|(k, _)| k.0.clone_from(&key.0));
         texts.0 = texts.0.into_iter().map(|(k, v)| ((key.0.clone(), k.1, k.2), v)).collect();
     }
     let (old, texts) = (old, texts);
     let before: BTreeMap<_, _> = old.iter().map(|(key, kernel)| (key, *kernel)).collect();
     let after: BTreeSet<_> = new.iter().map(|(key, _)| key).collect();
-    let shown = |key: &KernelKey| format!("{} {}", key.0, key.1);
-    let gone = |key: &KernelKey| match &old_arch {
+    let key_name = |key: &KernelKey| format!("{} {}", key.0, key.1);
+    let removed_key_name = |key: &KernelKey| match &old_arch {
         Some(arch) => format!("{arch} {}", key.1),
-        None => shown(key),
+        None => key_name(key),
     };
-    let operands = tool.as_ref().is_some_and(|t| !t.starts_with("rgpu"));
+    let has_operands = tool.as_ref().is_some_and(|t| !t.starts_with("rgpu"));
     let normalized: &[&str] = match normalize {
         ComparedText::Addresses => &["addresses"],
         ComparedText::Registers => &["addresses", "registers"],
     };
     let pair = |key: &KernelKey, kernel: &Kernel| {
-        let mut told = one(&key.0, &key.1, before.get(key)?, kernel);
-        told.old_arch.clone_from(&old_arch);
+        let mut difference = compare_kernels(&key.0, &key.1, before.get(key)?, kernel);
+        difference.old_arch.clone_from(&old_arch);
         if let (Some(a), Some(b)) = (texts.0.get(key), texts.1.get(key))
-            && told.code != Sameness::Identical
+            && difference.code != Sameness::Identical
         {
             let listing = lines_diff(a, b, normalize);
             let same = listing.removed + listing.added == 0;
-            if same && operands && normalize == ComparedText::Addresses {
-                told.code = Sameness::SameText;
+            if same && has_operands && normalize == ComparedText::Addresses {
+                difference.code = Sameness::SameText;
             }
-            told.listing = Some(listing);
+            difference.listing = Some(listing);
         }
-        Some(told)
+        Some(difference)
     };
     Diff {
         schema: SCHEMA.to_owned(),
         normalized: normalized.iter().map(|n| (*n).to_owned()).collect(),
         kernels: new.iter().filter_map(|(key, kernel)| pair(key, kernel)).collect(),
-        removed: old.iter().map(|(k, _)| k).filter(|k| !after.contains(k)).map(gone).collect(),
-        added: new.iter().map(|(k, _)| k).filter(|k| !before.contains_key(k)).map(shown).collect(),
+        removed: old
+            .iter()
+            .map(|(k, _)| k)
+            .filter(|k| !after.contains(k))
+            .map(removed_key_name)
+            .collect(),
+        added: new
+            .iter()
+            .map(|(k, _)| k)
+            .filter(|k| !before.contains_key(k))
+            .map(key_name)
+            .collect(),
         tool,
     }
 }
 
-fn one(arch: &str, name: &str, old: &Kernel, new: &Kernel) -> KernelDiff {
+fn compare_kernels(arch: &str, name: &str, old: &Kernel, new: &Kernel) -> KernelDiff {
     let numbers = |k: &Kernel| -> Vec<(&'static str, Option<f64>)> {
         let of = |n: u64| Some(n as f64);
         vec![
@@ -152,7 +162,7 @@ fn one(arch: &str, name: &str, old: &Kernel, new: &Kernel) -> KernelDiff {
     }
 }
 
-/// Counts that differ, most first.
+/// The counts that differ, largest difference first.
 fn counts(old: &ByName, new: &ByName) -> Vec<Change> {
     let names: BTreeSet<&str> = old.keys().chain(new.keys()).map(AsRef::as_ref).collect();
     let count = |all: &ByName, name: &str| all.get(name).copied().unwrap_or(0);

@@ -1,5 +1,5 @@
-//! nvdisasm fetched on the user's word: NVIDIA's wheel, pinned by its hash, brought by the user's
-//! own pip into a folder of rgpu's.
+//! Fetches nvdisasm at the user's request: NVIDIA's wheel, pinned by hash, installed with the
+//! user's pip into a folder of rgpu's.
 
 use std::fs;
 use std::io;
@@ -8,53 +8,53 @@ use std::process::{Command, Stdio};
 
 use super::nvdisasm::{Nvdisasm, find};
 
-/// The wheel.
+/// The wheel with nvdisasm.
 pub const WHEEL: &str = "nvidia-cuda-nvdisasm";
 
 /// Why nvdisasm was not fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// Nothing here installs wheels.
+    /// No Python with pip was found.
     #[error("there is no Python with pip here")]
     NoPip,
-    /// pip failed, in its own words.
+    /// pip failed with a message.
     #[error("pip could not fetch `{WHEEL}`")]
     Pip {
-        /// The last lines it said.
+        /// The last lines of the message.
         words: String,
     },
-    /// The wheel holds something else than expected.
+    /// The wheel's nvdisasm is missing, does not run or has another version.
     #[error("the wheel's nvdisasm does not run here")]
     Broken,
-    /// Our disk.
+    /// The folder cannot be written.
     #[error("cannot write `{}`", path.display())]
     Disk {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         #[source]
         source: io::Error,
     },
-    /// A defect: the list has no such wheel.
+    /// The list of wheels lacks this one: a bug in rgpu.
     #[error("the list of wheels has no `{WHEEL}`")]
     Unlisted,
 }
 
-/// How pip may be heard.
+/// Whether pip's output is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PipOutput {
-    /// Its progress goes to stderr.
+    /// Show its progress on stderr.
     Progress,
-    /// Not at all.
+    /// Show nothing.
     Quiet,
 }
 
-/// The version that [`fetch`] brings.
+/// The version that [`fetch`] installs.
 pub fn pinned() -> Option<String> {
     rgpu_wheels::requirement(rgpu_wheels::CUDA, WHEEL).map(|wheel| wheel.version)
 }
 
-/// Where nvdisasm lies in a folder that [`fetch`] filled.
+/// Paths of nvdisasm in a folder that [`fetch`] filled, newest toolkit first.
 pub fn fetched(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder.join("nvidia")) else { return Vec::new() };
     let toolkits = entries.filter_map(Result::ok).map(|entry| entry.path());
@@ -65,41 +65,42 @@ pub fn fetched(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Fetches the pinned wheel into `folder`, whose old content goes only once the new one has run.
+/// Installs the pinned wheel into `folder`. The old content is replaced only after the new nvdisasm
+/// has run.
 ///
 /// # Errors
-/// [`FetchError`]; the folder is then as it was.
-pub fn fetch(folder: &Path, voice: PipOutput) -> Result<Nvdisasm, FetchError> {
+/// [`FetchError`]; the folder is then unchanged.
+pub fn fetch(folder: &Path, pip_output: PipOutput) -> Result<Nvdisasm, FetchError> {
     let wheel = rgpu_wheels::requirement(rgpu_wheels::CUDA, WHEEL).ok_or(FetchError::Unlisted)?;
     let python = python().ok_or(FetchError::NoPip)?;
-    let disk = |path: &Path| {
+    let disk_error = |path: &Path| {
         let path = path.to_owned();
         move |source| FetchError::Disk { path, source }
     };
-    let above = folder.parent().unwrap_or(folder);
-    fs::create_dir_all(above).map_err(disk(above))?;
-    // Beside the folder, so that it becomes the folder in one step.
-    let new = tempfile::Builder::new().prefix(".nvdisasm-").tempdir_in(above);
-    let new = new.map_err(disk(above))?;
+    let parent = folder.parent().unwrap_or(folder);
+    fs::create_dir_all(parent).map_err(disk_error(parent))?;
+    // In the same parent folder, so that a rename completes it.
+    let new = tempfile::Builder::new().prefix(".nvdisasm-").tempdir_in(parent);
+    let new = new.map_err(disk_error(parent))?;
     let list = new.path().join("wheels.txt");
-    fs::write(&list, &wheel.text).map_err(disk(&list))?;
+    fs::write(&list, &wheel.text).map_err(disk_error(&list))?;
     let target = new.path().join("target");
     let mut pip = rgpu_wheels::install(&python, &list);
     pip.arg("--target").arg(&target);
-    if voice == PipOutput::Quiet {
+    if pip_output == PipOutput::Quiet {
         pip.arg("--quiet");
     }
-    run(&mut pip, voice)?;
+    run(&mut pip, pip_output)?;
     let found = find(&fetched(&target)).filter(|tool| tool.version() == wheel.version);
     found.ok_or(FetchError::Broken)?;
     if folder.exists() {
-        fs::rename(folder, new.path().join("old")).map_err(disk(folder))?;
+        fs::rename(folder, new.path().join("old")).map_err(disk_error(folder))?;
     }
-    fs::rename(&target, folder).map_err(disk(folder))?;
+    fs::rename(&target, folder).map_err(disk_error(folder))?;
     find(&fetched(folder)).ok_or(FetchError::Broken)
 }
 
-/// A Python that has pip.
+/// Finds a Python with pip.
 fn python() -> Option<PathBuf> {
     ["python3", "python"].into_iter().filter_map(|name| which::which(name).ok()).find(|python| {
         let mut pip = Command::new(python);
@@ -108,10 +109,10 @@ fn python() -> Option<PathBuf> {
     })
 }
 
-fn run(pip: &mut Command, voice: PipOutput) -> Result<(), FetchError> {
+fn run(pip: &mut Command, pip_output: PipOutput) -> Result<(), FetchError> {
     let failed = |words: String| FetchError::Pip { words };
-    // What it prints is talk, and our stdout is for data.
-    let out = match voice {
+    // pip's progress goes to stderr, since our stdout is for data.
+    let out = match pip_output {
         PipOutput::Progress => Stdio::from(io::stderr()),
         PipOutput::Quiet => Stdio::null(),
     };

@@ -1,4 +1,4 @@
-//! What is asked of files: which of their images and kernels, and what becomes of them.
+//! Which images and kernels to read from files, and what to do with them.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -12,74 +12,74 @@ use super::names::FileNames;
 use super::nvdisasm::Nvdisasm;
 use crate::import::gpu_code::ListingColumns;
 
-/// Which images and kernels are wanted.
+/// The images and kernels to read.
 #[derive(Debug, Default)]
 pub struct ImageFilter {
-    /// Architectures as typed (`sm_90a`, `90`); all where empty.
+    /// Architectures as typed (`sm_90a`, `90`); empty for all.
     pub arches: Vec<String>,
-    /// A kernel's symbol or demangled name must match one of these; all where empty.
+    /// Patterns of which one must match a kernel's symbol or demangled name; empty for all.
     pub kernels: Vec<Regex>,
 }
 
-/// What is done with each image.
+/// The work to do for each image.
 #[derive(Debug, Default)]
 pub struct ImageTask {
-    /// Which.
+    /// The images and kernels to read.
     pub wanted: ImageFilter,
-    /// Where files go; nothing is written without.
+    /// The output folder; `None` writes no files.
     pub out: Option<PathBuf>,
-    /// Listings are written.
+    /// Whether to write listings.
     pub sass: bool,
-    /// Each kernel has a listing of its own.
+    /// Whether each kernel gets its own listing.
     pub by_kernel: bool,
-    /// Cubins and PTX are written.
+    /// Whether to write cubins and PTX.
     pub extract: bool,
-    /// Headers only: no image is decompressed, no kernel is looked at.
+    /// Whether to read only headers, without decompressing images or reading kernels.
     pub list_only: bool,
-    /// Columns of listings.
+    /// The columns of listings.
     pub shown: ListingColumns,
-    /// Life ranges of registers, in views.
+    /// Whether views have life ranges of registers.
     pub lives: LifeRanges,
-    /// The tool that knows operands, where there is one.
+    /// The tool for operands, if there is one.
     pub nvdisasm: Option<Nvdisasm>,
-    /// Threads of a block that occupancy is told for, where the kernel does not say.
+    /// Threads per block for occupancy, if the kernel does not require a block size.
     pub threads: Option<u32>,
-    /// Bounds.
+    /// Limits for reading containers.
     pub limits: Limits,
-    /// Names already taken in `out`.
+    /// File names that are taken in `out`.
     pub names: FileNames,
-    /// Why something could not be written, said by the first that could not.
+    /// The first error while writing a file.
     pub unwritten: OnceLock<String>,
 }
 
 impl ImageTask {
-    /// Something could not be written.
+    /// Records an error while writing a file.
     pub(super) fn not_written(&self, why: &str) {
-        // The first says it all.
+        // Later errors have the same cause, so only the first is kept.
         let _ = self.unwritten.set(why.to_owned());
     }
 }
 
 impl ImageFilter {
-    /// Whether code for `arch` is wanted: `sm_100` lets `sm_100a` and `sm_100f` through too, whose
-    /// code runs on the same GPUs; `sm_100a` only itself.
+    /// Whether code for `arch` is requested: `sm_100` includes `sm_100a` and `sm_100f`, which run
+    /// on the same GPUs; `sm_100a` only itself.
     pub fn arch(&self, arch: &str) -> bool {
         fn plain(arch: &str) -> &str {
             arch.trim_start_matches("sm_").trim_start_matches("compute_")
         }
         let arch = plain(arch);
-        let of = |asked: &str| arch == asked || arch.strip_suffix(['a', 'f']) == Some(asked);
-        self.arches.is_empty() || self.arches.iter().any(|asked| of(plain(asked)))
+        let matches = |asked: &str| arch == asked || arch.strip_suffix(['a', 'f']) == Some(asked);
+        self.arches.is_empty() || self.arches.iter().any(|asked| matches(plain(asked)))
     }
 
-    /// Whether a kernel or function is wanted by its symbol.
+    /// Whether the kernel or function with this symbol is requested.
     pub fn kernel(&self, symbol: &str) -> bool {
         if self.kernels.is_empty() {
             return true;
         }
         let name = demangle(symbol);
-        let named =
+        let matches =
             |k: &Regex| k.is_match(symbol) || name.as_deref().is_some_and(|n| k.is_match(n));
-        self.kernels.iter().any(named)
+        self.kernels.iter().any(matches)
     }
 }

@@ -1,4 +1,4 @@
-//! The images of a file: how they are found, and what is said of one before it is unpacked.
+//! Finds the GPU code images in a file and reads their headers.
 
 use std::path::Path;
 
@@ -10,35 +10,35 @@ use super::image_task::ImageTask;
 use super::inputs;
 use crate::model::disasm::Image;
 
-/// The bytes of an image, with its place in the file.
+/// An image's position in the file and its bytes.
 pub type LocatedImage = (String, Vec<u8>);
 
-/// Every wanted image of a file, for views, and the errors of parts.
+/// Every requested cubin and PTX of a file, for views, and the errors of its parts.
 ///
 /// # Errors
-/// The file cannot be read or holds nothing of interest.
+/// The file cannot be read or holds no GPU code.
 pub fn image_bytes(
     path: &Path,
-    what: &ImageTask,
+    task: &ImageTask,
 ) -> Result<(Vec<LocatedImage>, Vec<String>), String> {
     let data = inputs::bytes(path)?;
     let (mut all, mut errors) = (Vec::new(), Vec::new());
-    let one = |(place, image): &Found<'_>| -> Result<Option<LocatedImage>, String> {
+    let read_image = |(place, image): &Found<'_>| -> Result<Option<LocatedImage>, String> {
         let image = image.as_ref().map_err(ToString::to_string)?;
-        let told = header(place, image);
-        if !what.wanted.arch(&told.arch) && !told.arch.is_empty() {
+        let image_header = header(place, image);
+        if !task.wanted.arch(&image_header.arch) && !image_header.arch.is_empty() {
             return Ok(None);
         }
-        // LTO IR and what is newer than us is no code yet, and listed by its header alone.
-        if !matches!(told.kind.as_str(), "cubin" | "ptx") {
+        // LTO IR and unknown kinds are not code yet; only their headers are listed.
+        if !matches!(image_header.kind.as_str(), "cubin" | "ptx") {
             return Ok(None);
         }
-        let bytes = image.bytes(&what.limits).map_err(|e| e.to_string())?;
+        let bytes = image.bytes(&task.limits).map_err(|e| e.to_string())?;
         Ok(Some((place.to_string(), bytes.into_owned())))
     };
-    let walked = walk(&data, &what.limits, &mut |found| {
+    let walked = walk(&data, &task.limits, &mut |found| {
         for found in &found {
-            match one(found) {
+            match read_image(found) {
                 Ok(image) => all.extend(image),
                 Err(error) => errors.push(at_place(&found.0, error)),
             }
@@ -48,7 +48,7 @@ pub fn image_bytes(
     Ok((all, errors))
 }
 
-/// Visits the GPU code of a file, of whatever kind; returns the kind's name.
+/// Visits the images of a file of any kind; returns the kind's name.
 pub(super) fn walk(
     data: &[u8],
     limits: &Limits,
@@ -58,7 +58,7 @@ pub(super) fn walk(
         Err(unknown @ ContainerError::UnknownFile { .. }) => unknown,
         walked => return walked.map(kind_name),
     };
-    // A report keeps the cubins of what it profiled. Formats of tools are no containers of code.
+    // An ncu report contains the cubins that it profiled. Other tools' formats contain no code.
     let (report, _) = match ncu_rep::NcuReport::read(data, &ncu_rep::Limits::default()) {
         Ok(report) => report,
         Err(ncu_rep::Error::Unpacked(error)) => return Err(error.into()),
@@ -90,7 +90,7 @@ fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-/// What can be said without decompression.
+/// The facts of an image that need no decompression.
 pub(super) fn header(place: &Place, found: &Packed<'_>) -> Image {
     let mut image = Image { place: place.to_string(), ..Image::default() };
     let plain = |image: &mut Image, kind: &str, bytes: &[u8]| {
@@ -128,7 +128,7 @@ pub(super) fn header(place: &Place, found: &Packed<'_>) -> Image {
     image
 }
 
-/// An error of a part, with its place.
+/// An error with the position of the part that it is about.
 pub(super) fn at_place(place: &Place, error: String) -> String {
     match place.to_string() {
         here if here.is_empty() => error,

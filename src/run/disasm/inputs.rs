@@ -1,5 +1,5 @@
-//! Which files a user means: a file is itself, a folder is all files in it that may hold GPU code,
-//! a run is the code in its folder.
+//! Finds the input files: a file itself, all files in a folder that may hold GPU code, or the code
+//! in a run's folder.
 
 use std::fs;
 use std::io::{ErrorKind, Read};
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use rgpu_format::{container, ncu_rep};
 
-/// Why nothing can be read.
+/// Why there is nothing to read.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// Neither a file, nor a folder.
+    /// There is no such file or folder.
     #[error("there is no file or folder `{}`", path.display())]
     Missing {
-        /// As the user named it.
+        /// The path as given by the user.
         path: PathBuf,
     },
     /// A folder without GPU code.
@@ -27,49 +27,49 @@ pub enum InputError {
     Unlisted {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The error.
         #[source]
         source: std::io::Error,
     },
 }
 
-/// What a user named.
+/// An input that the user named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamedInput {
     /// A file, or everything in a folder.
     Path(PathBuf),
-    /// A file that is there.
+    /// An existing file.
     File(PathBuf),
     /// A run's folder.
     Run(PathBuf),
 }
 
-/// What is to be read.
+/// The files to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inputs {
-    /// In the order named; those of a folder sorted by name.
+    /// In the order named; files of a folder are sorted by name.
     pub files: Vec<PathBuf>,
-    /// Reports of ncu in folders, which keep copies of the cubins that lie beside them: passed over
-    /// unless their folder holds nothing else.
+    /// ncu reports in folders. They contain copies of cubins, so they are skipped unless their
+    /// folder holds no other GPU code.
     pub reports: Vec<PathBuf>,
 }
 
-/// The files meant. What is not there, or holds nothing, stands among them where others are there:
-/// it is told in its place when they are read.
+/// The files for the user's inputs. A missing or empty input is kept among several, so that its
+/// error is reported in its position.
 ///
 /// # Errors
-/// Nothing is there, or a folder cannot be listed.
-pub fn inputs(meant: &[NamedInput]) -> Result<Inputs, InputError> {
+/// All inputs are missing or empty, or a folder cannot be listed.
+pub fn inputs(named_inputs: &[NamedInput]) -> Result<Inputs, InputError> {
     let mut inputs = Inputs::default();
-    let mut nothing = Vec::new();
-    for one in meant {
-        let added = match one {
+    let mut errors = Vec::new();
+    for input in named_inputs {
+        let added = match input {
             NamedInput::File(path) => {
                 inputs.files.push(path.clone());
                 Ok(())
             }
             NamedInput::Path(path) => match fs::metadata(path) {
-                Ok(there) if there.is_dir() => folder(path, path, &mut inputs),
+                Ok(metadata) if metadata.is_dir() => folder(path, path, &mut inputs),
                 Ok(_) => {
                     inputs.files.push(path.clone());
                     Ok(())
@@ -78,8 +78,8 @@ pub fn inputs(meant: &[NamedInput]) -> Result<Inputs, InputError> {
             },
             NamedInput::Run(path) => {
                 let cubins = path.join("cubin");
-                let within = if cubins.is_dir() { &cubins } else { path };
-                folder(within, path, &mut inputs)
+                let code_folder = if cubins.is_dir() { &cubins } else { path };
+                folder(code_folder, path, &mut inputs)
             }
         };
         match added {
@@ -90,72 +90,72 @@ pub fn inputs(meant: &[NamedInput]) -> Result<Inputs, InputError> {
                 | InputError::Empty { path }
                 | InputError::Unlisted { path, .. }) = &error;
                 inputs.files.push(path.clone());
-                nothing.push(error);
+                errors.push(error);
             }
         }
     }
-    match nothing.len() == inputs.files.len() {
-        true => nothing.into_iter().next().map_or(Ok(inputs), Err),
+    match errors.len() == inputs.files.len() {
+        true => errors.into_iter().next().map_or(Ok(inputs), Err),
         false => Ok(inputs),
     }
 }
 
-/// Bytes by which kinds of files are told.
+/// Number of bytes read to detect a file's kind.
 const SNIFF_BYTES: u64 = 4096;
 
-/// The bytes of a file that is to be read; of one that begins like nothing with GPU code the first
-/// ones, by which the reader refuses it as it would the whole.
+/// Reads a file; only its beginning if that does not look like GPU code, which is enough for the
+/// reader to reject it.
 pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, String> {
-    let unread = |e: std::io::Error| match e.kind() {
+    let read_error = |e: std::io::Error| match e.kind() {
         ErrorKind::NotFound => "there is no such file".to_owned(),
-        // Where folders cannot be opened.
-        _ if path.is_dir() => FOLDER.to_owned(),
+        // For systems where a folder cannot be opened as a file.
+        _ if path.is_dir() => NO_CODE_IN_FOLDER.to_owned(),
         _ => format!("the file cannot be read: {e}"),
     };
-    let mut file = fs::File::open(path).map_err(unread)?;
-    let there = file.metadata().map_err(unread)?;
-    if there.is_dir() {
-        return Err(FOLDER.to_owned());
+    let mut file = fs::File::open(path).map_err(read_error)?;
+    let metadata = file.metadata().map_err(read_error)?;
+    if metadata.is_dir() {
+        return Err(NO_CODE_IN_FOLDER.to_owned());
     }
-    if endless(there.file_type()) {
+    if is_device(metadata.file_type()) {
         return Err("a device, not a file".to_owned());
     }
     let mut data = Vec::new();
-    file.by_ref().take(SNIFF_BYTES).read_to_end(&mut data).map_err(unread)?;
+    file.by_ref().take(SNIFF_BYTES).read_to_end(&mut data).map_err(read_error)?;
     if data.is_empty() {
         return Err("the file is empty".to_owned());
     }
     if container::kind(&data).is_none() && !ncu_rep::begins(&data) {
         return Ok(data);
     }
-    // A byte more than it has: then the end is seen without growing.
-    let rest = usize::try_from(there.len()).unwrap_or_default().saturating_sub(data.len());
+    // One byte more than the file's size, so that the end is seen without growing the buffer.
+    let rest = usize::try_from(metadata.len()).unwrap_or_default().saturating_sub(data.len());
     data.try_reserve_exact(rest.saturating_add(1))
         .map_err(|_| "the file does not fit into memory".to_owned())?;
-    // `take`, so that nobody asks once more how large it is.
-    file.take(u64::MAX).read_to_end(&mut data).map_err(unread)?;
+    // `take` hides the file's size, which `read_to_end` would query again.
+    file.take(u64::MAX).read_to_end(&mut data).map_err(read_error)?;
     Ok(data)
 }
 
-/// A folder that was named.
-const FOLDER: &str = "no file in it holds GPU code";
+/// The error for a folder given as a file.
+const NO_CODE_IN_FOLDER: &str = "no file in it holds GPU code";
 
-/// What may never come to an end.
+/// Whether reading may never end.
 #[cfg(unix)]
-fn endless(kind: fs::FileType) -> bool {
+fn is_device(kind: fs::FileType) -> bool {
     use std::os::unix::fs::FileTypeExt;
     kind.is_char_device() || kind.is_block_device()
 }
 
 #[cfg(not(unix))]
-fn endless(_: fs::FileType) -> bool {
+fn is_device(_: fs::FileType) -> bool {
     false
 }
 
-/// Adds the files under `path` that begin like something with GPU code; hidden ones are left out,
-/// links to folders not followed.
+/// Adds the files below `path` that look like GPU code. Hidden files are skipped, and links to
+/// folders are not followed.
 fn folder(path: &Path, named: &Path, inputs: &mut Inputs) -> Result<(), InputError> {
-    let (mut found, mut reports) = (Vec::new(), Vec::new());
+    let (mut files, mut reports) = (Vec::new(), Vec::new());
     let walk = walkdir::WalkDir::new(path)
         .sort_by_file_name()
         .into_iter()
@@ -169,18 +169,18 @@ fn folder(path: &Path, named: &Path, inputs: &mut Inputs) -> Result<(), InputErr
             continue;
         }
         if may_hold_code(entry.path()) {
-            found.push(entry.into_path());
+            files.push(entry.into_path());
         } else if entry.path().extension().is_some_and(|x| x == "ncu-rep" || x == "ncu-repz") {
             reports.push(entry.into_path());
         }
     }
-    if found.is_empty() {
-        found = std::mem::take(&mut reports);
+    if files.is_empty() {
+        files = std::mem::take(&mut reports);
     }
-    if found.is_empty() {
+    if files.is_empty() {
         return Err(InputError::Empty { path: named.to_owned() });
     }
-    inputs.files.extend(found);
+    inputs.files.extend(files);
     inputs.reports.extend(reports);
     Ok(())
 }

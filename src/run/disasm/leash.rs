@@ -1,37 +1,37 @@
-//! A program that must not outlive its work: it ends with this process, whatever ends that, and
-//! after so much processor time.
+//! Runs a program that ends when this process does, however that ends, and after a limit of
+//! processor time.
 //!
-//! Both are the kernel's business, so that they hold when rgpu is killed. To ask it for a signal at
-//! the parent's death takes code in the child, which is unsafe from Rust: `setpriv` of util-linux
-//! does it, where there is one. The time is a limit of the child's own, set from here.
+//! The kernel enforces both, so that they hold even if rgpu is killed. Requesting a signal at the
+//! parent's death needs code in the child, which is unsafe from Rust, so `setpriv` of util-linux is
+//! used if there is one. The time limit is set on the child from here.
 
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
-/// A command that ends with this process where the system has the means.
+/// A command that ends with this process, if the system supports it.
 pub(super) fn command(program: &Path) -> Command {
-    match system::keeper() {
-        Some(keeper) => {
-            let mut command = Command::new(keeper);
-            command.args(system::KEEP).arg(program);
+    match system::setpriv() {
+        Some(setpriv) => {
+            let mut command = Command::new(setpriv);
+            command.args(system::KILL_WITH_PARENT_ARGS).arg(program);
             command
         }
         None => Command::new(program),
     }
 }
 
-/// Gives a child this much processor time, in whole seconds. One that has ended needs none.
+/// Limits a child's processor time, in whole seconds. Does nothing for a child that has ended.
 pub(super) fn limit(child: &Child, time: Duration) {
     system::limit(child.id(), seconds(time));
 }
 
-/// A limit as it is set: whole seconds, one at least.
+/// The limit in whole seconds, at least one.
 pub(super) fn seconds(time: Duration) -> u64 {
     time.as_secs().max(1)
 }
 
-/// Whether that limit ended it.
+/// Whether the child was ended by the limit.
 pub(super) fn overran(status: ExitStatus) -> bool {
     system::overran(status)
 }
@@ -45,26 +45,26 @@ mod system {
 
     use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 
-    /// What setpriv is told before the program.
-    pub(super) const KEEP: [&str; 2] = ["--pdeathsig", "KILL"];
+    /// Arguments of setpriv before the program.
+    pub(super) const KILL_WITH_PARENT_ARGS: [&str; 2] = ["--pdeathsig", "KILL"];
 
-    /// setpriv, if it knows how: busybox has one that does not.
-    pub(super) fn keeper() -> Option<&'static PathBuf> {
-        static KEEPER: OnceLock<Option<PathBuf>> = OnceLock::new();
-        let look = || {
+    /// Finds a setpriv that supports them; that of busybox does not.
+    pub(super) fn setpriv() -> Option<&'static PathBuf> {
+        static SETPRIV: OnceLock<Option<PathBuf>> = OnceLock::new();
+        let find_setpriv = || {
             let path = which::which("setpriv").ok()?;
-            let mut tried = Command::new(&path);
-            tried.args(KEEP).arg("true").stdin(Stdio::null());
-            let tried = tried.stdout(Stdio::null()).stderr(Stdio::null()).status();
-            tried.is_ok_and(|status| status.success()).then_some(path)
+            let mut trial = Command::new(&path);
+            trial.args(KILL_WITH_PARENT_ARGS).arg("true").stdin(Stdio::null());
+            let trial = trial.stdout(Stdio::null()).stderr(Stdio::null()).status();
+            trial.is_ok_and(|status| status.success()).then_some(path)
         };
-        KEEPER.get_or_init(look).as_ref()
+        SETPRIV.get_or_init(find_setpriv).as_ref()
     }
 
     pub(super) fn limit(child: u32, seconds: u64) {
         let pid = i32::try_from(child).ok().and_then(Pid::from_raw);
-        // The second limit is for a program that does not end at the first one's signal. A lower
-        // one that holds already may not be raised, and stays.
+        // The hard limit kills a program that ignores the soft limit's signal. An existing lower
+        // hard limit cannot be raised, so the call may fail.
         let limit = Rlimit { current: Some(seconds), maximum: Some(seconds + 1) };
         let _ = pid.map(|pid| prlimit(Some(pid), Resource::Cpu, limit));
     }
@@ -79,9 +79,9 @@ mod system {
     use std::path::PathBuf;
     use std::process::ExitStatus;
 
-    pub(super) const KEEP: [&str; 0] = [];
+    pub(super) const KILL_WITH_PARENT_ARGS: [&str; 0] = [];
 
-    pub(super) fn keeper() -> Option<&'static PathBuf> {
+    pub(super) fn setpriv() -> Option<&'static PathBuf> {
         None
     }
 

@@ -1,8 +1,8 @@
-//! Two listings of one kernel held against each other, instruction by instruction: addresses,
-//! labels, padding and scheduling do not count, and registers only where that is asked.
+//! Compares two listings of one kernel instruction by instruction. Addresses, labels, padding and
+//! scheduling are ignored, and on request register numbers.
 //!
-//! Instructions are aligned by their text with targets of branches and return addresses blanked;
-//! then an aligned branch whose target is not aligned with the other's counts as changed after all.
+//! Instructions are aligned by their text without branch targets and return addresses. Then an
+//! aligned branch counts as changed if its targets are not aligned.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -14,33 +14,33 @@ use similar::{Algorithm, DiffOp, capture_diff_slices_deadline};
 use crate::model::code::CodeLine;
 use crate::model::disasm::{Hunk, ListingDiff};
 
-/// What of an instruction's text counts.
+/// The differences to ignore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ComparedText {
-    /// All but addresses.
+    /// Addresses.
     #[default]
     Addresses,
-    /// Nor the numbers of registers.
+    /// Addresses and register numbers.
     Registers,
 }
 
 /// Unchanged instructions shown around changed ones.
 const CONTEXT_INSTRUCTIONS: usize = 2;
-/// After this long an alignment that is not the best is good enough.
+/// After this time an alignment need not be optimal.
 const ALIGNMENT_TIME_LIMIT: Duration = Duration::from_secs(5);
-/// Instructions before a call among which its return address is loaded.
-const BEFORE_CALL: usize = 6;
-/// Bytes of an instruction.
+/// A return address is loaded at most this many instructions before its call.
+const MAX_INSTRUCTIONS_BEFORE_CALL: usize = 6;
+/// Size of an instruction in bytes.
 const INSTRUCTION_BYTES: u64 = 16;
 
-/// One instruction on either side.
+/// An aligned pair of instructions, or one that only one side has.
 enum AlignedPair {
     Same(usize, usize),
     Old(usize),
     New(usize),
 }
 
-/// What changed from `old` to `new`.
+/// The changes from `old` to `new`.
 pub fn lines_diff(old: &[CodeLine], new: &[CodeLine], normalize: ComparedText) -> ListingDiff {
     let texts = (comparable(old, normalize), comparable(new, normalize));
     let deadline = Some(Instant::now() + ALIGNMENT_TIME_LIMIT);
@@ -58,7 +58,7 @@ pub fn lines_diff(old: &[CodeLine], new: &[CodeLine], normalize: ComparedText) -
             }
         }
     }
-    let steps = with_targets(steps, old, new);
+    let steps = split_moved_branches(steps, old, new);
     let count = |of: fn(&AlignedPair) -> bool| steps.iter().filter(|s| of(s)).count() as u64;
     ListingDiff {
         same: count(|s| matches!(s, AlignedPair::Same(..))),
@@ -68,8 +68,12 @@ pub fn lines_diff(old: &[CodeLine], new: &[CodeLine], normalize: ComparedText) -
     }
 }
 
-/// Aligned branches go to aligned instructions, or they differ.
-fn with_targets(steps: Vec<AlignedPair>, old: &[CodeLine], new: &[CodeLine]) -> Vec<AlignedPair> {
+/// Splits aligned branches whose targets are not aligned with each other.
+fn split_moved_branches(
+    steps: Vec<AlignedPair>,
+    old: &[CodeLine],
+    new: &[CodeLine],
+) -> Vec<AlignedPair> {
     let aligned: BTreeMap<u64, u64> = steps
         .iter()
         .filter_map(|step| match step {
@@ -94,7 +98,7 @@ fn with_targets(steps: Vec<AlignedPair>, old: &[CodeLine], new: &[CodeLine]) -> 
     checked
 }
 
-/// Texts without addresses, and without registers' numbers where that is asked.
+/// The texts without addresses, and on request without register numbers.
 fn comparable(lines: &[CodeLine], normalize: ComparedText) -> Vec<String> {
     static REGISTER: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"\b(UR|UP|R|P|B|SB)\d+\b").ok());
@@ -106,7 +110,7 @@ fn comparable(lines: &[CodeLine], normalize: ComparedText) -> Vec<String> {
         })
         .collect();
     for text in &mut texts {
-        // A hint to the scheduler, not an operand.
+        // `.reuse` is a scheduling hint, not an operand.
         if text.contains(".reuse") {
             *text = text.replace(".reuse", "");
         }
@@ -115,10 +119,11 @@ fn comparable(lines: &[CodeLine], normalize: ComparedText) -> Vec<String> {
         if !line.text.contains("CALL") {
             continue;
         }
-        let back = format!(" {:#x}", line.offset + INSTRUCTION_BYTES);
-        for text in texts.iter_mut().take(at).skip(at.saturating_sub(BEFORE_CALL)) {
-            if text.contains("MOV") && text.ends_with(&back) {
-                text.truncate(text.len() - back.len());
+        let return_address = format!(" {:#x}", line.offset + INSTRUCTION_BYTES);
+        for text in texts.iter_mut().take(at).skip(at.saturating_sub(MAX_INSTRUCTIONS_BEFORE_CALL))
+        {
+            if text.contains("MOV") && text.ends_with(&return_address) {
+                text.truncate(text.len() - return_address.len());
             }
         }
     }
@@ -130,7 +135,7 @@ fn comparable(lines: &[CodeLine], normalize: ComparedText) -> Vec<String> {
     texts
 }
 
-/// Changed instructions with some around them.
+/// The changed instructions with some context.
 fn hunks(steps: &[AlignedPair], old: &[CodeLine], new: &[CodeLine]) -> Vec<Hunk> {
     let changed: Vec<usize> = (0..steps.len())
         .filter(|at| steps.get(*at).is_some_and(|s| !matches!(s, AlignedPair::Same(..))))
@@ -145,14 +150,14 @@ fn hunks(steps: &[AlignedPair], old: &[CodeLine], new: &[CodeLine]) -> Vec<Hunk>
         }
         let Some(hunk) = hunks.last_mut() else { continue };
         for step in steps.get(start..end).unwrap_or_default() {
-            put(hunk, step, old, new);
+            add_line(hunk, step, old, new);
         }
         until = end;
     }
     hunks
 }
 
-fn put(hunk: &mut Hunk, step: &AlignedPair, old: &[CodeLine], new: &[CodeLine]) {
+fn add_line(hunk: &mut Hunk, step: &AlignedPair, old: &[CodeLine], new: &[CodeLine]) {
     let (mark, line) = match step {
         AlignedPair::Same(a, b) => {
             let (a, b) = (old.get(*a), new.get(*b));
@@ -176,7 +181,7 @@ fn put(hunk: &mut Hunk, step: &AlignedPair, old: &[CodeLine], new: &[CodeLine]) 
 mod tests {
     use super::*;
 
-    /// `at` is where the code begins; branches are written as numbers of instructions.
+    /// Makes code that begins at offset 0; branch targets are given as instruction numbers.
     fn code(texts: &[(&str, Option<u64>)]) -> Vec<CodeLine> {
         let line = |(n, (text, to)): (usize, &(&str, Option<u64>))| {
             let target = to.map(|to| to * INSTRUCTION_BYTES);

@@ -1,10 +1,10 @@
-//! `rgpu disasm`: every file looked into, every kernel's facts told, every listing written.
+//! `rgpu disasm`: reads files with GPU code, collects the facts of every kernel, and writes
+//! listings.
 //!
-//! [`inputs`] says which files are meant, [`each`] reads them on all cores (`cores`) and writes what is
-//! asked of each (`outbox`), with nvdisasm for the operands where it is there (`nvdisasm`; `remote`
-//! where that is a host). [`code`] gives a cubin instruction by instruction, for
-//! views. A file that cannot be read is told in its place in the document; the others are done all
-//! the same.
+//! [`inputs`] finds the files, [`each`] reads them on all cores (`spare_cores`) and writes the
+//! requested files (`ordered_writer`). nvdisasm provides the operands if there is one (`nvdisasm`;
+//! `remote` for one on a host). [`code`] gives a cubin instruction by instruction, for views. A
+//! file that cannot be read is reported in the document; the other files are not affected.
 
 mod code;
 mod diff;
@@ -48,43 +48,44 @@ use std::sync::Mutex;
 use crate::model::disasm::{Disasm, Input, SCHEMA, Status};
 use read::ImageReader;
 
-/// Reads all files, on all cores; `done` hears of each as it ends, from any thread.
-pub fn all(files: &[PathBuf], what: &ImageTask, done: &(dyn Fn(&Input) + Sync)) -> Disasm {
-    let inputs = each(files, what, &|_, input| {
+/// Reads all files on all cores. `done` is called for each file that is read, on any thread.
+pub fn all(files: &[PathBuf], task: &ImageTask, done: &(dyn Fn(&Input) + Sync)) -> Disasm {
+    let inputs = each(files, task, &|_, input| {
         done(&input);
         input
     });
     document(inputs)
 }
 
-/// A document of these inputs.
+/// The document of these inputs.
 pub fn document(inputs: Vec<Input>) -> Disasm {
     Disasm { schema: SCHEMA.to_owned(), rgpu: env!("CARGO_PKG_VERSION").to_owned(), inputs }
 }
 
-/// Reads all files, on all cores, and makes of each what `make` does with its number and what was
-/// read of it, on any core as well.
+/// Reads all files on all cores, and calls `make` with each file's number and content, on any core.
+/// Returns its results in order.
 pub fn each<T: Send>(
     files: &[PathBuf],
-    what: &ImageTask,
+    task: &ImageTask,
     make: &(dyn Fn(usize, Input) -> T + Sync),
 ) -> Vec<T> {
-    let reader = ImageReader::new(what);
-    // Files that are written have their names only when all before them have theirs.
-    if what.out.is_none() || !(what.sass || what.extract) {
-        let one = |(): &mut (), number: usize| make(number, reader.read(number, &files[number]).0);
-        return reader.cores.spread(files.len(), || (), one);
+    let reader = ImageReader::new(task);
+    // Written files get their final names only after those of all files before them.
+    if task.out.is_none() || !(task.sass || task.extract) {
+        let process_file =
+            |(): &mut (), number: usize| make(number, reader.read(number, &files[number]).0);
+        return reader.cores.spread(files.len(), || (), process_file);
     }
-    let one = |(): &mut (), number: usize| reader.read(number, &files[number]);
-    let read = reader.cores.spread(files.len(), || (), one);
-    let (cores, mut named) = (reader.cores, reader.outbox.named());
+    let process_file = |(): &mut (), number: usize| reader.read(number, &files[number]);
+    let read = reader.cores.spread(files.len(), || (), process_file);
+    let (cores, mut named) = (reader.cores, reader.writer.named());
     let mut inputs = Vec::with_capacity(read.len());
     for (number, (mut input, numbers)) in read.into_iter().enumerate() {
         for (image, at) in input.images.iter_mut().zip(numbers) {
             match named.remove(&(number, at)) {
                 Some(Ok(names)) => image.files = names,
                 Some(Err(error)) => {
-                    what.not_written(&error);
+                    task.not_written(&error);
                     input.errors.push(error);
                     input.status = Status::Partial;
                 }
@@ -93,7 +94,7 @@ pub fn each<T: Send>(
         }
         inputs.push(Mutex::new(Some(input)));
     }
-    let made = cores.spread(
+    let results = cores.spread(
         inputs.len(),
         || (),
         |(), number| {
@@ -101,5 +102,5 @@ pub fn each<T: Send>(
             input.map(|input| make(number, input))
         },
     );
-    made.into_iter().flatten().collect()
+    results.into_iter().flatten().collect()
 }

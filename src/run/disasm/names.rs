@@ -1,35 +1,35 @@
-//! Names of the files that are written: from the input's stem and the architecture, each once.
+//! Names of written files: the input's stem and the architecture, made unique.
 
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// Most characters of a part: templates have names of thousands.
+/// Most characters of a kernel's name in a file name: names of templates have thousands.
 const MAX_PART_CHARS: usize = 100;
 
-/// Gives every file a name of its own.
+/// The names taken in an output folder.
 #[derive(Debug, Default)]
 pub struct FileNames(Mutex<HashSet<String>>);
 
 impl FileNames {
-    /// Takes a name, so that no file gets it.
+    /// Reserves a name, so that no file gets it.
     pub fn take(&self, name: &str) {
         if let Ok(mut taken) = self.0.lock() {
             taken.insert(name.to_lowercase());
         }
     }
 
-    /// A name such as `vecadd.sm_90a.sass`, or `vecadd.sm_90a-2.sass` where that is taken; of one
-    /// `part`, a kernel, `vecadd.sm_90a.saxpy.sass`. Names that differ in case alone count as taken:
-    /// some file systems take them for one.
+    /// A free name such as `vecadd.sm_90a.sass`, or `vecadd.sm_90a-2.sass` if that is taken; with a
+    /// kernel's name as `part`, `vecadd.sm_90a.saxpy.sass`. Case is ignored, since some file
+    /// systems ignore it.
     pub fn fresh(&self, input: &Path, arch: &str, part: Option<&str>, extension: &str) -> String {
         let stem = input.file_stem().map_or("code".into(), |s| s.to_string_lossy());
-        // What builds leave is often named for its architecture.
-        let named = stem.split('.').any(|part| part == arch);
-        let base = if named { stem.into_owned() } else { format!("{stem}.{arch}") };
+        // Compiled files often have the architecture in their name.
+        let has_arch = stem.split('.').any(|part| part == arch);
+        let base = if has_arch { stem.into_owned() } else { format!("{stem}.{arch}") };
         let part: Option<String> = part.map(|part| part.chars().take(MAX_PART_CHARS).collect());
         let base = part.map_or(base.clone(), |part| format!("{base}.{part}"));
-        // Names come from files, architectures from what may be hostile bytes.
+        // Names and architectures come from untrusted files.
         let base: String = base
             .chars()
             .map(|c| if c.is_alphanumeric() || "._-+".contains(c) { c } else { '_' })

@@ -1,8 +1,8 @@
-//! Operands for the hot spots of a report: nvdisasm's text of the code inside it, joined by address.
+//! Adds operands to the hot spots of an ncu report: nvdisasm's text of the cubins inside it, joined
+//! by address.
 //!
-//! The import names every instruction of its own; here nvdisasm's text takes the name's place where
-//! both name the same instruction. So a wrong join costs operands and never tells a wrong
-//! instruction.
+//! The import names every instruction itself. nvdisasm's text replaces the name only if both name
+//! the same instruction, so a wrong join loses operands but never shows a wrong instruction.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -15,35 +15,35 @@ use super::remote::ListingRequest;
 use crate::import::gpu_code;
 use crate::model::HotSpots;
 
-/// Why hot spots stay without operands.
+/// Why hot spots get no operands.
 #[derive(Debug, thiserror::Error)]
 pub enum OperandsError {
-    /// The report is not there, or not readable.
+    /// The report is missing or cannot be read.
     #[error("the report cannot be read: {0}")]
     Read(#[from] std::io::Error),
-    /// Its format.
+    /// The report's format is invalid.
     #[error(transparent)]
     Report(#[from] Error),
-    /// nvdisasm.
+    /// nvdisasm failed.
     #[error("nvdisasm did not serve: {0}")]
     Tool(#[from] ToolError),
 }
 
-/// Text by the section's name and the offset in it.
+/// The text of instructions, by section name and offset.
 type OperandTexts = HashMap<(String, u64), String>;
 
-/// One cubin of a report, disassembled.
+/// A disassembled cubin of a report.
 struct DisassembledCubin<'r> {
     source: &'r Source<'r>,
     cubin: Cubin,
     texts: OperandTexts,
 }
 
-/// Puts operands into the hot spots that come `from` the report at `path`; returns how many
-/// instructions have them now.
+/// Adds operands to the hot spots that come `from` the report at `path`. Returns how many
+/// instructions got them.
 ///
 /// # Errors
-/// [`OperandsError`]; the hot spots are then as they were.
+/// [`OperandsError`]; the hot spots are then unchanged.
 pub fn operands(
     hotspots: &mut HotSpots,
     from: &str,
@@ -53,14 +53,14 @@ pub fn operands(
     let bytes = std::fs::read(path)?;
     let (report, _) = NcuReport::read(&bytes, &Limits::default())?;
     let sources = report.sources();
-    let mut codes = Vec::new();
+    let mut cubins = Vec::new();
     for source in &sources {
-        // A cubin that cannot be read has cost the names already, and is no reason to stop.
+        // The import has reported an unreadable cubin already.
         let Ok(cubin) = cubin::read(source.cubin) else { continue };
         let symbols = symbols(hotspots, from, source, &cubin);
         if !symbols.is_empty() {
             let texts = texts(&tool.listing(source.cubin, &[], &symbols)?);
-            codes.push(DisassembledCubin { source, cubin, texts });
+            cubins.push(DisassembledCubin { source, cubin, texts });
         }
     }
     let mut joined = 0;
@@ -68,8 +68,8 @@ pub fn operands(
     for spot in spots.flat_map(|launch| &mut launch.instructions) {
         let Some(address) = spot.address else { continue };
         let known = spot.sass.as_deref();
-        let found = codes.iter().filter_map(|code| code.at(address, spot.offset));
-        if let Some(text) = found.into_iter().find(|text| same(known, text)) {
+        let found = cubins.iter().filter_map(|cubin| cubin.at(address, spot.offset));
+        if let Some(text) = found.into_iter().find(|text| is_same_instruction(known, text)) {
             spot.sass = Some(text.to_owned());
             joined += 1;
         }
@@ -77,8 +77,12 @@ pub fn operands(
     Ok(joined)
 }
 
-/// What [`operands`] will ask nvdisasm of the report at `path`; nothing where it cannot be read.
-pub(super) fn questions(hotspots: &HotSpots, from: &str, path: &Path) -> Vec<ListingRequest> {
+/// The listings that [`operands`] will need for the report at `path`; none if it cannot be read.
+pub(super) fn listing_requests(
+    hotspots: &HotSpots,
+    from: &str,
+    path: &Path,
+) -> Vec<ListingRequest> {
     let Ok(bytes) = std::fs::read(path) else { return Vec::new() };
     let Ok((report, _)) = NcuReport::read(&bytes, &Limits::default()) else { return Vec::new() };
     let mut all = Vec::new();
@@ -86,16 +90,16 @@ pub(super) fn questions(hotspots: &HotSpots, from: &str, path: &Path) -> Vec<Lis
         let Ok(cubin) = cubin::read(source.cubin) else { continue };
         let symbols = symbols(hotspots, from, source, &cubin);
         if !symbols.is_empty() {
-            let question =
+            let request =
                 ListingRequest { cubin: source.cubin.to_vec(), flags: Vec::new(), symbols };
-            all.push(question);
+            all.push(request);
         }
     }
     all
 }
 
-/// The functions to disassemble, by the number of their symbol: those whose sections have hot
-/// spots. A library's cubin may hold thousands of others.
+/// Symbol indices of the functions to disassemble: those in sections with hot spots. A library's
+/// cubin may hold thousands of others.
 fn symbols(hotspots: &HotSpots, from: &str, source: &Source<'_>, cubin: &Cubin) -> Vec<usize> {
     let launches = hotspots.launches.iter().filter(|launch| launch.from == from);
     let addresses = launches.flat_map(|launch| &launch.instructions).filter_map(|i| i.address);
@@ -111,7 +115,7 @@ fn symbols(hotspots: &HotSpots, from: &str, source: &Source<'_>, cubin: &Cubin) 
 }
 
 impl DisassembledCubin<'_> {
-    /// The text of the instruction that lay at `address`, `offset` into its function.
+    /// The text of the instruction at `address`, which is `offset` into its function.
     fn at(&self, address: u64, offset: u64) -> Option<&str> {
         let (function, from_start) = self.source.function_at(address)?;
         let site = gpu_code::site(&self.cubin, &function.symbol, function.index);
@@ -121,15 +125,15 @@ impl DisassembledCubin<'_> {
     }
 }
 
-/// Whether nvdisasm's `text` is of the instruction whose guard and name are known.
-fn same(known: Option<&str>, text: &str) -> bool {
+/// Whether nvdisasm's `text` is of the instruction with this guard and name.
+fn is_same_instruction(known: Option<&str>, text: &str) -> bool {
     let Some(known) = known else { return true };
     let rest = |text: &str| text.strip_prefix(known).map(|rest| rest.chars().next());
-    // A number in a name's place: no table of ours has the opcode.
+    // rgpu has no name for this opcode.
     known.contains("op_0x") || matches!(rest(text), Some(None | Some('.' | ' ')))
 }
 
-/// The instructions of a listing. Labels become the offsets where they stand.
+/// The instructions of a listing, with labels replaced by their offsets.
 fn texts(listing: &str) -> OperandTexts {
     let sections = rgpu_format::sass::text::read(listing);
     let lines = sections.iter().flat_map(|s| s.lines.iter().map(move |line| (s, line)));
@@ -154,10 +158,10 @@ mod tests {
 
     #[test]
     fn a_text_of_another_instruction_is_not_taken() {
-        assert!(same(Some("LDG"), "LDG.E R0, desc[UR4][R14.64]"));
-        assert!(same(Some("@!P0 BRA"), "@!P0 BRA 0x10"));
-        assert!(same(Some("EXIT"), "EXIT") && same(None, "EXIT"));
-        assert!(!same(Some("LD"), "LDG.E R0, desc[UR4][R14.64]"));
-        assert!(!same(Some("BRA"), "@!P0 BRA 0x10"));
+        assert!(is_same_instruction(Some("LDG"), "LDG.E R0, desc[UR4][R14.64]"));
+        assert!(is_same_instruction(Some("@!P0 BRA"), "@!P0 BRA 0x10"));
+        assert!(is_same_instruction(Some("EXIT"), "EXIT") && is_same_instruction(None, "EXIT"));
+        assert!(!is_same_instruction(Some("LD"), "LDG.E R0, desc[UR4][R14.64]"));
+        assert!(!is_same_instruction(Some("BRA"), "@!P0 BRA 0x10"));
     }
 }

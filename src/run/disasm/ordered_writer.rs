@@ -1,6 +1,6 @@
-//! Files on their way into the output folder. They are written on all cores, as they come, under
-//! temporary names; their own names they get in the order of inputs and images, so that the same
-//! command gives the same names every time.
+//! Writes files to the output folder on all cores, under temporary names, and gives them their
+//! final names in the order of inputs and images. So the same command gives the same names every
+//! time.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use super::names::FileNames;
 use crate::store::atomic::{self, UnnamedFile};
 
-/// A file that waits for its name.
+/// A written file without its final name.
 #[derive(Debug)]
 pub(super) struct PendingFile {
     file: UnnamedFile,
@@ -20,7 +20,7 @@ pub(super) struct PendingFile {
 }
 
 impl PendingFile {
-    /// Writes one of `input`, an image for `arch`, perhaps of one `part` of it.
+    /// Writes a file of `input`'s image for `arch`, or of one `part` of the image.
     pub(super) fn write(
         out: &Path,
         (input, arch, part): (&Path, &str, Option<&str>),
@@ -40,7 +40,7 @@ impl PendingFile {
     }
 }
 
-/// Files of one image, or the end of an input's images.
+/// The files of one image, or the end of an input's images.
 enum OutputItem {
     Image(Vec<PendingFile>),
     End,
@@ -49,41 +49,41 @@ enum OutputItem {
 /// Number of an input, and of an image in it.
 type ImagePosition = (usize, usize);
 
-/// Gives names in order.
+/// Names files in order.
 #[derive(Default)]
 pub(super) struct OrderedWriter(Mutex<WriterState>);
 
 #[derive(Default)]
 struct WriterState {
-    /// Whose turn it is.
+    /// The next position to name.
     next: ImagePosition,
     waiting: BTreeMap<ImagePosition, OutputItem>,
     named: BTreeMap<ImagePosition, Result<Vec<String>, String>>,
 }
 
 impl OrderedWriter {
-    /// Takes the files of an image; every image of every input comes once.
+    /// Adds the files of an image; call it once for each image of each input.
     pub(super) fn image(
         &self,
         names: &FileNames,
         out: &Path,
-        place: ImagePosition,
+        position: ImagePosition,
         files: Vec<PendingFile>,
     ) {
-        self.put(names, out, place, OutputItem::Image(files));
+        self.add_item(names, out, position, OutputItem::Image(files));
     }
 
-    /// No image with this or a higher number comes any more from this input.
-    pub(super) fn end(&self, names: &FileNames, out: &Path, place: ImagePosition) {
-        self.put(names, out, place, OutputItem::End);
+    /// Ends an input's images: none with this or a higher number follows.
+    pub(super) fn end(&self, names: &FileNames, out: &Path, position: ImagePosition) {
+        self.add_item(names, out, position, OutputItem::End);
     }
 
-    fn put(&self, names: &FileNames, out: &Path, place: ImagePosition, step: OutputItem) {
+    fn add_item(&self, names: &FileNames, out: &Path, position: ImagePosition, item: OutputItem) {
         let Ok(mut state) = self.0.lock() else { return };
-        state.waiting.insert(place, step);
+        state.waiting.insert(position, item);
         let mut next = state.next;
-        while let Some(step) = state.waiting.remove(&next) {
-            match step {
+        while let Some(item) = state.waiting.remove(&next) {
+            match item {
                 OutputItem::End => next = (next.0 + 1, 0),
                 OutputItem::Image(files) => {
                     let named = files.into_iter().map(|file| file.name(names, out)).collect();
@@ -95,7 +95,7 @@ impl OrderedWriter {
         state.next = next;
     }
 
-    /// The names that the files of each image got.
+    /// The final file names of each image.
     pub(super) fn named(self) -> BTreeMap<ImagePosition, Result<Vec<String>, String>> {
         self.0.into_inner().unwrap_or_default().named
     }

@@ -1,43 +1,43 @@
-//! At most so many at once, whoever asks: nvdisasm takes a core and a few hundred megabytes.
+//! Limits how many calls of nvdisasm run at once: each takes a core and a few hundred megabytes.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Turns that are handed out and come back.
+/// A number of permits that are lent and returned.
 #[derive(Debug)]
 pub(super) struct Permits {
-    most: usize,
+    total: usize,
     free: Mutex<usize>,
-    back: Condvar,
+    returned: Condvar,
 }
 
 impl Permits {
-    /// As many as this machine has cores.
-    pub(super) fn one_a_core() -> Self {
-        let most = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { most, free: Mutex::new(most), back: Condvar::new() }
+    /// One permit per core of this machine.
+    pub(super) fn one_per_core() -> Self {
+        let total = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { total, free: Mutex::new(total), returned: Condvar::new() }
     }
 
-    /// How many there are.
-    pub(super) fn most(&self) -> usize {
-        self.most
+    /// The number of permits.
+    pub(super) fn total(&self) -> usize {
+        self.total
     }
 
-    /// Waits for a turn, does `work` and gives the turn back.
+    /// Waits for a permit, runs `work` and returns the permit.
     pub(super) fn take<T>(&self, work: impl FnOnce() -> T) -> T {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = self.back.wait_while(free, |free| *free == 0);
+        let free = self.returned.wait_while(free, |free| *free == 0);
         *free.unwrap_or_else(PoisonError::into_inner) -= 1;
         let _back = Permit(self);
         work()
     }
 }
 
-/// Gives a turn back, whatever became of the work.
+/// Returns its permit on drop, also if the work panics.
 struct Permit<'t>(&'t Permits);
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.0.back.notify_one();
+        self.0.returned.notify_one();
     }
 }

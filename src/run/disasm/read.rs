@@ -1,4 +1,4 @@
-//! One input: its images, their facts, and the files that are written of them.
+//! Reads one input: its images, their facts, and the files written from them.
 
 use std::path::Path;
 
@@ -18,37 +18,37 @@ use crate::analysis::occupancy::{Block, limits_of_arch, occupancy};
 use crate::import::gpu_code;
 use crate::model::disasm::{Image, Input, Kernel, Occupancy, Status};
 
-/// What is said of an input whose code is all for other architectures.
+/// The error of an input with code for other architectures only.
 pub const OTHER_ARCHES: &str = "no GPU code for the architectures asked";
 
-/// Reads files, and keeps what they share.
+/// Reads files, with state shared between them.
 pub(super) struct ImageReader<'w> {
-    what: &'w ImageTask,
-    /// Cores that files, images and kernels are spread over.
+    task: &'w ImageTask,
+    /// The cores for files, images and kernels.
     pub(super) cores: SpareCores,
-    /// Where files get their names.
-    pub(super) outbox: OrderedWriter,
+    /// Gives the written files their names.
+    pub(super) writer: OrderedWriter,
 }
 
-/// An image and the files written of it; `None` where it is not wanted.
+/// An image and its written files; `None` if it is filtered out.
 type ImageResult = Option<(Image, Vec<PendingFile>)>;
 
 impl<'w> ImageReader<'w> {
-    pub(super) fn new(what: &'w ImageTask) -> Self {
-        Self { what, cores: SpareCores::all(), outbox: OrderedWriter::default() }
+    pub(super) fn new(task: &'w ImageTask) -> Self {
+        Self { task, cores: SpareCores::all(), writer: OrderedWriter::default() }
     }
 
-    /// Reads the file of this number. Never fails: what went wrong stands in the result. Beside it
-    /// the numbers of its images, by which their files are named.
+    /// Reads the file with this number; errors are recorded in the result. Also returns the numbers
+    /// of its images, under which the written files are named.
     pub(super) fn read(&self, number: usize, path: &Path) -> (Input, Vec<usize>) {
         let mut input = Input { path: path.display().to_string(), ..Input::default() };
         let (mut numbers, mut count) = (Vec::new(), 0);
         match inputs::bytes(path) {
             Ok(data) => {
-                let walked = walk(&data, &self.what.limits, &mut |found| {
-                    let made = self.images(path, (number, count), &found);
-                    for (at, ((place, _), made)) in found.iter().zip(made).enumerate() {
-                        match made {
+                let walked = walk(&data, &self.task.limits, &mut |found| {
+                    let result = self.images(path, (number, count), &found);
+                    for (at, ((place, _), result)) in found.iter().zip(result).enumerate() {
+                        match result {
                             Ok(Some(image)) => {
                                 numbers.push(count + at);
                                 input.images.push(image);
@@ -66,11 +66,11 @@ impl<'w> ImageReader<'w> {
             }
             Err(error) => input.errors.push(error),
         }
-        if let Some(out) = &self.what.out {
-            self.outbox.end(&self.what.names, out, (number, count));
+        if let Some(out) = &self.task.out {
+            self.writer.end(&self.task.names, out, (number, count));
         }
         if input.errors.is_empty() && input.images.is_empty() {
-            let filtered = !self.what.wanted.arches.is_empty();
+            let filtered = !self.task.wanted.arches.is_empty();
             input.errors.push(match filtered {
                 true => OTHER_ARCHES.to_owned(),
                 false => "no GPU code in it".to_owned(),
@@ -84,7 +84,7 @@ impl<'w> ImageReader<'w> {
         (input, numbers)
     }
 
-    /// The images of one batch, of which the first has this number.
+    /// Reads one batch of images, numbered from `first`.
     fn images(
         &self,
         path: &Path,
@@ -93,19 +93,19 @@ impl<'w> ImageReader<'w> {
     ) -> Vec<Result<Option<Image>, String>> {
         self.cores.spread(found.len(), Unpacker::default, |unpacker, at| {
             let (place, found) = &found[at];
-            let made: Result<ImageResult, String> = match found {
+            let result: Result<ImageResult, String> = match found {
                 Ok(found) => image(path, place, found, self, unpacker),
                 Err(error) => Err(error.to_string()),
             };
-            let (made, files) = match made {
+            let (result, files) = match result {
                 Ok(Some((image, files))) => (Ok(Some(image)), files),
                 Ok(None) => (Ok(None), Vec::new()),
                 Err(error) => (Err(error), Vec::new()),
             };
-            if let Some(out) = &self.what.out {
-                self.outbox.image(&self.what.names, out, (file, first + at), files);
+            if let Some(out) = &self.task.out {
+                self.writer.image(&self.task.names, out, (file, first + at), files);
             }
-            made
+            result
         })
     }
 }
@@ -118,57 +118,57 @@ fn image(
     reader: &ImageReader<'_>,
     unpacker: &mut Unpacker,
 ) -> Result<ImageResult, String> {
-    let what = reader.what;
+    let task = reader.task;
     let mut image = header(place, found);
     let from_header = !image.arch.is_empty();
-    if from_header && !what.wanted.arch(&image.arch) {
+    if from_header && !task.wanted.arch(&image.arch) {
         return Ok(None);
     }
-    if what.list_only && from_header || !matches!(image.kind.as_str(), "cubin" | "ptx") {
+    if task.list_only && from_header || !matches!(image.kind.as_str(), "cubin" | "ptx") {
         return Ok(Some((image, Vec::new())));
     }
-    let bytes = found.bytes_into(&what.limits, unpacker).map_err(|e| e.to_string())?;
+    let bytes = found.bytes_into(&task.limits, unpacker).map_err(|e| e.to_string())?;
     image.bytes = bytes.len() as u64;
     if image.kind == "ptx" {
-        return of_ptx(path, image, bytes, what);
+        return read_ptx(path, image, bytes, task);
     }
-    of_cubin(path, image, bytes, reader)
+    read_cubin(path, image, bytes, reader)
 }
 
-fn of_ptx(
+fn read_ptx(
     path: &Path,
     mut image: Image,
     bytes: &[u8],
-    what: &ImageTask,
+    task: &ImageTask,
 ) -> Result<ImageResult, String> {
     let text = String::from_utf8_lossy(bytes);
     let ptx = ptx::read(&text).map_err(|e| e.to_string())?;
-    if !what.wanted.arch(&ptx.target) {
+    if !task.wanted.arch(&ptx.target) {
         return Ok(None);
     }
     image.arch = ptx.target;
     image.version = Some(ptx.version);
-    image.entries = ptx.entries.into_iter().filter(|e| what.wanted.kernel(e)).collect();
+    image.entries = ptx.entries.into_iter().filter(|e| task.wanted.kernel(e)).collect();
     let mut files = Vec::new();
-    if what.extract
-        && let Some(out) = &what.out
+    if task.extract
+        && let Some(out) = &task.out
     {
         let file = PendingFile::write(out, (path, &image.arch, None), "ptx", bytes);
-        files.push(file.inspect_err(|why| what.not_written(why))?);
+        files.push(file.inspect_err(|why| task.not_written(why))?);
     }
     Ok(Some((image, files)))
 }
 
-fn of_cubin(
+fn read_cubin(
     path: &Path,
     mut image: Image,
     bytes: &[u8],
     reader: &ImageReader<'_>,
 ) -> Result<ImageResult, String> {
-    let what = reader.what;
+    let task = reader.task;
     let cubin = cubin::read(bytes).map_err(|e| e.to_string())?;
     let arch = cubin.sm.to_string();
-    if !what.wanted.arch(&arch) {
+    if !task.wanted.arch(&arch) {
         return Ok(None);
     }
     image.arch = arch;
@@ -178,28 +178,28 @@ fn of_cubin(
         image.compiler = Some(producer.release.clone()).filter(|r| !r.is_empty());
         image.command_line = Some(producer.command_line.clone()).filter(|c| !c.is_empty());
     }
-    if what.list_only {
+    if task.list_only {
         return Ok(Some((image, Vec::new())));
     }
     image.kernels = kernels(&cubin, &image.arch, bytes, reader);
     let mut files = Vec::new();
-    let Some(out) = &what.out else { return Ok(Some((image, files))) };
+    let Some(out) = &task.out else { return Ok(Some((image, files))) };
     let mut write = |part: Option<&str>, extension, bytes: &[u8]| {
         let file = PendingFile::write(out, (path, &image.arch, part), extension, bytes);
-        files.push(file.inspect_err(|why| what.not_written(why))?);
+        files.push(file.inspect_err(|why| task.not_written(why))?);
         Ok::<(), String>(())
     };
-    if what.extract {
+    if task.extract {
         write(None, "cubin", bytes)?;
         if let Some(ptx) = &cubin.ptx {
             write(None, "ptx", ptx.text(bytes).as_bytes())?;
         }
     }
-    let nothing = image.kernels.is_empty() && !what.wanted.kernels.is_empty();
-    if what.sass && !nothing {
-        let (text, tool, problem) = listing(&cubin, bytes, what);
-        if what.by_kernel {
-            for (kernel, text) in by_kernel(&text) {
+    let no_kernel_matches = image.kernels.is_empty() && !task.wanted.kernels.is_empty();
+    if task.sass && !no_kernel_matches {
+        let (text, tool, problem) = listing(&cubin, bytes, task);
+        if task.by_kernel {
+            for (kernel, text) in split_by_kernel(&text) {
                 let name = demangle(kernel);
                 let name = demangle::short(name.as_deref().unwrap_or(kernel));
                 write(Some(name), "sass", text.as_bytes())?;
@@ -213,29 +213,29 @@ fn of_cubin(
     Ok(Some((image, files)))
 }
 
-/// Kernels that one core looks at before it asks for more.
+/// Kernels that a core takes at a time.
 const KERNELS_PER_CHUNK: usize = 16;
 
-/// The facts of the wanted kernels of a cubin.
+/// The facts of the requested kernels of a cubin.
 fn kernels(cubin: &Cubin, arch: &str, bytes: &[u8], reader: &ImageReader<'_>) -> Vec<Kernel> {
-    let what = reader.what;
-    let wanted: Vec<_> = cubin.kernels.iter().filter(|k| what.wanted.kernel(&k.name)).collect();
+    let task = reader.task;
+    let wanted: Vec<_> = cubin.kernels.iter().filter(|k| task.wanted.kernel(&k.name)).collect();
     let chunks: Vec<_> = wanted.chunks(KERNELS_PER_CHUNK).collect();
     let facts = |kernel: &&cubin::Kernel| {
         let mut facts = gpu_code::kernel(kernel, cubin, bytes);
-        facts.occupancy = occupied(&facts, arch, what.threads);
+        facts.occupancy = theoretical_occupancy(&facts, arch, task.threads);
         facts
     };
-    let told = reader.cores.spread(
+    let facts_by_chunk = reader.cores.spread(
         chunks.len(),
         || (),
         |(), at| chunks[at].iter().map(facts).collect::<Vec<Kernel>>(),
     );
-    told.into_iter().flatten().collect()
+    facts_by_chunk.into_iter().flatten().collect()
 }
 
-/// The parts of a listing, one for each section of code, with the section's name.
-fn by_kernel(listing: &str) -> Vec<(&str, String)> {
+/// Splits a listing into its code sections, with their names.
+fn split_by_kernel(listing: &str) -> Vec<(&str, String)> {
     const SECTION: &str = "\t.section\t.text.";
     let mut parts: Vec<(&str, String)> = Vec::new();
     for line in listing.lines() {
@@ -244,7 +244,7 @@ fn by_kernel(listing: &str) -> Vec<(&str, String)> {
             parts.push((name, String::new()));
         }
         if let Some((_, text)) = parts.last_mut() {
-            // The heading of the next section stands before it.
+            // The next section's heading comes before its `.section` line.
             if !line.starts_with("//----") {
                 text.push_str(line);
                 text.push('\n');
@@ -254,15 +254,15 @@ fn by_kernel(listing: &str) -> Vec<(&str, String)> {
     parts
 }
 
-/// The listing, by nvdisasm where it can, else our own. Returns the text, which tool wrote it, and
-/// why nvdisasm did not where it should have.
-pub fn listing(cubin: &Cubin, bytes: &[u8], what: &ImageTask) -> (String, String, Option<String>) {
+/// Lists a cubin with nvdisasm if possible, else with rgpu. Returns the text, the tool's name, and
+/// why nvdisasm failed if it did.
+pub fn listing(cubin: &Cubin, bytes: &[u8], task: &ImageTask) -> (String, String, Option<String>) {
     let mut problem = None;
-    if let Some(tool) = &what.nvdisasm {
-        let (flags, symbols) = asked(cubin, what);
+    if let Some(tool) = &task.nvdisasm {
+        let (flags, symbols) = listing_options(cubin, task);
         match tool.listing(bytes, flags, &symbols) {
             Ok(text) => {
-                let text = match what.shown.control {
+                let text = match task.shown.control {
                     true => gpu_code::annotate(&text, cubin, bytes),
                     false => text,
                 };
@@ -271,28 +271,30 @@ pub fn listing(cubin: &Cubin, bytes: &[u8], what: &ImageTask) -> (String, String
             Err(error) => problem = Some(error.to_string()),
         }
     }
-    let ours = format!("rgpu {}", env!("CARGO_PKG_VERSION"));
-    let wanted = |section: &CodeSection| what.wanted.kernel(&section.name);
-    (gpu_code::listing(cubin, bytes, what.shown, &wanted), ours, problem)
+    let own_name = format!("rgpu {}", env!("CARGO_PKG_VERSION"));
+    let wanted = |section: &CodeSection| task.wanted.kernel(&section.name);
+    (gpu_code::listing(cubin, bytes, task.shown, &wanted), own_name, problem)
 }
 
-/// What nvdisasm is asked of a cubin: flags, and the functions wanted by the number of their
-/// symbol, empty for all.
-pub(super) fn asked(cubin: &Cubin, what: &ImageTask) -> (&'static [&'static str], Vec<usize>) {
-    let flags: &[&str] = match (what.lives, what.shown.lines) {
-        // The tool does not take both.
+/// nvdisasm's flags for a cubin, and the symbol indices of the requested functions, empty for all.
+pub(super) fn listing_options(
+    cubin: &Cubin,
+    task: &ImageTask,
+) -> (&'static [&'static str], Vec<usize>) {
+    let flags: &[&str] = match (task.lives, task.shown.lines) {
+        // nvdisasm does not accept both flags together.
         (LifeRanges::Welcome | LifeRanges::Needed, _) => &["-plr"],
         (LifeRanges::Unasked, true) => &["-gi"],
         (LifeRanges::Unasked, false) => &[],
     };
-    let wanted = cubin.kernels.iter().filter(|k| what.wanted.kernel(&k.name));
+    let wanted = cubin.kernels.iter().filter(|k| task.wanted.kernel(&k.name));
     let symbols = wanted.map(|k| k.symbol_index);
-    (flags, if what.wanted.kernels.is_empty() { Vec::new() } else { symbols.collect() })
+    (flags, if task.wanted.kernels.is_empty() { Vec::new() } else { symbols.collect() })
 }
 
-/// The theoretical occupancy for the block the kernel requires, else the one asked, else the
-/// largest it allows.
-fn occupied(kernel: &Kernel, arch: &str, threads: Option<u32>) -> Option<Occupancy> {
+/// The theoretical occupancy for the kernel's required block size, else for `threads`, else for the
+/// largest block that it allows.
+fn theoretical_occupancy(kernel: &Kernel, arch: &str, threads: Option<u32>) -> Option<Occupancy> {
     let product = |block: [u32; 3]| block.iter().fold(1_u32, |n, d| n.saturating_mul(*d));
     let threads = kernel
         .required_block

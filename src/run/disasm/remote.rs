@@ -1,5 +1,5 @@
-//! nvdisasm on a host: everything that is to be asked is collected first, travels as one plan, and
-//! comes back as one file. Then it answers as one on this machine would ([`Nvdisasm::listing`]).
+//! nvdisasm on a host: all listings are requested in one plan and come back as one file. The result
+//! then answers like an nvdisasm on this machine ([`Nvdisasm::listing`]).
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 
 use super::image_task::ImageTask;
 use super::images::image_bytes;
-use super::nvdisasm::{Nvdisasm, ToolError, failed, fitting};
-use super::read::asked;
+use super::nvdisasm::{Nvdisasm, ToolError, tool_failure, with_expected_header};
+use super::read::listing_options;
 use super::shards;
 use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
 use crate::error::{Exit, Failure, Result};
@@ -22,35 +22,35 @@ use crate::run::job::{self, RunContext};
 use crate::run::{FactsCache, Programs, Reporter, RunEvent, outcome};
 use crate::tool::{self, CALL_TIMEOUT_S, JobName, LISTINGS, LISTINGS_STEP, ListingCall};
 
-/// A listing that is wanted of a host.
+/// A listing to request from a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListingRequest {
     /// The cubin.
     pub cubin: Vec<u8>,
     /// Flags before the file.
     pub flags: Vec<&'static str>,
-    /// Functions by the number of their symbol, empty for all.
+    /// Symbol indices of the functions, empty for all.
     pub symbols: Vec<usize>,
 }
 
-/// What is to be asked so that [`super::listing`] finds an answer for every wanted cubin of these
-/// files. What cannot be read is left out: it is told when the files are.
-pub fn questions(files: &[PathBuf], what: &ImageTask) -> Vec<ListingRequest> {
+/// The requests for every listing that [`super::listing`] will need for these files. Unreadable
+/// files are left out; reading them later reports the error.
+pub fn questions(files: &[PathBuf], task: &ImageTask) -> Vec<ListingRequest> {
     let mut all: Vec<ListingRequest> = Vec::new();
-    let read = files.iter().filter_map(|file| image_bytes(file, what).ok());
+    let read = files.iter().filter_map(|file| image_bytes(file, task).ok());
     for (_, bytes) in read.flat_map(|(images, _)| images) {
         let Ok(cubin) = cubin::read(&bytes) else { continue };
-        let (flags, symbols) = asked(&cubin, what);
-        let nothing = !cubin.code.iter().any(|section| what.wanted.kernel(&section.name));
-        let question = ListingRequest { cubin: bytes, flags: flags.to_vec(), symbols };
-        if !nothing && !all.contains(&question) {
-            all.push(question);
+        let (flags, symbols) = listing_options(&cubin, task);
+        let no_code = !cubin.code.iter().any(|section| task.wanted.kernel(&section.name));
+        let request = ListingRequest { cubin: bytes, flags: flags.to_vec(), symbols };
+        if !no_code && !all.contains(&request) {
+            all.push(request);
         }
     }
     all
 }
 
-/// A question's name among those answered.
+/// Identifies a request.
 fn key(cubin: &[u8], flags: &[&str], symbols: &[usize]) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update((cubin.len() as u64).to_le_bytes());
@@ -65,10 +65,10 @@ fn key(cubin: &[u8], flags: &[&str], symbols: &[usize]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// A shell's status of a program that its processor time ended (SIGXCPU).
-const OVERRAN: usize = 128 + 24;
+/// A shell's exit status for a program that exceeded its processor time (SIGXCPU).
+const CPU_LIMIT_STATUS: usize = 128 + 24;
 
-/// What one call of nvdisasm gave.
+/// The output of one call of nvdisasm.
 #[derive(Debug)]
 struct CallOutput {
     exit: usize,
@@ -76,43 +76,43 @@ struct CallOutput {
     err: std::ops::Range<usize>,
 }
 
-/// Everything that a host's nvdisasm said.
+/// The output of all calls of a host's nvdisasm.
 #[derive(Debug, Default)]
 pub(super) struct HostListings {
     text: Vec<u8>,
     answers: Vec<CallOutput>,
-    asked: PendingListings,
+    calls_by_request: PendingListings,
 }
 
-/// By question, the number of its cubin and the calls that answer it.
+/// For each request, the number of its cubin and its calls.
 type PendingListings = HashMap<[u8; 32], (usize, std::ops::Range<usize>)>;
 
 impl HostListings {
-    /// The answer to a question; `None` where it was not asked.
+    /// The result of a request; `None` if it was not requested.
     pub(super) fn listing(
         &self,
         cubin: &[u8],
         flags: &[&str],
         symbols: &[usize],
     ) -> Option<std::result::Result<String, ToolError>> {
-        let (number, calls) = self.asked.get(&key(cubin, flags, symbols))?;
+        let (number, calls) = self.calls_by_request.get(&key(cubin, flags, symbols))?;
         let mut texts = Vec::with_capacity(calls.len());
         for answer in self.answers.get(calls.clone())? {
             let text = String::from_utf8_lossy(self.text.get(answer.out.clone())?);
-            if answer.exit == OVERRAN {
+            if answer.exit == CPU_LIMIT_STATUS {
                 return Some(Err(ToolError::Endless { seconds: CALL_TIMEOUT_S }));
             }
             if answer.exit != 0 || text.trim().is_empty() {
                 let file = format!("{number}.cubin");
-                return Some(Err(failed(self.text.get(answer.err.clone())?, &file)));
+                return Some(Err(tool_failure(self.text.get(answer.err.clone())?, &file)));
             }
             texts.push(text.into_owned());
         }
         Some(Ok(shards::join(texts)))
     }
 
-    /// Takes the host's file apart. It is not trusted: sizes that do not fit end it.
-    fn read(text: Vec<u8>, asked: PendingListings, calls: usize) -> Option<Self> {
+    /// Parses the host's file, which is untrusted; `None` if a size does not fit.
+    fn read(text: Vec<u8>, calls_by_request: PendingListings, calls: usize) -> Option<Self> {
         let mut answers = Vec::with_capacity(calls);
         let mut at = 0_usize;
         for number in 1..=calls {
@@ -120,35 +120,35 @@ impl HostListings {
             let line = std::str::from_utf8(text.get(at..end)?).ok()?;
             let mut words = line.split_whitespace().map(|w| w.parse::<usize>().ok());
             let mut next = || words.next().flatten();
-            let (its, exit, out, err) = (next()?, next()?, next()?, next()?);
+            let (reported_number, exit, out, err) = (next()?, next()?, next()?, next()?);
             let out = end + 1..(end + 1).checked_add(out)?;
             let err = out.end..out.end.checked_add(err)?;
-            if its != number || err.end > text.len() {
+            if reported_number != number || err.end > text.len() {
                 return None;
             }
             at = err.end;
             answers.push(CallOutput { exit, out, err });
         }
-        Some(Self { text, answers, asked })
+        Some(Self { text, answers, calls_by_request })
     }
 }
 
-/// A host that is asked for listings.
+/// A host to request listings from.
 pub struct ListingHost<'a> {
     /// The connection.
     pub link: &'a mut HostLink,
-    /// What is known of it; where that is stale the failure's code is `facts_changed`.
+    /// The host's facts; if they are stale, the request fails with `facts_changed`.
     pub facts: &'a HostFacts,
     /// The job's name.
     pub job: String,
 }
 
 impl ListingHost<'_> {
-    /// Asks everything at once. `None` where the host has no nvdisasm that works.
+    /// Requests all listings at once. `None` if the host has no working nvdisasm.
     ///
     /// # Errors
-    /// The link, the host, our disk, a cancel. A cubin that nvdisasm refuses is no error here: it
-    /// is told where its listing is asked for.
+    /// The link, the host or the run folder fails, or the user cancels. A cubin that nvdisasm
+    /// rejects is no error here: its listing is.
     pub async fn all(
         self,
         questions: &[ListingRequest],
@@ -158,21 +158,21 @@ impl ListingHost<'_> {
             return Ok(None);
         };
         let cores = usize::try_from(self.facts.agent.cpus).unwrap_or(1);
-        let (mut calls, mut asked) = (Vec::new(), HashMap::new());
+        let (mut calls, mut calls_by_request) = (Vec::new(), HashMap::new());
         let mut cubins = Vec::with_capacity(questions.len());
         for (at, ListingRequest { cubin, flags, symbols }) in questions.iter().enumerate() {
-            cubins.push(fitting(cubin, &version).unwrap_or_else(|| cubin.clone()));
+            cubins.push(with_expected_header(cubin, &version).unwrap_or_else(|| cubin.clone()));
             let first = calls.len();
             let words = shards::cut(cubin, flags, symbols, cores);
             calls.extend(words.into_iter().map(|words| ListingCall { words, cubin: at }));
-            asked.insert(key(cubin, flags, symbols), (at, first..calls.len()));
+            calls_by_request.insert(key(cubin, flags, symbols), (at, first..calls.len()));
         }
         let Some(draft) = tool::listings(self.job.clone(), cubins, &calls, self.facts) else {
             return Ok(None);
         };
         let bundle = Packer::new(DEFAULT_MAX_BYTES).pack(draft)?;
         let mut counter = CallCounter { inner: context.reporter, done: 0, total: calls.len() };
-        let mut counted = RunContext {
+        let mut counting_context = RunContext {
             folder: context.folder,
             record: context.record,
             reporter: &mut counter,
@@ -180,28 +180,33 @@ impl ListingHost<'_> {
             input: None,
         };
         let submission = submission(bundle.plan, bundle.blobs);
-        job::submit(self.link, &submission, &mut counted).await?;
-        let end = job::follow_to_end(self.link, &self.job, &[], &mut counted).await?;
+        job::submit(self.link, &submission, &mut counting_context).await?;
+        let end = job::follow_to_end(self.link, &self.job, &[], &mut counting_context).await?;
         let file = end.files.iter().find(|file| file.host_path == LISTINGS);
         let Some(file) = file.filter(|_| end.step_ok(LISTINGS_STEP)) else {
             return Err(outcome::failure(self.link.remote(), &end));
         };
         let text = context.folder.read(&file.artifact.path)?;
-        // It is taken apart here; the run keeps what is made of it.
+        // The run keeps only the listings made from this file.
         let path = context.folder.path().join(&file.artifact.path);
         let _ = std::fs::remove_file(&path);
         let _ = path.parent().map(std::fs::remove_dir);
-        let brought = HostListings::read(text, asked, calls.len()).ok_or_else(|| {
-            let remote = self.link.remote();
-            Failure::new(Exit::Tool, "bad_listings", "what nvdisasm wrote on the host is not whole")
+        let host_listings =
+            HostListings::read(text, calls_by_request, calls.len()).ok_or_else(|| {
+                let remote = self.link.remote();
+                Failure::new(
+                    Exit::Tool,
+                    "bad_listings",
+                    "what nvdisasm wrote on the host is not whole",
+                )
                 .on(remote.name(), remote.transport())
-        })?;
+            })?;
         let host = self.link.remote().name().to_owned();
-        Ok(Some(Nvdisasm::there(version, host, brought)))
+        Ok(Some(Nvdisasm::on_host(version, host, host_listings)))
     }
 }
 
-/// Tells how many calls are done, by the lines that the step prints, in their place.
+/// Reports how many calls have ended, from the lines that the step prints, instead of its output.
 struct CallCounter<'r> {
     inner: &'r mut dyn Reporter,
     done: usize,
@@ -221,20 +226,20 @@ impl Reporter for CallCounter<'_> {
     }
 }
 
-/// A host that is asked by a command of its own, not by a run that knows it already.
+/// A host for a command that has no facts of it yet.
 pub struct CommandHost<'a> {
     /// The remote's definition.
     pub spec: &'a RemoteSpec,
-    /// Its facts, kept from run to run.
+    /// The host's facts, cached between runs.
     pub cache: FactsCache,
-    /// Our programs for the host.
+    /// rgpu's own programs for the host.
     pub programs: &'a Programs,
-    /// Unix seconds.
+    /// The current time in Unix seconds.
     pub now_s: i64,
 }
 
 impl CommandHost<'_> {
-    /// Asks everything at once. `None` where the host has no nvdisasm that works.
+    /// Requests all listings at once. `None` if the host has no working nvdisasm.
     ///
     /// # Errors
     /// As [`ListingHost::all`].
@@ -245,7 +250,7 @@ impl CommandHost<'_> {
         context: &mut RunContext<'_>,
     ) -> Result<Option<Nvdisasm>> {
         let mut known = self.cache.load(self.now_s);
-        // A host that changed since it was asked says so, once.
+        // A second try is for a host that changed since its facts were cached.
         for sequence in 1..=2 {
             let facts = match known.take() {
                 Some(facts) => facts,
@@ -256,13 +261,13 @@ impl CommandHost<'_> {
                 }
             };
             let job = JobName { run: context.record.id.clone(), sequence }.job();
-            let asked = ListingHost { link, facts: &facts, job: job.clone() };
-            let asked = asked.all(questions, context).await;
-            // All of it is here, or of no use: no run of this machine would ever ask for it.
+            let result = ListingHost { link, facts: &facts, job: job.clone() };
+            let result = result.all(questions, context).await;
+            // No other command uses this job.
             link.drop_job(&job);
-            match asked {
+            match result {
                 Err(failure) if failure.code == "facts_changed" => self.cache.forget(),
-                asked => return asked,
+                result => return result,
             }
         }
         Err(Failure::new(Exit::Host, "facts_changed", "the host changes while it is asked"))
@@ -273,21 +278,21 @@ impl CommandHost<'_> {
 mod tests {
     use super::*;
 
-    fn brought(text: &str, calls: usize) -> Option<HostListings> {
-        let asked = HashMap::from([
+    fn host_listings(text: &str, calls: usize) -> Option<HostListings> {
+        let calls_by_request = HashMap::from([
             (key(b"cubin", &["-gi"], &[]), (0, 0..1)),
             (key(b"old", &[], &[]), (1, 1..2)),
         ]);
-        HostListings::read(text.as_bytes().to_vec(), asked, calls)
+        HostListings::read(text.as_bytes().to_vec(), calls_by_request, calls)
     }
 
     #[test]
     fn answers_are_found_by_their_question() {
         let text = "1 0 8 5\nlisting\nnoise2 1 0 17\n1.cubin: too old!";
-        let brought = brought(text, 2).unwrap();
-        assert_eq!(brought.listing(b"cubin", &["-gi"], &[]).unwrap().unwrap(), "listing\n");
-        assert!(brought.listing(b"cubin", &[], &[]).is_none());
-        let refused = brought.listing(b"old", &[], &[]).unwrap().unwrap_err();
+        let host_listings = host_listings(text, 2).unwrap();
+        assert_eq!(host_listings.listing(b"cubin", &["-gi"], &[]).unwrap().unwrap(), "listing\n");
+        assert!(host_listings.listing(b"cubin", &[], &[]).is_none());
+        let refused = host_listings.listing(b"old", &[], &[]).unwrap().unwrap_err();
         assert_eq!(refused.to_string(), "the cubin: too old!");
     }
 
@@ -301,7 +306,7 @@ mod tests {
             "1 0 18446744073709551615 1\n",
             "1 -1 0 0\n",
         ] {
-            assert!(brought(text, 1).is_none(), "{text:?}");
+            assert!(host_listings(text, 1).is_none(), "{text:?}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What a run compiled, as SASS: `sass/` of its folder, and the operands of its hot spots.
+//! Lists the compiled code of a run in its folder's `sass/`, and adds operands to its hot spots.
 //!
-//! nvdisasm on the run's host comes first, since it is as new as the compiler there: one more job on
-//! the same connection, for everything at once. Else one on this machine serves, else rgpu lists
-//! without operands. Nothing here fails a run: what goes wrong costs listings, and is said.
+//! The nvdisasm of the run's host is preferred, since it is as new as the compiler there; it takes
+//! one more job on the same connection. Else one on this machine is used, else rgpu lists without
+//! operands. Errors never fail a run: they are reported, and listings are missing.
 
 use std::path::PathBuf;
 
@@ -21,24 +21,24 @@ use crate::run::job::RunContext;
 use crate::run::provenance::digest_file;
 use crate::store::RunFolder;
 
-/// Where listings go in a run's folder, with `summary.json`.
-const FOLDER: &str = "sass";
+/// The folder of listings and `summary.json` in a run's folder.
+const LISTINGS_FOLDER: &str = "sass";
 
-/// The kind and the step of a listing among a run's artifacts.
-const KIND: &str = "sass";
+/// The kind and the step of listings among a run's artifacts.
+const LISTING_KIND: &str = "sass";
 
-/// What was compiled in a run, or on one side of a comparison.
+/// The compiled files of a run, or of one side of a comparison.
 pub struct CompiledFiles<'a> {
-    /// Where it lies, and where the listings go.
+    /// The folder that holds them, and that gets the listings.
     pub folder: &'a RunFolder,
-    /// Cubins in it: the artifacts of kind `cubin`.
+    /// Paths of the cubins: the artifacts of kind `cubin`.
     pub cubins: Vec<String>,
-    /// Hot spots of its reports, which get their operands.
+    /// Hot spots that get operands.
     pub hotspots: Option<&'a mut HotSpots>,
 }
 
 impl<'a> CompiledFiles<'a> {
-    /// The cubins among these artifacts.
+    /// Takes the cubins among these artifacts.
     pub fn new(
         folder: &'a RunFolder,
         artifacts: &[Artifact],
@@ -52,7 +52,7 @@ impl<'a> CompiledFiles<'a> {
         self.cubins.iter().map(|cubin| self.folder.path().join(cubin)).collect()
     }
 
-    /// The reports that hot spots come from.
+    /// The existing reports that hot spots come from.
     fn reports(&self) -> Vec<String> {
         let launches = self.hotspots.iter().flat_map(|h| &h.launches);
         let mut reports: Vec<String> = launches.map(|launch| launch.from.clone()).collect();
@@ -67,13 +67,13 @@ impl<'a> CompiledFiles<'a> {
         if let Some(hotspots) = &self.hotspots {
             for from in self.reports() {
                 let path = self.folder.path().join(&from);
-                all.extend(operands::questions(hotspots, &from, &path));
+                all.extend(operands::listing_requests(hotspots, &from, &path));
             }
         }
         all
     }
 
-    /// Lists the cubins and puts operands into the hot spots; what was written.
+    /// Lists the cubins and adds operands to the hot spots; returns the new artifacts.
     fn list(&mut self, tool: Option<&Nvdisasm>, reporter: &mut dyn Reporter) -> Vec<Artifact> {
         let mut written = Vec::new();
         if !self.cubins.is_empty() {
@@ -94,38 +94,38 @@ impl<'a> CompiledFiles<'a> {
     }
 }
 
-/// Writes the listing of each cubin, named by its path in `folder`, and their summary into `sass/`
-/// of that folder: by nvdisasm where there is one that can read it, else without operands. Returns
-/// the summary and the artifacts.
+/// Writes a listing of each cubin, given by its path in `folder`, and their summary into `sass/` of
+/// that folder. Without a `tool` that reads a cubin, its listing has no operands. Returns the
+/// summary and the artifacts.
 ///
 /// # Errors
-/// Our disk. A cubin that cannot be read is told in the summary.
+/// The folder cannot be written. An unreadable cubin is reported in the summary.
 pub fn listings(
     folder: &RunFolder,
     cubins: &[String],
     tool: Option<&Nvdisasm>,
 ) -> std::io::Result<(Disasm, Vec<Artifact>)> {
-    let out = folder.path().join(FOLDER);
+    let out = folder.path().join(LISTINGS_FOLDER);
     std::fs::create_dir_all(&out)?;
     let files: Vec<PathBuf> = cubins.iter().map(|cubin| folder.path().join(cubin)).collect();
-    let what =
+    let task =
         ImageTask { out: Some(out), sass: true, nvdisasm: tool.cloned(), ..ImageTask::default() };
-    let mut document = super::all(&files, &what, &|_| {});
+    let mut document = super::all(&files, &task, &|_| {});
     for (input, cubin) in document.inputs.iter_mut().zip(cubins) {
         input.path.clone_from(cubin);
     }
     folder
-        .write_json(&format!("{FOLDER}/summary.json"), &document)
+        .write_json(&format!("{LISTINGS_FOLDER}/summary.json"), &document)
         .map_err(std::io::Error::other)?;
     let images = document.inputs.iter().flat_map(|input| &input.images);
     let mut artifacts = Vec::new();
     for file in images.flat_map(|image| &image.files) {
-        let path = format!("{FOLDER}/{file}");
+        let path = format!("{LISTINGS_FOLDER}/{file}");
         let digest = digest_file(&folder.path().join(&path))?;
         artifacts.push(Artifact {
             path,
-            kind: KIND.to_owned(),
-            step: KIND.to_owned(),
+            kind: LISTING_KIND.to_owned(),
+            step: LISTING_KIND.to_owned(),
             size: digest.size,
             sha256: digest.sha256.into(),
         });
@@ -133,28 +133,27 @@ pub fn listings(
     Ok((document, artifacts))
 }
 
-/// Fills `sass/` for everything that was built, and the operands of its hot spots. `here` are the
-/// places where this machine may have nvdisasm. Returns what was written for each, as artifacts of
-/// its run.
+/// Lists everything that was built, and adds operands to its hot spots. `candidates` are paths
+/// where this machine may have nvdisasm. Returns the new artifacts for each of `built`.
 pub async fn fill(
     link: &mut HostLink,
     context: &mut RunContext<'_>,
     facts: &HostFacts,
-    here: &[PathBuf],
+    candidates: &[PathBuf],
     built: &mut [CompiledFiles<'_>],
 ) -> Vec<Vec<Artifact>> {
     if built.iter().all(|b| b.cubins.is_empty() && b.hotspots.is_none()) {
         return built.iter().map(|_| Vec::new()).collect();
     }
-    let tool = match on_host(link, context, facts, built).await {
+    let tool = match ask_host(link, context, facts, built).await {
         Some(tool) => Some(tool),
-        None => find(here),
+        None => find(candidates),
     };
     built.iter_mut().map(|b| b.list(tool.as_ref(), context.reporter)).collect()
 }
 
-/// The host's nvdisasm, asked.
-async fn on_host(
+/// The nvdisasm of the host with all needed listings; `None` if it has none or fails.
+async fn ask_host(
     link: &mut HostLink,
     context: &mut RunContext<'_>,
     facts: &HostFacts,
@@ -173,9 +172,9 @@ async fn on_host(
     let run = format!("{}.sass", context.record.id);
     let before = context.record.jobs.iter().filter(|job| job.job.starts_with(&run)).count();
     let job = format!("{run}.{}", before + 1);
-    let asked = ListingHost { link, facts, job: job.clone() }.all(&questions, context).await;
+    let result = ListingHost { link, facts, job: job.clone() }.all(&questions, context).await;
     link.drop_job(&job);
-    match asked {
+    match result {
         Ok(tool) => tool,
         Err(failure) => {
             note(

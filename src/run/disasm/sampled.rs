@@ -1,5 +1,5 @@
-//! The code inside an ncu report, with what was counted laid over it: joined by the address each
-//! instruction had on the GPU.
+//! The code inside an ncu report with the sampled counts of each instruction, joined by the
+//! instructions' addresses on the GPU.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,64 +16,72 @@ use crate::model::HotSpots;
 use crate::model::code::CodeImage;
 use crate::model::hotspots::LaunchSpots;
 
-/// The code that the hot spots which come `from` the report at `path` fall on. Of several launches
-/// of one kernel the one with most samples counts.
+/// The code that the hot spots from the report at `path` belong to; `from` is the report's name in
+/// them. For each kernel, the launch with the most samples is used.
 ///
 /// # Errors
-/// The report cannot be read; a cubin in it that cannot is left out.
+/// The report cannot be read. An unreadable cubin in it is left out.
 pub fn sampled(
     spots: &HotSpots,
     from: &str,
     path: &Path,
-    what: &ImageTask,
+    task: &ImageTask,
 ) -> Result<Vec<CodeImage>, OperandsError> {
     let bytes = std::fs::read(path)?;
     let (report, _) = NcuReport::read(&bytes, &Limits::default())?;
     let mut images = Vec::new();
     for source in &report.sources() {
         let Ok(cubin) = cubin::read(source.cubin) else { continue };
-        let launches = launches(spots, from, what);
-        let places: Vec<_> = launches.iter().map(|l| sites(l, source, &cubin)).collect();
-        let sections: BTreeSet<usize> = places.iter().flatten().map(|site| site.section).collect();
+        let launches = launches(spots, from, task);
+        let sites_by_launch: Vec<_> = launches.iter().map(|l| sites(l, source, &cubin)).collect();
+        let sections: BTreeSet<usize> =
+            sites_by_launch.iter().flatten().map(|site| site.section).collect();
         if sections.is_empty() {
             continue;
         }
-        // Only what was sampled: a library's cubin may hold thousands of kernels.
+        // Only sampled kernels: a library's cubin may hold thousands of others.
         let names = cubin.code.iter().filter(|s| sections.contains(&s.index)).map(|s| &s.name);
         let kernels = names.filter_map(|n| Regex::new(&format!("^{}$", regex::escape(n))).ok());
-        let only = ImageTask {
+        let sampled_task = ImageTask {
             wanted: ImageFilter { arches: Vec::new(), kernels: kernels.collect() },
-            shown: what.shown,
-            lives: what.lives,
-            nvdisasm: what.nvdisasm.clone(),
+            shown: task.shown,
+            lives: task.lives,
+            nvdisasm: task.nvdisasm.clone(),
             ..ImageTask::default()
         };
-        let Ok(mut image) = code(path, &cubin, source.cubin, &only, SourcePositions::Wanted) else {
+        let Ok(mut image) =
+            code(path, &cubin, source.cubin, &sampled_task, SourcePositions::Wanted)
+        else {
             continue;
         };
-        let shown: Vec<usize> =
-            cubin.code.iter().filter(|s| only.wanted.kernel(&s.name)).map(|s| s.index).collect();
-        for (launch, sites) in launches.iter().zip(&places) {
-            lay(&mut image, launch, sites, &shown);
+        let shown: Vec<usize> = cubin
+            .code
+            .iter()
+            .filter(|s| sampled_task.wanted.kernel(&s.name))
+            .map(|s| s.index)
+            .collect();
+        for (launch, sites) in launches.iter().zip(&sites_by_launch) {
+            add_counts(&mut image, launch, sites, &shown);
         }
         images.push(image);
     }
     Ok(images)
 }
 
-/// One sampled instruction's place.
+/// The position of a sampled instruction.
 struct SampledInstruction {
-    /// Number in the launch.
+    /// Index of the instruction in the launch.
     spot: usize,
     section: usize,
     offset: u64,
 }
 
-/// Of each wanted kernel the launch with most samples.
-fn launches<'s>(spots: &'s HotSpots, from: &str, what: &ImageTask) -> Vec<&'s LaunchSpots> {
+/// For each requested kernel, the launch with the most samples.
+fn launches<'s>(spots: &'s HotSpots, from: &str, task: &ImageTask) -> Vec<&'s LaunchSpots> {
     let mut all: Vec<&LaunchSpots> = Vec::new();
-    let of = spots.launches.iter().filter(|l| l.from == from && what.wanted.kernel(&l.kernel));
-    for launch in of {
+    let matching =
+        spots.launches.iter().filter(|l| l.from == from && task.wanted.kernel(&l.kernel));
+    for launch in matching {
         match all.iter_mut().find(|l| l.kernel == launch.kernel) {
             Some(known) if known.samples < launch.samples => *known = launch,
             Some(_) => {}
@@ -94,16 +102,22 @@ fn sites(launch: &LaunchSpots, source: &Source<'_>, cubin: &Cubin) -> Vec<Sample
     launch.instructions.iter().enumerate().filter_map(site).collect()
 }
 
-/// Lays a launch's counts over the instructions; `shown` are the sections of the image's kernels.
-fn lay(image: &mut CodeImage, launch: &LaunchSpots, sites: &[SampledInstruction], shown: &[usize]) {
+/// Adds a launch's counts to the instructions; `shown` are the section indices of the image's
+/// kernels.
+fn add_counts(
+    image: &mut CodeImage,
+    launch: &LaunchSpots,
+    sites: &[SampledInstruction],
+    shown: &[usize],
+) {
     for (kernel, section) in image.kernels.iter_mut().zip(shown) {
-        let here: Vec<&SampledInstruction> =
+        let kernel_sites: Vec<&SampledInstruction> =
             sites.iter().filter(|s| s.section == *section).collect();
-        if here.is_empty() {
+        if kernel_sites.is_empty() {
             continue;
         }
         let mut samples = 0;
-        for site in here {
+        for site in kernel_sites {
             let Some(spot) = launch.instructions.get(site.spot) else { continue };
             let found = kernel.instructions.binary_search_by_key(&site.offset, |i| i.offset);
             if let Some(line) = found.ok().and_then(|at| kernel.instructions.get_mut(at)) {

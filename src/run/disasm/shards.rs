@@ -1,31 +1,31 @@
-//! A large cubin as several calls of nvdisasm, each for a list of functions (`-fun`), and their
-//! texts as one.
+//! Splits the listing of a large cubin into several calls of nvdisasm, each for a list of functions
+//! (`-fun`), and joins their texts.
 //!
-//! nvdisasm reads `-fun` as the sections that the functions lie in, writes sections in file order
-//! whatever the list's, and numbers labels (`.L_x_3`) over all that it writes. So a call names one
-//! function of each of its sections, and the joined text has its labels numbered anew, in the order
-//! of appearance: it is the same however many calls there were. Seen with 13.5.
+//! nvdisasm lists whole sections for `-fun`, in file order, and numbers labels (`.L_x_3`) over its
+//! whole output. So a call names one function per section, and labels are renumbered in order of
+//! appearance when texts are joined: the result does not depend on the number of calls. Seen with
+//! 13.5.
 
 use std::collections::HashMap;
 use std::fmt::Write;
 
 use rgpu_format::cubin;
 
-/// Code below which a cubin is not cut: starting nvdisasm costs as much as 400 kB of code.
+/// Cubins with less code are not split: starting nvdisasm costs as much as 400 kB of code.
 const MIN_SPLIT_BYTES: u64 = 2 << 20;
 
-/// Code of one call at most, for the sake of memory: nvdisasm takes some 40 times as much. Each call
-/// reads the whole file anew, a second for 50 MB: few large ones are faster than many.
+/// Most code of one call, to limit memory: nvdisasm takes some 40 times as much. Each call reads
+/// the whole file, a second for 50 MB, so few large calls are faster than many.
 const MAX_SHARD_BYTES: u64 = 12 << 20;
 
-/// Flags whose texts can be joined: all that add lines or columns to a plain listing.
+/// Flags whose texts can be joined: they only add lines or columns to a plain listing.
 const JOINABLE_FLAGS: &[&str] = &["-g", "-gi", "-gp", "-hex", "-ndf", "-plr", "-lrm", "count"];
 
-/// What begins each part of a listing.
+/// The beginning of each part's heading in a listing.
 const PART_HEADER: &str = "//--------------------- ";
 
-/// The words of each call, file excluded. `symbols` are the functions wanted, all where empty;
-/// `cores` how many calls can run at once.
+/// The arguments of each call, without the file. `symbols` are the requested functions, empty for
+/// all; `cores` is how many calls can run at once.
 pub(super) fn cut(
     cubin: &[u8],
     flags: &[&str],
@@ -49,8 +49,8 @@ pub(super) fn cut(
     }
 }
 
-/// Lists of functions of about the same amount of code; `None` where a section has no function to
-/// name it by.
+/// Lists of functions with about the same amount of code. `None` if the cubin is too small, or a
+/// section has no function to name it by.
 fn lists(cubin: &[u8], symbols: &[usize], cores: usize) -> Option<Vec<Vec<usize>>> {
     let cubin = cubin::read(cubin).ok()?;
     let mut sections = Vec::new();
@@ -67,16 +67,17 @@ fn lists(cubin: &[u8], symbols: &[usize], cores: usize) -> Option<Vec<Vec<usize>
         return None;
     }
     let cores = cores.max(1) as u64;
-    // As many for each core, and two at least, so that labels are numbered alike everywhere.
+    // An equal number for each core, and at least two, so that labels are numbered alike on all
+    // machines.
     let parts = total.div_ceil(MAX_SHARD_BYTES).max((total / (MIN_SPLIT_BYTES / 2)).min(cores));
     let share = total.div_ceil(parts.next_multiple_of(cores).max(2));
-    let (mut lists, mut held) = (vec![Vec::new()], 0);
+    let (mut lists, mut list_bytes) = (vec![Vec::new()], 0);
     for (bytes, symbol) in sections {
-        if held >= share {
+        if list_bytes >= share {
             lists.push(Vec::new());
-            held = 0;
+            list_bytes = 0;
         }
-        held += bytes;
+        list_bytes += bytes;
         if let Some(list) = lists.last_mut() {
             list.push(symbol);
         }
@@ -84,7 +85,7 @@ fn lists(cubin: &[u8], symbols: &[usize], cores: usize) -> Option<Vec<Vec<usize>
     Some(lists)
 }
 
-/// One text of those of several calls, in order.
+/// Joins the texts of several calls, in order.
 pub(super) fn join(mut texts: Vec<String>) -> String {
     if texts.len() == 1 {
         return texts.pop().unwrap_or_default();
@@ -97,7 +98,7 @@ pub(super) fn join(mut texts: Vec<String>) -> String {
         let mut keep = at == 0;
         for line in text.split_inclusive('\n') {
             if let Some(name) = line.strip_prefix(PART_HEADER) {
-                // What comes behind the code is about the whole file.
+                // Parts other than code are about the whole file; keep those of the last text only.
                 keep = at == last || name.starts_with(".text");
             }
             if keep {
@@ -108,10 +109,10 @@ pub(super) fn join(mut texts: Vec<String>) -> String {
     joined
 }
 
-/// New numbers of labels.
+/// Renumbers labels.
 #[derive(Default)]
 struct Labels {
-    /// By the number in the text at hand.
+    /// New numbers by the number in the current text.
     new: HashMap<u32, usize>,
     next: usize,
 }

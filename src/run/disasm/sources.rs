@@ -1,8 +1,8 @@
-//! Texts of source files that a line table names: where it says, else beside the cubin, else, for what
-//! one of our own jobs compiled in its folder, the file that its run was given, if it is still the same.
+//! Reads the source files that a line table names: at the named path, else beside the cubin, else,
+//! for a file that one of our jobs compiled, the unchanged input of its run.
 //!
-//! A cubin may come from anyone and name any path, so only files that are called like sources are
-//! opened, and only lines around those that instructions come from are kept.
+//! A cubin may come from anyone and name any path. So only files with a source's extension are
+//! opened, and only lines near those of instructions are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -15,33 +15,33 @@ use crate::model::code::SourceText;
 use crate::model::hotspots::SourceAt;
 use crate::run::{InputsRecord, digest_file};
 
-/// Lines kept before and behind one that an instruction comes from.
+/// Lines kept before and after a line with instructions.
 const CONTEXT_LINES: u32 = 6;
 /// Larger files are not read.
 const MAX_SOURCE_BYTES: u64 = 4 << 20;
-/// How sources are called.
+/// File extensions of sources.
 const SOURCE_EXTENSIONS: &[&str] = &[
     "cu", "cuh", "c", "cc", "cpp", "cxx", "h", "hh", "hpp", "hxx", "inl", "inc", "ipp", "py", "rs",
     "jl", "f90", "cuf", "ptx", "mojo",
 ];
 
-/// The lines seen, by file.
+/// The lines with instructions, by file.
 #[derive(Debug, Default)]
 pub(super) struct Sources(BTreeMap<String, BTreeSet<u32>>);
 
 impl Sources {
-    /// Remembers a position.
-    pub(super) fn see(&mut self, at: &SourceAt) {
+    /// Adds a position.
+    pub(super) fn add(&mut self, at: &SourceAt) {
         match self.0.get_mut(&at.file) {
             Some(lines) => drop(lines.insert(at.line)),
             None => drop(self.0.insert(at.file.clone(), BTreeSet::from([at.line]))),
         }
     }
 
-    /// Their texts; `cubin` is the file that names them.
+    /// Reads the lines and their context; `cubin` is the file that names them.
     pub(super) fn read(self, cubin: &Path) -> Vec<SourceText> {
         let text = |(file, seen): (String, BTreeSet<u32>)| {
-            let (text, read_from) = found(&file, cubin);
+            let (text, read_from) = find_text(&file, cubin);
             let near = |line: u32| {
                 let range = line.saturating_sub(CONTEXT_LINES)..=line.saturating_add(CONTEXT_LINES);
                 seen.range(range).next().is_some()
@@ -55,41 +55,41 @@ impl Sources {
     }
 }
 
-/// A file's text, and where it was read if not where its name says.
-fn found(file: &str, cubin: &Path) -> (Option<String>, Option<String>) {
+/// A file's text, and its path if it was found elsewhere than named.
+fn find_text(file: &str, cubin: &Path) -> (Option<String>, Option<String>) {
     let named = Path::new(file);
     if let Some(text) = read(named) {
         return (Some(text), None);
     }
-    let sidecars = named.file_name().and_then(|name| Some(cubin.parent()?.join(name)));
-    let sidecars = sidecars.and_then(|path| Some((read(&path)?, path)));
-    match sidecars.or_else(|| given(named, cubin)) {
+    let beside_cubin = named.file_name().and_then(|name| Some(cubin.parent()?.join(name)));
+    let beside_cubin = beside_cubin.and_then(|path| Some((read(&path)?, path)));
+    match beside_cubin.or_else(|| from_run_inputs(named, cubin)) {
         Some((text, path)) => (Some(text), Some(path.display().to_string())),
         None => (None, None),
     }
 }
 
-/// What was sent as `…/jobs/RUN.N/work/…/NAME`, a path of the host: a file beside those that the
-/// run's `inputs.json` names, near the cubin, with the digest that its plan has for that name.
-fn given(named: &Path, cubin: &Path) -> Option<(String, PathBuf)> {
+/// Finds a source that was sent as `…/jobs/RUN.N/work/…/NAME`: the run's folder is near the cubin,
+/// and the file is beside the inputs in its `inputs.json`. The digest must match the run's plan.
+fn from_run_inputs(named: &Path, cubin: &Path) -> Option<(String, PathBuf)> {
     let words: Vec<&str> = named.iter().filter_map(|word| word.to_str()).collect();
     let job = words.windows(3).find(|w| w[0] == "jobs" && w[2] == "work")?[1];
     let (run, number) = job.rsplit_once('.').filter(|(run, _)| valid_job_id(run))?;
     let cubin = std::path::absolute(cubin).ok()?;
     let near = cubin.ancestors().skip(1).flat_map(|a| [a.join("runs").join(run), a.join(run)]);
     let folder = near.into_iter().find(|folder| folder.join("inputs.json").is_file())?;
-    let inputs: InputsRecord = document(&folder.join("inputs.json"))?;
-    let plan: Plan = document(&folder.join(format!("plan-{}.json", number.parse::<u32>().ok()?)))?;
+    let inputs: InputsRecord = read_json(&folder.join("inputs.json"))?;
+    let plan: Plan = read_json(&folder.join(format!("plan-{}.json", number.parse::<u32>().ok()?)))?;
     let name = named.file_name()?;
     let sent = plan.files.iter().find(|file| Path::new(&file.path).file_name() == Some(name))?;
-    let sidecars = inputs.files.iter().filter_map(|file| Path::new(&file.path).parent());
-    sidecars.map(|folder| folder.join(name)).find_map(|path| {
-        let same = digest_file(&path).is_ok_and(|now| now.sha256 == sent.digest);
-        Some((read(&path).filter(|_| same)?, path))
+    let folders = inputs.files.iter().filter_map(|file| Path::new(&file.path).parent());
+    folders.map(|folder| folder.join(name)).find_map(|path| {
+        let unchanged = digest_file(&path).is_ok_and(|now| now.sha256 == sent.digest);
+        Some((read(&path).filter(|_| unchanged)?, path))
     })
 }
 
-fn document<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
+fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&std::fs::read(path).ok()?).ok()
 }
 
@@ -129,11 +129,11 @@ mod tests {
         std::fs::write(run.join("inputs.json"), inputs.to_string()).unwrap();
         std::fs::write(run.join("plan-1.json"), plan.to_string()).unwrap();
         let named = "/home/u/.cache/rgpu/jobs/20261121-k-1f2e.1/work/build/../src/k.cuh";
-        let from = |cubin: &str| found(named, &folder.path().join(cubin));
+        let from = |cubin: &str| find_text(named, &folder.path().join(cubin));
         let read = (Some("first\nsecond\n".to_owned()), Some(header.display().to_string()));
         assert_eq!(from("artifacts/k.sm_90a.cubin"), read);
         assert_eq!(from("artifacts/runs/20261121-k-1f2e/cubin/k.cubin"), read);
-        // Elsewhere nothing says what it was, and a file that has changed is another.
+        // In another folder its run is not found, and a changed file does not match.
         assert_eq!(from("other/k.cubin"), (None, None));
         std::fs::write(&header, "another\n").unwrap();
         assert_eq!(from("artifacts/k.sm_90a.cubin"), (None, None));

@@ -1,16 +1,16 @@
-//! Work spread over the machine's cores: files over cores, the images of a file over those that no
-//! other file needs, and the kernels of an image likewise.
+//! Spreads work over the machine's cores: files, the images of a file, and the kernels of an image,
+//! each over the cores that are free.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Scope;
 
-/// Cores beside the one of whoever asks.
+/// The number of free cores, without the caller's own.
 #[derive(Debug)]
 pub(super) struct SpareCores(AtomicUsize);
 
 impl SpareCores {
-    /// All of this machine's.
+    /// All cores of this machine.
     pub(super) fn all() -> Self {
         let all = std::thread::available_parallelism().map_or(1, usize::from);
         Self(AtomicUsize::new(all - 1))
@@ -24,8 +24,9 @@ impl SpareCores {
             .map(|_| CorePermit(self))
     }
 
-    /// What `work` makes of each number below `count`, in order. It begins with the lowest, on this
-    /// thread and on every core that is free or becomes so; each thread has a `state` of its own.
+    /// Calls `work` with each number below `count` and returns the results in order. It starts with
+    /// the lowest, on this thread and on every core that is or becomes free. Each thread has its
+    /// own `state`.
     pub(super) fn spread<T: Send, S>(
         &self,
         count: usize,
@@ -36,7 +37,7 @@ impl SpareCores {
             let mut state = state();
             return (0..count).map(|at| work(&mut state, at)).collect();
         }
-        let shared = WorkQueue {
+        let queue = WorkQueue {
             cores: self,
             next: AtomicUsize::new(0),
             done: Mutex::new(Vec::with_capacity(count)),
@@ -44,14 +45,14 @@ impl SpareCores {
             state,
             work,
         };
-        std::thread::scope(|scope| shared.run(scope));
-        let mut done = shared.done.into_inner().unwrap_or_default();
+        std::thread::scope(|scope| queue.run(scope));
+        let mut done = queue.done.into_inner().unwrap_or_default();
         done.sort_unstable_by_key(|(at, _)| *at);
-        done.into_iter().map(|(_, made)| made).collect()
+        done.into_iter().map(|(_, result)| result).collect()
     }
 }
 
-/// A core that is taken; free again when dropped.
+/// A core in use; freed on drop.
 struct CorePermit<'c>(&'c SpareCores);
 
 impl Drop for CorePermit<'_> {
@@ -60,7 +61,7 @@ impl Drop for CorePermit<'_> {
     }
 }
 
-/// What the threads of one spread share.
+/// The shared state of the threads of one spread.
 struct WorkQueue<'c, T, M, W> {
     cores: &'c SpareCores,
     next: AtomicUsize,
@@ -86,9 +87,9 @@ impl<'c, T: Send, S, M: Fn() -> S + Sync, W: Fn(&mut S, usize) -> T + Sync> Work
                     self.run(scope);
                 });
             }
-            let made = (self.work)(&mut state, at);
+            let result = (self.work)(&mut state, at);
             if let Ok(mut done) = self.done.lock() {
-                done.push((at, made));
+                done.push((at, result));
             }
         }
     }
