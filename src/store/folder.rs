@@ -290,7 +290,7 @@ impl RunFolder {
     }
 
     /// Whether all files fetched without waiting for fsync are still here at their full size.
-    pub fn has_unsynced(&self, record: &RunRecord) -> bool {
+    pub fn unsynced_files_are_here(&self, record: &RunRecord) -> bool {
         record.jobs.iter().flat_map(|job| &job.unsynced).all(|file| {
             fs::metadata(self.path.join(&file.path)).is_ok_and(|meta| meta.len() == file.size)
         })
