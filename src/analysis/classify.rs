@@ -1,4 +1,4 @@
-//! Applies the rules and ranks what they say.
+//! Applies the rules to launches and ranks their verdicts.
 
 use super::rule::{Conclusion, Confidence, Kind, RULES, Rule};
 use super::threshold::{Limits, Thresholds};
@@ -10,17 +10,17 @@ pub fn analyze(profile: &mut Profile) {
     analyze_with(profile, &Thresholds::default());
 }
 
-/// Classifies every launch and fills the profile's findings, first things first; adds ceilings and
-/// speeds of light where the profile has what they need.
+/// Classifies every launch and adds findings to the profile, most important first. Adds ceilings
+/// and speeds of light if the profile has the data for them.
 ///
-/// Launches of one kernel with one geometry tell the same story; only the longest of them is told.
-/// A finding names its kernel where the launches are of several.
+/// Of launches of the same kernel and geometry only the longest gets findings. A finding names its
+/// kernel if the profile has launches of several kernels.
 pub fn analyze_with(profile: &mut Profile, thresholds: &Thresholds) {
     roofline::add(profile);
     let several = profile.launches.windows(2).any(|pair| pair[0].kernel != pair[1].kernel);
     let device = device::of(profile);
     let mut findings = Vec::new();
-    let mut told: Vec<(String, [u32; 3], [u32; 3])> = Vec::new();
+    let mut reported: Vec<(String, [u32; 3], [u32; 3])> = Vec::new();
     let mut order: Vec<usize> = (0..profile.launches.len()).collect();
     let duration = |index: usize| profile.launches[index].duration_ns.unwrap_or_default();
     order.sort_by(|a, b| duration(*b).total_cmp(&duration(*a)));
@@ -33,61 +33,61 @@ pub fn analyze_with(profile: &mut Profile, thresholds: &Thresholds) {
             found.iter_mut().for_each(|f| f.kernel = Some(launch.kernel.clone()));
         }
         let key = (launch.kernel.clone(), launch.grid, launch.block);
-        if !told.contains(&key) {
-            told.push(key);
+        if !reported.contains(&key) {
+            reported.push(key);
             findings.extend(found);
         }
     }
-    say_how_many(&profile.launches, &mut findings);
+    count_short_launches(&profile.launches, &mut findings);
     findings.sort_by_key(|finding| finding.priority);
     profile.findings.extend(findings);
 }
 
-/// That a launch is too short is said of those of its geometry: a kernel's other launches may be
-/// long, and its mean with them.
-fn say_how_many(launches: &[Launch], findings: &mut [Finding]) {
+/// Adds to `launch_bound` findings how many launches are too short. This is counted per launch
+/// geometry, because other launches of the kernel may be long.
+fn count_short_launches(launches: &[Launch], findings: &mut [Finding]) {
     for finding in findings.iter_mut().filter(|finding| finding.id == "launch_bound") {
-        let told = launches.iter().find(|launch| Some(launch.id) == finding.launch);
-        let Some(told) = told else { continue };
+        let reported = launches.iter().find(|launch| Some(launch.id) == finding.launch);
+        let Some(reported) = reported else { continue };
         let short = |launch: &&Launch| {
             let class = launch.classification.as_ref();
-            (launch.grid, launch.block) == (told.grid, told.block)
+            (launch.grid, launch.block) == (reported.grid, reported.block)
                 && class.is_some_and(|c| c.verdicts.iter().any(|v| v.verdict == finding.id))
         };
-        let of_kernel = launches.iter().filter(|launch| launch.kernel == told.kernel);
-        let (all, few) = (of_kernel.clone().count(), of_kernel.filter(short).count());
-        if few < all {
-            finding.text = format!("in {few} of its {all} launches {}", finding.text);
+        let of_kernel = launches.iter().filter(|launch| launch.kernel == reported.kernel);
+        let (all, short_count) = (of_kernel.clone().count(), of_kernel.filter(short).count());
+        if short_count < all {
+            finding.text = format!("in {short_count} of its {all} launches {}", finding.text);
         }
     }
 }
 
-/// Score from which a cause, and not the bound it leads to, is what a launch is about: then
-/// mending it would save a third of the time.
-const CAUSE_DECIDES: f64 = 0.33;
+/// Score from which a cause is ranked before the bounds. At this score, fixing the cause would save
+/// a third of the time.
+const MIN_DECIDING_CAUSE_SCORE: f64 = 0.33;
 
-/// What bounds a launch by the built-in thresholds. See [`classify_with`].
+/// Classifies a launch by the built-in thresholds. See [`classify_with`].
 pub fn classify(launch: &Launch) -> (Option<Classification>, Vec<Finding>) {
     let thresholds = Thresholds::default();
     classify_with(launch, &Limits::new(&thresholds, device::major(launch)))
 }
 
-/// What bounds a launch, and the findings that follow. Nothing where no rule applies.
+/// Classifies a launch and returns its findings. The classification is `None` if no rule applies.
 ///
-/// First stand causes that decide, then bounds, then the rest, each by its score; the first is the
-/// primary verdict. So a kernel whose memory is busy with bank conflicts is about bank conflicts,
-/// and that it is memory-bound comes second.
+/// Deciding causes come first, then bounds, then the rest, each group by score; the first verdict is
+/// the primary one. For example, `bank_conflicts` comes before `memory_bound` if the conflicts keep
+/// memory busy.
 pub fn classify_with(
     launch: &Launch,
     limits: &Limits<'_>,
 ) -> (Option<Classification>, Vec<Finding>) {
-    let mut concluded: Vec<(&Rule, Conclusion)> = RULES
+    let mut conclusions: Vec<(&Rule, Conclusion)> = RULES
         .iter()
         .filter_map(|rule| Some((rule, (rule.apply)(launch, limits)?)))
         .filter(|(_, conclusion)| conclusion.score.is_finite())
         .collect();
-    concluded.sort_by(|a, b| rank(a).cmp(&rank(b)).then(b.1.score.total_cmp(&a.1.score)));
-    let findings = concluded.iter().zip(1_u8..).map(|((rule, conclusion), priority)| Finding {
+    conclusions.sort_by(|a, b| rank(a).cmp(&rank(b)).then(b.1.score.total_cmp(&a.1.score)));
+    let findings = conclusions.iter().zip(1_u8..).map(|((rule, conclusion), priority)| Finding {
         id: rule.id.to_owned(),
         category: rule.category.to_owned(),
         priority,
@@ -98,14 +98,14 @@ pub fn classify_with(
         evidence: conclusion.evidence.clone(),
     });
     let findings = findings.collect();
-    let verdicts: Vec<_> = concluded.into_iter().map(verdict).collect();
+    let verdicts: Vec<_> = conclusions.into_iter().map(verdict).collect();
     let primary = verdicts.first().map(|verdict| verdict.verdict.clone());
     (primary.map(|primary| Classification { primary, verdicts }), findings)
 }
 
 fn rank((rule, conclusion): &(&Rule, Conclusion)) -> u8 {
     match rule.kind {
-        Kind::Cause if conclusion.score >= CAUSE_DECIDES => 0,
+        Kind::Cause if conclusion.score >= MIN_DECIDING_CAUSE_SCORE => 0,
         Kind::Bound => 1,
         Kind::Cause | Kind::Symptom => 2,
     }
@@ -119,7 +119,7 @@ fn verdict((rule, conclusion): (&Rule, Conclusion)) -> Verdict {
     };
     Verdict {
         verdict: rule.id.to_owned(),
-        // Two digits: more would be precision that the rules do not have.
+        // Two digits, since the rules are not more precise than that.
         score: (conclusion.score.clamp(0.0, 1.0) * 100.0).round() / 100.0,
         confidence: confidence.to_owned(),
         evidence: conclusion.evidence,
@@ -206,10 +206,7 @@ mod tests {
         ]);
         let finding = classify(&launch).1.into_iter().find(|f| f.id == "occupancy_limited");
         let text = finding.map(|finding| finding.text).unwrap_or_default();
-        assert_eq!(
-            text,
-            "at most 25 % of the warps fit on an SM, limited by registers to 2 blocks"
-        );
+        assert_eq!(text, "theoretical occupancy is 25 %, limited by registers to 2 blocks per SM");
     }
 
     #[test]
@@ -250,7 +247,11 @@ mod tests {
             classify(&launch).1.into_iter().find(|f| f.id == "occupancy_limited").unwrap()
         };
         let tie = of(32.0);
-        assert!(tie.text.ends_with("limited by the number of blocks to 32 blocks"), "{}", tie.text);
+        assert!(
+            tie.text.ends_with("limited by the number of blocks to 32 blocks per SM"),
+            "{}",
+            tie.text
+        );
         assert_eq!(tie.hint, "choose larger blocks");
         let driver = of(16.0).hint;
         assert!(driver.contains("Carveout") && !driver.contains("less shared"), "{driver}");

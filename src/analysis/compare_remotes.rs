@@ -1,8 +1,8 @@
-//! Several runs of one plan held side by side: a row each, and times against the first that has
-//! one by the rules of [`super::compare`].
+//! Compares runs of one plan on several remotes: one row per run, and times relative to the first
+//! run that has one, by the rules of [`super::compare`].
 //!
-//! Unlike two kernels on one GPU, these are *meant* to differ in GPU and driver; only clocks of
-//! different kinds are not held against each other: a reference on a CPU says nothing of a kernel.
+//! These runs are expected to differ in GPU and driver. Times of different kinds of clocks are not
+//! compared: the time of a reference on a CPU says nothing about the kernel.
 
 use super::compare::{CompareOptions, compare};
 use crate::model::comparison::TimeVerdict;
@@ -10,13 +10,13 @@ use crate::model::fan_out::{FanOutCase, FanOutRow};
 use crate::model::profile::Timing;
 use crate::model::{Launch, Profile};
 
-/// The least effect that counts, as a fraction: that of `rgpu compare` unless told otherwise.
+/// The smallest relevant effect, as a fraction: the default of `rgpu compare`.
 const THRESHOLD: f64 = 0.01;
 
-/// What a row says of a profile; its remote, run and end are the caller's.
+/// The row for a profile. The caller fills in remote, run and outcome.
 pub fn row(profile: &Profile) -> FanOutRow {
     let longest = longest(profile);
-    // Of a run that looks for faults a time is nothing: without a GPU it is the reference's.
+    // Times of a sanitizer run are ignored: without a GPU they are those of the reference.
     let timing = profile.timing.as_ref().filter(|_| times(profile));
     let number = |id| longest.and_then(|launch| launch.number(id));
     FanOutRow {
@@ -44,12 +44,12 @@ pub fn row(profile: &Profile) -> FanOutRow {
     }
 }
 
-/// Whether the run was to tell times.
+/// Whether the run measures times.
 fn times(profile: &Profile) -> bool {
     profile.run.mode != "sanitizer"
 }
 
-/// The launch that took longest; without durations the first one measured.
+/// The longest launch with metrics; without durations the first launch with metrics.
 fn longest(profile: &Profile) -> Option<&Launch> {
     let measured = || profile.launches.iter().filter(|launch| !launch.metrics.is_empty());
     let timed = measured().filter_map(|launch| Some((launch.duration_ns?, launch)));
@@ -62,10 +62,10 @@ fn device(profile: &Profile) -> Option<String> {
     named.next().map(|gpu| gpu.name.clone()).or_else(|| profile.device.clone())
 }
 
-/// Holds the times of all against those of the first that has one: fills in `against_base`. Its
-/// remote's name, where there is one, and what follows from it in one sentence.
+/// Compares all times with the first profile that has one and fills in `against_base`. Returns that
+/// profile's remote, if there is one, and a one-sentence summary.
 pub fn hold(rows: &mut [FanOutRow], profiles: &[Option<Profile>]) -> (Option<String>, String) {
-    // The reference on a CPU says nothing of a kernel.
+    // A time of the reference on a CPU says nothing about the kernel.
     let timed = |profile: &&Profile| {
         let on_gpu = |timing: &Timing| timing.clock != "cpu_reference";
         times(profile) && profile.timing.as_ref().is_some_and(on_gpu)
@@ -77,7 +77,7 @@ pub fn hold(rows: &mut [FanOutRow], profiles: &[Option<Profile>]) -> (Option<Str
             None,
             match on_cpu {
                 true => "no GPU was measured: these are times of the reference on each CPU",
-                false => "no remote has a time to hold the others against",
+                false => "no remote has a time to compare the others with",
             }
             .to_owned(),
         );
@@ -97,11 +97,11 @@ pub fn hold(rows: &mut [FanOutRow], profiles: &[Option<Profile>]) -> (Option<Str
 }
 
 fn summary(base: &str, rows: &[FanOutRow]) -> String {
-    let held = || rows.iter().filter_map(|row| Some((row, row.against_base.as_ref()?)));
-    if held().next().is_none() {
-        return format!("only `{base}` has a time: nothing to hold it against");
+    let compared = || rows.iter().filter_map(|row| Some((row, row.against_base.as_ref()?)));
+    if compared().next().is_none() {
+        return format!("only `{base}` has a time: nothing to compare it with");
     }
-    let fastest = held().max_by(|a, b| a.1.speedup.total_cmp(&b.1.speedup));
+    let fastest = compared().max_by(|a, b| a.1.speedup.total_cmp(&b.1.speedup));
     let interval = |ci: Option<[f64; 2]>| {
         ci.map_or(String::new(), |[low, high]| format!(" (95 %: {low:.3} to {high:.3})"))
     };
@@ -110,10 +110,10 @@ fn summary(base: &str, rows: &[FanOutRow]) -> String {
             let (name, times, ci) = (&row.remote, time.speedup, interval(time.ci95));
             format!("`{name}` is {times:.3} times as fast as `{base}`{ci}")
         }
-        _ if held().all(|(_, time)| time.verdict == TimeVerdict::Slower) => {
+        _ if compared().all(|(_, time)| time.verdict == TimeVerdict::Slower) => {
             format!("`{base}` is the fastest")
         }
-        _ if held().all(|(_, time)| time.verdict == TimeVerdict::Same) => {
+        _ if compared().all(|(_, time)| time.verdict == TimeVerdict::Same) => {
             "all are equally fast, within 1 %".to_owned()
         }
         _ => format!("none is faster than `{base}` beyond doubt"),
@@ -136,7 +136,7 @@ mod tests {
         Some(Profile { timing: Some(timing), ..Profile::default() })
     }
 
-    fn held(profiles: &[Option<Profile>]) -> (Vec<FanOutRow>, Option<String>, String) {
+    fn compared(profiles: &[Option<Profile>]) -> (Vec<FanOutRow>, Option<String>, String) {
         let mut rows: Vec<FanOutRow> = profiles
             .iter()
             .zip(["x", "y", "z"])
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn the_first_that_has_a_time_is_the_base() {
         let (rows, base, summary) =
-            held(&[None, timed(2000.0, "cuda_events"), timed(1000.0, "cuda_events")]);
+            compared(&[None, timed(2000.0, "cuda_events"), timed(1000.0, "cuda_events")]);
         assert_eq!(base.as_deref(), Some("y"));
         assert!(rows[0].against_base.is_none() && rows[1].against_base.is_none());
         let time = rows[2].against_base.as_ref().unwrap();
@@ -163,9 +163,9 @@ mod tests {
     #[test]
     fn clocks_of_different_kinds_are_not_held_against_each_other() {
         let (rows, _, summary) =
-            held(&[timed(2000.0, "cuda_events"), timed(9e6, "cpu_reference"), None]);
+            compared(&[timed(2000.0, "cuda_events"), timed(9e6, "cpu_reference"), None]);
         assert!(rows.iter().all(|row| row.against_base.is_none()));
-        assert_eq!(summary, "only `x` has a time: nothing to hold it against");
+        assert_eq!(summary, "only `x` has a time: nothing to compare it with");
     }
 
     #[test]
@@ -174,18 +174,18 @@ mod tests {
         if let Some(profile) = &mut profile {
             profile.run.mode = "sanitizer".to_owned();
         }
-        let (rows, base, summary) = held(&[profile, None]);
+        let (rows, base, summary) = compared(&[profile, None]);
         assert_eq!((rows[0].median_ns, rows[0].clock.as_deref(), base), (None, None, None));
         assert!(!summary.contains("CPU"), "{summary}");
     }
 
     #[test]
     fn slower_and_equal_ones_are_said_so() {
-        let (.., summary) = held(&[timed(1000.0, "cuda_events"), timed(3000.0, "cuda_events")]);
+        let (.., summary) = compared(&[timed(1000.0, "cuda_events"), timed(3000.0, "cuda_events")]);
         assert_eq!(summary, "`x` is the fastest");
-        let (.., summary) = held(&[timed(1000.0, "cuda_events"), timed(1000.5, "cuda_events")]);
+        let (.., summary) = compared(&[timed(1000.0, "cuda_events"), timed(1000.5, "cuda_events")]);
         assert_eq!(summary, "all are equally fast, within 1 %");
-        let (_, base, summary) = held(&[None, None]);
+        let (_, base, summary) = compared(&[None, None]);
         assert_eq!((base, summary.contains("no remote has a time")), (None, true));
     }
 }

@@ -1,9 +1,8 @@
-//! Metric names by what they mean, the preferred one first: the first that a launch has is used,
-//! and the evidence names it.
+//! Metric names grouped by meaning, the preferred one first. The first name that a launch has is
+//! used, and the evidence names it.
 //!
-//! Names change with the architecture and with the version of ncu. Where one list serves several,
-//! the comment says from which architecture on a name exists. Those of Blackwell are as NVIDIA
-//! documents them; no recording of ours has them yet.
+//! Names change with the architecture and the version of ncu; comments say which architecture a name
+//! belongs to. Names for Blackwell come from NVIDIA's documentation; we have no recording with them.
 
 pub(super) const SM_THROUGHPUT: &[&str] = &["sm__throughput.avg.pct_of_peak_sustained_elapsed"];
 pub(super) const MEMORY_THROUGHPUT: &[&str] =
@@ -58,7 +57,7 @@ pub(super) const MMA_SYNC: &[&str] = &[
     "sm__pipe_tensor_subpipe_hmma_cycles_active.avg.pct_of_peak_sustained_active",
     "sm__inst_executed_pipe_tensor_op_hmma.sum",
 ];
-/// Instructions that nothing but matrix products issues, in the pipes that no constant goes through.
+/// Pipes and instructions that only matrix products use, never moves of constants.
 pub(super) const MATRIX_ONLY: &[&str] = &[
     "sm__inst_executed_pipe_tensor_op_gmma.avg.pct_of_peak_sustained_active",
     "sm__inst_executed_pipe_tensor_op_imma.avg.pct_of_peak_sustained_active",
@@ -67,7 +66,7 @@ pub(super) const MATRIX_ONLY: &[&str] = &[
     "sm__pipe_tc_cycles_active.avg.pct_of_peak_sustained_active",
     "sm__pipe_tc_cycles_active.avg.pct_of_peak_sustained_elapsed",
 ];
-/// Counted operations of matrix products, one metric a type.
+/// Prefix of the counters of matrix operations, one metric per type.
 pub(super) const TENSOR_OPERATIONS: &str = "sm__ops_path_tensor_";
 /// Warpgroup-wide matrix instructions (`wgmma`): Hopper.
 pub(super) const WGMMA: &[&str] = &[
@@ -102,7 +101,7 @@ pub(super) const FP64_PIPE: &[&str] = &[
     "sm__pipe_fp64_cycles_active.avg.pct_of_peak_sustained_active",
     "sm__inst_executed_pipe_fp64.avg.pct_of_peak_sustained_active",
 ];
-/// FP32 operations in the time of one FP64 operation, as the device says.
+/// FP32 operations in the time of one FP64 operation, a device attribute.
 pub(super) const FP64_RATIO: &[&str] = &["device__attribute_single_to_double_precision_perf_ratio"];
 pub(super) const L2_HIT_RATE: &[&str] =
     &["lts__t_sector_hit_rate.pct", "lts__t_sectors_lookup_hit_rate.pct"];
@@ -111,8 +110,8 @@ pub(super) const DRAM_READ: &[&str] =
     &["dram__bytes_read.sum", "dram__bytes_op_read.sum", "fbpa__dram_read_bytes.sum"];
 pub(super) const ICACHE_HIT_RATE: &[&str] =
     &["sm__icc_request_hit_rate.pct", "sm__icc_requests_lookup_hit_rate.pct"];
-/// Requests of atomics on global memory and the sectors they touch: reductions, which return
-/// nothing, and atomics, which do.
+/// Requests and sectors of atomics on global memory: reductions (no return value), then atomics
+/// that return a value.
 pub(super) const ATOMICS: &[(&str, &str)] = &[
     (
         "l1tex__t_requests_pipe_lsu_mem_global_op_red.sum",
@@ -123,7 +122,7 @@ pub(super) const ATOMICS: &[(&str, &str)] = &[
         "l1tex__t_sectors_pipe_lsu_mem_global_op_atom.sum",
     ),
 ];
-/// Instructions on local memory, and those of them that only move spilled registers.
+/// Load and store instructions on local memory.
 pub(super) const LOCAL: &[(&str, &str)] = &[
     ("sass__inst_executed_local_loads", "sass__inst_executed_local_stores"),
     ("smsp__sass_inst_executed_op_local_ld.sum", "smsp__sass_inst_executed_op_local_st.sum"),

@@ -1,4 +1,4 @@
-//! Peaks of GPUs as their datasheets state them, for profiles whose reports state none.
+//! Peak rates of GPUs from their datasheets, for profiles whose reports state none.
 //!
 //! Dense rates, in 1e12 operations a second, at the boost clock; memory in 1e12 bytes a second.
 //! Sources: NVIDIA's datasheets of each product (V100 2020, T4 2019, A100 2021, A10 2021, L4 and
@@ -7,16 +7,16 @@
 //! with FP16 sums. A report's own ceilings are at the clock of its run and are never mixed with
 //! these.
 
-/// One GPU's peaks; 0 where it has none of the kind.
+/// One GPU's peaks; 0 if the GPU has no such unit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peaks {
-    /// Part of the GPU's name; of several rows that fit, the first is meant.
+    /// Part of the GPU's name; the first row that matches is used.
     pub(super) name: &'static str,
     /// The kind of operation, as rooflines label it, with its rate.
     pub(super) compute: [(&'static str, f64); 6],
-    /// Memory.
+    /// DRAM bandwidth.
     pub(super) dram: f64,
-    /// Whether a recording of ours stands behind the row.
+    /// Whether a recording confirms the row.
     pub(super) measured: bool,
 }
 
@@ -33,7 +33,7 @@ const fn row(name: &'static str, rates: [f64; 6], dram: f64) -> Peaks {
     Peaks { name, compute, dram, measured: false }
 }
 
-/// More telling names first.
+/// More specific names first.
 static TABLE: &[Peaks] = &[
     row("B200", [37.0, 75.0, 1120.0, 2250.0, 4500.0, 9000.0], 7.7),
     Peaks { measured: true, ..row("H200", [34.0, 67.0, 495.0, 989.0, 1979.0, 0.0], 4.8) },
@@ -53,9 +53,9 @@ static TABLE: &[Peaks] = &[
     row("RTX 4090", [1.3, 82.6, 83.0, 165.0, 330.0, 0.0], 1.008),
 ];
 
-/// The row of a GPU, by the name that the driver gives it.
+/// The row for a GPU, found by the driver's name for it.
 pub(super) fn peaks(gpu: &str) -> Option<&'static Peaks> {
-    // A name stands for itself only: `L4` is no part of `L40S`.
+    // Only whole words match: `L4` must not match `L40S`.
     TABLE.iter().find(|row| {
         gpu.match_indices(row.name).any(|(at, name)| {
             let outside = |c: Option<char>| c.is_none_or(|c| !c.is_ascii_alphanumeric());

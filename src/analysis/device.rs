@@ -1,4 +1,4 @@
-//! Which device a profile is of, as far as it says.
+//! The device that a profile was measured on, as far as it is known.
 
 use crate::model::{Launch, Profile};
 
@@ -9,8 +9,8 @@ pub(super) struct Device {
     pub(super) compute: Option<(u32, u32)>,
 }
 
-/// The device of a profile: as the reports name it, else the host's GPU that was used, else its
-/// only one.
+/// The device of a profile: the name from the reports, else the host's GPU that was used, else the
+/// host's only GPU.
 pub(super) fn of(profile: &Profile) -> Device {
     let gpus = profile.host.as_ref().map_or(&[][..], |host| &host.gpus);
     let used = match &profile.gpu {
@@ -33,7 +33,7 @@ pub(super) fn compute(launch: &Launch) -> Option<(u32, u32)> {
     Some((major as u32, minor as u32))
 }
 
-/// Its major part.
+/// The major part of [`compute`].
 pub(super) fn major(launch: &Launch) -> Option<u32> {
     compute(launch).map(|(major, _)| major)
 }

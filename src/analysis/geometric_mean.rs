@@ -1,10 +1,10 @@
-//! One number for several cases: geometric means of their medians and of their shares of the peaks.
+//! Geometric means over several cases: of their medians and of their shares of the peaks.
 
 use super::compare::mean;
 use crate::model::profile::{CaseResult, GeometricMean};
 use crate::model::{SpeedOfLight, Utilization};
 
-/// Over the cases that were timed on a GPU; nothing for fewer than two.
+/// The means over the cases that were timed on a GPU; `None` for fewer than two cases.
 pub(super) fn over(cases: &[CaseResult], speeds: &[SpeedOfLight]) -> Option<GeometricMean> {
     let timed: Vec<_> = cases
         .iter()

@@ -1,8 +1,8 @@
-//! From a profile to what it means: verdicts with their evidence, and what to do next.
+//! Interprets a profile: verdicts with their evidence, and the next step for each.
 //!
-//! Pure functions of the model: no file, no host, no tool. The rules stand in [`rule::RULES`], one
-//! file each; [`mod@classify`] ranks what they say of a launch by the limits of [`threshold`];
-//! `roofline` knows what the device could do.
+//! All functions are pure functions of the model: no file, no host, no tool. [`rule::RULES`] lists
+//! the rules, one file each; [`mod@classify`] ranks their verdicts on a launch by the limits of
+//! [`threshold`]; `roofline` computes the device's ceilings.
 
 pub mod classify;
 pub mod compare;
@@ -26,8 +26,8 @@ pub use threshold::{Limits, Thresholds};
 
 use crate::model::{Profile, Sidecars};
 
-/// Fills in all that follows from a profile and the documents beside it: classifications, the
-/// timeline, findings.
+/// Adds everything derived from a profile and its sidecar documents: classifications, the timeline
+/// and findings.
 pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thresholds) {
     analyze_with(profile, thresholds);
     if let Some(trace) = &sidecars.trace {

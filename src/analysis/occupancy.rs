@@ -1,26 +1,26 @@
-//! How many blocks of a kernel fit on an SM, and what keeps more away.
+//! Theoretical occupancy: how many blocks of a kernel fit on an SM, and what limits the number.
 //!
-//! A pure function of what the compiler and the launch say, so that it answers for a report, for a
-//! cubin that never ran, and for "what if" alike. The limits stand in the table of technical
+//! A pure function of compiler and launch facts, so it works for a report, for a cubin that never
+//! ran, and for hypothetical launches. The limits come from the table of technical
 //! specifications of the CUDA C++ Programming Guide (12.9 and 13.0); granularities are those of
 //! `cuda_occupancy.h` in the toolkit: registers are handed out to warps in units of 256 within each
 //! of four partitions, shared memory in units of 128 bytes (256 before compute capability 8.0), and
 //! the system keeps 1 KiB a block from 8.0 on.
 
-/// What an SM of one compute capability has.
+/// The resources of an SM of one compute capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmLimits {
     /// Compute capability, major and minor.
     pub compute: (u32, u32),
-    /// Resident warps.
+    /// Maximum resident warps.
     pub warps: u32,
-    /// Resident blocks.
+    /// Maximum resident blocks.
     pub blocks: u32,
-    /// Shared memory in bytes, with the largest carve-out.
+    /// Shared memory in bytes with the largest carve-out.
     pub shared_bytes: u64,
-    /// Unit in which shared memory is handed out, in bytes.
+    /// Allocation granularity of shared memory, in bytes.
     pub shared_unit: u64,
-    /// Shared memory that the system keeps for each block, in bytes.
+    /// Shared memory that the system reserves per block, in bytes.
     pub shared_reserved: u64,
 }
 
@@ -74,35 +74,35 @@ pub fn limits_of_arch(arch: &str) -> Option<&'static SmLimits> {
     limits(number / 10, number % 10)
 }
 
-/// What one block asks for.
+/// The resources that one block needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Block {
-    /// Threads.
+    /// Threads per block.
     pub threads: u32,
     /// Registers per thread.
     pub registers: u32,
-    /// Static and dynamic shared memory in bytes, without what the system keeps.
+    /// Static and dynamic shared memory in bytes, without the system's reservation.
     pub shared_bytes: u64,
-    /// Shared memory of the SM as the driver carved it out for the launch, in bytes; the largest
-    /// carve-out where that is not known.
+    /// The SM's shared-memory carve-out for the launch, in bytes. If `None`, the largest carve-out
+    /// is assumed.
     pub carve_out: Option<u64>,
 }
 
-/// What keeps more blocks away.
+/// The resource that limits the number of resident blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limiter {
-    /// The SM's places for warps.
+    /// The SM's maximum number of warps.
     Warps,
     /// Registers.
     Registers,
     /// Shared memory.
     SharedMemory,
-    /// The SM's places for blocks.
+    /// The SM's maximum number of blocks.
     Blocks,
 }
 
 impl Limiter {
-    /// In words, as findings say it.
+    /// The name used in findings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Warps => "the block's size",
@@ -113,42 +113,42 @@ impl Limiter {
     }
 }
 
-/// How an SM can be filled.
+/// The theoretical occupancy of an SM.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Occupancy {
-    /// Blocks on an SM.
+    /// Resident blocks per SM.
     pub blocks: u32,
-    /// Warps on an SM.
+    /// Resident warps per SM.
     pub warps: u32,
-    /// Those warps as a share of the SM's places, in percent.
+    /// Resident warps in percent of the SM's maximum.
     pub percent: f64,
-    /// The first of the limiters that allow no more blocks.
+    /// The limiter that allows the fewest blocks; the first one if several are equal.
     pub limiter: Limiter,
-    /// Blocks that each limiter alone would allow.
+    /// The number of blocks that each limiter alone would allow.
     pub by_limiter: [(Limiter, u32); 4],
 }
 
-/// The theoretical occupancy of blocks of one kind.
+/// The theoretical occupancy for identical blocks.
 ///
-/// `None` for a block that no SM can run: no threads, more than 1024, more than 255 registers, or
-/// more shared memory or registers than there are.
+/// `None` for a block that the SM cannot run: no threads, more than 1024 threads, more than 255
+/// registers per thread, or more shared memory or registers than the SM has.
 pub fn occupancy(sm: &SmLimits, block: &Block) -> Option<Occupancy> {
     if block.threads == 0 || block.threads > MAX_THREADS || block.registers > MAX_REGISTERS {
         return None;
     }
     let warps = block.threads.div_ceil(LANES);
-    // Registers belong to a partition, and a warp lives in one.
-    let of_warp = (block.registers * LANES).next_multiple_of(REGISTER_UNIT);
-    let by_registers = match of_warp {
+    // Each partition of the SM has its own registers, and a warp stays in one partition.
+    let registers_per_warp = (block.registers * LANES).next_multiple_of(REGISTER_UNIT);
+    let by_registers = match registers_per_warp {
         0 => sm.warps * PARTITIONS,
-        of_warp => REGISTERS / PARTITIONS / of_warp * PARTITIONS,
+        registers_per_warp => REGISTERS / PARTITIONS / registers_per_warp * PARTITIONS,
     };
     let shared = block.shared_bytes.checked_add(sm.shared_reserved)?;
     let shared = shared.checked_next_multiple_of(sm.shared_unit)?;
-    let there = block.carve_out.unwrap_or(sm.shared_bytes).min(sm.shared_bytes);
+    let available = block.carve_out.unwrap_or(sm.shared_bytes).min(sm.shared_bytes);
     let by_shared = match shared {
         0 => u64::from(sm.blocks),
-        shared => there / shared,
+        shared => available / shared,
     };
     let by_limiter = [
         (Limiter::Warps, sm.warps / warps),
@@ -191,7 +191,7 @@ mod tests {
     fn an_architecture_decides_how_many_warps_fit() {
         let percent = |arch, threads| of(arch, threads, 32, 0).map(|o| o.percent);
         assert_eq!(percent("sm_90", 1024), Some(100.0));
-        // 48 places hold one block of 32 warps.
+        // A maximum of 48 warps leaves room for one block of 32.
         assert_eq!(percent("sm_89", 1024).map(f64::round), Some(67.0));
         assert_eq!(percent("sm_75", 1024), Some(100.0));
         assert_eq!(percent("sm_120f", 512), Some(100.0));

@@ -1,8 +1,8 @@
-//! Ceilings where a report has none of its own, and how near the run's own work came to them.
+//! Roofline ceilings for reports without their own, and the share of them that the run reached.
 //!
-//! A launch keeps the ceilings of its report (`report`). Where there are none they come from the
-//! device's attributes in the report (`device`: clocks, units, bus width), else from the datasheet
-//! (`datasheet`), and each says which.
+//! A launch keeps the ceilings of its report (source `report`). Without those they come from the
+//! device attributes in the report (`device`: clocks, units, bus width), else from the datasheet
+//! (`datasheet`). Each ceiling names its source.
 
 use super::concept::TENSOR_ACTIVE;
 use super::datasheet::{self, Peaks};
@@ -18,7 +18,7 @@ const BYTES: &str = "byte/s";
 const DRAM: &str = "DRAM";
 const CHART: &str = "device";
 
-/// Gives every launch with metrics its ceilings, and every case with `[work]` its speed of light.
+/// Adds ceilings to every launch with metrics, and the speed of light to every case with `[work]`.
 pub(super) fn add(profile: &mut Profile) {
     let device = device::of(profile);
     let sheet = device.name.as_deref().and_then(datasheet::peaks);
@@ -73,9 +73,9 @@ fn ceilings(launch: &Launch, sheet: Option<&Peaks>) -> Vec<Roof> {
             }
         }
         (None, Some(sheet)) => {
-            let there = sheet.compute.iter().filter(|(_, rate)| *rate > 0.0);
+            let nonzero = sheet.compute.iter().filter(|(_, rate)| *rate > 0.0);
             roofs.extend(
-                there.map(|(label, rate)| roof(label, rate * 1e12, FLOPS, None, "datasheet")),
+                nonzero.map(|(label, rate)| roof(label, rate * 1e12, FLOPS, None, "datasheet")),
             );
         }
         (None, None) => {}
@@ -83,15 +83,15 @@ fn ceilings(launch: &Launch, sheet: Option<&Peaks>) -> Vec<Roof> {
     roofs
 }
 
-/// Two transfers a clock over the whole bus.
+/// DRAM bandwidth from device attributes: two transfers per clock over the whole bus.
 fn memory_of_device(launch: &Launch) -> Option<f64> {
     let khz = launch.number("device__attribute_memory_clock_rate")?;
     let bits = launch.number("device__attribute_global_memory_bus_width")?;
     Some(khz * 1e3 * 2.0 * bits / 8.0).filter(|peak| *peak > 0.0)
 }
 
-/// A fused multiply-add a clock and lane. Volta, Turing and GA100 have 64 lanes an SM, the others
-/// 128.
+/// FP32 peak from device attributes: one fused multiply-add per clock and lane. Volta, Turing and
+/// GA100 have 64 lanes per SM, the others 128.
 fn fp32_of_device(launch: &Launch) -> Option<f64> {
     let khz = launch.number("device__attribute_clock_rate")?;
     let sms = launch.number("device__attribute_multiprocessor_count")?;
@@ -103,11 +103,11 @@ fn fp32_of_device(launch: &Launch) -> Option<f64> {
     Some(khz * 1e3 * sms * lanes * 2.0).filter(|peak| *peak > 0.0)
 }
 
-/// The peaks that the run's work is held against.
+/// The peaks that the run's rates are compared with.
 struct Choice {
     compute: Option<Peak>,
     memory: Option<Peak>,
-    /// Tensor peaks of the datasheet, lowest first, for work that outruns a guessed one.
+    /// Tensor peaks of the datasheet, lowest first, for rates above a guessed peak.
     sheet: Vec<Peak>,
 }
 
@@ -120,7 +120,7 @@ struct Peak {
 }
 
 impl Choice {
-    /// What the launches computed with, as their own charts tell; else the device's plain FP32.
+    /// Picks the peak of the unit that the launches' own charts show in use, else the device's FP32.
     fn of(launches: &[Launch], sheet: Option<&Peaks>) -> Choice {
         let roofs = || launches.iter().flat_map(|launch| &launch.roofline);
         let reached = roofs().filter(|roof| roof.unit == FLOPS);
@@ -134,8 +134,9 @@ impl Choice {
         }
         let memory = roofs().find(|roof| roof.label == DRAM).map(|roof| Peak::of(roof, ""));
         let memory = memory.or_else(|| sheet.map(|s| Peak::of_sheet(DRAM, s.dram, "")));
-        let outrun = "faster than the plain units can be: the tensor cores computed, with which type is not known";
-        // Half precision is the likely one, as above; TF32 would flatter it.
+        let outrun =
+            "faster than the FP32 units can be: the tensor cores computed it, with an unknown type";
+        // Half precision is the most likely type, as above; the lower TF32 peak would overstate the share.
         let likely = |label: &str| matches!(label, "tensor bf16" | "tensor fp8" | "tensor fp4");
         let peaks = sheet.iter().flat_map(|sheet| sheet.compute);
         let peaks = peaks.filter(|(label, _)| likely(label));
@@ -152,7 +153,7 @@ impl Choice {
     }
 
     fn speed(&self, case: &str, timing: &Timing) -> Option<SpeedOfLight> {
-        // Nothing computes above its peak: where it seems to, the peak was guessed wrong.
+        // A rate above the peak means that the peak was guessed wrong.
         let rate = timing.flops_per_s.unwrap_or(0.0);
         let outrun =
             self.compute.as_ref().is_some_and(|peak| !peak.note.is_empty() && rate > peak.value);
@@ -165,19 +166,19 @@ impl Choice {
         let bytes = utilization(timing.bytes_per_s, &self.memory, BYTES);
         let percent = |side: &Option<Utilization>| side.as_ref().map_or(0.0, |u| u.percent);
         let (compute, memory) = (percent(&flops), percent(&bytes));
-        let most = compute.max(memory);
-        (most > 0.0).then(|| SpeedOfLight {
+        let best_percent = compute.max(memory);
+        (best_percent > 0.0).then(|| SpeedOfLight {
             case: case.to_owned(),
             bound: if compute >= memory { "compute" } else { "memory" }.to_owned(),
-            least_ns: timing.median_ns * most / 100.0,
-            percent: most,
+            least_ns: timing.median_ns * best_percent / 100.0,
+            percent: best_percent,
             flops,
             bytes,
         })
     }
 }
 
-/// A rate against a peak.
+/// The share of a peak that a rate reaches.
 fn utilization(rate: Option<f64>, peak: &Option<Peak>, unit: &str) -> Option<Utilization> {
     let (achieved, peak) = (rate?, peak.as_ref()?);
     (achieved > 0.0 && peak.value > 0.0).then(|| Utilization {
@@ -191,7 +192,8 @@ fn utilization(rate: Option<f64>, peak: &Option<Peak>, unit: &str) -> Option<Uti
     })
 }
 
-/// The peak of a model's dtype: the datasheet's, else the matrix products measured beside it.
+/// The peak for a model's dtype: from the datasheet, else from the matrix products measured in the
+/// same run.
 fn of_model(model: &ModelInfo, sheet: Option<&Peaks>) -> Option<Peak> {
     let label = match model.dtype.as_str() {
         "float64" => "FP64",
@@ -215,7 +217,7 @@ fn of_model(model: &ModelInfo, sheet: Option<&Peaks>) -> Option<Peak> {
     })
 }
 
-/// Without a chart that says what was computed with: the device's attributes or the datasheet.
+/// The compute peak from device attributes or the datasheet, for reports without a roofline chart.
 fn from_table(launches: &[Launch], sheet: Option<&Peaks>) -> Option<Peak> {
     let thresholds = Thresholds::default();
     let tensor = launches.iter().any(|launch| {
@@ -259,7 +261,7 @@ impl Peak {
     fn doubt(&mut self) {
         let separator = if self.note.is_empty() { "" } else { "; " };
         self.note.push_str(separator);
-        self.note.push_str("unmeasured: no recording of ours is of this GPU");
+        self.note.push_str("unmeasured: rgpu has no recording of this GPU");
     }
 }
 
@@ -301,7 +303,7 @@ mod tests {
         add(&mut profile);
         let flops = profile.speed_of_light[0].flops.as_ref().unwrap();
         assert!(flops.label.starts_with("tensor") && flops.percent <= 100.0, "{flops:?}");
-        assert!(flops.note.contains("the tensor cores computed"), "{}", flops.note);
+        assert!(flops.note.contains("the tensor cores computed it"), "{}", flops.note);
         let mut profile = self::profile("NVIDIA H200", timing(Some(1e18), None));
         add(&mut profile);
         assert!(profile.speed_of_light.is_empty(), "no unit of this GPU is so fast");
@@ -354,7 +356,7 @@ mod tests {
         ]);
         let roofs = ceilings(&launch, None);
         let peak = |label| roofs.iter().find(|roof| roof.label == label).map(|roof| roof.peak);
-        // What ncu's own charts say of this device, within half a percent: 4.808, 65.3, 32.7.
+        // Values of ncu's own charts for this device, within half a percent: 4.808, 65.3, 32.7.
         for (label, own) in [(DRAM, 4.808e12), ("FP32", 65.3e12), ("FP64", 32.7e12)] {
             let peak = peak(label).unwrap();
             assert!((peak / own - 1.0).abs() < 0.03, "{label}: {peak}");

@@ -1,10 +1,9 @@
-//! Every threshold of the rules in one table, each with its source.
+//! All thresholds of the rules in one table, each with its source.
 //!
-//! A source `ncu` and a name is the constant of the rule of that name in the sections that ncu
-//! 2025.3 installs; these hold for every architecture from Volta on. `rgpu` is a choice made here;
-//! `rgpu, unmeasured` is one that no recording of that architecture has confirmed yet. A row may
-//! say something else from some architecture on. The user's own values (`[analysis]` in rgpu.toml)
-//! win over both.
+//! A source `ncu NAME` is the constant of that rule in the sections that ncu 2025.3 installs; these
+//! apply to every architecture from Volta on. `rgpu` is our own choice; `rgpu, unmeasured` is a
+//! choice that no recording of that architecture has confirmed yet. A row may have other values for
+//! newer architectures. The user's own values (`[analysis]` in rgpu.toml) override both.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +12,7 @@ use serde::Deserialize;
 
 use crate::model::Evidence;
 
-/// A limit as it holds for one launch, and where it comes from.
+/// A limit that applies to one launch, with its source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Threshold {
     /// The limit.
@@ -23,7 +22,7 @@ pub struct Threshold {
 }
 
 impl Threshold {
-    /// The number that was held against this threshold.
+    /// Evidence for a number that was compared with this threshold.
     pub(super) fn evidence(self, metric: &str, value: f64, unit: &str) -> Evidence {
         Evidence {
             metric: metric.to_owned(),
@@ -40,13 +39,13 @@ impl Threshold {
 pub struct ThresholdRow {
     /// The key in `[analysis]`.
     pub key: &'static str,
-    /// The limit and its source.
+    /// The limit.
     pub value: f64,
-    /// See `value`.
+    /// The source of `value`.
     pub source: &'static str,
-    /// Another limit from this major compute capability on, oldest first.
+    /// Other limits, each from a major compute capability on, oldest first.
     pub newer: &'static [(u32, Threshold)],
-    /// What is held against it, with the unit.
+    /// The quantity that is compared with the limit, with its unit.
     pub what: &'static str,
 }
 
@@ -76,7 +75,7 @@ table! {
     THROUGHPUT_APART = row("throughput_apart", 10.0, "ncu SOLBottleneck",
         "points by which one throughput must exceed the other to be the bound alone");
     OCCUPANCY_THEORETICAL = row("occupancy_theoretical", 80.0, "ncu TheoreticalOccupancy",
-        "% of an SM's warps that could be there");
+        "% of theoretical occupancy below which it limits the kernel");
     OCCUPANCY_GAP = row("occupancy_gap", 10.0, "ncu AchievedOccupancy",
         "points between theoretical and achieved occupancy");
     WAVES_FULL = row("waves_full", 1.0, "ncu SOLBottleneck",
@@ -92,7 +91,7 @@ table! {
     STALL_SHARE = row("stall_share", 0.3, "ncu CPIStall",
         "share of one stall reason among all cycles between two issues");
     BANK_CONFLICTS = row("bank_conflicts", 0.1, "ncu SharedMemoryConflicts",
-        "share of shared-memory wavefronts that are there because of conflicts");
+        "share of shared-memory wavefronts that bank conflicts cause");
     ACTIVE_THREADS = row("active_threads", 24.0, "ncu ThreadDivergence",
         "active threads of a warp of 32");
     IMBALANCE = row("imbalance", 0.05, "ncu WorkloadImbalance",
@@ -141,7 +140,7 @@ table! {
         "blocks of a cluster from which Blackwell's tensor cores can share operands");
 }
 
-/// A key of `[analysis]` that stands in the table.
+/// A key of `[analysis]` that exists in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key(&'static str);
 
@@ -153,7 +152,7 @@ impl<'de> Deserialize<'de> for Key {
     }
 }
 
-/// What is said of a key that is not in the table.
+/// The error message for a key that is not in the table.
 struct UnknownKey<'a>(&'a str);
 
 impl fmt::Display for UnknownKey<'_> {
@@ -174,7 +173,7 @@ pub struct Thresholds {
 }
 
 impl Thresholds {
-    /// These where they say something, else those of `below`.
+    /// Merges two sets: values of `self` override those of `below`.
     #[must_use]
     pub fn over(mut self, below: Thresholds) -> Thresholds {
         for (key, value) in below.own {
@@ -183,13 +182,13 @@ impl Thresholds {
         self
     }
 
-    /// Key and value of each.
+    /// Iterates over keys and values.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
         self.own.iter().map(|(key, value)| (key.0, *value))
     }
 }
 
-/// The thresholds that hold for one launch.
+/// The thresholds that apply to one launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits<'a> {
     own: &'a Thresholds,
@@ -197,7 +196,7 @@ pub struct Limits<'a> {
 }
 
 impl<'a> Limits<'a> {
-    /// Those for a launch on a GPU of the major compute capability `major`, where it is known.
+    /// The thresholds for a launch on a GPU of major compute capability `major`; `None` if unknown.
     pub fn new(own: &'a Thresholds, major: Option<u32>) -> Limits<'a> {
         Limits { own, major }
     }
@@ -207,7 +206,7 @@ impl<'a> Limits<'a> {
         self.major
     }
 
-    /// A threshold.
+    /// The value of one threshold for this launch.
     pub(super) fn of(&self, row: &'static ThresholdRow) -> Threshold {
         if let Some(value) = self.own.own.get(&Key(row.key)) {
             return Threshold { value: *value, source: "rgpu.toml" };

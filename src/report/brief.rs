@@ -1,7 +1,7 @@
-//! A summary for an agent: most important first, within a budget of bytes, whole lines only.
+//! A summary for an AI agent within a budget of bytes: whole lines, most important first.
 //!
-//! Lines are short `key: value` facts, one thought each, so that a reader with little room can stop
-//! anywhere. What did not fit is counted in the last line.
+//! Each line is a short `key: value` fact, so a reader can stop anywhere. The last line counts the
+//! lines that did not fit.
 
 use super::headline::headline;
 use super::quantity::{digits, duration, per_second, percent};
@@ -9,20 +9,20 @@ use super::text::short_name;
 use super::{Document, Style, Subject};
 use crate::model::{Launch, Profile};
 
-/// The least bytes in which a summary says something: its first line, cut where it is longer.
+/// The smallest useful budget in bytes: enough for the first line, cut if it is longer.
 pub const LEAST_BUDGET: usize = 256;
 
-/// The summary.
+/// Renders the summary.
 pub(super) fn render(subject: &Subject<'_>, style: &Style) -> Vec<Document> {
     vec![Document::new("brief.txt", within(&lines(subject), style.budget))]
 }
 
-/// As many of the first lines as fit, with a last line that counts the rest. A first line that does
-/// not fit is cut; a budget too small for that gives nothing.
+/// The lines that fit in the budget, and a last line that counts the rest. A first line that does
+/// not fit is cut; the result is empty if the budget is too small even for that.
 fn within(lines: &[String], budget: usize) -> String {
-    let whole: usize = lines.iter().map(|l| l.len() + 1).sum();
-    if whole <= budget {
-        return lines.iter().fold(String::with_capacity(whole), |out, l| out + l + "\n");
+    let total_bytes: usize = lines.iter().map(|l| l.len() + 1).sum();
+    if total_bytes <= budget {
+        return lines.iter().fold(String::with_capacity(total_bytes), |out, l| out + l + "\n");
     }
     let rest = |n: usize| format!("more: {n} lines beyond {budget} bytes; see --format json\n");
     let room = budget.saturating_sub(rest(lines.len()).len());
@@ -37,9 +37,9 @@ fn within(lines: &[String], budget: usize) -> String {
         taken += 1;
     }
     if let (0, Some(first)) = (taken, lines.first()) {
-        // Room for the line's end and the sign that it was cut.
-        let most = room.saturating_sub("…\n".len()).min(first.len());
-        let end = (0..=most).rev().find(|end| first.is_char_boundary(*end)).unwrap_or(0);
+        // Leaves room for the ellipsis and the newline.
+        let max_end = room.saturating_sub("…\n".len()).min(first.len());
+        let end = (0..=max_end).rev().find(|end| first.is_char_boundary(*end)).unwrap_or(0);
         if end > 0 {
             out = format!("{}…\n", &first[..end]);
             taken = 1;
@@ -49,7 +49,7 @@ fn within(lines: &[String], budget: usize) -> String {
     if out.len() + last.len() <= budget { out + &last } else { out }
 }
 
-/// One line, whatever a name holds.
+/// The text without control characters, so that it stays on one line.
 fn line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -130,7 +130,7 @@ fn hot(subject: &Subject<'_>, say: &mut impl FnMut(String)) {
                 percent(100.0 * samples / total),
                 short_name(&spots.kernel)
             );
-            // A report without its source has no text of the line.
+            // A report without imported sources lacks the text of the line.
             match spot.text.as_deref().map(str::trim) {
                 Some(source) if !source.is_empty() => text += &format!(": {source}"),
                 _ => {}

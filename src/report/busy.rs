@@ -1,24 +1,24 @@
-//! How much of the time its GPUs worked: one definition for every report.
+//! The share of the time that the GPUs were busy, defined once for all reports.
 
 use crate::model::Profile;
 
-/// Busy time against the time from the first to the last kernel, summed over the GPUs.
+/// Busy time and the time from the first to the last kernel, each summed over the GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub(super) struct BusyTime {
-    /// Nanoseconds in which a GPU worked, as the timeline's analysis counts it.
+    /// Nanoseconds in which a GPU was busy, as the timeline's analysis counts them.
     pub(super) busy_ns: u64,
     /// Nanoseconds from the first kernel of a GPU to the end of its last.
     pub(super) span_ns: u64,
 }
 
 impl BusyTime {
-    /// The share in percent.
+    /// The busy share in percent.
     pub(super) fn percent(self) -> f64 {
         100.0 * self.busy_ns as f64 / self.span_ns.max(1) as f64
     }
 }
 
-/// From the profile's timeline; nothing without one.
+/// The busy time from the profile's timeline; `None` without a timeline.
 pub(super) fn busy(profile: &Profile) -> Option<BusyTime> {
     let devices = &profile.timeline.as_ref()?.devices;
     let sum = |of: fn(&crate::model::timeline::DeviceTime) -> u64| devices.iter().map(of).sum();

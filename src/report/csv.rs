@@ -1,9 +1,9 @@
-//! Tables for spreadsheets and scripts, after RFC 4180: kernels, metrics and regions.
+//! Tables for spreadsheets and scripts in CSV (RFC 4180): kernels, metrics and regions.
 //!
-//! Units stand in the heads, so that cells are plain numbers. A text that a spreadsheet would take
-//! for a formula (it begins with `=`, `+`, `-`, `@`, a tab or a carriage return) gets a `'` before
-//! it: kernel and region names come from the profiled program and are not to be trusted. No name of
-//! C++ or Python begins so.
+//! Column heads contain the units, so cells are plain numbers. A text that a spreadsheet would take
+//! for a formula (it begins with `=`, `+`, `-`, `@`, a tab or a carriage return) gets a leading `'`,
+//! because kernel and region names come from the profiled program and are untrusted. No C++ or
+//! Python name begins with these characters.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) fn render(subject: &Subject<'_>, _: &Style) -> Vec<Document> {
     ]
 }
 
-/// Rows being written; a writer into memory does not fail.
+/// A CSV writer into memory, which cannot fail.
 struct Sheet(csv::Writer<Vec<u8>>);
 
 impl Sheet {
@@ -40,7 +40,7 @@ impl Sheet {
     }
 }
 
-/// A text of the profiled program, harmless in a spreadsheet.
+/// Escapes a text of the profiled program for spreadsheets.
 fn text(foreign: &str) -> String {
     if foreign.starts_with(['=', '+', '-', '@', '\t', '\r']) {
         format!("'{foreign}")
@@ -80,7 +80,7 @@ fn kernels(profile: &Profile) -> Vec<u8> {
     sheet.into_bytes()
 }
 
-/// One row a launch; a metric that two launches have in two units takes two columns.
+/// One row per launch. A metric with two units gets two columns.
 fn metrics(profile: &Profile) -> Vec<u8> {
     let mut columns: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for (id, metric) in profile.launches.iter().flat_map(|l| &l.metrics) {
@@ -111,7 +111,7 @@ fn metrics(profile: &Profile) -> Vec<u8> {
 }
 
 fn launch_cells(launch: &Launch) -> [String; 8] {
-    // A range as a whole has no shape.
+    // The result of a whole range has no grid and no block.
     let shape = |n: [u32; 3]| match n {
         [0, 0, 0] => String::new(),
         [x, y, z] => format!("{x}x{y}x{z}"),
@@ -141,7 +141,7 @@ fn regions(profile: &Profile) -> Vec<u8> {
         "kernels",
     ]);
     for r in &profile.regions {
-        // A tool that does not see what runs in a region has not counted zero there.
+        // If the tool did not see a region's work, the cell is empty instead of zero.
         let seen = r.gpu_ns.is_some() || !r.kernels.is_empty();
         let launches: u64 = r.kernels.iter().map(|k| k.launches).sum();
         sheet.row([

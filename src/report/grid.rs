@@ -1,15 +1,15 @@
-//! The one place that renders a table: plain columns for terminals, pipes for Markdown.
+//! Renders tables: plain columns for terminals, pipes for Markdown.
 
 use comfy_table::{
     Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets,
 };
 
-/// How a column stands.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Texts.
+    /// Left-aligned, for texts.
     Left,
-    /// Numbers.
+    /// Right-aligned, for numbers.
     Right,
 }
 
@@ -38,7 +38,7 @@ impl Grid {
         self.rows.is_empty()
     }
 
-    /// Without the columns in which every cell is empty.
+    /// Drops the columns in which every cell is empty.
     pub fn without_empty_columns(mut self) -> Self {
         for at in (0..self.head.len()).rev() {
             if self.rows.iter().all(|row| row[at].is_empty()) {
@@ -49,12 +49,12 @@ impl Grid {
         self
     }
 
-    /// Without as many of the columns named in `spare`, first ones first, as it takes to leave
-    /// `least` characters (or what it needs, if that is less) to the last column in `width`.
+    /// Drops columns named in `spare`, in that order, until the last column has `least` characters
+    /// within `width`, or as many as it needs if that is less.
     pub fn with_room(mut self, width: usize, least: usize, spare: &[&str]) -> Self {
         for name in spare {
             let Some(last) = self.head.len().checked_sub(1) else { break };
-            // Columns stand two characters apart.
+            // Columns are separated by two blanks.
             let others: usize = (0..last).map(|at| self.needs(at) + 2).sum();
             if others + self.needs(last).min(least) <= width {
                 break;
@@ -67,8 +67,8 @@ impl Grid {
         self
     }
 
-    /// For a terminal of `width` columns; every line is indented by `indent` blanks; long
-    /// cells wrap in the last column of texts. Ends with a newline unless there is no row.
+    /// Renders for a terminal of `width` columns, indented by `indent` blanks. Long cells wrap in
+    /// the last left-aligned column. Ends with a newline; empty if there are no rows.
     pub fn plain(&self, width: usize, indent: usize) -> String {
         if self.rows.is_empty() {
             return String::new();
@@ -81,7 +81,7 @@ impl Grid {
         for row in &self.rows {
             table.add_row(row.iter().zip(&self.head).map(|(text, (_, align))| cell(text, *align)));
         }
-        // Only the last column of texts gives way: names and numbers are read as a whole.
+        // Only the last text column may wrap; names and numbers stay whole.
         let last =
             self.head.iter().rposition(|(_, align)| *align == Align::Left).filter(|at| *at > 0);
         for (at, column) in table.column_iter_mut().enumerate() {
@@ -100,9 +100,9 @@ impl Grid {
             .collect()
     }
 
-    /// For a terminal too narrow for the table: each row's first cell on a line of its own, the
-    /// others below it, as many on a line as fit whole, numbers with their column's name. Ends with
-    /// a newline unless there is no row.
+    /// Renders for a terminal that is too narrow for the table: each row's first cell on its own
+    /// line, the others below it, as many per line as fit, numbers with their column's name. Ends
+    /// with a newline; empty if there are no rows.
     pub fn stacked(&self, width: usize) -> String {
         let mut out = String::new();
         let room = width.saturating_sub(4);
@@ -134,8 +134,8 @@ impl Grid {
         out
     }
 
-    /// In `width` columns, as a table where it fits, else row by row: names and paths that are
-    /// typed again stay whole. Every line is indented by `indent` blanks.
+    /// Renders in `width` columns: as a table if it fits, else stacked, so that names and paths that
+    /// users copy stay whole. Every line is indented by `indent` blanks.
     pub fn fitted(&self, width: usize, indent: usize) -> String {
         let table = self.plain(usize::from(u16::MAX), indent);
         if fits(&table, width) {
@@ -146,8 +146,8 @@ impl Grid {
         rows.lines().map(|line| format!("{pad}{line}\n")).collect()
     }
 
-    /// As [`Self::fitted`], where the column `words`, the last, holds sentences: they are wrapped
-    /// where the other columns leave them `least` characters.
+    /// Like [`Self::fitted`], for a last column `words` that contains sentences: they are wrapped if
+    /// the other columns leave at least `least` characters for them.
     pub fn fitted_with_words(
         &self,
         width: usize,
@@ -159,7 +159,7 @@ impl Grid {
         else {
             return self.fitted(width, indent);
         };
-        // Columns stand two characters apart.
+        // Columns are separated by two blanks.
         let others: usize = (0..last).map(|at| self.needs(at) + 2).sum();
         let room = width.saturating_sub(indent + others);
         if room >= least {
@@ -175,13 +175,13 @@ impl Grid {
         self.fitted(width, indent)
     }
 
-    /// Characters of the widest cell of a column, its head among them.
+    /// The width in characters of a column's widest cell, including its head.
     fn needs(&self, at: usize) -> usize {
         let cells = self.rows.iter().map(|row| row[at].chars().count());
         cells.chain([self.head[at].0.chars().count()]).max().unwrap_or(0)
     }
 
-    /// As a Markdown table. Ends with a newline.
+    /// Renders a Markdown table. Ends with a newline.
     pub fn markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         let escape = |text: &String| text.replace('|', "\\|").replace('\n', " ");
@@ -197,7 +197,7 @@ impl Grid {
     }
 }
 
-/// Whether no line has more columns.
+/// Whether no line is wider than `width`.
 fn fits(table: &str, width: usize) -> bool {
     table.lines().all(|line| line.chars().count() <= width)
 }

@@ -1,4 +1,4 @@
-//! The one sentence that a reader takes away: what bounds this, and how fast it is.
+//! The headline of a report: what bounds the kernel, and how fast it is.
 
 use super::quantity::{digits, duration, percent};
 use super::text::short_name;
@@ -10,9 +10,9 @@ use crate::model::{Classification, Launch, Profile};
 pub(super) struct Headline {
     /// A few words.
     pub(super) title: String,
-    /// The numbers behind them.
+    /// The numbers behind the title.
     pub(super) text: String,
-    /// The launch that it speaks of, where it is one.
+    /// The launch that the headline is about, if it is about a single one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) launch: Option<u32>,
 }
@@ -23,8 +23,8 @@ impl Headline {
     }
 }
 
-/// What to say first of `subject`: wrong results before speed, a comparison before a single side,
-/// counters before sums.
+/// The headline for `subject`. A comparison comes first, then wrong results, sanitizer results,
+/// counters, timeline sums, and times.
 pub(super) fn headline(subject: &Subject<'_>) -> Headline {
     let profile = subject.profile;
     if let Some(c) = subject.comparison {
@@ -60,7 +60,7 @@ fn sanitizer(profile: &Profile) -> Option<Headline> {
     ))
 }
 
-/// The launch that took longest among those that were classified.
+/// The longest launch that has a classification.
 pub(super) fn longest(profile: &Profile) -> Option<(&Launch, &Classification)> {
     let classified = profile.launches.iter().filter_map(|l| Some((l, l.classification.as_ref()?)));
     classified.max_by(|a, b| {
@@ -70,7 +70,7 @@ pub(super) fn longest(profile: &Profile) -> Option<(&Launch, &Classification)> {
 }
 
 fn counters(profile: &Profile) -> Option<Headline> {
-    // A timeline's short launches are classified too, but say little of the whole.
+    // Launches of a timeline may be classified too, but that says little about the program.
     profile.launches.iter().find(|l| !l.metrics.is_empty())?;
     let (launch, class) = longest(profile)?;
     let name = short_name(&launch.kernel);
@@ -100,9 +100,9 @@ fn counters(profile: &Profile) -> Option<Headline> {
     Some(Headline { launch: Some(launch.id), ..Headline::new(title, text) })
 }
 
-/// A verdict as what is said of its kernel.
+/// A verdict as the predicate of a sentence about its kernel.
 fn predicate(verdict: &str) -> String {
-    let what = match verdict {
+    let cause_text = match verdict {
         "stalled" | "uncoalesced" => return format!("is {verdict}"),
         "small_grid" => "a small grid",
         "tail" => "its last wave of blocks",
@@ -121,7 +121,7 @@ fn predicate(verdict: &str) -> String {
         bound if bound.ends_with("_bound") => return format!("is {}", bound.replace('_', " ")),
         other => return format!("is bound by {}", other.replace('_', " ")),
     };
-    format!("is bound by {what}")
+    format!("is bound by {cause_text}")
 }
 
 fn timeline(subject: &Subject<'_>) -> Option<Headline> {
@@ -170,7 +170,7 @@ fn rest(profile: &Profile) -> Headline {
         let s = if n == 1 { "" } else { "s" };
         return Headline::new(
             format!("{n} compiled kernel{s}"),
-            "Nothing was run: only what the compiler made can be told.",
+            "Nothing was run: this describes the compiled code only.",
         );
     }
     if !profile.regions.is_empty() {

@@ -1,8 +1,8 @@
-//! One self-contained page: no network, no framework, light and dark.
+//! The HTML report: one self-contained page without network access or frameworks, light and dark.
 //!
-//! Foreign text (kernel names, source lines) is hostile. It travels as JSON in a data block in which
-//! every `<` is escaped, and the script makes text nodes of it, never markup. The page's policy
-//! allows this one script and this one style sheet, by their hashes, and nothing else.
+//! Foreign text (kernel names, source lines) is untrusted. It is embedded as JSON with every `<`
+//! escaped, and the script only creates text nodes from it, never markup. The content security policy
+//! allows only this script and this style sheet, by their hashes.
 
 mod data;
 mod fit;
@@ -13,11 +13,11 @@ use sha2::{Digest, Sha256};
 use super::{Document, Style, Subject};
 
 const CSS: &str = include_str!("html/page.css");
-/// What every page of ours is made of: elements, and the theme's switch.
+/// Helpers that all pages share.
 pub(super) const CORE: &str = include_str!("html/core.js");
-/// The theme's switch; stands behind what it repaints.
+/// The theme switch. It must come after the scripts that it redraws.
 pub(super) const THEME: &str = include_str!("html/theme.js");
-/// The parts in one scope: top-level names of theirs do not become the window's.
+/// All scripts in one function scope, so that their top-level names do not become globals.
 const SCRIPT: &str = concat!(
     "(() => {\n\"use strict\";\n",
     include_str!("html/core.js"),
@@ -34,12 +34,12 @@ const SCRIPT: &str = concat!(
     "})();\n",
 );
 
-/// Largest page in bytes.
-const LIMIT: usize = 3_000_000;
+/// The maximum size of the page in bytes.
+const MAX_PAGE_BYTES: usize = 3_000_000;
 
-/// The page.
+/// Renders the page.
 pub(super) fn render(subject: &Subject<'_>, _: &Style) -> Vec<Document> {
-    let room = LIMIT - SCRIPT.len() - CSS.len() - 16_384;
+    let room = MAX_PAGE_BYTES - SCRIPT.len() - CSS.len() - 16_384;
     let data = fit::json(subject, room).replace('<', "\\u003c");
     let title = escape(&format!("{} · rgpu", subject.profile.kernel.name));
     let place = escape(&place(subject));
@@ -64,7 +64,7 @@ pub(super) fn render(subject: &Subject<'_>, _: &Style) -> Vec<Document> {
     vec![Document::new("report.html", page)]
 }
 
-/// Where and how, for the line beside the name.
+/// Device, mode and start time, for the header line.
 fn place(subject: &Subject<'_>) -> String {
     let profile = subject.profile;
     let started = super::moment(&profile.run.started);
@@ -72,7 +72,7 @@ fn place(subject: &Subject<'_>) -> String {
     parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(" · ")
 }
 
-/// A source of the page's policy: the hash of an inline element's text.
+/// The CSP source expression for an inline element: the hash of its text.
 pub(super) fn hash(text: &str) -> String {
     format!("sha256-{}", Base64::encode_string(&Sha256::digest(text.as_bytes())))
 }

@@ -1,4 +1,4 @@
-//! The profile itself, indented: what `--json` prints.
+//! The profile as indented JSON, as `--json` prints it.
 
 use super::{Document, Style, Subject};
 

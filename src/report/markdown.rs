@@ -1,7 +1,7 @@
-//! Markdown, for run folders, pull requests and people who do not read profiles: one file each for
-//! the run, its kernels, its operators, and those who hold a stake in it.
+//! Markdown reports for run folders, pull requests and readers who do not read profiles: one file
+//! each for the run, its kernels, its operators, and a summary for stakeholders.
 //!
-//! Every file has all of its headings always; a section without data says why there is none.
+//! Every file always has all its headings; a section without data says why.
 
 mod kernels;
 mod operators;
@@ -20,7 +20,7 @@ pub(super) fn render(subject: &Subject<'_>, _: &Style) -> Vec<Document> {
     ]
 }
 
-/// A table, or why there is none.
+/// Writes a table, or `empty` if it has no rows.
 fn section(out: &mut String, grid: Grid, empty: &str) {
     if grid.is_empty() {
         out.push_str(empty);
@@ -31,7 +31,7 @@ fn section(out: &mut String, grid: Grid, empty: &str) {
     }
 }
 
-/// Foreign text in Markdown: what would be markup is escaped, control characters are shown.
+/// Escapes foreign text for Markdown; control characters become visible escapes.
 pub(super) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,8 +1,8 @@
-//! A profile made readable. A report is one file here and one line in [`REPORTS`].
+//! Renders profiles. Each report format is one file here and one line in [`REPORTS`].
 //!
-//! Reports take a [`Subject`] alone: no network, no GPU, no file. They are pure functions, so that
-//! snapshots hold what users read. A report is one or several [`Document`]s; the first is the one
-//! that stands for it on a terminal.
+//! Reports are pure functions of a [`Subject`]: no network, no GPU, no file. So snapshot tests can
+//! check their output. A report is one or several [`Document`]s; the first one is the main document,
+//! which a terminal shows.
 
 mod brief;
 mod busy;
@@ -30,14 +30,14 @@ pub use quantity::{bytes, cost, duration, moment, per_second, percent, usd};
 pub use subject::Subject;
 pub use text::wrap;
 
-/// How a report may look.
+/// The output style of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// Columns to fit in.
+    /// The terminal's width in columns.
     pub width: usize,
-    /// Whether SGR colours may be used.
+    /// Whether SGR colours are enabled.
     pub color: bool,
-    /// Bytes that a report with a budget may take.
+    /// The maximum size in bytes of a report with a budget.
     pub budget: usize,
 }
 
@@ -47,19 +47,19 @@ impl Default for Style {
     }
 }
 
-/// A report.
+/// A report format.
 pub struct Report {
-    /// What `--format` calls it.
+    /// The name for `--format`.
     pub id: &'static str,
-    /// Where it goes unless the user says otherwise.
+    /// The default destination.
     pub shown: Destination,
-    /// Why there is nothing to render, where that is so.
+    /// Returns why there is nothing to render; `None` if there is.
     pub lacks: fn(&Subject<'_>) -> Option<&'static str>,
-    /// Renders it: at least one document, the main one first.
+    /// Renders at least one document, the main one first.
     pub render: fn(&Subject<'_>, &Style) -> Vec<Document>,
 }
 
-/// Every report.
+/// All report formats.
 pub static REPORTS: &[Report] = &[
     Report { id: "table", shown: Destination::Printed, lacks: |_| None, render: terminal::render },
     Report { id: "json", shown: Destination::Printed, lacks: |_| None, render: json::render },
@@ -80,7 +80,7 @@ pub static REPORTS: &[Report] = &[
     },
 ];
 
-/// The report of this name.
+/// The report format with this id.
 pub fn report(id: &str) -> Option<&'static Report> {
     REPORTS.iter().find(|r| r.id == id)
 }

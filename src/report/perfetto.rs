@@ -1,10 +1,10 @@
 //! The timeline as a Perfetto trace: threads with their ranges and calls, GPU streams with kernels
-//! and copies, and flows from each call to the work it asked for.
+//! and copies, and flows from each call to the work that it launched.
 //!
 //! A trace is a sequence of `TracePacket`s. A `TrackDescriptor` names a track; a slice is a
 //! `TrackEvent` that begins it and one that ends it. Field numbers: `protos/perfetto/trace/` in
 //! Perfetto's repository, checked against the compiled protos of the PyPI package `perfetto`.
-//! Slices of one track must nest, so events that cross take a track more.
+//! Slices of one track must nest, so events that cross each other go to different tracks.
 
 mod nest;
 mod wire;
@@ -20,12 +20,12 @@ use crate::model::trace::{Trace, WorkKind};
 /// `TrackEvent.type`.
 const BEGIN: u64 = 1;
 const END: u64 = 2;
-/// The one writer of this trace: `trusted_packet_sequence_id`.
+/// The `trusted_packet_sequence_id`: this trace has a single writer.
 const SEQUENCE: u64 = 1;
-/// The program's process; traces do not keep its number.
+/// The process id of the program; our traces do not record the real one.
 const PID: u64 = 1;
 
-/// A trace without events would open as nothing.
+/// Returns why there is nothing to render; a trace without events would show as empty.
 pub(super) fn lacks(subject: &Subject<'_>) -> Option<&'static str> {
     let events = |t: &Trace| t.work.len() + t.ranges.len() + t.calls.len();
     match subject.trace {
@@ -36,7 +36,7 @@ pub(super) fn lacks(subject: &Subject<'_>) -> Option<&'static str> {
     }
 }
 
-/// The trace, or one without tracks where there is no timeline.
+/// Renders the trace; it has no tracks if there is no timeline.
 pub(super) fn render(subject: &Subject<'_>, _: &Style) -> Vec<Document> {
     let mut file = File::default();
     if let Some(trace) = subject.trace {
@@ -49,12 +49,12 @@ pub(super) fn render(subject: &Subject<'_>, _: &Style) -> Vec<Document> {
 #[derive(Default)]
 struct File {
     bytes: Vec<u8>,
-    /// Tracks made so far; a track's number is its `uuid`.
+    /// The number of tracks so far; a track's number is its `uuid`.
     tracks: u64,
 }
 
 impl File {
-    /// Adds a packet around `field` of it.
+    /// Adds a packet with `body` as its field `field`.
     fn packet(&mut self, field: u32, body: &Message, at_ns: Option<u64>) {
         let mut packet = Message::default();
         if let Some(at_ns) = at_ns {
@@ -67,7 +67,7 @@ impl File {
         self.bytes.extend(file.into_bytes());
     }
 
-    /// Adds a track under `parent`; `more` sets what kind it is.
+    /// Adds a track under `parent` and returns its number; `more` is the descriptor of its kind.
     fn track(&mut self, name: &str, parent: Option<u64>, more: Option<(u32, Message)>) -> u64 {
         self.tracks += 1;
         let mut track = Message::default();
@@ -83,7 +83,7 @@ impl File {
         self.tracks
     }
 
-    /// One side of a slice.
+    /// Adds the begin or end event of a slice.
     fn event(&mut self, kind: u64, track: u64, at_ns: u64, slice: Option<&Slice<'_>>) {
         let mut event = Message::default();
         event.number(9, kind);
@@ -104,7 +104,7 @@ impl File {
         self.packet(11, &event, Some(at_ns));
     }
 
-    /// Slices under `parent`; those that cross others take tracks of the same name.
+    /// Adds slices under `parent`. Slices that cross others get another track of the same name.
     fn slices(&mut self, name: &str, parent: u64, slices: Vec<Slice<'_>>) {
         for lane in lanes(slices) {
             let track = self.track(name, Some(parent), None);
@@ -125,7 +125,7 @@ impl File {
     fn host(&mut self, trace: &Trace, program: &str) {
         let mut threads: BTreeMap<u64, [Vec<Slice<'_>>; 2]> = BTreeMap::new();
         for range in &trace.ranges {
-            // A range that was never closed lasts to the end.
+            // A range that was never closed lasts to the end of the trace.
             let length = range.duration_ns.unwrap_or(trace.span_ns.saturating_sub(range.start_ns));
             let slice = Slice::new(name(trace, range.name), "nvtx", range.start_ns, length);
             threads.entry(range.thread).or_default()[0].push(slice);
@@ -147,7 +147,7 @@ impl File {
             let label = format!("thread {id}");
             let mut thread = Message::default();
             thread.number(1, PID);
-            // Tools pack process and thread into one number; the field holds 31 bits.
+            // Tools pack process and thread into one number, but the field has only 31 bits.
             thread.number(2, at as u64 + 1);
             thread.text(5, &label);
             let thread = self.track(&label, Some(process), Some((4, thread)));
@@ -181,7 +181,7 @@ impl File {
     }
 }
 
-/// A call's flow: its number, counted from 1, since 0 is none.
+/// The flow id of a call: its index plus 1, since 0 means no flow.
 fn flow(call: usize) -> u64 {
     call as u64 + 1
 }

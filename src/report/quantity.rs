@@ -1,4 +1,4 @@
-//! Numbers with units for people: three significant digits, a unit that fits.
+//! Numbers for readers: three significant digits and a suitable unit.
 
 /// Nanoseconds as `812 ns`, `59.7 µs`, `1.20 ms`, `3.4 s`.
 pub fn duration(ns: f64) -> String {
@@ -10,7 +10,7 @@ pub fn bytes(n: f64) -> String {
     scaled(n, &[(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")])
 }
 
-/// What something cost: `$12.30`, `$0.0042`, `< $0.0001`.
+/// An amount in US dollars: `$12.30`, `$0.0042`, `< $0.0001`.
 pub fn usd(amount: f64) -> String {
     match amount {
         a if a > 0.0 && a < 0.000_05 => "< $0.0001".to_owned(),
@@ -19,13 +19,13 @@ pub fn usd(amount: f64) -> String {
     }
 }
 
-/// What a run cost, and that its provider billed so much where it did (`cost_from` of a profile).
+/// The cost of a run; marked "as billed" if `from` (a profile's `cost_from`) is the provider.
 pub fn cost(usd_spent: f64, from: Option<&str>) -> String {
     let amount = usd(usd_spent);
     if from == Some("provider") { format!("{amount} as billed") } else { amount }
 }
 
-/// A moment in RFC 3339 as people need it: without a fraction of its second.
+/// A time in RFC 3339 without fractions of a second.
 pub fn moment(rfc3339: &str) -> String {
     let Some((seconds, rest)) = rfc3339.split_once('.') else { return rfc3339.to_owned() };
     format!("{seconds}{}", rest.trim_start_matches(|c: char| c.is_ascii_digit()))
@@ -43,7 +43,7 @@ pub fn per_second(x: f64, unit: &str) -> String {
     format!("{text}{unit}/s")
 }
 
-/// A share in percent, `0.06 %`: two digits after the point below ten.
+/// A percentage: `0.06 %`, `66 %`. Two decimals below ten.
 pub fn percent(x: f64) -> String {
     if x.abs() < 9.995 { format!("{x:.2} %") } else { format!("{x:.0} %") }
 }
@@ -57,7 +57,7 @@ fn scaled(x: f64, units: &[(f64, &str)]) -> String {
     format!("{text} {unit}")
 }
 
-/// Three significant digits, never in exponent form for what reports show.
+/// Three significant digits; values below 0.0995 in exponent form.
 pub(super) fn digits(x: f64) -> String {
     match x.abs() {
         a if a >= 99.95 => format!("{x:.0}"),

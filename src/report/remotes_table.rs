@@ -1,13 +1,14 @@
-//! One plan on several remotes, made readable: a row each. Its JSON is the document itself.
+//! Renders the results of one plan on several remotes, one row each. The JSON form is the document
+//! itself.
 //!
-//! It is no entry of [`super::REPORTS`]: those are of one profile.
+//! It is not in [`super::REPORTS`], since those render a single profile.
 
 use super::quantity::{duration, usd};
 use super::text::wrap;
 use super::{Align, Grid, Style};
 use crate::model::fan_out::{FanOut, FanOutRow};
 
-/// Renders it for a terminal; the text ends with a newline.
+/// Renders a fan-out for a terminal; the text ends with a newline.
 pub fn table(fan_out: &FanOut, style: &Style) -> String {
     let bold = |text: &str| match style.color {
         true => format!("\u{1b}[1m{text}\u{1b}[0m"),
@@ -48,7 +49,7 @@ pub fn table(fan_out: &FanOut, style: &Style) -> String {
     out
 }
 
-/// Renders it as Markdown: `fan-out.md`.
+/// Renders a fan-out as Markdown, for `fan-out.md`.
 pub fn markdown(fan_out: &FanOut) -> String {
     let FanOut { kernel, mode, remotes, summary, .. } = fan_out;
     let plain = super::markdown::plain;
@@ -113,7 +114,7 @@ fn rows(fan_out: &FanOut) -> Grid {
     grid
 }
 
-/// Where there are several cases: a row each, a column a remote.
+/// Times by case and remote; empty unless there are several cases.
 fn cases(fan_out: &FanOut) -> Grid {
     let mut names: Vec<&str> = Vec::new();
     for case in fan_out.remotes.iter().flat_map(|row| &row.cases) {

@@ -1,22 +1,22 @@
-//! What a report is of: the profile, and the documents beside it as far as there are any.
+//! The input of a report: the profile and its sidecar documents.
 
 use crate::model::{Comparison, HotSpots, Profile, Sidecars, Trace};
 
-/// What a report is of.
+/// The input of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     /// The profile.
     pub profile: &'a Profile,
-    /// Where its launches spent their time, by instruction and line.
+    /// The hot spots of its launches, by instruction and line.
     pub hotspots: Option<&'a HotSpots>,
-    /// What happened when.
+    /// The single events of the run.
     pub trace: Option<&'a Trace>,
-    /// How it compares with another run.
+    /// The comparison with another run.
     pub comparison: Option<&'a Comparison>,
 }
 
 impl<'a> Subject<'a> {
-    /// A profile with the documents beside it.
+    /// A profile with its sidecar documents.
     pub fn new(profile: &'a Profile, sidecars: &'a Sidecars) -> Self {
         Self {
             hotspots: sidecars.hotspots.as_ref(),

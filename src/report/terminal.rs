@@ -1,4 +1,4 @@
-//! The short table a user reads first, fit for 80 columns: how fast, why not faster, what to try.
+//! The short terminal report, made for 80 columns: how fast, why not faster, what to try.
 
 mod code;
 mod findings;
@@ -14,7 +14,7 @@ use page::Page;
 
 use super::{Document, Style, Subject};
 
-/// Rows shown at most; the profile has all.
+/// The maximum number of rows per table; the profile has all.
 const MAX_ROWS: usize = 12;
 
 /// The profile as a short text.
@@ -32,7 +32,7 @@ pub(super) fn render(subject: &Subject<'_>, style: &Style) -> Vec<Document> {
     if profile.stages.is_empty() {
         timeline::regions(&mut page, profile);
     } else {
-        // They say the same, shorter.
+        // Stages show the same as regions, but shorter.
         stages::stages(&mut page, profile);
     }
     stages::operators(&mut page, profile);

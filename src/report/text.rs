@@ -1,6 +1,6 @@
-//! Names and sentences cut and wrapped to what a report can bear.
+//! Shortens names and wraps sentences for reports.
 
-/// A kernel's name without its parameter list and return type, cut to what a table can bear.
+/// A kernel's name without parameter list and return type, cut to 44 characters.
 pub(super) fn short_name(name: &str) -> String {
     let cut = match parameters(name) {
         Some(at) => &name[..at],
@@ -14,8 +14,8 @@ pub(super) fn short_name(name: &str) -> String {
     }
 }
 
-/// Where the parameter list begins: the first bracket behind a name that is not inside template
-/// arguments, such as the one of `tile<float, (int)4>`.
+/// The offset of the parameter list: the first parenthesis after a name that is not inside template
+/// arguments, as in `tile<float, (int)4>`.
 fn parameters(name: &str) -> Option<usize> {
     let mut depth = 0_i32;
     for (at, c) in name.char_indices() {
@@ -29,8 +29,8 @@ fn parameters(name: &str) -> Option<usize> {
     None
 }
 
-/// Breaks at blanks so that no line has more than `room` columns, colours not counted; a longer
-/// word stays whole.
+/// Wraps a text at blanks into lines of at most `room` columns, not counting colours. Longer words
+/// stay whole.
 pub fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;

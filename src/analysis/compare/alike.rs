@@ -1,5 +1,5 @@
-//! Whether two profiles may be held against each other: a time from another GPU, driver, clock
-//! policy or problem size says nothing of the kernel.
+//! Decides whether two profiles are comparable: times from different GPUs, drivers, clock policies
+//! or problem sizes say nothing about the kernel.
 
 use std::collections::BTreeMap;
 
@@ -8,35 +8,35 @@ use crate::model::Profile;
 use crate::model::comparison::{Difference, Geometry};
 use crate::model::profile::CaseResult;
 
-/// The kind of an artifact that holds no times, only code (`cubin`) or what a `sanitizer` found:
-/// nothing of it can be faster or slower.
+/// The kind of a profile that has no times, because it holds only code (`cubin`) or `sanitizer`
+/// results; `None` for any other profile.
 pub fn untimed(profile: &Profile) -> Option<&'static str> {
     let mode = mode(profile);
     ["cubin", "sanitizer"].into_iter().find(|kind| *kind == mode && profile.timing.is_none())
 }
 
-/// Everything in which the two are unlike. What one side does not know is no difference.
+/// All differences that make two profiles incomparable. A fact that one side lacks is no difference.
 pub fn differences(a: &Profile, b: &Profile) -> Vec<Difference> {
     let mut found = Vec::new();
-    let mut hold = |what: &str, a: Option<String>, b: Option<String>| {
+    let mut compare = |what: &str, a: Option<String>, b: Option<String>| {
         if let (Some(a), Some(b)) = (a, b)
             && a != b
         {
             found.push(Difference { what: what.to_owned(), a, b });
         }
     };
-    hold("gpu", device(a), device(b));
-    hold("driver", driver(a), driver(b));
-    // Times that the runner took without a tool are alike, whatever looked at the kernel afterwards.
+    compare("gpu", device(a), device(b));
+    compare("driver", driver(a), driver(b));
+    // Times that the runner measured without a tool are comparable, whichever tool ran afterwards.
     if a.timing.is_none() || b.timing.is_none() {
-        hold("mode", Some(mode(a)), Some(mode(b)));
+        compare("mode", Some(mode(a)), Some(mode(b)));
     }
     // A program and a kernel under our harness are timed in different ways.
-    hold("language", language(a), language(b));
-    hold("harness", harness(a), harness(b));
-    hold("clocks", clocks(a), clocks(b));
-    hold("clock", clock(a), clock(b));
-    hold("l2_flush", l2(a), l2(b));
+    compare("language", language(a), language(b));
+    compare("harness", harness(a), harness(b));
+    compare("clocks", clocks(a), clocks(b));
+    compare("clock", clock(a), clock(b));
+    compare("l2_flush", l2(a), l2(b));
     sizes(a, b, &mut found);
     if let Some([x, y]) = unrelated(a, b) {
         found.push(Difference { what: "kernel".to_owned(), a: x, b: y });
@@ -44,8 +44,8 @@ pub fn differences(a: &Profile, b: &Profile) -> Vec<Difference> {
     found
 }
 
-/// The kernels of two reports that have one each, where neither the name nor the geometry hints
-/// that they do the same work. Kernels that we timed are known to: they have the same cases.
+/// The kernels of two reports with one kernel each, if neither name nor geometry suggests that they
+/// do the same work. Kernels that our runner timed do the same work: they have the same cases.
 fn unrelated(a: &Profile, b: &Profile) -> Option<[String; 2]> {
     if a.timing.is_some() && b.timing.is_some() {
         return None;
@@ -59,8 +59,8 @@ fn unrelated(a: &Profile, b: &Profile) -> Option<[String; 2]> {
     (!related).then(|| [only.a.kernel.to_owned(), only.b.kernel.to_owned()])
 }
 
-/// What a kernel's own name is made of: no namespace, template or parameters, nothing so short or
-/// so common that two names share it by chance.
+/// The words of a kernel's name, without namespace, template arguments and parameters. Short and
+/// common words are left out, since two names may share them by chance.
 fn words(kernel: &str) -> Vec<String> {
     let name = kernel.split(['(', '<']).next().unwrap_or(kernel);
     let name = name.rsplit([':', ' ']).next().unwrap_or(name);
@@ -68,7 +68,7 @@ fn words(kernel: &str) -> Vec<String> {
     words.filter(|word| word.len() >= 3 && word != "kernel").collect()
 }
 
-/// The GPU's name: as the reports have it, else as the host's facts do.
+/// The GPU's name: from the reports, else from the host's facts.
 pub(super) fn device(profile: &Profile) -> Option<String> {
     let host = profile.host.as_ref();
     let known = host.and_then(|host| {
@@ -82,23 +82,23 @@ fn driver(profile: &Profile) -> Option<String> {
     profile.gpu.as_ref().and(profile.host.as_ref()?.driver.clone())
 }
 
-/// The tool, whatever form its report has: nsys's report and its sqlite are one.
+/// The tool without the form of its report: nsys reports and their sqlite exports are the same mode.
 fn mode(profile: &Profile) -> String {
     let mode = profile.run.mode.as_str();
     mode.split('_').next().unwrap_or(mode).to_owned()
 }
 
-/// The language of the kernel; a file that was imported says `report`, which names none.
+/// The language of the kernel; `None` for an imported file, whose language is `report`.
 fn language(profile: &Profile) -> Option<String> {
     Some(profile.kernel.language.clone()).filter(|l| !l.is_empty() && l != "report")
 }
 
-/// The version of rgpu, whose runner timed it; files of other tools have none.
+/// The version of rgpu whose runner timed the kernel; `None` for files of other tools.
 fn harness(profile: &Profile) -> Option<String> {
     profile.timing.as_ref().map(|_| format!("rgpu {}", profile.run.rgpu))
 }
 
-/// What held the clocks, where the command line says it.
+/// The clock control from the command line; `None` without a command line.
 fn clocks(profile: &Profile) -> Option<String> {
     let words = &profile.run.command;
     if words.is_empty() {
@@ -120,7 +120,8 @@ fn l2(profile: &Profile) -> Option<String> {
     Some(if timing.l2_flushed { "flushed" } else { "warm" }.to_owned())
 }
 
-/// Cases of one name must have the same sizes, and there must be one that both have.
+/// Adds differences in sizes: cases of the same name must have the same sizes, and the profiles must
+/// share at least one case.
 fn sizes(a: &Profile, b: &Profile, found: &mut Vec<Difference>) {
     if a.cases.is_empty() || b.cases.is_empty() {
         return;
@@ -132,20 +133,20 @@ fn sizes(a: &Profile, b: &Profile, found: &mut Vec<Difference>) {
         if case.sizes != other.sizes && !case.sizes.is_empty() && !other.sizes.is_empty() {
             found.push(Difference {
                 what: "sizes".to_owned(),
-                a: shown(&case.name, &case.sizes),
-                b: shown(&other.name, &other.sizes),
+                a: case_text(&case.name, &case.sizes),
+                b: case_text(&other.name, &other.sizes),
             });
         }
     }
     if common == 0 {
         let list = |cases: &[CaseResult]| {
-            cases.iter().map(|c| shown(&c.name, &c.sizes)).collect::<Vec<_>>().join("; ")
+            cases.iter().map(|c| case_text(&c.name, &c.sizes)).collect::<Vec<_>>().join("; ")
         };
         found.push(Difference { what: "sizes".to_owned(), a: list(&a.cases), b: list(&b.cases) });
     }
 }
 
-fn shown(name: &str, sizes: &[BTreeMap<String, i64>]) -> String {
+fn case_text(name: &str, sizes: &[BTreeMap<String, i64>]) -> String {
     let groups: Vec<String> = sizes
         .iter()
         .map(|group| group.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(","))

@@ -1,5 +1,4 @@
-//! What changed between two launches of one kernel: metrics by how much they matter, and what the
-//! kernel occupies.
+//! Changes between two launches of one kernel: metrics ranked by importance, and resources.
 
 use super::importance::{
     Better, METRIC_WEIGHTS, NO_STALLS, NumberForm, OTHER_WEIGHT, STALL_PREFIX, STALL_SUFFIX,
@@ -8,16 +7,16 @@ use super::importance::{
 use crate::model::comparison::MetricChange;
 use crate::model::{KernelCode, Launch, Profile};
 
-/// Changes below it are not listed: relative, or in points of percent.
+/// Smaller changes are not listed: relative, or in percentage points over 100.
 const MIN_CHANGE: f64 = 0.01;
-/// The same for metrics that the table does not know, of which there are hundreds.
+/// The same for metrics outside the table, of which there are hundreds.
 const MIN_UNKNOWN_CHANGE: f64 = 0.10;
-/// As many of those are listed.
+/// The maximum number of listed changes of metrics outside the table.
 const MAX_UNKNOWN_CHANGES: usize = 20;
-/// A change by this factor counts full; more of it says no more.
+/// A change by this factor or more gets the full weight.
 const FULL_FACTOR: f64 = 16.0;
 
-/// The metrics that changed, those that matter most first.
+/// The metrics that changed, most important first.
 pub(super) fn metrics(a: &Launch, b: &Launch) -> Vec<MetricChange> {
     let mut known: Vec<&str> = Vec::new();
     let mut changes = Vec::new();
@@ -63,8 +62,8 @@ pub(super) fn metrics(a: &Launch, b: &Launch) -> Vec<MetricChange> {
     changes
 }
 
-/// Whether a metric outside the table says something of the kernel: not the device's attributes,
-/// not the launch's shape, not another rollup of the same counter.
+/// Whether a metric outside the table is a property of the kernel. Device attributes, launch shape
+/// and other rollups of the same counter are not.
 fn comparable(id: &str) -> bool {
     let outside = ["device__", "launch__", "smsp__pcsamp", STALL_PREFIX, "derived__"];
     let rollups = [".min", ".max", ".avg", ".peak_sustained", ".per_second", "_elapsed", "_active"];
@@ -74,7 +73,8 @@ fn comparable(id: &str) -> bool {
         && id.contains("__")
 }
 
-/// Stalls count by their part of all the waiting: a small reason that went away explains little.
+/// Changes of stall reasons, weighted by their share of all stalls: the end of a rare reason
+/// explains little.
 fn stalls(a: &Launch, b: &Launch) -> Vec<MetricChange> {
     let reason = |id: &str| -> Option<String> {
         let reason = id.strip_prefix(STALL_PREFIX)?.strip_suffix(STALL_SUFFIX)?;
@@ -101,7 +101,7 @@ fn stalls(a: &Launch, b: &Launch) -> Vec<MetricChange> {
     a.metrics.keys().filter_map(of).collect()
 }
 
-/// How big a change is: relative to the base, or in points over 100. `None` for noise.
+/// The size of a change: relative to the base, or in percentage points over 100. `None` for noise.
 fn size(a: f64, b: f64, form: NumberForm) -> Option<f64> {
     match form {
         NumberForm::Percent => Some((b - a).abs() / 100.0),
@@ -114,7 +114,7 @@ fn size(a: f64, b: f64, form: NumberForm) -> Option<f64> {
     }
 }
 
-/// The part of the weight that a change earns, 0 to 1.
+/// The fraction of the metric's weight that a change gets, 0 to 1.
 fn weight_of(a: f64, b: f64, form: NumberForm, size: f64) -> f64 {
     match form {
         NumberForm::Percent => size.min(1.0),
@@ -132,7 +132,7 @@ fn judged(better: Better, a: f64, b: f64) -> String {
     .to_owned()
 }
 
-/// Three digits: more would be precision that a weight does not have.
+/// Rounds to three decimals, since weights are not more precise.
 fn rounded(rank: f64) -> f64 {
     (rank * 1000.0).round() / 1000.0
 }
@@ -145,8 +145,7 @@ fn unit(launch: &Launch, id: &str, form: NumberForm) -> String {
     }
 }
 
-/// What the kernel occupies on both sides; what did not change is listed too, since that is as
-/// much an answer.
+/// The kernel's resources on both sides. Unchanged ones are listed too.
 pub(super) fn resources(
     (profile_a, a): (&Profile, &Launch),
     (profile_b, b): (&Profile, &Launch),
@@ -225,7 +224,7 @@ pub(super) fn resources(
     .collect()
 }
 
-/// The compiled code of a launch; a profile of one kernel has just one.
+/// The compiled code of a launch. If the launch names none, the profile's only code.
 fn code<'a>(profile: &'a Profile, launch: &Launch) -> Option<&'a KernelCode> {
     match launch.code {
         Some(at) => profile.code.get(at as usize),

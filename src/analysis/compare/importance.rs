@@ -1,14 +1,14 @@
-//! How much each metric matters when two launches are compared, and which way is better.
+//! The weight of each metric when two launches are compared, and which direction is better.
 //!
-//! Weights are a choice made here, in three steps: what the code does and can mend (conflicts,
-//! sectors that nobody needed, spills, idle lanes) before the work that follows from it
-//! (wavefronts, bytes, instructions) before how busy the units then are. A throughput is `neutral`
-//! where more of it may as well be waste: an L1 that is busy with bank conflicts is not better.
-//! Names vary with the architecture: the first of the candidates that both launches have counts.
+//! The weights are our own choice, in three tiers: causes that the code can fix (conflicts, excess
+//! sectors, spills, idle lanes), then the resulting work (wavefronts, bytes, instructions), then
+//! how busy the units are. A throughput is `neutral` if more of it may be waste: an L1 that is busy
+//! with bank conflicts is not better. Metric names vary with the architecture; the first candidate
+//! that both launches have is used.
 
 use crate::model::Launch;
 
-/// Which way a number is better.
+/// Which direction of a number is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Better {
     Higher,
@@ -16,27 +16,27 @@ pub(super) enum Better {
     Neither,
 }
 
-/// How a number is compared and said.
+/// How a number is compared and printed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum NumberForm {
-    /// A count or amount: said as the relative change. Below the floor it is noise.
+    /// A count or amount, compared by relative change. Values below the floor are noise.
     Amount { floor: f64 },
-    /// Percent of something: compared by points.
+    /// A percentage, compared by percentage points.
     Percent,
-    /// Ways of a conflict; 1 is none.
+    /// The ways of a bank conflict; 1 is no conflict.
     Ways,
-    /// So much for each of something, at least 1.
+    /// A ratio per needed unit, at least 1.
     Each,
 }
 
-/// Where the number comes from.
+/// How a number is computed from metrics.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum NumberSource {
-    /// A metric, by its candidates.
+    /// The first of these metrics that both launches have.
     Metric(&'static [&'static str]),
-    /// `all / (all - lost)`, under an id of ours.
+    /// `all / (all - lost)`, with an id of rgpu.
     Excess { id: &'static str, all: &'static str, lost: &'static str },
-    /// `all / needed`, under an id of ours.
+    /// `all / needed`, with an id of rgpu.
     Share { id: &'static str, all: &'static str, needed: &'static str },
 }
 
@@ -264,18 +264,18 @@ pub(super) static METRIC_WEIGHTS: &[MetricWeight] = &[
     ),
 ];
 
-/// Cycles that a warp waits between two instructions, by reason; less is better for all of them.
+/// Prefix of the metrics of stall reasons: cycles per instruction. Lower is better for all of them.
 pub(super) const STALL_PREFIX: &str = "smsp__average_warps_issue_stalled_";
 /// See [`STALL_PREFIX`].
 pub(super) const STALL_SUFFIX: &str = "_per_issue_active.ratio";
 /// Weight of a stall reason.
 pub(super) const STALL_WEIGHT: f64 = 0.45;
-/// Not stalls: the warp issued, or could have.
+/// Reasons that are no stalls: the warp issued an instruction or could have.
 pub(super) const NO_STALLS: &[&str] = &["selected", "not_selected"];
-/// Weight of a metric that the table does not know.
+/// Weight of a metric outside the table.
 pub(super) const OTHER_WEIGHT: f64 = 0.05;
 
-/// What a line's number is on both sides, with the id it stands under.
+/// The id of a line's number and its values on both sides; `None` if a side lacks it.
 pub(super) fn both(from: NumberSource, a: &Launch, b: &Launch) -> Option<(&'static str, f64, f64)> {
     match from {
         NumberSource::Metric(ids) => {
@@ -298,7 +298,7 @@ pub(super) fn both(from: NumberSource, a: &Launch, b: &Launch) -> Option<(&'stat
     }
 }
 
-/// The metrics that a number is made of, or may be.
+/// All metrics that a number may be computed from.
 pub(super) fn ingredients(from: NumberSource) -> Vec<&'static str> {
     match from {
         NumberSource::Metric(ids) => ids.to_vec(),
@@ -307,7 +307,8 @@ pub(super) fn ingredients(from: NumberSource) -> Vec<&'static str> {
     }
 }
 
-/// A side that counted nothing has no excess: 1. One that did not count has no number.
+/// Both values of an excess. A side that counted 0 has no excess, which is the value 1; if a side
+/// lacks the counter, the result is `None`.
 fn either(
     id: &'static str,
     a: Option<f64>,

@@ -1,6 +1,7 @@
-//! Intervals of medians and of ratios of medians, and the verdict that follows from one.
+//! Confidence intervals of medians and of ratios of medians, and the verdict derived from one.
 //!
-//! Times of a kernel are neither normal nor symmetric, so no distribution is assumed.
+//! Times of a kernel are neither normally nor symmetrically distributed, so no distribution is
+//! assumed.
 //!
 //! - **A median** has its order-statistic interval ([`rgpu_case::stats`]). Five samples, the fewest
 //!   that are used, give their whole range, which covers 93.75 %.
@@ -20,7 +21,7 @@ use rgpu_case::stats::Summary;
 
 use crate::model::comparison::{SideTime, TimeVerdict};
 
-/// Fewest launches that give an interval.
+/// The minimum number of launches for an interval.
 pub(super) const MIN_LAUNCHES: usize = 5;
 
 /// The median of samples and its 95 % interval; `None` for no samples.
@@ -31,7 +32,8 @@ pub(super) fn side_time(samples: &[f64]) -> Option<SideTime> {
     Some(SideTime { median_ns: summary.median, ci95_ns, samples: finite.len() as u64 })
 }
 
-/// The speedup `a / b` with its interval, where both medians have one.
+/// The speedup `a / b`, with its interval if both medians have one. `None` if a median is not
+/// positive.
 pub(super) fn speedup(a: &SideTime, b: &SideTime) -> Option<(f64, Option<[f64; 2]>)> {
     if !(a.median_ns > 0.0 && b.median_ns > 0.0) {
         return None;
@@ -49,7 +51,7 @@ pub(super) fn speedup(a: &SideTime, b: &SideTime) -> Option<(f64, Option<[f64; 2
     Some((ratio, interval))
 }
 
-/// The geometric mean of speedups or of medians, with the interval that MOVER gives it.
+/// The geometric mean of speedups or of medians, with its MOVER interval.
 pub(in crate::analysis) fn mean(
     all: &[(f64, Option<[f64; 2]>)],
 ) -> Option<(f64, Option<[f64; 2]>)> {
@@ -69,7 +71,7 @@ pub(in crate::analysis) fn mean(
     Some((center.exp(), interval))
 }
 
-/// What follows from the interval of a speedup; `threshold` is a fraction.
+/// The verdict for the interval of a speedup; `threshold` is a fraction.
 pub(super) fn verdict(interval: Option<[f64; 2]>, threshold: f64) -> TimeVerdict {
     let (slow, fast) = (1.0 / (1.0 + threshold), 1.0 + threshold);
     match interval {

@@ -1,8 +1,8 @@
-//! Which kernel of one side is which of the other.
+//! Matches the kernels of one side with those of the other.
 //!
-//! Launches of one name and geometry are one kernel. They are joined by both first; what is left,
-//! by name alone, since a change of the geometry is a change worth seeing; and where each side has
-//! just one left, those two, since two kernels that do the same work rarely share a name.
+//! Launches with the same name and geometry form one group. Groups are joined by name and geometry
+//! first. The rest is joined by name, so a changed geometry shows as a change. If then each side has
+//! exactly one group left, these two are joined: the new version of a kernel often has a new name.
 
 use crate::model::comparison::{Geometry, Unmatched};
 use crate::model::{Launch, Profile};
@@ -15,7 +15,7 @@ pub(super) struct LaunchGroup<'a> {
     pub(super) launches: Vec<&'a Launch>,
 }
 
-/// Two groups that are one kernel.
+/// Two groups that are compared as one kernel.
 #[derive(Debug)]
 pub(super) struct KernelPair<'a> {
     pub(super) a: LaunchGroup<'a>,
@@ -23,23 +23,23 @@ pub(super) struct KernelPair<'a> {
     pub(super) by: &'static str,
 }
 
-/// What came of joining.
+/// The result of [`join`].
 #[derive(Debug, Default)]
 pub(super) struct JoinedKernels<'a> {
-    /// Those with the most time first.
+    /// The joined kernels, those with the most time first.
     pub(super) joined: Vec<KernelPair<'a>>,
     pub(super) only_a: Vec<LaunchGroup<'a>>,
     pub(super) only_b: Vec<LaunchGroup<'a>>,
 }
 
 impl LaunchGroup<'_> {
-    /// GPU time of all launches that have one, in nanoseconds.
+    /// The sum of all known durations, in nanoseconds.
     pub(super) fn total_ns(&self) -> f64 {
         self.durations().iter().sum()
     }
 
-    /// Durations of the launches. Where a trace saw them as well as a profiler, only the trace's:
-    /// a profiler runs each alone, and many times over.
+    /// Durations of the launches. If both a trace and a profiler recorded them, only those of the
+    /// trace: a profiler serialises and replays launches.
     pub(super) fn durations(&self) -> Vec<f64> {
         let of = |launches: &mut dyn Iterator<Item = &&Launch>| -> Vec<f64> {
             launches.filter_map(|l| l.duration_ns).filter(|ns| ns.is_finite()).collect()
@@ -50,8 +50,7 @@ impl LaunchGroup<'_> {
         }
     }
 
-    /// The launch that stands for all: the one of the median duration, of those with metrics where
-    /// there are some.
+    /// The launch with the median duration; only launches with metrics if there are any.
     pub(super) fn typical(&self) -> &Launch {
         let with_metrics = self.launches.iter().any(|l| !l.metrics.is_empty());
         let fits = |l: &&&Launch| !with_metrics || !l.metrics.is_empty();
@@ -107,7 +106,7 @@ pub(super) fn join<'a>(a: &'a Profile, b: &'a Profile) -> JoinedKernels<'a> {
 /// The kernels of a profile, those with the most time first.
 fn groups(profile: &Profile) -> Vec<LaunchGroup<'_>> {
     let mut groups: Vec<LaunchGroup<'_>> = Vec::new();
-    // nsys and ncu spell a kernel with and without its parameters: one profile may hold both.
+    // nsys names kernels with parameters, ncu without; one profile may have both.
     let has = |metrics: bool| profile.launches.iter().any(|l| l.metrics.is_empty() != metrics);
     let mixed = has(true) && has(false);
     let name = |l: &'_ Launch| match l.kernel.split_once('(') {

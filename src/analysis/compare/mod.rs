@@ -1,9 +1,9 @@
-//! Two profiles held against each other.
+//! Compares two profiles.
 //!
-//! Times with their intervals (`interval` says which and why), kernels joined by name and
-//! geometry (`join`), metrics by how much they matter (`importance`), what bounds each kernel
-//! before and after, what it occupies, regions, and one sentence that says what happened and why
-//! (`sentence`). Whether the two may be compared at all is `differences`'s matter.
+//! A comparison has times with confidence intervals (`interval`), kernels joined by name and
+//! geometry (`join`), metrics ranked by importance (`importance`), the bound and the resources of
+//! each kernel on both sides, regions, and a one-sentence summary (`sentence`). [`differences`]
+//! lists the reasons why two profiles are not comparable.
 
 mod alike;
 mod change;
@@ -26,18 +26,18 @@ use crate::model::profile::Gap;
 use join::KernelPair;
 use time::Times;
 
-/// What a comparison is told besides the profiles.
+/// The options of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct CompareOptions<'a> {
-    /// What the user calls the two.
+    /// The user's names for the two sides.
     pub names: [&'a str; 2],
-    /// The least effect that counts, as a fraction.
+    /// The smallest relevant effect, as a fraction.
     pub threshold: f64,
-    /// Times of interleaved calls, by case; empty where the sides were timed apart.
+    /// Times of interleaved calls, by case; empty if the sides were timed separately.
     pub paired: &'a [Paired],
 }
 
-/// Holds `b` against `a`.
+/// Compares `b` with the base `a`.
 pub fn compare(a: &Profile, b: &Profile, options: &CompareOptions<'_>) -> Comparison {
     let mut gaps = Vec::new();
     let joins = join::join(a, b);
@@ -86,8 +86,8 @@ pub fn compare(a: &Profile, b: &Profile, options: &CompareOptions<'_>) -> Compar
     }
 }
 
-/// Makes the comparison of a file with itself say so in every place: whatever few launches leave
-/// open, the same bytes hold the same times.
+/// Sets all verdicts of the comparison of a file with itself to "same", which few launches would
+/// leave undecided.
 pub fn of_one_file(comparison: &mut Comparison) {
     comparison.verdict = TimeVerdict::Same;
     comparison.summary = "both sides are the same file".to_owned();
@@ -136,7 +136,7 @@ fn kernel(a: &Profile, b: &Profile, joined: &KernelPair<'_>, threshold: f64) -> 
     }
 }
 
-/// Two times of one thing, with the verdict on them.
+/// The change between two times, with its verdict; `None` if a median is not positive.
 fn time_change(
     a: crate::model::comparison::SideTime,
     b: crate::model::comparison::SideTime,
@@ -148,7 +148,7 @@ fn time_change(
     Some(TimeChange { a, b, speedup, ci95, verdict, source: source.to_owned(), rounds: None })
 }
 
-/// Regions that both have, in the base's order.
+/// The regions that both profiles have, in the base's order.
 fn regions(a: &Profile, b: &Profile) -> Vec<RegionChange> {
     a.regions
         .iter()

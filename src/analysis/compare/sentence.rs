@@ -1,16 +1,16 @@
-//! The one sentence of a comparison: what became of the time, with its numbers, and why.
+//! The one-sentence summary of a comparison: how the time changed, with numbers, and why.
 
 use super::time::{SMALL_SHARE, SharedTime, common};
 use crate::model::comparison::{
     CaseChange, Difference, KernelChange, MetricChange, SideTime, TimeChange, TimeVerdict,
 };
 
-/// Reasons that fit in a sentence.
+/// The maximum number of reasons in the sentence.
 const MAX_REASONS: usize = 3;
-/// A change must matter at least so much to count as a reason.
+/// The smallest rank of a change that counts as a reason.
 const MIN_REASON_RANK: f64 = 0.05;
 
-/// What the sentence is about.
+/// The input of the sentence.
 pub(super) struct Subject<'a> {
     /// The sides as the user named them.
     pub(super) names: [&'a str; 2],
@@ -22,11 +22,11 @@ pub(super) struct Subject<'a> {
     pub(super) differences: &'a [Difference],
     /// Why no time can be compared.
     pub(super) no_time: Option<&'a str>,
-    /// What the sides share of their launches.
+    /// Which launches both sides share.
     pub(super) shared: &'a SharedTime,
 }
 
-/// How a text calls the sides: by their names where they have two.
+/// The names of the sides for texts: "the first" and "the second" if both have the same name.
 pub(super) fn called([a, b]: [&str; 2]) -> [String; 2] {
     match a == b {
         true => ["the first".to_owned(), "the second".to_owned()],
@@ -34,7 +34,7 @@ pub(super) fn called([a, b]: [&str; 2]) -> [String; 2] {
     }
 }
 
-/// Makes the sentence.
+/// Builds the sentence.
 pub(super) fn summary(subject: &Subject<'_>) -> String {
     let Subject { time, verdict, threshold, .. } = subject;
     let within = format!("{} %", number(threshold * 100.0));
@@ -45,11 +45,11 @@ pub(super) fn summary(subject: &Subject<'_>) -> String {
             format!("{b} is {} times as fast as {a}{per}{}", factor(t.speedup), interval(t.ci95))
         }
         (TimeVerdict::Slower, Some(t)) => {
-            let turned = t.ci95.map(|[low, high]| [1.0 / high, 1.0 / low]);
+            let inverse = t.ci95.map(|[low, high]| [1.0 / high, 1.0 / low]);
             format!(
                 "{b} is {} times as slow as {a}{per}{}",
                 factor(1.0 / t.speedup),
-                interval(turned)
+                interval(inverse)
             )
         }
         (TimeVerdict::Same, Some(t)) => {
@@ -91,18 +91,18 @@ pub(super) fn summary(subject: &Subject<'_>) -> String {
     }
     if !subject.differences.is_empty() {
         let unlike: Vec<&str> = subject.differences.iter().map(|d| d.what.as_str()).collect();
-        text += &format!(" (compared by force although unlike: {})", unlike.join(", "));
+        text += &format!(" (compared with `--force` although these differ: {})", unlike.join(", "));
     }
     text
 }
 
-/// Why a time has no interval: of several kernels, the one that matters and has too few launches.
+/// Why a time has no interval. Of several kernels, names a relevant one with too few launches.
 fn no_interval(subject: &Subject<'_>, all: &TimeChange) -> String {
     if let Some(text) = &subject.shared.too_little {
         return text.clone();
     }
     if !subject.cases.is_empty() {
-        return too_few(None, &all.a, &all.b);
+        return few("", all.a.samples, all.b.samples);
     }
     let matters = |kernel: &&KernelChange| {
         kernel.time.as_ref().is_some_and(|t| {
@@ -113,28 +113,23 @@ fn no_interval(subject: &Subject<'_>, all: &TimeChange) -> String {
         })
     };
     match subject.kernels {
-        [] | [_] => too_few(None, &all.a, &all.b),
+        [] | [_] => few("", all.a.samples, all.b.samples),
         kernels => match kernels.iter().find(matters).and_then(|k| Some((k, k.time.as_ref()?))) {
-            Some((kernel, t)) => too_few(Some(&kernel.kernel), &t.a, &t.b),
-            None => too_few(None, &all.a, &all.b),
+            Some((kernel, t)) => few(&format!(" of `{}`", kernel.kernel), t.a.samples, t.b.samples),
+            None => few("", all.a.samples, all.b.samples),
         },
     }
 }
 
-/// Says that there are too few launches (of one kernel) on the two sides for an interval.
-fn too_few(kernel: Option<&str>, a: &SideTime, b: &SideTime) -> String {
-    let of = kernel.map(|kernel| format!(" of `{kernel}`")).unwrap_or_default();
-    format!(
-        "not enough launches{of} for an interval: {} and {}, at least 5 each are needed",
-        a.samples, b.samples
-    )
+fn few(of: &str, a: u64, b: u64) -> String {
+    format!("not enough launches{of} for an interval: {a} and {b}, at least 5 each are needed")
 }
 
-/// The changes of the kernel with the most time that go the way of the verdict.
+/// The changes of the longest kernel that explain the verdict.
 fn reasons(subject: &Subject<'_>) -> Vec<String> {
     let Some(kernel) = subject.kernels.first() else { return Vec::new() };
     let speedup = subject.time.or(kernel.time.as_ref()).map_or(1.0, |t| t.speedup);
-    let wanted = match subject.verdict {
+    let expected_change = match subject.verdict {
         TimeVerdict::Faster => "better",
         TimeVerdict::Slower => "worse",
         TimeVerdict::Same => return Vec::new(),
@@ -142,7 +137,8 @@ fn reasons(subject: &Subject<'_>) -> Vec<String> {
         TimeVerdict::Ambiguous if speedup * (1.0 + subject.threshold) < 1.0 => "worse",
         TimeVerdict::Ambiguous => return Vec::new(),
     };
-    let fitting = kernel.metrics.iter().filter(|m| m.change == wanted && m.rank >= MIN_REASON_RANK);
+    let fitting =
+        kernel.metrics.iter().filter(|m| m.change == expected_change && m.rank >= MIN_REASON_RANK);
     fitting.take(MAX_REASONS).map(phrase).collect()
 }
 

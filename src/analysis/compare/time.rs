@@ -1,5 +1,5 @@
-//! The time that the verdict rests on: interleaved calls where there are some, else the runner's
-//! samples, else the durations of the launches.
+//! The time that decides the verdict: from interleaved calls, else from the runner's samples, else
+//! from the durations of launches.
 
 use super::interval::{self, MIN_LAUNCHES};
 use super::join::{JoinedKernels, KernelPair, LaunchGroup};
@@ -9,33 +9,33 @@ use crate::model::Profile;
 use crate::model::comparison::{CaseChange, KernelChange, SideTime, TimeChange, TimeVerdict};
 use crate::model::profile::{Gap, Timing};
 
-/// A kernel with less of the time than this decides nothing.
+/// Kernels with a smaller share of the time are irrelevant for the verdict.
 pub(super) const SMALL_SHARE: f64 = 0.05;
-/// With more than this of a side's time in kernels of its own, there is no ratio at all.
+/// If a larger share of a side's time is in unmatched kernels, no ratio is computed.
 const MAX_UNMATCHED_SHARE: f64 = 0.5;
-/// Kernels that one line names.
+/// The maximum number of kernels named in one line.
 const MAX_NAMED_KERNELS: usize = 3;
 
-/// What interleaved calls of one case gave.
+/// The result of interleaved calls of one case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Paired {
     /// The case.
     pub case: String,
     /// `a / b`, the median over all rounds.
     pub speedup: f64,
-    /// Its 95 % interval.
+    /// The 95 % interval of `speedup`.
     pub ci95: [f64; 2],
-    /// Rounds of four calls that count.
+    /// The number of valid rounds of four calls.
     pub rounds: u64,
 }
 
-/// What is known of the times.
+/// The compared times.
 pub(super) struct Times {
     pub(super) cases: Vec<CaseChange>,
     pub(super) time: Option<TimeChange>,
-    /// Why there is none to decide by.
+    /// Why `time` is `None`.
     pub(super) no_time: Option<Gap>,
-    /// What the sides share, where the launches decide.
+    /// Which launches the sides share, if launches decide.
     pub(super) shared: SharedTime,
 }
 
@@ -75,7 +75,7 @@ impl Times {
     }
 }
 
-/// Every case that both sides timed.
+/// The changes of all cases that both sides timed.
 fn cases(a: &Profile, b: &Profile, options: &CompareOptions<'_>) -> Vec<CaseChange> {
     let whole = |p: &Profile| p.timing.clone().map(|t| (String::new(), t));
     let timed = |p: &Profile| -> Vec<(String, Timing)> {
@@ -108,8 +108,8 @@ fn side(timing: &Timing) -> SideTime {
     }
 }
 
-/// One case is the answer; of several, the geometric mean of their speedups. Cases that disagree
-/// leave it open.
+/// The overall time change: that of the only case, else the geometric mean of the speedups. The
+/// verdict is ambiguous if some cases are faster and some slower.
 fn over_cases(cases: &[CaseChange], threshold: f64) -> Option<TimeChange> {
     let [first, rest @ ..] = cases else { return None };
     if rest.is_empty() {
@@ -117,7 +117,7 @@ fn over_cases(cases: &[CaseChange], threshold: f64) -> Option<TimeChange> {
     }
     let all: Vec<_> = cases.iter().map(|c| (c.time.speedup, c.time.ci95)).collect();
     let (speedup, ci95) = interval::mean(&all)?;
-    let has = |wanted| cases.iter().any(|c| c.time.verdict == wanted);
+    let has = |verdict_sought| cases.iter().any(|c| c.time.verdict == verdict_sought);
     let verdict = match has(TimeVerdict::Faster) && has(TimeVerdict::Slower) {
         true => TimeVerdict::Ambiguous,
         false => interval::verdict(ci95, threshold),
@@ -132,9 +132,9 @@ fn over_cases(cases: &[CaseChange], threshold: f64) -> Option<TimeChange> {
     Some(TimeChange { a, b, speedup, ci95, verdict, source: first.time.source.clone(), rounds })
 }
 
-/// The GPU time of the kernels that both sides launched: the median of each, times the launches
-/// that both have of it, so that a side which was recorded for longer is not slower for that. It has
-/// an interval only where every kernel that matters has one, and kernels of one side alone are few.
+/// The change of the GPU time of kernels that both sides launched. Each kernel counts with its
+/// median times the launches that both sides have, so a longer recording does not look slower. The
+/// interval needs one for every relevant kernel, and little time in kernels of one side only.
 fn over_kernels(
     kernels: &[KernelChange],
     joins: &JoinedKernels<'_>,
@@ -174,21 +174,21 @@ fn over_kernels(
     (time, shared)
 }
 
-/// Launches of a kernel that both sides timed.
+/// The number of launches of a kernel that both sides have.
 pub(super) fn common(time: &TimeChange) -> f64 {
     time.a.samples.min(time.b.samples) as f64
 }
 
-/// What the sides share of their launches, and what they do not.
+/// Which part of the launches both sides share.
 #[derive(Default)]
 pub(super) struct SharedTime {
-    /// The part of its time that kernels of one side alone take, on the side where it is more.
+    /// The share of a side's time in unmatched kernels, on the side where it is larger.
     alone: f64,
-    /// The same in words, where it is too much for a verdict.
+    /// That share in words, if it is too large for a verdict.
     pub(super) too_little: Option<String>,
     /// Whether a kernel was launched more often on one side.
     pub(super) per_launch: bool,
-    /// What is to be said of both.
+    /// Notes about launch counts and unmatched kernels.
     pub(super) notes: Vec<Gap>,
 }
 
@@ -199,7 +199,7 @@ impl SharedTime {
         options: &CompareOptions<'_>,
     ) -> Self {
         let mut shared = Self::default();
-        let unlike: Vec<String> = kernels
+        let differing: Vec<String> = kernels
             .iter()
             .filter_map(|k| {
                 let t = k.time.as_ref().filter(|t| t.a.samples != t.b.samples)?;
@@ -207,13 +207,13 @@ impl SharedTime {
                 Some(format!("`{}` was launched {a} and {b} times", k.kernel))
             })
             .collect();
-        if !unlike.is_empty() {
+        if !differing.is_empty() {
             shared.per_launch = true;
-            let more = match unlike.len().saturating_sub(MAX_NAMED_KERNELS) {
+            let more = match differing.len().saturating_sub(MAX_NAMED_KERNELS) {
                 0 => String::new(),
-                n => format!(", and {n} more kernels unlike often"),
+                n => format!(", and {n} more kernels differ in their launches"),
             };
-            let named = unlike[..unlike.len().min(MAX_NAMED_KERNELS)].join(", ");
+            let named = differing[..differing.len().min(MAX_NAMED_KERNELS)].join(", ");
             shared.notes.push(gap("launch_counts", format!("{named}{more}: compared per launch")));
         }
         let names = called(options.names);

@@ -1,4 +1,4 @@
-//! Ranges that close before their work on the GPU ends: their host time is not the GPU's.
+//! Ranges that close before their work on the GPU ends: their host time differs from the GPU time.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) const LINT: Lint = Lint {
 
 fn apply(linted: &LintInput<'_>) -> Vec<String> {
     let Some(trace) = linted.trace else { return Vec::new() };
-    // By region: instances that close early, and the longest time by which.
+    // By region: the number of instances that close early, and by how long at most (ns).
     let mut early: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     let mut instances: BTreeMap<u32, Vec<&RangeEvent>> = BTreeMap::new();
     for range in &trace.ranges {
@@ -32,7 +32,8 @@ fn apply(linted: &LintInput<'_>) -> Vec<String> {
             let of_region = instances.get(&region).map(Vec::as_slice).unwrap_or_default();
             let same_thread = |range: &&&RangeEvent| range.start_end || range.thread == call.thread;
             let before = of_region.partition_point(|range| range.start_ns <= call.start_ns);
-            let mut open = of_region[..before].iter().rev().take(LOOKED_AT).filter(same_thread);
+            let mut open =
+                of_region[..before].iter().rev().take(MAX_CHECKED_RANGES).filter(same_thread);
             if let Some(range) = open.next() {
                 let end = ends.entry((region, range.start_ns)).or_default();
                 *end = work.end_ns().max(*end);
@@ -66,10 +67,10 @@ fn apply(linted: &LintInput<'_>) -> Vec<String> {
     texts.collect()
 }
 
-/// Ranges of one region at one moment that are looked at, for the one of the calling thread.
-const LOOKED_AT: usize = 64;
+/// How many open ranges of one region are checked to find the one of the calling thread.
+const MAX_CHECKED_RANGES: usize = 64;
 
-/// These regions and all around them, each once.
+/// These regions and all regions around them, each once.
 fn around(trace: &Trace, regions: &[u32]) -> std::collections::BTreeSet<u32> {
     let mut all = std::collections::BTreeSet::new();
     for region in regions {

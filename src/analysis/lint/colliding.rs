@@ -1,4 +1,4 @@
-//! Ranges of one name that cannot be told apart.
+//! Ranges that share a name and cannot be distinguished.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,13 +38,13 @@ fn apply(linted: &LintInput<'_>) -> Vec<String> {
     found
 }
 
-/// Start/end ranges of one name that are open at once. Those of the default process-wide kind have
-/// nothing but their name.
+/// Start/end ranges of the same name that are open at the same time. Process-wide ranges can only
+/// be distinguished by name.
 fn crossing(linted: &LintInput<'_>) -> Option<String> {
     let ranges = linted.trace.map(|trace| &trace.ranges[..]).unwrap_or_default();
     let mut open_until: BTreeMap<u32, u64> = BTreeMap::new();
     let mut crossing = BTreeSet::new();
-    // Ranges stand in the order of their starts.
+    // Ranges are sorted by start.
     for range in ranges.iter().filter(|range| range.start_end) {
         let end = range.duration_ns.map_or(u64::MAX, |ns| range.start_ns.saturating_add(ns));
         let until = open_until.entry(range.name).or_default();

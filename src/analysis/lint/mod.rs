@@ -1,8 +1,8 @@
-//! The NVTX lint: ranges that do not say what their author means. One file a lint, all of them in
-//! [`LINTS`].
+//! NVTX lints: they find ranges that mislead tools or readers. Each lint is one file; [`LINTS`]
+//! lists them.
 //!
-//! Lints look at single ranges, so they need the trace (`trace.json`); where there is none, those
-//! that can look at the profile's regions do. Ranges that rgpu's own runner opens are left out.
+//! Lints check single ranges, so they need the trace (`trace.json`). Without it, some lints check
+//! the profile's regions instead. Ranges opened by rgpu's own runner are ignored.
 
 use crate::model::{Finding, Profile, Trace};
 
@@ -16,22 +16,23 @@ mod without_kernels;
 #[cfg(test)]
 mod tests;
 
-/// What a lint looks at.
+/// The input of a lint.
 #[derive(Clone, Copy, Debug)]
 pub struct LintInput<'a> {
     /// The profile.
     pub profile: &'a Profile,
-    /// The events beside it.
+    /// The trace of the same run, if there is one.
     pub trace: Option<&'a Trace>,
 }
 
 /// One lint.
 pub struct Lint {
-    /// snake_case id of its finding.
+    /// The id of its findings, in snake_case.
     pub id: &'static str,
-    /// The next concrete step, for every finding of it.
+    /// The next concrete step, the same for all its findings.
     pub hint: &'static str,
-    /// What it finds, each with its numbers; nothing where all is well or cannot be told.
+    /// Returns one text per finding, with its numbers. Empty if there is nothing to report or the
+    /// input does not suffice.
     pub apply: fn(&LintInput<'_>) -> Vec<String>,
 }
 
@@ -67,15 +68,14 @@ impl LintInput<'_> {
         self.trace.and_then(|trace| trace.names.get(index as usize)).map_or("", String::as_str)
     }
 
-    /// Whether the trace knows work on the GPU: without any, nothing can be said of kernels.
+    /// Whether the trace has GPU work; without it, lints about kernels do not apply.
     fn sees_gpu(&self) -> bool {
         self.trace.is_some_and(|trace| !trace.work.is_empty())
     }
 }
 
-/// Whether a region is the business of rgpu's own runner: a phase or a case of it, or anything
-/// inside a phase that is not measured. What the user's code opens there, it opens in the timed
-/// phase again.
+/// Whether a region belongs to rgpu's own runner: a phase, a case, or anything inside an unmeasured
+/// phase. Ranges that the user's code opens there occur in the timed phase again.
 fn is_ours(path: &[String]) -> bool {
     const UNMEASURED: &[&str] = &["rgpu@setup", "rgpu@warmup", "rgpu@verify"];
     let Some(first) = path.first().map(String::as_str) else { return false };
@@ -83,7 +83,7 @@ fn is_ours(path: &[String]) -> bool {
     phase || UNMEASURED.contains(&first)
 }
 
-/// The first few of many, quoted, and how many more.
+/// The first few names, quoted, and the number of the others.
 fn some_of(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
@@ -98,7 +98,7 @@ fn ranges(count: u64) -> String {
     format!("{count} range{}", if count == 1 { "" } else { "s" })
 }
 
-/// Each once, in the order met.
+/// The distinct names, in order of first occurrence.
 fn distinct(names: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut seen = std::collections::HashSet::new();
     names.into_iter().filter(|name| seen.insert(name.clone())).collect()

@@ -1,4 +1,4 @@
-//! Kernels that no range claims.
+//! Kernels that were launched outside any range.
 
 use super::{Lint, LintInput, distinct, some_of};
 use crate::model::trace::WorkKind;
@@ -14,13 +14,13 @@ fn apply(linted: &LintInput<'_>) -> Vec<String> {
     let (outside, all) = match linted.trace.filter(|trace| !trace.work.is_empty()) {
         Some(trace) => {
             let kernels = trace.work.iter().filter(|work| work.kind == WorkKind::Kernel);
-            // Without its call nothing is known of where a kernel was launched.
+            // Without its API call, we do not know in which range a kernel was launched.
             let outside = kernels.clone().filter(|w| w.regions.is_empty() && w.call.is_some());
             let names = outside.map(|work| linted.name(work.name).to_owned());
             (names.collect::<Vec<_>>(), kernels.count())
         }
         None => {
-            // Where no launch has a range, the tool was not asked for ranges.
+            // If no launch has a range, the tool was not asked to record ranges.
             let launches = &linted.profile.launches;
             let asked = launches.iter().any(|launch| !launch.region.is_empty());
             let outside = launches.iter().filter(|launch| asked && launch.region.is_empty());

@@ -18,7 +18,7 @@ fn apply(linted: &LintInput<'_>) -> Vec<String> {
         let names = some_of(&distinct(open.iter().cloned()));
         found.push(format!("{} never closed: {names}", ranges(open.len() as u64)));
     }
-    // Only the log of our collector records ends without a start; nsys drops them.
+    // Only our collector's log records ends without a start; nsys drops them.
     let strays = linted.profile.gaps.iter().filter(|gap| gap.code == "stray_ends");
     found.extend(strays.map(|gap| gap.text.clone()));
     found

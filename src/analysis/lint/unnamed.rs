@@ -1,4 +1,4 @@
-//! Ranges without a name: no filter of ncu or nsys can select them.
+//! Ranges without a name: filters of ncu and nsys cannot select them.
 
 use super::{Lint, LintInput, ranges};
 

@@ -1,4 +1,4 @@
-//! Ranges in which no kernel was launched: their time is the host's alone.
+//! Ranges in which no kernel was launched: they have host time only.
 
 use super::{Lint, LintInput, is_ours, ranges, some_of};
 
@@ -14,7 +14,7 @@ fn apply(linted: &LintInput<'_>) -> Vec<String> {
         return Vec::new();
     }
     let regions = linted.profile.regions.iter().filter(|region| {
-        // A graph that was traced as a whole has time and no kernels of its own.
+        // A CUDA graph that was traced as a whole has time but no kernels.
         region.gpu_ns == Some(0) && region.kernels.is_empty() && !is_ours(&region.path)
     });
     let names: Vec<String> = regions.map(crate::model::Region::display).collect();

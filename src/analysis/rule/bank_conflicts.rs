@@ -1,4 +1,4 @@
-//! Lanes of a warp want different rows of one shared-memory bank.
+//! Bank conflicts: lanes of a warp access different rows of one shared-memory bank.
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{L1_THROUGHPUT, SHARED_WAVEFRONTS_BUSY};
@@ -8,8 +8,8 @@ use crate::model::Launch;
 pub(super) const RULE: Rule =
     Rule { id: "bank_conflicts", category: "memory", kind: Kind::Cause, apply };
 
-/// Wavefronts that were needed and those that were made: from each instruction, which tells
-/// conflicts from wide accesses; else from the L1's counters.
+/// Actual and ideal wavefronts, summed over instructions. Unlike the L1's counters below, they
+/// distinguish conflicts from wide accesses.
 const EXACT: (&str, &str) = ("memory_l1_wavefronts_shared", "memory_l1_wavefronts_shared_ideal");
 const COUNTED: &[(&str, &str)] = &[
     (
@@ -26,7 +26,7 @@ const COUNTED: &[(&str, &str)] = &[
     ),
 ];
 
-/// All wavefronts, those that conflicts cost, and the metric that counts them.
+/// All wavefronts, the wavefronts that conflicts added, and the metric that counts them.
 fn wavefronts(launch: &Launch) -> Option<(f64, f64, &'static str)> {
     if let (Some(all), Some(ideal)) = (launch.number(EXACT.0), launch.number(EXACT.1)) {
         return Some((all, all - ideal, EXACT.0));
@@ -40,7 +40,7 @@ fn wavefronts(launch: &Launch) -> Option<(f64, f64, &'static str)> {
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (all, lost, id) = wavefronts(launch)?;
     let share = lost / all;
-    // Without wavefronts the share is not a number.
+    // The share is NaN if there are no wavefronts.
     if share.is_nan() || share < limits.of(&BANK_CONFLICTS).value {
         return None;
     }
@@ -53,8 +53,8 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         confidence: Confidence::High,
         evidence,
         text: format!(
-            "{:.0} % of the shared-memory wavefronts are there because of bank conflicts: {:.1} \
-             for each that is needed",
+            "bank conflicts cause {:.0} % of the shared-memory wavefronts: {:.1} for each that is \
+             needed",
             share * 100.0,
             all / (all - lost).max(1.0)
         ),

@@ -1,4 +1,4 @@
-//! The SMs' pipes are what the kernel keeps busy.
+//! Compute bound: SM throughput is high and memory throughput is not higher.
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};

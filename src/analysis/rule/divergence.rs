@@ -1,4 +1,4 @@
-//! Lanes of a warp go different ways.
+//! Divergence: lanes of a warp take different branches.
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::threshold::{ACTIVE_THREADS, Limits};

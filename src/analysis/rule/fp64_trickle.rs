@@ -1,4 +1,4 @@
-//! FP64 on a device that has little of it.
+//! FP64 work on a device with few FP64 units.
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{FP64_PIPE, FP64_RATIO as RATIO_IDS};

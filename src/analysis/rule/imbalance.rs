@@ -1,4 +1,4 @@
-//! Some SMs work longer than others.
+//! Imbalance: some SMs are active longer than others.
 
 use super::blocks::leave_sms_empty;
 use super::{Conclusion, Confidence, Kind, Rule};
@@ -18,7 +18,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     if elapsed <= 0.0 || leave_sms_empty(launch) {
         return None;
     }
-    // What the launch would lose no more if all SMs were busy equally long.
+    // The share of time that would be saved if all SMs were active equally long.
     let lost = (max - average) / elapsed;
     if lost < limits.of(&IMBALANCE).value {
         return None;
@@ -31,7 +31,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
             limits.of(&IMBALANCE).evidence(AVERAGE, average, "cycle"),
         ],
         text: format!(
-            "for {:.0} % of the time the busiest SM works on while the average one has nothing to do",
+            "the busiest SM is active longer than the average SM by {:.0} % of the kernel's time",
             lost * 100.0
         ),
         hint: "spread the work evenly over blocks, or let blocks fetch work from a counter"

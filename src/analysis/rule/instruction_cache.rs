@@ -1,4 +1,4 @@
-//! Warps wait for their next instruction.
+//! Instruction fetch: warps stall because their next instruction is not in the cache.
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::ICACHE_HIT_RATE;
@@ -18,7 +18,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let metric = "smsp__average_warps_issue_stalled_no_instruction_per_issue_active.ratio";
     let mut evidence =
         vec![limit.evidence(metric, share, "of the cycles between two instructions")];
-    // A short kernel misses because its code is new to the SM, so the rate alone decides nothing.
+    // A short kernel always misses at its start, so the hit rate alone is not enough.
     let hits = launch.first_number(ICACHE_HIT_RATE);
     evidence.extend(hits.map(|(id, value)| limit.evidence(id, value, "%")));
     Some(Conclusion {

@@ -1,4 +1,4 @@
-//! A working set that L2 cannot hold.
+//! L2 thrashing: the working set does not fit in the L2.
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{DRAM_READ, DRAM_THROUGHPUT, L2_BYTES, L2_HIT_RATE};
@@ -8,8 +8,8 @@ use crate::model::Launch;
 pub(super) const RULE: Rule =
     Rule { id: "l2_thrash", category: "memory", kind: Kind::Symptom, apply };
 
-/// Counters cannot tell data that is read twice from data that is read once: a stream misses L2
-/// just so, and nothing is wrong with it. So this is said with low confidence.
+/// Confidence is low because counters cannot distinguish data that is read twice from data that is
+/// read once: a kernel that streams its input has the same low hit rate, which is no fault.
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (hit_id, hit) = launch.first_number(L2_HIT_RATE)?;
     let (dram_id, dram) = launch.first_number(DRAM_THROUGHPUT)?;
@@ -29,7 +29,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
             footprint.evidence(read_id, read / size, "sizes of the L2"),
         ],
         text: format!(
-            "L2 holds {hit:.0} % of what is asked of it, and DRAM is read {:.1} times its size",
+            "the L2 hit rate is {hit:.0} %, and {:.1} times the size of the L2 is read from DRAM",
             read / size
         ),
         hint: "if data is read more than once, let blocks that share it run at the same time: \

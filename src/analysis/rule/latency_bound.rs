@@ -1,4 +1,4 @@
-//! Neither compute nor memory is busy: warps wait.
+//! Latency bound: neither compute nor memory throughput is high.
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT, WAVES};
@@ -11,10 +11,10 @@ pub(super) const RULE: Rule =
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (sm_id, sm) = launch.first_number(SM_THROUGHPUT)?;
     let (memory_id, memory) = launch.first_number(MEMORY_THROUGHPUT)?;
-    let most = sm.max(memory);
-    // With less than a wave of blocks the GPU is empty, which is another verdict.
+    let max = sm.max(memory);
+    // Less than one wave of blocks is another verdict: `small_grid`.
     let waves = launch.first_number(WAVES).map_or(f64::INFINITY, |(_, waves)| waves);
-    if most >= limits.of(&THROUGHPUT_LOW).value || waves < limits.of(&WAVES_FULL).value {
+    if max >= limits.of(&THROUGHPUT_LOW).value || waves < limits.of(&WAVES_FULL).value {
         return None;
     }
     let stall = launch.stalls.first().and_then(|stall| Some((&stall.reason, stall.percent?)));
@@ -23,7 +23,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     if let Some((reason, percent)) = stall {
         text.push_str(&format!(", most for `{reason}` ({percent:.0} %)"));
     }
-    // A range has no grid of its own.
+    // The result of a whole range has no grid.
     let range = launch.grid == [0, 0, 0];
     if range {
         text.push_str(", or the GPU does, between the range's kernels");
@@ -34,7 +34,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         None => Confidence::Medium,
     };
     Some(Conclusion {
-        score: 1.0 - most / 100.0,
+        score: 1.0 - max / 100.0,
         confidence,
         evidence: vec![
             limits.of(&THROUGHPUT_LOW).evidence(sm_id, sm, "%"),

@@ -1,4 +1,4 @@
-//! The kernel is as short as a launch takes.
+//! Launch bound: the kernel is about as short as the launch overhead.
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::threshold::{LAUNCH_NS, Limits};

@@ -1,4 +1,4 @@
-//! Tensor cores driven by an older generation's instruction than the device has.
+//! Tensor cores used with an older generation's instruction although the device has a newer one.
 //!
 //! `mma.sync` runs on every architecture since Volta. On Hopper it reaches two thirds of what
 //! `wgmma` does (ceilings of a report of an H200: 697 against 1045 TFLOP/s of dense BF16); on data
@@ -25,7 +25,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (newer_id, newer_used) = launch.first_number(newer_ids)?;
     let (active_id, active) = launch.first_number(TENSOR_ACTIVE)?;
     let used = limits.of(&TENSOR_USED);
-    // On Blackwell the busy metric is that of the newer pipe and says nothing of `mma.sync`.
+    // On Blackwell the busy metric counts only the newer pipe, not `mma.sync`.
     let busy = if newer == "wgmma" { active } else { active.max(mma) };
     if newer_used > 0.0 || mma <= 0.0 || busy < used.value {
         return None;
@@ -35,7 +35,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     }
     let mut text = format!("matrix products run on `mma.sync`, where the device has `{newer}`");
     if newer == "wgmma" {
-        text.push_str(", which is half as fast again");
+        text.push_str(", which is 1.5 times as fast");
     }
     Some(Conclusion {
         score: (busy / 100.0 * (1.0 - HOPPER_SHARE)).min(1.0),

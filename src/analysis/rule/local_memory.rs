@@ -1,4 +1,4 @@
-//! Local memory without spills: arrays of a thread that registers cannot hold.
+//! Local memory without spills: per-thread arrays that are not held in registers.
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{INSTRUCTIONS, LOCAL, SPILLING};
@@ -13,7 +13,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         Some((*loads, launch.number(loads)? + launch.number(stores)?))
     })?;
     let (all_id, all) = launch.first_number(INSTRUCTIONS).filter(|(_, all)| *all > 0.0)?;
-    // What spills is told by its own rule.
+    // The `spills` rule reports spills.
     let spilled = launch.number(SPILLING).unwrap_or_default();
     let share = (local - spilled) / all;
     let limit = limits.of(&LOCAL_MEMORY);

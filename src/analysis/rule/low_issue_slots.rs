@@ -1,4 +1,4 @@
-//! Most issue slots go by unused, and no single reason stands out.
+//! Most issue slots are unused, and no single stall reason dominates.
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{ISSUE_ACTIVE, WARPS_ELIGIBLE};
@@ -14,21 +14,20 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     if issue >= limit.value {
         return None;
     }
-    // One reason that stands out is told by its own rule, with what it means.
+    // The `stalled` rule reports a dominant reason.
     let reasons = launch.stalls.iter().filter(|stall| stall.reason != "not_selected");
-    let most = reasons.filter_map(|stall| stall.percent).fold(0.0, f64::max);
-    if most / 100.0 > limits.of(&STALL_SHARE).value {
+    let largest = reasons.filter_map(|stall| stall.percent).fold(0.0, f64::max);
+    if largest / 100.0 > limits.of(&STALL_SHARE).value {
         return None;
     }
     let mut evidence = vec![limit.evidence(id, issue, "inst/cycle")];
-    let mut text =
-        format!("a scheduler issues {issue:.2} instructions a cycle of the one it could");
+    let mut text = format!("a scheduler issues {issue:.2} instructions per cycle of at most 1");
     if let Some((id, eligible)) = launch.first_number(WARPS_ELIGIBLE) {
         evidence.push(limit.evidence(id, eligible, "warp"));
-        text.push_str(&format!("; {eligible:.2} of its warps are ready on average"));
+        text.push_str(&format!("; {eligible:.2} of its warps are eligible on average"));
     }
     Some(Conclusion {
-        // A symptom of whatever the warps wait for.
+        // Scored low, because it is a symptom of the stalls.
         score: (1.0 - issue).clamp(0.0, 1.0) / 4.0,
         confidence: Confidence::Medium,
         evidence,

@@ -1,4 +1,4 @@
-//! Matrix work that leaves the tensor cores idle, or nearly so.
+//! Matrix work that uses the tensor cores little or not at all.
 
 use super::matrix::multiplies;
 use super::{Conclusion, Confidence, Kind, Rule};
@@ -20,13 +20,13 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
             score: (1.0 - tensor / 100.0) / 2.0,
             confidence: Confidence::Medium,
             evidence: vec![low.evidence(id, tensor, "%")],
-            text: format!("the tensor cores are used, and busy for {tensor:.0} % of the time only"),
+            text: format!("the tensor cores are used but busy for only {tensor:.0} % of the time"),
             hint: "feed them: larger tiles, more stages of asynchronous copies in flight, \
                    operands in shared memory in the layout that the matrix instruction wants"
                 .to_owned(),
         });
     }
-    // Most kernels have no matrix product: only one that multiplies and adds all the time is told.
+    // Most kernels have no matrix product, so only a busy FMA pipe leads to a finding.
     let (fma_id, fma) = launch.first_number(FMA_PIPE)?;
     let busy = limits.of(&FMA_BUSY);
     (fma >= busy.value).then(|| Conclusion {

@@ -1,4 +1,4 @@
-//! The memory system is what the kernel keeps busy.
+//! Memory bound: memory throughput is high and SM throughput is not higher.
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{
@@ -13,9 +13,9 @@ pub(super) const RULE: Rule =
 /// A level of the memory system.
 struct Level {
     name: &'static str,
-    /// Prefixes of its counters.
+    /// Prefixes of the level's counters.
     counters: &'static [&'static str],
-    /// Its throughput, for reports without the counters.
+    /// The level's throughput metrics, used if the report lacks the counters.
     throughput: &'static [&'static str],
     hint: &'static str,
 }
@@ -46,10 +46,10 @@ const LEVELS: &[Level] = &[
 
 const PERCENT: &str = ".avg.pct_of_peak_sustained_elapsed";
 
-/// The level that is busiest, with the metric that says so.
+/// The busiest level, its deciding metric and that metric's value.
 ///
-/// The memory throughput is the maximum over counters of all levels: the counter that equals it
-/// names the level. A level's own throughput counts more than that and decides only without it.
+/// The memory throughput is the maximum over counters of all levels, so the counter that equals it
+/// identifies the level. A level's own throughput includes further counters and is the fallback.
 fn busiest(launch: &Launch, memory: f64) -> Option<(&'static Level, String, f64)> {
     for level in LEVELS {
         for (id, metric) in &launch.metrics {

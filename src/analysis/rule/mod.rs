@@ -1,8 +1,8 @@
-//! The rules: each looks at one launch and says whether its verdict holds.
+//! The rules: each checks one launch and decides whether its verdict holds.
 //!
-//! A rule answers `None` both where its verdict does not hold and where the launch lacks the
-//! metrics to say so. Scores are comparable: the share of the launch's time that the verdict is
-//! about, as far as the metrics tell.
+//! A rule returns `None` if its verdict does not hold or if the launch lacks the metrics to decide.
+//! Scores of all rules are comparable: the estimated share of the launch's time that the verdict
+//! concerns.
 
 use super::threshold::Limits;
 use crate::model::{Evidence, Launch};
@@ -41,46 +41,46 @@ pub struct Rule {
     pub id: &'static str,
     /// The finding's category.
     pub category: &'static str,
-    /// What the verdict is to the launch.
+    /// Whether the verdict names a bound, a cause or a symptom.
     pub kind: Kind,
-    /// What the rule says of a launch, by the thresholds that hold for it.
+    /// Applies the rule to a launch, with the thresholds that hold for that launch.
     pub apply: fn(&Launch, &Limits<'_>) -> Option<Conclusion>,
 }
 
-/// What a verdict is to a launch.
+/// How a verdict relates to a launch's run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// What the launch runs against.
+    /// The limit that the launch reaches.
     Bound,
-    /// Why it does, where the reason is the code's: something to mend.
+    /// A property of the code that leads to the bound, and that can be fixed.
     Cause,
-    /// How it shows. It is the primary verdict only where nothing else holds.
+    /// An effect of something else. It is the primary verdict only if no other verdict holds.
     Symptom,
 }
 
-/// What a rule concludes where its verdict holds.
+/// The result of a rule whose verdict holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conclusion {
-    /// How strongly it holds, 0 to 1.
+    /// How strongly the verdict holds, 0 to 1.
     pub score: f64,
-    /// How much the evidence can carry.
+    /// How reliable the evidence is.
     pub confidence: Confidence,
-    /// The numbers it rests on, the deciding one first.
+    /// The numbers that the verdict is based on, the deciding one first.
     pub evidence: Vec<Evidence>,
-    /// What was found, with its number.
+    /// The finding in one sentence, with its number.
     pub text: String,
     /// The next concrete step.
     pub hint: String,
 }
 
-/// How much the evidence can carry.
+/// How reliable the evidence is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confidence {
-    /// Exact counters that mean just this.
+    /// Exact counters with no other explanation.
     High,
-    /// Counters that usually mean this.
+    /// Counters that usually have this explanation.
     Medium,
-    /// A hint.
+    /// An indication only.
     Low,
 }
 

@@ -1,4 +1,4 @@
-//! Tensor cores fed by loads of every thread, where one thread could order bulk copies (TMA).
+//! Tensor cores fed by loads of every thread instead of bulk copies (TMA).
 
 use super::matrix::multiplies;
 use super::{Conclusion, Confidence, Kind, Rule};
@@ -13,7 +13,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (tma_id, tma) = launch.first_number(TMA)?;
     let (id, tensor) = launch.first_number(TENSOR_ACTIVE)?;
     let used = limits.of(&TENSOR_USED);
-    // Tensor cores that are busy anyway are fed well enough.
+    // Busy tensor cores get their operands fast enough without TMA.
     if tma > 0.0 || tensor < used.value || tensor >= 4.0 * limits.of(&TENSOR_LOW).value {
         return None;
     }

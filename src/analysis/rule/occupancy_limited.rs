@@ -1,4 +1,4 @@
-//! A resource of the block keeps warps off the SM.
+//! Theoretical occupancy is low because of a resource that each block needs.
 
 use super::blocks::leave_sms_empty;
 use super::{Conclusion, Confidence, Kind, Rule};
@@ -11,8 +11,8 @@ pub(super) const RULE: Rule =
 
 const SHARED: &str = "launch__occupancy_limit_shared_mem";
 
-/// ncu's limits in blocks an SM, our word for each, and what moves it. Of equal limits the first
-/// is named: what the hardware sets before what a resource costs.
+/// ncu's occupancy limits (blocks per SM), the name of each in findings, and the hint. Of equal
+/// limits the first in this order is named, so hardware limits come before resource limits.
 const LIMITERS: &[(&str, &str, &str)] = &[
     ("launch__occupancy_limit_blocks", "the number of blocks", "choose larger blocks"),
     (
@@ -33,12 +33,12 @@ const LIMITERS: &[(&str, &str, &str)] = &[
     ("launch__occupancy_limit_barriers", "barriers", "use fewer named barriers"),
 ];
 
-/// Where a block has no shared memory of its own, the driver's (1 KiB a block) meets a small share
-/// of the L1.
+/// The hint for a kernel that uses no shared memory: the driver's 1 KiB per block is then the limit,
+/// because the shared-memory carve-out is small.
 const CARVE_OUT: &str = "prefer more shared memory for the kernel \
      (`cudaFuncAttributePreferredSharedMemoryCarveout`): the driver takes 1 KiB a block";
 
-/// What limits the occupancy: the least of ncu's limits, with its number of blocks an SM.
+/// The smallest of ncu's occupancy limits: metric, name and blocks per SM.
 pub(in crate::analysis) fn limiter(launch: &Launch) -> Option<(&'static str, &'static str, f64)> {
     let limits = LIMITERS
         .iter()
@@ -47,7 +47,7 @@ pub(in crate::analysis) fn limiter(launch: &Launch) -> Option<(&'static str, &'s
 }
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
-    // The limit is not what keeps warps off SMs that get one block at most.
+    // With at most one block per SM, occupancy limits have no effect.
     if leave_sms_empty(launch) {
         return None;
     }
@@ -56,17 +56,16 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         return None;
     }
     let mut evidence = vec![limits.of(&LIMIT).evidence(id, theoretical, "%")];
-    let (mut text, mut hint) =
-        (format!("at most {theoretical:.0} % of the warps fit on an SM"), "");
+    let (mut text, mut hint) = (format!("theoretical occupancy is {theoretical:.0} %"), "");
     if let Some((limit, name, blocks)) = limiter(launch) {
         evidence.push(limits.of(&LIMIT).evidence(limit, blocks, "block"));
-        text.push_str(&format!(", limited by {name} to {blocks:.0} blocks"));
+        text.push_str(&format!(", limited by {name} to {blocks:.0} blocks per SM"));
         hint = match launch.shared_bytes {
             Some(0) if limit == SHARED => CARVE_OUT,
             _ => LIMITERS.iter().find(|row| row.0 == limit).map_or("", |row| row.2),
         };
     }
-    // More warps help only where the units are not busy already.
+    // More warps help only if the units are not busy already.
     let busy = launch.first_number(SM_THROUGHPUT).into_iter();
     let busy = busy.chain(launch.first_number(MEMORY_THROUGHPUT)).map(|(_, value)| value);
     let idle = 1.0 - busy.fold(0.0, f64::max) / 100.0;

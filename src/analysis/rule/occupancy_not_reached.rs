@@ -1,4 +1,4 @@
-//! More warps would fit on the SM than are there.
+//! Achieved occupancy is well below theoretical occupancy.
 
 use super::blocks::leave_sms_empty;
 use super::{Conclusion, Confidence, Kind, Rule};

@@ -1,4 +1,4 @@
-//! Blackwell's tensor cores work for one block each, where two could share operands. Unmeasured.
+//! Blackwell tensor cores used by single blocks, although two blocks could share operands. Unmeasured.
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{CLUSTER, TCGEN05};

@@ -1,4 +1,4 @@
-//! Too few blocks to fill the GPU once.
+//! The grid is smaller than one wave of blocks.
 
 use super::blocks::blocks;
 use super::{Conclusion, Confidence, Kind, Rule};
@@ -11,13 +11,13 @@ pub(super) const RULE: Rule =
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (id, waves) = launch.first_number(WAVES)?;
-    // A nearly full wave leaves nothing to win back.
+    // A grid just below one wave loses too little to be worth a finding.
     if waves > limits.of(&WAVES_FULL).value - limits.of(&TAIL_LOST).value {
         return None;
     }
-    let waves_text = match waves {
-        waves if waves < 0.01 => "less than 0.01 waves".to_owned(),
-        waves => format!("{waves:.2} waves"),
+    let size = match waves {
+        waves if waves < 0.01 => "less than 0.01".to_owned(),
+        waves => format!("{waves:.2}"),
     };
     let grid = match blocks(launch) {
         Some(1) => "the grid of 1 block".to_owned(),
@@ -28,7 +28,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         score: 1.0 - waves.max(0.0),
         confidence: Confidence::High,
         evidence: vec![limits.of(&WAVES_FULL).evidence(id, waves, "")],
-        text: format!("{grid} is {waves_text}: it does not fill the GPU once"),
+        text: format!("{grid} is {size} waves"),
         hint: "split the work into more or smaller blocks (split-k, several blocks a row), or run \
                other kernels beside this one"
             .to_owned(),

@@ -1,4 +1,4 @@
-//! Registers did not suffice: values go through local memory.
+//! Register spills: values are stored in local memory because there are too few registers.
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{INSTRUCTIONS, SPILLING};

@@ -1,4 +1,4 @@
-//! One reason makes warps wait between two instructions.
+//! One stall reason dominates.
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::ISSUE_ACTIVE;
@@ -8,7 +8,7 @@ use crate::model::Launch;
 pub(super) const RULE: Rule =
     Rule { id: "stalled", category: "latency", kind: Kind::Symptom, apply };
 
-/// What each reason means and what to try.
+/// Stall reason, its meaning, and the hint.
 const REASONS: &[(&str, &str, &str)] = &[
     (
         "barrier",
@@ -54,7 +54,7 @@ const REASONS: &[(&str, &str, &str)] = &[
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (issue_id, issue) = launch.first_number(ISSUE_ACTIVE)?;
-    // `not_selected` means that another warp was issued: nothing is lost.
+    // `not_selected` is no loss: another warp was issued.
     let stall = launch.stalls.iter().find(|stall| stall.reason != "not_selected")?;
     let share = stall.percent? / 100.0;
     if issue >= limits.of(&ISSUE).value || share <= limits.of(&STALL_SHARE).value {

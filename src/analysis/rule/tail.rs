@@ -1,4 +1,4 @@
-//! The last wave of blocks leaves most of the GPU empty.
+//! Tail effect: the last wave of blocks leaves most of the GPU idle.
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::WAVES;
@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule { id: "tail", category: "occupancy", kind: Ki
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (id, waves) = launch.first_number(WAVES)?;
     let (whole, partial) = (waves.floor(), waves.fract());
-    // The last wave takes as long as a whole one and does `partial` of its work.
+    // The last wave takes as long as a full wave but does only `partial` of its work.
     let share = 1.0 / (1.0 + whole);
     let lost = share * (1.0 - partial);
     let partly = partial > 0.0 && lost >= limits.of(&TAIL_LOST).value;

@@ -1,4 +1,4 @@
-//! Blackwell's tensor memory is what the kernel keeps busy. Unmeasured: no recording confirms it.
+//! Blackwell tensor memory is busier than the tensor cores. Unmeasured: no recording confirms it.
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{TENSOR_ACTIVE, TMEM_ACTIVE};

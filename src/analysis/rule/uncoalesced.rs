@@ -1,4 +1,4 @@
-//! Global accesses move sectors of which little is used.
+//! Uncoalesced global accesses: little of each moved sector is used.
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{L1_THROUGHPUT, L2_THROUGHPUT};
@@ -10,7 +10,7 @@ pub(super) const RULE: Rule =
 
 const SECTORS: &str = "memory_l2_theoretical_sectors_global";
 const IDEAL: &str = "memory_l2_theoretical_sectors_global_ideal";
-/// Bytes used of each sector, for reports without counters by instruction.
+/// Bytes used per sector, for reports without per-instruction counters.
 const USED: &[&str] = &[
     "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio",
     "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio",
@@ -22,13 +22,13 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         (Some(sectors), Some(ideal)) => (SECTORS, (sectors - ideal) / sectors),
         _ => {
             let used = USED.iter().filter_map(|id| launch.number(id).map(|used| (*id, used)));
-            // A kernel that only loads has no bytes in its stores.
+            // The store metric of a kernel that only loads is 0.
             let used = used.filter(|(_, used)| *used > 0.0);
             let (id, used) = used.min_by(|a, b| a.1.total_cmp(&b.1))?;
             (id, 1.0 - used / SECTOR_BYTES)
         }
     };
-    // Without sectors the share is not a number.
+    // The share is NaN if there are no sectors.
     if share.is_nan() || share < limits.of(&EXCESS_SECTORS).value {
         return None;
     }
@@ -42,7 +42,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         confidence: Confidence::High,
         evidence,
         text: format!(
-            "{:.0} % of the sectors of global accesses would not be moved by a better pattern",
+            "{:.0} % of the sectors of global accesses are excessive: coalesced ones need fewer",
             share * 100.0
         ),
         hint: "let neighbouring lanes access neighbouring addresses: swap the loops, transpose \

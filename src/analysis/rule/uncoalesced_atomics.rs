@@ -1,4 +1,4 @@
-//! Atomics that touch a sector of their own for nearly every lane.
+//! Uncoalesced atomics: nearly every lane touches a different sector.
 
 use super::{Conclusion, Confidence, Kind, Rule};
 use crate::analysis::concept::{ATOMICS, L2_THROUGHPUT};

@@ -1,11 +1,11 @@
-//! What follows from a timeline: causes of idle time that matter, each with the next step.
+//! Findings of a timeline: causes of much idle time, each with the next step.
 
 use crate::analysis::Limits;
 use crate::analysis::threshold::{NCCL_ALONE, Threshold, WAITING_SHARE};
 use crate::model::timeline::{DeviceTime, Timeline, WaitSum};
 use crate::model::{Evidence, Finding};
 
-/// The causes that a user can mend: finding, what happens, what to do.
+/// The causes that a user can fix: cause, finding id, explanation, hint.
 const CAUSES: &[(&str, &str, &str, &str)] = &[
     (
         "host_late",
@@ -37,7 +37,7 @@ const CAUSES: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
-/// What a timeline calls for.
+/// The findings of a timeline.
 pub(crate) fn findings(timeline: &Timeline, limits: &Limits<'_>) -> Vec<Finding> {
     let several = timeline.devices.len() > 1;
     timeline
@@ -58,7 +58,7 @@ fn waiting(
     limits: &Limits<'_>,
 ) -> Option<Finding> {
     let threshold = limits.of(&WAITING_SHARE);
-    let (_, id, what, hint) = CAUSES.iter().find(|(cause, ..)| *cause == wait.cause)?;
+    let (_, id, explanation, hint) = CAUSES.iter().find(|(cause, ..)| *cause == wait.cause)?;
     let share = share(wait.total_ns, device)?;
     (share >= threshold.value).then(|| Finding {
         id: (*id).to_owned(),
@@ -67,7 +67,7 @@ fn waiting(
         launch: None,
         kernel: None,
         text: format!(
-            "for {:.0} % of {:.2} ms {}runs no kernel because {what} ({})",
+            "for {:.0} % of {:.2} ms {}runs no kernel because {explanation} ({})",
             100.0 * share,
             device.span_ns as f64 / 1e6,
             subject(device, several),
@@ -123,7 +123,7 @@ fn share(ns: u64, device: &DeviceTime) -> Option<f64> {
     (device.span_ns > 0).then(|| ns as f64 / device.span_ns as f64)
 }
 
-/// A third of the time or more is the first thing to mend.
+/// The priority of a finding by its share of the time; 1 is the highest.
 fn priority(share: f64) -> u8 {
     match share {
         share if share >= 0.33 => 1,

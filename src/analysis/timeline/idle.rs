@@ -1,7 +1,7 @@
-//! Times without a kernel, cut into parts by cause.
+//! Splits times without a kernel into parts by cause.
 //!
-//! A gap lies between the end of all kernels so far and the start of the next. Each of its moments
-//! has one cause, the first that holds:
+//! A gap lies between the end of all kernels so far and the start of the next. Each point in time of
+//! a gap has one cause, the first that applies:
 //!
 //! 1. a copy or a fill runs: `copy`
 //! 2. the trace has no call for the next kernel: `unknown`
@@ -9,9 +9,8 @@
 //! 4. it was under way when the gap began: `launch_latency`
 //! 5. its thread waits for the GPU: `synchronisation`, or `copy` in a blocking copy
 //! 6. the call has not begun: `host_late`
-//! 7. the call has begun: `launch_latency`; but where the thread had begun to wait while a kernel or
-//!    a copy ran, the wait has emptied the queue, and the latency shows because of it: the wait's
-//!    cause again
+//! 7. the call has begun: `launch_latency`. But if the thread had begun to wait while a kernel or a
+//!    copy ran, that wait emptied the queue and exposed the latency: the cause of the wait
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -46,12 +45,12 @@ impl Waits {
                 name: call.name,
             });
         }
-        // A thread waits in one call at a time, so ends come in the order of starts.
+        // A thread waits in one call at a time, so ends are in the order of starts.
         by_thread.values_mut().for_each(|waits| waits.sort_by_key(|wait| wait.start_ns));
         Waits { by_thread }
     }
 
-    /// The waits of a thread that reach into the time from `from` to `until`.
+    /// The waits of a thread that overlap the time from `from` to `until`.
     fn within(&self, thread: u64, from: u64, until: u64) -> &[Wait] {
         let all = self.by_thread.get(&thread).map_or(&[][..], Vec::as_slice);
         let first = all.partition_point(|wait| wait.end_ns <= from);
@@ -72,7 +71,7 @@ pub(super) struct Gap<'a> {
 }
 
 impl Gap<'_> {
-    /// The regions in which the kernel that ended it was launched.
+    /// The regions in which the kernel that ended the gap was launched.
     pub(super) fn regions(&self, trace: &Trace) -> BTreeSet<u32> {
         ancestry(trace, self.next)
     }
@@ -96,7 +95,7 @@ impl Gap<'_> {
     }
 }
 
-/// All times without a kernel in a part of the work, which is in the order of starts.
+/// All times without a kernel in a part of the work, which must be sorted by start.
 pub(super) fn gaps<'a>(trace: &'a Trace, part: &[&'a Work], waits: &Waits) -> Vec<Gap<'a>> {
     let copies: Vec<(u64, u64)> = part
         .iter()
@@ -105,7 +104,7 @@ pub(super) fn gaps<'a>(trace: &'a Trace, part: &[&'a Work], waits: &Waits) -> Ve
         .collect();
     let mut gaps = Vec::new();
     let mut last: Option<&Work> = None;
-    // Copies that end before a gap never matter again.
+    // Copies that end before a gap are irrelevant for all later gaps.
     let mut first_copy = 0;
     for work in part.iter().filter(|work| computes(work)) {
         if let Some(earlier) = last.filter(|earlier| earlier.end_ns() < work.start_ns) {
@@ -136,11 +135,11 @@ fn explain<'a>(
     for (from, until) in copies {
         timeline.take(*from, *until, Cause::Copy);
     }
-    let mut shown = "";
+    let mut blocking_call = "";
     match next.call.and_then(|call| trace.calls.get(call as usize)) {
         None => timeline.rest(Cause::Unknown),
         Some(call) => {
-            shown = name(call.name);
+            blocking_call = name(call.name);
             let called = call.start_ns;
             let returned = called.saturating_add(call.duration_ns);
             if returned <= start {
@@ -153,14 +152,14 @@ fn explain<'a>(
                     |at: u64| copies.iter().any(|(from, until)| *from <= at && at < *until);
                 let mut waited_for_work =
                     waited.iter().filter(|w| w.start_ns <= start || copied(w.start_ns));
-                let emptied = waited_for_work.next();
+                let emptying_wait = waited_for_work.next();
                 for wait in waited {
                     timeline.take(wait.start_ns, wait.end_ns, wait.cause);
                 }
                 timeline.take(start, called, Cause::HostLate);
-                timeline.rest(emptied.map_or(Cause::LaunchLatency, |wait| wait.cause));
-                if let Some(wait) = emptied {
-                    shown = name(wait.name);
+                timeline.rest(emptying_wait.map_or(Cause::LaunchLatency, |wait| wait.cause));
+                if let Some(wait) = emptying_wait {
+                    blocking_call = name(wait.name);
                 }
             }
         }
@@ -171,12 +170,12 @@ fn explain<'a>(
         parts: timeline.taken,
         after: name(earlier.name),
         before: name(next.name),
-        call: shown,
+        call: blocking_call,
         next,
     }
 }
 
-/// The moments of a gap that have no cause yet.
+/// The parts of a gap: intervals without a cause yet, and the time assigned to each cause.
 struct Pieces {
     free: Vec<(u64, u64)>,
     taken: BTreeMap<Cause, u64>,
@@ -187,7 +186,7 @@ impl Pieces {
         Pieces { free: vec![(start, end)], taken: BTreeMap::new() }
     }
 
-    /// What is free between two moments has this cause.
+    /// Assigns a cause to all free time between `from` and `until`.
     fn take(&mut self, from: u64, until: u64, cause: Cause) {
         let mut left = Vec::with_capacity(self.free.len() + 1);
         for (start, end) in self.free.drain(..) {
@@ -202,7 +201,7 @@ impl Pieces {
         self.free = left;
     }
 
-    /// All that is still free has this cause.
+    /// Assigns a cause to all time that is still free.
     fn rest(&mut self, cause: Cause) {
         self.take(0, u64::MAX, cause);
     }

@@ -1,16 +1,16 @@
-//! How long at least one, at least two, and both of two kinds ran: one sweep over starts and ends.
+//! Busy, concurrent and overlap times of a GPU, measured in one sweep over starts and ends.
 
 use super::computes;
 use crate::model::Trace;
 use crate::model::timeline::DeviceTime;
 use crate::model::trace::Work;
 
-/// Adds what a part of the work says to `time`.
+/// Adds the times of a part of the work to `time`.
 pub(super) fn add(trace: &Trace, part: &[&Work], time: &mut DeviceTime) {
     let kernels = part.iter().filter(|work| computes(work));
     let first = kernels.clone().map(|work| work.start_ns).min().unwrap_or(0);
     let last = kernels.map(|work| work.end_ns()).max().unwrap_or(0);
-    // Moments with what changes there: kernels, kernels of NCCL, copies. Ends come before starts.
+    // Times with the change of the counts: kernels, NCCL kernels, copies. Ends sort before starts.
     let mut changes: Vec<(u64, [i32; 3])> = Vec::with_capacity(part.len() * 2);
     for work in part {
         let (start, end) = (work.start_ns.clamp(first, last), work.end_ns().clamp(first, last));
@@ -50,7 +50,7 @@ fn is_nccl(trace: &Trace, work: &Work) -> bool {
     computes(work) && name.trim_start_matches("void ").starts_with("nccl")
 }
 
-/// The length of all intervals together, what overlaps counted once.
+/// The total length of all intervals; overlaps count once.
 pub(super) fn union_ns(mut intervals: Vec<(u64, u64)>) -> u64 {
     intervals.sort_unstable();
     let (mut total, mut reached) = (0, 0);

@@ -1,7 +1,7 @@
-//! From a trace to where each GPU's time went: busy, idle and why, overlap, streams, regions.
+//! Derives from a trace how each GPU spent its time: busy, idle by cause, overlap, streams, regions.
 //!
-//! What counts is the time between the first kernel and the last. Before it programs load data and
-//! modules; a trace rarely tells more about that than the time itself.
+//! Only the time between the first kernel and the last counts. Before that, programs load data and
+//! modules, which a trace rarely explains.
 
 mod finding;
 mod idle;
@@ -24,10 +24,10 @@ use sums::Causes;
 
 pub(crate) use finding::findings;
 
-/// Gaps listed one by one for each GPU.
-const LISTED_GAPS: usize = 20;
+/// The maximum number of gaps listed per GPU.
+const MAX_LISTED_GAPS: usize = 20;
 
-/// The timeline of a trace; nothing where no kernel ran.
+/// The timeline of a trace; `None` if no kernel ran.
 pub fn timeline(trace: &Trace) -> Option<Timeline> {
     let scope = scope::Scope::of(trace);
     let waits = Waits::new(trace);
@@ -48,7 +48,7 @@ pub fn timeline(trace: &Trace) -> Option<Timeline> {
     })
 }
 
-/// Adds the timeline of `trace`, and what follows from it, to a profile.
+/// Adds the timeline of `trace` and its findings to a profile.
 pub fn analyze(profile: &mut Profile, trace: &Trace, limits: &Limits<'_>) {
     profile.timeline = timeline(trace);
     let found = profile.timeline.iter().flat_map(|timeline| findings(timeline, limits));
@@ -57,7 +57,7 @@ pub fn analyze(profile: &mut Profile, trace: &Trace, limits: &Limits<'_>) {
     profile.findings.sort_by_key(|finding| finding.priority);
 }
 
-/// Whether a piece of work computes: a graph is taken for its kernels.
+/// Whether a piece of work is a kernel, or a graph, which stands for its kernels.
 fn computes(work: &Work) -> bool {
     matches!(work.kind, WorkKind::Kernel | WorkKind::Graph)
 }
@@ -99,12 +99,12 @@ fn of_device(
     time.idle_ns = time.span_ns.saturating_sub(time.busy_ns);
     time.waiting = causes.into_sums();
     time.gaps.sort_by_key(|gap| (std::cmp::Reverse(gap.duration_ns), gap.start_ns));
-    time.gaps.truncate(LISTED_GAPS);
+    time.gaps.truncate(MAX_LISTED_GAPS);
     time.streams = streams.into_values().collect();
     time
 }
 
-/// The regions that a piece of work was launched in, with all around them, each once.
+/// The regions in which a piece of work was launched, with all regions around them, each once.
 fn ancestry(trace: &Trace, work: &Work) -> BTreeSet<u32> {
     let mut all = BTreeSet::new();
     for region in &work.regions {

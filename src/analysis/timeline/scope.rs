@@ -1,8 +1,7 @@
-//! Which work is looked at.
+//! Selects the work that is analysed.
 //!
-//! A program is looked at as a whole. Where rgpu's own runner ran a kernel, only what it marks as
-//! measured says something about the kernel: set-up, warm-up and the checks between the cases are the
-//! runner's.
+//! A program is analysed as a whole. If rgpu's own runner ran a kernel, only the work that it marks
+//! as timed is analysed: set-up, warm-up and the checks between cases belong to the runner.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +9,7 @@ use super::{ancestry, computes};
 use crate::model::Trace;
 use crate::model::trace::Work;
 
-/// The range that the runner puts around what it measures; each case is a range below it.
+/// The range that the runner puts around measured work; each case is a range inside it.
 const TIMED: &str = "rgpu@timed";
 
 pub(super) enum Scope {
@@ -31,7 +30,7 @@ impl Scope {
         }
     }
 
-    /// The work of a GPU from its first kernel to its last: of the program, or of each case.
+    /// The work of a GPU from its first kernel to its last: one part for a program, else one per case.
     pub(super) fn parts<'a>(&self, trace: &'a Trace, device: u32) -> Vec<Vec<&'a Work>> {
         let mut parts: BTreeMap<u32, Vec<&Work>> = BTreeMap::new();
         for work in trace.work.iter().filter(|work| work.device == device) {
@@ -47,7 +46,7 @@ impl Scope {
     }
 }
 
-/// The region right below the runner's range, or that range itself.
+/// The region directly inside the runner's range, or that range itself.
 fn case_of(trace: &Trace, work: &Work) -> Option<u32> {
     let inside = ancestry(trace, work).into_iter();
     let timed = inside.filter_map(|index| {
@@ -58,7 +57,7 @@ fn case_of(trace: &Trace, work: &Work) -> Option<u32> {
     timed.max().map(|(_, index)| index)
 }
 
-/// Without the copies before the first kernel and after the last; nothing without a kernel.
+/// The work without copies before the first kernel and after the last; `None` without a kernel.
 fn between_kernels(work: Vec<&Work>) -> Option<Vec<&Work>> {
     let kernels = work.iter().filter(|work| computes(work));
     let first = kernels.clone().map(|work| work.start_ns).min()?;

@@ -1,11 +1,11 @@
-//! Causes of waiting with their times.
+//! Causes of idle time with their sums.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::model::timeline::WaitSum;
 
-/// Why no kernel ran.
+/// Why no kernel ran. The module `idle` defines each cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cause {
     HostLate,
@@ -29,7 +29,7 @@ impl Cause {
     }
 }
 
-/// Nanoseconds by cause, and the gaps of which each is the largest part.
+/// For each cause its nanoseconds, and the number of gaps of which it is the largest part.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Causes {
     sums: BTreeMap<Cause, (u64, u64)>,
@@ -46,7 +46,7 @@ impl Causes {
         }
     }
 
-    /// Most time first.
+    /// The sums, largest time first.
     pub(super) fn into_sums(self) -> Vec<WaitSum> {
         let mut all: Vec<WaitSum> = self
             .sums

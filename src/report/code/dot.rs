@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use crate::model::code::{CodeBlock, CodeImage};
 
-/// Classes named of each block.
-pub(super) const CLASSES: usize = 4;
+/// The maximum number of instruction classes named per block.
+pub(super) const MAX_LABEL_CLASSES: usize = 4;
 
-/// The kernels of an image: one cluster a kernel, one node a basic block, loop heads drawn with a
-/// double line, blocks with an unknown successor dashed.
+/// The control flow of an image's kernels: one cluster per kernel, one node per basic block. Loop
+/// heads have a double border, blocks with an unknown successor a dashed one.
 pub fn dot(image: &CodeImage) -> String {
     let escape = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
     let mut text = String::from("digraph cfg {\n  node [shape=box fontname=monospace];\n");
@@ -36,11 +36,11 @@ pub fn dot(image: &CodeImage) -> String {
     text
 }
 
-/// What stands in a block: its offset and what it does most.
+/// The label of a block: its offset, instruction count and most frequent classes.
 pub(super) fn label(block: &CodeBlock) -> Vec<String> {
     let s = if block.instructions == 1 { "" } else { "s" };
     let mut lines = vec![format!("{:04x}  {} instruction{s}", block.start, block.instructions)];
-    let classes = block.classes.iter().take(CLASSES);
+    let classes = block.classes.iter().take(MAX_LABEL_CLASSES);
     lines.extend(classes.map(|c| format!("  {} {}", c.count, c.class)));
     lines
 }

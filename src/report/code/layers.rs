@@ -1,89 +1,89 @@
-//! A layered drawing of a directed graph: where boxes stand, and the paths of the lines between.
+//! A layered layout of a directed graph: positions of boxes and paths of edges.
 //!
-//! Boxes stand in rows by the longest way to them along edges that go forward; rows are put in the
-//! order that crosses least (barycentres, a few sweeps), then each box moves towards its
-//! neighbours. Edges over several rows get a place in each. Edges that go back, and very long ones,
-//! run in lanes on the right. Everything is proportional to boxes and edges, so that a kernel with
-//! thousands of blocks is drawn in a moment.
+//! A box's row is the longest path to it along forward edges. The order within rows reduces crossings
+//! (barycentres, a few sweeps), then each box moves towards its neighbours. An edge over several rows
+//! gets a position in each. Back edges and very long edges run in lanes on the right. The cost is
+//! linear in boxes and edges, so a kernel with thousands of blocks is laid out quickly.
 
-/// A box to place: its size in pixels.
+/// The size of a box in pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Size {
     pub(super) width: f64,
     pub(super) height: f64,
 }
 
-/// A drawing.
+/// The layout of a graph, in pixels.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Drawing {
-    /// Top left corner of each box.
+    /// The top left corner of each box.
     pub(super) places: Vec<(f64, f64)>,
     /// The edges, in the order given.
     pub(super) edges: Vec<Edge>,
-    /// Size of the whole.
+    /// The size of the whole drawing.
     pub(super) width: f64,
     pub(super) height: f64,
 }
 
-/// One edge's way.
+/// The path of an edge.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Edge {
-    /// Down through these points; between two it may bend.
+    /// Down through these points; it may bend between two of them.
     Down(Vec<(f64, f64)>),
-    /// From the first point out to this lane, along it, and to the last point.
+    /// From the first point to the lane at this x, along it, and back to the last point.
     Lane { from: (f64, f64), lane: f64, to: (f64, f64) },
 }
 
 const BETWEEN_ROWS: f64 = 34.0;
 const BETWEEN_BOXES: f64 = 26.0;
 const LANE: f64 = 11.0;
-/// Edges over more rows run in a lane.
-const LONG: usize = 24;
+/// Edges over more rows than this run in a lane.
+const MAX_EDGE_ROWS: usize = 24;
 const SWEEPS: usize = 6;
 
-/// What stands in a row: a box, or an edge passing through.
+/// An element of a row: a box, or an edge that passes through.
 #[derive(Clone, Copy)]
 struct Node {
     width: f64,
     x: f64,
 }
 
-/// Draws boxes of these sizes with these edges. Edges to a box at or before their own go back.
+/// Lays out boxes of these sizes with these edges. An edge to its own or an earlier box is a back
+/// edge.
 pub(super) fn draw(sizes: &[Size], edges: &[(usize, usize)]) -> Drawing {
     let rows_of = rows(sizes.len(), edges);
     let mut nodes: Vec<Node> = sizes.iter().map(|s| Node { width: s.width, x: 0.0 }).collect();
     let count = rows_of.iter().max().map_or(0, |row| row + 1);
     let mut rows: Vec<Vec<usize>> = vec![Vec::new(); count];
     rows_of.iter().enumerate().for_each(|(node, row)| rows[*row].push(node));
-    // Each edge as the nodes it passes through; none where it runs in a lane.
-    let mut ways: Vec<Option<Vec<usize>>> = Vec::with_capacity(edges.len());
+    // The nodes that each edge passes through; `None` for an edge that runs in a lane.
+    let mut paths: Vec<Option<Vec<usize>>> = Vec::with_capacity(edges.len());
     for &(from, to) in edges {
-        let forward = rows_of[to] > rows_of[from] && rows_of[to] - rows_of[from] <= LONG;
-        ways.push(forward.then(|| {
-            let mut way = vec![from];
+        let forward = rows_of[to] > rows_of[from] && rows_of[to] - rows_of[from] <= MAX_EDGE_ROWS;
+        paths.push(forward.then(|| {
+            let mut path = vec![from];
             for row in &mut rows[rows_of[from] + 1..rows_of[to]] {
-                way.push(nodes.len());
+                path.push(nodes.len());
                 row.push(nodes.len());
                 nodes.push(Node { width: 2.0, x: 0.0 });
             }
-            way.push(to);
-            way
+            path.push(to);
+            path
         }));
     }
     let mut above: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     let mut below: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
-    for way in ways.iter().flatten() {
-        for (a, b) in way.iter().zip(way.iter().skip(1)) {
+    for path in paths.iter().flatten() {
+        for (a, b) in path.iter().zip(path.iter().skip(1)) {
             below[*a].push(*b);
             above[*b].push(*a);
         }
     }
     order(&mut rows, &mut nodes, &above, &below);
     settle(&rows, &mut nodes, &above, &below);
-    placed(sizes, edges, &rows, &rows_of, &nodes, &ways)
+    build_drawing(sizes, edges, &rows, &rows_of, &nodes, &paths)
 }
 
-/// The row of each box: behind all that lead to it.
+/// The row of each box: below all boxes with forward edges to it.
 fn rows(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     let mut rows = vec![0; count];
     let mut sorted: Vec<(usize, usize)> = edges.iter().copied().filter(|(a, b)| b > a).collect();
@@ -94,7 +94,7 @@ fn rows(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     rows
 }
 
-/// Puts each row in the order of what its nodes are joined to.
+/// Sorts each row by the mean position of its nodes' neighbours.
 fn order(rows: &mut [Vec<usize>], nodes: &mut [Node], above: &[Vec<usize>], below: &[Vec<usize>]) {
     let number = |row: &[usize], nodes: &mut [Node]| {
         row.iter().enumerate().for_each(|(at, node)| nodes[*node].x = at as f64);
@@ -122,7 +122,7 @@ fn mean(neighbours: &[usize], nodes: &[Node]) -> Option<f64> {
     (!neighbours.is_empty()).then(|| sum / neighbours.len() as f64)
 }
 
-/// Gives every node the x of its middle: near its neighbours, in its row's order, not overlapping.
+/// Sets the x of every node's centre: near its neighbours, in its row's order, without overlaps.
 fn settle(rows: &[Vec<usize>], nodes: &mut [Node], above: &[Vec<usize>], below: &[Vec<usize>]) {
     let apart = |a: &Node, b: &Node| (a.width + b.width) / 2.0 + BETWEEN_BOXES;
     for row in rows {
@@ -139,11 +139,11 @@ fn settle(rows: &[Vec<usize>], nodes: &mut [Node], above: &[Vec<usize>], below: 
         for step in 0..rows.len() {
             let row = &rows[if down { step } else { rows.len() - 1 - step }];
             let neighbours = if down { above } else { below };
-            let wished: Vec<f64> =
+            let preferred: Vec<f64> =
                 row.iter().map(|n| mean(&neighbours[*n], nodes).unwrap_or(nodes[*n].x)).collect();
-            // Pushed apart from the left and from the right, and the middle of both taken.
-            let mut left = wished.clone();
-            let mut right = wished;
+            // Resolve overlaps from the left and from the right, then take the mean of both.
+            let mut left = preferred.clone();
+            let mut right = preferred;
             for at in 1..row.len() {
                 left[at] = left[at].max(left[at - 1] + apart(&nodes[row[at - 1]], &nodes[row[at]]));
             }
@@ -158,13 +158,13 @@ fn settle(rows: &[Vec<usize>], nodes: &mut [Node], above: &[Vec<usize>], below: 
     }
 }
 
-fn placed(
+fn build_drawing(
     sizes: &[Size],
     edges: &[(usize, usize)],
     rows: &[Vec<usize>],
     rows_of: &[usize],
     nodes: &[Node],
-    ways: &[Option<Vec<usize>>],
+    paths: &[Option<Vec<usize>>],
 ) -> Drawing {
     let left = nodes.iter().map(|n| n.x - n.width / 2.0).fold(f64::INFINITY, f64::min);
     let left = if left.is_finite() { left } else { 0.0 };
@@ -181,11 +181,11 @@ fn placed(
     let mut width = nodes.iter().map(|n| n.x - left + n.width / 2.0).fold(0.0, f64::max);
     let lanes_from = width;
     let mut drawn = Vec::with_capacity(edges.len());
-    for (&(from, to), way) in edges.iter().zip(ways) {
-        drawn.push(match way {
-            Some(way) => {
+    for (&(from, to), path) in edges.iter().zip(paths) {
+        drawn.push(match path {
+            Some(path) => {
                 let mut points = vec![(middle(from), bottom(from))];
-                let between = way.get(1..way.len() - 1).unwrap_or_default();
+                let between = path.get(1..path.len() - 1).unwrap_or_default();
                 for (step, node) in between.iter().enumerate() {
                     let row = rows_of[from] + 1 + step;
                     points.push((middle(*node), tops[row]));

@@ -1,16 +1,16 @@
-//! Life ranges of registers: how many live at each instruction, and which.
+//! Live ranges of registers: how many are live at each instruction, and which.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::model::code::{CodeImage, CodeKernel, LifeRange};
 
-/// Values named as the longest.
-const LONGEST: usize = 5;
+/// The maximum number of longest live ranges named.
+const MAX_LONGEST: usize = 5;
 
-/// A map of every kernel: a row for each instruction, a column for each general register, `^` where
-/// it is written, `v` where it is read, `x` where both, `:` where it only has to be kept. `None`
-/// where no life is known.
+/// A map for every kernel with a row per instruction and a column per general register: `^` where it
+/// is written, `v` where it is read, `x` for both, `:` where it is only live. `None` if liveness is
+/// unknown.
 pub fn live(image: &CodeImage) -> Option<String> {
     let known = image.kernels.iter().filter(|k| k.instructions.iter().any(|i| i.live.is_some()));
     let kernels: Vec<String> = known.map(|kernel| of_kernel(kernel, &image.arch)).collect();
@@ -19,17 +19,17 @@ pub fn live(image: &CodeImage) -> Option<String> {
 
 fn of_kernel(kernel: &CodeKernel, arch: &str) -> String {
     let mut text = format!("{} ({arch}): ", kernel.shown());
-    let lives = || kernel.instructions.iter().filter_map(|i| Some((i.live?, i.offset)));
-    let (most, at) = lives()
+    let live_counts = || kernel.instructions.iter().filter_map(|i| Some((i.live?, i.offset)));
+    let (max_live, at) = live_counts()
         .map(|(live, offset)| (live.registers, offset))
         .fold((0, 0), |best, one| if one.0 > best.0 { one } else { best });
     let of = kernel.registers.map_or(String::new(), |n| format!(" of {n}"));
-    let _ = writeln!(text, "at most {most}{of} registers live, at {at:04x}");
+    let _ = writeln!(text, "at most {max_live}{of} registers live, at {at:04x}");
     let general = |range: &&LifeRange| number(&range.register).is_some();
     longest(&mut text, kernel, at);
     let width = kernel.ranges.iter().filter_map(|r| number(&r.register)).max().map_or(0, |n| n + 1);
-    let uniform = lives().any(|(live, _)| live.uniform > 0);
-    let uniform_predicates = lives().any(|(live, _)| live.uniform_predicates > 0);
+    let uniform = live_counts().any(|(live, _)| live.uniform > 0);
+    let uniform_predicates = live_counts().any(|(live, _)| live.uniform_predicates > 0);
     let heads = |on: bool, head: &str| if on { format!(" {head:>3}") } else { String::new() };
     let before = format!(
         "  {:>6} {:>4} {:>3}{}{}  ",
@@ -67,7 +67,7 @@ fn of_kernel(kernel: &CodeKernel, arch: &str) -> String {
         let _ = writeln!(
             text,
             "{} {:>6} {:>4} {:>3}{}{}  {map}  {}",
-            if live.registers == most { ">" } else { " " },
+            if live.registers == max_live { ">" } else { " " },
             format!("{:04x}", instruction.offset),
             live.registers,
             live.predicates,
@@ -79,7 +79,7 @@ fn of_kernel(kernel: &CodeKernel, arch: &str) -> String {
     text
 }
 
-/// Values that have to be kept longest where most live.
+/// Names the longest live ranges at the point of highest register pressure.
 fn longest(text: &mut String, kernel: &CodeKernel, at: u64) {
     let mut here: Vec<&LifeRange> = kernel
         .ranges
@@ -88,7 +88,7 @@ fn longest(text: &mut String, kernel: &CodeKernel, at: u64) {
         .collect();
     here.sort_by_key(|r| std::cmp::Reverse(r.to - r.from));
     let one = |r: &&LifeRange| format!("{} {:04x}-{:04x}", r.register, r.from, r.to);
-    let named: Vec<String> = here.iter().take(LONGEST).map(one).collect();
+    let named: Vec<String> = here.iter().take(MAX_LONGEST).map(one).collect();
     if !named.is_empty() {
         let _ = writeln!(text, "  longest of them: {}", named.join(", "));
     }
@@ -103,7 +103,7 @@ fn digit(n: usize) -> char {
     char::from_digit((n % 10) as u32, 10).unwrap_or(' ')
 }
 
-/// The tens of a column's number; hundreds go on counting: 10 for the 100th is `A`.
+/// The tens of a column's number as one character; from 100 on letters, `A` for 10 tens.
 fn tens(n: usize) -> char {
     char::from_digit((n / 10) as u32, 36).map_or(' ', |c| c.to_ascii_uppercase())
 }

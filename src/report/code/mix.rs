@@ -1,4 +1,4 @@
-//! Instructions counted by class.
+//! The instruction mix of kernels.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,8 +6,8 @@ use std::fmt::Write;
 use crate::model::code::{CodeImage, CodeKernel};
 use crate::report::{Align, Grid};
 
-/// Classes of each kernel, most frequent first, with the instructions in each. `class_of` tells the
-/// class of an instruction by its name.
+/// The instruction classes of each kernel, most frequent first, with the instructions in each.
+/// `class_of` maps an instruction's name to its class.
 pub fn mix(image: &CodeImage, width: usize, class_of: &dyn Fn(&str) -> String) -> String {
     let mut text = String::new();
     for kernel in &image.kernels {

@@ -1,5 +1,5 @@
-//! The code of kernels made readable: what `rgpu disasm --view` prints, control flow as Graphviz and
-//! SVG, and one page with source, PTX and SASS side by side. Pure functions of a
+//! Renders the code of kernels: the output of `rgpu disasm --view`, control flow as Graphviz and
+//! SVG, and one page with source, PTX and SASS side by side. All are pure functions of a
 //! [`Code`](crate::model::code::Code).
 
 mod dot;

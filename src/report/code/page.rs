@@ -1,5 +1,5 @@
-//! One self-contained page: source, PTX and SASS side by side, joined line by line. No network, no
-//! framework, light and dark; style, elements and policy are those of the report's page.
+//! One self-contained page with source, PTX and SASS side by side, linked line by line. Style,
+//! helpers and content security policy are shared with the HTML report.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,15 @@ use crate::model::code::{Code, CodeImage, CodeKernel, CodeLine};
 const CSS: &str = concat!(include_str!("../html/page.css"), include_str!("page.css"));
 const SCRIPT: &str = include_str!("page.js");
 
-/// Says that the page stands, and how long that took.
+/// Marks the page as ready, with the time that rendering took.
 const END: &str =
     "document.documentElement.dataset.ready = (performance.now() - began).toFixed(0);\n";
 
-/// Most bytes of data in a page: browsers draw one kernel at a time, but must read it all.
-const LIMIT: usize = 32_000_000;
+/// The maximum size of the page's data in bytes. The page draws one kernel at a time, but the browser
+/// parses all data.
+const MAX_DATA_BYTES: usize = 32_000_000;
 
-/// The page; `title` stands in the window's head.
+/// Renders the page; `title` is the window title.
 pub fn page(code: &Code, title: &str) -> String {
     let data = data(code, title).to_string().replace('<', "\\u003c");
     let script = format!("(() => {{\n\"use strict\";\n{CORE}{SCRIPT}{THEME}{END}}})();\n");
@@ -41,12 +42,12 @@ pub fn page(code: &Code, title: &str) -> String {
     )
 }
 
-/// Kernels with most samples first; those that find no room are counted.
+/// The page's data: kernels with the most samples first. Kernels that do not fit are counted.
 fn data(code: &Code, title: &str) -> Value {
     let mut kernels: Vec<(&CodeImage, &CodeKernel)> =
         code.images.iter().flat_map(|i| i.kernels.iter().map(move |k| (i, k))).collect();
     kernels.sort_by_key(|(_, k)| std::cmp::Reverse(k.samples));
-    let (mut shown, mut left_out, mut room) = (Vec::new(), 0, LIMIT);
+    let (mut shown, mut left_out, mut room) = (Vec::new(), 0, MAX_DATA_BYTES);
     for (image, kernel) in kernels {
         let value = of_kernel(code, image, kernel);
         let bytes = value.to_string().len();
@@ -128,7 +129,7 @@ fn of_line(line: &CodeLine, at: &[[usize; 2]]) -> Value {
     value
 }
 
-/// A file with the lines around those of this kernel.
+/// The lines of a source file that belong to this kernel, with some lines around them.
 fn source(image: &CodeImage, kernel: &CodeKernel, file: &str) -> Value {
     const AROUND: u32 = 6;
     let seen: Vec<u32> = kernel
@@ -149,8 +150,8 @@ fn source(image: &CodeImage, kernel: &CodeKernel, file: &str) -> Value {
     json!({ "name": file, "from": read_from, "lines": lines.into_iter().collect::<Vec<_>>() })
 }
 
-/// The kernel's part of the PTX: number of its first line, the lines, and whether they are joined
-/// with the SASS. Where the cubin keeps none, PTX of the same file is shown beside it.
+/// The kernel's part of the PTX: the number of its first line, the lines, and whether they are linked
+/// with the SASS. If the cubin contains no PTX, PTX of the same file is used.
 fn ptx<'c>(
     code: &'c Code,
     image: &'c CodeImage,

@@ -1,22 +1,22 @@
-//! Each source line with the instructions it became.
+//! Source lines with the instructions compiled from them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::model::code::{CodeImage, CodeKernel, CodeLine, SourceText};
 
-/// What stands beside an instruction.
+/// The extra column of an instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExtraColumn {
-    /// Nothing.
+    /// No extra column.
     #[default]
     Nothing,
-    /// Its control word.
+    /// The control word.
     Control,
 }
 
-/// The lines of every kernel with code, by file and number: the innermost inlined line owns an
-/// instruction, and those it was inlined at are named behind it. `None` where no line is known.
+/// The source lines of every kernel with their instructions, by file and line. An instruction is
+/// listed at its innermost inlined line, with the call sites. `None` if no line is known.
 pub fn source(image: &CodeImage, sidecars: ExtraColumn) -> Option<String> {
     let files: BTreeMap<&str, &SourceText> =
         image.sources.iter().map(|s| (s.file.as_str(), s)).collect();
@@ -62,7 +62,7 @@ fn of_kernel(
     }
 }
 
-/// Guard, and what it guards.
+/// Splits an instruction into its guard predicate and the rest; the guard may be empty.
 pub(super) fn guarded(text: &str) -> (&str, &str) {
     match text.split_once(' ') {
         Some((guard, rest)) if guard.starts_with('@') => (guard, rest),
@@ -70,13 +70,14 @@ pub(super) fn guarded(text: &str) -> (&str, &str) {
     }
 }
 
-/// `inlined at a.cu:12, a.cu:40`: from the inside out.
+/// `inlined at a.cu:12, a.cu:40`, innermost first; empty if not inlined.
 fn inlined_at(instruction: &CodeLine) -> String {
     let base = |file: &str| file.rsplit(['/', '\\']).next().unwrap_or(file).to_owned();
     let outer = instruction.at.iter().rev().skip(1);
-    let places: Vec<String> = outer.map(|at| format!("{}:{}", base(&at.file), at.line)).collect();
-    match places.is_empty() {
+    let call_sites: Vec<String> =
+        outer.map(|at| format!("{}:{}", base(&at.file), at.line)).collect();
+    match call_sites.is_empty() {
         true => String::new(),
-        false => format!("inlined at {}", places.join(", ")),
+        false => format!("inlined at {}", call_sites.join(", ")),
     }
 }

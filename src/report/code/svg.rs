@@ -1,4 +1,4 @@
-//! Control flow as a picture: SVG that any browser shows, light and dark, without a script.
+//! Control flow as SVG for any browser, light and dark, without scripts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -21,8 +21,8 @@ path{fill:none;stroke:#5a6474;stroke-width:1.2}.b{stroke:#2b5bd7}.t{fill:#5a6474
 @media(prefers-color-scheme:dark){svg{background:#0e1117}text{fill:#e7eaf0}.n{fill:#9aa5b5}\
 rect{fill:#161b23;stroke:#5a6474}.l,.b{stroke:#8fb0ff}path{stroke:#9aa5b5}.b{stroke:#8fb0ff}.t{fill:#9aa5b5}.u{fill:#8fb0ff}}";
 
-/// The kernels of these images, one below the other. Loop heads have a thick border, ways back run
-/// on the right in the same colour, blocks that branch to an unknown place are dashed.
+/// The kernels of these images, one below the other. Loop heads have a thick border, back edges run
+/// on the right in the same colour, blocks with an unknown branch target are dashed.
 pub fn svg(images: &[CodeImage]) -> String {
     let mut body = String::new();
     let (mut width, mut y) = (0.0_f64, MARGIN);
@@ -122,7 +122,7 @@ fn of_kernel(body: &mut String, kernel: &CodeKernel, top: f64) -> Drawing {
     drawing
 }
 
-/// Text as XML; control characters have no place in it.
+/// Escapes text for XML and drops control characters, which XML forbids.
 fn escape(text: &str) -> String {
     let plain: String = text.chars().filter(|c| !c.is_control()).collect();
     plain.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")

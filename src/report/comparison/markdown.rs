@@ -1,4 +1,4 @@
-//! `compare.md`: the same facts as the terminal's, to keep and to send.
+//! `compare.md`: the same facts as on the terminal.
 
 use super::words::{
     MOST_METRICS, change, factor, interval, joined, judged, kernel, lead, side, value,
@@ -8,7 +8,7 @@ use crate::report::markdown::plain;
 use crate::report::quantity::duration;
 use crate::report::{Align, Grid};
 
-/// Renders a comparison as Markdown. Every section is there; one without data says why.
+/// Renders a comparison as Markdown. Sections without data say why.
 pub fn markdown(c: &Comparison) -> String {
     let mut out =
         format!("# {}: {} against {}\n\n", c.verdict.as_str(), plain(&c.b.name), plain(&c.a.name));
@@ -70,7 +70,7 @@ fn sides(out: &mut String, c: &Comparison) {
     put(out, grid, "");
     for d in &c.differences {
         let (a, b) = (plain(&d.a), plain(&d.b));
-        *out += &format!("- unlike in {}: {a} against {b} (compared by force)\n", d.what);
+        *out += &format!("- different {}: {a} against {b} (compared with `--force`)\n", d.what);
     }
     if !c.differences.is_empty() {
         out.push('\n');

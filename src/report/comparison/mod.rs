@@ -1,6 +1,6 @@
-//! A comparison made readable: for a terminal and as Markdown. Its JSON is the document itself.
+//! Renders a comparison for a terminal and as Markdown. The JSON form is the document itself.
 //!
-//! It is no entry of [`super::REPORTS`]: those are of one profile, this is of two.
+//! It is not in [`super::REPORTS`], since those render a single profile.
 
 mod markdown;
 mod table;

@@ -1,4 +1,4 @@
-//! A comparison on a terminal: the verdict, then what it rests on.
+//! A comparison on a terminal: the verdict, then the evidence.
 
 use super::words::{
     MOST_METRICS, change, factor, interval, joined, judged, kernel, lead, side, value,
@@ -24,7 +24,7 @@ pub fn table(c: &Comparison, style: &Style) -> String {
     unmatched(&mut out, "only in b", &c.only_b, style);
     regions(&mut out, c, style);
     if !c.differences.is_empty() {
-        out += "\n  unlike (compared by force)\n";
+        out += "\n  different (compared with --force)\n";
         for d in &c.differences {
             out += &format!("    {}: {} against {}\n", d.what, d.a, d.b);
         }
@@ -53,7 +53,7 @@ fn headline(c: &Comparison, style: &Style) -> String {
     }
 }
 
-/// A sentence behind a lead, its further lines below its beginning.
+/// Writes a text after a lead, with a hanging indent.
 fn hang(out: &mut String, lead: &str, text: &str, style: &Style) {
     let indent = lead.chars().count();
     for (i, line) in wrap(text, style.width.saturating_sub(indent)).iter().enumerate() {

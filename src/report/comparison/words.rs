@@ -1,11 +1,11 @@
-//! What both renderings say in the same words.
+//! Texts that the terminal and the Markdown rendering share.
 
 use crate::model::comparison::{KernelChange, MetricChange, SideTime, TimeChange};
 use crate::model::profile::Gap;
 use crate::report::quantity::{bytes, digits, duration, per_second, percent};
 use crate::report::text::short_name;
 
-/// Metrics of a kernel that are shown; `compare.json` has them all.
+/// The maximum number of metrics shown per kernel; `compare.json` has all.
 pub(super) const MOST_METRICS: usize = 12;
 
 /// `1.98×`.
@@ -13,7 +13,7 @@ pub(super) fn factor(x: f64) -> String {
     format!("{x:.3}×")
 }
 
-/// `1.95 – 2.01`, empty where there is none.
+/// The 95 % interval, `1.95 – 2.01`; empty if there is none.
 pub(super) fn interval(time: &TimeChange) -> String {
     time.ci95.map_or(String::new(), |[low, high]| format!("{low:.3} – {high:.3}"))
 }
@@ -30,7 +30,7 @@ pub(super) fn side(time: &SideTime) -> String {
     }
 }
 
-/// The kernel, under both names where it has two.
+/// The kernel's name, or both names if they differ.
 pub(super) fn kernel(change: &KernelChange) -> String {
     let name = short_name(&change.kernel);
     match &change.kernel_b {
@@ -39,7 +39,7 @@ pub(super) fn kernel(change: &KernelChange) -> String {
     }
 }
 
-/// What a gap is called: `launches` where it says what was held against what, else `missing`.
+/// The label of a gap: `launches` for notes about which launches were compared, else `missing`.
 pub(super) fn lead(gap: &Gap) -> &'static str {
     match gap.code.as_str() {
         "launch_counts" | "one_side_only" => "launches",
@@ -47,7 +47,7 @@ pub(super) fn lead(gap: &Gap) -> &'static str {
     }
 }
 
-/// How the two were joined, where that is worth a word.
+/// How the two kernels were joined; `None` if by name and geometry.
 pub(super) fn joined(change: &KernelChange) -> Option<String> {
     match change.joined_by.as_str() {
         "name" => {
@@ -58,7 +58,7 @@ pub(super) fn joined(change: &KernelChange) -> Option<String> {
             let (a, b) = (shape(&change.geometry_a), shape(&change.geometry_b));
             Some(format!("geometry changed: {a} → {b}"))
         }
-        "alone" => Some("taken for one kernel: each side has just this one left".to_owned()),
+        "alone" => Some("compared as one kernel: the only unmatched one on each side".to_owned()),
         _ => None,
     }
 }
@@ -79,7 +79,7 @@ pub(super) fn value(x: f64, unit: &str) -> String {
     }
 }
 
-/// The change of a number: points for percent, else relative.
+/// The change of a number: percentage points for percentages, else relative.
 pub(super) fn change(m: &MetricChange) -> String {
     match m.unit.as_str() {
         "%" => format!("{:+.1} points", m.b - m.a).replace('-', "−"),
@@ -88,7 +88,7 @@ pub(super) fn change(m: &MetricChange) -> String {
     }
 }
 
-/// What a change is to the kernel; nothing where it is neither good nor bad.
+/// `better` or `worse`; empty for a neutral change.
 pub(super) fn judged(m: &MetricChange) -> String {
     if m.change == "neutral" { String::new() } else { m.change.clone() }
 }

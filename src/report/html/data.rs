@@ -1,5 +1,5 @@
-//! What the page's script reads: the profile's parts as they are, but metrics as one table and
-//! events as short rows, since their keys would outweigh them.
+//! The data for the page's script: the profile's parts unchanged, but metrics as one table and
+//! events as arrays, because keys would make them much larger.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::report::Subject;
 use crate::report::busy::{self, BusyTime};
 use crate::report::headline::{self, Headline};
 
-/// Most entries of each list.
+/// The maximum number of entries of each list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ListLimits {
     /// Launches.
@@ -29,7 +29,7 @@ pub(super) struct ListLimits {
     pub(super) detailed: usize,
     /// Launches with hot spots.
     pub(super) spots: usize,
-    /// Instructions and lines of each of them.
+    /// Instructions and lines per launch with hot spots.
     pub(super) instructions: usize,
     /// Events of each kind.
     pub(super) events: usize,
@@ -89,11 +89,11 @@ struct PageLaunch<'a> {
     classification: Option<&'a Classification>,
     rules: &'a [RuleMessage],
     roofline: &'a [Roof],
-    /// Whether a tool looked into it, rather than only timed it.
+    /// Whether the launch has metrics, not only a duration.
     detailed: bool,
 }
 
-/// Metrics by launch id: one row of values each, in the order of `ids`.
+/// Metrics by launch id: one row of values per launch, in the order of `ids`.
 #[derive(Serialize)]
 pub(super) struct MetricTable<'a> {
     ids: Vec<&'a str>,
@@ -104,7 +104,7 @@ pub(super) struct MetricTable<'a> {
 /// Kind, name, start, duration, GPU, stream, bytes, launch.
 type WorkRow = (WorkKind, u32, u64, u64, u32, u64, Option<u64>, Option<u32>);
 
-/// Events as rows, in the order that the script takes them apart.
+/// Events as arrays, in the field order that the script expects.
 #[derive(Serialize)]
 pub(super) struct PageTrace<'a> {
     span_ns: u64,
@@ -114,7 +114,7 @@ pub(super) struct PageTrace<'a> {
     ranges: Vec<(u32, u64, Option<u64>, u64, u32)>,
     /// Name, start, duration, thread, whether it waits.
     calls: Vec<(u32, u64, u64, u64, bool)>,
-    /// Events left out, here or when the trace was made.
+    /// Events left out here or when the trace was imported.
     cut: u64,
 }
 
@@ -160,25 +160,25 @@ impl<'a> Page<'a> {
     }
 }
 
-/// The first `most` of a list; what is gone is said.
-fn cut<'a, T>(list: &'a [T], most: usize, what: &str, left_out: &mut Vec<String>) -> &'a [T] {
-    if list.len() > most {
+/// The first `max` entries of a list; a cut is noted in `left_out`.
+fn cut<'a, T>(list: &'a [T], max: usize, what: &str, left_out: &mut Vec<String>) -> &'a [T] {
+    if list.len() > max {
         left_out.push(format!(
-            "{} of {} {what} are in the JSON alone",
-            list.len() - most,
+            "{} of {} {what} are in the JSON only",
+            list.len() - max,
             list.len()
         ));
     }
-    &list[..list.len().min(most)]
+    &list[..list.len().min(max)]
 }
 
-/// Hot spots of the first launches, the heaviest instructions and lines of each.
+/// Hot spots of the first launches, with the heaviest instructions and lines of each.
 fn spots(subject: &Subject<'_>, caps: ListLimits, left_out: &mut Vec<String>) -> Vec<LaunchSpots> {
     let Some(all) = subject.hotspots else { return Vec::new() };
     let mut kept: Vec<LaunchSpots> =
         cut(&all.launches, caps.spots, "launches' hot spots", left_out).to_vec();
     for spots in &mut kept {
-        // The page shows counts by name; every other number by address is in hotspots.json.
+        // The page shows only the named counts; hotspots.json has all metrics by address.
         spots.instructions.iter_mut().for_each(|i| i.counts.metrics.clear());
         spots.lines.iter_mut().for_each(|l| l.counts.metrics.clear());
         if spots.instructions.len() > caps.instructions {
@@ -213,16 +213,16 @@ impl<'a> PageLaunch<'a> {
 }
 
 impl<'a> MetricTable<'a> {
-    fn new(launches: &'a [Launch], most: usize, left_out: &mut Vec<String>) -> Self {
+    fn new(launches: &'a [Launch], max: usize, left_out: &mut Vec<String>) -> Self {
         let with: Vec<&Launch> = launches.iter().filter(|l| !l.metrics.is_empty()).collect();
-        if with.len() > most {
+        if with.len() > max {
             left_out.push(format!(
                 "the metrics of {} of {} launches are in the JSON and CSV alone",
-                with.len() - most,
+                with.len() - max,
                 with.len()
             ));
         }
-        let with = &with[..with.len().min(most)];
+        let with = &with[..with.len().min(max)];
         let mut columns: BTreeMap<&str, &str> = BTreeMap::new();
         for (id, metric) in with.iter().flat_map(|l| &l.metrics) {
             columns.insert(id, &metric.unit);
@@ -238,8 +238,8 @@ impl<'a> MetricTable<'a> {
 }
 
 impl<'a> PageTrace<'a> {
-    fn new(trace: &'a Trace, most: usize) -> Self {
-        let gone = |n: usize| n.saturating_sub(most) as u64;
+    fn new(trace: &'a Trace, max: usize) -> Self {
+        let gone = |n: usize| n.saturating_sub(max) as u64;
         let cut = trace.cut.work
             + trace.cut.ranges
             + trace.cut.calls
@@ -252,7 +252,7 @@ impl<'a> PageTrace<'a> {
             work: trace
                 .work
                 .iter()
-                .take(most)
+                .take(max)
                 .map(|w| {
                     (
                         w.kind,
@@ -269,13 +269,13 @@ impl<'a> PageTrace<'a> {
             ranges: trace
                 .ranges
                 .iter()
-                .take(most)
+                .take(max)
                 .map(|r| (r.name, r.start_ns, r.duration_ns, r.thread, r.depth))
                 .collect(),
             calls: trace
                 .calls
                 .iter()
-                .take(most)
+                .take(max)
                 .map(|c| (c.name, c.start_ns, c.duration_ns, c.thread, c.waits))
                 .collect(),
             cut,

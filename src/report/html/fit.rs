@@ -1,11 +1,11 @@
-//! Keeps the page within its size: long lists are cut to what fits, and the page says what is gone.
+//! Keeps the page within its maximum size by cutting long lists. The page says what was cut.
 
 use serde::Serialize;
 
 use super::data::{ListLimits, Page};
 use crate::report::Subject;
 
-/// Lists that are never longer than this, whatever their size in bytes.
+/// The maximum lengths of the lists, whatever their size in bytes.
 const CAPS: ListLimits = ListLimits {
     launches: 400,
     detailed: 64,
@@ -15,7 +15,8 @@ const CAPS: ListLimits = ListLimits {
     sums: 1000,
 };
 
-/// The page's data as JSON of at most `room` bytes, as far as halving its lists can bring it there.
+/// The page's data as JSON. Halves the lists until the JSON has at most `room` bytes, or until
+/// there are no more events to cut.
 pub(super) fn json(subject: &Subject<'_>, room: usize) -> String {
     let mut caps = CAPS;
     loop {
@@ -23,7 +24,7 @@ pub(super) fn json(subject: &Subject<'_>, room: usize) -> String {
         let text = serde_json::to_string(&page).unwrap_or_else(|e| {
             format!("{{\"error\":\"the page's data cannot be written: {e}\"}}")
         });
-        // `<` grows to six bytes.
+        // Escaping turns `<` into six bytes.
         let size = |json: &str| json.len() + 5 * json.matches('<').count();
         if size(&text) <= room || caps.events <= 1 {
             return text;

@@ -40,7 +40,7 @@ function tiles() {
     ];
     for (const [label, ...ids] of shares) {
       const x = number(launch, ...ids);
-      if (x !== undefined) list.push(tile(label, percent(x), label === "Achieved occupancy" ? "of the warps an SM can hold" : "of peak", x / 100));
+      if (x !== undefined) list.push(tile(label, percent(x), label === "Achieved occupancy" ? "of the SM's warps" : "of peak", x / 100));
     }
   }
   if (page.busy) {

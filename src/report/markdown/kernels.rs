@@ -1,20 +1,20 @@
-//! `kernels.md`: which kernels hold the GPU's time, longest first.
+//! `kernels.md`: kernels by GPU time, longest first.
 
 use super::{Align, Grid, plain, section};
 use crate::model::Profile;
 
-/// The text.
+/// Renders `kernels.md`.
 pub(super) fn report(profile: &Profile) -> String {
     let mut out = format!("# Kernels of {}\n\n", plain(&profile.kernel.name));
     section(&mut out, table(profile, usize::MAX), WHY_NONE);
     out
 }
 
-/// Why a profile may have no kernels.
+/// The text for a profile without kernels.
 pub(super) const WHY_NONE: &str = "This rung sees no kernel on the GPU.";
 
-/// The first `most` kernels.
-pub(super) fn table(profile: &Profile, most: usize) -> Grid {
+/// A table of the first `max` kernels.
+pub(super) fn table(profile: &Profile, max: usize) -> Grid {
     let mut grid = Grid::new(&[
         ("kernel", Align::Left),
         ("device", Align::Left),
@@ -24,7 +24,7 @@ pub(super) fn table(profile: &Profile, most: usize) -> Grid {
     ]);
     let device = plain(profile.device.as_deref().unwrap_or("unknown"));
     let ms = |ns: f64| format!("{:.6}", ns / 1e6);
-    for k in profile.kernels.iter().take(most) {
+    for k in profile.kernels.iter().take(max) {
         grid.row([
             plain(&k.kernel),
             device.clone(),

@@ -1,4 +1,4 @@
-//! `operators.md`: what a framework was asked for, above the kernels that did it.
+//! `operators.md`: operators of a framework with the kernels that they launched.
 
 use super::{Align, Grid, plain, section};
 use crate::model::Profile;
@@ -6,7 +6,7 @@ use crate::report::quantity::per_second;
 use crate::report::terminal::head::model_text;
 use crate::report::terminal::stages;
 
-/// The text.
+/// Renders `operators.md`.
 pub(super) fn report(profile: &Profile) -> String {
     let mut out = format!("# Operators of {}\n\n", plain(&profile.kernel.name));
     if let Some(model) = &profile.kernel.model {
@@ -25,12 +25,11 @@ pub(super) fn report(profile: &Profile) -> String {
     out
 }
 
-/// Why a profile may have no operators.
-pub(super) const WHY_NONE: &str =
-    "No torch trace is part of this run, and nothing else tells of operators.";
+/// The text for a profile without operators.
+pub(super) const WHY_NONE: &str = "This run has no torch trace, the only source of operators.";
 
-/// The first `most` operators.
-pub(super) fn table(profile: &Profile, most: usize) -> Grid {
+/// A table of the first `max` operators.
+pub(super) fn table(profile: &Profile, max: usize) -> Grid {
     let mut grid = Grid::new(&[
         ("operator", Align::Left),
         ("calls", Align::Right),
@@ -41,7 +40,7 @@ pub(super) fn table(profile: &Profile, most: usize) -> Grid {
         ("longest kernel", Align::Left),
     ]);
     let ms = |ns: u64| format!("{:.6}", ns as f64 / 1e6);
-    for o in profile.operators.iter().take(most) {
+    for o in profile.operators.iter().take(max) {
         grid.row([
             plain(&o.name),
             o.calls.to_string(),

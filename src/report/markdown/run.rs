@@ -1,15 +1,15 @@
-//! `report.md`, kept in the run folder: the same facts as the terminal's.
+//! `report.md` of the run folder: the same facts as on the terminal.
 
 use super::{Align, Grid, plain, section};
 use crate::model::Profile;
 use crate::report::quantity::{cost, digits, duration, moment, per_second};
 
-/// The text.
+/// Renders `report.md`.
 pub(super) fn report(profile: &Profile) -> String {
     let mut out = format!("# {} ({})\n\n", plain(&profile.kernel.name), profile.run.mode);
     let run = &profile.run;
     out += &format!("Run `{}` on `{}`, ", run.id, run.remote);
-    // A file does not say when it was made, nor how long that took.
+    // An imported file has no start time and no duration of the run.
     if !run.started.is_empty() {
         out += &format!("{}, {:.1} s, ", moment(&run.started), run.seconds);
         if let Some(spent) = run.cost_usd {

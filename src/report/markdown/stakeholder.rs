@@ -1,5 +1,5 @@
-//! `stakeholder_summary.md`: for readers who decide, not profile. What was measured, what came of
-//! it, what to do; every sentence of the narrative carries the number it rests on.
+//! `stakeholder_summary.md`: a summary for readers who decide but do not profile. It says what was
+//! measured, the results, and what to do; each sentence of the narrative has its number.
 
 use super::{Align, Grid, kernels, operators, plain, section};
 use crate::model::{Launch, Profile};
@@ -8,10 +8,10 @@ use crate::report::quantity::{digits, duration, per_second, percent};
 use crate::report::text::short_name;
 use crate::report::{Subject, busy};
 
-/// Rows of the tables that name the top.
-const TOP: usize = 10;
+/// The maximum number of rows of the top tables and recommendations.
+const MAX_TOP_ROWS: usize = 10;
 
-/// The text.
+/// Renders `stakeholder_summary.md`.
 pub(super) fn report(subject: &Subject<'_>) -> String {
     let profile = subject.profile;
     let mut out = format!("# {}: summary\n\n", plain(&profile.kernel.name));
@@ -39,9 +39,9 @@ pub(super) fn report(subject: &Subject<'_>) -> String {
         "No `[work]` is declared, so the useful operations are not known, and no share of the peak either.",
     );
     heading(&mut out, "Top Operators");
-    section(&mut out, operators::table(profile, TOP), operators::WHY_NONE);
+    section(&mut out, operators::table(profile, MAX_TOP_ROWS), operators::WHY_NONE);
     heading(&mut out, "Top Kernels");
-    section(&mut out, kernels::table(profile, TOP), kernels::WHY_NONE);
+    section(&mut out, kernels::table(profile, MAX_TOP_ROWS), kernels::WHY_NONE);
     heading(&mut out, "Recommendations");
     recommendations(&mut out, profile);
     heading(&mut out, "Narrative");
@@ -115,7 +115,7 @@ fn aggregates(subject: &Subject<'_>) -> Grid {
     }
     if let Some(busy) = busy::busy(profile) {
         row("time from first to last kernel", duration(busy.span_ns as f64));
-        row("of it with the GPU busy", percent(busy.percent()));
+        row("share of it with the GPU busy", percent(busy.percent()));
     }
     grid
 }
@@ -142,7 +142,7 @@ fn regions(profile: &Profile) -> Grid {
     grid
 }
 
-/// The steps of the run, as the ladder tells them.
+/// The steps of the run from the ladder.
 fn stages(profile: &Profile) -> Grid {
     let mut grid = Grid::new(&[
         ("stage", Align::Left),
@@ -151,8 +151,8 @@ fn stages(profile: &Profile) -> Grid {
         ("seconds", Align::Right),
     ]);
     for r in &profile.ladder {
-        let held = if r.ok { "yes".to_owned() } else { format!("no: {}", r.code) };
-        grid.row([r.step.clone(), r.rung.clone(), held, format!("{:.2}", r.seconds)]);
+        let succeeded = if r.ok { "yes".to_owned() } else { format!("no: {}", r.code) };
+        grid.row([r.step.clone(), r.rung.clone(), succeeded, format!("{:.2}", r.seconds)]);
     }
     if profile.run.seconds > 0.0 {
         let seconds = format!("{:.2}", profile.run.seconds);
@@ -192,7 +192,7 @@ fn recommendations(out: &mut String, profile: &Profile) {
         out.push_str("No rule found anything to act on.\n\n");
         return;
     }
-    for (at, f) in profile.findings.iter().enumerate().take(TOP) {
+    for (at, f) in profile.findings.iter().enumerate().take(MAX_TOP_ROWS) {
         let kernel = f.kernel.as_deref().map(|k| format!("`{}`: ", code(&short_name(k))));
         let (kernel, hint) = (kernel.unwrap_or_default(), sentence(&f.hint));
         let why = f.text.trim().replace('<', "&lt;");
@@ -203,13 +203,13 @@ fn recommendations(out: &mut String, profile: &Profile) {
 
 fn narrative(out: &mut String, subject: &Subject<'_>) {
     let profile = subject.profile;
-    let mut said = Vec::new();
+    let mut sentences = Vec::new();
     if let Some(t) = &profile.timing {
         let (what, but) = match t.clock.as_str() {
             "cpu_reference" => ("The reference on the CPU", "; no GPU was measured"),
             _ => ("One call", ""),
         };
-        said.push(format!(
+        sentences.push(format!(
             "{what} takes {} (`timing.median_ns`, 95 % between {} and {}){but}.",
             duration(t.median_ns),
             duration(t.ci95_ns[0]),
@@ -218,7 +218,7 @@ fn narrative(out: &mut String, subject: &Subject<'_>) {
     }
     if let Some(top) = profile.kernels.first() {
         let total: u64 = profile.kernels.iter().map(|k| k.total_ns).sum();
-        said.push(format!(
+        sentences.push(format!(
             "`{}` holds {} of the {} in kernels (`kernels[0].total_ns`).",
             code(&short_name(&top.kernel)),
             percent(100.0 * top.total_ns as f64 / total.max(1) as f64),
@@ -226,35 +226,35 @@ fn narrative(out: &mut String, subject: &Subject<'_>) {
         ));
     }
     if let Some((launch, class)) = longest(profile) {
-        said.extend(bound(launch, class));
+        sentences.extend(bound(launch, class));
     }
     if let Some(busy) = busy::busy(profile) {
-        said.push(format!(
+        sentences.push(format!(
             "The GPU was busy {} of the time from its first to its last kernel (`timeline.devices`).",
             percent(busy.percent())
         ));
     }
     for sol in profile.speed_of_light.iter().take(1) {
-        said.push(format!(
+        sentences.push(format!(
             "It runs at {} of what its device allows (`speed_of_light.percent`, {} side).",
             percent(sol.percent),
             plain(&sol.bound)
         ));
     }
-    if said.is_empty() {
-        said.push("Nothing was measured that a sentence could carry a number of.".to_owned());
+    if sentences.is_empty() {
+        sentences.push("Nothing was measured.".to_owned());
     }
-    out.push_str(&said.join(" "));
+    out.push_str(&sentences.join(" "));
     out.push('\n');
 }
 
-/// What bounds a launch: one sentence for each verdict, with its first number.
+/// One sentence for each verdict on a launch, with the first number of its evidence.
 fn bound(launch: &Launch, class: &crate::model::Classification) -> Vec<String> {
     let name = short_name(&launch.kernel);
     let sentences = class.verdicts.iter().filter_map(|v| {
         let e = v.evidence.first()?;
         Some(format!(
-            "The verdict on `{}` is {} (`{}` = {} {}, held against {} of {}).",
+            "The verdict on `{}` is {} (`{}` = {} {}, threshold {} from {}).",
             code(&name),
             v.verdict.replace('_', " "),
             code(&e.metric),
@@ -267,7 +267,7 @@ fn bound(launch: &Launch, class: &crate::model::Classification) -> Vec<String> {
     sentences.collect()
 }
 
-/// Our own words, in which backticks mean code: a capital first and a full stop last.
+/// One of our own texts as a sentence, with a capital and a full stop. Its backticks stay markup.
 fn sentence(text: &str) -> String {
     let text = text.trim().replace('<', "&lt;");
     let mut chars = text.chars();
@@ -276,7 +276,7 @@ fn sentence(text: &str) -> String {
     format!("{first}{}{stop}", chars.as_str())
 }
 
-/// Foreign text between backticks.
+/// Foreign text for use between backticks.
 fn code(text: &str) -> String {
     text.chars().map(|c| if c == '`' || c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! Slices dealt out to tracks on which they nest.
+//! Distributes slices to tracks so that the slices of each track nest.
 
 /// A slice of a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -7,24 +7,24 @@ pub(super) struct Slice<'a> {
     pub(super) category: &'static str,
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
-    /// What joins it to slices of other tracks.
+    /// The flow that connects the slice with slices of other tracks.
     pub(super) flow: Option<u64>,
-    /// Numbers shown with it.
+    /// Numbers shown with the slice.
     pub(super) facts: Vec<(&'static str, u64)>,
 }
 
 impl<'a> Slice<'a> {
-    /// A slice from `start_ns` on.
+    /// A slice that starts at `start_ns` and lasts `length` nanoseconds.
     pub(super) fn new(name: &'a str, category: &'static str, start_ns: u64, length: u64) -> Self {
         let end_ns = start_ns.saturating_add(length);
         Self { name, category, start_ns, end_ns, flow: None, facts: Vec::new() }
     }
 }
 
-/// Most tracks that one list is dealt out to; beyond that the last one is cut to fit.
-const LANES: usize = 64;
+/// The maximum number of tracks for one list. Further crossing slices are cut to fit the last track.
+const MAX_LANES: usize = 64;
 
-/// The slices by start, outer ones first, on as few lists as nest.
+/// The slices in lists that each nest, sorted by start, outer slices first.
 pub(super) fn lanes(mut slices: Vec<Slice<'_>>) -> Vec<Vec<Slice<'_>>> {
     slices.sort_by_key(|s| (s.start_ns, std::cmp::Reverse(s.end_ns)));
     let mut lanes: Vec<(Vec<u64>, Vec<Slice<'_>>)> = Vec::new();
@@ -35,7 +35,7 @@ pub(super) fn lanes(mut slices: Vec<Slice<'_>>) -> Vec<Vec<Slice<'_>>> {
         });
         let at = match fits {
             Some(at) => at,
-            None if lanes.len() < LANES => {
+            None if lanes.len() < MAX_LANES => {
                 lanes.push(Default::default());
                 lanes.len() - 1
             }

@@ -1,33 +1,33 @@
-//! Protocol buffers, written: the four kinds of field that a trace needs.
+//! Writes protocol buffers: the four kinds of fields that a trace needs.
 
-/// A message being written.
+/// A message under construction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Message(Vec<u8>);
 
 impl Message {
-    /// A number of any integer type but the fixed ones.
+    /// Adds a varint field.
     pub(super) fn number(&mut self, field: u32, value: u64) {
         self.key(field, 0);
         self.varint(value);
     }
 
-    /// A `fixed64`.
+    /// Adds a `fixed64` field.
     pub(super) fn fixed(&mut self, field: u32, value: u64) {
         self.key(field, 1);
         self.0.extend(value.to_le_bytes());
     }
 
-    /// A string.
+    /// Adds a string field.
     pub(super) fn text(&mut self, field: u32, value: &str) {
         self.bytes(field, value.as_bytes());
     }
 
-    /// A message inside.
+    /// Adds an embedded message.
     pub(super) fn message(&mut self, field: u32, value: &Self) {
         self.bytes(field, &value.0);
     }
 
-    /// What was written.
+    /// The encoded message.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.0
     }

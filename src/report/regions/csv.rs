@@ -1,5 +1,5 @@
-//! `kernels.csv`: one row a launch with all its metrics, or one row a kernel where the launches are
-//! not known one by one.
+//! `kernels.csv`: one row per launch with all its metrics, or one row per kernel if single launches
+//! are not known.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ pub(super) fn kernels(entry: &RegionEntry, launches: &[&Launch]) -> String {
     out
 }
 
-/// A range as a whole has no shape.
+/// `XxYxZ`; empty for the result of a whole range, which has no grid and no block.
 fn shape(size: [u32; 3]) -> String {
     if size == [0; 3] { String::new() } else { size.map(|n| n.to_string()).join("x") }
 }
@@ -75,7 +75,7 @@ pub(super) fn value(value: &Value) -> String {
     }
 }
 
-/// One line by RFC 4180.
+/// One line of CSV (RFC 4180).
 fn row(cells: &[String]) -> String {
     let cell = |text: &String| match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),

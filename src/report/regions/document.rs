@@ -1,4 +1,4 @@
-//! From a profile to the document of its regions.
+//! Builds the regions document of a profile.
 
 use std::collections::BTreeSet;
 
@@ -6,14 +6,14 @@ use super::name::folder_names;
 use crate::model::regions::{RegionEntry, RegionLaunch, RegionTotals, RegionsDocument, SCHEMA};
 use crate::model::{Launch, Profile, Region};
 
-/// Launches listed for one region.
+/// The maximum number of launches listed per region.
 const MAX_LISTED_LAUNCHES: usize = 1_000;
 
-/// The ranges that rgpu's own runner puts around what it does.
+/// The ranges that rgpu's own runner opens around its phases.
 const TIMED: &str = "rgpu@timed";
 const NOT_MEASURED: &[&str] = &["rgpu@setup", "rgpu@warmup", "rgpu@verify"];
 
-/// A region of the user's, with the case that it was seen in.
+/// A region of the user's code, with the case in which it was recorded.
 struct UserRegion<'a> {
     region: &'a Region,
     case: Option<&'a str>,
@@ -21,31 +21,35 @@ struct UserRegion<'a> {
     path: &'a [String],
 }
 
-/// The document; nothing where no region of the user's was seen and none was asked for.
+/// The document; `None` if no region of the user's code was recorded and none was requested.
 pub(super) fn document(profile: &Profile) -> Option<RegionsDocument> {
     let asked = profile.selection.as_ref().map(|selection| &selection.regions[..]);
     let asked = asked.unwrap_or_default();
-    let own: Vec<UserRegion<'_>> = profile.regions.iter().filter_map(own).collect();
+    let user_regions: Vec<UserRegion<'_>> =
+        profile.regions.iter().filter_map(user_region).collect();
     let matched: BTreeSet<&str> =
         asked.iter().flat_map(|choice| &choice.matched).map(String::as_str).collect();
-    let chosen: Vec<UserRegion<'_>> = own
+    let chosen: Vec<UserRegion<'_>> = user_regions
         .into_iter()
-        .filter(|own| asked.is_empty() || matched.contains(shown(own.path).as_str()))
+        .filter(|user_region| {
+            asked.is_empty() || matched.contains(shown(user_region.path).as_str())
+        })
         .collect();
     if chosen.is_empty() && asked.is_empty() {
         return None;
     }
-    let cases: BTreeSet<_> = chosen.iter().filter_map(|own| own.case).collect();
-    let named = |own: &UserRegion<'_>| match own.case {
-        Some(case) if cases.len() > 1 => format!("{case}::{}", shown(own.path)),
-        _ => shown(own.path),
+    let cases: BTreeSet<_> = chosen.iter().filter_map(|user_region| user_region.case).collect();
+    let named = |user_region: &UserRegion<'_>| match user_region.case {
+        Some(case) if cases.len() > 1 => format!("{case}::{}", shown(user_region.path)),
+        _ => shown(user_region.path),
     };
     let mut names: Vec<String> = chosen.iter().map(named).collect();
     tell_kinds_apart(&mut names, &chosen);
     let folders = folder_names(&names);
     let entries = chosen.iter().zip(names).zip(folders);
-    let regions: Vec<RegionEntry> =
-        entries.map(|((own, name), folder)| entry(profile, own.region, name, folder)).collect();
+    let regions: Vec<RegionEntry> = entries
+        .map(|((user_region, name), folder)| entry(profile, user_region.region, name, folder))
+        .collect();
     let selection = profile.selection.clone();
     Some(RegionsDocument {
         schema: SCHEMA.to_owned(),
@@ -71,8 +75,8 @@ pub(super) fn document(profile: &Profile) -> Option<RegionsDocument> {
     })
 }
 
-/// A region that is not the runner's own, nor inside what the runner does not measure.
-fn own(region: &Region) -> Option<UserRegion<'_>> {
+/// The region as a user region; `None` for the runner's own ranges and unmeasured phases.
+fn user_region(region: &Region) -> Option<UserRegion<'_>> {
     let first = region.path.first()?;
     if NOT_MEASURED.contains(&first.as_str()) {
         return None;
@@ -85,20 +89,20 @@ fn own(region: &Region) -> Option<UserRegion<'_>> {
     Some(UserRegion { region, case: Some(case.strip_prefix("rgpu@").unwrap_or(case)), path })
 }
 
-/// A path as users write it.
+/// A path in the notation of users.
 fn shown(path: &[String]) -> String {
     Region { path: path.to_vec(), ..Region::default() }.display()
 }
 
-/// A push/pop and a start/end region may have one name.
+/// Makes names unique: a push/pop and a start/end region may have the same name.
 fn tell_kinds_apart(names: &mut [String], chosen: &[UserRegion<'_>]) {
     let mut seen: BTreeSet<String> = BTreeSet::new();
-    for (name, own) in names.iter_mut().zip(chosen) {
+    for (name, user_region) in names.iter_mut().zip(chosen) {
         let mut number = 1;
         let plain = name.clone();
         while !seen.insert(name.clone()) {
             number += 1;
-            *name = match (own.region.kind.as_str(), number) {
+            *name = match (user_region.region.kind.as_str(), number) {
                 ("start_end", 2) => format!("{plain} (start/end)"),
                 _ => format!("{plain} ({number})"),
             };
@@ -128,8 +132,8 @@ fn entry(profile: &Profile, region: &Region, name: String, folder: String) -> Re
     }
 }
 
-/// The launches of a region: those that a tool named, else those whose path lies in it. Results of
-/// the region as a whole come first.
+/// The launches of a region: those that the tool listed, else those whose path is inside it. Results
+/// of the whole region come first.
 pub(super) fn launches<'a>(profile: &'a Profile, region: &Region) -> Vec<&'a Launch> {
     let find = |id: &u32| profile.launches.iter().find(|launch| launch.id == *id);
     let whole = region.ranges.iter().filter_map(|range| find(&range.launch));

@@ -1,11 +1,11 @@
-//! `report.md` and `region.md`: what a person reads of regions.
+//! `report.md` and `region.md`: the regions as Markdown.
 
 use crate::model::regions::{RegionEntry, RegionLaunch, RegionsDocument};
 use crate::report::markdown::plain;
 use crate::report::quantity::{digits, duration, percent};
 use crate::report::{Align, Grid};
 
-/// Metrics that tell most, with their column's head.
+/// The most important metrics, with their column heads.
 const METRICS: &[(&str, &str)] = &[
     ("sm__throughput.avg.pct_of_peak_sustained_elapsed", "SM %"),
     ("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed", "memory %"),
@@ -13,7 +13,7 @@ const METRICS: &[(&str, &str)] = &[
     ("sm__warps_active.avg.pct_of_peak_sustained_active", "occupancy %"),
 ];
 
-/// Rows of a table.
+/// The maximum number of rows per table.
 const MAX_ROWS: usize = 50;
 
 /// All regions of a run.
@@ -203,7 +203,7 @@ pub(super) fn region(document: &RegionsDocument, entry: &RegionEntry) -> String 
     out + "\n"
 }
 
-/// The first result of the region as a whole.
+/// The first result that covers the whole region.
 fn whole(entry: &RegionEntry) -> Option<&RegionLaunch> {
     entry.launches.iter().find(|launch| is_whole(entry, launch))
 }

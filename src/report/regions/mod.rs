@@ -1,4 +1,4 @@
-//! The regions of a run as a folder of their own: one consolidated report, and one folder a region.
+//! The `regions` folder of a run: one consolidated report, and one folder per region.
 //!
 //! ```text
 //! regions/
@@ -17,16 +17,16 @@ mod sections;
 
 use crate::model::{Profile, RegionsDocument};
 
-/// A file of the regions' folder.
+/// A file of the `regions` folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionFile {
-    /// Its path in the run folder.
+    /// The path in the run folder.
     pub path: String,
-    /// What it holds; ends with a newline.
+    /// The content; ends with a newline.
     pub text: String,
 }
 
-/// Every file; none where the program has no regions and none was asked for.
+/// All files of the folder; empty if the program has no regions and none was requested.
 pub fn files(profile: &Profile) -> Vec<RegionFile> {
     let Some(document) = document::document(profile) else { return Vec::new() };
     let mut files = vec![
@@ -52,7 +52,7 @@ fn file(name: &str, text: String) -> RegionFile {
 }
 
 fn json(document: &RegionsDocument) -> String {
-    // Plain data with string keys: serialising cannot fail.
+    // Serialising plain data with string keys cannot fail.
     serde_json::to_string_pretty(document).unwrap_or_default() + "\n"
 }
 

@@ -1,22 +1,22 @@
-//! Names of regions as names of folders, on any file system.
+//! Converts region names to folder names that are valid on any file system.
 //!
-//! A region may be called anything; a folder may not. Letters, digits, `.`, `_`, `-`, `@` and `=` stay; `::`
-//! becomes `__`, anything else `_`. Names that would then be one folder (`A::A1` and `A__A1`, or
-//! `a` and `A` where case does not count) are told apart by the start of their sha256.
+//! Letters, digits, `.`, `_`, `-`, `@` and `=` stay; `::` becomes `__`, anything else `_`. Names that
+//! would collide (`A::A1` and `A__A1`, or `a` and `A` on file systems that ignore case) get the start
+//! of their sha256 appended.
 
 use std::collections::{HashMap, HashSet};
 
 use sha2::{Digest, Sha256};
 
-/// Names are cut here, and then told apart by up to 65 bytes more: file systems allow 255, and paths
-/// grow around a name.
-const CUT: usize = 64;
+/// The maximum length of a name in bytes, before up to 65 bytes of digest. File systems allow 255
+/// bytes per name, and the whole path is limited too.
+const MAX_NAME_BYTES: usize = 64;
 
-/// Names that Windows keeps for devices, with any extension.
+/// Names that Windows reserves for devices, with any extension.
 const RESERVED: &[&str] = &["con", "prn", "aux", "nul", "com", "lpt"];
 
-/// A folder's name for each region's name, in the same order; the names must be distinct. None is
-/// empty, hidden, reserved or longer than 131 bytes, and no two are the same, whatever the case.
+/// The folder names for these distinct region names, in the same order. None is empty, hidden,
+/// reserved or longer than 131 bytes, and all are distinct even if case is ignored.
 pub(super) fn folder_names(names: &[String]) -> Vec<String> {
     let plain: Vec<String> = names.iter().map(|name| plain(name)).collect();
     let key = |at: usize| plain[at].to_lowercase();
@@ -24,8 +24,8 @@ pub(super) fn folder_names(names: &[String]) -> Vec<String> {
     for at in 0..names.len() {
         alike.entry(key(at)).or_default().push(at);
     }
-    // Of those that are alike, the first whose name needed no change keeps it: the order of the
-    // regions in a program does not matter.
+    // Of colliding names, the smallest that needed no change keeps its name. So the result does not
+    // depend on the order of the regions.
     let mut keeps = vec![false; names.len()];
     for group in alike.values() {
         let unchanged = group.iter().filter(|at| plain[**at] == names[**at]);
@@ -40,8 +40,8 @@ pub(super) fn folder_names(names: &[String]) -> Vec<String> {
     for at in (0..names.len()).filter(|at| !keeps[*at]) {
         let digest = hex(&names[at]);
         let lengths = (8..=digest.len()).step_by(8);
-        let told = lengths.map(|length| format!("{}-{}", cut(&plain[at]), &digest[..length]));
-        for name in told {
+        let candidates = lengths.map(|length| format!("{}-{}", cut(&plain[at]), &digest[..length]));
+        for name in candidates {
             if taken.insert(name.to_lowercase()) {
                 folders[at] = name;
                 break;
@@ -51,7 +51,7 @@ pub(super) fn folder_names(names: &[String]) -> Vec<String> {
     folders
 }
 
-/// Whether the plain form of a name still tells it: nothing was cut off or made up.
+/// Whether the plain form of a name still identifies it: nothing was cut off or replaced.
 fn is_whole(name: &str) -> bool {
     let separated = name.replace("::", "__");
     plain(name) == separated
@@ -65,15 +65,19 @@ fn plain(name: &str) -> String {
     let stem = name.split('.').next().unwrap_or_default().to_ascii_lowercase();
     let device = stem.trim_end_matches(|c: char| c.is_ascii_digit());
     let reserved = RESERVED.contains(&device) && stem.len() - device.len() <= 1;
-    // No folder is hidden, looks like an option, ends with a dot or has no name at all.
-    let odd = name.is_empty() || name.starts_with(['.', '-']) || name.ends_with('.');
+    // A folder must not be hidden, look like an option, end with a dot or be empty.
+    let invalid = name.is_empty() || name.starts_with(['.', '-']) || name.ends_with('.');
     let ours = matches!(stem.as_str(), "report") && name.contains('.');
-    if reserved || odd || ours { format!("_{}_", name.trim_matches('.')) } else { name.to_owned() }
+    if reserved || invalid || ours {
+        format!("_{}_", name.trim_matches('.'))
+    } else {
+        name.to_owned()
+    }
 }
 
-/// The start of a name, with room for what tells it apart.
+/// The start of a name, which leaves room for the digest.
 fn cut(name: &str) -> &str {
-    &name[..name.len().min(CUT)]
+    &name[..name.len().min(MAX_NAME_BYTES)]
 }
 
 fn hex(name: &str) -> String {

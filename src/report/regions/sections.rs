@@ -1,5 +1,5 @@
-//! `sections.txt`: the tool's own section tables of every launch in a region, as its details page
-//! has them, in base units.
+//! `sections.txt`: the tool's section tables for every launch in a region, like its details page
+//! but in base units.
 
 use super::csv::value;
 use crate::model::Launch;
@@ -48,7 +48,7 @@ fn labelled(label: &str, value: &str, unit: &str) -> String {
     format!("    {:<48} {:>20} {unit}", line(label), line(value)).trim_end().to_owned() + "\n"
 }
 
-/// Foreign text on one line.
+/// Foreign text without control characters.
 fn line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! Compiled kernels, and what the sanitizer tools say of them.
+//! Compiled kernels and sanitizer results.
 
 use super::{MAX_ROWS, Page};
 use crate::model::Profile;

@@ -1,4 +1,4 @@
-//! What to try, the rungs that were given up, and what is missing.
+//! Findings, the rungs that failed, and what is missing.
 
 use super::Page;
 use crate::model::Profile;
@@ -35,16 +35,16 @@ pub(super) fn tail(page: &mut Page<'_>, profile: &Profile) {
         let words = if step.words.is_empty() { String::new() } else { format!(": {}", step.words) };
         page.field("", &format!("not {} ({}{words})", step.rung, step.code));
     }
-    // A rung that was given up is said above, with its reason.
-    let told = |text: &str| {
+    // Failed rungs are already listed above with their reason.
+    let is_listed = |text: &str| {
         profile.ladder.iter().any(|r| !r.ok && text.starts_with(&format!("{}: ", r.rung)))
     };
-    for gap in profile.gaps.iter().filter(|gap| !told(&gap.text)) {
+    for gap in profile.gaps.iter().filter(|gap| !is_listed(&gap.text)) {
         page.field("missing", &first_names(&gap.text));
     }
 }
 
-/// A text that ends in a long list of names, with the first few of them.
+/// Shortens a text that ends in a long list of names to the first few names.
 fn first_names(text: &str) -> String {
     const FEW: usize = 5;
     match text.match_indices("`, `").nth(FEW - 1) {

@@ -1,4 +1,4 @@
-//! The first lines: what ran where, how fast, and whether it was right.
+//! The first lines: what ran where, how fast, and whether the results are right.
 
 use super::Page;
 use crate::error::ANOTHER_HOST;
@@ -8,7 +8,7 @@ use crate::model::speed_of_light::{SpeedOfLight, Utilization};
 use crate::report::quantity::{self, count_of, duration, per_second, percent, usd};
 use crate::report::{Align, Grid};
 
-/// What launching may cost before a call by the host's clock is told of, in nanoseconds.
+/// Launch overhead in nanoseconds that is tolerated before the host-clock time is shown too.
 const LAUNCH_NS: f64 = 100e3;
 
 pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
@@ -18,9 +18,9 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
     let name = page.bold(&profile.kernel.name);
     let (mode, remote) = (&profile.run.mode, &profile.run.remote);
     page.wrapped(&match gpu.or_else(|| profile.device.clone()) {
-        // A report without its host says at least which GPU it is of, if it does.
+        // Without host facts or a GPU name in the report, only the mode is known.
         None if profile.host.is_none() => format!("{name}  {mode}"),
-        // Of a file, the place is a path: the user typed it, and it may be long.
+        // For a file, `remote` is a possibly long path that the user typed, so it is left out.
         Some(gpu) if profile.kernel.language == "report" => format!("{name}  {mode} on {gpu}"),
         Some(gpu) => format!("{name}  {mode} on {gpu} ({remote})"),
         None => {
@@ -29,14 +29,14 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
                 _ if profile.times_reference() => {
                     "the times are those of the reference on its CPU, not the kernel's"
                 }
-                // torch's kernels run there too.
+                // torch kernels also run on the CPU.
                 Some("host_clock") if profile.kernel.language == "python" => "it ran on its CPU",
                 _ => "nothing ran on a GPU",
             };
             format!("{name}  {mode} was asked, but {remote} has no GPU: {what}")
         }
     });
-    if steps_down(profile) {
+    if continued_without_gpu(profile) {
         page.field("help", ANOTHER_HOST);
     }
     if let Some(model) = &profile.kernel.model {
@@ -63,11 +63,11 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
         if let Some(covered) = selection.covered_percent.filter(|_| chosen > 0) {
             let s = if chosen == 1 { "kernel that holds" } else { "kernels that hold" };
             let all = percent(covered);
-            page.field("looked at", &format!("{chosen} {s} {all} of the GPU time"));
+            page.field("profiled", &format!("{chosen} {s} {all} of the GPU time"));
         }
     }
     if let Some(spent) = profile.run.cost_usd {
-        // What was billed may be of a part of the run, or of more than its time.
+        // A billed amount may cover a part of the run or more than its time, so no time is shown.
         page.field(
             "cost",
             &match profile.run.cost_from.as_deref() {
@@ -81,8 +81,8 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
     }
 }
 
-/// Whether the run did without a GPU. Where that is a failure, the failure says what to do.
-fn steps_down(profile: &Profile) -> bool {
+/// Whether the run continued without a GPU. If that is a failure, the failure has its own hint.
+fn continued_without_gpu(profile: &Profile) -> bool {
     profile.host.is_some()
         && profile.gpu.is_none()
         && profile.device.is_none()
@@ -115,9 +115,10 @@ pub(super) fn timing_text(t: &Timing) -> String {
         }
     }
     text += ")";
-    // Beyond what a launch costs: the host prepares much, or work lies where events do not see it.
-    let far = |wall: &f64| t.clock == "cuda_events" && *wall > 2.0 * t.median_ns + LAUNCH_NS;
-    if let Some(wall) = t.wall_ns.filter(far) {
+    // More than launch overhead: much host-side preparation, or work that CUDA events do not cover.
+    let exceeds_launch_overhead =
+        |wall: &f64| t.clock == "cuda_events" && *wall > 2.0 * t.median_ns + LAUNCH_NS;
+    if let Some(wall) = t.wall_ns.filter(exceeds_launch_overhead) {
         text += &format!("; a whole call takes {} by the host's clock", duration(wall));
     }
     text
@@ -148,17 +149,17 @@ fn speed_of_light_text(sol: &SpeedOfLight) -> String {
     parts.join(", ")
 }
 
-/// Which peaks the shares of several cases are of, each once.
+/// The distinct peaks that the shares of several cases refer to.
 fn peaks_text(speeds: &[SpeedOfLight]) -> Option<String> {
-    let mut said: Vec<String> = Vec::new();
+    let mut texts: Vec<String> = Vec::new();
     for u in speeds.iter().flat_map(|s| s.bytes.iter().chain(&s.flops)) {
         let unit = u.unit.trim_end_matches("/s").replace("byte", "B");
         let text = format!("{} {} ({})", per_second(u.peak, &unit), u.label, u.source);
-        if !said.contains(&text) {
-            said.push(text);
+        if !texts.contains(&text) {
+            texts.push(text);
         }
     }
-    (!said.is_empty()).then(|| said.join(", "))
+    (!texts.is_empty()).then(|| texts.join(", "))
 }
 
 fn correctness_text(c: &Correctness) -> String {
@@ -201,7 +202,7 @@ fn cases(page: &mut Page<'_>, profile: &Profile) {
         ("of peak", Align::Right),
         ("correct", Align::Left),
     ]);
-    // Where some were timed, an empty cell would not say that others were not.
+    // If only some cases were timed, the others say so explicitly.
     let untimed = match profile.cases.iter().any(|case| case.timing.is_some()) {
         true => "not timed",
         false => "",

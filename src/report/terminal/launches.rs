@@ -1,4 +1,4 @@
-//! ncu's launches, why their warps waited, and what bounds them.
+//! ncu's launches with stall reasons, roofline and bounds.
 
 use super::{MAX_ROWS, Page};
 use crate::model::{Classification, Launch, Profile};
@@ -10,7 +10,7 @@ fn metric(launch: &Launch, ids: &[&str]) -> String {
     launch.first_number(ids).map(|(_, x)| format!("{x:.1}")).unwrap_or_default()
 }
 
-/// ncu's launches: one row each.
+/// Writes ncu's launches, one row each.
 pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
     if profile.launches.iter().all(|l| l.metrics.is_empty()) {
         return;
@@ -36,21 +36,21 @@ pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
     page.table("launches", grid);
     if profile.launches.len() > MAX_ROWS {
         let more = profile.launches.len() - MAX_ROWS;
-        // A file read here and now has no run folder, so no profile.json.
+        // An imported file has no run folder, so there is no profile.json.
         page.line(&match profile.kernel.language.as_str() {
             "report" => format!("    … and {more} more: `--format json` has them"),
             _ => format!("    … and {more} more in profile.json"),
         });
     }
     page.line("");
-    said_once(page, profile, "stalls", stalls_text);
-    said_once(page, profile, "roofline", roofline_text);
-    said_once(page, profile, "bound by", |launch| {
+    distinct_field(page, profile, "stalls", stalls_text);
+    distinct_field(page, profile, "roofline", roofline_text);
+    distinct_field(page, profile, "bound by", |launch| {
         launch.classification.as_ref().map(classification_text)
     });
 }
 
-/// The rate reached, against the roof over its arithmetic intensity in DRAM.
+/// The rate reached, as a share of the roof at the launch's DRAM arithmetic intensity.
 fn roofline_text(launch: &Launch) -> Option<String> {
     let best = |unit: &str, label: Option<&str>| {
         let roofs = launch.roofline.iter().filter(|r| r.unit == unit && r.peak > 0.0);
@@ -62,9 +62,9 @@ fn roofline_text(launch: &Launch) -> Option<String> {
     let (memory, bytes) = best("byte/s", Some("DRAM"))?;
     let intensity = rate / bytes;
     let roof = compute.peak.min(intensity * memory.peak);
-    let over = if roof < compute.peak { &memory.label } else { &compute.label };
+    let roof_label = if roof < compute.peak { &memory.label } else { &compute.label };
     Some(format!(
-        "{} {}, {} of the {over} roof at {} FLOP/byte (ceilings: {})",
+        "{} {}, {} of the {roof_label} roof at {} FLOP/byte (ceilings: {})",
         per_second(rate, "FLOP"),
         compute.label,
         percent(100.0 * rate / roof),
@@ -73,33 +73,33 @@ fn roofline_text(launch: &Launch) -> Option<String> {
     ))
 }
 
-/// A field that several launches of one kernel mostly share: each text once, under its kernel's name
-/// where there are several.
-fn said_once(
+/// Writes a field that launches of one kernel mostly share: each text once, with the kernel's name if
+/// there are several texts.
+fn distinct_field(
     page: &mut Page<'_>,
     profile: &Profile,
     label: &str,
     text: impl Fn(&Launch) -> Option<String>,
 ) {
-    let mut said: Vec<(String, String)> = Vec::new();
+    let mut texts: Vec<(String, String)> = Vec::new();
     for launch in profile.launches.iter().take(MAX_ROWS) {
         let Some(text) = text(launch) else { continue };
         let kernel = short_name(&launch.kernel);
-        // Launches that differ in their numbers alone are told of once.
+        // Texts that differ only in their numbers are written once.
         let words = |text: &str| text.replace(|c: char| c.is_ascii_digit() || c == '.', "");
         let alike = |other: &str| words(other) == words(&text);
-        if !said.iter().any(|(k, t)| *k == kernel && alike(t)) {
-            said.push((kernel, text));
+        if !texts.iter().any(|(k, t)| *k == kernel && alike(t)) {
+            texts.push((kernel, text));
         }
     }
-    let several = said.len() > 1;
-    for (at, (kernel, text)) in said.into_iter().enumerate() {
+    let several = texts.len() > 1;
+    for (at, (kernel, text)) in texts.into_iter().enumerate() {
         let label = if at == 0 { label } else { "" };
         page.field(label, &if several { format!("{kernel}: {text}") } else { text });
     }
 }
 
-/// The stall reasons that matter most, in percent of the cycles between two instructions.
+/// The top three stall reasons, in percent of the cycles between two instructions.
 pub(super) fn stalls_text(launch: &Launch) -> Option<String> {
     let top: Vec<String> = launch
         .stalls
@@ -118,7 +118,7 @@ pub(super) fn classification_text(class: &Classification) -> String {
     let mut text = class.primary.replace('_', " ");
     let primary = class.verdicts.iter().find(|v| v.verdict == class.primary);
     if let Some(e) = primary.and_then(|v| v.evidence.first()) {
-        // The counter's own name says enough; the whole id is in the profile.
+        // The counter's name without its suffix; the profile has the full id.
         let counter = e.metric.split('.').next().unwrap_or(&e.metric);
         text += &format!(" ({counter} {} {})", digits(e.value), e.unit);
     }

@@ -1,34 +1,34 @@
-//! The page being written: lines, labelled fields, tables, wrapped to its width.
+//! Builds the terminal report: lines, labelled fields and tables, wrapped to the terminal's width.
 
 use crate::report::text::wrap;
 use crate::report::{Grid, Style};
 
-/// The text so far, and how it may look.
+/// The text so far and its style.
 pub(super) struct Page<'a> {
     pub(super) out: String,
     pub(super) style: &'a Style,
 }
 
 impl Page<'_> {
-    /// A line.
+    /// Adds a line.
     pub(super) fn line(&mut self, text: &str) {
         self.out.push_str(text.trim_end());
         self.out.push('\n');
     }
 
-    /// A line of words; what does not fit goes on below, indented.
+    /// Adds text; continuation lines are indented.
     pub(super) fn wrapped(&mut self, text: &str) {
         for (at, part) in wrap(text, self.style.width - 4).into_iter().enumerate() {
             self.line(&format!("{}{part}", if at == 0 { "" } else { "    " }));
         }
     }
 
-    /// A labelled line; what does not fit goes on under the text.
+    /// Adds a labelled line; continuation lines are aligned with the text.
     pub(super) fn field(&mut self, label: &str, text: &str) {
         self.painted_field(label, text, "");
     }
 
-    /// The same with the text in a colour.
+    /// Like [`Page::field`], with the text in a colour.
     pub(super) fn painted_field(&mut self, label: &str, text: &str, sgr: &str) {
         let room = self.style.width.saturating_sub(14).max(30);
         for (at, part) in wrap(text, room).into_iter().enumerate() {
@@ -38,17 +38,17 @@ impl Page<'_> {
         }
     }
 
-    /// Bold, where colours may be used.
+    /// The text in bold if colours are enabled.
     pub(super) fn bold(&self, text: &str) -> String {
         self.paint("1", text)
     }
 
-    /// In a colour, where one may be used.
+    /// The text in a colour if colours are enabled.
     pub(super) fn paint(&self, sgr: &str, text: &str) -> String {
         if self.style.color { format!("\u{1b}[{sgr}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    /// A titled table, or nothing without rows.
+    /// Adds a titled table; nothing if it has no rows.
     pub(super) fn table(&mut self, title: &str, grid: Grid) {
         let text = grid.without_empty_columns().plain(self.style.width, 4);
         if !text.is_empty() {

@@ -1,4 +1,4 @@
-//! What of the program was looked at, where that is not all of it.
+//! The selection: which regions and kernels were profiled, if not all of them.
 
 use super::{MAX_ROWS, Page};
 use crate::model::Profile;
@@ -6,7 +6,7 @@ use crate::report::quantity::duration;
 use crate::report::text::short_name;
 use crate::report::{Align, Grid};
 
-/// Regions and kernels that were chosen, what share of the time they hold, what was left out.
+/// Writes the selected regions and kernels, their share of the time, and what was left out.
 pub(super) fn selection(page: &mut Page<'_>, profile: &Profile) {
     let Some(selection) = &profile.selection else { return };
     let mut grid = Grid::new(&[
@@ -14,7 +14,7 @@ pub(super) fn selection(page: &mut Page<'_>, profile: &Profile) {
         ("total", Align::Right),
         ("share", Align::Right),
         ("launches", Align::Right),
-        ("looked at", Align::Right),
+        ("profiled", Align::Right),
     ]);
     for kernel in selection.kernels.iter().take(MAX_ROWS) {
         grid.row([

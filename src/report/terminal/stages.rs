@@ -1,4 +1,4 @@
-//! What a model did: its stages with their rates, and the operators that took the time.
+//! Stages of a model with their rates, and its longest operators.
 
 use super::Page;
 use crate::model::Profile;
@@ -6,14 +6,14 @@ use crate::report::quantity::{duration, per_second, percent};
 use crate::report::text::short_name;
 use crate::report::{Align, Grid};
 
-/// Operators shown at most; operators.md has all.
+/// The maximum number of operators shown; operators.md has all.
 const MAX_OPERATORS: usize = 8;
 
 pub(super) fn stages(page: &mut Page<'_>, profile: &Profile) {
     page.table("stages", table(profile, str::to_owned));
 }
 
-/// One row a stage; `text` makes foreign names fit for where they are shown.
+/// One row per stage; `text` escapes foreign names for the output format.
 pub(in crate::report) fn table(profile: &Profile, text: impl Fn(&str) -> String) -> Grid {
     let several = profile.stages.iter().any(|stage| stage.case != profile.stages[0].case);
     let mut grid = Grid::new(&[
@@ -39,7 +39,7 @@ pub(in crate::report) fn table(profile: &Profile, text: impl Fn(&str) -> String)
     grid.without_empty_columns()
 }
 
-/// The operators that took the most time of their own.
+/// Writes the operators with the most self time.
 pub(super) fn operators(page: &mut Page<'_>, profile: &Profile) {
     let mut grid = Grid::new(&[
         ("operator", Align::Left),

@@ -1,4 +1,4 @@
-//! What a timeline shows: kernels, copies and regions, summed.
+//! Sums of a timeline: kernels, copies, GPU busy time and regions.
 
 use super::{MAX_ROWS, Page};
 use crate::model::Profile;
@@ -7,7 +7,7 @@ use crate::report::quantity::{bytes, duration};
 use crate::report::text::short_name;
 use crate::report::{Align, Grid};
 
-/// A timeline's kernels, summed by name.
+/// Writes a timeline's kernels, summed by name, and its copies.
 pub(super) fn kernels(page: &mut Page<'_>, profile: &Profile) {
     if profile.launches.iter().any(|l| !l.metrics.is_empty()) {
         return;
@@ -48,7 +48,7 @@ pub(super) fn kernels(page: &mut Page<'_>, profile: &Profile) {
     page.table("copies", grid);
 }
 
-/// How much of the time each GPU worked, and what it waited for.
+/// Writes how busy each GPU was and why it was idle.
 pub(super) fn busy(page: &mut Page<'_>, profile: &Profile) {
     let Some(timeline) = profile.timeline.as_ref().filter(|t| !t.devices.is_empty()) else {
         return;
