@@ -2,7 +2,7 @@
 //!
 //! After a crash the old or the new file is there, never half of one. Files that exist only on this
 //! machine (a user's own file, a secret) are synced before the rename. Files that a host has too
-//! are not; [`crate::remote::Fetched`] says for which of them the host may drop its copy.
+//! are not; [`crate::remote::FetchOutcome`] says for which of them the host may drop its copy.
 
 use std::fs::{self, File};
 use std::io::{self, IoSlice, Write};
