@@ -161,7 +161,7 @@ impl Progress {
         }
     }
 
-    pub(super) fn outlet(&self) -> Option<ProgramOutput> {
+    pub(super) fn program_output(&self) -> Option<ProgramOutput> {
         self.program_output.clone()
     }
 

@@ -392,7 +392,7 @@ fn run_reporters(
         canceller,
         output_options.row,
     );
-    let (bar, program_output) = (progress.bar(), progress.outlet());
+    let (bar, program_output) = (progress.bar(), progress.program_output());
     reporters.0.push(Box::new(progress));
     Ok(RunReporters { reporter: SharedReporter::new(reporters), bar, program_output })
 }
