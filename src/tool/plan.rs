@@ -48,7 +48,7 @@ use request::{JobName, Request, Target, Toolbox};
 use super::{ncu, nsys, sanitizer, slurm};
 
 /// The header that host entries include.
-const HEADER: &[u8] = include_bytes!("../../../harness/runner/include/rgpu.h");
+const HEADER: &[u8] = include_bytes!("../../harness/runner/include/rgpu.h");
 
 const RUNNER: &str = "bin/rgpu-runner";
 const COLLECTOR: &str = "bin/librgpu_collector.so";
