@@ -34,6 +34,8 @@ pub mod import;
 
 pub mod analysis;
 
+pub mod disasm;
+
 pub mod report;
 
 pub mod redact;

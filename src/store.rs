@@ -21,10 +21,12 @@ mod destination;
 mod folder;
 mod follower;
 mod list;
+mod provenance;
 mod record;
 
 pub use cost::{BilledCost, Cost, CostSource};
 pub use destination::{Destination, DestinationError, DestinationRoot, PartialFile};
 pub use folder::{LogPosition, Recorder, RunFolder, StoreError};
 pub use list::{RunLine, Runs};
+pub use provenance::{CaseSizes, EnvRecord, InputDigest, InputsRecord, digest_file, digest_of};
 pub use record::{JobRecord, RunRecord, RunState, UnsyncedFile};

@@ -27,10 +27,10 @@ use super::app::{App, Status};
 use super::{json, missing, report};
 use args::{Format, Tool, View};
 
+use crate::disasm::{self, FileNames, ImageFilter, ImageTask, InputError, Inputs, NamedInput};
 use crate::error::{Exit, Failure, Result};
 use crate::import::gpu_code::ListingColumns;
 use crate::model::disasm::{Input, Status as Ended};
-use crate::run::disasm::{self, FileNames, ImageFilter, ImageTask, InputError, Inputs, NamedInput};
 use crate::store::{Runs, StoreError, atomic};
 
 pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {

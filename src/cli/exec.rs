@@ -24,10 +24,10 @@ use super::terminal::{RawTerminal, written};
 use crate::bundle::{self, DEFAULT_MAX_BYTES, Packer};
 use crate::error::{ErrorDocument, Exit, Failure, Result, shell_word};
 use crate::run::{
-    ExecOutcome, ExecRequest, FileCopies, InputsRecord, ProgramExit, Reporter, RunContext,
-    RunEvent, close, exec, exec_again, exec_draft, signal,
+    ExecOutcome, ExecRequest, FileCopies, ProgramExit, Reporter, RunContext, RunEvent, close, exec,
+    exec_again, exec_draft, signal,
 };
-use crate::store::{RunFolder, RunRecord, RunState, Runs};
+use crate::store::{InputsRecord, RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
 pub(super) use args::ExecArgs;
 use pull::PulledFiles;

@@ -93,8 +93,8 @@ impl SchemaName {
         match self {
             Self::Profile => schemars::schema_for!(crate::model::Profile),
             Self::Run => schemars::schema_for!(crate::store::RunRecord),
-            Self::Env => schemars::schema_for!(crate::run::EnvRecord),
-            Self::Inputs => schemars::schema_for!(crate::run::InputsRecord),
+            Self::Env => schemars::schema_for!(crate::store::EnvRecord),
+            Self::Inputs => schemars::schema_for!(crate::store::InputsRecord),
             Self::Hotspots => schemars::schema_for!(crate::model::HotSpots),
             Self::Trace => schemars::schema_for!(crate::model::Trace),
             Self::Compare => schemars::schema_for!(crate::model::Comparison),

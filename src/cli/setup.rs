@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::app::{App, Status};
 use super::disasm;
 use super::terminal::safe;
+use crate::disasm::{FetchError, FetchVoice, WHEEL, fetch, fetched, find, pinned};
 use crate::error::{Exit, Failure, Result};
-use crate::run::disasm::{FetchError, FetchVoice, WHEEL, fetch, fetched, find, pinned};
 
 /// The licence terms.
 const LICENCE: &str = "https://docs.nvidia.com/cuda/eula";

@@ -288,7 +288,7 @@ impl ProfileBuilder {
         };
         let path = format!("raw/{tool}.log");
         folder.write(&path, &text)?;
-        let digest = super::provenance::digest_file(&folder.path().join(&path)).map_err(|e| {
+        let digest = crate::store::digest_file(&folder.path().join(&path)).map_err(|e| {
             Failure::new(Exit::Disk, "disk", "cannot read the run folder").file(&path).cause(e)
         })?;
         let artifact = Artifact {

@@ -14,18 +14,18 @@ use rgpu_protocol::{HostFacts, Outcome};
 
 use super::assemble::compiler_message;
 use super::bundle_reader::submission;
-use super::disasm::{self, ImageTask};
 use super::facts::FactsCache;
 use super::job::{self, JobResult, RunContext};
+use super::listings::{self, CompiledFiles};
 use super::programs::Programs;
-use super::provenance::EnvRecord;
 use super::{outcome, resume};
 use crate::bundle::{self, Bundle, DEFAULT_MAX_BYTES, Packer};
+use crate::disasm::{self, ImageTask};
 use crate::error::{Exit, Failure, Result, Side};
 use crate::model::build::{Build, BuildError, LogSettings, SCHEMA, Status};
 use crate::model::disasm::{Disasm, Input};
 use crate::remote::{HostLink, OnRemote, Remote, RemoteSpec};
-use crate::store::RunFolder;
+use crate::store::{EnvRecord, RunFolder};
 use crate::tool::{self, Draft, DslBuild, Expectations, JobName, Request, Target, Toolbox};
 use dsl_record::DslRecord;
 use names::HostPathNames;
@@ -330,8 +330,8 @@ impl BuildRun<'_> {
         if self.emit.sass && !cubins.is_empty() {
             let here = (self.nvdisasm)();
             let facts = self.facts_to_list_by(link, context, facts, &here).await;
-            let mut built = [disasm::CompiledFiles::new(folder, &build.files, None)];
-            let listings = disasm::fill(link, context, &facts, &here, &mut built).await;
+            let mut built = [CompiledFiles::new(folder, &build.files, None)];
+            let listings = listings::fill(link, context, &facts, &here, &mut built).await;
             build.files.extend(listings.into_iter().flatten());
             let summary: Disasm = serde_json::from_slice(&folder.read("sass/summary.json")?)
                 .map_err(|e| {

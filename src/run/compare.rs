@@ -13,13 +13,12 @@ use rgpu_protocol::{Digest, GpuChoice, HostFacts, Outcome, RungRecord};
 
 use super::assemble::{self, ProfileBuilder};
 use super::bundle_reader::submission;
-use super::disasm::{self, CompiledFiles};
 use super::event::RunEvent;
 use super::facts::FactsCache;
 use super::job::{self, HostFile, JobResult, RunContext};
+use super::listings::{self, CompiledFiles};
 use super::local_build;
 use super::programs::Programs;
-use super::provenance::EnvRecord;
 use crate::analysis::Thresholds;
 use crate::analysis::compare::Paired;
 use crate::bundle::{self, BlobSource, Bundle, Packer};
@@ -28,6 +27,7 @@ use crate::kernel::{Entry, Mode};
 use crate::model::comparison::Part;
 use crate::model::{Profile, Sidecars};
 use crate::remote::{HostLink, RemoteSpec};
+use crate::store::EnvRecord;
 use crate::store::RunFolder;
 use crate::tool::{self, Expectations, JobName, PairDraft, PlanError, Request, SIDES, Target};
 
@@ -187,7 +187,7 @@ impl CompareRun<'_> {
         for ((profile, sidecars), folder) in made.profiles.iter_mut().zip(&folders) {
             built.push(CompiledFiles::new(folder, &profile.artifacts, sidecars.hotspots.as_mut()));
         }
-        let listings = disasm::fill(link, context, &facts, self.nvdisasm, &mut built).await;
+        let listings = listings::fill(link, context, &facts, self.nvdisasm, &mut built).await;
         for ((profile, _), listings) in made.profiles.iter_mut().zip(listings) {
             profile.artifacts.extend(listings);
         }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use super::bundle_reader::submission;
 use super::file_copies::FileCopies;
 use super::job::{self, HostFile, JobResult, RunContext, cancelled};
-use super::provenance::EnvRecord;
 use super::{outcome, resume};
 use crate::bundle::{self, Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::exec::WORK_FOLDER;
 use crate::remote::{HostLink, OnRemote, RemoteFile};
+use crate::store::EnvRecord;
 use crate::store::RunRecord;
 use crate::tool::{Draft, Expectations, Program};
 use rgpu_protocol::plan::{

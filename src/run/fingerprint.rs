@@ -6,8 +6,8 @@ use rgpu_protocol::HostFacts;
 use rgpu_protocol::plan::Arg;
 use sha2::{Digest as _, Sha256};
 
-use super::provenance::digest_file;
 use crate::model::Selection;
+use crate::store::digest_file;
 use crate::tool::{Content, Request, Target};
 
 /// sha256 in hexadecimal over the source or binary, the sizes, the tools' options and the tools'

@@ -15,7 +15,6 @@ use tokio::sync::mpsc;
 use super::cancel::CancelSignal;
 use super::event::{Reporter, RunEvent};
 use super::file_copies::FileCopies;
-use super::provenance::digest_file;
 use super::resume::RecordedJob;
 use super::stdin_feed::StdinFeed;
 use crate::bundle::{Bundle, Packer};
@@ -24,6 +23,7 @@ use crate::model::profile::{Artifact, Gap};
 use crate::remote::{
     HostLink, JobMessage, OnRemote, RemoteError, RemoteFile, Submission, TransferProgress,
 };
+use crate::store::digest_file;
 use crate::store::{JobRecord, Recorder, RunFolder, RunRecord, StoreError, UnsyncedFile};
 use crate::tool::Draft;
 

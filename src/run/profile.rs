@@ -14,13 +14,12 @@ use rgpu_protocol::{Digest, HostFacts};
 
 use super::assemble::{self, ProfileBuilder};
 use super::bundle_reader::submission;
-use super::disasm::{self, CompiledFiles};
 use super::event::RunEvent;
 use super::facts::FactsCache;
 use super::job::{self, JobResult, RunContext};
+use super::listings::{self, CompiledFiles};
 use super::pass_planner::{NextStep, PassPlanner};
 use super::programs::Programs;
-use super::provenance::EnvRecord;
 use super::rungs::{below_rung, falls_short, is_below};
 use super::{local_build, resume};
 use crate::analysis::Thresholds;
@@ -29,6 +28,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::kernel::Entry;
 use crate::model::{Profile, Sidecars};
 use crate::remote::{HostLink, OnRemote, RemoteSpec};
+use crate::store::EnvRecord;
 use crate::tool::{self, Draft, JobName, PlanError, Request, Target};
 
 /// A run sends at most this many plans: one for each refused rung, and some to spare.
@@ -202,7 +202,7 @@ impl ProfileRun<'_> {
             assemble::profile(builder, &self.request, facts, context.record);
         let built =
             CompiledFiles::new(context.folder, &profile.artifacts, sidecars.hotspots.as_mut());
-        let listings = disasm::fill(link, context, &known, self.nvdisasm, &mut [built]).await;
+        let listings = listings::fill(link, context, &known, self.nvdisasm, &mut [built]).await;
         profile.artifacts.extend(listings.into_iter().flatten());
         let failure = failure.or_else(|| self.only_compiled(&profile, &known));
         Ok(ProfileOutcome::Profile(Box::new(profile), Box::new(sidecars), failure))

@@ -194,7 +194,7 @@ fn judge(record: &mut RungRecord, rung: &ProviderRung, end: &ProviderResult) {
 
 fn artifact(context: &RunContext<'_>, step: &str) -> Result<Artifact> {
     let digest =
-        super::provenance::digest_file(&context.folder.path().join(REPORT_PATH)).map_err(|e| {
+        crate::store::digest_file(&context.folder.path().join(REPORT_PATH)).map_err(|e| {
             Failure::new(Exit::Disk, "disk", "cannot read the run folder")
                 .file(REPORT_PATH)
                 .cause(e)

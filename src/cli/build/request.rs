@@ -8,7 +8,8 @@ use crate::cli::kernels::places;
 use crate::cli::missing;
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::{Mode, Selection, check_architecture, find};
-use crate::run::{BuildWanted, CaseSizes, Emit, InputsRecord, digest_file};
+use crate::run::{BuildWanted, Emit};
+use crate::store::{CaseSizes, InputsRecord, digest_file};
 use crate::tool::{BuildOptions, DslBuild, Output, PlanPart, Request, Target};
 
 /// A resolved command line.
@@ -227,7 +228,7 @@ fn of_dsl(
     })
 }
 
-fn digest(path: &Path) -> Result<crate::run::InputDigest> {
+fn digest(path: &Path) -> Result<crate::store::InputDigest> {
     digest_file(path).map_err(|e| {
         Failure::new(Exit::Config, "missing_source", "the source cannot be read")
             .file(path.display())

@@ -16,10 +16,8 @@ use crate::model::Comparison;
 use crate::model::comparison::Difference;
 use crate::remote::RemoteSpec;
 use crate::report;
-use crate::run::{
-    CompareRun, ComparisonOutcome, InputsRecord, Reporter, RunContext, RunEvent, close,
-};
-use crate::store::{RunFolder, RunRecord, RunState, Runs};
+use crate::run::{CompareRun, ComparisonOutcome, Reporter, RunContext, RunEvent, close};
+use crate::store::{InputsRecord, RunFolder, RunRecord, RunState, Runs};
 use crate::tool::{self, Target};
 
 /// Runs a comparison and shows it.
@@ -115,8 +113,8 @@ fn differing_sizes(sides: &[ProfileCommand; 2]) -> Vec<Difference> {
     if a == b {
         return Vec::new();
     }
-    let shown = |cases: &[crate::run::CaseSizes]| {
-        let one = |case: &crate::run::CaseSizes| {
+    let shown = |cases: &[crate::store::CaseSizes]| {
+        let one = |case: &crate::store::CaseSizes| {
             let row = |group: &Vec<i64>| {
                 let pairs = case.vars.iter().zip(group).map(|(var, n)| format!("{var}={n}"));
                 pairs.collect::<Vec<_>>().join(",")

@@ -7,10 +7,10 @@ use super::args::{FailOn, Without};
 use super::{DisasmArgs, failure, image_filter, listing_columns, named_inputs, show, tool, view};
 use crate::cli::app::{App, Status};
 use crate::cli::terminal::safe;
+use crate::disasm::{self, ComparedText, DiffSide, ImageTask, SourcePositions, code};
 use crate::error::{Exit, Failure, Result};
 use crate::model::code::Code;
 use crate::model::disasm::{Change, Diff, Disasm, KernelDiff, Sameness, Status as Ended};
-use crate::run::disasm::{self, ComparedText, DiffSide, ImageTask, SourcePositions, code};
 
 /// How many instructions are named per kernel.
 const MAX_NAMED_INSTRUCTIONS: usize = 12;

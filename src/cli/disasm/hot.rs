@@ -79,7 +79,7 @@ pub(in crate::cli) fn operands(app: &App, spots: &mut HotSpots, path: &dyn Fn(&s
     }
     let Some(tool) = tool::found(app) else { return };
     for from in reports {
-        if let Err(error) = crate::run::disasm::operands(spots, &from, &path(&from), &tool) {
+        if let Err(error) = crate::disasm::operands(spots, &from, &path(&from), &tool) {
             let line = format!("`{from}`: instructions have no operands: {error}");
             app.say(&safe(line.as_bytes()));
         }

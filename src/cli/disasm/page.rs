@@ -7,11 +7,11 @@ use super::output_file::OutputFile;
 use super::{DisasmArgs, hot, image_filter, known, listing_columns, out, output_file, tool, view};
 use crate::cli::app::{App, Status};
 use crate::cli::report::open;
+use crate::disasm::{self, ImageTask, LifeRanges, SourcePositions, code};
 use crate::error::{Exit, Failure, Result};
 use crate::model::HotSpots;
 use crate::model::code::{Code, SCHEMA};
 use crate::report::code::page;
-use crate::run::disasm::{self, ImageTask, LifeRanges, SourcePositions, code};
 
 /// Writes the page of files.
 pub(super) fn run(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {

@@ -6,12 +6,10 @@ use super::args::{DisasmArgs, Tool};
 use crate::cli::app::App;
 use crate::cli::progress::LiveOutput;
 use crate::cli::session::{self, OutputOptions};
+use crate::disasm::{ImageTask, ListingRequest, Nvdisasm, fetched, find, questions};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
-use crate::run::disasm::{
-    CommandHost, ImageTask, ListingRequest, Nvdisasm, fetched, find, questions,
-};
-use crate::run::{Reporter, RunContext, RunEvent, set_up_compilers};
+use crate::run::{CommandHost, Reporter, RunContext, RunEvent, set_up_compilers};
 use crate::store::{RunFolder, RunRecord, Runs};
 
 /// The tool for these files: on the host of `--remote`, else on this machine, else on the default

@@ -10,12 +10,12 @@ use super::args::{DisasmArgs, Format, View};
 use super::output_file::OutputFile;
 use super::{known, output_file, show};
 use crate::cli::app::{App, Status};
+use crate::disasm::{
+    CodeError, ImageTask, LifeRanges, SourcePositions, code, image_bytes, listing,
+};
 use crate::error::{Exit, Failure, Result};
 use crate::model::code::{Code, CodeImage, SCHEMA};
 use crate::report::code::{ExtraColumn, dot, live, mix, source, svg};
-use crate::run::disasm::{
-    CodeError, ImageTask, LifeRanges, SourcePositions, code, image_bytes, listing,
-};
 
 /// Whether a view needs life ranges.
 pub(super) fn lives(view: View) -> LifeRanges {

@@ -11,8 +11,9 @@ use rustix::fs::{FileType, Stat};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::run::{HostFile, digest_of};
-use crate::store::{Destination, RunFolder, RunRecord};
+use crate::run::HostFile;
+
+use crate::store::{Destination, RunFolder, RunRecord, digest_of};
 
 /// A pulled file that was not put into the folder here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

@@ -13,7 +13,7 @@ use crate::cli::app::App;
 use crate::cli::kernels::places;
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::{KernelSpec, Mode, Selection, find};
-use crate::run::{CaseSizes, InputsRecord, digest_file};
+use crate::store::{CaseSizes, InputsRecord, digest_file};
 use crate::tool::{
     BundleFile, CaptureRange, DeepOptions, NcuOptions, NsysOptions, Program, RegionPattern,
     Request, SanitizerOptions, SanitizerTool, Target,
@@ -173,7 +173,7 @@ fn inputs(spec: &KernelSpec, data_sets: &[Case], seed: u64) -> Result<InputsReco
     })
 }
 
-fn digest(path: &Path) -> Result<crate::run::InputDigest> {
+fn digest(path: &Path) -> Result<crate::store::InputDigest> {
     digest_file(path).map_err(|e| {
         Failure::new(Exit::Config, "missing_source", "a file of the kernel cannot be read")
             .file(path.display())

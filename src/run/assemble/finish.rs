@@ -90,7 +90,7 @@ fn kernel_info(
             language: spec.language.to_owned(),
             entry: spec.entry_name().to_owned(),
             source: spec.source.strip_prefix(project).unwrap_or(&spec.source).display().to_string(),
-            sha256: crate::run::provenance::digest_file(&spec.source).ok().map(|d| d.sha256.into()),
+            sha256: crate::store::digest_file(&spec.source).ok().map(|d| d.sha256.into()),
             arch,
             compiler: profile.code.first().map(|c| c.compiler.clone()).unwrap_or_default(),
             model: None,

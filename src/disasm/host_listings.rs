@@ -1,12 +1,10 @@
-//! nvdisasm on a host: all listings are requested in one plan and come back as one file. The result
-//! then answers like an nvdisasm on this machine ([`Nvdisasm::listing`]).
+//! Listings that a host's nvdisasm makes: which ones are needed, the calls that make them, and the
+//! parsed result, which answers like an nvdisasm on this machine ([`Nvdisasm::listing`]).
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
 use rgpu_format::cubin;
-use rgpu_protocol::HostFacts;
-use rgpu_protocol::event::Stream;
 use sha2::{Digest, Sha256};
 
 use super::image_task::ImageTask;
@@ -14,13 +12,7 @@ use super::images::image_bytes;
 use super::nvdisasm::{Nvdisasm, ToolError, tool_failure, with_expected_header};
 use super::read::listing_options;
 use super::shards;
-use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
-use crate::error::{Exit, Failure, Result};
-use crate::remote::{HostLink, RemoteSpec};
-use crate::run::bundle_reader::submission;
-use crate::run::job::{self, RunContext};
-use crate::run::{FactsCache, Programs, Reporter, RunEvent, outcome};
-use crate::tool::{self, CALL_TIMEOUT_S, JobName, LISTINGS, LISTINGS_STEP, ListingCall};
+use crate::tool::{CALL_TIMEOUT_S, ListingCall};
 
 /// A listing to request from a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,144 +125,36 @@ impl HostListings {
     }
 }
 
-/// A host to request listings from.
-pub struct ListingHost<'a> {
-    /// The connection.
-    pub link: &'a mut HostLink,
-    /// The host's facts; if they are stale, the request fails with `facts_changed`.
-    pub facts: &'a HostFacts,
-    /// The job's name.
-    pub job: String,
+/// The calls of a host's nvdisasm that make the requested listings.
+pub struct ListingCalls {
+    /// The cubins, with the header that the host's nvdisasm expects.
+    pub cubins: Vec<Vec<u8>>,
+    /// The calls.
+    pub calls: Vec<ListingCall>,
+    version: String,
+    calls_by_request: PendingListings,
 }
 
-impl ListingHost<'_> {
-    /// Requests all listings at once. `None` if the host has no working nvdisasm.
-    ///
-    /// # Errors
-    /// The link, the host or the run folder fails, or the user cancels. A cubin that nvdisasm
-    /// rejects is no error here: its listing is.
-    pub async fn all(
-        self,
-        questions: &[ListingRequest],
-        context: &mut RunContext<'_>,
-    ) -> Result<Option<Nvdisasm>> {
-        let Some(version) = self.facts.tool("nvdisasm").map(|tool| tool.version.clone()) else {
-            return Ok(None);
-        };
-        let cores = usize::try_from(self.facts.agent.cpus).unwrap_or(1);
+impl ListingCalls {
+    /// Spreads the requests over the host's cores; `version` is that of its nvdisasm.
+    pub fn new(requests: &[ListingRequest], version: &str, cores: usize) -> Self {
         let (mut calls, mut calls_by_request) = (Vec::new(), HashMap::new());
-        let mut cubins = Vec::with_capacity(questions.len());
-        for (at, ListingRequest { cubin, flags, symbols }) in questions.iter().enumerate() {
-            cubins.push(with_expected_header(cubin, &version).unwrap_or_else(|| cubin.clone()));
+        let mut cubins = Vec::with_capacity(requests.len());
+        for (at, ListingRequest { cubin, flags, symbols }) in requests.iter().enumerate() {
+            cubins.push(with_expected_header(cubin, version).unwrap_or_else(|| cubin.clone()));
             let first = calls.len();
             let words = shards::cut(cubin, flags, symbols, cores);
             calls.extend(words.into_iter().map(|words| ListingCall { words, cubin: at }));
             calls_by_request.insert(key(cubin, flags, symbols), (at, first..calls.len()));
         }
-        let Some(draft) = tool::listings(self.job.clone(), cubins, &calls, self.facts) else {
-            return Ok(None);
-        };
-        let bundle = Packer::new(DEFAULT_MAX_BYTES).pack(draft)?;
-        let mut counter = CallCounter { inner: context.reporter, done: 0, total: calls.len() };
-        let mut counting_context = RunContext {
-            folder: context.folder,
-            record: context.record,
-            reporter: &mut counter,
-            cancel: context.cancel.clone(),
-            input: None,
-        };
-        let submission = submission(bundle.plan, bundle.blobs);
-        job::submit(self.link, &submission, &mut counting_context).await?;
-        let end = job::follow_to_end(self.link, &self.job, &[], &mut counting_context).await?;
-        let file = end.files.iter().find(|file| file.host_path == LISTINGS);
-        let Some(file) = file.filter(|_| end.step_ok(LISTINGS_STEP)) else {
-            return Err(outcome::failure(self.link.remote(), &end));
-        };
-        let text = context.folder.read(&file.artifact.path)?;
-        // The run keeps only the listings made from this file.
-        let path = context.folder.path().join(&file.artifact.path);
-        let _ = std::fs::remove_file(&path);
-        let _ = path.parent().map(std::fs::remove_dir);
-        let host_listings =
-            HostListings::read(text, calls_by_request, calls.len()).ok_or_else(|| {
-                let remote = self.link.remote();
-                Failure::new(
-                    Exit::Tool,
-                    "bad_listings",
-                    "what nvdisasm wrote on the host is not whole",
-                )
-                .on(remote.name(), remote.transport())
-            })?;
-        let host = self.link.remote().name().to_owned();
-        Ok(Some(Nvdisasm::on_host(version, host, host_listings)))
+        Self { cubins, calls, version: version.to_owned(), calls_by_request }
     }
-}
 
-/// Reports how many calls have ended, from the lines that the step prints, instead of its output.
-struct CallCounter<'r> {
-    inner: &'r mut dyn Reporter,
-    done: usize,
-    total: usize,
-}
-
-impl Reporter for CallCounter<'_> {
-    fn say(&mut self, event: &RunEvent<'_>) {
-        match event {
-            RunEvent::Output { step: LISTINGS_STEP, stream: Stream::Stdout, bytes, .. } => {
-                let ended = bytes.iter().filter(|b| **b == b'\n').count();
-                self.done = self.total.min(self.done + ended);
-                self.inner.say(&RunEvent::Disassembling { done: self.done, total: self.total });
-            }
-            event => self.inner.say(event),
-        }
-    }
-}
-
-/// A host for a command that has no facts of it yet.
-pub struct CommandHost<'a> {
-    /// The remote's definition.
-    pub spec: &'a RemoteSpec,
-    /// The host's facts, cached between runs.
-    pub cache: FactsCache,
-    /// rgpu's own programs for the host.
-    pub programs: &'a Programs,
-    /// The current time in Unix seconds.
-    pub now_s: i64,
-}
-
-impl CommandHost<'_> {
-    /// Requests all listings at once. `None` if the host has no working nvdisasm.
-    ///
-    /// # Errors
-    /// As [`ListingHost::all`].
-    pub async fn ask(
-        &self,
-        link: &mut HostLink,
-        questions: &[ListingRequest],
-        context: &mut RunContext<'_>,
-    ) -> Result<Option<Nvdisasm>> {
-        let mut known = self.cache.load(self.now_s);
-        // A second try is for a host that changed since its facts were cached.
-        for sequence in 1..=2 {
-            let facts = match known.take() {
-                Some(facts) => facts,
-                None => {
-                    let Self { spec, cache, programs, now_s } = self;
-                    let cancel = &context.cancel;
-                    cache.ask(link, spec, programs, *now_s, context.reporter, cancel).await?
-                }
-            };
-            let job = JobName { run: context.record.id.clone(), sequence }.job();
-            let result = ListingHost { link, facts: &facts, job: job.clone() };
-            let result = result.all(questions, context).await;
-            // No other command uses this job.
-            link.drop_job(&job);
-            match result {
-                Err(failure) if failure.code == "facts_changed" => self.cache.forget(),
-                result => return result,
-            }
-        }
-        Err(Failure::new(Exit::Host, "facts_changed", "the host changes while it is asked"))
+    /// The nvdisasm that answers with the file that the calls wrote on `host`; `None` if the file
+    /// is not whole.
+    pub fn nvdisasm(self, host: &str, text: Vec<u8>) -> Option<Nvdisasm> {
+        let listings = HostListings::read(text, self.calls_by_request, self.calls.len())?;
+        Some(Nvdisasm::on_host(self.version, host.to_owned(), listings))
     }
 }
 

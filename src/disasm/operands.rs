@@ -10,8 +10,8 @@ use std::path::Path;
 use rgpu_format::cubin::{self, Cubin};
 use rgpu_format::ncu_rep::{Error, Limits, NcuReport, Source};
 
+use super::host_listings::ListingRequest;
 use super::nvdisasm::{Nvdisasm, ToolError};
-use super::remote::ListingRequest;
 use crate::import::gpu_code;
 use crate::model::HotSpots;
 
@@ -78,11 +78,7 @@ pub fn operands(
 }
 
 /// The listings that [`operands`] will need for the report at `path`; none if it cannot be read.
-pub(super) fn listing_requests(
-    hotspots: &HotSpots,
-    from: &str,
-    path: &Path,
-) -> Vec<ListingRequest> {
+pub fn listing_requests(hotspots: &HotSpots, from: &str, path: &Path) -> Vec<ListingRequest> {
     let Ok(bytes) = std::fs::read(path) else { return Vec::new() };
     let Ok((report, _)) = NcuReport::read(&bytes, &Limits::default()) else { return Vec::new() };
     let mut all = Vec::new();

@@ -13,7 +13,7 @@ use rgpu_protocol::plan::valid_job_id;
 
 use crate::model::code::SourceText;
 use crate::model::hotspots::SourceAt;
-use crate::run::{InputsRecord, digest_file};
+use crate::store::{InputsRecord, digest_file};
 
 /// Lines kept before and after a line with instructions.
 const CONTEXT_LINES: u32 = 6;

@@ -3,12 +3,13 @@
 //!
 //! [`inputs`] finds the files, [`each`] reads them on all cores (`spare_cores`) and writes the
 //! requested files (`ordered_writer`). nvdisasm provides the operands if there is one (`nvdisasm`;
-//! `remote` for one on a host). [`code`] gives a cubin instruction by instruction, for views. A
+//! `host_listings` for one on a host). [`code`] gives a cubin instruction by instruction, for views. A
 //! file that cannot be read is reported in the document; the other files are not affected.
 
 mod code;
 mod diff;
 mod fetch;
+mod host_listings;
 mod image_task;
 mod images;
 mod inputs;
@@ -20,8 +21,6 @@ mod operands;
 mod ordered_writer;
 mod permits;
 mod read;
-mod remote;
-mod run_listings;
 mod sampled;
 mod shards;
 mod sources;
@@ -30,16 +29,15 @@ mod spare_cores;
 pub use code::{CodeError, LifeRanges, SourcePositions, code};
 pub use diff::{DiffSide, diff};
 pub use fetch::{FetchError, PipOutput as FetchVoice, WHEEL, fetch, fetched, pinned};
+pub use host_listings::{ListingCalls, ListingRequest, questions};
 pub use image_task::{ImageFilter, ImageTask};
 pub use images::{LocatedImage, image_bytes};
 pub use inputs::{InputError, Inputs, NamedInput, inputs};
 pub use lines_diff::{ComparedText, lines_diff};
 pub use names::FileNames;
 pub use nvdisasm::{Nvdisasm, ToolError, find};
-pub use operands::{OperandsError, operands};
+pub use operands::{OperandsError, listing_requests, operands};
 pub use read::{OTHER_ARCHES, listing};
-pub use remote::{CommandHost, ListingHost, ListingRequest, questions};
-pub use run_listings::{CompiledFiles, fill, listings};
 pub use sampled::sampled;
 
 use std::path::PathBuf;

@@ -8,18 +8,17 @@ use std::path::PathBuf;
 
 use rgpu_protocol::HostFacts;
 
-use super::image_task::ImageTask;
-use super::nvdisasm::{Nvdisasm, find};
-use super::operands;
-use super::remote::{ListingHost, ListingRequest, questions};
+use super::event::{Reporter, RunEvent};
+use super::host_listings::ListingHost;
+use super::job::RunContext;
+use crate::disasm::{
+    self, ImageTask, ListingRequest, Nvdisasm, find, listing_requests, operands, questions,
+};
 use crate::model::HotSpots;
 use crate::model::disasm::Disasm;
 use crate::model::profile::Artifact;
 use crate::remote::HostLink;
-use crate::run::event::{Reporter, RunEvent};
-use crate::run::job::RunContext;
-use crate::run::provenance::digest_file;
-use crate::store::RunFolder;
+use crate::store::{RunFolder, digest_file};
 
 /// The folder of listings and `summary.json` in a run's folder.
 const LISTINGS_FOLDER: &str = "sass";
@@ -28,7 +27,7 @@ const LISTINGS_FOLDER: &str = "sass";
 const LISTING_KIND: &str = "sass";
 
 /// The compiled files of a run, or of one side of a comparison.
-pub struct CompiledFiles<'a> {
+pub(super) struct CompiledFiles<'a> {
     /// The folder that holds them, and that gets the listings.
     pub folder: &'a RunFolder,
     /// Paths of the cubins: the artifacts of kind `cubin`.
@@ -39,7 +38,7 @@ pub struct CompiledFiles<'a> {
 
 impl<'a> CompiledFiles<'a> {
     /// Takes the cubins among these artifacts.
-    pub fn new(
+    pub(super) fn new(
         folder: &'a RunFolder,
         artifacts: &[Artifact],
         hotspots: Option<&'a mut HotSpots>,
@@ -67,7 +66,7 @@ impl<'a> CompiledFiles<'a> {
         if let Some(hotspots) = &self.hotspots {
             for from in self.reports() {
                 let path = self.folder.path().join(&from);
-                all.extend(operands::listing_requests(hotspots, &from, &path));
+                all.extend(listing_requests(hotspots, &from, &path));
             }
         }
         all
@@ -86,7 +85,7 @@ impl<'a> CompiledFiles<'a> {
         let Some(hotspots) = &mut self.hotspots else { return written };
         for from in reports {
             let path = self.folder.path().join(&from);
-            if let Err(error) = operands::operands(hotspots, &from, &path, tool) {
+            if let Err(error) = operands(hotspots, &from, &path, tool) {
                 note(reporter, &format!("`{from}`: instructions have no operands: {error}"));
             }
         }
@@ -110,7 +109,7 @@ pub fn listings(
     let files: Vec<PathBuf> = cubins.iter().map(|cubin| folder.path().join(cubin)).collect();
     let task =
         ImageTask { out: Some(out), sass: true, nvdisasm: tool.cloned(), ..ImageTask::default() };
-    let mut document = super::all(&files, &task, &|_| {});
+    let mut document = disasm::all(&files, &task, &|_| {});
     for (input, cubin) in document.inputs.iter_mut().zip(cubins) {
         input.path.clone_from(cubin);
     }
@@ -135,7 +134,7 @@ pub fn listings(
 
 /// Lists everything that was built, and adds operands to its hot spots. `candidates` are paths
 /// where this machine may have nvdisasm. Returns the new artifacts for each of `built`.
-pub async fn fill(
+pub(super) async fn fill(
     link: &mut HostLink,
     context: &mut RunContext<'_>,
     facts: &HostFacts,
@@ -160,7 +159,7 @@ async fn ask_host(
     built: &[CompiledFiles<'_>],
 ) -> Option<Nvdisasm> {
     let known = facts.tool("nvdisasm").filter(|t| t.problems.is_empty())?;
-    if crate::run::is_local(link)
+    if super::is_local(link)
         && let Some(tool) = find(&[PathBuf::from(&known.path)])
     {
         return Some(tool);

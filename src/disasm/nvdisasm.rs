@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::host_listings::HostListings;
 use super::leash;
 use super::permits::Permits;
-use super::remote::HostListings;
 use super::shards;
 
 /// An nvdisasm that works.
