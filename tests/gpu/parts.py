@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from cupti import cupti
+from programs import programs
 from proxy import Proxy
 from pykernels import python
 from rungs import rungs
@@ -432,4 +433,4 @@ def exec_(s):
     s.check("a .cu is clean under memcheck", [r["verdict"] for r in p.get("sanitizer", [])] == ["clean"], str(p.get("sanitizer"))[:300])
 
 
-PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, wagmi, exec_, python, cupti, rungs, cutlink)}
+PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, wagmi, exec_, python, cupti, rungs, cutlink, programs)}
