@@ -83,7 +83,7 @@ pub static REASONS: &[Reason] = &[
     row(
         "empty_report",
         Side::Tool,
-        "the report holds no result",
+        "the report has no result",
         "`rgpu doctor` tries each tool on a small kernel",
     ),
     row(
