@@ -182,7 +182,10 @@ fn guard(data: &CaseReport, from: &str) -> Option<SanitizerResult> {
         note: if found {
             String::new()
         } else {
-            format!("no findings in {} guarded launches; this does not prove that the kernel is clean", guard.launches)
+            format!(
+                "no findings in {} guarded launches; this does not prove that the kernel is clean",
+                guard.launches
+            )
         },
         from: from.to_owned(),
     })

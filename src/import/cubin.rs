@@ -29,10 +29,7 @@ pub fn import(cubin: &Cubin, from: &str) -> Imported {
         if kernel.registers.is_none() {
             imported.gaps.push(Gap {
                 code: "no_register_count".to_owned(),
-                text: format!(
-                    "{from}: the cubin has no register count for `{}`",
-                    kernel.name
-                ),
+                text: format!("{from}: the cubin has no register count for `{}`", kernel.name),
             });
         }
         imported.code.push(code(kernel, cubin, &compiler, from));

@@ -127,7 +127,9 @@ pub fn listing(
     let read = sass::is_read(cubin.sm.number);
     let _ = match read {
         true => writeln!(text, "// {}, without operands; nvdisasm prints them", cubin.sm),
-        false => writeln!(text, "// {}, raw words only; nvdisasm of CUDA 12 decodes them", cubin.sm),
+        false => {
+            writeln!(text, "// {}, raw words only; nvdisasm of CUDA 12 decodes them", cubin.sm)
+        }
     };
     for section in cubin.code.iter().filter(|s| wanted(s)) {
         let code = instructions(section, file);

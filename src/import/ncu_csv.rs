@@ -84,7 +84,9 @@ pub fn import(page: &NcuCsv, from: &str) -> Imported {
     let mut absent = AbsentCells::default();
     let mut gaps = vec![Gap {
         code: "printed_values".to_owned(),
-        text: format!("{from}: values are rounded as ncu printed them; import the report for exact ones"),
+        text: format!(
+            "{from}: values are rounded as ncu printed them; import the report for exact ones"
+        ),
     }];
     let mut launches = Vec::new();
     for (row, id) in page.launches.iter().zip(0..) {

@@ -159,8 +159,11 @@ pub fn import_report(bytes: &[u8], from: &str) -> Result<Imported, NsysRepError>
     }
     let mut imported = outcome?;
     imported.gaps.extend(damage.iter().map(|cause| {
-        let names =
-            if report.strings().is_empty() { ", without names, which come later in the file" } else { "" };
+        let names = if report.strings().is_empty() {
+            ", without names, which come later in the file"
+        } else {
+            ""
+        };
         let text = format!("{from}: {cause}; the intact chunks of events are kept{names}");
         Gap { code: "damaged_report".to_owned(), text }
     }));

@@ -58,8 +58,10 @@ pub fn import(stats: &NsysStats, from: &str) -> Imported {
         imported.gaps.push(gap("damaged_report", text));
     }
     if ragged > 0 {
-        let text = format!("{from}: {ragged} rows have a different number of fields than their \
-                            header");
+        let text = format!(
+            "{from}: {ragged} rows have a different number of fields than their \
+                            header"
+        );
         imported.gaps.push(gap("damaged_report", text));
     }
     if !imported.regions.is_empty() {

@@ -315,7 +315,9 @@ pub(super) fn check(spots: &LaunchSpots, launch: &Launch) -> Option<Gap> {
     });
     let uneven = uneven.count();
     if uneven > 0 {
-        told.push(format!("the stall reasons of {uneven} instructions do not sum to their samples"));
+        told.push(format!(
+            "the stall reasons of {uneven} instructions do not sum to their samples"
+        ));
     }
     (!told.is_empty()).then(|| Gap {
         code: "hotspot_sums".to_owned(),

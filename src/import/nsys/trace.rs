@@ -63,10 +63,17 @@ pub(super) struct Work {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum GpuWorkKind {
     /// A kernel, with the number of its name.
-    Kernel { name: u32 },
-    Copy { kind: CopyKind, bytes: u64 },
+    Kernel {
+        name: u32,
+    },
+    Copy {
+        kind: CopyKind,
+        bytes: u64,
+    },
     /// A memset.
-    Set { bytes: u64 },
+    Set {
+        bytes: u64,
+    },
     /// A CUDA graph as a whole.
     Graph,
 }

@@ -63,7 +63,9 @@ pub(super) fn gaps(log: &NvtxLog, paired: &PairedRanges<'_>, from: &str) -> Vec<
         (
             lost > 0,
             "lost_records",
-            format!("{from}: CUPTI's buffers were full: {lost} records of kernels, copies and calls are missing"),
+            format!(
+                "{from}: CUPTI's buffers were full: {lost} records of kernels, copies and calls are missing"
+            ),
         ),
         (
             untimed > 0,
