@@ -140,7 +140,7 @@ impl Config {
         let user: UserFile = read(&user_file)?;
         for (name, spec) in &user.remote {
             without_secret(&spec.url).map_err(|f| {
-                f.file(user_file.display()).cause(format!("it is `url` of [remote.{name}]"))
+                f.file(user_file.display()).cause(format!("it is the `url` of [remote.{name}]"))
             })?;
         }
         let project_settings: ProjectFile = match &project_file {

@@ -35,7 +35,7 @@ pub(super) enum NameKind {
 /// Prints the script for a shell.
 pub(super) fn run(app: &App, shell: Shell) -> Result<Status> {
     if app.global.json {
-        let what = "completions are a shell's script, which has no form in JSON";
+        let what = "completions are a shell script, which has no JSON form";
         return Err(Failure::new(Exit::Usage, "usage", what)
             .hint(format!("rgpu completions {shell} > FILE")));
     }

@@ -29,17 +29,17 @@ use crate::run::{ProfileOutcome, ProfileRun, Reporter, RunContext, RunEvent};
 use crate::store::{RunFolder, RunRecord};
 use crate::tool::{Request, SanitizerTool, Target};
 
-/// Try every tool on a host with a tiny kernel: what works, what each mode reaches, why not more
+/// Run every tool on a host with a tiny kernel, and show what works and why the rest does not
 #[derive(Args, Clone, Debug)]
 pub(super) struct DoctorArgs {
     /// A remote [default: the default remote]
     pub remote: Option<String>,
 
-    /// Forget what is known of the host first
+    /// Forget everything known about the host first
     #[arg(long)]
     pub fresh: bool,
 
-    /// Accept the key of a host never seen before
+    /// Accept the key of an unknown host
     #[arg(long)]
     pub accept_new: bool,
 }

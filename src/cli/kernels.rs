@@ -15,9 +15,9 @@ use crate::store::atomic;
 /// List kernels, show one, or start a kernel.toml
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum KernelsCommand {
-    /// List every kernel that --kernel finds by name
+    /// List the kernels that --kernel finds by name
     List,
-    /// Show what a kernel is: entry, arguments, cases
+    /// Show a kernel's entry, arguments and cases
     Show(ShowArgs),
     /// Write a kernel.toml beside a .cu file
     New(NewArgs),

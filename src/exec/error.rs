@@ -9,7 +9,7 @@ use crate::tool::ScriptError;
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
     /// `--lang` names an unknown language.
-    #[error("`--lang {word}` is no language that exec knows")]
+    #[error("`--lang {word}` is not a language that exec supports")]
     UnknownLanguage {
         /// The word as typed.
         word: String,
@@ -17,7 +17,7 @@ pub enum ExecError {
         near: Vec<String>,
     },
     /// A file whose name and text do not show its language.
-    #[error("`{name}` is in no language that exec knows by its name or its first line")]
+    #[error("the language of `{name}` cannot be recognised by its name or first line")]
     NoLanguage {
         /// The file.
         name: String,
@@ -25,7 +25,7 @@ pub enum ExecError {
         binary: bool,
     },
     /// A snippet without a file, whose text does not show its language.
-    #[error("the language of {what} cannot be told")]
+    #[error("the language of {what} cannot be recognised")]
     Untold {
         /// `--code` or `standard input`.
         what: &'static str,
@@ -64,7 +64,7 @@ pub enum ExecError {
         problem: String,
     },
     /// The mounts exceed a limit.
-    #[error("the mounts hold {what}, over the limit of {limit}")]
+    #[error("the mounts have {what}, which is over the limit of {limit}")]
     TooBig {
         /// Their size or number of files, as text.
         what: String,
@@ -108,7 +108,7 @@ pub enum ExecError {
         hint: String,
     },
     /// A CUDA file without a `main`.
-    #[error("`{name}` has no `main`: there is nothing to run")]
+    #[error("`{name}` has no `main`, so there is nothing to run")]
     NoMain {
         /// The file.
         name: String,
@@ -155,7 +155,7 @@ impl From<ExecError> for Failure {
                     .hint("name them in .rgpuignore, mount a smaller folder, or allow more with `--mount-limit 2GB`")
             }
             ExecError::EnvFile { .. } => Failure::new(Exit::Config, "bad_env_file", what)
-                .hint("write NAME=VALUE, one a line; values in quotes may hold anything"),
+                .hint("write NAME=VALUE, one a line; values in quotes may contain anything"),
             ExecError::Script { .. } => Failure::new(Exit::Kernel, "bad_script_block", what),
             ExecError::Manifest { .. } => Failure::new(Exit::Kernel, "bad_manifest", what),
             ExecError::NoCompiler { hint, .. } => {

@@ -100,12 +100,12 @@ pub(super) fn split(text: &str) -> Result<SplitSource, String> {
 
 fn check(manifest: &Table) -> Result<(), String> {
     if let Some(key) = manifest.keys().find(|key| REFUSED_TABLES.contains(&key.as_str())) {
-        return Err(format!("`[{key}]` means nothing for a single file"));
+        return Err(format!("`[{key}]` has no effect for a single file"));
     }
     match manifest.get("package") {
         Some(Value::Table(package)) => {
             match package.keys().find(|key| REFUSED_PACKAGE_KEYS.contains(&key.as_str())) {
-                Some(key) => Err(format!("`package.{key}` means nothing for a single file")),
+                Some(key) => Err(format!("`package.{key}` has no effect for a single file")),
                 None => Ok(()),
             }
         }

@@ -30,7 +30,7 @@ pub enum KernelError {
         source: std::io::Error,
     },
     /// A file lies outside the kernel's repository or project, so it is not sent along.
-    #[error("`{}` lies outside of `{}`, and stays here", .path.display(), .root.display())]
+    #[error("`{}` is outside `{}` and is not sent", .path.display(), .root.display())]
     Elsewhere {
         /// The file.
         path: PathBuf,
@@ -87,7 +87,7 @@ pub enum KernelError {
         hint: String,
     },
     /// A language that this version cannot run.
-    #[error("kernels in `{language}` cannot be run by this version of rgpu")]
+    #[error("this version of rgpu cannot run kernels in `{language}`")]
     Language {
         /// The language.
         language: String,

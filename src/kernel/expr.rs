@@ -76,7 +76,7 @@ pub enum ExprError {
         text: String,
     },
     /// A variable that `[sizes]` does not list.
-    #[error("`{name}` in `{text}` is no variable of `[sizes]`")]
+    #[error("`{name}` in `{text}` is not a variable of `[sizes]`")]
     UnknownVariable {
         /// The name.
         name: String,
@@ -84,7 +84,8 @@ pub enum ExprError {
         text: String,
     },
     /// A name followed by `(` that is not one of the functions.
-    #[error("`{name}` in `{text}` is no function; there are `min`, `max`, `ceil_div`, `align_up`{}", if *.work { " and `sum`" } else { "" })]
+    #[error("`{name}` in `{text}` is not a function; there are `min`, `max`, `ceil_div`, \
+             `align_up`{}", if *.work { " and `sum`" } else { "" })]
     UnknownFunction {
         /// The name.
         name: String,
@@ -410,7 +411,7 @@ mod tests {
         expected a number, a name or `(` at character 4 of `1 +`
         expected `)` at character 3 of `(m`
         expected an operator or the end at character 3 of `m n`
-        `k` in `k` is no variable of `[sizes]`
+        `k` in `k` is not a variable of `[sizes]`
         `floor` in `floor(m)` is no function; there are `min`, `max`, `ceil_div`, `align_up`
         `sum` in `sum(m)` is no function; there are `min`, `max`, `ceil_div`, `align_up`
         expected a whole number at character 1 of `1.5`

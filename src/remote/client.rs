@@ -325,7 +325,7 @@ impl Conversation {
             _ if kind == Kind::Message => {
                 Err(RemoteError::Nonsense { what: "a message among announced bytes".into() })
             }
-            _ => Err(RemoteError::Nonsense { what: "bytes that nothing announced".into() }),
+            _ => Err(RemoteError::Nonsense { what: "bytes that were not announced".into() }),
         }
     }
 
@@ -344,7 +344,7 @@ impl Conversation {
                 let message = JobMessage::Output { step, stream, offset, bytes: body };
                 Ok(Some(Incoming::Job { job, message }))
             }
-            _ => Err(RemoteError::Nonsense { what: "bytes that nothing announced".into() }),
+            _ => Err(RemoteError::Nonsense { what: "bytes that were not announced".into() }),
         }
     }
 }
@@ -732,5 +732,5 @@ impl JobStdin {
 pub(super) fn unexpected_answer(answer: &FromAgent) -> RemoteError {
     let mut what = format!("{answer:?}");
     what.truncate(what.char_indices().nth(200).map_or(what.len(), |(at, _)| at));
-    RemoteError::Nonsense { what: format!("an answer to nothing: {what}") }
+    RemoteError::Nonsense { what: format!("an answer without a request: {what}") }
 }

@@ -165,7 +165,10 @@ impl Session {
                 }
                 FromAgent::Missing { digests, .. } => {
                     return Err(RemoteError::Nonsense {
-                        what: format!("{} blobs are missing that it confirmed", digests.len()),
+                        what: format!(
+                            "{} blobs are missing that the agent had confirmed",
+                            digests.len()
+                        ),
                     });
                 }
                 other => return Err(unexpected_answer(&other)),
@@ -220,7 +223,7 @@ impl Session {
         digests.dedup();
         if let Some(foreign) = digests.iter().find(|digest| !sizes.contains_key(digest)) {
             return Err(RemoteError::Nonsense {
-                what: format!("it asks for {foreign:?}, which is no part of the plan"),
+                what: format!("it asks for {foreign:?}, which is not part of the plan"),
             });
         }
         let total: u64 = digests.iter().map(|digest| sizes[digest]).sum();

@@ -194,7 +194,10 @@ impl ProfileBuilder {
         }
         self.rung = rung;
         if let Some(there) = there.filter(|there| self.profile.device.as_ref() != Some(there)) {
-            let text = format!("the counters are of another GPU, {there}: its provider chose it");
+            let text = format!(
+                "the counters are from another GPU, {there}, which the provider \
+                                chose"
+            );
             self.profile.warnings.push(Gap { code: "other_gpu".to_owned(), text });
         }
         None

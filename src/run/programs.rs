@@ -134,7 +134,8 @@ pub fn find(triple: &str, libexec: Option<&Path>, exe: &Path) -> Result<Programs
             format!("there is no `rgpu-agent` for {triple} on this machine"),
         )
         .cause(format!("looked in {searched}"))
-        .hint("it comes with the whole tree: `bin/rgpu` with `libexec/rgpu` beside `bin`, as `cargo xtask dist` packs them")
+        .hint("it is part of the full package: `bin/rgpu` with `libexec/rgpu` beside `bin`, as \
+               `cargo xtask dist` builds it")
         .hint("in the source tree `cargo xtask setup` builds it; or set RGPU_LIBEXEC to the folder that it lies in"));
     };
     Ok(Programs {

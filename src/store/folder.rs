@@ -34,7 +34,7 @@ pub enum StoreError {
     #[error("there is already a run `{0}`")]
     Taken(String),
     /// Another process follows the run and writes into its folder.
-    #[error("`{run}` is followed by {}", by(*pid))]
+    #[error("{} is already attached to `{run}`", by(*pid))]
     Followed {
         /// The run's name on a command line.
         run: String,
@@ -51,7 +51,7 @@ pub enum StoreError {
     #[error("there is no run `{0}`")]
     Unknown(String),
     /// The folder exists but is no run folder.
-    #[error("`{}` is a folder, but not that of a run: it holds no `run.json`", path.display())]
+    #[error("`{}` is a folder, but not a run folder: it has no `run.json`", path.display())]
     NoRun {
         /// The folder.
         path: PathBuf,
@@ -59,7 +59,7 @@ pub enum StoreError {
         inner: Option<PathBuf>,
     },
     /// A prefix that matches several runs.
-    #[error("`{name}` fits several runs: {}", fits.join(", "))]
+    #[error("`{name}` matches several runs: {}", fits.join(", "))]
     Ambiguous {
         /// The prefix.
         name: String,
@@ -88,21 +88,21 @@ impl From<StoreError> for Failure {
             StoreError::Taken(_) => failure(Exit::Usage, "run_id_taken")
                 .hint("choose another `--run-id`, or leave it out"),
             StoreError::Followed { run, .. } => failure(Exit::Usage, "followed")
-                .hint("wait for it: it brings output and results, and nothing is lost")
+                .hint("wait for it: it fetches output and results, and nothing is lost")
                 .hint(format!("or stop the run on its host: `rgpu runs cancel {run}`")),
             StoreError::NotEmpty(_) => failure(Exit::Usage, "out_not_empty")
-                .hint("`--out` is one run's own folder: name one that is absent or empty"),
+                .hint("`--out` is the folder of one run: name a new or empty one"),
             StoreError::BadId(_) => failure(Exit::Usage, "bad_run_id"),
             StoreError::Unknown(_) => {
                 failure(Exit::Usage, "unknown_run").hint("`rgpu runs list` shows the runs here")
             }
             StoreError::NoRun { inner, .. } => {
                 let failure = failure(Exit::Usage, "no_run_folder")
-                    .hint("a run folder is what `rgpu profile` leaves: artifacts/runs/<id>")
+                    .hint("`rgpu profile` writes run folders: artifacts/runs/<id>")
                     .hint("`rgpu runs list` shows the runs here");
                 match inner {
                     Some(inner) => {
-                        failure.hint(format!("there are runs in it, such as {}", inner.display()))
+                        failure.hint(format!("it contains runs, such as {}", inner.display()))
                     }
                     None => failure,
                 }

@@ -181,7 +181,7 @@ pub(super) fn refuse(
         Some(word) => Err(PlanError::Option {
             flag,
             value: word.clone(),
-            problem: "rgpu itself says where results and words go".to_owned(),
+            problem: "rgpu itself sets where results and messages go".to_owned(),
             near: Vec::new(),
         }),
     }

@@ -161,5 +161,5 @@ fn where_only_the_reference_ran_each_mode_says_so_and_what_to_do() {
     let said: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
     let modes = said["modes"].as_array().unwrap();
     let bench = modes.iter().find(|line| line["mode"] == "bench").unwrap();
-    assert_eq!(bench["why"][0], "not events (no_gpu: the host has no GPU that works)");
+    assert_eq!(bench["why"][0], "not events (no_gpu: the host has no working GPU)");
 }

@@ -309,7 +309,7 @@ fn events_and_the_result_as_json_are_not_both_put_on_stdout() {
         let shown = laptop.shown(&line, &output);
         assert_eq!(status(&output), 2, "{shown}");
         let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&shown);
-        assert_eq!(document["error"]["what"], "stdout is taken by the result", "{shown}");
+        assert_eq!(document["error"]["what"], "stdout is used for the result", "{shown}");
     }
     assert!(!laptop.project("artifacts/runs/latest").exists(), "nothing was begun");
 }

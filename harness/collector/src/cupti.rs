@@ -74,7 +74,7 @@ fn start() {
             text: None,
         }),
         Err(why) => {
-            complain(&format!("no libcupti can be used, only NVTX ranges are recorded: {why}"));
+            complain(&format!("no usable libcupti, only NVTX ranges are recorded: {why}"));
             process.notice(&Notice::Cupti {
                 state: "off",
                 version: None,

@@ -112,7 +112,7 @@ impl Blobs {
             }
         };
         if bytes.len() as u64 != size {
-            return Err(damaged(format!("{} bytes in the place of {size}", bytes.len())));
+            return Err(damaged(format!("{} bytes instead of {size}", bytes.len())));
         }
         let actual = hash(bytes);
         if actual != *digest {

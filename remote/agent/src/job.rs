@@ -59,7 +59,7 @@ pub(crate) enum CreateError {
     #[error("the job is there already")]
     Exists,
     /// A blob is missing or does not fit its file.
-    #[error("blobs of `{path}` do not make up the file: {why}")]
+    #[error("the blobs of `{path}` do not add up to the file: {why}")]
     Blobs { path: String, why: String },
     /// The host's file system failed.
     #[error(transparent)]

@@ -227,8 +227,8 @@ fn kernels_of_one_side_are_left_out_and_too_many_of_them_leave_it_open() {
     assert_eq!((time.speedup, time.ci95, time.verdict), (1.0, None, TimeVerdict::Ambiguous));
     assert_eq!(
         some.summary,
-        "undecided: kernels that only `new` has take 20 % of its time; in those of both sides \
-         `new` took 100 % of the time of `old`"
+        "undecided: kernels that only `new` has take 20 % of its time; in the metrics of both \
+         sides `new` took 100 % of the time of `old`"
     );
     assert!(held(&with(20_000.0), &base).time.is_none());
 }

@@ -48,8 +48,8 @@ pub(super) fn times(
 ) -> Times {
     let on_cpu = |p: &Profile| p.timing.as_ref().is_some_and(|t| t.clock == "cpu_reference");
     if on_cpu(a) || on_cpu(b) {
-        let text = "without a GPU the references ran on the CPU, and their times say nothing of \
-                    the kernels";
+        let text = "without a GPU only the references ran, on the CPU; their times say nothing \
+                    about the kernels";
         return Times::without(gap("no_gpu", text));
     }
     let cases = cases(a, b, options);
@@ -58,13 +58,15 @@ pub(super) fn times(
         return Times { cases, time, no_time: None, shared: SharedTime::default() };
     }
     if kernels.is_empty() && !a.launches.is_empty() && !b.launches.is_empty() {
-        let text = "no kernel is in common, and so there is no ratio of times";
+        let text = "the sides have no kernel in common, so there is no ratio of times";
         return Times::without(gap("no_common_kernel", text));
     }
     let (time, shared) = over_kernels(kernels, joins, options);
     let no_time = time.is_none().then(|| match &shared.too_little {
-        Some(text) => gap("little_in_common", format!("too little is in common: {text}")),
-        None => gap("no_time", "no time is known on both sides"),
+        Some(text) => {
+            gap("little_in_common", format!("the sides have too little in common: {text}"))
+        }
+        None => gap("no_time", "no time is known for both sides"),
     });
     Times { cases, time, no_time, shared }
 }
@@ -225,7 +227,7 @@ impl SharedTime {
                 continue;
             }
             let share = alone / all;
-            let text = format!("kernels that only {name} has take {} of its time", percent(share));
+            let text = format!("kernels that only {name} has use {} of its time", percent(share));
             if share > SMALL_SHARE && share > shared.alone {
                 shared.too_little = Some(text.clone());
             }

@@ -281,9 +281,9 @@ fn nothing(args: &DisasmArgs, files: &[PathBuf], view: View) -> Failure {
         View::Ptx => "PTX is in fatbins and in cubins built with -lineinfo",
         View::Source => "source lines are in cubins built with -lineinfo or -G",
         View::Mix | View::Cfg => {
-            "instructions are read from sm_70 on; `--list` shows what is there"
+            "instructions can be listed from sm_70 on; `--list` shows the content"
         }
-        _ => "`--list` shows what is there",
+        _ => "`--list` shows the content",
     };
     Failure::new(Exit::Artifact, "nothing_to_show", "there is nothing to show").hint(hint)
 }

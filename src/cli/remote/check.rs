@@ -22,7 +22,7 @@ pub(in crate::cli) struct CheckArgs {
     /// A remote [default: the default remote]
     pub remote: Option<String>,
 
-    /// Accept the key of a host never seen before
+    /// Accept the key of an unknown host
     #[arg(long)]
     pub accept_new: bool,
 }

@@ -22,15 +22,15 @@ const STATE_TIMEOUT: Duration = Duration::from_secs(10);
 /// What `remote add NAME wafer` takes besides.
 #[derive(Args, Clone, Debug, Default)]
 pub(in crate::cli) struct WaferArgs {
-    /// The workspace at Wafer, made by `remote up` where it is not there
+    /// The workspace at Wafer; `remote up` creates it if it does not exist
     #[arg(long, value_name = "NAME")]
     pub workspace: Option<String>,
 
-    /// The GPU that a workspace is made with [default: B200]
+    /// The GPU of a new workspace [default: B200]
     #[arg(long, value_name = "GPU")]
     pub gpu: Option<String>,
 
-    /// What a workspace is made as: baremetal (the default) or modal
+    /// The kind of a new workspace: baremetal (the default) or modal
     #[arg(long, value_name = "KIND")]
     pub environment: Option<String>,
 
@@ -46,8 +46,7 @@ pub(in crate::cli) struct WaferArgs {
     #[arg(long, value_name = "WAY")]
     pub carrier: Option<String>,
 
-    /// Whose ncu may read counters: auto (where the workspace's may not, the service's), or
-    /// workspace alone
+    /// Whose ncu reads counters: auto (the service's if the workspace's may not), or workspace only
     #[arg(long, value_name = "WHOSE")]
     pub ncu: Option<String>,
 }
@@ -207,16 +206,15 @@ pub(super) fn login(app: &App, what: &str) -> Result<Status> {
         None => what == "wafer",
     };
     if !is_wafer {
-        return Err(Failure::new(
-            Exit::Usage,
-            "no_login",
-            format!("there is nothing to log in to at `{what}`"),
-        )
-        .hint("platforms with a login: wafer"));
+        return Err(Failure::new(Exit::Usage, "no_login", format!("`{what}` has no login"))
+            .hint("platforms with a login: wafer"));
     }
     let show = |url: &str| {
         let url = safe(url.as_bytes());
-        app.say(&format!("open this page anywhere, and log in there:\n  {url}\nwaiting for it …"));
+        app.say(&format!(
+            "open this page in any browser and log in there:\n  {url}\nwaiting for \
+                          the login …"
+        ));
     };
     let done = app.block_on(async {
         let done = wafer::login(&show).await;
@@ -321,7 +319,7 @@ fn not_rented(spec: &RemoteSpec, request: RentalRequest) -> Failure {
             failure.hint("start the worker there: rgpu worker --token-file FILE")
         }
         (RentalRequest::Up, "local") => failure,
-        (RentalRequest::Up, _) => failure.hint("a host like this is there by itself"),
+        (RentalRequest::Up, _) => failure.hint("such a host is not created by rgpu"),
         (RentalRequest::Down, "modal" | "modal+http") => {
             failure.hint("stop its app there: modal app stop rgpu")
         }
@@ -344,13 +342,13 @@ fn not_rented(spec: &RemoteSpec, request: RentalRequest) -> Failure {
 /// Asks at the terminal. Without a terminal nothing is destroyed.
 fn confirm(spec: &RemoteSpec) -> Result<bool> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        let message = format!("`{}` would be destroyed with all that lies there", spec.name);
+        let message = format!("`{}` and all its data would be destroyed", spec.name);
         return Err(Failure::new(Exit::Usage, "not_agreed", message)
-            .hint(format!("if that is meant: `rgpu remote down {} --yes`", spec.name)));
+            .hint(format!("to confirm: `rgpu remote down {} --yes`", spec.name)));
     }
     let _ = write!(
         std::io::stderr().lock(),
-        "Destroy `{}` ({}) with all that lies there? [y/N] ",
+        "Destroy `{}` ({}) and all its data? [y/N] ",
         spec.name,
         spec.url
     );

@@ -17,15 +17,16 @@ pub(in crate::cli) struct CleanArgs {
     #[arg(long, default_value_t = 20, conflicts_with = "remote")]
     pub keep: usize,
 
-    /// Remove jobs of this remote: those that ended and whose run is here, brought home
+    /// Remove jobs of this remote that ended and whose results were fetched here
     #[arg(long, short, value_name = "REMOTE")]
     pub remote: Option<String>,
 
-    /// Remove runs with a note too; with --remote every ended job, brought home or not
+    /// Remove runs with a note too; with --remote every ended job, even if its results were not
+    /// fetched
     #[arg(long)]
     pub all: bool,
 
-    /// Say what would be removed; remove nothing
+    /// Print what would be removed, and remove nothing
     #[arg(long)]
     pub dry_run: bool,
 }

@@ -113,7 +113,7 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
     app.print(&grid.fitted(app.style().width, 0));
     if quota_bytes > 0 && !jobs.is_empty() {
         app.say(&format!(
-            "jobs and their inputs take {} of {} there; `home`: whether all of it is here",
+            "jobs and their inputs use {} of {} there; `home`: whether all results were fetched",
             bytes(used_bytes as f64),
             bytes(quota_bytes as f64)
         ));
@@ -180,7 +180,7 @@ pub(super) fn clean(app: &App, runs: &Runs, remote: &str, args: &CleanArgs) -> R
     app.say(&format!("{verb} {}, {}", counted(removed.len(), "job"), bytes(total as f64)));
     if !left.is_empty() {
         app.say(&format!(
-            "{} ended but were not brought home here; `--all` removes them too",
+            "{} ended, but their results were not fetched here; `--all` removes them too",
             left.len()
         ));
     }
@@ -209,7 +209,7 @@ pub(super) fn cancel(app: &App, runs: &Runs, remote: &str, job: &str) -> Result<
     ));
     if stopped.has_pulled_files {
         app.say(&format!(
-            "`rgpu runs attach --remote {remote} {job}` brings what it had made for `--pull`"
+            "`rgpu runs attach --remote {remote} {job}` fetches the files for `--pull`"
         ));
     }
     if app.global.json {
@@ -284,9 +284,9 @@ pub(super) fn folder_of(
         Failure::new(
             Exit::Usage,
             "no_origin",
-            format!("`{job}` does not say which command it came from: an older rgpu made it"),
+            format!("`{job}` does not name its command: an older rgpu made it"),
         )
-        .hint("attach where its run folder is")
+        .hint("attach on the machine that has its run folder")
     })?;
     if !args.yes && !agreed(app, job, &origin) {
         return Err(Failure::new(
@@ -294,8 +294,10 @@ pub(super) fn folder_of(
             "not_agreed",
             format!("the host says that `{job}` came from this command: {}", command(&origin)),
         )
-        .hint("it would be ended as that command, with its flags and this folder's files")
-        .hint(format!("if that is yours: `rgpu runs attach --remote {remote} {job} --yes`")));
+        .hint("it would be finished as that command, with its flags and this folder's files")
+        .hint(format!(
+            "if that is your command: `rgpu runs attach --remote {remote} {job} --yes`"
+        )));
     }
     // Use the run's own name: its jobs are named after it.
     let folder = RunFolder::create(runs.root(), &origin.run, None)?;
@@ -339,7 +341,7 @@ fn agreed(app: &App, job: &str, origin: &Origin) -> bool {
     }
     let _ = write!(
         std::io::stderr().lock(),
-        "the host says that `{}` came from\n  {}\nEnd it here as that command? [y/N] ",
+        "the host says that `{}` came from\n  {}\nFinish it here as that command? [y/N] ",
         safe(job.as_bytes()),
         command(origin)
     );

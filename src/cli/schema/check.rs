@@ -190,7 +190,10 @@ impl Validator<'_> {
         if count("minItems").is_some_and(|n| (list.len() as u64) < n)
             || count("maxItems").is_some_and(|n| list.len() as u64 > n)
         {
-            self.report(pointer, format!("has {} items, another number is needed", list.len()));
+            self.report(
+                pointer,
+                format!("has {} items, a different number is required", list.len()),
+            );
         }
         let first = keywords.get("prefixItems").and_then(Value::as_array);
         let first = first.map(Vec::as_slice).unwrap_or_default();

@@ -33,7 +33,7 @@ impl Language for Python {
         };
         if !functions(text).any(|(name, _)| name == POPCORN) {
             return Err(not_inferred(
-                "it has no `custom_kernel`, so what to call and with what is open",
+                "it has no `custom_kernel`, so the function and its arguments are unknown",
             ));
         }
         let reference = reference(file, text).ok_or_else(|| {

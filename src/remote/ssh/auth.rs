@@ -134,7 +134,8 @@ impl Login<'_> {
             AuthResult::Failure { remaining_methods, partial_success } => {
                 let methods: Vec<&str> = remaining_methods.iter().map(Into::into).collect();
                 log.allowed = Some(methods.join(", "));
-                let suffix = if *partial_success { " (taken, but more is asked for)" } else { "" };
+                let suffix =
+                    if *partial_success { " (accepted, but the host asks for more)" } else { "" };
                 let line = format!("tried {what}{suffix}");
                 self.talk.verbose(&line);
                 log.tried.push(line);

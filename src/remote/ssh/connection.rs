@@ -313,7 +313,7 @@ async fn connect_tcp(resolved: &ResolvedHost) -> Result<TcpStream, SshError> {
     }
     Err(last.unwrap_or_else(|| SshError::Name {
         host: name.to_owned(),
-        source: io::Error::other("it has no address of the wanted family"),
+        source: io::Error::other("it has no address of the required family"),
     }))
 }
 

@@ -281,7 +281,7 @@ impl SshError {
                 failure.hint("is the host up, and does a firewall or a VPN stand between?")
             }
             Self::Timeout { stage: "exchanging keys", .. } => failure
-                .hint("something takes connections there, but does not speak as sshd does: is it this port?"),
+                .hint("something accepts connections there, but it is not sshd: is the port right?"),
             Self::KeyChanged { algorithm, got, known, .. } => failure
                 .cause(format!(
                     "it shows {algorithm} {got}\nknown is  {}",

@@ -29,7 +29,7 @@ pub enum WaferError {
         why: String,
     },
     /// The value found is not a token.
-    #[error("the token of {there} is none of Wafer's")]
+    #[error("the token of {there} is not a Wafer token")]
     BadToken {
         /// The variable or file with the value.
         there: String,
@@ -59,7 +59,7 @@ pub enum WaferError {
         why: String,
     },
     /// The answer does not come from Wafer.
-    #[error("what answers at `{url}` is not Wafer's service")]
+    #[error("the server at `{url}` is not Wafer's service")]
     Foreign {
         /// The address.
         url: String,
@@ -78,7 +78,7 @@ pub enum WaferError {
         status: String,
     },
     /// The workspace did not start.
-    #[error("the workspace `{name}` did not come up")]
+    #[error("the workspace `{name}` did not start")]
     NotUp {
         /// The workspace.
         name: String,
@@ -174,11 +174,9 @@ impl WaferError {
                     hint => failure.hint(hint),
                 }
             }
-            Self::NotRunning { .. } => {
-                failure.hint(format!("bring it up: `rgpu remote up {remote}`"))
-            }
+            Self::NotRunning { .. } => failure.hint(format!("start it: `rgpu remote up {remote}`")),
             Self::NotUp { why, .. } => failure.cause(why).hint(format!(
-                "`rgpu remote list` says how it stands; `rgpu remote down {remote}` gives it back"
+                "`rgpu remote list` shows its state; `rgpu remote down {remote}` gives it back"
             )),
             Self::Command { words, .. } => failure.cause(words),
             Self::Silent { .. } | Self::NoServedNcu { .. } | Self::LoginTimeout { .. } => failure,

@@ -74,13 +74,13 @@ pub enum HttpError {
         why: String,
     },
     /// The address is https, but the server does not speak TLS.
-    #[error("what answers at `{url}` does not speak TLS")]
+    #[error("the server at `{url}` does not use TLS")]
     NoTls {
         /// The address.
         url: String,
     },
     /// The address is http, but the server speaks TLS only.
-    #[error("what answers at `{url}` speaks TLS alone")]
+    #[error("the server at `{url}` only accepts TLS")]
     WantsTls {
         /// The address.
         url: String,

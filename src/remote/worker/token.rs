@@ -54,7 +54,7 @@ impl Credentials {
             return Err(unfit("is empty"));
         }
         let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
-            .map_err(|_| unfit("holds characters that no token has"))?;
+            .map_err(|_| unfit("has characters that no token can have"))?;
         value.set_sensitive(true);
         Ok(Self(HeaderMap::from_iter([(AUTHORIZATION, value)])))
     }

@@ -6,7 +6,7 @@ const worst = counts => Object.entries(counts.stalls || {}).filter(([reason]) =>
 function hotspots() {
   const launches = page.hotspots || [];
   if (!launches.length) {
-    return absent.push(["Hot spots", "nothing was counted by instruction (ncu's section SourceCounters; `--set full` has it)"]);
+    return absent.push(["Hot spots", "there are no values per instruction (ncu's section SourceCounters; `--set full` has it)"]);
   }
   const box = el("div");
   let view = launches.some(l => l.lines.length) ? "lines" : "instructions";
@@ -21,7 +21,7 @@ function hotspots() {
   function draw() {
     const launch = current();
     const spots = launches.find(l => launch && l.launch === launch.id) || (page.launches.length < 2 ? launches[0] : null);
-    if (!spots) return box.replaceChildren(el("p", { class: "dim" }, "Nothing was counted by instruction of this launch."));
+    if (!spots) return box.replaceChildren(el("p", { class: "dim" }, "This launch has no values per instruction."));
     const total = spots.samples || sum(spots.instructions.map(i => i.samples || 0));
     const heat = row => {
       const node = el("span", null, row.samples === undefined ? "" : percent(100 * row.samples / Math.max(1, total)));

@@ -197,7 +197,7 @@ impl ListingHost<'_> {
                 Failure::new(
                     Exit::Tool,
                     "bad_listings",
-                    "what nvdisasm wrote on the host is not whole",
+                    "the output of nvdisasm on the host is incomplete",
                 )
                 .on(remote.name(), remote.transport())
             })?;
@@ -270,7 +270,7 @@ impl CommandHost<'_> {
                 result => return result,
             }
         }
-        Err(Failure::new(Exit::Host, "facts_changed", "the host changes while it is asked"))
+        Err(Failure::new(Exit::Host, "facts_changed", "the host keeps changing"))
     }
 }
 

@@ -105,7 +105,7 @@ impl Expectations {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanError {
     /// This machine has no runner for the host's architecture.
-    #[error("there is no `rgpu-runner` for `{arch}` at hand")]
+    #[error("there is no `rgpu-runner` for `{arch}` on this machine")]
     NoRunner {
         /// The host's architecture.
         arch: String,
@@ -171,7 +171,7 @@ pub enum PlanError {
         near: Vec<String>,
     },
     /// Every rung was refused or cannot work on the host.
-    #[error("no way is left to {title}")]
+    #[error("nothing on this host can {title}")]
     NothingLeft {
         /// The task, in words.
         title: String,
@@ -233,8 +233,8 @@ fn is_verdict(mode: Mode) -> bool {
 
 fn no_gpu(remote: &str, kernel: &str, mode: Mode) -> String {
     match is_verdict(mode) {
-        true => format!("nothing was verified: `{remote}` has no GPU that works"),
-        false => format!("`{remote}` has no GPU that works, and `{kernel}` cannot run without one"),
+        true => format!("nothing was verified: `{remote}` has no working GPU"),
+        false => format!("`{remote}` has no working GPU, and `{kernel}` cannot run without one"),
     }
 }
 
@@ -247,7 +247,7 @@ fn no_python(package: &str, python: Option<&str>) -> String {
 
 /// The hint for a host on which something was installed since it was last probed.
 pub fn looks_again(remote: &str) -> String {
-    format!("installed there since? `rgpu doctor {remote} --fresh` looks again")
+    format!("if it was installed since, run `rgpu doctor {remote} --fresh`")
 }
 
 impl From<PlanError> for Failure {

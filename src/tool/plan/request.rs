@@ -72,7 +72,7 @@ pub struct Request {
     pub arch: Option<String>,
     /// Time limit of each step in seconds.
     pub timeout_s: u64,
-    /// Time to wait for the GPU in seconds.
+    /// How long to wait for the GPU in seconds.
     pub queue_s: u64,
     /// Bytes kept of each output stream.
     pub log_bytes: u64,

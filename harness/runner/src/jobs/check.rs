@@ -122,9 +122,9 @@ impl<'w> Check<'w> {
                 let mut fault = Fault::new(
                     ErrorClass::WrongResult,
                     format!(
-                        "timed call {call} of the kernel on `{name}`, on new data, is wrong: {bad} \
-                         of {elements} elements of `{output}`{of_group} are beyond the tolerance \
-                         of the reference on the GPU"
+                        "timed call {call} of the kernel on `{name}`, on new data, is wrong: \
+                         {bad} of {elements} elements of `{output}`{of_group} exceed the \
+                         tolerance of the reference on the GPU"
                     ),
                 );
                 fault.0.data_set = Some(name.clone());

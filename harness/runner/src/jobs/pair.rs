@@ -73,8 +73,8 @@ pub(crate) fn run(
             true => first.shared_with(&hosts.1),
             false => {
                 session.journal.gap(
-                    "the arguments of the two kernels are unlike, so that each has memory of its \
-                     own: where that lies may weigh on their ratio by some tenths of a percent",
+                    "the two kernels have different arguments and therefore separate memory, \
+                     whose addresses may change the ratio by some tenths of a percent",
                 );
                 DeviceCase::new(&session.gpu, &hosts.1, 0)?
             }
