@@ -15,7 +15,7 @@ fn fixture(path: &str) -> PathBuf {
 
 /// What a user saw, whether or not this machine has an nvdisasm.
 fn told(shown: String) -> String {
-    let note = "note: the listing has no operands, there is no nvdisasm: \
+    let note = "note: the listing has no operands because there is no nvdisasm: \
                 `rgpu setup nvdisasm --yes` fetches it (5 MB)\n";
     shown.replace("  (no operands)", "").replace(note, "")
 }

@@ -113,7 +113,7 @@ fn setting_up_a_compiler_is_no_rung() {
         let line = format!("profile --kernel saxpy.cu --mode {mode} --remote h200");
         let shown = laptop.show(&line);
         assert!(shown.ends_with("status 5\n"), "{shown}");
-        assert!(shown.contains("error: `h200` has no GPU that works, and `saxpy`"), "{shown}");
+        assert!(shown.contains("error: `h200` has no working GPU, and `saxpy`"), "{shown}");
         // What was compiled is shown and kept all the same.
         let profile = laptop.latest_json("profile.json");
         assert_eq!(profile["rung"], "none");

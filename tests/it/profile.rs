@@ -186,7 +186,7 @@ fn hex(bytes: &[u8]) -> String {
 fn a_dry_run_goes_by_what_this_machine_said_last() {
     let laptop = Laptop::new();
     let line = "profile --kernel vecadd --dry-run";
-    let unknown = "nothing is known of `local` yet";
+    let unknown = "nothing is known about `local` yet";
     assert!(laptop.show(line).contains(unknown));
     assert_eq!(status(&laptop.run("remote check local")), 0);
     assert!(!laptop.show(line).contains(unknown));

@@ -585,7 +585,7 @@ fn each_driver_failure_has_its_class_and_names_its_call() {
         ("cuMemAlloc_v2:2", 6, ErrorClass::OutOfMemory, "`cuMemAlloc` failed"),
         ("cuModuleLoadDataEx:209", 5, ErrorClass::Load, "no such word"),
         ("cuModuleGetFunction:500", 5, ErrorClass::Load, "`cuModuleGetFunction`"),
-        ("cuLaunchKernel:9999", 6, ErrorClass::Launch, "code 9999, which this driver cannot name"),
+        ("cuLaunchKernel:9999", 6, ErrorClass::Launch, "code 9999, which this driver has no name for"),
     ] {
         let (output, report) = Bench::new("vecadd").with("FAKE_CUDA_FAIL", fail).run(&["once"]);
         let error = report.error.unwrap();

@@ -406,7 +406,7 @@ fn a_run_whose_worker_is_gone_is_not_shown_as_if_it_were_seen_running() {
     worker.stop(Signal::KILL);
     assert_eq!(status(&laptop.run("runs attach away")), 125);
     let shown = laptop.show("runs show away");
-    assert!(shown.contains("state       not known: last seen [TIME]"), "{shown}");
+    assert!(shown.contains("state       unknown: last seen [TIME]"), "{shown}");
     assert!(shown.contains("`box` did not answer at ") && shown.contains("cannot be reached"));
     let listed = laptop.show("runs list");
     assert!(listed.contains("no answer") && !listed.contains("running"), "{listed}");
