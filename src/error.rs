@@ -31,7 +31,7 @@ pub enum Exit {
     Kernel = 6,
     /// An artifact cannot be read.
     Artifact = 7,
-    /// Our own disk.
+    /// The disk of this machine: a file cannot be written.
     Disk = 8,
     /// A defect of rgpu.
     Bug = 70,
@@ -43,9 +43,9 @@ pub enum Exit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// This machine.
+    /// This machine, where rgpu runs.
     Local,
-    /// The connection.
+    /// The connection between both.
     Transport,
     /// The GPU host.
     Host,
@@ -58,10 +58,10 @@ pub enum Side {
 /// Where it happened. All fields are optional; what is known is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FailurePlace {
-    /// The remote's name.
+    /// The remote's name, if a remote is concerned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Its transport.
+    /// The remote's transport, such as `ssh`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
     /// The tool, with its version where known.
@@ -78,16 +78,16 @@ pub struct FailurePlace {
     pub log: Option<PathBuf>,
 }
 
-/// A failed command.
+/// A failed command: what happened, where, why, and what to do next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
     /// Stable code in snake_case, e.g. `unknown_kernel`.
     pub code: String,
     /// What happened, in one line, lower case, values in backticks.
     pub what: String,
-    /// Which side failed.
+    /// The side on which it failed.
     pub side: Side,
-    /// Where.
+    /// The host, tool, step and file concerned.
     #[serde(default)]
     pub place: Box<FailurePlace>,
     /// Why: the underlying error's or the tool's own words.
@@ -96,7 +96,7 @@ pub struct Failure {
     /// What to do next, each a sentence or a command.
     #[serde(default)]
     pub hints: Vec<String>,
-    /// The exit status.
+    /// The exit status of the command.
     pub exit: Exit,
 }
 
@@ -151,19 +151,19 @@ impl Failure {
         self
     }
 
-    /// Sets the tool.
+    /// Sets the tool that failed.
     pub fn tool(mut self, tool: impl Into<String>) -> Self {
         self.place.tool = Some(tool.into());
         self
     }
 
-    /// Sets the step.
+    /// Sets the step that failed.
     pub fn step(mut self, step: impl Into<String>) -> Self {
         self.place.step = Some(step.into());
         self
     }
 
-    /// Sets the file.
+    /// Sets the file concerned.
     pub fn file(mut self, file: impl fmt::Display) -> Self {
         self.place.file = Some(file.to_string());
         self
@@ -181,9 +181,9 @@ impl Failure {
 pub struct ErrorDocument {
     /// `rgpu.error/1`.
     pub schema: String,
-    /// The exit status.
+    /// The exit status of the command.
     pub exit: u8,
-    /// The failure.
+    /// The failure itself.
     pub error: Failure,
 }
 

@@ -72,7 +72,7 @@ pub(super) enum Command {
     Worker(Deferred<worker::WorkerArgs>),
     /// Print a shell's completion script: rgpu completions bash > …
     Completions {
-        /// The shell
+        /// The shell to print completions for
         shell: clap_complete::Shell,
     },
     /// Print names for the completions of shells, one a line

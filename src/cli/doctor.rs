@@ -99,7 +99,7 @@ struct ChosenPaths {
     runs: String,
 }
 
-/// Examines a host.
+/// Runs `doctor`: tries every tool and mode on a host.
 pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
     let spec = session::spec(app, args.remote.as_deref())?;
     let started_at = Instant::now();

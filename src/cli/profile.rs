@@ -91,7 +91,7 @@ fn begin(
 /// Whether a run starts or is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunStart {
-    /// It starts.
+    /// The run starts.
     No,
     /// It is resumed where its command left it.
     Yes,

@@ -37,7 +37,7 @@ pub(super) enum RemoteCommand {
         /// Its name
         remote: String,
 
-        /// Without asking
+        /// Do not ask before destroying
         #[arg(long)]
         yes: bool,
     },
@@ -48,7 +48,7 @@ pub(super) enum RemoteCommand {
         /// Its name
         remote: String,
     },
-    /// Forget a remote
+    /// Remove a remote from your settings
     Remove {
         /// Its name
         remote: String,

@@ -316,7 +316,6 @@ fn cancel(app: &App, folder: &RunFolder) -> Result<Status> {
     Ok(0)
 }
 
-/// A stopped job.
 struct StoppedJob {
     outcome: Option<rgpu_protocol::Outcome>,
     /// Whether it has files for `--pull`.

@@ -12,7 +12,7 @@ use super::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::run::disasm::{FetchError, FetchVoice, WHEEL, fetch, fetched, find, pinned};
 
-/// The licence terms.
+/// The licence terms of nvdisasm.
 const LICENCE: &str = "https://docs.nvidia.com/cuda/eula";
 
 /// Install optional tools

@@ -116,7 +116,7 @@ fn check(manifest: &Table) -> Result<(), String> {
 
 /// The parts of the manifest of the generated package.
 pub(super) struct PackageManifest<'a> {
-    /// The embedded manifest.
+    /// The manifest from the head of the file.
     pub(super) embedded: Table,
     /// The name of the package and its program.
     pub(super) name: &'a str,

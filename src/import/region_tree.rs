@@ -21,7 +21,7 @@ pub(super) enum Kind {
     StartEnd,
 }
 
-/// An NVTX range.
+/// An NVTX range of a trace.
 #[derive(Clone, Debug)]
 pub(super) struct Range {
     pub(super) kind: Kind,

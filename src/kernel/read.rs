@@ -13,7 +13,7 @@ use super::spec::{
 };
 use super::{KernelError, LANGUAGES, Mode, python};
 
-/// The top-level keys.
+/// The allowed top-level keys.
 const KEYS: [&str; 14] = [
     "name",
     "language",

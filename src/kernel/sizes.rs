@@ -20,7 +20,7 @@ pub enum Selection {
     /// The default case of kernel.toml.
     #[default]
     Default,
-    /// Every named case.
+    /// Every named case of the kernel.
     All,
     /// The values of `--problem-sizes`, one for each time that it is given.
     Given(Vec<String>),

@@ -41,17 +41,17 @@ pub trait Streams: Send + Sync {
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobMessage {
-    /// An event.
+    /// An event of the job.
     Event(Event),
     /// Bytes that a program printed. They come before the `output` event that names them.
     Output {
-        /// The step's id.
+        /// The id of the step that printed.
         step: String,
-        /// Stdout or stderr.
+        /// Standard output or standard error.
         stream: Stream,
         /// Offset in that stream.
         offset: u64,
-        /// The printed bytes.
+        /// The bytes that the step printed.
         bytes: Vec<u8>,
     },
 }

@@ -24,7 +24,7 @@ pub enum RemoteError {
     Address {
         /// The address as configured.
         url: String,
-        /// The reason.
+        /// Why the address is invalid.
         why: String,
     },
     /// A setting of the remote cannot be used.
@@ -32,24 +32,24 @@ pub enum RemoteError {
     Setting {
         /// The setting's name.
         setting: String,
-        /// The reason.
+        /// Why the setting cannot be used.
         why: String,
     },
     /// The agent's program cannot be read on this machine.
     #[error("the agent's program cannot be read at `{path}`")]
     NoAgent {
-        /// Its expected path.
+        /// Where the agent's program should be.
         path: PathBuf,
-        /// The I/O error.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
     /// A program on this machine could not be started.
     #[error("cannot start `{program}`")]
     Spawn {
-        /// The program.
+        /// The program that cannot be started.
         program: String,
-        /// The I/O error.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -84,7 +84,7 @@ pub enum RemoteError {
         /// The folders tried and the error for each.
         tried: String,
     },
-    /// The stream ended.
+    /// The connection was lost in the middle of an operation.
     #[error("the link was cut while {doing}")]
     LinkCut {
         /// The activity that was interrupted.
@@ -103,11 +103,11 @@ pub enum RemoteError {
     /// The agent refused a request.
     #[error("the agent refused to {request}: {text}")]
     Refused {
-        /// The request's name.
+        /// The name of the refused request.
         request: String,
         /// The agent's code, e.g. `facts_changed`.
         code: String,
-        /// The agent's message.
+        /// The agent's message, for users.
         text: String,
     },
     /// One side needs a feature that the other's version does not have.
@@ -157,18 +157,18 @@ pub enum RemoteError {
     /// A file on this machine cannot be written.
     #[error("cannot write `{path}`")]
     Disk {
-        /// The file.
+        /// The file that cannot be written.
         path: PathBuf,
-        /// The I/O error.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
     /// A file of the bundle can no longer be read on this machine.
     #[error("cannot read a file to upload ({digest:?})")]
     Blob {
-        /// Its digest.
+        /// The sha256 of the file to upload.
         digest: Digest,
-        /// The I/O error.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },

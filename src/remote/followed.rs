@@ -36,7 +36,7 @@ pub(super) struct FollowedJob {
 /// The progress of one output stream.
 #[derive(Clone, Copy, Debug, Default)]
 struct StreamEnd {
-    /// Bytes received.
+    /// Number of bytes received so far.
     had: u64,
     /// The end of the output that events have named.
     named: u64,

@@ -29,7 +29,7 @@ pub struct Rental {
 pub struct Credits {
     /// The name of the account's plan.
     pub tier: String,
-    /// `active` …
+    /// The account's status, such as `active`.
     pub status: String,
     /// Used in this period.
     pub used_usd: f64,

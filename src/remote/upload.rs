@@ -66,7 +66,7 @@ pub trait BlobReader: Send + Sync {
 /// The progress of an upload or a fetch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransferProgress {
-    /// Uncompressed bytes moved.
+    /// Number of bytes transferred, before compression.
     pub done: u64,
     /// Uncompressed bytes to move.
     pub total: u64,
@@ -78,7 +78,7 @@ pub type ProgressSink<'a> = &'a (dyn Fn(TransferProgress) + Send + Sync);
 /// A plan with its files and secrets.
 #[derive(Clone)]
 pub struct Submission {
-    /// The plan.
+    /// The plan to submit.
     pub plan: Plan,
     /// The contents of its files.
     pub blobs: Arc<dyn BlobReader>,
@@ -89,7 +89,7 @@ pub struct Submission {
 /// The amount that an upload moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uploaded {
-    /// Blobs sent.
+    /// Number of blobs that were sent.
     pub blobs: usize,
     /// The size of these blobs before compression.
     pub bytes: u64,

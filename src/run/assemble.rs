@@ -45,7 +45,7 @@ pub(super) struct ProfileBuilder {
     expect: Expectations,
     /// Built files, for reuse by the next plan.
     pub built: Vec<(String, PathBuf)>,
-    /// The last job.
+    /// The result of the last job. `None` if no job has ended.
     pub job: Option<JobResult>,
     /// Failures that the runner reported, by step.
     runner: Vec<(String, RunnerFailure)>,
@@ -53,7 +53,7 @@ pub(super) struct ProfileBuilder {
     missing_entry: Option<Failure>,
     /// The rung of the last step that succeeded.
     rung: String,
-    /// The user's project.
+    /// The folder of the user's project.
     project: PathBuf,
     thresholds: Thresholds,
     /// The harness's report on the model that it built.

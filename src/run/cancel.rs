@@ -22,7 +22,7 @@ pub struct Canceller {
     heard: Arc<AtomicU32>,
 }
 
-/// The engine's side.
+/// The receiving half: the engine checks it.
 #[derive(Clone, Debug)]
 pub struct CancelSignal {
     asked: watch::Receiver<CancelRequests>,

@@ -30,7 +30,7 @@ use crate::tool::Draft;
 /// The result of one job.
 #[derive(Clone, Debug, Default)]
 pub struct JobResult {
-    /// The job's name.
+    /// The name of the job.
     pub job: String,
     /// How the job ended; `None` if we stopped following it before its end.
     pub outcome: Option<Outcome>,

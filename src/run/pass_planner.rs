@@ -436,7 +436,6 @@ impl PassPlanner {
 /// What follows a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextStep {
-    /// Send another plan.
     Plan,
     /// Send no further plan.
     End,

@@ -28,7 +28,7 @@ pub struct EnvRecord {
 /// A git work tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Repository {
-    /// HEAD's commit.
+    /// The commit that HEAD points to.
     pub commit: String,
     /// Whether tracked files differ from it or untracked ones stand beside them.
     pub dirty: bool,
@@ -50,7 +50,7 @@ pub struct InputsRecord {
 /// The sizes of a case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CaseSizes {
-    /// The case.
+    /// The name of the case.
     pub name: String,
     /// Names of the variables.
     pub vars: Vec<String>,
@@ -63,9 +63,9 @@ pub struct CaseSizes {
 pub struct InputDigest {
     /// As found.
     pub path: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// sha256.
+    /// The sha256 of the content.
     pub sha256: Digest,
 }
 

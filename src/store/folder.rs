@@ -24,9 +24,9 @@ pub enum StoreError {
     Io {
         /// The operation that failed.
         doing: &'static str,
-        /// The file.
+        /// The file or folder concerned.
         path: PathBuf,
-        /// The error.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -53,7 +53,7 @@ pub enum StoreError {
     /// The folder exists but is no run folder.
     #[error("`{}` is a folder, but not a run folder: it has no `run.json`", path.display())]
     NoRun {
-        /// The folder.
+        /// The folder without a `run.json`.
         path: PathBuf,
         /// A run folder directly below it.
         inner: Option<PathBuf>,
@@ -61,17 +61,17 @@ pub enum StoreError {
     /// A prefix that matches several runs.
     #[error("`{name}` matches several runs: {}", fits.join(", "))]
     Ambiguous {
-        /// The prefix.
+        /// The ambiguous prefix.
         name: String,
-        /// The matching ids.
+        /// The ids of the runs that it matches.
         fits: Vec<String>,
     },
     /// The content of `run.json` is not a valid record.
     #[error("`{}` is not a run's record", path.display())]
     BadRecord {
-        /// The file.
+        /// The record that cannot be parsed.
         path: PathBuf,
-        /// The parse error.
+        /// Where parsing failed.
         #[source]
         source: serde_json::Error,
     },
@@ -246,7 +246,7 @@ impl RunFolder {
         Ok(Self { path, follower: self.follower.clone() })
     }
 
-    /// The folder's path.
+    /// The path of the run folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -448,7 +448,7 @@ struct Log {
 /// The position of recorded output.
 #[derive(Clone, Copy, Debug)]
 pub struct LogPosition<'a> {
-    /// The log file.
+    /// The path of the log file.
     pub path: &'a Path,
     /// Offset in the log, in bytes.
     pub offset: u64,

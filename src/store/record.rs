@@ -21,7 +21,7 @@ pub struct RunRecord {
     pub started: String,
     /// What the user sees in lists: "profile vecadd (ncu)".
     pub title: String,
-    /// `profile`, `exec` …
+    /// The command, such as `profile` or `exec`.
     pub command: String,
     /// The command line as typed, secrets removed.
     pub argv: Vec<String>,
@@ -31,21 +31,21 @@ pub struct RunRecord {
     /// The kernel's or program's name.
     #[serde(default)]
     pub kernel: String,
-    /// The remote's name.
+    /// The name of the remote.
     pub remote: String,
     /// Where that was: `ssh://user@host:port`; a name may be redefined later.
     #[serde(default)]
     pub address: String,
-    /// The user's labels.
+    /// Labels from `--label`.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// The user's note.
+    /// The text of `--note`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
     /// The jobs on the host, one a plan.
     #[serde(default)]
     pub jobs: Vec<JobRecord>,
-    /// How it stands.
+    /// The state of the run.
     pub state: RunState,
     /// Exit status of the command, once ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,10 +53,10 @@ pub struct RunRecord {
     /// Exit status of the user's program, for `exec`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program_exit: Option<i32>,
-    /// Wall-clock seconds.
+    /// Wall-clock time of the run in seconds.
     #[serde(default)]
     pub seconds: f64,
-    /// What it cost.
+    /// What the run cost.
     #[serde(flatten)]
     pub cost: Cost,
 }
@@ -132,7 +132,7 @@ pub struct JobRecord {
 pub struct UnsyncedFile {
     /// Path in the run folder.
     pub path: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
@@ -144,11 +144,11 @@ pub enum RunState {
     Running,
     /// Let go on purpose; the job goes on.
     Detached,
-    /// Everything is here.
+    /// Ended, and all results are fetched.
     Done,
     /// Ended with a failure; what there is is here.
     Failed,
-    /// Cancelled.
+    /// Ended because it was cancelled.
     Cancelled,
     /// Its command died before it sent a job.
     NeverSubmitted,

@@ -10,7 +10,6 @@ use super::plan::facts::{dotted_after, run, tool};
 /// Name among a host's tools.
 const NAME: &str = "slurm";
 
-/// Slurm's own commands.
 pub(super) struct Slurm;
 
 impl Tool for Slurm {

@@ -157,7 +157,6 @@ fn enable_records(cupti: &Cupti) -> Result<(), String> {
     Ok(())
 }
 
-/// Disables all records.
 fn disable_records(cupti: &Cupti) {
     for kind in ENABLED_KINDS {
         // SAFETY: as in `activate`; disabling a kind that was never enabled is harmless.

@@ -162,7 +162,7 @@ impl Journal {
     }
 }
 
-/// Implements `say!`.
+/// The implementation of `say!`.
 pub(crate) fn print_line(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

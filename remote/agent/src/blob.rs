@@ -164,9 +164,9 @@ impl Blobs {
 /// How bytes are compressed on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packed {
-    /// Uncompressed.
+    /// The bytes are not compressed.
     Plain,
-    /// One zstd frame.
+    /// The bytes are one zstd frame.
     Zstd,
 }
 

@@ -39,7 +39,7 @@ pub(crate) use draft::{BlobTargets, FolderDraft};
 /// Name of the supervisor's socket in the folder.
 pub(crate) const SOCKET: &str = "sock";
 
-/// A job's folder.
+/// The folder of one job on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobFolder(PathBuf);
 

@@ -20,7 +20,7 @@ const TAIL_BYTES: u64 = 256 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JobState {
-    /// Its supervisor lives.
+    /// Its supervisor is alive.
     Running,
     Ended {
         outcome: Outcome,

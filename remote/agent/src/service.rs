@@ -36,7 +36,7 @@ pub struct Service {
     relay_socket: Option<PathBuf>,
 }
 
-/// A refused request.
+/// A refused request, with a code for programs and a text for users.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Refusal {
@@ -49,7 +49,6 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Creates a refusal.
     pub fn new(request: &'static str, code: &'static str, text: impl Into<String>) -> Self {
         Self { request, code, text: text.into() }
     }
@@ -67,7 +66,6 @@ impl From<Refusal> for FromAgent {
 pub enum SubmitResult {
     /// The job's supervisor has been started.
     Begun {
-        /// The job's folder.
         folder: JobFolder,
         /// Connection to the job's supervisor.
         link: UnixStream,
@@ -81,7 +79,7 @@ pub enum SubmitResult {
 /// A command from a client to a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobCommand {
-    /// Renews the lease.
+    /// A client is there: the lease starts again.
     Renew,
     /// Ends the lease: the client disconnects on purpose, and the job's own limits apply.
     Detach,

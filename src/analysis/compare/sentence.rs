@@ -34,7 +34,7 @@ pub(super) fn called([a, b]: [&str; 2]) -> [String; 2] {
     }
 }
 
-/// Builds the sentence.
+/// The sentence that sums up a comparison.
 pub(super) fn summary(subject: &Subject<'_>) -> String {
     let Subject { time, verdict, threshold, .. } = subject;
     let within = format!("{} %", number(threshold * 100.0));

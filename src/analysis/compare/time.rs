@@ -19,7 +19,7 @@ const MAX_NAMED_KERNELS: usize = 3;
 /// The result of interleaved calls of one case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Paired {
-    /// The case.
+    /// The case's name.
     pub case: String,
     /// `a / b`, the median over all rounds.
     pub speedup: f64,
@@ -29,7 +29,6 @@ pub struct Paired {
     pub rounds: u64,
 }
 
-/// The compared times.
 pub(super) struct Times {
     pub(super) cases: Vec<CaseChange>,
     pub(super) time: Option<TimeChange>,

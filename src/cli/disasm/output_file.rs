@@ -14,7 +14,6 @@ use crate::store::atomic;
 #[derive(Clone, Copy)]
 pub(super) struct OutputFile<'a> {
     pub(super) path: &'a Path,
-    /// The command's arguments.
     pub(super) args: &'a DisasmArgs,
     pub(super) files: &'a [PathBuf],
 }

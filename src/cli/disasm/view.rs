@@ -143,7 +143,6 @@ type CubinReader<'r> = dyn FnMut(&std::path::Path, &Cubin, &[u8]) -> Result<Cubi
 
 /// The result of reading a cubin.
 pub(super) enum CubinImage {
-    /// Its code.
     Image(CodeImage),
     /// It cannot be shown, for this reason. The others are still shown.
     Refused(String),

@@ -202,7 +202,7 @@ fn standard_input() -> Result<Vec<u8>> {
 
 /// Whether standard input has bytes to read.
 enum SourceInput {
-    /// Nothing that matters.
+    /// Standard input has nothing that the program could need.
     Nothing,
     /// Unknown: it depends on the writer.
     Perhaps,

@@ -115,7 +115,7 @@ impl AddArgs {
     }
 }
 
-/// Saves a remote.
+/// Runs `remote add`: checks the address and writes the remote to the user's settings.
 pub(super) fn add(app: &App, args: &AddArgs) -> Result<Status> {
     if !crate::kernel::valid_name(&args.name) || args.name == LOCAL {
         let why = if args.name == LOCAL {

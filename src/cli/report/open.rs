@@ -18,9 +18,7 @@ use crate::store::{RunFolder, Runs, StoreError};
 /// A profile and its sidecar documents.
 #[derive(Debug)]
 pub(in crate::cli) struct OpenedProfile {
-    /// The profile.
     pub(in crate::cli) profile: Profile,
-    /// The sidecar documents.
     pub(in crate::cli) sidecars: Sidecars,
     /// The comparison with another run, if the source is one.
     pub(in crate::cli) comparison: Option<Comparison>,

@@ -12,7 +12,7 @@ const SNIFF_BYTES: u64 = 4096;
 /// The kind of a file, judged by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileContent {
-    /// An empty file.
+    /// The file is empty.
     Empty,
     /// An HTML page of rgpu.
     Page,
@@ -22,7 +22,7 @@ enum FileContent {
     Trace,
     /// Text of no other kind.
     Text,
-    /// Anything else.
+    /// Any other content, which is not overwritten without `--force`.
     Foreign,
 }
 

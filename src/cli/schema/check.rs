@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-/// One violation.
+/// A place where a file violates its schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Violation {
     /// JSON pointer to the offending value; empty for the whole document.
     pub(super) pointer: String,
-    /// The problem.
+    /// The violation, without its place.
     pub(super) text: String,
 }
 

@@ -24,7 +24,6 @@ struct LoadedCubin<'r> {
 
 /// The position of an address in the code.
 pub(super) struct CodeLocation<'c> {
-    /// The function's symbol.
     pub(super) symbol: &'c str,
     /// Bytes from the function's start.
     pub(super) offset: u64,

@@ -70,7 +70,6 @@ pub(super) enum GpuWorkKind {
         kind: CopyKind,
         bytes: u64,
     },
-    /// A memset.
     Set {
         bytes: u64,
     },

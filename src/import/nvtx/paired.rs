@@ -9,7 +9,6 @@ use rgpu_format::nvtx_log::{Event, EventKind, Session};
 pub(super) struct Range<'a> {
     /// Whether it was opened by a start and closed by its id.
     pub(super) start_end: bool,
-    /// The session's number.
     pub(super) process: u64,
     pub(super) thread: u64,
     pub(super) start_ns: u64,

@@ -10,7 +10,7 @@ use super::super::spec::{Entry, PythonFunction, ReferenceSpec, Sizes, Work};
 use super::super::{KernelError, KernelSpec, name_of};
 use super::Language;
 
-/// Python.
+/// Kernels in Python.
 pub(super) struct Python;
 
 /// Name of the callable in the popcorn convention.

@@ -21,7 +21,7 @@ use crate::remote::{UserPrompt, limits};
 /// A client of the agent behind SSH_AUTH_SOCK or IdentityAgent.
 type Agent = AgentClient<Box<dyn AgentStream + Send + Unpin>>;
 
-/// One login.
+/// One attempt to log in to a host.
 pub(super) struct Login<'a> {
     pub(super) resolved: &'a ResolvedHost,
     /// The key file set for this remote.

@@ -14,7 +14,7 @@ pub struct Refusal {
     pub status: u16,
     /// The error's code in `--json`.
     pub code: &'static str,
-    /// What happened.
+    /// The failure in words, for users.
     pub what: String,
     /// The start of Wafer's own text.
     pub body: String,

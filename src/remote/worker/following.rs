@@ -50,7 +50,7 @@ struct FollowPosition {
 enum StreamOutcome {
     /// The terminal event came, or the session is gone.
     Over,
-    /// More follows later.
+    /// The stream paused; the job continues.
     Pause,
 }
 

@@ -23,7 +23,7 @@ pub enum ServerKind {
 pub struct NamedRefusal {
     /// The error's code in `--json`.
     pub code: &'static str,
-    /// What happened.
+    /// The failure in words, for users.
     pub what: String,
     /// The start of the server's own text.
     pub body: String,

@@ -52,7 +52,7 @@ impl BundleFile {
 pub enum Content {
     /// The content of a file on this machine.
     Local(PathBuf),
-    /// These bytes.
+    /// Content that is in memory.
     Bytes(Vec<u8>),
 }
 
@@ -107,7 +107,7 @@ pub enum PlanError {
     /// This machine has no runner for the host's architecture.
     #[error("there is no `rgpu-runner` for `{arch}` on this machine")]
     NoRunner {
-        /// The host's architecture.
+        /// The architecture of the host.
         arch: String,
     },
     /// The host lacks Python or a package that Python kernels need.
@@ -161,9 +161,9 @@ pub enum PlanError {
     /// An option has a wrong value.
     #[error("`{flag} {value}`: {problem}")]
     Option {
-        /// The flag.
+        /// The flag with the invalid value.
         flag: &'static str,
-        /// Its value.
+        /// The invalid value.
         value: String,
         /// The problem with it.
         problem: String,
@@ -185,7 +185,7 @@ pub enum PlanError {
         remote: String,
         /// Name of the kernel.
         kernel: String,
-        /// The requested mode.
+        /// The mode that cannot run.
         mode: Mode,
         /// Why the CPU has nothing to run; empty if a reference would not help.
         why: String,

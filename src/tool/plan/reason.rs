@@ -9,7 +9,7 @@ use crate::error::Side;
 /// The meaning of a reason code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// The code.
+    /// The code, as in reports and events.
     pub code: &'static str,
     /// What happened, in one line.
     pub title: &'static str,
@@ -48,7 +48,7 @@ pub fn lasts(code: &str) -> bool {
     OF_THE_HOST.contains(&code)
 }
 
-/// Every reason.
+/// Every known reason why a rung fails.
 pub static REASONS: &[Reason] = &[
     // Codes of the agent.
     row(

@@ -215,7 +215,7 @@ impl Function<'_> {
         Ok(())
     }
 
-    /// Enqueues a launch.
+    /// Enqueues a launch and returns without waiting for it.
     pub(crate) fn launch(&self, launch: &Launch, args: &KernelArgs) -> Outcome<()> {
         let Gpu { driver, stream, .. } = *self.gpu;
         let [gx, gy, gz] = launch.grid;

@@ -21,7 +21,7 @@ use rgpu_case::{Dtype, ErrorClass};
 pub(super) struct Check<'w> {
     session: &'w Session<'w>,
     reference: ReadyReference<'w>,
-    /// The reference's memory.
+    /// The memory that the reference writes to.
     twin: DeviceCase<'w>,
     beyond: Function<'w>,
     /// For each output: the values of its codes of up to 16 bits; empty for wider dtypes.
@@ -30,7 +30,6 @@ pub(super) struct Check<'w> {
     counts: Buffer<'w>,
 }
 
-/// The loaded reference.
 enum ReadyReference<'w> {
     Kernel(PreparedTarget<'w>),
     Function(&'w DeviceReferenceLibrary, AbiCase),

@@ -64,7 +64,6 @@ impl<'a> Session<'a> {
         Err(Fault::new(ErrorClass::HostUnfit, text))
     }
 
-    /// Loads the entry.
     pub(crate) fn target(&self) -> Outcome<Target<'_>> {
         self.target_of(self.input)
     }
@@ -90,7 +89,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// A loaded entry.
+/// The loaded code of an entry.
 pub(crate) enum Target<'g> {
     Device(Function<'g>),
     Host(EntryLibrary),
@@ -159,7 +158,7 @@ impl PreparedTarget<'_> {
         }
     }
 
-    /// Enqueues one launch.
+    /// Enqueues one launch and returns without waiting for it.
     pub(crate) fn launch(&self) -> Outcome<()> {
         match self {
             PreparedTarget::Device { function, launch, args } => function.launch(launch, args),

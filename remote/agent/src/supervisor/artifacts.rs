@@ -290,7 +290,7 @@ fn list(work: &Path) -> Vec<(String, Result<(), &'static str>)> {
             } else if kind.is_symlink() {
                 all.push((name, Err("a link, which is not followed")));
             } else if !kind.is_file() {
-                all.push((name, Err("no regular file")));
+                all.push((name, Err("not a regular file")));
             } else if !is_utf8 || !valid_relative_path(&name) {
                 all.push((name, Err("a file whose name is not valid on every system")));
             } else {

@@ -275,7 +275,7 @@ fn prepare(folder: &Path) -> Result<(), QueueError> {
             Err(e) => return refuse(format!("cannot be looked at: {e}")),
         };
         if !meta.is_dir() {
-            return refuse("is no folder".into());
+            return refuse("is not a folder".into());
         }
         // Without the sticky bit, users could remove each other's locks.
         if meta.mode() & 0o1777 == 0o1777 {

@@ -342,7 +342,7 @@ impl Relay {
         }
     }
 
-    /// Forwards standard input.
+    /// Forwards standard input to the agent in the container.
     fn pass_input(
         &mut self,
         plan: &Plan,
