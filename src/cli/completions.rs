@@ -21,12 +21,12 @@ use crate::store::Runs;
 /// The name of the newest run.
 const LATEST: &str = "latest";
 
-/// What has names.
+/// The kinds of names that are completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum NameKind {
-    /// What `--kernel` takes.
+    /// Names for `--kernel`.
     Kernels,
-    /// What `--remote` takes.
+    /// Names for `--remote`.
     Remotes,
     /// What `runs show` takes.
     Runs,

@@ -56,46 +56,46 @@ const MODES: [Mode; 5] = [Mode::Ncu, Mode::Nsys, Mode::Sanitizer, Mode::Bench, M
 pub(super) struct Diagnosis {
     /// `rgpu.doctor/1`.
     schema: &'static str,
-    /// The host.
+    /// Facts about the host.
     host: HostFacts,
     /// The modes that were tried.
     modes: Vec<ModeLine>,
-    /// Why no mode was tried, with what to do.
+    /// Why no mode was tried, and what to do about it. Absent if modes were tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     untried: Option<String>,
-    /// What was chosen on this machine.
+    /// The programs and settings that this machine uses.
     chosen: ChosenPaths,
 }
 
-/// One mode.
+/// The result of one mode.
 #[derive(Serialize, JsonSchema)]
 struct ModeLine {
-    /// Its name.
+    /// The mode's name, as in `--mode`.
     mode: &'static str,
-    /// The rung reached; empty when none was.
+    /// The rung that the mode reached; empty if it reached none.
     rung: String,
-    /// Why not more, in the tools' own words.
+    /// Why it reached no higher rung, with the tools' messages.
     why: Vec<String>,
-    /// How long it took.
+    /// Duration of the try in seconds.
     seconds: f64,
 }
 
-/// Where our own programs and settings come from.
+/// The programs and settings that this machine uses, with their paths.
 #[derive(Serialize, JsonSchema)]
 struct ChosenPaths {
     /// The remote's name.
     remote: String,
-    /// Its address.
+    /// The remote's address.
     address: String,
-    /// The user's file.
+    /// The path of the user's settings file.
     settings: String,
     /// The agent's program for that host.
     agent: String,
-    /// The runner, or that it is not built.
+    /// The runner's path, or a note that it is not built.
     runner: String,
-    /// The collector, or that it is not built.
+    /// The collector's path, or a note that it is not built.
     collector: String,
-    /// Where runs are kept, and by which setting.
+    /// The folder for runs, and the setting that chose it.
     runs: String,
 }
 

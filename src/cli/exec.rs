@@ -40,16 +40,16 @@ const OWN_FAILURE: u8 = 125;
 /// The default time limit of a program.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What `--json` prints in the end (`rgpu.exec/1`).
+/// The output of `exec --json` (`rgpu.exec/1`).
 #[derive(Serialize, JsonSchema)]
 pub(super) struct ExecResult {
     /// `rgpu.exec/1`.
     schema: String,
-    /// The run's id.
+    /// The id of the run.
     run: String,
-    /// Its folder on this machine.
+    /// The run folder on this machine.
     folder: String,
-    /// The program's status, where it ended with one.
+    /// The exit status of the program; absent if it did not exit by itself.
     exit: Option<i32>,
     /// The signal that ended it.
     signal: Option<i32>,
@@ -57,10 +57,10 @@ pub(super) struct ExecResult {
     timed_out: bool,
     /// Wall-clock seconds of the whole command.
     seconds: f64,
-    /// Names of the pulled files, relative to where they were put.
+    /// Names of the pulled files, relative to the folder that they were written to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pulled: Vec<String>,
-    /// Pulled files that were not put there, for what they would have touched on this machine.
+    /// Pulled files that were not written to that folder, to protect files on this machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     unplaced: Vec<SkippedFile>,
 }

@@ -258,7 +258,7 @@ fn has_no_answer(record: &RunRecord) -> bool {
     record.state == RunState::Running && ended
 }
 
-/// When such a run was last heard of, and when its remote did not answer.
+/// When the run's last event arrived, for a remote that did not answer.
 fn last_seen(folder: &RunFolder, record: &RunRecord) -> String {
     let written = |name: &str| {
         let time = std::fs::metadata(folder.path().join(name)).ok()?.modified().ok()?;

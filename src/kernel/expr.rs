@@ -66,12 +66,13 @@ pub enum ExprError {
         expected: &'static str,
         /// Position of the character, from 1.
         at: usize,
-        /// The expression that is nested too deeply.
+        /// The expression with the error.
         text: String,
     },
     /// Parentheses or signs are nested too deeply, or there are too many operators.
     #[error("`{text}` is nested too deeply")]
     TooDeep {
+        /// The expression that is nested too deeply.
         text: String,
     },
     /// A variable that `[sizes]` does not list.

@@ -262,7 +262,7 @@ impl Conversation {
         timeout(limit, async {
             loop {
                 match self.incoming(doing).await? {
-                    // Nobody waits for the answer to a renewal, a cancel or a piece of input: the
+                    // No one waits for the answer to a renewal, a cancel or a piece of input: the
                     // job's events show the effect.
                     Incoming::Answer(FromAgent::Done { request: of }) if of != request.name => {}
                     Incoming::Answer(FromAgent::Refused { request: of, .. })

@@ -32,8 +32,8 @@ pub(super) const PARALLEL_MIN_ROUND_TRIP: Duration = Duration::from_millis(20);
 /// sshd's `MaxSessions` is 10 a connection by default.
 const MAX_UPLOAD_STREAMS: usize = 10;
 
-/// For a larger bundle, streams open while the host is still asked what it lacks: the large file is
-/// probably missing, and each stream takes a round trip to open.
+/// For a larger bundle, streams are opened while the host is still being asked which blobs it
+/// lacks: it probably lacks the large file, and opening a stream takes a round trip.
 const EARLY_OPEN_MIN_BYTES: u64 = 32 << 20;
 
 /// Bytes of a blob that are compressed as a trial.

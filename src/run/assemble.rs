@@ -368,7 +368,7 @@ impl ProfileBuilder {
         let first = self.profile.launches.len();
         match refusal {
             Some(Refusal { code, text, metrics }) if believed => {
-                // Metrics that this GPU lacks are left out; the other metrics stand.
+                // Metrics that this GPU lacks are left out; the other metrics are valid.
                 if code == "unknown_metric" {
                     self.add(imported, ranges.then_some(first));
                     self.profile.gaps.push(Gap { code: code.to_owned(), text });

@@ -124,7 +124,7 @@ impl CompareRun<'_> {
                 let planned = self.plan(&sides, open, &facts, context, seq);
                 let PairDraft { draft, expect } = match planned {
                     Ok(planned) => planned,
-                    // A later pass that cannot be planned is left out; the rest stands.
+                    // A later pass that cannot be planned is left out; the other passes run.
                     Err(failure) if at > 0 => {
                         sides.iter_mut().zip(open).filter(|(_, open)| *open).for_each(
                             |(side, _)| side.pass_results.push((mode, Err(failure.to_string()))),

@@ -20,7 +20,7 @@ pub struct EnvRecord {
     /// The host with its GPUs, driver, CUDA and tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostFacts>,
-    /// The repository that the kernel lies in.
+    /// The repository that contains the kernel. Absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<Repository>,
 }
@@ -30,7 +30,7 @@ pub struct EnvRecord {
 pub struct Repository {
     /// The commit that HEAD points to.
     pub commit: String,
-    /// Whether tracked files differ from it or untracked ones stand beside them.
+    /// Whether tracked files differ from that commit, or there are untracked files.
     pub dirty: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct InputsRecord {
     pub seed: u64,
     /// Cases with their sizes.
     pub cases: Vec<CaseSizes>,
-    /// Every file that was read.
+    /// Every file that the run read.
     pub files: Vec<InputDigest>,
 }
 
@@ -54,14 +54,14 @@ pub struct CaseSizes {
     pub name: String,
     /// Names of the variables.
     pub vars: Vec<String>,
-    /// Their values, one row a group.
+    /// Their values, one row for each group.
     pub groups: Vec<Vec<i64>>,
 }
 
 /// A file and its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InputDigest {
-    /// As found.
+    /// The file's path, as it was found.
     pub path: String,
     /// Size in bytes.
     pub size: u64,
@@ -115,8 +115,8 @@ pub fn digest_of(mut reader: impl std::io::Read) -> std::io::Result<(u64, Digest
     }
 }
 
-/// Settings under which git starts no programs that a repository configures. A repository unpacked
-/// from an archive, or a bare one among another's files, has settings of whoever made it.
+/// Settings under which git starts none of the programs that a repository configures. An unpacked
+/// archive, or a bare repository among other files, has settings that somebody else chose.
 const NO_PROGRAMS: [&str; 6] = [
     "-c",
     "core.fsmonitor=false",

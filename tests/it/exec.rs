@@ -195,7 +195,10 @@ fn a_command_without_its_dashes_and_a_line_for_a_shell_are_told_how_to_be_writte
     };
     assert!(said(&["exec", "ls"]).contains("write a command after `--`: rgpu exec -- ls\n"));
     let line = said(&["exec", "--", "echo a; echo b"]);
-    assert!(line.contains("commands run without a shell: rgpu exec -- sh -c 'echo a; echo b'"), "{line}");
+    assert!(
+        line.contains("commands run without a shell: rgpu exec -- sh -c 'echo a; echo b'"),
+        "{line}"
+    );
     for wrong in [["--timeout", "x"], ["--env", "x"], ["--mode", "x"]] {
         let words = said(&["exec", wrong[0], wrong[1], "--", "ls"]);
         assert!(!words.contains("commands after `--`"), "{words}");

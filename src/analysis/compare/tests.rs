@@ -188,7 +188,8 @@ fn of_several_kernels_the_one_with_too_few_launches_is_named() {
     all.push(("third", 9000.0, &[][..]));
     let there = held(&report(&all), &report(&[("often", 1000.0, &[][..]); 6]));
     assert_eq!((there.time.is_none(), there.verdict), (true, TimeVerdict::Ambiguous));
-    let wanted = "the sides have too little in common: kernels that only `old` has use 75 % of its time";
+    let wanted =
+        "the sides have too little in common: kernels that only `old` has use 75 % of its time";
     assert!(there.summary.contains(wanted), "{}", there.summary);
 }
 

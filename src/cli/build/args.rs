@@ -148,7 +148,7 @@ impl Dsl {
     }
 }
 
-/// What is kept.
+/// The kinds of files that a build can write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum Kind {
     /// PTX

@@ -96,7 +96,7 @@ pub(in crate::cli) struct CompareArgs {
     pub run: LiveArgs,
 }
 
-/// What a comparison of kernels takes of every run's flags.
+/// The flags of every run that a comparison of kernels accepts.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Run")]
 pub(in crate::cli) struct LiveArgs {

@@ -104,7 +104,7 @@ pub(in crate::cli) struct DisasmArgs {
     pub block: Option<u32>,
 }
 
-/// What is printed.
+/// What `--view` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum View {
     /// The listing

@@ -32,7 +32,7 @@ pub(in crate::cli) struct CheckArgs {
 pub(in crate::cli) struct HostSummary {
     /// `rgpu.host/1`.
     schema: &'static str,
-    /// The host.
+    /// Facts about the host.
     #[serde(flatten)]
     host: HostFacts,
 }

@@ -84,12 +84,12 @@ impl WaferArgs {
     }
 }
 
-/// What `remote up` and `remote down` print under `--json` (`rgpu.rental/1`).
+/// The output of `remote up` and `remote down` with `--json` (`rgpu.rental/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct RentalStatus<'a> {
     /// `rgpu.rental/1`.
     schema: &'static str,
-    /// The remote.
+    /// The name of the remote.
     name: &'a str,
     #[serde(flatten)]
     rental: Rental,
@@ -101,14 +101,14 @@ impl<'a> RentalStatus<'a> {
     }
 }
 
-/// What `remote login` prints under `--json` (`rgpu.login/1`).
+/// The output of `remote login --json` (`rgpu.login/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct Login {
     /// `rgpu.login/1`.
     schema: &'static str,
-    /// The address of the user, else their id.
+    /// The user's e-mail address, or their id if there is none.
     who: String,
-    /// The file that the login is kept in.
+    /// The file that stores the login.
     file: String,
 }
 
@@ -259,15 +259,15 @@ pub(super) fn states(app: &App, specs: &[RemoteSpec]) -> Result<Vec<Option<Renta
     })
 }
 
-/// How a rented remote stands.
+/// The state of a rented remote, if its platform reports one.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum RentalState {
-    /// As its platform says.
+    /// The state that the platform reports.
     Known(Rental),
-    /// It does not say.
+    /// The platform did not report a state.
     Unknown {
-        /// Why not.
+        /// Why the state is unknown.
         error: Failure,
     },
 }

@@ -31,18 +31,19 @@ pub(in crate::cli) struct CleanArgs {
     pub dry_run: bool,
 }
 
-/// What `runs clean` prints under `--json` (`rgpu.cleaned/1`).
+/// The output of `runs clean --json` (`rgpu.cleaned/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct CleanResult {
     /// `rgpu.cleaned/1`.
     schema: &'static str,
-    /// Nothing was removed: it was asked only what would be.
+    /// Whether this was a dry run, which removes nothing.
     dry_run: bool,
-    /// The ids of the runs that are gone; with `--remote`, of the jobs.
+    /// The ids of the removed runs; with `--remote`, the names of the removed jobs.
     removed: Vec<String>,
-    /// The bytes they took.
+    /// The bytes that were freed.
     bytes: u64,
-    /// How many more would go with `--all`: runs with a note, jobs that were not brought home.
+    /// How many more `--all` would remove: runs with a note, and jobs whose results were not
+    /// fetched.
     kept: usize,
 }
 

@@ -32,18 +32,18 @@ pub(in crate::cli) struct ExportArgs {
     pub redact: bool,
 }
 
-/// What `runs export` prints under `--json` (`rgpu.exported/1`).
+/// The output of `runs export --json` (`rgpu.exported/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct ExportResult {
     /// `rgpu.exported/1`.
     schema: &'static str,
-    /// The run.
+    /// The id of the run.
     run: String,
-    /// The archive.
+    /// The path of the archive.
     file: PathBuf,
-    /// Its size.
+    /// The size of the archive in bytes.
     bytes: u64,
-    /// Whether what says where and by whom it was made was left out.
+    /// Whether the parts that tell where and by whom it was made were left out.
     redacted: bool,
 }
 

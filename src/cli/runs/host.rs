@@ -43,22 +43,22 @@ fn with_link<T>(
     app.block_on(async { session::open(app, spec, output_options).await?.finish_with(work).await })
 }
 
-/// What `runs list --remote REMOTE --json` prints (`rgpu.jobs/1`).
+/// The output of `runs list --remote REMOTE --json` (`rgpu.jobs/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct JobList {
     /// `rgpu.jobs/1`.
     schema: &'static str,
-    /// The remote.
+    /// The name of the remote.
     remote: String,
-    /// How many jobs lie there; those listed are the newest, and all that still run.
+    /// Number of jobs on the remote. The list has the newest, and all that still run.
     total: usize,
-    /// The listed ones, the newest first.
+    /// The listed jobs, newest first.
     jobs: Vec<JobLine>,
-    /// The host's clock, Unix time in milliseconds: the jobs' times are by it.
+    /// The host's clock, Unix time in milliseconds. The times of the jobs are from this clock.
     now_ms: u64,
-    /// What jobs and their inputs take there.
+    /// Bytes used by jobs and their inputs.
     used_bytes: u64,
-    /// What they may take; 0: the agent does not say.
+    /// Limit of `used_bytes`; 0 if the agent does not report one.
     quota_bytes: u64,
 }
 

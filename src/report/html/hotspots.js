@@ -1,4 +1,4 @@
-// Hot spots: source lines and instructions of the launch chosen, with where their warps waited.
+// Hot spots of the selected launch: source lines and instructions with their stall reasons.
 
 const file = path => path.split("/").pop();
 const worst = counts => Object.entries(counts.stalls || {}).filter(([reason]) => reason !== "selected").sort((a, b) => b[1] - a[1])[0];
@@ -16,7 +16,7 @@ function hotspots() {
     draw();
   } } }, text);
   const tabs = [["lines", tab("lines", "Source lines")], ["instructions", tab("instructions", "Instructions")]];
-  section("hotspots", "Hot spots", "Warp samples say where warps were when the sampler looked: many samples are much time.", box);
+  section("hotspots", "Hot spots", "Warp samples show where warps were at each sampling point: many samples mean much time.", box);
 
   function draw() {
     const launch = current();
@@ -50,8 +50,8 @@ function hotspots() {
       spots.instructions, { label: "instructions", search: r => `${r.sass || ""} ${here(r) ? at(here(r)) : ""}`, tools: tabs.map(t => t[1]), limit: 200 });
     const facts = [`${plural(total, "sample")} over ${plural(spots.instructions.length, "instruction")}`];
     if (!spots.lines.length) facts.push("no source lines: the code was compiled without -lineinfo, or the report has no cubin");
-    else if (spots.lines.every(l => l.text === undefined)) facts.push("the source itself is not in the report (ncu --import-source yes keeps it)");
-    if (spots.instructions.every(i => i.sass === undefined)) facts.push("no instruction texts: no disassembler was at hand");
+    else if (spots.lines.every(l => l.text === undefined)) facts.push("the report does not contain the source (ncu --import-source yes adds it)");
+    if (spots.instructions.every(i => i.sass === undefined)) facts.push("no instruction texts: there was no disassembler");
     box.replaceChildren(list, el("p", { class: "note" }, facts.join("; ") + "."));
     box.dataset.drawn = view === "lines" ? spots.lines.length : spots.instructions.length;
   }

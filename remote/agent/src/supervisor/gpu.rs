@@ -166,7 +166,7 @@ impl Supervisor {
             };
             let pause = QUEUE_POLL * now.0.clamp(1, 25);
             let is_due = reported_at.is_none_or(|at: Instant| at.elapsed() >= MIN_EVENT_INTERVAL);
-            // An empty holder brings no news.
+            // A holder without a name is not worth reporting.
             if !now.1.is_empty() && reported != now && is_due {
                 let (place, holder) = now.clone();
                 (reported, reported_at) = (now, Some(Instant::now()));
