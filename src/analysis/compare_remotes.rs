@@ -165,7 +165,7 @@ mod tests {
         let (rows, _, summary) =
             compared(&[timed(2000.0, "cuda_events"), timed(9e6, "cpu_reference"), None]);
         assert!(rows.iter().all(|row| row.against_base.is_none()));
-        assert_eq!(summary, "only `x` has a time: nothing to compare it with");
+        assert_eq!(summary, "only `x` has a time; there is nothing to compare it with");
     }
 
     #[test]

@@ -94,7 +94,7 @@ mod tests {
             std::fs::write(typed(name), "x").unwrap();
         }
         let several = file(&typed("*.ncu-rep")).hints.concat();
-        assert!(several.contains("fits 2 files") && several.contains("b.ncu-rep"), "{several}");
+        assert!(several.contains("matches 2 files") && several.contains("b.ncu-rep"), "{several}");
         let one = file(&typed("*.cubin")).hints.concat();
         assert!(one.contains("leave the quotes out, or name") && one.contains("one.cubin"));
         assert!(file(&typed("*.xml")).hints.concat().contains("no file matches"));

@@ -208,8 +208,8 @@ mod tests {
             ("---\n[dependencies]\nfn main() {}\n", "of line 1 has no `---`"),
             ("\n---\n[dependencies\n---\n", "line 3:"),
             ("---python\n---\n", "line 1: a head of the kind `python`"),
-            ("---\n[workspace]\n---\n", "`[workspace]` means nothing"),
-            ("---\npackage.build = \"b.rs\"\n---\n", "`package.build` means nothing"),
+            ("---\n[workspace]\n---\n", "`[workspace]` has no effect"),
+            ("---\npackage.build = \"b.rs\"\n---\n", "`package.build` has no effect"),
         ] {
             let message = split(text).unwrap_err();
             assert!(message.contains(words), "{message}");

@@ -412,8 +412,8 @@ mod tests {
         expected `)` at character 3 of `(m`
         expected an operator or the end at character 3 of `m n`
         `k` in `k` is not a variable of `[sizes]`
-        `floor` in `floor(m)` is no function; there are `min`, `max`, `ceil_div`, `align_up`
-        `sum` in `sum(m)` is no function; there are `min`, `max`, `ceil_div`, `align_up`
+        `floor` in `floor(m)` is not a function; there are `min`, `max`, `ceil_div`, `align_up`
+        `sum` in `sum(m)` is not a function; there are `min`, `max`, `ceil_div`, `align_up`
         expected a whole number at character 1 of `1.5`
         expected `,` at character 6 of `min(m)`
         expected an operator or the end at character 3 of `m $ n`

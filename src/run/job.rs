@@ -620,7 +620,7 @@ mod tests {
         assert_eq!((failure.exit, host.cancels()), (Exit::Cancelled, 1));
         let text = failure.to_string();
         assert!(text.contains("has not confirmed within 1 s"), "{text}");
-        assert!(text.contains("the cancel stands; `rgpu runs attach run`"), "{text}");
+        assert!(text.contains("the job will be cancelled; `rgpu runs attach run`"), "{text}");
         assert!(canceller.is_heard());
     }
 

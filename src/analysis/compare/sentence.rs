@@ -71,7 +71,7 @@ pub(super) fn summary(subject: &Subject<'_>) -> String {
         (_, Some(t)) => format!(
             "undecided: {}; {}{b} took {} of the time of {a}{per}",
             no_interval(subject, t),
-            if subject.shared.too_little.is_some() { "in the metrics of both sides " } else { "" },
+            if subject.shared.too_little.is_some() { "in the kernels of both sides " } else { "" },
             percent(1.0 / t.speedup)
         ),
         (_, None) => {

@@ -156,7 +156,7 @@ fn without_a_gpu_there_is_no_verdict_and_wrong_results_are_said() {
     a.correctness = Some(Correctness { verdict: "wrong".to_owned(), ..Correctness::default() });
     let there = held(&a, &a);
     assert_eq!((there.verdict, there.time.is_none()), (TimeVerdict::Ambiguous, true));
-    assert!(there.summary.contains("references ran on the CPU"), "{}", there.summary);
+    assert!(there.summary.contains("only the references ran, on the CPU"), "{}", there.summary);
     assert!(there.gaps.iter().any(|g| g.code == "wrong_result"));
 }
 
@@ -228,7 +228,7 @@ fn kernels_of_one_side_are_left_out_and_too_many_of_them_leave_it_open() {
     assert_eq!((time.speedup, time.ci95, time.verdict), (1.0, None, TimeVerdict::Ambiguous));
     assert_eq!(
         some.summary,
-        "undecided: kernels that only `new` has take 20 % of its time; in the metrics of both \
+        "undecided: kernels that only `new` has use 20 % of its time; in the kernels of both \
          sides `new` took 100 % of the time of `old`"
     );
     assert!(held(&with(20_000.0), &base).time.is_none());

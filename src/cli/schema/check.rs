@@ -257,7 +257,7 @@ mod tests {
         let broken = json!({"id": -1, "grid": [1, "x"], "host": {}, "kind": "c", "a/b": 1});
         insta::assert_snapshot!(lines(&schema, &broken).join("\n"), @r#"
         /id: must be at least 0, is -1
-        /grid: has 2 items, another number is needed
+        /grid: has 2 items, a different number is required
         /grid/1: must be integer, is "x"
         /host: lacks `name`
         /kind: matches 0 of 2 allowed forms

@@ -260,7 +260,7 @@ fn a_report_cut_before_its_first_result_ends_is_an_error_that_says_where() {
         import(&whole[..20_000], "report", &RequestedCounters::default(), &Limits::default())
             .unwrap_err();
     let source = std::error::Error::source(&error).unwrap().to_string();
-    assert_eq!(error.to_string(), "no whole result is left of the report");
+    assert_eq!(error.to_string(), "the report is damaged before the end of its first result");
     let expected = "file ends at offset 20000 inside block header that begins at 5967 and needs \
                     27010 bytes";
     assert_eq!(source, expected);
