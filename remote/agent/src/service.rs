@@ -49,6 +49,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// The refusal of `request`, with a code for programs and a text for users.
     pub fn new(request: &'static str, code: &'static str, text: impl Into<String>) -> Self {
         Self { request, code, text: text.into() }
     }
@@ -66,6 +67,7 @@ impl From<Refusal> for FromAgent {
 pub enum SubmitResult {
     /// The job's supervisor has been started.
     Begun {
+        /// The folder of the job.
         folder: JobFolder,
         /// Connection to the job's supervisor.
         link: UnixStream,
