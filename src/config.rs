@@ -25,11 +25,11 @@ use project::{ProjectFile, check_runs_dir};
 /// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Built in.
+    /// rgpu's built-in value.
     Default,
     /// The user's own file.
     User(PathBuf),
-    /// The project's file.
+    /// The project's settings file, at this path.
     Project(PathBuf),
     /// An environment variable, by name.
     Env(&'static str),
@@ -48,9 +48,9 @@ impl fmt::Display for Origin {
 /// A value with its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Set<T> {
-    /// The value.
+    /// The effective value.
     pub value: T,
-    /// Its origin.
+    /// Where the value comes from.
     pub origin: Origin,
 }
 
@@ -59,9 +59,9 @@ pub struct Set<T> {
 pub struct Environment {
     /// `RGPU_CONFIG`: replaces the user's settings file.
     pub config: Option<PathBuf>,
-    /// `RGPU_REMOTE`.
+    /// The value of `RGPU_REMOTE`.
     pub remote: Option<String>,
-    /// `RGPU_RUNS_DIR`.
+    /// The value of `RGPU_RUNS_DIR`.
     pub runs_dir: Option<PathBuf>,
     /// `RGPU_LIBEXEC`: the folder with agent, runner and collector.
     pub libexec: Option<PathBuf>,
@@ -80,7 +80,7 @@ impl Environment {
     }
 }
 
-/// All settings.
+/// All settings, each with its origin.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The project folder: the nearest ancestor with `rgpu.toml`, or else the current folder.
@@ -140,7 +140,7 @@ impl Config {
         let user: UserFile = read(&user_file)?;
         for (name, spec) in &user.remote {
             without_secret(&spec.url).map_err(|f| {
-                f.file(user_file.display()).cause(format!("it is `url` of [remote.{name}]"))
+                f.file(user_file.display()).cause(format!("it is the `url` of [remote.{name}]"))
             })?;
         }
         let project_settings: ProjectFile = match &project_file {

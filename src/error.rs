@@ -10,20 +10,21 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Exit statuses of `rgpu`. `rgpu exec` passes the program's own through instead.
+/// The exit statuses of `rgpu`. `rgpu exec` exits with the program's own status instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum Exit {
-    /// Done, on whichever rung.
+    /// Success, on whichever rung.
     Done = 0,
-    /// Findings, or a regression, as asked.
+    /// Findings or a regression, where the command line makes them a failure.
     Findings = 1,
     /// The command line is wrong.
     Usage = 2,
-    /// Configuration, unknown kernel or remote, kernel.toml, expression, missing source.
+    /// The configuration, kernel.toml or an expression is invalid, or a kernel, remote or source
+    /// does not exist.
     Config = 3,
-    /// Host or transport; damaged in transit.
+    /// The host or the connection failed, or data was damaged in transit.
     Host = 4,
     /// A tool failed on every rung, or below `--at-least`.
     Tool = 5,
@@ -31,9 +32,9 @@ pub enum Exit {
     Kernel = 6,
     /// An artifact cannot be read.
     Artifact = 7,
-    /// Our own disk.
+    /// The disk of this machine: a file cannot be written.
     Disk = 8,
-    /// A defect of rgpu.
+    /// A bug in rgpu.
     Bug = 70,
     /// Cancelled by the user.
     Cancelled = 130,
@@ -43,9 +44,9 @@ pub enum Exit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// This machine.
+    /// This machine, where rgpu runs.
     Local,
-    /// The connection.
+    /// The connection between both.
     Transport,
     /// The GPU host.
     Host,
@@ -55,48 +56,48 @@ pub enum Side {
     Kernel,
 }
 
-/// Where it happened. All fields are optional; what is known is shown.
+/// Where the failure happened. Each field is present if it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FailurePlace {
-    /// The remote's name.
+    /// The remote's name, if a remote is concerned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Its transport.
+    /// The remote's transport, such as `ssh`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
-    /// The tool, with its version where known.
+    /// The tool, with its version if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// The step of the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// A file, with `:line` or `@offset` where known.
+    /// The file, with `:line` or `@offset` if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// The log that has the whole story.
+    /// The log with the details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<PathBuf>,
 }
 
-/// A failed command.
+/// A failed command: what happened, where, why, and what to do next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
     /// Stable code in snake_case, e.g. `unknown_kernel`.
     pub code: String,
     /// What happened, in one line, lower case, values in backticks.
     pub what: String,
-    /// Which side failed.
+    /// The side on which it failed.
     pub side: Side,
-    /// Where.
+    /// The host, tool, step and file concerned.
     #[serde(default)]
     pub place: Box<FailurePlace>,
-    /// Why: the underlying error's or the tool's own words.
+    /// Why it failed: the underlying error, or the tool's message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
     /// What to do next, each a sentence or a command.
     #[serde(default)]
     pub hints: Vec<String>,
-    /// The exit status.
+    /// The exit status of the command.
     pub exit: Exit,
 }
 
@@ -151,19 +152,19 @@ impl Failure {
         self
     }
 
-    /// Sets the tool.
+    /// Sets the tool that failed.
     pub fn tool(mut self, tool: impl Into<String>) -> Self {
         self.place.tool = Some(tool.into());
         self
     }
 
-    /// Sets the step.
+    /// Sets the step that failed.
     pub fn step(mut self, step: impl Into<String>) -> Self {
         self.place.step = Some(step.into());
         self
     }
 
-    /// Sets the file.
+    /// Sets the file concerned.
     pub fn file(mut self, file: impl fmt::Display) -> Self {
         self.place.file = Some(file.to_string());
         self
@@ -176,14 +177,14 @@ impl Failure {
     }
 }
 
-/// What `--json` prints of a failure (`rgpu.error/1`).
+/// The JSON output for a failure (`rgpu.error/1`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorDocument {
     /// `rgpu.error/1`.
     pub schema: String,
-    /// The exit status.
+    /// The exit status of the command.
     pub exit: u8,
-    /// The failure.
+    /// The failure itself.
     pub error: Failure,
 }
 

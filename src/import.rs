@@ -1,9 +1,9 @@
-//! From the exact mirror of a foreign file to the model, one file for each kind of artifact.
+//! Converts the parsed foreign files to the model, one module for each kind of artifact.
 //!
-//! An importer reads one artifact of the run folder and returns what it says as an [`Imported`];
-//! the engine adds that to the run's profile ([`Imported::add_to`]) and looks at its refusals,
-//! which are the laptop's own reasons to send another rung. To add a kind of artifact: write the
-//! file, add its line to [`IMPORTERS`].
+//! An importer reads one artifact of the run folder and returns its content as an [`Imported`]. The
+//! engine adds that to the run's profile ([`Imported::add_to`]). Refusals are the laptop's own
+//! reasons to send another rung. To add a kind of artifact: write the file and add its line to
+//! [`IMPORTERS`].
 
 mod event_list;
 mod imported;
@@ -32,7 +32,7 @@ pub struct Importer {
     pub kind: &'static str,
     /// Whether a file without a plan is of this kind, by its name and its first bytes.
     pub recognises: fn(name: &str, head: &[u8]) -> bool,
-    /// Reads it.
+    /// Parses a file of this kind and converts it.
     pub import: fn(&Source<'_>) -> Result<Imported, ImportError>,
 }
 

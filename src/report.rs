@@ -47,11 +47,11 @@ impl Default for Style {
     }
 }
 
-/// A report format.
+/// A report format and how it is written.
 pub struct Report {
     /// The name for `--format`.
     pub id: &'static str,
-    /// The default destination.
+    /// Where it goes without `--out`.
     pub shown: Destination,
     /// Returns why there is nothing to render; `None` if there is.
     pub lacks: fn(&Subject<'_>) -> Option<&'static str>,
@@ -59,7 +59,7 @@ pub struct Report {
     pub render: fn(&Subject<'_>, &Style) -> Vec<Document>,
 }
 
-/// All report formats.
+/// All formats of `rgpu report --format`.
 pub static REPORTS: &[Report] = &[
     Report { id: "table", shown: Destination::Printed, lacks: |_| None, render: terminal::render },
     Report { id: "json", shown: Destination::Printed, lacks: |_| None, render: json::render },

@@ -52,7 +52,7 @@ pub fn compare(a: &Profile, b: &Profile, options: &CompareOptions<'_>) -> Compar
         }
     }
     if a.launches.is_empty() || b.launches.is_empty() {
-        gaps.push(gap("no_launches", "no kernel launches are recorded on both sides"));
+        gaps.push(gap("no_launches", "no kernel launch is recorded on both sides"));
     }
     let differences = differences(a, b);
     let verdict = time.as_ref().map_or(TimeVerdict::Ambiguous, |t| t.verdict);

@@ -99,7 +99,7 @@ pub fn hold(rows: &mut [FanOutRow], profiles: &[Option<Profile>]) -> (Option<Str
 fn summary(base: &str, rows: &[FanOutRow]) -> String {
     let compared = || rows.iter().filter_map(|row| Some((row, row.against_base.as_ref()?)));
     if compared().next().is_none() {
-        return format!("only `{base}` has a time: nothing to compare it with");
+        return format!("only `{base}` has a time; there is nothing to compare it with");
     }
     let fastest = compared().max_by(|a, b| a.1.speedup.total_cmp(&b.1.speedup));
     let interval = |ci: Option<[f64; 2]>| {
@@ -116,7 +116,7 @@ fn summary(base: &str, rows: &[FanOutRow]) -> String {
         _ if compared().all(|(_, time)| time.verdict == TimeVerdict::Same) => {
             "all are equally fast, within 1 %".to_owned()
         }
-        _ => format!("none is faster than `{base}` beyond doubt"),
+        _ => format!("no remote is faster than `{base}` with certainty"),
     }
 }
 
@@ -165,7 +165,7 @@ mod tests {
         let (rows, _, summary) =
             compared(&[timed(2000.0, "cuda_events"), timed(9e6, "cpu_reference"), None]);
         assert!(rows.iter().all(|row| row.against_base.is_none()));
-        assert_eq!(summary, "only `x` has a time: nothing to compare it with");
+        assert_eq!(summary, "only `x` has a time; there is nothing to compare it with");
     }
 
     #[test]

@@ -19,13 +19,13 @@ mod tests;
 /// The input of a lint.
 #[derive(Clone, Copy, Debug)]
 pub struct LintInput<'a> {
-    /// The profile.
+    /// The profile to check.
     pub profile: &'a Profile,
     /// The trace of the same run, if there is one.
     pub trace: Option<&'a Trace>,
 }
 
-/// One lint.
+/// A check of how a program uses NVTX ranges.
 pub struct Lint {
     /// The id of its findings, in snake_case.
     pub id: &'static str,
@@ -36,7 +36,7 @@ pub struct Lint {
     pub apply: fn(&LintInput<'_>) -> Vec<String>,
 }
 
-/// Every lint.
+/// Every lint; `rgpu report --lint nvtx` applies them all.
 pub static LINTS: &[Lint] = &[
     unbalanced::LINT,
     unnamed::LINT,
@@ -46,7 +46,7 @@ pub static LINTS: &[Lint] = &[
     closes_early::LINT,
 ];
 
-/// Applies all lints.
+/// Applies all lints to a profile.
 pub fn lint(profile: &Profile, trace: Option<&Trace>) -> Vec<Finding> {
     let linted = LintInput { profile, trace };
     let found = LINTS.iter().flat_map(|lint| {

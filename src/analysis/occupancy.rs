@@ -12,9 +12,9 @@
 pub struct SmLimits {
     /// Compute capability, major and minor.
     pub compute: (u32, u32),
-    /// Maximum resident warps.
+    /// Most resident warps of an SM.
     pub warps: u32,
-    /// Maximum resident blocks.
+    /// Most resident blocks of an SM.
     pub blocks: u32,
     /// Shared memory in bytes with the largest carve-out.
     pub shared_bytes: u64,
@@ -93,9 +93,9 @@ pub struct Block {
 pub enum Limiter {
     /// The SM's maximum number of warps.
     Warps,
-    /// Registers.
+    /// The registers of an SM.
     Registers,
-    /// Shared memory.
+    /// The shared memory of an SM.
     SharedMemory,
     /// The SM's maximum number of blocks.
     Blocks,

@@ -212,7 +212,8 @@ fn of_model(model: &ModelInfo, sheet: Option<&Peaks>) -> Option<Peak> {
         label: format!("{} matrix products", model.dtype),
         value,
         source: "measured".to_owned(),
-        note: "no datasheet of this device is known: the best of large matrix products on it"
+        note: "no datasheet of this device is known; the value is the best of large matrix \
+               products on it"
             .to_owned(),
     })
 }

@@ -35,11 +35,11 @@ mod tmem_bound;
 mod uncoalesced;
 mod uncoalesced_atomics;
 
-/// One rule.
+/// A rule that turns a launch's metrics into findings.
 pub struct Rule {
-    /// The verdict's id.
+    /// The verdict's id, as in reports.
     pub id: &'static str,
-    /// The finding's category.
+    /// The category of its findings.
     pub category: &'static str,
     /// Whether the verdict names a bound, a cause or a symptom.
     pub kind: Kind,
@@ -80,11 +80,11 @@ pub enum Confidence {
     High,
     /// Counters that usually have this explanation.
     Medium,
-    /// An indication only.
+    /// Only an indication.
     Low,
 }
 
-/// All rules.
+/// Every rule that profiles are checked with.
 pub static RULES: &[Rule] = &[
     memory_bound::RULE,
     compute_bound::RULE,

@@ -15,7 +15,7 @@ use crate::model::Evidence;
 /// A limit that applies to one launch, with its source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Threshold {
-    /// The limit.
+    /// The limit, in the unit of the number it is compared with.
     pub value: f64,
     /// Where it comes from.
     pub source: &'static str,
@@ -39,7 +39,7 @@ impl Threshold {
 pub struct ThresholdRow {
     /// The key in `[analysis]`.
     pub key: &'static str,
-    /// The limit.
+    /// The built-in limit.
     pub value: f64,
     /// The source of `value`.
     pub source: &'static str,
@@ -62,7 +62,7 @@ macro_rules! table {
     ($($name:ident = $row:expr;)*) => {
         $(pub(super) static $name: ThresholdRow = $row;)*
 
-        /// All rows.
+        /// Every row of this table.
         pub static TABLE: &[&ThresholdRow] = &[$(&$name),*];
     };
 }

@@ -10,22 +10,22 @@ pub enum BundleError {
     /// A file cannot be read.
     #[error("cannot read `{}`", .path.display())]
     Unreadable {
-        /// The file.
+        /// The file that cannot be read.
         path: PathBuf,
-        /// The error.
+        /// The operating system's error.
         #[source]
         source: std::io::Error,
     },
     /// A file changed while it was read.
     #[error("`{}` changed while it was being read", .path.display())]
     Changed {
-        /// The file.
+        /// The file that changed.
         path: PathBuf,
     },
-    /// The path is no regular file.
-    #[error("`{}` is no regular file", .path.display())]
+    /// The path is not a regular file.
+    #[error("`{}` is not a regular file", .path.display())]
     NotAFile {
-        /// The path.
+        /// The path that is not a regular file.
         path: PathBuf,
     },
     /// All files together exceed the limit.
@@ -47,7 +47,7 @@ pub enum BundleError {
     /// The path leaves the job's folder: a bug in rgpu.
     #[error("`{path}` is no place in the job's folder")]
     BadPath {
-        /// The path.
+        /// The rejected path.
         path: String,
     },
 }

@@ -50,7 +50,7 @@ impl Bundle {
 pub enum BlobSource {
     /// A piece of a file on this machine.
     File {
-        /// The file.
+        /// The file to read the bytes from.
         path: PathBuf,
         /// Offset of the first byte.
         offset: u64,
@@ -59,7 +59,7 @@ pub enum BlobSource {
         /// The file's modification time when it was hashed, if known.
         modified: Option<SystemTime>,
     },
-    /// Bytes in memory.
+    /// Bytes that are already in memory.
     Bytes(Arc<[u8]>),
 }
 

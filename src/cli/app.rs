@@ -48,7 +48,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     std::panic::set_hook(Box::new(|info| {
         let place =
             info.location().map(|l| format!("{}:{}", l.file(), l.line())).unwrap_or_default();
-        say(&format!("rgpu met a defect of its own at {place}\n"));
+        say(&format!("rgpu has a bug at {place}\n"));
     }));
     let outcome = std::panic::catch_unwind(|| start(&argv)).unwrap_or_else(|panic| {
         let words = panic
@@ -56,7 +56,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             .cloned()
             .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
             .unwrap_or_default();
-        Err(Failure::new(Exit::Bug, "bug", "a defect of rgpu stopped this command")
+        Err(Failure::new(Exit::Bug, "bug", "a bug in rgpu stopped this command")
             .cause(words)
             .hint("please report it with the command and the text above"))
     });
@@ -82,7 +82,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Failure::new(Exit::Config, "no_folder", "the current folder cannot be read").cause(e)
     })?;
     let base = etcetera::choose_base_strategy().map_err(|e| {
-        Failure::new(Exit::Config, "no_home", "your home folder is not known").cause(e)
+        Failure::new(Exit::Config, "no_home", "your home folder is unknown").cause(e)
     })?;
     let config_dir = base.config_dir();
     let config = match Config::load(&cwd, &config_dir, &Environment::read()) {
@@ -132,7 +132,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
 
 /// The error for `--events -` with `--json`: both need stdout.
 pub(super) fn stdout_is_taken() -> Failure {
-    Failure::new(Exit::Usage, "usage", "stdout is taken by the result")
+    Failure::new(Exit::Usage, "usage", "stdout is used for the result")
         .hint("write the events to a file: `--events FILE`")
 }
 
@@ -206,20 +206,20 @@ fn handle_clap_error(
             }
             // Hints for the most common first mistakes.
             if error.kind() == ErrorKind::UnknownArgument && typed("profile") && !preset {
-                failure = failure
-                    .hint("a kernel is named by `--kernel NAME`, a program stands after `--`");
+                failure =
+                    failure.hint("give a kernel with `--kernel NAME`, and a program after `--`");
             } else if error.kind() == ErrorKind::UnknownArgument
                 && typed("exec")
                 && argv.iter().take_while(|a| *a != "--").any(|a| a == "-c" || a == "-e")
             {
                 failure = failure.hint("code: rgpu exec --lang py --code 'print(1)'").hint(
-                    "a command with such a flag stands after `--`: rgpu exec -- sh -c 'ls | wc -l'",
+                    "write a command with such a flag after `--`: rgpu exec -- sh -c 'ls | wc -l'",
                 );
             } else if typed("completions") {
                 failure = failure.hint("rgpu completions bash > FILE; also zsh, fish, elvish");
             } else if error.kind() == ErrorKind::UnknownArgument && typed("exec") {
                 failure =
-                    failure.hint("arguments and commands stand after `--`: rgpu exec -- ls -la");
+                    failure.hint("write arguments and commands after `--`: rgpu exec -- ls -la");
             }
             Err(failure)
         }

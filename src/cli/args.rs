@@ -28,11 +28,11 @@ pub(super) struct GlobalArgs {
     #[arg(long, global = true, display_order = 900)]
     pub json: bool,
 
-    /// Say nothing but errors on stderr
+    /// Print only errors on stderr
     #[arg(long, short, global = true, display_order = 901)]
     pub quiet: bool,
 
-    /// Say more; twice: everything
+    /// Print more; -vv prints everything
     #[arg(long, short, global = true, action = clap::ArgAction::Count, display_order = 902)]
     pub verbose: u8,
 }
@@ -44,20 +44,20 @@ pub(super) enum Command {
     Profile(Deferred<Box<profile::ProfileArgs>>),
     /// Run a file, a piece of code or a command on the GPU host
     Exec(Deferred<Box<exec::ExecArgs>>),
-    /// Compile a kernel with no GPU: PTX, CUBIN, SASS, registers and spills
+    /// Compile a kernel without a GPU: PTX, cubin, SASS, registers and spills
     Build(Deferred<Box<build::BuildArgs>>),
     /// Name, list and check the GPU hosts you have
     #[command(subcommand)]
     Remote(Deferred<remote::RemoteCommand>),
-    /// Try every tool on a host with a tiny kernel: what works, what each mode reaches, why not more
+    /// Run every tool on a host with a tiny kernel, and show what works and why the rest does not
     Doctor(Deferred<doctor::DoctorArgs>),
     /// List kernels, show one, or start a kernel.toml
     #[command(subcommand)]
     Kernels(Deferred<kernels::KernelsCommand>),
-    /// List, show, take up, cancel and clean runs
+    /// List, show, attach to, cancel and clean up runs
     #[command(subcommand)]
     Runs(Deferred<runs::RunsCommand>),
-    /// Read a run, or a report file, and explain it
+    /// Explain a run or a report file
     Report(Deferred<report::ReportArgs>),
     /// Read cubins, fatbins, objects, libraries, archives, wheels and PTX: registers, spills, SASS
     Disasm(Deferred<Box<disasm::DisasmArgs>>),
@@ -65,14 +65,14 @@ pub(super) enum Command {
     Compare(Deferred<Box<compare::CompareArgs>>),
     /// Print the JSON Schema of a document that rgpu writes, or check a file against it
     Schema(Deferred<schema::SchemaArgs>),
-    /// Fetch tools that rgpu works better with
+    /// Install optional tools
     #[command(subcommand)]
     Setup(Deferred<setup::SetupCommand>),
     /// Let others run jobs on this host over HTTP, with a token
     Worker(Deferred<worker::WorkerArgs>),
-    /// Print the completions of a shell: rgpu completions bash > …
+    /// Print a shell's completion script: rgpu completions bash > …
     Completions {
-        /// The shell
+        /// The shell to print completions for
         shell: clap_complete::Shell,
     },
     /// Print names for the completions of shells, one a line

@@ -38,7 +38,7 @@ pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result
         Failure::new(
             Exit::Artifact,
             "bad_record",
-            format!("the command of `{}` is not understood any more", record.id),
+            format!("the command of `{}` cannot be parsed any more", record.id),
         )
         .cause(e)
     })?;
@@ -62,7 +62,7 @@ pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result
         _ => Err(Failure::new(
             Exit::Usage,
             "not_attachable",
-            format!("`{}` cannot be taken up", record.id),
+            format!("cannot attach to `{}`", record.id),
         )),
     }
 }

@@ -296,7 +296,7 @@ fn finish(
         }
         return Err(failure
             .log(short(&folder.path().join("log")))
-            .hint(format!("everything that is known of it: {}", short(folder.path()))));
+            .hint(format!("everything known about it: {}", short(folder.path()))));
     }
     let places = copy_results(app, &build, folder, out)?;
     match app.global.json {
@@ -312,7 +312,7 @@ fn save_detached(app: &App, folder: &RunFolder, mut record: RunRecord) -> Result
     record.exit = Some(0);
     folder.save(&record)?;
     let id = &record.id;
-    app.say(&format!("`{id}` goes on by itself; `rgpu runs attach {id}` brings the results"));
+    app.say(&format!("`{id}` continues on the host; `rgpu runs attach {id}` fetches the results"));
     if app.global.json {
         app.print_json(&record)?;
     }

@@ -31,7 +31,7 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
             .hint("or two kernels: rgpu compare --kernel BASE --kernel NEW --remote h200"));
     };
     if let Some(flag) = args.of_kernels() {
-        let words = format!("`{flag}` means nothing for two runs or files: nothing is run");
+        let words = format!("`{flag}` has no effect for two runs or files: nothing is run");
         return Err(Failure::new(Exit::Usage, "usage", words)
             .hint("it belongs to two kernels: rgpu compare --kernel BASE --kernel NEW"));
     }
@@ -100,7 +100,7 @@ fn is_comparison(app: &App, what: &str, folder: &Path) -> Failure {
 /// The failure for a side without times.
 fn no_times([a, b]: [&str; 2], what: &str, kind: &str, sides: [&Profile; 2]) -> Failure {
     let holds = if kind == "cubin" { "code and no times" } else { "findings and no times" };
-    let words = format!("`{what}` holds {holds}: nothing of it is faster or slower");
+    let words = format!("`{what}` has {holds}, so neither side can be faster or slower");
     let failure = Failure::new(Exit::Usage, "no_times", words);
     match kind {
         "cubin" if sides.iter().all(|side| untimed(side) == Some("cubin")) => {
@@ -118,8 +118,8 @@ fn refused([a, b]: [&str; 2], differing: &[Difference]) -> Failure {
     Failure::new(
         Exit::Usage,
         "unlike_runs",
-        format!("`{a}` and `{b}` cannot be compared: they are unlike"),
+        format!("`{a}` and `{b}` are too different to compare"),
     )
     .cause(descriptions.collect::<Vec<_>>().join("\n"))
-    .hint("`--force` compares them all the same")
+    .hint("use `--force` to compare them anyway")
 }

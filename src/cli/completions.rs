@@ -21,12 +21,12 @@ use crate::store::Runs;
 /// The name of the newest run.
 const LATEST: &str = "latest";
 
-/// What has names.
+/// The kinds of names that are completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum NameKind {
-    /// What `--kernel` takes.
+    /// Names for `--kernel`.
     Kernels,
-    /// What `--remote` takes.
+    /// Names for `--remote`.
     Remotes,
     /// What `runs show` takes.
     Runs,
@@ -35,7 +35,7 @@ pub(super) enum NameKind {
 /// Prints the script for a shell.
 pub(super) fn run(app: &App, shell: Shell) -> Result<Status> {
     if app.global.json {
-        let what = "completions are a shell's script, which has no form in JSON";
+        let what = "completions are a shell script, which has no JSON form";
         return Err(Failure::new(Exit::Usage, "usage", what)
             .hint(format!("rgpu completions {shell} > FILE")));
     }

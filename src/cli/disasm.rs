@@ -37,16 +37,19 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     let listed = args.diff || args.hot || args.view.is_some() || args.format.is_some();
     if args.tool == Tool::None && (listed || args.per_kernel) {
         return Err(Failure::new(Exit::Usage, "usage", "`--tool none` lists no instructions")
-            .hint("without nvdisasm: `--tool rgpu`"));
+            .hint("to list without nvdisasm: `--tool rgpu`"));
     }
     if args.tool == Tool::Rgpu && args.view == Some(View::Live) {
-        let message = "`--tool rgpu` lists without operands, and life ranges need them";
+        let message = "`--tool rgpu` lists no operands, but life ranges need them";
         return Err(Failure::new(Exit::Usage, "usage", message)
-            .hint("leave `--tool` out: nvdisasm knows operands"));
+            .hint("leave `--tool` out: nvdisasm prints operands"));
     }
     if let Some(reason) = reason_unused(args).filter(|_| args.remote.is_some()) {
-        return Err(Failure::new(Exit::Usage, "usage", format!("{reason}: no host is asked"))
-            .hint("leave `--remote` out; it says where nvdisasm runs, files are of this machine"));
+        return Err(Failure::new(Exit::Usage, "usage", format!("{reason}: no host is needed"))
+            .hint(
+                "leave `--remote` out; it only selects where nvdisasm runs, and the files are \
+                   on this machine",
+            ));
     }
     if args.diff {
         return diff::run(app, args);
@@ -55,9 +58,9 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         return Err(Failure::new(
             Exit::Usage,
             "usage",
-            "`--list` looks at no kernels, so `-k` has nothing to choose from",
+            "`--list` does not read kernels, so `-k` has no effect",
         )
-        .hint("`--tool none` tells the facts of kernels, and writes no listings"));
+        .hint("`--tool none` shows facts about kernels and writes no listings"));
     }
     let html = view::format(args) == Some(Format::Html) && args.view.is_none();
     if args.hot {
@@ -73,8 +76,8 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     if let [first, ..] = reports.as_slice() {
         let first = first.display();
         app.say(&match reports.len() {
-            1 => format!("passed over: `{first}`; name it to read the cubins in it"),
-            n => format!("passed over: {n} reports of ncu; name one to read its cubins: `{first}`"),
+            1 => format!("skipped: `{first}`; name it to read the cubins in it"),
+            n => format!("skipped: {n} reports of ncu; name one to read its cubins: `{first}`"),
         });
     }
     if html {
@@ -103,7 +106,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
 fn reason_unused(args: &DisasmArgs) -> Option<&'static str> {
     match args.tool {
         _ if args.list => Some("`--list` reads headers, in process"),
-        _ if args.hot => Some("`--hot` shows instructions as its run brought them"),
+        _ if args.hot => Some("`--hot` shows instructions as its run stored them"),
         Tool::Rgpu => Some("`--tool rgpu` lists in process"),
         Tool::None => Some("`--tool none` lists no instructions"),
         Tool::Auto | Tool::Nvdisasm => None,
@@ -265,7 +268,7 @@ fn check_format(view: View, args: &DisasmArgs) -> Result<()> {
         (View::Cfg, other) => usage_error(format!("control flow is not written as `.{other}`"))
             .map_err(|failure| {
                 failure
-                    .hint("possible are `.svg` and Graphviz (`.dot`), and `--json` on stdout")
+                    .hint("use `.svg` or Graphviz (`.dot`), or `--json` on stdout")
                     .hint("Graphviz draws all else: dot -Tpng x.dot -o x.png")
             }),
         (_, "svg" | "dot" | "gv" | "png" | "pdf" | "jpg") => {
@@ -322,7 +325,7 @@ fn failure(error: &InputError) -> Failure {
         InputError::Missing { path } => return missing::run_or_file(&path.display().to_string()),
         InputError::Empty { .. } => (
             "no_gpu_code",
-            "what is read: cubin, fatbin, PTX, ELF objects and libraries, .a, .whl, .zip, .ncu-rep",
+            "rgpu reads cubin, fatbin, PTX, ELF objects and libraries, .a, .whl, .zip, .ncu-rep",
         ),
         InputError::Unlisted { .. } => ("unreadable", "look at the folder's permissions"),
     };
@@ -341,8 +344,15 @@ fn pattern(typed: &str) -> Result<Regex> {
         None => format!(r"(^|[ :]){}($|[(<])", regex::escape(typed)),
     };
     Regex::new(&pattern).map_err(|e| {
-        Failure::new(Exit::Usage, "bad_regex", format!("`{typed}` is no regular expression"))
-            .cause(e)
+        Failure::new(
+            Exit::Usage,
+            "bad_regex",
+            format!(
+                "`{typed}` is not a valid regular \
+                                                        expression"
+            ),
+        )
+        .cause(e)
     })
 }
 

@@ -29,17 +29,17 @@ use crate::run::{ProfileOutcome, ProfileRun, Reporter, RunContext, RunEvent};
 use crate::store::{RunFolder, RunRecord};
 use crate::tool::{Request, SanitizerTool, Target};
 
-/// Try every tool on a host with a tiny kernel: what works, what each mode reaches, why not more
+/// Run every tool on a host with a tiny kernel, and show what works and why the rest does not
 #[derive(Args, Clone, Debug)]
 pub(super) struct DoctorArgs {
     /// A remote [default: the default remote]
     pub remote: Option<String>,
 
-    /// Forget what is known of the host first
+    /// Forget everything known about the host first
     #[arg(long)]
     pub fresh: bool,
 
-    /// Accept the key of a host never seen before
+    /// Accept the key of an unknown host
     #[arg(long)]
     pub accept_new: bool,
 }
@@ -56,50 +56,50 @@ const MODES: [Mode; 5] = [Mode::Ncu, Mode::Nsys, Mode::Sanitizer, Mode::Bench, M
 pub(super) struct Diagnosis {
     /// `rgpu.doctor/1`.
     schema: &'static str,
-    /// The host.
+    /// Facts about the host.
     host: HostFacts,
     /// The modes that were tried.
     modes: Vec<ModeLine>,
-    /// Why no mode was tried, with what to do.
+    /// Why no mode was tried, and what to do about it. Absent if modes were tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     untried: Option<String>,
-    /// What was chosen on this machine.
+    /// The programs and settings that this machine uses.
     chosen: ChosenPaths,
 }
 
-/// One mode.
+/// The result of one mode.
 #[derive(Serialize, JsonSchema)]
 struct ModeLine {
-    /// Its name.
+    /// The mode's name, as in `--mode`.
     mode: &'static str,
-    /// The rung reached; empty when none was.
+    /// The rung that the mode reached; empty if it reached none.
     rung: String,
-    /// Why not more, in the tools' own words.
+    /// Why it reached no higher rung, with the tools' messages.
     why: Vec<String>,
-    /// How long it took.
+    /// Duration of the try in seconds.
     seconds: f64,
 }
 
-/// Where our own programs and settings come from.
+/// The programs and settings that this machine uses, with their paths.
 #[derive(Serialize, JsonSchema)]
 struct ChosenPaths {
     /// The remote's name.
     remote: String,
-    /// Its address.
+    /// The remote's address.
     address: String,
-    /// The user's file.
+    /// The path of the user's settings file.
     settings: String,
     /// The agent's program for that host.
     agent: String,
-    /// The runner, or that it is not built.
+    /// The runner's path, or a note that it is not built.
     runner: String,
-    /// The collector, or that it is not built.
+    /// The collector's path, or a note that it is not built.
     collector: String,
-    /// Where runs are kept, and by which setting.
+    /// The folder for runs, and the setting that chose it.
     runs: String,
 }
 
-/// Examines a host.
+/// Runs `doctor`: tries every tool and mode on a host.
 pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
     let spec = session::spec(app, args.remote.as_deref())?;
     let started_at = Instant::now();

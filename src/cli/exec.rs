@@ -40,16 +40,16 @@ const OWN_FAILURE: u8 = 125;
 /// The default time limit of a program.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What `--json` prints in the end (`rgpu.exec/1`).
+/// The output of `exec --json` (`rgpu.exec/1`).
 #[derive(Serialize, JsonSchema)]
 pub(super) struct ExecResult {
     /// `rgpu.exec/1`.
     schema: String,
-    /// The run's id.
+    /// The id of the run.
     run: String,
-    /// Its folder on this machine.
+    /// The run folder on this machine.
     folder: String,
-    /// The program's status, where it ended with one.
+    /// The exit status of the program; absent if it did not exit by itself.
     exit: Option<i32>,
     /// The signal that ended it.
     signal: Option<i32>,
@@ -57,10 +57,10 @@ pub(super) struct ExecResult {
     timed_out: bool,
     /// Wall-clock seconds of the whole command.
     seconds: f64,
-    /// Names of the pulled files, relative to where they were put.
+    /// Names of the pulled files, relative to the folder that they were written to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pulled: Vec<String>,
-    /// Pulled files that were not put there, for what they would have touched on this machine.
+    /// Pulled files that were not written to that folder, to protect files on this machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     unplaced: Vec<SkippedFile>,
 }
@@ -98,7 +98,7 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         return Err(Failure::new(
             Exit::Usage,
             "usage",
-            "`--tty` needs standard input, which the code came through",
+            "`--tty` needs standard input, but the code was read from it",
         ));
     }
     if args.mode.is_some() {
@@ -229,7 +229,10 @@ fn compile_library(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<St
             file.display().to_string()
         }
     };
-    app.say(&format!("`{}` has no `main`: its kernels are compiled, nothing is run", snippet.name));
+    app.say(&format!(
+        "`{}` has no `main`: its kernels are compiled and nothing is run",
+        snippet.name
+    ));
     build::run(app, &BuildArgs::of_file(file, &args.place, &args.run)).map_err(|mut failure| {
         let remote = args.place.remote.as_ref();
         let remote =
@@ -318,7 +321,7 @@ async fn run_on_host(
             outcome => return outcome,
         }
     }
-    Err(Failure::new(Exit::Host, "facts_changed", "the host changes all the time"))
+    Err(Failure::new(Exit::Host, "facts_changed", "the host keeps changing"))
 }
 
 /// Starts or resumes a program under a profiler.
@@ -473,7 +476,10 @@ fn with_shell_hint(failure: Failure, args: &ExecArgs) -> Failure {
                 && args.code.is_none()
                 && word.contains(|c: char| c.is_whitespace() || "|&;<>()$`\"'*".contains(c)) =>
         {
-            failure.hint(format!("no shell is used: rgpu exec -- sh -c {}", shell_word(word)))
+            failure.hint(format!(
+                "commands run without a shell: rgpu exec -- sh -c {}",
+                shell_word(word)
+            ))
         }
         _ => failure,
     }
@@ -535,7 +541,7 @@ fn finish(
         && !args.pull.is_empty()
     {
         app.say(&format!(
-            "warning: nothing was pulled: no new or changed file fits `{}`",
+            "warning: nothing was pulled: no new or changed file matches `{}`",
             args.pull.join("` or `")
         ));
     }
@@ -551,7 +557,7 @@ fn finish(
     let PulledFiles { names: pulled, unplaced } = placement?;
     let Some(end) = end else {
         app.say(&format!(
-            "`{}` goes on by itself; `rgpu runs attach {}` brings the results",
+            "`{}` continues on the host; `rgpu runs attach {}` fetches the results",
             record.id, record.id
         ));
         if app.global.json {
@@ -575,7 +581,7 @@ fn finish(
     let name = record.title.strip_prefix("exec ").unwrap_or_default();
     match end {
         ProgramExit::TimedOut => app.say(&format!(
-            "error: `{name}` was stopped after {} s\n  help: give it longer with `--timeout`",
+            "error: `{name}` was stopped after {} s\n  help: raise the limit with `--timeout`",
             args.run.timeout.unwrap_or(TIMEOUT).as_secs()
         )),
         // Whoever closed the pipe or pressed Ctrl-C needs no message.

@@ -19,7 +19,7 @@ pub(super) fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
     Ok(String::from_utf8(text).unwrap_or_default())
 }
 
-/// Appends a value that stands at this depth of a document.
+/// Appends a value at this depth of a document.
 ///
 /// # Errors
 /// JSON cannot express the value.

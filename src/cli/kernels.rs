@@ -15,9 +15,9 @@ use crate::store::atomic;
 /// List kernels, show one, or start a kernel.toml
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum KernelsCommand {
-    /// List every kernel that --kernel finds by name
+    /// List the kernels that --kernel finds by name
     List,
-    /// Show what a kernel is: entry, arguments, cases
+    /// Show a kernel's entry, arguments and cases
     Show(ShowArgs),
     /// Write a kernel.toml beside a .cu file
     New(NewArgs),
@@ -62,16 +62,16 @@ pub(super) fn run(app: &App, command: &KernelsCommand) -> Result<Status> {
     }
 }
 
-/// What `kernels list` prints under `--json` (`rgpu.kernels/1`).
+/// The output of `kernels list --json` (`rgpu.kernels/1`).
 #[derive(Serialize, JsonSchema)]
 pub(super) struct KernelList {
     /// `rgpu.kernels/1`.
     schema: &'static str,
-    /// The kernels, by name.
+    /// The kernels, sorted by name.
     kernels: Vec<KernelLine>,
 }
 
-/// What `kernels show` prints under `--json` (`rgpu.kernel/1`).
+/// The output of `kernels show --json` (`rgpu.kernel/1`).
 #[derive(Serialize, JsonSchema)]
 pub(super) struct KernelDetails {
     /// `rgpu.kernel/1`.
@@ -80,27 +80,27 @@ pub(super) struct KernelDetails {
     kernel: KernelLine,
 }
 
-/// A kernel under `--json`.
+/// A kernel in the JSON output.
 #[derive(Serialize, JsonSchema)]
 struct KernelLine {
-    /// What `--kernel` takes.
+    /// The name that `--kernel` accepts.
     name: String,
-    /// Where it lies.
+    /// The folder of its kernel.toml.
     folder: String,
-    /// What it is written in; empty, like all below, when its `kernel.toml` cannot be read.
+    /// Its language. This and all fields below are empty if its `kernel.toml` cannot be read.
     language: String,
-    /// The function that is launched.
+    /// The function to launch.
     entry: String,
-    /// What `profile` does with it unless told otherwise; empty: that is left open.
+    /// The default mode of `profile`; empty if kernel.toml has none.
     mode: String,
-    /// Its named sizes.
+    /// The names of its cases.
     cases: Vec<String>,
-    /// The one that runs unless another is asked for.
+    /// The case that runs by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     default_case: Option<String>,
-    /// Its arguments: `name: type role`.
+    /// Its arguments, each as `name: type role`.
     args: Vec<String>,
-    /// Why its `kernel.toml` cannot be read.
+    /// Why its `kernel.toml` cannot be read. Absent if it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }

@@ -37,12 +37,12 @@ pub(super) fn hinted(failure: Failure, what: &str) -> Failure {
             .map(|(_, path)| format!("`{}`", path.display()))
             .collect();
         return match matching.as_slice() {
-            [] => failure.hint("no file fits this pattern either"),
+            [] => failure.hint("no file matches this pattern either"),
             [one] => failure.hint(format!(
                 "a pattern in quotes is not expanded: leave the quotes out, or name {one}"
             )),
             all => failure.hint(format!(
-                "a pattern in quotes is not expanded; it fits {} files: name one, such as {}",
+                "a pattern in quotes is not expanded; it matches {} files: name one, such as {}",
                 all.len(),
                 all[..all.len().min(MAX_NAMED_FILES)].join(", ")
             )),
@@ -94,10 +94,10 @@ mod tests {
             std::fs::write(typed(name), "x").unwrap();
         }
         let several = file(&typed("*.ncu-rep")).hints.concat();
-        assert!(several.contains("fits 2 files") && several.contains("b.ncu-rep"), "{several}");
+        assert!(several.contains("matches 2 files") && several.contains("b.ncu-rep"), "{several}");
         let one = file(&typed("*.cubin")).hints.concat();
         assert!(one.contains("leave the quotes out, or name") && one.contains("one.cubin"));
-        assert!(file(&typed("*.xml")).hints.concat().contains("no file fits"));
+        assert!(file(&typed("*.xml")).hints.concat().contains("no file matches"));
         assert!(file(&typed("a.ncu-re")).hints.concat().contains("did you mean"));
     }
 }

@@ -91,7 +91,7 @@ fn begin(
 /// Whether a run starts or is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunStart {
-    /// It starts.
+    /// The run starts.
     No,
     /// It is resumed where its command left it.
     Yes,
@@ -204,7 +204,7 @@ fn finish(
         write_result(app, args, folder, &mut record, outcome)?;
     if record.state == RunState::Detached {
         app.say(&format!(
-            "`{}` goes on by itself; `rgpu runs attach {}` brings the results",
+            "`{}` continues on the host; `rgpu runs attach {}` fetches the results",
             record.id, record.id
         ));
         if app.global.json {
@@ -330,7 +330,7 @@ pub(super) fn unlooked(profile: &Profile) -> Option<Failure> {
         _ => false,
     };
     (is_unchecked && profile.gpu.is_none()).then(|| {
-        let message = "nothing was verified: the host has no GPU that works";
+        let message = "nothing was verified: the host has no working GPU";
         Failure::new(Exit::Host, "no_gpu", message).hint(ANOTHER_HOST)
     })
 }

@@ -383,7 +383,9 @@ impl Reporter for Progress {
             }
             RunEvent::Connecting {} => self.bar.set_message("connecting"),
             RunEvent::Starting { what } => self.set_phase((*what).to_owned()),
-            RunEvent::Asking {} => self.set_phase("asking the host what it has".to_owned()),
+            RunEvent::Asking {} => {
+                self.set_phase("asking the host for its GPUs and tools".to_owned())
+            }
             RunEvent::Compiling { what } => self.set_phase(format!("compiling {what}")),
             // The step was already printed as a line; the count is only for the bar.
             RunEvent::Disassembling { done, total } => {
@@ -398,12 +400,12 @@ impl Reporter for Progress {
             RunEvent::LinkLost { why } => {
                 self.show_compiler();
                 self.print_line(&format!(
-                    "the link was lost ({why}); the job goes on, reconnecting"
+                    "the link was lost ({why}); the job continues, reconnecting"
                 ))
             }
             RunEvent::LinkBack {} => self.print_line("the link is back"),
             RunEvent::Refused { rung, code, text } => {
-                self.print_line(&format!("  {rung} gave nothing to believe ({code}: {text})"))
+                self.print_line(&format!("  {rung} gave no usable result ({code}: {text})"))
             }
             RunEvent::Note { text } => self.print_line(text),
             RunEvent::Connected { .. } | RunEvent::Planned { .. } => {}

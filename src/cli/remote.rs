@@ -20,35 +20,35 @@ pub(super) use rental::{Login, RentalStatus};
 pub(super) enum RemoteCommand {
     /// Name a host: rgpu remote add h200 ssh://root@gpu-box:2222
     Add(Box<add::AddArgs>),
-    /// List the remotes; of rented ones also how they stand
+    /// List the remotes, with the state of rented ones
     List,
     /// Log in to a platform: rgpu remote login wafer
     Login {
         /// The platform, or a remote of it
         platform: String,
     },
-    /// Make a rented remote where it is not there, and wait until it runs
+    /// Create a rented remote if it does not exist, and wait until it runs
     Up {
         /// Its name
         remote: String,
     },
-    /// Destroy a rented remote with all that lies there
+    /// Destroy a rented remote and all its data
     Down {
         /// Its name
         remote: String,
 
-        /// Without asking
+        /// Do not ask before destroying
         #[arg(long)]
         yes: bool,
     },
-    /// Connect, and say what the host has, in seconds
+    /// Connect, and show what the host has
     Check(check::CheckArgs),
     /// Use this remote when --remote is not given
     Default {
         /// Its name
         remote: String,
     },
-    /// Forget a remote
+    /// Remove a remote from your settings
     Remove {
         /// Its name
         remote: String,
@@ -81,7 +81,7 @@ pub(super) fn run(app: &App, command: &RemoteCommand) -> Result<Status> {
             if !app.config.remove_remote(name)? {
                 return Err(unknown_remote(app, name));
             }
-            app.say(&format!("`{name}` is forgotten"));
+            app.say(&format!("`{name}` is removed from your remotes"));
             list::now_set(app)
         }
     }

@@ -19,10 +19,10 @@ use super::profile::{bytes, several_remotes};
 use crate::error::{Exit, Failure, Result};
 use crate::report::{LEAST_BUDGET, REPORTS, Style, report, wrap};
 
-/// Read a run, or a report file, and explain it
+/// Explain a run or a report file
 ///
-/// Exits with 0 when it could be read, whatever it says: findings of a sanitizer log included
-/// (`rgpu profile --mode sanitizer` exits with 1 on them). `--lint` exits with 1 on any fault.
+/// The exit status is 0 if the file could be read, even if a sanitizer log has findings (`rgpu
+/// profile --mode sanitizer` exits with 1 on them). `--lint` exits with 1 on any fault.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ReportArgs {
     /// A run (id, prefix, latest, folder), or a file: .ncu-rep, .ncu-repz, nsys's .sqlite or
@@ -30,38 +30,39 @@ pub(super) struct ReportArgs {
     #[arg(value_name = "RUN|FILE", default_value = "latest")]
     pub what: String,
 
-    /// How it is shown [default: table, or json under --json]
+    /// The format of the output [default: table, or json with --json]
     #[arg(long, value_name = "FORMAT", value_parser = clap::builder::PossibleValuesParser::new(REPORTS.iter().map(|r| r.id)))]
     pub format: Option<String>,
 
-    /// Write it to this file, or into this folder where it is several files; what was written is
-    /// printed. Without it `html` goes to report.html and `perfetto` to trace.pftrace, in the run's
-    /// folder, or, of a file, in the current one
+    /// Write to this file, or into this folder if there are several files, and print the names. By
+    /// default `html` goes to report.html and `perfetto` to trace.pftrace, in the run's folder, or
+    /// in the current folder if the input is a file
     #[arg(long, value_name = "PATH")]
     pub out: Option<PathBuf>,
 
-    /// Write over a file that is no earlier report of the same kind
+    /// Overwrite a file that is not an earlier report of the same kind
     #[arg(long)]
     pub force: bool,
 
-    /// Open what was written with the desktop's own program
+    /// Open the written file with the desktop's default program
     #[arg(long)]
     pub open: bool,
 
-    /// Look for faults instead: `nvtx`, ranges that do not say what they should. Exits 1 on any
+    /// Look for faults instead: `nvtx` checks how the program uses NVTX ranges. Exits with 1 on any
+    /// fault
     #[arg(long, value_name = "WHAT", value_enum, conflicts_with_all = ["format", "out", "open", "redact"])]
     pub lint: Option<LintName>,
 
-    /// Leave out what says where and by whom it was made: host, user, paths, command lines,
-    /// environment, source text. The tools' own reports hold all of it and are never included
+    /// Leave out what tells where and by whom it was made: host, user, paths, command lines,
+    /// environment, source text. The tools' own reports contain all of this and are never included
     #[arg(long)]
     pub redact: bool,
 
-    /// Refuse a file that is larger than this, as it lies there or unpacked
+    /// Refuse a file that is larger than this, compressed or unpacked
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "4GiB")]
     pub max_size: u64,
 
-    /// Most bytes that `--format brief` may take, such as 2048 or 16KiB; at least 256 [default: 4096]
+    /// Size limit of `--format brief`, such as 2048 or 16KiB; at least 256 [default: 4096]
     #[arg(long, value_name = "BYTES", value_parser = budget)]
     pub bytes: Option<usize>,
 }
@@ -70,7 +71,7 @@ pub(super) struct ReportArgs {
 fn budget(text: &str) -> Result<usize, String> {
     match usize::try_from(bytes(text)?) {
         Ok(n) if n >= LEAST_BUDGET => Ok(n),
-        Ok(_) => Err(format!("too few to say anything: write {LEAST_BUDGET} bytes or more")),
+        Ok(_) => Err(format!("too few for a report: write {LEAST_BUDGET} or more bytes")),
         Err(_) => Err("more than this machine can hold".to_owned()),
     }
 }
@@ -103,7 +104,7 @@ fn lint(app: &App, opened: &OpenedProfile) -> Result<Status> {
         app.say(if ranges {
             "no fault was found in the NVTX ranges"
         } else {
-            "nothing to judge: no NVTX ranges were recorded"
+            "nothing to check: no NVTX ranges were recorded"
         });
     }
     Ok(if findings.is_empty() { 0 } else { Exit::Findings as u8 })
@@ -130,7 +131,7 @@ pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
         if args.redact || args.lint.is_some() {
             let message = format!("`{}` is several runs together", args.what);
             return Err(Failure::new(Exit::Usage, "usage", message)
-                .hint("`--redact` and `--lint` are of one of them; `rgpu runs list` shows each"));
+                .hint("`--redact` and `--lint` work on one run; `rgpu runs list` shows each"));
         }
         return several_remotes::again(app, &several, &args.what, args.format.as_deref());
     }

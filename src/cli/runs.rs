@@ -24,7 +24,7 @@ pub(super) use export::ExportResult;
 pub(super) use host::JobList;
 pub(super) use list::RunList;
 
-/// List, show, take up, cancel and clean runs
+/// List, show, attach to, cancel and clean up runs
 ///
 /// RUN is an id, a unique prefix, `latest`, `latest~1`, or a run folder's path.
 #[derive(Subcommand, Clone, Debug)]
@@ -33,22 +33,22 @@ pub(super) enum RunsCommand {
     List(ListArgs),
     /// Show a run's result
     Show(RunArg),
-    /// Take up a run whose command went away, and end as it would have
+    /// Attach to a run that was detached or interrupted, and finish as its command would
     Attach(AttachArgs),
     /// Stop a run on its host
     Cancel(CancelArgs),
-    /// Keep a note with a run; an empty one takes it away
+    /// Store a note with a run; an empty text removes it
     Note(NoteArgs),
-    /// Write a run into one archive, to be passed on
+    /// Pack a run into one archive to share
     Export(export::ExportArgs),
-    /// Remove ended runs but the newest ones, or jobs of a remote
+    /// Remove all but the newest ended runs, or jobs of a remote
     Clean(clean::CleanArgs),
 }
 
 /// `runs list`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ListArgs {
-    /// Ask this remote what runs there and since when, and what waits to be fetched
+    /// List the jobs on this remote: what runs, since when, and what is not fetched yet
     #[arg(long, short, value_name = "REMOTE")]
     pub remote: Option<String>,
 
@@ -72,15 +72,15 @@ pub(super) struct AttachArgs {
     #[arg(default_value = "latest")]
     pub run: String,
 
-    /// Take up a job of this remote whose run folder is not here
+    /// Attach to a job of this remote that has no run folder here
     #[arg(long, short, value_name = "REMOTE")]
     pub remote: Option<String>,
 
-    /// Take it up without a question, whatever command the host says it came from
+    /// Attach without asking, whatever command the host names as the job's origin
     #[arg(long, requires = "remote")]
     pub yes: bool,
 
-    /// Write everything the run says as JSON lines
+    /// Write the run's events as JSON lines
     #[arg(long, value_name = "FILE|-")]
     pub events: Option<String>,
 }
@@ -92,7 +92,7 @@ pub(super) struct CancelArgs {
     #[arg(default_value = "latest")]
     pub run: String,
 
-    /// Stop a job of this remote whose run folder is not here
+    /// Stop a job of this remote that has no run folder here
     #[arg(long, short, value_name = "REMOTE")]
     pub remote: Option<String>,
 }
@@ -213,8 +213,8 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
     ));
     if matches!(record.state, RunState::Running | RunState::Detached) {
         app.say(&match folder.followed_by() {
-            Some(who) => format!("{who} follows it"),
-            None => format!("take it up with `rgpu runs attach {}`", record.id),
+            Some(who) => format!("{who} is attached to it"),
+            None => format!("attach with `rgpu runs attach {}`", record.id),
         });
     }
     if record.state == RunState::NeverSubmitted && folder.failure().is_none() {
@@ -258,7 +258,7 @@ fn has_no_answer(record: &RunRecord) -> bool {
     record.state == RunState::Running && ended
 }
 
-/// When such a run was last heard of, and when its remote did not answer.
+/// When the run's last event arrived, for a remote that did not answer.
 fn last_seen(folder: &RunFolder, record: &RunRecord) -> String {
     let written = |name: &str| {
         let time = std::fs::metadata(folder.path().join(name)).ok()?.modified().ok()?;
@@ -267,7 +267,7 @@ fn last_seen(folder: &RunFolder, record: &RunRecord) -> String {
     };
     let seen = written("events.jsonl").unwrap_or_else(|| crate::report::moment(&record.started));
     let asked = written("error.json").map(|at| format!(" at {at}")).unwrap_or_default();
-    format!("not known: last seen {seen}; `{}` did not answer{asked}", record.remote)
+    format!("unknown: last seen {seen}; `{}` did not answer{asked}", record.remote)
 }
 
 /// The failure that a run's command ended with; empty if it did not fail.
@@ -316,7 +316,6 @@ fn cancel(app: &App, folder: &RunFolder) -> Result<Status> {
     Ok(0)
 }
 
-/// A stopped job.
 struct StoppedJob {
     outcome: Option<rgpu_protocol::Outcome>,
     /// Whether it has files for `--pull`.
@@ -354,7 +353,7 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
     let started_at = Instant::now();
     let mut record = folder.current_record()?;
     if record.state == RunState::NeverSubmitted {
-        app.say(&format!("`{}` was never submitted: nothing of it runs", record.id));
+        app.say(&format!("`{}` was never submitted, so nothing runs", record.id));
         return Ok(record);
     }
     let Some(job) = record
@@ -398,7 +397,7 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
     }
     let text = outcome.as_ref().map_or("ended", outcome_word);
     app.say(&match is_missing {
-        true => format!("nothing of `{id}` is on `{remote}`: it never came there, or was removed"),
+        true => format!("`{remote}` has no job `{id}`: it never arrived there, or was removed"),
         false => format!(
             "`{id}` is stopped on `{remote}`: {text} ({:.1} s)",
             started_at.elapsed().as_secs_f64()
@@ -406,7 +405,7 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
     });
     // A command that follows the run fetches the files itself.
     if has_pulled_files && is_unfollowed {
-        app.say(&format!("`rgpu runs attach {id}` brings what it had made for `--pull`"));
+        app.say(&format!("`rgpu runs attach {id}` fetches the files for `--pull`"));
     }
     Ok(record)
 }

@@ -21,8 +21,8 @@ pub(super) struct SchemaArgs {
     #[arg(value_enum)]
     pub name: SchemaName,
 
-    /// Check this file instead: each violation is one line, and any gives exit status 7; under
-    /// --json they are the cause of the failure
+    /// Check this file instead: prints one line per violation and exits with 7 if there are any;
+    /// with --json they are the cause of the failure
     #[arg(long, value_name = "FILE")]
     pub check: Option<PathBuf>,
 }
@@ -44,7 +44,7 @@ pub(super) enum SchemaName {
     Trace,
     /// compare.json
     Compare,
-    /// fan-out.json: what `profile` on several remotes leaves
+    /// fan-out.json: the result of `profile` on several remotes
     FanOut,
     /// regions/report.json and regions/<region>/region.json
     Regions,
@@ -52,39 +52,39 @@ pub(super) enum SchemaName {
     Plan,
     /// summary.json of disasm
     Disasm,
-    /// What disasm --view gives under --json
+    /// Output of disasm --view --json
     Code,
-    /// What disasm --diff gives under --json
+    /// Output of disasm --diff --json
     DisasmDiff,
     /// summary.json of build
     Build,
-    /// What exec gives under --json
+    /// Output of exec --json
     Exec,
-    /// What remote list, add, default and remove give under --json
+    /// Output of remote list, add, default and remove with --json
     Remotes,
-    /// What remote check gives under --json
+    /// Output of remote check --json
     Host,
-    /// What doctor gives under --json
+    /// Output of doctor --json
     Doctor,
-    /// What remote up and down give under --json
+    /// Output of remote up and down with --json
     Rental,
-    /// What remote login gives under --json
+    /// Output of remote login --json
     Login,
-    /// What kernels list gives under --json
+    /// Output of kernels list --json
     Kernels,
-    /// What kernels show gives under --json
+    /// Output of kernels show --json
     Kernel,
-    /// What runs list gives under --json
+    /// Output of runs list --json
     Runs,
-    /// What runs list --remote gives under --json
+    /// Output of runs list --remote --json
     Jobs,
-    /// What runs clean gives under --json
+    /// Output of runs clean --json
     Cleaned,
-    /// What runs export gives under --json
+    /// Output of runs export --json
     Exported,
-    /// A failure under --json
+    /// A failure with --json
     Error,
-    /// The interface of `rgpu worker`, in OpenAPI's form
+    /// The OpenAPI description of `rgpu worker`
     Openapi,
 }
 
@@ -132,9 +132,12 @@ const MAX_SHOWN_VIOLATIONS: usize = 50;
 pub(super) fn run(app: &App, args: &SchemaArgs) -> Result<Status> {
     let schema = args.name.schema();
     match &args.check {
-        Some(_) if args.name == SchemaName::Openapi => {
-            Err(Failure::new(Exit::Usage, "usage", "`openapi` describes no file to be checked"))
-        }
+        Some(_) if args.name == SchemaName::Openapi => Err(Failure::new(
+            Exit::Usage,
+            "usage",
+            "`openapi` describes no file that could be \
+                                                    checked",
+        )),
         Some(path) => keeps(app, args.name, &schema.to_value(), path),
         None => {
             app.print_json(&schema)?;
@@ -156,8 +159,13 @@ fn keeps(app: &App, name: SchemaName, schema: &Value, path: &Path) -> Result<Sta
             .cause(e)
     })?;
     let found = check::violations(schema, &document).map_err(|what| {
-        Failure::new(Exit::Bug, "bug", "a schema of ours says more than its check understands")
-            .cause(what)
+        Failure::new(
+            Exit::Bug,
+            "bug",
+            "one of rgpu's schemas has a keyword that the checker does \
+                                        not know",
+        )
+        .cause(what)
     })?;
     let unknown = check::unknown_keys(schema, &document);
     if !unknown.is_empty() {
@@ -168,7 +176,7 @@ fn keeps(app: &App, name: SchemaName, schema: &Value, path: &Path) -> Result<Sta
         found.iter().map(|v| format!("{}: {}", pointer(&v.pointer), v.text)).collect();
     let id = name.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
     if broken.is_empty() {
-        app.say(&format!("{} keeps to the schema", path.display()));
+        app.say(&format!("{} matches the schema", path.display()));
         if app.global.json {
             let file = path.display().to_string();
             app.print_json(&CheckPassed { document: id, file, unknown_keys: unknown })?;
@@ -181,7 +189,7 @@ fn keeps(app: &App, name: SchemaName, schema: &Value, path: &Path) -> Result<Sta
     let failure = Failure::new(
         Exit::Artifact,
         "schema",
-        format!("the file breaks the schema `{id}` in {n} place{s}"),
+        format!("the file violates the schema `{id}` in {n} place{s}"),
     )
     .file(path.display());
     // The violations are the result, so they go to stdout; `--json` prints a single document.

@@ -36,7 +36,7 @@ pub(super) fn spec(app: &App, requested: Option<&str>) -> Result<RemoteSpec> {
                 return failure;
             }
             failure.hints.clear();
-            failure.hint("of all commands only `rgpu profile` takes several remotes at once")
+            failure.hint("only `rgpu profile` accepts several remotes")
         }),
         (None, Origin::Project(file)) => {
             app.config.remote_of_project(&default_remote.value, file, ssh_alias)
@@ -61,7 +61,8 @@ pub(super) fn check_run(app: &App, record: &RunRecord) -> Result<()> {
         let connected_before =
             || SentRecord::of(&app.cache, &RemoteSpec::new(name, name)).is_kept();
         if address && !in_settings && !connected_before() {
-            let message = format!("run `{}` is on `{name}`, which you never used", record.id);
+            let message =
+                format!("run `{}` is on `{name}`, which is not one of your remotes", record.id);
             return Err(Failure::new(Exit::Config, "remote_of_run", message).hint(format!(
                 "if you trust that host: `rgpu remote add NAME {}`, and again",
                 shell_word(name)
@@ -428,7 +429,7 @@ impl UserPrompt for TerminalPrompt {
         self.bar.suspend(|| {
             let _ = write!(
                 std::io::stderr().lock(),
-                "the host {} was never seen before\n  {} key {}\nAccept it, and remember it in {}? [y/N] ",
+                "the host {} is unknown\n  {} key {}\nAccept the key and store it in {}? [y/N] ",
                 safe(question.host.as_bytes()),
                 safe(question.algorithm.as_bytes()),
                 safe(question.fingerprint.as_bytes()),
@@ -452,7 +453,8 @@ impl UserPrompt for TerminalPrompt {
         self.bar.suspend(|| {
             let _ = writeln!(
                 std::io::stderr().lock(),
-                "your own ssh logs in ({}); it may ask here, or wait for a touch of your key",
+                "your own ssh logs in ({}); it may ask for a password, or wait until you touch \
+                 your security key",
                 safe(why.as_bytes())
             );
         });

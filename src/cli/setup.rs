@@ -12,21 +12,21 @@ use super::terminal::safe;
 use crate::disasm::{FetchError, FetchVoice, WHEEL, fetch, fetched, find, pinned};
 use crate::error::{Exit, Failure, Result};
 
-/// The licence terms.
+/// The licence terms of nvdisasm.
 const LICENCE: &str = "https://docs.nvidia.com/cuda/eula";
 
-/// Fetch tools that rgpu works better with
+/// Install optional tools
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum SetupCommand {
     Nvdisasm(NvdisasmArgs),
 }
 
-/// NVIDIA's disassembler, for the operands of instructions: 5 MB, no GPU needed
+/// Install NVIDIA's disassembler, which prints operands of instructions: 5 MB, no GPU needed
 ///
-/// The wheel nvidia-cuda-nvdisasm, pinned by its hash, by your own pip into a folder of rgpu's.
+/// Your pip installs the wheel nvidia-cuda-nvdisasm, pinned by its hash, into a folder of rgpu.
 #[derive(Args, Clone, Debug)]
 pub(super) struct NvdisasmArgs {
-    /// Fetch without being asked again
+    /// Fetch without asking
     #[arg(long, short)]
     pub yes: bool,
 }
@@ -90,10 +90,10 @@ fn consent(app: &App, args: &NvdisasmArgs, version: &str) -> Result<()> {
         return Err(Failure::new(
             Exit::Usage,
             "no_consent",
-            "nothing is fetched without your word",
+            "nothing is fetched without your consent",
         )
         .cause(about)
-        .hint("`rgpu setup nvdisasm --yes` gives it"));
+        .hint("`rgpu setup nvdisasm --yes` gives your consent"));
     }
     let mut answer = String::new();
     let _ = write!(std::io::stderr().lock(), "{about}\nFetch it? [y/N] ");

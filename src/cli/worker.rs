@@ -20,19 +20,19 @@ use crate::error::{Exit, Failure, Result, shell_word};
 
 /// Let others run jobs on this host over HTTP, with a token
 ///
-/// Put a server with TLS in front of it, or reach it through `ssh -L`: it has none of its own.
+/// It has no TLS of its own: put a TLS server in front of it, or reach it through `ssh -L`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct WorkerArgs {
     /// Where to listen
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8790")]
     pub listen: SocketAddr,
 
-    /// The file with the token; made when it is not there [default: worker-token in rgpu's data
-    /// folder]
+    /// The file with the token, which is created if it does not exist [default: worker-token in
+    /// rgpu's data folder]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 
-    /// A name under which others reach this host
+    /// A host name under which clients reach this host
     #[arg(long, value_name = "NAME")]
     pub allow_host: Vec<String>,
 }
@@ -53,7 +53,10 @@ pub(super) fn run(app: &App, args: &WorkerArgs) -> Result<Status> {
             "there is no `rgpu-agent-http` on this machine",
         )
         .cause(format!("looked beside `{}`", programs.agent.display()))
-        .hint("it comes with the whole tree: `bin/rgpu` with `libexec/rgpu` beside `bin`, as `cargo xtask dist` packs them")
+        .hint(
+            "it is part of the full package: `bin/rgpu` with `libexec/rgpu` beside `bin`, as \
+               `cargo xtask dist` builds it",
+        )
         .hint("or set RGPU_LIBEXEC to the folder that it lies in"));
     };
     let file = match &args.token_file {
@@ -103,9 +106,10 @@ fn check_address(address: SocketAddr) -> Result<()> {
         ErrorKind::AddrInUse => {
             let port = address.port();
             failure("address_in_use", format!("another program listens at `{address}`"))
-                .hint("if that is a worker of yours, use it: one serves many clients")
+                .hint("if that is your worker, use it: one worker serves many clients")
                 .hint(format!(
-                    "`ss -ltnp 'sport = :{port}'` shows who it is; --listen takes another port"
+                    "`ss -ltnp 'sport = :{port}'` shows which program; use another port with \
+                     --listen"
                 ))
         }
         ErrorKind::PermissionDenied => {
@@ -113,7 +117,7 @@ fn check_address(address: SocketAddr) -> Result<()> {
                 .hint("take a port of 1024 or more: --listen 127.0.0.1:8790")
         }
         ErrorKind::AddrNotAvailable => {
-            failure("cannot_listen", format!("`{address}` is no address of this machine"))
+            failure("cannot_listen", format!("`{address}` is not an address of this machine"))
                 .hint("`ip address` shows those it has; 0.0.0.0 stands for all of them")
         }
         _ => failure("cannot_listen", format!("nothing can listen at `{address}`")),
@@ -127,7 +131,7 @@ fn check_folder(file: &Path) -> Result<()> {
             let message = "the token's folder is not there";
             Err(Failure::new(Exit::Config, "no_folder", message)
                 .file(folder.display())
-                .hint(format!("if it is meant: mkdir -p {}", shell_word(folder.display()))))
+                .hint(format!("if the path is right: mkdir -p {}", shell_word(folder.display()))))
         }
         _ => Ok(()),
     }

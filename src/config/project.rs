@@ -182,7 +182,7 @@ pub(super) fn check_runs_dir(
         _ => failure.cause("a link leads out of the project"),
     };
     Err(failure.hint(format!(
-        "if you want them there: RGPU_RUNS_DIR={}, or an absolute `runs_dir` in {}",
+        "to write them there: RGPU_RUNS_DIR={}, or an absolute `runs_dir` in {}",
         shell_word(shown),
         user_file.display()
     )))

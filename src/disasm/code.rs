@@ -44,7 +44,7 @@ pub enum LifeRanges {
 #[derive(Debug, thiserror::Error)]
 pub enum CodeError {
     /// Life ranges were required, but there is no nvdisasm.
-    #[error("life ranges need operands, which nvdisasm knows: there is none here")]
+    #[error("life ranges need operands, and there is no nvdisasm here to print them")]
     NoTool,
     /// nvdisasm failed.
     #[error("nvdisasm gave no life ranges: {0}")]

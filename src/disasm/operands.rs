@@ -25,7 +25,7 @@ pub enum OperandsError {
     #[error(transparent)]
     Report(#[from] Error),
     /// nvdisasm failed.
-    #[error("nvdisasm did not serve: {0}")]
+    #[error("nvdisasm failed: {0}")]
     Tool(#[from] ToolError),
 }
 

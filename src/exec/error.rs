@@ -9,7 +9,7 @@ use crate::tool::ScriptError;
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
     /// `--lang` names an unknown language.
-    #[error("`--lang {word}` is no language that exec knows")]
+    #[error("`--lang {word}` is not a language that exec supports")]
     UnknownLanguage {
         /// The word as typed.
         word: String,
@@ -17,15 +17,15 @@ pub enum ExecError {
         near: Vec<String>,
     },
     /// A file whose name and text do not show its language.
-    #[error("`{name}` is in no language that exec knows by its name or its first line")]
+    #[error("the language of `{name}` cannot be recognised by its name or first line")]
     NoLanguage {
-        /// The file.
+        /// The file's name.
         name: String,
         /// Whether it is a compiled program.
         binary: bool,
     },
     /// A snippet without a file, whose text does not show its language.
-    #[error("the language of {what} cannot be told")]
+    #[error("the language of {what} cannot be recognised")]
     Untold {
         /// `--code` or `standard input`.
         what: &'static str,
@@ -39,18 +39,18 @@ pub enum ExecError {
     /// A file that cannot be read.
     #[error("cannot read `{}`", path.display())]
     Unreadable {
-        /// The file.
+        /// The file that cannot be read.
         path: PathBuf,
-        /// The error.
+        /// The operating system's error.
         #[source]
         source: std::io::Error,
     },
     /// The snippet is not valid UTF-8, which its language requires.
     #[error("`{name}` is not valid UTF-8, which {language} needs: byte {at}")]
     NotText {
-        /// The file.
+        /// The file that is not UTF-8.
         name: String,
-        /// Its language.
+        /// The language that needs UTF-8.
         language: &'static str,
         /// Offset of the first invalid byte.
         at: usize,
@@ -60,11 +60,11 @@ pub enum ExecError {
     Mount {
         /// The value as typed.
         text: String,
-        /// The problem.
+        /// What is wrong with the mount.
         problem: String,
     },
     /// The mounts exceed a limit.
-    #[error("the mounts hold {what}, over the limit of {limit}")]
+    #[error("the mounts have {what}, which is over the limit of {limit}")]
     TooBig {
         /// Their size or number of files, as text.
         what: String,
@@ -76,41 +76,41 @@ pub enum ExecError {
     /// An invalid line of `--env-file`.
     #[error("line {line} of `{}`: {problem}", path.display())]
     EnvFile {
-        /// The file.
+        /// The file with the invalid line.
         path: PathBuf,
         /// The line number, from 1.
         line: usize,
-        /// The problem.
+        /// What is wrong with the line.
         problem: &'static str,
     },
     /// An invalid block of dependencies in a Python file.
     #[error("`{name}`: {source}")]
     Script {
-        /// The file.
+        /// The file with the script block.
         name: String,
-        /// The problem.
+        /// What is wrong with the block.
         source: ScriptError,
     },
     /// An invalid embedded manifest in a Rust file.
     #[error("the manifest of `{name}`: {problem}")]
     Manifest {
-        /// The file.
+        /// The file with the manifest.
         name: String,
-        /// The problem.
+        /// What is wrong with the manifest.
         problem: String,
     },
     /// Neither this machine nor the host can compile the snippet.
     #[error("{problem}")]
     NoCompiler {
-        /// The missing compiler.
+        /// Which compiler is missing, and where.
         problem: String,
-        /// A hint.
+        /// How to get one.
         hint: String,
     },
     /// A CUDA file without a `main`.
-    #[error("`{name}` has no `main`: there is nothing to run")]
+    #[error("`{name}` has no `main`, so there is nothing to run")]
     NoMain {
-        /// The file.
+        /// The file without a `main`.
         name: String,
         /// The file as a word of a command line.
         file: String,
@@ -155,7 +155,7 @@ impl From<ExecError> for Failure {
                     .hint("name them in .rgpuignore, mount a smaller folder, or allow more with `--mount-limit 2GB`")
             }
             ExecError::EnvFile { .. } => Failure::new(Exit::Config, "bad_env_file", what)
-                .hint("write NAME=VALUE, one a line; values in quotes may hold anything"),
+                .hint("write NAME=VALUE, one a line; values in quotes may contain anything"),
             ExecError::Script { .. } => Failure::new(Exit::Kernel, "bad_script_block", what),
             ExecError::Manifest { .. } => Failure::new(Exit::Kernel, "bad_manifest", what),
             ExecError::NoCompiler { hint, .. } => {

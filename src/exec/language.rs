@@ -25,7 +25,7 @@ pub struct BuildTools<'a> {
     pub built: Result<PathBuf, String>,
     /// The files of the mounts.
     pub mounts: &'a Snapshot,
-    /// The program's arguments.
+    /// The arguments of the program itself.
     pub args: &'a [String],
     /// Time limit of each preparation step in seconds.
     pub timeout_s: u64,

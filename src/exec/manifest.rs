@@ -100,12 +100,12 @@ pub(super) fn split(text: &str) -> Result<SplitSource, String> {
 
 fn check(manifest: &Table) -> Result<(), String> {
     if let Some(key) = manifest.keys().find(|key| REFUSED_TABLES.contains(&key.as_str())) {
-        return Err(format!("`[{key}]` means nothing for a single file"));
+        return Err(format!("`[{key}]` has no effect for a single file"));
     }
     match manifest.get("package") {
         Some(Value::Table(package)) => {
             match package.keys().find(|key| REFUSED_PACKAGE_KEYS.contains(&key.as_str())) {
-                Some(key) => Err(format!("`package.{key}` means nothing for a single file")),
+                Some(key) => Err(format!("`package.{key}` has no effect for a single file")),
                 None => Ok(()),
             }
         }
@@ -116,7 +116,7 @@ fn check(manifest: &Table) -> Result<(), String> {
 
 /// The parts of the manifest of the generated package.
 pub(super) struct PackageManifest<'a> {
-    /// The embedded manifest.
+    /// The manifest from the head of the file.
     pub(super) embedded: Table,
     /// The name of the package and its program.
     pub(super) name: &'a str,
@@ -208,8 +208,8 @@ mod tests {
             ("---\n[dependencies]\nfn main() {}\n", "of line 1 has no `---`"),
             ("\n---\n[dependencies\n---\n", "line 3:"),
             ("---python\n---\n", "line 1: a head of the kind `python`"),
-            ("---\n[workspace]\n---\n", "`[workspace]` means nothing"),
-            ("---\npackage.build = \"b.rs\"\n---\n", "`package.build` means nothing"),
+            ("---\n[workspace]\n---\n", "`[workspace]` has no effect"),
+            ("---\npackage.build = \"b.rs\"\n---\n", "`package.build` has no effect"),
         ] {
             let message = split(text).unwrap_err();
             assert!(message.contains(words), "{message}");

@@ -69,7 +69,7 @@ impl Mount {
             None => name.to_owned(),
         };
         if !to.is_empty() && !valid_relative_path(&to) {
-            return Err(failed("the place must lie below the working folder"));
+            return Err(failed("the destination must be below the working folder"));
         }
         if link.is_some() && to.is_empty() {
             return Err(failed("that would be the host's root"));
@@ -229,7 +229,7 @@ fn walk(mount: &Mount, left_out: &mut Vec<SkippedPath>) -> Result<Vec<MountedFil
         }
         let mut skip = |why| left_out.push(SkippedPath { path: inner_path.clone(), why });
         let Some(inner) = inner.to_str().filter(|inner| valid_relative_path(inner)) else {
-            skip("its name cannot be written on every system");
+            skip("its name is not valid on every system");
             continue;
         };
         let from = match kind.is_symlink() {
@@ -267,7 +267,7 @@ fn join(to: &str, inner: &str) -> String {
 
 /// The target of a link, if it is a file in the same folder that may be sent.
 fn link_target(root: &Path, link: &Path) -> Result<PathBuf, &'static str> {
-    let target = fs::canonicalize(link).map_err(|_| "it is a link that leads nowhere")?;
+    let target = fs::canonicalize(link).map_err(|_| "it is a broken link")?;
     let Ok(inner) = target.strip_prefix(root) else {
         return Err("it is a link that leads out of the folder");
     };
@@ -276,7 +276,7 @@ fn link_target(root: &Path, link: &Path) -> Result<PathBuf, &'static str> {
         _ => true,
     });
     match target.is_dir() {
-        _ if hidden => Err("it is a link to what stays here"),
+        _ if hidden => Err("it is a link to a file that is not sent"),
         true => Err("it is a link to a folder"),
         false => Ok(target),
     }
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(
             why,
             [
-                ("dangling", "it is a link that leads nowhere"),
+                ("dangling", "it is a broken link"),
                 ("folder", "it is a link to a folder"),
                 ("loop", "it is a link to a folder"),
                 ("out", "it is a link that leads out of the folder"),

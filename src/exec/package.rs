@@ -30,7 +30,7 @@ const CUDARC: &str = "=0.19.10";
 pub struct PackageFile {
     /// The path relative to the folder of all packages.
     pub path: String,
-    /// The content.
+    /// The file's content.
     pub text: Vec<u8>,
 }
 

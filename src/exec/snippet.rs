@@ -22,13 +22,13 @@ pub enum SnippetInput {
 pub struct Snippet {
     /// The file's name, or a generated one; compilers print it.
     pub name: String,
-    /// The source code.
+    /// The source code, not necessarily UTF-8.
     pub text: Vec<u8>,
     /// The file's path as typed, if it is a file.
     pub file: Option<PathBuf>,
     /// The file's absolute path, if it is a file.
     pub path: Option<PathBuf>,
-    /// The language.
+    /// The language of the source code.
     pub language: &'static dyn Language,
 }
 

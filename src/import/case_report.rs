@@ -1,4 +1,4 @@
-//! The runner's own report of a Case: correctness, times, the host's fitness, why it stopped.
+//! The runner's report of a Case: correctness, times, doubts about the host, and why it stopped.
 
 use rgpu_case::{
     CaseReport, ErrorClass, GuardFinding, GuardKind, Job, OutputCheck, RunnerReport, TimingSource,
@@ -25,12 +25,12 @@ fn has(head: &[u8], word: &[u8]) -> bool {
     head.windows(word.len()).any(|w| w == word)
 }
 
-/// What went wrong inside the runner, for the engine.
+/// A failure inside the runner. The engine decides from it what to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunnerFailure {
-    /// snake_case class: `wrong_result`, `illegal_access` …
+    /// snake_case class, such as `wrong_result` or `illegal_access`.
     pub class: ErrorClass,
-    /// In words, with the call that failed.
+    /// The message, with the call that failed.
     pub text: String,
 }
 
@@ -170,7 +170,7 @@ fn first_wrong(output: &OutputCheck) -> Option<String> {
     ))
 }
 
-/// A guarded run can say `found`, never `clean`.
+/// A guarded run can report findings, but it never proves that a kernel is clean.
 fn guard(data: &CaseReport, from: &str) -> Option<SanitizerResult> {
     let guard = data.guard.as_ref()?;
     let found = !guard.findings.is_empty();
@@ -182,7 +182,10 @@ fn guard(data: &CaseReport, from: &str) -> Option<SanitizerResult> {
         note: if found {
             String::new()
         } else {
-            format!("nothing was seen in {} guarded launches, which proves nothing", guard.launches)
+            format!(
+                "no findings in {} guarded launches; this does not prove that the kernel is clean",
+                guard.launches
+            )
         },
         from: from.to_owned(),
     })
@@ -198,7 +201,7 @@ fn cause(finding: &GuardFinding) -> SanitizerCause {
             ("out_of_bounds", format!("a write after `{arg}`, at byte {}", finding.offset))
         }
         GuardKind::Unwritten => {
-            ("unwritten", format!("`{arg}` was not written whole: {} elements", finding.count))
+            ("unwritten", format!("{} elements of `{arg}` were not written", finding.count))
         }
         GuardKind::InputWritten => ("input_written", format!("the input `{arg}` was written")),
         GuardKind::NotRepeatable => {
@@ -211,7 +214,7 @@ fn cause(finding: &GuardFinding) -> SanitizerCause {
     SanitizerCause { kind: kind.to_owned(), text, count: 1, ..SanitizerCause::default() }
 }
 
-/// `PowerLimit` as `power_limit`.
+/// Turns `PowerLimit` into `power_limit`.
 fn snake(camel: &str) -> String {
     let mut out = String::new();
     for c in camel.chars() {

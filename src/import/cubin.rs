@@ -1,4 +1,4 @@
-//! Cubins to the profile's code: one entry for each kernel.
+//! Cubins to the profile's code, one entry for each kernel.
 
 use rgpu_format::cubin::{self, Cubin, Kernel, Stack};
 use rgpu_format::demangle::demangle;
@@ -29,16 +29,13 @@ pub fn import(cubin: &Cubin, from: &str) -> Imported {
         if kernel.registers.is_none() {
             imported.gaps.push(Gap {
                 code: "no_register_count".to_owned(),
-                text: format!(
-                    "{from}: the cubin does not say how many registers `{}` uses",
-                    kernel.name
-                ),
+                text: format!("{from}: the cubin has no register count for `{}`", kernel.name),
             });
         }
         imported.code.push(code(kernel, cubin, &compiler, from));
     }
     if cubin.kernels.is_empty() {
-        let text = format!("{from}: the cubin holds no kernel");
+        let text = format!("{from}: the cubin has no kernel");
         imported.gaps.push(Gap { code: "no_kernels".to_owned(), text });
     }
     imported.tool_version = cubin.toolkit.map(|t| t.to_string());

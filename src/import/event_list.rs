@@ -1,7 +1,8 @@
-//! Single events for `trace.json`: names interned, times from the first event on, lists bounded.
+//! Single events for `trace.json`: names interned, times relative to the first event, lists
+//! bounded.
 //!
-//! Every importer that sees single events fills the same lists by the same bounds, so that two
-//! readings of one recording give the same document.
+//! All importers of single events use the same lists and bounds. Two readings of one recording
+//! therefore give the same document.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -10,12 +11,12 @@ use super::region_tree::{Kind, Range, Tree};
 use crate::model::profile::Gap;
 use crate::model::trace::{Cut, RangeEvent, Trace, TraceRegion};
 
-/// Pieces of GPU work that are listed, the first ones.
+/// Most pieces of GPU work in the list; later ones are only counted.
 pub(super) const MAX_WORK: usize = 20_000;
-/// Ranges that are listed.
+/// Most ranges in the list; later ones are only counted.
 pub(super) const MAX_RANGES: usize = 20_000;
 
-/// Names, each once.
+/// Interns names: each is stored once.
 #[derive(Debug, Default)]
 pub(super) struct NameTable {
     all: Vec<String>,
@@ -23,7 +24,7 @@ pub(super) struct NameTable {
 }
 
 impl NameTable {
-    /// The index of a name.
+    /// The index of a name, which is added if it is new.
     pub(super) fn index(&mut self, name: &str) -> u32 {
         if let Some(index) = self.by_name.get(name) {
             return *index;
@@ -39,12 +40,12 @@ impl NameTable {
     }
 }
 
-/// Nanoseconds since the first event.
+/// Nanoseconds from the first event to `at_ns`.
 pub(super) fn since(first_ns: i64, at_ns: i64) -> u64 {
     u64::try_from(at_ns.saturating_sub(first_ns)).unwrap_or(0)
 }
 
-/// The regions of the listed ranges, numbered as they are met.
+/// The regions of the listed ranges, numbered in order of first use.
 #[derive(Debug, Default)]
 pub(super) struct RegionTable {
     pub(super) all: Vec<TraceRegion>,
@@ -52,13 +53,13 @@ pub(super) struct RegionTable {
 }
 
 impl RegionTable {
-    /// The index of a region; those around it get theirs first.
+    /// The index of a region. Its ancestors get their indices first.
     pub(super) fn index(&mut self, tree: &Tree, node: usize) -> u32 {
         if let Some(index) = self.by_node.get(&node) {
             return *index;
         }
         let (_, parent, kind) = tree.place(node);
-        // No deeper than the tree, which bounds its depth.
+        // The tree bounds its own depth, so this recursion is bounded too.
         let parent = parent.map(|parent| self.index(tree, parent));
         let index = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
         let start_end = kind == Kind::StartEnd;
@@ -68,7 +69,7 @@ impl RegionTable {
     }
 }
 
-/// The first ranges in time order, and how many more there are.
+/// The first ranges in time order, and the number of ranges left out.
 pub(super) fn ranges(
     ranges: &[Range],
     tree: &Tree,
@@ -97,14 +98,14 @@ pub(super) fn ranges(
     (listed, more as u64)
 }
 
-/// What a bounded list has left out, in words.
+/// The gap that says what the bounded lists left out.
 pub(super) fn cut_gap(trace: &Trace) -> Option<Gap> {
     let Cut { work, ranges, calls } = trace.cut;
     (work + ranges > 0).then(|| Gap {
         code: "trace_cut".to_owned(),
         text: format!(
             "{}: trace.json lists the first {} pieces of GPU work and {} ranges; {work} and \
-             {ranges} more, with {calls} calls, stand in the sums only",
+             {ranges} more, with {calls} calls, are only in the sums",
             trace.from,
             trace.work.len(),
             trace.ranges.len(),

@@ -1,4 +1,5 @@
-//! Cubins and PTX to the documents of `rgpu disasm`: facts, listings, mixes, control flow.
+//! Cubins and PTX to the documents of `rgpu disasm`: facts, listings, instruction mixes, control
+//! flow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -10,15 +11,15 @@ use sha2::{Digest, Sha256};
 
 use crate::model::disasm::{ByName, Kernel, Param};
 
-/// A kernel's instructions, with those of functions that its section keeps.
+/// A kernel's instructions, including those of other functions in the same section.
 pub fn instructions(section: &CodeSection, file: &[u8]) -> Vec<Instruction> {
     sass::decode(section.code(file)).collect()
 }
 
-/// The section in which a function begins, and how far into it.
+/// The section that holds a function, and the function's offset in it.
 ///
-/// `index` is the function's number in the symbol table, which tells functions of one name apart;
-/// a number that no function of this name has is passed over.
+/// `index` is the function's number in the symbol table. It tells functions of one name apart, and
+/// is ignored if it belongs to no function of this name.
 pub fn site<'c>(cubin: &'c Cubin, symbol: &str, index: u64) -> Option<(&'c CodeSection, u64)> {
     let all = || {
         let of = |s: &'c CodeSection| s.functions.iter().map(move |f| (s, f));
@@ -28,7 +29,7 @@ pub fn site<'c>(cubin: &'c Cubin, symbol: &str, index: u64) -> Option<(&'c CodeS
     exact.or_else(|| all().next()).map(|(section, f)| (section, f.offset))
 }
 
-/// The instruction `offset` bytes into a section, without its operands.
+/// The instruction at `offset` of a section, without its operands.
 pub fn brief(cubin: &Cubin, section: &CodeSection, file: &[u8], offset: u64) -> Option<String> {
     let from = usize::try_from(offset).ok().filter(|_| sass::is_read(cubin.sm.number))?;
     let bytes = section.code(file).get(from..from.checked_add(16)?)?;
@@ -36,9 +37,9 @@ pub fn brief(cubin: &Cubin, section: &CodeSection, file: &[u8], offset: u64) -> 
     Some(sass::brief(&instruction, cubin.sm.number))
 }
 
-/// The facts of one kernel of a cubin.
+/// The facts about one kernel of a cubin.
 pub fn kernel(kernel: &CubinKernel, cubin: &Cubin, file: &[u8]) -> Kernel {
-    // Sections are in the order of their numbers.
+    // Sections are sorted by index.
     let section = cubin.code.binary_search_by_key(&kernel.section_index, |c| c.index);
     let code = section.ok().map(|at| cubin.code[at].code(file)).unwrap_or_default();
     let read = sass::is_read(cubin.sm.number);
@@ -104,17 +105,17 @@ fn digest(bytes: &[u8]) -> String {
     text
 }
 
-/// What a listing shows besides the instructions.
+/// Which columns a listing has besides the instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListingColumns {
-    /// Control words.
+    /// Whether to print control words.
     pub control: bool,
-    /// Source lines before the instructions that they became.
+    /// Whether to print the source lines before their instructions.
     pub lines: bool,
 }
 
-/// The listing of the kernels and functions of a cubin that `wanted` lets through, made without
-/// NVIDIA's tools.
+/// The listing of the kernels and functions that pass the filter `wanted`, made without NVIDIA's
+/// tools.
 pub fn listing(
     cubin: &Cubin,
     file: &[u8],
@@ -125,8 +126,10 @@ pub fn listing(
     let mut text = String::new();
     let read = sass::is_read(cubin.sm.number);
     let _ = match read {
-        true => writeln!(text, "// {}, without operands: nvdisasm knows them", cubin.sm),
-        false => writeln!(text, "// {}, bits alone: nvdisasm of CUDA 12 reads them", cubin.sm),
+        true => writeln!(text, "// {}, without operands; nvdisasm prints them", cubin.sm),
+        false => {
+            writeln!(text, "// {}, raw words only; nvdisasm of CUDA 12 decodes them", cubin.sm)
+        }
     };
     for section in cubin.code.iter().filter(|s| wanted(s)) {
         let code = instructions(section, file);
@@ -149,7 +152,7 @@ pub fn listing(
     text
 }
 
-/// Code before Volta, word by word, with labels where functions begin.
+/// Code older than Volta, as raw words with a label at the start of each function.
 fn bits(code: &[u8], names: &BTreeMap<u64, &str>) -> String {
     let (words, _) = code.as_chunks::<8>();
     let mut text = String::with_capacity(words.len() * 40);
@@ -164,7 +167,7 @@ fn bits(code: &[u8], names: &BTreeMap<u64, &str>) -> String {
     text
 }
 
-/// Adds `//## File "f", line N` where the line changes, as nvdisasm spells it.
+/// Adds `//## File "f", line N` where the line changes, in nvdisasm's format.
 fn with_lines(text: &mut String, body: &str, table: &Lines, section: &CodeSection) {
     let symbol = section.functions.iter().find(|f| f.offset == 0);
     let of_section = symbol.and_then(|f| table.function(&f.name, f.symbol_index));
@@ -187,15 +190,15 @@ fn with_lines(text: &mut String, body: &str, table: &Lines, section: &CodeSectio
     }
 }
 
-/// The offset of an instruction's line: `/*00a0*/ …`.
+/// The offset that an instruction's line begins with: `/*00a0*/ …`.
 fn offset(line: &str) -> Option<u64> {
     let (offset, _) = line.trim_start().strip_prefix("/*")?.split_once("*/")?;
     u64::from_str_radix(offset, 16).ok()
 }
 
-/// Puts control words into a listing of nvdisasm, before each instruction.
+/// Adds control words to a listing of nvdisasm, before each instruction.
 ///
-/// Sections of one name are told apart by their order, which is that of the file.
+/// Sections of the same name are matched by their order in the file.
 pub fn annotate(listing: &str, cubin: &Cubin, file: &[u8]) -> String {
     if !sass::is_read(cubin.sm.number) {
         return listing.to_owned();
@@ -238,7 +241,7 @@ mod tests {
     fn every_instruction_of_a_listing_gets_its_control_word() {
         let folder =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cubin/13.5/instructions");
-        // Of sm_80, `.sectioninfo` stands between a section's name and its code.
+        // For sm_80, nvdisasm prints `.sectioninfo` between a section's name and its code.
         for name in ["control.sm_80.O3", "hopper.sm_90a.O3"] {
             let file = std::fs::read(folder.join(format!("{name}.cubin"))).unwrap();
             let listing = std::fs::read_to_string(folder.join(format!("{name}.sass"))).unwrap();

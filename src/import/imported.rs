@@ -1,4 +1,4 @@
-//! What an importer returns, and how it joins the profile.
+//! What an importer returns, and how it is merged into the profile.
 
 use std::collections::BTreeMap;
 
@@ -9,62 +9,62 @@ use crate::model::sanitizer::SanitizerResult;
 use crate::model::timeline::{CopySum, KernelSum};
 use crate::model::{KernelCode, Operator, Region, Sidecars};
 
-/// What one artifact says.
+/// The content of one artifact.
 #[derive(Clone, Debug, Default)]
 pub struct Imported {
     /// Launches in time order, numbered from 0 within the artifact.
     pub launches: Vec<Launch>,
-    /// Launches summed by kernel, longest first; empty where the launches say it all.
+    /// Sums of launches by kernel, longest first. Empty where they can be computed from `launches`.
     pub kernels: Vec<KernelSum>,
     /// Copies and fills summed by kind.
     pub copies: Vec<CopySum>,
     /// NVTX regions, parents before children.
     pub regions: Vec<Region>,
-    /// Operators of a framework, longest first.
+    /// Operators of a framework such as PyTorch, longest first.
     pub operators: Vec<Operator>,
     /// Results of sanitizer tools.
     pub sanitizer: Vec<SanitizerResult>,
-    /// Compiled code.
+    /// Compiled code, one entry for each kernel.
     pub code: Vec<KernelCode>,
     /// What is missing and why.
     pub gaps: Vec<Gap>,
-    /// Cases with what the runner says of them; the engine joins them by name.
+    /// Cases with the runner's results. The engine joins them with the run's Cases by name.
     pub cases: Vec<CaseResult>,
     /// Doubts about the host.
     pub warnings: Vec<Gap>,
-    /// The model that a Python kernel built.
+    /// The model that a Python kernel built. `None` for other kernels.
     pub model: Option<rgpu_case::ModelReport>,
-    /// Why the runner stopped.
+    /// Why the runner stopped early.
     pub runner_failure: Option<RunnerFailure>,
-    /// Why the rung is worth less than the tool said, worst first.
+    /// Reasons why the rung gave less than the tool claims, worst first.
     pub refusals: Vec<Refusal>,
-    /// The version of the tool that made the artifact, as the artifact says it.
+    /// The version of the tool, as the artifact gives it.
     pub tool_version: Option<String>,
-    /// The clock policy under which it was collected, in the tool's words.
+    /// The clock policy of the collection, in the tool's words.
     pub clock_control: Option<String>,
-    /// The GPU's name.
+    /// The GPU's name, as the artifact gives it.
     pub device: Option<String>,
-    /// Documents of their own, with this artifact's own launch numbers.
+    /// Separate documents, which use this artifact's own launch numbers.
     pub sidecars: Sidecars,
 }
 
-/// A reason of the laptop's own to take another rung.
+/// A reason to try another rung, found by the laptop in a report that the tool considers good.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
-    /// `empty_report`, `nan_counters`, `unknown_metric`, `no_gpu_rows`.
+    /// One of `empty_report`, `nan_counters`, `unknown_metric`, `no_gpu_rows`.
     pub code: &'static str,
-    /// In words.
+    /// The reason, for users.
     pub text: String,
-    /// The metrics to leave out next time, for `unknown_metric`.
+    /// The metrics to leave out next time. Only for `unknown_metric`.
     pub metrics: Vec<String>,
 }
 
 impl Imported {
-    /// Keeps the launches that `keep` says, and numbers them on from 0; regions and hot spots
-    /// follow. Regions of which nothing is left go. Returns how many launches were dropped.
+    /// Keeps the launches for which `keep` is true and renumbers them from 0; regions and hot spots
+    /// are adjusted, and empty regions removed. Returns the number of removed launches.
     pub fn keep_launches(&mut self, keep: impl Fn(&Launch) -> bool) -> usize {
         let all = self.launches.len();
-        // The numbers that launches have now, by those they had.
+        // New launch numbers by old ones.
         let mut numbers = BTreeMap::new();
         for launch in std::mem::take(&mut self.launches) {
             if keep(&launch) {
@@ -97,13 +97,13 @@ impl Imported {
         all - self.launches.len()
     }
 
-    /// Adds everything but cases, refusals and the runner's failure to `profile` and the documents
-    /// beside it.
+    /// Merges everything except cases, refusals and the runner's failure into `profile` and
+    /// `sidecars`.
     ///
-    /// Launches are numbered on; sums by kernel are taken from the artifact where it has them, else
-    /// made from its launches where the profile has none yet. A second result of the same
-    /// sanitizer tool replaces the first. Regions of the runner's own range log give way to those
-    /// of any tool.
+    /// Launches get the next free numbers. Sums by kernel come from the artifact if it has them.
+    /// Otherwise they are computed from its launches, unless the profile has sums already. A second
+    /// result of the same sanitizer tool replaces the first. Regions of the runner's own range log
+    /// are dropped if any tool recorded regions.
     pub fn add_to(self, profile: &mut Profile, sidecars: &mut Sidecars) {
         let first = u32::try_from(profile.launches.len()).unwrap_or(u32::MAX);
         sidecars.add(self.sidecars, first);
@@ -122,7 +122,7 @@ impl Imported {
             add_region(profile, region, first);
         }
         profile.operators.extend(self.operators);
-        // The runner's own log is what remains where no tool recorded ranges.
+        // The runner's own log only fills in where no tool recorded ranges.
         if profile.regions.iter().any(|region| !is_own_log(&region.from)) {
             profile.regions.retain(|region| !is_own_log(&region.from));
         }
@@ -136,7 +136,7 @@ impl Imported {
         profile.gaps.extend(self.gaps);
         profile.device = self.device.or(profile.device.take());
         for warning in self.warnings {
-            // Every job of the runner judges the host: the same doubt is said once.
+            // Every job of the runner judges the host; list the same doubt once.
             if !profile.warnings.contains(&warning) {
                 profile.warnings.push(warning);
             }
@@ -144,7 +144,7 @@ impl Imported {
     }
 }
 
-/// Gives a launch's number as it is now; whether the launch is still there.
+/// Replaces a launch's number by its new one. Returns false if the launch was removed.
 fn renumber(numbers: &BTreeMap<u32, u32>, id: &mut u32) -> bool {
     match numbers.get(id) {
         Some(now) => {
@@ -155,7 +155,8 @@ fn renumber(numbers: &BTreeMap<u32, u32>, id: &mut u32) -> bool {
     }
 }
 
-/// Adds a region. What counters say of a region (ncu, which tells no times of the host) and what a
+/// Adds a region. ncu gives a region's counters and no host times; a trace gives its times. Both
+/// are merged into one region, in either order.
 /// trace says of it are one region, in either order.
 fn add_region(profile: &mut Profile, mut region: Region, first_launch: u32) {
     let results = region.ranges.iter_mut().map(|range| &mut range.launch);
@@ -183,12 +184,12 @@ fn add_region(profile: &mut Profile, mut region: Region, first_launch: u32) {
     }
 }
 
-/// Whether a region comes from the runner's range log, by the name that plans give it.
+/// Whether a region comes from the runner's range log, judged by the file name that plans give it.
 fn is_own_log(from: &str) -> bool {
     from.ends_with("ranges.jsonl")
 }
 
-/// Sums by kernel, longest first, of the launches that have a duration.
+/// Sums by kernel, longest first, over the launches that have a duration.
 pub(super) fn kernel_sums(launches: &[Launch]) -> Vec<KernelSum> {
     let mut sums: Vec<KernelSum> = Vec::new();
     let mut at: std::collections::HashMap<&str, usize> = std::collections::HashMap::new();

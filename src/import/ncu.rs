@@ -1,8 +1,8 @@
 //! Reports of Nsight Compute (`.ncu-rep`, `.ncu-repz`) to launches.
 //!
-//! The report decides what the rung was worth: a tool that exits with 0 may have written no result,
-//! counters that are all NaN, or nothing of a metric that was asked for. Such a report is refused
-//! ([`Refusal`](super::Refusal)) and the engine sends the next plan; what it holds is imported all the same.
+//! The report decides whether the rung succeeded. A tool that exits with 0 may have written no
+//! result, only NaN counters, or nothing for a requested metric. Such a report is refused
+//! ([`Refusal`](super::Refusal)) and the engine sends the next plan. Its content is still imported.
 
 mod code;
 mod hotspots;
@@ -23,10 +23,10 @@ use code::ReportSources;
 use hotspots::HotSpotBuilder;
 use metrics::AbsentMetrics;
 
-/// What was asked of ncu, as far as the report must answer it.
+/// The counters that ncu was asked for, as far as the report must contain them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestedCounters<'a> {
-    /// Metrics named one by one, as in `--metrics`; groups and expressions are not checked.
+    /// Metrics given by name, as in `--metrics`. Groups and expressions are not checked.
     pub metrics: &'a [String],
 }
 
@@ -37,7 +37,7 @@ pub(super) const IMPORTER: Importer = Importer {
         head.starts_with(b"NVR\0") || name.ends_with(".ncu-rep") || name.ends_with(".ncu-repz")
     },
     import: |source| {
-        // Of another kind of file the first bytes are all that is told.
+        // The name and the first bytes are enough to reject other kinds of files.
         let head = source.head()?;
         let bytes = if ncu_rep::begins(&head) { source.bytes()? } else { head };
         let limits = Limits { max_size: source.max_bytes };
@@ -45,22 +45,22 @@ pub(super) const IMPORTER: Importer = Importer {
     },
 };
 
-/// Why a report gave nothing.
+/// Why a report could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum UnusableReport {
-    /// It cannot be read at all.
+    /// The report cannot be read at all.
     #[error(transparent)]
     Report(#[from] Error),
-    /// It breaks before its first result ends.
-    #[error("no whole result is left of the report")]
+    /// The report is damaged before the end of its first result.
+    #[error("the report is damaged before the end of its first result")]
     NoResult(#[source] Problem),
 }
 
 /// Imports the report in `bytes`; `from` is its path in the run folder.
 ///
 /// # Errors
-/// [`UnusableReport`]. A report that breaks off later is imported as far as it goes, with a gap; one that
-/// is whole and holds no result is refused.
+/// [`UnusableReport`]. A report that is damaged after its first result is imported up to there,
+/// with a gap. An intact report without results is refused.
 pub fn import(
     bytes: &[u8],
     from: &str,
@@ -101,7 +101,7 @@ pub fn import(
     })
 }
 
-/// The hot spots of every launch that has numbers by instruction.
+/// The hot spots of every launch that has values per instruction.
 fn hot_spots(
     report: &NcuReport<'_>,
     launches: &[Launch],
@@ -123,7 +123,7 @@ fn hot_spots(
     (hotspots, gaps)
 }
 
-/// The session's settings are empty in the reports seen; the command line is not.
+/// In the reports seen, the session's settings are empty; the command line has the option.
 fn clock_control(command_line: &str) -> Option<String> {
     let mut words = command_line.split_whitespace();
     let word = words.find(|word| word.starts_with("--clock-control"))?;
@@ -144,8 +144,8 @@ fn unknown_fields(report: &NcuReport<'_>) -> Option<Gap> {
     (total > 0).then(|| Gap {
         code: "unknown_fields".to_owned(),
         text: format!(
-            "the report holds {total} values of kinds that this version of rgpu does not know; \
-             they were skipped"
+            "the report has {total} values of kinds unknown to this version of rgpu; they were \
+             skipped"
         ),
     })
 }

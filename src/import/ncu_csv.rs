@@ -1,8 +1,8 @@
-//! Pages of ncu in CSV to launches, for hosts that give nothing else.
+//! CSV pages of ncu to launches, for hosts that provide no report.
 //!
-//! The raw page names metrics by id. The details page has labels, of which the ones that the rules
-//! need are known here by section and label; the rest is counted in a gap. Values are scaled to
-//! NVIDIA's base units; they have the digits that ncu printed, which the profile says.
+//! The raw page has metric ids. The details page has labels; this module knows the labels of the
+//! metrics that analysis rules need, by section and label, and counts the others in a gap. Values
+//! are scaled to NVIDIA's base units. They have only the digits that ncu printed, which a gap says.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +25,8 @@ pub(super) const IMPORTER: Importer = Importer {
     },
 };
 
-/// Sections and labels of the details page, and the metric each shows. Pages of both kinds of one
-/// report agree on every row of this table (ncu 2025.3).
+/// Section and label on the details page, and the metric's id. In ncu 2025.3 the raw page and the
+/// details page of one report agree on every row of this table.
 const LABELS: &[(&str, &str, &str)] = &[
     (SPEED, "Duration", "gpu__time_duration.sum"),
     (SPEED, "Elapsed Cycles", "gpc__cycles_elapsed.max"),
@@ -84,7 +84,9 @@ pub fn import(page: &NcuCsv, from: &str) -> Imported {
     let mut absent = AbsentCells::default();
     let mut gaps = vec![Gap {
         code: "printed_values".to_owned(),
-        text: format!("{from}: values have the digits that ncu printed; the report has them all"),
+        text: format!(
+            "{from}: values are rounded as ncu printed them; import the report for exact ones"
+        ),
     }];
     let mut launches = Vec::new();
     for (row, id) in page.launches.iter().zip(0..) {
@@ -96,20 +98,20 @@ pub fn import(page: &NcuCsv, from: &str) -> Imported {
     let cut =
         page.broken.as_ref().map(|cause| format!("{from}: {cause}; the rows before are kept"));
     let ragged = (page.ragged > 0).then(|| {
-        format!("{from}: {} rows have another number of fields than the header", page.ragged)
+        format!("{from}: {} rows have a different number of fields than the header", page.ragged)
     });
     gaps.extend(
         cut.into_iter().chain(ragged).map(|text| Gap { code: "damaged_report".to_owned(), text }),
     );
     let empty = launches.is_empty().then(|| Refusal {
         code: "empty_report",
-        text: format!("{from}: the page names no launch"),
+        text: format!("{from}: the page has no launch"),
         ..Refusal::default()
     });
     Imported { launches, gaps, refusals: empty.into_iter().collect(), ..Imported::default() }
 }
 
-/// What a page names without a number that can be used.
+/// Metrics that a page lists without a usable number.
 #[derive(Default)]
 struct AbsentCells {
     not_finite: Vec<String>,
@@ -128,8 +130,8 @@ impl AbsentCells {
         let labels = (self.labels > 0).then(|| Gap {
             code: "labels_only".to_owned(),
             text: format!(
-                "{from}: {} values have a label and no metric's name; `--page raw`, or \
-                 `--print-metric-name name`, prints names",
+                "{from}: {} values have a label but no metric name; use `--page raw` or \
+                 `--print-metric-name name` to print names",
                 self.labels
             ),
         });
@@ -183,7 +185,7 @@ fn launch(row: &CsvLaunch, id: u32, from: &str, absent: &mut AbsentCells) -> Lau
     launch
 }
 
-/// A metric's id: the name as printed where it is one, else what the label shows.
+/// A metric's id: the printed name if it is an id, else the id for this label.
 fn name(cell: &Cell) -> Option<&str> {
     if cell.section.is_empty() || cell.name.contains("__") {
         return Some(&cell.name);
@@ -192,7 +194,7 @@ fn name(cell: &Cell) -> Option<&str> {
     row.map(|row| row.2)
 }
 
-/// Whole numbers stay whole, as counters are.
+/// Converts to base units. Whole numbers stay integers, as counters are.
 fn number(value: f64, factor: f64) -> Value {
     let scaled = value * factor;
     if scaled >= 0.0 && scaled.fract() == 0.0 && scaled < 9e15 {
@@ -201,7 +203,8 @@ fn number(value: f64, factor: f64) -> Value {
     Value::Float(scaled)
 }
 
-/// As the report's own ranges are put together: nested ones, our domain first; else the open ones.
+/// The region path, built as for reports: push/pop ranges with rgpu's domain first, else open
+/// start/end ranges.
 fn region(row: &CsvLaunch) -> Vec<String> {
     let rank = |range: &RangeName| match range.domain.as_deref() {
         Some("rgpu") => 0,

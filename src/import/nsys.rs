@@ -1,8 +1,8 @@
 //! Traces of Nsight Systems to launches, copies and regions.
 //!
-//! GPU work belongs to the region in which it was *launched*: each GPU row is joined to its API
-//! call by process and correlation id, and the call's thread and time decide. So a kernel that runs
-//! long after its range has closed still counts to it, as users mean it.
+//! GPU work belongs to the region in which it was *launched*. Each GPU row is joined to its API
+//! call by process and correlation id; the call's thread and time give the region. A kernel that
+//! runs long after its range has closed still counts for that range, as users expect.
 
 mod attribute;
 mod calls;
@@ -26,18 +26,18 @@ use super::{ImportError, Imported, Importer, ReadProgress, Refusal, Source, Trac
 use crate::model::profile::Gap;
 use rows::{ExportRows, ReportRows, TraceRows};
 
-/// `nsys_rep`: the report itself, read natively and checked against the export beside it.
+/// `nsys_rep`: a report, parsed directly and compared with the export beside it.
 pub(super) const REPORT_IMPORTER: Importer = Importer {
     kind: "nsys_rep",
-    // `.qdrep` is the same container under the name it had before 2021.4.
+    // `.qdrep` is the name of the same container before 2021.4.
     recognises: |name, head| {
         NsysReport::is_report(head) || name.ends_with(".nsys-rep") || name.ends_with(".qdrep")
     },
     import: import_report_file,
 };
 
-/// `nsys_sqlite`: what `nsys export --type sqlite` makes of a report. Where the report lies beside
-/// it, both are imported with the report, since that is what the rung promised.
+/// `nsys_sqlite`: what `nsys export --type sqlite` makes of a report. If the report is beside it,
+/// both are imported as part of the report, because the report is what the rung should deliver.
 pub(super) const SQLITE_IMPORTER: Importer = Importer {
     kind: "nsys_sqlite",
     recognises: |name, head| head.starts_with(b"SQLite format 3\0") || name.ends_with(".sqlite"),
@@ -51,7 +51,7 @@ pub(super) const SQLITE_IMPORTER: Importer = Importer {
     },
 };
 
-/// `nsys_qdstrm`: the raw capture, left behind where nsys could not make a report of it.
+/// `nsys_qdstrm`: the raw capture. It is left where nsys failed to convert it to a report.
 pub(super) const CAPTURE_IMPORTER: Importer = Importer {
     kind: "nsys_qdstrm",
     recognises: |name, _| name.ends_with(".qdstrm"),
@@ -59,9 +59,9 @@ pub(super) const CAPTURE_IMPORTER: Importer = Importer {
         let mut imported = Imported::default();
         if !source.path.with_extension("nsys-rep").is_file() {
             let text = format!(
-                "{}: nsys captured a trace and did not import it: this is the raw capture, which \
-                 nothing but nsys's own importer reads; `QdstrmImporter -i {}` of the same nsys, \
-                 where its libraries are whole, makes a report of it",
+                "{}: this is a raw capture that nsys did not convert to a report; only nsys's own \
+                 importer reads it: run `QdstrmImporter -i {}` of the same nsys version on a host \
+                 with a complete installation",
                 source.from,
                 source.path.file_name().map_or_else(Default::default, |n| n.to_string_lossy()),
             );
@@ -71,8 +71,8 @@ pub(super) const CAPTURE_IMPORTER: Importer = Importer {
     },
 };
 
-/// The format of reports is not published, so nsys's own export has the last word where there is
-/// one: it is taken when the report cannot be read, holds what is not understood, or differs.
+/// The report format is not published, so nsys's own export wins if there is one. It is used when
+/// the report cannot be read, has unknown content, or differs from it.
 fn import_report_file(source: &Source<'_>) -> Result<Imported, ImportError> {
     let native = import_report(&source.bytes()?, source.from);
     let path = source.path.with_extension("sqlite");
@@ -95,13 +95,13 @@ fn import_report_file(source: &Source<'_>) -> Result<Imported, ImportError> {
     if !same && understood {
         export.gaps.push(Gap {
             code: "native_reading_differs".to_owned(),
-            text: format!("{}: nsys's own export says otherwise and is used", source.from),
+            text: format!("{}: differs from nsys's own export; the export is used", source.from),
         });
     }
     Ok(as_asked(if same { native } else { export }, source))
 }
 
-/// A trace of the host alone owes no GPU rows.
+/// A trace of the host alone is not refused for having no GPU rows.
 fn as_asked(mut imported: Imported, source: &Source<'_>) -> Imported {
     if source.traced == TracedActivity::HostOnly {
         imported.refusals.retain(|refusal| refusal.code != NO_GPU_ROWS);
@@ -111,7 +111,8 @@ fn as_asked(mut imported: Imported, source: &Source<'_>) -> Imported {
 
 pub(super) const NO_GPU_ROWS: &str = "no_gpu_rows";
 
-/// Launches beyond this number are only summed: a profile is one JSON document.
+/// Most launches listed one by one, since a profile is one JSON document. Later ones are only
+/// summed.
 const MAX_LAUNCHES: usize = 10_000;
 
 /// Imports an export; `from` is its path in the run folder.
@@ -158,15 +159,18 @@ pub fn import_report(bytes: &[u8], from: &str) -> Result<Imported, NsysRepError>
     }
     let mut imported = outcome?;
     imported.gaps.extend(damage.iter().map(|cause| {
-        let names =
-            if report.strings().is_empty() { ", without names, which stood behind" } else { "" };
-        let text = format!("{from}: {cause}; the whole chunks of events are kept{names}");
+        let names = if report.strings().is_empty() {
+            ", without names, which come later in the file"
+        } else {
+            ""
+        };
+        let text = format!("{from}: {cause}; the intact chunks of events are kept{names}");
         Gap { code: "damaged_report".to_owned(), text }
     }));
     Ok(imported)
 }
 
-/// Imports a report of which every chunk can be read.
+/// Imports a report whose chunks are all readable.
 fn import_whole(report: &NsysReport<'_>, from: &str) -> Result<Imported, NsysRepError> {
     let rows = ReportRows::new(report)?;
     let mut imported = import(&rows, from)?;
@@ -177,7 +181,7 @@ fn import_whole(report: &NsysReport<'_>, from: &str) -> Result<Imported, NsysRep
     Ok(imported)
 }
 
-/// Imports the rows of a trace, whichever tool wrote it.
+/// Imports the rows of a trace from any tool.
 pub(super) fn import<R: TraceRows>(file: &R, from: &str) -> Result<Imported, R::Error> {
     let mut imported = Imported::default();
     let trace = trace::read(file, MAX_LAUNCHES)?;
@@ -196,7 +200,7 @@ pub(super) fn import<R: TraceRows>(file: &R, from: &str) -> Result<Imported, R::
     Ok(imported)
 }
 
-/// Warnings and errors of nsys itself; its progress notes are left out.
+/// A gap for a warning or an error of nsys itself. Its progress notes are skipped.
 fn diagnostic(diagnostic: &Diagnostic) -> Option<Gap> {
     // ENUM_DIAGNOSTIC_SEVERITY_LEVEL: 0 unknown, 1 information, 4 verbose.
     const WARNING: i64 = 2;

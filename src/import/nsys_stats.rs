@@ -1,8 +1,8 @@
-//! Prints of `nsys stats --format csv` to sums, launches and regions, for hosts that give nothing
-//! else.
+//! Output of `nsys stats --format csv` to sums, launches and regions, for hosts that provide no
+//! report.
 //!
-//! A print says less than a report: sums by name, ranges without their nesting. Where it has the
-//! trace of the GPU, launches come from it and the sums are made of them.
+//! This output has less than a report: sums by name, and ranges without nesting. If it contains the
+//! GPU trace, launches come from there and the sums are computed from them.
 
 use std::collections::BTreeMap;
 
@@ -25,10 +25,11 @@ pub(super) const IMPORTER: Importer = Importer {
     },
 };
 
-/// Launches beyond this number are only summed: a profile is one JSON document.
+/// Most launches listed one by one, since a profile is one JSON document. Later ones are only
+/// summed.
 const MAX_LAUNCHES: usize = 10_000;
 
-/// Imports a print; `from` is its path in the run folder.
+/// Imports the output; `from` is its path in the run folder.
 pub fn import(stats: &NsysStats, from: &str) -> Imported {
     let mut imported = Imported::default();
     let mut copies: BTreeMap<String, CopySum> = BTreeMap::new();
@@ -57,12 +58,15 @@ pub fn import(stats: &NsysStats, from: &str) -> Imported {
         imported.gaps.push(gap("damaged_report", text));
     }
     if ragged > 0 {
-        let text = format!("{from}: {ragged} rows have another number of fields than their header");
+        let text = format!(
+            "{from}: {ragged} rows have a different number of fields than their \
+                            header"
+        );
         imported.gaps.push(gap("damaged_report", text));
     }
     if !imported.regions.is_empty() {
         let text = format!(
-            "{from}: a print of `nsys stats` names ranges and not how they nest; the report does"
+            "{from}: the output of `nsys stats` has no nesting of ranges; import the report for it"
         );
         imported.gaps.push(gap("flat_regions", text));
     }
@@ -94,7 +98,7 @@ fn kernels(table: &Table) -> Vec<KernelSum> {
     sums
 }
 
-/// `[CUDA memcpy Host-to-Device]` and, before 2023, `[CUDA memcpy HtoD]`.
+/// The kind of copy, from `[CUDA memcpy Host-to-Device]` or, before 2023, `[CUDA memcpy HtoD]`.
 fn copy_kind(operation: &str) -> String {
     let inner = operation.trim().trim_start_matches('[').trim_end_matches(']');
     let inner = inner.strip_prefix("CUDA ").unwrap_or(inner);
@@ -110,7 +114,7 @@ fn copy_kind(operation: &str) -> String {
     .to_owned()
 }
 
-/// Times and sizes of one kind stand in two tables.
+/// Adds one of the two tables of copies: one has the times, the other the sizes.
 fn add_copies(table: &Table, copies: &mut BTreeMap<String, CopySum>) {
     for row in &table.rows {
         let kind = copy_kind(table.cell(row, table.column(&["Operation"])));
@@ -165,19 +169,19 @@ fn trace(table: &Table, from: &str, imported: &mut Imported) {
         imported.gaps.push(Gap {
             code: "launches_capped".to_owned(),
             text: format!(
-                "{from}: {kernels} kernels were traced; the first {MAX_LAUNCHES} are listed one by \
-                 one, the sums hold all"
+                "{from}: {kernels} kernels were traced; the first {MAX_LAUNCHES} are listed one \
+                 by one; the sums include all"
             ),
         });
     }
     imported.launches = launches;
     let device = table.rows.iter().map(|row| table.cell(row, table.column(&["Device"])));
-    // `NVIDIA H200 (0)`.
+    // Printed as `NVIDIA H200 (0)`.
     let name = |device: &str| Some(device.rsplit_once(" (")?.0.to_owned());
     imported.device = device.filter_map(name).next();
 }
 
-/// The range's name: `domain:name`, the default domain being empty.
+/// The range's path, from `domain:name`. The default domain is empty.
 fn range(text: &str) -> Vec<String> {
     let (domain, name) = text.split_once(':').unwrap_or(("", text));
     vec![part(Some(domain), Some(name))]
@@ -204,7 +208,7 @@ fn regions(table: &Table, from: &str) -> Vec<Region> {
     rows.collect()
 }
 
-/// Kernels of each range, with their GPU time.
+/// Adds the kernels of each range, with their GPU time.
 fn add_range_kernels(table: &Table, from: &str, regions: &mut Vec<Region>) {
     let column = |names: &[&str]| table.column(names);
     for row in &table.rows {
@@ -261,7 +265,7 @@ mod tests {
         for (printed, exact) in stats.copies.iter().zip(&report.copies) {
             assert_eq!((&printed.kind, printed.count), (&exact.kind, exact.count));
             assert_eq!(printed.total_ns, exact.total_ns);
-            // Printed in MB with three decimals.
+            // The size is printed in MB with three decimals.
             assert!(printed.bytes.abs_diff(exact.bytes) <= 500, "{printed:?}");
         }
         assert_eq!(stats.regions.len(), report.regions.len());

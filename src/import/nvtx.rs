@@ -1,8 +1,8 @@
 //! The collector's logs to launches, copies and regions.
 //!
-//! Each process writes a log of its own; all of one run are one trace, on one clock. They are
-//! turned into the rows that nsys has, so that work, regions and single events come out alike.
-//! Without CUPTI there are ranges alone, in host time.
+//! Each process writes its own log. All logs of a run form one trace with one clock. They are
+//! converted to the same rows as nsys's, so that work, regions and single events are imported the
+//! same way. Without CUPTI there are only ranges, in host time.
 
 mod gaps;
 mod paired;
@@ -24,10 +24,10 @@ pub(super) const IMPORTER: Importer = Importer {
     import: import_files,
 };
 
-/// What every log begins with.
+/// The first bytes of every log.
 const HEAD: &[u8] = b"{\"event\":\"opened\"";
 
-/// The first log of a run brings those of the other processes; they then bring nothing.
+/// Imports all logs of a run with the first one; the import of the others returns nothing.
 fn import_files(source: &Source<'_>) -> Result<Imported, ImportError> {
     let log = nvtx_log::read(&source.bytes()?).map_err(|cause| source.broken(cause))?;
     let others = if source.alone { Vec::new() } else { others(source.path) };
@@ -45,13 +45,13 @@ fn import_files(source: &Source<'_>) -> Result<Imported, ImportError> {
                 whole.first_broken = whole.first_broken.or(log.first_broken);
                 whole.sessions.extend(log.sessions);
             }
-            // Its own import says what is wrong with it.
+            // The import of that log itself reports what is wrong with it.
             Ok(Err(_)) | Err(_) => broken.push(path),
         }
     }
     whole.sessions.sort_by_key(|session| session.opened.ns);
     let mut imported = import(&whole, source.from);
-    // By itself a log promises nothing.
+    // A log that is read alone is not refused for missing GPU work.
     if source.traced == TracedActivity::HostOnly
         || (source.alone && gaps::cupti(&whole).next().is_none())
     {
@@ -64,7 +64,7 @@ fn import_files(source: &Source<'_>) -> Result<Imported, ImportError> {
     Ok(imported)
 }
 
-/// The logs of other processes beside `path`: the same name with another number.
+/// The logs of other processes beside `path`: the same name with a different number.
 fn others(path: &Path) -> Vec<PathBuf> {
     let numbered = |path: &Path| {
         let (stem, number) = path.file_name()?.to_str()?.rsplit_once('.')?;
@@ -96,7 +96,7 @@ pub fn import(log: &NvtxLog, from: &str) -> Imported {
         paired.session(number, session);
     }
     let Ok(mut imported) = nsys::import(&LogRows::new(log, &paired), from);
-    // Said here with the log's own end.
+    // The log's own count of open ranges is reported below instead.
     imported.gaps.retain(|gap| gap.code != "open_ranges");
     imported.gaps.extend(gaps::gaps(log, &paired, from));
     imported.refusals = refusals(log, from);
@@ -106,7 +106,7 @@ pub fn import(log: &NvtxLog, from: &str) -> Imported {
     imported
 }
 
-/// Where CUPTI was asked, work on a GPU is owed.
+/// If CUPTI was requested, the logs must contain GPU work.
 fn refusals(log: &NvtxLog, from: &str) -> Vec<Refusal> {
     let off = gaps::cupti(log).find(|cupti| cupti.state != "on");
     let on = gaps::cupti(log).any(|cupti| cupti.state == "on");
@@ -118,11 +118,11 @@ fn refusals(log: &NvtxLog, from: &str) -> Vec<Refusal> {
             Refusal { code: nsys::NO_GPU_ROWS, text, ..Refusal::default() }
         }
         (false, Some(off)) => {
-            let why = off.text.as_deref().unwrap_or("it says not why");
-            let text = format!("{from}: no libcupti can be used: {why}");
+            let why = off.text.as_deref().unwrap_or("it gives no reason");
+            let text = format!("{from}: no usable libcupti: {why}");
             Refusal { code: "cupti_unusable", text, ..Refusal::default() }
         }
-        // Nobody initialised CUDA, or CUPTI was not wanted.
+        // No process initialised CUDA, or CUPTI was not requested.
         (false, None) => {
             let text = format!("{from}: no process initialised CUDA under the collector");
             Refusal { code: nsys::NO_GPU_ROWS, text, ..Refusal::default() }

@@ -9,7 +9,7 @@ use super::{Imported, Importer};
 use crate::model::Region;
 use crate::model::profile::Gap;
 
-/// `ranges`: what the runner writes where no tool records ranges.
+/// `ranges`: the log that the runner writes where no tool records ranges.
 pub(super) const IMPORTER: Importer = Importer {
     kind: "ranges",
     recognises: |_, head| head.starts_with(b"{\"rgpu_ranges\""),
@@ -44,11 +44,11 @@ pub fn import(log: &RangeLog, from: &str) -> Imported {
         let ns = range.end_ns.saturating_sub(range.start_ns);
         region.host_ns = Some(region.host_ns.unwrap_or(0).saturating_add(ns));
     }
-    // By time; at the same moment the outer range has the shorter path.
+    // Sorted by time. Of two ranges that begin together, the outer one has the shorter path.
     regions.sort_by_key(|(start, region)| (*start, region.path.len()));
     let gaps = (log.broken_lines > 0).then(|| Gap {
         code: "damaged_report".to_owned(),
-        text: format!("{from}: {} lines are no ranges", log.broken_lines),
+        text: format!("{from}: {} lines are not ranges", log.broken_lines),
     });
     Imported {
         regions: regions.into_iter().map(|(_, region)| region).collect(),

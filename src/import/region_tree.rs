@@ -1,8 +1,8 @@
-//! Ranges to regions: the tree of paths, and which ranges were open at a moment.
+//! Ranges to regions: builds the tree of paths and finds the ranges open at a given time.
 //!
-//! Push/pop ranges nest by thread: a range lies inside those of its thread that were open when it
-//! began, whatever their domains, and its region is the path of names. Start/end ranges may cross,
-//! so each name is a region of its own, for all threads of the process.
+//! Push/pop ranges nest by thread. A range lies inside the ranges of its thread that were open when
+//! it began, in any domain; its region is the path of their names. Start/end ranges may overlap, so
+//! each name is a region of its own, for all threads of the process.
 
 mod steps;
 
@@ -14,39 +14,39 @@ use crate::model::Region;
 pub(super) use steps::InnermostLookup;
 use steps::{RegionChanges, ThreadChanges};
 
-/// `push_pop` or `start_end`.
+/// The kind of an NVTX range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     PushPop,
     StartEnd,
 }
 
-/// A range of time with a name.
+/// An NVTX range of a trace.
 #[derive(Clone, Debug)]
 pub(super) struct Range {
     pub(super) kind: Kind,
-    /// Whose ranges nest together.
+    /// The process. With the thread it decides which ranges nest.
     pub(super) process: u64,
     pub(super) thread: u64,
     pub(super) start_ns: i64,
     pub(super) end_ns: i64,
-    /// `name`, or `domain@name`.
+    /// The path component: `name` or `domain@name`.
     pub(super) part: Arc<str>,
-    /// Whether it never ended: `end_ns` is then the end of what was recorded.
+    /// Whether it never ended. Then `end_ns` is the end of the recording.
     pub(super) open: bool,
 }
 
-/// A moment in a process: of an API call that put work on the GPU.
+/// The time of an API call that launched GPU work.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallTime {
     pub(super) process: u64,
     pub(super) at_ns: i64,
 }
 
-/// What a range without a name is called.
+/// The name of a range without a name.
 pub(super) const UNNAMED: &str = "(unnamed)";
 
-/// The part of a path that names a range.
+/// The path component of a range.
 pub(super) fn part(domain: Option<&str>, name: Option<&str>) -> String {
     let name = name.unwrap_or(UNNAMED);
     match domain {
@@ -55,13 +55,13 @@ pub(super) fn part(domain: Option<&str>, name: Option<&str>) -> String {
     }
 }
 
-/// Deeper ranges count to their ancestor of this depth, so that a hostile file cannot make paths
-/// that are longer than the file.
+/// Deeper ranges count for their ancestor at this depth. Without a limit, the paths of a hostile
+/// file could become longer than the file.
 const MAX_DEPTH: usize = 64;
-/// More start/end ranges than this at one moment are not looked at.
+/// Most start/end ranges that are considered at one time.
 const MAX_OPEN: usize = 256;
 
-/// One region.
+/// One region of the tree.
 #[derive(Debug)]
 pub(super) struct Node {
     parent: Option<usize>,
@@ -72,7 +72,7 @@ pub(super) struct Node {
     host_ns: u64,
 }
 
-/// All regions of a trace. A node's parent always has the smaller number.
+/// All regions of a trace. A parent has a smaller number than its children.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
@@ -83,8 +83,8 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Builds the tree. The pairs say, moment by moment, in which start/end regions each of the
-    /// `moments` lies; push/pop ones are asked of [`Tree::innermost`].
+    /// Builds the tree. The returned pairs are (index in `moments`, start/end region around it).
+    /// For push/pop regions, use [`Tree::innermost`].
     pub(super) fn build(ranges: &[Range], moments: &[CallTime]) -> (Tree, Vec<(usize, usize)>) {
         let mut tree = Tree { of_range: vec![0; ranges.len()], ..Tree::default() };
         tree.push_pop(ranges);
@@ -94,13 +94,13 @@ impl Tree {
         (tree, found)
     }
 
-    /// For asking which push/pop region is innermost at a moment.
+    /// A lookup of the innermost push/pop region by time.
     pub(super) fn innermost(&self) -> InnermostLookup<'_> {
         InnermostLookup::new(&self.lanes)
     }
 
-    /// Ranges of a kind in the order of time, lane by lane; the outer of two that begin together
-    /// comes first.
+    /// The ranges of a kind, sorted by lane and time. Of two that begin together, the outer comes
+    /// first.
     fn by_start<L: Ord>(ranges: &[Range], kind: Kind, lane: impl Fn(&Range) -> L) -> Vec<usize> {
         let mut by_start: Vec<usize> =
             (0..ranges.len()).filter(|i| ranges[*i].kind == kind).collect();
@@ -111,13 +111,13 @@ impl Tree {
         by_start
     }
 
-    /// One pass over the push/pop ranges, thread by thread.
+    /// Builds the push/pop regions in one pass, thread by thread.
     fn push_pop(&mut self, ranges: &[Range]) {
         let lane = |range: &Range| (range.process, range.thread);
         let by_start = Tree::by_start(ranges, Kind::PushPop, lane);
         for of_lane in by_start.chunk_by(|a, b| lane(&ranges[*a]) == lane(&ranges[*b])) {
             let mut steps = RegionChanges::default();
-            // Ends and regions of the open ranges, outermost first.
+            // End time and region of the open ranges, outermost first.
             let mut open: Vec<(i64, usize)> = Vec::new();
             for index in of_lane {
                 let range = &ranges[*index];
@@ -135,8 +135,8 @@ impl Tree {
         }
     }
 
-    /// Drops the push/pop ranges that have ended at `now`. Those of two domains may cross, so an
-    /// outer one can end before an inner one.
+    /// Removes the push/pop ranges that ended by `now`. Ranges of different domains may overlap, so
+    /// an outer one can end before an inner one.
     fn close(open: &mut Vec<(i64, usize)>, now: i64, steps: &mut RegionChanges) {
         while let Some((at, _)) = open.last().copied().filter(|(end, _)| *end <= now) {
             while open.last().is_some_and(|(end, _)| *end <= at) {
@@ -146,7 +146,7 @@ impl Tree {
         }
     }
 
-    /// One pass over start/end ranges and moments in the order of time, process by process.
+    /// Builds the start/end regions in one pass over ranges and moments, by process and time.
     fn start_end(
         &mut self,
         ranges: &[Range],
@@ -158,7 +158,7 @@ impl Tree {
         by_time.sort_by_key(|i| (moments[*i].process, moments[*i].at_ns));
         let mut by_time = by_time.into_iter().peekable();
         let mut current = None;
-        // Ends and regions of the open ranges, as they began.
+        // End time and region of the open ranges, in the order they began.
         let mut open: Vec<(i64, usize)> = Vec::new();
         let mut see = |moment: usize, open: &mut Vec<(i64, usize)>| {
             let at = moments[moment].at_ns;
@@ -198,7 +198,7 @@ impl Tree {
         }
     }
 
-    /// The region of a range below `parent`; counts the instance.
+    /// The region of a range below `parent`, which is added if new. Counts the instance.
     fn enter(&mut self, parent: Option<usize>, range: &Range) -> usize {
         let depth = parent.map_or(0, |p| self.nodes[p].depth + 1);
         match parent {
@@ -230,7 +230,7 @@ impl Tree {
         self.of_range[range]
     }
 
-    /// How many regions are around this one, the region around it, and what kind it is.
+    /// The region's depth, parent and kind.
     pub(super) fn place(&self, node: usize) -> (usize, Option<usize>, Kind) {
         let node = &self.nodes[node];
         (node.depth, node.parent, node.kind)
@@ -240,12 +240,12 @@ impl Tree {
         self.nodes.len()
     }
 
-    /// A region and everything around it, innermost first.
+    /// The region and its ancestors, innermost first.
     pub(super) fn ancestry(&self, node: usize) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(Some(node), |n| self.nodes[*n].parent)
     }
 
-    /// The path of a region, outermost first.
+    /// The region's path, outermost first.
     pub(super) fn path(&self, node: usize) -> Vec<String> {
         let mut parts: Vec<String> =
             self.ancestry(node).map(|n| self.nodes[n].part.to_string()).collect();
@@ -253,7 +253,7 @@ impl Tree {
         parts
     }
 
-    /// All regions, each before its children, without GPU times.
+    /// All regions, parents before children, without GPU times.
     pub(super) fn regions(&self, from: &str) -> Vec<(usize, Region)> {
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
         let mut todo: Vec<usize> = Vec::new();
@@ -301,7 +301,7 @@ mod tests {
         regions.map(|(_, r)| (r.display(), r.instances.unwrap(), r.host_ns.unwrap())).collect()
     }
 
-    /// The regions of calls at (process, thread, time): the innermost, then start/end ones.
+    /// The regions of calls at (process, thread, time): the innermost, then the start/end ones.
     fn inside(ranges: &[Range], calls: &[(u64, u64, i64)]) -> Vec<Vec<String>> {
         let moments: Vec<CallTime> = calls
             .iter()

@@ -1,8 +1,8 @@
-//! Logs and XML of compute-sanitizer to results by tool and cause.
+//! Logs and XML of compute-sanitizer to results, by tool and cause.
 //!
-//! The log makes the verdict, since only the log has the tool's own summary; the XML of the same
-//! run, where it lies beside the log under the same name (`memcheck.log`, `memcheck.xml`), gives
-//! whole paths and names of causes. The tool is the file's stem.
+//! The verdict comes from the log, since only the log has the tool's summary. The XML of the same
+//! run is beside it under the same stem (`memcheck.log`, `memcheck.xml`) and adds full paths and
+//! names of causes. The stem names the tool.
 
 use rgpu_format::sanitizer::{
     self, AbortKind, Hazard, Kind, Log, Place, Record, Tool, UnknownReason, Verdict,
@@ -12,14 +12,14 @@ use super::{ImportError, Imported, Importer, Source};
 use crate::model::profile::Gap;
 use crate::model::sanitizer::{SanitizerCause, SanitizerResult};
 
-/// `sanitizer_log`: what the tool printed.
+/// `sanitizer_log`: the output of the tool.
 pub(super) const LOG_IMPORTER: Importer = Importer {
     kind: "sanitizer_log",
     recognises: |_, head| head.starts_with(b"========= COMPUTE-SANITIZER"),
     import: import_log_file,
 };
 
-/// `sanitizer_xml`: what it saved.
+/// `sanitizer_xml`: the file that the tool saves.
 pub(super) const XML_IMPORTER: Importer = Importer {
     kind: "sanitizer_xml",
     recognises: |_, head| {
@@ -38,14 +38,15 @@ fn import_log_file(source: &Source<'_>) -> Result<Imported, ImportError> {
     if xml_path.is_file() {
         let xml = Source { path: &xml_path, ..*source };
         match sanitizer::read_xml(&xml.bytes()?) {
-            // As many records as the log has: the same run. Else the log stands alone.
+            // With the same number of records both are of one run. Otherwise only the log is used.
             Ok(report) if report.records.len() == log.records.len() => {
                 records = Some(report.records);
             }
             Ok(report) => gaps.push(Gap {
                 code: "sanitizer_xml_differs".to_owned(),
                 text: format!(
-                    "{}: the log has {} records and the XML beside it {}; paths are those of the log",
+                    "{}: the log has {} records, but the XML beside it has {}; the paths are from \
+                     the log",
                     source.from,
                     log.records.len(),
                     report.records.len()
@@ -67,7 +68,7 @@ fn import_log_file(source: &Source<'_>) -> Result<Imported, ImportError> {
 
 fn import_xml_file(source: &Source<'_>) -> Result<Imported, ImportError> {
     if !source.alone && source.path.with_extension("log").is_file() {
-        // Imported with the log, which alone makes the verdict.
+        // This file is imported with the log, which gives the verdict.
         return Ok(Imported::default());
     }
     let report = sanitizer::read_xml(&source.bytes()?).map_err(|cause| source.broken(cause))?;
@@ -87,7 +88,7 @@ fn import_xml_file(source: &Source<'_>) -> Result<Imported, ImportError> {
     })
 }
 
-/// The tool by the file's stem, else by what the log holds.
+/// The tool, by the file's stem or else by the log's content.
 fn tool_of(source: &Source<'_>, log: &Log) -> Option<Tool> {
     let stem = source.path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let races = log.summaries.iter().any(|s| matches!(s, sanitizer::Summary::Races { .. }));
@@ -105,7 +106,7 @@ fn tool_of(source: &Source<'_>, log: &Log) -> Option<Tool> {
         .or(by_records)
 }
 
-/// The result of a file whose tool may not be known: a clean log does not name it.
+/// The result of a log whose tool may be unknown: a clean log does not name it.
 fn import_unnamed(log: &Log, tool: Option<Tool>, from: &str) -> SanitizerResult {
     let mut result = import_log(log, tool.unwrap_or(Tool::Memcheck), from);
     if tool.is_none() && log.records.is_empty() {
@@ -179,19 +180,19 @@ fn causes(records: &[Record]) -> Vec<SanitizerCause> {
         .collect()
 }
 
-/// How many hazards a record of racecheck's analysis stands for; else 1.
+/// The number of hazards that a record of racecheck's analysis combines; 1 for other records.
 fn reports(record: &Record) -> u64 {
     let hazards = record.race.iter().filter_map(|side| side.hazards);
     hazards.fold(0, u64::saturating_add).max(1)
 }
 
-/// The instruction itself.
+/// The position of the instruction itself.
 fn innermost(record: &Record) -> Option<&Place> {
     record.place.as_ref().or_else(|| record.race.first().map(|side| &side.place))
 }
 
-/// Where the user looks first: the instruction, or, where that lies in a header of the toolkit
-/// (`atomicAdd`), the innermost line around it that does not.
+/// The position to show the user: the instruction, or, if it lies in a header of the toolkit
+/// (`atomicAdd`), the innermost caller's line outside the toolkit.
 fn place(record: &Record) -> Option<(&str, Option<u32>)> {
     let own = innermost(record).map(|p| (p.file.as_deref(), p.line));
     let frames = record.device_stack.iter().map(|f| (f.file.as_deref(), f.line));
@@ -201,8 +202,8 @@ fn place(record: &Record) -> Option<(&str, Option<u32>)> {
     known.find(|(file, _)| !is_toolkit_header(file)).or(first)
 }
 
-/// Whether a file is one of the CUDA toolkit's own headers: by its folder, where the tool tells
-/// it, else by its name.
+/// Whether a file is a header of the CUDA toolkit: by its folder if the tool gives one, else by its
+/// name.
 fn is_toolkit_header(file: &str) -> bool {
     const NAMES: [&str; 8] = [
         "device_",
@@ -238,7 +239,8 @@ fn kind(record: &Record) -> &'static str {
     }
 }
 
-/// The rest in words: the nearest allocation, the other accesses of a race, where the host was.
+/// The remaining details: the nearest allocation, the other accesses of a race, the position on the
+/// host.
 fn details(record: &Record) -> Vec<String> {
     let mut lines = Vec::new();
     if let (Some(address), Some(problem)) = (record.address, &record.problem) {
@@ -280,7 +282,7 @@ fn details(record: &Record) -> Vec<String> {
     lines
 }
 
-/// The log strips paths, the XML does not: takes the whole path where both speak of one line.
+/// Fills in full paths from the XML where both describe the same line, since the log strips paths.
 fn name_files(result: &mut SanitizerResult, log: &[Record], exact: &[Record]) {
     for cause in &mut result.causes {
         let Some(name) = cause.file.as_deref() else { continue };

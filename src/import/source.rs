@@ -1,4 +1,4 @@
-//! The file that an importer is given.
+//! The file to import.
 
 use std::error::Error;
 use std::fs::File;
@@ -7,50 +7,50 @@ use std::path::Path;
 
 use super::ncu::RequestedCounters;
 
-/// One artifact on this machine.
+/// One artifact on this machine, and how to import it.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// Where it lies.
+    /// The file to read.
     pub path: &'a Path,
     /// Its path in the run folder, for `from` fields and messages.
     pub from: &'a str,
-    /// What was asked of the tool, as far as the artifact must answer it.
+    /// The counters that the tool was asked for.
     pub asked: RequestedCounters<'a>,
-    /// Whether the tool was told to trace the GPU at all.
+    /// Whether the tool was asked to trace the GPU.
     pub traced: TracedActivity,
-    /// Larger files are refused.
+    /// A larger file is an error.
     pub max_bytes: u64,
-    /// Whether the file stands for itself. In a run folder it does not: what the same step left
-    /// beside it is read with one of the two.
+    /// Whether to read this file only. In a run folder, two files that the same step wrote are
+    /// imported together, as one of them.
     pub alone: bool,
-    /// Who is told how far the reader of a large file has come.
+    /// Receives the progress of reading a large file.
     pub watch: Option<&'a dyn ReadProgress>,
 }
 
-/// Watches a large file being read.
+/// Receives the progress of reading a large file.
 pub trait ReadProgress: std::fmt::Debug {
-    /// `done` rows of about `all` are read.
+    /// Called after `done` of about `all` rows.
     fn read(&self, done: u64, all: u64);
 }
 
-/// What a trace was told to hold.
+/// What a trace must contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TracedActivity {
-    /// Work on the GPU too: a trace without any is refused.
+    /// GPU work: a trace without any is refused.
     #[default]
     Gpu,
-    /// The host's ranges alone.
+    /// Ranges of the host only.
     HostOnly,
 }
 
-/// Larger files are refused unless the user raises it.
+/// Default of [`Source::max_bytes`], which users can raise.
 pub const DEFAULT_MAX_BYTES: u64 = 4 << 30;
 
-/// Bytes by which kinds of files are told.
+/// How many bytes are read to recognise a kind of file.
 const SNIFF_BYTES: u64 = 4096;
 
 impl<'a> Source<'a> {
-    /// A file of which nothing in particular was asked.
+    /// A file for which nothing in particular was requested.
     pub fn new(path: &'a Path, from: &'a str) -> Source<'a> {
         Source {
             path,
@@ -63,17 +63,17 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The same file, whatever lies beside it.
+    /// The same file, to be read without the files beside it.
     pub fn alone(self) -> Source<'a> {
         Source { alone: true, ..self }
     }
 
-    /// The same file, read while `watch` looks on.
+    /// The same file, with progress reported to `watch`.
     pub fn watched(self, watch: &'a dyn ReadProgress) -> Source<'a> {
         Source { watch: Some(watch), ..self }
     }
 
-    /// The whole file.
+    /// Reads the whole file.
     ///
     /// # Errors
     /// [`ImportError::Read`] or [`ImportError::TooLarge`].
@@ -82,7 +82,7 @@ impl<'a> Source<'a> {
         std::fs::read(self.path).map_err(|cause| self.unreadable(cause))
     }
 
-    /// The first bytes of the file, which say what kind it is.
+    /// Reads the first bytes, which tell the kind of file.
     ///
     /// # Errors
     /// [`ImportError::Read`] or [`ImportError::TooLarge`].
@@ -95,7 +95,7 @@ impl<'a> Source<'a> {
         Ok(head)
     }
 
-    /// The file's size, within the limit.
+    /// The file's size in bytes, checked against the limit.
     ///
     /// # Errors
     /// [`ImportError::Read`] or [`ImportError::TooLarge`].
@@ -108,7 +108,7 @@ impl<'a> Source<'a> {
         Ok(bytes)
     }
 
-    /// The error for a file whose reader gave up.
+    /// Wraps a reader's error.
     pub fn broken(&self, cause: impl Error + Send + Sync + 'static) -> ImportError {
         ImportError::Format { from: self.from.to_owned(), cause: Box::new(cause) }
     }
@@ -126,7 +126,7 @@ pub enum ImportError {
     Read {
         /// Path in the run folder.
         from: String,
-        /// What the system says.
+        /// The operating system's error.
         #[source]
         cause: std::io::Error,
     },
@@ -135,17 +135,17 @@ pub enum ImportError {
     TooLarge {
         /// Path in the run folder.
         from: String,
-        /// Its size.
+        /// The file's size in bytes.
         bytes: u64,
-        /// The limit.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// The bytes are not what the kind promises.
-    #[error("cannot understand `{from}`")]
+    /// The content does not have the format of its kind.
+    #[error("cannot parse `{from}`")]
     Format {
         /// Path in the run folder.
         from: String,
-        /// What its reader says, with the offset.
+        /// The reader's error, with the offset.
         #[source]
         cause: Box<dyn Error + Send + Sync>,
     },

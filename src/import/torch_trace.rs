@@ -1,8 +1,9 @@
 //! Traces of `torch.profiler` to operators, launches, copies and regions.
 //!
-//! The trace is turned into the rows that nsys has, so that work, regions and single events come
-//! out alike; annotations (`record_function`, the profiler's steps) are its ranges. Operators are
-//! summed on top: GPU time belongs to the operators that were open on the thread that launched it.
+//! The trace is converted to the same rows as nsys's, so that work, regions and single events are
+//! imported the same way; annotations (`record_function`, the profiler's steps) are the ranges.
+//! Operators are summed as well: GPU time belongs to the operators that were open on the launching
+//! thread.
 
 mod operators;
 
@@ -38,7 +39,7 @@ pub fn import(trace: &TorchTrace, from: &str) -> Imported {
         imported.gaps.push(Gap { code: code.to_owned(), text: format!("{from}: {text}") });
     };
     if !on_gpu {
-        gap("no_gpu_rows", "the trace has no work on a GPU; its times are the host's".to_owned());
+        gap("no_gpu_rows", "the trace has no GPU work; its times are host times".to_owned());
     }
     if let Some(cause) = &trace.broken {
         gap(
@@ -52,12 +53,12 @@ pub fn import(trace: &TorchTrace, from: &str) -> Imported {
     imported
 }
 
-/// Whether an event is work on the GPU.
+/// Whether an event is GPU work.
 fn work(kind: EventKind) -> bool {
     matches!(kind, EventKind::Kernel | EventKind::Copy | EventKind::Fill)
 }
 
-/// The trace as rows. A trace is of one process, so one process is in every id.
+/// The trace as rows. It has one process, so all ids have the same process part.
 struct TorchRows<'a>(&'a TorchTrace);
 
 const PROCESS: i64 = 1 << 24;
@@ -81,7 +82,7 @@ fn stream(event: &TorchEvent) -> Option<u32> {
     event.stream.and_then(|stream| u32::try_from(stream).ok())
 }
 
-/// `Memcpy HtoD (Pageable -> Device)`.
+/// The kind of copy, from names such as `Memcpy HtoD (Pageable -> Device)`.
 fn copy_kind(name: &str) -> CopyKind {
     match name.split_whitespace().nth(1) {
         Some("HtoD") => CopyKind::HostToDevice,

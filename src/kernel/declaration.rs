@@ -17,7 +17,7 @@ pub(super) struct Function {
     pub(super) params: Vec<Param>,
 }
 
-/// A parameter.
+/// A parameter of a kernel's declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Param {
     pub(super) name: String,

@@ -11,7 +11,7 @@ pub enum KernelError {
     /// There is no kernel with this name.
     #[error("unknown kernel `{name}`")]
     Unknown {
-        /// The requested name.
+        /// The name that no kernel has.
         name: String,
         /// The names of all kernels.
         known: Vec<String>,
@@ -21,18 +21,18 @@ pub enum KernelError {
     /// A file does not exist or cannot be read.
     #[error("cannot read `{}`", .path.display())]
     Unreadable {
-        /// The file.
+        /// The file that cannot be read.
         path: PathBuf,
         /// The key that names it, e.g. `source`; `None` if the user or an include does.
         named_by: Option<&'static str>,
-        /// The I/O error.
+        /// The operating system's error.
         #[source]
         source: std::io::Error,
     },
     /// A file lies outside the kernel's repository or project, so it is not sent along.
-    #[error("`{}` lies outside of `{}`, and stays here", .path.display(), .root.display())]
+    #[error("`{}` is outside `{}` and is not sent", .path.display(), .root.display())]
     Elsewhere {
-        /// The file.
+        /// The file outside the kernel's folder.
         path: PathBuf,
         /// The kernel's repository or project.
         root: PathBuf,
@@ -42,13 +42,13 @@ pub enum KernelError {
     /// kernel.toml is not valid TOML, or has an invalid key or value.
     #[error("{problem}")]
     Toml {
-        /// The file.
+        /// The kernel.toml with the problem.
         file: PathBuf,
-        /// Line, from 1.
+        /// The line of the problem, from 1.
         line: usize,
         /// The key, e.g. `arg[2].dtype`; empty for the document.
         key: String,
-        /// The problem.
+        /// What is wrong there.
         problem: String,
         /// The next step for the user.
         hint: Option<String>,
@@ -71,7 +71,7 @@ pub enum KernelError {
         key: String,
         /// Name of the data set.
         case: String,
-        /// The number.
+        /// The computed number.
         value: String,
         /// The limit, e.g. `but must be at least 1`.
         limit: String,
@@ -81,15 +81,15 @@ pub enum KernelError {
     Sizes {
         /// The value as given.
         given: String,
-        /// The problem.
+        /// What is wrong with the sizes.
         problem: String,
         /// The next step for the user.
         hint: String,
     },
     /// A language that this version cannot run.
-    #[error("kernels in `{language}` cannot be run by this version of rgpu")]
+    #[error("this version of rgpu cannot run kernels in `{language}`")]
     Language {
-        /// The language.
+        /// The kernel's language.
         language: String,
         /// The file in that language.
         file: PathBuf,
@@ -97,9 +97,9 @@ pub enum KernelError {
     /// A bare source from which no spec can be inferred.
     #[error("`{}` needs a kernel.toml: {problem}", .file.display())]
     NotInferred {
-        /// The source.
+        /// The source without a kernel.toml.
         file: PathBuf,
-        /// The problem.
+        /// Why it needs a kernel.toml.
         problem: String,
         /// The next step, if it is not `rgpu kernels new`.
         instead: Option<String>,

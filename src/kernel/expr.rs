@@ -66,29 +66,30 @@ pub enum ExprError {
         expected: &'static str,
         /// Position of the character, from 1.
         at: usize,
-        /// The expression.
+        /// The expression with the error.
         text: String,
     },
     /// Parentheses or signs are nested too deeply, or there are too many operators.
     #[error("`{text}` is nested too deeply")]
     TooDeep {
-        /// The expression.
+        /// The expression that is nested too deeply.
         text: String,
     },
     /// A variable that `[sizes]` does not list.
-    #[error("`{name}` in `{text}` is no variable of `[sizes]`")]
+    #[error("`{name}` in `{text}` is not a variable of `[sizes]`")]
     UnknownVariable {
-        /// The name.
+        /// The unknown variable.
         name: String,
-        /// The expression.
+        /// The expression that uses it.
         text: String,
     },
     /// A name followed by `(` that is not one of the functions.
-    #[error("`{name}` in `{text}` is no function; there are `min`, `max`, `ceil_div`, `align_up`{}", if *.work { " and `sum`" } else { "" })]
+    #[error("`{name}` in `{text}` is not a function; there are `min`, `max`, `ceil_div`, \
+             `align_up`{}", if *.work { " and `sum`" } else { "" })]
     UnknownFunction {
-        /// The name.
+        /// The unknown function.
         name: String,
-        /// The expression.
+        /// The expression that calls it.
         text: String,
         /// Whether `sum` is allowed.
         work: bool,
@@ -96,43 +97,43 @@ pub enum ExprError {
     /// The value does not fit in 64 bits.
     #[error("`{text}` does not fit in 64 bits")]
     Overflow {
-        /// The expression.
+        /// The expression whose value is too large.
         text: String,
     },
     /// Division, `%`, `ceil_div` or `align_up` by zero.
     #[error("`{text}` divides by zero")]
     DivisionByZero {
-        /// The expression.
+        /// The expression that divides by zero.
         text: String,
     },
     /// `ceil_div` or `align_up` with a negative argument.
     #[error("`{text}` takes `ceil_div` or `align_up` of a negative number")]
     Negative {
-        /// The expression.
+        /// The expression with the negative number.
         text: String,
     },
     /// A shape with an inexact division.
     #[error("{left} / {right} in `{text}` is not exact")]
     Inexact {
-        /// The expression.
+        /// The expression with the inexact division.
         text: String,
-        /// Dividend.
+        /// The dividend.
         left: i64,
-        /// Divisor.
+        /// The divisor.
         right: i64,
     },
     /// A variable outside `sum()` whose value differs between the groups of a problem.
     #[error("`{name}` in `{text}` differs between groups; put it inside `sum( )`")]
     OutsideSum {
-        /// The variable.
+        /// The variable that differs between groups.
         name: String,
-        /// The expression.
+        /// The expression that uses it.
         text: String,
     },
-    /// No finite value.
+    /// The expression is NaN or infinite.
     #[error("`{text}` has no finite value")]
     NotFinite {
-        /// The expression.
+        /// The expression without a finite value.
         text: String,
     },
 }
@@ -140,7 +141,7 @@ pub enum ExprError {
 /// The variant of the grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grammar {
-    /// Only whole numbers.
+    /// Whole numbers only, as in sizes and launch extents.
     Size,
     /// Also decimal numbers and `sum( )`.
     Work,
@@ -149,7 +150,7 @@ pub enum Grammar {
 /// Values of the variables: names in the order of `[sizes]`, and one row of values.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope<'a> {
-    /// The names.
+    /// The names of the size variables.
     pub vars: &'a [String],
     /// Their values, in the same order.
     pub values: &'a [i64],
@@ -178,7 +179,7 @@ impl Expr {
         }
     }
 
-    /// A plain number.
+    /// An expression that is only a number.
     pub fn number(value: i64) -> Self {
         Self { text: value.to_string(), root: Node::Int(value) }
     }
@@ -410,9 +411,9 @@ mod tests {
         expected a number, a name or `(` at character 4 of `1 +`
         expected `)` at character 3 of `(m`
         expected an operator or the end at character 3 of `m n`
-        `k` in `k` is no variable of `[sizes]`
-        `floor` in `floor(m)` is no function; there are `min`, `max`, `ceil_div`, `align_up`
-        `sum` in `sum(m)` is no function; there are `min`, `max`, `ceil_div`, `align_up`
+        `k` in `k` is not a variable of `[sizes]`
+        `floor` in `floor(m)` is not a function; there are `min`, `max`, `ceil_div`, `align_up`
+        `sum` in `sum(m)` is not a function; there are `min`, `max`, `ceil_div`, `align_up`
         expected a whole number at character 1 of `1.5`
         expected `,` at character 6 of `min(m)`
         expected an operator or the end at character 3 of `m $ n`

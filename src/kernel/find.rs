@@ -36,7 +36,7 @@ impl KernelFolders {
 /// A kernel that was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundKernel {
-    /// Its spec.
+    /// The parsed kernel.toml.
     pub spec: KernelSpec,
     /// Assumptions made, in words, to be printed; empty with a kernel.toml.
     pub assumptions: Vec<String>,
@@ -47,7 +47,7 @@ pub struct FoundKernel {
 pub struct ListedKernel {
     /// Name of its folder, which is the name to find it by.
     pub name: String,
-    /// The folder.
+    /// The folder of its kernel.toml.
     pub folder: PathBuf,
     /// Its spec, or the error in its kernel.toml.
     pub spec: Result<KernelSpec, KernelError>,

@@ -34,5 +34,5 @@ pub trait Language: Sync {
     fn skeleton(&self, file: &Path, text: &str) -> Result<String, KernelError>;
 }
 
-/// Every language.
+/// Every language that a kernel.toml may name.
 pub static LANGUAGES: &[&dyn Language] = &[&cuda::Cuda, &python::Python];

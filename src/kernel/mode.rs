@@ -15,9 +15,9 @@ pub enum Mode {
     Nsys,
     /// Faults, by Compute Sanitizer.
     Sanitizer,
-    /// Only time.
+    /// Times only, without a profiling tool.
     Bench,
-    /// Only NVTX ranges.
+    /// NVTX ranges only.
     Nvtx,
     /// Only the check against the reference.
     Verify,
@@ -28,7 +28,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Every mode.
+    /// Every mode that `--mode` accepts.
     pub const ALL: [Self; 8] = [
         Self::Ncu,
         Self::Nsys,

@@ -61,7 +61,7 @@ pub(super) fn model(item: &Item<'_>) -> Result<ModelSpec, KernelError> {
             "variant" => item.text()?.clone_into(&mut model.variant),
             "dtype" => item.text()?.clone_into(&mut model.dtype),
             name if !super::is_identifier(name) => {
-                return Err(item.error(format!("`{name}` is no identifier")));
+                return Err(item.error(format!("`{name}` is not an identifier")));
             }
             name => model.settings.push((name.to_owned(), setting(&item)?)),
         }

@@ -13,7 +13,7 @@ use super::spec::{
 };
 use super::{KernelError, LANGUAGES, Mode, python};
 
-/// The top-level keys.
+/// The allowed top-level keys.
 const KEYS: [&str; 14] = [
     "name",
     "language",
@@ -59,10 +59,12 @@ pub fn read(file: &Path, text: &str) -> Result<KernelSpec, KernelError> {
     let launch = match (top.optional("launch"), &entry) {
         (Some(item), Entry::Device(_)) => Some(launch(&item, &sizes.vars)?),
         (Some(item), Entry::Host) => {
-            return Err(item.error("a host entry launches by itself: it takes no `[launch]`"));
+            return Err(item.error("a host entry launches its own kernels: it takes no `[launch]`"));
         }
         (Some(item), Entry::Python(_)) => {
-            return Err(item.error("a Python entry launches by itself: it takes no `[launch]`"));
+            return Err(
+                item.error("a Python entry launches its own kernels: it takes no `[launch]`")
+            );
         }
         (None, Entry::Python(_)) => None,
         (None, Entry::Device(_)) => {
@@ -142,7 +144,7 @@ pub(super) fn identifier(item: &Item<'_>) -> Result<String, KernelError> {
     let text = item.text()?;
     match super::is_identifier(text) {
         true => Ok(text.to_owned()),
-        false => Err(item.error(format!("`{text}` is no identifier"))),
+        false => Err(item.error(format!("`{text}` is not an identifier"))),
     }
 }
 
@@ -184,7 +186,7 @@ fn entry(item: &Item<'_>, language: &str) -> Result<Entry, KernelError> {
         (Some(device), None, None) => identifier(&device).map(Entry::Device),
         (None, Some(host), None) => match host.integer()? {
             1 => Ok(Entry::Host),
-            other => Err(host.error(format!("host-entry ABI {other} is unknown; there is 1"))),
+            other => Err(host.error(format!("host-entry ABI {other} is unknown; 1 is supported"))),
         },
         (None, None, Some(python)) => {
             Err(python.error("a Python entry needs `language = \"python\"`"))
@@ -249,7 +251,7 @@ fn args(item: &Item<'_>, vars: &[String]) -> Result<Vec<ArgSpec>, KernelError> {
     for item in item.list()? {
         let arg = arg(&item, vars)?;
         if args.iter().any(|other| other.name == arg.name) {
-            return Err(item.error(format!("the argument `{}` is there twice", arg.name)));
+            return Err(item.error(format!("the argument `{}` is given twice", arg.name)));
         }
         args.push(arg);
     }
@@ -291,7 +293,10 @@ fn arg(item: &Item<'_>, vars: &[String]) -> Result<ArgSpec, KernelError> {
     }
     let init = match init {
         Some(item) if role == Role::Out => {
-            return Err(item.error("an `out` starts poisoned: it takes no `init`"));
+            return Err(item.error(
+                "an `out` is filled with a marker value before the launch: it \
+                                   takes no `init`",
+            ));
         }
         Some(item) => Some(fill(&item)?),
         None => None,
@@ -404,7 +409,7 @@ fn sizes(item: &Item<'_>) -> Result<Sizes, KernelError> {
     for item in list.list()? {
         let var = identifier(&item)?;
         if vars.contains(&var) {
-            return Err(item.error(format!("the variable `{var}` is there twice")));
+            return Err(item.error(format!("the variable `{var}` is given twice")));
         }
         vars.push(var);
     }
@@ -521,7 +526,7 @@ fn reference_launch(
     }
     match ["grid", "block", "cluster", "shared"].iter().find_map(|key| table.optional(key)) {
         Some(item) => Err(item.error(format!(
-            "beside a host entry the reference launches by itself: it takes no `{}`",
+            "with a host entry the reference launches its own kernels: it takes no `{}`",
             item.key
         ))),
         None => Ok(None),

@@ -20,7 +20,7 @@ pub enum Selection {
     /// The default case of kernel.toml.
     #[default]
     Default,
-    /// Every named case.
+    /// Every named case of the kernel.
     All,
     /// The values of `--problem-sizes`, one for each time that it is given.
     Given(Vec<String>),
@@ -51,7 +51,7 @@ pub fn select(spec: &KernelSpec, selection: &Selection) -> Result<Vec<NamedCase>
             match duplicate {
                 Some((_, case)) => Err(KernelError::Sizes {
                     given: flags.join(" | "),
-                    problem: format!("the case `{}` is there twice", case.name),
+                    problem: format!("the case `{}` is given twice", case.name),
                     hint: "name each case once".to_owned(),
                 }),
                 None => Ok(cases),
@@ -181,7 +181,7 @@ impl Reader<'_> {
                 let near = crate::error::nearest(name.trim(), vars.iter().map(String::as_str));
                 let near = near.first().map(|n| format!("; did you mean `{n}`?"));
                 return Err(self.error(format!(
-                    "`{}` is no variable of `{}`{}",
+                    "`{}` is not a variable of `{}`{}",
                     name.trim(),
                     self.spec.name,
                     near.unwrap_or_default()
@@ -202,7 +202,7 @@ impl Reader<'_> {
             .and_then(|expr| expr.int(Scope { vars: &[], values: &[] }, Division::Exact))
             .map_err(|error| match error {
                 super::expr::ExprError::UnknownVariable { name, .. } => {
-                    self.error(format!("`{name}` is no number"))
+                    self.error(format!("`{name}` is not a number"))
                 }
                 error => self.error(error.to_string()),
             })

@@ -18,7 +18,7 @@ pub struct KernelSpec {
     pub folder: PathBuf,
     /// The kernel.toml; `None` when the spec was inferred from a source.
     pub file: Option<PathBuf>,
-    /// The source file.
+    /// The source file that kernel.toml names.
     pub source: PathBuf,
     /// The function to launch.
     pub entry: Entry,
@@ -32,7 +32,7 @@ pub struct KernelSpec {
     pub args: Vec<ArgSpec>,
     /// Launch shape of a device entry.
     pub launch: Option<LaunchSpec>,
-    /// Problem sizes.
+    /// The problem sizes and the named cases.
     pub sizes: Sizes,
     /// The reference that outputs are compared with.
     pub reference: Option<ReferenceSpec>,
@@ -51,7 +51,7 @@ pub enum Entry {
     Device(String),
     /// The functions of the host-entry ABI (`harness/runner/include/rgpu.h`).
     Host,
-    /// A Python callable.
+    /// A Python function.
     Python(PythonFunction),
 }
 
@@ -84,7 +84,7 @@ pub struct ModelSpec {
 pub struct ArgSpec {
     /// Name, a C identifier.
     pub name: String,
-    /// Element type.
+    /// The type of the elements.
     pub dtype: Dtype,
     /// How the kernel uses it.
     pub role: Role,
@@ -101,18 +101,18 @@ pub struct ArgSpec {
 pub enum ScalarValue {
     /// An expression of the sizes.
     Expr(Expr),
-    /// A literal number.
+    /// A number from kernel.toml.
     Number(Number),
 }
 
 /// Launch shape: one to three expressions each, for x, y, z.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LaunchSpec {
-    /// Blocks.
+    /// Number of blocks in each dimension.
     pub grid: Vec<Expr>,
-    /// Threads per block.
+    /// Threads per block in each dimension.
     pub block: Vec<Expr>,
-    /// Blocks per cluster.
+    /// Blocks per cluster in each dimension. `None` launches without clusters.
     pub cluster: Option<Vec<Expr>>,
     /// Dynamic shared memory per block in bytes.
     pub shared: Option<Expr>,
@@ -121,7 +121,7 @@ pub struct LaunchSpec {
 /// `[sizes]`: the size variables and the named cases.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sizes {
-    /// The variables.
+    /// The names of the size variables.
     pub vars: Vec<String>,
     /// Whether a case is a list of groups.
     pub groups: bool,
@@ -146,7 +146,7 @@ pub struct NamedCase {
 pub struct ReferenceSpec {
     /// The C or Python file.
     pub source: PathBuf,
-    /// The function.
+    /// The name of the reference function.
     pub function: String,
     /// Tolerance of every output.
     pub tolerance: Tolerance,
@@ -170,9 +170,9 @@ pub struct DeviceReference {
 /// `[work]`: the least work that one launch needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Work {
-    /// Floating-point operations.
+    /// Number of floating-point operations that the problem needs.
     pub flops: Option<Expr>,
-    /// Bytes moved.
+    /// Number of bytes that the problem must move.
     pub bytes: Option<Expr>,
     /// Floating-point operations inside NVTX regions, by the region's name (`LLM@prefill`).
     pub regions: Vec<(String, Expr)>,

@@ -10,14 +10,14 @@ use super::profile::Artifact;
 /// The schema name that every summary carries.
 pub const SCHEMA: &str = "rgpu.build/1";
 
-/// One build.
+/// The result of one build.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Build {
     /// Name and version of this schema: `rgpu.build/1`.
     pub schema: String,
-    /// Version of rgpu.
+    /// The version of rgpu.
     pub rgpu: String,
-    /// Run id.
+    /// The id of the run.
     pub run: String,
     /// Name of the kernel, or the file name without its extension.
     pub kernel: String,
@@ -69,7 +69,7 @@ impl Build {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Everything was compiled.
+    /// All parts were compiled.
     #[default]
     Done,
     /// Something was not compiled.
@@ -86,7 +86,7 @@ pub struct LogSettings {
     pub print_ir: bool,
 }
 
-/// A failed build.
+/// Why a build failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BuildError {
     /// Stable code of the failure, e.g. `does_not_compile`.
@@ -123,7 +123,7 @@ pub struct Diagnosis {
     pub who: String,
     /// The log line that contains it.
     pub line: String,
-    /// The likely cause.
+    /// The likely cause of the message.
     pub cause: String,
     /// The next step for the user.
     pub next: String,

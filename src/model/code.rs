@@ -18,7 +18,7 @@ pub const SCHEMA: &str = "rgpu.code/1";
 pub struct Code {
     /// Name and version of this schema: `rgpu.code/1`.
     pub schema: String,
-    /// Version of rgpu.
+    /// The version of rgpu.
     pub rgpu: String,
     /// The requested view: `sass`, `ptx`, `source`, `mix`, `cfg`, `live`, or `page`.
     pub view: String,
@@ -72,7 +72,7 @@ pub struct SourceText {
 /// The code of one section.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CodeKernel {
-    /// Mangled symbol.
+    /// The mangled name.
     pub symbol: String,
     /// Demangled name; absent if it equals the symbol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,7 +106,7 @@ pub struct CodeKernel {
     pub ranges: Vec<LifeRange>,
 }
 
-/// One instruction.
+/// An instruction of a listing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CodeLine {
     /// Offset in bytes from the start of the section.
@@ -165,7 +165,7 @@ pub struct LifeRange {
     pub reads: Vec<u64>,
 }
 
-/// A basic block.
+/// A basic block of the control-flow graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CodeBlock {
     /// Offset of its first instruction.

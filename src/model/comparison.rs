@@ -16,7 +16,7 @@ pub const SCHEMA: &str = "rgpu.compare/1";
 pub struct Comparison {
     /// Name and version of this schema: `rgpu.compare/1`.
     pub schema: String,
-    /// The base.
+    /// The base side.
     pub a: ComparedSide,
     /// The side compared with the base.
     pub b: ComparedSide,
@@ -109,7 +109,7 @@ impl TimeVerdict {
 /// The time of one side.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SideTime {
-    /// Median in nanoseconds.
+    /// Median time in nanoseconds.
     pub median_ns: f64,
     /// 95 % interval of the median in nanoseconds; absent with fewer than five samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -195,7 +195,7 @@ pub struct Geometry {
 pub struct MetricChange {
     /// NVIDIA's metric name; for a number derived by rgpu, a name that begins with `rgpu.`.
     pub metric: String,
-    /// Label for display.
+    /// The label of the metric, for users.
     pub label: String,
     /// Value on the base.
     pub a: f64,
@@ -255,7 +255,7 @@ pub struct Difference {
 /// Whether a tool has results for both sides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Part {
-    /// `speedup`, `nsys`, `ncu`.
+    /// The compared part: `speedup`, `nsys` or `ncu`.
     pub part: String,
     /// Whether the results are available.
     pub there: bool,

@@ -15,13 +15,13 @@ pub const SCHEMA: &str = "rgpu.disasm/1";
 pub struct Disasm {
     /// Name and version of this schema: `rgpu.disasm/1`.
     pub schema: String,
-    /// Version of rgpu.
+    /// The version of rgpu.
     pub rgpu: String,
     /// Inputs, in the order given.
     pub inputs: Vec<Input>,
 }
 
-/// One input file.
+/// One input file and its code.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Input {
     /// Path as the user gave it.
@@ -43,12 +43,12 @@ pub struct Input {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Everything was read.
+    /// All code in it was read.
     #[default]
     Ok,
     /// Part of the file was read.
     Partial,
-    /// Nothing was read.
+    /// None of its code could be read.
     Failed,
 }
 
@@ -105,7 +105,7 @@ pub struct Image {
 /// thread, shared memory is per block.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Kernel {
-    /// Mangled symbol.
+    /// The mangled name.
     pub symbol: String,
     /// Demangled name; absent if it equals the symbol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -192,7 +192,7 @@ pub struct Kernel {
 /// Counts by name. Most names are static strings.
 pub type ByName = BTreeMap<Cow<'static, str>, u64>;
 
-/// One kernel parameter.
+/// A parameter of a kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Param {
     /// Offset in the parameter area, in bytes.

@@ -30,7 +30,7 @@ pub struct Verdict {
 pub struct Evidence {
     /// Metric name, or rgpu's own name for a derived number.
     pub metric: String,
-    /// The value.
+    /// The value of the metric.
     pub value: f64,
     /// The unit of the value and the threshold.
     pub unit: String,

@@ -44,7 +44,7 @@ pub struct LaunchSpots {
     pub from: String,
 }
 
-/// One instruction.
+/// An instruction with its samples and counts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InstructionSpot {
     /// Offset in bytes from the start of its function's code.
@@ -85,7 +85,7 @@ pub struct Access {
     pub bits: u32,
 }
 
-/// One source line.
+/// A source line with the sums of its instructions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LineSpot {
     /// Position of the line.

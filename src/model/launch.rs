@@ -30,7 +30,7 @@ pub struct Launch {
     /// Start in nanoseconds since the first event of the trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_ns: Option<u64>,
-    /// CUDA stream.
+    /// The id of the CUDA stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<u64>,
     /// Registers per thread.
@@ -104,7 +104,7 @@ pub struct RuleMessage {
     pub rule: String,
     /// `ok`, `warning`, `error`, `optimization`, `none`.
     pub kind: String,
-    /// Title.
+    /// The title of the message.
     pub title: String,
     /// Text without markup.
     pub text: String,
@@ -137,7 +137,7 @@ pub struct RawSection {
 /// A table or bar chart of a section body.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RawTable {
-    /// The tool's label.
+    /// The label of the table, as the tool prints it.
     pub label: String,
     /// Rows; metrics without a value are left out.
     pub rows: Vec<RawRow>,
@@ -148,7 +148,7 @@ pub struct RawTable {
 pub struct RawRow {
     /// The tool's label, e.g. `Memory Throughput`.
     pub label: String,
-    /// Metric name.
+    /// The name of the metric.
     pub metric: String,
     /// Value in the base unit.
     pub value: Value,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A metric of a launch or a region.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Metric {
-    /// The value.
+    /// The value of the metric.
     pub value: Value,
     /// Base unit as printed by NVIDIA's tools with `--print-units base`: `ns`, `byte`, `%`, `inst`,
     /// `byte/ns` …; empty for pure numbers and texts.
@@ -23,9 +23,9 @@ pub struct Metric {
 pub enum Value {
     /// A whole number, kept exact: counters exceed what f64 can hold.
     Int(u64),
-    /// A finite number.
+    /// A number that is not NaN or infinite.
     Float(f64),
-    /// A text.
+    /// A text instead of a number.
     Text(String),
 }
 

@@ -114,7 +114,7 @@ impl Profile {
 /// When, where and how a run was made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunInfo {
-    /// Run id.
+    /// The id of the run.
     pub id: String,
     /// RFC 3339, UTC, by the laptop's clock.
     pub started: String,
@@ -134,10 +134,10 @@ pub struct RunInfo {
     /// The command line as typed, secrets removed.
     #[serde(default)]
     pub command: Vec<String>,
-    /// The user's labels.
+    /// Labels from `--label`.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// Version of rgpu.
+    /// The version of rgpu.
     pub rgpu: String,
 }
 
@@ -146,7 +146,7 @@ pub struct RunInfo {
 pub struct KernelInfo {
     /// Name of the kernel; for a program, its file name.
     pub name: String,
-    /// `cuda`, `python`, `program`.
+    /// The language: `cuda`, `python` or `program`.
     pub language: String,
     /// Entry point; empty if unknown or for a program.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -196,7 +196,7 @@ pub struct ModelInfo {
 pub struct Gap {
     /// Stable code: `no_driver`, `nan_metric`, `unknown_metric`, `no_gpu_rows` …
     pub code: String,
-    /// Explanation in words.
+    /// What is missing and why.
     pub text: String,
 }
 
@@ -301,7 +301,7 @@ pub struct CaseResult {
 /// Whether the outputs are correct.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Correctness {
-    /// `right`, `wrong`, `unchecked`.
+    /// The verdict: `right`, `wrong` or `unchecked`.
     pub verdict: String,
     /// Number of elements compared.
     #[serde(default)]
@@ -309,10 +309,10 @@ pub struct Correctness {
     /// Number of elements outside the tolerance.
     #[serde(default)]
     pub wrong: u64,
-    /// Largest absolute error.
+    /// The largest absolute error of an element.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_abs: Option<f64>,
-    /// Largest relative error.
+    /// The largest relative error of an element.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_rel: Option<f64>,
     /// The first wrong element in words: output, index, value found, value expected.

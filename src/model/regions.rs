@@ -21,7 +21,7 @@ pub const SCHEMA: &str = "rgpu.regions/1";
 pub struct RegionsDocument {
     /// Name and version of this schema: `rgpu.regions/1`.
     pub schema: String,
-    /// Run id.
+    /// The id of the run.
     pub run: String,
     /// The kernel or program.
     pub kernel: String,
@@ -43,7 +43,7 @@ pub struct RegionsDocument {
     /// The selection's fingerprint (sha256): equal if the same measurement was repeated.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub fingerprint: String,
-    /// The selected regions.
+    /// The regions that were selected.
     pub regions: Vec<RegionEntry>,
     /// Missing data, each with the reason.
     #[serde(default)]
@@ -61,7 +61,7 @@ pub struct RegionTotals {
     pub kernel_ns: u64,
 }
 
-/// One region.
+/// A selected region.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RegionEntry {
     /// Name as users write it, without the ranges of rgpu's own runner. If the run has several

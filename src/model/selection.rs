@@ -19,10 +19,10 @@ pub struct Selection {
     /// Every region that the first pass saw, as users write them; empty if there was no first pass.
     #[serde(default)]
     pub regions_seen: Vec<String>,
-    /// `--kernel-name` filters.
+    /// The filters of `--kernel-name`.
     #[serde(default)]
     pub kernel_names: Vec<String>,
-    /// `--kernel-exclude` filters.
+    /// The filters of `--kernel-exclude`.
     #[serde(default)]
     pub kernel_excludes: Vec<String>,
     /// Kernels chosen by GPU time, longest first (`--mode deep`).

@@ -5,9 +5,9 @@ use super::{HotSpots, Trace};
 /// The documents that accompany a profile, if there are any.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sidecars {
-    /// `hotspots.json`.
+    /// The content of `hotspots.json`.
     pub hotspots: Option<HotSpots>,
-    /// `trace.json`.
+    /// The content of `trace.json`.
     pub trace: Option<Trace>,
 }
 

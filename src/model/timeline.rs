@@ -12,7 +12,7 @@ use super::Metric;
 pub struct Region {
     /// Path parts, outermost first; `domain@name` for domains other than the default.
     pub path: Vec<String>,
-    /// `push_pop` or `start_end`.
+    /// The kind of range: `push_pop` or `start_end`.
     pub kind: String,
     /// Number of times it was entered; absent if the tool does not report it (ncu).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -165,9 +165,9 @@ pub struct DeviceTime {
 /// wait for another stream), `unknown` (the trace has no call for the work that ran next).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitSum {
-    /// The cause.
+    /// The cause of the idle time.
     pub cause: String,
-    /// Time in nanoseconds.
+    /// Idle time in nanoseconds.
     pub total_ns: u64,
     /// Number of gaps in which this cause has the largest part.
     pub gaps: u64,
@@ -178,7 +178,7 @@ pub struct WaitSum {
 pub struct IdleGap {
     /// Start, in nanoseconds since the first event of the trace.
     pub start_ns: u64,
-    /// Length in nanoseconds.
+    /// Length of the gap in nanoseconds.
     pub duration_ns: u64,
     /// The cause with the largest part.
     pub cause: String,

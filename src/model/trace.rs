@@ -43,7 +43,7 @@ pub struct Trace {
 /// One piece of work on the GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Work {
-    /// Kind of work.
+    /// The kind of GPU work.
     pub kind: WorkKind,
     /// Index into `names`: the kernel's demangled name, or `HtoD`, `DtoH`, `memset`, `graph` …
     pub name: u32,
@@ -94,9 +94,9 @@ pub struct TraceRegion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkKind {
-    /// A kernel.
+    /// A kernel launch.
     Kernel,
-    /// A copy.
+    /// A memory copy.
     Copy,
     /// A memset.
     Set,
@@ -149,10 +149,10 @@ pub struct Cut {
     /// GPU work left out.
     #[serde(default)]
     pub work: u64,
-    /// Ranges left out.
+    /// Number of ranges left out.
     #[serde(default)]
     pub ranges: u64,
-    /// Calls left out.
+    /// Number of calls left out.
     #[serde(default)]
     pub calls: u64,
 }

@@ -81,8 +81,8 @@ impl Backlog {
         self.waiting_bytes += memory_bytes(&incoming);
         if self.waiting_bytes > MAX_WAITING_BYTES || self.waiting.len() >= MAX_WAITING_MESSAGES {
             let what = format!(
-                "more than {MAX_WAITING_BYTES} bytes or {MAX_WAITING_MESSAGES} messages that were \
-                 not asked for, in place of an answer"
+                "more than {MAX_WAITING_BYTES} bytes or {MAX_WAITING_MESSAGES} unrequested \
+                 messages instead of an answer"
             );
             return Err(RemoteError::Nonsense { what });
         }

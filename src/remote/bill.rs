@@ -11,7 +11,7 @@ const MAX_BILL_USD: f64 = 100_000.0;
 /// Bills kept until they are taken.
 const MAX_PENDING_BILLS: usize = 10_000;
 
-/// One billed item.
+/// An item on a provider's bill.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bill {
     /// The provider's text, on one line.

@@ -41,17 +41,17 @@ pub trait Streams: Send + Sync {
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobMessage {
-    /// An event.
+    /// An event of the job.
     Event(Event),
     /// Bytes that a program printed. They come before the `output` event that names them.
     Output {
-        /// The step's id.
+        /// The id of the step that printed.
         step: String,
-        /// Stdout or stderr.
+        /// Standard output or standard error.
         stream: Stream,
         /// Offset in that stream.
         offset: u64,
-        /// The printed bytes.
+        /// The bytes that the step printed.
         bytes: Vec<u8>,
     },
 }
@@ -262,7 +262,7 @@ impl Conversation {
         timeout(limit, async {
             loop {
                 match self.incoming(doing).await? {
-                    // Nobody waits for the answer to a renewal, a cancel or a piece of input: the
+                    // No one waits for the answer to a renewal, a cancel or a piece of input: the
                     // job's events show the effect.
                     Incoming::Answer(FromAgent::Done { request: of }) if of != request.name => {}
                     Incoming::Answer(FromAgent::Refused { request: of, .. })
@@ -325,7 +325,7 @@ impl Conversation {
             _ if kind == Kind::Message => {
                 Err(RemoteError::Nonsense { what: "a message among announced bytes".into() })
             }
-            _ => Err(RemoteError::Nonsense { what: "bytes that nothing announced".into() }),
+            _ => Err(RemoteError::Nonsense { what: "bytes that were not announced".into() }),
         }
     }
 
@@ -344,7 +344,7 @@ impl Conversation {
                 let message = JobMessage::Output { step, stream, offset, bytes: body };
                 Ok(Some(Incoming::Job { job, message }))
             }
-            _ => Err(RemoteError::Nonsense { what: "bytes that nothing announced".into() }),
+            _ => Err(RemoteError::Nonsense { what: "bytes that were not announced".into() }),
         }
     }
 }
@@ -732,5 +732,5 @@ impl JobStdin {
 pub(super) fn unexpected_answer(answer: &FromAgent) -> RemoteError {
     let mut what = format!("{answer:?}");
     what.truncate(what.char_indices().nth(200).map_or(what.len(), |(at, _)| at));
-    RemoteError::Nonsense { what: format!("an answer to nothing: {what}") }
+    RemoteError::Nonsense { what: format!("an answer without a request: {what}") }
 }

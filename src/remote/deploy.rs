@@ -281,7 +281,7 @@ impl StartReply {
             Self::Magic => Ok(()),
             Self::NoFolder(tried) => Err(RemoteError::NoFolder { tried }),
             Self::Absent(_) | Self::Send(_) => {
-                Err(RemoteError::Nonsense { what: "the start command began anew".to_owned() })
+                Err(RemoteError::Nonsense { what: "the start command started again".to_owned() })
             }
         }
     }

@@ -24,7 +24,7 @@ pub enum RemoteError {
     Address {
         /// The address as configured.
         url: String,
-        /// The reason.
+        /// Why the address is invalid.
         why: String,
     },
     /// A setting of the remote cannot be used.
@@ -32,24 +32,24 @@ pub enum RemoteError {
     Setting {
         /// The setting's name.
         setting: String,
-        /// The reason.
+        /// Why the setting cannot be used.
         why: String,
     },
     /// The agent's program cannot be read on this machine.
     #[error("the agent's program cannot be read at `{path}`")]
     NoAgent {
-        /// Its expected path.
+        /// Where the agent's program should be.
         path: PathBuf,
-        /// The I/O error.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
     /// A program on this machine could not be started.
     #[error("cannot start `{program}`")]
     Spawn {
-        /// The program.
+        /// The program that cannot be started.
         program: String,
-        /// The I/O error.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -84,7 +84,7 @@ pub enum RemoteError {
         /// The folders tried and the error for each.
         tried: String,
     },
-    /// The stream ended.
+    /// The connection was lost in the middle of an operation.
     #[error("the link was cut while {doing}")]
     LinkCut {
         /// The activity that was interrupted.
@@ -103,21 +103,21 @@ pub enum RemoteError {
     /// The agent refused a request.
     #[error("the agent refused to {request}: {text}")]
     Refused {
-        /// The request's name.
+        /// The name of the refused request.
         request: String,
         /// The agent's code, e.g. `facts_changed`.
         code: String,
-        /// The agent's message.
+        /// The agent's message, for users.
         text: String,
     },
     /// One side needs a feature that the other's version does not have.
-    #[error("this rgpu and the agent do not understand each other: {0}")]
+    #[error("this rgpu and the agent are incompatible: {0}")]
     Mismatch(String),
     /// The bytes are not frames of our protocol.
     #[error("the agent's stream is damaged")]
     Frames(#[from] FrameError),
     /// A well-formed frame whose content is invalid here.
-    #[error("the agent's stream makes no sense: {what}")]
+    #[error("the agent's stream violates the protocol: {what}")]
     Nonsense {
         /// The content, with its first bytes.
         what: String,
@@ -157,18 +157,18 @@ pub enum RemoteError {
     /// A file on this machine cannot be written.
     #[error("cannot write `{path}`")]
     Disk {
-        /// The file.
+        /// The file that cannot be written.
         path: PathBuf,
-        /// The I/O error.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
     /// A file of the bundle can no longer be read on this machine.
     #[error("cannot read a file to upload ({digest:?})")]
     Blob {
-        /// Its digest.
+        /// The sha256 of the file to upload.
         digest: Digest,
-        /// The I/O error.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -298,10 +298,12 @@ impl RemoteError {
             Self::LinkCut { why, .. } => failure.cause(why),
             Self::Damaged { want, got, .. } => failure
                 .cause(format!("expected {want:?}, got {got:?}"))
-                .hint("was it written on the host after its step had ended? then it is lost; else fetch it again"),
+                .hint("if it was overwritten on the host after its step had ended, it is lost; \
+                       otherwise fetch it again"),
             Self::Shorter { end, size, .. } => failure
                 .cause(format!("it had {size} bytes when its step ended, and {end} when they were fetched"))
-                .hint("what was there is lost: was it written anew after its step had ended?"),
+                .hint("the original content is lost: was the file overwritten after its step had \
+                       ended?"),
             Self::NoAgent { path, .. } => because(failure, self).hint(format!(
                 "build it with `cargo xtask dist`, or set RGPU_LIBEXEC to the folder above it (looked for `{}`)",
                 path.display()
@@ -314,13 +316,14 @@ impl RemoteError {
                 failure.hint(format!("run `rgpu doctor {remote} --fresh`"))
             }
             Self::Refused { code, .. } if code == "quota" || code == "disk_full" => failure
-                .hint(format!("`rgpu runs list --remote {remote}` shows what lies and runs there"))
-                .hint(format!("`rgpu runs clean --remote {remote}` removes what has been brought home")),
+                .hint(format!("`rgpu runs list --remote {remote}` lists the jobs there"))
+                .hint(format!("`rgpu runs clean --remote {remote}` removes jobs whose results \
+                               were fetched")),
             Self::Refused { code, .. } if code == NO_SUCH_JOB => failure
-                .hint("it never came to be there, or was removed since")
-                .hint(format!("`rgpu runs list --remote {remote}` shows what lies and runs there")),
+                .hint("it was never submitted there, or has been removed")
+                .hint(format!("`rgpu runs list --remote {remote}` lists the jobs there")),
             Self::GaveUp { .. } => {
-                because(failure, self).hint("the job goes on there: `rgpu runs attach latest`")
+                because(failure, self).hint("the job continues there: `rgpu runs attach latest`")
             }
             _ => because(failure, self),
         }

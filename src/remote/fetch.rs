@@ -22,13 +22,13 @@ pub(super) const PREFETCH_BYTES: u64 = 32 << 20;
 /// A file of a job, as its `artifact` event names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteFile {
-    /// The job.
+    /// The job that made the file.
     pub job: String,
     /// Its path in the job's folder.
     pub path: String,
     /// Its size in bytes.
     pub size: u64,
-    /// Its sha256.
+    /// The sha256 of the whole file, from the job's events.
     pub digest: Digest,
     /// The digest of its pieces' digests, if the host names it; it is then used for the check.
     pub composite: Option<Digest>,

@@ -36,7 +36,7 @@ pub(super) struct FollowedJob {
 /// The progress of one output stream.
 #[derive(Clone, Copy, Debug, Default)]
 struct StreamEnd {
-    /// Bytes received.
+    /// Number of bytes received so far.
     had: u64,
     /// The end of the output that events have named.
     named: u64,
@@ -103,7 +103,7 @@ impl FollowedJob {
             && (self.streams.len() >= MAX_STREAMS || !valid_job_id(&step))
         {
             let step_name = step.chars().take(200).collect::<String>();
-            let what = format!("output of a step `{step_name}`, which no plan of ours has");
+            let what = format!("output of a step `{step_name}`, which is not in the plan");
             return Err(RemoteError::Nonsense { what });
         }
         let end = self.streams.entry(key).or_default();
@@ -113,14 +113,18 @@ impl FollowedJob {
         if room == 0 && offset.saturating_add(bytes.len() as u64) > had {
             return Err(RemoteError::Nonsense {
                 what: format!(
-                    "{name} of step `{step}` goes on after the {} bytes that `--log-limit` allows",
+                    "{name} of step `{step}` continues after the {} bytes that `--log-limit` \
+                     allows",
                     self.log_bytes
                 ),
             });
         }
         if offset > had {
             return Err(RemoteError::Gap {
-                what: format!("{name} of step `{step}` goes on at byte {offset} after {had}"),
+                what: format!(
+                    "{name} of step `{step}` continues at byte {offset}, but {had} \
+                               bytes were received"
+                ),
             });
         }
         let repeated = (had - offset).min(bytes.len() as u64);

@@ -46,7 +46,7 @@ pub struct HostLink {
 pub struct ReconnectPolicy {
     /// The first pause; each next one is twice as long.
     pub first: Duration,
-    /// The longest pause.
+    /// The longest pause between two attempts.
     pub longest: Duration,
     /// How long to keep trying in all.
     pub total: Duration,
@@ -136,7 +136,7 @@ impl HostLink {
         self
     }
 
-    /// The remote.
+    /// The remote behind this connection.
     pub fn remote(&self) -> &dyn Remote {
         &*self.remote
     }

@@ -14,7 +14,7 @@ use super::{
     ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, Transport, limits,
 };
 
-/// The kind `local`.
+/// Remotes of kind `local`: this machine.
 pub const KIND: RemoteKind = RemoteKind {
     scheme: "local",
     form: "local",

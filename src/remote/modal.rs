@@ -11,7 +11,7 @@ mod credentials;
 use super::worker::{Address, HttpError, ServerKind, Worker, no_ssh_settings};
 use super::{Remote, RemoteError, RemoteKind, RemoteSpec};
 
-/// The kind `modal`.
+/// Remotes of kind `modal`: an app on Modal.
 pub const KIND: RemoteKind =
     RemoteKind { scheme: "modal", form: "`modal` with `--url https://…` of your app", open };
 

@@ -34,7 +34,7 @@ pub enum FirstUse {
 pub struct HostKeyQuestion {
     /// The host as the user wrote it, with its resolved address.
     pub host: String,
-    /// `ssh-ed25519` …
+    /// The key's algorithm, such as `ssh-ed25519`.
     pub algorithm: String,
     /// `SHA256:…`, in ssh's format.
     pub fingerprint: String,

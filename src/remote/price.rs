@@ -12,7 +12,7 @@ pub struct Price {
     micro_usd: u64,
 }
 
-/// A higher price is taken for a typing error.
+/// A higher price is treated as a typing error.
 const MAX_USD_PER_HOUR: f64 = 1e6;
 
 impl Price {

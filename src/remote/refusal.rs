@@ -11,7 +11,7 @@ pub(super) struct RefusalRow {
     holds: &'static str,
     /// The error's code in `--json`.
     pub(super) code: &'static str,
-    /// What happened.
+    /// The failure in words, for users.
     pub(super) what: &'static str,
     /// What to do next; `REMOTE` is replaced by the remote's name.
     pub(super) hint: &'static str,

@@ -5,40 +5,40 @@ use serde::Serialize;
 
 use super::{RemoteError, UserPrompt};
 
-/// How a rented remote stands.
+/// The state of a rented remote.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Rental {
-    /// `running`, `creating`, `absent` …, as its platform says.
+    /// The state as the platform reports it: `running`, `creating`, `absent` …
     pub state: String,
-    /// The kind of GPU it was made with.
+    /// The kind of its GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu: Option<String>,
-    /// The version of rgpu that the deployed app is of, where one is.
+    /// The rgpu version of the deployed app, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The way in over ssh, where there is one.
+    /// The ssh address, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ssh: Option<String>,
-    /// What the account has left; absent where the platform does not tell.
+    /// The account's credits. Absent if the platform does not report them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credits: Option<Credits>,
 }
 
-/// What an account has used and has left, in US dollars.
+/// The credits of an account, in US dollars.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Credits {
     /// The name of the account's plan.
     pub tier: String,
-    /// `active` …
+    /// The account's status, such as `active`.
     pub status: String,
-    /// Used in this period.
+    /// Credits used in this period.
     pub used_usd: f64,
-    /// Left in it; absent: there is no limit.
+    /// Credits left in this period. Absent if there is no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_usd: Option<f64>,
-    /// Paid in beyond it.
+    /// Credits that were bought in addition.
     pub topped_up_usd: f64,
-    /// Whether the account may read hardware counters; absent: the platform does not tell.
+    /// Whether the account may read hardware counters. Absent if the platform does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hardware_counters: Option<bool>,
 }

@@ -45,7 +45,7 @@ impl std::str::FromStr for Transport {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoteSpec {
-    /// The table's name.
+    /// The remote's name in the settings.
     #[serde(skip)]
     pub name: String,
     /// `local`, `ssh://[user@]host[:port]`, or an alias of `~/.ssh/config`.
@@ -106,7 +106,7 @@ impl RemoteSpec {
         Self { name: name.into(), url: url.into(), ..Self::default() }
     }
 
-    /// The local machine.
+    /// The remote for this machine.
     pub fn local() -> Self {
         Self::new("local", "local")
     }

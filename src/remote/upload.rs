@@ -32,8 +32,8 @@ pub(super) const PARALLEL_MIN_ROUND_TRIP: Duration = Duration::from_millis(20);
 /// sshd's `MaxSessions` is 10 a connection by default.
 const MAX_UPLOAD_STREAMS: usize = 10;
 
-/// For a larger bundle, streams open while the host is still asked what it lacks: the large file is
-/// probably missing, and each stream takes a round trip to open.
+/// For a larger bundle, streams are opened while the host is still being asked which blobs it
+/// lacks: it probably lacks the large file, and opening a stream takes a round trip.
 const EARLY_OPEN_MIN_BYTES: u64 = 32 << 20;
 
 /// Bytes of a blob that are compressed as a trial.
@@ -66,7 +66,7 @@ pub trait BlobReader: Send + Sync {
 /// The progress of an upload or a fetch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransferProgress {
-    /// Uncompressed bytes moved.
+    /// Number of bytes transferred, before compression.
     pub done: u64,
     /// Uncompressed bytes to move.
     pub total: u64,
@@ -78,7 +78,7 @@ pub type ProgressSink<'a> = &'a (dyn Fn(TransferProgress) + Send + Sync);
 /// A plan with its files and secrets.
 #[derive(Clone)]
 pub struct Submission {
-    /// The plan.
+    /// The plan to submit.
     pub plan: Plan,
     /// The contents of its files.
     pub blobs: Arc<dyn BlobReader>,
@@ -89,7 +89,7 @@ pub struct Submission {
 /// The amount that an upload moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uploaded {
-    /// Blobs sent.
+    /// Number of blobs that were sent.
     pub blobs: usize,
     /// The size of these blobs before compression.
     pub bytes: u64,
@@ -165,7 +165,10 @@ impl Session {
                 }
                 FromAgent::Missing { digests, .. } => {
                     return Err(RemoteError::Nonsense {
-                        what: format!("{} blobs are missing that it confirmed", digests.len()),
+                        what: format!(
+                            "{} blobs are missing that the agent had confirmed",
+                            digests.len()
+                        ),
                     });
                 }
                 other => return Err(unexpected_answer(&other)),
@@ -220,7 +223,7 @@ impl Session {
         digests.dedup();
         if let Some(foreign) = digests.iter().find(|digest| !sizes.contains_key(digest)) {
             return Err(RemoteError::Nonsense {
-                what: format!("it asks for {foreign:?}, which is no part of the plan"),
+                what: format!("it asks for {foreign:?}, which is not part of the plan"),
             });
         }
         let total: u64 = digests.iter().map(|digest| sizes[digest]).sum();

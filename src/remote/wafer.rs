@@ -50,7 +50,7 @@ pub use error::WaferError;
 pub use login::{LoggedIn, login};
 pub use refusal::Refusal;
 
-/// The kind `wafer`.
+/// Remotes of kind `wafer`: a workspace at Wafer.
 pub const KIND: RemoteKind = RemoteKind { scheme: "wafer", form: "wafer://workspace", open };
 
 /// The setting for the GPU of a new workspace.
@@ -250,7 +250,7 @@ impl ProviderNcu for Wafer {
     }
 }
 
-/// Opens further conversations.
+/// Opens further streams to the agent, through mailboxes.
 struct MailboxStreams(MailboxClient);
 
 #[async_trait::async_trait]

@@ -45,10 +45,10 @@ pub(super) use requests::chain;
 pub(super) use token::Credentials;
 pub use token::{CredentialError, read_private};
 
-/// The kind `https`.
+/// Workers behind TLS, with `https://` addresses.
 pub const HTTPS: RemoteKind = RemoteKind { scheme: "https", form: "https://host[:port]", open };
 
-/// The kind `http`.
+/// Workers without TLS, with `http://` addresses.
 pub const HTTP: RemoteKind =
     RemoteKind { scheme: "http", form: "http://127.0.0.1:port of `rgpu worker`", open };
 
@@ -119,7 +119,7 @@ impl Worker {
         greeting.await
     }
 
-    /// Checks a hello.
+    /// Checks the worker's version and features.
     fn check_hello(&self, greeting: &[u8]) -> Result<Hello, HttpError> {
         let Ok(hello) = serde_json::from_slice::<Hello>(greeting) else {
             return Err(HttpError::not_a_worker(self.site, self.address.as_str(), greeting));

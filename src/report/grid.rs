@@ -13,7 +13,7 @@ pub enum Align {
     Right,
 }
 
-/// A table.
+/// A table with aligned columns, for terminals.
 #[derive(Clone, Debug, Default)]
 pub struct Grid {
     head: Vec<(String, Align)>,

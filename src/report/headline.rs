@@ -5,7 +5,7 @@ use super::text::short_name;
 use super::{Subject, busy};
 use crate::model::{Classification, Launch, Profile};
 
-/// A headline.
+/// The first line of a report, and the sentence below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub(super) struct Headline {
     /// A few words.

@@ -5,7 +5,7 @@ use crate::model::{Comparison, HotSpots, Profile, Sidecars, Trace};
 /// The input of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// The profile.
+    /// The profile to report.
     pub profile: &'a Profile,
     /// The hot spots of its launches, by instruction and line.
     pub hotspots: Option<&'a HotSpots>,

@@ -45,7 +45,7 @@ pub(super) struct ProfileBuilder {
     expect: Expectations,
     /// Built files, for reuse by the next plan.
     pub built: Vec<(String, PathBuf)>,
-    /// The last job.
+    /// The result of the last job. `None` if no job has ended.
     pub job: Option<JobResult>,
     /// Failures that the runner reported, by step.
     runner: Vec<(String, RunnerFailure)>,
@@ -53,7 +53,7 @@ pub(super) struct ProfileBuilder {
     missing_entry: Option<Failure>,
     /// The rung of the last step that succeeded.
     rung: String,
-    /// The user's project.
+    /// The folder of the user's project.
     project: PathBuf,
     thresholds: Thresholds,
     /// The harness's report on the model that it built.
@@ -194,7 +194,10 @@ impl ProfileBuilder {
         }
         self.rung = rung;
         if let Some(there) = there.filter(|there| self.profile.device.as_ref() != Some(there)) {
-            let text = format!("the counters are of another GPU, {there}: its provider chose it");
+            let text = format!(
+                "the counters are from another GPU, {there}, which the provider \
+                                chose"
+            );
             self.profile.warnings.push(Gap { code: "other_gpu".to_owned(), text });
         }
         None
@@ -365,7 +368,7 @@ impl ProfileBuilder {
         let first = self.profile.launches.len();
         match refusal {
             Some(Refusal { code, text, metrics }) if believed => {
-                // Metrics that this GPU lacks are left out; the other metrics stand.
+                // Metrics that this GPU lacks are left out; the other metrics are valid.
                 if code == "unknown_metric" {
                     self.add(imported, ranges.then_some(first));
                     self.profile.gaps.push(Gap { code: code.to_owned(), text });

@@ -42,9 +42,9 @@ pub enum BuildTarget {
 /// The compiled files to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emit {
-    /// Keep PTX.
+    /// Whether to keep PTX.
     pub ptx: bool,
-    /// Keep cubins.
+    /// Whether to keep cubins.
     pub cubin: bool,
     /// Keep listings of the cubins.
     pub sass: bool,
@@ -54,13 +54,13 @@ pub struct Emit {
 pub struct BuildRun<'a> {
     /// The code to compile.
     pub wanted: BuildTarget,
-    /// The kernel's name.
+    /// The name of the kernel to build.
     pub name: String,
-    /// The kernel's source.
+    /// The source file of the kernel.
     pub source: PathBuf,
     /// The compiled files to keep.
     pub emit: Emit,
-    /// The remote's definition.
+    /// The remote that compiles.
     pub spec: &'a RemoteSpec,
     /// The host's facts, cached between runs.
     pub cache: FactsCache,

@@ -1,7 +1,8 @@
 //! Cancelling: counts how often the user asked to stop.
 //!
-//! The first request cancels the job on the host and waits for its end. The second stops waiting;
-//! the cancel stands. The front end counts Ctrl-C and SIGTERM; the engine only listens.
+//! The first request cancels the job on the host and waits for its end. The second stops waiting,
+//! but the job is still cancelled. The front end counts Ctrl-C and SIGTERM; the engine only
+//! listens.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,7 +23,7 @@ pub struct Canceller {
     heard: Arc<AtomicU32>,
 }
 
-/// The engine's side.
+/// The receiving half: the engine checks it.
 #[derive(Clone, Debug)]
 pub struct CancelSignal {
     asked: watch::Receiver<CancelRequests>,

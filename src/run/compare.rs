@@ -40,13 +40,13 @@ pub struct CompareRun<'a> {
     pub requests: [Request; 2],
     /// The tools to run besides the timings, in order: ncu, nsys. Empty for the timings alone.
     pub looks: Vec<Mode>,
-    /// The remote's definition.
+    /// The remote that runs both sides.
     pub spec: &'a RemoteSpec,
     /// The host's facts, cached between runs.
     pub cache: FactsCache,
     /// rgpu's own programs for the host.
     pub programs: &'a Programs,
-    /// The user's project.
+    /// The folder of the user's project.
     pub project: &'a Path,
     /// The folder of the base kernel's source; the state of its repository is recorded.
     pub source_folder: &'a Path,
@@ -124,7 +124,7 @@ impl CompareRun<'_> {
                 let planned = self.plan(&sides, open, &facts, context, seq);
                 let PairDraft { draft, expect } = match planned {
                     Ok(planned) => planned,
-                    // A later pass that cannot be planned is left out; the rest stands.
+                    // A later pass that cannot be planned is left out; the other passes run.
                     Err(failure) if at > 0 => {
                         sides.iter_mut().zip(open).filter(|(_, open)| *open).for_each(
                             |(side, _)| side.pass_results.push((mode, Err(failure.to_string()))),

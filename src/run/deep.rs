@@ -154,10 +154,7 @@ fn left_out(
         add("budget_sections", format!("only the set `{FALLBACK_SET}`, to stay within the budget"));
     }
     if price.seconds > budget.seconds as f64 || price.bytes > budget.bytes {
-        add(
-            "over_budget",
-            "even one launch costs more than the budget; it is taken all the same".to_owned(),
-        );
+        add("over_budget", "even one launch exceeds the budget; it is profiled anyway".to_owned());
     }
     gaps
 }

@@ -17,9 +17,9 @@ use crate::store::LogPosition;
 pub enum RunEvent<'a> {
     /// Where the run goes; the first event.
     Where {
-        /// The run's id.
+        /// The id of the run.
         run: &'a str,
-        /// The remote's name.
+        /// The name of the remote.
         remote: &'a str,
         /// The remote's address, for display.
         address: &'a str,
@@ -40,35 +40,35 @@ pub enum RunEvent<'a> {
     Asking {},
     /// Compiling on this machine.
     Compiling {
-        /// What is compiled.
+        /// The name of what is compiled.
         what: &'a str,
     },
     /// Disassembling with nvdisasm on the host.
     Disassembling {
         /// Calls of nvdisasm that ended.
         done: usize,
-        /// All calls.
+        /// The total number of calls.
         total: usize,
     },
     /// A plan is about to be submitted.
     Planned {
-        /// The job's name.
+        /// The name of the job.
         job: &'a str,
         /// The titles of its steps, in order.
         steps: Vec<&'a str>,
     },
     /// Blobs are being sent.
     Uploading {
-        /// Bytes sent.
+        /// Number of bytes sent so far.
         sent: u64,
-        /// Bytes to send.
+        /// Number of bytes to send in total.
         total: u64,
     },
     /// An event that the host sent.
     Job {
-        /// The job's name.
+        /// The name of the job.
         job: &'a str,
-        /// The event.
+        /// The agent's event.
         #[serde(flatten)]
         event: &'a Event,
     },
@@ -76,11 +76,11 @@ pub enum RunEvent<'a> {
     Output {
         /// The step that printed it.
         step: &'a str,
-        /// Which stream.
+        /// Standard output or standard error.
         stream: Stream,
         /// Number of bytes; the bytes themselves are in the log, not in `--events`.
         len: usize,
-        /// The bytes.
+        /// The bytes that were printed.
         #[serde(skip)]
         bytes: &'a [u8],
         /// Where the output is in the run folder.
@@ -89,7 +89,7 @@ pub enum RunEvent<'a> {
     },
     /// The connection broke and is being restored.
     LinkLost {
-        /// Why it broke.
+        /// Why the connection was lost.
         why: String,
     },
     /// The connection is restored.
@@ -105,19 +105,19 @@ pub enum RunEvent<'a> {
     },
     /// A rung's result was rejected on the laptop; the next rung follows.
     Refused {
-        /// The rung.
+        /// The id of the rung.
         rung: &'a str,
-        /// Reason code.
+        /// The reason's code.
         code: &'a str,
         /// The reason as text.
         text: &'a str,
     },
     /// A message for the user.
     Note {
-        /// The message.
+        /// The message for users.
         text: &'a str,
     },
-    /// The run ended.
+    /// The run has ended.
     Finished {
         /// Exit status of the command.
         exit: u8,
@@ -126,7 +126,7 @@ pub enum RunEvent<'a> {
 
 /// Consumes the events of a run.
 pub trait Reporter: Send {
-    /// Handles one event.
+    /// Shows or writes one event.
     fn say(&mut self, event: &RunEvent<'_>);
 }
 
@@ -147,7 +147,7 @@ impl Reporter for Reporters {
 pub struct SharedReporter(Arc<Mutex<Reporters>>);
 
 impl SharedReporter {
-    /// Shares these reporters.
+    /// Wraps reporters so that several tasks can use them.
     pub fn new(reporters: Reporters) -> Self {
         Self(Arc::new(Mutex::new(reporters)))
     }

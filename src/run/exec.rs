@@ -237,7 +237,7 @@ fn choose(
 }
 
 fn not_asked_for(path: &str) -> Failure {
-    let what = format!("the host sent `{}`, which no `--pull` asked for", path.escape_debug());
+    let what = format!("the host sent `{}`, which no `--pull` requested", path.escape_debug());
     Failure::new(Exit::Host, "hostile_name", what).hint(
         "nothing was put into your folder; check who controls this host before you use it again",
     )

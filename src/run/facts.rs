@@ -100,7 +100,7 @@ impl FactsCache {
             () = cancel.beyond(0) => None,
         };
         let Some(answers) = answers else {
-            let what = "cancelled while the host was asked what it has";
+            let what = "cancelled while asking the host for its GPUs and tools";
             return Err(Failure::new(Exit::Cancelled, "cancelled", what));
         };
         let answers = answers.on(link.remote())?;

@@ -68,8 +68,12 @@ impl ListingHost<'_> {
         let _ = path.parent().map(std::fs::remove_dir);
         let remote = self.link.remote();
         let tool = listing.nvdisasm(remote.name(), text).ok_or_else(|| {
-            Failure::new(Exit::Tool, "bad_listings", "what nvdisasm wrote on the host is not whole")
-                .on(remote.name(), remote.transport())
+            Failure::new(
+                Exit::Tool,
+                "bad_listings",
+                "the output of nvdisasm on the host is incomplete",
+            )
+            .on(remote.name(), remote.transport())
         })?;
         Ok(Some(tool))
     }
@@ -139,6 +143,6 @@ impl CommandHost<'_> {
                 result => return result,
             }
         }
-        Err(Failure::new(Exit::Host, "facts_changed", "the host changes while it is asked"))
+        Err(Failure::new(Exit::Host, "facts_changed", "the host keeps changing"))
     }
 }

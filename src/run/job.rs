@@ -30,7 +30,7 @@ use crate::tool::Draft;
 /// The result of one job.
 #[derive(Clone, Debug, Default)]
 pub struct JobResult {
-    /// The job's name.
+    /// The name of the job.
     pub job: String,
     /// How the job ended; `None` if we stopped following it before its end.
     pub outcome: Option<Outcome>,
@@ -118,7 +118,8 @@ pub(super) async fn pack_and_submit(
         // No input file changed: the error has another cause.
         return Err(failure);
     };
-    let text = format!("`{}` was written while it was sent: it is sent as it is now", changed.path);
+    let text =
+        format!("`{}` was changed while it was sent; its current content is sent", changed.path);
     context.reporter.say(&RunEvent::Note { text: &text });
     submit(link, &write_plan(bundle, context)?, context).await
 }
@@ -226,7 +227,7 @@ pub(super) async fn take_up(
     let attached = tokio::select! {
         attached = link.attach(job, &limits, known.last_seq() + 1, &known.received) => attached,
         () = context.cancel.beyond(0) => {
-            return Err(cancelled().hint(format!("the job goes on: `rgpu runs cancel {}` stops it", context.record.id)));
+            return Err(cancelled().hint(format!("the job continues: `rgpu runs cancel {}` stops it", context.record.id)));
         }
     };
     if let Err(error) = &attached
@@ -405,7 +406,7 @@ fn recording_failure(error: StoreError, record: &RunRecord) -> Failure {
     let failure = Failure::from(error);
     match disk {
         true => failure.hint(format!(
-            "make room, then `rgpu runs attach {}`: it goes on where this stopped",
+            "free some space, then run `rgpu runs attach {}` to continue",
             record.id
         )),
         false => failure,
@@ -501,7 +502,7 @@ async fn fetch(
                     fetched.on(link.remote())?
                 }
                 () = cancel.beyond(cancel_requests) => return Err(cancelled().hint(format!(
-                    "the job has ended; `rgpu runs attach {}` brings the rest",
+                    "the job has ended; `rgpu runs attach {}` fetches the rest",
                     context.record.id
                 ))),
             };
@@ -558,10 +559,10 @@ fn is_already_fetched(path: &Path, remote_file: &RemoteFile) -> bool {
 /// The failure of a command that no longer waits for the host to confirm the cancel.
 fn unconfirmed(link: &HostLink, id: &str) -> Failure {
     cancelled().hint(match link.is_linked() {
-        true => format!("the cancel stands; `rgpu runs attach {id}` shows how the job ended"),
+        true => format!("the job will be cancelled; `rgpu runs attach {id}` shows how it ended"),
         false => format!(
-            "the link is cut, so the job goes on there: `rgpu runs cancel {id}` once the host can \
-             be reached"
+            "the link is lost, so the job continues there: run `rgpu runs cancel {id}` when the \
+             host can be reached"
         ),
     })
 }
@@ -619,7 +620,7 @@ mod tests {
         assert_eq!((failure.exit, host.cancels()), (Exit::Cancelled, 1));
         let text = failure.to_string();
         assert!(text.contains("has not confirmed within 1 s"), "{text}");
-        assert!(text.contains("the cancel stands; `rgpu runs attach run`"), "{text}");
+        assert!(text.contains("the job will be cancelled; `rgpu runs attach run`"), "{text}");
         assert!(canceller.is_heard());
     }
 

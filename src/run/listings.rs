@@ -176,10 +176,7 @@ async fn ask_host(
     match result {
         Ok(tool) => tool,
         Err(failure) => {
-            note(
-                context.reporter,
-                &format!("nvdisasm on the host did not serve: {}", failure.what),
-            );
+            note(context.reporter, &format!("nvdisasm on the host failed: {}", failure.what));
             None
         }
     }

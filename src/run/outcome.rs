@@ -16,9 +16,9 @@ pub(super) fn failure(remote: &dyn Remote, result: &JobResult) -> Failure {
             "lease_expired",
             "the job was stopped: no rgpu was attached for too long",
         )
-        .hint("run it again, or use `--detach` for jobs that should go on alone"),
+        .hint("run it again, or use `--detach` for jobs that should continue without rgpu"),
         Some(Outcome::QueueTimeout) => {
-            Failure::new(Exit::Host, "queue_timeout", "the GPU did not come free in time")
+            Failure::new(Exit::Host, "queue_timeout", "the GPU did not become free in time")
                 .hint("wait longer with `--queue-timeout 2h`, or choose another with `--gpu`")
         }
         Some(Outcome::NoGpu { text }) => Failure::new(Exit::Host, "no_gpu", text.clone())
@@ -56,7 +56,7 @@ fn step_failure(remote: &dyn Remote, result: &JobResult, step: &str, code: &str)
         "exit" => {
             format!("`{program}` ended with status {}", record.and_then(|r| r.exit).unwrap_or(-1))
         }
-        "missing" => format!("step `{step}` has nothing to run with on this host"),
+        "missing" => format!("step `{step}` has no tool on this host"),
         _ => reason.title.to_owned(),
     };
     let (exit, side) = side_of(step, code);
@@ -66,7 +66,7 @@ fn step_failure(remote: &dyn Remote, result: &JobResult, step: &str, code: &str)
         .step(step)
         .cause(cause(record));
     if code == "timeout" {
-        failure = failure.hint("give it longer with `--timeout 30m`");
+        failure = failure.hint("raise the limit with `--timeout 30m`");
     }
     if !reason.help.is_empty() {
         failure = failure.hint(reason.help);

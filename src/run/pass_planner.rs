@@ -293,7 +293,7 @@ impl PassPlanner {
             .take(self.asked.deep.top.max(1))
             .collect();
         if top.is_empty() {
-            let text = "no kernel ran that the filters let through".to_owned();
+            let text = "no kernel that passes the filters ran".to_owned();
             say(&text);
             self.selection.left_out.push(Gap { code: "no_kernels".to_owned(), text });
             return Ok(());
@@ -341,7 +341,7 @@ impl PassPlanner {
         }));
         self.selection.left_out.extend(fit.left_out.iter().cloned());
         say(&format!(
-            "`{}` hold {covered:.1} % of the GPU time: looked at closely, about {:.0} s",
+            "`{}` use {covered:.1} % of the GPU time and are profiled with ncu, about {:.0} s",
             taken.iter().map(|k| function_name(&k.kernel)).collect::<Vec<_>>().join("`, `"),
             fit.price.seconds
         ));
@@ -436,7 +436,6 @@ impl PassPlanner {
 /// What follows a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextStep {
-    /// Send another plan.
     Plan,
     /// Send no further plan.
     End,

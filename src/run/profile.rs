@@ -38,7 +38,7 @@ const MAX_PLANS_PER_RUN: u32 = 12;
 pub struct ProfileRun<'a> {
     /// The request to carry out.
     pub request: Request,
-    /// The remote's definition.
+    /// The remote that runs the jobs.
     pub spec: &'a RemoteSpec,
     /// The host's facts, cached between runs.
     pub cache: FactsCache,

@@ -14,13 +14,13 @@ use crate::tool::Toolbox;
 pub struct Programs {
     /// The target, e.g. `x86_64-unknown-linux-gnu`.
     pub triple: String,
-    /// `rgpu-agent`.
+    /// The path of `rgpu-agent`.
     pub agent: PathBuf,
-    /// `rgpu-agent-http`.
+    /// The path of `rgpu-agent-http`. `None` if it was not built.
     pub worker: Option<PathBuf>,
-    /// `rgpu-runner`.
+    /// The path of `rgpu-runner`. `None` if it was not built.
     pub runner: Option<PathBuf>,
-    /// `librgpu_collector.so`.
+    /// The path of `librgpu_collector.so`. `None` if it was not built.
     pub collector: Option<PathBuf>,
     /// The `libexec` and executable paths given to [`find`], to search for programs of other
     /// targets.
@@ -134,7 +134,8 @@ pub fn find(triple: &str, libexec: Option<&Path>, exe: &Path) -> Result<Programs
             format!("there is no `rgpu-agent` for {triple} on this machine"),
         )
         .cause(format!("looked in {searched}"))
-        .hint("it comes with the whole tree: `bin/rgpu` with `libexec/rgpu` beside `bin`, as `cargo xtask dist` packs them")
+        .hint("it is part of the full package: `bin/rgpu` with `libexec/rgpu` beside `bin`, as \
+               `cargo xtask dist` builds it")
         .hint("in the source tree `cargo xtask setup` builds it; or set RGPU_LIBEXEC to the folder that it lies in"));
     };
     Ok(Programs {

@@ -136,7 +136,7 @@ impl ProfileRun<'_> {
         job::take_bills(link, context)?;
         let Some(ended) = ended else {
             return Err(cancelled().hint(format!(
-                "{} cannot be told to stop: what it began ends by itself within {} s",
+                "{} cannot be told to stop: its current work ends by itself within {} s",
                 provider.called(),
                 (job.limit + job.queue).as_secs()
             )));
@@ -183,7 +183,7 @@ fn judge(record: &mut RungRecord, rung: &ProviderRung, end: &ProviderResult) {
         record.words = words.to_owned();
     } else if !end.report {
         record.code = "no_file".to_owned();
-        record.words = "it ended, and gave no report".to_owned();
+        record.words = "it ended without a report".to_owned();
     } else if let Some(status) = end.exit.filter(|status| *status != 0) {
         record.code = "exit".to_owned();
         record.words = format!("it ended with status {status}");

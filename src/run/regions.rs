@@ -108,11 +108,11 @@ pub(super) fn exact_regions(patterns: &[RegionPattern]) -> Result<Vec<SeenRegion
                     Exit::Tool,
                     "no_survey",
                     format!(
-                        "`--regions {}`: no first pass could see which regions there are",
+                        "`--regions {}`: no first pass could list the program's regions",
                         pattern.text()
                     ),
                 )
-                .hint("name the regions in full: without patterns none has to be seen first")
+                .hint("give full region names: without patterns no first pass is needed")
                 .hint("`rgpu doctor` says why neither the NVTX collector nor nsys runs there"),
             ));
         }
@@ -130,8 +130,8 @@ pub(super) fn exact_regions(patterns: &[RegionPattern]) -> Result<Vec<SeenRegion
 
 /// The failure for patterns of regions when only the reference ran, which opens no ranges.
 pub(super) fn no_gpu() -> Failure {
-    Failure::new(Exit::Host, "no_gpu", "regions cannot be looked at without a GPU")
-        .cause("only the reference ran, on the CPU: the kernel's NVTX ranges were never reached")
+    Failure::new(Exit::Host, "no_gpu", "regions cannot be profiled without a GPU")
+        .cause("only the reference ran, on the CPU, so the kernel's NVTX ranges were never entered")
         .hint("run it on a host with a GPU: `--remote NAME`; `rgpu doctor` says what is there")
 }
 

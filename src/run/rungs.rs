@@ -66,7 +66,7 @@ pub fn below_rung(what: String, ladder: &[RungRecord]) -> Failure {
         Some(_) => failure.hint(ANOTHER_HOST),
         None => failure,
     };
-    failure.hint("`rgpu doctor` says what each mode reaches on this host, and why not more")
+    failure.hint("`rgpu doctor` shows which rung each mode reaches on this host, and why")
 }
 
 #[cfg(test)]

@@ -123,10 +123,10 @@ fn input_cut() -> Failure {
     Failure::new(
         Exit::Host,
         "input_cut",
-        "the link was cut within standard input, so the program was stopped",
+        "the link was lost while standard input was sent, so the program was stopped",
     )
     .cause(format!(
-        "more than {} MiB had been sent, and how much of that arrived is not known",
+        "more than {} MiB had been sent, and it is unknown how much arrived",
         MAX_KEPT_BYTES >> 20
     ))
     .hint("send it as a file: `--mount FILE`")

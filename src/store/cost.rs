@@ -6,31 +6,31 @@ use serde::{Deserialize, Serialize};
 /// At most this many different bills are stored for one run.
 const MAX_BILLS_PER_RUN: usize = 20;
 
-/// What a run cost, as `run.json` has it.
+/// The cost of a run, as in `run.json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Cost {
-    /// What an hour there costs in US dollars, as the user's settings say.
+    /// The remote's price in US dollars per hour, from the user's settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usd_per_hour: Option<f64>,
-    /// What the run cost in US dollars.
+    /// The cost of the run in US dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
-    /// Whose figure that is.
+    /// Where `cost_usd` comes from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_from: Option<CostSource>,
-    /// What the provider said of it.
+    /// The provider's bill for the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub billed: Option<BilledCost>,
 }
 
-/// Whose figure a cost is.
+/// Where a cost comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CostSource {
     /// The provider billed it.
     Provider,
-    /// The price in the remote's settings, for the run's seconds.
+    /// The remote's price per hour, multiplied by the run's duration.
     Price,
 }
 
@@ -44,17 +44,17 @@ impl CostSource {
     }
 }
 
-/// What a provider said of a run's cost.
+/// A provider's bill for a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct BilledCost {
-    /// US dollars that it named, summed over everything that it billed apart; absent: it named none
-    /// that can be told from what is left or what an hour costs.
+    /// US dollars that the provider billed, summed over its separate items. Absent if no amount can
+    /// be told apart from a balance or an hourly price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usd: Option<f64>,
-    /// How often it billed something.
+    /// Number of billed items.
     pub times: u32,
-    /// Its own words, the first that differ.
+    /// The first different messages of the provider.
     pub words: Vec<String>,
 }
 

@@ -24,9 +24,9 @@ pub enum StoreError {
     Io {
         /// The operation that failed.
         doing: &'static str,
-        /// The file.
+        /// The file or folder concerned.
         path: PathBuf,
-        /// The error.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -34,7 +34,7 @@ pub enum StoreError {
     #[error("there is already a run `{0}`")]
     Taken(String),
     /// Another process follows the run and writes into its folder.
-    #[error("`{run}` is followed by {}", by(*pid))]
+    #[error("{} is already attached to `{run}`", by(*pid))]
     Followed {
         /// The run's name on a command line.
         run: String,
@@ -51,27 +51,27 @@ pub enum StoreError {
     #[error("there is no run `{0}`")]
     Unknown(String),
     /// The folder exists but is no run folder.
-    #[error("`{}` is a folder, but not that of a run: it holds no `run.json`", path.display())]
+    #[error("`{}` is a folder, but not a run folder: it has no `run.json`", path.display())]
     NoRun {
-        /// The folder.
+        /// The folder without a `run.json`.
         path: PathBuf,
         /// A run folder directly below it.
         inner: Option<PathBuf>,
     },
     /// A prefix that matches several runs.
-    #[error("`{name}` fits several runs: {}", fits.join(", "))]
+    #[error("`{name}` matches several runs: {}", fits.join(", "))]
     Ambiguous {
-        /// The prefix.
+        /// The ambiguous prefix.
         name: String,
-        /// The matching ids.
+        /// The ids of the runs that it matches.
         fits: Vec<String>,
     },
     /// The content of `run.json` is not a valid record.
     #[error("`{}` is not a run's record", path.display())]
     BadRecord {
-        /// The file.
+        /// The record that cannot be parsed.
         path: PathBuf,
-        /// The parse error.
+        /// Where parsing failed.
         #[source]
         source: serde_json::Error,
     },
@@ -88,21 +88,21 @@ impl From<StoreError> for Failure {
             StoreError::Taken(_) => failure(Exit::Usage, "run_id_taken")
                 .hint("choose another `--run-id`, or leave it out"),
             StoreError::Followed { run, .. } => failure(Exit::Usage, "followed")
-                .hint("wait for it: it brings output and results, and nothing is lost")
+                .hint("wait for it: it fetches output and results, and nothing is lost")
                 .hint(format!("or stop the run on its host: `rgpu runs cancel {run}`")),
             StoreError::NotEmpty(_) => failure(Exit::Usage, "out_not_empty")
-                .hint("`--out` is one run's own folder: name one that is absent or empty"),
+                .hint("`--out` is the folder of one run: name a new or empty one"),
             StoreError::BadId(_) => failure(Exit::Usage, "bad_run_id"),
             StoreError::Unknown(_) => {
                 failure(Exit::Usage, "unknown_run").hint("`rgpu runs list` shows the runs here")
             }
             StoreError::NoRun { inner, .. } => {
                 let failure = failure(Exit::Usage, "no_run_folder")
-                    .hint("a run folder is what `rgpu profile` leaves: artifacts/runs/<id>")
+                    .hint("`rgpu profile` writes run folders: artifacts/runs/<id>")
                     .hint("`rgpu runs list` shows the runs here");
                 match inner {
                     Some(inner) => {
-                        failure.hint(format!("there are runs in it, such as {}", inner.display()))
+                        failure.hint(format!("it contains runs, such as {}", inner.display()))
                     }
                     None => failure,
                 }
@@ -246,7 +246,7 @@ impl RunFolder {
         Ok(Self { path, follower: self.follower.clone() })
     }
 
-    /// The folder's path.
+    /// The path of the run folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -448,7 +448,7 @@ struct Log {
 /// The position of recorded output.
 #[derive(Clone, Copy, Debug)]
 pub struct LogPosition<'a> {
-    /// The log file.
+    /// The path of the log file.
     pub path: &'a Path,
     /// Offset in the log, in bytes.
     pub offset: u64,

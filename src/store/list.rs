@@ -20,9 +20,9 @@ pub struct Runs {
 /// A run in a list.
 #[derive(Clone, Debug)]
 pub struct RunLine {
-    /// The run's folder.
+    /// The path of the run folder.
     pub folder: PathBuf,
-    /// The run's record.
+    /// The content of its `run.json`.
     pub record: RunRecord,
     /// Size on disk in bytes.
     pub bytes: u64,
@@ -34,7 +34,7 @@ impl Runs {
         Self { root: root.into() }
     }
 
-    /// The root folder.
+    /// The folder that contains the runs.
     pub fn root(&self) -> &Path {
         &self.root
     }

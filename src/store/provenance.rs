@@ -20,7 +20,7 @@ pub struct EnvRecord {
     /// The host with its GPUs, driver, CUDA and tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostFacts>,
-    /// The repository that the kernel lies in.
+    /// The repository that contains the kernel. Absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<Repository>,
 }
@@ -28,9 +28,9 @@ pub struct EnvRecord {
 /// A git work tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Repository {
-    /// HEAD's commit.
+    /// The commit that HEAD points to.
     pub commit: String,
-    /// Whether tracked files differ from it or untracked ones stand beside them.
+    /// Whether tracked files differ from that commit, or there are untracked files.
     pub dirty: bool,
 }
 
@@ -43,29 +43,29 @@ pub struct InputsRecord {
     pub seed: u64,
     /// Cases with their sizes.
     pub cases: Vec<CaseSizes>,
-    /// Every file that was read.
+    /// Every file that the run read.
     pub files: Vec<InputDigest>,
 }
 
 /// The sizes of a case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CaseSizes {
-    /// The case.
+    /// The name of the case.
     pub name: String,
     /// Names of the variables.
     pub vars: Vec<String>,
-    /// Their values, one row a group.
+    /// Their values, one row for each group.
     pub groups: Vec<Vec<i64>>,
 }
 
 /// A file and its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InputDigest {
-    /// As found.
+    /// The file's path, as it was found.
     pub path: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// sha256.
+    /// The sha256 of the content.
     pub sha256: Digest,
 }
 
@@ -115,8 +115,8 @@ pub fn digest_of(mut reader: impl std::io::Read) -> std::io::Result<(u64, Digest
     }
 }
 
-/// Settings under which git starts no programs that a repository configures. A repository unpacked
-/// from an archive, or a bare one among another's files, has settings of whoever made it.
+/// Settings under which git starts none of the programs that a repository configures. An unpacked
+/// archive, or a bare repository among other files, has settings that somebody else chose.
 const NO_PROGRAMS: [&str; 6] = [
     "-c",
     "core.fsmonitor=false",

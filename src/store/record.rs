@@ -15,48 +15,49 @@ use super::cost::Cost;
 pub struct RunRecord {
     /// `rgpu.run/1`.
     pub schema: String,
-    /// The run's id, its folder's name.
+    /// The run's id, which is also its folder's name.
     pub id: String,
-    /// RFC 3339, UTC.
+    /// When the run started (RFC 3339, UTC).
     pub started: String,
-    /// What the user sees in lists: "profile vecadd (ncu)".
+    /// The title in lists: "profile vecadd (ncu)".
     pub title: String,
-    /// `profile`, `exec` …
+    /// The command, such as `profile` or `exec`.
     pub command: String,
-    /// The command line as typed, secrets removed.
+    /// The command line as typed, without secrets.
     pub argv: Vec<String>,
-    /// `ncu`, `nsys` …; empty for commands without modes.
+    /// The mode, such as `ncu` or `nsys`; empty for commands without modes.
     #[serde(default)]
     pub mode: String,
-    /// The kernel's or program's name.
+    /// The name of the kernel or program.
     #[serde(default)]
     pub kernel: String,
-    /// The remote's name.
+    /// The name of the remote.
     pub remote: String,
-    /// Where that was: `ssh://user@host:port`; a name may be redefined later.
+    /// The remote's address at that time (`ssh://user@host:port`), since the name may be redefined
+    /// later.
     #[serde(default)]
     pub address: String,
-    /// The user's labels.
+    /// Labels from `--label`.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// The user's note.
+    /// The text of `--note`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
-    /// The jobs on the host, one a plan.
+    /// The jobs on the host, one for each plan.
     #[serde(default)]
     pub jobs: Vec<JobRecord>,
-    /// How it stands.
+    /// The state of the run.
     pub state: RunState,
-    /// Exit status of the command, once ended.
+    /// Exit status of the command. Absent until it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<u8>,
-    /// Exit status of the user's program, for `exec`.
+    /// Exit status of the user's program. Only for `exec`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program_exit: Option<i32>,
-    /// Wall-clock seconds.
+    /// Wall-clock time of the run in seconds.
     #[serde(default)]
     pub seconds: f64,
-    /// What it cost.
+    /// What the run cost.
     #[serde(flatten)]
     pub cost: Cost,
 }
@@ -113,44 +114,44 @@ impl RunRecord {
 pub struct JobRecord {
     /// The job's name on the host.
     pub job: String,
-    /// The remote it is on: a build may be on another than the run.
+    /// The remote of the job. A build may run on a different one than the run.
     pub remote: String,
-    /// The last event seen.
+    /// The number of the last event received.
     #[serde(default)]
     pub last_seq: u64,
-    /// How it ended, once known.
+    /// How the job ended. Absent until it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    /// Its files that came faster than a disk takes them, and were not waited for. For their sake the
-    /// host keeps the job: a power cut soon after may have lost them here.
+    /// Files fetched without waiting for fsync. The host keeps its copies until they are synced,
+    /// since a power cut could lose the local ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsynced: Vec<UnsyncedFile>,
 }
 
-/// A file of a run folder that the disk was not waited for with.
+/// A fetched file that has not been synced to disk yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnsyncedFile {
     /// Path in the run folder.
     pub path: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
-/// How a run stands.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// Under way, or its command died.
+    /// It is running, or its command died.
     Running,
-    /// Let go on purpose; the job goes on.
+    /// It was detached on purpose; the job continues.
     Detached,
-    /// Everything is here.
+    /// Ended, and all results are fetched.
     Done,
-    /// Ended with a failure; what there is is here.
+    /// It ended with a failure. The results up to then are fetched.
     Failed,
-    /// Cancelled.
+    /// Ended because it was cancelled.
     Cancelled,
-    /// Its command died before it sent a job.
+    /// Its command died before it submitted a job.
     NeverSubmitted,
 }
 

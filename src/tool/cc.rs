@@ -6,7 +6,6 @@ use rgpu_protocol::{HostFacts, Probe};
 use super::Tool;
 use super::plan::facts::{run, tool};
 
-/// `cc`.
 pub(super) struct Cc;
 
 impl Tool for Cc {

@@ -6,7 +6,6 @@ use rgpu_protocol::{HostFacts, Probe};
 use super::Tool;
 use super::plan::facts::{dotted_after, run, tool};
 
-/// `cuobjdump`.
 pub(super) struct Cuobjdump;
 
 impl Tool for Cuobjdump {

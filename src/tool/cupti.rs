@@ -15,7 +15,6 @@ for folder in sys.path:
         print(path)
 ";
 
-/// libcupti.
 pub(super) struct Cupti;
 
 impl Tool for Cupti {

@@ -6,7 +6,6 @@ use rgpu_protocol::{HostFacts, Probe};
 use super::Tool;
 use super::plan::facts::{answer, read};
 
-/// The driver's settings.
 pub(super) struct Driver;
 
 impl Tool for Driver {

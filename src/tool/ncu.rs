@@ -16,7 +16,6 @@ use super::plan::region::{OUR_DOMAIN, RegionPath, SeenRegion};
 use super::plan::request::{Request, Target};
 use super::plan::sections::{check_section, set_named};
 
-/// Nsight Compute.
 pub(super) struct Ncu;
 
 impl Tool for Ncu {
@@ -102,7 +101,7 @@ pub(super) fn filtered(request: &Request) -> bool {
 pub(super) enum Collect {
     /// The sections and metrics that the user requested.
     Asked,
-    /// The set `basic`.
+    /// The section set `basic`.
     Basic,
     /// Only launch data, without counters.
     Launch,
@@ -181,7 +180,7 @@ pub(super) fn refuse(
         Some(word) => Err(PlanError::Option {
             flag,
             value: word.clone(),
-            problem: "rgpu itself says where results and words go".to_owned(),
+            problem: "rgpu itself sets where results and messages go".to_owned(),
             near: Vec::new(),
         }),
     }

@@ -15,7 +15,6 @@ use super::plan::message_rows::{MessageRow, RowAction};
 use super::plan::region::RegionPath;
 use super::plan::request::{CaptureRange, Request};
 
-/// Nsight Systems.
 pub(super) struct Nsys;
 
 /// The prefix of the problem that [`Nsys::read`] adds if nsys works but cannot make a report.
@@ -120,7 +119,7 @@ pub(super) enum Trace {
     Full,
     /// CUDA and NVTX, with time stamps converted another way.
     Cuda,
-    /// NVTX alone.
+    /// NVTX only.
     Nvtx,
 }
 

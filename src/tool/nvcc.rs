@@ -7,7 +7,6 @@ use super::Tool;
 use super::plan::facts::{dotted_after, run, tool};
 use super::plan::message_rows::{MessageRow, RowAction};
 
-/// `nvcc`.
 pub(super) struct Nvcc;
 
 impl Tool for Nvcc {

@@ -11,7 +11,6 @@ use super::plan::draft::{BundleFile, Draft, Expectations};
 use super::plan::facts::{dotted_after, run, tool};
 use super::plan::request::path_of;
 
-/// `nvdisasm`.
 pub(super) struct Nvdisasm;
 
 impl Tool for Nvdisasm {

@@ -21,7 +21,6 @@ pub fn gpu_processes(path: &str) -> Vec<String> {
     std::iter::once(path).chain(LIST_PROCESSES).map(str::to_owned).collect()
 }
 
-/// `nvidia-smi`.
 pub(super) struct NvidiaSmi;
 
 impl Tool for NvidiaSmi {

@@ -6,7 +6,6 @@ use rgpu_protocol::{HostFacts, Probe};
 use super::Tool;
 use super::plan::facts::{find, tool};
 
-/// NVRTC.
 pub(super) struct Nvrtc;
 
 impl Tool for Nvrtc {

@@ -14,7 +14,6 @@ use super::plan::facts::{dotted_after, run, tool};
 use super::plan::message_rows::{MessageRow, RowAction};
 use super::plan::request::{Request, SanitizerTool};
 
-/// Compute Sanitizer.
 pub(super) struct Sanitizer;
 
 impl Tool for Sanitizer {

@@ -10,7 +10,6 @@ use super::plan::facts::{dotted_after, run, tool};
 /// Name among a host's tools.
 const NAME: &str = "slurm";
 
-/// Slurm's own commands.
 pub(super) struct Slurm;
 
 impl Tool for Slurm {
@@ -26,9 +25,7 @@ impl Tool for Slurm {
     fn read(&self, agent: &AgentFacts, facts: &mut HostFacts) {
         let Some(mut found) = tool(agent, NAME, |text| dotted_after(text, "slurm")) else { return };
         if facts.gpus.is_empty() {
-            found
-                .problems
-                .push("no GPU here: a login node? `srun --gres=gpu:1` has one".to_owned());
+            found.problems.push("no GPU here; on a login node use `srun --gres=gpu:1`".to_owned());
         }
         facts.tools.push(found);
     }

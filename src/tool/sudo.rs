@@ -6,7 +6,6 @@ use rgpu_protocol::{HostFacts, Probe};
 use super::Tool;
 use super::plan::facts::{run, tool};
 
-/// `sudo`.
 pub(super) struct Sudo;
 
 impl Tool for Sudo {

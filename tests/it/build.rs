@@ -15,7 +15,7 @@ fn fixture(path: &str) -> PathBuf {
 
 /// What a user saw, whether or not this machine has an nvdisasm.
 fn told(shown: String) -> String {
-    let note = "note: the listing has no operands, there is no nvdisasm: \
+    let note = "note: the listing has no operands because there is no nvdisasm: \
                 `rgpu setup nvdisasm --yes` fetches it (5 MB)\n";
     shown.replace("  (no operands)", "").replace(note, "")
 }
@@ -123,7 +123,7 @@ fn any_file_of_kernels_can_be_compiled_and_exec_does_so_where_there_is_no_main()
     let output = laptop.run("exec three.cu --remote h200");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(status(&output), 0, "{said}");
-    assert!(said.contains("its kernels are compiled, nothing is run"), "{said}");
+    assert!(said.contains("its kernels are compiled and nothing is run"), "{said}");
     let artifacts = fs::read_dir(laptop.project("artifacts")).unwrap().flatten();
     let cubins = artifacts.filter(|e| e.path().extension().is_some_and(|x| x == "cubin")).count();
     assert_eq!(cubins, 1);

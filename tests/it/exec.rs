@@ -171,7 +171,7 @@ fn output_that_cannot_be_written_is_our_failure_and_not_a_closed_pipe() {
 #[test]
 fn a_pattern_no_host_would_take_is_refused_here_and_one_that_fits_nothing_is_told() {
     let laptop = Laptop::new();
-    for (pattern, why) in [("../x", "no path inside"), ("[", "stands for nothing")] {
+    for (pattern, why) in [("../x", "not a path inside"), ("[", "has no meaning")] {
         let output = laptop.rgpu(["exec", "--pull", pattern, "--", "ls"]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(status(&output), 2, "{said}");
@@ -193,12 +193,15 @@ fn a_command_without_its_dashes_and_a_line_for_a_shell_are_told_how_to_be_writte
         assert_ne!(status(&output), 0, "{words:?}");
         String::from_utf8(output.stderr).unwrap()
     };
-    assert!(said(&["exec", "ls"]).contains("a command stands after `--`: rgpu exec -- ls\n"));
+    assert!(said(&["exec", "ls"]).contains("write a command after `--`: rgpu exec -- ls\n"));
     let line = said(&["exec", "--", "echo a; echo b"]);
-    assert!(line.contains("no shell is used: rgpu exec -- sh -c 'echo a; echo b'"), "{line}");
+    assert!(
+        line.contains("commands run without a shell: rgpu exec -- sh -c 'echo a; echo b'"),
+        "{line}"
+    );
     for wrong in [["--timeout", "x"], ["--env", "x"], ["--mode", "x"]] {
         let words = said(&["exec", wrong[0], wrong[1], "--", "ls"]);
-        assert!(!words.contains("stand after"), "{words}");
+        assert!(!words.contains("commands after `--`"), "{words}");
     }
 }
 

@@ -72,7 +72,7 @@ fn our_own_full_disk_is_one_error_and_the_run_is_brought_home_later() {
     assert_eq!(status(&output), 0, "{}", String::from_utf8_lossy(&output.stderr));
     let log = fs::read_to_string(laptop.project("artifacts/runs/big/log/exec.stdout")).unwrap();
     let want: String = (1..=300_000).map(|i| format!("{i}\n")).collect();
-    assert!(log == want, "{} bytes in the place of {}", log.len(), want.len());
+    assert!(log == want, "{} bytes instead of {}", log.len(), want.len());
     printed.extend(output.stdout);
     assert!(printed == want.as_bytes(), "printed {} of {} bytes", printed.len(), want.len());
     laptop.wait_until_quiet();

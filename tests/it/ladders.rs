@@ -224,7 +224,7 @@ fn below_the_collector_the_clocks_are_left_first_the_gpus_then_the_hosts() {
     let events = with_libcupti(BARE, "rgpu-runner no-ranges\n", NSYS);
     assert_eq!(events.profile.rung, "events", "{:?}", events.refused);
     assert!(has(&events, "cupti", "no_file") && has(&events, "nvtx", "no_file"));
-    assert_eq!(events.profile.lost(), Some("all but the kernel's time"));
+    assert_eq!(events.profile.lost(), Some("everything except the kernel's time"));
     let bench = "profile --kernel vecadd --mode bench --remote h200 --json";
     let host = end("rgpu-runner no-events\n", bench, 0);
     assert_eq!(host.profile.rung, "host", "{:?}", host.refused);
@@ -240,7 +240,7 @@ fn reports_without_results_or_without_numbers_are_refused_by_the_laptop() {
         assert_eq!(status(&output), 0, "{}", laptop.shown(NCU, &output));
         let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(profile.rung, "ncu.basic", "{how}");
-        assert_eq!(profile.lost(), Some("all sections but the basic ones"));
+        assert_eq!(profile.lost(), Some("all sections except the basic ones"));
         let asked = profile.ladder.iter().find(|record| record.rung == "ncu.asked").unwrap();
         assert_eq!((asked.ok, asked.code.as_str()), (false, code), "{asked:#?}");
         // The host took it for good: the laptop's second plan began below it.

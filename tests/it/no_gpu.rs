@@ -113,7 +113,7 @@ fn setting_up_a_compiler_is_no_rung() {
         let line = format!("profile --kernel saxpy.cu --mode {mode} --remote h200");
         let shown = laptop.show(&line);
         assert!(shown.ends_with("status 5\n"), "{shown}");
-        assert!(shown.contains("error: `h200` has no GPU that works, and `saxpy`"), "{shown}");
+        assert!(shown.contains("error: `h200` has no working GPU, and `saxpy`"), "{shown}");
         // What was compiled is shown and kept all the same.
         let profile = laptop.latest_json("profile.json");
         assert_eq!(profile["rung"], "none");
@@ -161,5 +161,5 @@ fn where_only_the_reference_ran_each_mode_says_so_and_what_to_do() {
     let said: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
     let modes = said["modes"].as_array().unwrap();
     let bench = modes.iter().find(|line| line["mode"] == "bench").unwrap();
-    assert_eq!(bench["why"][0], "not events (no_gpu: the host has no GPU that works)");
+    assert_eq!(bench["why"][0], "not events (no_gpu: the host has no working GPU)");
 }

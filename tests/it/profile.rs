@@ -186,7 +186,7 @@ fn hex(bytes: &[u8]) -> String {
 fn a_dry_run_goes_by_what_this_machine_said_last() {
     let laptop = Laptop::new();
     let line = "profile --kernel vecadd --dry-run";
-    let unknown = "nothing is known of `local` yet";
+    let unknown = "nothing is known about `local` yet";
     assert!(laptop.show(line).contains(unknown));
     assert_eq!(status(&laptop.run("remote check local")), 0);
     assert!(!laptop.show(line).contains(unknown));
@@ -309,7 +309,7 @@ fn events_and_the_result_as_json_are_not_both_put_on_stdout() {
         let shown = laptop.shown(&line, &output);
         assert_eq!(status(&output), 2, "{shown}");
         let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&shown);
-        assert_eq!(document["error"]["what"], "stdout is taken by the result", "{shown}");
+        assert_eq!(document["error"]["what"], "stdout is used for the result", "{shown}");
     }
     assert!(!laptop.project("artifacts/runs/latest").exists(), "nothing was begun");
 }

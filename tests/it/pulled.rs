@@ -42,7 +42,7 @@ fn what_was_written_here_while_the_program_ran_stays_and_is_told() {
         assert_eq!(read(&format!("repo/{name}")), "mine\n", "{name}");
         let kept = format!("artifacts/runs/one/pulled/{name}");
         let told = format!(
-            "warning: `{name}` was written here since the run began, and stays; the host's is {kept}\n"
+            "warning: `{name}` was changed here after the run began and is kept; the host's version is {kept}\n"
         );
         assert!(said.contains(&told), "{said}");
     }
@@ -115,7 +115,7 @@ fn nothing_of_a_hosts_is_put_where_git_would_run_it() {
     let output = laptop.rgpu(words("--accept-new")).output().unwrap();
     let said = laptop.shown("", &output);
     assert_eq!(status(&output), 0, "{said}");
-    let kept = "warning: git runs what lies in `.git`, and nothing pulled goes there";
+    let kept = "warning: git runs files in `.git`, so no pulled file is written there";
     assert!(said.contains(kept) && said.contains("`sub/.GIT`"), "{said}");
     assert_eq!(fs::read_to_string(laptop.project(".git/config")).unwrap(), "ours\n");
     assert!(!laptop.project(".git/hooks").exists() && !laptop.project("sub/.GIT").exists());
@@ -151,7 +151,7 @@ fn a_host_that_renames_a_pulled_file_overwrites_nothing_here() {
             let said = laptop.shown(line, &output);
             assert_eq!(status(&output), 125, "{said}");
             assert!(
-                said.contains(&format!("the host sent `{to}`, which no `--pull` asked for")),
+                said.contains(&format!("the host sent `{to}`, which no `--pull` requested")),
                 "{said}"
             );
             assert_eq!(fs::read_to_string(laptop.project(named)).unwrap(), "# mine\n", "{said}");

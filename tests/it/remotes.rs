@@ -254,7 +254,7 @@ fn what_a_remote_keeps_when_its_address_changes_is_told() {
     let laptop = Laptop::new();
     laptop.run("remote add box ssh://u@old --env A=1 --path /opt/tools --jump bastion");
     let shown = laptop.show("remote add box ssh://u@new --jump other");
-    let told = "it keeps what was said before: env, path; to begin anew: rgpu remote remove box";
+    let told = "it keeps its earlier settings: env, path; to start over: rgpu remote remove box";
     assert!(shown.contains(told), "{shown}");
     let shown = laptop.show("remote add box ssh://u@new --env B=2");
     assert!(!shown.contains("it keeps"), "{shown}");

@@ -81,7 +81,7 @@ fn a_module_that_is_missing_is_pythons_own_affair_and_a_crate_that_is_nowhere_ca
     let output = with_rust(&laptop, "exec lacks.rs").output().unwrap();
     assert_eq!(status(&output), 125);
     let words = text(&output.stderr);
-    assert!(words.contains("`lacks.rs` asks for what cargo cannot resolve"), "{words}");
+    assert!(words.contains("`lacks.rs` has dependencies that cargo cannot resolve"), "{words}");
     assert!(words.contains("/nowhere/at/all"), "{words}");
 }
 
@@ -372,7 +372,11 @@ fn ctrl_c_while_a_host_is_asked_what_it_has_ends_at_once_and_stops_the_question(
         let said = text(&output.stderr);
         assert_eq!(status(&output), 130, "{line}: {said}");
         let errors = said.lines().filter(|line| line.starts_with("error: ")).collect::<Vec<_>>();
-        assert_eq!(errors, ["error: cancelled while the host was asked what it has"], "{line}");
+        assert_eq!(
+            errors,
+            ["error: cancelled while asking the host for its GPUs and tools"],
+            "{line}"
+        );
         // A question may take ten seconds; nobody waited for that.
         assert!(took < Duration::from_secs(8), "{line}: {took:?}");
     }

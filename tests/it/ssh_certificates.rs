@@ -40,7 +40,7 @@ async fn a_certificate_of_a_known_authority_is_enough_for_both_clients() {
 #[tokio::test]
 async fn a_certificate_that_does_not_hold_is_refused_with_the_reason() {
     for (flags, why) in [
-        (&["-h", "-n", "127.0.0.1", "-V", "-2h:-1h"][..], "it has run out"),
+        (&["-h", "-n", "127.0.0.1", "-V", "-2h:-1h"][..], "it has expired"),
         (&["-h", "-n", "127.0.0.1", "-V", "+1h:+2h"], "it is not valid yet"),
         // As in OpenSSH, a certificate's names are no patterns.
         (&["-h", "-n", "gpu.lab,127.*", "-V", "+1h"], "it is for gpu.lab, 127.*"),

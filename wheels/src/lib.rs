@@ -13,7 +13,7 @@ pub static CUDA: &str = include_str!("cuda.txt");
 /// One wheel of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
-    /// Its version.
+    /// The pinned version.
     pub version: String,
     /// A requirements file with only this wheel.
     pub text: String,

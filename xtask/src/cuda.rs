@@ -25,7 +25,8 @@ pub(crate) enum CudaError {
     Package(#[from] PackageError),
     /// pip or venv failed.
     #[error(
-        "NVIDIA's wheels could not be installed\n  help: `--no-cuda` goes without them; kernels then compile on the GPU host only"
+        "NVIDIA's wheels could not be installed\n  help: `--no-cuda` skips them; kernels then \
+         compile on the GPU host only"
     )]
     Wheels(#[source] CommandError),
     /// The environment does not have the expected layout.

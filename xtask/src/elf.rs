@@ -41,13 +41,13 @@ pub(crate) enum Misfit {
     #[error("it is for the machine {0}")]
     Machine(u16),
     /// The binary uses an unusual dynamic loader, as under Nix.
-    #[error("it asks for the interpreter `{0}`")]
+    #[error("it needs the interpreter `{0}`")]
     Interpreter(String),
     /// The binary requires a newer glibc.
-    #[error("it asks for glibc {0}")]
+    #[error("it needs glibc {0}")]
     Glibc(Version),
     /// The binary requires a library that is not part of glibc.
-    #[error("it asks for the library `{0}`")]
+    #[error("it needs the library `{0}`")]
     Library(String),
 }
 

@@ -91,7 +91,9 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, Box<dyn std::error::Error>
                 packages::for_build()?;
                 dist::everything(&workspace, target)?;
             }
-            None => return Err(format!("`{}` is no architecture\n{USAGE}", rest.join(" ")).into()),
+            None => {
+                return Err(format!("`{}` is not an architecture\n{USAGE}", rest.join(" ")).into());
+            }
         },
         "schemas" if rest.is_empty() => schemas::all(&workspace, schemas::Mode::Write)?,
         "schemas" if rest_is("--check") => schemas::all(&workspace, schemas::Mode::Compare)?,
@@ -99,7 +101,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, Box<dyn std::error::Error>
         "bench" => script(&workspace, "benches/run", rest)?,
         "roots" => script(&workspace, "tests/roots/run", rest)?,
         "gpu" => script(&workspace, "tests/gpu/run", rest)?,
-        _ => return Err(format!("`{}` is no task\n{USAGE}", arguments.join(" ")).into()),
+        _ => return Err(format!("`{}` is not a task\n{USAGE}", arguments.join(" ")).into()),
     }
     Ok(ExitCode::SUCCESS)
 }

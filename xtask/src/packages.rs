@@ -23,7 +23,7 @@ struct Need {
     is_there: fn() -> bool,
 }
 
-/// Required to build.
+/// Packages required to build.
 const BUILD: &[Need] = &[
     Need { what: "a C compiler", debian: "build-essential", is_there: has_compiler },
     Need { what: "libclang (nvtx's bindings)", debian: "libclang-dev", is_there: has_libclang },

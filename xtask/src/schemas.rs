@@ -43,7 +43,7 @@ const NAMES: &[&str] = &[
 /// The schemas could not be generated or are out of date.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SchemaError {
-    /// `rgpu` failed.
+    /// The built `rgpu` failed to print a schema.
     #[error(transparent)]
     Command(#[from] CommandError),
     /// A file could not be written.

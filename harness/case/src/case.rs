@@ -116,7 +116,7 @@ pub enum Reference {
     DeviceFunction {
         /// Path of the `.so`; usually the entry's own.
         library: String,
-        /// The symbol.
+        /// The name of the exported function.
         function: String,
         /// The host function that checks this one.
         check: HostFunction,
@@ -208,7 +208,7 @@ impl Default for TimingPlan {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policies {
-    /// Expected SM clock.
+    /// The SM clock that is expected.
     pub clocks: ClockPolicy,
 }
 

@@ -44,7 +44,7 @@ impl Case {
 /// One group: its sizes and its own arguments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Group {
-    /// Values of [`Case::vars`].
+    /// One value for each of [`Case::vars`].
     #[serde(default)]
     pub sizes: Vec<i64>,
     /// Arguments in the order of the kernel's parameters. All groups have the same names, roles and
@@ -60,7 +60,7 @@ pub struct Group {
 pub struct Arg {
     /// An identifier, as in `kernel.toml`.
     pub name: String,
-    /// Element type.
+    /// The type of the elements.
     pub dtype: Dtype,
     /// Row-major extents, outermost first; empty for a scalar.
     #[serde(default)]
@@ -104,7 +104,7 @@ pub enum Role {
     Out,
     /// Read and written. Filled again before each launch and compared after it.
     InOut,
-    /// Passed by value.
+    /// A single value, passed by value.
     Scalar,
 }
 
@@ -128,7 +128,7 @@ pub enum Init {
         /// Upper bound, excluded (rounding into a narrow dtype may reach it).
         hi: f64,
     },
-    /// Normal distribution.
+    /// Random values with a normal distribution.
     Normal {
         /// Mean.
         mean: f64,
@@ -188,7 +188,7 @@ impl Number {
     }
 }
 
-/// Launch shape.
+/// The shape of a launch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
     /// Blocks in x, y, z.

@@ -90,7 +90,7 @@ impl Job {
 /// Results of one data set.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CaseReport {
-    /// [`crate::Case::name`].
+    /// The name of the case, [`Case::name`](crate::Case::name).
     pub name: String,
     /// Time of `rgpu_prepare` in nanoseconds, for a host entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -133,7 +133,7 @@ pub struct OutputCheck {
     pub name: String,
     /// Group, from 0.
     pub group: usize,
-    /// Elements compared.
+    /// Number of elements that were compared.
     pub elements: u64,
     /// Elements outside the tolerance.
     pub mismatches: u64,
@@ -158,7 +158,7 @@ pub struct Mismatch {
     pub coordinates: Vec<u64>,
     /// The kernel's value in decimal, `NaN`, `inf` or `-inf`.
     pub actual: String,
-    /// The reference's value.
+    /// The value of the reference, as text.
     pub expected: String,
 }
 
@@ -186,7 +186,7 @@ pub struct Timing {
     pub ci95_ns: [f64; 2],
     /// Number of kept samples.
     pub samples: usize,
-    /// Shortest kept sample.
+    /// The shortest sample that was not discarded, in nanoseconds.
     pub min_ns: f64,
     /// Median absolute deviation of the kept samples (not scaled).
     pub mad_ns: f64,
@@ -255,7 +255,7 @@ pub struct ClockReading {
 /// only stray writes next to our buffers and elements left unwritten.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardReport {
-    /// Number of launches.
+    /// Number of guarded launches.
     pub launches: u32,
     /// The findings. An empty list means only that nothing was observed.
     pub findings: Vec<GuardFinding>,
@@ -313,7 +313,7 @@ pub struct DeviceFacts {
     pub memory_bytes: u64,
     /// Size of L2 in bytes.
     pub l2_bytes: u64,
-    /// Number of SMs.
+    /// Number of streaming multiprocessors.
     pub sms: u32,
 }
 
@@ -379,7 +379,7 @@ pub enum ErrorClass {
     NoDriver,
     /// The module or library does not load: wrong architecture, damaged PTX, missing symbol.
     Load,
-    /// Allocation failed.
+    /// Memory cannot be allocated.
     OutOfMemory,
     /// The launch was refused: shape, shared memory, cluster.
     Launch,

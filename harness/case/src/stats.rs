@@ -10,7 +10,7 @@
 /// Statistics of a set of samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
-    /// The median.
+    /// The median of the samples.
     pub median: f64,
     /// The 95 % interval of the median. With fewer than 6 samples it is their full range, which
     /// covers less.

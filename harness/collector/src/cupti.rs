@@ -74,7 +74,7 @@ fn start() {
             text: None,
         }),
         Err(why) => {
-            complain(&format!("no libcupti can be used, only NVTX ranges are recorded: {why}"));
+            complain(&format!("no usable libcupti, only NVTX ranges are recorded: {why}"));
             process.notice(&Notice::Cupti {
                 state: "off",
                 version: None,
@@ -157,7 +157,6 @@ fn enable_records(cupti: &Cupti) -> Result<(), String> {
     Ok(())
 }
 
-/// Disables all records.
 fn disable_records(cupti: &Cupti) {
     for kind in ENABLED_KINDS {
         // SAFETY: as in `activate`; disabling a kind that was never enabled is harmless.

@@ -87,7 +87,7 @@ fn limit() -> u64 {
     value.to_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| {
         let value = value.to_string_lossy();
         complain(&format!(
-            "{LIMIT_VARIABLE}=`{value}` is no number of bytes; using {DEFAULT_LIMIT}"
+            "{LIMIT_VARIABLE}=`{value}` is not a number of bytes; using {DEFAULT_LIMIT}"
         ));
         DEFAULT_LIMIT
     })

@@ -30,7 +30,7 @@ impl Sink {
     /// stderr gives the reason.
     pub(crate) fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         if self.broken {
-            return Err(io::Error::other("the log was given up after an earlier error"));
+            return Err(io::Error::other("the log was abandoned after an earlier error"));
         }
         let written = self.file().and_then(|mut file| file.write_all(lines));
         if let Err(error) = &written {

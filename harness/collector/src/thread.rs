@@ -148,7 +148,6 @@ impl Recorder {
         }
     }
 
-    /// Records a mark.
     pub(crate) fn mark(&mut self, domain: usize, attributes: &Attributes<'_>) {
         if self.has_room() {
             self.write("mark", domain, None, None, attributes);

@@ -7,7 +7,7 @@ use cudarc::nvrtc::{CompileError, CompileOptions, compile_ptx_with_opts};
 
 use crate::Result;
 
-/// A GPU.
+/// A CUDA device that this process uses.
 #[derive(Clone, Debug)]
 pub struct Gpu {
     /// The GPU's primary context, current on this thread.

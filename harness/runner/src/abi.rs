@@ -3,7 +3,7 @@
 use rgpu_case::{CASE_ABI, Case};
 use std::ffi::c_void;
 
-/// `rgpu_tensor`.
+/// The C struct `rgpu_tensor` of rgpu.h.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Tensor {
@@ -14,7 +14,7 @@ pub(crate) struct Tensor {
     dims: *const u64,
 }
 
-/// `rgpu_case`.
+/// The C struct `rgpu_case` of rgpu.h.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct RawCase {

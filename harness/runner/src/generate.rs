@@ -59,7 +59,7 @@ pub(crate) fn contents(arg: &Arg, key: u64, folder: &Path) -> Outcome<HostBuffer
             })?;
             if bytes.len() != size {
                 return Err(bad_case(format!(
-                    "`{}` has {} bytes, but argument `{}` takes {size}",
+                    "`{}` has {} bytes, but argument `{}` needs {size}",
                     path.display(),
                     bytes.len(),
                     arg.name

@@ -23,12 +23,12 @@ pub(crate) fn read(path: &Path) -> Outcome<Input> {
     let bytes = std::fs::read(path).map_err(|e| {
         Fault::new(ErrorClass::MissingFile, format!("cannot read the case `{shown}`: {e}"))
     })?;
-    let malformed = |e: serde_json::Error| bad_case(format!("`{shown}` is no case: {e}"));
+    let malformed = |e: serde_json::Error| bad_case(format!("`{shown}` is not a valid case: {e}"));
     let version: Version = serde_json::from_slice(&bytes).map_err(malformed)?;
     if version.abi != CASE_ABI {
         let found = version.abi;
         return Err(bad_case(format!(
-            "`{shown}` has case version {found}, this runner knows {CASE_ABI}"
+            "`{shown}` has case version {found}, but this runner supports {CASE_ABI}"
         )));
     }
     let case: RunnerInput = serde_json::from_slice(&bytes).map_err(malformed)?;
@@ -47,7 +47,7 @@ fn check(case: &RunnerInput) -> Outcome<()> {
         || matches!(case.reference, Some(Reference::Python { .. }))
     {
         return Err(bad_case(
-            "a Python entry or reference is for `harness.py`, not for the runner",
+            "the runner cannot run a Python entry or reference; use `harness.py`",
         ));
     }
     let device_entry = matches!(case.entry, Entry::Device { .. });
@@ -90,9 +90,9 @@ fn check(case: &RunnerInput) -> Outcome<()> {
 fn check_data_set(data: &Case) -> Outcome<()> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-.=+,".contains(c);
     if data.name.is_empty() || !data.name.chars().all(plain) {
-        return Err(bad_case("the name may hold letters, digits and `_-.=+,` only"));
+        return Err(bad_case("the name may only contain letters, digits and `_-.=+,`"));
     }
-    let first = data.groups.first().ok_or_else(|| bad_case("there is no group"))?;
+    let first = data.groups.first().ok_or_else(|| bad_case("no group is given"))?;
     for (g, group) in data.groups.iter().enumerate() {
         if group.sizes.len() != data.vars.len() {
             let (sizes, vars) = (group.sizes.len(), data.vars.len());

@@ -114,7 +114,11 @@ impl Journal {
             Some(name) => format!("the process ended during `{}` of `{name}`", phase.name()),
             None => format!("the process ended during `{}`", phase.name()),
         };
-        let ended = Fault::new(ErrorClass::Crash, text + " without a word: a signal, most likely");
+        let ended = Fault::new(
+            ErrorClass::Crash,
+            text + " without a message, most likely by a \
+                                                          signal",
+        );
         self.write(Some(&self.add_place(ended)))?;
         let outer = self.ranges.push(phase.name());
         let inner = data_set.map(|set| self.ranges.push(&set.range_name()));
@@ -158,7 +162,7 @@ impl Journal {
     }
 }
 
-/// Implements `say!`.
+/// The implementation of `say!`.
 pub(crate) fn print_line(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

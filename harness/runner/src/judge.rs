@@ -24,11 +24,12 @@ pub(crate) fn at_rest(facts: &IdleState) -> Vec<HostWarning> {
     if facts.mig {
         warn(
             WarningKind::MigSlice,
-            "the device is a MIG slice: it shares clocks and power with the other slices".into(),
+            "the device is a MIG instance: it shares clocks and power with the other instances"
+                .into(),
         );
     }
     if facts.is_virtual == Some(true) {
-        let text = "the GPU is a virtual one: others may share its time";
+        let text = "the GPU is virtual: others may share its time";
         warn(WarningKind::VirtualGpu, text.into());
     }
     if let Some((enforced, default)) = facts.power_limits
@@ -66,8 +67,10 @@ pub(crate) fn under_load(reading: &ClockReading, policy: &ClockPolicy) -> Vec<Ho
         let deviation =
             (f64::from(found) - f64::from(*expected_mhz)).abs() / f64::from((*expected_mhz).max(1));
         if deviation > CLOCK_TOLERANCE {
-            let text =
-                format!("the SM clock is {found} MHz under load, asked is {expected_mhz} MHz");
+            let text = format!(
+                "the SM clock is {found} MHz under load, but {expected_mhz} MHz was \
+                         requested"
+            );
             warn(WarningKind::Clocks, text);
         }
     }

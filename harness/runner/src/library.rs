@@ -16,7 +16,7 @@ type RefreshFn = unsafe extern "C" fn(*mut c_void) -> c_int;
 type FinishFn = unsafe extern "C" fn(*mut c_void);
 type DeviceReferenceFn = unsafe extern "C" fn(*const RawCase, *mut c_void) -> c_int;
 
-/// A loaded reference.
+/// A shared library with a reference function.
 pub(crate) struct ReferenceLibrary {
     call: ReferenceFn,
     name: String,

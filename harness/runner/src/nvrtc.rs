@@ -48,7 +48,7 @@ fn compile(args: &Args) -> Outcome<()> {
         nvrtc.path.as_ref().map(|path| format!(" ({})", path.display())).unwrap_or_default()
     );
     for flag in &translated.dropped {
-        say!("note: `{flag}` is not for the device: left out");
+        say!("note: `{flag}` does not apply to device code and is left out");
     }
 
     let folders = headers::folders(&args.include, nvrtc.path.as_deref());

@@ -133,7 +133,7 @@ pub(crate) fn describe(timing: &Timing) -> String {
         text += &format!(", {} discarded", timing.discarded.len());
     }
     if !timing.converged {
-        text += ", interval wider than asked";
+        text += ", interval wider than requested";
     }
     text
 }

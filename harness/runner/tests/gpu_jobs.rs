@@ -345,7 +345,11 @@ fn an_illegal_access_names_the_call_and_leaves_a_whole_report() {
         let error = report.error.unwrap();
         assert_eq!((error.class, error.code), (ErrorClass::IllegalAccess, Some(700)), "{job}");
         assert!(error.text.contains("CUDA_ERROR_ILLEGAL_ADDRESS"), "{job}: {}", error.text);
-        assert!(error.text.contains("a kernel launched before did it"), "{job}: {}", error.text);
+        assert!(
+            error.text.contains("the cause is an earlier kernel launch"),
+            "{job}: {}",
+            error.text
+        );
         assert!(error.phase.is_some() && error.data_set.as_deref() == Some("n=5"), "{job}");
         // It would only be noise in a sanitizer's log.
         assert!(!stderr(&output).contains("after the fault"), "{job}: {}", stderr(&output));
@@ -561,7 +565,7 @@ fn launches_that_cannot_work_are_refused_in_words() {
     assert!(refusal(|l| l.block = [2048, 1, 1]).contains("2048 threads in a block"));
     assert!(refusal(|l| l.grid = [0, 1, 1]).contains("is 0"));
     assert!(refusal(|l| l.dynamic_shared = 200_000).contains("leaves it 100000"));
-    assert!(refusal(|l| l.cluster = Some([3, 1, 1])).contains("no multiple"));
+    assert!(refusal(|l| l.cluster = Some([3, 1, 1])).contains("not a multiple"));
 }
 
 #[test]
@@ -585,7 +589,12 @@ fn each_driver_failure_has_its_class_and_names_its_call() {
         ("cuMemAlloc_v2:2", 6, ErrorClass::OutOfMemory, "`cuMemAlloc` failed"),
         ("cuModuleLoadDataEx:209", 5, ErrorClass::Load, "no such word"),
         ("cuModuleGetFunction:500", 5, ErrorClass::Load, "`cuModuleGetFunction`"),
-        ("cuLaunchKernel:9999", 6, ErrorClass::Launch, "code 9999, which this driver cannot name"),
+        (
+            "cuLaunchKernel:9999",
+            6,
+            ErrorClass::Launch,
+            "code 9999, which this driver has no name for",
+        ),
     ] {
         let (output, report) = Bench::new("vecadd").with("FAKE_CUDA_FAIL", fail).run(&["once"]);
         let error = report.error.unwrap();

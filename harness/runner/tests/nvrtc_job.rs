@@ -20,7 +20,7 @@ fn nvrtc() -> Option<PathBuf> {
     found
 }
 
-/// `python3*/site-packages/nvidia/*/lib/libnvrtc.so.1?`.
+/// Finds `python3*/site-packages/nvidia/*/lib/libnvrtc.so.1?`.
 fn in_environment(lib: &Path) -> Option<PathBuf> {
     let children = |folder: &Path| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();

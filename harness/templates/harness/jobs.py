@@ -47,7 +47,7 @@ def verify(kernel):
     if kernel.expected is None and passed:
         verdict = "nothing to compare with"
     print(f"verify {kernel.data_set['name']}: {verdict}", flush=True)
-    return None if passed else Fault("wrong_result", f"the kernel is wrong on `{kernel.data_set['name']}`: {verdict}")
+    return None if passed else Fault("wrong_result", f"the kernel's results are wrong for `{kernel.data_set['name']}`: {verdict}")
 
 
 def checked_by_task(kernel, outputs):
@@ -103,7 +103,7 @@ def is_late(rest_ns, took_ns):
 
 
 def on_a_stream_of_its_own(kernel):
-    JOURNAL.gap(f"`{kernel.data_set['name']}`: the GPU is busy after the events around a call: the kernel works on a stream of its own, so the host's clock timed it")
+    JOURNAL.gap(f"`{kernel.data_set['name']}`: the GPU is still busy after the events around a call, so the kernel uses its own stream; it was timed with the host's clock")
 
 
 def whole_calls(kernel):
@@ -255,7 +255,7 @@ def job_time(asked):
         for reason in (reading or {}).get("throttle", []):
             JOURNAL.warn("thermal_limit" if "thermal" in reason else "power_limit", f"the GPU is held back: {reason}")
         if asked.strict and JOURNAL.report["warnings"]:
-            raise Fault("host_unfit", "the host is not fit to measure on: " + "; ".join(w["text"] for w in JOURNAL.report["warnings"]))
+            raise Fault("host_unfit", "the host is not suitable for measurements: " + "; ".join(w["text"] for w in JOURNAL.report["warnings"]))
         clock = "host" if asked.host_clock else "events"
         elsewhere, wall_ns = whole_calls(kernel)
         if clock == "events" and elsewhere:

@@ -112,7 +112,7 @@ impl Blobs {
             }
         };
         if bytes.len() as u64 != size {
-            return Err(damaged(format!("{} bytes in the place of {size}", bytes.len())));
+            return Err(damaged(format!("{} bytes instead of {size}", bytes.len())));
         }
         let actual = hash(bytes);
         if actual != *digest {
@@ -164,9 +164,9 @@ impl Blobs {
 /// How bytes are compressed on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packed {
-    /// Uncompressed.
+    /// The bytes are not compressed.
     Plain,
-    /// One zstd frame.
+    /// The bytes are one zstd frame.
     Zstd,
 }
 

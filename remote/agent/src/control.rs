@@ -30,11 +30,11 @@ pub(crate) enum Control {
         #[serde(default)]
         offset: Option<u64>,
     },
-    /// Renews the lease.
+    /// A client is there: the lease starts again.
     Renew,
     /// The client disconnects on purpose.
     Detach,
-    /// Stops the job.
+    /// Stop the job.
     Cancel,
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn open_regular(folder: &Path, path: &str) -> io::Result<File> {
     // A FIFO in the place of a file must not block the agent.
     let file = File::from(openat(&at, name, flags | OFlags::NONBLOCK, Mode::empty())?);
     if !file.metadata()?.is_file() {
-        return refuse("it is no regular file");
+        return refuse("it is not a regular file");
     }
     Ok(file)
 }

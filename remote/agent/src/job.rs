@@ -39,7 +39,7 @@ pub(crate) use draft::{BlobTargets, FolderDraft};
 /// Name of the supervisor's socket in the folder.
 pub(crate) const SOCKET: &str = "sock";
 
-/// A job's folder.
+/// The folder of one job on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobFolder(PathBuf);
 
@@ -59,7 +59,7 @@ pub(crate) enum CreateError {
     #[error("the job is there already")]
     Exists,
     /// A blob is missing or does not fit its file.
-    #[error("blobs of `{path}` do not make up the file: {why}")]
+    #[error("the blobs of `{path}` do not add up to the file: {why}")]
     Blobs { path: String, why: String },
     /// The host's file system failed.
     #[error(transparent)]

@@ -20,7 +20,7 @@ const TAIL_BYTES: u64 = 256 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JobState {
-    /// Its supervisor lives.
+    /// Its supervisor is alive.
     Running,
     Ended {
         outcome: Outcome,
@@ -62,7 +62,7 @@ pub(crate) fn settle(folder: &JobFolder) -> Result<JobState, HostFault> {
     let mut text =
         "the job's supervisor died (killed, out of memory, or the host went down)".to_owned();
     if !left.is_empty() {
-        text.push_str(&format!("; {} of its processes do not die", left.len()));
+        text.push_str(&format!("; {} of its processes cannot be killed", left.len()));
     }
     // The log holds a panic's message, or why the event log could not be written.
     let supervisor_log = std::fs::read_to_string(folder.supervisor_log()).unwrap_or_default();

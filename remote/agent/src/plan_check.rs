@@ -64,7 +64,7 @@ pub fn check(plan: &Plan) -> Result<(), PlanError> {
             return bad(format!("two steps are called `{}`", step.id));
         }
         if step.gpu && plan.gpu.is_none() {
-            return bad(format!("step `{}` needs a GPU, the plan asks for none", step.id));
+            return bad(format!("step `{}` needs a GPU, but the plan requests none", step.id));
         }
         check_ladder(step)?;
     }

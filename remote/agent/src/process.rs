@@ -19,7 +19,7 @@ use crate::command::ask;
 /// Time limit of `sudo` for passing on a signal.
 const SUDO_WAIT: Duration = Duration::from_secs(5);
 
-/// A living process.
+/// A process from `/proc`.
 #[derive(Clone, Copy, Debug)]
 struct ProcessEntry {
     pid: i32,

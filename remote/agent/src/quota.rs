@@ -29,12 +29,13 @@ const SWEEP_EVERY: Duration = Duration::from_secs(600);
 pub(crate) enum QuotaError {
     /// The quota is exceeded even after a sweep. All values are bytes.
     #[error(
-        "your jobs and their inputs take {used} of the {quota} bytes that you may use on this \
-         host, the plan would add {wanted}, and what is left runs or was used within the hour"
+        "your jobs and their inputs use {used} of your {quota} bytes on this host; the plan would \
+         add {wanted}, and the rest cannot be removed because it is running or was used within \
+         the hour"
     )]
     Over { used: u64, quota: u64, wanted: u64 },
     /// The quota setting is invalid.
-    #[error("`{QUOTA_VARIABLE}` is `{0}` on the host, which is no number of bytes")]
+    #[error("`{QUOTA_VARIABLE}` is `{0}` on the host, which is not a number of bytes")]
     Setting(String),
 }
 

@@ -26,7 +26,7 @@ pub enum RootError {
     /// It belongs to another user, is a link in a shared folder, or other users can write it.
     #[error("`{path}` is refused: {why}")]
     Unsafe {
-        /// The folder's path.
+        /// The folder that was refused.
         path: PathBuf,
         /// Explanation for the user.
         why: String,
@@ -40,9 +40,9 @@ pub enum RootError {
     /// It has too little free space.
     #[error("`{path}` has only {free} bytes free")]
     Full {
-        /// The folder's path.
+        /// The folder without enough space.
         path: PathBuf,
-        /// Free bytes.
+        /// Its free space in bytes.
         free: u64,
     },
     /// There is no candidate.
@@ -190,7 +190,7 @@ fn check_owner(candidate: &RootCandidate) -> Result<(), RootError> {
     let meta = meta.doing("look at", path)?;
     let refuse = |why: String| Err(RootError::Unsafe { path: path.clone(), why });
     if !meta.is_dir() {
-        return refuse("it is no folder".into());
+        return refuse("it is not a folder".into());
     }
     let own_uid = rustix::process::geteuid().as_raw();
     if meta.uid() != own_uid {

@@ -36,7 +36,7 @@ pub struct Service {
     relay_socket: Option<PathBuf>,
 }
 
-/// A refused request.
+/// A refused request, with a code for programs and a text for users.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Refusal {
@@ -49,7 +49,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Creates a refusal.
+    /// The refusal of `request`, with a code for programs and a text for users.
     pub fn new(request: &'static str, code: &'static str, text: impl Into<String>) -> Self {
         Self { request, code, text: text.into() }
     }
@@ -67,7 +67,7 @@ impl From<Refusal> for FromAgent {
 pub enum SubmitResult {
     /// The job's supervisor has been started.
     Begun {
-        /// The job's folder.
+        /// The folder of the job.
         folder: JobFolder,
         /// Connection to the job's supervisor.
         link: UnixStream,
@@ -81,7 +81,7 @@ pub enum SubmitResult {
 /// A command from a client to a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobCommand {
-    /// Renews the lease.
+    /// A client is there: the lease starts again.
     Renew,
     /// Ends the lease: the client disconnects on purpose, and the job's own limits apply.
     Detach,
@@ -229,20 +229,17 @@ impl Service {
             return join(existing, plan, secrets);
         }
         if self.relay_socket.is_some() && !plan.secrets.is_empty() {
-            let text =
-                "a job's secrets would lie on the platform's volume: give them to the app instead";
+            let text = "a job's secrets would be stored on the platform's volume: give them to the app \
+                 instead";
             return refuse("no_secrets", text.into());
         }
         let facts_match = |facts: &String| self.relay_socket.is_some() || *facts == host::key();
         if !plan.facts.as_ref().is_none_or(facts_match) {
-            let text = "the host is not the one that the plan was made for, or has rebooted";
+            let text = "the plan was made for another host, or the host has rebooted";
             return refuse("facts_changed", text.into());
         }
         if let Some(name) = plan.secrets.iter().find(|name| !secrets.contains_key(*name)) {
-            return refuse(
-                "no_secrets",
-                format!("the plan's secret `{name}` came without a value"),
-            );
+            return refuse("no_secrets", format!("the plan's secret `{name}` has no value"));
         }
         let (root, blobs) = self.store("submit")?;
         match launch::launch(root, plan, blobs, setup, self.relay_socket.as_deref(), draft) {
@@ -254,7 +251,7 @@ impl Service {
             Ok(launch::LaunchResult::Exists) => {
                 match JobFolder::find(self.roots.all(), &plan.job) {
                     Some(there) => join(there, plan, secrets),
-                    None => refuse("io", "the job vanished while it was being made".into()),
+                    None => refuse("io", "the job was removed while it was being created".into()),
                 }
             }
             Err((code, text)) => refuse(code, text),

@@ -207,7 +207,7 @@ impl Supervisor {
         if self.hub.lapsed() {
             let lease = self.plan.limits.lease_s;
             let text = format!(
-                "nobody has followed this job for {lease} s: it goes on within its own limits"
+                "no client has followed this job for {lease} s; it continues within its own limits"
             );
             self.warn("lease_expired", text)?;
         }
@@ -256,7 +256,7 @@ impl Supervisor {
                 return Ok(named.map(|(n, v)| (n.clone(), v.clone())).collect());
             }
             if start.elapsed() > SECRETS_WAIT {
-                let text = "the values of the plan's secrets never came".into();
+                let text = "the values of the plan's secrets were never received".into();
                 let code = "no_secrets".into();
                 return Err(EarlyEnd::Outcome(Outcome::HostError { code, text }));
             }
@@ -297,7 +297,7 @@ fn kill_descendants(guard: Option<i32>) -> BTreeSet<i32> {
 fn unkillable(pids: &BTreeSet<i32>) -> String {
     let pids: Vec<String> = pids.iter().map(i32::to_string).collect();
     format!(
-        "processes {} do not die: they wait for the driver or belong to another user",
+        "processes {} cannot be killed: they wait for the driver or belong to another user",
         pids.join(", ")
     )
 }

@@ -60,7 +60,10 @@ fn read_whole(stream: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
     }
 }
 
-/// Writes one frame.
+/// Writes the header of a frame and its body.
+///
+/// # Errors
+/// Writing fails.
 pub fn write_frame(out: &mut impl Write, kind: Kind, body: &[u8]) -> io::Result<()> {
     out.write_all(&frame::header(kind, body.len()))?;
     out.write_all(body)

@@ -45,7 +45,7 @@ pub(crate) async fn get(
     let header = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let names = |list: &str| list.split(',').any(|t| t.trim() == tag || t.trim() == "*");
     if header(header::IF_MATCH).is_some_and(|list| !names(list)) {
-        let text = format!("`{}` is not what it was", path.escape_debug());
+        let text = format!("`{}` has changed", path.escape_debug());
         return Err(HttpRefusal::new(StatusCode::PRECONDITION_FAILED, "changed", text));
     }
     if header(header::IF_NONE_MATCH).is_some_and(names) {

@@ -57,7 +57,7 @@ pub(crate) async fn head(
         .await?;
     let mut response = match whole {
         Some(_) => StatusCode::OK.into_response(),
-        None => HttpRefusal::new(StatusCode::NOT_FOUND, "no_such_blob", "it is not here")
+        None => HttpRefusal::new(StatusCode::NOT_FOUND, "no_such_blob", "it is not stored here")
             .into_response(),
     };
     response.headers_mut().insert(UPLOAD_OFFSET, HeaderValue::from(whole.unwrap_or(part)));
@@ -114,7 +114,7 @@ pub(crate) async fn put(
         StoredBytes::Whole => (StatusCode::OK, None),
         StoredBytes::Part(offset) => (StatusCode::ACCEPTED, Some(offset)),
         StoredBytes::Elsewhere(offset) => {
-            let text = format!("{offset} bytes of it are here: go on there");
+            let text = format!("{offset} bytes of it are stored: continue there");
             let mut response =
                 HttpRefusal::new(StatusCode::CONFLICT, "wrong_offset", text).into_response();
             response.headers_mut().insert(UPLOAD_OFFSET, HeaderValue::from(offset));

@@ -26,8 +26,14 @@ const MAX_DISCARD_TIME: Duration = Duration::from_secs(2);
 
 /// Reads a whole body of at most `limit` bytes.
 pub(crate) async fn read(body: Body, limit: usize) -> Result<Vec<u8>, HttpRefusal> {
-    let slow =
-        |_| HttpRefusal::new(StatusCode::REQUEST_TIMEOUT, "slow_body", "the body came too slowly");
+    let slow = |_| {
+        HttpRefusal::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "slow_body",
+            "the body arrived too \
+                                                                        slowly",
+        )
+    };
     timeout(MAX_BODY_TIME, collect(body, limit)).await.map_err(slow)?
 }
 
@@ -50,7 +56,7 @@ async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, HttpRefusal> {
                 HttpRefusal::new(
                     StatusCode::REQUEST_TIMEOUT,
                     "slow_body",
-                    "the body stopped coming",
+                    "the body stopped arriving",
                 )
             })?;
         match frame {
@@ -63,7 +69,7 @@ async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, HttpRefusal> {
                 bytes.extend_from_slice(&data);
             }
             Some(Err(_)) => {
-                let text = "the body was cut or is no HTTP";
+                let text = "the body was cut off or is not valid HTTP";
                 return Err(HttpRefusal::new(StatusCode::BAD_REQUEST, "cut_body", text));
             }
         }
@@ -92,7 +98,7 @@ pub(crate) async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, Http
     let bad = |text: String| HttpRefusal::new(StatusCode::BAD_REQUEST, "bad_message", text);
     // serde also accepts an array of the fields' values.
     if bytes.trim_ascii_start().first() != Some(&b'{') {
-        return Err(bad("the body is no JSON object".into()));
+        return Err(bad("the body is not a JSON object".into()));
     }
     serde_json::from_slice(&bytes).map_err(|e| bad(e.to_string()))
 }

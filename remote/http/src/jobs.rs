@@ -144,7 +144,7 @@ pub(crate) async fn stdin(
     Ok(done("stdin"))
 }
 
-/// Renews the lease.
+/// Starts the job's lease again, because a client is there.
 pub(crate) async fn renew(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,

@@ -8,7 +8,7 @@ pub(crate) fn text() -> String {
     rgpu_protocol::http::openapi::document().to_string()
 }
 
-/// Sends the document.
+/// Answers with the OpenAPI document of this server.
 pub(crate) async fn document() -> Response {
     let mut response = text().into_response();
     let json = HeaderValue::from_static("application/json");

@@ -74,7 +74,7 @@ impl RequestGuard {
         if let Some(origin) = headers.get(header::ORIGIN) {
             let origin = origin.to_str().unwrap_or_default();
             if origin.split_once("://").is_none_or(|(_, authority)| authority != host) {
-                let text = "pages of other sites may not talk to a worker";
+                let text = "web pages of other sites may not use a worker";
                 return Err(HttpRefusal::new(StatusCode::FORBIDDEN, "foreign_origin", text));
             }
         }
@@ -84,7 +84,7 @@ impl RequestGuard {
             None => Err(HttpRefusal::new(
                 StatusCode::UNAUTHORIZED,
                 "no_token",
-                "a token is needed: `Authorization: Bearer …`",
+                "a token is required: `Authorization: Bearer …`",
             )),
         }
     }
@@ -108,7 +108,7 @@ impl RequestGuard {
             let text = "too many wrong tokens in the last minute";
             return HttpRefusal::new(StatusCode::TOO_MANY_REQUESTS, "too_many_tries", text);
         }
-        HttpRefusal::new(StatusCode::UNAUTHORIZED, "wrong_token", "the token is not this worker's")
+        HttpRefusal::new(StatusCode::UNAUTHORIZED, "wrong_token", "the token is wrong")
     }
 }
 

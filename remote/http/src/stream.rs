@@ -155,7 +155,7 @@ impl FollowedBody {
         wait: Duration,
     ) -> Result<Self, HttpRefusal> {
         let permit = state.followed.clone().try_acquire_owned();
-        let permit = permit.map_err(|_| busy("too many jobs are followed at once"))?;
+        let permit = permit.map_err(|_| busy("too many clients follow jobs at once"))?;
         let start = || -> io::Result<(UnixStream, Arc<AtomicBool>)> {
             let (out, stream) = pipe()?;
             out.send(&FromAgent::Following { job: folder.id().to_owned() })?;

@@ -47,54 +47,54 @@ pub enum EventBody {
     },
     /// The job has released the GPU lock.
     GpuReleased {},
-    /// A step began.
+    /// A step has started.
     StepStarted {
-        /// The step.
+        /// The id of the step.
         step: String,
-        /// The step's title.
+        /// The title of the step, for users.
         title: String,
     },
     /// A step was skipped because a step it needs failed.
     StepSkipped {
-        /// The step.
+        /// The id of the step.
         step: String,
         /// The step that failed.
         needs: String,
     },
     /// A rung was started.
     RungStarted {
-        /// The step.
+        /// The id of the step.
         step: String,
-        /// The rung.
+        /// The id of the rung.
         rung: String,
-        /// The exact command.
+        /// The command as it was run.
         argv: Vec<String>,
     },
     /// A program printed output. The bytes are in the step's log, from `offset` on.
     Output {
-        /// The step.
+        /// The id of the step.
         step: String,
         /// The output stream.
         stream: Stream,
         /// Offset in that stream's log.
         offset: u64,
-        /// Number of bytes.
+        /// Number of bytes printed.
         len: u64,
     },
     /// A stream's log is full. Further output is counted, not kept.
     OutputDropped {
-        /// The step.
+        /// The id of the step.
         step: String,
         /// The output stream.
         stream: Stream,
         /// Bytes dropped so far.
         bytes: u64,
     },
-    /// A rung ended.
+    /// A rung has ended.
     RungEnded(RungRecord),
-    /// A step ended.
+    /// A step has ended.
     StepEnded {
-        /// The step.
+        /// The id of the step.
         step: String,
         /// The rung that succeeded; `None` if the step failed.
         rung: Option<String>,
@@ -162,9 +162,9 @@ impl Stream {
 /// The result of one rung, readable without its logs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RungRecord {
-    /// The step.
+    /// The id of the step.
     pub step: String,
-    /// The rung.
+    /// The id of the rung.
     pub rung: String,
     /// The exact command; empty if the rung was skipped.
     #[serde(default)]
@@ -184,7 +184,7 @@ pub struct RungRecord {
     /// Signal that ended the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Wall-clock seconds.
+    /// Wall-clock time in seconds.
     #[serde(default)]
     pub seconds: f64,
     /// Last 3,000 bytes of standard output, without control sequences and secrets.
@@ -207,11 +207,11 @@ pub struct RungRecord {
 pub enum Outcome {
     /// Every step that had to succeed did.
     Done,
-    /// A step failed.
+    /// The job ended because a step failed.
     Failed {
-        /// The step.
+        /// The id of the step that failed.
         step: String,
-        /// Reason code.
+        /// The reason's code.
         code: String,
     },
     /// The client cancelled the job.

@@ -81,7 +81,7 @@ pub struct FactsRequest {
 /// Body of `POST /v1/jobs`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SubmitRequest {
-    /// The plan.
+    /// The plan of the job.
     pub plan: Box<Plan>,
     /// Values of the plan's secrets.
     #[serde(default)]
@@ -130,7 +130,7 @@ pub struct Events {
 /// Output of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OutputPiece {
-    /// The step.
+    /// The id of the step that printed.
     pub step: String,
     /// The output stream.
     pub stream: Stream,

@@ -25,7 +25,7 @@ pub struct Hello {
     /// Features that the receiver must support.
     #[serde(default)]
     pub required: Vec<String>,
-    /// The sender's version.
+    /// The version of rgpu that the sender belongs to.
     #[serde(default)]
     pub version: String,
 }
@@ -45,14 +45,14 @@ pub enum ToAgent {
         #[serde(default)]
         env: BTreeMap<String, String>,
     },
-    /// Runs probes.
+    /// Asks for facts about the host, which the agent collects with probes.
     Facts {
         /// The probes to run.
         probes: Vec<Probe>,
     },
     /// Carries out a plan and follows the job as [`ToAgent::Attach`] does.
     Submit {
-        /// The plan.
+        /// The plan of the job.
         plan: Box<Plan>,
         /// Values of the plan's secrets: never logged, never written to disk.
         #[serde(default)]
@@ -82,7 +82,7 @@ pub enum ToAgent {
     },
     /// Follows a job from event `from_seq` and from the given offsets of its output.
     Attach {
-        /// The job.
+        /// The name of the job.
         job: String,
         /// Number of the first event to send; 1 for all.
         from_seq: u64,
@@ -95,7 +95,7 @@ pub enum ToAgent {
     },
     /// Announces bytes for the running step's standard input, in one output frame of `len` bytes.
     Stdin {
-        /// The job.
+        /// The name of the job.
         job: String,
         /// Bytes in the frame that follows; 0: no frame follows.
         len: u64,
@@ -107,24 +107,24 @@ pub enum ToAgent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         offset: Option<u64>,
     },
-    /// Renews the lease.
+    /// Says that a client is there: the job's lease starts again.
     Renew {
-        /// The job.
+        /// The name of the job.
         job: String,
     },
     /// Ends the lease, leaving only the job's own limits: the client disconnects on purpose.
     Detach {
-        /// The job.
+        /// The name of the job.
         job: String,
     },
     /// Stops the job and every process it started. Its terminal event confirms this.
     Cancel {
-        /// The job.
+        /// The name of the job.
         job: String,
     },
     /// Requests bytes of an artifact.
     Fetch {
-        /// The job.
+        /// The name of the job.
         job: String,
         /// Path as in its `artifact` event.
         path: String,
@@ -137,15 +137,15 @@ pub enum ToAgent {
     Jobs {},
     /// Requests a job's plan, for a client that did not make it.
     Plan {
-        /// The job.
+        /// The name of the job.
         job: String,
     },
     /// Removes an ended job's folder.
     Forget {
-        /// The job.
+        /// The name of the job.
         job: String,
     },
-    /// Requests a [`FromAgent::Pong`].
+    /// Asks for a [`FromAgent::Pong`], to check the connection.
     Ping {},
     /// A message type of a newer client.
     #[serde(other)]
@@ -155,7 +155,7 @@ pub enum ToAgent {
 /// How much of an output stream a client already has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReceivedOutput {
-    /// The step.
+    /// The id of the step that printed.
     pub step: String,
     /// The output stream.
     pub stream: Stream,
@@ -171,16 +171,16 @@ pub struct ReceivedOutput {
     reason = "most messages are events: a box each would cost more"
 )]
 pub enum FromAgent {
-    /// Answers to [`ToAgent::Facts`].
+    /// Answers [`ToAgent::Facts`].
     Facts {
-        /// The facts.
+        /// The facts about the host.
         facts: Box<AgentFacts>,
     },
     /// Blobs that the client must send before the plan can start.
     Missing {
-        /// The job.
+        /// The name of the job.
         job: String,
-        /// The blobs' digests.
+        /// The sha256 of each blob.
         digests: Vec<Digest>,
         /// Whether the plan waits for them. If so, the client need not submit it again:
         /// [`FromAgent::Following`] or [`FromAgent::Refused`] comes once all have arrived, on any
@@ -190,27 +190,27 @@ pub enum FromAgent {
     },
     /// A complete blob has been stored.
     Stored {
-        /// Its digest.
+        /// The sha256 of the blob.
         digest: Digest,
     },
     /// The job exists, and this connection now follows it.
     Following {
-        /// The job.
+        /// The name of the job.
         job: String,
     },
     /// An event of a followed job.
     Event {
-        /// The job.
+        /// The name of the job.
         job: String,
-        /// The event.
+        /// The event itself.
         event: Event,
     },
     /// Announces output of a step, in one output frame of `len` bytes. It comes before the `output`
     /// event that names those bytes.
     Output {
-        /// The job.
+        /// The name of the job.
         job: String,
-        /// The step.
+        /// The id of the step that printed.
         step: String,
         /// The output stream.
         stream: Stream,
@@ -222,18 +222,18 @@ pub enum FromAgent {
     /// The agent will send the first `len` bytes of this artifact without a request, in order,
     /// before anything fetched after the job's terminal event.
     Ahead {
-        /// The job.
+        /// The name of the job.
         job: String,
-        /// The artifact's path.
+        /// The path of the artifact in the job's folder.
         path: String,
-        /// Number of bytes.
+        /// Number of bytes that will be sent.
         len: u64,
     },
     /// Announces bytes of an artifact in the blob frames that follow: `stored` bytes in all.
     Data {
-        /// The job.
+        /// The name of the job.
         job: String,
-        /// The artifact's path.
+        /// The path of the artifact in the job's folder.
         path: String,
         /// Offset of the first byte.
         offset: u64,
@@ -244,7 +244,7 @@ pub enum FromAgent {
         /// Whether the wire bytes are one zstd frame.
         zstd: bool,
     },
-    /// Answer to [`ToAgent::Jobs`].
+    /// Answers [`ToAgent::Jobs`].
     Jobs {
         /// The jobs, newest first.
         jobs: Vec<JobLine>,
@@ -254,11 +254,11 @@ pub enum FromAgent {
         /// Bytes that this user's jobs and blobs take on the host.
         #[serde(default)]
         used_bytes: u64,
-        /// Limit of `used_bytes`.
+        /// Upper limit of `used_bytes`.
         #[serde(default)]
         quota_bytes: u64,
     },
-    /// Answer to [`ToAgent::Plan`].
+    /// Answers [`ToAgent::Plan`].
     Plan {
         /// The plan, without the values of secrets.
         plan: Box<Plan>,
@@ -275,10 +275,10 @@ pub enum FromAgent {
     },
     /// Answer to [`ToAgent::Forget`], [`ToAgent::Renew`] and [`ToAgent::Detach`].
     Done {
-        /// The request's type.
+        /// The type of the refused request.
         request: String,
     },
-    /// Answer to [`ToAgent::Ping`].
+    /// Answers [`ToAgent::Ping`].
     Pong {},
     /// A message type of a newer agent.
     #[serde(other)]
@@ -288,9 +288,9 @@ pub enum FromAgent {
 /// A job in a list of jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobLine {
-    /// The job.
+    /// The name of the job.
     pub job: String,
-    /// Its plan's title.
+    /// The title of its plan.
     pub title: String,
     /// Unix time in milliseconds when it started.
     pub started_ms: u64,
@@ -303,7 +303,7 @@ pub struct JobLine {
     /// Position in the GPU queue; `None` if the job is not queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued: Option<u32>,
-    /// The current step.
+    /// The step that is running.
     #[serde(default)]
     pub step: String,
     /// Size of the job's folder in bytes.

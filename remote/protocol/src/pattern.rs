@@ -15,9 +15,9 @@ pub enum Source {
     /// Standard output and standard error.
     #[default]
     Output,
-    /// Standard output alone.
+    /// Standard output only.
     Stdout,
-    /// Standard error alone.
+    /// Standard error only.
     Stderr,
 }
 

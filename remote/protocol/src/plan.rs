@@ -50,7 +50,7 @@ pub struct Plan {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Origin {
-    /// The run's id.
+    /// The id of the run.
     pub run: String,
     /// Start of the run by the client's clock, RFC 3339, UTC.
     pub started: String,
@@ -64,9 +64,9 @@ pub struct Origin {
     pub mode: String,
     /// The kernel's or program's name.
     pub kernel: String,
-    /// The user's labels.
+    /// Labels from `--label`.
     pub labels: BTreeMap<String, String>,
-    /// The user's note.
+    /// The text of `--note`.
     pub note: String,
 }
 
@@ -157,7 +157,7 @@ pub enum OnFailure {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stdin {
-    /// No input.
+    /// Standard input is empty.
     #[default]
     Null,
     /// Bytes from the client, sent with [`crate::ToAgent::Stdin`].
@@ -279,7 +279,7 @@ impl Default for Success {
     }
 }
 
-/// Files to fetch.
+/// The files of a step to fetch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArtifactSpec {
     /// Path in the job's folder; `*` matches any characters but `/`, `**` matches any.
@@ -295,7 +295,7 @@ pub const PULLED: &str = "pulled";
 /// Which GPUs a plan needs, and whether it may share them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuRequest {
-    /// Which GPUs qualify.
+    /// The GPUs that qualify.
     pub choice: GpuChoice,
     /// How many of them to lock, all at once.
     #[serde(default = "one", skip_serializing_if = "is_one")]
@@ -330,7 +330,7 @@ pub struct KnownGpu {
     pub name: String,
 }
 
-/// The user's `--gpu`.
+/// The GPU that the user asked for with `--gpu`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GpuChoice {

@@ -39,7 +39,7 @@ fn ten() -> u64 {
 /// The answer to a [`Probe`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeAnswer {
-    /// The probe's name.
+    /// The name of the probe.
     pub name: String,
     /// The first file found, absolute.
     #[serde(default, skip_serializing_if = "Option::is_none")]

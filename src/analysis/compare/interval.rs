@@ -15,7 +15,7 @@
 //!   rounds has the order-statistic interval of the first point. The runner computes it.
 //!
 //! The verdict is FASTER or SLOWER when the whole interval lies beyond the threshold, SAME when it
-//! lies within, else AMBIGUOUS. No sampling at random: the same input gives the same verdict.
+//! lies within, else AMBIGUOUS. There is no random sampling: the same input gives the same verdict.
 
 use rgpu_case::stats::Summary;
 

@@ -34,7 +34,7 @@ pub(super) fn called([a, b]: [&str; 2]) -> [String; 2] {
     }
 }
 
-/// Builds the sentence.
+/// The sentence that sums up a comparison.
 pub(super) fn summary(subject: &Subject<'_>) -> String {
     let Subject { time, verdict, threshold, .. } = subject;
     let within = format!("{} %", number(threshold * 100.0));
@@ -71,11 +71,11 @@ pub(super) fn summary(subject: &Subject<'_>) -> String {
         (_, Some(t)) => format!(
             "undecided: {}; {}{b} took {} of the time of {a}{per}",
             no_interval(subject, t),
-            if subject.shared.too_little.is_some() { "in those of both sides " } else { "" },
+            if subject.shared.too_little.is_some() { "in the kernels of both sides " } else { "" },
             percent(1.0 / t.speedup)
         ),
         (_, None) => {
-            format!("undecided: {}", subject.no_time.unwrap_or("no time is known on both sides"))
+            format!("undecided: {}", subject.no_time.unwrap_or("no time is known for both sides"))
         }
     };
     if let [only] = subject.kernels
@@ -83,7 +83,7 @@ pub(super) fn summary(subject: &Subject<'_>) -> String {
         && time.is_none_or(|t| t.source == "launches")
     {
         text =
-            format!("two different kernels `{}` and `{other}` are compared: {text}", only.kernel);
+            format!("the compared kernels `{}` and `{other}` are different: {text}", only.kernel);
     }
     let reasons = reasons(subject);
     if !reasons.is_empty() {

@@ -156,7 +156,7 @@ fn without_a_gpu_there_is_no_verdict_and_wrong_results_are_said() {
     a.correctness = Some(Correctness { verdict: "wrong".to_owned(), ..Correctness::default() });
     let there = held(&a, &a);
     assert_eq!((there.verdict, there.time.is_none()), (TimeVerdict::Ambiguous, true));
-    assert!(there.summary.contains("references ran on the CPU"), "{}", there.summary);
+    assert!(there.summary.contains("only the references ran, on the CPU"), "{}", there.summary);
     assert!(there.gaps.iter().any(|g| g.code == "wrong_result"));
 }
 
@@ -188,7 +188,8 @@ fn of_several_kernels_the_one_with_too_few_launches_is_named() {
     all.push(("third", 9000.0, &[][..]));
     let there = held(&report(&all), &report(&[("often", 1000.0, &[][..]); 6]));
     assert_eq!((there.time.is_none(), there.verdict), (true, TimeVerdict::Ambiguous));
-    let wanted = "too little is in common: kernels that only `old` has take 75 % of its time";
+    let wanted =
+        "the sides have too little in common: kernels that only `old` has use 75 % of its time";
     assert!(there.summary.contains(wanted), "{}", there.summary);
 }
 
@@ -227,8 +228,8 @@ fn kernels_of_one_side_are_left_out_and_too_many_of_them_leave_it_open() {
     assert_eq!((time.speedup, time.ci95, time.verdict), (1.0, None, TimeVerdict::Ambiguous));
     assert_eq!(
         some.summary,
-        "undecided: kernels that only `new` has take 20 % of its time; in those of both sides \
-         `new` took 100 % of the time of `old`"
+        "undecided: kernels that only `new` has use 20 % of its time; in the kernels of both \
+         sides `new` took 100 % of the time of `old`"
     );
     assert!(held(&with(20_000.0), &base).time.is_none());
 }

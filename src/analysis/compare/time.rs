@@ -19,7 +19,7 @@ const MAX_NAMED_KERNELS: usize = 3;
 /// The result of interleaved calls of one case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Paired {
-    /// The case.
+    /// The case's name.
     pub case: String,
     /// `a / b`, the median over all rounds.
     pub speedup: f64,
@@ -29,7 +29,6 @@ pub struct Paired {
     pub rounds: u64,
 }
 
-/// The compared times.
 pub(super) struct Times {
     pub(super) cases: Vec<CaseChange>,
     pub(super) time: Option<TimeChange>,
@@ -48,8 +47,8 @@ pub(super) fn times(
 ) -> Times {
     let on_cpu = |p: &Profile| p.timing.as_ref().is_some_and(|t| t.clock == "cpu_reference");
     if on_cpu(a) || on_cpu(b) {
-        let text = "without a GPU the references ran on the CPU, and their times say nothing of \
-                    the kernels";
+        let text = "without a GPU only the references ran, on the CPU; their times say nothing \
+                    about the kernels";
         return Times::without(gap("no_gpu", text));
     }
     let cases = cases(a, b, options);
@@ -58,13 +57,15 @@ pub(super) fn times(
         return Times { cases, time, no_time: None, shared: SharedTime::default() };
     }
     if kernels.is_empty() && !a.launches.is_empty() && !b.launches.is_empty() {
-        let text = "no kernel is in common, and so there is no ratio of times";
+        let text = "the sides have no kernel in common, so there is no ratio of times";
         return Times::without(gap("no_common_kernel", text));
     }
     let (time, shared) = over_kernels(kernels, joins, options);
     let no_time = time.is_none().then(|| match &shared.too_little {
-        Some(text) => gap("little_in_common", format!("too little is in common: {text}")),
-        None => gap("no_time", "no time is known on both sides"),
+        Some(text) => {
+            gap("little_in_common", format!("the sides have too little in common: {text}"))
+        }
+        None => gap("no_time", "no time is known for both sides"),
     });
     Times { cases, time, no_time, shared }
 }
@@ -225,7 +226,7 @@ impl SharedTime {
                 continue;
             }
             let share = alone / all;
-            let text = format!("kernels that only {name} has take {} of its time", percent(share));
+            let text = format!("kernels that only {name} has use {} of its time", percent(share));
             if share > SMALL_SHARE && share > shared.alone {
                 shared.too_little = Some(text.clone());
             }

@@ -6,8 +6,8 @@ use super::{Lint, LintInput, is_ours, some_of};
 
 pub(super) const LINT: Lint = Lint {
     id: "colliding_ranges",
-    hint: "give each its own name, or put them into domains of their own: sums by name, and filters \
-           of ncu and nsys, take them for one",
+    hint: "give each its own name, or put them into domains of their own: in sums by name, and \
+           for filters of ncu and nsys, they are the same range",
     apply,
 };
 

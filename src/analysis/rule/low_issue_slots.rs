@@ -32,8 +32,8 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         confidence: Confidence::Medium,
         evidence,
         text,
-        hint: "see what the warps wait for (the stall reasons); more independent instructions a \
-               thread and more warps fill the slots"
+        hint: "look at the stall reasons; more independent instructions per thread and more warps \
+               fill the slots"
             .to_owned(),
     })
 }

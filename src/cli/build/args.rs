@@ -8,10 +8,10 @@ use clap::{Args, ValueEnum};
 use crate::cli::profile::{PlaceArgs, RunArgs, duration};
 use crate::tool;
 
-/// Compile a kernel with no GPU: PTX, CUBIN, SASS, registers and spills
+/// Compile a kernel without a GPU: PTX, cubin, SASS, registers and spills
 ///
-/// CUDA kernels through nvcc or NVRTC of this machine or of a host, CuTe DSL and Triton files in a
-/// pinned Python environment that is made on first use.
+/// CUDA kernels are compiled with nvcc or NVRTC, on this machine or a host. CuTe DSL and Triton
+/// files are compiled in a pinned Python environment, which is installed on first use.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(in crate::cli) struct BuildArgs {
@@ -35,11 +35,11 @@ pub(in crate::cli) struct BuildArgs {
     #[arg(long, value_name = "SIZES", allow_hyphen_values = true)]
     pub problem_sizes: Vec<String>,
 
-    /// What is kept; `ptx` alone makes no cubin
+    /// What to write; `ptx` alone makes no cubin
     #[arg(long, value_enum, value_name = "KINDS", value_delimiter = ',', default_values = ["ptx", "cubin", "sass"])]
     pub emit: Vec<Kind>,
 
-    /// Keep what stands between source and PTX, as `--emit …,ir` does
+    /// Write the intermediate code, like `--emit …,ir`
     #[arg(long)]
     pub keep_ir: bool,
 
@@ -47,7 +47,7 @@ pub(in crate::cli) struct BuildArgs {
     #[arg(long, value_name = "0-3", value_parser = clap::value_parser!(u8).range(0..=3))]
     pub opt_level: Option<u8>,
 
-    /// Anything else for nvcc, NVRTC, cute.compile or Triton's ptxas, as one string
+    /// More options for nvcc, NVRTC, cute.compile or Triton's ptxas, as one string
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     pub compile_options: Option<String>,
 
@@ -55,15 +55,16 @@ pub(in crate::cli) struct BuildArgs {
     #[arg(long, value_enum, value_name = "LEVEL", help_heading = "DSL")]
     pub log_level: Option<LogLevel>,
 
-    /// Let the DSL print its IR into the log
+    /// Have the DSL print its IR into the log
     #[arg(long, help_heading = "DSL")]
     pub print_ir: bool,
 
-    /// Fetch compilers that are not there without asking
+    /// Fetch missing compilers without asking
     #[arg(long, short)]
     pub yes: bool,
 
-    /// FILE.ptx, FILE.cubin: the main PTX or cubin goes there; DIR: this run's own folder, absent or empty
+    /// FILE.ptx or FILE.cubin: where to write the main PTX or cubin; DIR: the run's folder, which
+    /// must be new or empty
     #[arg(long, value_name = "FILE.ptx|FILE.cubin|DIR")]
     pub out: Option<PathBuf>,
 
@@ -71,23 +72,23 @@ pub(in crate::cli) struct BuildArgs {
     #[arg(long, short, value_name = "REMOTE", help_heading = "Where")]
     pub remote: Option<String>,
 
-    /// Accept the key of a host never seen before
+    /// Accept the key of an unknown host
     #[arg(long, help_heading = "Where")]
     pub accept_new: bool,
 
-    /// Time that compiling may take, e.g. 90s, 10m
+    /// Time limit of compiling, e.g. 90s, 10m
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
     pub timeout: Duration,
 
-    /// The run's name; refused when taken
+    /// The run's name, which must be new
     #[arg(long, value_name = "NAME")]
     pub run_id: Option<String>,
 
-    /// Write everything the run says as JSON lines
+    /// Write the run's events as JSON lines
     #[arg(long, value_name = "FILE|-")]
     pub events: Option<String>,
 
-    /// Submit and go away; `rgpu runs attach` brings the results
+    /// Submit the job and exit; `rgpu runs attach` fetches the results
     #[arg(long)]
     pub detach: bool,
 }
@@ -147,7 +148,7 @@ impl Dsl {
     }
 }
 
-/// What is kept.
+/// The kinds of files that a build can write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum Kind {
     /// PTX
@@ -156,7 +157,7 @@ pub(in crate::cli) enum Kind {
     Cubin,
     /// Its listing
     Sass,
-    /// What stands between source and PTX: MLIR, TTIR, LLVM; of nvcc the preprocessed source
+    /// Intermediate code: MLIR, TTIR, LLVM; for nvcc the preprocessed source
     Ir,
 }
 
@@ -165,11 +166,11 @@ pub(in crate::cli) enum Kind {
 pub(in crate::cli) enum LogLevel {
     /// Everything
     Debug,
-    /// What is done
+    /// Steps of the work
     Info,
-    /// What may be wrong
+    /// Possible problems
     Warning,
-    /// What is wrong
+    /// Errors
     Error,
 }
 

@@ -27,7 +27,10 @@ pub(super) fn environment(app: &App, spec: &RemoteSpec, wheels: &Wheels, yes: bo
         return Err(Failure::new(
             Exit::Config,
             "not_fetched",
-            format!("{} is not {host_phrase}, and may not be fetched without a word", wheels.title),
+            format!(
+                "{} is not installed {host_phrase}, and is only fetched with your consent",
+                wheels.title
+            ),
         )
         .hint(format!(
             "`--yes` fetches it once: about {} MB of pinned wheels into rgpu's cache {host_phrase}",

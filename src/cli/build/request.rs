@@ -68,12 +68,12 @@ fn is_not_compilable(file: &str) -> bool {
 
 /// The failure for such a file, naming the command that takes it.
 fn not_compilable(file: &str) -> Failure {
-    let failure = usage(format!("`{file}` is of no kind that build compiles"));
+    let failure = usage(format!("`{file}` is not a kind of file that build compiles"));
     let word = shell_word(file);
     let failure = match Path::new(file).extension().and_then(|extension| extension.to_str()) {
         Some("rs" | "sh") => failure.hint(format!("to run it: rgpu exec {word}")),
         Some("cubin" | "fatbin" | "ptx" | "so") => {
-            failure.hint(format!("it is compiled already; to look into it: rgpu disasm {word}"))
+            failure.hint(format!("it is compiled already; to show its code: rgpu disasm {word}"))
         }
         _ => failure,
     };
@@ -132,8 +132,9 @@ fn of_kernel(
 ) -> Result<BuildCommand> {
     let of_dsl = [("--log-level", args.log_level.is_some()), ("--print-ir", args.print_ir)];
     if let Some((flag, _)) = of_dsl.iter().find(|(_, given)| *given) {
-        return Err(usage(format!("`{flag}` is for the kernels of a DSL"))
-            .hint("nvcc says more with `--compile-options='--dryrun'`, ptxas with `-Xptxas=-v`"));
+        return Err(usage(format!("`{flag}` is for the kernels of a DSL")).hint(
+            "nvcc prints more with `--compile-options='--dryrun'`, ptxas with `-Xptxas=-v`",
+        ));
     }
     let mut loaded = find::find_to_compile(name, &places(app)).map_err(Failure::from)?;
     if !args.problem_sizes.is_empty() && loaded.spec.file.is_none() {
@@ -193,7 +194,7 @@ fn of_dsl(
     options: Vec<String>,
 ) -> Result<BuildCommand> {
     if !is_python(&file.display().to_string()) {
-        return Err(usage(format!("`{}` is no Python file", file.display()))
+        return Err(usage(format!("`{}` is not a Python file", file.display()))
             .hint("`--dsl` takes a .py; a .cu is built without it"));
     }
     let cases = cases(&args.problem_sizes)?;
@@ -243,7 +244,7 @@ fn cases(flags: &[String]) -> Result<Vec<Vec<Vec<i64>>>> {
             Failure::new(
                 Exit::Config,
                 "bad_sizes",
-                format!("`{}` in `--problem-sizes` is no whole number", text.trim()),
+                format!("`{}` in `--problem-sizes` is not a whole number", text.trim()),
             )
             .hint("a DSL file has no names for its sizes: '80,4096,7168,1;40,7168,2048,1'")
         })

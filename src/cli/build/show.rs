@@ -59,7 +59,7 @@ pub(super) fn result(app: &App, build: &Build, folder: &Path, places: &CopiedPat
     }
     if by_rgpu {
         app.say(&format!(
-            "note: the listing has no operands, there is no nvdisasm: {}",
+            "note: the listing has no operands because there is no nvdisasm: {}",
             app.setup_nvdisasm()
         ));
     }

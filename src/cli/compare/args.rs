@@ -13,12 +13,12 @@ use crate::kernel;
 /// Compare two runs or reports, or two kernels side by side on one GPU
 ///
 /// The verdict is FASTER, SLOWER, SAME or AMBIGUOUS, from the 95 % interval of the ratio of the
-/// median times. Runs on unlike GPUs, drivers, sizes or clock policies are refused.
+/// median times. Runs with different GPUs, drivers, sizes or clock policies are refused.
 ///
-/// Kernels are compared to the end by one command: there is no `--detach`, so detach a profile of
-/// each (`rgpu profile --detach`, `rgpu runs attach`) and compare the two runs. What a comparison of
-/// kernels leaves in its run folder: compare.json, compare.md, and a folder for each side, `a` and
-/// `b`, with profile.json, hotspots.json and trace.json where there are any, and the tools' files.
+/// A comparison of two kernels cannot be detached. To detach, profile each kernel (`rgpu profile
+/// --detach`, `rgpu runs attach`) and compare the two runs. The run folder of a comparison of
+/// kernels has compare.json, compare.md, and a folder for each side, `a` and `b`, with
+/// profile.json, hotspots.json and trace.json where there are any, and the tools' files.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(in crate::cli) struct CompareArgs {
@@ -31,25 +31,25 @@ pub(in crate::cli) struct CompareArgs {
     #[arg(long, short = 'K', value_name = "NAME|PATH")]
     pub kernel: Vec<String>,
 
-    /// What to look with besides the times [default: ncu]
+    /// The tool to use in addition to timing [default: ncu]
     #[arg(long, short, value_enum)]
     pub mode: Option<CompareMode>,
 
-    /// The least effect that counts
+    /// The smallest effect that counts
     #[arg(long, value_name = "N%", default_value = "1%", value_parser = threshold)]
     pub threshold: f64,
 
-    /// Exit with 1 on this verdict; fewer than 5 launches of a kernel on either side give AMBIGUOUS,
-    /// which `slower` lets pass
+    /// Exit with 1 on this verdict; with fewer than 5 launches of a kernel on either side the
+    /// verdict is AMBIGUOUS, which `slower` accepts
     #[arg(long, value_enum, value_name = "VERDICT", value_delimiter = ',')]
     pub fail_on: Vec<FailOn>,
 
-    /// Exit with 1 when the speedup is below this or not known; it is the ratio of the medians,
-    /// whatever the verdict, so of few launches (AMBIGUOUS) too
+    /// Exit with 1 if the speedup is below this or unknown; the speedup is the ratio of the
+    /// medians, even if the verdict is AMBIGUOUS
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     pub fail_under: Option<f64>,
 
-    /// Compare although the sides are unlike
+    /// Compare even if GPU, driver, sizes or clock policy differ
     #[arg(long)]
     pub force: bool,
 
@@ -88,7 +88,7 @@ pub(in crate::cli) struct CompareArgs {
     #[arg(long, value_name = "SET", help_heading = "Kernels")]
     pub set: Option<String>,
 
-    /// Use `sudo -n` where the counters need it
+    /// Use `sudo -n` if reading counters needs it
     #[arg(long, help_heading = "Kernels")]
     pub sudo: bool,
 
@@ -96,27 +96,27 @@ pub(in crate::cli) struct CompareArgs {
     pub run: LiveArgs,
 }
 
-/// What a comparison of kernels takes of every run's flags.
+/// The flags of every run that a comparison of kernels accepts.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Run")]
 pub(in crate::cli) struct LiveArgs {
-    /// Time each step may take, e.g. 90s, 10m
+    /// Time limit of each step, e.g. 90s, 10m
     #[arg(long, value_name = "TIME", value_parser = profile::duration)]
     pub timeout: Option<Duration>,
 
-    /// Time to wait for the GPU
+    /// How long to wait for the GPU
     #[arg(long, value_name = "TIME", value_parser = profile::duration)]
     pub queue_timeout: Option<Duration>,
 
-    /// The run's name; refused when taken
+    /// The run's name, which must be new
     #[arg(long, value_name = "NAME")]
     pub run_id: Option<String>,
 
-    /// This run's own folder, absent or empty
+    /// The run's folder, which must be new or empty
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 
-    /// Make doubts about the host an error before anything is timed
+    /// Fail before anything is timed if there are doubts about the host
     #[arg(long)]
     pub strict: bool,
 
@@ -124,7 +124,7 @@ pub(in crate::cli) struct LiveArgs {
     #[arg(long)]
     pub dry_run: bool,
 
-    /// Write everything the run says as JSON lines
+    /// Write the run's events as JSON lines
     #[arg(long, value_name = "FILE")]
     pub events: Option<String>,
 }
@@ -138,7 +138,7 @@ pub(in crate::cli) enum CompareMode {
     Ncu,
     /// Nsight Systems: the timeline
     Nsys,
-    /// The times alone
+    /// The times only
     Bench,
 }
 

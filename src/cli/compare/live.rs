@@ -79,7 +79,7 @@ fn dry_run(
         && !later.is_empty()
     {
         let names: Vec<&str> = later.iter().map(|mode| mode.name()).collect();
-        app.say(&format!("this is the first plan; {} follows in one of its own", names.join(", ")));
+        app.say(&format!("this is the first plan; {} follows in its own plan", names.join(", ")));
     }
     profile::planned(app, args.place.remote.as_deref(), |facts, toolbox, job| {
         let [a, b] = &requests;

@@ -15,24 +15,25 @@ pub(in crate::cli) struct DisasmArgs {
     pub what: Vec<String>,
 
     /// Folder for listings, extracted files and summary.json [default: artifacts/sass]; with --view
-    /// or --format, the file that is written
+    /// or --format, the file to write
     #[arg(long, value_name = "PATH")]
     pub out: Option<PathBuf>,
 
-    /// Only code for this architecture, repeatable: sm_100 takes in sm_100a and sm_100f, sm_100a is
-    /// itself alone
+    /// Only code for this architecture; repeatable. sm_100 includes sm_100a and sm_100f; sm_100a
+    /// includes only itself
     #[arg(long, value_name = "ARCH", value_parser = arch)]
     pub arch: Vec<String>,
 
-    /// Write over a file that is no earlier output of the same kind; never over an input
+    /// Overwrite a file that is not an earlier output of the same kind; inputs are never
+    /// overwritten
     #[arg(long, conflicts_with_all = ["list", "diff"])]
     pub force: bool,
 
-    /// Only kernels of this name, or matching regex:RE; mangled or not; repeatable
+    /// Only kernels with this name, or matching regex:RE; mangled or not; repeatable
     #[arg(long, short = 'k', value_name = "NAME|regex:RE")]
     pub kernel_name: Vec<String>,
 
-    /// Write the cubins and PTX themselves, too
+    /// Write the cubins and PTX too
     #[arg(long)]
     pub extract: bool,
 
@@ -40,8 +41,8 @@ pub(in crate::cli) struct DisasmArgs {
     #[arg(long, conflicts_with_all = ["list", "view", "format", "diff", "hot"])]
     pub per_kernel: bool,
 
-    /// Only list what is there: no code is decompressed, nothing is written. Members of a wheel and
-    /// an .ncu-repz are unpacked in memory, to see what they hold
+    /// Only list the content; no code is decompressed and nothing is written. Members of a wheel
+    /// and an .ncu-repz are unpacked in memory to list them
     #[arg(long, conflicts_with_all = ["extract", "view", "out", "format"])]
     pub list: bool,
 
@@ -49,17 +50,17 @@ pub(in crate::cli) struct DisasmArgs {
     #[arg(long, value_enum, value_name = "VIEW")]
     pub view: Option<View>,
 
-    /// `html`: one page with source, PTX and SASS side by side. `dot` or `svg`: how --view cfg is
-    /// drawn [default: by the ending of --out, else dot]
+    /// `html`: one page with source, PTX and SASS side by side. `dot` or `svg`: the format of
+    /// --view cfg [default: from the extension of --out, else dot]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: Option<Format>,
 
-    /// Say what changed from the first input to the second: resources, spills, instructions
+    /// Show what changed from the first input to the second: resources, spills, instructions
     #[arg(long, conflicts_with_all = ["list", "view", "extract", "out", "format"])]
     pub diff: bool,
 
-    /// Print the instructions of a run, or of an .ncu-rep, with the samples that fell on each and
-    /// what its warps waited for
+    /// Print the instructions of a run, or of an .ncu-rep, with the samples and stall reasons of
+    /// each
     #[arg(long, conflicts_with_all = ["list", "view", "extract", "diff", "tool", "arch", "control_codes", "line_info", "block"])]
     pub hot: bool,
 
@@ -67,7 +68,7 @@ pub(in crate::cli) struct DisasmArgs {
     #[arg(long, value_enum, value_name = "CHANGE", value_delimiter = ',', requires = "diff")]
     pub fail_on: Vec<FailOn>,
 
-    /// With --diff: what else does not count, beside addresses, labels and padding
+    /// With --diff: what else to ignore, besides addresses, labels and padding
     #[arg(long, value_enum, value_name = "WHAT", requires = "diff")]
     pub normalize: Option<Without>,
 
@@ -75,48 +76,48 @@ pub(in crate::cli) struct DisasmArgs {
     #[arg(long)]
     pub control_codes: bool,
 
-    /// Show the source lines that instructions came from (needs -lineinfo)
+    /// Show the source line of each instruction (needs -lineinfo)
     #[arg(long)]
     pub line_info: bool,
 
-    /// Who writes listings: nvdisasm where it is found, or rgpu itself, without operands
+    /// What makes the listings: nvdisasm if it is found, or rgpu itself, without operands
     #[arg(long, value_enum, default_value_t = Tool::Auto, value_name = "TOOL")]
     pub tool: Tool,
 
-    /// Processor time that each call of nvdisasm on this machine may take [default: 30s, and 10s
-    /// for each MiB of a cubin]
+    /// Limit of CPU time for each call of nvdisasm on this machine [default: 30s plus 10s per MiB
+    /// of the cubin]
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all = ["list", "hot"])]
     pub timeout: Option<Duration>,
 
-    /// Have nvdisasm run on this host, one job for all files (not with --list and --hot, which need
-    /// none): a remote of `rgpu remote list`, an alias of ~/.ssh/config, or ssh://user@host:port
-    /// [default: the default remote, where this machine has no nvdisasm]
+    /// Run nvdisasm on this host, in one job for all files (not with --list or --hot, which do not
+    /// need it): a remote of `rgpu remote list`, an alias of ~/.ssh/config, or ssh://user@host:port
+    /// [default: the default remote, if this machine has no nvdisasm]
     #[arg(long, short, value_name = "REMOTE")]
     pub remote: Option<String>,
 
-    /// Accept the key of a host never seen before
+    /// Accept the key of an unknown host
     #[arg(long)]
     pub accept_new: bool,
 
-    /// Threads of a block to tell the occupancy for, where the kernel does not fix them
+    /// Threads per block to compute the occupancy for, if the kernel does not fix the number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub block: Option<u32>,
 }
 
-/// What is printed.
+/// What `--view` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum View {
     /// The listing
     Sass,
-    /// PTX: of the file, or what -lineinfo left in a cubin
+    /// The PTX of the file, or the PTX that -lineinfo left in a cubin
     Ptx,
     /// Each source line with the instructions it became
     Source,
-    /// Instructions counted by class; as everywhere, without the padding at the end
+    /// Instructions counted by class, without the padding at the end
     Mix,
-    /// Basic blocks and the ways between, as Graphviz or SVG
+    /// Control-flow graph of the basic blocks, as Graphviz or SVG
     Cfg,
-    /// Which registers live at each instruction (needs nvdisasm)
+    /// The live registers at each instruction (needs nvdisasm)
     Live,
 }
 
@@ -141,7 +142,7 @@ pub(in crate::cli) enum Format {
     Dot,
     /// A picture
     Svg,
-    /// One page, without network
+    /// One page that needs no network
     Html,
 }
 
@@ -163,7 +164,7 @@ fn arch(typed: &str) -> Result<String, String> {
                 .chunks(10)
                 .map(|known| known.iter().map(|n| format!("sm_{n}")).collect::<Vec<_>>().join(" "));
             let known = lines.collect::<Vec<_>>().join("\n");
-            Err(format!("no such architecture\n{known}\nwith a or f behind from sm_90 on"))
+            Err(format!("no such architecture\n{known}\nwith suffix a or f from sm_90 on"))
         }
     }
 }
@@ -171,11 +172,11 @@ fn arch(typed: &str) -> Result<String, String> {
 /// What `--diff` fails on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum FailOn {
-    /// Any bit of the code, any fact, a kernel more or less
+    /// Any difference in code or facts, or a kernel only on one side
     Any,
-    /// Other instructions, or a kernel more or less
+    /// Different instructions, or a kernel only on one side
     Instructions,
-    /// A kernel that takes more registers, memory or spills, or has a lower occupancy
+    /// A kernel uses more registers or memory, spills more, or has a lower occupancy
     Resources,
 }
 
@@ -183,9 +184,9 @@ impl FailOn {
     /// The message for a difference that `--fail-on` fails on.
     pub(in crate::cli) fn found(self) -> &'static str {
         match self {
-            Self::Any => "the two sides are not the same",
+            Self::Any => "the two sides differ",
             Self::Instructions => "instructions differ, or a kernel is on one side only",
-            Self::Resources => "a kernel takes more resources, or has a lower occupancy",
+            Self::Resources => "a kernel uses more resources, or has a lower occupancy",
         }
     }
 }
@@ -193,19 +194,19 @@ impl FailOn {
 /// What does not count in a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum Without {
-    /// Numbers of registers
+    /// Register numbers
     Registers,
 }
 
 /// Who writes listings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum Tool {
-    /// nvdisasm where it is found, else rgpu
+    /// nvdisasm if it is found, else rgpu
     Auto,
-    /// rgpu: names, guards, control words and branches, without operands
+    /// rgpu: opcodes, guards, control words and branches, without operands
     Rgpu,
-    /// nvdisasm, or fail
+    /// nvdisasm; an error if it is not found
     Nvdisasm,
-    /// Nobody: facts alone, and with --extract the files
+    /// No listings: only facts, and with --extract the files
     None,
 }

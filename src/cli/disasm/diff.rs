@@ -57,8 +57,8 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     let diff = disasm::diff(side(&old, &old_code), side(&new, &new_code), normalize);
     if diff.kernels.is_empty() && diff.added.is_empty() && diff.removed.is_empty() {
         return Err(super::known::unmatched(args, &all).unwrap_or_else(|| {
-            Failure::new(Exit::Artifact, "nothing_to_show", "neither side holds a kernel")
-                .hint("`--list` shows what is there")
+            Failure::new(Exit::Artifact, "nothing_to_show", "neither side has a kernel")
+                .hint("`--list` shows the content")
         }));
     }
     if app.global.json {
@@ -139,9 +139,9 @@ fn text(app: &App, diff: &Diff) -> String {
     for kernel in &diff.kernels {
         let code = match kernel.code {
             Sameness::Identical => "identical code",
-            Sameness::SameText => "the same instructions and operands, with other scheduling",
+            Sameness::SameText => "the same instructions and operands, with different scheduling",
             Sameness::SameInstructions => {
-                "the same instructions, with other registers, constants or scheduling"
+                "the same instructions, with different registers, constants or scheduling"
             }
             Sameness::Different => "other instructions",
         };
@@ -198,7 +198,7 @@ fn listing(app: &App, text: &mut String, kernel: &KernelDiff) {
     let Some(listing) = kernel.listing.as_ref().filter(|l| l.added + l.removed > 0) else { return };
     let _ = writeln!(
         text,
-        "  {} instructions gone, {} new, {} as before",
+        "  {} instructions removed, {} added, {} unchanged",
         listing.removed, listing.added, listing.same
     );
     let max_lines = if app.global.verbose > 0 { usize::MAX } else { MAX_DIFF_LINES };

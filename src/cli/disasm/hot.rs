@@ -48,7 +48,7 @@ pub(super) fn spots(app: &App, args: &DisasmArgs) -> Result<(HotSpots, Option<Pa
     };
     let opened = open(app, name)?;
     let none = || {
-        let message = format!("no launch in `{name}` was counted by instruction");
+        let message = format!("no launch in `{name}` has values per instruction");
         Failure::new(Exit::Artifact, "no_hotspots", message).hint(
             "ncu's section SourceCounters does: `rgpu profile --kernel K --section SourceCounters`",
         )
@@ -60,9 +60,12 @@ pub(super) fn spots(app: &App, args: &DisasmArgs) -> Result<(HotSpots, Option<Pa
     if spots.launches.is_empty() {
         let counted = names.join(", ");
         let requested = args.kernel_name.join(", ");
-        let message = format!("no kernel in `{name}` that was counted is named `{requested}`");
+        let message = format!(
+            "no kernel in `{name}` with values per instruction is named \
+                               `{requested}`"
+        );
         return Err(Failure::new(Exit::Artifact, "no_hotspots", message)
-            .cause(format!("counted by instruction: {counted}")));
+            .cause(format!("kernels with values per instruction: {counted}")));
     }
     Ok((spots, opened.folder))
 }

@@ -14,7 +14,6 @@ use crate::store::atomic;
 #[derive(Clone, Copy)]
 pub(super) struct OutputFile<'a> {
     pub(super) path: &'a Path,
-    /// The command's arguments.
     pub(super) args: &'a DisasmArgs,
     pub(super) files: &'a [PathBuf],
 }
@@ -29,9 +28,13 @@ pub(super) fn text(app: &App, into: Option<OutputFile<'_>>, text: &str) -> Resul
         return Ok(());
     };
     if files.iter().any(|file| same(file, out)) {
-        return Err(Failure::new(Exit::Usage, "input_file", "the output would replace its input")
-            .file(out.display())
-            .hint("write elsewhere with `--out PATH`"));
+        return Err(Failure::new(
+            Exit::Usage,
+            "input_file",
+            "the output would overwrite its input",
+        )
+        .file(out.display())
+        .hint("write to another path with `--out PATH`"));
     }
     if !args.force {
         check(out, text)?;
@@ -58,7 +61,7 @@ fn check(path: &Path, new: &str) -> Result<()> {
     let old = String::from_utf8_lossy(&old);
     match signature(&old) == signature(new) {
         true => Ok(()),
-        false => Err(overwrite::refused(path, "the file that is there is no such view")),
+        false => Err(overwrite::refused(path, "the existing file is not a view of this kind")),
     }
 }
 

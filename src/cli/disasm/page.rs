@@ -35,7 +35,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Sta
         }
         return Err(known::unmatched(args, files).unwrap_or_else(|| {
             Failure::new(Exit::Artifact, "nothing_to_show", "there is no SASS in it")
-                .hint("`--list` shows what is there")
+                .hint("`--list` shows the content")
         }));
     }
     let stem = files.first().and_then(|f| f.file_stem());
@@ -100,7 +100,7 @@ fn sampled(
         document.images.extend(images);
     }
     if document.images.is_empty() {
-        let message = "the report has no cubin that its samples fall on";
+        let message = "the report has no cubin with samples";
         return Err(Failure::new(Exit::Artifact, "nothing_to_show", message)
             .file(name)
             .hint("`rgpu disasm RUN --hot` lists the offsets that were sampled"));

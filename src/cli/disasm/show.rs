@@ -40,7 +40,7 @@ pub(super) fn table<'i>(app: &App, inputs: impl IntoIterator<Item = &'i Input>, 
             text.push_str(&format!("  {} for {}", image.kind, image.arch));
             match image.entries.len() {
                 0 if image.kind == "lto_ir" => {
-                    text.push_str(": no SASS yet, linking makes it (nvcc -dlto, nvlink)\n");
+                    text.push_str(": no SASS yet; linking produces it (nvcc -dlto, nvlink)\n");
                 }
                 0 => text.push('\n'),
                 n => text.push_str(&format!(": {}\n", count(n, "kernel"))),
@@ -130,13 +130,15 @@ pub(in crate::cli) fn row(arch: &str, kernel: &Kernel) -> [String; 10] {
 /// Why nvdisasm gave no operands for an architecture, with a hint if there is one.
 pub(super) fn problem_of(arch: &str, problem: &str) -> String {
     let help = help_for(problem).map_or(String::new(), |help| format!("\n  help: {help}"));
-    format!("{arch}: listed without operands, nvdisasm did not serve\n  cause: {problem}{help}")
+    format!("{arch}: listed without operands because nvdisasm failed\n  cause: {problem}{help}")
 }
 
 /// The hint for a known error of nvdisasm.
 pub(super) fn help_for(problem: &str) -> Option<&'static str> {
     if problem.contains("processor time") {
-        return Some("`--timeout` gives it more, `--tool rgpu` does without it");
+        return Some(
+            "raise the limit with `--timeout`, or list without operands with `--tool rgpu`",
+        );
     }
     let is_deprecated = problem.contains("is deprecated");
     is_deprecated.then_some("this nvdisasm is too new for it: one of CUDA 12 reads sm_50 to sm_72")

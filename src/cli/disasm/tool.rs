@@ -32,7 +32,7 @@ pub(super) fn chosen(
         return match ask(app, args, &spec, &questions)? {
             None if args.tool == Tool::Nvdisasm => {
                 Err(no_tool(app, &format!("on `{}`", spec.name))
-                    .hint(format!("`rgpu doctor {} --fresh` looks again", spec.name)))
+                    .hint(format!("`rgpu doctor {} --fresh` checks again", spec.name)))
             }
             None => {
                 app.say(&format!("no nvdisasm on `{}`: listings come without operands", spec.name));
@@ -53,9 +53,7 @@ pub(super) fn chosen(
             Ok(Some(tool)) => return Ok(Some(tool)),
             Ok(None) => why = format!("{why} or on `{}`", spec.name),
             Err(failure) if failure.exit == Exit::Cancelled => return Err(failure),
-            Err(failure) => {
-                why = format!("{why}, and `{}` does not serve: {}", spec.name, failure.what)
-            }
+            Err(failure) => why = format!("{why}, and `{}` failed: {}", spec.name, failure.what),
         }
     }
     if args.tool == Tool::Nvdisasm {
@@ -72,7 +70,7 @@ pub(super) fn chosen(
 fn no_tool(app: &App, place: &str) -> Failure {
     Failure::new(Exit::Tool, "no_nvdisasm", format!("there is no nvdisasm {place}"))
         .hint(app.setup_nvdisasm())
-        .hint("`--tool rgpu` shows all but the operands")
+        .hint("`--tool rgpu` shows everything except operands")
 }
 
 /// Asks a host for all listings that the files need.

@@ -143,7 +143,6 @@ type CubinReader<'r> = dyn FnMut(&std::path::Path, &Cubin, &[u8]) -> Result<Cubi
 
 /// The result of reading a cubin.
 pub(super) enum CubinImage {
-    /// Its code.
     Image(CodeImage),
     /// It cannot be shown, for this reason. The others are still shown.
     Refused(String),
@@ -281,9 +280,9 @@ fn nothing(args: &DisasmArgs, files: &[PathBuf], view: View) -> Failure {
         View::Ptx => "PTX is in fatbins and in cubins built with -lineinfo",
         View::Source => "source lines are in cubins built with -lineinfo or -G",
         View::Mix | View::Cfg => {
-            "instructions are read from sm_70 on; `--list` shows what is there"
+            "instructions can be listed from sm_70 on; `--list` shows the content"
         }
-        _ => "`--list` shows what is there",
+        _ => "`--list` shows the content",
     };
     Failure::new(Exit::Artifact, "nothing_to_show", "there is nothing to show").hint(hint)
 }

@@ -10,8 +10,8 @@ use crate::cli::profile::{
 
 /// Run a file, a piece of code or a command on the GPU host
 ///
-/// Of a file, `--code`, `-` (standard input) and a command after `--`, exactly one. Ends with the
-/// program's own status; 124 when its time limit ran out, 125 when rgpu itself failed, 128+n when
+/// Give exactly one of: a file, `--code`, `-` (standard input), or a command after `--`. The exit
+/// status is the program's; 124 if its time limit ran out, 125 if rgpu itself failed, 128+n if
 /// signal n ended it.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES, mut_arg("detach", |arg| arg.help(DETACH)))]
@@ -20,43 +20,45 @@ pub(in crate::cli) struct ExecArgs {
     #[arg(value_name = "FILE|-")]
     pub file: Option<String>,
 
-    /// The code itself
+    /// The code to run
     #[arg(long, value_name = "TEXT", conflicts_with = "file", allow_hyphen_values = true)]
     pub code: Option<String>,
 
-    /// Its language, where name and text do not tell: rs, py, cu, sh
+    /// The language, if the file's name and content do not tell: rs, py, cu, sh
     #[arg(long, value_name = "LANG")]
     pub lang: Option<String>,
 
-    /// Bring a folder or file along; the first folder becomes the working folder, others lie in it
+    /// Send a folder or file too; the first folder becomes the working folder and contains the
+    /// others
     #[arg(long, value_name = "SRC[:DEST]")]
     pub mount: Vec<String>,
 
-    /// What all mounts may hold, e.g. 2GB [default: 256MiB]
+    /// Most bytes in all mounts together, e.g. 2GB [default: 256MiB]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub mount_limit: Option<u64>,
 
-    /// Bring files back that are new or changed, e.g. 'out/**'; relative to the working folder
+    /// Fetch new and changed files that match, e.g. 'out/**'; relative to the working folder
     #[arg(long, value_name = "PATTERN")]
     pub pull: Vec<String>,
 
-    /// Set a variable for it
+    /// Set an environment variable for the program
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     pub env: Vec<(String, String)>,
 
-    /// Variables whose values stay out of every log, as NAME=VALUE lines
+    /// A file with NAME=VALUE lines; their values are kept out of every log
     #[arg(long, value_name = "FILE")]
     pub env_file: Vec<PathBuf>,
 
-    /// Hold this many GPUs while it runs, and show it no others; 0: none at all
+    /// Lock this many GPUs and hide all others from the program; 0 hides all
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
     pub gpus: Option<u32>,
 
-    /// Give it a terminal; what it prints is then one stream, and keys reach it as they are typed
+    /// Run it in a terminal: stdout and stderr become one stream, and keys are sent as they are
+    /// typed
     #[arg(long, short)]
     pub tty: bool,
 
-    /// Profile it, with the flags of `rgpu profile`
+    /// Profile it; accepts the flags of `rgpu profile`
     #[arg(long, short, value_enum)]
     pub mode: Option<Mode>,
 
@@ -78,13 +80,13 @@ pub(in crate::cli) struct ExecArgs {
     #[command(flatten)]
     pub run: RunArgs,
 
-    /// Arguments of the file or code; without one: a command and its arguments
+    /// Arguments of the file or code, or a command with its arguments
     #[arg(last = true, value_name = "ARGS|COMMAND", num_args = 1..)]
     pub command: Vec<String>,
 }
 
 const DETACH: &str =
-    "Submit and go away, without standard input; `rgpu runs attach` brings output and status";
+    "Submit the job and exit, without standard input; `rgpu runs attach` fetches output and status";
 
 const EXAMPLES: &str = "\
 Examples:

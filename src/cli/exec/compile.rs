@@ -33,7 +33,7 @@ pub(super) async fn compile(
     folder: &RunFolder,
     reporter: &mut dyn Reporter,
 ) -> Result<CompiledProgram> {
-    let Some(package) = package else { return Ok(Err("it is not compiled here".to_owned())) };
+    let Some(package) = package else { return Ok(Err("it cannot be compiled here".to_owned())) };
     let cache = CargoCache::new(&app.cache, app.terminal.stderr_color);
     if let Some(found) = cache.find(package) {
         return Ok(Ok(found));
@@ -46,7 +46,7 @@ pub(super) async fn compile(
             Ok(Ok(program))
         }
         CargoBuild::Refused(output) if no_toolchain(&output) => Ok(Err(
-            "cargo has no Rust toolchain on this machine (`rustup default stable` brings one)"
+            "cargo has no Rust toolchain on this machine (`rustup default stable` installs one)"
                 .to_owned(),
         )),
         CargoBuild::Refused(output) => {
@@ -88,7 +88,7 @@ fn build_failure(package: &Package, folder: &RunFolder, output: &[u8]) -> Failur
     } else if has("could not compile") {
         ("does_not_compile", "does not compile", "the compiler's messages are above")
     } else if has("failed to parse manifest") {
-        ("bad_manifest", "has a manifest that cargo does not take", "cargo's messages are above")
+        ("bad_manifest", "has a manifest that cargo rejects", "cargo's messages are above")
     } else if ["resolve host", "download", "timed out", "network", "spurious"]
         .iter()
         .any(|w| has(w))
@@ -97,7 +97,7 @@ fn build_failure(package: &Package, folder: &RunFolder, output: &[u8]) -> Failur
     } else {
         (
             "dependency",
-            "asks for what cargo cannot resolve",
+            "has dependencies that cargo cannot resolve",
             "look at `[dependencies]` at its head; cargo's messages are above",
         )
     };
@@ -191,7 +191,7 @@ pub(super) fn gpus(args: &ExecArgs, facts: Option<&HostFacts>) -> Result<Option<
         return Err(Failure::new(
             Exit::Host,
             "no_such_gpu",
-            format!("the host has {} GPUs, {gpu_count} are wanted", known.len()),
+            format!("the host has {} GPUs, but {gpu_count} are requested", known.len()),
         )
         .hint("`rgpu remote check` lists them"));
     }

@@ -23,10 +23,10 @@ pub(super) fn check(pattern: &str) -> Result<()> {
             .hint("a path in the working folder; `*` stands for any characters but `/`, `**` for any: 'out/**'"))
     };
     if !valid_relative_path(pattern.trim_start_matches("./")) {
-        return bad_pattern("it is no path inside the working folder");
+        return bad_pattern("it is not a path inside the working folder");
     }
     match pattern.chars().find(|c| "[]?{}".contains(*c)) {
-        Some(sign) => bad_pattern(&format!("`{sign}` stands for nothing in a pattern")),
+        Some(sign) => bad_pattern(&format!("`{sign}` has no meaning in a pattern")),
         None => Ok(()),
     }
 }
@@ -131,21 +131,26 @@ fn warn_about_skipped(app: &App, unplaced: &[SkippedFile]) {
     for skipped in unplaced {
         match &skipped.why {
             SkipReason::WrittenHere {} => app.say(&format!(
-                "warning: `{}` was written here since the run began, and stays; the host's is {}",
+                "warning: `{}` was changed here after the run began and is kept; the host's \
+                 version is {}",
                 skipped.name,
                 relative_to_cwd(app, &skipped.file)
             )),
             SkipReason::BehindLink { link } => refused
-                .entry(format!("`{link}` is a link here, and nothing pulled goes through it"))
+                .entry(format!(
+                    "`{link}` is a link here, and pulled files are never written \
+                                through links"
+                ))
                 .or_default()
                 .push(skipped),
             SkipReason::OfGit { git } => refused
-                .entry(format!("git runs what lies in `{git}`, and nothing pulled goes there"))
+                .entry(format!("git runs files in `{git}`, so no pulled file is written there"))
                 .or_default()
                 .push(skipped),
             SkipReason::NotNamed { part } => refused
                 .entry(format!(
-                    "`{part}` may steer programs here, and no `--pull` names it without `*`"
+                    "`{part}` may control programs here; to pull it, name it in `--pull` without \
+                     `*`"
                 ))
                 .or_default()
                 .push(skipped),
@@ -154,7 +159,7 @@ fn warn_about_skipped(app: &App, unplaced: &[SkippedFile]) {
     for (why, files) in refused {
         let names: Vec<_> =
             files.iter().map(|skipped| relative_to_cwd(app, &skipped.file)).collect();
-        app.say(&format!("warning: {why}; what the host sent is {}", list_first(&names)));
+        app.say(&format!("warning: {why}; the host's file is {}", list_first(&names)));
     }
 }
 

@@ -15,39 +15,38 @@ use crate::run::HostFile;
 
 use crate::store::{Destination, RunFolder, RunRecord, digest_of};
 
-/// A pulled file that was not put into the folder here.
+/// A pulled file that was not written to the user's folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(in crate::cli) struct SkippedFile {
-    /// Its name, relative to where pulled files are put.
+    /// Its name, relative to the folder for pulled files.
     pub(super) name: String,
-    /// Why it was not put there.
+    /// Why it was not written there.
     #[serde(flatten)]
     pub(super) why: SkipReason,
-    /// Where it lies: in the run folder.
+    /// The copy of the file in the run folder.
     pub(super) file: PathBuf,
 }
 
-/// What stands in the way of a pulled file.
+/// Why a pulled file was not written to the user's folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "why", rename_all = "snake_case")]
 pub(super) enum SkipReason {
-    /// The file of that name here was written since the run began: it stays.
+    /// The file of that name was changed here after the run began, so it is kept.
     WrittenHere {},
-    /// A folder above it is a symbolic link here: nothing is written through it.
+    /// A folder above it is a symbolic link here, and nothing is written through links.
     BehindLink {
-        /// The link, relative to where pulled files are put.
+        /// The link, relative to the folder for pulled files.
         link: String,
     },
-    /// It belongs to a git repository: git runs what lies there, so that a host could have its own
-    /// hooks run here.
+    /// It belongs to a git repository. git runs files there, so a host could install its own hooks.
     OfGit {
-        /// The `.git`, relative to where pulled files are put.
+        /// The `.git`, relative to the folder for pulled files.
         git: String,
     },
-    /// It may steer programs on this machine, as dot files and `rgpu.toml` do, and no `--pull` pattern
-    /// that fits it spells that part of its name out.
+    /// It may control programs on this machine, as dot files and `rgpu.toml` do, and no matching
+    /// `--pull` pattern has that part of its name without wildcards.
     NotNamed {
-        /// The name up to that part, relative to where pulled files are put.
+        /// The name up to that part, relative to the folder for pulled files.
         part: String,
     },
 }

@@ -50,12 +50,8 @@ impl ExecSource {
             (None, None) => None,
         };
         if input.is_none() && args.lang.is_some() {
-            return Err(Failure::new(
-                Exit::Usage,
-                "usage",
-                "`--lang` means nothing for a bare command",
-            )
-            .hint("with code: rgpu exec --lang py --code 'print(1)'"));
+            return Err(Failure::new(Exit::Usage, "usage", "`--lang` has no effect for a command")
+                .hint("with code: rgpu exec --lang py --code 'print(1)'"));
         }
         for pattern in &args.pull {
             pull::check(pattern)?;
@@ -106,9 +102,10 @@ impl ExecSource {
             SourceInput::Bytes => Err(Failure::new(
                 Exit::Usage,
                 "usage",
-                "with `--detach` a program has no standard input, and here it is a file",
+                "with `--detach` a program has no standard input, but here standard input is a \
+                 file",
             )
-            .hint("send the file along and read it there: `--mount FILE`")
+            .hint("send the file and read it there: `--mount FILE`")
             .hint("or leave it out: `< /dev/null`")),
         }
     }
@@ -161,7 +158,7 @@ fn with_command_hint(error: ExecError, args: &ExecArgs) -> Failure {
             let rest = args.command.iter().map(String::as_str);
             let words: Vec<&str> = std::iter::once(word.as_str()).chain(rest).collect();
             let line = shlex::try_join(words).unwrap_or_else(|_| word.clone());
-            failure.hint(format!("a command stands after `--`: rgpu exec -- {line}"))
+            failure.hint(format!("write a command after `--`: rgpu exec -- {line}"))
         }
         _ => failure,
     }
@@ -184,11 +181,7 @@ fn mounts(app: &App, args: &ExecArgs) -> Result<Snapshot> {
     }
     if contents.files.is_empty() {
         let text = args.mount.join(" ");
-        return Err(ExecError::Mount {
-            text,
-            problem: "there is nothing in it to send".to_owned(),
-        }
-        .into());
+        return Err(ExecError::Mount { text, problem: "it has no files to send".to_owned() }.into());
     }
     Ok(contents)
 }
@@ -209,7 +202,7 @@ fn standard_input() -> Result<Vec<u8>> {
 
 /// Whether standard input has bytes to read.
 enum SourceInput {
-    /// Nothing that matters.
+    /// Standard input has nothing that the program could need.
     Nothing,
     /// Unknown: it depends on the writer.
     Perhaps,

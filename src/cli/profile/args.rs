@@ -9,8 +9,8 @@ use crate::kernel::Mode as Way;
 
 /// Profile a kernel or a program: how fast, why not faster, what to try
 ///
-/// Without a GPU at hand the kernel is still compiled and its reference runs on the CPU under the
-/// same ranges; the first line says so.
+/// On a host without a GPU the kernel is still compiled, and its reference runs on the CPU under
+/// the same NVTX ranges. The first line of the output says so.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(in crate::cli) struct ProfileArgs {
@@ -29,7 +29,8 @@ pub(in crate::cli) struct ProfileArgs {
     #[command(flatten)]
     pub place: PlaceArgs,
 
-    /// Sizes: values in the kernel's order or `n=…`; `;` between cases (or groups), `|` between cases
+    /// Sizes: values in the kernel's order or as `n=…`, with `;` between groups (or between cases,
+    /// if the kernel has no groups) and `|` between cases
     #[arg(long, value_name = "SIZES", help_heading = "Kernel", allow_hyphen_values = true)]
     pub problem_sizes: Vec<String>,
 
@@ -83,13 +84,13 @@ pub(in crate::cli) enum Mode {
     Nsys,
     /// compute-sanitizer: memory errors, races, uninitialised reads, barriers
     Sanitizer,
-    /// Time alone, without any tool
+    /// Times only, without a profiling tool
     Bench,
-    /// NVTX ranges alone
+    /// NVTX ranges only
     Nvtx,
-    /// The reference check alone, on every named size
+    /// The check against the reference only, on every named size
     Verify,
-    /// Nsight Systems first, then Nsight Compute on the kernels that hold the time
+    /// Nsight Systems first, then Nsight Compute on the kernels with the most GPU time
     Deep,
     /// torch's own profiler, for Python kernels: operators and their kernels
     Torch,
@@ -113,8 +114,8 @@ impl Mode {
 /// Where it runs.
 #[derive(Args, Clone, Debug, Default)]
 pub(in crate::cli) struct PlaceArgs {
-    /// A remote of `rgpu remote list`, an alias of ~/.ssh/config, or ssh://user@host:port; for
-    /// `profile`, several with commas between them run side by side
+    /// A remote of `rgpu remote list`, an alias of ~/.ssh/config, or ssh://user@host:port;
+    /// `profile` accepts a comma-separated list and runs on all of them at once
     #[arg(long, short, value_name = "REMOTE", help_heading = "Where")]
     pub remote: Option<String>,
 
@@ -122,11 +123,11 @@ pub(in crate::cli) struct PlaceArgs {
     #[arg(long, value_name = "any|N|UUID|NAME", help_heading = "Where")]
     pub gpu: Option<String>,
 
-    /// Run although other processes are on the GPU
+    /// Run even if other processes use the GPU
     #[arg(long, help_heading = "Where")]
     pub share_gpu: bool,
 
-    /// Accept the key of a host never seen before
+    /// Accept the key of an unknown host
     #[arg(long, help_heading = "Where")]
     pub accept_new: bool,
 }
@@ -135,7 +136,8 @@ pub(in crate::cli) struct PlaceArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Nsight Compute")]
 pub(in crate::cli) struct NcuArgs {
-    /// Section set: ncu's (basic, detailed, full, roofline …) or launchstats, minimal, sol, extended
+    /// Section set: one of ncu's (basic, detailed, full, roofline …), or launchstats, minimal, sol,
+    /// extended
     #[arg(long, value_name = "SET")]
     pub set: Option<String>,
 
@@ -147,19 +149,19 @@ pub(in crate::cli) struct NcuArgs {
     #[arg(long, value_name = "METRICS", value_delimiter = ',')]
     pub metrics: Vec<String>,
 
-    /// Only kernels of this name
+    /// Only kernels with this name
     #[arg(long, short = 'k', value_name = "NAME|regex:RE")]
     pub kernel_name: Vec<String>,
 
-    /// Which form of the name that is matched with
+    /// The form of the name to match
     #[arg(long, value_name = "function|demangled|mangled", value_parser = ["function", "demangled", "mangled"])]
     pub kernel_name_base: Option<String>,
 
-    /// No kernels of this name
+    /// No kernels with this name
     #[arg(long, value_name = "NAME|regex:RE")]
     pub kernel_exclude: Vec<String>,
 
-    /// Launches to pass over first
+    /// Launches to skip first
     #[arg(long, value_name = "N")]
     pub launch_skip: Option<u64>,
 
@@ -171,28 +173,29 @@ pub(in crate::cli) struct NcuArgs {
     #[arg(long, value_name = "MODE", value_parser = ["kernel", "application", "range", "app-range"])]
     pub replay_mode: Option<String>,
 
-    /// Only these NVTX regions, checked against those the program has: A, A::A1, domain@A, decode*,
-    /// regex:RE
+    /// Only these NVTX regions; it is an error if the program has none of them: A, A::A1, domain@A,
+    /// decode*, regex:RE
     #[arg(long, value_name = "REGION,…")]
     pub regions: Vec<String>,
 
-    /// Only launches inside this NVTX range, taken at its word: A, A::A1, domain@A
+    /// Only launches inside this NVTX range; the name is passed to ncu unchecked: A, A::A1,
+    /// domain@A
     #[arg(long, value_name = "RANGE")]
     pub nvtx_include: Vec<String>,
 
-    /// Which processes to look into
+    /// Which processes to profile
     #[arg(long, value_name = "WHICH", value_parser = ["all", "application-only"])]
     pub target_processes: Option<String>,
 
-    /// What ncu does with the clocks
+    /// How ncu controls the GPU clocks
     #[arg(long, value_name = "POLICY", value_parser = ["base", "boost", "force-boost", "none", "reset"])]
     pub clock_control: Option<String>,
 
-    /// Use `sudo -n` where the counters need it
+    /// Use `sudo -n` if reading counters needs it
     #[arg(long)]
     pub sudo: bool,
 
-    /// Anything else for ncu, as one string
+    /// More arguments for ncu, as one string
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     pub ncu_args: Option<String>,
 }
@@ -201,15 +204,15 @@ pub(in crate::cli) struct NcuArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Mode deep")]
 pub(in crate::cli) struct DeepArgs {
-    /// Kernels to look at closely, by their GPU time [default: 3]
+    /// Number of kernels to profile with ncu, by GPU time [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub top: Option<u32>,
 
-    /// What the close look may cost: 10m, 500MB, or both [default: 10m,500MB]
+    /// Budget for profiling them with ncu: 10m, 500MB, or both [default: 10m,500MB]
     #[arg(long, value_name = "TIME|SIZE", value_delimiter = ',', value_parser = limit)]
     pub budget: Vec<Limit>,
 
-    /// Begin with the few sections of the set `minimal`
+    /// Start with the small section set `minimal`
     #[arg(long)]
     pub light: bool,
 }
@@ -246,7 +249,7 @@ pub(in crate::cli) struct NsysArgs {
     #[arg(long, value_name = "RANGE")]
     pub capture_range: Option<String>,
 
-    /// Anything else for nsys profile, as one string
+    /// More arguments for nsys profile, as one string
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     pub nsys_args: Option<String>,
 }
@@ -259,7 +262,7 @@ pub(in crate::cli) struct SanitizerArgs {
     #[arg(long, value_name = "TOOL", value_delimiter = ',', value_parser = ["memcheck", "racecheck", "initcheck", "synccheck", "all"])]
     pub tool: Vec<String>,
 
-    /// Anything else for compute-sanitizer, as one string
+    /// More arguments for compute-sanitizer, as one string
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     pub sanitizer_args: Option<String>,
 }
@@ -268,27 +271,27 @@ pub(in crate::cli) struct SanitizerArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Run")]
 pub(in crate::cli) struct RunArgs {
-    /// Time each step may take, e.g. 90s, 10m
+    /// Time limit of each step, e.g. 90s, 10m
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,
 
-    /// Time to wait for the GPU
+    /// How long to wait for the GPU
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub queue_timeout: Option<Duration>,
 
-    /// The run's name; refused when taken
+    /// The run's name, which must be new
     #[arg(long, value_name = "NAME")]
     pub run_id: Option<String>,
 
-    /// This run's own folder, absent or empty
+    /// The run's folder, which must be new or empty
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 
-    /// A label to keep with the run
+    /// A label to store with the run
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     pub label: Vec<(String, String)>,
 
-    /// A note to keep with the run; a run with one is never pruned
+    /// A note to store with the run; runs with a note are never pruned
     #[arg(long, value_name = "TEXT")]
     pub note: Option<String>,
 
@@ -296,7 +299,7 @@ pub(in crate::cli) struct RunArgs {
     #[arg(long, value_name = "RUNG", value_parser = clap::builder::PossibleValuesParser::new(crate::run::rungs()))]
     pub at_least: Option<String>,
 
-    /// Make doubts about the host an error before anything is timed
+    /// Fail before anything is timed if there are doubts about the host
     #[arg(long)]
     pub strict: bool,
 
@@ -308,15 +311,15 @@ pub(in crate::cli) struct RunArgs {
     #[arg(long)]
     pub dry_run: bool,
 
-    /// Write everything the run says as JSON lines
+    /// Write the run's events as JSON lines
     #[arg(long, value_name = "FILE|-")]
     pub events: Option<String>,
 
-    /// Submit and go away; `rgpu runs attach` brings the results
+    /// Submit the job and exit; `rgpu runs attach` fetches the results
     #[arg(long)]
     pub detach: bool,
 
-    /// Output kept of each stream, e.g. 100MB
+    /// Most output to keep of each stream, e.g. 100MB
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub log_limit: Option<u64>,
 }

@@ -26,7 +26,7 @@ pub(in crate::cli) fn first_given(args: &ProfileArgs) -> Result<()> {
             let failure = Failure::new(
                 Exit::Usage,
                 "usage",
-                format!("`{flag}` means nothing without `--mode`"),
+                format!("`{flag}` has no effect without `--mode`"),
             );
             Err(match modes.first() {
                 Some(first) => failure.hint(format!("add `--mode {first}`")),
@@ -83,7 +83,7 @@ pub(super) fn check(args: &ProfileArgs, mode: Mode) -> Result<()> {
             Exit::Usage,
             "usage",
             format!(
-                "`{flag}` means nothing in mode `{mode}`: it belongs to {plural} {}",
+                "`{flag}` has no effect in mode `{mode}`: it belongs to {plural} {}",
                 names.join(", ")
             ),
         );
@@ -102,7 +102,7 @@ pub(super) fn check(args: &ProfileArgs, mode: Mode) -> Result<()> {
         Some((flag, _)) if !args.program.is_empty() => Err(Failure::new(
             Exit::Usage,
             "usage",
-            format!("`{flag}` means nothing for a program: it belongs to `--kernel`"),
+            format!("`{flag}` has no effect for a program: it belongs to `--kernel`"),
         )),
         _ => Ok(()),
     }

@@ -74,7 +74,7 @@ fn flags(name: &str, table: &toml::Table) -> Result<Vec<String>> {
                     return Err(Failure::new(
                         Exit::Config,
                         "bad_preset",
-                        format!("`{key}` of preset `{name}` is not a flag's value"),
+                        format!("`{key}` of preset `{name}` has a value that no flag accepts"),
                     )
                     .hint("write a text, a number, true, or a list of these"));
                 }

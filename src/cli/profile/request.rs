@@ -105,15 +105,16 @@ fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     } else if is_file {
         files.push(BundleFile::copy(format!("app/{name}"), &local_path).executable());
         argv[0] = Arg::in_job(format!("app/{name}"));
-        assumptions
-            .push(format!("`{program_path}` is the file of this machine, and is sent along"));
+        assumptions.push(format!(
+            "`{program_path}` is the file on this machine, which is sent to the host"
+        ));
     } else if program_path.contains('/') && !Path::new(program_path).is_absolute() {
         return Err(Failure::new(
             Exit::Config,
             "missing_source",
             format!("there is no file `{program_path}` here"),
         )
-        .hint("a program of the host is named by its absolute path, or by its name alone"));
+        .hint("to run a program of the host, give its absolute path or only its name"));
     }
     needs_no_kernel(mode)?;
     let inputs = InputsRecord {

@@ -179,7 +179,7 @@ fn join_results(
         summary: match waiting {
             0 => summary,
             n => format!(
-                "{n} of {} go on by themselves; `rgpu runs attach {}` brings the results",
+                "{n} of {} continue on their hosts; `rgpu runs attach {}` fetches the results",
                 states.len(),
                 record.id
             ),
@@ -220,7 +220,7 @@ fn names(remotes: &str) -> Result<Vec<&str>> {
     }
     for (at, name) in names.iter().enumerate() {
         if names[..at].contains(name) {
-            return Err(usage_error(format!("`--remote {remotes}` names `{name}` twice"))
+            return Err(usage_error(format!("`--remote {remotes}` has `{name}` twice"))
                 .hint("two runs on one GPU would only wait for each other"));
         }
     }
@@ -234,7 +234,7 @@ fn refuse_single_run_flags(app: &App, args: &ProfileArgs) -> Result<()> {
         () if args.run.dry_run && app.global.json => "--dry-run with `--json`",
         () => return Ok(()),
     };
-    Err(Failure::new(Exit::Usage, "usage", format!("`{flag}` is of one run, not of several"))
+    Err(Failure::new(Exit::Usage, "usage", format!("`{flag}` is for one run, not for several"))
         .hint("name one remote"))
 }
 
@@ -302,7 +302,7 @@ fn run_all(app: &App, members: Vec<Member>, resume: RunStart) -> Vec<MemberResul
             .collect();
         let results = running.into_iter().map(|(thread, (folder, record))| {
             thread.join().unwrap_or_else(|_| {
-                let message = "a defect of rgpu stopped this run";
+                let message = "a bug in rgpu stopped this run";
                 (folder, record, Err(Failure::new(Exit::Bug, "bug", message)))
             })
         });

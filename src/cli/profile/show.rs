@@ -43,7 +43,7 @@ pub(super) fn dry_run(
     planned(app, args.place.remote.as_deref(), |facts, toolbox, job| {
         let mut request = profile_command.request.clone();
         if crate::run::first_plan(&mut request, facts) {
-            app.say("this is the first plan: what it sees decides what ncu is then asked for");
+            app.say("this is the first plan; its result decides what ncu is asked to collect");
         }
         Ok(tool::plan(&request, facts, toolbox, job)?)
     })
@@ -59,7 +59,8 @@ pub(in crate::cli) fn planned(
     let known = session::facts_cache(app, &spec).last();
     if known.is_none() {
         app.say(&format!(
-            "nothing is known of `{}` yet, so this is the plan for a host with a GPU and every tool; `rgpu remote check {}` asks it",
+            "nothing is known about `{}` yet, so this is the plan for a host with a GPU and every \
+             tool; run `rgpu remote check {}` to ask the host",
             spec.name, spec.name
         ));
     }

@@ -19,7 +19,7 @@ pub(in crate::cli) struct AddArgs {
     /// What you call it
     pub name: String,
 
-    /// Where it is: ssh://user@host:port, an alias of ~/.ssh/config, https://host of a worker, or
+    /// Its address: ssh://user@host:port, an alias of ~/.ssh/config, https://host of a worker, or
     /// `modal` with --url, or `wafer` with --workspace
     #[arg(value_name = "URL")]
     pub at: String,
@@ -43,31 +43,31 @@ pub(in crate::cli) struct AddArgs {
     #[arg(long, value_name = "CLIENT")]
     pub transport: Option<Transport>,
 
-    /// A folder on the host where tools are looked for before PATH
+    /// A folder on the host to search for tools before PATH
     #[arg(long, value_name = "DIR")]
     pub path: Vec<String>,
 
-    /// A variable for everything that runs there
+    /// An environment variable for everything that runs there
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
 
-    /// What the agent is started through, e.g. "docker exec -i C"
+    /// A command to start the agent through, e.g. "docker exec -i C"
     #[arg(long, value_name = "COMMAND")]
     pub via: Option<String>,
 
-    /// The variable that holds a worker's token
+    /// The environment variable with a worker's token
     #[arg(long, value_name = "VARIABLE")]
     pub token_env: Option<String>,
 
-    /// The file that holds a worker's token
+    /// The file with a worker's token
     #[arg(long, value_name = "FILE", conflicts_with = "token_env")]
     pub token_file: Option<PathBuf>,
 
-    /// The variable that holds the key of a proxy token [default: MODAL_KEY]
+    /// The environment variable with the key of a proxy token [default: MODAL_KEY]
     #[arg(long, value_name = "VARIABLE")]
     pub key_env: Option<String>,
 
-    /// The variable that holds its secret [default: MODAL_SECRET]
+    /// The environment variable with its secret [default: MODAL_SECRET]
     #[arg(long, value_name = "VARIABLE")]
     pub secret_env: Option<String>,
 
@@ -75,24 +75,24 @@ pub(in crate::cli) struct AddArgs {
     #[arg(long, value_name = "FILE")]
     pub env_file: Option<PathBuf>,
 
-    /// The keychain's service that holds them, as `modal-key` and `modal-secret`; of a worker as
-    /// `token`
+    /// The keychain service that has them, as `modal-key` and `modal-secret`, or as `token` for a
+    /// worker
     #[arg(long, value_name = "SERVICE", conflicts_with_all = ["env_file", "token_env", "token_file"])]
     pub keychain: Option<String>,
 
-    /// A file of certificates to trust besides the system's
+    /// A file of certificates to trust in addition to the system's
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
 
-    /// Send the token also where it can be read on the way
+    /// Allow sending the token over plain HTTP, where others can read it
     #[arg(long)]
     pub allow_plain_http: bool,
 
-    /// What it costs in US dollars an hour; runs then say what they cost
+    /// Its price in US dollars per hour; runs then show their cost
     #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     pub price_per_hour: Option<Price>,
 
-    /// Connect now, and accept the key of a host never seen before
+    /// Connect now, and accept the key of an unknown host
     #[arg(long)]
     pub accept_new: bool,
 
@@ -115,7 +115,7 @@ impl AddArgs {
     }
 }
 
-/// Saves a remote.
+/// Runs `remote add`: checks the address and writes the remote to the user's settings.
 pub(super) fn add(app: &App, args: &AddArgs) -> Result<Status> {
     if !crate::kernel::valid_name(&args.name) || args.name == LOCAL {
         let why = if args.name == LOCAL {
@@ -193,7 +193,7 @@ pub(super) fn add(app: &App, args: &AddArgs) -> Result<Status> {
         unchanged_settings.filter(|unchanged_settings| !unchanged_settings.is_empty())
     {
         app.say(&format!(
-            "it keeps what was said before: {}; to begin anew: rgpu remote remove {}",
+            "it keeps its earlier settings: {}; to start over: rgpu remote remove {}",
             unchanged_settings.join(", "),
             args.name
         ));
@@ -227,7 +227,7 @@ fn check_credentials(app: &App, args: &AddArgs, spec: &RemoteSpec) -> Result<()>
     if args.token_file.is_some()
         && let Some(path) = file("token_file")
     {
-        let copy = "it is a copy of the file that `rgpu worker` said it made".to_owned();
+        let copy = "it is a copy of the token file whose path `rgpu worker` printed".to_owned();
         read_private(&path).map_err(|CredentialError { why, hint }| {
             token_file_failure(CredentialError { why, hint: hint.or(Some(copy)) })
         })?;
@@ -252,7 +252,7 @@ fn check_credentials(app: &App, args: &AddArgs, spec: &RemoteSpec) -> Result<()>
     for name in named.into_iter().flatten() {
         if std::env::var_os(name).is_none_or(|value| value.is_empty()) {
             app.say(&format!(
-                "warning: ${name} is not set here: export it before `{}` is used",
+                "warning: ${name} is not set here; export it before you use `{}`",
                 spec.name
             ));
         }
@@ -324,9 +324,8 @@ fn address(args: &AddArgs) -> Result<String> {
                 let failure =
                     usage(what).hint(wafer(workspace.unwrap_or("WORKSPACE"), &wafer_flag_hint));
                 return Err(match flag {
-                    "--gpu" => failure.hint(format!(
-                        "of a host with several GPUs each run takes one: rgpu profile --gpu {value}"
-                    )),
+                    "--gpu" => failure
+                        .hint(format!("to choose a GPU for one run: rgpu profile --gpu {value}")),
                     _ => failure,
                 });
             }
@@ -357,7 +356,7 @@ fn no_scheme(args: &AddArgs, flag: &str) -> Failure {
     let AddArgs { name, at, .. } = args;
     let host = at.rsplit_once(':').map_or(at.as_str(), |(host, _)| host);
     let is_loopback = matches!(host, "localhost" | "[::1]") || host.starts_with("127.");
-    let message = format!("`{at}` is not the address of a worker, to which `{flag}` belongs");
+    let message = format!("`{flag}` is for workers, and `{at}` is not the address of one");
     let failure = Failure::new(Exit::Usage, "bad_address", message);
     match is_loopback {
         true => {
@@ -388,7 +387,7 @@ fn worker_options(app: &App, args: &AddArgs, spec: &mut RemoteSpec) -> Result<()
         let rest = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         if name.as_ref().is_some_and(|name| !first(name) || !rest(name)) {
             // An invalid name may be the secret itself, so do not print it.
-            let message = format!("`{flag}` takes the name of a variable, not what is in it");
+            let message = format!("`{flag}` takes the name of a variable, not its value");
             return Err(Failure::new(Exit::Usage, "bad_variable", message)
                 .hint(format!("export BOX_TOKEN=…; rgpu remote add … {flag} BOX_TOKEN")));
         }

@@ -22,7 +22,7 @@ pub(in crate::cli) struct CheckArgs {
     /// A remote [default: the default remote]
     pub remote: Option<String>,
 
-    /// Accept the key of a host never seen before
+    /// Accept the key of an unknown host
     #[arg(long)]
     pub accept_new: bool,
 }
@@ -32,7 +32,7 @@ pub(in crate::cli) struct CheckArgs {
 pub(in crate::cli) struct HostSummary {
     /// `rgpu.host/1`.
     schema: &'static str,
-    /// The host.
+    /// Facts about the host.
     #[serde(flatten)]
     host: HostFacts,
 }

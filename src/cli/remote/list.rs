@@ -16,33 +16,33 @@ use crate::report::{Align, Grid};
 /// A state with less room than this, in characters, goes below the table.
 const MAX_STATE_WIDTH: usize = 24;
 
-/// What `remote list`, `add`, `default` and `remove` print under `--json` (`rgpu.remotes/1`).
+/// The output of `remote list`, `add`, `default` and `remove` with `--json` (`rgpu.remotes/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct RemoteList {
     /// `rgpu.remotes/1`.
     schema: &'static str,
-    /// The remote of commands without `--remote`.
+    /// The remote that commands use without `--remote`.
     default_remote: String,
-    /// All of them by name; `local`, this machine, is the last.
+    /// All remotes sorted by name, with `local` (this machine) last.
     remotes: Vec<RemoteLine>,
 }
 
-/// A remote.
+/// A remote in the user's settings.
 #[derive(Serialize, JsonSchema)]
 struct RemoteLine {
-    /// Its name.
+    /// The remote's name.
     name: String,
-    /// Its address.
+    /// The remote's address.
     url: String,
-    /// Whether it is the default.
+    /// Whether it is the default remote.
     default: bool,
-    /// What it costs in US dollars an hour, where its user says so.
+    /// Its price in US dollars per hour, if the user's settings have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     price_per_hour: Option<Price>,
-    /// How a rented one stands; in `remote list` alone.
+    /// The state of a rented remote; only in `remote list`.
     #[serde(skip_serializing_if = "Option::is_none")]
     rental: Option<rental::RentalState>,
-    /// What it had when it was last seen.
+    /// Facts about the host, from the last connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<HostFacts>,
 }

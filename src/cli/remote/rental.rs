@@ -22,15 +22,15 @@ const STATE_TIMEOUT: Duration = Duration::from_secs(10);
 /// What `remote add NAME wafer` takes besides.
 #[derive(Args, Clone, Debug, Default)]
 pub(in crate::cli) struct WaferArgs {
-    /// The workspace at Wafer, made by `remote up` where it is not there
+    /// The workspace at Wafer; `remote up` creates it if it does not exist
     #[arg(long, value_name = "NAME")]
     pub workspace: Option<String>,
 
-    /// The GPU that a workspace is made with [default: B200]
+    /// The GPU of a new workspace [default: B200]
     #[arg(long, value_name = "GPU")]
     pub gpu: Option<String>,
 
-    /// What a workspace is made as: baremetal (the default) or modal
+    /// The kind of a new workspace: baremetal (the default) or modal
     #[arg(long, value_name = "KIND")]
     pub environment: Option<String>,
 
@@ -46,8 +46,7 @@ pub(in crate::cli) struct WaferArgs {
     #[arg(long, value_name = "WAY")]
     pub carrier: Option<String>,
 
-    /// Whose ncu may read counters: auto (where the workspace's may not, the service's), or
-    /// workspace alone
+    /// Whose ncu reads counters: auto (the service's if the workspace's may not), or workspace only
     #[arg(long, value_name = "WHOSE")]
     pub ncu: Option<String>,
 }
@@ -85,12 +84,12 @@ impl WaferArgs {
     }
 }
 
-/// What `remote up` and `remote down` print under `--json` (`rgpu.rental/1`).
+/// The output of `remote up` and `remote down` with `--json` (`rgpu.rental/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct RentalStatus<'a> {
     /// `rgpu.rental/1`.
     schema: &'static str,
-    /// The remote.
+    /// The name of the remote.
     name: &'a str,
     #[serde(flatten)]
     rental: Rental,
@@ -102,14 +101,14 @@ impl<'a> RentalStatus<'a> {
     }
 }
 
-/// What `remote login` prints under `--json` (`rgpu.login/1`).
+/// The output of `remote login --json` (`rgpu.login/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct Login {
     /// `rgpu.login/1`.
     schema: &'static str,
-    /// The address of the user, else their id.
+    /// The user's e-mail address, or their id if there is none.
     who: String,
-    /// The file that the login is kept in.
+    /// The file that stores the login.
     file: String,
 }
 
@@ -207,16 +206,15 @@ pub(super) fn login(app: &App, what: &str) -> Result<Status> {
         None => what == "wafer",
     };
     if !is_wafer {
-        return Err(Failure::new(
-            Exit::Usage,
-            "no_login",
-            format!("there is nothing to log in to at `{what}`"),
-        )
-        .hint("platforms with a login: wafer"));
+        return Err(Failure::new(Exit::Usage, "no_login", format!("`{what}` has no login"))
+            .hint("platforms with a login: wafer"));
     }
     let show = |url: &str| {
         let url = safe(url.as_bytes());
-        app.say(&format!("open this page anywhere, and log in there:\n  {url}\nwaiting for it …"));
+        app.say(&format!(
+            "open this page in any browser and log in there:\n  {url}\nwaiting for \
+                          the login …"
+        ));
     };
     let done = app.block_on(async {
         let done = wafer::login(&show).await;
@@ -261,15 +259,15 @@ pub(super) fn states(app: &App, specs: &[RemoteSpec]) -> Result<Vec<Option<Renta
     })
 }
 
-/// How a rented remote stands.
+/// The state of a rented remote, if its platform reports one.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum RentalState {
-    /// As its platform says.
+    /// The state that the platform reports.
     Known(Rental),
-    /// It does not say.
+    /// The platform did not report a state.
     Unknown {
-        /// Why not.
+        /// Why the state is unknown.
         error: Failure,
     },
 }
@@ -321,7 +319,7 @@ fn not_rented(spec: &RemoteSpec, request: RentalRequest) -> Failure {
             failure.hint("start the worker there: rgpu worker --token-file FILE")
         }
         (RentalRequest::Up, "local") => failure,
-        (RentalRequest::Up, _) => failure.hint("a host like this is there by itself"),
+        (RentalRequest::Up, _) => failure.hint("such a host is not created by rgpu"),
         (RentalRequest::Down, "modal" | "modal+http") => {
             failure.hint("stop its app there: modal app stop rgpu")
         }
@@ -344,13 +342,13 @@ fn not_rented(spec: &RemoteSpec, request: RentalRequest) -> Failure {
 /// Asks at the terminal. Without a terminal nothing is destroyed.
 fn confirm(spec: &RemoteSpec) -> Result<bool> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        let message = format!("`{}` would be destroyed with all that lies there", spec.name);
+        let message = format!("`{}` and all its data would be destroyed", spec.name);
         return Err(Failure::new(Exit::Usage, "not_agreed", message)
-            .hint(format!("if that is meant: `rgpu remote down {} --yes`", spec.name)));
+            .hint(format!("to confirm: `rgpu remote down {} --yes`", spec.name)));
     }
     let _ = write!(
         std::io::stderr().lock(),
-        "Destroy `{}` ({}) with all that lies there? [y/N] ",
+        "Destroy `{}` ({}) and all its data? [y/N] ",
         spec.name,
         spec.url
     );

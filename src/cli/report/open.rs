@@ -18,9 +18,7 @@ use crate::store::{RunFolder, Runs, StoreError};
 /// A profile and its sidecar documents.
 #[derive(Debug)]
 pub(in crate::cli) struct OpenedProfile {
-    /// The profile.
     pub(in crate::cli) profile: Profile,
-    /// The sidecar documents.
     pub(in crate::cli) sidecars: Sidecars,
     /// The comparison with another run, if the source is one.
     pub(in crate::cli) comparison: Option<Comparison>,
@@ -121,10 +119,8 @@ fn no_profile(folder: &RunFolder) -> Failure {
         true => "this run is a build, and has no profile",
         false => "this run has no profile",
     };
-    let failure = Failure::new(Exit::Artifact, "no_profile", message).hint(format!(
-        "`rgpu runs show {}` says how it stands",
-        shell_word(folder.path().display())
-    ));
+    let failure = Failure::new(Exit::Artifact, "no_profile", message)
+        .hint(format!("`rgpu runs show {}` shows its state", shell_word(folder.path().display())));
     match folder.failure().map(|document| document.error) {
         Some(Failure { what: message, cause: Some(cause), .. }) => {
             failure.cause(format!("{message}: {cause}"))
@@ -154,15 +150,17 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedPro
         return Err(Failure::new(
             Exit::Artifact,
             "unknown_file",
-            "this file is of no kind that rgpu reads",
+            "rgpu cannot read this kind of file",
         )
         .file(shown)
         .cause(cause)
-        .hint("it reads .ncu-rep, .ncu-repz, .nsys-rep, nsys's .sqlite, .csv of ncu and nsys stats, a sanitizer's .log or .xml, a torch trace's .json, .cubin"));
+        .hint(
+            "rgpu reads .ncu-rep, .ncu-repz, .nsys-rep, nsys's .sqlite, .csv of ncu and nsys \
+               stats, a sanitizer's .log or .xml, a torch trace's .json, .cubin",
+        ));
     };
-    let damaged = || {
-        Failure::new(Exit::Artifact, "damaged_report", "the file cannot be understood").file(shown)
-    };
+    let damaged =
+        || Failure::new(Exit::Artifact, "damaged_report", "the file cannot be parsed").file(shown);
     // Importers would report this differently, or not at all.
     if head.is_empty() {
         return Err(damaged().cause("it is empty"));
@@ -171,7 +169,7 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedPro
     let source = Source { max_bytes, ..Source::new(path, shown).alone().watched(&bar) };
     let mut imported = (importer.import)(&source).map_err(|e| match &e {
         ImportError::TooLarge { .. } => {
-            damaged().because(&e).hint("read it all the same: `--max-size BYTES`")
+            damaged().because(&e).hint("to read it anyway: `--max-size BYTES`")
         }
         ImportError::Read { cause, .. } => {
             Failure::new(Exit::Artifact, "unreadable", "the file cannot be read")

@@ -12,7 +12,7 @@ const SNIFF_BYTES: u64 = 4096;
 /// The kind of a file, judged by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileContent {
-    /// An empty file.
+    /// The file is empty.
     Empty,
     /// An HTML page of rgpu.
     Page,
@@ -22,7 +22,7 @@ enum FileContent {
     Trace,
     /// Text of no other kind.
     Text,
-    /// Anything else.
+    /// Any other content, which is not overwritten without `--force`.
     Foreign,
 }
 
@@ -37,7 +37,7 @@ pub(in crate::cli) fn check(path: &Path, new: &[u8]) -> Result<()> {
     if matches!(content(&old), FileContent::Empty) || content(&old) == content(head) {
         return Ok(());
     }
-    Err(refused(path, "the file that is there is no such report"))
+    Err(refused(path, "the existing file is not a report of this kind"))
 }
 
 /// The first bytes of a file. `None` if it cannot be read.
@@ -51,7 +51,7 @@ pub(in crate::cli) fn head(path: &Path) -> Option<Vec<u8>> {
 pub(in crate::cli) fn refused(path: &Path, message: &str) -> Failure {
     Failure::new(Exit::Usage, "foreign_file", message)
         .file(path.display())
-        .hint("write elsewhere with `--out PATH`, or over it with `--force`")
+        .hint("write to another path with `--out PATH`, or overwrite it with `--force`")
 }
 
 fn content(head: &[u8]) -> FileContent {

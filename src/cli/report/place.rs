@@ -22,7 +22,7 @@ pub(super) fn place(
         return Err(Failure::new(Exit::Artifact, "nothing_to_show", what)
             .file(&args.what)
             .cause(why)
-            .hint("`--format table` shows what there is"));
+            .hint("`--format table` shows the content"));
     }
     if args.out.is_none() && !args.open && report.shown == Destination::Printed {
         let mut documents = (report.render)(&opened.subject(), style).into_iter();

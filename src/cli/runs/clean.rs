@@ -17,31 +17,33 @@ pub(in crate::cli) struct CleanArgs {
     #[arg(long, default_value_t = 20, conflicts_with = "remote")]
     pub keep: usize,
 
-    /// Remove jobs of this remote: those that ended and whose run is here, brought home
+    /// Remove jobs of this remote that ended and whose results were fetched here
     #[arg(long, short, value_name = "REMOTE")]
     pub remote: Option<String>,
 
-    /// Remove runs with a note too; with --remote every ended job, brought home or not
+    /// Remove runs with a note too; with --remote every ended job, even if its results were not
+    /// fetched
     #[arg(long)]
     pub all: bool,
 
-    /// Say what would be removed; remove nothing
+    /// Print what would be removed, and remove nothing
     #[arg(long)]
     pub dry_run: bool,
 }
 
-/// What `runs clean` prints under `--json` (`rgpu.cleaned/1`).
+/// The output of `runs clean --json` (`rgpu.cleaned/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct CleanResult {
     /// `rgpu.cleaned/1`.
     schema: &'static str,
-    /// Nothing was removed: it was asked only what would be.
+    /// Whether this was a dry run, which removes nothing.
     dry_run: bool,
-    /// The ids of the runs that are gone; with `--remote`, of the jobs.
+    /// The ids of the removed runs; with `--remote`, the names of the removed jobs.
     removed: Vec<String>,
-    /// The bytes they took.
+    /// The bytes that were freed.
     bytes: u64,
-    /// How many more would go with `--all`: runs with a note, jobs that were not brought home.
+    /// How many more `--all` would remove: runs with a note, and jobs whose results were not
+    /// fetched.
     kept: usize,
 }
 

@@ -21,28 +21,29 @@ pub(in crate::cli) struct ExportArgs {
     /// The run
     pub run: String,
 
-    /// The archive [default: <run>.tar.zst in the current folder]; one that is there is not touched
+    /// The archive [default: <run>.tar.zst in the current folder]; an existing file is not
+    /// overwritten
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 
-    /// Only profile and reports, without what says where and by whom they were made: host, user,
-    /// paths, command lines, environment, source text
+    /// Include only profile and reports, without what tells where and by whom they were made: host,
+    /// user, paths, command lines, environment, source text
     #[arg(long)]
     pub redact: bool,
 }
 
-/// What `runs export` prints under `--json` (`rgpu.exported/1`).
+/// The output of `runs export --json` (`rgpu.exported/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct ExportResult {
     /// `rgpu.exported/1`.
     schema: &'static str,
-    /// The run.
+    /// The id of the run.
     run: String,
-    /// The archive.
+    /// The path of the archive.
     file: PathBuf,
-    /// Its size.
+    /// The size of the archive in bytes.
     bytes: u64,
-    /// Whether what says where and by whom it was made was left out.
+    /// Whether the parts that tell where and by whom it was made were left out.
     redacted: bool,
 }
 
@@ -57,7 +58,7 @@ pub(super) fn export(app: &App, folder: &RunFolder, args: &ExportArgs) -> Result
     let record = folder.current_record()?;
     if matches!(record.state, RunState::Running | RunState::Detached) {
         app.say(&format!(
-            "warning: `{}` has not ended: `rgpu runs attach {}` brings the rest",
+            "warning: `{}` has not ended: `rgpu runs attach {}` fetches the rest",
             record.id, record.id
         ));
     }
@@ -79,12 +80,10 @@ pub(super) fn export(app: &App, folder: &RunFolder, args: &ExportArgs) -> Result
         archive.finish()
     };
     atomic::write_new(&path, fill).map_err(|e| match e.kind() {
-        io::ErrorKind::AlreadyExists => Failure::new(
-            Exit::Usage,
-            "out_exists",
-            format!("`{}` is there already", path.display()),
-        )
-        .hint("name another file with `--out`"),
+        io::ErrorKind::AlreadyExists => {
+            Failure::new(Exit::Usage, "out_exists", format!("`{}` already exists", path.display()))
+                .hint("name another file with `--out`")
+        }
         _ => Failure::new(Exit::Disk, "disk", "cannot write the archive")
             .file(path.display())
             .cause(e),
@@ -103,7 +102,7 @@ pub(super) fn export(app: &App, folder: &RunFolder, args: &ExportArgs) -> Result
     app.print(&format!("{}\n", path.display()));
     app.say(&match documents {
         None => format!(
-            "{}; it says where and by whom it was made (see `--redact`)",
+            "{}; it tells where and by whom it was made (see `--redact`)",
             bytes(size as f64)
         ),
         Some(documents) => format!(
@@ -121,7 +120,7 @@ fn redacted_documents(folder: &RunFolder) -> Result<Vec<ArchiveDocument>> {
         return Err(Failure::new(
             Exit::Usage,
             "no_profile",
-            "this run has no profile: what a program printed cannot be redacted",
+            "this run has no profile: a program's output cannot be redacted",
         )
         .hint("leave `--redact` out to export it as it is"));
     }

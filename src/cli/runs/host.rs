@@ -43,22 +43,22 @@ fn with_link<T>(
     app.block_on(async { session::open(app, spec, output_options).await?.finish_with(work).await })
 }
 
-/// What `runs list --remote REMOTE --json` prints (`rgpu.jobs/1`).
+/// The output of `runs list --remote REMOTE --json` (`rgpu.jobs/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct JobList {
     /// `rgpu.jobs/1`.
     schema: &'static str,
-    /// The remote.
+    /// The name of the remote.
     remote: String,
-    /// How many jobs lie there; those listed are the newest, and all that still run.
+    /// Number of jobs on the remote. The list has the newest, and all that still run.
     total: usize,
-    /// The listed ones, the newest first.
+    /// The listed jobs, newest first.
     jobs: Vec<JobLine>,
-    /// The host's clock, Unix time in milliseconds: the jobs' times are by it.
+    /// The host's clock, Unix time in milliseconds. The times of the jobs are from this clock.
     now_ms: u64,
-    /// What jobs and their inputs take there.
+    /// Bytes used by jobs and their inputs.
     used_bytes: u64,
-    /// What they may take; 0: the agent does not say.
+    /// Limit of `used_bytes`; 0 if the agent does not report one.
     quota_bytes: u64,
 }
 
@@ -113,7 +113,7 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
     app.print(&grid.fitted(app.style().width, 0));
     if quota_bytes > 0 && !jobs.is_empty() {
         app.say(&format!(
-            "jobs and their inputs take {} of {} there; `home`: whether all of it is here",
+            "jobs and their inputs use {} of {} there; `home`: whether all results were fetched",
             bytes(used_bytes as f64),
             bytes(quota_bytes as f64)
         ));
@@ -180,7 +180,7 @@ pub(super) fn clean(app: &App, runs: &Runs, remote: &str, args: &CleanArgs) -> R
     app.say(&format!("{verb} {}, {}", counted(removed.len(), "job"), bytes(total as f64)));
     if !left.is_empty() {
         app.say(&format!(
-            "{} ended but were not brought home here; `--all` removes them too",
+            "{} ended, but their results were not fetched here; `--all` removes them too",
             left.len()
         ));
     }
@@ -209,7 +209,7 @@ pub(super) fn cancel(app: &App, runs: &Runs, remote: &str, job: &str) -> Result<
     ));
     if stopped.has_pulled_files {
         app.say(&format!(
-            "`rgpu runs attach --remote {remote} {job}` brings what it had made for `--pull`"
+            "`rgpu runs attach --remote {remote} {job}` fetches the files for `--pull`"
         ));
     }
     if app.global.json {
@@ -284,9 +284,9 @@ pub(super) fn folder_of(
         Failure::new(
             Exit::Usage,
             "no_origin",
-            format!("`{job}` does not say which command it came from: an older rgpu made it"),
+            format!("`{job}` does not name its command: an older rgpu made it"),
         )
-        .hint("attach where its run folder is")
+        .hint("attach on the machine that has its run folder")
     })?;
     if !args.yes && !agreed(app, job, &origin) {
         return Err(Failure::new(
@@ -294,8 +294,10 @@ pub(super) fn folder_of(
             "not_agreed",
             format!("the host says that `{job}` came from this command: {}", command(&origin)),
         )
-        .hint("it would be ended as that command, with its flags and this folder's files")
-        .hint(format!("if that is yours: `rgpu runs attach --remote {remote} {job} --yes`")));
+        .hint("it would be finished as that command, with its flags and this folder's files")
+        .hint(format!(
+            "if that is your command: `rgpu runs attach --remote {remote} {job} --yes`"
+        )));
     }
     // Use the run's own name: its jobs are named after it.
     let folder = RunFolder::create(runs.root(), &origin.run, None)?;
@@ -339,7 +341,7 @@ fn agreed(app: &App, job: &str, origin: &Origin) -> bool {
     }
     let _ = write!(
         std::io::stderr().lock(),
-        "the host says that `{}` came from\n  {}\nEnd it here as that command? [y/N] ",
+        "the host says that `{}` came from\n  {}\nFinish it here as that command? [y/N] ",
         safe(job.as_bytes()),
         command(origin)
     );

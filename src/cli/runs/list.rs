@@ -12,14 +12,14 @@ use crate::store::{RunRecord, RunState, Runs};
 /// A note with less room than this, in characters, goes below the table.
 const MAX_NOTE_WIDTH: usize = 20;
 
-/// What `runs list --json` prints (`rgpu.runs/1`).
+/// The output of `runs list --json` (`rgpu.runs/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct RunList {
     /// `rgpu.runs/1`.
     schema: &'static str,
-    /// How many runs there are; those listed are the newest.
+    /// Number of runs. The list has the newest.
     total: usize,
-    /// The listed ones as their own `run.json` has them, the newest first.
+    /// The `run.json` of each listed run, newest first.
     runs: Vec<RunRecord>,
 }
 

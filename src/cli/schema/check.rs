@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-/// One violation.
+/// A place where a file violates its schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Violation {
     /// JSON pointer to the offending value; empty for the whole document.
     pub(super) pointer: String,
-    /// The problem.
+    /// The violation, without its place.
     pub(super) text: String,
 }
 
@@ -190,7 +190,10 @@ impl Validator<'_> {
         if count("minItems").is_some_and(|n| (list.len() as u64) < n)
             || count("maxItems").is_some_and(|n| list.len() as u64 > n)
         {
-            self.report(pointer, format!("has {} items, another number is needed", list.len()));
+            self.report(
+                pointer,
+                format!("has {} items, a different number is required", list.len()),
+            );
         }
         let first = keywords.get("prefixItems").and_then(Value::as_array);
         let first = first.map(Vec::as_slice).unwrap_or_default();
@@ -254,7 +257,7 @@ mod tests {
         let broken = json!({"id": -1, "grid": [1, "x"], "host": {}, "kind": "c", "a/b": 1});
         insta::assert_snapshot!(lines(&schema, &broken).join("\n"), @r#"
         /id: must be at least 0, is -1
-        /grid: has 2 items, another number is needed
+        /grid: has 2 items, a different number is required
         /grid/1: must be integer, is "x"
         /host: lacks `name`
         /kind: matches 0 of 2 allowed forms

@@ -1,4 +1,4 @@
-//! The code inside a report, ready to be asked where an address comes from.
+//! Maps addresses to functions, instructions and source lines, from the code inside a report.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -9,10 +9,10 @@ use rgpu_format::ncu_rep::{Function, NcuReport, Source};
 use crate::import::gpu_code;
 use crate::model::hotspots::SourceAt;
 
-/// The sources of one report. Line tables are read when the first launch asks for them, and once.
+/// The sources of one report. A line table is read once, when the first launch needs it.
 pub(super) struct ReportSources<'r> {
     sources: Vec<LoadedCubin<'r>>,
-    /// Lines of the source files that the report holds.
+    /// Lines of the source files that the report contains, by file name.
     texts: HashMap<&'r str, Vec<&'r str>>,
 }
 
@@ -22,20 +22,19 @@ struct LoadedCubin<'r> {
     cubin: OnceCell<Option<Cubin>>,
 }
 
-/// Where an address lies.
+/// The position of an address in the code.
 pub(super) struct CodeLocation<'c> {
-    /// The function's symbol.
     pub(super) symbol: &'c str,
-    /// Bytes from its start.
+    /// Bytes from the function's start.
     pub(super) offset: u64,
-    /// Source positions, the outermost first.
+    /// Source positions, outermost (inlining) first.
     pub(super) at: Vec<SourceAt>,
     pub(super) ptx_line: Option<u32>,
     /// The instruction without its operands.
     pub(super) sass: Option<String>,
 }
 
-/// No function is larger: an address further on belongs to none.
+/// The largest distance from a function's start; an address further on belongs to no function.
 const LARGEST_FUNCTION: u64 = 1 << 28;
 
 /// All sources of a report, sorted for [`ReportSources`].
@@ -48,8 +47,8 @@ pub(super) fn sources<'r>(report: &'r NcuReport<'_>) -> Vec<Source<'r>> {
 }
 
 impl LoadedCubin<'_> {
-    /// The text of the instruction at an offset of a function; nothing where the report kept no
-    /// cubin, or one that cannot be read.
+    /// The instruction at an offset of a function. `None` if the report has no cubin, or a damaged
+    /// one.
     fn sass(&self, function: &Function, offset: u64) -> Option<String> {
         let file = self.source.cubin;
         let cubin = self.cubin.get_or_init(|| cubin::read(file).ok()).as_ref()?;
@@ -59,7 +58,7 @@ impl LoadedCubin<'_> {
 }
 
 impl<'r> ReportSources<'r> {
-    /// Over the sources that [`sources`] gave.
+    /// `sources` are those that [`sources`] returned.
     pub(super) fn new(sources: &'r [Source<'r>]) -> ReportSources<'r> {
         let files = sources.iter().flat_map(|source| &source.files);
         let texts = files.filter_map(|file| {
@@ -79,8 +78,8 @@ impl<'r> ReportSources<'r> {
         }
     }
 
-    /// Where `address` lies, among the sources that a result refers to; without references among
-    /// all. The nearest function before it has it.
+    /// The position of `address`: an offset in the nearest function before it. Looks only in the
+    /// sources that a result refers to, or in all sources if it refers to none.
     pub(super) fn place(&self, references: &[u64], address: u64) -> Option<CodeLocation<'_>> {
         let known = |loaded: &&LoadedCubin<'_>| {
             references.is_empty() || references.contains(&loaded.source.reference)
@@ -96,7 +95,7 @@ impl<'r> ReportSources<'r> {
             return None;
         }
         let (lines, ptx) = loaded.lines.get_or_init(|| {
-            // A damaged table costs the positions, not the numbers; the cubin has its own reader.
+            // A damaged line table loses the source positions only. The cubin is read separately.
             let read = |table| cubin::lines(loaded.source.cubin, table).unwrap_or_default();
             (read(Table::Source), read(Table::Ptx))
         });
@@ -114,7 +113,7 @@ impl<'r> ReportSources<'r> {
         Some(CodeLocation { symbol: &function.symbol, offset, at: at.collect(), ptx_line, sass })
     }
 
-    /// The text of a source line, where the report holds the file.
+    /// The text of a source line. `None` if the report does not contain the file.
     pub(super) fn text(&self, at: &SourceAt) -> Option<String> {
         let lines = self.texts.get(at.file.as_str())?;
         let text = lines.get((at.line as usize).checked_sub(1)?)?;

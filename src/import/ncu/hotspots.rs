@@ -1,8 +1,8 @@
-//! What a launch spends by instruction and by source line.
+//! Values per instruction and per source line of a launch.
 //!
-//! A metric's instances that correlate to addresses are the counts of single instructions: warp
-//! samples with their reasons, executions, memory traffic. The code inside the report says where
-//! an address lies.
+//! A metric's instances that correlate to addresses are the values of single instructions: warp
+//! samples by stall reason, execution counts, memory traffic. The code inside the report maps an
+//! address to a function and a line.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -19,10 +19,10 @@ const SAMPLES: &str = "smsp__pcsamp_sample_count";
 const REASON: &str = "smsp__pcsamp_warps_issue_stalled_";
 const NOT_ISSUED: &str = "_not_issued";
 
-/// Most instructions kept of one report; the launches of a larger one come first.
+/// Most instructions imported from one report. Earlier launches have priority.
 const MAX_KEPT_INSTRUCTIONS: usize = 1 << 18;
 
-/// Turns the instances of results into hot spots, within one bound for the whole report.
+/// Turns the instances of results into hot spots, with one bound for the whole report.
 pub(super) struct HotSpotBuilder<'c> {
     code: &'c ReportSources<'c>,
     left: usize,
@@ -34,7 +34,7 @@ impl<'c> HotSpotBuilder<'c> {
         HotSpotBuilder { code, left: MAX_KEPT_INSTRUCTIONS, without: 0 }
     }
 
-    /// The hot spots of one launch; nothing where the report counted nothing by instruction.
+    /// The hot spots of one launch. `None` if the report has no values per instruction.
     pub(super) fn launch(
         &mut self,
         result: &NcuResult<'_>,
@@ -45,7 +45,7 @@ impl<'c> HotSpotBuilder<'c> {
         let mut at: HashMap<u64, Option<usize>> = HashMap::new();
         let mut found: Vec<InstructionSpot> = Vec::new();
         let own = launch.mangled.as_deref().unwrap_or(&launch.kernel);
-        // By name, so that each name comes behind those an instruction has already.
+        // Sorted by name, so that new names of an instruction are always appended.
         let named = result.metrics().filter_map(|metric| Some((Kind::of(&metric)?, metric)));
         let mut named: Vec<(Kind, Metric<'_>)> = named.collect();
         named.sort_by(|(a, _), (b, _)| a.name().cmp(b.name()));
@@ -92,20 +92,20 @@ impl<'c> HotSpotBuilder<'c> {
         })
     }
 
-    /// What the bound cost.
+    /// The gap for instructions that were left out because of the bound.
     pub(super) fn gap(&self) -> Option<Gap> {
         (self.left == 0).then(|| Gap {
             code: "hotspots_cut".to_owned(),
             text: format!(
-                "the report counts more than {MAX_KEPT_INSTRUCTIONS} instructions: the rest has no hot spots, \
-                 among it {} whole launches",
+                "the report has values for more than {MAX_KEPT_INSTRUCTIONS} instructions; the \
+                 rest, including {} whole launches, has no hot spots",
                 self.without
             ),
         })
     }
 }
 
-/// What a metric's instances count.
+/// What the instances of a metric count.
 enum Kind {
     Samples,
     Stall { reason: Arc<str>, issued: bool },
@@ -118,8 +118,9 @@ enum Kind {
 }
 
 impl Kind {
-    /// Points in time and numbers by launch are told by their correlation; the names that never
-    /// correlate to addresses are passed over here, since they have most of the instances.
+    /// The kind by a metric's name. Series over time and values per launch are recognised later, by
+    /// their correlation. Names that never correlate to addresses are skipped here, because they
+    /// have most of the instances.
     fn of(metric: &Metric<'_>) -> Option<Kind> {
         let name = metric.name();
         if metric.is_pm_sampled() || name.starts_with("launch__") || name.starts_with("profiler__")
@@ -144,7 +145,7 @@ impl Kind {
         })
     }
 
-    /// The name under which an instruction lists it.
+    /// The name in an instruction's list of metrics.
     fn name(&self) -> &str {
         match self {
             Kind::Stall { reason, .. } => reason,
@@ -185,7 +186,7 @@ fn add(count: &mut Option<u64>, more: u64) {
     *count = Some(count.unwrap_or(0).saturating_add(more));
 }
 
-/// ncu's numbers for memories, as far as its own pages have shown what they mean; it gives 0 to
+/// ncu's numbers for memory spaces, as far as its own pages confirm them. ncu gives 0 to
 /// instructions that never ran.
 fn space(number: u64) -> String {
     match number {
@@ -197,7 +198,7 @@ fn space(number: u64) -> String {
     }
 }
 
-/// Likewise for what is done with them.
+/// ncu's numbers for memory operations, with the same limits.
 fn operation(number: u64) -> String {
     match number {
         0 => String::new(),
@@ -207,13 +208,13 @@ fn operation(number: u64) -> String {
     }
 }
 
-/// The address and the number of an instance that belongs to an instruction.
+/// The address and value of an instance that belongs to an instruction.
 fn by_address(instance: &Instance<'_>) -> Option<(u64, f64)> {
     let address = instance.correlation.integer()?;
     Some((address, instance.value.finite()?))
 }
 
-/// Sums by the innermost source line, most samples first, then most executed.
+/// Sums by innermost source line, sorted by samples, then by executions.
 fn lines(instructions: &[InstructionSpot], code: &ReportSources<'_>) -> Vec<LineSpot> {
     let mut lines: BTreeMap<SourceAt, LineSums> = BTreeMap::new();
     for spot in instructions {
@@ -233,11 +234,11 @@ fn lines(instructions: &[InstructionSpot], code: &ReportSources<'_>) -> Vec<Line
     lines
 }
 
-/// What is summed over a line.
+/// The sums over one source line.
 #[derive(Default)]
 struct LineSums {
     instructions: u32,
-    /// All but what is listed by name.
+    /// The total, without the values that are listed by name.
     whole: Counts,
     stalls: BTreeMap<Arc<str>, u64>,
     stalls_not_issued: BTreeMap<Arc<str>, u64>,
@@ -281,13 +282,14 @@ impl LineSums {
     }
 }
 
-/// Averages, degrees of conflict and numbers that stand for kinds do not add up over a line.
+/// Whether a metric can be summed over a line. Averages, degrees of conflict and numeric codes
+/// cannot.
 fn adds_up(metric: &str) -> bool {
     !["_avg_", "_nway", "_type", "_pct"].iter().any(|part| metric.contains(part))
 }
 
-/// A launch whose numbers by instruction do not add up to those of the launch: the report left
-/// some out, or they were not understood.
+/// A gap if a launch's values per instruction do not add up to the launch's totals: either the
+/// report left some out, or they were misunderstood.
 pub(super) fn check(spots: &LaunchSpots, launch: &Launch) -> Option<Gap> {
     let sum = |count: fn(&Counts) -> Option<u64>| -> Option<u64> {
         let counts = spots.instructions.iter().filter_map(|spot| count(&spot.counts));
@@ -304,7 +306,7 @@ pub(super) fn check(spots: &LaunchSpots, launch: &Launch) -> Option<Gap> {
     let mut told: Vec<_> = wrong
         .map(|(what, parts, all)| {
             let (parts, all) = (parts.unwrap_or_default(), all.unwrap_or_default());
-            format!("its instructions have {parts} {what} and the launch {all}")
+            format!("its instructions have {parts} {what}, but the launch has {all}")
         })
         .collect();
     let uneven = spots.instructions.iter().filter(|spot| {
@@ -313,7 +315,9 @@ pub(super) fn check(spots: &LaunchSpots, launch: &Launch) -> Option<Gap> {
     });
     let uneven = uneven.count();
     if uneven > 0 {
-        told.push(format!("at {uneven} instructions the reasons do not sum to the samples"));
+        told.push(format!(
+            "the stall reasons of {uneven} instructions do not sum to their samples"
+        ));
     }
     (!told.is_empty()).then(|| Gap {
         code: "hotspot_sums".to_owned(),

@@ -1,4 +1,4 @@
-//! One result to one launch.
+//! One result of ncu to one launch.
 
 use rgpu_format::ncu_rep::{Dim3, Launch as Kernel, MessageKind, NcuResult, Rule};
 
@@ -23,7 +23,7 @@ pub(super) fn import(
             launch.block = dim(kernel.block);
             launch.stream = Some(kernel.stream);
         }
-        // A range has no name of its own; its kernels are instances of a metric.
+        // A range has no name of its own; its kernels are the instances of a metric.
         None => launch.kernel = format!("range of {}", kernels_of_range(result).join(", ")),
     }
     launch.region = result.nvtx().map(|state| region::path(&state)).unwrap_or_default();
@@ -38,7 +38,8 @@ pub(super) fn import(
     launch
 }
 
-/// `extern "C"` kernels have one name: the demangled one is empty, since there is nothing to undo.
+/// The kernel's name. For an `extern "C"` kernel ncu's demangled name is empty, so the symbol is
+/// used.
 fn name(kernel: &Kernel<'_>) -> String {
     let names = [&kernel.demangled_name, &kernel.function_name, &kernel.mangled_name];
     names.into_iter().find(|name| !name.is_empty()).map(|name| name.to_string()).unwrap_or_default()
@@ -65,7 +66,7 @@ pub(super) fn kernels_of_range(result: &NcuResult<'_>) -> Vec<String> {
     names.filter_map(|instance| instance.value.text().map(str::to_owned)).collect()
 }
 
-/// A rule's messages with their section; its estimate stands on the first of them.
+/// A rule's messages with their section. The first one carries the rule's estimated speedup.
 fn rule_messages(rule: Rule) -> Vec<(String, RuleMessage)> {
     let mut estimate = rule.speedup.map(|speedup| speedup.percent).filter(|x| x.is_finite());
     let messages = rule.messages.into_iter().map(|message| {

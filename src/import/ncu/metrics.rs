@@ -1,4 +1,4 @@
-//! The scalars of a result, and the names of those that have none.
+//! The scalar metrics of a result, and the names of metrics without a value.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,20 +7,20 @@ use rgpu_format::ncu_rep::{MetricValue, NcuResult};
 use crate::model::profile::Gap;
 use crate::model::{Metric, Value};
 
-/// Metrics that the report names without a number that can be used.
+/// Metrics that the report lists without a usable number.
 #[derive(Debug, Default)]
 pub(super) struct AbsentMetrics {
-    /// Not a number, or infinite.
+    /// Metrics that are NaN or infinite.
     pub(super) not_finite: BTreeSet<String>,
-    /// ncu's "no data".
+    /// Metrics for which ncu has "no data".
     pub(super) no_value: BTreeSet<String>,
 }
 
 impl AbsentMetrics {
-    /// One gap for each kind, naming every metric.
+    /// One gap for each kind of absence, with all the metrics' names.
     pub(super) fn gaps(&self) -> Vec<Gap> {
         let kinds = [
-            ("nan_metric", "are not finite numbers in the report", &self.not_finite),
+            ("nan_metric", "are NaN or infinite in the report", &self.not_finite),
             ("no_data_metric", "have no value in the report", &self.no_value),
         ];
         let told = kinds.into_iter().filter(|(_, _, names)| !names.is_empty());
@@ -32,8 +32,8 @@ impl AbsentMetrics {
     }
 }
 
-/// All scalars by name. A name that occurs twice keeps its first value, which is the one that
-/// ncu's own pages show.
+/// All scalars by name. For a name that occurs twice the first value is used, as on ncu's own
+/// pages.
 pub(super) fn import(
     result: &NcuResult<'_>,
     from: &str,
@@ -44,7 +44,7 @@ pub(super) fn import(
         let name = metric.name().to_owned();
         let value = match metric.value() {
             MetricValue::Missing => {
-                // A series over time has values and no single one.
+                // A series over time has several values and no scalar.
                 if metric.instances().next().is_none() {
                     absent.no_value.insert(name);
                 }
@@ -67,7 +67,8 @@ pub(super) fn import(
     metrics
 }
 
-/// Lists of parts (`breakdown:…`, `group:…`) and the steps of ncu's own arithmetic.
+/// Whether a metric is a list of parts (`breakdown:…`, `group:…`) or a step of ncu's own
+/// arithmetic.
 fn is_internal(name: &str) -> bool {
     name.contains(':') || name.starts_with("derived_tempMetric")
 }

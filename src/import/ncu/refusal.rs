@@ -1,12 +1,12 @@
-//! Why a report is not what its rung promised.
+//! Reasons to refuse a report that is not what its rung should deliver.
 
 use super::RequestedCounters;
 use super::metrics::AbsentMetrics;
 use crate::import::Refusal;
 use crate::model::{Launch, Value};
 
-/// Metrics that need no hardware counter: they are there even where counters are refused. So are
-/// peaks, which ncu knows by the chip.
+/// Metrics that need no hardware counter: they have values even where access to counters is denied.
+/// So do peak values, which ncu knows from the chip.
 const WITHOUT_COUNTERS: &[&str] = &[
     "launch__",
     "device__attribute_",
@@ -23,12 +23,12 @@ pub(super) fn judge(
     asked: &RequestedCounters<'_>,
 ) -> Vec<Refusal> {
     if launches.is_empty() {
-        let text = "the report holds no result".to_owned();
+        let text = "the report has no result".to_owned();
         return vec![Refusal { code: "empty_report", text, metrics: Vec::new() }];
     }
     let named = launches.iter().any(|launch| !launch.metrics.is_empty());
     if !named && absent.no_value.is_empty() && absent.not_finite.is_empty() {
-        let text = format!("the report holds {} results and no metric", launches.len());
+        let text = format!("the report has {} results and no metric", launches.len());
         return vec![Refusal { code: "empty_report", text, metrics: Vec::new() }];
     }
     let mut refusals = Vec::new();
@@ -37,8 +37,8 @@ pub(super) fn judge(
     refusals
 }
 
-/// Counters were collected and none has a number: seen after a kernel that crashed, told of
-/// virtualised GPUs. A clock that stood still is the same in another form.
+/// Refuses a report in which counters were collected and none has a number. Seen after a kernel
+/// that crashed, and reported for virtualised GPUs. A clock that shows no cycles is the same fault.
 fn nan_counters(launches: &[Launch], absent: &AbsentMetrics) -> Option<Refusal> {
     let counter = |name: &str| {
         !WITHOUT_COUNTERS.iter().any(|prefix| name.starts_with(prefix))
@@ -61,7 +61,7 @@ fn nan_counters(launches: &[Launch], absent: &AbsentMetrics) -> Option<Refusal> 
     let text = if count == 0 && lost > 0 {
         format!("none of the {lost} counters in the report has a number")
     } else if clocks > 0 && ticking == 0 {
-        "every clock in the report stands at 0".to_owned()
+        "every clock in the report is 0".to_owned()
     } else {
         return None;
     };
@@ -78,12 +78,13 @@ fn unknown_metrics(
     if metrics.is_empty() {
         return None;
     }
-    let text = format!("the report has nothing of `{}`", metrics.join("`, `"));
+    let text = format!("the report has no values for `{}`", metrics.join("`, `"));
     Some(Refusal { code: "unknown_metric", text, metrics })
 }
 
-/// A base name such as `dram__bytes` is answered by `dram__bytes.sum`. A metric without a value
-/// was known to ncu; leaving it out would not help.
+/// Whether the report contains a requested metric. A base name such as `dram__bytes` is satisfied
+/// by `dram__bytes.sum`. A metric that ncu lists without a value counts too: ncu knows it, so
+/// leaving it out would not help.
 fn answered(launches: &[Launch], absent: &AbsentMetrics, asked: &str) -> bool {
     let is = |name: &str| {
         name.strip_prefix(asked).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

@@ -1,4 +1,4 @@
-//! The NVTX path of a launch, and the regions that launches and ranges belong to.
+//! The NVTX path of a launch, and the regions of launches and ranges.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,11 +9,11 @@ use crate::import::imported::kernel_sums;
 use crate::model::timeline::RangeResult;
 use crate::model::{Launch, Region};
 
-/// The open push/pop ranges, outermost first; those of a named domain are `domain@name`.
+/// The open push/pop ranges, outermost first. A range of a named domain is `domain@name`.
 ///
-/// A report says how the ranges of one domain are nested and nothing about ranges of two domains,
-/// so domains follow each other: ours first, since the runner opens its ranges around everything.
-/// Start/end ranges need not nest and are used only where nothing else is open.
+/// A report gives the nesting of ranges within a domain, but not between domains. Domains are
+/// therefore put one after another, rgpu's first, since the runner opens its ranges around
+/// everything else. Start/end ranges need not nest; they are used only if nothing else is open.
 pub(super) fn path(state: &NvtxState) -> Vec<String> {
     let mut stacks: Vec<_> = state.stacks.iter().collect();
     stacks.sort_by_key(|stack| match state.domain_name(stack.domain) {
@@ -31,11 +31,11 @@ pub(super) fn path(state: &NvtxState) -> Vec<String> {
     state.ranges.iter().map(|range| part(state, range.domain, &range.name)).collect()
 }
 
-/// The regions of a report, parents before children. A launch counts to every range around it; a
-/// range that was replayed as a whole counts to its own region alone, with its metrics.
+/// The regions of a report, parents before children. A launch counts for every range around it. A
+/// range that was replayed as a whole counts for its own region only, with its metrics.
 ///
-/// ncu tells which ranges were open and no times of them, so regions have no host time here; the
-/// GPU time is the sum of ncu's own durations, under its clock policy.
+/// ncu gives no times of ranges, so these regions have no host time. Their GPU time is the sum of
+/// ncu's durations, measured under its clock policy.
 pub(super) fn rows(report: &NcuReport<'_>, launches: &[Launch], from: &str) -> Vec<Region> {
     let mut rows = RegionBuilder::default();
     for (result, launch) in report.results().zip(launches) {
@@ -67,13 +67,13 @@ pub(super) fn rows(report: &NcuReport<'_>, launches: &[Launch], from: &str) -> V
     rows.all
 }
 
-/// What sums need of a launch.
+/// A launch reduced to what the sums use.
 fn times(launch: &Launch) -> Launch {
     let (kernel, duration_ns) = (launch.kernel.clone(), launch.duration_ns);
     Launch { kernel, duration_ns, ..Launch::default() }
 }
 
-/// Regions as they are met.
+/// Collects regions in order of first use.
 #[derive(Default)]
 struct RegionBuilder {
     all: Vec<Region>,
@@ -94,7 +94,7 @@ impl RegionBuilder {
         index
     }
 
-    /// Every region around a launch with the path `path`, each once.
+    /// The indices of all regions around a launch with the path `path`.
     fn around(&mut self, state: &NvtxState, path: &[String]) -> BTreeSet<usize> {
         let depth = if state.stacks.is_empty() { 0 } else { path.len().min(MAX_DEPTH) };
         let nested = (1..=depth).map(|depth| self.index(PUSH_POP, &path[..depth]));
@@ -105,7 +105,7 @@ impl RegionBuilder {
         all
     }
 
-    /// The innermost region, which is the one that was replayed.
+    /// The index of the innermost region, which is the one that was replayed.
     fn own(&mut self, state: &NvtxState, path: &[String]) -> Option<usize> {
         match (state.stacks.is_empty(), state.ranges.last()) {
             (false, _) => Some(self.index(PUSH_POP, &path[..path.len().min(MAX_DEPTH)])),
@@ -117,10 +117,11 @@ impl RegionBuilder {
     }
 }
 
-/// Paths of a hostile report are cut here: each of their prefixes is a region.
+/// Longest path of a region. Bounds the work for a hostile report, since each prefix is a region
+/// too.
 const MAX_DEPTH: usize = 64;
 
-/// The part of a path that names a range.
+/// The path component of a range: `name` or `domain@name`.
 fn part(state: &NvtxState, domain: u64, name: &str) -> String {
     match state.domain_name(domain) {
         Some(domain) => format!("{domain}@{name}"),

@@ -1,4 +1,4 @@
-//! Ceilings and achieved points of the report's roofline charts.
+//! Ceilings and achieved points of the roofline charts in a report.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use crate::model::launch::Roof;
 
 const TENSOR: &str = "sm__ops_path_tensor_";
 
-/// Every ceiling once, with what the launch reached of it. Of the tensor ceilings, which are
-/// dozens, the dense ones, and the sparse ones that the launch used.
+/// Every ceiling once, with the launch's achieved value. Of the dozens of tensor ceilings, only the
+/// dense ones, and the sparse ones that the launch used.
 pub(super) fn import(result: &NcuResult<'_>, launch: &Launch) -> Vec<Roof> {
     let Some(arch) = compute_capability(launch) else { return Vec::new() };
     let mut roofs: Vec<Roof> = Vec::new();
@@ -27,7 +27,7 @@ pub(super) fn import(result: &NcuResult<'_>, launch: &Launch) -> Vec<Roof> {
     roofs
 }
 
-/// Ten times major plus minor.
+/// Compute capability as ten times major plus minor.
 pub(super) fn compute_capability(launch: &Launch) -> Option<u64> {
     let major = launch.number("device__attribute_compute_capability_major")?;
     let minor = launch.number("device__attribute_compute_capability_minor")?;
@@ -36,7 +36,7 @@ pub(super) fn compute_capability(launch: &Launch) -> Option<u64> {
 
 fn chart_roofs(chart: &RooflineChart, section: &str, arch: u64, launch: &Launch) -> Vec<Roof> {
     let number = |name: &str| launch.number(name);
-    // Ceilings and points stand in the same order, and a chart may have fewer points.
+    // Ceilings and points are in the same order. A chart may have fewer points than ceilings.
     let points = chart.achieved.iter().map(Some).chain(std::iter::repeat(None));
     let sides: [fn(&RooflinePoint) -> Option<&Rate>; 2] =
         [|point| point.work.as_ref(), |point| point.traffic.as_ref()];
@@ -64,12 +64,13 @@ fn chart_roofs(chart: &RooflineChart, section: &str, arch: u64, launch: &Launch)
     roofs
 }
 
-/// The peak of a type alone counts the sparse operations, except for FP64, which has none.
+/// Whether a tensor peak is for dense operations. The peak of a plain type counts sparse
+/// operations, except for FP64, which has no sparse ones.
 fn is_dense(name: &str) -> bool {
     name.contains("_sparsity_off") || name.contains("_src_fp64")
 }
 
-/// Our label and unit for a ceiling, by the metric that it is made of.
+/// Our label and unit for a ceiling, from the name of its metric.
 fn label(metric: &str) -> Option<(String, &'static str)> {
     if let Some(rest) = metric.strip_prefix(TENSOR) {
         let kind = rest.split('.').next().unwrap_or_default();

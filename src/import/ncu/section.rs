@@ -1,4 +1,4 @@
-//! ncu's own section tables, with the values of one result.
+//! The section tables of ncu's pages, with the values of one result.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -9,8 +9,8 @@ use super::roofline::compute_capability;
 use crate::model::Launch;
 use crate::model::launch::{RawRow, RawSection, RawTable};
 
-/// Every section that shows a value or that a rule spoke about, in the order of ncu's pages.
-/// `rules` names the section of each of the launch's rule messages.
+/// Every section that has a value or a rule's message, in the order of ncu's pages. `rules` has the
+/// section of each of the launch's rule messages.
 pub(super) fn import(result: &NcuResult<'_>, launch: &Launch, rules: &[String]) -> Vec<RawSection> {
     let arch = compute_capability(launch);
     let mut sections: Vec<_> = result.sections().collect();
@@ -24,14 +24,14 @@ pub(super) fn import(result: &NcuResult<'_>, launch: &Launch, rules: &[String]) 
     read.filter(|s| !(s.rows.is_empty() && s.tables.is_empty() && s.rules.is_empty())).collect()
 }
 
-/// A metric that is the list of another one's parts.
+/// Prefix of a metric that lists the parts of another metric.
 const BREAKDOWN: &str = "breakdown:";
-/// Most rows of one launch; a full report has about 500.
+/// Most rows imported for one launch. A full report has about 500.
 const MAX_ROWS: usize = 1 << 13;
 
 struct RowValues<'a> {
     launch: &'a Launch,
-    /// Sections are for many GPUs; without a number for this one nothing is left out.
+    /// The GPU's compute capability, to skip rows for other GPUs. `None` skips nothing.
     arch: Option<u64>,
     breakdowns: HashMap<String, String>,
     left: Cell<usize>,
@@ -56,7 +56,7 @@ impl RowValues<'_> {
         }
     }
 
-    /// A metric's row, none where it has no value; of a breakdown one row for each part.
+    /// The rows of a metric: one if it has a value, and for a breakdown one for each part.
     fn rows(&self, metric: &MetricRef) -> Vec<RawRow> {
         let name = match self.arch {
             Some(arch) => metric.name_for(arch),

@@ -1,4 +1,4 @@
-//! Why warps waited: from exact counters and from samples.
+//! Warp stall reasons, from exact counters and from samples.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ const SAMPLED: &str = "smsp__pcsamp_warps_issue_stalled_";
 const SAMPLES: &str = "smsp__pcsamp_sample_count";
 const LATENCY: &str = "smsp__average_warp_latency_per_inst_issued.ratio";
 
-/// Fills the launch's stalls, largest first. `selected` counts warps that did issue: it takes part
-/// in the sums and is no stall.
+/// Fills in the launch's stalls, largest first. `selected` counts warps that issued: it is part of
+/// the sums, but no stall.
 ///
-/// A gap comes back when the sampled reasons do not add up to the number of samples: then a reason
-/// has a name that is not known here.
+/// Returns a gap if the reasons do not sum to the number of samples. Then a reason is unknown to
+/// rgpu.
 pub(in crate::import) fn import(launch: &mut Launch) -> Option<Gap> {
     let mut exact = BTreeMap::new();
     let mut sampled = BTreeMap::new();
@@ -52,14 +52,14 @@ pub(in crate::import) fn import(launch: &mut Launch) -> Option<Gap> {
     wrong.then(|| Gap {
         code: "stall_samples".to_owned(),
         text: format!(
-            "launch {}: the stall reasons sum to {samples} samples and `{SAMPLES}` is {}",
+            "launch {}: the stall reasons sum to {samples} samples, but `{SAMPLES}` is {}",
             launch.id,
             expected.unwrap_or_default()
         ),
     })
 }
 
-/// Two reasons have another name among the samples than among the counters.
+/// The reason's name among the counters. Two reasons have a different name among the samples.
 pub(super) fn reason_name(name: &str) -> &str {
     match name {
         "no_instructions" => "no_instruction",

@@ -65,7 +65,7 @@ fn a_metric_without_a_value_is_absent_and_named() {
     assert!(all.gaps[0].text.contains(name));
 }
 
-/// ncu's details page: section, label, unit and value of every metric, in its order.
+/// ncu's details page: section, label, unit and value of every metric, in page order.
 fn details_page(case: &str) -> Vec<[String; 4]> {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ncu/2025.3.1");
     let text = std::fs::read_to_string(fixtures.join(case).join("details.csv")).unwrap();
@@ -78,7 +78,7 @@ fn details_page(case: &str) -> Vec<[String; 4]> {
     metrics.map(|row| [11, 12, 13, 14].map(|column| row[column].clone())).collect()
 }
 
-/// Whether `cell` is `value` in some power of a thousand of its unit, within the digits printed.
+/// Whether `cell` equals `value` to the printed digits, in some power of a thousand of its unit.
 fn prints(cell: &str, value: &Value) -> bool {
     let Some(number) = value.as_f64() else { return matches!(value, Value::Text(t) if t == cell) };
     let plain = cell.replace(',', "");
@@ -260,7 +260,7 @@ fn a_report_cut_before_its_first_result_ends_is_an_error_that_says_where() {
         import(&whole[..20_000], "report", &RequestedCounters::default(), &Limits::default())
             .unwrap_err();
     let source = std::error::Error::source(&error).unwrap().to_string();
-    assert_eq!(error.to_string(), "no whole result is left of the report");
+    assert_eq!(error.to_string(), "the report is damaged before the end of its first result");
     let expected = "file ends at offset 20000 inside block header that begins at 5967 and needs \
                     27010 bytes";
     assert_eq!(source, expected);

@@ -21,8 +21,8 @@ fn report(case: &str) -> Vec<Launch> {
     ncu::import(&bytes, "report", &RequestedCounters::default(), &limits).unwrap().launches
 }
 
-/// Whether a printed number is the exact one within what ncu prints: three decimals of the printed
-/// unit for some metrics, two for others.
+/// Whether a printed number equals the exact one to the digits that ncu prints: three decimals of
+/// the printed unit for some metrics, two for others.
 fn same(printed: f64, exact: f64, factor: f64) -> bool {
     (printed - exact).abs() <= 0.00501 * factor + exact.abs() * 1e-6
 }

@@ -1,4 +1,4 @@
-//! From a trace to launches, sums and regions.
+//! Joins GPU work to regions: from a trace to launches, sums and regions.
 
 use std::collections::HashMap;
 
@@ -11,20 +11,20 @@ use crate::import::region_tree::{CallTime, Kind, Tree};
 use crate::model::launch::Launch;
 use crate::model::profile::Gap;
 
-/// In which regions the work of a trace was launched.
+/// GPU work of a trace, by the region in which it was launched.
 pub(super) struct AttributedWork {
     pub(super) tree: Tree,
-    /// Sums of the work launched in each region, by the region's number, without those inside.
+    /// Sums of the work launched directly in each region, without inner regions, by region number.
     sums: Vec<RegionSums>,
     /// The start/end regions of work that is listed one by one, by process and correlation id.
     start_end: HashMap<(u64, i64), Vec<usize>>,
-    /// How many pieces of work have a known call.
+    /// Number of pieces of work whose API call is known.
     known: u64,
 }
 
 impl AttributedWork {
     pub(super) fn new(trace: &Trace) -> AttributedWork {
-        // Start/end ranges are few or none; only they need all calls at once.
+        // Only start/end ranges need all calls at once, and most traces have none.
         let mut moments: Vec<CallTime> = Vec::new();
         if trace.ranges.iter().any(|range| range.kind == Kind::StartEnd) {
             moments.extend(trace.pieces.launched().map(|launched| {
@@ -65,7 +65,8 @@ impl AttributedWork {
         AttributedWork { tree, ..placed }
     }
 
-    /// The regions of one piece of listed work: the innermost push/pop region, then start/end ones.
+    /// The regions of one piece of listed work: the innermost push/pop region, then the start/end
+    /// ones.
     pub(super) fn regions_of(&self, trace: &Trace, work: &Work) -> Vec<usize> {
         let call = work.key().and_then(|(process, id)| trace.pieces.call_for(process, id));
         let inner =
@@ -74,10 +75,11 @@ impl AttributedWork {
         inner.into_iter().chain(start_end.into_iter().flatten().copied()).collect()
     }
 
-    /// Sums of each region with those inside.
+    /// The sums of each region, including its inner regions.
     fn whole_sums(self) -> (Tree, Vec<RegionSums>) {
         let (tree, mut sums) = (self.tree, self.sums);
-        // A region's parent has the smaller number: each is whole before its parent takes it.
+        // A parent has a smaller number than its children, so a region is complete before it is
+        // added to it.
         for node in (0..sums.len()).rev() {
             let (below, rest) = sums.split_at_mut(node);
             if let (_, Some(parent), _) = tree.place(node) {
@@ -88,7 +90,7 @@ impl AttributedWork {
     }
 }
 
-/// Adds everything that `trace` says to `imported`, but the single events.
+/// Adds everything in `trace` to `imported`, except the single events.
 pub(super) fn add(trace: &Trace, placed: AttributedWork, from: &str, imported: &mut Imported) {
     imported.kernels = trace.totals.kernels(&trace.kernels);
     imported.copies = trace.totals.copies();
@@ -145,14 +147,16 @@ fn gaps(trace: &Trace, placed: u64, from: &str) -> Vec<Gap> {
             kernels > kept,
             "launches_capped",
             format!(
-                "{from}: {kernels} kernels were traced; the first {kept} are listed one by one, the sums hold all"
+                "{from}: {kernels} kernels were traced; the first {kept} are listed one by one; \
+                 the sums include all"
             ),
         ),
         (
             unplaced > 0 && !trace.ranges.is_empty(),
             "unattributed_gpu_rows",
             format!(
-                "{from}: {unplaced} rows of GPU work have no API call in the trace, so no region can claim them"
+                "{from}: {unplaced} rows of GPU work have no API call in the trace, so they \
+                 belong to no region"
             ),
         ),
         (

@@ -1,7 +1,7 @@
-//! Which API calls are listed one by one, out of any number of them.
+//! Selects the API calls to list one by one.
 //!
-//! Kept are the calls that put listed work on the GPU, and of the rest the first ones: waits for
-//! themselves, since they say why the GPU stood idle, and everything else.
+//! Listed are all calls that launched listed work, and the first of the others. Waits have a quota
+//! of their own, because they explain why the GPU was idle.
 
 use std::collections::BinaryHeap;
 
@@ -11,10 +11,10 @@ use super::correlated::{ByCorrelation, Key, LastHit};
 use super::numbers::ValueNumbers;
 use super::trace::process;
 
-/// Calls kept beside those that put listed work on the GPU: this many waits, and as many others.
+/// Most waits that are listed, and most other calls, besides those that launched listed work.
 const MAX_CALLS: usize = 20_000;
 
-/// A call: start, end, thread, and the name's number. The order of the fields is the order of time.
+/// A call. The order of the fields makes calls sort by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ListedCall {
     pub(super) start_ns: i64,
@@ -25,28 +25,28 @@ pub(super) struct ListedCall {
     pub(super) key: Option<(u64, i64)>,
 }
 
-/// Calls listed one by one, by start.
+/// The listed calls, sorted by start.
 #[derive(Debug, Default)]
 pub(super) struct ListedCalls {
     pub(super) calls: Vec<ListedCall>,
-    /// How many more there are.
+    /// Number of calls left out.
     pub(super) cut: u64,
 }
 
-/// Gathers them in one pass.
+/// Collects the calls in one pass over the rows.
 pub(super) struct CallCollector {
     launching: ByCorrelation<ListedCall>,
     finger: LastHit,
     waits: BinaryHeap<ListedCall>,
     others: BinaryHeap<ListedCall>,
-    /// Which names are those of waits.
+    /// Numbers of the names that are waits.
     names: ValueNumbers,
     waiting: Vec<bool>,
     seen: u64,
 }
 
 impl CallCollector {
-    /// `wanted` are the calls of listed work.
+    /// `wanted` are the calls that launched listed work.
     pub(super) fn new(wanted: impl Iterator<Item = Key>) -> CallCollector {
         CallCollector {
             launching: ByCorrelation::new(wanted),

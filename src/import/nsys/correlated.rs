@@ -1,13 +1,13 @@
 //! A value for each correlation id of a process.
 //!
-//! GPU rows and API calls stand in the file in nearly the same order, so the next id to look for is
-//! mostly the neighbour of the last: a sorted list with a finger on it is several times faster than
-//! a hash table, and a third of its size.
+//! GPU rows and API calls are in nearly the same order in the file, so the next id is mostly close
+//! to the last one. A sorted list with a cursor is therefore several times faster than a hash table
+//! and uses a third of the memory.
 
 /// Process and correlation id.
 pub(super) type Key = (u64, i64);
 
-/// Values by key; the keys are known from the start.
+/// Values by key. All keys are known from the start.
 #[derive(Debug)]
 pub(super) struct ByCorrelation<T> {
     keys: Vec<Key>,
@@ -20,15 +20,15 @@ impl<T> Default for ByCorrelation<T> {
     }
 }
 
-/// Where the last key was found.
+/// The index of the last hit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LastHit(usize);
 
 impl<T> ByCorrelation<T> {
-    /// Places for `keys`, in any order, without values yet.
+    /// Creates empty slots for `keys`, which may be in any order.
     pub(super) fn new(keys: impl Iterator<Item = Key>) -> ByCorrelation<T> {
         let mut keys: Vec<Key> = keys.collect();
-        // Nearly sorted already, which the stable sort makes use of.
+        // The keys are nearly sorted, and the stable sort is fast on such input.
         keys.sort();
         keys.dedup();
         let mut values = Vec::new();
@@ -48,13 +48,13 @@ impl<T> ByCorrelation<T> {
         Some(index)
     }
 
-    /// The place for a key's value; `None` for a key that has no place.
+    /// The slot for a key's value. `None` for an unknown key.
     pub(super) fn place(&mut self, key: Key, finger: &mut LastHit) -> Option<&mut Option<T>> {
         let index = self.find(key, finger)?;
         Some(&mut self.values[index])
     }
 
-    /// All values, in the order of their keys.
+    /// All values, sorted by key.
     pub(super) fn into_values(self) -> impl Iterator<Item = T> {
         self.values.into_iter().flatten()
     }
@@ -76,7 +76,7 @@ mod tests {
             assert!(all.place(missing, &mut finger).is_none(), "{missing:?}");
         }
         for (value, key) in keys.into_iter().enumerate().rev() {
-            // The same key again takes the later value.
+            // A second value for the same key replaces the first.
             let expected = if key == (2, 5) { 3 } else { value };
             assert_eq!(all.place(key, &mut finger), Some(&mut Some(expected)), "{key:?}");
         }

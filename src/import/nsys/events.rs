@@ -1,4 +1,4 @@
-//! From a trace in memory to the document of its single events.
+//! Lists the single events of a trace in memory.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::import::event_list::{NameTable, RegionTable, ranges, since};
 use crate::model;
 use crate::model::trace::{CallEvent, Cut, SCHEMA, Work, WorkKind};
 
-/// The document of `trace`; `placed` says in which regions its work was launched.
+/// The document of `trace`. `placed` gives the regions in which its work was launched.
 pub(super) fn list(trace: &Trace, placed: &AttributedWork, from: &str) -> model::Trace {
     let mut names = NameTable::default();
     let mut regions = RegionTable::default();
@@ -81,8 +81,8 @@ pub(super) fn list(trace: &Trace, placed: &AttributedWork, from: &str) -> model:
     }
 }
 
-/// The name as programs write it: nsys appends the version of the entry point, `_v7000`, and the
-/// kind of default stream, `_ptsz`.
+/// The name as programs write it. nsys appends the entry point's version (`_v7000`) and the kind of
+/// default stream (`_ptsz`).
 fn plain_name(name: &str) -> &str {
     let name = match name.rsplit_once("_v") {
         Some((plain, version)) if version.bytes().all(|b| b.is_ascii_digit()) => plain,
@@ -91,8 +91,7 @@ fn plain_name(name: &str) -> &str {
     name.strip_suffix("_ptsz").or_else(|| name.strip_suffix("_ptds")).unwrap_or(name)
 }
 
-/// Whether a call waits for the GPU by its meaning: a synchronisation, or a copy that is not
-/// asynchronous.
+/// Whether a call waits for the GPU: a synchronisation, or a copy that is not asynchronous.
 pub(super) fn waits(name: &str) -> bool {
     let name = plain_name(name);
     if name.contains("Async") || name.contains("Graph") {

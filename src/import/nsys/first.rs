@@ -1,18 +1,18 @@
-//! The first pieces of work in time order, out of any number of them in any order.
+//! The first pieces of work in time order, from rows in any order.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use super::trace::Work;
 
-/// Keeps them while all go by.
+/// Keeps the earliest rows of those passed to [`EarliestRows::see`].
 #[derive(Debug)]
 pub(super) struct EarliestRows {
     most: usize,
     kept: BinaryHeap<ByStart>,
 }
 
-/// By start, then as they came.
+/// Orders by start, then by arrival.
 #[derive(Debug)]
 struct ByStart(Work);
 
@@ -47,7 +47,7 @@ impl EarliestRows {
         EarliestRows { most, kept: BinaryHeap::new() }
     }
 
-    /// Takes a look at one more.
+    /// Adds a row if it is early enough.
     pub(super) fn see(&mut self, work: &Work) {
         if self.kept.len() < self.most {
             self.kept.push(ByStart(*work));
@@ -58,7 +58,7 @@ impl EarliestRows {
         }
     }
 
-    /// The first ones, in order.
+    /// The earliest rows in time order.
     pub(super) fn finish(self) -> Vec<Work> {
         self.kept.into_sorted_vec().into_iter().map(|by_start| by_start.0).collect()
     }

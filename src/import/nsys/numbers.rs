@@ -1,13 +1,13 @@
-//! Small numbers for values of which there are few, but which come millions of times.
+//! Small numbers for values that occur millions of times but have few distinct values.
 
 use std::collections::HashMap;
 
-/// Values numbered as they are met. A value that came not long ago costs a comparison.
+/// Numbers values in order of first occurrence. A recently seen value costs one comparison.
 #[derive(Debug)]
 pub(super) struct ValueNumbers {
     all: Vec<u64>,
     by_value: HashMap<u64, u32>,
-    /// Numbers of the last values met, each at a place that its bits say.
+    /// Numbers of recently seen values, in a slot chosen by the value's bits.
     recent: [u32; RECENT],
 }
 
@@ -19,19 +19,20 @@ impl Default for ValueNumbers {
     }
 }
 
-/// Ids of strings and threads differ in their lowest bits, those of processes above bit 24.
+/// The slot of a value. String and thread ids differ in their lowest bits, process ids above bit
+/// 24.
 fn place(value: u64) -> usize {
     (value ^ (value >> 24)) as usize % RECENT
 }
 
 impl ValueNumbers {
-    /// The number of a value, and whether it is a new one.
+    /// The number of a value, and whether the value is new.
     pub(super) fn number(&mut self, value: u64) -> (u32, bool) {
         let recent = self.recent[place(value)];
         if self.get(recent) == Some(value) {
             return (recent, false);
         }
-        // More than 2^32 different ones would need a file of many times the size we read.
+        // More than 2^32 distinct values would need a far larger file than the size limit allows.
         let next = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
         let number = *self.by_value.entry(value).or_insert(next);
         let new = number == next;
@@ -42,7 +43,7 @@ impl ValueNumbers {
         (number, new)
     }
 
-    /// The number of a value that was met before.
+    /// The number of a value. `None` if it has not occurred.
     pub(super) fn known(&self, value: u64) -> Option<u32> {
         let recent = self.recent[place(value)];
         if self.get(recent) == Some(value) {
@@ -51,7 +52,7 @@ impl ValueNumbers {
         self.by_value.get(&value).copied()
     }
 
-    /// The value of a number.
+    /// The value with a number.
     pub(super) fn get(&self, number: u32) -> Option<u64> {
         self.all.get(number as usize).copied()
     }

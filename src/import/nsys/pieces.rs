@@ -1,14 +1,14 @@
-//! All work of a trace that has a correlation id, with the call that put it on the GPU.
+//! All GPU work of a trace that has a correlation id, with the API call that launched it.
 //!
-//! GPU rows and API calls stand in the file in nearly the same order, so the next id to look for is
-//! mostly the neighbour of the last: a sorted list with a finger on it is several times faster than
-//! a hash table, and a third of its size. There may be ten million pieces: only what sums need is
-//! kept of each, 40 bytes.
+//! GPU rows and API calls are in nearly the same order in the file, so the next id is mostly close
+//! to the last one. A sorted list with a cursor is therefore several times faster than a hash table
+//! and uses a third of the memory. There may be ten million pieces, so only what the sums need is
+//! stored: 40 bytes for each.
 
 use super::numbers::ValueNumbers;
 use super::trace::Work;
 
-/// A call that put work on the GPU.
+/// An API call that launched work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) process: u64,
@@ -16,30 +16,30 @@ pub(super) struct Call {
     pub(super) at_ns: i64,
 }
 
-/// One piece of work.
+/// One piece of GPU work: a kernel, copy, fill or graph.
 #[derive(Clone, Copy, Debug)]
 struct WorkPiece {
     process: u32,
-    /// The thread's number, plus one; 0 while no call is known.
+    /// The thread's number plus one; 0 while the call is unknown.
     thread: u32,
     correlation: i64,
     at_ns: i64,
     ns: u64,
-    /// The number of the kernel's name; other work has none.
+    /// The number of the kernel's name, or [`NO_KERNEL`].
     kernel: u32,
 }
 
-/// What is no kernel.
+/// The kernel number of other work.
 const NO_KERNEL: u32 = u32::MAX;
 
-/// What sums need of one piece.
+/// The part of a piece that the sums need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PieceTime {
     pub(super) ns: u64,
     pub(super) kernel: Option<u32>,
 }
 
-/// Work of one correlation id, whose call is known.
+/// All work of one correlation id whose call is known.
 #[derive(Debug)]
 pub(super) struct LaunchedWork<'p> {
     pub(super) call: Call,
@@ -48,7 +48,7 @@ pub(super) struct LaunchedWork<'p> {
 }
 
 impl LaunchedWork<'_> {
-    /// Its work.
+    /// The times of its pieces.
     pub(super) fn spent(&self) -> impl ExactSizeIterator<Item = PieceTime> + '_ {
         self.pieces.iter().map(|piece| PieceTime {
             ns: piece.ns,
@@ -57,19 +57,19 @@ impl LaunchedWork<'_> {
     }
 }
 
-/// All pieces; those of one process and correlation id stand together, and their call with the
-/// first.
+/// All pieces. Those with the same process and correlation id are adjacent; the first has their
+/// call.
 #[derive(Debug, Default)]
 pub(super) struct WorkPieces {
     pieces: Vec<WorkPiece>,
     processes: ValueNumbers,
     threads: ValueNumbers,
-    /// Where the last call was found.
+    /// The index of the last hit.
     finger: usize,
 }
 
 impl WorkPieces {
-    /// Adds a piece; work without a correlation id has no place here.
+    /// Adds a piece. Work without a correlation id is ignored.
     pub(super) fn add(&mut self, work: &Work, kernel: Option<u32>) {
         let Some(correlation) = work.correlation else { return };
         self.pieces.push(WorkPiece {
@@ -82,7 +82,7 @@ impl WorkPieces {
         });
     }
 
-    /// To be called once between the last piece and the first call.
+    /// Call this once, after the last piece and before the first call.
     pub(super) fn sort(&mut self) {
         let key = |piece: &WorkPiece| (piece.process, piece.correlation);
         if !self.pieces.is_sorted_by_key(key) {
@@ -90,7 +90,7 @@ impl WorkPieces {
         }
     }
 
-    /// Notes a call; of several with one id the last counts.
+    /// Records a call. A later call with the same id replaces an earlier one.
     pub(super) fn call(&mut self, call: Call, correlation: i64) {
         let Some(process) = self.processes.known(call.process) else { return };
         let Some(first) = self.find((process, correlation)) else { return };
@@ -98,10 +98,10 @@ impl WorkPieces {
         self.pieces[first].at_ns = call.at_ns;
     }
 
-    /// The first piece of a process and correlation id.
+    /// The first piece with a process and correlation id.
     fn find(&mut self, wanted: (u32, i64)) -> Option<usize> {
         let key = |piece: &WorkPiece| (piece.process, piece.correlation);
-        // The finger is always on a first piece, so the next of another id is one too.
+        // The cursor is always on the first piece of an id, so the next id's first piece is close.
         let near = self.pieces[self.finger.min(self.pieces.len())..].iter().take(4);
         let found = match near.enumerate().find(|(_, piece)| key(piece) == wanted) {
             Some((steps, _)) => self.finger + steps,
@@ -112,7 +112,7 @@ impl WorkPieces {
         self.pieces.get(found).is_some_and(|piece| key(piece) == wanted).then_some(found)
     }
 
-    /// All work whose call is known, id by id.
+    /// All work whose call is known, by correlation id.
     pub(super) fn launched(&self) -> impl Iterator<Item = LaunchedWork<'_>> + '_ {
         let same =
             |a: &WorkPiece, b: &WorkPiece| (a.process, a.correlation) == (b.process, b.correlation);
@@ -129,7 +129,7 @@ impl WorkPieces {
         Some(Call { process, thread, at_ns: piece.at_ns })
     }
 
-    /// The call of a process and correlation id.
+    /// The call with a process and correlation id.
     pub(super) fn call_for(&self, process: u64, correlation: i64) -> Option<Call> {
         let key = |piece: &WorkPiece| (piece.process, piece.correlation);
         let wanted = (self.processes.known(process)?, correlation);

@@ -1,4 +1,4 @@
-//! The two files of nsys as one source of rows.
+//! A common source of rows for the two file formats of nsys.
 
 use std::cell::Cell;
 
@@ -11,9 +11,9 @@ use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 use crate::import::ReadProgress;
 use crate::model::profile::Gap;
 
-/// Rows of a trace, streamed. Every stream can be asked for more than once.
+/// Streams the rows of a trace. Every stream can be read more than once.
 pub(in crate::import) trait TraceRows {
-    /// Why reading failed.
+    /// The error of reading.
     type Error;
     fn strings(&self) -> Result<Strings, Self::Error>;
     fn kernels(&self, row: impl FnMut(Kernel)) -> Result<(), Self::Error>;
@@ -27,7 +27,7 @@ pub(in crate::import) trait TraceRows {
             seen += 1;
         })
     }
-    /// What sums need of the kernels.
+    /// The times and names of the kernels, without their other columns.
     fn kernel_runs(&self, mut row: impl FnMut(KernelRun)) -> Result<(), Self::Error> {
         self.kernels(|kernel| row(kernel.into()))
     }
@@ -36,22 +36,22 @@ pub(in crate::import) trait TraceRows {
     fn graph_launches(&self, row: impl FnMut(GraphLaunch)) -> Result<(), Self::Error>;
     fn api_calls(&self, row: impl FnMut(ApiCall)) -> Result<(), Self::Error>;
     fn nvtx_events(&self, row: impl FnMut(NvtxEvent)) -> Result<(), Self::Error>;
-    /// What the tool says of its own work; most tell nothing.
+    /// Messages of the tool about its own work. Most tools have none.
     fn diagnostics(&self) -> Result<Vec<Diagnostic>, Self::Error> {
         Ok(Vec::new())
     }
 }
 
-/// An export's rows, counted for those who watch.
+/// The rows of an export, with progress reports.
 pub(super) struct ExportRows<'a> {
     file: &'a NsysSqlite,
     watch: Option<&'a dyn ReadProgress>,
     read: Cell<u64>,
-    /// About how many there are.
+    /// The approximate number of rows.
     all: u64,
 }
 
-/// So many rows are read between two looks at the watcher: a few milliseconds.
+/// Rows between two progress reports, which take a few milliseconds to read.
 const ROWS_A_LOOK: u64 = 1 << 14;
 
 impl<'a> ExportRows<'a> {
@@ -60,7 +60,7 @@ impl<'a> ExportRows<'a> {
         ExportRows { file, watch, read: Cell::new(0), all }
     }
 
-    /// `row`, counted.
+    /// Wraps `row` to count the rows.
     fn counted<T>(&self, mut row: impl FnMut(T)) -> impl FnMut(T) {
         move |value| {
             let read = self.read.get() + 1;
@@ -119,16 +119,16 @@ impl TraceRows for ExportRows<'_> {
     }
 }
 
-/// Code of the gap for what a report holds and this reader does not understand.
+/// Code of the gap for report content that this reader does not understand.
 pub(super) const UNKNOWN: &str = "unknown_events";
 
-/// A report's rows, with what one look over all events has told.
+/// The rows of a report, and what one pass over all events found.
 pub(super) struct ReportRows<'r, 'a> {
     report: &'r NsysReport<'a>,
     diagnostics: Vec<Diagnostic>,
-    /// Events that were read.
+    /// Number of events read.
     events: u64,
-    /// Work on the GPU that is neither kernel, copy, fill nor synchronisation.
+    /// Number of events of GPU work that is neither kernel, copy, fill nor synchronisation.
     other_work: u64,
 }
 
@@ -144,19 +144,19 @@ impl<'r, 'a> ReportRows<'r, 'a> {
         Ok(ReportRows { report, diagnostics, events, other_work })
     }
 
-    /// What this reader of an unpublished format could not make sense of.
+    /// Gaps for what this reader of an unpublished format does not understand.
     pub(super) fn gaps(&self, from: &str) -> Vec<Gap> {
         let stated = self.report.stated_events().unwrap_or(self.events);
         let texts = [
             (self.other_work > 0).then(|| {
                 format!(
-                    "{from}: {} pieces of GPU work are of kinds that are not read natively; \
-                     `nsys export --type sqlite` shows them",
+                    "{from}: {} pieces of GPU work are of kinds that rgpu does not parse; `nsys \
+                     export --type sqlite` shows them",
                     self.other_work
                 )
             }),
             (stated != self.events).then(|| {
-                format!("{from}: the report states {stated} events and holds {}", self.events)
+                format!("{from}: the report should have {stated} events and has {}", self.events)
             }),
         ];
         let texts = texts.into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Sums over work on the GPU.
+//! Sums over GPU work.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -9,7 +9,7 @@ use super::pieces::PieceTime;
 use super::trace::{GpuWorkKind, Work};
 use crate::model::timeline::{CopySum, KernelSum};
 
-/// The launches of one kernel.
+/// The durations of one kernel's launches.
 #[derive(Clone, Copy, Debug)]
 struct KernelTimes {
     launches: u64,
@@ -55,12 +55,12 @@ fn sorted(mut sums: Vec<KernelSum>) -> Vec<KernelSum> {
     sums
 }
 
-/// Sums over all work of a trace.
+/// Sums over all GPU work of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
-    /// By the number of the kernel's name.
+    /// By number of the kernel's name.
     kernels: Vec<KernelTimes>,
-    /// By kind, fills being of none: count, bytes, total.
+    /// Count, bytes and total time by kind; `None` is for fills.
     copies: BTreeMap<Option<CopyKind>, (u64, u64, u64)>,
 }
 
@@ -85,7 +85,7 @@ impl Totals {
         *total = total.saturating_add(work.ns());
     }
 
-    /// Kernels by time, longest first; `names` by their numbers.
+    /// Sums by kernel, longest first. `names` are the kernels' names by number.
     pub(super) fn kernels(&self, names: &[String]) -> Vec<KernelSum> {
         sorted(self.kernels.iter().zip(names).map(|(times, name)| times.named(name)).collect())
     }
@@ -103,7 +103,7 @@ impl Totals {
     }
 }
 
-/// Sums over the work of one region.
+/// Sums over the GPU work of one region.
 #[derive(Debug, Default)]
 pub(super) struct RegionSums {
     pub(super) gpu_ns: u64,
@@ -118,7 +118,7 @@ impl RegionSums {
         }
     }
 
-    /// Adds the sums of a region inside.
+    /// Adds the sums of an inner region.
     pub(super) fn merge(&mut self, inner: &RegionSums) {
         self.gpu_ns = self.gpu_ns.saturating_add(inner.gpu_ns);
         for (kernel, times) in &inner.kernels {
@@ -126,7 +126,7 @@ impl RegionSums {
         }
     }
 
-    /// As of [`Totals::kernels`].
+    /// Sums by kernel, as in [`Totals::kernels`].
     pub(super) fn kernels(&self, names: &[String]) -> Vec<KernelSum> {
         let sums = self.kernels.iter();
         sorted(
@@ -136,7 +136,7 @@ impl RegionSums {
     }
 }
 
-/// Spreads our own small numbers, which nobody outside chooses.
+/// A fast hasher for our own small numbers, which an attacker cannot choose.
 #[derive(Debug, Default)]
 struct SmallIntHasher(u64);
 
@@ -150,7 +150,7 @@ impl Hasher for SmallIntHasher {
     }
 
     fn write_u32(&mut self, number: u32) {
-        // 2^64 over the golden ratio: neighbours come to lie far apart.
+        // 2^64 divided by the golden ratio spreads neighbouring numbers far apart.
         self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }

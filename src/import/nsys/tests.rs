@@ -7,7 +7,7 @@ fn fixture(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(FIXTURES).join(file)
 }
 
-/// Rows of an `nsys stats` table, without its preamble: cells by column name.
+/// Rows of an `nsys stats` table without its preamble: cells by column name.
 fn stats(file: &str) -> Vec<std::collections::HashMap<String, String>> {
     let text = std::fs::read_to_string(fixture(file)).unwrap();
     let mut lines = text.lines().filter(|l| l.contains(',') && !l.starts_with("Processing"));
@@ -256,7 +256,7 @@ fn a_cut_report_is_imported_as_far_as_it_goes_and_says_where_it_ends() {
     assert!(gap.text.contains("end marker is missing at offset"), "{}", gap.text);
 }
 
-/// Remembers what it was told.
+/// Records the progress reports.
 #[derive(Debug, Default)]
 struct Seen(std::cell::RefCell<Vec<(u64, u64)>>);
 

@@ -1,4 +1,4 @@
-//! A trace in memory: what attribution needs of every row, and no more.
+//! A trace in memory, reduced to what attribution needs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,34 +14,34 @@ use super::sums::Totals;
 use crate::import::event_list::MAX_WORK;
 use crate::import::region_tree::{Kind, Range, UNNAMED, part};
 
-/// All that is needed of a trace.
+/// A trace, with single rows only where they are listed or joined.
 #[derive(Default)]
 pub(super) struct Trace {
-    /// The first work on the GPU in time order, to be listed one by one.
+    /// The first GPU work in time order, which is listed one by one.
     pub(super) listed: Vec<Work>,
-    /// How many pieces of work there are in all, and of them kernels and graphs.
+    /// The number of pieces of work, and how many of them are kernels or graphs.
     pub(super) many: u64,
     pub(super) kernels_many: u64,
     pub(super) graphs_many: u64,
-    /// Sums over all work.
+    /// Sums over all GPU work.
     pub(super) totals: Totals,
-    /// All work that calls can be joined to.
+    /// All work that can be joined to a call.
     pub(super) pieces: WorkPieces,
-    /// Names of kernels, which [`GpuWorkKind::Kernel`] numbers.
+    /// Names of kernels, indexed by [`GpuWorkKind::Kernel`].
     pub(super) kernels: Vec<String>,
-    /// The first kernels in time order, as the file has them.
+    /// The first kernels in time order, with all columns.
     pub(super) first_kernels: Vec<(Work, Kernel)>,
     /// Mangled names by string id.
     pub(super) strings: Strings,
-    /// NVTX ranges.
+    /// NVTX ranges, with their domain and name as one path component.
     pub(super) ranges: Vec<Range>,
-    /// The earliest moment in the trace.
+    /// The earliest timestamp in the trace.
     pub(super) first_ns: i64,
-    /// The latest.
+    /// The latest timestamp in the trace.
     pub(super) last_ns: i64,
     /// API calls listed one by one.
     pub(super) calls: ListedCalls,
-    /// Ranges that were still open at the end.
+    /// Number of ranges that were still open at the end.
     pub(super) open_ranges: u64,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Trace {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
     pub(super) what: GpuWorkKind,
-    /// Its number in the order of reading; kernels are read first, so of these it is the row.
+    /// Its number in reading order. Kernels are read first, so for a kernel this is its row.
     pub(super) number: u64,
     pub(super) start_ns: i64,
     pub(super) end_ns: i64,
@@ -59,16 +59,21 @@ pub(super) struct Work {
     pub(super) stream: u32,
 }
 
-/// What the GPU did.
+/// The kind of GPU work.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum GpuWorkKind {
-    /// A kernel, by the number of its name.
-    Kernel { name: u32 },
-    /// A copy.
-    Copy { kind: CopyKind, bytes: u64 },
-    /// A fill.
-    Set { bytes: u64 },
-    /// A whole CUDA graph.
+    /// A kernel, with the number of its name.
+    Kernel {
+        name: u32,
+    },
+    Copy {
+        kind: CopyKind,
+        bytes: u64,
+    },
+    Set {
+        bytes: u64,
+    },
+    /// A CUDA graph as a whole.
     Graph,
 }
 
@@ -77,7 +82,7 @@ impl Work {
         u64::try_from(self.end_ns.saturating_sub(self.start_ns)).unwrap_or(0)
     }
 
-    /// What its call has too.
+    /// The key that the work shares with its API call.
     pub(super) fn key(&self) -> Option<(u64, i64)> {
         Some((self.process, self.correlation?))
     }
@@ -88,7 +93,7 @@ pub(super) fn process(global: Option<i64>) -> u64 {
     global.unwrap_or(0).cast_unsigned() & !0xff_ffff
 }
 
-/// Reads the trace; the first `keep` kernels in full.
+/// Reads the trace, and the first `keep` kernels with all columns.
 pub(super) fn read<R: TraceRows>(file: &R, keep: usize) -> Result<Trace, R::Error> {
     let mut trace = Trace { strings: file.strings()?, ..Trace::default() };
     (trace.first_ns, trace.last_ns) = (i64::MAX, i64::MIN);
@@ -102,7 +107,7 @@ pub(super) fn read<R: TraceRows>(file: &R, keep: usize) -> Result<Trace, R::Erro
     Ok(trace)
 }
 
-/// Reads all work; the first `keep` kernels come back.
+/// Reads all work and returns the first `keep` kernels.
 fn read_work<R: TraceRows>(
     file: &R,
     trace: &mut Trace,
@@ -177,7 +182,7 @@ fn read_work<R: TraceRows>(
             end_ns: g.end_ns,
             process: process(g.global_pid),
             correlation: g.correlation,
-            // The table has no column for it.
+            // The table has no device column.
             device: 0,
             stream: g.stream.unwrap_or(0),
         };
@@ -189,7 +194,7 @@ fn read_work<R: TraceRows>(
     Ok(first_kernels.finish())
 }
 
-/// Numbers of kernels' names.
+/// Interns the names of kernels.
 #[derive(Default)]
 struct KernelNames {
     ids: ValueNumbers,
@@ -212,7 +217,7 @@ impl KernelNames {
     }
 }
 
-/// A second look at the kernels' table, for the facts of the first ones in time order.
+/// Reads the kernels' table again, for all columns of the first kernels in time order.
 fn read_first_kernels<R: TraceRows>(
     file: &R,
     trace: &mut Trace,
@@ -249,13 +254,13 @@ fn read_calls<R: TraceRows>(file: &R, trace: &mut Trace) -> Result<(), R::Error>
 }
 
 fn read_ranges<R: TraceRows>(file: &R, trace: &mut Trace) -> Result<(), R::Error> {
-    // A range that the program never closed ends, by nsys, at the moment at which it stopped.
+    // nsys ends a range that the program never closed at the time of this message.
     let stopped = file.diagnostics()?.into_iter().find(|d| d.text.trim() == STOPPED);
     let stopped = stopped.and_then(|diagnostic| diagnostic.at_ns);
     let end_of = |event: &NvtxEvent| event.end_ns.filter(|end| Some(*end) != stopped);
     let mut domains: HashMap<(u64, i64), String> = HashMap::new();
     let mut names = RangeNames::default();
-    // The number of each range's name: the name of a domain may stand behind its ranges.
+    // The number of each range's name. A domain's name may come after its ranges in the file.
     let mut named: Vec<usize> = Vec::new();
     let nameless: Arc<str> = Arc::from("");
     let mut last_ns = trace.last_ns;
@@ -296,10 +301,10 @@ fn read_ranges<R: TraceRows>(file: &R, trace: &mut Trace) -> Result<(), R::Error
     Ok(())
 }
 
-/// A domain by its process and id; the default one has none.
+/// A domain by process and id; the default domain has no id.
 type Domain = (u64, Option<i64>);
 
-/// Names of ranges, each once: there are millions of ranges and few names.
+/// Interns the names of ranges: there are millions of ranges and few names.
 #[derive(Default)]
 struct RangeNames {
     by_domain: HashMap<Domain, HashMap<String, usize>>,
@@ -319,7 +324,7 @@ impl RangeNames {
         number
     }
 
-    /// The parts of paths by number; `domains` are the names of domains.
+    /// The path components by number. `domains` has the names of domains.
     fn parts(self, domains: &HashMap<(u64, i64), String>) -> Vec<Arc<str>> {
         let mut parts: Vec<Arc<str>> = vec![Arc::from(""); self.many];
         for ((process, domain), names) in self.by_domain {
@@ -335,7 +340,7 @@ impl RangeNames {
     }
 }
 
-/// What nsys notes when it stops.
+/// nsys writes this message when it stops the collection.
 const STOPPED: &str = "Profiling has stopped.";
 
 fn range_kind(event: &NvtxEvent) -> Option<Kind> {

@@ -1,11 +1,11 @@
-//! What is missing in the logs, in words.
+//! Gaps for what is missing in the logs.
 
 use rgpu_format::nvtx_log::{Cupti, NvtxLog};
 
 use super::paired::PairedRanges;
 use crate::model::profile::Gap;
 
-/// What became of CUPTI in each process that initialised CUDA.
+/// The state of CUPTI in each process that initialised CUDA.
 pub(super) fn cupti(log: &NvtxLog) -> impl Iterator<Item = &Cupti> {
     log.sessions.iter().filter_map(|session| session.cupti.as_ref())
 }
@@ -33,7 +33,7 @@ pub(super) fn gaps(log: &NvtxLog, paired: &PairedRanges<'_>, from: &str) -> Vec<
         (
             dropped > 0,
             "dropped_events",
-            format!("{from}: {dropped} events were left out, the log was full"),
+            format!("{from}: {dropped} events were left out because the log was full"),
         ),
         (
             cut > 0,
@@ -63,7 +63,9 @@ pub(super) fn gaps(log: &NvtxLog, paired: &PairedRanges<'_>, from: &str) -> Vec<
         (
             lost > 0,
             "lost_records",
-            format!("{from}: CUPTI had no place for {lost} records of kernels, copies and calls"),
+            format!(
+                "{from}: CUPTI's buffers were full: {lost} records of kernels, copies and calls are missing"
+            ),
         ),
         (
             untimed > 0,
@@ -83,7 +85,8 @@ pub(super) fn gaps(log: &NvtxLog, paired: &PairedRanges<'_>, from: &str) -> Vec<
             compared,
             "clock_compared",
             format!(
-                "{from}: this CUPTI keeps a clock of its own, compared once with that of the ranges"
+                "{from}: this version of CUPTI has its own clock; it was compared with the clock \
+                 of the ranges once"
             ),
         ),
     ];

@@ -1,4 +1,4 @@
-//! Pushes with their pops, starts with their ends.
+//! Pairs pushes with pops, and starts with ends.
 
 use std::collections::HashMap;
 
@@ -7,34 +7,33 @@ use rgpu_format::nvtx_log::{Event, EventKind, Session};
 /// A range of one process.
 #[derive(Clone, Debug)]
 pub(super) struct Range<'a> {
-    /// Opened by start and closed by its id.
+    /// Whether it was opened by a start and closed by its id.
     pub(super) start_end: bool,
-    /// Number of the session.
     pub(super) process: u64,
     pub(super) thread: u64,
     pub(super) start_ns: u64,
-    /// `None`: it never ended.
+    /// `None` if it never ended.
     pub(super) end_ns: Option<u64>,
     pub(super) domain: u64,
     pub(super) name: Option<&'a str>,
 }
 
-/// Ranges with both their ends.
+/// Ranges with both ends, and counts of those without.
 #[derive(Default)]
 pub(super) struct PairedRanges<'a> {
     pub(super) ranges: Vec<Range<'a>>,
-    /// Ranges that never ended.
+    /// Number of ranges that never ended.
     pub(super) open: u64,
-    /// Pops and ends of ranges that never began.
+    /// Number of pops and ends without a beginning.
     pub(super) stray: u64,
 }
 
 impl<'a> PairedRanges<'a> {
     pub(super) fn session(&mut self, number: u64, session: &'a Session) {
-        // Indices into `ranges` of what is open; push and pop nest per thread and domain.
+        // Indices into `ranges` of the open ones. Push and pop nest per thread and domain.
         let mut stacks: HashMap<(u64, u64), Vec<usize>> = HashMap::new();
         let mut started: HashMap<u64, usize> = HashMap::new();
-        // Lines of different threads are not in order: an end may stand before its start.
+        // Lines of different threads are not in order: an end may come before its start.
         let mut events: Vec<&Event> = session.events.iter().collect();
         events.sort_by_key(|event| event.ns);
         for event in events {

@@ -1,4 +1,4 @@
-//! The logs as rows of a trace.
+//! The collector's logs as rows of a trace.
 
 use std::convert::Infallible;
 
@@ -11,8 +11,8 @@ use rgpu_format::nvtx_log::{NvtxLog, Session, Work, WorkKind};
 use super::paired::PairedRanges;
 use crate::import::nsys::rows::TraceRows;
 
-/// Logs of several processes; each session is one process, since ids of threads and of calls are its
-/// own.
+/// Logs of several processes. Each session counts as one process, since thread ids and call ids are
+/// only unique within a session.
 pub(super) struct LogRows<'a> {
     log: &'a NvtxLog,
     paired: &'a PairedRanges<'a>,
@@ -20,7 +20,7 @@ pub(super) struct LogRows<'a> {
     first_names: Vec<i64>,
 }
 
-/// Each name stands three times: as it is, demangled, and without arguments.
+/// Each name is stored in three forms: mangled, demangled, and without arguments.
 const FORMS: i64 = 3;
 
 impl<'a> LogRows<'a> {
@@ -51,7 +51,7 @@ impl<'a> LogRows<'a> {
     }
 }
 
-/// A session's number as nsys's ids have a process: above the lowest 24 bits.
+/// A session's number in the format of nsys's ids, where the process is above the lowest 24 bits.
 fn process(number: i64) -> i64 {
     number << 24
 }
@@ -189,7 +189,7 @@ impl TraceRows for LogRows<'_> {
                 start_ns: nanos(range.start_ns),
                 end_ns: range.end_ns.map(nanos),
                 global_tid: Some(thread(process, range.thread)),
-                // As nsys has it: a range without a name, and one with an empty name, are alike.
+                // nsys treats a range without a name and one with an empty name alike.
                 ..event(kind, process, range.domain, range.name.filter(|name| !name.is_empty()))
             });
         }

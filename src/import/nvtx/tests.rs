@@ -67,7 +67,7 @@ fn a_killed_program_leaves_open_ranges_that_are_named() {
     assert_eq!(self::regions(&stray).1, ["unfinished_log", "stray_ends"]);
 }
 
-/// A process with CUPTI: two kernels launched in ranges that have closed when they run.
+/// A process with CUPTI. Its two kernels run after the ranges that launched them have closed.
 const TRACED: &str = r#"{"event":"opened","format":1,"pid":8,"ppid":7,"ns":100,"unix_ns":1}
 {"event":"cupti","state":"on","version":130001,"path":"/x/libcupti.so.13","clock":"ours"}
 {"event":"push","ns":110,"tid":8,"domain":0,"level":0,"message":"A"}
@@ -149,7 +149,7 @@ fn processes_of_one_run_are_one_trace() {
     let rest = read(8).unwrap();
     assert!(rest.launches.is_empty() && rest.regions.is_empty() && rest.refusals.is_empty());
     assert!(read(9).is_err());
-    // By itself, a log stands for itself.
+    // A log that is read alone is imported itself.
     let path = folder.path().join("nvtx.jsonl.8");
     let alone = import_files(&Source::new(&path, "nvtx.jsonl.8").alone()).unwrap();
     assert_eq!(alone.regions.len(), 2);

@@ -1,15 +1,14 @@
-//! Which push/pop region is innermost at any moment: for each thread the moments at which that
-//! changes.
+//! The innermost push/pop region of each thread over time, stored as the times at which it changes.
 
 use std::collections::HashMap;
 
-/// The changes of one thread, by time; each holds until the next. `None` is outside of all ranges.
+/// The changes of one thread by time; each holds until the next. `None` is outside all ranges.
 #[derive(Debug, Default)]
 pub(super) struct RegionChanges(Vec<(i64, Option<usize>)>);
 
 impl RegionChanges {
-    /// From `at_ns` on the innermost region is `node`. Calls come in the order of time; one before
-    /// the last counts from the last.
+    /// Sets the innermost region from `at_ns` on. Must be called in time order; an earlier time is
+    /// moved to the last one.
     pub(super) fn change(&mut self, at_ns: i64, node: Option<usize>) {
         match self.0.last_mut() {
             Some((last, known)) if at_ns <= *last => *known = node,
@@ -33,8 +32,8 @@ impl RegionChanges {
 /// The changes of all threads, by process and thread.
 pub(super) type ThreadChanges = HashMap<(u64, u64), RegionChanges>;
 
-/// Looks moments up. Neighbours in the order of asking are mostly neighbours in time and of one
-/// thread, which is what makes it quick.
+/// Looks up times. Consecutive lookups are mostly close in time and on one thread, so it starts at
+/// the last position.
 #[derive(Debug)]
 pub(in crate::import) struct InnermostLookup<'t> {
     lanes: &'t ThreadChanges,
@@ -47,7 +46,7 @@ impl<'t> InnermostLookup<'t> {
         InnermostLookup { lanes, last: None, finger: 0 }
     }
 
-    /// The innermost region of a thread at a moment.
+    /// The innermost region of a thread at a time.
     pub(in crate::import) fn at(&mut self, process: u64, thread: u64, at_ns: i64) -> Option<usize> {
         let lane = (process, thread);
         let steps = match self.last {

@@ -1,4 +1,4 @@
-//! Operators summed by name.
+//! Sums of operators by name.
 
 use std::collections::HashMap;
 
@@ -8,11 +8,11 @@ use super::work;
 use crate::model::Operator;
 use crate::model::timeline::KernelSum;
 
-/// Operators nested deeper share the time of this depth, so that a hostile file costs no more than
-/// a multiple of its size.
+/// Deeper operators count for their ancestor at this depth. This bounds the work for a hostile file
+/// to a multiple of its size.
 const MAX_DEPTH: usize = 128;
 
-/// What a name has gathered.
+/// The sums of one name.
 #[derive(Default)]
 struct Sum {
     calls: u64,
@@ -24,7 +24,7 @@ struct Sum {
     shapes: String,
 }
 
-/// All operators, by GPU time where there is some, else by the host's own time.
+/// All operators, sorted by GPU time, or by their own host time if there is no GPU time.
 pub(super) fn sum(trace: &TorchTrace, from: &str) -> Vec<Operator> {
     let mut sums: HashMap<u32, Sum> = HashMap::new();
     let stacks = host(trace, &mut sums);
@@ -58,25 +58,25 @@ pub(super) fn sum(trace: &TorchTrace, from: &str) -> Vec<Operator> {
     operators
 }
 
-/// An operator that is open on a thread.
+/// An open operator of a thread.
 struct Open {
     name: u32,
     end_ns: i64,
     duration_ns: u64,
     inner_ns: u64,
-    /// Whether an operator of the same name is around it.
+    /// Whether an outer operator has the same name.
     again: bool,
 }
 
-/// Host times; the names open at each call into CUDA come back, innermost first.
+/// Sums the host times. Returns the names open at each call into CUDA, innermost first.
 fn host(trace: &TorchTrace, sums: &mut HashMap<u32, Sum>) -> HashMap<i64, Vec<u32>> {
     let mut order: Vec<&TorchEvent> = trace
         .events
         .iter()
         .filter(|event| matches!(event.kind, EventKind::Operator | EventKind::Call))
         .collect();
-    // By thread and time; of what starts together the longer is around the shorter, and an operator
-    // around its call.
+    // Sorted by thread and time. Of events that start together the longer comes first, and an
+    // operator comes before its call.
     order.sort_by_key(|event| {
         let call = event.kind == EventKind::Call;
         (event.pid, event.tid, event.start_ns, std::cmp::Reverse(event.duration_ns), call)
@@ -118,7 +118,7 @@ fn host(trace: &TorchTrace, sums: &mut HashMap<u32, Sum>) -> HashMap<i64, Vec<u3
     stacks
 }
 
-/// Takes the innermost operator off the stack; whether there was one.
+/// Closes the innermost open operator. Returns false if none was open.
 fn close(open: &mut Vec<Open>, sums: &mut HashMap<u32, Sum>) -> bool {
     let Some(top) = open.pop() else { return false };
     let sum = sums.entry(top.name).or_default();
@@ -133,7 +133,7 @@ fn close(open: &mut Vec<Open>, sums: &mut HashMap<u32, Sum>) -> bool {
     true
 }
 
-/// Gives a piece of work to the operators that were open when it was asked for.
+/// Adds GPU work to the operators that were open at its launch.
 fn gpu(trace: &TorchTrace, event: &TorchEvent, stack: &[u32], sums: &mut HashMap<u32, Sum>) {
     let ns = event.duration_ns;
     for (depth, name) in stack.iter().enumerate() {
@@ -152,7 +152,7 @@ fn gpu(trace: &TorchTrace, event: &TorchEvent, stack: &[u32], sums: &mut HashMap
                 kernel.max_ns = kernel.max_ns.max(ns);
             }
         }
-        // An operator within itself is counted once.
+        // An operator nested in itself is counted once.
         if !stack[..depth].contains(name) {
             sum.gpu_ns = sum.gpu_ns.saturating_add(ns);
         }

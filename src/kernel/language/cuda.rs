@@ -25,7 +25,7 @@ const ELEMENTS: i64 = 1 << 24;
 /// Threads per block if the source does not say.
 const BLOCK: u32 = 256;
 
-/// CUDA C++.
+/// Kernels in CUDA C++.
 pub(super) struct Cuda;
 
 impl Language for Cuda {

@@ -10,7 +10,7 @@ use super::super::spec::{Entry, PythonFunction, ReferenceSpec, Sizes, Work};
 use super::super::{KernelError, KernelSpec, name_of};
 use super::Language;
 
-/// Python.
+/// Kernels in Python.
 pub(super) struct Python;
 
 /// Name of the callable in the popcorn convention.
@@ -33,7 +33,7 @@ impl Language for Python {
         };
         if !functions(text).any(|(name, _)| name == POPCORN) {
             return Err(not_inferred(
-                "it has no `custom_kernel`, so what to call and with what is open",
+                "it has no `custom_kernel`, so the function and its arguments are unknown",
             ));
         }
         let reference = reference(file, text).ok_or_else(|| {

@@ -22,11 +22,11 @@ impl Address {
             Some((host, "")) => (host, None),
             Some((host, port)) => match port.strip_prefix(':') {
                 Some(port) => (host, Some(port)),
-                None => return Err(format!("`{port}` stands behind the bracket")),
+                None => return Err(format!("`{port}` comes after the bracket")),
             },
             None => match rest.rsplit_once(':') {
                 Some((host, _)) if host.contains(':') => {
-                    return Err("an IPv6 address stands in brackets".to_owned());
+                    return Err("write an IPv6 address in brackets".to_owned());
                 }
                 Some((host, port)) => (host, Some(port)),
                 None => (rest, None),

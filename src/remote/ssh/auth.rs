@@ -21,7 +21,7 @@ use crate::remote::{UserPrompt, limits};
 /// A client of the agent behind SSH_AUTH_SOCK or IdentityAgent.
 type Agent = AgentClient<Box<dyn AgentStream + Send + Unpin>>;
 
-/// One login.
+/// One attempt to log in to a host.
 pub(super) struct Login<'a> {
     pub(super) resolved: &'a ResolvedHost,
     /// The key file set for this remote.
@@ -134,7 +134,8 @@ impl Login<'_> {
             AuthResult::Failure { remaining_methods, partial_success } => {
                 let methods: Vec<&str> = remaining_methods.iter().map(Into::into).collect();
                 log.allowed = Some(methods.join(", "));
-                let suffix = if *partial_success { " (taken, but more is asked for)" } else { "" };
+                let suffix =
+                    if *partial_success { " (accepted, but the host asks for more)" } else { "" };
                 let line = format!("tried {what}{suffix}");
                 self.talk.verbose(&line);
                 log.tried.push(line);

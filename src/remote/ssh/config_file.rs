@@ -63,7 +63,7 @@ fn read(text: &str, address: &Address, login: &str) -> Result<String, (usize, St
         let key = key.to_ascii_lowercase();
         let value = value.trim_start_matches([' ', '\t', '=']).trim().trim_matches('"');
         if NEEDS_SSH.contains(&key.as_str()) {
-            return Err((number, format!("`{key}` is understood by ssh alone: install ssh")));
+            return Err((number, format!("only ssh itself supports `{key}`: install ssh")));
         }
         if key == "host" {
             let matches_any = |negated: bool| {

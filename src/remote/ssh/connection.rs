@@ -38,7 +38,7 @@ const SPARE_CHANNELS: usize = 9;
 /// first key is refused, so the computed pace is an upper bound.
 const LOGIN_ROUND_TRIPS: u32 = 3;
 
-/// The most jump hosts in a row; more are taken for a loop.
+/// Most jump hosts in a row; more are treated as a loop.
 const MAX_JUMPS: usize = 8;
 
 /// The way to a host, from the remote's configuration.
@@ -313,7 +313,7 @@ async fn connect_tcp(resolved: &ResolvedHost) -> Result<TcpStream, SshError> {
     }
     Err(last.unwrap_or_else(|| SshError::Name {
         host: name.to_owned(),
-        source: io::Error::other("it has no address of the wanted family"),
+        source: io::Error::other("it has no address of the required family"),
     }))
 }
 

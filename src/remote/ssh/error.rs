@@ -28,7 +28,7 @@ pub enum SshError {
     Name {
         /// The name, as resolved by the ssh configuration.
         host: String,
-        /// The resolver's error.
+        /// The error of the name lookup.
         #[source]
         source: io::Error,
     },
@@ -43,7 +43,7 @@ pub enum SshError {
     Unreachable {
         /// Host and port.
         address: String,
-        /// The I/O error.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -54,7 +54,7 @@ pub enum SshError {
         address: String,
         /// The stage that timed out.
         stage: &'static str,
-        /// The limit.
+        /// The time limit.
         limit: Duration,
     },
     /// The two sides could not agree, or the server hung up.
@@ -71,7 +71,7 @@ pub enum SshError {
     KeyChanged {
         /// The host in the form of known_hosts.
         host: String,
-        /// The key's type.
+        /// The type of the host key.
         algorithm: String,
         /// The fingerprint that the host shows.
         got: String,
@@ -83,7 +83,7 @@ pub enum SshError {
     KeyRevoked {
         /// The host in the form of known_hosts.
         host: String,
-        /// The fingerprint.
+        /// The fingerprint of the revoked key.
         got: String,
         /// The position of the entry, `file:line`.
         place: String,
@@ -93,9 +93,9 @@ pub enum SshError {
     KeyUnknown {
         /// The host in the form of known_hosts.
         host: String,
-        /// The key's type.
+        /// The type of the host key.
         algorithm: String,
-        /// The fingerprint.
+        /// The fingerprint of the unknown key.
         got: String,
         /// The user's known_hosts file.
         file: Option<PathBuf>,
@@ -105,7 +105,7 @@ pub enum SshError {
     KeyDeclined {
         /// The host in the form of known_hosts.
         host: String,
-        /// The fingerprint.
+        /// The fingerprint of the rejected key.
         got: String,
     },
     /// The host's certificate is not valid.
@@ -113,24 +113,24 @@ pub enum SshError {
     Certificate {
         /// The host in the form of known_hosts.
         host: String,
-        /// The reason.
+        /// Why the certificate is refused.
         why: String,
     },
     /// A known_hosts file could not be written.
     #[error("the host key cannot be remembered in `{file}`")]
     Remember {
-        /// The file.
+        /// The known_hosts file.
         file: PathBuf,
-        /// The I/O error.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
     /// The server accepted no key.
     #[error("permission denied for `{user}` on `{host}`")]
     Denied {
-        /// The login name.
+        /// The user name at login.
         user: String,
-        /// The host.
+        /// The host that denied the login.
         host: String,
         /// The keys that were tried or skipped, in order.
         tried: Vec<String>,
@@ -144,7 +144,7 @@ pub enum SshError {
     Beyond {
         /// The host as the user wrote it.
         host: String,
-        /// The setting.
+        /// The setting that only ssh itself supports.
         why: String,
     },
     /// The user's own `ssh` failed.
@@ -171,7 +171,7 @@ pub enum SshError {
     /// The user's ProxyCommand failed.
     #[error("the ProxyCommand of `{host}` failed: {words}")]
     Proxy {
-        /// The host.
+        /// The host behind the ProxyCommand.
         host: String,
         /// The command's output or error.
         words: String,
@@ -179,9 +179,9 @@ pub enum SshError {
     /// A jump host could not be passed.
     #[error("the jump host `{jump}` could not be passed")]
     Jump {
-        /// The jump host.
+        /// The jump host's address.
         jump: String,
-        /// The error there.
+        /// The error at the jump host.
         #[source]
         source: Box<SshError>,
     },
@@ -281,7 +281,7 @@ impl SshError {
                 failure.hint("is the host up, and does a firewall or a VPN stand between?")
             }
             Self::Timeout { stage: "exchanging keys", .. } => failure
-                .hint("something takes connections there, but does not speak as sshd does: is it this port?"),
+                .hint("something accepts connections there, but it is not sshd: is the port right?"),
             Self::KeyChanged { algorithm, got, known, .. } => failure
                 .cause(format!(
                     "it shows {algorithm} {got}\nknown is  {}",

@@ -44,7 +44,7 @@ impl HostKeyState {
     ) -> Arc<Self> {
         let known = KnownHosts::read(&resolved.known_hosts);
         for place in &known.skipped {
-            talk.verbose(&format!("{place}: this line makes no sense and is skipped"));
+            talk.verbose(&format!("{place}: this line is invalid and is skipped"));
         }
         let name = match &resolved.host_key_alias {
             Some(alias) => HostName { host: alias.to_ascii_lowercase(), port: 22 },
@@ -149,7 +149,7 @@ impl HostKeyState {
         match certificate.validate_at(now, [&print]) {
             Ok(()) => Ok(()),
             Err(_) if now < certificate.valid_after() => refuse("it is not valid yet".to_owned()),
-            Err(_) if now >= certificate.valid_before() => refuse("it has run out".to_owned()),
+            Err(_) if now >= certificate.valid_before() => refuse("it has expired".to_owned()),
             Err(error) => refuse(error.to_string()),
         }
     }

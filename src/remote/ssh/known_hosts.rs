@@ -250,7 +250,7 @@ pub(super) fn fingerprint(key: &PublicKey) -> String {
 /// The form of host names in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum NameForm {
-    /// In the clear.
+    /// The name is readable, not hashed.
     #[default]
     Plain,
     /// Hashed with a salt (`HashKnownHosts`).

@@ -16,7 +16,7 @@ use crate::remote::{
     ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, Transport, UserPrompt,
 };
 
-/// The kind `ssh`.
+/// Remotes of kind `ssh`.
 pub const KIND: RemoteKind = RemoteKind {
     scheme: "ssh",
     form: "ssh://[user@]host[:port], or a host of your ssh configuration",

@@ -26,7 +26,7 @@ pub enum SshTrouble {
     Config,
     /// The two sides could not agree on algorithms or protocol.
     Handshake,
-    /// Anything else.
+    /// None of the known messages.
     Other,
 }
 

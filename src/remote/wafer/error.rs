@@ -11,15 +11,15 @@ pub enum WaferError {
     /// Settings or files on this machine cannot be used.
     #[error("{what}")]
     Local {
-        /// The failed operation.
+        /// The operation that failed.
         what: String,
-        /// The reason.
+        /// Why it failed.
         why: String,
     },
     /// The user is not logged in.
     #[error("there is no login for Wafer: {why}")]
     NoToken {
-        /// The reason.
+        /// Why there is no login.
         why: String,
     },
     /// The login has expired.
@@ -29,7 +29,7 @@ pub enum WaferError {
         why: String,
     },
     /// The value found is not a token.
-    #[error("the token of {there} is none of Wafer's")]
+    #[error("the token of {there} is not a Wafer token")]
     BadToken {
         /// The variable or file with the value.
         there: String,
@@ -37,9 +37,9 @@ pub enum WaferError {
     /// No connection could be made.
     #[error("`{url}` cannot be reached")]
     Unreachable {
-        /// The address.
+        /// The address that cannot be reached.
         url: String,
-        /// The reason.
+        /// Why it cannot be reached.
         why: String,
     },
     /// No data arrived within the limit.
@@ -55,13 +55,13 @@ pub enum WaferError {
     Cut {
         /// The activity that was interrupted.
         doing: &'static str,
-        /// The reason.
+        /// Why it was cut.
         why: String,
     },
     /// The answer does not come from Wafer.
-    #[error("what answers at `{url}` is not Wafer's service")]
+    #[error("the server at `{url}` is not Wafer's service")]
     Foreign {
-        /// The address.
+        /// The address that was called.
         url: String,
         /// The start of the answer.
         body: String,
@@ -72,15 +72,15 @@ pub enum WaferError {
     /// The workspace is not running.
     #[error("the workspace `{name}` is not running: it is `{status}`")]
     NotRunning {
-        /// The workspace.
+        /// The workspace's name.
         name: String,
         /// Its status in Wafer's words.
         status: String,
     },
     /// The workspace did not start.
-    #[error("the workspace `{name}` did not come up")]
+    #[error("the workspace `{name}` did not start")]
     NotUp {
-        /// The workspace.
+        /// The workspace's name.
         name: String,
         /// The reason, as far as known.
         why: String,
@@ -90,13 +90,13 @@ pub enum WaferError {
     Command {
         /// The activity that was interrupted.
         doing: &'static str,
-        /// The command's output.
+        /// The output of the command.
         words: String,
     },
     /// The service has no ncu of its own.
     #[error("Wafer runs no ncu of its own: {words}")]
     NoServedNcu {
-        /// The service's answer.
+        /// Wafer's message.
         words: String,
     },
     /// The user did not finish the login in time.
@@ -174,11 +174,9 @@ impl WaferError {
                     hint => failure.hint(hint),
                 }
             }
-            Self::NotRunning { .. } => {
-                failure.hint(format!("bring it up: `rgpu remote up {remote}`"))
-            }
+            Self::NotRunning { .. } => failure.hint(format!("start it: `rgpu remote up {remote}`")),
             Self::NotUp { why, .. } => failure.cause(why).hint(format!(
-                "`rgpu remote list` says how it stands; `rgpu remote down {remote}` gives it back"
+                "`rgpu remote list` shows its state; `rgpu remote down {remote}` gives it back"
             )),
             Self::Command { words, .. } => failure.cause(words),
             Self::Silent { .. } | Self::NoServedNcu { .. } | Self::LoginTimeout { .. } => failure,

@@ -128,7 +128,7 @@ impl MailboxClient {
         match mailbox.send(&begin).await? {
             MailOutcome::Mail(head, bytes) => Ok((head, bytes)),
             MailOutcome::Absent(_) => {
-                let what = "the agent was put there, and is not there".to_owned();
+                let what = "the agent was installed there and has disappeared".to_owned();
                 Err(RemoteError::Nonsense { what })
             }
         }
@@ -244,7 +244,9 @@ impl Mailbox {
             let ask = MailCommand { take: 0, bytes: &[], from, wait: COMMAND_WAIT, word: "" };
             came = match self.send(&ask).await {
                 Ok(MailOutcome::Mail(head, bytes)) if head.from == from => (head, bytes),
-                Ok(MailOutcome::Mail(..)) => return "the agent's bytes are in no order".to_owned(),
+                Ok(MailOutcome::Mail(..)) => {
+                    return "the agent's bytes are out of order".to_owned();
+                }
                 Ok(MailOutcome::Absent(_)) => return words(&gone()),
                 Err(error) => return words(&error),
             };

@@ -147,7 +147,7 @@ async fn read_stream(
     match result.report {
         Some(_) => Ok(()),
         None => {
-            let why = "the stream stopped, and said nothing of a report".to_owned();
+            let why = "the stream stopped without a report".to_owned();
             Err(WaferError::Cut { doing: DOING, why })
         }
     }
@@ -182,7 +182,7 @@ fn archive(job: &ProviderJob) -> Result<Vec<u8>, RemoteError> {
     let bytes: u64 = files.iter().map(|file| file.size).fold(0, u64::saturating_add);
     if bytes > MAX_UPLOAD_BYTES {
         return Err(local_error(format!(
-            "it is {bytes} bytes, and {MAX_UPLOAD_BYTES} are sent at most"
+            "it has {bytes} bytes; at most {MAX_UPLOAD_BYTES} can be sent"
         ))
         .into());
     }

@@ -14,7 +14,7 @@ pub struct Refusal {
     pub status: u16,
     /// The error's code in `--json`.
     pub code: &'static str,
-    /// What happened.
+    /// The failure in words, for users.
     pub what: String,
     /// The start of Wafer's own text.
     pub body: String,
@@ -24,10 +24,10 @@ pub struct Refusal {
     pub passes: bool,
 }
 
-const REFUSED: &str = "Wafer does not take the login: it is wrong or has expired";
+const REFUSED: &str = "Wafer rejects the login: it is wrong or has expired";
 const LOGIN: &str = "log in again: `rgpu remote login wafer`";
-const CREDIT: &str = "add credit with Wafer; `rgpu remote list --json` says what is left";
-const UP: &str = "bring it up: `rgpu remote up REMOTE`";
+const CREDIT: &str = "add credit with Wafer; `rgpu remote list --json` shows the balance";
+const UP: &str = "start it: `rgpu remote up REMOTE`";
 const GPU: &str = "all its GPUs are busy: try again in a minute";
 const TIME: &str =
     "the platform ended it, not rgpu; the job itself goes on while its workspace does";
@@ -38,7 +38,7 @@ static ROWS: &[RefusalRow] = &[
     row(401, "or expired", "refused_token", REFUSED, LOGIN),
     row(401, "expired or", "refused_token", REFUSED, LOGIN),
     row(401, "expired", "expired_token", "the login for Wafer has expired", LOGIN),
-    row(401, "invalid", "wrong_token", "Wafer does not take the login: it is wrong", LOGIN),
+    row(401, "invalid", "wrong_token", "Wafer rejects the login: it is wrong", LOGIN),
     row(401, "", "refused_token", REFUSED, LOGIN),
     row(402, "", "no_credit", "the credits at Wafer are used up", CREDIT),
     row(404, "", "no_workspace", "Wafer has no such workspace", UP),
@@ -51,9 +51,9 @@ static ROWS: &[RefusalRow] = &[
     passing(0, "timed out", "session_timeout", "a session timed out inside Wafer", TIME),
     row(400, "", "bad_request", "Wafer does not understand the request", ""),
     row(403, "", "forbidden", "Wafer forbids it", LOGIN),
-    row(409, "", "conflict", "Wafer has something else of that name", ""),
-    row(413, "", "too_long", "Wafer takes no request of this length", ""),
-    passing(429, "", "too_many", "Wafer is asked too often", "wait a minute"),
+    row(409, "", "conflict", "Wafer already uses that name for something else", ""),
+    row(413, "", "too_long", "Wafer accepts no request of this length", ""),
+    passing(429, "", "too_many", "Wafer received too many requests", "wait a minute"),
     passing(500, "", "server_error", "Wafer's service failed", ""),
     passing(502, "", "server_error", "Wafer's service does not answer", ""),
     passing(504, "", "server_error", "Wafer's service does not answer in time", ""),
@@ -84,7 +84,7 @@ impl Refusal {
 
     /// For an answer longer than any should be.
     pub(super) fn too_long(why: String) -> Self {
-        let what = "Wafer sends more than can be meant".to_owned();
+        let what = "Wafer's answer is implausibly long".to_owned();
         Self { status: 200, code: "too_long", what, body: why, hint: "", passes: false }
     }
 

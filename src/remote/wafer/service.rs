@@ -67,7 +67,7 @@ impl WaferService {
     /// A file cannot be read, or a token must not be sent to the address.
     pub(super) fn find() -> Result<Self, WaferError> {
         let home = etcetera::home_dir().map_err(|e| WaferError::Local {
-            what: "your home folder is not known".to_owned(),
+            what: "your home folder is unknown".to_owned(),
             why: e.to_string(),
         })?;
         Self::from(home.join(".wafer"), |name| {

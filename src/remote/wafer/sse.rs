@@ -38,7 +38,7 @@ pub(super) enum SseLine {
     Status(String),
     /// A workspace is up and has ssh access.
     Ssh,
-    /// The command failed.
+    /// The service reports that the command failed.
     Error(String),
     /// It ended with this status; `None`: the status is not a number.
     Exit(Option<i32>),

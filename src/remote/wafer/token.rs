@@ -39,7 +39,9 @@ impl Token {
     /// The token contains characters that a header cannot hold.
     pub(super) fn header(&self) -> Result<HeaderValue, WaferError> {
         let mut value = HeaderValue::from_str(&format!("Bearer {}", self.0)).map_err(|_| {
-            WaferError::NoToken { why: "the token holds characters that no token has".to_owned() }
+            WaferError::NoToken {
+                why: "the token has characters that no token can have".to_owned(),
+            }
         })?;
         value.set_sensitive(true);
         Ok(value)

@@ -147,7 +147,7 @@ async fn provision(
     while let Some(line) = stream.next().await? {
         match line {
             SseLine::Status(status) if status == "error" => {
-                let why = "Wafer says `error`, and no more".to_owned();
+                let why = "Wafer only says `error`".to_owned();
                 return Err(WaferError::NotUp { name: name(), why });
             }
             SseLine::Error(why) => return Err(WaferError::NotUp { name: name(), why }),

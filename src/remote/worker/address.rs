@@ -36,11 +36,11 @@ impl Address {
             // Not repeated, because it may be a secret.
             return Err(RemoteError::Address {
                 url: format!("{}://…@{}", url.scheme(), url.host_str().unwrap_or_default()),
-                why: "a token stands in the environment or a file, never in an address".to_owned(),
+                why: "put a token into the environment or a file, never into an address".to_owned(),
             });
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(invalid("nothing may stand behind `?` or `#`"));
+            return Err(invalid("nothing may follow `?` or `#`"));
         }
         let host = url.host_str().ok_or_else(|| invalid("there is no host in it"))?;
         let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();

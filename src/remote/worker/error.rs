@@ -11,7 +11,7 @@ pub enum HttpError {
     /// No token was found for the worker.
     #[error("there is no token for the worker: {why}")]
     Token {
-        /// The reason.
+        /// Why there is no token.
         why: String,
         /// The remedy, if the settings name a source.
         hint: Option<String>,
@@ -19,7 +19,7 @@ pub enum HttpError {
     /// No proxy token was found for the platform.
     #[error("there is no proxy token for the app: {why}")]
     ProxyToken {
-        /// The reason.
+        /// Why there is no proxy token.
         why: String,
         /// The remedy, if it is not to make a token.
         hint: Option<String>,
@@ -29,15 +29,15 @@ pub enum HttpError {
         "{from} is a token of Modal's API, which its web endpoints do not take: it was not sent"
     )]
     ApiToken {
-        /// Its source.
+        /// Where the token comes from.
         from: String,
     },
     /// The app has another version.
     #[error("the deployed app is of rgpu {theirs}, and this is rgpu {ours}")]
     OtherVersion {
-        /// The app's version.
+        /// The version of the deployed app.
         theirs: String,
-        /// This program's version.
+        /// The version of this program.
         ours: &'static str,
     },
     /// The worker is too old for the current format of uploaded files.
@@ -46,21 +46,21 @@ pub enum HttpError {
     /// A token would go over the network in the clear.
     #[error("a token would go in the clear to `{url}`")]
     Plain {
-        /// The address.
+        /// The address without TLS.
         url: String,
     },
     /// The certificates of `ca_file` cannot be used, or no client can be made.
     #[error("no secure connection can be made: {why}")]
     Tls {
-        /// The reason.
+        /// Why no secure connection is possible.
         why: String,
     },
     /// No connection could be made.
     #[error("`{url}` cannot be reached")]
     Unreachable {
-        /// The address.
+        /// The address that cannot be reached.
         url: String,
-        /// The reason.
+        /// Why it cannot be reached.
         why: String,
         /// The kind of server expected.
         site: ServerKind,
@@ -68,21 +68,21 @@ pub enum HttpError {
     /// The server's certificate is not trusted.
     #[error("the certificate of `{url}` is not trusted")]
     Untrusted {
-        /// The address.
+        /// The address with the untrusted certificate.
         url: String,
-        /// The reason.
+        /// Why the certificate is not trusted.
         why: String,
     },
     /// The address is https, but the server does not speak TLS.
-    #[error("what answers at `{url}` does not speak TLS")]
+    #[error("the server at `{url}` does not use TLS")]
     NoTls {
-        /// The address.
+        /// The address of the server without TLS.
         url: String,
     },
     /// The address is http, but the server speaks TLS only.
-    #[error("what answers at `{url}` speaks TLS alone")]
+    #[error("the server at `{url}` only accepts TLS")]
     WantsTls {
-        /// The address.
+        /// The address of the server that only accepts TLS.
         url: String,
     },
     /// No data arrived within the limit.
@@ -98,7 +98,7 @@ pub enum HttpError {
     Cut {
         /// The activity that was interrupted.
         doing: &'static str,
-        /// The reason.
+        /// Why it was cut.
         why: String,
     },
     /// The server answered with an error.

@@ -165,7 +165,7 @@ async fn pass_in_order(
                 // The file was rewritten, or restored by a restarted host. The digest of the whole
                 // file decides once the rest has come.
                 let path = file.1.escape_debug();
-                let why = format!("`{path}` is another file now ({first_tag}, then {tag})");
+                let why = format!("`{path}` has changed ({first_tag}, then {tag})");
                 return link.cut_off(&HttpError::Cut { doing: FETCHING, why });
             }
             tags.insert(file, tag);

@@ -50,7 +50,7 @@ struct FollowPosition {
 enum StreamOutcome {
     /// The terminal event came, or the session is gone.
     Over,
-    /// More follows later.
+    /// The stream paused; the job continues.
     Pause,
 }
 
@@ -256,7 +256,7 @@ impl MessageGroup {
             (Kind::Output | Kind::Blob, bytes_due) if frame.body.len() as u64 <= bytes_due => {
                 self.bytes_due -= frame.body.len() as u64;
             }
-            _ => return Err(cut_error("its frames are in no order")),
+            _ => return Err(cut_error("its frames are out of order")),
         }
         // Many frames of one byte, or of none, would exceed the piece.
         if self.frames.len() + raw.len() > MAX_GROUP_BYTES {

@@ -23,7 +23,7 @@ pub enum ServerKind {
 pub struct NamedRefusal {
     /// The error's code in `--json`.
     pub code: &'static str,
-    /// What happened.
+    /// The failure in words, for users.
     pub what: String,
     /// The start of the server's own text.
     pub body: String,
@@ -49,18 +49,12 @@ static MODALS: &[RefusalRow] = &[
         "the platform saw no proxy token",
         PROXY_TOKEN,
     ),
-    row(
-        401,
-        "proxy authorization",
-        "wrong_token",
-        "the platform does not take the token",
-        PROXY_TOKEN,
-    ),
+    row(401, "proxy authorization", "wrong_token", "the platform rejects the token", PROXY_TOKEN),
     passing(
         404,
         "invalid function call",
         "no_such_app",
-        "no app runs at this address",
+        "no app is running at this address",
         "take the address that `modal deploy` printed; a container that is being started anew comes back by itself",
     ),
     row(
@@ -104,20 +98,20 @@ static MODALS: &[RefusalRow] = &[
 
 /// Further answers of an address on Modal.
 static ON_MODAL: &[RefusalRow] = &[
-    row(401, "", "wrong_token", "the token is not taken", PROXY_TOKEN),
-    row(402, "", "no_credit", "the platform asks to be paid", "add credit with the platform"),
+    row(401, "", "wrong_token", "the token is rejected", PROXY_TOKEN),
+    row(402, "", "no_credit", "the platform requires a payment", "add credit with the platform"),
     row(403, "", "forbidden", "the platform forbids it", PROXY_TOKEN),
     row(404, "", "wrong_address", "there is no app of rgpu's at this address", DEPLOYED),
     passing(408, "", "slow_link", "the request came too slowly for the platform", ""),
-    row(413, "", "too_long", "the platform takes no bodies of this length", ""),
-    passing(429, "", "too_many", "the platform is asked too often", "wait a minute"),
+    row(413, "", "too_long", "the platform accepts no bodies of this length", ""),
+    passing(429, "", "too_many", "the platform received too many requests", "wait a minute"),
     passing(500, "", "server_error", "the app failed", LOGS),
     passing(502, "", "bad_gateway", "the app does not answer", LOGS),
     passing(
         503,
         "",
         "busy",
-        "the platform has no room now",
+        "the platform has no capacity now",
         "wait, or deploy in another region (RGPU_REGION)",
     ),
     passing(504, "", "bad_gateway", "the app does not answer in time", LOGS),
@@ -125,14 +119,8 @@ static ON_MODAL: &[RefusalRow] = &[
 
 /// Answers of a worker or of a proxy before it.
 static ROWS: &[RefusalRow] = &[
-    row(400, "HTTPS", "wants_tls", "what answers speaks TLS alone", "write https:// before it"),
-    row(
-        400,
-        "plain HTTP",
-        "wants_tls",
-        "what answers speaks TLS alone",
-        "write https:// before it",
-    ),
+    row(400, "HTTPS", "wants_tls", "the server only accepts TLS", "write https:// before it"),
+    row(400, "plain HTTP", "wants_tls", "the server only accepts TLS", "write https:// before it"),
     row(400, "\"no_host\"", "bad_proxy", "the worker was asked without a name", ""),
     row(400, "\"two_hosts\"", "bad_proxy", "the worker was asked by two names at once", ""),
     row(
@@ -140,15 +128,15 @@ static ROWS: &[RefusalRow] = &[
         "\"no_token\"",
         "wrong_token",
         "the token did not reach the worker",
-        "something between may take it away; this is what the worker says",
+        "a proxy may remove it; the worker says",
     ),
-    row(401, "", "wrong_token", "the worker does not take the token", TOKEN),
-    row(402, "", "no_credit", "the platform asks to be paid", "add credit with the platform"),
+    row(401, "", "wrong_token", "the worker rejects the token", TOKEN),
+    row(402, "", "no_credit", "the platform requires a payment", "add credit with the platform"),
     row(
         403,
         "\"foreign_origin\"",
         "forbidden",
-        "the worker takes the request for a web page's",
+        "the worker mistakes the request for one from a web page",
         "",
     ),
     row(403, "", "forbidden", "the server forbids it", TOKEN),
@@ -157,25 +145,25 @@ static ROWS: &[RefusalRow] = &[
         407,
         "",
         "proxy_login",
-        "a proxy between asks for a login",
-        "name it with its login in HTTPS_PROXY",
+        "a proxy asks for a login",
+        "put its address and login into HTTPS_PROXY",
     ),
     passing(408, "", "slow_link", "the request came too slowly for the server", ""),
     row(
         413,
         "",
         "too_long",
-        "something between takes no bodies of this length",
+        "a proxy accepts no bodies of this length",
         "allow bodies of 5 MiB there",
     ),
     row(
         421,
         "",
         "wrong_host",
-        "the worker is not called by this name",
-        "start it with `--allow-host` and the name in the address",
+        "the worker does not know this host name",
+        "start it with `--allow-host` and the host name of the address",
     ),
-    passing(429, "", "too_many", "the server is asked too often", "wait a minute"),
+    passing(429, "", "too_many", "the server received too many requests", "wait a minute"),
     passing(500, "", "server_error", "the server failed", ""),
     passing(
         502,
@@ -184,12 +172,12 @@ static ROWS: &[RefusalRow] = &[
         "the server behind the address does not answer",
         "is `rgpu worker` running there?",
     ),
-    passing(503, "", "busy", "the server has no room now", ""),
+    passing(503, "", "busy", "the server has no capacity now", ""),
     row(
         0,
         "\"is\":\"refused\"",
         "refused",
-        "the worker does not take the request",
+        "the worker rejects the request",
         "update rgpu on the older side",
     ),
     passing(
@@ -230,9 +218,9 @@ impl NamedRefusal {
             let to = to.unwrap_or("nowhere");
             return Self {
                 code: "redirected",
-                what: format!("`{url}` leads on to another address"),
+                what: format!("`{url}` redirects to another address"),
                 body: format!("{status} to `{}`", shown(to.as_bytes())),
-                hint: "it is not followed, for the token's sake: name the address itself"
+                hint: "the redirect is not followed, to protect the token: use the final address"
                     .to_owned(),
                 passes: false,
             };
@@ -269,7 +257,7 @@ impl NamedRefusal {
         };
         Self {
             code,
-            what: format!("what answers at `{url}` is {what}"),
+            what: format!("the server at `{url}` is {what}"),
             body: shown(body),
             hint: site.hint().to_owned(),
             passes: false,
@@ -280,8 +268,8 @@ impl NamedRefusal {
     pub(super) fn going_round(url: &str, hops: u32) -> Self {
         Self {
             code: "redirect_loop",
-            what: format!("`{url}` leads from one result to the next and to no answer"),
-            body: format!("303 See Other, {hops} times in a row and each at once"),
+            what: format!("`{url}` redirects again and again without an answer"),
+            body: format!("303 See Other, {hops} times in a row without delay"),
             hint: LOGS.to_owned(),
             passes: false,
         }

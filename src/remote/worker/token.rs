@@ -27,7 +27,7 @@ const DEFAULT_TOKEN_VARIABLE: &str = "RGPU_WORKER_TOKEN";
 /// The reason why a secret could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CredentialError {
-    /// The reason.
+    /// Why the credential cannot be used.
     pub why: String,
     /// The remedy, if it is not to store the secret there.
     pub hint: Option<String>,
@@ -44,7 +44,7 @@ impl fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// A bearer token.
+    /// Credentials of a bearer token, with its source for messages.
     fn bearer(token: &str, from: &str) -> Result<Self, HttpError> {
         let unfit = |why: &str| HttpError::Token {
             why: format!("{from} {why}"),
@@ -54,7 +54,7 @@ impl Credentials {
             return Err(unfit("is empty"));
         }
         let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
-            .map_err(|_| unfit("holds characters that no token has"))?;
+            .map_err(|_| unfit("has characters that no token can have"))?;
         value.set_sensitive(true);
         Ok(Self(HeaderMap::from_iter([(AUTHORIZATION, value)])))
     }
@@ -73,7 +73,7 @@ impl Credentials {
         Some(Self(headers))
     }
 
-    /// The headers.
+    /// The headers to send with every request.
     pub(in crate::remote) fn headers(&self) -> &HeaderMap {
         &self.0
     }

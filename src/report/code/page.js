@@ -1,4 +1,4 @@
-// Source, PTX and SASS of one kernel at a time, joined line by line.
+// Source, PTX and SASS of one kernel at a time, linked line by line.
 
 const kinds = ["source", "ptx", "sass"];
 const titles = { source: "Source", ptx: "PTX", sass: "SASS" };
@@ -17,7 +17,7 @@ for (const kind of kinds) {
   main.append(pane);
 }
 
-/** The kind of work an instruction does, by its name: memory, matrix, branch, synchronisation. */
+/** The class of an instruction by its opcode: memory, matrix, branch, synchronisation. */
 function work(name) {
   if (/^(LD|ST|ATOM|RED|UTMA|UBLK|CCTL|LDGSTS|SULD|SUST|TEX|TLD)/.test(name)) return "m";
   if (/^(HMMA|IMMA|DMMA|QMMA|OMMA|BMMA|.GMMA|UTC|WARPGROUP)/.test(name)) return "x";
@@ -34,7 +34,7 @@ function tint(node, at) {
   if (at !== undefined) node.style.borderLeftColor = color(at);
 }
 
-/** What belongs together in this kernel: rows of the three columns by their place in them. */
+/** The links between the rows of the three columns, by row index. */
 function join() {
   const source = [], at = new Map();
   kernel.files.forEach((file, number) => {
@@ -65,7 +65,7 @@ function join() {
   return { source, ptx, own, outer, low, back, order, tints };
 }
 
-/** The rows that belong to one: in `on` the same code, in `via` where it was inlined. */
+/** The rows linked to one row: `on` has the same code, `via` the calls it was inlined through. */
 function partners(kind, row) {
   const on = { source: new Set(), ptx: new Set(), sass: new Set() };
   const via = { source: new Set(), ptx: new Set(), sass: new Set() };
@@ -132,7 +132,7 @@ function draw() {
     if (line.head !== undefined) return inSource.append(el("div", { class: "row name", title: line.head }, base(line.head), line.from ? el("span", { class: "from" }, ` recorded as ${line.head}, read from ${line.from}`) : ""));
     if (line.gap) return inSource.append(el("div", { class: "row gap" }, "⋯"));
     const joined = joins.back.source.has(at) || joins.back.via.has(at);
-    const text = line.text === null ? el("span", { class: "tx dim" }, "(text not at hand)") : el("span", { class: "tx" }, line.text);
+    const text = line.text === null ? el("span", { class: "tx dim" }, "(text not available)") : el("span", { class: "tx" }, line.text);
     const node = rowNode("source", at, joined, "", [el("span", { class: "no" }, String(line.line)), heatCell(line.n, mostSource), text]);
     tint(node, joins.order.get(at));
     inSource.append(node);
@@ -148,7 +148,7 @@ function draw() {
     if (code) tint(node, joins.tints[code[0]]);
     inPtx.append(node);
   });
-  panes.ptx.note.textContent = joins.ptx.length && !kernel.ptx.joined ? "of the same file; not joined with the SASS (-lineinfo joins them)" : "";
+  panes.ptx.note.textContent = joins.ptx.length && !kernel.ptx.joined ? "from the same file; not linked to the SASS (compile with -lineinfo to link them)" : "";
   panes.ptx.rows.replaceChildren(inPtx);
 
   const inSass = el("div", { class: "in" }), mostSass = most(kernel.lines);
@@ -163,7 +163,7 @@ function draw() {
       el("span", { class: "of" }, line.o.toString(16).padStart(4, "0")),
       heatCell(line.n, mostSass),
       el("span", { class: "ct" }, line.c),
-      el("span", { class: "lv" + (mostLive && line.l === mostLive ? " most" : ""), title: "general registers that live here" }, line.l === undefined ? "" : String(line.l)),
+      el("span", { class: "lv" + (mostLive && line.l === mostLive ? " most" : ""), title: "live general registers" }, line.l === undefined ? "" : String(line.l)),
       el("span", { class: "lp", title: "a loop begins here" }, heads.has(line.o) ? "↻ " : "  "),
       el("span", { class: "tx" }, el("span", { class: "gd" }, guard.padStart(guard ? 6 : 0)), el("span", { class: "op " + work(name) }, name), rest.slice(end)),
       line.w && line.n ? el("span", { class: "wt" }, line.w.replace(/_/g, " ")) : null,
@@ -183,7 +183,7 @@ function draw() {
   document.documentElement.dataset.rows = kernel.lines.length;
 }
 
-/** A column that has nothing to show gives its room to the others. */
+/** An empty column leaves its space to the others. */
 function arrange(kind) {
   panes[kind].pane.classList.toggle("gone", emptyColumns[kind] || !shownColumns[kind]);
   switches[kind].disabled = emptyColumns[kind];
@@ -197,8 +197,8 @@ function tell(mostLive) {
     kernel.spills ? kernel.spills[0] + kernel.spills[1] ? [el("span", { class: "badge bad" }, `spills ${bytes(kernel.spills[0])} out, ${bytes(kernel.spills[1])} in`)] : ["no spills"] : [],
     kernel.shared ? [el("b", null, bytes(kernel.shared)), " shared memory"] : [],
     kernel.samples !== null ? fact(kernel.samples, "warp samples") : [],
-    kernel.problem ? [el("span", { class: "badge warn", title: kernel.problem }, "nvdisasm did not serve")] : [],
-    missing ? [`no ${missing}: -lineinfo keeps them`] : [],
+    kernel.problem ? [el("span", { class: "badge warn", title: kernel.problem }, "nvdisasm failed")] : [],
+    missing ? [`no ${missing}: compile with -lineinfo to keep them`] : [],
     [el("code", null, kernel.place ? `${kernel.path} ${kernel.place}` : kernel.path)],
     page.left_out ? [`${plural(page.left_out, "more kernel")} left out: -k chooses`] : []].filter(p => p.length);
   document.getElementById("facts").replaceChildren(...parts.flatMap((p, i) => i ? [" · ", ...p] : p));

@@ -1,9 +1,9 @@
-// Two sides held against each other.
+// The comparison of two sides.
 
 const amount = x => Math.abs(x) >= 1000 ? count(Math.round(x)) : digits(x);
 const speedup = t => t.speedup.toFixed(3) + " ×" + (t.ci95 ? ` (95 % interval ${t.ci95.map(x => x.toFixed(3)).join(" to ")})` : "");
-/** How a time was taken, behind the speedup it gives. */
-const timed = t => `speedup ${speedup(t)}` + (t.source === "abba" ? `; timed calls interleaved, ${plural(t.rounds || 0, "round")}` : t.source === "launches" ? "; of launches under the tool" : "; each side timed in a run of its own");
+/** A speedup, followed by how its times were measured. */
+const timed = t => `speedup ${speedup(t)}` + (t.source === "abba" ? `; timed calls interleaved, ${plural(t.rounds || 0, "round")}` : t.source === "launches" ? "; from launches under the tool" : "; each side timed in its own run");
 
 function comparison() {
   const c = page.comparison;
@@ -11,7 +11,7 @@ function comparison() {
   const mood = { FASTER: "good", SLOWER: "bad", SAME: "", AMBIGUOUS: "warn" }[c.verdict];
   const change = m => el("span", { class: { better: "up", worse: "down" }[m.change] }, m.a ? (m.b >= m.a ? "+" : "−") + percent(Math.abs(100 * (m.b - m.a) / m.a)) : "");
   const shape = g => !g.grid ? "" : `${g.grid.join("·")} × ${g.block.join("·")}`;
-  section("compare", "Comparison", `${c.a.name} is the base, ${c.b.name} is held against it; above 1 means faster.`,
+  section("compare", "Comparison", `${c.a.name} is the base, ${c.b.name} is compared with it; above 1 means faster.`,
     el("p", null, el("span", { class: "badge " + mood }, c.verdict), " ", said(c.summary)),
     c.time && c.cases.length < 2 ? el("p", { id: "compare-time" }, `${duration(c.time.a.median_ns)} → ${duration(c.time.b.median_ns)}, ${timed(c.time)}`) : null,
     c.cases.length > 1 ? table([
@@ -28,7 +28,7 @@ function comparison() {
       { label: "after", num: true, cell: k => k.time ? duration(k.time.b.median_ns) : "", key: k => k.time && k.time.b.median_ns },
       { label: "speedup", num: true, cell: k => k.time ? k.time.speedup.toFixed(2) + " ×" : "", key: k => k.time && k.time.speedup },
       { label: "launches", num: true, cell: k => k.launches[0] === k.launches[1] ? count(k.launches[0]) : k.launches.map(count).join(" and ") },
-      { label: "by them", cell: k => !k.time ? "" : Math.min(...k.launches) < 5 ? el("span", { class: "dim" }, "too few to say") : k.time.verdict },
+      { label: "verdict", cell: k => !k.time ? "" : Math.min(...k.launches) < 5 ? el("span", { class: "dim" }, "too few launches") : k.time.verdict },
       { label: "bound by", cell: k => k.bound ? (k.bound[0] === k.bound[1] ? words(k.bound[0]) : k.bound.map(words).join(" → ")) : "" },
       { label: "geometry", cell: k => shape(k.geometry_a) === shape(k.geometry_b) ? shape(k.geometry_a) : shape(k.geometry_a) + " → " + shape(k.geometry_b) },
     ], c.kernels, { label: "compared kernels" })] : null,

@@ -1,5 +1,5 @@
-// What every part of the page is made of: elements, numbers in words, sections.
-// Foreign text only ever becomes a text node or an attribute of a text: no markup is parsed.
+// Building blocks of the page: elements, formatted numbers, sections.
+// Foreign text only becomes text nodes or attribute values; no markup is parsed.
 const page = JSON.parse(document.getElementById("data").textContent);
 const main = document.querySelector("main");
 const nav = document.querySelector("nav");
@@ -20,7 +20,7 @@ const el = (tag, attributes, ...children) => fill(document.createElement(tag), a
 const svg = (tag, attributes, ...children) =>
   fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
-/** A card with a heading, and its place in the navigation. */
+/** A card with a heading and an entry in the navigation. */
 function section(id, title, note, ...children) {
   const node = el("section", { id, "aria-labelledby": id + "-title" },
     el("h2", { id: id + "-title" }, title), note && el("p", { class: "note" }, note), ...children);
@@ -42,7 +42,7 @@ function scaled(x, units) {
   return (scale === 1 && Number.isInteger(value) ? String(value) : digits(value)) + (unit ? " " + unit : "");
 }
 const duration = ns => scaled(ns, [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]]);
-/** A time on an axis, with as many digits as its neighbours `step` away differ in. */
+/** A time on an axis, with enough digits to distinguish labels `step` apart. */
 function axis(ns, step) {
   const [scale, unit] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]].find(([s]) => Math.abs(ns) >= s) || [1, "ns"];
   return (ns / scale).toFixed(Math.max(0, Math.ceil(-Math.log10(step / scale) - 1e-9))) + " " + unit;
@@ -59,10 +59,10 @@ const words = id => String(id).replace(/_/g, " ");
 const sum = list => list.reduce((a, b) => a + b, 0);
 const plural = (n, one) => count(n) + " " + one + (n === 1 ? "" : "s");
 
-/** A sentence of ours: what stands in backticks is set as code. */
+/** A sentence of ours; text in backticks is shown as code. */
 const said = text => text.split("`").map((part, at) => at % 2 ? el("code", null, part) : part);
 
-/** A kernel's name without return type and parameters; the whole stands in the tooltip. */
+/** A kernel's name without return type and parameters; the tooltip has the full name. */
 function short(name) {
   const cut = name.indexOf("(");
   const text = (cut > 0 ? name.slice(0, cut) : name).replace(/^void /, "");
@@ -73,7 +73,7 @@ const color = at => `var(--c${at % 10})`;
 const resolved = at => getComputedStyle(document.documentElement).getPropertyValue("--c" + (at % 10)).trim();
 const themed = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 
-/** Calls back when the theme changes: canvases hold colours, not variables. */
+/** Calls back when the theme changes, because canvases store colours, not variables. */
 const repaint = [];
 
 /** A bar of `share` (0 to 1) as an element; its width is set through the object model, since the

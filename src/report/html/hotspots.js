@@ -1,4 +1,4 @@
-// Hot spots: source lines and instructions of the launch chosen, with where their warps waited.
+// Hot spots of the selected launch: source lines and instructions with their stall reasons.
 
 const file = path => path.split("/").pop();
 const worst = counts => Object.entries(counts.stalls || {}).filter(([reason]) => reason !== "selected").sort((a, b) => b[1] - a[1])[0];
@@ -6,7 +6,7 @@ const worst = counts => Object.entries(counts.stalls || {}).filter(([reason]) =>
 function hotspots() {
   const launches = page.hotspots || [];
   if (!launches.length) {
-    return absent.push(["Hot spots", "nothing was counted by instruction (ncu's section SourceCounters; `--set full` has it)"]);
+    return absent.push(["Hot spots", "there are no values per instruction (ncu's section SourceCounters; `--set full` has it)"]);
   }
   const box = el("div");
   let view = launches.some(l => l.lines.length) ? "lines" : "instructions";
@@ -16,12 +16,12 @@ function hotspots() {
     draw();
   } } }, text);
   const tabs = [["lines", tab("lines", "Source lines")], ["instructions", tab("instructions", "Instructions")]];
-  section("hotspots", "Hot spots", "Warp samples say where warps were when the sampler looked: many samples are much time.", box);
+  section("hotspots", "Hot spots", "Warp samples show where warps were at each sampling point: many samples mean much time.", box);
 
   function draw() {
     const launch = current();
     const spots = launches.find(l => launch && l.launch === launch.id) || (page.launches.length < 2 ? launches[0] : null);
-    if (!spots) return box.replaceChildren(el("p", { class: "dim" }, "Nothing was counted by instruction of this launch."));
+    if (!spots) return box.replaceChildren(el("p", { class: "dim" }, "This launch has no values per instruction."));
     const total = spots.samples || sum(spots.instructions.map(i => i.samples || 0));
     const heat = row => {
       const node = el("span", null, row.samples === undefined ? "" : percent(100 * row.samples / Math.max(1, total)));
@@ -50,8 +50,8 @@ function hotspots() {
       spots.instructions, { label: "instructions", search: r => `${r.sass || ""} ${here(r) ? at(here(r)) : ""}`, tools: tabs.map(t => t[1]), limit: 200 });
     const facts = [`${plural(total, "sample")} over ${plural(spots.instructions.length, "instruction")}`];
     if (!spots.lines.length) facts.push("no source lines: the code was compiled without -lineinfo, or the report has no cubin");
-    else if (spots.lines.every(l => l.text === undefined)) facts.push("the source itself is not in the report (ncu --import-source yes keeps it)");
-    if (spots.instructions.every(i => i.sass === undefined)) facts.push("no instruction texts: no disassembler was at hand");
+    else if (spots.lines.every(l => l.text === undefined)) facts.push("the report does not contain the source (ncu --import-source yes adds it)");
+    if (spots.instructions.every(i => i.sass === undefined)) facts.push("no instruction texts: there was no disassembler");
     box.replaceChildren(list, el("p", { class: "note" }, facts.join("; ") + "."));
     box.dataset.drawn = view === "lines" ? spots.lines.length : spots.instructions.length;
   }

@@ -1,13 +1,13 @@
-// Which launch the page looks at, the launches and kernels to choose from, and why warps waited.
+// The selected launch, the lists of launches and kernels, and the stall reasons.
 
 let chosen = 0;
 const watchers = [];
 const current = () => page.launches[chosen];
-/** Draws now and whenever another launch is chosen. */
+/** Draws now and whenever another launch is selected. */
 function onLaunch(f) { watchers.push(f); f(current()); }
 function choose(at) { chosen = at; watchers.forEach(f => f(current())); }
 
-/** The launch that the headline speaks of, else the first with metrics. */
+/** The launch of the headline, else the first with metrics. */
 function firstChosen() {
   const told = page.launches.findIndex(l => l.detailed && l.id === page.headline.launch);
   return told >= 0 ? told : Math.max(0, page.launches.findIndex(l => l.detailed));
@@ -18,7 +18,7 @@ function label(launch) {
   return `#${launch.id} ${short(launch.kernel)}${time}`;
 }
 
-/** A select that all sections about one launch share; nothing where there is but one. */
+/** A select box shared by all sections about one launch; absent if there is only one launch. */
 function picker() {
   const list = page.launches.filter(l => l.detailed);
   if (list.length < 2) return null;
@@ -34,7 +34,7 @@ function launches() {
   const list = page.launches;
   if (list.length && list.some(l => l.detailed)) {
     const pct = id => ({ num: true, cell: l => { const x = number(l, id); return x === undefined ? "" : x.toFixed(1); }, key: l => number(l, id) });
-    section("launches", "Launches", list.length > 1 ? "Choose a row: roofline, stalls, hot spots and metrics follow it." : null,
+    section("launches", "Launches", list.length > 1 ? "Select a row to see its roofline, stalls, hot spots and metrics." : null,
       table([
         { label: "#", num: true, cell: l => l.id, key: l => l.id },
         { label: "kernel", cell: l => kernelName(l.kernel), key: l => l.kernel, cls: "name" },
@@ -50,7 +50,7 @@ function launches() {
         const at = list.indexOf(l);
         line.className = "pick" + (at === chosen ? " on" : "");
         line.tabIndex = 0;
-        line.setAttribute("aria-label", "Look at launch " + label(l));
+        line.setAttribute("aria-label", "Select launch " + label(l));
         line.addEventListener("click", () => choose(at));
         line.addEventListener("keydown", e => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); choose(at); } });
         watchers.push(() => line.classList.toggle("on", at === chosen));
@@ -75,7 +75,7 @@ function stalls() {
     return absent.push(["Stalls", "no warp states were collected (ncu's sections WarpStateStats and SourceCounters)"]);
   }
   const box = el("div");
-  section("stalls", "Why warps waited", "Share of a warp's time between two of its instructions, from exact counters; beside it how often sampling met that reason.", box);
+  section("stalls", "Why warps waited", "Share of a warp's time between two of its instructions, from exact counters, and the number of samples with that reason.", box);
   onLaunch(launch => {
     const list = launch.stalls.filter(s => (s.percent || 0) >= 0.05 || s.samples);
     const samples = sum(list.map(s => s.samples || 0));
@@ -86,7 +86,7 @@ function stalls() {
       el("span", { class: "track" }, bar("fill", share(s) / most, s.reason === "selected" ? 2 : at < 3 ? 1 : 9)),
       el("span", { class: "num" }, percent(share(s))),
       el("span", { class: "num dim extra" }, s.samples === undefined ? "" : plural(s.samples, "sample")),
-    ])) : el("p", { class: "dim" }, "No warp states were collected of this launch."));
+    ])) : el("p", { class: "dim" }, "No warp states were collected for this launch."));
     box.dataset.drawn = list.length;
   });
 }

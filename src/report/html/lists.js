@@ -1,11 +1,11 @@
-// What stands in lists: regions, operators, cases, metrics, code, sanitizer results, the run itself.
+// Sections with lists: regions, operators, cases, metrics, code, sanitizer results, the run itself.
 
 function regions() {
   const list = page.regions;
-  if (!list.length) return absent.push(["Regions", "no NVTX range was seen"]);
+  if (!list.length) return absent.push(["Regions", "no NVTX range was recorded"]);
   const most = Math.max(1, ...list.map(r => r.gpu_ns || r.host_ns || 0));
   const useGpu = list.some(r => r.gpu_ns !== undefined);
-  section("regions", "Regions", "NVTX ranges as a tree. GPU time is that of the work launched inside, inner ranges included; host time is not GPU time.", table([
+  section("regions", "Regions", "NVTX ranges as a tree. GPU time is the time of work launched inside the range and its inner ranges; host time is not GPU time.", table([
     { label: "region", cls: "name", cell: r => {
       const node = el("span", { class: "mono", title: r.path.join(" › ") }, r.path[r.path.length - 1]);
       node.style.paddingLeft = (r.path.length - 1) * 22 + "px";
@@ -27,7 +27,7 @@ function regions() {
 
 function operators() {
   if (!page.operators.length) return;
-  section("operators", "Operators", "What the framework was asked for, above the kernels that did it.", table([
+  section("operators", "Operators", "The calls of the framework, and the kernels that they launched.", table([
     { label: "operator", cls: "name", cell: o => el("code", null, o.name), key: o => o.name },
     { label: "calls", num: true, cell: o => count(o.calls), key: o => o.calls },
     { label: "host", num: true, cell: o => duration(o.host_ns), key: o => o.host_ns },
@@ -63,7 +63,7 @@ function metrics() {
   if (!page.metrics.ids.length) return absent.push(["Metrics", "no counters were collected on this rung"]);
   const cited = new Set([...page.findings.flatMap(f => f.evidence), ...page.launches.flatMap(l => l.classification ? l.classification.verdicts.flatMap(v => v.evidence) : [])].map(e => e.metric));
   const box = el("div");
-  section("metrics", "Metrics", "By NVIDIA's names, in base units. Those that a verdict rests on are marked and come first.", box);
+  section("metrics", "Metrics", "NVIDIA's names, in base units. Metrics that a verdict uses are marked and come first.", box);
   onLaunch(launch => {
     const row = page.metrics.rows[launch.id];
     if (!row) return box.replaceChildren(el("p", { class: "dim" }, "The metrics of this launch were left out to keep the page small; the CSV and JSON reports have them."));
@@ -80,9 +80,9 @@ function metrics() {
 function toolRules() {
   if (!page.launches.some(l => l.rules.length)) return;
   const box = el("div");
-  section("rules", "What ncu says", "The tool's own rules, in its own words; its estimates are not measurements.", box);
+  section("rules", "ncu's rules", "Messages of the tool's own rules; its estimates are not measurements.", box);
   onLaunch(launch => box.replaceChildren(launch.rules.length ? el("ul", { class: "plain" }, launch.rules.map(r => el("li", null,
-    el("b", null, r.title || r.rule), r.speedup_percent ? el("span", { class: "dim" }, ` (estimate: ${percent(r.speedup_percent)})`) : null, " " + r.text))) : el("p", { class: "dim" }, "No rule spoke of this launch.")));
+    el("b", null, r.title || r.rule), r.speedup_percent ? el("span", { class: "dim" }, ` (estimate: ${percent(r.speedup_percent)})`) : null, " " + r.text))) : el("p", { class: "dim" }, "No rule has a message for this launch.")));
 }
 
 function code() {

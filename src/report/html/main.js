@@ -1,4 +1,4 @@
-// Puts the page together, and minds the theme and the navigation.
+// Assembles the page; handles theme and navigation.
 
 const began = performance.now();
 chosen = firstChosen();

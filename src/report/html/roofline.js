@@ -6,11 +6,11 @@ function roofline() {
     return absent.push(["Roofline", "the report has no roofline ceilings (ncu's sections SpeedOfLight_*RooflineChart)"]);
   }
   const box = el("div");
-  section("roofline", "Roofline", "A point is what the launch reached; its distance to the line above it is what is left. Points at each memory level share one rate.", box);
-  onLaunch(launch => box.replaceChildren(...(drawable(launch) ? roofs(launch) : [el("p", { class: "dim" }, "No ceilings were collected of this launch.")])));
+  section("roofline", "Roofline", "A point is the rate that the launch reached; the distance to the line above is the possible gain. The points of all memory levels have the same rate.", box);
+  onLaunch(launch => box.replaceChildren(...(drawable(launch) ? roofs(launch) : [el("p", { class: "dim" }, "No ceilings were collected for this launch.")])));
 }
 
-/** Each ceiling once: charts repeat them. */
+/** Each ceiling once, since charts repeat them. */
 function ceilings(launch, test) {
   const seen = new Map();
   for (const roof of launch.roofline.filter(test)) {
@@ -25,7 +25,8 @@ function roofs(launch) {
   const compute = ceilings(launch, r => r.unit === "FLOP/s" && r.peak > 0).sort((a, b) => b.peak - a.peak);
   const used = compute.filter(r => r.achieved > 0);
   const reached = used.length ? used.reduce((a, b) => (b.achieved > a.achieved ? b : a)) : null;
-  // Many tensor ceilings differ by name alone: those in use, the plain ones, and the highest of the rest.
+  // Many tensor ceilings differ only in name. Keep those in use, the plain ones, and the highest of
+  // the rest.
   const tensor = compute.filter(r => /tensor/i.test(r.label) && !(r.achieved > 0));
   const lines = compute.filter(r => !tensor.includes(r) || r === tensor[0]);
   const points = reached ? memory.filter(m => m.achieved > 0).map(m => ({ memory: m, x: reached.achieved / m.achieved, y: reached.achieved })) : [];

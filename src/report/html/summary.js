@@ -1,4 +1,4 @@
-// The headline: what bounds this, how fast, what to try, and how far down the ladder it came.
+// The headline: what limits the performance, the times, what to try, and which rung was reached.
 
 function tile(label, value, extra, share) {
   return el("div", { class: "tile" }, el("div", { class: "k" }, label), el("div", { class: "v" }, value),
@@ -83,7 +83,7 @@ function evidence(list) {
 function findings() {
   if (!page.findings.length) return absent.push(["What to try", "no rule found anything to act on"]);
   const several = new Set(page.findings.map(f => f.kernel || f.launch)).size > 1;
-  section("findings", "What to try", "First things first; each rests on the numbers under it.",
+  section("findings", "What to try", "Most important first, each with the numbers it is based on.",
     el("ol", { class: "findings" }, page.findings.map((f, at) => {
       const launch = page.launches[f.launch];
       const kernel = f.kernel || (launch && launch.kernel);
@@ -95,7 +95,7 @@ function findings() {
 }
 
 function ladder() {
-  if (!page.ladder.length) return absent.push(["Ladder", "a report file by itself tells of no rungs"]);
+  if (!page.ladder.length) return absent.push(["Ladder", "a report file has no record of rungs"]);
   section("ladder", "Ladder", `What was tried, in order; the profile came from rung “${page.rung}”.`,
     el("ol", { class: "ladder" }, page.ladder.map(r => el("li", { class: r.ok ? "ok" : null },
       el("span", { class: "dot", "aria-hidden": "true" }, r.ok ? "✓" : "✕"),

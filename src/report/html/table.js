@@ -1,6 +1,6 @@
-// A table that sorts by its heads, can be searched, and shows long lists a piece at a time.
+// A table that sorts by column, can be searched, and shows long lists in pieces.
 
-/** `columns`: {label, cell(row) → node or text, key(row) → what sorts, num, cls}. */
+/** `columns`: {label, cell(row) → node or text, key(row) → sort key, num, cls}. */
 function table(columns, rows, { search, limit = 100, label, pick, sort, tools = [] } = {}) {
   let order = sort || null;
   let shown = limit;

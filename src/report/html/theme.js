@@ -1,4 +1,4 @@
-// Light and dark: as the system wishes, until the user says otherwise.
+// Light and dark theme: the system's, until the user chooses one.
 
 const root = document.documentElement;
 const wished = window.matchMedia("(prefers-color-scheme: dark)");

@@ -9,7 +9,7 @@ function lanes(trace) {
     rows.get(key).events.push(event);
   };
   const end = trace.span_ns;
-  // Tools number threads by process and system: what a reader needs is which is which.
+  // Tools number threads by process and system. Readers only need to tell them apart.
   const threads = [...new Set([...trace.ranges, ...trace.calls].map(e => e[3]))];
   const which = id => threads.length > 1 ? `, thread ${threads.indexOf(id) + 1}` : "";
   for (const [name, start, length, thread, depth] of trace.ranges) {
@@ -30,7 +30,7 @@ function lanes(trace) {
   }).flatMap(stacked);
 }
 
-/** Work that overlaps on one stream, or ranges that cross, would hide each other: a row each. */
+/** Overlapping work on one stream, and ranges that cross, get a row each, so that none hides another. */
 function stacked(lane) {
   lane.events.sort((a, b) => a.start - b.start);
   const rows = [];
@@ -222,12 +222,12 @@ function timeline() {
     el("div", { class: "lanes" }, canvas), told, waiting(gap => view(gap.start_ns - gap.duration_ns, 3 * gap.duration_ns)), copies());
   repaint.push(draw);
   new ResizeObserver(draw).observe(canvas);
-  // Starting up takes long and tells little: begin where the GPU works.
+  // Start-up is long and not interesting, so begin at the first GPU work.
   if (trace.work.length && work[1] < span / 2) view(...work);
   else draw();
 }
 
-/** What each GPU waited for, and its longest waits; a click shows one. */
+/** Each GPU's idle time by cause, and its longest gaps; a click shows one. */
 function waiting(show) {
   if (!page.timeline) return null;
   return page.timeline.devices.map(d => {

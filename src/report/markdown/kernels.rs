@@ -11,7 +11,7 @@ pub(super) fn report(profile: &Profile) -> String {
 }
 
 /// The text for a profile without kernels.
-pub(super) const WHY_NONE: &str = "This rung sees no kernel on the GPU.";
+pub(super) const WHY_NONE: &str = "This rung records no kernels.";
 
 /// A table of the first `max` kernels.
 pub(super) fn table(profile: &Profile, max: usize) -> Grid {

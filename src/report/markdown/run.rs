@@ -73,7 +73,7 @@ pub(super) fn report(profile: &Profile) -> String {
             duration(mean),
         ]);
     }
-    section(&mut out, grid, "This rung sees no kernel on the GPU.");
+    section(&mut out, grid, "This rung records no kernels.");
 
     out += "## Regions\n\n";
     let mut grid = Grid::new(&[
@@ -138,7 +138,7 @@ pub(super) fn report(profile: &Profile) -> String {
 
     out += "## Missing\n\n";
     if profile.gaps.is_empty() {
-        out += "Nothing that was asked for is missing.\n";
+        out += "Nothing that was requested is missing.\n";
     }
     for gap in &profile.gaps {
         out += &format!("- `{}`: {}\n", gap.code, plain(&gap.text));

@@ -17,14 +17,14 @@ pub(super) fn report(subject: &Subject<'_>) -> String {
     let mut out = format!("# {}: summary\n\n", plain(&profile.kernel.name));
     executive(&mut out, subject);
     heading(&mut out, "Environment");
-    section(&mut out, environment(profile), "Nothing is known of where this ran.");
+    section(&mut out, environment(profile), "The host of this run is unknown.");
     heading(&mut out, "Aggregates");
     section(&mut out, aggregates(subject), "Nothing was timed on the GPU.");
     heading(&mut out, "Per-Region Timings");
     section(
         &mut out,
         regions(profile),
-        "No NVTX range was seen, so no time can be told by region.",
+        "No NVTX range was recorded, so there are no times by region.",
     );
     heading(&mut out, "Per-Stage Timings");
     section(

@@ -66,7 +66,7 @@ pub(super) fn consolidated(document: &RegionsDocument) -> String {
     );
     out += "## Missing\n\n";
     if document.gaps.is_empty() {
-        out += "Nothing that was asked for is missing.\n";
+        out += "Nothing that was requested is missing.\n";
     }
     for gap in &document.gaps {
         out += &format!("- `{}`: {}\n", gap.code, plain(&gap.text));

@@ -142,7 +142,7 @@ fn runner_failure_texts(class: ErrorClass) -> (Exit, &'static str, &'static str,
         ErrorClass::IllegalAccess => (
             Exit::Kernel,
             "illegal_access",
-            "the kernel crashed: it accessed memory that is not its own",
+            "the kernel crashed: it accessed memory outside its allocations",
             "`rgpu profile --mode sanitizer --tool memcheck` names the line",
         ),
         ErrorClass::NoDriver => (
@@ -172,7 +172,7 @@ fn runner_failure_texts(class: ErrorClass) -> (Exit, &'static str, &'static str,
         ErrorClass::Usage | ErrorClass::BadCase | ErrorClass::MissingFile => (
             Exit::Bug,
             "runner",
-            "the runner could not use what rgpu sent",
+            "the runner could not use the files that rgpu sent",
             "please report it with the run folder",
         ),
         _ => (Exit::Kernel, "kernel_failed", "the kernel's run failed", ""),

@@ -16,7 +16,7 @@ pub struct KnownMessage {
     pub who: &'static str,
     /// Words that occur in this order in one line; separated by ` … `.
     pub words: &'static str,
-    /// The likely cause.
+    /// The likely cause, for users.
     pub cause: &'static str,
     /// What the user should do next.
     pub next: &'static str,

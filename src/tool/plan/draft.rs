@@ -52,7 +52,7 @@ impl BundleFile {
 pub enum Content {
     /// The content of a file on this machine.
     Local(PathBuf),
-    /// These bytes.
+    /// Content that is in memory.
     Bytes(Vec<u8>),
 }
 
@@ -105,9 +105,9 @@ impl Expectations {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanError {
     /// This machine has no runner for the host's architecture.
-    #[error("there is no `rgpu-runner` for `{arch}` at hand")]
+    #[error("there is no `rgpu-runner` for `{arch}` on this machine")]
     NoRunner {
-        /// The host's architecture.
+        /// The architecture of the host.
         arch: String,
     },
     /// The host lacks Python or a package that Python kernels need.
@@ -161,9 +161,9 @@ pub enum PlanError {
     /// An option has a wrong value.
     #[error("`{flag} {value}`: {problem}")]
     Option {
-        /// The flag.
+        /// The flag with the invalid value.
         flag: &'static str,
-        /// Its value.
+        /// The invalid value.
         value: String,
         /// The problem with it.
         problem: String,
@@ -171,7 +171,7 @@ pub enum PlanError {
         near: Vec<String>,
     },
     /// Every rung was refused or cannot work on the host.
-    #[error("no way is left to {title}")]
+    #[error("nothing on this host can {title}")]
     NothingLeft {
         /// The task, in words.
         title: String,
@@ -185,7 +185,7 @@ pub enum PlanError {
         remote: String,
         /// Name of the kernel.
         kernel: String,
-        /// The requested mode.
+        /// The mode that cannot run.
         mode: Mode,
         /// Why the CPU has nothing to run; empty if a reference would not help.
         why: String,
@@ -233,8 +233,8 @@ fn is_verdict(mode: Mode) -> bool {
 
 fn no_gpu(remote: &str, kernel: &str, mode: Mode) -> String {
     match is_verdict(mode) {
-        true => format!("nothing was verified: `{remote}` has no GPU that works"),
-        false => format!("`{remote}` has no GPU that works, and `{kernel}` cannot run without one"),
+        true => format!("nothing was verified: `{remote}` has no working GPU"),
+        false => format!("`{remote}` has no working GPU, and `{kernel}` cannot run without one"),
     }
 }
 
@@ -247,7 +247,7 @@ fn no_python(package: &str, python: Option<&str>) -> String {
 
 /// The hint for a host on which something was installed since it was last probed.
 pub fn looks_again(remote: &str) -> String {
-    format!("installed there since? `rgpu doctor {remote} --fresh` looks again")
+    format!("if it was installed since, run `rgpu doctor {remote} --fresh`")
 }
 
 impl From<PlanError> for Failure {

@@ -64,9 +64,9 @@ impl Dsl {
 /// A file of a DSL to compile.
 #[derive(Clone, Debug)]
 pub struct DslBuild {
-    /// Which DSL.
+    /// The DSL of the file.
     pub dsl: Dsl,
-    /// The file.
+    /// The path of the Python file.
     pub file: PathBuf,
     /// The architecture, e.g. `sm_100a`.
     pub arch: String,
@@ -115,7 +115,7 @@ impl DslBuild {
         name_of(&self.file)
     }
 
-    /// The plan.
+    /// The plan of the job that compiles it.
     pub fn plan(&self, job: &JobName) -> Draft {
         let environment = self.dsl.wheels().environment();
         let sources = modules(&self.file);

@@ -290,7 +290,7 @@ impl<'a> Ladder<'a> {
             let loses = "numbers of the range as a whole: each kernel has its own";
             add_rung(self, "ncu.kernel", Collect::Asked, None, None, loses)?;
         }
-        let loses = "all sections but the basic ones";
+        let loses = "all sections except the basic ones";
         add_rung(self, "ncu.basic", Collect::Basic, None, None, loses)?;
         if self.request.sudo && !self.facts.agent.root {
             let sudo = self.facts.tool("sudo").filter(|tool| tool.problems.is_empty());
@@ -302,7 +302,7 @@ impl<'a> Ladder<'a> {
                 None => self.leave_out("ncu.sudo", true, "no_sudo"),
             }
         }
-        let loses = "every hardware counter: only the launch itself is known";
+        let loses = "every hardware counter: only launch facts remain";
         add_rung(self, "ncu.launch", Collect::Launch, None, None, loses)
     }
 
@@ -319,7 +319,7 @@ impl<'a> Ladder<'a> {
         artifacts.extend(self.own_artifacts("once"));
         let mut rung = self.rung("ncu.times", argv, artifacts);
         rung.success.files = vec![report];
-        rung.loses = "the time line: only each launch's own time is known".to_owned();
+        rung.loses = "the timeline: only the time of each launch remains".to_owned();
         self.rungs.push(rung);
         Ok(())
     }
@@ -454,11 +454,11 @@ impl<'a> Ladder<'a> {
         match &self.request.target {
             Target::Kernel { .. } => {
                 for (id, flags, loses) in [
-                    ("events", &[][..], "all but the kernel's time"),
+                    ("events", &[][..], "everything except the kernel's time"),
                     (
                         "host",
                         &["--host-clock"][..],
-                        "all but the kernel's time by the host's clock",
+                        "everything except the kernel's time by the host's clock",
                     ),
                 ] {
                     let (argv, artifacts) = self.jobs.logged("time", flags, STEP);
@@ -469,7 +469,7 @@ impl<'a> Ladder<'a> {
             }
             Target::Program(program) => {
                 let mut rung = self.rung("host", program.argv.clone(), Vec::new());
-                rung.loses = "all but the program's own time".to_owned();
+                rung.loses = "everything except the program's own time".to_owned();
                 self.rungs.push(rung);
             }
         }

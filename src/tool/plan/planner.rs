@@ -373,7 +373,7 @@ impl<'a> Planner<'a> {
         self.expect.left_out.extend(left_out);
         if rungs.is_empty() {
             return Err(PlanError::NothingLeft {
-                title: format!("look at it with `{}`", self.request.mode),
+                title: format!("profile with `{}`", self.request.mode),
                 left_out: self.expect.left_out.clone(),
             });
         }
@@ -385,9 +385,11 @@ impl<'a> Planner<'a> {
         let nsys = rungs.iter().any(|rung| rung.id.starts_with("nsys."));
         let title = match self.gpu {
             true => match self.request.part {
-                PlanPart::Survey(Survey::Ranges) => "see which regions there are".to_owned(),
-                PlanPart::Survey(Survey::Kernels) => "see which kernels hold the time".to_owned(),
-                _ if self.request.mode == Mode::Deep => "look closely with ncu".to_owned(),
+                PlanPart::Survey(Survey::Ranges) => "list the program's regions".to_owned(),
+                PlanPart::Survey(Survey::Kernels) => {
+                    "find the kernels with the most GPU time".to_owned()
+                }
+                _ if self.request.mode == Mode::Deep => "profile these kernels with ncu".to_owned(),
                 _ => format!("profile with {}", self.request.mode),
             },
             false if matches!(self.request.target, Target::Program(_)) => {

@@ -42,7 +42,7 @@ pub struct ProviderRung {
     pub folders: Vec<String>,
     /// The program and its arguments, with paths relative to the folder.
     pub program: Vec<String>,
-    /// Arguments of ncu.
+    /// The arguments for ncu.
     pub arguments: Vec<String>,
     /// Meanings of ncu's messages.
     pub diagnosis: Vec<Diagnosis>,

@@ -78,12 +78,12 @@ pub enum ScriptError {
     Toml {
         /// Line on which it begins, from 1.
         line: usize,
-        /// The problem.
+        /// What is wrong with the block.
         problem: String,
     },
 }
 
-/// A Python environment.
+/// The Python environment that a file needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PythonEnv {
     /// Requirements, as pip reads them.

@@ -9,7 +9,7 @@ use crate::error::Side;
 /// The meaning of a reason code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// The code.
+    /// The code, as in reports and events.
     pub code: &'static str,
     /// What happened, in one line.
     pub title: &'static str,
@@ -25,7 +25,7 @@ const fn row(code: &'static str, side: Side, title: &'static str, help: &'static
 
 /// The meaning of `code`; an unknown code gets a general answer.
 pub fn reason(code: &str) -> Reason {
-    let general = row("unknown", Side::Tool, "the tool failed", "its log has the whole story");
+    let general = row("unknown", Side::Tool, "the tool failed", "its log has the details");
     REASONS.iter().copied().find(|reason| reason.code == code).unwrap_or(general)
 }
 
@@ -48,31 +48,31 @@ pub fn lasts(code: &str) -> bool {
     OF_THE_HOST.contains(&code)
 }
 
-/// Every reason.
+/// Every known reason why a rung fails.
 pub static REASONS: &[Reason] = &[
     // Codes of the agent.
     row(
         "missing",
         Side::Host,
-        "a file that it needs is not there",
+        "a file that it needs is missing",
         "`rgpu doctor` shows what the host has",
     ),
-    row("exit", Side::Tool, "it ended with an error", "its log has the whole story"),
-    row("signal", Side::Tool, "it was killed by a signal", "its log has the whole story"),
+    row("exit", Side::Tool, "it ended with an error", "its log has the details"),
+    row("signal", Side::Tool, "it was killed by a signal", "its log has the details"),
     row(
         "timeout",
         Side::Kernel,
         "it did not end in time",
-        "give it longer with `--timeout`, or a smaller size with `--problem-sizes`",
+        "raise the limit with `--timeout`, or choose smaller sizes with `--problem-sizes`",
     ),
-    row("no_file", Side::Tool, "it left no result", "its log has the whole story"),
+    row("no_file", Side::Tool, "it left no result", "its log has the details"),
     row(
         "no_ranges",
         Side::Kernel,
         "the program opened no NVTX range",
         "open one: `nvtx.annotate`, `nvtxRangePush`",
     ),
-    row("no_words", Side::Tool, "it did not print its summary", "its log has the whole story"),
+    row("no_words", Side::Tool, "it did not print its summary", "its log has the details"),
     row(
         "start_failed",
         Side::Host,
@@ -83,14 +83,15 @@ pub static REASONS: &[Reason] = &[
     row(
         "empty_report",
         Side::Tool,
-        "the report holds no result",
+        "the report has no result",
         "`rgpu doctor` tries each tool on a small kernel",
     ),
     row(
         "nan_counters",
         Side::Tool,
-        "the counters hold no numbers",
-        "another tool may hold them (DCGM, another profiler); or use `--mode nsys`, which needs none",
+        "the counters have no values",
+        "another tool may be using them (DCGM, another profiler); or use `--mode nsys`, which \
+         needs no counters",
     ),
     row(
         "unknown_metric",
@@ -101,13 +102,13 @@ pub static REASONS: &[Reason] = &[
     row(
         "no_gpu_rows",
         Side::Tool,
-        "the trace holds nothing of the GPU",
+        "the trace has no GPU work",
         "a newer Nsight Systems may know this GPU and driver",
     ),
     row(
         "unreadable_artifact",
         Side::Tool,
-        "what came back cannot be read",
+        "the result cannot be read",
         "the file is kept under `raw/`",
     ),
     // Codes of planning.
@@ -115,12 +116,12 @@ pub static REASONS: &[Reason] = &[
         "damaged_report",
         Side::Tool,
         "the report is cut or damaged",
-        "what was whole in it is kept; the file lies under `raw/`",
+        "its intact part is kept; the file is under `raw/`",
     ),
     row(
         "no_gpu",
         Side::Host,
-        "the host has no GPU that works",
+        "the host has no working GPU",
         "`nvidia-smi` on the host should list one",
     ),
     row(
@@ -132,7 +133,7 @@ pub static REASONS: &[Reason] = &[
     row(
         "collector_missing",
         Side::Local,
-        "the NVTX collector for this host is not at hand",
+        "there is no NVTX collector for this host on this machine",
         "`cargo xtask dist` builds it",
     ),
     row(
@@ -145,7 +146,7 @@ pub static REASONS: &[Reason] = &[
         "cupti_unusable",
         Side::Host,
         "no libcupti of the host works in the program",
-        "the log says what each one said; it must not be newer than the driver",
+        "the log has the message of each; it must not be newer than the driver",
     ),
     row(
         "no_reference",
@@ -199,7 +200,7 @@ pub static REASONS: &[Reason] = &[
     row(
         "ncu_internal",
         Side::Tool,
-        "ncu failed inside",
+        "ncu had an internal error",
         "fewer sections (`--set basic`) or `--replay-mode application` often work",
     ),
     row(
@@ -235,7 +236,7 @@ pub static REASONS: &[Reason] = &[
     row(
         "range_unsupported",
         Side::Tool,
-        "the range holds a call that range replay cannot repeat",
+        "the range contains a call that range replay cannot repeat",
         "`--replay-mode app-range` runs the program again instead",
     ),
     row(
@@ -351,7 +352,7 @@ pub static REASONS: &[Reason] = &[
     row(
         "sanitizer_internal",
         Side::Tool,
-        "compute-sanitizer failed inside",
+        "compute-sanitizer had an internal error",
         "a newer one may work",
     ),
     row(
@@ -370,7 +371,7 @@ pub static REASONS: &[Reason] = &[
     row(
         "nothing_compiled",
         Side::Kernel,
-        "the file compiles nothing",
+        "the file compiles no kernel",
         "define `compile_kernel(problem_sizes)`: docs/build.md shows one for each DSL",
     ),
     row(
@@ -382,15 +383,10 @@ pub static REASONS: &[Reason] = &[
     row(
         "no_host_compiler",
         Side::Host,
-        "nvcc finds no host compiler it likes",
+        "nvcc finds no supported host compiler",
         "install gcc there, in a version that this nvcc supports",
     ),
-    row(
-        "compiler_broken",
-        Side::Host,
-        "the compiler could not be run",
-        "its log has the whole story",
-    ),
+    row("compiler_broken", Side::Host, "the compiler could not be run", "its log has the details"),
     row(
         "reference_does_not_compile",
         Side::Kernel,
@@ -407,8 +403,8 @@ pub static REASONS: &[Reason] = &[
     row(
         "python_version",
         Side::Host,
-        "the host's Python is not one that the file asks for",
-        "install uv there, which brings any version, or change `requires-python`",
+        "the host's Python does not satisfy the file's `requires-python`",
+        "install uv there, which can install any version, or change `requires-python`",
     ),
     row(
         "python_no_venv",
@@ -420,19 +416,20 @@ pub static REASONS: &[Reason] = &[
         "python_offline",
         Side::Host,
         "the host cannot reach the package index",
-        "let it (`PIP_INDEX_URL`, `HTTPS_PROXY` in the remote's `env`), or install the packages there",
+        "give it access (`PIP_INDEX_URL`, `HTTPS_PROXY` in the remote's `env`), or install the \
+         packages there",
     ),
     row(
         "python_unresolved",
         Side::Kernel,
-        "a dependency of the file cannot be met",
+        "a dependency of the file cannot be resolved",
         "look at `dependencies` in its `# /// script` block",
     ),
     row(
         "disk_full",
         Side::Host,
         "the host's disk is full",
-        "make room there; `rgpu runs clean` removes what old runs left",
+        "free some space there; `rgpu runs clean` removes files of old runs",
     ),
     // The runner: the error classes of its report (`rgpu_case::ErrorClass`).
     row(
@@ -456,7 +453,7 @@ pub static REASONS: &[Reason] = &[
     row(
         "missing_file",
         Side::Tool,
-        "a file that the case names is not there",
+        "a file that the case names is missing",
         "was everything built?",
     ),
     row(
@@ -486,7 +483,7 @@ pub static REASONS: &[Reason] = &[
     row(
         "illegal_access",
         Side::Kernel,
-        "the kernel touched memory that is not its own",
+        "the kernel accessed memory outside its allocations",
         "`--mode sanitizer` finds the access",
     ),
     row("crash", Side::Kernel, "the kernel crashed", "`--mode sanitizer` may find the reason"),
@@ -494,7 +491,7 @@ pub static REASONS: &[Reason] = &[
         "host_entry",
         Side::Kernel,
         "the host entry returned an error",
-        "rgpu_prepare or rgpu_launch said no",
+        "rgpu_prepare or rgpu_launch returned an error",
     ),
     row(
         "reference",
@@ -505,18 +502,18 @@ pub static REASONS: &[Reason] = &[
     row(
         "guard_found",
         Side::Kernel,
-        "the guarded run found something",
+        "the guarded run has findings",
         "the report says which argument and where",
     ),
     row(
         "host_unfit",
         Side::Host,
-        "the host is not fit to measure on",
-        "the warnings say why; without `--strict` it is measured all the same",
+        "the host is not suitable for measurements",
+        "the warnings say why; without `--strict` it is measured anyway",
     ),
-    row("cuda", Side::Host, "a CUDA call failed", "its log has the whole story"),
+    row("cuda", Side::Host, "a CUDA call failed", "its log has the details"),
     row("output", Side::Host, "the runner could not write its report", "is the host's disk full?"),
-    row("internal", Side::Tool, "the runner has a defect", "please report it, with the run folder"),
+    row("internal", Side::Tool, "the runner has a bug", "please report it, with the run folder"),
 ];
 
 #[cfg(test)]

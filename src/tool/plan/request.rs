@@ -15,7 +15,7 @@ use crate::kernel::{KernelSpec, Mode, SourceTree};
 /// The part of a request to plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlanPart {
-    /// The whole request.
+    /// All parts of the request.
     #[default]
     Whole,
     /// Only the build step, to compile on another machine than the GPU host.
@@ -28,7 +28,7 @@ pub enum PlanPart {
 /// The data that a first pass records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survey {
-    /// NVTX ranges.
+    /// The program's NVTX ranges.
     Ranges,
     /// Every kernel with its time, and NVTX ranges.
     Kernels,
@@ -39,7 +39,7 @@ pub enum Survey {
 pub struct Request {
     /// The part to plan.
     pub part: PlanPart,
-    /// The mode.
+    /// What to measure with.
     pub mode: Mode,
     /// The kernel or program.
     pub target: Target,
@@ -72,7 +72,7 @@ pub struct Request {
     pub arch: Option<String>,
     /// Time limit of each step in seconds.
     pub timeout_s: u64,
-    /// Time to wait for the GPU in seconds.
+    /// How long to wait for the GPU in seconds.
     pub queue_s: u64,
     /// Bytes kept of each output stream.
     pub log_bytes: u64,
@@ -104,7 +104,7 @@ pub struct Request {
 /// A rung that failed in an earlier run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailedRung {
-    /// Its id.
+    /// The rung's id.
     pub rung: String,
     /// Code of the reason.
     pub code: String,
@@ -127,7 +127,7 @@ pub enum Output {
 /// Options of the build step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BuildOptions {
-    /// The product.
+    /// What to compile to.
     pub output: Output,
     /// Whether nvcc's preprocessed device source comes back as well.
     pub keep_ir: bool,
@@ -191,7 +191,7 @@ impl Request {
 pub enum Target {
     /// A kernel with its sizes.
     Kernel {
-        /// Its spec.
+        /// Its parsed kernel.toml.
         spec: Box<KernelSpec>,
         /// From [`KernelSpec::sources`].
         sources: SourceTree,
@@ -200,14 +200,14 @@ pub enum Target {
         /// Seed of generated inputs.
         seed: u64,
     },
-    /// A program.
+    /// A program that rgpu did not build.
     Program(Program),
 }
 
 /// A program and the files sent with it.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
-    /// Name for display.
+    /// The name in titles and messages.
     pub name: String,
     /// Program and arguments; an argument may be one of [`Program::files`].
     pub argv: Vec<Arg>,
@@ -227,7 +227,7 @@ pub struct NcuOptions {
     /// `--set`: one of ncu's or ours ([`super::sections::SETS`]). Default: none if sections or
     /// metrics are named, else `full` for a kernel and `basic` for a program.
     pub set: Option<String>,
-    /// `--section`, repeatable.
+    /// Values of `--section`.
     pub sections: Vec<String>,
     /// `--metrics`, as given; each value may be a list with commas.
     pub metrics: Vec<String>,
@@ -237,9 +237,9 @@ pub struct NcuOptions {
     pub kernel_name_base: Option<String>,
     /// `--kernel-exclude`: names, or `regex:RE`.
     pub kernel_exclude: Vec<String>,
-    /// `--launch-skip`.
+    /// Value of `--launch-skip`.
     pub launch_skip: Option<u64>,
-    /// `--launch-count`.
+    /// Value of `--launch-count`.
     pub launch_count: Option<u64>,
     /// `--replay-mode`: `kernel`, `application`, `range`, `app-range`.
     pub replay_mode: Option<String>,
@@ -265,9 +265,9 @@ pub struct DeepOptions {
 /// A limit for a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Seconds.
+    /// The time limit in seconds.
     pub seconds: u64,
-    /// Bytes of reports.
+    /// The size limit of the reports in bytes.
     pub bytes: u64,
 }
 
@@ -285,7 +285,7 @@ pub struct NsysOptions {
     pub trace: Option<String>,
     /// `--sample`: `none`, `process-tree`, `system-wide`; default `none`.
     pub sample: Option<String>,
-    /// `--capture-range`.
+    /// Value of `--capture-range`.
     pub capture_range: Option<CaptureRange>,
     /// `--nsys-args`, split into words.
     pub extra: Vec<String>,
@@ -323,7 +323,7 @@ pub enum SanitizerTool {
 }
 
 impl SanitizerTool {
-    /// All four.
+    /// Every tool of compute-sanitizer that rgpu runs.
     pub const ALL: [Self; 4] = [Self::Memcheck, Self::Racecheck, Self::Initcheck, Self::Synccheck];
 
     /// Name on the tool's command line.
@@ -349,23 +349,23 @@ impl SanitizerTool {
 /// Our own binaries for the host's architecture, on this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Toolbox {
-    /// `rgpu-runner`.
+    /// The path of `rgpu-runner`.
     pub runner: Option<PathBuf>,
-    /// `librgpu_collector.so`.
+    /// The path of `librgpu_collector.so`.
     pub collector: Option<PathBuf>,
 }
 
 /// The name of a job: run id and number of its plan in the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobName {
-    /// Run id.
+    /// The id of the run.
     pub run: String,
     /// Number of the plan in the run, from 1.
     pub sequence: u32,
 }
 
 impl JobName {
-    /// `<run>.<sequence>`.
+    /// The name of the job: `<run>.<sequence>`.
     pub fn job(&self) -> String {
         format!("{}.{}", self.run, self.sequence)
     }

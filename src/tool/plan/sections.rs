@@ -6,7 +6,7 @@ use crate::error::nearest;
 /// A set of sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionSet {
-    /// Its name.
+    /// The name of the set.
     pub name: &'static str,
     /// The sections of our own set; `None` for a set that ncu knows.
     pub sections: Option<&'static [&'static str]>,

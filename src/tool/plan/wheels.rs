@@ -17,11 +17,11 @@ pub struct Wheels {
 pub static NVCC: Wheels =
     Wheels { title: "nvcc 13.5", megabytes: 135, list: include_str!("wheels/nvcc.txt") };
 
-/// The CuTe DSL.
+/// The wheels of the CuTe DSL.
 pub(crate) static CUTE: Wheels =
     Wheels { title: "the CuTe DSL 4.4.0", megabytes: 120, list: include_str!("wheels/cute.txt") };
 
-/// Triton.
+/// The wheels of Triton.
 pub(crate) static TRITON: Wheels =
     Wheels { title: "Triton 3.6.0", megabytes: 190, list: include_str!("wheels/triton.txt") };
 

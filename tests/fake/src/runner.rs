@@ -56,7 +56,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     let fault = std::env::var(FAULT).unwrap_or_default();
     let warnings = if is("unfit") { vec![power_limit()] } else { Vec::new() };
     let error = if is("unfit") && options.has(&["--strict"]) {
-        Some((ErrorClass::HostUnfit, Phase::Timed, "the host is not fit to measure on"))
+        Some((ErrorClass::HostUnfit, Phase::Timed, "the host is not suitable for measurements"))
     } else if is("no-events") && job == Job::Time && !options.has(&["--host-clock"]) {
         Some((ErrorClass::Cuda, Phase::Timed, "cuEventCreate: not supported"))
     } else if is("no-driver") {

@@ -183,7 +183,7 @@ fn a_profile_through_the_apps_own_front_is_whole() {
     // Somebody else's token is not taken by the server behind it.
     know(&laptop, _app.port, "MODAL_KEY=wk-other\nMODAL_SECRET=ws-other\n");
     let shown = laptop.show("remote check b200");
-    assert!(shown.contains("the token is not taken"), "{shown}");
+    assert!(shown.contains("the token is rejected"), "{shown}");
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn a_second_worker_on_a_port_that_is_taken_says_so_and_writes_nothing() {
     // An address that no machine has, and a port that is free again.
     let output = laptop.run("worker --listen 192.0.2.1:8790");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(status(&output) == 4 && said.contains("no address of this machine"), "{said}");
+    assert!(status(&output) == 4 && said.contains("not an address of this machine"), "{said}");
     worker.stop(rustix::process::Signal::TERM);
     Worker::start_at(&laptop, port);
 }

@@ -315,7 +315,7 @@ fn a_token_that_is_taken_back_in_the_middle_is_told_and_the_job_is_taken_up_with
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(status(&output), 125, "{}", laptop.shown(line, &output));
-    assert!(said.contains("the worker does not take the token"), "{said}");
+    assert!(said.contains("the worker rejects the token"), "{said}");
     let old = fs::read_to_string(&kept).unwrap();
     assert!(!said.contains(old.trim()) && !said.contains(&worker.token), "{said}");
     fs::copy(&token, &kept).unwrap();
@@ -406,7 +406,7 @@ fn a_run_whose_worker_is_gone_is_not_shown_as_if_it_were_seen_running() {
     worker.stop(Signal::KILL);
     assert_eq!(status(&laptop.run("runs attach away")), 125);
     let shown = laptop.show("runs show away");
-    assert!(shown.contains("state       not known: last seen [TIME]"), "{shown}");
+    assert!(shown.contains("state       unknown: last seen [TIME]"), "{shown}");
     assert!(shown.contains("`box` did not answer at ") && shown.contains("cannot be reached"));
     let listed = laptop.show("runs list");
     assert!(listed.contains("no answer") && !listed.contains("running"), "{listed}");

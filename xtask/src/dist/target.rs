@@ -12,7 +12,7 @@ const LIBRARIES: &[&str] =
 /// Maximum size of the agent in bytes: it is uploaded to every new host, often over slow links.
 const AGENT_LIMIT: u64 = 4_000_000;
 
-/// One architecture.
+/// An architecture that binaries are built for.
 pub(crate) struct Target {
     /// The name that `uname -m` prints.
     pub(super) arch: &'static str,

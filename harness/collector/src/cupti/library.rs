@@ -189,7 +189,9 @@ fn symbols(handle: Handle, path: &str) -> Result<Opened, String> {
     // SAFETY: a pointer to one number.
     cupti.check("cuptiGetVersion", unsafe { (cupti.version)(&mut version) })?;
     if !record::is_known(version) {
-        return Err(format!("is of version {version}, whose records are not known here"));
+        return Err(format!(
+            "has version {version}, whose record format the collector does not know"
+        ));
     }
     Ok(Opened { cupti, version, path: path.to_owned() })
 }

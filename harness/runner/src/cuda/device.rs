@@ -34,7 +34,7 @@ impl Gpu {
         unsafe {
             call!(driver, cuDeviceGetCount(&mut count))?;
             if count == 0 {
-                let text = "the driver sees no device (is `CUDA_VISIBLE_DEVICES` empty?)";
+                let text = "the driver finds no device (is `CUDA_VISIBLE_DEVICES` empty?)";
                 return Err(Fault::new(ErrorClass::NoDriver, text));
             }
             call!(driver, cuDeviceGet(&mut device, 0))?;

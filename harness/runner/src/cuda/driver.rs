@@ -130,12 +130,12 @@ impl Driver {
         let words = self.text_of(self.cuGetErrorString, code);
         let mut text = match (name, words) {
             (Some(name), Some(words)) => format!("`{call}` failed: {name} ({code}), {words}"),
-            _ => format!("`{call}` failed with code {code}, which this driver cannot name"),
+            _ => format!("`{call}` failed with code {code}, which this driver has no name for"),
         };
         let class = classify(call, code);
         if matches!(class, ErrorClass::IllegalAccess | ErrorClass::Crash) {
             self.lost.store(true, Ordering::Relaxed);
-            text += "; a kernel launched before did it, the call only reports it";
+            text += "; the cause is an earlier kernel launch, which this call only reports";
         }
         Err(Fault::new(class, text).at_call(call, code.into()))
     }

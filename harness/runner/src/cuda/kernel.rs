@@ -72,7 +72,8 @@ impl<'g> Module<'g> {
             let compiler_log = log.split(|&byte| byte == 0).next().unwrap_or_default();
             let compiler_log = String::from_utf8_lossy(compiler_log);
             if !compiler_log.trim().is_empty() {
-                fault.0.text += &format!("; the driver's compiler says: {}", compiler_log.trim());
+                fault.0.text +=
+                    &format!("; the driver's compiler reports: {}", compiler_log.trim());
             }
             let [major, minor] = gpu.facts.compute_capability;
             fault.while_doing(format_args!("module `{shown}` on sm_{major}{minor}"))
@@ -102,14 +103,14 @@ impl<'g> Module<'g> {
                 fault.while_doing(format_args!("kernel `{name}` (the module has {there})"))
             }),
             several => Err(bad_case(format!(
-                "kernel `{name}` is ambiguous, name one symbol of {}",
+                "kernel `{name}` is ambiguous; use one of these symbols: {}",
                 list(several)
             ))),
         }
     }
 
     fn get(&self, name: &str) -> Outcome<CUfunction> {
-        let name = CString::new(name).map_err(|_| bad_case("a kernel name holds a NUL"))?;
+        let name = CString::new(name).map_err(|_| bad_case("a kernel name contains a NUL"))?;
         let mut function = std::ptr::null_mut();
         // SAFETY: the module is loaded, and the name is a C string.
         unsafe {
@@ -182,7 +183,9 @@ impl Function<'_> {
         let threads: u64 = launch.block.iter().map(|&n| u64::from(n)).product();
         let most = self.attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
         if threads > u64::from(most) {
-            return Err(refused(format!("{threads} threads in a block, it allows {most}")));
+            return Err(refused(format!(
+                "{threads} threads in a block, but it allows only {most}"
+            )));
         }
         if launch.dynamic_shared > 0 {
             let fixed = self.attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?;
@@ -190,7 +193,7 @@ impl Function<'_> {
             let requested = launch.dynamic_shared;
             if requested > room {
                 return Err(refused(format!(
-                    "{requested} bytes of dynamic shared memory, this GPU leaves it {room}"
+                    "{requested} bytes of dynamic shared memory, but this GPU leaves it {room}"
                 )));
             }
             self.set(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, requested as c_int)?;
@@ -202,7 +205,7 @@ impl Function<'_> {
             for axis in 0..3 {
                 if !launch.grid[axis].is_multiple_of(cluster[axis]) {
                     let (grid, cluster) = (launch.grid, cluster);
-                    return Err(refused(format!("grid {grid:?} is no multiple of {cluster:?}")));
+                    return Err(refused(format!("grid {grid:?} is not a multiple of {cluster:?}")));
                 }
             }
             if cluster.iter().product::<u32>() > 8 {
@@ -212,7 +215,7 @@ impl Function<'_> {
         Ok(())
     }
 
-    /// Enqueues a launch.
+    /// Enqueues a launch and returns without waiting for it.
     pub(crate) fn launch(&self, launch: &Launch, args: &KernelArgs) -> Outcome<()> {
         let Gpu { driver, stream, .. } = *self.gpu;
         let [gx, gy, gz] = launch.grid;
@@ -296,7 +299,8 @@ impl Function<'_> {
         for (i, (taken, (name, given))) in takes.iter().zip(&args.sizes).enumerate() {
             if taken != given {
                 return Err(bad_case(format!(
-                    "parameter {i} of kernel `{kernel}` has {taken} bytes, argument `{name}` {given}"
+                    "parameter {i} of kernel `{kernel}` has {taken} bytes, but argument `{name}` \
+                     has {given}"
                 )));
             }
         }

@@ -21,7 +21,7 @@ use rgpu_case::{Dtype, ErrorClass};
 pub(super) struct Check<'w> {
     session: &'w Session<'w>,
     reference: ReadyReference<'w>,
-    /// The reference's memory.
+    /// The memory that the reference writes to.
     twin: DeviceCase<'w>,
     beyond: Function<'w>,
     /// For each output: the values of its codes of up to 16 bits; empty for wider dtypes.
@@ -30,7 +30,6 @@ pub(super) struct Check<'w> {
     counts: Buffer<'w>,
 }
 
-/// The loaded reference.
 enum ReadyReference<'w> {
     Kernel(PreparedTarget<'w>),
     Function(&'w DeviceReferenceLibrary, AbiCase),
@@ -122,9 +121,9 @@ impl<'w> Check<'w> {
                 let mut fault = Fault::new(
                     ErrorClass::WrongResult,
                     format!(
-                        "timed call {call} of the kernel on `{name}`, on new data, is wrong: {bad} \
-                         of {elements} elements of `{output}`{of_group} are beyond the tolerance \
-                         of the reference on the GPU"
+                        "timed call {call} of the kernel on `{name}`, on new data, is wrong: \
+                         {bad} of {elements} elements of `{output}`{of_group} exceed the \
+                         tolerance of the reference on the GPU"
                     ),
                 );
                 fault.0.data_set = Some(name.clone());

@@ -76,7 +76,8 @@ fn reference<'a>(input: &'a Input, journal: &Journal) -> Outcome<(&'a HostFuncti
         ) => {
             let names = input.case.data_sets.iter().map(|set| format!("`{}`", set.name));
             journal.gap(format!(
-                "not run: {}: its reference is a GPU kernel; the one for the CPU ran on the small sizes instead",
+                "not run: {}: its reference is a GPU kernel; the CPU reference ran on the small \
+                 sizes instead",
                 names.collect::<Vec<_>>().join(", ")
             ));
             Ok((check, small))

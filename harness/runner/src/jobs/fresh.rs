@@ -57,8 +57,8 @@ impl<'w> FreshCase<'w> {
         let check = match Check::new(session, reference, device.host) {
             Err(fault) if fault.0.class == ErrorClass::OutOfMemory => {
                 session.journal.gap(format!(
-                    "`{}`: no memory for a reference on data of its own, so the outputs of timed \
-                     calls were not compared",
+                    "`{}`: not enough memory for a reference with its own data, so the outputs of \
+                     timed calls were not compared",
                     set.name
                 ));
                 None

@@ -35,7 +35,7 @@ pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
             }
         }
         if report.findings.is_empty() {
-            say!("guard {}: nothing seen, which does not mean clean", set.name);
+            say!("guard {}: no findings, which does not mean clean", set.name);
         }
         session.journal.record(&set.name, |entry| entry.guard = Some(report));
     }
@@ -157,7 +157,7 @@ fn describe(finding: &GuardFinding) -> String {
             format!("write before {place}: {count} bytes, the first at byte {offset}")
         }
         GuardKind::WriteAfter => {
-            format!("write beyond {place}: {count} bytes, the first at byte {offset}")
+            format!("write after {place}: {count} bytes, the first at byte {offset}")
         }
         GuardKind::Unwritten => format!("{count} elements of {place} were never written"),
         GuardKind::InputWritten => {
@@ -169,7 +169,7 @@ fn describe(finding: &GuardFinding) -> String {
         ),
         GuardKind::ReadsStray => format!(
             "{count} elements of {place} depend on memory that the kernel may not read \
-             (uninitialised, or beyond an argument), the first at byte {offset}"
+             (uninitialised, or outside an argument), the first at byte {offset}"
         ),
     }
 }

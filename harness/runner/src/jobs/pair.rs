@@ -1,6 +1,6 @@
 //! `pair`: measures two Cases against each other, with timed calls interleaved a, b, b, a.
 //!
-//! One process holds both entries in one context, so that clocks, temperature, memory and driver
+//! One process runs both entries in one context, so that clocks, temperature, memory and driver
 //! are the same for both at every call. Each call is flushed and timed as under `time`. A drift
 //! that is steady over a round cancels in the round's ratio `sqrt(a1 a2 / (b1 b2))`. The median
 //! over the rounds has the order-statistic interval of [`rgpu_case::stats`], and sampling goes on
@@ -73,8 +73,8 @@ pub(crate) fn run(
             true => first.shared_with(&hosts.1),
             false => {
                 session.journal.gap(
-                    "the arguments of the two kernels are unlike, so that each has memory of its \
-                     own: where that lies may weigh on their ratio by some tenths of a percent",
+                    "the two kernels have different arguments and therefore separate memory, \
+                     whose addresses may change the ratio by some tenths of a percent",
                 );
                 DeviceCase::new(&session.gpu, &hosts.1, 0)?
             }

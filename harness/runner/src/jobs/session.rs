@@ -37,7 +37,7 @@ impl<'a> Session<'a> {
             }
             let others = nvml.other_processes();
             if others.is_none() {
-                journal.gap("NVML does not tell which processes use the GPU");
+                journal.gap("NVML does not report which processes use the GPU");
             }
             let facts = judge::IdleState {
                 mig: nvml.mig,
@@ -60,11 +60,10 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         let texts: Vec<&str> = warnings.iter().map(|warning| warning.text.as_str()).collect();
-        let text = format!("the host is not fit to measure on: {}", texts.join("; "));
+        let text = format!("the host is not suitable for measurements: {}", texts.join("; "));
         Err(Fault::new(ErrorClass::HostUnfit, text))
     }
 
-    /// Loads the entry.
     pub(crate) fn target(&self) -> Outcome<Target<'_>> {
         self.target_of(self.input)
     }
@@ -80,7 +79,7 @@ impl<'a> Session<'a> {
             }
             Entry::Host { library } => Target::Host(EntryLibrary::open(library, folder)?),
             // `input::read` refuses a Python entry.
-            Entry::Python(_) => return Err(bad_case("the runner runs no Python")),
+            Entry::Python(_) => return Err(bad_case("the runner cannot run Python")),
         })
     }
 
@@ -90,7 +89,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// A loaded entry.
+/// The loaded code of an entry.
 pub(crate) enum Target<'g> {
     Device(Function<'g>),
     Host(EntryLibrary),
@@ -159,7 +158,7 @@ impl PreparedTarget<'_> {
         }
     }
 
-    /// Enqueues one launch.
+    /// Enqueues one launch and returns without waiting for it.
     pub(crate) fn launch(&self) -> Outcome<()> {
         match self {
             PreparedTarget::Device { function, launch, args } => function.launch(launch, args),

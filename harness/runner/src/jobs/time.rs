@@ -68,7 +68,8 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Outc
     let reference = match reference_on_device(session) {
         Err(fault) if fault.0.class == ErrorClass::MissingFile => {
             session.journal.gap(format!(
-                "timed calls were not compared with the reference on the GPU, for nothing checks it: {}",
+                "timed calls were not compared with the reference on the GPU, because nothing \
+                 checks that reference: {}",
                 fault.0.text
             ));
             None
@@ -171,8 +172,8 @@ fn on_two_sets(
 
 pub(super) fn on_a_stream_of_its_own(session: &Session<'_>, set: &Case) {
     session.journal.gap(format!(
-        "`{}`: the GPU is busy after the events around a call: the kernel works on a stream of its \
-         own, so the host's clock timed it",
+        "`{}`: the GPU is still busy after the events around a call, so the kernel uses its own \
+         stream; it was timed with the host's clock",
         set.name
     ));
 }
@@ -186,7 +187,8 @@ fn watch<'w>(works: &'w [TimedCase<'w>], set: &Case) -> Outcome<Vec<OutputWatch<
         match OutputWatch::start(session, work.device, work.prepared) {
             Err(fault) if fault.0.class == ErrorClass::OutOfMemory => {
                 session.journal.gap(format!(
-                    "`{}`: no memory to keep its outputs, so those of timed calls were not compared",
+                    "`{}`: not enough memory to store its outputs, so those of timed calls were \
+                     not compared",
                     set.name
                 ));
                 return Ok(Vec::new());
@@ -244,7 +246,7 @@ impl TimedCase<'_> {
         let reading = nvml.reading();
         self.session.gpu.synchronize()?;
         if reading.sm_mhz.is_none() {
-            self.session.journal.gap("NVML does not give this GPU's SM clock");
+            self.session.journal.gap("NVML does not report this GPU's SM clock");
         }
         for warning in judge::under_load(&reading, &self.session.input.case.policies.clocks) {
             self.session.journal.warn(warning);

@@ -55,7 +55,7 @@ pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
         if !correctness.passed && wrong.is_none() {
             let mut fault = Fault::new(
                 ErrorClass::WrongResult,
-                format!("the kernel is wrong on `{}`: {verdict}", set.name),
+                format!("the kernel's results are wrong for `{}`: {verdict}", set.name),
             );
             fault.0.data_set = Some(set.name.clone());
             wrong = Some(fault);
@@ -256,7 +256,7 @@ fn describe(correctness: &Correctness) -> String {
         }
         let Some(first) = &output.first_mismatch else {
             parts.push(format!(
-                "`{name}` agrees, largest error {:.3e} absolute, {:.3e} relative",
+                "`{name}` is correct, largest error {:.3e} absolute, {:.3e} relative",
                 output.max_abs_error, output.max_rel_error
             ));
             continue;

@@ -105,8 +105,8 @@ impl<'w> OutputWatch<'w> {
                 let (bad, at) = results.differing(&self.session.input.case.tolerance);
                 if bad > 0 {
                     let what = format!(
-                        "{bad} elements of `{}` are beyond the tolerance of what the first call \
-                         gave, the first of them {}",
+                        "{bad} elements of `{}` differ from the first call's by more than the \
+                         tolerance, the first of them {}",
                         arg.arg.name,
                         at.unwrap_or(0)
                     );
@@ -122,7 +122,7 @@ impl<'w> OutputWatch<'w> {
 pub(super) fn wrong(name: &str, what: &str) -> Fault {
     let mut fault = Fault::new(
         ErrorClass::WrongResult,
-        format!("calls of the kernel on `{name}` do not give the same: {what}"),
+        format!("calls of the kernel on `{name}` do not give the same result: {what}"),
     );
     fault.0.data_set = Some(name.to_owned());
     fault

@@ -41,7 +41,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Args, St
         return Err("`--source` is missing".to_owned());
     }
     if parsed.cubin.is_none() && parsed.ptx.is_none() {
-        return Err("neither `--cubin` nor `--ptx` is there: nothing to write".to_owned());
+        return Err("neither `--cubin` nor `--ptx` is given: nothing to write".to_owned());
     }
     Ok(parsed)
 }

@@ -172,7 +172,7 @@ impl FolderDraft {
         copy(&left, blobs, &out).doing("write", &path)?;
         let size = out.metadata().doing("look at", &path)?.len();
         if size != input.size {
-            let why = format!("{size} bytes in the place of {}", input.size);
+            let why = format!("{size} bytes instead of {}", input.size);
             return Err(CreateError::Blobs { path: input.path.clone(), why });
         }
         Ok(())

@@ -130,7 +130,7 @@ impl Keeper {
         self.changed.notify_all();
     }
 
-    /// Answers one command.
+    /// Answers one command of the client.
     fn answer(&self, link: UnixStream) -> io::Result<()> {
         *self.last_command() = Instant::now();
         link.set_read_timeout(Some(MAX_WAIT))?;

@@ -89,7 +89,7 @@ impl Supervisor {
         work: &Path,
     ) -> Result<(), EarlyEnd> {
         for (name, why) in refused {
-            let text = format!("`{}` is not brought: it is {why}", name.escape_debug());
+            let text = format!("`{}` is not fetched: it is {why}", name.escape_debug());
             self.warn("artifact_refused", text)?;
         }
         for file in found {
@@ -290,9 +290,9 @@ fn list(work: &Path) -> Vec<(String, Result<(), &'static str>)> {
             } else if kind.is_symlink() {
                 all.push((name, Err("a link, which is not followed")));
             } else if !kind.is_file() {
-                all.push((name, Err("no regular file")));
+                all.push((name, Err("not a regular file")));
             } else if !is_utf8 || !valid_relative_path(&name) {
-                all.push((name, Err("no name that can be written on every system")));
+                all.push((name, Err("a file whose name is not valid on every system")));
             } else {
                 all.push((name, Ok(())));
             }

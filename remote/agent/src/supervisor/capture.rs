@@ -99,7 +99,6 @@ pub(crate) struct StreamLog {
 pub(crate) struct LoggedBytes {
     /// Offset in the log.
     pub(crate) offset: u64,
-    /// Bytes written.
     pub(crate) len: u64,
     /// Whether these bytes were the first to be dropped.
     pub(crate) overflowed: bool,

@@ -81,7 +81,10 @@ impl Supervisor {
         let mut candidates = choose(request)?;
         let count = usize::try_from(request.count).unwrap_or(usize::MAX).max(1);
         if candidates.len() < count {
-            return Err(no_gpu(format!("{count} GPUs are wanted, {} would do", candidates.len())));
+            return Err(no_gpu(format!(
+                "{count} GPUs are requested, but only {} match",
+                candidates.len()
+            )));
         }
         let mut busy = Vec::new();
         let mut ticket = None;
@@ -101,7 +104,7 @@ impl Supervisor {
                 return self.take_gpus(request, held);
             }
             if candidates.len() < count {
-                let text = format!("processes of others compute there: {}", busy.join("; "));
+                let text = format!("other processes use it: {}", busy.join("; "));
                 return Err(no_gpu(text));
             }
             // Rejoin while we still hold them, so that the next job does not take the same busy
@@ -163,7 +166,7 @@ impl Supervisor {
             };
             let pause = QUEUE_POLL * now.0.clamp(1, 25);
             let is_due = reported_at.is_none_or(|at: Instant| at.elapsed() >= MIN_EVENT_INTERVAL);
-            // An empty holder brings no news.
+            // A holder without a name is not worth reporting.
             if !now.1.is_empty() && reported != now && is_due {
                 let (place, holder) = now.clone();
                 (reported, reported_at) = (now, Some(Instant::now()));
@@ -221,7 +224,9 @@ fn choose(request: &GpuRequest) -> Result<Vec<String>, EarlyEnd> {
             match matching.iter().find(|g| g.uuid == *start) {
                 Some(exact) => vec![*exact],
                 None if matching.len() > 1 => {
-                    return Err(no_gpu(format!("several GPUs begin with `{start}`")));
+                    return Err(no_gpu(format!(
+                        "several GPUs have UUIDs that begin with `{start}`"
+                    )));
                 }
                 None => matching,
             }
@@ -257,7 +262,7 @@ fn foreign_processes(
     if request.processes.is_empty() {
         return Ok(Vec::new());
     }
-    let unknown = |why: String| no_gpu(format!("cannot tell who computes on GPU {uuid}: {why}"));
+    let unknown = |why: String| no_gpu(format!("cannot list the processes on GPU {uuid}: {why}"));
     let answer = ask_unless(&request.processes, &BTreeMap::new(), 1 << 20, PROCESSES_WAIT, stop)
         .map_err(|e| unknown(format!("`{}`: {e}", request.processes[0])))?;
     let text = String::from_utf8_lossy(&answer.stdout);

@@ -275,7 +275,7 @@ fn prepare(folder: &Path) -> Result<(), QueueError> {
             Err(e) => return refuse(format!("cannot be looked at: {e}")),
         };
         if !meta.is_dir() {
-            return refuse("is no folder".into());
+            return refuse("is not a folder".into());
         }
         // Without the sticky bit, users could remove each other's locks.
         if meta.mode() & 0o1777 == 0o1777 {
@@ -283,7 +283,7 @@ fn prepare(folder: &Path) -> Result<(), QueueError> {
         }
         tries += 1;
         if tries > FOLDER_TRIES {
-            return refuse(format!("has the mode {:o} in the place of 1777", meta.mode() & 0o7777));
+            return refuse(format!("has the mode {:o} instead of 1777", meta.mode() & 0o7777));
         }
         // Its creator may be about to set the mode.
         std::thread::sleep(FOLDER_RETRY_PAUSE);
@@ -295,7 +295,7 @@ fn prepare(folder: &Path) -> Result<(), QueueError> {
 fn require_local(folder: &Path) -> Result<(), QueueError> {
     let refuse = |why: String| Err(QueueError::Folder(format!("`{}` {why}", folder.display())));
     match rustix::fs::statfs(folder) {
-        Ok(fs) if fs.f_type as u64 == NFS => refuse("is on NFS, where locks may lie".into()),
+        Ok(fs) if fs.f_type as u64 == NFS => refuse("is on NFS, where locks are unreliable".into()),
         Ok(_) => Ok(()),
         Err(e) => refuse(format!("cannot be looked at: {e}")),
     }

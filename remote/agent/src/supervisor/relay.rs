@@ -99,7 +99,7 @@ pub(crate) fn facts(
             Ok(0) => return Err("it ended without an answer".to_owned()),
             Ok(n) => bytes.extend_from_slice(&chunk[..n]),
             Err(e) if is_pending(&e) && stop.load(Ordering::Relaxed) => {
-                return Err("nobody waits for it any more".to_owned());
+                return Err("no client waits for it any more".to_owned());
             }
             Err(e) if is_pending(&e) && started.elapsed() < FACTS_WAIT => continue,
             Err(e) => return Err(e.to_string()),
@@ -125,7 +125,7 @@ fn after_magic(bytes: &[u8]) -> Result<Option<usize>, String> {
     match bytes.windows(MAGIC.len()).position(|part| part == MAGIC) {
         Some(at) => Ok(Some(at + MAGIC.len())),
         None if bytes.len() > MAX_PREAMBLE_BYTES => {
-            Err("what answers there is no agent".to_owned())
+            Err("the answer does not come from an agent".to_owned())
         }
         None => Ok(None),
     }
@@ -240,14 +240,14 @@ impl Relay {
                     last_connected = Instant::now();
                 }
                 Err(e) if last_connected.elapsed() > self.reconnect_limit() => {
-                    let text = format!("the way to its container is gone: {e}");
+                    let text = format!("the connection to its container is lost: {e}");
                     return Ok(lost("no_way", &text));
                 }
                 Err(_) => {}
             }
             if self.last_input.is_some_and(|at| at.elapsed() < STDIN_SETTLE_TIME) {
-                let text = "the way to its container was cut while input was sent: how much arrived \
-                            is not known";
+                let text = "the connection to its container was lost while input was sent; how \
+                            much arrived is unknown";
                 return Ok(lost("input_lost", text));
             }
             // The cut does not tell whether the job goes on, so everything is sent again.
@@ -342,7 +342,7 @@ impl Relay {
         }
     }
 
-    /// Forwards standard input.
+    /// Forwards standard input to the agent in the container.
     fn pass_input(
         &mut self,
         plan: &Plan,
@@ -414,7 +414,7 @@ impl Relay {
                 Some(lost("no_agent", &text))
             }
             (Err(_), Ok(FromAgent::Refused { code, text, .. })) => Some(lost(&code, &text)),
-            (Err(_), _) => Some(lost("no_agent", "what answers there is no agent")),
+            (Err(_), _) => Some(lost("no_agent", "the answer does not come from an agent")),
         }
     }
 
@@ -437,7 +437,7 @@ impl Relay {
             }
             FromAgent::Output { step, stream, offset, len, .. } => {
                 if !valid_relative_path(&step) || step.contains('/') {
-                    return Ok(Some(lost("damaged", "it names a step that is none")));
+                    return Ok(Some(lost("damaged", "it names an unknown step")));
                 }
                 let path = self.folder.log_path(&step, stream);
                 self.pending_bytes = DueBytes::Output { path, offset, len };
@@ -468,7 +468,7 @@ impl Relay {
     fn store_bytes(&mut self, body: &[u8]) -> Result<Option<Outcome>, HostFault> {
         match std::mem::replace(&mut self.pending_bytes, DueBytes::Nothing) {
             DueBytes::Nothing => {
-                return Ok(Some(lost("damaged", "bytes came that nothing announced")));
+                return Ok(Some(lost("damaged", "it sent bytes that were not announced")));
             }
             DueBytes::Output { path, offset, len } => {
                 write_at(&path, offset, body)?;
@@ -489,7 +489,7 @@ impl Relay {
                     false => write_at(&file, offset, &bytes)?,
                     true => match zstd::bulk::decompress(&bytes, 8 << 20) {
                         Ok(plain) => write_at(&file, offset, &plain)?,
-                        Err(_) => return Ok(Some(lost("damaged", "a file came damaged"))),
+                        Err(_) => return Ok(Some(lost("damaged", "a file arrived damaged"))),
                     },
                 }
             }

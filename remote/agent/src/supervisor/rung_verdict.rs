@@ -132,7 +132,10 @@ fn plain_failure(
     work: &Path,
 ) -> Option<(&'static str, String)> {
     if result.timed_out {
-        return Some(("timeout", format!("not done after its time limit of {} s", step.timeout_s)));
+        return Some((
+            "timeout",
+            format!("not finished within its time limit of {} s", step.timeout_s),
+        ));
     }
     let last_line = || {
         let last = |text: &str| text.lines().rev().find(|l| !l.trim().is_empty()).map(cut);

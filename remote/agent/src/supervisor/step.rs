@@ -11,14 +11,14 @@ use super::{EarlyEnd, Supervisor, environment};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StepResult {
-    /// A rung succeeded.
+    /// A rung of the step succeeded.
     Well,
     /// No rung succeeded; the code of the last failure.
     Failed(String),
 }
 
 impl Supervisor {
-    /// Runs a step.
+    /// Runs a step: tries its rungs from the top until one succeeds.
     pub(crate) fn climb(
         &mut self,
         step: &Step,

@@ -1,4 +1,4 @@
-//! Decides what a log proves.
+//! Decides what a log proves about the program.
 
 use super::record::Severity;
 use super::text::{AbortKind, Log, Summary};

@@ -24,7 +24,7 @@ fn spots(case: &str) -> LaunchSpots {
     imported(case).sidecars.hotspots.unwrap().launches.remove(0)
 }
 
-/// The rows of `--page source --csv`, each by column.
+/// The rows of `--page source --csv`: cells by column name.
 fn source_page(case: &str) -> Vec<BTreeMap<String, String>> {
     let text = std::fs::read_to_string(fixtures().join(case).join("source.csv")).unwrap();
     let cells = |line: &str| -> Vec<String> {
@@ -36,7 +36,7 @@ fn source_page(case: &str) -> Vec<BTreeMap<String, String>> {
     lines.map(|line| head.iter().cloned().zip(cells(line)).collect()).collect()
 }
 
-/// ncu's column for a reason, without `stall_`, by our name.
+/// ncu's column for a stall reason, without `stall_`, and our name.
 const REASONS: &[(&str, &str)] = &[
     ("barrier", "barrier"),
     ("branch_resolving", "branch_resolving"),
@@ -71,8 +71,8 @@ const METRICS: &[(&str, &str)] = &[
     ),
 ];
 
-/// What differs between a row and the instruction at its address, and how many cells were held
-/// against each other.
+/// The differences between a row and the instruction at its address, and the number of compared
+/// cells.
 fn differences(row: &BTreeMap<String, String>, spot: &InstructionSpot) -> (Vec<String>, usize) {
     let counts = &spot.counts;
     let reason = |map: &Tally<u64>, name: &str| map.get(name).copied().unwrap_or(0);
@@ -111,7 +111,7 @@ fn differences(row: &BTreeMap<String, String>, spot: &InstructionSpot) -> (Vec<S
     let pairs = pairs.into_iter().map(|(column, ours)| (column, ours.to_string()));
     let words = words.into_iter().map(|(column, ours)| (column.to_owned(), ours));
     for (column, ours) in pairs.chain(words) {
-        // The page leaves out what it has nothing of.
+        // The page leaves out columns without values.
         let Some(cell) = row.get(&column) else { continue };
         held += 1;
         let cell = if cell == "-" { "" } else { cell };
@@ -154,7 +154,7 @@ fn every_instruction_is_named_as_ncus_source_page_names_it() {
             .collect();
         for spot in &spots.instructions {
             let row = &rows[&format!("{:#x}", spot.address.unwrap())];
-            // Guard and name; modifiers and operands take nvdisasm.
+            // The guard and the opcode. Modifiers and operands would need nvdisasm.
             let words = if row.starts_with('@') { 2 } else { 1 };
             let known: Vec<&str> = row.split_whitespace().take(words).collect();
             let mut known = known.join(" ");
@@ -176,7 +176,7 @@ fn instructions_and_lines_lead_to_the_source_inside_the_report() {
     assert!(first.at[0].file.ends_with("tiled_matmul.cu"), "{:?}", first.at);
     assert!(first.ptx_line.is_some());
     assert_eq!(first.function, None);
-    // The product of the two tiles holds most of the samples.
+    // The multiplication of the two tiles has most of the samples.
     let hottest = &spots.lines[0];
     assert_eq!(hottest.at.line, 25);
     assert_eq!(
