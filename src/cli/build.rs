@@ -224,7 +224,7 @@ impl BuildTask<'_> {
                 Ok(BuildOutcome::Told(_, Some(failure))) | Err(failure) => failure.exit as u8,
                 Ok(_) => 0,
             };
-            reporter.say(&RunEvent::Finished { exit });
+            reporter.report(&RunEvent::Finished { exit });
             close(link, record).await;
             built
         })

@@ -131,7 +131,7 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
             }
             modes.push(try_mode(app, &mut open, mode, scratch.path()).await?);
         }
-        open.reporter.say(&RunEvent::Finished { exit: 0 });
+        open.reporter.report(&RunEvent::Finished { exit: 0 });
         let path = |p: &Option<std::path::PathBuf>| {
             p.as_ref().map_or("not built".to_owned(), |p| p.display().to_string())
         };
@@ -216,7 +216,7 @@ async fn try_mode(
     request.build.fetch_here = wants_nvcc(app, &RemoteSpec::local());
     request.ncu.set = Some("minimal".to_owned());
     request.sanitizer.tools = vec![SanitizerTool::Memcheck];
-    open.reporter.say(&RunEvent::Note { text: &format!("trying {mode}") });
+    open.reporter.report(&RunEvent::Note { text: &format!("trying {mode}") });
 
     let id =
         format!("doctor-{mode}-{}-{}", std::process::id(), jiff::Timestamp::now().as_millisecond());

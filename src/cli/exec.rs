@@ -487,7 +487,7 @@ fn report_end(open: &mut session::OpenRemote, outcome: &Result<ExecOutcome>) {
             status_of_failure(failure)
         }
     };
-    open.reporter.say(&RunEvent::Finished { exit });
+    open.reporter.report(&RunEvent::Finished { exit });
 }
 
 fn finish(

@@ -175,7 +175,7 @@ fn carry_out(
             Ok(ProfileOutcome::Profile(.., Some(failure))) | Err(failure) => failure.exit as u8,
             Ok(_) => 0,
         };
-        reporter.say(&RunEvent::Finished { exit });
+        reporter.report(&RunEvent::Finished { exit });
         close(link, record).await;
         outcome
     });

@@ -368,7 +368,7 @@ impl Progress {
 }
 
 impl Reporter for Progress {
-    fn say(&mut self, event: &RunEvent<'_>) {
+    fn report(&mut self, event: &RunEvent<'_>) {
         match event {
             RunEvent::Where { remote, address, .. } => {
                 self.start_silence_watch();

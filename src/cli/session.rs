@@ -178,7 +178,7 @@ impl OpenRemote {
                 return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled"));
             }
         };
-        reporter.say(&RunEvent::Finished { exit: 0 });
+        reporter.report(&RunEvent::Finished { exit: 0 });
         tokio::select! {
             _ = link.close() => {}
             () = cancel.beyond(0) => {}
@@ -263,12 +263,12 @@ async fn connect<T, F: Future<Output = Result<T>>>(
     let remote: Arc<dyn Remote> =
         Arc::from(spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?);
     let address = if spec.name == spec.url { spec.name.clone() } else { spec.url.clone() };
-    reporter.say(&RunEvent::Where {
+    reporter.report(&RunEvent::Where {
         run: output_options.run,
         remote: &spec.name,
         address: &address,
     });
-    reporter.say(&RunEvent::Connecting {});
+    reporter.report(&RunEvent::Connecting {});
     // Several runs at once cannot share one prompt.
     let interactive = output_options.row.is_none()
         && std::io::stdin().is_terminal()
@@ -294,7 +294,7 @@ async fn connect<T, F: Future<Output = Result<T>>>(
         let link = connect_link(&remote, options, &programs, greeting, &sent).await;
         let link = link.on(&*remote)?.remembering(sent);
         let ms = u64::try_from(started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
-        reporter.clone().say(&RunEvent::Connected { ms });
+        reporter.clone().report(&RunEvent::Connected { ms });
         Ok::<_, Failure>(link)
     };
     // The local work takes longer, so it starts first.
@@ -357,7 +357,7 @@ pub(super) async fn beside<T, F: Future<Output = Result<T>>>(
         done = work(reporter.clone()) => done,
         () = cancel.beyond(0) => Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled")),
     };
-    reporter.say(&RunEvent::Finished { exit: 0 });
+    reporter.report(&RunEvent::Finished { exit: 0 });
     done
 }
 
@@ -472,7 +472,7 @@ impl UserPrompt for TerminalPrompt {
 
     fn starting(&self, what: &str) {
         let mut shared = self.reporter.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.0.say(&RunEvent::Starting { what });
+        shared.0.report(&RunEvent::Starting { what });
     }
 
     fn link_lost(&self, error: &RemoteError, wait: Duration) {
@@ -480,7 +480,7 @@ impl UserPrompt for TerminalPrompt {
         let (reporter, loss_reported) = &mut *shared;
         // Only the first failed attempt is reported, unless with `-v`.
         if !*loss_reported || self.verbose {
-            reporter.say(&RunEvent::LinkLost {
+            reporter.report(&RunEvent::LinkLost {
                 why: format!("{error}; trying again in {} s", wait.as_secs()),
             });
         }
@@ -490,7 +490,7 @@ impl UserPrompt for TerminalPrompt {
     fn link_back(&self) {
         let mut shared = self.reporter.lock().unwrap_or_else(PoisonError::into_inner);
         shared.1 = false;
-        shared.0.say(&RunEvent::LinkBack {});
+        shared.0.report(&RunEvent::LinkBack {});
     }
 }
 

@@ -222,7 +222,7 @@ impl CompareRun<'_> {
         for note in planned.expect.iter().flatten().flat_map(|e| &e.notes) {
             if !sent_notes.contains(&note) {
                 sent_notes.push(note);
-                context.reporter.say(&RunEvent::Note { text: note });
+                context.reporter.report(&RunEvent::Note { text: note });
             }
         }
         Ok(planned)
@@ -288,7 +288,7 @@ impl CompareRun<'_> {
         let failure_words = end.last_rung("profile").map(failure_text);
         side.builder.job = Some(end);
         if let Some(refused) = refused {
-            context.reporter.say(&RunEvent::Refused {
+            context.reporter.report(&RunEvent::Refused {
                 rung: &refused.rung,
                 code: refused.code,
                 text: &refused.text,

@@ -88,7 +88,7 @@ impl FactsCache {
         reporter: &mut dyn Reporter,
         cancel: &CancelSignal,
     ) -> Result<HostFacts> {
-        reporter.say(&RunEvent::Asking {});
+        reporter.report(&RunEvent::Asking {});
         let none = BTreeMap::new();
         // Tools that set-up installed here are not on other hosts.
         let overrides = if super::is_local(link) { &programs.compilers } else { &none };

@@ -119,7 +119,7 @@ pub(super) async fn pack_and_submit(
         return Err(failure);
     };
     let text = format!("`{}` was written while it was sent: it is sent as it is now", changed.path);
-    context.reporter.say(&RunEvent::Note { text: &text });
+    context.reporter.report(&RunEvent::Note { text: &text });
     submit(link, &write_plan(bundle, context)?, context).await
 }
 
@@ -134,7 +134,7 @@ pub(super) async fn submit(
 ) -> Result<()> {
     let submission = &with_origin(submission, context.record);
     let plan = &submission.plan;
-    context.reporter.say(&RunEvent::Planned {
+    context.reporter.report(&RunEvent::Planned {
         job: &plan.job,
         steps: plan.steps.iter().map(|s| s.title.as_str()).collect(),
     });
@@ -150,7 +150,7 @@ pub(super) async fn submit(
     let reporter = Mutex::new(&mut *context.reporter);
     let progress = |t: TransferProgress| {
         if let Ok(mut reporter) = reporter.lock() {
-            reporter.say(&RunEvent::Uploading { sent: t.done, total: t.total });
+            reporter.report(&RunEvent::Uploading { sent: t.done, total: t.total });
         }
     };
     let mut cancel = context.cancel.clone();
@@ -336,7 +336,7 @@ async fn follow_and_fetch(
                     return Err(unconfirmed(link, &context.record.id));
                 }
                 if !context.cancel.output_unread() {
-                    context.reporter.say(&RunEvent::Note { text: "cancelling; Ctrl-C again stops waiting" });
+                    context.reporter.report(&RunEvent::Note { text: "cancelling; Ctrl-C again stops waiting" });
                 }
                 link.cancel();
                 continue;
@@ -353,7 +353,7 @@ async fn follow_and_fetch(
                 recorder
                     .event(job, &event)
                     .map_err(|error| recording_failure(error, context.record))?;
-                context.reporter.say(&RunEvent::Job { job, event: &event });
+                context.reporter.report(&RunEvent::Job { job, event: &event });
                 apply_event(&mut result, &mut announced, &event);
             }
         }
@@ -393,7 +393,13 @@ pub fn record_output(
     while !bytes.is_empty() {
         let recorded = recorder.output(step, stream, bytes)?;
         let (shown, rest) = bytes.split_at(recorded.len);
-        reporter.say(&RunEvent::Output { step, stream, len: shown.len(), bytes: shown, recorded });
+        reporter.report(&RunEvent::Output {
+            step,
+            stream,
+            len: shown.len(),
+            bytes: shown,
+            recorded,
+        });
         bytes = rest;
     }
     Ok(())
@@ -487,7 +493,7 @@ async fn fetch(
             let reporter = Mutex::new(&mut *context.reporter);
             let progress = |t: TransferProgress| {
                 if let Ok(mut reporter) = reporter.lock() {
-                    reporter.say(&RunEvent::Fetching {
+                    reporter.report(&RunEvent::Fetching {
                         path: &remote_file.path,
                         got: bytes_before + t.done,
                         total,

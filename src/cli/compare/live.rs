@@ -185,7 +185,7 @@ fn carry_out(
         };
         let outcome = run.run(&mut link, &mut context).await;
         let exit = outcome.as_ref().err().map_or(0, |failure| failure.exit as u8);
-        reporter.say(&RunEvent::Finished { exit });
+        reporter.report(&RunEvent::Finished { exit });
         close(link, &mut record).await;
         outcome
     });

@@ -115,7 +115,7 @@ fn ask(
         };
         let answer = host.ask(&mut link, requests, &mut context).await;
         let exit = answer.as_ref().err().map_or(0, |failure| failure.exit as u8);
-        reporter.say(&RunEvent::Finished { exit });
+        reporter.report(&RunEvent::Finished { exit });
         link.close().await;
         answer
     })

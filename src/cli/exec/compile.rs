@@ -38,7 +38,7 @@ pub(super) async fn compile(
     if let Some(found) = cache.find(package) {
         return Ok(Ok(found));
     }
-    reporter.say(&RunEvent::Compiling { what: &package.title });
+    reporter.report(&RunEvent::Compiling { what: &package.title });
     match cache.build(package).await? {
         CargoBuild::NoCargo => Ok(Err("there is no cargo on this machine".to_owned())),
         CargoBuild::Program(program, output) => {

@@ -67,7 +67,7 @@ pub(super) fn check(app: &App, spec: RemoteSpec, accept_new: bool) -> Result<Sta
         let cache = session::facts_cache(app, &open.spec);
         let now = jiff::Timestamp::now().as_second();
         let facts = open.ask(&cache, now).await;
-        open.reporter.say(&RunEvent::Finished { exit: 0 });
+        open.reporter.report(&RunEvent::Finished { exit: 0 });
         open.link.close().await;
         facts
     })?;
