@@ -174,14 +174,14 @@ impl OpenRemote {
         let done = tokio::select! {
             done = work(&mut link) => done,
             // Drop the link instead of closing it: the host may never answer.
-            () = cancel.beyond(0) => {
+            () = cancel.wait_for_more_than(0) => {
                 return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled"));
             }
         };
         reporter.report(&RunEvent::Finished { exit: 0 });
         tokio::select! {
             _ = link.close() => {}
-            () = cancel.beyond(0) => {}
+            () = cancel.wait_for_more_than(0) => {}
         }
         done
     }
@@ -192,11 +192,11 @@ impl OpenRemote {
     /// The user cancelled.
     pub(super) async fn drain(&mut self) -> Result<()> {
         let Some(program_output) = &self.program_output else { return Ok(()) };
-        let cancels_seen = self.cancel.heard();
+        let cancels_seen = self.cancel.handled();
         tokio::select! {
             () = program_output.drained() => {}
             () = tokio::time::sleep(DRAIN_AFTER_CANCEL), if cancels_seen > 0 => {}
-            () = self.cancel.beyond(cancels_seen) => {
+            () = self.cancel.wait_for_more_than(cancels_seen) => {
                 if !self.cancel.output_unread() {
                     let message = "cancelled while the output waited to be read";
                     return Err(Failure::new(Exit::Cancelled, "cancelled", message));
@@ -301,7 +301,7 @@ async fn connect<T, F: Future<Output = Result<T>>>(
     let both = async { tokio::try_join!(work(reporter.clone()), connect) };
     let (done, link) = tokio::select! {
         both = both => both?,
-        () = stop.beyond(0) => return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled while connecting")),
+        () = stop.wait_for_more_than(0) => return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled while connecting")),
     };
     Ok((OpenRemote { spec, link, reporter, cancel, programs, program_output }, done))
 }
@@ -355,7 +355,7 @@ pub(super) async fn beside<T, F: Future<Output = Result<T>>>(
     let RunReporters { mut reporter, .. } = run_reporters(app, output_options, canceller)?;
     let done = tokio::select! {
         done = work(reporter.clone()) => done,
-        () = cancel.beyond(0) => Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled")),
+        () = cancel.wait_for_more_than(0) => Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled")),
     };
     reporter.report(&RunEvent::Finished { exit: 0 });
     done

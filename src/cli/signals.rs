@@ -95,7 +95,7 @@ fn ask_all_to_stop() {
 /// Whether a live run has acted on every request.
 fn any_acted() -> bool {
     let listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
-    listeners.iter().any(|listener| !listener.is_closed() && listener.is_heard())
+    listeners.iter().any(|listener| !listener.is_closed() && listener.all_handled())
 }
 
 async fn until(due: Option<Instant>) {

@@ -97,7 +97,7 @@ impl FactsCache {
         // The agent ends the probes still running when the connection closes.
         let answers = tokio::select! {
             answers = link.facts(&probes) => Some(answers),
-            () = cancel.beyond(0) => None,
+            () = cancel.wait_for_more_than(0) => None,
         };
         let Some(answers) = answers else {
             let what = "cancelled while the host was asked what it has";

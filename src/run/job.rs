@@ -163,7 +163,7 @@ pub(super) async fn submit(
             }
             uploaded.on(link.remote())?;
         }
-        () = cancel.beyond(0) => {
+        () = cancel.wait_for_more_than(0) => {
             // The job may just have started. Wait until the cancel is confirmed, unless the user
             // asks again.
             link.cancel();
@@ -178,7 +178,7 @@ pub(super) async fn submit(
             };
             let stopped = tokio::select! {
                 stopped = stopped => stopped,
-                () = cancel.beyond(1) => return Err(unconfirmed(link, &context.record.id)),
+                () = cancel.wait_for_more_than(1) => return Err(unconfirmed(link, &context.record.id)),
             };
             if let Err(late @ RemoteError::Unconfirmed { .. }) = stopped {
                 return Err(unconfirmed(link, &context.record.id).cause(late));
@@ -225,7 +225,7 @@ pub(super) async fn take_up(
     let limits = plan_limits(context.folder, job);
     let attached = tokio::select! {
         attached = link.attach(job, &limits, known.last_seq() + 1, &known.received) => attached,
-        () = context.cancel.beyond(0) => {
+        () = context.cancel.wait_for_more_than(0) => {
             return Err(cancelled().hint(format!("the job goes on: `rgpu runs cancel {}` stops it", context.record.id)));
         }
     };
@@ -330,7 +330,7 @@ async fn follow_and_fetch(
                 stdin_failure = Some(failure);
                 continue;
             }
-            () = context.cancel.beyond(cancel_requests) => {
+            () = context.cancel.wait_for_more_than(cancel_requests) => {
                 cancel_requests = context.cancel.asked();
                 if cancel_requests > 1 {
                     return Err(unconfirmed(link, &context.record.id));
@@ -478,7 +478,7 @@ async fn fetch(
     let mut bytes_before = 0;
     let mut taken = BTreeSet::new();
     // The files of a cancelled job are fetched too, until the user asks again.
-    let cancel_requests = context.cancel.heard();
+    let cancel_requests = context.cancel.handled();
     for AnnouncedFile { step, rung, remote_file, kind } in announced {
         let local_path = unique_path(context.folder.place(&kind, &remote_file.path)?, &mut taken);
         let dest = context.folder.path().join(&local_path);
@@ -506,7 +506,7 @@ async fn fetch(
                 fetched = link.fetch(&remote_file, &dest, file, &progress) => {
                     fetched.on(link.remote())?
                 }
-                () = cancel.beyond(cancel_requests) => return Err(cancelled().hint(format!(
+                () = cancel.wait_for_more_than(cancel_requests) => return Err(cancelled().hint(format!(
                     "the job has ended; `rgpu runs attach {}` brings the rest",
                     context.record.id
                 ))),
@@ -626,7 +626,7 @@ mod tests {
         let text = failure.to_string();
         assert!(text.contains("has not confirmed within 1 s"), "{text}");
         assert!(text.contains("the cancel stands; `rgpu runs attach run`"), "{text}");
-        assert!(canceller.is_heard());
+        assert!(canceller.all_handled());
     }
 
     #[test]

@@ -131,10 +131,11 @@ impl ProfileRun<'_> {
                     .cause(e)
             })?;
         }
-        let (started, talk, cancels_before) = (Instant::now(), link.talk(), context.cancel.heard());
+        let (started, talk, cancels_before) =
+            (Instant::now(), link.talk(), context.cancel.handled());
         let ended = tokio::select! {
             ended = provider.profile(&job, &report_path, &*talk) => Some(ended),
-            () = context.cancel.beyond(cancels_before) => None,
+            () = context.cancel.wait_for_more_than(cancels_before) => None,
         };
         record.seconds = started.elapsed().as_secs_f64();
         job::take_bills(link, context)?;
