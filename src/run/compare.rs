@@ -36,10 +36,10 @@ const MAX_PLANS_PER_COMPARISON: u32 = 24;
 
 /// The inputs of a comparison.
 pub struct CompareRun<'a> {
-    /// The request of each side; its mode is set to each of [`CompareRun::looks`] in turn.
+    /// The request of each side; its mode is set to each of [`CompareRun::passes`] in turn.
     pub requests: [Request; 2],
     /// The tools to run besides the timings, in order: ncu, nsys. Empty for the timings alone.
-    pub looks: Vec<Mode>,
+    pub passes: Vec<Mode>,
     /// The remote's definition.
     pub spec: &'a RemoteSpec,
     /// The host's facts, cached between runs.
@@ -113,8 +113,8 @@ impl CompareRun<'_> {
         }
         let mut built = BTreeMap::new();
         let mut seq = 1;
-        let looks = if self.looks.is_empty() { vec![Mode::Bench] } else { self.looks.clone() };
-        for (at, mode) in looks.into_iter().enumerate() {
+        let passes = if self.passes.is_empty() { vec![Mode::Bench] } else { self.passes.clone() };
+        for (at, mode) in passes.into_iter().enumerate() {
             let mut open = [true, true];
             for side in &mut sides {
                 side.request.mode = mode;

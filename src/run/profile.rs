@@ -187,7 +187,7 @@ impl ProfileRun<'_> {
         let (selection, unselected) = planner.finish(&builder, &facts);
         builder.profile.selection = selection;
         let failure = builder.failure(link.remote()).or(unselected);
-        let failure = failure.or_else(|| match self.request.look {
+        let failure = failure.or_else(|| match self.request.pass {
             0 => None,
             _ => builder.failure_of_all_passes(link.remote()),
         });

@@ -172,7 +172,7 @@ fn carry_out(
         };
         let run = CompareRun {
             requests: [a.request, b.request],
-            looks: mode.modes(),
+            passes: mode.modes(),
             spec: &spec,
             cache: session::facts_cache(app, &spec),
             programs: &programs,
