@@ -68,7 +68,7 @@ pub struct ComparisonOutcome {
     /// The paired timings by case; empty without a GPU.
     pub paired: Vec<Paired>,
     /// For each tool, its result or why there is none.
-    pub builder: Vec<Part>,
+    pub parts: Vec<Part>,
 }
 
 /// The rung on which a pass of one side ended, or why there is none.
@@ -429,7 +429,7 @@ fn finish(
     }
     let [a, b] = <[(Profile, Sidecars); 2]>::try_from(profiles)
         .map_err(|_| Failure::new(Exit::Bug, "bug", "a comparison has other than two sides"))?;
-    let mut builder = vec![Part {
+    let mut parts = vec![Part {
         part: "speedup".to_owned(),
         there: !paired.is_empty(),
         note: match (paired.is_empty(), timed) {
@@ -439,9 +439,9 @@ fn finish(
         },
     }];
     for mode in [Mode::Nsys, Mode::Ncu] {
-        builder.push(part(mode, pass_results.iter().find(|[(m, _), _]| *m == mode)));
+        parts.push(part(mode, pass_results.iter().find(|[(m, _), _]| *m == mode)));
     }
-    Ok(ComparisonOutcome { profiles: [a, b], paired, builder })
+    Ok(ComparisonOutcome { profiles: [a, b], paired, parts })
 }
 
 /// The comparison's entry for a tool: whether both sides have its results, and if not, why.

@@ -217,14 +217,14 @@ fn finish(
             return Err(failure);
         }
     };
-    let ComparisonOutcome { profiles: [(a, beside_a), (b, beside_b)], paired, builder } = sides;
+    let ComparisonOutcome { profiles: [(a, beside_a), (b, beside_b)], paired, parts } = sides;
     let options = CompareOptions {
         names: [&names[0], &names[1]],
         threshold: args.threshold,
         paired: &paired,
     };
     let mut comparison = compare(&a, &b, &options);
-    comparison.parts = builder;
+    comparison.parts = parts;
     for (name, profile, sidecars) in [("a", &a, &beside_a), ("b", &b, &beside_b)] {
         let side = folder.side(name)?;
         side.write_json("profile.json", profile)?;
