@@ -20,7 +20,7 @@ use crate::kernel::Entry;
 use crate::model::Build;
 use crate::remote::RemoteSpec;
 use crate::run::{
-    BuildOutcome, BuildRun, BuildStart, BuildWanted, Emit, Reporter, RunContext, RunEvent, close,
+    BuildOutcome, BuildRun, BuildStart, BuildTarget, Emit, Reporter, RunContext, RunEvent, close,
     publish_build,
 };
 use crate::store::{RunFolder, RunRecord, RunState, Runs, atomic};
@@ -38,10 +38,10 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     }
     let out = destination(args.out.as_deref(), build_command.emit)?;
     let spec = session::spec(app, args.remote.as_deref())?;
-    if let BuildWanted::Dsl(build) = &build_command.wanted {
+    if let BuildTarget::Dsl(build) = &build_command.wanted {
         fetch::environment(app, &spec, build.dsl.wheels(), args.yes)?;
     }
-    if let BuildWanted::Kernel(request) = &mut build_command.wanted {
+    if let BuildTarget::Kernel(request) = &mut build_command.wanted {
         request.build.fetch |= fetch::wants_nvcc(app, &spec);
     }
     let now = jiff::Timestamp::now();
@@ -68,7 +68,7 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
         built = local;
     }
     // The host has no compiler: offer to fetch one.
-    if let (Err(failure), BuildWanted::Kernel(request)) = (&built, &mut task.build_command.wanted)
+    if let (Err(failure), BuildTarget::Kernel(request)) = (&built, &mut task.build_command.wanted)
         && failure.code == "no_compiler"
         && !request.build.fetch
     {
@@ -101,14 +101,14 @@ pub(super) fn attach(
     let mut build_command = request::resolve(app, args)?;
     let out = destination(args.out.as_deref(), build_command.emit)?;
     let spec = session::spec(app, Some(&record.remote))?;
-    if let BuildWanted::Kernel(request) = &mut build_command.wanted {
+    if let BuildTarget::Kernel(request) = &mut build_command.wanted {
         request.build.fetch |= fetch::wants_nvcc(app, &spec);
     }
     let mut task =
         BuildTask { app, args, build_command, spec, folder, events, begin: BuildStart::Again };
     let started_at = Instant::now();
     let mut built = task.carry_out(&mut record);
-    if let (Err(failure), BuildWanted::Kernel(request)) = (&built, &mut task.build_command.wanted)
+    if let (Err(failure), BuildTarget::Kernel(request)) = (&built, &mut task.build_command.wanted)
         && failure.code == "no_compiler"
     {
         // The job was submitted, so the user had agreed to the download.
@@ -233,7 +233,7 @@ impl BuildTask<'_> {
     /// Builds on this machine instead, if the default remote lacks a compiler, as `profile` does
     /// too. `None` if this machine has no compiler either.
     fn carry_out_here(&mut self, record: &mut RunRecord) -> Option<Result<BuildOutcome>> {
-        let BuildWanted::Kernel(request) = &self.build_command.wanted else { return None };
+        let BuildTarget::Kernel(request) = &self.build_command.wanted else { return None };
         // Without `--arch` only the host knows the GPU.
         if session::is_local(&self.spec) || request.arch.is_none() {
             return None;

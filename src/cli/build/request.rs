@@ -8,13 +8,13 @@ use crate::cli::kernels::places;
 use crate::cli::missing;
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::{Mode, Selection, check_architecture, find};
-use crate::run::{BuildWanted, Emit};
+use crate::run::{BuildTarget, Emit};
 use crate::store::{CaseSizes, InputsRecord, digest_file};
 use crate::tool::{BuildOptions, DslBuild, Output, PlanPart, Request, Target};
 
 /// A resolved command line.
 pub(super) struct BuildCommand {
-    pub(super) wanted: BuildWanted,
+    pub(super) wanted: BuildTarget,
     pub(super) name: String,
     pub(super) source: PathBuf,
     pub(super) emit: Emit,
@@ -176,7 +176,7 @@ fn of_kernel(
         fetch_here: false,
     };
     Ok(BuildCommand {
-        wanted: BuildWanted::Kernel(Box::new(request)),
+        wanted: BuildTarget::Kernel(Box::new(request)),
         name: spec.name,
         source: spec.source,
         emit,
@@ -221,7 +221,7 @@ fn of_dsl(
     Ok(BuildCommand {
         name: build.stem(),
         source: file.to_owned(),
-        wanted: BuildWanted::Dsl(build),
+        wanted: BuildTarget::Dsl(build),
         emit,
         assumptions: assumed.into_iter().collect(),
         inputs,
