@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::app::{App, Status};
 use super::disasm;
 use super::terminal::safe;
-use crate::disasm::{FetchError, FetchVoice, WHEEL, fetch, fetched, find, pinned};
+use crate::disasm::{FetchError, PipOutput, WHEEL, fetch, fetched, find, pinned};
 use crate::error::{Exit, Failure, Result};
 
 /// The licence terms.
@@ -61,8 +61,8 @@ fn nvdisasm(app: &App, args: &NvdisasmArgs) -> Result<Status> {
             }
             consent(app, args, &version)?;
             let quiet = app.global.quiet || app.global.json;
-            let voice = if quiet { FetchVoice::Quiet } else { FetchVoice::Progress };
-            (fetch(&folder, voice).map_err(failure)?, true)
+            let pip_output = if quiet { PipOutput::Quiet } else { PipOutput::Progress };
+            (fetch(&folder, pip_output).map_err(failure)?, true)
         }
     };
     let path = tool.path().map(|path| path.display().to_string()).unwrap_or_default();
