@@ -19,7 +19,7 @@ pub(crate) enum StepResult {
 
 impl Supervisor {
     /// Runs a step.
-    pub(crate) fn climb(
+    pub(crate) fn run_step(
         &mut self,
         step: &Step,
         secrets: &BTreeMap<String, String>,
