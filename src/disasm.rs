@@ -13,7 +13,7 @@ mod host_listings;
 mod image_task;
 mod images;
 mod inputs;
-mod leash;
+mod limited_process;
 mod lines_diff;
 mod names;
 mod nvdisasm;
