@@ -109,7 +109,7 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
     }
     profile::first_given(&args.profile())?;
     if args.run.detach {
-        source.let_go(app)?;
+        source.check_detached_input(app)?;
     }
     if args.run.dry_run {
         return dry_run(app, args, &source);
@@ -280,7 +280,7 @@ async fn run_on_host(
     // for new facts once.
     for fresh in [false, true] {
         let terminal = terminal.as_ref();
-        let facts = match (source.asks(args), cache.load(now_s).filter(|_| !fresh)) {
+        let facts = match (source.needs_facts(args), cache.load(now_s).filter(|_| !fresh)) {
             (false, _) => None,
             (true, Some(facts)) => Some(facts),
             (true, None) => Some(open.ask(&cache, now_s).await?),

@@ -93,7 +93,7 @@ impl ExecSource {
     ///
     /// # Errors
     /// A usage error if standard input is a file with unread bytes.
-    pub(super) fn let_go(&self, app: &App) -> Result<()> {
+    pub(super) fn check_detached_input(&self, app: &App) -> Result<()> {
         if !self.stdin {
             return Ok(());
         }
@@ -119,9 +119,9 @@ impl ExecSource {
     }
 
     /// Whether the program depends on facts about the host.
-    pub(super) fn asks(&self, args: &ExecArgs) -> bool {
+    pub(super) fn needs_facts(&self, args: &ExecArgs) -> bool {
         args.gpus.is_some_and(|n| n > 0)
-            || self.snippet.as_ref().is_some_and(|snippet| snippet.language.asks())
+            || self.snippet.as_ref().is_some_and(|snippet| snippet.language.needs_facts())
     }
 
     /// The run's name.
