@@ -192,7 +192,7 @@ impl BuildTask<'_> {
         let live = if app.global.quiet || app.global.json {
             LiveOutput::Hidden
         } else {
-            LiveOutput::Beside
+            LiveOutput::Stderr
         };
         let id = record.id.clone();
         let output_options = OutputOptions {

@@ -137,8 +137,8 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         (true, _) => LiveOutput::Hidden,
         (false, _) if args.tty => LiveOutput::Raw,
         // stdout is taken by the events, so the program's output goes above the bar.
-        (false, Some("-")) => LiveOutput::Beside,
-        (false, _) => LiveOutput::Through,
+        (false, Some("-")) => LiveOutput::Stderr,
+        (false, _) => LiveOutput::SameStream,
     };
     let output_options = OutputOptions {
         live,
@@ -336,7 +336,7 @@ fn profile_program(
     })?;
     let build_folder = RunFolder::create(scratch.path(), "build", None)?;
     let output_options = OutputOptions {
-        live: LiveOutput::Beside,
+        live: LiveOutput::Stderr,
         events: None,
         accept_new: args.place.accept_new,
         run: "",
@@ -417,8 +417,8 @@ pub(super) fn attach(
     let events = args.run.events.as_deref();
     let live = match (app.global.json, events) {
         (true, _) => LiveOutput::Hidden,
-        (false, Some("-")) => LiveOutput::Beside,
-        (false, _) => LiveOutput::Through,
+        (false, Some("-")) => LiveOutput::Stderr,
+        (false, _) => LiveOutput::SameStream,
     };
     let output_options = OutputOptions { live, events, accept_new: false, run: &id, row: None };
     let outcome = app.block_on(async {

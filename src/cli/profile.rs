@@ -141,7 +141,7 @@ fn carry_out(
     let hidden = app.global.quiet || app.global.json || row.is_some();
     let id = record.id.clone();
     let output_options = OutputOptions {
-        live: if hidden { LiveOutput::Hidden } else { LiveOutput::Beside },
+        live: if hidden { LiveOutput::Hidden } else { LiveOutput::Stderr },
         events: args.run.events.as_deref(),
         accept_new: args.place.accept_new,
         run: &id,

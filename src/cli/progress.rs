@@ -46,9 +46,9 @@ pub(super) enum LiveOutput {
     /// Raw pass-through: the program owns the terminal.
     Raw,
     /// stdout to stdout and stderr to stderr, byte for byte: `exec`.
-    Through,
+    SameStream,
     /// Both to stderr, above the bar: `profile`.
-    Beside,
+    Stderr,
     /// Nowhere: `--quiet`, or `--json` without `-v`.
     Hidden,
 }
@@ -140,8 +140,8 @@ impl Progress {
         let (phase, ticker, cut_streams) = (String::new(), None, Vec::new());
         let style = match live {
             LiveOutput::Raw => Some(OutputStyle::Raw),
-            LiveOutput::Through => Some(OutputStyle::Safe),
-            LiveOutput::Beside | LiveOutput::Hidden => None,
+            LiveOutput::SameStream => Some(OutputStyle::Safe),
+            LiveOutput::Stderr | LiveOutput::Hidden => None,
         };
         let program_output =
             style.map(|style| ProgramOutput::new(terminal, style, bar.clone(), canceller));
@@ -178,7 +178,7 @@ impl Progress {
         // The stderr of `exec` belongs to the program.
         if !self.quiet
             && !self.terminal.stderr_tty
-            && !matches!(self.live, LiveOutput::Through | LiveOutput::Raw)
+            && !matches!(self.live, LiveOutput::SameStream | LiveOutput::Raw)
         {
             write_stderr(&format!("{}{text}\n", self.line_prefix));
         }
@@ -289,7 +289,7 @@ impl Progress {
                     was_reported: false,
                 };
                 drop(silence);
-                if !matches!(self.live, LiveOutput::Through | LiveOutput::Raw) {
+                if !matches!(self.live, LiveOutput::SameStream | LiveOutput::Raw) {
                     self.set_phase(safe(title.as_bytes()));
                 }
             }
@@ -302,7 +302,7 @@ impl Progress {
             EventBody::RungEnded(record)
                 if !record.ok
                     && record.code != "missing"
-                    && !matches!(self.live, LiveOutput::Through | LiveOutput::Raw) =>
+                    && !matches!(self.live, LiveOutput::SameStream | LiveOutput::Raw) =>
             {
                 let words = if record.words.is_empty() {
                     String::new()
@@ -373,7 +373,7 @@ impl Reporter for Progress {
             RunEvent::Where { remote, address, .. } => {
                 self.start_silence_watch();
                 // The stderr of `exec` belongs to the program, but a remote host is always named.
-                let program_only = matches!(self.live, LiveOutput::Through | LiveOutput::Raw);
+                let program_only = matches!(self.live, LiveOutput::SameStream | LiveOutput::Raw);
                 let mut named = NAMED_REMOTES.lock().unwrap_or_else(PoisonError::into_inner);
                 if !(program_only && *address == LOCAL) && named.insert((*remote).to_owned()) {
                     let more =

@@ -148,7 +148,7 @@ fn carry_out(
     let started_at = Instant::now();
     let spec = session::spec(app, Some(&record.remote))?;
     let live =
-        if app.global.quiet || app.global.json { LiveOutput::Hidden } else { LiveOutput::Beside };
+        if app.global.quiet || app.global.json { LiveOutput::Hidden } else { LiveOutput::Stderr };
     let id = record.id.clone();
     let events = args.run.events.as_deref();
     let output_options =

@@ -94,7 +94,7 @@ fn ask(
         ..session::record(app, spec, id.clone(), "disasm", now)
     };
     let live =
-        if app.global.quiet || app.global.json { LiveOutput::Hidden } else { LiveOutput::Beside };
+        if app.global.quiet || app.global.json { LiveOutput::Hidden } else { LiveOutput::Stderr };
     let output_options =
         OutputOptions { live, events: None, accept_new: args.accept_new, run: "", row: None };
     app.block_on(async {
