@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::kernel::Mode as Way;
+use crate::kernel;
 
 /// Profile a kernel or a program: how fast, why not faster, what to try
 ///
@@ -96,16 +96,16 @@ pub(in crate::cli) enum Mode {
 }
 
 impl Mode {
-    pub(in crate::cli) fn way(self) -> Way {
+    pub(in crate::cli) fn kernel_mode(self) -> kernel::Mode {
         match self {
-            Self::Ncu => Way::Ncu,
-            Self::Nsys => Way::Nsys,
-            Self::Sanitizer => Way::Sanitizer,
-            Self::Bench => Way::Bench,
-            Self::Nvtx => Way::Nvtx,
-            Self::Verify => Way::Verify,
-            Self::Deep => Way::Deep,
-            Self::Torch => Way::Torch,
+            Self::Ncu => kernel::Mode::Ncu,
+            Self::Nsys => kernel::Mode::Nsys,
+            Self::Sanitizer => kernel::Mode::Sanitizer,
+            Self::Bench => kernel::Mode::Bench,
+            Self::Nvtx => kernel::Mode::Nvtx,
+            Self::Verify => kernel::Mode::Verify,
+            Self::Deep => kernel::Mode::Deep,
+            Self::Torch => kernel::Mode::Torch,
         }
     }
 }
