@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::app::{App, Status};
 use super::build::wants_nvcc;
 use super::kernels::places;
-use super::profile::unlooked;
+use super::profile::unverified;
 use super::progress::LiveOutput;
 use super::remote::host_text;
 use super::session::{self, OpenRemote, OutputOptions};
@@ -262,7 +262,7 @@ async fn try_mode(
     match outcome {
         Ok(ProfileOutcome::Profile(profile, _, failure)) => {
             // The failure that a real run in this mode would end with.
-            let not_checked = unlooked(&profile);
+            let not_checked = unverified(&profile);
             line.rung = match profile.gpu {
                 _ if not_checked.is_some() || profile.rung == "none" => String::new(),
                 None if profile.rung != "cpu" => format!("{} on the CPU", profile.rung),

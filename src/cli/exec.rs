@@ -371,9 +371,9 @@ fn profile_program(
     };
     let profile_command = profile::of_program(app, &profile_args, mode, program, inputs)?;
     match resumed {
-        None => profile::run_asked(app, &profile_args, profile_command, "exec"),
+        None => profile::run_resolved(app, &profile_args, profile_command, "exec"),
         Some((folder, record)) => {
-            profile::attach_asked(app, &profile_args, profile_command, folder, record)
+            profile::attach_resolved(app, &profile_args, profile_command, folder, record)
         }
     }
 }

@@ -39,11 +39,11 @@ pub(super) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
         return several_remotes::run(app, args, remotes);
     }
     let profile_command = request::resolve(app, args)?;
-    run_asked(app, args, profile_command, "profile")
+    run_resolved(app, args, profile_command, "profile")
 }
 
 /// Runs a resolved profile on behalf of the command named `command`.
-pub(super) fn run_asked(
+pub(super) fn run_resolved(
     app: &App,
     args: &ProfileArgs,
     profile_command: ProfileCommand,
@@ -108,11 +108,11 @@ pub(super) fn attach(
     let mut args = args.clone();
     args.place.remote = Some(record.remote.clone());
     let profile_command = request::resolve(app, &args)?;
-    attach_asked(app, &args, profile_command, folder, record)
+    attach_resolved(app, &args, profile_command, folder, record)
 }
 
 /// Resumes a run whose command line is resolved already.
-pub(super) fn attach_asked(
+pub(super) fn attach_resolved(
     app: &App,
     args: &ProfileArgs,
     profile_command: ProfileCommand,
@@ -265,7 +265,7 @@ fn write_result(
     };
     let failure = failure
         .or_else(|| profile.as_ref().and_then(|p| below_required_rung(p, args)))
-        .or_else(|| profile.as_deref().and_then(unlooked))
+        .or_else(|| profile.as_deref().and_then(unverified))
         .map(|failure| match failure.place.log {
             None if folder.path().join("log").is_dir() => {
                 failure.log(show::short(app, &folder.path().join("log")))
@@ -322,7 +322,7 @@ fn below_required_rung(profile: &Profile, args: &ProfileArgs) -> Option<Failure>
 
 /// The failure of a run that had to check results on a GPU and found none: an unchecked result is
 /// not a correct one.
-pub(super) fn unlooked(profile: &Profile) -> Option<Failure> {
+pub(super) fn unverified(profile: &Profile) -> Option<Failure> {
     let checks = profile.cases.iter().filter_map(|case| case.correctness.as_ref());
     let is_unchecked = match profile.run.mode.as_str() {
         "verify" => checks.into_iter().all(|c| c.verdict == "unchecked"),
