@@ -4,31 +4,23 @@
 //! the library, and prints. stdout carries data, stderr messages; every command takes `--json`,
 //! `-q` and `-v`.
 
-mod app;
 mod args;
 mod attach;
 mod build;
 mod compare;
 mod completions;
-mod deferred;
 mod disasm;
+mod dispatch;
 mod doctor;
 mod exec;
-mod json;
 mod kernels;
-mod missing;
-mod open_files;
 mod profile;
-mod program_output;
-mod progress;
 mod remote;
 mod report;
 mod runs;
 mod schema;
-mod session;
 mod setup;
-mod signals;
-mod terminal;
+mod support;
 mod worker;
 
-pub use app::main;
+pub use dispatch::main;

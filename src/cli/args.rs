@@ -1,9 +1,10 @@
 //! The arguments of the command line. Each command is one variant and is implemented in its own
 //! file.
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
-use super::deferred::Deferred;
+use super::support::app::GlobalArgs;
+use super::support::deferred::Deferred;
 use super::{
     build, compare, completions, disasm, doctor, exec, kernels, profile, remote, report, runs,
     schema, setup, worker,
@@ -19,22 +20,6 @@ pub(super) struct Cli {
 
     #[command(subcommand)]
     pub command: Command,
-}
-
-/// Flags of every command.
-#[derive(Args, Clone, Copy, Debug, Default)]
-pub(super) struct GlobalArgs {
-    /// Print the result as JSON on stdout, and nothing else there
-    #[arg(long, global = true, display_order = 900)]
-    pub json: bool,
-
-    /// Say nothing but errors on stderr
-    #[arg(long, short, global = true, display_order = 901)]
-    pub quiet: bool,
-
-    /// Say more; twice: everything
-    #[arg(long, short, global = true, action = clap::ArgAction::Count, display_order = 902)]
-    pub verbose: u8,
 }
 
 /// The commands.
@@ -104,5 +89,24 @@ impl Command {
             _ => &None,
         };
         events.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_list_of_commands_tells_what_each_tells_of_itself() {
+        let listed = Cli::command();
+        let mut whole = Cli::command();
+        whole.build();
+        for command in listed.get_subcommands() {
+            let itself = whole.find_subcommand(command.get_name()).unwrap();
+            let told = |c: &clap::Command| c.get_about().map(ToString::to_string);
+            assert_eq!(told(command), told(itself), "{}", command.get_name());
+            assert!(told(command).is_some());
+        }
     }
 }

@@ -3,9 +3,10 @@
 
 use clap::Parser;
 
-use super::app::{App, Status};
 use super::args::{Cli, Command};
-use super::{build, exec, profile, session};
+use super::support::app::{App, Status};
+use super::support::session;
+use super::{build, exec, profile};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::store::{RunFolder, RunRecord, RunState};
 

@@ -11,10 +11,10 @@ use std::time::Instant;
 pub(super) use args::BuildArgs;
 pub(super) use fetch::wants_nvcc;
 
-use super::app::{App, Status, stdout_is_taken};
 use super::disasm;
-use super::progress::LiveOutput;
-use super::session::{self, OutputOptions};
+use super::support::app::{App, Status, stdout_is_taken};
+use super::support::progress::LiveOutput;
+use super::support::session::{self, OutputOptions};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::kernel::Entry;
 use crate::model::Build;

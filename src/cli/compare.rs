@@ -14,8 +14,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use super::app::{App, Status};
 use super::report;
+use super::support::app::{App, Status};
 use crate::analysis::compare::{CompareOptions, compare, differences, of_one_file, untimed};
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::model::Profile;

@@ -10,9 +10,10 @@
 use clap::{Command, CommandFactory, ValueEnum};
 use clap_complete::Shell;
 
-use super::app::{App, Status};
 use super::args::Cli;
-use super::{kernels, session};
+use super::kernels;
+use super::support::app::{App, Status};
+use super::support::session;
 use crate::config::LOCAL;
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::find;

@@ -23,8 +23,9 @@ use std::path::{Path, PathBuf};
 
 use regex::Regex;
 
-use super::app::{App, Status};
-use super::{json, missing, report};
+use super::report;
+use super::support::app::{App, Status};
+use super::support::{json, missing};
 use args::{Format, Tool, View};
 
 use crate::disasm::{self, FileNames, ImageFilter, ImageTask, InputError, Inputs, NamedInput};

@@ -11,14 +11,14 @@ use rgpu_protocol::HostFacts;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::app::{App, Status};
 use super::build::wants_nvcc;
 use super::kernels::places;
 use super::profile::unverified;
-use super::progress::LiveOutput;
 use super::remote::host_text;
-use super::session::{self, OpenRemote, OutputOptions};
-use super::terminal::safe;
+use super::support::app::{App, Status};
+use super::support::progress::LiveOutput;
+use super::support::session::{self, OpenRemote, OutputOptions};
+use super::support::terminal::safe;
 use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
 use crate::config::Origin;
 use crate::error::{Exit, Failure, Result};

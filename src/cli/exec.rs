@@ -15,12 +15,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use super::app::{App, Status};
 use super::build::{self, BuildArgs};
 use super::profile;
-use super::progress::LiveOutput;
-use super::session::{self, OutputOptions};
-use super::terminal::{RawTerminal, written};
+use super::support::app::{App, Status};
+use super::support::progress::LiveOutput;
+use super::support::session::{self, OutputOptions};
+use super::support::terminal::{RawTerminal, written};
 use crate::bundle::{self, DEFAULT_MAX_BYTES, Packer};
 use crate::error::{ErrorDocument, Exit, Failure, Result, shell_word};
 use crate::run::{
@@ -76,7 +76,7 @@ pub(super) fn run(app: &App, args: &ExecArgs) -> Result<Status> {
 pub(super) fn own_failure(failure: Failure, json: bool) -> Result<Status> {
     match status_of_failure(&failure) {
         OWN_FAILURE => {
-            super::app::show_failure(&failure, OWN_FAILURE, json);
+            super::support::app::show_failure(&failure, OWN_FAILURE, json);
             Ok(OWN_FAILURE)
         }
         _ => Err(failure),

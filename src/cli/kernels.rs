@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::app::{App, Status};
+use super::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::{KernelFolders, KernelSpec, Selection, find};
 use crate::report::{Align, Grid};

@@ -15,12 +15,12 @@ pub(super) use args::{
 };
 pub(super) use preset::expand as expand_preset;
 
-use super::app::{App, Status};
 use super::build;
 use super::disasm;
 use super::exec;
-use super::progress::{LiveOutput, ProgressRow};
-use super::session::{self, OutputOptions};
+use super::support::app::{App, Status};
+use super::support::progress::{LiveOutput, ProgressRow};
+use super::support::session::{self, OutputOptions};
 use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
 use crate::error::{ANOTHER_HOST, ErrorDocument, Exit, Failure, Result};
 use crate::model::Profile;

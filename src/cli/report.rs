@@ -13,9 +13,9 @@ use clap::{Args, ValueEnum};
 use open::open_within;
 pub(super) use open::{OpenedProfile, compared, open, saved};
 
-use super::app::{App, Status};
 use super::compare;
 use super::profile::{bytes, several_remotes};
+use super::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 use crate::report::{LEAST_BUDGET, REPORTS, Style, report, wrap};
 

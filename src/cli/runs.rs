@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use clap::{Args, Subcommand};
 
-use super::app::{App, Status};
 use super::profile;
-use super::progress::LiveOutput;
-use super::session::{self, OutputOptions};
+use super::support::app::{App, Status};
+use super::support::progress::LiveOutput;
+use super::support::session::{self, OutputOptions};
 use crate::error::{Exit, Result};
 use crate::remote::{HostLink, JobMessage, OnRemote, RemoteError};
 use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs};
@@ -159,7 +159,7 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
     let place = || {
         let note = match record.note.as_str() {
             "" => String::new(),
-            note => format!("  note        {}\n", super::terminal::safe(note.as_bytes())),
+            note => format!("  note        {}\n", super::support::terminal::safe(note.as_bytes())),
         };
         format!("{note}  run         {}\n", folder.path().display())
     };
@@ -233,7 +233,7 @@ pub(super) fn again(record: &RunRecord) -> String {
     let words = shlex::try_join(words).unwrap_or_default();
     format!(
         "run its command again{id}: {}",
-        super::terminal::safe(format!("rgpu {words}").as_bytes())
+        super::support::terminal::safe(format!("rgpu {words}").as_bytes())
     )
 }
 
@@ -276,7 +276,7 @@ fn failure_text(folder: &RunFolder, record: &RunRecord) -> String {
         return String::new();
     }
     let Some(document) = folder.failure() else { return String::new() };
-    let text = super::terminal::safe(document.error.to_string().as_bytes());
+    let text = super::support::terminal::safe(document.error.to_string().as_bytes());
     text.lines().map(|line| format!("  {line}\n")).collect()
 }
 

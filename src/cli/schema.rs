@@ -10,8 +10,8 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::app::{App, Status};
-use super::missing;
+use super::support::app::{App, Status};
+use super::support::missing;
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 
 /// Print the JSON Schema of a document that rgpu writes, or check a file against it

@@ -6,9 +6,9 @@ use std::io::{BufRead, Write};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::app::{App, Status};
 use super::disasm;
-use super::terminal::safe;
+use super::support::app::{App, Status};
+use super::support::terminal::safe;
 use crate::disasm::{FetchError, PipOutput, WHEEL, fetch, fetched, find, pinned};
 use crate::error::{Exit, Failure, Result};
 

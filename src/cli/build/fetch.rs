@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
 
-use crate::cli::app::App;
-use crate::cli::session::is_local;
+use crate::cli::support::app::App;
+use crate::cli::support::session::is_local;
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
 use crate::store::atomic;

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::args::{BuildArgs, Dsl, Kind};
-use crate::cli::app::App;
 use crate::cli::kernels::places;
-use crate::cli::missing;
+use crate::cli::support::app::App;
+use crate::cli::support::missing;
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::{Mode, Selection, check_architecture, find};
 use crate::run::{BuildTarget, Emit};

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::cli::app::App;
 use crate::cli::disasm;
-use crate::cli::terminal::safe;
+use crate::cli::support::app::App;
+use crate::cli::support::terminal::safe;
 use crate::model::Build;
 use crate::model::build::Status;
 use crate::report::{Align, Grid};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::show;
-use crate::cli::app::{App, Status};
+use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 use crate::model::Comparison;
 use crate::report::comparison::markdown;

@@ -2,8 +2,8 @@
 
 use super::CompareArgs;
 use super::args::FailOn;
-use crate::cli::app::{App, Status};
-use crate::cli::terminal::safe;
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::terminal::safe;
 use crate::error::{Exit, Result};
 use crate::model::Comparison;
 use crate::model::comparison::TimeVerdict;

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use super::{DisasmArgs, image_filter, tool};
-use crate::cli::app::{App, Status};
 use crate::cli::report::open;
-use crate::cli::terminal::safe;
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::model::HotSpots;
 use crate::model::hotspots::{Counts, InstructionSpot, LaunchSpots, SourceAt};

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::output_file::OutputFile;
 use super::{DisasmArgs, hot, image_filter, known, listing_columns, out, output_file, tool, view};
-use crate::cli::app::{App, Status};
 use crate::cli::report::open;
+use crate::cli::support::app::{App, Status};
 use crate::disasm::{self, ImageTask, LifeRanges, SourcePositions, code};
 use crate::error::{Exit, Failure, Result};
 use crate::model::HotSpots;

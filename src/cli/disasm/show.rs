@@ -1,7 +1,7 @@
 //! Prints the documents of `rgpu disasm`: one line per kernel, and errors.
 
-use crate::cli::app::App;
-use crate::cli::terminal::safe;
+use crate::cli::support::app::App;
+use crate::cli::support::terminal::safe;
 use crate::model::disasm::{Image, Input, Kernel, Status};
 use crate::report::{Align, Grid};
 

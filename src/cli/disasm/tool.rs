@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::args::{DisasmArgs, Tool};
-use crate::cli::app::App;
-use crate::cli::progress::LiveOutput;
-use crate::cli::session::{self, OutputOptions};
+use crate::cli::support::app::App;
+use crate::cli::support::progress::LiveOutput;
+use crate::cli::support::session::{self, OutputOptions};
 use crate::disasm::{ImageTask, ListingRequest, Nvdisasm, fetched, find, questions};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;

@@ -9,7 +9,7 @@ use rgpu_protocol::plan::{GpuRequest, KnownGpu};
 
 use super::ExecArgs;
 use super::source::ExecSource;
-use crate::cli::app::App;
+use crate::cli::support::app::App;
 use crate::error::{Exit, Failure, Result};
 use crate::exec::{BuildTools, Package};
 use crate::remote::unfit;
@@ -103,7 +103,7 @@ fn build_failure(package: &Package, folder: &RunFolder, output: &[u8]) -> Failur
     };
     let first = text.lines().find(|line| line.contains("error")).unwrap_or_default().to_owned();
     Failure::new(Exit::Kernel, code, format!("`{}` {problem}", package.title))
-        .cause(crate::cli::terminal::plain(&first))
+        .cause(crate::cli::support::terminal::plain(&first))
         .step(BUILD)
         .log(folder.path().join(RunFolder::log_name(BUILD, Stream::Stderr)))
         .hint(hint)

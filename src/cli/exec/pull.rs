@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::ExecArgs;
 use super::pull_folder::{ExistingFile, PullFolder, SkipReason, SkippedFile, forbidden};
-use crate::cli::app::App;
+use crate::cli::support::app::App;
 use crate::error::{Exit, Failure, Result};
 use crate::run::{FileCopies, HostFile};
 use crate::store::{DestinationError, DestinationRoot, RunFolder, RunRecord};

@@ -5,8 +5,8 @@ use std::io::{IsTerminal, Read};
 use std::os::fd::AsFd;
 
 use super::{ExecArgs, pull};
-use crate::cli::app::App;
-use crate::cli::missing;
+use crate::cli::support::app::App;
+use crate::cli::support::missing;
 use crate::error::{Exit, Failure, Result};
 use crate::exec::{
     ExecError, MAX_MOUNT_BYTES, Mount, Package, Snapshot, Snippet, SnippetInput, WORK_FOLDER,

@@ -9,8 +9,8 @@ use rgpu_protocol::plan::Arg;
 
 use super::args::{DeepArgs, Limit};
 use super::{ProfileArgs, mode_flags};
-use crate::cli::app::App;
 use crate::cli::kernels::places;
+use crate::cli::support::app::App;
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::{KernelSpec, Mode, Selection, find};
 use crate::store::{CaseSizes, InputsRecord, digest_file};
@@ -90,8 +90,8 @@ fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
     let mode = args.mode.map_or(Mode::Ncu, super::Mode::kernel_mode);
     mode_flags::check(args, mode)?;
     let program_path = args.program.first().map_or("", String::as_str);
-    let on_this_machine = crate::cli::session::spec(app, args.place.remote.as_deref())
-        .is_ok_and(|spec| crate::cli::session::is_local(&spec));
+    let on_this_machine = crate::cli::support::session::spec(app, args.place.remote.as_deref())
+        .is_ok_and(|spec| crate::cli::support::session::is_local(&spec));
     let local_path = app.cwd.join(program_path);
     let is_file = program_path.contains('/') && local_path.is_file();
     let name = Path::new(program_path)

@@ -15,10 +15,10 @@ use super::{
     write_result,
 };
 use crate::analysis;
-use crate::cli::app::{App, Status};
-use crate::cli::progress::ProgressRow;
-use crate::cli::session;
-use crate::cli::terminal::safe;
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::progress::ProgressRow;
+use crate::cli::support::session;
+use crate::cli::support::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::model::Profile;
 use crate::model::fan_out::{FanOut, FanOutRow, SCHEMA};

@@ -7,10 +7,10 @@ use rgpu_protocol::HostFacts;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::cli::app::{App, Status};
-use crate::cli::progress::LiveOutput;
-use crate::cli::session::{self, OutputOptions};
-use crate::cli::terminal::safe;
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::progress::LiveOutput;
+use crate::cli::support::session::{self, OutputOptions};
+use crate::cli::support::terminal::safe;
 use crate::error::Result;
 use crate::remote::RemoteSpec;
 use crate::report::{Align, Grid, wrap};

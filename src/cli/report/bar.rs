@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::cli::app::App;
-use crate::cli::terminal::safe;
+use crate::cli::support::app::App;
+use crate::cli::support::terminal::safe;
 use crate::import::ReadProgress;
 
 /// A bar that appears with the first reported rows and is removed when dropped. A file that is read

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 
 use super::bar::ReadingBar;
-use crate::cli::app::App;
-use crate::cli::{disasm, missing};
+use crate::cli::disasm;
+use crate::cli::support::app::App;
+use crate::cli::support::missing;
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::import::{DEFAULT_MAX_BYTES, IMPORTERS, ImportError, Source};
 use crate::model::profile::{Gap, KernelInfo, RunInfo, SCHEMA};

@@ -8,8 +8,8 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::super::app::{App, Status};
 use super::super::report;
+use super::super::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 use crate::report::bytes;
 use crate::store::archive::Archive;

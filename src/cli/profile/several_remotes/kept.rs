@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::cli::app::{App, Status};
-use crate::cli::terminal::safe;
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::model::FanOut;
 use crate::report::remotes_table::{markdown, table};

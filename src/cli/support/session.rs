@@ -28,7 +28,7 @@ use crate::run::{
 use crate::store::{Cost, RunRecord};
 
 /// The remote of a command: the one the user typed, else the default remote.
-pub(super) fn spec(app: &App, requested: Option<&str>) -> Result<RemoteSpec> {
+pub(in crate::cli) fn spec(app: &App, requested: Option<&str>) -> Result<RemoteSpec> {
     let Config { default_remote, .. } = &app.config;
     match (requested, &default_remote.origin) {
         (Some(name), _) => app.config.remote(name, ssh_alias).map_err(|mut failure| {
@@ -51,7 +51,7 @@ pub(super) fn spec(app: &App, requested: Option<&str>) -> Result<RemoteSpec> {
 
 /// Refuses a run whose record names an address that the user has never used: a run folder may come
 /// with a project. Allowed are remotes of the settings and addresses this machine has connected to.
-pub(super) fn check_run(app: &App, record: &RunRecord) -> Result<()> {
+pub(in crate::cli) fn check_run(app: &App, record: &RunRecord) -> Result<()> {
     let remotes = &app.config.remotes;
     let jobs = record.jobs.iter().map(|job| &job.remote);
     for name in std::iter::once(&record.remote).chain(jobs) {
@@ -72,12 +72,12 @@ pub(super) fn check_run(app: &App, record: &RunRecord) -> Result<()> {
 }
 
 /// Whether `name` is a host of `~/.ssh/config`.
-pub(super) fn ssh_alias(name: &str) -> bool {
+pub(in crate::cli) fn ssh_alias(name: &str) -> bool {
     ssh_aliases().iter().any(|alias| alias == name)
 }
 
 /// The hosts of `~/.ssh/config`, patterns included.
-pub(super) fn ssh_aliases() -> Vec<String> {
+pub(in crate::cli) fn ssh_aliases() -> Vec<String> {
     let Some(home) = std::env::home_dir() else { return Vec::new() };
     let text = std::fs::read_to_string(home.join(".ssh/config")).unwrap_or_default();
     text.lines()
@@ -91,7 +91,7 @@ pub(super) fn ssh_aliases() -> Vec<String> {
 }
 
 /// The record of a new run of this command line on that remote. The caller sets the title.
-pub(super) fn record(
+pub(in crate::cli) fn record(
     app: &App,
     spec: &RemoteSpec,
     id: String,
@@ -108,7 +108,7 @@ pub(super) fn record(
 }
 
 /// rgpu's own programs for this machine, and their paths for other architectures.
-pub(super) fn programs(app: &App) -> Result<Programs> {
+pub(in crate::cli) fn programs(app: &App) -> Result<Programs> {
     let exe = std::env::current_exe().map_err(|e| {
         Failure::new(Exit::Config, "no_exe", "this program's own path is not known").cause(e)
     })?;
@@ -119,7 +119,7 @@ pub(super) fn programs(app: &App) -> Result<Programs> {
 }
 
 /// The workspace that this program was built in, if the program is `target/<profile>/rgpu`.
-pub(super) fn workspace() -> Option<PathBuf> {
+pub(in crate::cli) fn workspace() -> Option<PathBuf> {
     let exe = std::env::current_exe().ok()?;
     let target = exe.ancestors().nth(2).filter(|target| target.ends_with("target"))?;
     target.parent().map(Path::to_owned)
@@ -132,18 +132,18 @@ fn compilers() -> BTreeMap<String, String> {
 }
 
 /// Facts about a remote that earlier runs saved.
-pub(super) fn facts_cache(app: &App, spec: &RemoteSpec) -> FactsCache {
+pub(in crate::cli) fn facts_cache(app: &App, spec: &RemoteSpec) -> FactsCache {
     let compilers = if is_local(spec) { compilers() } else { BTreeMap::new() };
     FactsCache::new(&app.cache, spec, &compilers)
 }
 
 /// An open connection, its event reporter and its cancel signal.
-pub(super) struct OpenRemote {
-    pub(super) spec: RemoteSpec,
-    pub(super) link: HostLink,
-    pub(super) reporter: SharedReporter,
-    pub(super) cancel: CancelSignal,
-    pub(super) programs: Programs,
+pub(in crate::cli) struct OpenRemote {
+    pub(in crate::cli) spec: RemoteSpec,
+    pub(in crate::cli) link: HostLink,
+    pub(in crate::cli) reporter: SharedReporter,
+    pub(in crate::cli) cancel: CancelSignal,
+    pub(in crate::cli) programs: Programs,
     /// Writes the program's output to this process's stdout and stderr. `None` if it does not go
     /// there.
     program_output: Option<ProgramOutput>,
@@ -157,7 +157,11 @@ impl OpenRemote {
     ///
     /// # Errors
     /// The link fails, or the user cancels.
-    pub(super) async fn ask(&mut self, cache: &FactsCache, now_s: i64) -> Result<HostFacts> {
+    pub(in crate::cli) async fn ask(
+        &mut self,
+        cache: &FactsCache,
+        now_s: i64,
+    ) -> Result<HostFacts> {
         let Self { spec, link, reporter, programs, cancel, .. } = self;
         cache.ask(link, spec, programs, now_s, reporter, cancel).await
     }
@@ -166,7 +170,7 @@ impl OpenRemote {
     ///
     /// # Errors
     /// The errors of `work`, or the user cancels.
-    pub(super) async fn finish_with<T>(
+    pub(in crate::cli) async fn finish_with<T>(
         self,
         work: impl AsyncFnOnce(&mut HostLink) -> Result<T>,
     ) -> Result<T> {
@@ -190,7 +194,7 @@ impl OpenRemote {
     ///
     /// # Errors
     /// The user cancelled.
-    pub(super) async fn drain(&mut self) -> Result<()> {
+    pub(in crate::cli) async fn drain(&mut self) -> Result<()> {
         let Some(program_output) = &self.program_output else { return Ok(()) };
         let cancels_seen = self.cancel.handled();
         tokio::select! {
@@ -209,18 +213,18 @@ impl OpenRemote {
 
 /// How a command shows its output and events.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OutputOptions<'a> {
-    pub(super) live: LiveOutput,
-    pub(super) events: Option<&'a str>,
-    pub(super) accept_new: bool,
+pub(in crate::cli) struct OutputOptions<'a> {
+    pub(in crate::cli) live: LiveOutput,
+    pub(in crate::cli) events: Option<&'a str>,
+    pub(in crate::cli) accept_new: bool,
     /// The run's id, empty if there is no run.
-    pub(super) run: &'a str,
+    pub(in crate::cli) run: &'a str,
     /// Its progress line, if several runs go on at once.
-    pub(super) row: Option<&'a ProgressRow>,
+    pub(in crate::cli) row: Option<&'a ProgressRow>,
 }
 
 /// Connects to a remote. From here on Ctrl-C is handled.
-pub(super) async fn open(
+pub(in crate::cli) async fn open(
     app: &App,
     spec: RemoteSpec,
     output_options: OutputOptions<'_>,
@@ -232,7 +236,7 @@ pub(super) async fn open(
 
 /// Connects to a remote and runs `work` on this machine at the same time. An error of `work` ends
 /// both. If this agent ran there before, its greeting is read with the first request.
-pub(super) async fn open_beside<T, F: Future<Output = Result<T>>>(
+pub(in crate::cli) async fn open_beside<T, F: Future<Output = Result<T>>>(
     app: &App,
     spec: RemoteSpec,
     output_options: OutputOptions<'_>,
@@ -345,7 +349,7 @@ async fn connect_link(
 }
 
 /// Runs `work` on this machine; Ctrl-C stops it.
-pub(super) async fn beside<T, F: Future<Output = Result<T>>>(
+pub(in crate::cli) async fn beside<T, F: Future<Output = Result<T>>>(
     app: &App,
     output_options: OutputOptions<'_>,
     work: impl FnOnce(SharedReporter) -> F,
@@ -494,6 +498,6 @@ impl UserPrompt for TerminalPrompt {
     }
 }
 
-pub(super) fn is_local(spec: &RemoteSpec) -> bool {
+pub(in crate::cli) fn is_local(spec: &RemoteSpec) -> bool {
     spec.name == LOCAL || spec.url == LOCAL
 }

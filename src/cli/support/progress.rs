@@ -42,7 +42,7 @@ fn is_build_step(step: &str) -> bool {
 
 /// Where the output of programs goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LiveOutput {
+pub(in crate::cli) enum LiveOutput {
     /// Raw pass-through: the program owns the terminal.
     Raw,
     /// stdout to stdout and stderr to stderr, byte for byte: `exec`.
@@ -54,7 +54,7 @@ pub(super) enum LiveOutput {
 }
 
 /// The reporter that draws on the terminal.
-pub(super) struct Progress {
+pub(in crate::cli) struct Progress {
     bar: ProgressBar,
     live: LiveOutput,
     quiet: bool,
@@ -74,14 +74,14 @@ pub(super) struct Progress {
 
 /// The terminal line of one of several runs at once.
 #[derive(Clone, Debug)]
-pub(super) struct ProgressRow {
+pub(in crate::cli) struct ProgressRow {
     bar: ProgressBar,
     line_prefix: String,
 }
 
 impl ProgressRow {
     /// One line for each of these remotes.
-    pub(super) fn each<'a>(
+    pub(in crate::cli) fn each<'a>(
         terminal: Terminal,
         quiet: bool,
         remotes: impl Iterator<Item = &'a str> + Clone,
@@ -110,7 +110,7 @@ struct SilenceWatch {
 
 impl Progress {
     /// A reporter for this terminal; with `row` it draws on that line.
-    pub(super) fn new(
+    pub(in crate::cli) fn new(
         terminal: Terminal,
         live: LiveOutput,
         quiet: bool,
@@ -161,12 +161,12 @@ impl Progress {
         }
     }
 
-    pub(super) fn program_output(&self) -> Option<ProgramOutput> {
+    pub(in crate::cli) fn program_output(&self) -> Option<ProgramOutput> {
         self.program_output.clone()
     }
 
     /// The bar, for code that writes to the terminal itself.
-    pub(super) fn bar(&self) -> ProgressBar {
+    pub(in crate::cli) fn bar(&self) -> ProgressBar {
         self.bar.clone()
     }
 

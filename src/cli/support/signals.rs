@@ -35,7 +35,7 @@ static STARTED: OnceLock<std::result::Result<(), Failure>> = OnceLock::new();
 ///
 /// # Errors
 /// Signals cannot be handled.
-pub(super) fn listen(canceller: Canceller) -> Result<()> {
+pub(in crate::cli) fn listen(canceller: Canceller) -> Result<()> {
     STARTED.get_or_init(start).clone()?;
     let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
     listeners.retain(|listener| !listener.is_closed());
