@@ -5,9 +5,10 @@ use clap::{Parser, Subcommand};
 
 use super::support::app::GlobalArgs;
 use super::support::deferred::Deferred;
+use super::support::profile_args::ProfileArgs;
 use super::{
-    build, compare, completions, disasm, doctor, exec, kernels, profile, remote, report, runs,
-    schema, setup, worker,
+    build, compare, completions, disasm, doctor, exec, kernels, remote, report, runs, schema,
+    setup, worker,
 };
 
 /// Profile, check and run GPU kernels on a remote NVIDIA GPU
@@ -26,7 +27,7 @@ pub(super) struct Cli {
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum Command {
     /// Profile a kernel or a program: how fast, why not faster, what to try
-    Profile(Deferred<Box<profile::ProfileArgs>>),
+    Profile(Deferred<Box<ProfileArgs>>),
     /// Run a file, a piece of code or a command on the GPU host
     Exec(Deferred<Box<exec::ExecArgs>>),
     /// Compile a kernel with no GPU: PTX, CUBIN, SASS, registers and spills

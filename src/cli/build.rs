@@ -1,20 +1,16 @@
 //! `rgpu build`: compiles a kernel without a GPU and shows the result in one table.
 
 mod args;
-mod fetch;
 mod request;
 mod show;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-pub(super) use args::BuildArgs;
-pub(super) use fetch::wants_nvcc;
-
-use super::disasm;
 use super::support::app::{App, Status, stdout_is_taken};
 use super::support::progress::LiveOutput;
 use super::support::session::{self, OutputOptions};
+use super::support::{fetch_consent, nvdisasm};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::kernel::Entry;
 use crate::model::Build;
@@ -25,6 +21,7 @@ use crate::run::{
 };
 use crate::store::{RunFolder, RunRecord, RunState, Runs, atomic};
 use crate::tool::{Request, Target};
+pub(super) use args::BuildArgs;
 use request::BuildCommand;
 use show::CopiedPaths;
 
@@ -39,10 +36,10 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     let out = destination(args.out.as_deref(), build_command.emit)?;
     let spec = session::spec(app, args.remote.as_deref())?;
     if let BuildTarget::Dsl(build) = &build_command.wanted {
-        fetch::environment(app, &spec, build.dsl.wheels(), args.yes)?;
+        fetch_consent::environment(app, &spec, build.dsl.wheels(), args.yes)?;
     }
     if let BuildTarget::Kernel(request) = &mut build_command.wanted {
-        request.build.fetch |= fetch::wants_nvcc(app, &spec);
+        request.build.fetch |= fetch_consent::wants_nvcc(app, &spec);
     }
     let now = jiff::Timestamp::now();
     let runs = Runs::new(&app.config.runs_dir.value);
@@ -72,7 +69,7 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
         && failure.code == "no_compiler"
         && !request.build.fetch
     {
-        match fetch::nvcc(app, &task.spec, is_device_code(request), failure) {
+        match fetch_consent::nvcc(app, &task.spec, is_device_code(request), failure) {
             Ok(()) => {
                 request.build.fetch = true;
                 built = task.carry_out(&mut record);
@@ -81,7 +78,7 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
         }
     }
     if args.yes && matches!(&built, Ok(BuildOutcome::Told(build, _)) if build.by_wheels()) {
-        fetch::wanted_nvcc(app, &task.spec);
+        fetch_consent::wanted_nvcc(app, &task.spec);
     }
     record.lasted(started_at.elapsed().as_secs_f64());
     finish(app, &folder, record, built, out)
@@ -102,7 +99,7 @@ pub(super) fn attach(
     let out = destination(args.out.as_deref(), build_command.emit)?;
     let spec = session::spec(app, Some(&record.remote))?;
     if let BuildTarget::Kernel(request) = &mut build_command.wanted {
-        request.build.fetch |= fetch::wants_nvcc(app, &spec);
+        request.build.fetch |= fetch_consent::wants_nvcc(app, &spec);
     }
     let mut task =
         BuildTask { app, args, build_command, spec, folder, events, begin: BuildStart::Again };
@@ -215,7 +212,7 @@ impl BuildTask<'_> {
                 spec,
                 cache: session::facts_cache(app, spec),
                 programs: &programs,
-                nvdisasm: &|| disasm::nvdisasm(app),
+                nvdisasm: &|| nvdisasm::candidates(app),
                 now_s: jiff::Timestamp::now().as_second(),
                 begin: *begin,
             };

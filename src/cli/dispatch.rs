@@ -9,10 +9,11 @@ use etcetera::BaseStrategy;
 
 use super::args::{Cli, Command};
 use super::support::app::{App, Status, show_failure, stdout_is_taken, write_stderr};
+use super::support::exec_status::own_failure;
 use super::support::terminal::{Terminal, unwritten, written};
 use super::{
-    build, compare, completions, disasm, doctor, exec, kernels, profile, remote, report, runs,
-    schema, setup, worker,
+    attach, build, compare, completions, delegates, disasm, doctor, documents, exec, kernels,
+    profile, remote, report, runs, schema, setup, worker,
 };
 use crate::config::{Config, Environment};
 use crate::error::{Exit, Failure, Result};
@@ -63,7 +64,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
     let config_dir = base.config_dir();
     let config = match Config::load(&cwd, &config_dir, &Environment::read()) {
         Err(failure) if matches!(cli.command, Command::Exec(_)) => {
-            return exec::own_failure(failure, cli.global.json);
+            return own_failure(failure, cli.global.json);
         }
         config => config?,
     };
@@ -80,16 +81,18 @@ fn start(argv: &[OsString]) -> Result<Status> {
     let status = match cli.command {
         Command::Profile(args) => prune_runs(&app, profile::run(&app, &args)),
         // `exec` checks for failed writes itself.
-        Command::Exec(args) => return prune_runs(&app, exec::run(&app, &args)),
+        Command::Exec(args) => {
+            return prune_runs(&app, exec::run(&app, &args, &delegates::OF_EXEC));
+        }
         Command::Build(args) => prune_runs(&app, build::run(&app, &args)),
         Command::Remote(command) => remote::run(&app, &command),
         Command::Doctor(args) => doctor::run(&app, &args),
         Command::Kernels(command) => kernels::run(&app, &command),
-        Command::Runs(command) => runs::run(&app, &command),
+        Command::Runs(command) => runs::run(&app, &command, attach::run),
         Command::Disasm(args) => disasm::run(&app, &args),
         Command::Report(args) => report::run(&app, &args),
         Command::Compare(args) => prune_runs(&app, compare::run(&app, &args)),
-        Command::Schema(args) => schema::run(&app, &args),
+        Command::Schema(args) => schema::run(&app, &args, documents::schema_of),
         Command::Setup(command) => setup::run(&app, &command),
         Command::Worker(args) => worker::run(&app, &args),
         Command::Completions { shell } => completions::run(&app, shell),

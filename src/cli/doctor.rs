@@ -11,14 +11,14 @@ use rgpu_protocol::HostFacts;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::build::wants_nvcc;
-use super::kernels::places;
-use super::profile::unverified;
-use super::remote::host_text;
 use super::support::app::{App, Status};
+use super::support::fetch_consent::wants_nvcc;
+use super::support::host_text::host_text;
+use super::support::kernel_folders::kernel_folders;
 use super::support::progress::LiveOutput;
 use super::support::session::{self, OpenRemote, OutputOptions};
 use super::support::terminal::safe;
+use super::support::verification::unverified;
 use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
 use crate::config::Origin;
 use crate::error::{Exit, Failure, Result};
@@ -166,7 +166,7 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
 /// The folders of rgpu's own kernels: `doctor` runs none of the project's.
 fn own_places(app: &App) -> KernelFolders {
     let by_project = matches!(app.config.kernel_path.origin, Origin::Project(_));
-    let mut places = places(app);
+    let mut places = kernel_folders(app);
     places.project = PathBuf::new();
     places.kernel_path.retain(|_| !by_project);
     places

@@ -6,8 +6,8 @@ use std::io::{BufRead, Write};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::disasm;
 use super::support::app::{App, Status};
+use super::support::nvdisasm;
 use super::support::terminal::safe;
 use crate::disasm::{FetchError, PipOutput, WHEEL, fetch, fetched, find, pinned};
 use crate::error::{Exit, Failure, Result};
@@ -49,13 +49,13 @@ pub(super) fn run(app: &App, command: &SetupCommand) -> Result<Status> {
 }
 
 fn nvdisasm(app: &App, args: &NvdisasmArgs) -> Result<Status> {
-    let folder = disasm::fetched_folder(app);
+    let folder = nvdisasm::fetched_folder(app);
     let version = pinned().unwrap_or_default();
     let there = find(&fetched(&folder)).filter(|tool| tool.version() == version);
     let (tool, now) = match there {
         Some(tool) => (tool, false),
         None => {
-            if let Some(other) = find(&disasm::nvdisasm(app)) {
+            if let Some(other) = find(&nvdisasm::candidates(app)) {
                 let path = other.path().map(|p| p.display().to_string()).unwrap_or_default();
                 app.say(&format!("there is already nvdisasm {}: {path}", other.version()));
             }

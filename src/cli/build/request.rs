@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::args::{BuildArgs, Dsl, Kind};
-use crate::cli::kernels::places;
 use crate::cli::support::app::App;
+use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::missing;
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::{Mode, Selection, check_architecture, find};
@@ -135,10 +135,10 @@ fn of_kernel(
         return Err(usage(format!("`{flag}` is for the kernels of a DSL"))
             .hint("nvcc says more with `--compile-options='--dryrun'`, ptxas with `-Xptxas=-v`"));
     }
-    let mut loaded = find::find_to_compile(name, &places(app)).map_err(Failure::from)?;
+    let mut loaded = find::find_to_compile(name, &kernel_folders(app)).map_err(Failure::from)?;
     if !args.problem_sizes.is_empty() && loaded.spec.file.is_none() {
         // `--problem-sizes` needs a kernel with sizes.
-        loaded = find::find(name, &places(app)).map_err(Failure::from)?;
+        loaded = find::find(name, &kernel_folders(app)).map_err(Failure::from)?;
     }
     let spec = loaded.spec;
     if spec.language != "cuda" {
@@ -161,7 +161,7 @@ fn of_kernel(
         cases: cases.collect(),
         files: spec.files().iter().map(|path| digest(path)).collect::<Result<_>>()?,
     };
-    let sources = spec.sources(&places(app)).map_err(Failure::from)?;
+    let sources = spec.sources(&kernel_folders(app)).map_err(Failure::from)?;
     let target = Target::Kernel { spec: Box::new(spec.clone()), sources, data_sets, seed: 0 };
     let mut request = Request::new(Mode::Verify, target);
     request.part = PlanPart::Build;

@@ -6,11 +6,13 @@ use super::args::CompareMode;
 use super::{CompareArgs, refused, show};
 use crate::analysis::compare::{CompareOptions, compare};
 use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
-use crate::cli::build::wants_nvcc;
-use crate::cli::profile::{self, ProfileCommand};
 use crate::cli::support::app::{App, Status, stdout_is_taken};
+use crate::cli::support::dry_run::print_plan;
+use crate::cli::support::fetch_consent::wants_nvcc;
+use crate::cli::support::profile_request::{self, ProfileCommand};
 use crate::cli::support::progress::LiveOutput;
 use crate::cli::support::session::{self, OutputOptions};
+use crate::cli::support::{nvdisasm, saved_comparison};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::model::Comparison;
 use crate::model::comparison::Difference;
@@ -81,7 +83,7 @@ fn dry_run(
         let names: Vec<&str> = later.iter().map(|mode| mode.name()).collect();
         app.say(&format!("this is the first plan; {} follows in one of its own", names.join(", ")));
     }
-    profile::planned(app, args.place.remote.as_deref(), |facts, toolbox, job| {
+    print_plan(app, args.place.remote.as_deref(), |facts, toolbox, job| {
         let [a, b] = &requests;
         Ok(tool::plan_pair([Some(a), Some(b)], facts, toolbox, job)?.draft)
     })
@@ -89,7 +91,7 @@ fn dry_run(
 
 /// The resolved command of one side.
 fn side(app: &App, args: &CompareArgs, kernel: &str) -> Result<ProfileCommand> {
-    let mut profile_command = profile::resolve(app, &args.side(kernel))?;
+    let mut profile_command = profile_request::resolve(app, &args.side(kernel))?;
     for assumption in &profile_command.assumptions {
         app.say(&format!("assumed: {assumption}"));
     }
@@ -179,7 +181,7 @@ fn carry_out(
             project: &app.config.project,
             source_folder: &source_folder,
             thresholds: &app.config.thresholds.value,
-            nvdisasm: &crate::cli::disasm::nvdisasm(app),
+            nvdisasm: &nvdisasm::candidates(app),
             now_s: jiff::Timestamp::now().as_second(),
             packer: Packer::new(DEFAULT_MAX_BYTES),
         };
@@ -238,7 +240,7 @@ fn finish(
     comparison.a.profile = Some("a/profile.json".to_owned());
     comparison.b.profile = Some("b/profile.json".to_owned());
     keep(folder, &comparison)?;
-    show::result(app, &comparison)?;
+    saved_comparison::show(app, &comparison)?;
     if !app.global.json {
         let path = folder.path().strip_prefix(&app.cwd).unwrap_or(folder.path());
         app.print(&format!("  run         {}\n", path.display()));

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use super::DisasmArgs;
-use crate::cli::report::overwrite;
 use crate::cli::support::app::App;
+use crate::cli::support::overwrite;
 use crate::cli::support::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::store::atomic;

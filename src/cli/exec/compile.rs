@@ -195,7 +195,7 @@ pub(super) fn gpus(args: &ExecArgs, facts: Option<&HostFacts>) -> Result<Option<
         )
         .hint("`rgpu remote check` lists them"));
     }
-    let choice = args.place.gpu.as_deref().map(crate::cli::profile::gpu_choice);
+    let choice = args.place.gpu.as_deref().map(crate::cli::support::profile_request::gpu_choice);
     Ok(Some(GpuRequest {
         choice: choice.unwrap_or_default(),
         count: gpu_count,

@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{OpenedProfile, ReportArgs, overwrite};
+use super::ReportArgs;
 use crate::cli::support::app::App;
+use crate::cli::support::open_profile::OpenedProfile;
+use crate::cli::support::overwrite;
 use crate::cli::support::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::report::{Destination, Document, Report, Style};
