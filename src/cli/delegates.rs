@@ -16,7 +16,7 @@ pub(super) const OF_EXEC: Delegates = Delegates {
         let args = BuildArgs::of_file(file, place, run);
         match resumed {
             None => build::run(app, &args),
-            Some((folder, record)) => build::attach(app, &args, folder, record),
+            Some((folder, record)) => build::attach(app, &args, &folder, record),
         }
     },
 };

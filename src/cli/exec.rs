@@ -65,15 +65,17 @@ pub(super) struct ExecResult {
     unplaced: Vec<SkippedFile>,
 }
 
+/// A run to resume.
+type ResumedRun = (RunFolder, RunRecord);
+
 /// The parts of `exec` that are another command's work. The dispatcher hands them in, because
 /// commands do not import each other.
 pub(super) struct Delegates {
     /// Profiles a program (`--mode`), or resumes its run.
     pub(super) profile:
-        fn(&App, &ProfileArgs, ProfileCommand, Option<(RunFolder, RunRecord)>) -> Result<Status>,
+        fn(&App, &ProfileArgs, ProfileCommand, Option<ResumedRun>) -> Result<Status>,
     /// Compiles a file without a `main`, or resumes its run.
-    pub(super) build:
-        fn(&App, String, &PlaceArgs, &RunArgs, Option<(&RunFolder, RunRecord)>) -> Result<Status>,
+    pub(super) build: fn(&App, String, &PlaceArgs, &RunArgs, Option<ResumedRun>) -> Result<Status>,
 }
 
 pub(super) fn run(app: &App, args: &ExecArgs, delegates: &Delegates) -> Result<Status> {
@@ -322,7 +324,7 @@ fn profile_program(
     app: &App,
     args: &ExecArgs,
     source: &ExecSource,
-    resumed: Option<(RunFolder, RunRecord)>,
+    resumed: Option<ResumedRun>,
     delegates: &Delegates,
 ) -> Result<Status> {
     let profile_args = args.profile();
@@ -402,7 +404,7 @@ pub(super) fn attach(
         return profile_program(app, args, &source, Some((folder.clone(), record)), delegates);
     }
     if let (true, Some(file)) = (record.title.starts_with("build "), &args.file) {
-        let resumed = Some((folder, record));
+        let resumed = Some((folder.clone(), record));
         return (delegates.build)(app, file.clone(), &args.place, &args.run, resumed);
     }
     let spec = session::spec(app, Some(&record.remote))?;
