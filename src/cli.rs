@@ -1,34 +1,31 @@
 //! The command line. It uses every other module, and no module imports it.
 //!
-//! Each command has one file. A command turns its flags into the library's arguments once, calls
-//! the library, and prints. stdout carries data, stderr messages; every command takes `--json`,
-//! `-q` and `-v`.
+//! Each command has one file, and large ones a folder. A command turns its flags into the library's
+//! arguments once, calls the library, and prints. stdout carries data, stderr messages; every
+//! command takes `--json`, `-q` and `-v`.
+//!
+//! Commands do not import each other: what they share is in `support`. Above them stand `args`,
+//! `dispatch`, `attach`, `completions`, `delegates` and `documents`, which name every command.
 
-mod app;
 mod args;
 mod attach;
 mod build;
 mod compare;
 mod completions;
-mod deferred;
+mod delegates;
 mod disasm;
+mod dispatch;
 mod doctor;
+mod documents;
 mod exec;
-mod json;
 mod kernels;
-mod missing;
-mod open_files;
 mod profile;
-mod program_output;
-mod progress;
 mod remote;
 mod report;
 mod runs;
 mod schema;
-mod session;
 mod setup;
-mod signals;
-mod terminal;
+mod support;
 mod worker;
 
-pub use app::main;
+pub use dispatch::main;

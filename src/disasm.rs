@@ -13,7 +13,7 @@ mod host_listings;
 mod image_task;
 mod images;
 mod inputs;
-mod leash;
+mod limited_process;
 mod lines_diff;
 mod names;
 mod nvdisasm;
@@ -28,7 +28,7 @@ mod spare_cores;
 
 pub use code::{CodeError, LifeRanges, SourcePositions, code};
 pub use diff::{DiffSide, diff};
-pub use fetch::{FetchError, PipOutput as FetchVoice, WHEEL, fetch, fetched, pinned};
+pub use fetch::{FetchError, PipOutput, WHEEL, fetch, fetched, pinned};
 pub use host_listings::{ListingCalls, ListingRequest, questions};
 pub use image_task::{ImageFilter, ImageTask};
 pub use images::{LocatedImage, image_bytes};

@@ -38,7 +38,7 @@ mod stages;
 mod stdin_feed;
 
 pub use build::{
-    BuildOutcome, BuildRun, BuildStart, BuildTarget as BuildWanted, Emit, KnownMessage, messages,
+    BuildOutcome, BuildRun, BuildStart, BuildTarget, Emit, KnownMessage, messages,
     publish as publish_build,
 };
 pub use cancel::{CancelSignal, Canceller, channel};

@@ -1,12 +1,14 @@
 //! The arguments of the command line. Each command is one variant and is implemented in its own
 //! file.
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
-use super::deferred::Deferred;
+use super::support::app::GlobalArgs;
+use super::support::deferred::Deferred;
+use super::support::profile_args::ProfileArgs;
 use super::{
-    build, compare, completions, disasm, doctor, exec, kernels, profile, remote, report, runs,
-    schema, setup, worker,
+    build, compare, completions, disasm, doctor, exec, kernels, remote, report, runs, schema,
+    setup, worker,
 };
 
 /// Profile, check and run GPU kernels on a remote NVIDIA GPU
@@ -21,27 +23,11 @@ pub(super) struct Cli {
     pub command: Command,
 }
 
-/// Flags of every command.
-#[derive(Args, Clone, Copy, Debug, Default)]
-pub(super) struct GlobalArgs {
-    /// Print the result as JSON on stdout, and nothing else there
-    #[arg(long, global = true, display_order = 900)]
-    pub json: bool,
-
-    /// Print only errors on stderr
-    #[arg(long, short, global = true, display_order = 901)]
-    pub quiet: bool,
-
-    /// Print more; -vv prints everything
-    #[arg(long, short, global = true, action = clap::ArgAction::Count, display_order = 902)]
-    pub verbose: u8,
-}
-
 /// The commands.
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum Command {
     /// Profile a kernel or a program: how fast, why not faster, what to try
-    Profile(Deferred<Box<profile::ProfileArgs>>),
+    Profile(Deferred<Box<ProfileArgs>>),
     /// Run a file, a piece of code or a command on the GPU host
     Exec(Deferred<Box<exec::ExecArgs>>),
     /// Compile a kernel without a GPU: PTX, cubin, SASS, registers and spills
@@ -104,5 +90,24 @@ impl Command {
             _ => &None,
         };
         events.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_list_of_commands_tells_what_each_tells_of_itself() {
+        let listed = Cli::command();
+        let mut whole = Cli::command();
+        whole.build();
+        for command in listed.get_subcommands() {
+            let itself = whole.find_subcommand(command.get_name()).unwrap();
+            let told = |c: &clap::Command| c.get_about().map(ToString::to_string);
+            assert_eq!(told(command), told(itself), "{}", command.get_name());
+            assert!(told(command).is_some());
+        }
     }
 }

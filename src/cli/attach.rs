@@ -3,9 +3,11 @@
 
 use clap::Parser;
 
-use super::app::{App, Status};
 use super::args::{Cli, Command};
-use super::{build, exec, profile, session};
+use super::support::app::{App, Status};
+use super::support::exec_status::own_failure;
+use super::support::session;
+use super::{build, delegates, exec, profile};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::store::{RunFolder, RunRecord, RunState};
 
@@ -56,8 +58,8 @@ pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result
         }
         Command::Exec(mut args) => {
             args.run.events = events.map(str::to_owned);
-            exec::attach(app, &args, folder, record)
-                .or_else(|failure| exec::own_failure(failure, app.global.json))
+            exec::attach(app, &args, folder, record, &delegates::OF_EXEC)
+                .or_else(|failure| own_failure(failure, app.global.json))
         }
         _ => Err(Failure::new(
             Exit::Usage,

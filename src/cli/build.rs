@@ -1,30 +1,27 @@
 //! `rgpu build`: compiles a kernel without a GPU and shows the result in one table.
 
 mod args;
-mod fetch;
 mod request;
 mod show;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-pub(super) use args::BuildArgs;
-pub(super) use fetch::wants_nvcc;
-
-use super::app::{App, Status, stdout_is_taken};
-use super::disasm;
-use super::progress::LiveOutput;
-use super::session::{self, OutputOptions};
+use super::support::app::{App, Status, stdout_is_taken};
+use super::support::progress::LiveOutput;
+use super::support::session::{self, OutputOptions};
+use super::support::{fetch_consent, nvdisasm};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::kernel::Entry;
 use crate::model::Build;
 use crate::remote::RemoteSpec;
 use crate::run::{
-    BuildOutcome, BuildRun, BuildStart, BuildWanted, Emit, Reporter, RunContext, RunEvent, close,
+    BuildOutcome, BuildRun, BuildStart, BuildTarget, Emit, Reporter, RunContext, RunEvent, close,
     publish_build,
 };
 use crate::store::{RunFolder, RunRecord, RunState, Runs, atomic};
 use crate::tool::{Request, Target};
+pub(super) use args::BuildArgs;
 use request::BuildCommand;
 use show::CopiedPaths;
 
@@ -38,11 +35,11 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     }
     let out = destination(args.out.as_deref(), build_command.emit)?;
     let spec = session::spec(app, args.remote.as_deref())?;
-    if let BuildWanted::Dsl(build) = &build_command.wanted {
-        fetch::environment(app, &spec, build.dsl.wheels(), args.yes)?;
+    if let BuildTarget::Dsl(build) = &build_command.wanted {
+        fetch_consent::environment(app, &spec, build.dsl.wheels(), args.yes)?;
     }
-    if let BuildWanted::Kernel(request) = &mut build_command.wanted {
-        request.build.fetch |= fetch::wants_nvcc(app, &spec);
+    if let BuildTarget::Kernel(request) = &mut build_command.wanted {
+        request.build.fetch |= fetch_consent::wants_nvcc(app, &spec);
     }
     let now = jiff::Timestamp::now();
     let runs = Runs::new(&app.config.runs_dir.value);
@@ -68,11 +65,11 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
         built = local;
     }
     // The host has no compiler: offer to fetch one.
-    if let (Err(failure), BuildWanted::Kernel(request)) = (&built, &mut task.build_command.wanted)
+    if let (Err(failure), BuildTarget::Kernel(request)) = (&built, &mut task.build_command.wanted)
         && failure.code == "no_compiler"
         && !request.build.fetch
     {
-        match fetch::nvcc(app, &task.spec, is_device_code(request), failure) {
+        match fetch_consent::nvcc(app, &task.spec, is_device_code(request), failure) {
             Ok(()) => {
                 request.build.fetch = true;
                 built = task.carry_out(&mut record);
@@ -81,7 +78,7 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
         }
     }
     if args.yes && matches!(&built, Ok(BuildOutcome::Told(build, _)) if build.by_wheels()) {
-        fetch::wanted_nvcc(app, &task.spec);
+        fetch_consent::wanted_nvcc(app, &task.spec);
     }
     record.lasted(started_at.elapsed().as_secs_f64());
     finish(app, &folder, record, built, out)
@@ -101,14 +98,14 @@ pub(super) fn attach(
     let mut build_command = request::resolve(app, args)?;
     let out = destination(args.out.as_deref(), build_command.emit)?;
     let spec = session::spec(app, Some(&record.remote))?;
-    if let BuildWanted::Kernel(request) = &mut build_command.wanted {
-        request.build.fetch |= fetch::wants_nvcc(app, &spec);
+    if let BuildTarget::Kernel(request) = &mut build_command.wanted {
+        request.build.fetch |= fetch_consent::wants_nvcc(app, &spec);
     }
     let mut task =
         BuildTask { app, args, build_command, spec, folder, events, begin: BuildStart::Again };
     let started_at = Instant::now();
     let mut built = task.carry_out(&mut record);
-    if let (Err(failure), BuildWanted::Kernel(request)) = (&built, &mut task.build_command.wanted)
+    if let (Err(failure), BuildTarget::Kernel(request)) = (&built, &mut task.build_command.wanted)
         && failure.code == "no_compiler"
     {
         // The job was submitted, so the user had agreed to the download.
@@ -192,7 +189,7 @@ impl BuildTask<'_> {
         let live = if app.global.quiet || app.global.json {
             LiveOutput::Hidden
         } else {
-            LiveOutput::Beside
+            LiveOutput::Stderr
         };
         let id = record.id.clone();
         let output_options = OutputOptions {
@@ -215,7 +212,7 @@ impl BuildTask<'_> {
                 spec,
                 cache: session::facts_cache(app, spec),
                 programs: &programs,
-                nvdisasm: &|| disasm::nvdisasm(app),
+                nvdisasm: &|| nvdisasm::candidates(app),
                 now_s: jiff::Timestamp::now().as_second(),
                 begin: *begin,
             };
@@ -224,7 +221,7 @@ impl BuildTask<'_> {
                 Ok(BuildOutcome::Told(_, Some(failure))) | Err(failure) => failure.exit as u8,
                 Ok(_) => 0,
             };
-            reporter.say(&RunEvent::Finished { exit });
+            reporter.report(&RunEvent::Finished { exit });
             close(link, record).await;
             built
         })
@@ -233,7 +230,7 @@ impl BuildTask<'_> {
     /// Builds on this machine instead, if the default remote lacks a compiler, as `profile` does
     /// too. `None` if this machine has no compiler either.
     fn carry_out_here(&mut self, record: &mut RunRecord) -> Option<Result<BuildOutcome>> {
-        let BuildWanted::Kernel(request) = &self.build_command.wanted else { return None };
+        let BuildTarget::Kernel(request) = &self.build_command.wanted else { return None };
         // Without `--arch` only the host knows the GPU.
         if session::is_local(&self.spec) || request.arch.is_none() {
             return None;

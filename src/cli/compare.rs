@@ -2,20 +2,17 @@
 //! side on one GPU.
 
 mod args;
-mod kept;
 mod live;
 mod show;
 
 pub(super) use args::CompareArgs;
-pub(super) use kept::{again, kept, kept_by};
-pub(super) use show::result as show;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use super::app::{App, Status};
-use super::report;
+use super::support::app::{App, Status};
+use super::support::{open_profile, saved_comparison};
 use crate::analysis::compare::{CompareOptions, compare, differences, of_one_file, untimed};
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::model::Profile;
@@ -36,11 +33,11 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
             .hint("it belongs to two kernels: rgpu compare --kernel BASE --kernel NEW"));
     }
     for what in [a, b] {
-        if let Some(folder) = kept::folder_of(app, what)? {
+        if let Some(folder) = saved_comparison::folder_of(app, what)? {
             return Err(is_comparison(app, what, &folder));
         }
     }
-    let (left, right) = (report::open(app, a)?.profile, report::open(app, b)?.profile);
+    let (left, right) = (open_profile::open(app, a)?.profile, open_profile::open(app, b)?.profile);
     for (what, profile) in [(a, &left), (b, &right)] {
         if let Some(kind) = untimed(profile) {
             return Err(no_times([a, b], what, kind, [&left, &right]));
@@ -55,7 +52,7 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     if same_file(Path::new(a), Path::new(b)) {
         of_one_file(&mut comparison);
     }
-    show::result(app, &comparison)?;
+    saved_comparison::show(app, &comparison)?;
     show::status(app, args, &comparison)
 }
 

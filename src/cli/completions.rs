@@ -10,9 +10,10 @@
 use clap::{Command, CommandFactory, ValueEnum};
 use clap_complete::Shell;
 
-use super::app::{App, Status};
 use super::args::Cli;
-use super::{kernels, session};
+use super::support::app::{App, Status};
+use super::support::kernel_folders::kernel_folders;
+use super::support::session;
 use crate::config::LOCAL;
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::find;
@@ -47,7 +48,7 @@ pub(super) fn run(app: &App, shell: Shell) -> Result<Status> {
 pub(super) fn names(app: &App, kind: NameKind) -> Result<Status> {
     let mut names: Vec<String> = match kind {
         NameKind::Kernels => {
-            find::list(&kernels::places(app)).into_iter().map(|kernel| kernel.name).collect()
+            find::list(&kernel_folders(app)).into_iter().map(|kernel| kernel.name).collect()
         }
         NameKind::Remotes => {
             let own = app.config.remotes.keys().cloned();

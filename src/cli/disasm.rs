@@ -13,9 +13,6 @@ mod tool;
 mod view;
 
 pub(super) use args::DisasmArgs;
-pub(super) use hot::operands;
-pub(super) use show::row;
-pub(super) use tool::{candidates as nvdisasm, fetched_folder};
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -23,8 +20,8 @@ use std::path::{Path, PathBuf};
 
 use regex::Regex;
 
-use super::app::{App, Status};
-use super::{json, missing, report};
+use super::support::app::{App, Status};
+use super::support::{json, missing, overwrite};
 use args::{Format, Tool, View};
 
 use crate::disasm::{self, FileNames, ImageFilter, ImageTask, InputError, Inputs, NamedInput};
@@ -142,7 +139,7 @@ fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
     if let Some(out) = &task.out {
         reserve_input_names(&task.names, out, files);
         if !args.force {
-            report::overwrite::check(&out.join(SUMMARY), SUMMARY_HEAD)?;
+            overwrite::check(&out.join(SUMMARY), SUMMARY_HEAD)?;
         }
     }
     let bar = progress::FilesBar::new(app, files.len());

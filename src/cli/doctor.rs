@@ -11,14 +11,14 @@ use rgpu_protocol::HostFacts;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::app::{App, Status};
-use super::build::wants_nvcc;
-use super::kernels::places;
-use super::profile::unlooked;
-use super::progress::LiveOutput;
-use super::remote::host_text;
-use super::session::{self, OpenRemote, OutputOptions};
-use super::terminal::safe;
+use super::support::app::{App, Status};
+use super::support::fetch_consent::wants_nvcc;
+use super::support::host_text::host_text;
+use super::support::kernel_folders::kernel_folders;
+use super::support::progress::LiveOutput;
+use super::support::session::{self, OpenRemote, OutputOptions};
+use super::support::terminal::safe;
+use super::support::verification::unverified;
 use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
 use crate::config::Origin;
 use crate::error::{Exit, Failure, Result};
@@ -131,7 +131,7 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
             }
             modes.push(try_mode(app, &mut open, mode, scratch.path()).await?);
         }
-        open.reporter.say(&RunEvent::Finished { exit: 0 });
+        open.reporter.report(&RunEvent::Finished { exit: 0 });
         let path = |p: &Option<std::path::PathBuf>| {
             p.as_ref().map_or("not built".to_owned(), |p| p.display().to_string())
         };
@@ -166,7 +166,7 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
 /// The folders of rgpu's own kernels: `doctor` runs none of the project's.
 fn own_places(app: &App) -> KernelFolders {
     let by_project = matches!(app.config.kernel_path.origin, Origin::Project(_));
-    let mut places = places(app);
+    let mut places = kernel_folders(app);
     places.project = PathBuf::new();
     places.kernel_path.retain(|_| !by_project);
     places
@@ -216,7 +216,7 @@ async fn try_mode(
     request.build.fetch_here = wants_nvcc(app, &RemoteSpec::local());
     request.ncu.set = Some("minimal".to_owned());
     request.sanitizer.tools = vec![SanitizerTool::Memcheck];
-    open.reporter.say(&RunEvent::Note { text: &format!("trying {mode}") });
+    open.reporter.report(&RunEvent::Note { text: &format!("trying {mode}") });
 
     let id =
         format!("doctor-{mode}-{}-{}", std::process::id(), jiff::Timestamp::now().as_millisecond());
@@ -262,7 +262,7 @@ async fn try_mode(
     match outcome {
         Ok(ProfileOutcome::Profile(profile, _, failure)) => {
             // The failure that a real run in this mode would end with.
-            let not_checked = unlooked(&profile);
+            let not_checked = unverified(&profile);
             line.rung = match profile.gpu {
                 _ if not_checked.is_some() || profile.rung == "none" => String::new(),
                 None if profile.rung != "cpu" => format!("{} on the CPU", profile.rung),

@@ -15,12 +15,15 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use super::app::{App, Status};
-use super::build::{self, BuildArgs};
-use super::profile;
-use super::progress::LiveOutput;
-use super::session::{self, OutputOptions};
-use super::terminal::{RawTerminal, written};
+use super::support::app::{App, Status};
+use super::support::exec_status::{own_failure, status_of_failure};
+use super::support::mode_flags::first_given;
+use super::support::profile_args::{self, ProfileArgs};
+use super::support::profile_request::{self, ProfileCommand};
+use super::support::progress::LiveOutput;
+use super::support::run_args::{PlaceArgs, RunArgs};
+use super::support::session::{self, OutputOptions};
+use super::support::terminal::{RawTerminal, written};
 use crate::bundle::{self, DEFAULT_MAX_BYTES, Packer};
 use crate::error::{ErrorDocument, Exit, Failure, Result, shell_word};
 use crate::run::{
@@ -33,9 +36,6 @@ pub(super) use args::ExecArgs;
 use pull::PulledFiles;
 use pull_folder::SkippedFile;
 use source::ExecSource;
-
-/// Exit status of `rgpu exec` when rgpu fails, not the program.
-const OWN_FAILURE: u8 = 125;
 
 /// The default time limit of a program.
 const TIMEOUT: Duration = Duration::from_secs(600);
@@ -65,33 +65,26 @@ pub(super) struct ExecResult {
     unplaced: Vec<SkippedFile>,
 }
 
-pub(super) fn run(app: &App, args: &ExecArgs) -> Result<Status> {
-    execute(app, args)
+/// A run to resume.
+type ResumedRun = (RunFolder, RunRecord);
+
+/// The parts of `exec` that are another command's work. The dispatcher hands them in, because
+/// commands do not import each other.
+pub(super) struct Delegates {
+    /// Profiles a program (`--mode`), or resumes its run.
+    pub(super) profile:
+        fn(&App, &ProfileArgs, ProfileCommand, Option<ResumedRun>) -> Result<Status>,
+    /// Compiles a file without a `main`, or resumes its run.
+    pub(super) build: fn(&App, String, &PlaceArgs, &RunArgs, Option<ResumedRun>) -> Result<Status>,
+}
+
+pub(super) fn run(app: &App, args: &ExecArgs, delegates: &Delegates) -> Result<Status> {
+    execute(app, args, delegates)
         .and_then(|status| written().map(|()| status))
         .or_else(|failure| own_failure(failure, app.global.json))
 }
 
-/// Prints a failure of rgpu and returns the status for it. Cancellation and usage errors are
-/// returned.
-pub(super) fn own_failure(failure: Failure, json: bool) -> Result<Status> {
-    match status_of_failure(&failure) {
-        OWN_FAILURE => {
-            super::app::show_failure(&failure, OWN_FAILURE, json);
-            Ok(OWN_FAILURE)
-        }
-        _ => Err(failure),
-    }
-}
-
-/// The status of a command that failed on rgpu's side.
-pub(super) fn status_of_failure(failure: &Failure) -> u8 {
-    match failure.exit {
-        Exit::Cancelled | Exit::Usage => failure.exit as u8,
-        _ => OWN_FAILURE,
-    }
-}
-
-fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
+fn execute(app: &App, args: &ExecArgs, delegates: &Delegates) -> Result<Status> {
     let started_at = Instant::now();
     let source = ExecSource::read(app, args)?;
     if args.tty && !source.stdin {
@@ -102,14 +95,14 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         ));
     }
     if args.mode.is_some() {
-        return profile_program(app, args, &source, None);
+        return profile_program(app, args, &source, None, delegates);
     }
     if source.is_library() && !needs_program(args) {
-        return compile_library(app, args, &source);
+        return compile_library(app, args, &source, delegates);
     }
-    profile::first_given(&args.profile())?;
+    first_given(&args.profile())?;
     if args.run.detach {
-        source.let_go(app)?;
+        source.check_detached_input(app)?;
     }
     if args.run.dry_run {
         return dry_run(app, args, &source);
@@ -137,8 +130,8 @@ fn execute(app: &App, args: &ExecArgs) -> Result<Status> {
         (true, _) => LiveOutput::Hidden,
         (false, _) if args.tty => LiveOutput::Raw,
         // stdout is taken by the events, so the program's output goes above the bar.
-        (false, Some("-")) => LiveOutput::Beside,
-        (false, _) => LiveOutput::Through,
+        (false, Some("-")) => LiveOutput::Stderr,
+        (false, _) => LiveOutput::SameStream,
     };
     let output_options = OutputOptions {
         live,
@@ -214,7 +207,12 @@ fn needs_program(args: &ExecArgs) -> bool {
 }
 
 /// Compiles kernels that have no `main`, and shows the result.
-fn compile_library(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<Status> {
+fn compile_library(
+    app: &App,
+    args: &ExecArgs,
+    source: &ExecSource,
+    delegates: &Delegates,
+) -> Result<Status> {
     let Some(snippet) = &source.snippet else { return Ok(0) };
     let scratch = tempfile::tempdir().map_err(|e| {
         Failure::new(Exit::Disk, "disk", "no temporary folder can be made").cause(e)
@@ -233,7 +231,7 @@ fn compile_library(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<St
         "`{}` has no `main`: its kernels are compiled and nothing is run",
         snippet.name
     ));
-    build::run(app, &BuildArgs::of_file(file, &args.place, &args.run)).map_err(|mut failure| {
+    (delegates.build)(app, file, &args.place, &args.run, None).map_err(|mut failure| {
         let remote = args.place.remote.as_ref();
         let remote =
             remote.map(|name| format!(" --remote {}", shell_word(name))).unwrap_or_default();
@@ -283,7 +281,7 @@ async fn run_on_host(
     // for new facts once.
     for fresh in [false, true] {
         let terminal = terminal.as_ref();
-        let facts = match (source.asks(args), cache.load(now_s).filter(|_| !fresh)) {
+        let facts = match (source.needs_facts(args), cache.load(now_s).filter(|_| !fresh)) {
             (false, _) => None,
             (true, Some(facts)) => Some(facts),
             (true, None) => Some(open.ask(&cache, now_s).await?),
@@ -329,17 +327,18 @@ fn profile_program(
     app: &App,
     args: &ExecArgs,
     source: &ExecSource,
-    resumed: Option<(RunFolder, RunRecord)>,
+    resumed: Option<ResumedRun>,
+    delegates: &Delegates,
 ) -> Result<Status> {
     let profile_args = args.profile();
     let spec = session::spec(app, args.place.remote.as_deref())?;
-    let mode = args.mode.map_or(crate::kernel::Mode::Ncu, profile::Mode::way);
+    let mode = args.mode.map_or(crate::kernel::Mode::Ncu, profile_args::Mode::kernel_mode);
     let scratch = tempfile::tempdir().map_err(|e| {
         Failure::new(Exit::Disk, "disk", "no temporary folder can be made").cause(e)
     })?;
     let build_folder = RunFolder::create(scratch.path(), "build", None)?;
     let output_options = OutputOptions {
-        live: LiveOutput::Beside,
+        live: LiveOutput::Stderr,
         events: None,
         accept_new: args.place.accept_new,
         run: "",
@@ -372,13 +371,8 @@ fn profile_program(
         cases: Vec::new(),
         files: Vec::new(),
     };
-    let profile_command = profile::of_program(app, &profile_args, mode, program, inputs)?;
-    match resumed {
-        None => profile::run_asked(app, &profile_args, profile_command, "exec"),
-        Some((folder, record)) => {
-            profile::attach_asked(app, &profile_args, profile_command, folder, record)
-        }
-    }
+    let profile_command = profile_request::of_program(app, &profile_args, mode, program, inputs)?;
+    (delegates.profile)(app, &profile_args, profile_command, resumed)
 }
 
 /// Refuses flags that cannot be used with `--mode`.
@@ -405,23 +399,24 @@ pub(super) fn attach(
     args: &ExecArgs,
     folder: &RunFolder,
     mut record: RunRecord,
+    delegates: &Delegates,
 ) -> Result<Status> {
     let started_at = Instant::now();
     if args.mode.is_some() {
         let source = ExecSource::read(app, args)?;
-        return profile_program(app, args, &source, Some((folder.clone(), record)));
+        return profile_program(app, args, &source, Some((folder.clone(), record)), delegates);
     }
     if let (true, Some(file)) = (record.title.starts_with("build "), &args.file) {
-        let args = BuildArgs::of_file(file.clone(), &args.place, &args.run);
-        return build::attach(app, &args, folder, record);
+        let resumed = Some((folder.clone(), record));
+        return (delegates.build)(app, file.clone(), &args.place, &args.run, resumed);
     }
     let spec = session::spec(app, Some(&record.remote))?;
     let id = record.id.clone();
     let events = args.run.events.as_deref();
     let live = match (app.global.json, events) {
         (true, _) => LiveOutput::Hidden,
-        (false, Some("-")) => LiveOutput::Beside,
-        (false, _) => LiveOutput::Through,
+        (false, Some("-")) => LiveOutput::Stderr,
+        (false, _) => LiveOutput::SameStream,
     };
     let output_options = OutputOptions { live, events, accept_new: false, run: &id, row: None };
     let outcome = app.block_on(async {
@@ -493,7 +488,7 @@ fn report_end(open: &mut session::OpenRemote, outcome: &Result<ExecOutcome>) {
             status_of_failure(failure)
         }
     };
-    open.reporter.say(&RunEvent::Finished { exit });
+    open.reporter.report(&RunEvent::Finished { exit });
 }
 
 fn finish(

@@ -6,9 +6,10 @@ use clap::{Args, Subcommand};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::app::{App, Status};
+use super::support::app::{App, Status};
+use super::support::kernel_folders::kernel_folders;
 use crate::error::{Exit, Failure, Result, shell_word};
-use crate::kernel::{KernelFolders, KernelSpec, Selection, find};
+use crate::kernel::{KernelSpec, Selection, find};
 use crate::report::{Align, Grid};
 use crate::store::atomic;
 
@@ -35,22 +36,6 @@ pub(super) struct ShowArgs {
 pub(super) struct NewArgs {
     /// The source
     pub file: PathBuf,
-}
-
-/// The folders that are searched for kernels.
-pub(super) fn places(app: &App) -> KernelFolders {
-    let shipped = std::env::current_exe().ok().and_then(|exe| {
-        let here = exe.parent()?.to_owned();
-        // Installed: ../share/rgpu/kernels. In a workspace: target/<profile>/rgpu.
-        [here.join("../share/rgpu/kernels"), here.join("../../kernels")]
-            .into_iter()
-            .find_map(|p| p.canonicalize().ok().filter(|p| p.is_dir()))
-    });
-    KernelFolders {
-        project: app.config.project.clone(),
-        kernel_path: app.config.kernel_path.value.clone(),
-        shipped,
-    }
 }
 
 /// Runs a `kernels` command.
@@ -135,7 +120,7 @@ fn list_first_cases(cases: &[String]) -> String {
 }
 
 fn list(app: &App) -> Result<Status> {
-    let places = places(app);
+    let places = kernel_folders(app);
     let listed = find::list(&places);
     let lines: Vec<KernelLine> = listed
         .into_iter()
@@ -183,7 +168,7 @@ fn relative_to_cwd(app: &App, path: &str) -> String {
 }
 
 fn show(app: &App, name: &str) -> Result<Status> {
-    let loaded = find::find(name, &places(app)).map_err(Failure::from)?;
+    let loaded = find::find(name, &kernel_folders(app)).map_err(Failure::from)?;
     let spec = &loaded.spec;
     if app.global.json {
         app.print_json(&KernelDetails { schema: "rgpu.kernel/1", kernel: KernelLine::new(spec) })?;

@@ -1,28 +1,24 @@
 //! `rgpu profile`: runs a kernel or a program under a profiler, on a GPU host or on this machine.
 
-mod args;
-mod mode_flags;
 mod preset;
-mod request;
 pub(super) mod several_remotes;
 mod show;
 
 use std::time::Instant;
 
-pub(super) use args::{
-    DeepArgs, Mode, NcuArgs, NsysArgs, PlaceArgs, ProfileArgs, RunArgs, SanitizerArgs, bytes,
-    duration,
-};
 pub(super) use preset::expand as expand_preset;
 
-use super::app::{App, Status};
-use super::build;
-use super::disasm;
-use super::exec;
-use super::progress::{LiveOutput, ProgressRow};
-use super::session::{self, OutputOptions};
+use super::support::app::{App, Status};
+use super::support::exec_status::status_of_failure;
+use super::support::fetch_consent::wants_nvcc;
+use super::support::nvdisasm;
+use super::support::profile_args::ProfileArgs;
+use super::support::profile_request::{self, ProfileCommand};
+use super::support::progress::{LiveOutput, ProgressRow};
+use super::support::session::{self, OutputOptions};
+use super::support::verification::unverified;
 use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
-use crate::error::{ANOTHER_HOST, ErrorDocument, Exit, Failure, Result};
+use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::model::Profile;
 use crate::remote::RemoteSpec;
 use crate::run::{
@@ -30,20 +26,17 @@ use crate::run::{
 };
 use crate::store::{RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
-pub(super) use mode_flags::first_given;
-pub(super) use request::{ProfileCommand, gpu_choice, of_program, resolve};
-pub(super) use show::planned;
 
 pub(super) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
     if let Some(remotes) = args.place.remote.as_deref().filter(|r| r.contains(',')) {
         return several_remotes::run(app, args, remotes);
     }
-    let profile_command = request::resolve(app, args)?;
-    run_asked(app, args, profile_command, "profile")
+    let profile_command = profile_request::resolve(app, args)?;
+    run_resolved(app, args, profile_command, "profile")
 }
 
 /// Runs a resolved profile on behalf of the command named `command`.
-pub(super) fn run_asked(
+pub(super) fn run_resolved(
     app: &App,
     args: &ProfileArgs,
     profile_command: ProfileCommand,
@@ -107,12 +100,12 @@ pub(super) fn attach(
     // The command may have named several remotes; this run has one.
     let mut args = args.clone();
     args.place.remote = Some(record.remote.clone());
-    let profile_command = request::resolve(app, &args)?;
-    attach_asked(app, &args, profile_command, folder, record)
+    let profile_command = profile_request::resolve(app, &args)?;
+    attach_resolved(app, &args, profile_command, folder, record)
 }
 
 /// Resumes a run whose command line is resolved already.
-pub(super) fn attach_asked(
+pub(super) fn attach_resolved(
     app: &App,
     args: &ProfileArgs,
     profile_command: ProfileCommand,
@@ -135,13 +128,13 @@ fn carry_out(
 ) -> Result<ProfileOutcome> {
     let started_at = Instant::now();
     let spec = session::spec(app, Some(&record.remote))?;
-    profile_command.request.build.fetch |= build::wants_nvcc(app, &spec);
-    profile_command.request.build.fetch_here = build::wants_nvcc(app, &RemoteSpec::local());
+    profile_command.request.build.fetch |= wants_nvcc(app, &spec);
+    profile_command.request.build.fetch_here = wants_nvcc(app, &RemoteSpec::local());
     // With several runs, each shows only its line; the output is in its log.
     let hidden = app.global.quiet || app.global.json || row.is_some();
     let id = record.id.clone();
     let output_options = OutputOptions {
-        live: if hidden { LiveOutput::Hidden } else { LiveOutput::Beside },
+        live: if hidden { LiveOutput::Hidden } else { LiveOutput::Stderr },
         events: args.run.events.as_deref(),
         accept_new: args.place.accept_new,
         run: &id,
@@ -161,7 +154,7 @@ fn carry_out(
             project: &app.config.project,
             thresholds: &app.config.thresholds.value,
             source_folder: &source_folder,
-            nvdisasm: &disasm::nvdisasm(app),
+            nvdisasm: &nvdisasm::candidates(app),
             at_least: args.run.at_least.as_deref(),
             now_s: jiff::Timestamp::now().as_second(),
             try_failed: false,
@@ -175,7 +168,7 @@ fn carry_out(
             Ok(ProfileOutcome::Profile(.., Some(failure))) | Err(failure) => failure.exit as u8,
             Ok(_) => 0,
         };
-        reporter.say(&RunEvent::Finished { exit });
+        reporter.report(&RunEvent::Finished { exit });
         close(link, record).await;
         outcome
     });
@@ -265,7 +258,7 @@ fn write_result(
     };
     let failure = failure
         .or_else(|| profile.as_ref().and_then(|p| below_required_rung(p, args)))
-        .or_else(|| profile.as_deref().and_then(unlooked))
+        .or_else(|| profile.as_deref().and_then(unverified))
         .map(|failure| match failure.place.log {
             None if folder.path().join("log").is_dir() => {
                 failure.log(show::short(app, &folder.path().join("log")))
@@ -274,7 +267,7 @@ fn write_result(
         });
     let has_findings = profile.iter().flat_map(|p| &p.sanitizer).any(|s| s.verdict == "found");
     let status = match &failure {
-        Some(failure) if record.command == "exec" => exec::status_of_failure(failure),
+        Some(failure) if record.command == "exec" => status_of_failure(failure),
         Some(failure) => failure.exit as u8,
         None if has_findings => Exit::Findings as u8,
         // `exec` ends with the program's own status.
@@ -318,19 +311,4 @@ fn below_required_rung(profile: &Profile, args: &ProfileArgs) -> Option<Failure>
     let message = format!("the run ended on rung `{}`, below `{required_rung}`", profile.rung);
     falls_short(&profile.rung, required_rung, profile.gpu.is_none())
         .then(|| below_rung(message, &profile.ladder))
-}
-
-/// The failure of a run that had to check results on a GPU and found none: an unchecked result is
-/// not a correct one.
-pub(super) fn unlooked(profile: &Profile) -> Option<Failure> {
-    let checks = profile.cases.iter().filter_map(|case| case.correctness.as_ref());
-    let is_unchecked = match profile.run.mode.as_str() {
-        "verify" => checks.into_iter().all(|c| c.verdict == "unchecked"),
-        "sanitizer" => profile.sanitizer.iter().all(|s| s.verdict == "unknown"),
-        _ => false,
-    };
-    (is_unchecked && profile.gpu.is_none()).then(|| {
-        let message = "nothing was verified: the host has no working GPU";
-        Failure::new(Exit::Host, "no_gpu", message).hint(ANOTHER_HOST)
-    })
 }

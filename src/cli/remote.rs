@@ -7,11 +7,11 @@ mod rental;
 
 use clap::Subcommand;
 
-use super::app::{App, Status};
-use super::session;
+use super::support::app::{App, Status};
+use super::support::session;
 use crate::error::{Exit, Failure, Result, nearest};
 
-pub(super) use check::{HostSummary, host_text};
+pub(super) use check::HostSummary;
 pub(super) use list::RemoteList;
 pub(super) use rental::{Login, RentalStatus};
 

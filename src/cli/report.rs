@@ -1,21 +1,16 @@
 //! `rgpu report`: reads a run, or a report file of NVIDIA's tools, on this machine. Needs no host,
 //! no GPU and no NVIDIA software.
 
-mod bar;
-mod open;
-pub(super) mod overwrite;
 mod place;
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use open::open_within;
-pub(super) use open::{OpenedProfile, compared, open, saved};
-
-use super::app::{App, Status};
-use super::compare;
-use super::profile::{bytes, several_remotes};
+use super::support::app::{App, Status};
+use super::support::open_profile::{OpenedProfile, open_comparison, open_within};
+use super::support::run_args::bytes;
+use super::support::{saved_comparison, saved_fan_out};
 use crate::error::{Exit, Failure, Result};
 use crate::report::{LEAST_BUDGET, REPORTS, Style, report, wrap};
 
@@ -127,15 +122,15 @@ fn check_format(app: &App, args: &ReportArgs) -> Result<()> {
 /// Shows a report.
 pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
     check_format(app, args)?;
-    if let Some(several) = several_remotes::kept_by(app, &args.what)? {
+    if let Some(several) = saved_fan_out::find(app, &args.what)? {
         if args.redact || args.lint.is_some() {
             let message = format!("`{}` is several runs together", args.what);
             return Err(Failure::new(Exit::Usage, "usage", message)
                 .hint("`--redact` and `--lint` work on one run; `rgpu runs list` shows each"));
         }
-        return several_remotes::again(app, &several, &args.what, args.format.as_deref());
+        return saved_fan_out::show_as(app, &several, &args.what, args.format.as_deref());
     }
-    let kept = compare::kept_by(app, &args.what)?;
+    let kept = saved_comparison::find(app, &args.what)?;
     if kept.is_some() && args.redact {
         return Err(Failure::new(Exit::Usage, "redact", "a comparison cannot be redacted")
             .hint("redact the report of each side: `rgpu report RUN --redact`"));
@@ -145,8 +140,12 @@ pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
             .hint("look at each side: `rgpu report RUN --lint nvtx`"));
     }
     let mut opened = match kept {
-        Some(kept) if args.format.as_deref() == Some("html") => compared(app, &args.what, kept)?,
-        Some(kept) => return compare::again(app, &kept, &args.what, args.format.as_deref()),
+        Some(kept) if args.format.as_deref() == Some("html") => {
+            open_comparison(app, &args.what, kept)?
+        }
+        Some(kept) => {
+            return saved_comparison::show_as(app, &kept, &args.what, args.format.as_deref());
+        }
         None => open_within(app, &args.what, args.max_size)?,
     };
     if args.lint == Some(LintName::Nvtx) {

@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use clap::{Args, Subcommand};
 
-use super::app::{App, Status};
-use super::profile;
-use super::progress::LiveOutput;
-use super::session::{self, OutputOptions};
+use super::support::app::{App, Status};
+use super::support::progress::LiveOutput;
+use super::support::session::{self, OutputOptions};
+use super::support::{open_profile, saved_comparison, saved_fan_out};
 use crate::error::{Exit, Result};
 use crate::remote::{HostLink, JobMessage, OnRemote, RemoteError};
 use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs};
@@ -107,8 +107,12 @@ pub(super) struct NoteArgs {
     pub text: String,
 }
 
+/// Resumes a run by the command that began it. The dispatcher hands it in, because commands do not
+/// import each other.
+pub(super) type AttachRun = fn(&App, &RunFolder, Option<&str>) -> Result<Status>;
+
 /// Runs a `runs` command.
-pub(super) fn run(app: &App, command: &RunsCommand) -> Result<Status> {
+pub(super) fn run(app: &App, command: &RunsCommand, attach_run: AttachRun) -> Result<Status> {
     let runs = Runs::new(&app.config.runs_dir.value);
     match command {
         RunsCommand::List(args) => match &args.remote {
@@ -116,7 +120,7 @@ pub(super) fn run(app: &App, command: &RunsCommand) -> Result<Status> {
             None => list::list(app, &runs, args.count),
         },
         RunsCommand::Show(arg) => show(app, &runs.find(&arg.run)?),
-        RunsCommand::Attach(args) => attach(app, &runs, args),
+        RunsCommand::Attach(args) => attach(app, &runs, args, attach_run),
         RunsCommand::Cancel(args) => match &args.remote {
             Some(remote) => host::cancel(app, &runs, remote, &args.run),
             None => cancel(app, &runs.find(&args.run)?),
@@ -130,12 +134,12 @@ pub(super) fn run(app: &App, command: &RunsCommand) -> Result<Status> {
     }
 }
 
-fn attach(app: &App, runs: &Runs, args: &AttachArgs) -> Result<Status> {
+fn attach(app: &App, runs: &Runs, args: &AttachArgs, attach_run: AttachRun) -> Result<Status> {
     let Some(remote) = &args.remote else {
-        return super::attach::run(app, &runs.find(&args.run)?, args.events.as_deref());
+        return attach_run(app, &runs.find(&args.run)?, args.events.as_deref());
     };
     let folder = host::folder_of(app, runs, remote, args)?;
-    super::attach::run(app, &folder, args.events.as_deref())
+    attach_run(app, &folder, args.events.as_deref())
 }
 
 fn outcome_word(outcome: &rgpu_protocol::Outcome) -> &'static str {
@@ -159,12 +163,12 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
     let place = || {
         let note = match record.note.as_str() {
             "" => String::new(),
-            note => format!("  note        {}\n", super::terminal::safe(note.as_bytes())),
+            note => format!("  note        {}\n", super::support::terminal::safe(note.as_bytes())),
         };
         format!("{note}  run         {}\n", folder.path().display())
     };
     if folder.path().join("profile.json").is_file() {
-        let opened = super::report::saved(folder)?;
+        let opened = open_profile::open_run(folder)?;
         let id = if app.global.json { "json" } else { "table" };
         if let Some(report) = crate::report::report(id) {
             app.print(&report.text(&opened.subject(), &app.style()));
@@ -174,15 +178,15 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         }
         return Ok(0);
     }
-    if let Some(fan_out) = super::profile::several_remotes::kept(folder)? {
-        super::profile::several_remotes::shown(app, &fan_out)?;
+    if let Some(fan_out) = saved_fan_out::of_run(folder)? {
+        saved_fan_out::show(app, &fan_out)?;
         if !app.global.json {
             app.print(&place());
         }
         return Ok(0);
     }
-    if let Some(comparison) = super::compare::kept(folder)? {
-        super::compare::show(app, &comparison)?;
+    if let Some(comparison) = saved_comparison::of_run(folder)? {
+        saved_comparison::show(app, &comparison)?;
         if !app.global.json {
             app.print(&place());
         }
@@ -233,7 +237,7 @@ pub(super) fn again(record: &RunRecord) -> String {
     let words = shlex::try_join(words).unwrap_or_default();
     format!(
         "run its command again{id}: {}",
-        super::terminal::safe(format!("rgpu {words}").as_bytes())
+        super::support::terminal::safe(format!("rgpu {words}").as_bytes())
     )
 }
 
@@ -276,7 +280,7 @@ fn failure_text(folder: &RunFolder, record: &RunRecord) -> String {
         return String::new();
     }
     let Some(document) = folder.failure() else { return String::new() };
-    let text = super::terminal::safe(document.error.to_string().as_bytes());
+    let text = super::support::terminal::safe(document.error.to_string().as_bytes());
     text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
@@ -297,7 +301,7 @@ fn note(app: &App, folder: &RunFolder, text: &str) -> Result<Status> {
 fn cancel(app: &App, folder: &RunFolder) -> Result<Status> {
     let mut record = folder.record()?;
     if record.is_several() {
-        for own in profile::several_remotes::each(app, folder, &record)? {
+        for own in saved_fan_out::run_folders(app, folder, &record)? {
             stop(app, &own)?;
         }
         if matches!(record.state, RunState::Running | RunState::Detached) {

@@ -10,9 +10,9 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::app::{App, Status};
-use super::missing;
-use crate::error::{ErrorDocument, Exit, Failure, Result};
+use super::support::app::{App, Status};
+use super::support::missing;
+use crate::error::{Exit, Failure, Result};
 
 /// Print the JSON Schema of a document that rgpu writes, or check a file against it
 #[derive(Args, Clone, Debug)]
@@ -88,49 +88,17 @@ pub(super) enum SchemaName {
     Openapi,
 }
 
-impl SchemaName {
-    fn schema(self) -> schemars::Schema {
-        match self {
-            Self::Profile => schemars::schema_for!(crate::model::Profile),
-            Self::Run => schemars::schema_for!(crate::store::RunRecord),
-            Self::Env => schemars::schema_for!(crate::store::EnvRecord),
-            Self::Inputs => schemars::schema_for!(crate::store::InputsRecord),
-            Self::Hotspots => schemars::schema_for!(crate::model::HotSpots),
-            Self::Trace => schemars::schema_for!(crate::model::Trace),
-            Self::Compare => schemars::schema_for!(crate::model::Comparison),
-            Self::FanOut => schemars::schema_for!(crate::model::FanOut),
-            Self::Disasm => schemars::schema_for!(crate::model::disasm::Disasm),
-            Self::Code => schemars::schema_for!(crate::model::code::Code),
-            Self::DisasmDiff => schemars::schema_for!(crate::model::disasm::Diff),
-            Self::Build => schemars::schema_for!(crate::model::Build),
-            Self::Regions => schemars::schema_for!(crate::model::RegionsDocument),
-            Self::Plan => schemars::schema_for!(rgpu_protocol::Plan),
-            Self::Exec => schemars::schema_for!(super::exec::ExecResult),
-            Self::Remotes => schemars::schema_for!(super::remote::RemoteList),
-            Self::Host => schemars::schema_for!(super::remote::HostSummary),
-            Self::Doctor => schemars::schema_for!(super::doctor::Diagnosis),
-            Self::Rental => schemars::schema_for!(super::remote::RentalStatus<'_>),
-            Self::Login => schemars::schema_for!(super::remote::Login),
-            Self::Kernels => schemars::schema_for!(super::kernels::KernelList),
-            Self::Kernel => schemars::schema_for!(super::kernels::KernelDetails),
-            Self::Runs => schemars::schema_for!(super::runs::RunList),
-            Self::Jobs => schemars::schema_for!(super::runs::JobList),
-            Self::Cleaned => schemars::schema_for!(super::runs::CleanResult),
-            Self::Exported => schemars::schema_for!(super::runs::ExportResult),
-            Self::Error => schemars::schema_for!(ErrorDocument),
-            Self::Openapi => {
-                rgpu_protocol::http::openapi::document().try_into().unwrap_or_default()
-            }
-        }
-    }
-}
-
 /// How many violations are shown.
 const MAX_SHOWN_VIOLATIONS: usize = 50;
 
-/// Prints a schema, or checks a file.
-pub(super) fn run(app: &App, args: &SchemaArgs) -> Result<Status> {
-    let schema = args.name.schema();
+/// Prints a schema, or checks a file. The dispatcher hands in `schema_of`, because most documents
+/// are types of other commands.
+pub(super) fn run(
+    app: &App,
+    args: &SchemaArgs,
+    schema_of: fn(SchemaName) -> schemars::Schema,
+) -> Result<Status> {
+    let schema = schema_of(args.name);
     match &args.check {
         Some(_) if args.name == SchemaName::Openapi => Err(Failure::new(
             Exit::Usage,

@@ -6,10 +6,10 @@ use std::io::{BufRead, Write};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::app::{App, Status};
-use super::disasm;
-use super::terminal::safe;
-use crate::disasm::{FetchError, FetchVoice, WHEEL, fetch, fetched, find, pinned};
+use super::support::app::{App, Status};
+use super::support::nvdisasm;
+use super::support::terminal::safe;
+use crate::disasm::{FetchError, PipOutput, WHEEL, fetch, fetched, find, pinned};
 use crate::error::{Exit, Failure, Result};
 
 /// The licence terms of nvdisasm.
@@ -49,20 +49,20 @@ pub(super) fn run(app: &App, command: &SetupCommand) -> Result<Status> {
 }
 
 fn nvdisasm(app: &App, args: &NvdisasmArgs) -> Result<Status> {
-    let folder = disasm::fetched_folder(app);
+    let folder = nvdisasm::fetched_folder(app);
     let version = pinned().unwrap_or_default();
     let there = find(&fetched(&folder)).filter(|tool| tool.version() == version);
     let (tool, now) = match there {
         Some(tool) => (tool, false),
         None => {
-            if let Some(other) = find(&disasm::nvdisasm(app)) {
+            if let Some(other) = find(&nvdisasm::candidates(app)) {
                 let path = other.path().map(|p| p.display().to_string()).unwrap_or_default();
                 app.say(&format!("there is already nvdisasm {}: {path}", other.version()));
             }
             consent(app, args, &version)?;
             let quiet = app.global.quiet || app.global.json;
-            let voice = if quiet { FetchVoice::Quiet } else { FetchVoice::Progress };
-            (fetch(&folder, voice).map_err(failure)?, true)
+            let pip_output = if quiet { PipOutput::Quiet } else { PipOutput::Progress };
+            (fetch(&folder, pip_output).map_err(failure)?, true)
         }
     };
     let path = tool.path().map(|path| path.display().to_string()).unwrap_or_default();

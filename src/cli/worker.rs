@@ -14,8 +14,8 @@ use std::process::Command;
 use base64ct::{Base64UrlUnpadded, Encoding};
 use clap::Args;
 
-use super::app::{App, Status};
-use super::session;
+use super::support::app::{App, Status};
+use super::support::session;
 use crate::error::{Exit, Failure, Result, shell_word};
 
 /// Let others run jobs on this host over HTTP, with a token

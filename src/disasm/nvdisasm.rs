@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::host_listings::HostListings;
-use super::leash;
+use super::limited_process;
 use super::permits::Permits;
 use super::shards;
 
@@ -244,14 +244,14 @@ impl CubinFile {
         time: Duration,
     ) -> Result<String, ToolError> {
         let start = |source| ToolError::Start { program: program.display().to_string(), source };
-        let mut command = leash::command(program);
+        let mut command = limited_process::command(program);
         command.args(words).arg(&self.path).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(start)?;
-        leash::limit(&child, time);
+        limited_process::limit(&child, time);
         let output = child.wait_with_output().map_err(start)?;
-        if leash::overran(output.status) {
-            return Err(ToolError::Endless { seconds: leash::seconds(time) });
+        if limited_process::overran(output.status) {
+            return Err(ToolError::Endless { seconds: limited_process::seconds(time) });
         }
         let text = String::from_utf8(output.stdout)
             .unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned());

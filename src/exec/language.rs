@@ -49,7 +49,7 @@ pub trait Language: Sync {
     }
 
     /// Whether the host's facts are needed.
-    fn asks(&self) -> bool {
+    fn needs_facts(&self) -> bool {
         false
     }
 

@@ -20,23 +20,23 @@ struct CancelRequests {
 #[derive(Clone, Debug)]
 pub struct Canceller {
     asked: Arc<watch::Sender<CancelRequests>>,
-    heard: Arc<AtomicU32>,
+    handled: Arc<AtomicU32>,
 }
 
 /// The receiving half: the engine checks it.
 #[derive(Clone, Debug)]
 pub struct CancelSignal {
     asked: watch::Receiver<CancelRequests>,
-    heard: Arc<AtomicU32>,
+    handled: Arc<AtomicU32>,
 }
 
 /// Makes a connected pair.
 pub fn channel() -> (Canceller, CancelSignal) {
     let (sender, receiver) = watch::channel(CancelRequests::default());
-    let heard = Arc::new(AtomicU32::new(0));
+    let handled = Arc::new(AtomicU32::new(0));
     (
-        Canceller { asked: Arc::new(sender), heard: Arc::clone(&heard) },
-        CancelSignal { asked: receiver, heard },
+        Canceller { asked: Arc::new(sender), handled: Arc::clone(&handled) },
+        CancelSignal { asked: receiver, handled },
     )
 }
 
@@ -56,8 +56,8 @@ impl Canceller {
     }
 
     /// Whether the engine has acted on every request.
-    pub fn is_heard(&self) -> bool {
-        self.heard.load(Ordering::SeqCst) >= self.asked.borrow().times
+    pub fn all_handled(&self) -> bool {
+        self.handled.load(Ordering::SeqCst) >= self.asked.borrow().times
     }
 
     /// Whether the engine no longer listens.
@@ -72,9 +72,9 @@ impl CancelSignal {
         self.asked.borrow().times
     }
 
-    /// The number of requests that [`CancelSignal::beyond`] has returned for.
-    pub fn heard(&self) -> u32 {
-        self.heard.load(Ordering::SeqCst)
+    /// The number of requests that [`CancelSignal::wait_for_more_than`] has returned for.
+    pub fn handled(&self) -> u32 {
+        self.handled.load(Ordering::SeqCst)
     }
 
     /// Whether a stop was requested because nobody reads the program's output.
@@ -83,10 +83,10 @@ impl CancelSignal {
     }
 
     /// Waits for more than `times` requests. Never returns if the front end is gone.
-    pub async fn beyond(&mut self, times: u32) {
+    pub async fn wait_for_more_than(&mut self, times: u32) {
         match self.asked.wait_for(|asked| asked.times > times).await {
             Ok(asked) => {
-                let _ = self.heard.fetch_max(asked.times, Ordering::SeqCst);
+                let _ = self.handled.fetch_max(asked.times, Ordering::SeqCst);
             }
             Err(_) => std::future::pending::<()>().await,
         }

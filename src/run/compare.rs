@@ -36,11 +36,11 @@ const MAX_PLANS_PER_COMPARISON: u32 = 24;
 
 /// The inputs of a comparison.
 pub struct CompareRun<'a> {
-    /// The request of each side; its mode is set to each of [`CompareRun::looks`] in turn.
+    /// The request of each side; its mode is set to each of [`CompareRun::passes`] in turn.
     pub requests: [Request; 2],
     /// The tools to run besides the timings, in order: ncu, nsys. Empty for the timings alone.
-    pub looks: Vec<Mode>,
-    /// The remote that runs both sides.
+    pub passes: Vec<Mode>,
+    /// The remote that compiles.
     pub spec: &'a RemoteSpec,
     /// The host's facts, cached between runs.
     pub cache: FactsCache,
@@ -68,7 +68,7 @@ pub struct ComparisonOutcome {
     /// The paired timings by case; empty without a GPU.
     pub paired: Vec<Paired>,
     /// For each tool, its result or why there is none.
-    pub builder: Vec<Part>,
+    pub parts: Vec<Part>,
 }
 
 /// The rung on which a pass of one side ended, or why there is none.
@@ -113,8 +113,8 @@ impl CompareRun<'_> {
         }
         let mut built = BTreeMap::new();
         let mut seq = 1;
-        let looks = if self.looks.is_empty() { vec![Mode::Bench] } else { self.looks.clone() };
-        for (at, mode) in looks.into_iter().enumerate() {
+        let passes = if self.passes.is_empty() { vec![Mode::Bench] } else { self.passes.clone() };
+        for (at, mode) in passes.into_iter().enumerate() {
             let mut open = [true, true];
             for side in &mut sides {
                 side.request.mode = mode;
@@ -222,7 +222,7 @@ impl CompareRun<'_> {
         for note in planned.expect.iter().flatten().flat_map(|e| &e.notes) {
             if !sent_notes.contains(&note) {
                 sent_notes.push(note);
-                context.reporter.say(&RunEvent::Note { text: note });
+                context.reporter.report(&RunEvent::Note { text: note });
             }
         }
         Ok(planned)
@@ -288,7 +288,7 @@ impl CompareRun<'_> {
         let failure_words = end.last_rung("profile").map(failure_text);
         side.builder.job = Some(end);
         if let Some(refused) = refused {
-            context.reporter.say(&RunEvent::Refused {
+            context.reporter.report(&RunEvent::Refused {
                 rung: &refused.rung,
                 code: refused.code,
                 text: &refused.text,
@@ -429,7 +429,7 @@ fn finish(
     }
     let [a, b] = <[(Profile, Sidecars); 2]>::try_from(profiles)
         .map_err(|_| Failure::new(Exit::Bug, "bug", "a comparison has other than two sides"))?;
-    let mut builder = vec![Part {
+    let mut parts = vec![Part {
         part: "speedup".to_owned(),
         there: !paired.is_empty(),
         note: match (paired.is_empty(), timed) {
@@ -439,9 +439,9 @@ fn finish(
         },
     }];
     for mode in [Mode::Nsys, Mode::Ncu] {
-        builder.push(part(mode, pass_results.iter().find(|[(m, _), _]| *m == mode)));
+        parts.push(part(mode, pass_results.iter().find(|[(m, _), _]| *m == mode)));
     }
-    Ok(ComparisonOutcome { profiles: [a, b], paired, builder })
+    Ok(ComparisonOutcome { profiles: [a, b], paired, parts })
 }
 
 /// The comparison's entry for a tool: whether both sides have its results, and if not, why.

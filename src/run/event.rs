@@ -126,8 +126,8 @@ pub enum RunEvent<'a> {
 
 /// Consumes the events of a run.
 pub trait Reporter: Send {
-    /// Shows or writes one event.
-    fn say(&mut self, event: &RunEvent<'_>);
+    /// Handles one event.
+    fn report(&mut self, event: &RunEvent<'_>);
 }
 
 /// Passes each event to several reporters, in order.
@@ -135,9 +135,9 @@ pub trait Reporter: Send {
 pub struct Reporters(pub Vec<Box<dyn Reporter>>);
 
 impl Reporter for Reporters {
-    fn say(&mut self, event: &RunEvent<'_>) {
+    fn report(&mut self, event: &RunEvent<'_>) {
         for reporter in &mut self.0 {
-            reporter.say(event);
+            reporter.report(event);
         }
     }
 }
@@ -154,8 +154,8 @@ impl SharedReporter {
 }
 
 impl Reporter for SharedReporter {
-    fn say(&mut self, event: &RunEvent<'_>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).say(event);
+    fn report(&mut self, event: &RunEvent<'_>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).report(event);
     }
 }
 
@@ -163,7 +163,7 @@ impl Reporter for SharedReporter {
 pub struct JsonLines<W: std::io::Write + Send>(pub W);
 
 impl<W: std::io::Write + Send> Reporter for JsonLines<W> {
-    fn say(&mut self, event: &RunEvent<'_>) {
+    fn report(&mut self, event: &RunEvent<'_>) {
         // A reader of `--events` that closed its end must not stop the run.
         if let Ok(mut line) = serde_json::to_vec(event) {
             line.push(b'\n');
@@ -182,11 +182,11 @@ mod tests {
         let mut out = Vec::new();
         let event = Event { seq: 3, at_ms: 9, body: EventBody::Ended { outcome: Outcome::Done } };
         let mut lines = JsonLines(&mut out);
-        lines.say(&RunEvent::Where { run: "r", remote: "h200", address: "ssh://x" });
-        lines.say(&RunEvent::Job { job: "r.1", event: &event });
+        lines.report(&RunEvent::Where { run: "r", remote: "h200", address: "ssh://x" });
+        lines.report(&RunEvent::Job { job: "r.1", event: &event });
         let recorded = LogPosition { path: std::path::Path::new("l"), offset: 0, len: 2 };
         let (step, stream, bytes) = ("s", Stream::Stdout, b"hi");
-        lines.say(&RunEvent::Output { step, stream, len: 2, bytes, recorded });
+        lines.report(&RunEvent::Output { step, stream, len: 2, bytes, recorded });
         insta::assert_snapshot!(String::from_utf8(out).unwrap(), @r#"
         {"said":"where","run":"r","remote":"h200","address":"ssh://x"}
         {"said":"job","job":"r.1","seq":3,"at_ms":9,"event":"ended","outcome":{"how":"done"}}

@@ -88,7 +88,7 @@ impl FactsCache {
         reporter: &mut dyn Reporter,
         cancel: &CancelSignal,
     ) -> Result<HostFacts> {
-        reporter.say(&RunEvent::Asking {});
+        reporter.report(&RunEvent::Asking {});
         let none = BTreeMap::new();
         // Tools that set-up installed here are not on other hosts.
         let overrides = if super::is_local(link) { &programs.compilers } else { &none };
@@ -97,7 +97,7 @@ impl FactsCache {
         // The agent ends the probes still running when the connection closes.
         let answers = tokio::select! {
             answers = link.facts(&probes) => Some(answers),
-            () = cancel.beyond(0) => None,
+            () = cancel.wait_for_more_than(0) => None,
         };
         let Some(answers) = answers else {
             let what = "cancelled while asking the host for its GPUs and tools";

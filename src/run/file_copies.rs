@@ -20,7 +20,7 @@ pub struct FileCopies {
 
 impl std::fmt::Debug for FileCopies {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Copies").field("whole", &self.complete).finish_non_exhaustive()
+        f.debug_struct("FileCopies").field("complete", &self.complete).finish_non_exhaustive()
     }
 }
 

@@ -87,21 +87,21 @@ struct CallCounter<'r> {
 }
 
 impl Reporter for CallCounter<'_> {
-    fn say(&mut self, event: &RunEvent<'_>) {
+    fn report(&mut self, event: &RunEvent<'_>) {
         match event {
             RunEvent::Output { step: LISTINGS_STEP, stream: Stream::Stdout, bytes, .. } => {
                 let ended = bytes.iter().filter(|b| **b == b'\n').count();
                 self.done = self.total.min(self.done + ended);
-                self.inner.say(&RunEvent::Disassembling { done: self.done, total: self.total });
+                self.inner.report(&RunEvent::Disassembling { done: self.done, total: self.total });
             }
-            event => self.inner.say(event),
+            event => self.inner.report(event),
         }
     }
 }
 
 /// A host for a command that has no facts of it yet.
 pub struct CommandHost<'a> {
-    /// The remote's definition.
+    /// The remote that compiles.
     pub spec: &'a RemoteSpec,
     /// The host's facts, cached between runs.
     pub cache: FactsCache,

@@ -120,7 +120,7 @@ pub(super) async fn pack_and_submit(
     };
     let text =
         format!("`{}` was changed while it was sent; its current content is sent", changed.path);
-    context.reporter.say(&RunEvent::Note { text: &text });
+    context.reporter.report(&RunEvent::Note { text: &text });
     submit(link, &write_plan(bundle, context)?, context).await
 }
 
@@ -135,7 +135,7 @@ pub(super) async fn submit(
 ) -> Result<()> {
     let submission = &with_origin(submission, context.record);
     let plan = &submission.plan;
-    context.reporter.say(&RunEvent::Planned {
+    context.reporter.report(&RunEvent::Planned {
         job: &plan.job,
         steps: plan.steps.iter().map(|s| s.title.as_str()).collect(),
     });
@@ -151,7 +151,7 @@ pub(super) async fn submit(
     let reporter = Mutex::new(&mut *context.reporter);
     let progress = |t: TransferProgress| {
         if let Ok(mut reporter) = reporter.lock() {
-            reporter.say(&RunEvent::Uploading { sent: t.done, total: t.total });
+            reporter.report(&RunEvent::Uploading { sent: t.done, total: t.total });
         }
     };
     let mut cancel = context.cancel.clone();
@@ -164,7 +164,7 @@ pub(super) async fn submit(
             }
             uploaded.on(link.remote())?;
         }
-        () = cancel.beyond(0) => {
+        () = cancel.wait_for_more_than(0) => {
             // The job may just have started. Wait until the cancel is confirmed, unless the user
             // asks again.
             link.cancel();
@@ -179,7 +179,7 @@ pub(super) async fn submit(
             };
             let stopped = tokio::select! {
                 stopped = stopped => stopped,
-                () = cancel.beyond(1) => return Err(unconfirmed(link, &context.record.id)),
+                () = cancel.wait_for_more_than(1) => return Err(unconfirmed(link, &context.record.id)),
             };
             if let Err(late @ RemoteError::Unconfirmed { .. }) = stopped {
                 return Err(unconfirmed(link, &context.record.id).cause(late));
@@ -226,7 +226,7 @@ pub(super) async fn take_up(
     let limits = plan_limits(context.folder, job);
     let attached = tokio::select! {
         attached = link.attach(job, &limits, known.last_seq() + 1, &known.received) => attached,
-        () = context.cancel.beyond(0) => {
+        () = context.cancel.wait_for_more_than(0) => {
             return Err(cancelled().hint(format!("the job continues: `rgpu runs cancel {}` stops it", context.record.id)));
         }
     };
@@ -331,13 +331,13 @@ async fn follow_and_fetch(
                 stdin_failure = Some(failure);
                 continue;
             }
-            () = context.cancel.beyond(cancel_requests) => {
+            () = context.cancel.wait_for_more_than(cancel_requests) => {
                 cancel_requests = context.cancel.asked();
                 if cancel_requests > 1 {
                     return Err(unconfirmed(link, &context.record.id));
                 }
                 if !context.cancel.output_unread() {
-                    context.reporter.say(&RunEvent::Note { text: "cancelling; Ctrl-C again stops waiting" });
+                    context.reporter.report(&RunEvent::Note { text: "cancelling; Ctrl-C again stops waiting" });
                 }
                 link.cancel();
                 continue;
@@ -354,7 +354,7 @@ async fn follow_and_fetch(
                 recorder
                     .event(job, &event)
                     .map_err(|error| recording_failure(error, context.record))?;
-                context.reporter.say(&RunEvent::Job { job, event: &event });
+                context.reporter.report(&RunEvent::Job { job, event: &event });
                 apply_event(&mut result, &mut announced, &event);
             }
         }
@@ -394,7 +394,13 @@ pub fn record_output(
     while !bytes.is_empty() {
         let recorded = recorder.output(step, stream, bytes)?;
         let (shown, rest) = bytes.split_at(recorded.len);
-        reporter.say(&RunEvent::Output { step, stream, len: shown.len(), bytes: shown, recorded });
+        reporter.report(&RunEvent::Output {
+            step,
+            stream,
+            len: shown.len(),
+            bytes: shown,
+            recorded,
+        });
         bytes = rest;
     }
     Ok(())
@@ -473,7 +479,7 @@ async fn fetch(
     let mut bytes_before = 0;
     let mut taken = BTreeSet::new();
     // The files of a cancelled job are fetched too, until the user asks again.
-    let cancel_requests = context.cancel.heard();
+    let cancel_requests = context.cancel.handled();
     for AnnouncedFile { step, rung, remote_file, kind } in announced {
         let local_path = unique_path(context.folder.place(&kind, &remote_file.path)?, &mut taken);
         let dest = context.folder.path().join(&local_path);
@@ -488,7 +494,7 @@ async fn fetch(
             let reporter = Mutex::new(&mut *context.reporter);
             let progress = |t: TransferProgress| {
                 if let Ok(mut reporter) = reporter.lock() {
-                    reporter.say(&RunEvent::Fetching {
+                    reporter.report(&RunEvent::Fetching {
                         path: &remote_file.path,
                         got: bytes_before + t.done,
                         total,
@@ -501,7 +507,7 @@ async fn fetch(
                 fetched = link.fetch(&remote_file, &dest, file, &progress) => {
                     fetched.on(link.remote())?
                 }
-                () = cancel.beyond(cancel_requests) => return Err(cancelled().hint(format!(
+                () = cancel.wait_for_more_than(cancel_requests) => return Err(cancelled().hint(format!(
                     "the job has ended; `rgpu runs attach {}` fetches the rest",
                     context.record.id
                 ))),
@@ -621,7 +627,7 @@ mod tests {
         let text = failure.to_string();
         assert!(text.contains("has not confirmed within 1 s"), "{text}");
         assert!(text.contains("the job will be cancelled; `rgpu runs attach run`"), "{text}");
-        assert!(canceller.is_heard());
+        assert!(canceller.all_handled());
     }
 
     #[test]

@@ -183,5 +183,5 @@ async fn ask_host(
 }
 
 fn note(reporter: &mut dyn Reporter, text: &str) {
-    reporter.say(&RunEvent::Note { text });
+    reporter.report(&RunEvent::Note { text });
 }

@@ -50,7 +50,7 @@ pub(super) async fn build(
     let draft = tool::plan(&for_host, &facts, &toolbox, &job).map_err(Failure::from)?;
     // Reported only once it is known that this machine has a compiler.
     let text = "the host has no CUDA compiler: compiling on this machine";
-    context.reporter.say(&RunEvent::Note { text });
+    context.reporter.report(&RunEvent::Note { text });
     let expect = draft.expect.clone();
     let bundle = Packer::new(DEFAULT_MAX_BYTES).pack(draft)?;
     context.folder.write_json("plan-local.json", &bundle.plan)?;

@@ -202,7 +202,7 @@ impl PassPlanner {
             if !pass.regions.regions.is_empty() && pass.regions.regions.iter().all(inside) {
                 continue;
             }
-            request.look = if self.pass_count > 1 { self.passes_started } else { 0 };
+            request.pass = if self.pass_count > 1 { self.passes_started } else { 0 };
             request.regions.clone_from(&pass.regions.regions);
             if let Some(chosen) = pass.kernels {
                 request.ncu.kernel_name = vec![chosen.filter];
@@ -225,7 +225,7 @@ impl PassPlanner {
 
     /// Records how a pass ended.
     fn record_pass(&mut self, request: &Request, end: &JobResult) {
-        let step = match request.look {
+        let step = match request.pass {
             0 | 1 => "profile".to_owned(),
             pass => format!("profile-{pass}"),
         };

@@ -146,7 +146,7 @@ impl ProfileRun<'_> {
                 }
             }
             for note in &draft.expect.notes {
-                context.reporter.say(&RunEvent::Note { text: note });
+                context.reporter.report(&RunEvent::Note { text: note });
             }
             let expect = draft.expect.clone();
             let end = match self.run_plan(link, draft, context, seq).await? {
@@ -161,7 +161,7 @@ impl ProfileRun<'_> {
             builder.expect(&expect);
             let refused = builder.take(context.folder, &end, &self.request)?;
             let Some(refused) = refused else {
-                let mut say = |text: &str| context.reporter.say(&RunEvent::Note { text });
+                let mut say = |text: &str| context.reporter.report(&RunEvent::Note { text });
                 let next = planner.next(&mut self.request, &mut builder, &end, &mut say)?;
                 builder.job = Some(end);
                 if next == NextStep::End {
@@ -173,7 +173,7 @@ impl ProfileRun<'_> {
                 continue;
             };
             builder.job = Some(end);
-            context.reporter.say(&RunEvent::Refused {
+            context.reporter.report(&RunEvent::Refused {
                 rung: &refused.rung,
                 code: refused.code,
                 text: &refused.text,
@@ -187,7 +187,7 @@ impl ProfileRun<'_> {
         let (selection, unselected) = planner.finish(&builder, &facts);
         builder.profile.selection = selection;
         let failure = builder.failure(link.remote()).or(unselected);
-        let failure = failure.or_else(|| match self.request.look {
+        let failure = failure.or_else(|| match self.request.pass {
             0 => None,
             _ => builder.failure_of_all_passes(link.remote()),
         });

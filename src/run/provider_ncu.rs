@@ -59,7 +59,7 @@ impl ProfileRun<'_> {
                 break;
             }
             let text = format!("{} is asked: `{}`", provider.called(), rung.rung);
-            context.reporter.say(&RunEvent::Note { text: &text });
+            context.reporter.report(&RunEvent::Note { text: &text });
             let (record, report) = self.ask_once(link, provider, &rung, context).await?;
             let code = record.code.clone();
             let text = match &report {
@@ -73,7 +73,11 @@ impl ProfileRun<'_> {
                 }
             };
             let Some((code, text)) = text else { break };
-            context.reporter.say(&RunEvent::Refused { rung: rung.rung, code: &code, text: &text });
+            context.reporter.report(&RunEvent::Refused {
+                rung: rung.rung,
+                code: &code,
+                text: &text,
+            });
             // Lower rungs can help only if ncu itself failed for such a reason.
             if report.is_none() && !tool::asks_for_less(&code) {
                 break;
@@ -127,10 +131,11 @@ impl ProfileRun<'_> {
                     .cause(e)
             })?;
         }
-        let (started, talk, cancels_before) = (Instant::now(), link.talk(), context.cancel.heard());
+        let (started, talk, cancels_before) =
+            (Instant::now(), link.talk(), context.cancel.handled());
         let ended = tokio::select! {
             ended = provider.profile(&job, &report_path, &*talk) => Some(ended),
-            () = context.cancel.beyond(cancels_before) => None,
+            () = context.cancel.wait_for_more_than(cancels_before) => None,
         };
         record.seconds = started.elapsed().as_secs_f64();
         job::take_bills(link, context)?;

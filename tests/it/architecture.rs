@@ -184,3 +184,129 @@ fn only_the_harness_has_unsafe_code() {
         assert!(!text.contains("unsafe {") && !text.contains("unsafe fn"), "{}", path.display());
     }
 }
+
+/// The files of the command line that stand above the commands and may name them: the arguments,
+/// the dispatcher, and what needs either.
+const ABOVE_COMMANDS: &[&str] =
+    &["args", "attach", "completions", "delegates", "dispatch", "documents"];
+
+/// What commands share.
+const SUPPORT: &str = "support";
+
+/// Collects every path of a file, outside of tests, as its segments. Paths in macro calls too.
+#[derive(Default)]
+struct Paths(Vec<Vec<String>>);
+
+impl Paths {
+    fn add_use(&mut self, tree: &syn::UseTree, mut path: Vec<String>) {
+        match tree {
+            syn::UseTree::Path(next) => {
+                path.push(next.ident.to_string());
+                self.add_use(&next.tree, path);
+            }
+            syn::UseTree::Group(group) => {
+                group.items.iter().for_each(|item| self.add_use(item, path.clone()));
+            }
+            syn::UseTree::Name(name) => self.0.push([path, vec![name.ident.to_string()]].concat()),
+            syn::UseTree::Rename(name) => {
+                self.0.push([path, vec![name.ident.to_string()]].concat());
+            }
+            syn::UseTree::Glob(_) => self.0.push(path),
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Paths {
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if item.ident != "tests" {
+            syn::visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        self.add_use(&item.tree, Vec::new());
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        self.0.push(path.segments.iter().map(|s| s.ident.to_string()).collect());
+        syn::visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        let tokens = call.tokens.to_string().replace(" :: ", "::");
+        let words = tokens.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
+        let paths = words.filter(|word| word.contains("::"));
+        self.0.extend(paths.map(|path| path.split("::").map(ToOwned::to_owned).collect()));
+    }
+
+    // `pub(in crate::cli)` imports nothing.
+    fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
+}
+
+/// The rooms of the command line, so commands and [`SUPPORT`], that a file in `module` names.
+/// An import of the whole command line gives an empty name.
+fn rooms_named(module: &[&str], file: &syn::File) -> BTreeSet<String> {
+    let mut paths = Paths::default();
+    paths.visit_file(file);
+    let absolute = |path: &Vec<String>| -> Option<Vec<String>> {
+        let up = path.iter().take_while(|segment| *segment == "super").count();
+        match path.first().map(String::as_str) {
+            Some("crate") => Some(path[1..].to_vec()),
+            Some("super") => {
+                let base = module[..module.len().checked_sub(up)?].iter().map(ToString::to_string);
+                Some(base.chain(path[up..].iter().cloned()).collect())
+            }
+            _ => None,
+        }
+    };
+    let inside = paths.0.iter().filter_map(absolute);
+    let inside = inside.filter(|path| path.first().is_some_and(|first| first == "cli"));
+    inside.map(|path| path.get(1).cloned().unwrap_or_default()).collect()
+}
+
+#[test]
+fn commands_do_not_import_each_other() {
+    let mut broken = Vec::new();
+    let mut commands = BTreeSet::new();
+    for path in sources() {
+        let inner = path.strip_prefix(root().join("src")).unwrap().with_extension("");
+        let module: Vec<&str> = inner.iter().map(|part| part.to_str().unwrap()).collect();
+        let ["cli", room, ..] = module[..] else { continue };
+        if ABOVE_COMMANDS.contains(&room) {
+            continue;
+        }
+        if room != SUPPORT {
+            commands.insert(room.to_owned());
+        }
+        let file = syn::parse_file(&fs::read_to_string(&path).unwrap()).unwrap();
+        for named in rooms_named(&module, &file) {
+            if named != room && named != SUPPORT {
+                broken.push(format!("{} names cli::{named}", path.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    assert!(commands.contains("profile") && commands.len() > 10, "{commands:?}");
+    let args = fs::read_to_string(root().join("src/cli/args.rs")).unwrap();
+    for command in commands {
+        assert!(args.contains(&format!("{command}::")), "`{command}` is no command of args.rs");
+    }
+}
+
+#[test]
+fn every_way_to_name_another_command_is_seen() {
+    let named = |text: &str| {
+        let file = syn::parse_str(text).unwrap();
+        Vec::from_iter(rooms_named(&["cli", "disasm", "hot"], &file))
+    };
+    assert_eq!(named("use crate::cli::{report::open, support::app::App};"), ["report", "support"]);
+    assert_eq!(named("use super::super::report::open as show;"), ["report"]);
+    assert_eq!(
+        named("fn f() { super::super::runs::show(); super::tool::find(); }"),
+        ["disasm", "runs"]
+    );
+    assert_eq!(named("fn f() { print!(\"{}\", crate::cli::build::run()); }"), ["build"]);
+    assert_eq!(named("use super::super::*;"), [""]);
+    assert_eq!(named("use crate::report; pub(in crate::cli) fn f() {}"), [""; 0]);
+    assert_eq!(named("mod tests { use crate::cli::build; }"), [""; 0]);
+}

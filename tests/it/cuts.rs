@@ -27,9 +27,9 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 
 use crate::host::{agent, follow, submission};
 
-/// Which way is cut.
+/// The direction that is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Up,
     Down,
 }
@@ -45,7 +45,7 @@ enum Place {
 /// One cut: in the frame of this number.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
-    way: Way,
+    direction: Direction,
     frame: usize,
     place: Place,
 }
@@ -60,8 +60,8 @@ struct Meter {
 }
 
 impl Meter {
-    fn new(way: Way, cut: Option<Cut>, left: usize, frames: &Arc<AtomicUsize>) -> Self {
-        let cut = cut.filter(|cut| cut.way == way).map(|cut| (cut.frame, cut.place));
+    fn new(direction: Direction, cut: Option<Cut>, left: usize, frames: &Arc<AtomicUsize>) -> Self {
+        let cut = cut.filter(|cut| cut.direction == direction).map(|cut| (cut.frame, cut.place));
         frames.store(0, Ordering::Relaxed);
         Self { cut, left, header: Vec::new(), frames: frames.clone() }
     }
@@ -215,8 +215,8 @@ impl Streams for Cutting {
         let mut command = Command::new(agent());
         command.arg("stdio").env("HOME", &self.home).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let down = Meter::new(Way::Down, cut, MAGIC.len(), &self.down);
-        let up = Meter::new(Way::Up, cut, 0, &self.up);
+        let down = Meter::new(Direction::Down, cut, MAGIC.len(), &self.down);
+        let up = Meter::new(Direction::Up, cut, 0, &self.up);
         let wire = AgentStream {
             reader: FrameReader::new(Box::new(Down { from: child.stdout.take(), meter: down })),
             writer: Box::new(Up {
@@ -304,13 +304,13 @@ async fn a_link_cut_at_every_boundary_of_frames_loses_nothing_and_runs_nothing_t
     let (up, down) = (remote.up.load(Ordering::Relaxed), remote.down.load(Ordering::Relaxed));
     assert!(up > 6 && down > 12, "{up} frames up, {down} down");
     let mut cut_links = 0;
-    for (way, frames) in [(Way::Up, up), (Way::Down, down)] {
+    for (direction, frames) in [(Direction::Up, up), (Direction::Down, down)] {
         for frame in 0..frames {
             for place in [Place::Before, Place::Header, Place::Body] {
                 if place == Place::Header && frame % 4 != 1 {
                     continue;
                 }
-                let cut = Cut { way, frame, place };
+                let cut = Cut { direction, frame, place };
                 // Now and then the same again on the link that takes up the job.
                 let twice = [cut, cut];
                 let again = usize::from(place == Place::Before && frame % 2 == 0);

@@ -33,7 +33,7 @@ impl<'a> Sampling<'a> {
 
     /// The maximum size of the next batch; 0 when sampling is done. A fixed count, set by the user,
     /// overrides the time limit.
-    pub(crate) fn wanted(&self) -> usize {
+    pub(crate) fn next_batch_limit(&self) -> usize {
         let taken = self.samples.len();
         match self.plan.iters {
             Some(iters) => (iters.max(1) as usize).saturating_sub(taken),
@@ -160,11 +160,11 @@ mod tests {
     fn steady_samples_converge_at_the_least_count() {
         let plan = TimingPlan::default();
         let mut sampling = Sampling::start(&plan);
-        assert_eq!(sampling.wanted(), MAX_SAMPLES);
+        assert_eq!(sampling.next_batch_limit(), MAX_SAMPLES);
         sampling.push(&[100.0; 29], None);
-        assert!(sampling.wanted() > 0);
+        assert!(sampling.next_batch_limit() > 0);
         sampling.push(&[100.0; 1], None);
-        assert_eq!(sampling.wanted(), 0);
+        assert_eq!(sampling.next_batch_limit(), 0);
     }
 
     #[test]
@@ -172,16 +172,16 @@ mod tests {
         let plan = TimingPlan { iters: Some(3), max_seconds: 0.0, ..TimingPlan::default() };
         let mut sampling = Sampling::start(&plan);
         sampling.push(&[100.0; 2], None);
-        assert_eq!(sampling.wanted(), 1);
+        assert_eq!(sampling.next_batch_limit(), 1);
     }
 
     #[test]
     fn the_time_limit_ends_noisy_sampling_after_one_batch_at_least() {
         let plan = TimingPlan { max_seconds: 0.0, ..TimingPlan::default() };
         let mut sampling = Sampling::start(&plan);
-        assert!(sampling.wanted() > 0);
+        assert!(sampling.next_batch_limit() > 0);
         sampling.push(&[1.0, 100.0, 1000.0], None);
-        assert_eq!(sampling.wanted(), 0);
+        assert_eq!(sampling.next_batch_limit(), 0);
         assert!(!sampling.finish(TimingSource::Events, None, Some(1 << 20)).unwrap().converged);
     }
 

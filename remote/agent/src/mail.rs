@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 
 use base64ct::{Base64, Encoding};
 use rgpu_protocol::Digest;
-use rgpu_protocol::mail::{BEGIN, END, LINE, MOST, MailHead, valid_name};
+use rgpu_protocol::mail::{
+    ANSWER_BEGIN, ANSWER_END, BASE64_LINE_CHARS, MAX_ANSWER_BYTES, MailHead, valid_name,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::blob;
@@ -169,7 +171,7 @@ fn exchange(
     let mut head = String::new();
     link.read_line(&mut head)?;
     let head: MailHead = serde_json::from_str(&head)?;
-    let mut answer = vec![0; usize::try_from(head.len).unwrap_or(usize::MAX).min(MOST)];
+    let mut answer = vec![0; usize::try_from(head.len).unwrap_or(usize::MAX).min(MAX_ANSWER_BYTES)];
     link.read_exact(&mut answer)?;
     Ok((head, answer))
 }
@@ -177,13 +179,13 @@ fn exchange(
 fn print(head: &MailHead, bytes: &[u8], nonce: &str) -> io::Result<()> {
     let text = Base64::encode_string(bytes);
     // Begin on a new line, in case a shell's start-up files have printed something.
-    let mut out = format!("\n{BEGIN} {nonce} {}\n", serde_json::to_string(head)?);
-    for line in text.as_bytes().chunks(LINE) {
+    let mut out = format!("\n{ANSWER_BEGIN} {nonce} {}\n", serde_json::to_string(head)?);
+    for line in text.as_bytes().chunks(BASE64_LINE_CHARS) {
         // Base64 is ASCII.
         out.push_str(&String::from_utf8_lossy(line));
         out.push('\n');
     }
-    out.push_str(&format!("{END} {nonce}\n"));
+    out.push_str(&format!("{ANSWER_END} {nonce}\n"));
     let mut stdout = io::stdout().lock();
     stdout.write_all(out.as_bytes())?;
     stdout.flush()

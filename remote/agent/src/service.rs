@@ -66,14 +66,14 @@ impl From<Refusal> for FromAgent {
 #[derive(Debug)]
 pub enum SubmitResult {
     /// The job's supervisor has been started.
-    Begun {
-        /// The folder of the job.
+    Started {
+        /// The job's folder.
         folder: JobFolder,
         /// Connection to the job's supervisor.
         link: UnixStream,
     },
     /// The same plan is already on this host.
-    There(JobFolder),
+    AlreadyHere(JobFolder),
     /// The client must send these blobs first.
     Missing(Vec<Digest>),
 }
@@ -245,7 +245,7 @@ impl Service {
         match launch::launch(root, plan, blobs, setup, self.relay_socket.as_deref(), draft) {
             Ok(launch::LaunchResult::Started { folder, mut link }) => {
                 pass_secrets(&mut link, secrets);
-                Ok(SubmitResult::Begun { folder, link })
+                Ok(SubmitResult::Started { folder, link })
             }
             Ok(launch::LaunchResult::Missing(digests)) => Ok(SubmitResult::Missing(digests)),
             Ok(launch::LaunchResult::Exists) => {
@@ -380,7 +380,7 @@ fn join(
             {
                 pass_secrets(&mut link, secrets);
             }
-            Ok(SubmitResult::There(existing))
+            Ok(SubmitResult::AlreadyHere(existing))
         }
         Ok(_) => {
             let text = format!("another plan of the name `{}` is on this host", plan.job);

@@ -230,7 +230,7 @@ impl Supervisor {
                 if let (true, None, Some(request)) = (step.gpu, &self.gpu, &plan.gpu) {
                     self.lock_gpu(request)?;
                 }
-                match self.climb(step, &secrets)? {
+                match self.run_step(step, &secrets)? {
                     StepResult::Well => {
                         succeeded.insert(step.id.as_str());
                     }

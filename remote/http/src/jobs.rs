@@ -68,8 +68,8 @@ pub(crate) async fn submit(
             ));
         }
         // Keeps the link open until the follower has its own.
-        SubmitResult::Begun { folder, link } => (folder, StatusCode::CREATED, Some(link)),
-        SubmitResult::There(folder) => {
+        SubmitResult::Started { folder, link } => (folder, StatusCode::CREATED, Some(link)),
+        SubmitResult::AlreadyHere(folder) => {
             state
                 .ask({
                     let job = job.clone();

@@ -22,19 +22,19 @@ use serde::{Deserialize, Serialize};
 use crate::Digest;
 
 /// First word of an answer's first line.
-pub const BEGIN: &str = "rgpu-mail-1";
+pub const ANSWER_BEGIN: &str = "rgpu-mail-1";
 
 /// First word of an answer's last line.
-pub const END: &str = "rgpu-mail-end";
+pub const ANSWER_END: &str = "rgpu-mail-end";
 
 /// Length of a line of base64, in characters.
-pub const LINE: usize = 4096;
+pub const BASE64_LINE_CHARS: usize = 4096;
 
 /// Longest name of a conversation (lower-case hex), in characters.
-pub const NAME: usize = 32;
+pub const MAX_NAME_CHARS: usize = 32;
 
 /// Most bytes from the agent in one answer.
-pub const MOST: usize = 1 << 20;
+pub const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 /// The header of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +66,6 @@ impl MailHead {
 
 /// Returns whether `name` is a valid name of a conversation.
 pub fn valid_name(name: &str) -> bool {
-    (1..=NAME).contains(&name.len())
+    (1..=MAX_NAME_CHARS).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::profile::{PlaceArgs, RunArgs, duration};
+use crate::cli::support::run_args::{PlaceArgs, RunArgs, duration};
 use crate::tool;
 
 /// Compile a kernel without a GPU: PTX, cubin, SASS, registers and spills

@@ -3,18 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use super::args::{BuildArgs, Dsl, Kind};
-use crate::cli::app::App;
-use crate::cli::kernels::places;
-use crate::cli::missing;
+use crate::cli::support::app::App;
+use crate::cli::support::kernel_folders::kernel_folders;
+use crate::cli::support::missing;
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::{Mode, Selection, check_architecture, find};
-use crate::run::{BuildWanted, Emit};
+use crate::run::{BuildTarget, Emit};
 use crate::store::{CaseSizes, InputsRecord, digest_file};
 use crate::tool::{BuildOptions, DslBuild, Output, PlanPart, Request, Target};
 
 /// A resolved command line.
 pub(super) struct BuildCommand {
-    pub(super) wanted: BuildWanted,
+    pub(super) wanted: BuildTarget,
     pub(super) name: String,
     pub(super) source: PathBuf,
     pub(super) emit: Emit,
@@ -136,10 +136,10 @@ fn of_kernel(
             "nvcc prints more with `--compile-options='--dryrun'`, ptxas with `-Xptxas=-v`",
         ));
     }
-    let mut loaded = find::find_to_compile(name, &places(app)).map_err(Failure::from)?;
+    let mut loaded = find::find_to_compile(name, &kernel_folders(app)).map_err(Failure::from)?;
     if !args.problem_sizes.is_empty() && loaded.spec.file.is_none() {
         // `--problem-sizes` needs a kernel with sizes.
-        loaded = find::find(name, &places(app)).map_err(Failure::from)?;
+        loaded = find::find(name, &kernel_folders(app)).map_err(Failure::from)?;
     }
     let spec = loaded.spec;
     if spec.language != "cuda" {
@@ -162,7 +162,7 @@ fn of_kernel(
         cases: cases.collect(),
         files: spec.files().iter().map(|path| digest(path)).collect::<Result<_>>()?,
     };
-    let sources = spec.sources(&places(app)).map_err(Failure::from)?;
+    let sources = spec.sources(&kernel_folders(app)).map_err(Failure::from)?;
     let target = Target::Kernel { spec: Box::new(spec.clone()), sources, data_sets, seed: 0 };
     let mut request = Request::new(Mode::Verify, target);
     request.part = PlanPart::Build;
@@ -177,7 +177,7 @@ fn of_kernel(
         fetch_here: false,
     };
     Ok(BuildCommand {
-        wanted: BuildWanted::Kernel(Box::new(request)),
+        wanted: BuildTarget::Kernel(Box::new(request)),
         name: spec.name,
         source: spec.source,
         emit,
@@ -222,7 +222,7 @@ fn of_dsl(
     Ok(BuildCommand {
         name: build.stem(),
         source: file.to_owned(),
-        wanted: BuildWanted::Dsl(build),
+        wanted: BuildTarget::Dsl(build),
         emit,
         assumptions: assumed.into_iter().collect(),
         inputs,

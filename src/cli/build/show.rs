@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::cli::app::App;
-use crate::cli::disasm;
-use crate::cli::terminal::safe;
+use crate::cli::support::app::App;
+use crate::cli::support::kernel_cells::kernel_cells;
+use crate::cli::support::terminal::safe;
 use crate::model::Build;
 use crate::model::build::Status;
 use crate::report::{Align, Grid};
@@ -82,7 +82,7 @@ fn resources(build: &Build) -> Grid {
     let images = build.code.iter().flat_map(|input| &input.images);
     for kernel in images.flat_map(|image| &image.kernels) {
         let [_, regs, stack, spills, shared, _, _, instructions, tensor, name] =
-            disasm::row(&build.arch, kernel);
+            kernel_cells(&build.arch, kernel);
         grid.row([short_name(&name), regs, stack, spills, shared, instructions, tensor]);
     }
     grid.without_empty_columns()

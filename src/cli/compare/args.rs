@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::profile::{
-    self, NcuArgs, NsysArgs, PlaceArgs, ProfileArgs, RunArgs, SanitizerArgs,
-};
+use crate::cli::support::profile_args::{self, NcuArgs, NsysArgs, ProfileArgs, SanitizerArgs};
+use crate::cli::support::run_args::{PlaceArgs, RunArgs, duration};
 use crate::kernel;
 
 /// Compare two runs or reports, or two kernels side by side on one GPU
@@ -101,11 +100,11 @@ pub(in crate::cli) struct CompareArgs {
 #[command(next_help_heading = "Run")]
 pub(in crate::cli) struct LiveArgs {
     /// Time limit of each step, e.g. 90s, 10m
-    #[arg(long, value_name = "TIME", value_parser = profile::duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,
 
     /// How long to wait for the GPU
-    #[arg(long, value_name = "TIME", value_parser = profile::duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pub queue_timeout: Option<Duration>,
 
     /// The run's name, which must be new
@@ -198,7 +197,7 @@ impl CompareArgs {
         ProfileArgs {
             kernel: Some(kernel.to_owned()),
             program: Vec::new(),
-            mode: Some(profile::Mode::Bench),
+            mode: Some(profile_args::Mode::Bench),
             place: self.place.clone(),
             problem_sizes: self.problem_sizes.clone(),
             arch: self.arch.clone(),

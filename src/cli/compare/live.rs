@@ -6,11 +6,13 @@ use super::args::CompareMode;
 use super::{CompareArgs, refused, show};
 use crate::analysis::compare::{CompareOptions, compare};
 use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
-use crate::cli::app::{App, Status, stdout_is_taken};
-use crate::cli::build::wants_nvcc;
-use crate::cli::profile::{self, ProfileCommand};
-use crate::cli::progress::LiveOutput;
-use crate::cli::session::{self, OutputOptions};
+use crate::cli::support::app::{App, Status, stdout_is_taken};
+use crate::cli::support::dry_run::print_plan;
+use crate::cli::support::fetch_consent::wants_nvcc;
+use crate::cli::support::profile_request::{self, ProfileCommand};
+use crate::cli::support::progress::LiveOutput;
+use crate::cli::support::session::{self, OutputOptions};
+use crate::cli::support::{nvdisasm, saved_comparison};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::model::Comparison;
 use crate::model::comparison::Difference;
@@ -81,7 +83,7 @@ fn dry_run(
         let names: Vec<&str> = later.iter().map(|mode| mode.name()).collect();
         app.say(&format!("this is the first plan; {} follows in its own plan", names.join(", ")));
     }
-    profile::planned(app, args.place.remote.as_deref(), |facts, toolbox, job| {
+    print_plan(app, args.place.remote.as_deref(), |facts, toolbox, job| {
         let [a, b] = &requests;
         Ok(tool::plan_pair([Some(a), Some(b)], facts, toolbox, job)?.draft)
     })
@@ -89,7 +91,7 @@ fn dry_run(
 
 /// The resolved command of one side.
 fn side(app: &App, args: &CompareArgs, kernel: &str) -> Result<ProfileCommand> {
-    let mut profile_command = profile::resolve(app, &args.side(kernel))?;
+    let mut profile_command = profile_request::resolve(app, &args.side(kernel))?;
     for assumption in &profile_command.assumptions {
         app.say(&format!("assumed: {assumption}"));
     }
@@ -148,7 +150,7 @@ fn carry_out(
     let started_at = Instant::now();
     let spec = session::spec(app, Some(&record.remote))?;
     let live =
-        if app.global.quiet || app.global.json { LiveOutput::Hidden } else { LiveOutput::Beside };
+        if app.global.quiet || app.global.json { LiveOutput::Hidden } else { LiveOutput::Stderr };
     let id = record.id.clone();
     let events = args.run.events.as_deref();
     let output_options =
@@ -172,20 +174,20 @@ fn carry_out(
         };
         let run = CompareRun {
             requests: [a.request, b.request],
-            looks: mode.modes(),
+            passes: mode.modes(),
             spec: &spec,
             cache: session::facts_cache(app, &spec),
             programs: &programs,
             project: &app.config.project,
             source_folder: &source_folder,
             thresholds: &app.config.thresholds.value,
-            nvdisasm: &crate::cli::disasm::nvdisasm(app),
+            nvdisasm: &nvdisasm::candidates(app),
             now_s: jiff::Timestamp::now().as_second(),
             packer: Packer::new(DEFAULT_MAX_BYTES),
         };
         let outcome = run.run(&mut link, &mut context).await;
         let exit = outcome.as_ref().err().map_or(0, |failure| failure.exit as u8);
-        reporter.say(&RunEvent::Finished { exit });
+        reporter.report(&RunEvent::Finished { exit });
         close(link, &mut record).await;
         outcome
     });
@@ -217,14 +219,14 @@ fn finish(
             return Err(failure);
         }
     };
-    let ComparisonOutcome { profiles: [(a, beside_a), (b, beside_b)], paired, builder } = sides;
+    let ComparisonOutcome { profiles: [(a, beside_a), (b, beside_b)], paired, parts } = sides;
     let options = CompareOptions {
         names: [&names[0], &names[1]],
         threshold: args.threshold,
         paired: &paired,
     };
     let mut comparison = compare(&a, &b, &options);
-    comparison.parts = builder;
+    comparison.parts = parts;
     for (name, profile, sidecars) in [("a", &a, &beside_a), ("b", &b, &beside_b)] {
         let side = folder.side(name)?;
         side.write_json("profile.json", profile)?;
@@ -238,7 +240,7 @@ fn finish(
     comparison.a.profile = Some("a/profile.json".to_owned());
     comparison.b.profile = Some("b/profile.json".to_owned());
     keep(folder, &comparison)?;
-    show::result(app, &comparison)?;
+    saved_comparison::show(app, &comparison)?;
     if !app.global.json {
         let path = folder.path().strip_prefix(&app.cwd).unwrap_or(folder.path());
         app.print(&format!("  run         {}\n", path.display()));

@@ -2,26 +2,10 @@
 
 use super::CompareArgs;
 use super::args::FailOn;
-use crate::cli::app::{App, Status};
-use crate::cli::terminal::safe;
+use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Result};
 use crate::model::Comparison;
 use crate::model::comparison::TimeVerdict;
-use crate::report::comparison;
-
-/// Prints the table, or the document with `--json`.
-pub(in crate::cli) fn result(app: &App, comparison: &Comparison) -> Result<()> {
-    if app.global.json {
-        return app.print_json(comparison);
-    }
-    table(app, comparison);
-    Ok(())
-}
-
-/// Prints the table. Names of kernels and files are foreign text.
-pub(super) fn table(app: &App, comparison: &Comparison) {
-    app.print(&safe(comparison::table(comparison, &app.style()).as_bytes()));
-}
 
 /// 1 if `--fail-on` or `--fail-under` applies.
 pub(super) fn status(app: &App, args: &CompareArgs, comparison: &Comparison) -> Result<Status> {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::args::{FailOn, Without};
 use super::{DisasmArgs, failure, image_filter, listing_columns, named_inputs, show, tool, view};
-use crate::cli::app::{App, Status};
-use crate::cli::terminal::safe;
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::terminal::safe;
 use crate::disasm::{self, ComparedText, DiffSide, ImageTask, SourcePositions, code};
 use crate::error::{Exit, Failure, Result};
 use crate::model::code::Code;

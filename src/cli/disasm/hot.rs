@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::{DisasmArgs, image_filter, tool};
-use crate::cli::app::{App, Status};
-use crate::cli::report::open;
-use crate::cli::terminal::safe;
+use super::{DisasmArgs, image_filter};
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::nvdisasm::add_operands;
+use crate::cli::support::open_profile::open;
+use crate::cli::support::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::model::HotSpots;
 use crate::model::hotspots::{Counts, InstructionSpot, LaunchSpots, SourceAt};
@@ -23,7 +24,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     let (mut spots, folder) = spots(app, args)?;
     if let Some(folder) = &folder {
         // The run may have been imported without nvdisasm.
-        operands(app, &mut spots, &|from| folder.join(from));
+        add_operands(app, &mut spots, &|from| folder.join(from));
     }
     if app.global.json {
         app.print_json(&spots)?;
@@ -68,25 +69,6 @@ pub(super) fn spots(app: &App, args: &DisasmArgs) -> Result<(HotSpots, Option<Pa
             .cause(format!("kernels with values per instruction: {counted}")));
     }
     Ok((spots, opened.folder))
-}
-
-/// Adds operands to hot spots if there is an nvdisasm. `path` maps an artifact to its file. Errors
-/// are printed, and only cost the operands.
-pub(in crate::cli) fn operands(app: &App, spots: &mut HotSpots, path: &dyn Fn(&str) -> PathBuf) {
-    let mut reports: Vec<String> = spots.launches.iter().map(|l| l.from.clone()).collect();
-    reports.sort();
-    reports.dedup();
-    reports.retain(|from| path(from).is_file());
-    if reports.is_empty() {
-        return;
-    }
-    let Some(tool) = tool::found(app) else { return };
-    for from in reports {
-        if let Err(error) = crate::disasm::operands(spots, &from, &path(&from), &tool) {
-            let line = format!("`{from}`: instructions have no operands: {error}");
-            app.say(&safe(line.as_bytes()));
-        }
-    }
 }
 
 /// One listing per kernel, of its launch with the most samples.

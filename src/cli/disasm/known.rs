@@ -7,7 +7,7 @@ use rgpu_format::demangle::short;
 
 use super::args::DisasmArgs;
 use super::pattern;
-use crate::cli::app::App;
+use crate::cli::support::app::App;
 use crate::disasm::{self, ImageFilter, ImageTask};
 use crate::error::{Exit, Failure, Result, nearest};
 

@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use super::DisasmArgs;
-use crate::cli::app::App;
-use crate::cli::report::overwrite;
-use crate::cli::terminal::safe;
+use crate::cli::support::app::App;
+use crate::cli::support::overwrite;
+use crate::cli::support::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::store::atomic;
 

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::output_file::OutputFile;
 use super::{DisasmArgs, hot, image_filter, known, listing_columns, out, output_file, tool, view};
-use crate::cli::app::{App, Status};
-use crate::cli::report::open;
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::nvdisasm::find_here;
+use crate::cli::support::open_profile::open;
 use crate::disasm::{self, ImageTask, LifeRanges, SourcePositions, code};
 use crate::error::{Exit, Failure, Result};
 use crate::model::HotSpots;
@@ -75,7 +76,7 @@ fn sampled(
         ..ImageTask::default()
     };
     if args.tool != super::args::Tool::Rgpu {
-        task.nvdisasm = tool::found(app);
+        task.nvdisasm = find_here(app);
         if task.nvdisasm.is_none() {
             app.say("no nvdisasm here: instructions come without operands");
         }

@@ -2,7 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::cli::app::App;
+use crate::cli::support::app::App;
 
 /// With fewer files no bar is shown: they are done before it could be read.
 const MIN_FILES_FOR_BAR: usize = 8;

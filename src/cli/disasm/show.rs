@@ -1,8 +1,9 @@
 //! Prints the documents of `rgpu disasm`: one line per kernel, and errors.
 
-use crate::cli::app::App;
-use crate::cli::terminal::safe;
-use crate::model::disasm::{Image, Input, Kernel, Status};
+use crate::cli::support::app::App;
+use crate::cli::support::kernel_cells::kernel_cells;
+use crate::cli::support::terminal::safe;
+use crate::model::disasm::{Image, Input, Status};
 use crate::report::{Align, Grid};
 
 /// Minimum width of the kernels' names, in characters.
@@ -94,37 +95,10 @@ fn facts(images: &[Image]) -> Grid {
     ]);
     for image in images {
         for kernel in &image.kernels {
-            grid.row(row(&image.arch, kernel));
+            grid.row(kernel_cells(&image.arch, kernel));
         }
     }
     grid.without_empty_columns()
-}
-
-/// The cells of a kernel's line.
-pub(in crate::cli) fn row(arch: &str, kernel: &Kernel) -> [String; 10] {
-    let number = |n: Option<u32>| n.map_or("?".to_owned(), |n| n.to_string());
-    let tensor: u64 = kernel
-        .classes
-        .iter()
-        .filter(|(class, _)| class.starts_with("tensor_") && *class != "tensor_memory")
-        .map(|(_, n)| n)
-        .sum();
-    let name = kernel.name.as_deref().unwrap_or(&kernel.symbol);
-    [
-        arch.to_owned(),
-        number(kernel.registers),
-        number(kernel.stack_bytes),
-        match kernel.spill_store_bytes.zip(kernel.spill_load_bytes) {
-            Some((store, load)) => format!("{store}/{load}"),
-            None => "?".to_owned(),
-        },
-        kernel.shared_bytes.to_string(),
-        kernel.barriers.to_string(),
-        kernel.occupancy.as_ref().map_or(String::new(), |o| format!("{:.0} %", o.percent)),
-        kernel.instructions.map_or("?".to_owned(), |n| n.to_string()),
-        if tensor > 0 { tensor.to_string() } else { String::new() },
-        rgpu_format::demangle::short(name).to_owned(),
-    ]
 }
 
 /// Why nvdisasm gave no operands for an architecture, with a hint if there is one.

@@ -1,15 +1,16 @@
 //! Chooses an nvdisasm: one on this machine, else one on a remote, else none.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::args::{DisasmArgs, Tool};
-use crate::cli::app::App;
-use crate::cli::progress::LiveOutput;
-use crate::cli::session::{self, OutputOptions};
-use crate::disasm::{ImageTask, ListingRequest, Nvdisasm, fetched, find, questions};
+use crate::cli::support::app::App;
+use crate::cli::support::nvdisasm::candidates;
+use crate::cli::support::progress::LiveOutput;
+use crate::cli::support::session::{self, OutputOptions};
+use crate::disasm::{ImageTask, ListingRequest, Nvdisasm, find, questions};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
-use crate::run::{CommandHost, Reporter, RunContext, RunEvent, set_up_compilers};
+use crate::run::{CommandHost, Reporter, RunContext, RunEvent};
 use crate::store::{RunFolder, RunRecord, Runs};
 
 /// The tool for these files: on the host of `--remote`, else on this machine, else on the default
@@ -92,7 +93,7 @@ fn ask(
         ..session::record(app, spec, id.clone(), "disasm", now)
     };
     let live =
-        if app.global.quiet || app.global.json { LiveOutput::Hidden } else { LiveOutput::Beside };
+        if app.global.quiet || app.global.json { LiveOutput::Hidden } else { LiveOutput::Stderr };
     let output_options =
         OutputOptions { live, events: None, accept_new: args.accept_new, run: "", row: None };
     app.block_on(async {
@@ -113,65 +114,8 @@ fn ask(
         };
         let answer = host.ask(&mut link, requests, &mut context).await;
         let exit = answer.as_ref().err().map_or(0, |failure| failure.exit as u8);
-        reporter.say(&RunEvent::Finished { exit });
+        reporter.report(&RunEvent::Finished { exit });
         link.close().await;
         answer
     })
-}
-
-/// Any nvdisasm on this machine. Prints nothing if there is none.
-pub(super) fn found(app: &App) -> Option<Nvdisasm> {
-    find(&candidates(app))
-}
-/// The folder that `rgpu setup nvdisasm` installs into.
-pub(in crate::cli) fn fetched_folder(app: &App) -> PathBuf {
-    app.data.join("nvdisasm")
-}
-
-/// Candidates: PATH, a toolkit's home, the fetched one, the one that set-up put into rgpu's own
-/// workspace, and Python environments (active ones, those that rgpu made, the user's packages).
-/// Never a program that is only in the user's project.
-pub(in crate::cli) fn candidates(app: &App) -> Vec<PathBuf> {
-    let mut all: Vec<PathBuf> = which::which("nvdisasm").into_iter().collect();
-    let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os);
-    all.extend(homes.map(|home| PathBuf::from(home).join("bin/nvdisasm")));
-    all.push(PathBuf::from("/usr/local/cuda/bin/nvdisasm"));
-    all.extend(fetched(&fetched_folder(app)));
-    let workspace = session::workspace().filter(|workspace| app.cwd.starts_with(workspace));
-    let set_up = workspace.and_then(|workspace| set_up_compilers(&workspace).remove("nvdisasm"));
-    all.extend(set_up.map(PathBuf::from));
-    let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os);
-    let mut environments: Vec<PathBuf> = active.map(PathBuf::from).collect();
-    // Environments made by builds on this machine.
-    environments.extend(made_environments(&app.cache.join("python")));
-    environments.extend(std::env::home_dir().map(|home| home.join(".local")));
-    all.extend(environments.iter().flat_map(|environment| in_environment(environment)));
-    all.retain(|path| path.is_file());
-    all
-}
-
-/// The complete Python environments that rgpu made in this folder.
-fn made_environments(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(|e| e.ok());
-    let mut made: Vec<PathBuf> =
-        entries.map(|entry| entry.path()).filter(|path| path.join(".ready").exists()).collect();
-    made.sort();
-    made
-}
-
-/// NVIDIA's wheels in a Python environment, and the copy inside Triton's wheel.
-fn in_environment(environment: &Path) -> Vec<PathBuf> {
-    let under = |folder: PathBuf| -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(|e| e.ok());
-        let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-        found.sort();
-        found.reverse();
-        found
-    };
-    let pythons = under(environment.join("lib"));
-    let sites = || pythons.iter().map(|python| python.join("site-packages"));
-    let wheels = sites().flat_map(|site| under(site.join("nvidia")));
-    let mut found: Vec<PathBuf> = wheels.map(|toolkit| toolkit.join("bin/nvdisasm")).collect();
-    found.extend(sites().map(|site| site.join("triton/backends/nvidia/bin/nvdisasm")));
-    found
 }

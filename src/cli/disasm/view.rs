@@ -9,7 +9,7 @@ use rgpu_format::sass;
 use super::args::{DisasmArgs, Format, View};
 use super::output_file::OutputFile;
 use super::{known, output_file, show};
-use crate::cli::app::{App, Status};
+use crate::cli::support::app::{App, Status};
 use crate::disasm::{
     CodeError, ImageTask, LifeRanges, SourcePositions, code, image_bytes, listing,
 };

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cli::profile::{
-    DeepArgs, Mode, NcuArgs, NsysArgs, PlaceArgs, ProfileArgs, RunArgs, SanitizerArgs, bytes,
+use crate::cli::support::profile_args::{
+    DeepArgs, Mode, NcuArgs, NsysArgs, ProfileArgs, SanitizerArgs,
 };
+use crate::cli::support::run_args::{PlaceArgs, RunArgs, bytes};
 
 /// Run a file, a piece of code or a command on the GPU host
 ///

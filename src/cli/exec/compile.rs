@@ -9,7 +9,7 @@ use rgpu_protocol::plan::{GpuRequest, KnownGpu};
 
 use super::ExecArgs;
 use super::source::ExecSource;
-use crate::cli::app::App;
+use crate::cli::support::app::App;
 use crate::error::{Exit, Failure, Result};
 use crate::exec::{BuildTools, Package};
 use crate::remote::unfit;
@@ -38,7 +38,7 @@ pub(super) async fn compile(
     if let Some(found) = cache.find(package) {
         return Ok(Ok(found));
     }
-    reporter.say(&RunEvent::Compiling { what: &package.title });
+    reporter.report(&RunEvent::Compiling { what: &package.title });
     match cache.build(package).await? {
         CargoBuild::NoCargo => Ok(Err("there is no cargo on this machine".to_owned())),
         CargoBuild::Program(program, output) => {
@@ -103,7 +103,7 @@ fn build_failure(package: &Package, folder: &RunFolder, output: &[u8]) -> Failur
     };
     let first = text.lines().find(|line| line.contains("error")).unwrap_or_default().to_owned();
     Failure::new(Exit::Kernel, code, format!("`{}` {problem}", package.title))
-        .cause(crate::cli::terminal::plain(&first))
+        .cause(crate::cli::support::terminal::plain(&first))
         .step(BUILD)
         .log(folder.path().join(RunFolder::log_name(BUILD, Stream::Stderr)))
         .hint(hint)
@@ -195,7 +195,7 @@ pub(super) fn gpus(args: &ExecArgs, facts: Option<&HostFacts>) -> Result<Option<
         )
         .hint("`rgpu remote check` lists them"));
     }
-    let choice = args.place.gpu.as_deref().map(crate::cli::profile::gpu_choice);
+    let choice = args.place.gpu.as_deref().map(crate::cli::support::profile_request::gpu_choice);
     Ok(Some(GpuRequest {
         choice: choice.unwrap_or_default(),
         count: gpu_count,

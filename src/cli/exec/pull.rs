@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::ExecArgs;
 use super::pull_folder::{ExistingFile, PullFolder, SkipReason, SkippedFile, forbidden};
-use crate::cli::app::App;
+use crate::cli::support::app::App;
 use crate::error::{Exit, Failure, Result};
 use crate::run::{FileCopies, HostFile};
 use crate::store::{DestinationError, DestinationRoot, RunFolder, RunRecord};
@@ -110,9 +110,9 @@ pub(super) fn place(
                 skip(why);
                 continue;
             }
-            (ExistingFile::Itself, _) => Ok(()),
-            (ExistingFile::Room, Some(copy)) => copy.finish(),
-            (ExistingFile::Room, None) => destination.copy_from(&run_file),
+            (ExistingFile::Same, _) => Ok(()),
+            (ExistingFile::Replaceable, Some(copy)) => copy.finish(),
+            (ExistingFile::Replaceable, None) => destination.copy_from(&run_file),
         };
         written.map_err(|error| unwritten(&destination_path, &run_file, error))?;
         placed.names.push(name.to_owned());

@@ -55,9 +55,9 @@ pub(super) enum SkipReason {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ExistingFile {
     /// Nothing, or a file that may be replaced.
-    Room,
+    Replaceable,
     /// The same file: it was put there before.
-    Itself,
+    Same,
     /// Something that must not be touched.
     Obstacle(SkipReason),
 }
@@ -81,12 +81,12 @@ impl<'a> PullFolder<'a> {
     pub(super) fn find(&self, destination: &Destination, file: &HostFile) -> ExistingFile {
         match destination.metadata() {
             Ok(Some(stat)) if !is_folder(&stat) && changed_since(&stat, self.run_started) => {}
-            _ => return ExistingFile::Room,
+            _ => return ExistingFile::Replaceable,
         }
         match destination.read().and_then(digest_of) {
-            Ok((_, digest)) if digest.as_str() == file.artifact.sha256 => ExistingFile::Itself,
+            Ok((_, digest)) if digest.as_str() == file.artifact.sha256 => ExistingFile::Same,
             Ok((_, digest)) if self.sent().get(&file.host_path) == Some(&digest) => {
-                ExistingFile::Room
+                ExistingFile::Replaceable
             }
             _ => ExistingFile::Obstacle(SkipReason::WrittenHere {}),
         }
@@ -216,12 +216,12 @@ mod tests {
         const LATER: &str = "2200-01-01T00:00:00Z";
         const BEFORE: &str = "2020-01-01T00:00:00Z";
         let written = ExistingFile::Obstacle(SkipReason::WrittenHere {});
-        assert_eq!(find_existing(None, "old", "new", LATER), ExistingFile::Room);
-        assert_eq!(find_existing(Some("sent"), "mine", "new", LATER), ExistingFile::Room);
+        assert_eq!(find_existing(None, "old", "new", LATER), ExistingFile::Replaceable);
+        assert_eq!(find_existing(Some("sent"), "mine", "new", LATER), ExistingFile::Replaceable);
         assert_eq!(find_existing(None, "mine", "new", BEFORE), written);
         assert_eq!(find_existing(Some("sent"), "mine", "new", BEFORE), written);
-        assert_eq!(find_existing(Some("sent"), "sent", "new", BEFORE), ExistingFile::Room);
-        assert_eq!(find_existing(None, "new", "new", BEFORE), ExistingFile::Itself);
+        assert_eq!(find_existing(Some("sent"), "sent", "new", BEFORE), ExistingFile::Replaceable);
+        assert_eq!(find_existing(None, "new", "new", BEFORE), ExistingFile::Same);
         assert_eq!(find_existing(None, "mine", "new", "no time"), written);
     }
 

@@ -5,8 +5,8 @@ use std::io::{IsTerminal, Read};
 use std::os::fd::AsFd;
 
 use super::{ExecArgs, pull};
-use crate::cli::app::App;
-use crate::cli::missing;
+use crate::cli::support::app::App;
+use crate::cli::support::missing;
 use crate::error::{Exit, Failure, Result};
 use crate::exec::{
     ExecError, MAX_MOUNT_BYTES, Mount, Package, Snapshot, Snippet, SnippetInput, WORK_FOLDER,
@@ -89,7 +89,7 @@ impl ExecSource {
     ///
     /// # Errors
     /// A usage error if standard input is a file with unread bytes.
-    pub(super) fn let_go(&self, app: &App) -> Result<()> {
+    pub(super) fn check_detached_input(&self, app: &App) -> Result<()> {
         if !self.stdin {
             return Ok(());
         }
@@ -116,9 +116,9 @@ impl ExecSource {
     }
 
     /// Whether the program depends on facts about the host.
-    pub(super) fn asks(&self, args: &ExecArgs) -> bool {
+    pub(super) fn needs_facts(&self, args: &ExecArgs) -> bool {
         args.gpus.is_some_and(|n| n > 0)
-            || self.snippet.as_ref().is_some_and(|snippet| snippet.language.asks())
+            || self.snippet.as_ref().is_some_and(|snippet| snippet.language.needs_facts())
     }
 
     /// The run's name.

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 
 use etcetera::BaseStrategy;
 
-use crate::cli::session::ssh_alias;
+use crate::cli::support::session::ssh_alias;
 use crate::config::{Config, Environment};
 use crate::error::{Exit, Failure, Result, nearest};
 

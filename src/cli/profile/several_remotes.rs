@@ -5,27 +5,24 @@
 //! common folder holds `fan-out.json`, which joins the results. A failing remote does not stop the
 //! others; the exit status is that of the first that failed.
 
-mod kept;
-
 use std::path::Path;
 use std::time::Instant;
 
-use super::{
-    FinishedRun, ProfileArgs, ProfileCommand, RunStart, begin, carry_out, request, show,
-    write_result,
-};
+use super::{FinishedRun, RunStart, begin, carry_out, show, write_result};
 use crate::analysis;
-use crate::cli::app::{App, Status};
-use crate::cli::progress::ProgressRow;
-use crate::cli::session;
-use crate::cli::terminal::safe;
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::profile_args::ProfileArgs;
+use crate::cli::support::profile_request::ProfileCommand;
+use crate::cli::support::progress::ProgressRow;
+use crate::cli::support::saved_fan_out::{FAN_OUT_FILE, id_suffix, remote_names, run_folders};
+use crate::cli::support::terminal::safe;
+use crate::cli::support::{open_profile, profile_request, saved_fan_out, session};
 use crate::error::{Exit, Failure, Result};
 use crate::model::Profile;
 use crate::model::fan_out::{FanOut, FanOutRow, SCHEMA};
 use crate::report::remotes_table::markdown;
 use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs};
 use crate::tool;
-pub(in crate::cli) use kept::{again, kept, kept_by, show as shown};
 
 /// The run on one remote, before it is carried out.
 struct Member {
@@ -37,7 +34,7 @@ struct Member {
 
 /// Profiles on each of the remotes in a list `a,b,c`.
 pub(super) fn run(app: &App, args: &ProfileArgs, remotes: &str) -> Result<Status> {
-    let names = names(remotes)?;
+    let names = remote_names(remotes)?;
     refuse_single_run_flags(app, args)?;
     // Check every remote before anything is sent to any of them.
     for name in &names {
@@ -49,7 +46,7 @@ pub(super) fn run(app: &App, args: &ProfileArgs, remotes: &str) -> Result<Status
     for name in &names {
         let mut member_args = args.clone();
         member_args.place.remote = Some((*name).to_owned());
-        let profile_command = request::resolve(app, &member_args)?;
+        let profile_command = profile_request::resolve(app, &member_args)?;
         if members.is_empty() {
             profile_command
                 .assumptions
@@ -93,7 +90,7 @@ pub(in crate::cli) fn attach(
 ) -> Result<Status> {
     let started_at = Instant::now();
     let (mut finished, mut open) = (Vec::new(), Vec::new());
-    for run_folder in each(app, folder, &record)? {
+    for run_folder in run_folders(app, folder, &record)? {
         let run = run_folder.record()?;
         let ended = matches!(run.state, RunState::Done | RunState::Failed | RunState::Cancelled);
         if ended || run.jobs.is_empty() {
@@ -104,45 +101,19 @@ pub(in crate::cli) fn attach(
         let run_folder = run_folder.follow()?;
         let mut args = args.clone();
         args.place.remote = Some(run.remote.clone());
-        let profile_command = request::resolve(app, &args)?;
+        let profile_command = profile_request::resolve(app, &args)?;
         open.push(Member { args, profile_command, folder: run_folder, record: run });
     }
     finished.extend(run_all(app, open, RunStart::Yes));
-    let names = names(&record.remote)?;
+    let names = remote_names(&record.remote)?;
     finished.sort_by_key(|(_, run, _)| names.iter().position(|name| *name == run.remote));
     join_results(app, folder, record.clone(), finished, started_at)
-}
-
-/// The folders of the single runs, in the order of their remotes.
-pub(in crate::cli) fn each(
-    app: &App,
-    folder: &RunFolder,
-    record: &RunRecord,
-) -> Result<Vec<RunFolder>> {
-    let of = |name: &&str| {
-        let inner = folder.path().join(id_suffix(name));
-        match inner.is_dir() {
-            true => RunFolder::open(&inner),
-            false => Runs::new(&app.config.runs_dir.value).find(&format!(
-                "{}-{}",
-                record.id,
-                id_suffix(name)
-            )),
-        }
-    };
-    Ok(names(&record.remote)?.iter().map(of).collect::<Result<_, _>>()?)
-}
-
-/// The remote's suffix in a run's id.
-fn id_suffix(remote: &str) -> String {
-    let word = remote.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-    word.trim_matches('-').to_owned()
 }
 
 /// The result of a run that had ended before.
 fn earlier_result(folder: RunFolder, record: RunRecord) -> Result<MemberResult> {
     let profile = match folder.path().join("profile.json").is_file() {
-        true => Some(Box::new(crate::cli::report::saved(&folder)?.profile)),
+        true => Some(Box::new(open_profile::open_run(&folder)?.profile)),
         false => None,
     };
     let status = record.exit.unwrap_or(Exit::Host as u8);
@@ -187,7 +158,7 @@ fn join_results(
         base,
         remotes: rows,
     };
-    folder.write_json(kept::FAN_OUT_FILE, &fan_out)?;
+    folder.write_json(FAN_OUT_FILE, &fan_out)?;
     folder.write("fan-out.md", markdown(&fan_out).as_bytes())?;
     record.state = if waiting > 0 {
         RunState::Detached
@@ -203,28 +174,11 @@ fn join_results(
     record.exit = Some(status);
     record.cost = Cost::together(results.iter().map(|(_, record, _)| &record.cost));
     folder.save(&record)?;
-    shown(app, &fan_out)?;
+    saved_fan_out::show(app, &fan_out)?;
     if !app.global.json {
         app.print(&format!("  {:<11} {}\n", "together", show::short(app, folder.path())));
     }
     Ok(status)
-}
-
-/// The remotes in the list.
-fn names(remotes: &str) -> Result<Vec<&str>> {
-    let names: Vec<&str> = remotes.split(',').map(str::trim).collect();
-    let usage_error = |what: String| Failure::new(Exit::Usage, "usage", what);
-    if names.iter().any(|name| name.is_empty()) {
-        return Err(usage_error(format!("`--remote {remotes}` has an empty name in its list"))
-            .hint("write the remotes with commas and nothing else between them: a,b,c"));
-    }
-    for (at, name) in names.iter().enumerate() {
-        if names[..at].contains(name) {
-            return Err(usage_error(format!("`--remote {remotes}` has `{name}` twice"))
-                .hint("two runs on one GPU would only wait for each other"));
-        }
-    }
-    Ok(names)
 }
 
 /// Refuses flags that make no sense for several runs at once.

@@ -2,18 +2,15 @@
 
 use std::path::Path;
 
-use rgpu_protocol::HostFacts;
-
-use super::ProfileArgs;
-use super::request::ProfileCommand;
-use crate::bundle;
-use crate::cli::app::{App, Status};
-use crate::cli::session;
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::dry_run::print_plan;
+use crate::cli::support::profile_args::ProfileArgs;
+use crate::cli::support::profile_request::ProfileCommand;
 use crate::error::Result;
 use crate::model::Profile;
 use crate::report;
 use crate::store::RunFolder;
-use crate::tool::{self, Draft, JobName, Toolbox};
+use crate::tool;
 
 /// Prints the result on stdout, or on stderr if `--events -` uses stdout.
 pub(super) fn result(app: &App, args: &ProfileArgs, profile: &Profile, folder: &RunFolder) {
@@ -40,45 +37,11 @@ pub(super) fn dry_run(
     args: &ProfileArgs,
     profile_command: &ProfileCommand,
 ) -> Result<Status> {
-    planned(app, args.place.remote.as_deref(), |facts, toolbox, job| {
+    print_plan(app, args.place.remote.as_deref(), |facts, toolbox, job| {
         let mut request = profile_command.request.clone();
         if crate::run::first_plan(&mut request, facts) {
             app.say("this is the first plan; its result decides what ncu is asked to collect");
         }
         Ok(tool::plan(&request, facts, toolbox, job)?)
     })
-}
-
-/// Prints a plan made from the saved facts of a host.
-pub(in crate::cli) fn planned(
-    app: &App,
-    remote: Option<&str>,
-    plan: impl Fn(&HostFacts, &Toolbox, &JobName) -> Result<Draft>,
-) -> Result<Status> {
-    let spec = session::spec(app, remote)?;
-    let known = session::facts_cache(app, &spec).last();
-    if known.is_none() {
-        app.say(&format!(
-            "nothing is known about `{}` yet, so this is the plan for a host with a GPU and every \
-             tool; run `rgpu remote check {}` to ask the host",
-            spec.name, spec.name
-        ));
-    }
-    let facts = known.unwrap_or_else(|| tool::assumed(&spec.name, std::env::consts::ARCH));
-    let toolbox = session::programs(app)?.toolbox(&facts.agent.arch);
-    let job = JobName { run: "dry-run".to_owned(), sequence: 1 };
-    let draft = plan(&facts, &toolbox, &job)?;
-    let packed = bundle::Packer::new(bundle::DEFAULT_MAX_BYTES).pack(draft)?;
-    if app.global.json {
-        app.print_json(&packed.plan)?;
-        return Ok(0);
-    }
-    app.print(&bundle::commands(&packed.plan));
-    for file in &packed.plan.files {
-        app.print(&format!("# sends {}  {}\n", file.path, report::bytes(file.size as f64)));
-    }
-    if app.global.verbose > 0 {
-        app.print_json(&packed.plan)?;
-    }
-    Ok(0)
 }

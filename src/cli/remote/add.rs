@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{check, list, rental};
-use crate::cli::app::{App, Status};
-use crate::cli::session;
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::session;
 use crate::config::LOCAL;
 use crate::error::{Exit, Failure, Result, nearest, shell_word};
 use crate::remote::{

@@ -7,13 +7,13 @@ use rgpu_protocol::HostFacts;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::cli::app::{App, Status};
-use crate::cli::progress::LiveOutput;
-use crate::cli::session::{self, OutputOptions};
-use crate::cli::terminal::safe;
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::host_text::host_text;
+use crate::cli::support::progress::LiveOutput;
+use crate::cli::support::session::{self, OutputOptions};
+use crate::cli::support::terminal::safe;
 use crate::error::Result;
 use crate::remote::RemoteSpec;
-use crate::report::{Align, Grid, wrap};
 use crate::run::{Reporter, RunEvent};
 
 /// `remote check`.
@@ -67,7 +67,7 @@ pub(super) fn check(app: &App, spec: RemoteSpec, accept_new: bool) -> Result<Sta
         let cache = session::facts_cache(app, &open.spec);
         let now = jiff::Timestamp::now().as_second();
         let facts = open.ask(&cache, now).await;
-        open.reporter.say(&RunEvent::Finished { exit: 0 });
+        open.reporter.report(&RunEvent::Finished { exit: 0 });
         open.link.close().await;
         facts
     })?;
@@ -77,64 +77,4 @@ pub(super) fn check(app: &App, spec: RemoteSpec, accept_new: bool) -> Result<Sta
     }
     app.print(&host_text(&name, &facts, started_at.elapsed().as_secs_f64(), app.columns()));
     Ok(0)
-}
-
-/// The facts of a host in a few lines of `width` columns.
-pub(in crate::cli) fn host_text(
-    name: &str,
-    facts: &HostFacts,
-    seconds: f64,
-    width: usize,
-) -> String {
-    let clean = |text: &str| safe(text.as_bytes());
-    let agent = &facts.agent;
-    let head = format!(
-        "{name}  {} ({}, {} CPUs, {}), as {}  [{seconds:.1} s]",
-        clean(&agent.os),
-        clean(&agent.arch),
-        agent.cpus,
-        crate::report::bytes(agent.memory_bytes as f64),
-        clean(&agent.user),
-    );
-    let mut out = lines(&head, width, "  ");
-    for gpu in &facts.gpus {
-        let line = format!(
-            "  GPU {}      {}, {}, sm_{}  {}",
-            gpu.index,
-            clean(&gpu.name),
-            crate::report::bytes(gpu.memory_bytes as f64),
-            gpu.sm,
-            clean(&gpu.uuid),
-        );
-        out += &lines(&line, width, "             ");
-    }
-    match &facts.driver {
-        Some(driver) => {
-            let cuda =
-                facts.cuda.as_deref().map(|c| format!(", CUDA {}", clean(c))).unwrap_or_default();
-            out += &format!("  driver     {}{cuda}\n", clean(driver));
-        }
-        None => out += "  driver     none: no GPU work can run there\n",
-    }
-    let mut grid =
-        Grid::new(&[("tool", Align::Left), ("version", Align::Left), ("path", Align::Left)]);
-    for tool in &facts.tools {
-        grid.row([clean(&tool.name), clean(&tool.version), clean(&tool.path)]);
-        for problem in &tool.problems {
-            grid.row([String::new(), String::new(), clean(problem)]);
-        }
-    }
-    out += "\n";
-    out += &grid.fitted(width, 2);
-    out
-}
-
-/// Wraps a line at blanks and indents the following lines.
-fn lines(text: &str, width: usize, indent: &str) -> String {
-    let wrapped = wrap(text, width.saturating_sub(indent.len()));
-    let mut out = String::new();
-    for (at, line) in wrapped.iter().enumerate() {
-        out += &format!("{}{line}\n", if at == 0 { "" } else { indent });
-    }
-    out
 }

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::check::gpus;
 use super::rental;
-use crate::cli::app::{App, Status};
-use crate::cli::session;
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::session;
 use crate::config::Config;
 use crate::error::Result;
 use crate::remote::{Price, RemoteSpec};

@@ -8,9 +8,9 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::super::app::{App, Status};
-use super::super::session;
-use super::super::terminal::safe;
+use super::super::support::app::{App, Status};
+use super::super::support::session;
+use super::super::support::terminal::safe;
 use crate::config::LOCAL;
 use crate::error::{Exit, Failure, Result};
 use crate::remote::{HostKeyQuestion, OnRemote, Remote, RemoteSpec, Rental, UserPrompt, wafer};

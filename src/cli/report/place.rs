@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{OpenedProfile, ReportArgs, overwrite};
-use crate::cli::app::App;
-use crate::cli::terminal::safe;
+use super::ReportArgs;
+use crate::cli::support::app::App;
+use crate::cli::support::open_profile::OpenedProfile;
+use crate::cli::support::overwrite;
+use crate::cli::support::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::report::{Destination, Document, Report, Style};
 use crate::store::atomic;

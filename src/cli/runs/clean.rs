@@ -4,7 +4,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::super::app::{App, Status};
+use super::super::support::app::{App, Status};
 use crate::config::{Origin, is_below};
 use crate::error::Result;
 use crate::report::bytes;

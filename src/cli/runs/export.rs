@@ -8,8 +8,8 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::super::app::{App, Status};
-use super::super::report;
+use super::super::support::app::{App, Status};
+use super::super::support::open_profile;
 use crate::error::{Exit, Failure, Result};
 use crate::report::bytes;
 use crate::store::archive::Archive;
@@ -124,7 +124,7 @@ fn redacted_documents(folder: &RunFolder) -> Result<Vec<ArchiveDocument>> {
         )
         .hint("leave `--redact` out to export it as it is"));
     }
-    let mut opened = report::saved(folder)?;
+    let mut opened = open_profile::open_run(folder)?;
     crate::redact::redact(&mut opened.profile, &mut opened.sidecars)
         .map_err(|e| Failure::new(Exit::Bug, "redact", "the run cannot be redacted").because(&e))?;
     let mut documents = vec![json("profile.json", &opened.profile)?];

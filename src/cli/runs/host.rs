@@ -12,10 +12,10 @@ use rgpu_protocol::plan::Origin;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::super::app::{App, Status};
-use super::super::progress::LiveOutput;
-use super::super::session::{self, OutputOptions};
-use super::super::terminal::safe;
+use super::super::support::app::{App, Status};
+use super::super::support::progress::LiveOutput;
+use super::super::support::session::{self, OutputOptions};
+use super::super::support::terminal::safe;
 use super::clean::{CleanArgs, CleanResult, counted};
 use super::{AttachArgs, outcome_word};
 use crate::error::{Exit, Failure, Result};

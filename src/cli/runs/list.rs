@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::super::app::{App, Status};
+use super::super::support::app::{App, Status};
 use super::{cost_text, state_text};
 use crate::error::Result;
 use crate::report::{Align, Grid, bytes};
@@ -70,7 +70,7 @@ pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
             if away { String::new() } else { format!("{:.1} s", r.seconds) },
             cost_text(&r.cost).filter(|_| !away).unwrap_or_default(),
             bytes(line.bytes as f64),
-            super::super::terminal::safe(r.note.as_bytes()),
+            super::super::support::terminal::safe(r.note.as_bytes()),
         ]);
     }
     app.print(&grid.without_empty_columns().fitted_with_words(

@@ -30,7 +30,7 @@ impl Language for Cuda {
         !has_main(&text) && text.contains("__global__")
     }
 
-    fn asks(&self) -> bool {
+    fn needs_facts(&self) -> bool {
         true
     }
 

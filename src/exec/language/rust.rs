@@ -31,7 +31,7 @@ impl Language for Rust {
         }
     }
 
-    fn asks(&self) -> bool {
+    fn needs_facts(&self) -> bool {
         true
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use base64ct::{Base64, Encoding};
 use rgpu_protocol::Digest;
-use rgpu_protocol::mail::{BEGIN, END, MailHead};
+use rgpu_protocol::mail::{ANSWER_BEGIN, ANSWER_END, MailHead};
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::{Semaphore, oneshot};
@@ -272,7 +272,7 @@ impl Mailbox {
 
     async fn once(&self, mail: &MailCommand<'_>) -> Result<MailOutcome, WaferError> {
         let (nonce, MailCommand { take, bytes, from, wait, word }) = (nonce(), mail);
-        let end = format!("{END} {nonce}");
+        let end = format!("{ANSWER_END} {nonce}");
         let verb = format!("mail {} {take} {from} {} {nonce} {word}", self.name, wait.as_millis());
         let command = self.client.start.once(verb.trim_end(), bytes, &end);
         let limit = *wait + COMMAND_MARGIN;
@@ -310,7 +310,7 @@ async fn read_some(
 
 /// The answer in a command's output; `None`: it has no first line.
 fn read(lines: &[String], nonce: &str) -> Option<Result<MailOutcome, WaferError>> {
-    let begin = format!("{BEGIN} {nonce} ");
+    let begin = format!("{ANSWER_BEGIN} {nonce} ");
     let (at, head) = lines
         .iter()
         .enumerate()
@@ -364,7 +364,8 @@ mod tests {
         let head = serde_json::to_string(&head).unwrap();
         let text = Base64::encode_string(bytes);
         let (a, b) = text.split_at(text.len() / 2);
-        ["welcome".to_owned(), format!("{BEGIN} {nonce} {head}"), a.to_owned(), b.to_owned()].into()
+        ["welcome".to_owned(), format!("{ANSWER_BEGIN} {nonce} {head}"), a.to_owned(), b.to_owned()]
+            .into()
     }
 
     #[test]

@@ -401,7 +401,7 @@ impl<'a> Planner<'a> {
         let gpu = self.gpu;
         let id = ladder::step_of(self.request);
         let is_only_step = self.request.part == PlanPart::Whole
-            && self.request.look == 0
+            && self.request.pass == 0
             && self.request.mode != Mode::Deep;
         let step = self.step(&id, title, gpu, rungs);
         // A failure of this step does not end the run if the run has other results.

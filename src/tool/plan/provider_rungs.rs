@@ -62,7 +62,7 @@ pub fn served(
     job: &JobName,
 ) -> Result<Vec<ProviderRung>, PlanError> {
     let travels = matches!(&request.target, Target::Kernel { spec, .. } if !spec.is_python());
-    let simple = request.mode == Mode::Ncu && request.look == 0 && request.part == PlanPart::Whole;
+    let simple = request.mode == Mode::Ncu && request.pass == 0 && request.part == PlanPart::Whole;
     if !travels || !simple || facts.gpus.is_empty() {
         return Ok(Vec::new());
     }

@@ -61,7 +61,7 @@ pub struct Request {
     pub regions: Vec<SeenRegion>,
     /// Number of this plan's main step among those of the run, from 1; each has its own logs and
     /// report. 0: it is the only one.
-    pub look: u32,
+    pub pass: u32,
     /// Sampling of the `time` step, and the number of warm-up launches.
     pub timing: TimingPlan,
     /// Requirements on the state of the host.
@@ -142,9 +142,9 @@ pub struct BuildOptions {
 impl Request {
     /// `name` for the first main step of a run, `name-2` … for the later ones.
     pub(crate) fn numbered(&self, name: &str) -> String {
-        match self.look {
+        match self.pass {
             0 | 1 => name.to_owned(),
-            look => format!("{name}-{look}"),
+            pass => format!("{name}-{pass}"),
         }
     }
 
@@ -161,7 +161,7 @@ impl Request {
             sanitizer: SanitizerOptions::default(),
             nvtx_include: Vec::new(),
             regions: Vec::new(),
-            look: 0,
+            pass: 0,
             patterns: Vec::new(),
             deep: DeepOptions::default(),
             timing: TimingPlan::default(),

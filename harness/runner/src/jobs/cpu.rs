@@ -52,7 +52,7 @@ fn run_set(
     }
     let stage = journal.enter(Phase::Timed, Some(set))?;
     let mut sampling = Sampling::start(plan);
-    while sampling.wanted() > 0 {
+    while sampling.next_batch_limit() > 0 {
         run.restore();
         let start = Instant::now();
         run.call(library)?;

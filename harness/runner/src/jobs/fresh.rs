@@ -110,7 +110,7 @@ impl<'w> FreshCase<'w> {
         let mut sampling = Sampling::start(&self.session.input.case.timing);
         let (mut calls, mut late, mut each_ns) = (before, 0, None);
         loop {
-            let batch = batch_size(sampling.wanted(), each_ns);
+            let batch = batch_size(sampling.next_batch_limit(), each_ns);
             if batch == 0 {
                 break;
             }

@@ -338,7 +338,7 @@ impl SampledForms<'_, '_> {
         let _stage = session.journal.enter(Phase::Timed, Some(self.set))?;
         let mut calls = 0;
         loop {
-            let batch = batch_size(sampling.wanted(), sampling.typical());
+            let batch = batch_size(sampling.next_batch_limit(), sampling.typical());
             if batch == 0 {
                 break;
             }
@@ -369,7 +369,7 @@ impl SampledForms<'_, '_> {
         let _stage = session.journal.enter(Phase::Timed, Some(self.set))?;
         let mut calls = 0;
         loop {
-            let batch = batch_size(sampling.wanted(), sampling.typical());
+            let batch = batch_size(sampling.next_batch_limit(), sampling.typical());
             if batch == 0 {
                 break;
             }

@@ -65,11 +65,11 @@ impl Jobs {
         let had = ClientOutput::Given(Vec::new());
         let position = Position { from_seq: 1, had, inline_bytes: *inline_bytes, beat: None };
         match self.service.submit_draft(plan, secrets, setup, draft) {
-            Ok(SubmitResult::Begun { folder, link }) => {
+            Ok(SubmitResult::Started { folder, link }) => {
                 lock(&self.links).insert(plan.job.clone(), link);
                 self.follow(folder, position, *ahead_bytes)?;
             }
-            Ok(SubmitResult::There(folder)) => self.follow(folder, position, *ahead_bytes)?,
+            Ok(SubmitResult::AlreadyHere(folder)) => self.follow(folder, position, *ahead_bytes)?,
             Ok(SubmitResult::Missing(digests)) => return Ok(digests),
             Err(refusal) => self.out.send(&FromAgent::from(refusal))?,
         }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rgpu_protocol::mail::{MOST, MailHead};
+use rgpu_protocol::mail::{MAX_ANSWER_BYTES, MailHead};
 
 use super::{MAX_INPUT_BYTES, MAX_WAIT, MailRequest, SOCKET, head};
 use crate::control;
@@ -205,7 +205,7 @@ impl Keeper {
             let waited = self.changed.wait_timeout(output, left);
             output = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let len = output.bytes.len().min(MOST);
+        let len = output.bytes.len().min(MAX_ANSWER_BYTES);
         let bytes: Vec<u8> = output.bytes.iter().take(len).copied().collect();
         let ended = output.ended.is_some() && len == output.bytes.len();
         (head(taken(), output.base, &bytes, ended), bytes)

@@ -282,17 +282,17 @@ impl StdinSpool {
     }
 
     /// Returns whether the end of input has been passed on.
-    pub(crate) fn is_told(&self) -> bool {
+    pub(crate) fn is_end_delivered(&self) -> bool {
         self.end_delivered
     }
 
     /// Records that the end of input has been passed on.
-    pub(crate) fn tell(&mut self) {
+    pub(crate) fn record_end_delivered(&mut self) {
         self.end_delivered = true;
     }
 
     /// Records that the end of input must be passed on again.
-    pub(crate) fn untell(&mut self) {
+    pub(crate) fn deliver_end_again(&mut self) {
         self.end_delivered = false;
     }
 

@@ -254,7 +254,7 @@ impl Relay {
             self.buffer.clear();
             (self.has_magic, self.greeted, self.pending_bytes) = (false, false, DueBytes::Nothing);
             // The end of input has no offset, so it is sent again.
-            self.hub.stdin().untell();
+            self.hub.stdin().deliver_end_again();
             self.hub.wait(&[], RECONNECT_PAUSE)?;
         }
     }
@@ -349,7 +349,7 @@ impl Relay {
         commands: &Sender<RelayCommand>,
     ) -> Result<(), HostFault> {
         let stdin = self.hub.stdin();
-        if stdin.is_told() {
+        if stdin.is_end_delivered() {
             return Ok(());
         }
         let mut bytes = vec![0; MAX_BODY / 2];
@@ -362,7 +362,7 @@ impl Relay {
             let _ = commands.send((message, bytes[..n].to_vec()));
         }
         if stdin.is_over() {
-            stdin.tell();
+            stdin.record_end_delivered();
             let message = ToAgent::Stdin { job: plan.job.clone(), len: 0, eof: true, offset: None };
             let _ = commands.send((message, Vec::new()));
         }

@@ -18,8 +18,8 @@ pub(crate) enum StepResult {
 }
 
 impl Supervisor {
-    /// Runs a step: tries its rungs from the top until one succeeds.
-    pub(crate) fn climb(
+    /// Runs a step.
+    pub(crate) fn run_step(
         &mut self,
         step: &Step,
         secrets: &BTreeMap<String, String>,

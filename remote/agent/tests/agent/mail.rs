@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use base64ct::{Base64, Encoding};
 use rgpu_agent::wire::write_message;
 use rgpu_protocol::frame::MAGIC;
-use rgpu_protocol::mail::{BEGIN, END, MailHead};
+use rgpu_protocol::mail::{ANSWER_BEGIN, ANSWER_END, MailHead};
 use serde_json::json;
 
 use crate::client::{AGENT, Host};
@@ -24,8 +24,8 @@ fn mail(host: &Host, words: &str, input: &[u8]) -> (MailHead, Vec<u8>) {
     let lines: Vec<&str> = text.trim().lines().collect();
     let (head, rest) = lines.split_first().unwrap();
     let (last, lines) = rest.split_last().unwrap();
-    assert_eq!(*last, format!("{END} ab"));
-    let head = head.strip_prefix(&format!("{BEGIN} ab ")).unwrap();
+    assert_eq!(*last, format!("{ANSWER_END} ab"));
+    let head = head.strip_prefix(&format!("{ANSWER_BEGIN} ab ")).unwrap();
     (serde_json::from_str(head).unwrap(), Base64::decode_vec(&lines.concat()).unwrap())
 }
 

@@ -2,7 +2,7 @@
 
 use super::attribute::{Attribute, code};
 use super::elf::{Section, Symbol};
-use super::read::{Abi, Belongings};
+use super::read::{Abi, KernelSections};
 use std::collections::HashMap;
 
 /// A kernel (`__global__` function) of a cubin.
@@ -142,7 +142,7 @@ pub(super) struct Place<'s, 'a> {
 pub(super) fn assemble(
     place: &Place<'_, '_>,
     facts: Option<&PerSymbol>,
-    own: Belongings<'_, '_>,
+    own: KernelSections<'_, '_>,
 ) -> Kernel {
     let facts = facts.copied().unwrap_or_default();
     let text = place.text;

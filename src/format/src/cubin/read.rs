@@ -219,7 +219,7 @@ fn sm(elf: &Elf<'_>, abi: Abi, compat: &[Attribute<'_>], producer: Option<&Produ
 
 /// The sections that belong to one `.text.K`, collected by its index.
 #[derive(Default)]
-pub(super) struct Belongings<'s, 'a> {
+pub(super) struct KernelSections<'s, 'a> {
     pub(super) info: Vec<Attribute<'a>>,
     pub(super) shared: Option<&'s Section<'a>>,
     pub(super) local: Option<&'s Section<'a>>,
@@ -232,7 +232,7 @@ fn kernels(
     sm: u32,
     records_spills: bool,
 ) -> Result<(Vec<Kernel>, Vec<String>), CubinError> {
-    let mut by_text: HashMap<usize, Belongings<'_, '_>> = HashMap::new();
+    let mut by_text: HashMap<usize, KernelSections<'_, '_>> = HashMap::new();
     let mut module = Vec::new();
     for section in &elf.sections {
         let owner = section.info as usize;

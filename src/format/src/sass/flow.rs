@@ -2,7 +2,7 @@
 
 use super::instruction::{BYTES, Instruction};
 use super::mnemonic::{Mnemonic, mnemonic};
-use super::survey::kept;
+use super::survey::count_without_padding;
 use std::collections::BTreeSet;
 
 /// A run of instructions with one entry and one exit.
@@ -53,7 +53,7 @@ fn may_fall_through(instruction: &Instruction) -> bool {
 
 /// The code without the compiler's padding at its end: a branch to itself and NOPs.
 pub fn trimmed(code: &[Instruction], sm: u32) -> &[Instruction] {
-    &code[..kept(code.len(), sm, |index| code[index])]
+    &code[..count_without_padding(code.len(), sm, |index| code[index])]
 }
 
 /// The basic blocks of `code`, by offset. Control must enter the code at its start.

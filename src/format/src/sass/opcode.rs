@@ -14,7 +14,7 @@ pub(super) struct Opcode {
     /// The number of its name in [`names`], from 1; [`UNKNOWN`], or [`SEVERAL`].
     pub(super) name: u16,
     /// Its effect on control flow.
-    pub(super) way: Way,
+    pub(super) flow_effect: FlowEffect,
 }
 
 /// The opcode is in no table.
@@ -24,12 +24,12 @@ pub(super) const SEVERAL: u16 = u16::MAX;
 
 /// Effect of an instruction on control flow.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum FlowEffect {
     /// Continues with the next instruction.
-    On,
+    Continues,
     /// Continues, and refers to a position where a block begins: a call, or where threads
     /// reconverge.
-    Names,
+    Refers,
     /// Branches to a known position.
     Branches,
     /// Ends, or continues at an unknown position.
@@ -142,7 +142,7 @@ pub(super) fn opcodes(sm: u32) -> &'static [Opcode; OPCODES] {
 /// All opcodes in one generation.
 const fn table(here: u8) -> [Opcode; OPCODES] {
     let (own, any) = (by_opcode(here), by_opcode(SM80 | SM90 | SM100 | SM120));
-    let mut all = [Opcode { name: UNKNOWN, way: Way::On }; OPCODES];
+    let mut all = [Opcode { name: UNKNOWN, flow_effect: FlowEffect::Continues }; OPCODES];
     let mut opcode = 0;
     while opcode < OPCODES {
         let name = match own[opcode] {
@@ -152,7 +152,7 @@ const fn table(here: u8) -> [Opcode; OPCODES] {
             },
             name => name,
         };
-        all[opcode] = Opcode { name, way: way(opcode as u16, name) };
+        all[opcode] = Opcode { name, flow_effect: flow_effect(opcode as u16, name) };
         opcode += 1;
     }
     all
@@ -172,20 +172,20 @@ const fn shared(own: &[u16; OPCODES], operation: usize) -> u16 {
     shared
 }
 
-const fn way(opcode: u16, name: u16) -> Way {
+const fn flow_effect(opcode: u16, name: u16) -> FlowEffect {
     if name != UNKNOWN && name != SEVERAL {
         if name == BRANCH {
-            return Way::Branches;
+            return FlowEffect::Branches;
         }
         let mut at = 0;
         while at < LEAVES.len() {
             if name == LEAVES[at] {
-                return Way::Leaves;
+                return FlowEffect::Leaves;
             }
             at += 1;
         }
     }
-    if is_branch(opcode) { Way::Names } else { Way::On }
+    if is_branch(opcode) { FlowEffect::Refers } else { FlowEffect::Continues }
 }
 
 const BRANCH: u16 = number("BRA");

@@ -4,7 +4,7 @@
 use super::instruction::{BYTES, Instruction, at};
 use super::mix::{Counts, Mix};
 use super::mnemonic::{Mnemonic, mnemonic};
-use super::opcode::{Opcode, UNKNOWN, Way, opcodes};
+use super::opcode::{FlowEffect, Opcode, UNKNOWN, opcodes};
 
 /// The results of one pass. The compiler's padding after the code is not counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub fn survey(code: &[u8], sm: u32) -> Survey {
     let inside = |at: &u64| *at < bytes as u64 && at.is_multiple_of(BYTES);
     for (index, bits) in code.iter().enumerate() {
         let instruction = at(index, bits);
-        let Opcode { name, way } = table[usize::from(instruction.opcode())];
+        let Opcode { name, flow_effect } = table[usize::from(instruction.opcode())];
         let name = counts.add(&instruction, name);
         // The guard has four bits; name numbers have fewer than twelve.
         let guard = (instruction.low >> 12 & 0xf) as u16;
@@ -47,18 +47,18 @@ pub fn survey(code: &[u8], sm: u32) -> Survey {
         if name == UNKNOWN {
             shape.extend_from_slice(&instruction.opcode().to_le_bytes());
         }
-        if way == Way::On {
+        if flow_effect == FlowEffect::Continues {
             continue;
         }
         if let Some(to) = instruction.target(sm) {
             shape.extend_from_slice(&DISTANCE.to_le_bytes());
             shape.extend_from_slice(&to.wrapping_sub(instruction.offset).to_le_bytes());
             starts.extend(Some(to).filter(inside));
-            if way == Way::Branches && to <= instruction.offset && inside(&to) {
+            if flow_effect == FlowEffect::Branches && to <= instruction.offset && inside(&to) {
                 heads.push(to);
             }
         }
-        if way != Way::Names {
+        if flow_effect != FlowEffect::Refers {
             starts.extend(Some(instruction.offset + BYTES).filter(inside));
         }
     }
@@ -79,11 +79,15 @@ pub fn survey(code: &[u8], sm: u32) -> Survey {
 /// Length in bytes of the code before a final branch to itself and NOPs.
 fn without_padding(code: &[u8], sm: u32) -> usize {
     let (code, _) = code.as_chunks::<16>();
-    kept(code.len(), sm, |index| at(index, &code[index])) * BYTES as usize
+    count_without_padding(code.len(), sm, |index| at(index, &code[index])) * BYTES as usize
 }
 
 /// The number of the first `count` instructions that remain without that padding.
-pub(super) fn kept(count: usize, sm: u32, get: impl Fn(usize) -> Instruction) -> usize {
+pub(super) fn count_without_padding(
+    count: usize,
+    sm: u32,
+    get: impl Fn(usize) -> Instruction,
+) -> usize {
     let mut end = count;
     while end > 0 && mnemonic(&get(end - 1), sm) == Mnemonic::Known("NOP") {
         end -= 1;

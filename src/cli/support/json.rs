@@ -11,7 +11,7 @@ use serde_json::ser::{Formatter, Serializer};
 ///
 /// # Errors
 /// JSON cannot express the value.
-pub(super) fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
+pub(in crate::cli) fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
     let mut text = Vec::with_capacity(1 << 14);
     append(&mut text, value, 0)?;
     text.push(b'\n');
@@ -23,7 +23,7 @@ pub(super) fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
 ///
 /// # Errors
 /// JSON cannot express the value.
-pub(super) fn append(
+pub(in crate::cli) fn append(
     text: &mut Vec<u8>,
     value: &impl Serialize,
     depth: usize,

@@ -2,35 +2,35 @@
 
 use std::path::{Path, PathBuf};
 
-use super::show;
-use crate::cli::app::{App, Status};
+use super::app::{App, Status};
+use super::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::model::Comparison;
-use crate::report::comparison::markdown;
+use crate::report::comparison::{markdown, table};
 use crate::store::{RunFolder, Runs};
 
 /// The comparison in the run that the user named. `None` if the run is not one.
-pub(in crate::cli) fn kept_by(app: &App, what: &str) -> Result<Option<Comparison>> {
+pub(in crate::cli) fn find(app: &App, what: &str) -> Result<Option<Comparison>> {
     if Path::new(what).is_file() {
         return Ok(None);
     }
     match Runs::new(&app.config.runs_dir.value).find(what) {
-        Ok(folder) => kept(&folder),
+        Ok(folder) => of_run(&folder),
         // The code that opens profiles reports a wrong name.
         Err(_) => Ok(None),
     }
 }
 
 /// The folder of the run that the user named, if that run is a comparison.
-pub(super) fn folder_of(app: &App, what: &str) -> Result<Option<PathBuf>> {
-    if kept_by(app, what)?.is_none() {
+pub(in crate::cli) fn folder_of(app: &App, what: &str) -> Result<Option<PathBuf>> {
+    if find(app, what)?.is_none() {
         return Ok(None);
     }
     Ok(Some(Runs::new(&app.config.runs_dir.value).find(what)?.path().to_owned()))
 }
 
 /// The comparison saved in a run folder. `None` if there is none.
-pub(in crate::cli) fn kept(folder: &RunFolder) -> Result<Option<Comparison>> {
+pub(in crate::cli) fn of_run(folder: &RunFolder) -> Result<Option<Comparison>> {
     let path = folder.path().join("compare.json");
     if !path.is_file() {
         return Ok(None);
@@ -43,15 +43,15 @@ pub(in crate::cli) fn kept(folder: &RunFolder) -> Result<Option<Comparison>> {
 }
 
 /// Shows it in the format of `rgpu report --format`.
-pub(in crate::cli) fn again(
+pub(in crate::cli) fn show_as(
     app: &App,
     comparison: &Comparison,
     what: &str,
     format: Option<&str>,
 ) -> Result<Status> {
     match format {
-        None => show::result(app, comparison)?,
-        Some("table") => show::table(app, comparison),
+        None => show(app, comparison)?,
+        Some("table") => show_table(app, comparison),
         Some("json") => app.print_json(comparison)?,
         Some("markdown") => app.print(&markdown(comparison)),
         Some(other) => {
@@ -62,4 +62,18 @@ pub(in crate::cli) fn again(
         }
     }
     Ok(0)
+}
+
+/// Prints the table, or the document with `--json`.
+pub(in crate::cli) fn show(app: &App, comparison: &Comparison) -> Result<()> {
+    if app.global.json {
+        return app.print_json(comparison);
+    }
+    show_table(app, comparison);
+    Ok(())
+}
+
+/// Prints the table. Names of kernels and files are foreign text.
+pub(in crate::cli) fn show_table(app: &App, comparison: &Comparison) {
+    app.print(&safe(table(comparison, &app.style()).as_bytes()));
 }

@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use crate::cli::app::{App, Status};
-use crate::cli::terminal::safe;
+use super::app::{App, Status};
+use super::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::model::FanOut;
 use crate::report::remotes_table::{markdown, table};
-use crate::store::{RunFolder, Runs};
+use crate::store::{RunFolder, RunRecord, Runs};
 
 /// The file with the joined result.
-pub(super) const FAN_OUT_FILE: &str = "fan-out.json";
+pub(in crate::cli) const FAN_OUT_FILE: &str = "fan-out.json";
 
 /// Prints the table, or the document with `--json`.
 pub(in crate::cli) fn show(app: &App, fan_out: &FanOut) -> Result<()> {
@@ -22,7 +22,7 @@ pub(in crate::cli) fn show(app: &App, fan_out: &FanOut) -> Result<()> {
 }
 
 /// The joined result in a run folder. `None` if the folder is of a single run.
-pub(in crate::cli) fn kept(folder: &RunFolder) -> Result<Option<FanOut>> {
+pub(in crate::cli) fn of_run(folder: &RunFolder) -> Result<Option<FanOut>> {
     if !folder.path().join(FAN_OUT_FILE).is_file() {
         return Ok(None);
     }
@@ -34,19 +34,19 @@ pub(in crate::cli) fn kept(folder: &RunFolder) -> Result<Option<FanOut>> {
 }
 
 /// The same for a run that the user named.
-pub(in crate::cli) fn kept_by(app: &App, what: &str) -> Result<Option<FanOut>> {
+pub(in crate::cli) fn find(app: &App, what: &str) -> Result<Option<FanOut>> {
     if Path::new(what).is_file() {
         return Ok(None);
     }
     match Runs::new(&app.config.runs_dir.value).find(what) {
-        Ok(folder) => kept(&folder),
+        Ok(folder) => of_run(&folder),
         // The code that opens profiles reports a wrong name.
         Err(_) => Ok(None),
     }
 }
 
 /// Shows it in the format of `rgpu report --format`.
-pub(in crate::cli) fn again(
+pub(in crate::cli) fn show_as(
     app: &App,
     fan_out: &FanOut,
     what: &str,
@@ -68,4 +68,47 @@ pub(in crate::cli) fn again(
         }
     }
     Ok(0)
+}
+
+/// The folders of the single runs, in the order of their remotes.
+pub(in crate::cli) fn run_folders(
+    app: &App,
+    folder: &RunFolder,
+    record: &RunRecord,
+) -> Result<Vec<RunFolder>> {
+    let of = |name: &&str| {
+        let inner = folder.path().join(id_suffix(name));
+        match inner.is_dir() {
+            true => RunFolder::open(&inner),
+            false => Runs::new(&app.config.runs_dir.value).find(&format!(
+                "{}-{}",
+                record.id,
+                id_suffix(name)
+            )),
+        }
+    };
+    Ok(remote_names(&record.remote)?.iter().map(of).collect::<Result<_, _>>()?)
+}
+
+/// The remote's suffix in a run's id.
+pub(in crate::cli) fn id_suffix(remote: &str) -> String {
+    let word = remote.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    word.trim_matches('-').to_owned()
+}
+
+/// The remotes in the list.
+pub(in crate::cli) fn remote_names(remotes: &str) -> Result<Vec<&str>> {
+    let names: Vec<&str> = remotes.split(',').map(str::trim).collect();
+    let usage_error = |what: String| Failure::new(Exit::Usage, "usage", what);
+    if names.iter().any(|name| name.is_empty()) {
+        return Err(usage_error(format!("`--remote {remotes}` has an empty name in its list"))
+            .hint("write the remotes with commas and nothing else between them: a,b,c"));
+    }
+    for (at, name) in names.iter().enumerate() {
+        if names[..at].contains(name) {
+            return Err(usage_error(format!("`--remote {remotes}` has `{name}` twice"))
+                .hint("two runs on one GPU would only wait for each other"));
+        }
+    }
+    Ok(names)
 }

@@ -30,7 +30,7 @@ const PIECE_BYTES: u64 = 128;
 
 /// The queue of output to write. Clones share it.
 #[derive(Clone)]
-pub(super) struct ProgramOutput {
+pub(in crate::cli) struct ProgramOutput {
     queue: mpsc::Sender<QueuedPiece>,
     /// Bytes in the queue.
     queued_bytes: Arc<watch::Sender<u64>>,
@@ -64,7 +64,7 @@ enum PieceBytes {
 
 /// How the program's output is changed on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OutputStyle {
+pub(in crate::cli) enum OutputStyle {
     /// Not at all: the program owns the terminal.
     Raw,
     /// Unchanged into files and pipes, escaped on a terminal.
@@ -73,7 +73,7 @@ pub(super) enum OutputStyle {
 
 impl ProgramOutput {
     /// Writes to this process's own streams. `canceller` is told when stdout's reader has gone.
-    pub(super) fn new(
+    pub(in crate::cli) fn new(
         terminal: Terminal,
         style: OutputStyle,
         bar: ProgressBar,
@@ -109,7 +109,7 @@ impl ProgramOutput {
     }
 
     /// Queues output of the program. Never waits.
-    pub(super) fn take(&self, stream: Stream, bytes: &[u8], recorded: LogPosition<'_>) {
+    pub(in crate::cli) fn take(&self, stream: Stream, bytes: &[u8], recorded: LogPosition<'_>) {
         let len = bytes.len() as u64;
         let bytes = match *self.queued_bytes.borrow() + len <= MAX_QUEUED_BYTES {
             true => PieceBytes::Held(bytes.to_owned()),
@@ -121,7 +121,7 @@ impl ProgramOutput {
     }
 
     /// Waits until everything queued is written.
-    pub(super) async fn drained(&self) {
+    pub(in crate::cli) async fn drained(&self) {
         self.send(QueuedPiece::End);
         // This fails only without a sender, and we hold one.
         let _ = self.queued_bytes.subscribe().wait_for(|queued_bytes| *queued_bytes == 0).await;

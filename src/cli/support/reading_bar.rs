@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::cli::app::App;
-use crate::cli::terminal::safe;
+use super::app::App;
+use super::terminal::safe;
 use crate::import::ReadProgress;
 
 /// A bar that appears with the first reported rows and is removed when dropped. A file that is read
 /// quickly shows none.
 #[derive(Debug)]
-pub(super) struct ReadingBar {
+pub(in crate::cli) struct ReadingBar {
     bar: ProgressBar,
     /// Whether the bar can be seen.
     is_visible: bool,
@@ -19,7 +19,7 @@ pub(super) struct ReadingBar {
 
 impl ReadingBar {
     /// A bar labelled `what`. Hidden off a terminal, with `--quiet` and with `--json`.
-    pub(super) fn new(app: &App, what: &str) -> ReadingBar {
+    pub(in crate::cli) fn new(app: &App, what: &str) -> ReadingBar {
         let is_visible = app.terminal.stderr_tty && !app.global.quiet && !app.global.json;
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         let style = "{spinner} reading {msg} {bar:24} {human_pos}/{human_len} rows";

@@ -7,10 +7,10 @@ use rgpu_case::{Case, TimingPlan};
 use rgpu_protocol::GpuChoice;
 use rgpu_protocol::plan::Arg;
 
-use super::args::{DeepArgs, Limit};
-use super::{ProfileArgs, mode_flags};
-use crate::cli::app::App;
-use crate::cli::kernels::places;
+use super::app::App;
+use super::kernel_folders::kernel_folders;
+use super::profile_args::{self, DeepArgs, Limit, ProfileArgs};
+use super::{mode_flags, session};
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::{KernelSpec, Mode, Selection, find};
 use crate::store::{CaseSizes, InputsRecord, digest_file};
@@ -23,7 +23,7 @@ use crate::tool::{
 pub(in crate::cli) struct ProfileCommand {
     /// The request to the library.
     pub request: Request,
-    /// The kernel's or program's name.
+    /// The name of the kernel or program.
     pub name: String,
     /// Assumptions to show to the user.
     pub assumptions: Vec<String>,
@@ -49,9 +49,9 @@ pub(in crate::cli) fn resolve(app: &App, args: &ProfileArgs) -> Result<ProfileCo
 }
 
 fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
-    let loaded = find::find(name, &places(app)).map_err(Failure::from)?;
+    let loaded = find::find(name, &kernel_folders(app)).map_err(Failure::from)?;
     let spec = loaded.spec;
-    let mode = args.mode.map(super::Mode::way).or(spec.mode).unwrap_or(Mode::Ncu);
+    let mode = args.mode.map(profile_args::Mode::kernel_mode).or(spec.mode).unwrap_or(Mode::Ncu);
     let selection = match (args.problem_sizes.is_empty(), mode) {
         (false, _) => Selection::Given(args.problem_sizes.clone()),
         // A check is worth running on every size.
@@ -67,7 +67,7 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
         }
     })?;
     let inputs = inputs(&spec, &data_sets, args.seed)?;
-    let sources = spec.sources(&places(app)).map_err(Failure::from)?;
+    let sources = spec.sources(&kernel_folders(app)).map_err(Failure::from)?;
     let target =
         Target::Kernel { spec: Box::new(spec.clone()), sources, data_sets, seed: args.seed };
     let mut request = options(args, mode, target)?;
@@ -87,11 +87,11 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
 /// Resolves a program. A path that is a file here is sent along; anything else must exist on the
 /// host.
 fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
-    let mode = args.mode.map_or(Mode::Ncu, super::Mode::way);
+    let mode = args.mode.map_or(Mode::Ncu, profile_args::Mode::kernel_mode);
     mode_flags::check(args, mode)?;
     let program_path = args.program.first().map_or("", String::as_str);
-    let on_this_machine = crate::cli::session::spec(app, args.place.remote.as_deref())
-        .is_ok_and(|spec| crate::cli::session::is_local(&spec));
+    let on_this_machine =
+        session::spec(app, args.place.remote.as_deref()).is_ok_and(|spec| session::is_local(&spec));
     let local_path = app.cwd.join(program_path);
     let is_file = program_path.contains('/') && local_path.is_file();
     let name = Path::new(program_path)

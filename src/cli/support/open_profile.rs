@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-use super::bar::ReadingBar;
-use crate::cli::app::App;
-use crate::cli::{disasm, missing};
+use super::app::App;
+use super::missing;
+use super::nvdisasm;
+use super::reading_bar::ReadingBar;
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::import::{DEFAULT_MAX_BYTES, IMPORTERS, ImportError, Source};
 use crate::model::profile::{Gap, KernelInfo, RunInfo, SCHEMA};
@@ -40,20 +41,20 @@ pub(in crate::cli) fn open(app: &App, what: &str) -> Result<OpenedProfile> {
 }
 
 /// Like [`open`], with a limit on the file's size, packed and unpacked.
-pub(super) fn open_within(app: &App, what: &str, max_bytes: u64) -> Result<OpenedProfile> {
+pub(in crate::cli) fn open_within(app: &App, what: &str, max_bytes: u64) -> Result<OpenedProfile> {
     let path = Path::new(what);
     if path.is_file() {
         return file(app, path, what, max_bytes);
     }
     let found = Runs::new(&app.config.runs_dir.value).find(what);
-    saved(&found.map_err(|e| match e {
+    open_run(&found.map_err(|e| match e {
         StoreError::Unknown(_) => missing::run_or_file(what),
         other => other.into(),
     })?)
 }
 
 /// A saved comparison, with the profile of its second side.
-pub(in crate::cli) fn compared(
+pub(in crate::cli) fn open_comparison(
     app: &App,
     what: &str,
     comparison: Comparison,
@@ -62,7 +63,7 @@ pub(in crate::cli) fn compared(
     let side = comparison.b.profile.as_ref().map(|path| folder.join(path));
     let side = side.filter(|path| path.is_file());
     let opened = match side.as_deref().and_then(Path::parent) {
-        Some(side) => saved(&RunFolder::open(side)?)?,
+        Some(side) => open_run(&RunFolder::open(side)?)?,
         None => {
             let name = comparison.b.kernel.clone();
             let kernel = KernelInfo { name, ..KernelInfo::default() };
@@ -74,7 +75,7 @@ pub(in crate::cli) fn compared(
 }
 
 /// The saved documents of a run.
-pub(in crate::cli) fn saved(folder: &RunFolder) -> Result<OpenedProfile> {
+pub(in crate::cli) fn open_run(folder: &RunFolder) -> Result<OpenedProfile> {
     Ok(OpenedProfile {
         profile: saved_profile(folder)?,
         sidecars: Sidecars {
@@ -199,7 +200,7 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedPro
     let mut sidecars = Sidecars::default();
     imported.add_to(&mut profile, &mut sidecars);
     if let Some(spots) = &mut sidecars.hotspots {
-        disasm::operands(app, spots, &|_| path.to_owned());
+        nvdisasm::add_operands(app, spots, &|_| path.to_owned());
     }
     crate::analysis::analyze_all(&mut profile, &sidecars, &app.config.thresholds.value);
     Ok(OpenedProfile { profile, sidecars, comparison: None, folder: None })

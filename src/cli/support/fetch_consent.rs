@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
 
-use crate::cli::app::App;
-use crate::cli::session::is_local;
+use super::app::App;
+use super::session::is_local;
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
 use crate::store::atomic;
@@ -17,7 +17,12 @@ use crate::tool::{NVCC, Wheels, looks_again};
 ///
 /// # Errors
 /// The user refuses, or cannot be asked.
-pub(super) fn environment(app: &App, spec: &RemoteSpec, wheels: &Wheels, yes: bool) -> Result<()> {
+pub(in crate::cli) fn environment(
+    app: &App,
+    spec: &RemoteSpec,
+    wheels: &Wheels,
+    yes: bool,
+) -> Result<()> {
     let consent_file = consent_file(app, spec, wheels);
     if consent_file.is_file() {
         return Ok(());
@@ -46,7 +51,12 @@ pub(super) fn environment(app: &App, spec: &RemoteSpec, wheels: &Wheels, yes: bo
 ///
 /// # Errors
 /// `failure` with new hints, if the user refuses or cannot be asked.
-pub(super) fn nvcc(app: &App, spec: &RemoteSpec, device: bool, failure: &Failure) -> Result<()> {
+pub(in crate::cli) fn nvcc(
+    app: &App,
+    spec: &RemoteSpec,
+    device: bool,
+    failure: &Failure,
+) -> Result<()> {
     let consent_file = consent_file(app, spec, &NVCC);
     if consent_file.is_file() || ask(app, spec, &NVCC) {
         save_consent(&consent_file);
@@ -77,7 +87,7 @@ pub(in crate::cli) fn wants_nvcc(app: &App, spec: &RemoteSpec) -> bool {
 }
 
 /// Remembers that the user agreed to nvcc's wheels on this remote.
-pub(super) fn wanted_nvcc(app: &App, spec: &RemoteSpec) {
+pub(in crate::cli) fn wanted_nvcc(app: &App, spec: &RemoteSpec) {
     save_consent(&consent_file(app, spec, &NVCC));
 }
 

@@ -15,7 +15,7 @@ use crate::error::{Exit, Failure};
 static WRITE_ERROR: OnceLock<String> = OnceLock::new();
 
 /// Writes data to stdout and returns whether that worked. A failure is kept for [`written`].
-pub(super) fn write_out(bytes: &[u8]) -> bool {
+pub(in crate::cli) fn write_out(bytes: &[u8]) -> bool {
     let mut out = std::io::stdout().lock();
     let done = out.write_all(bytes).and_then(|()| out.flush());
     drop(out);
@@ -23,7 +23,7 @@ pub(super) fn write_out(bytes: &[u8]) -> bool {
 }
 
 /// Keeps the first failure to write to stdout. A closed pipe (`| head`) does not count.
-pub(super) fn unwritten(error: &std::io::Error) {
+pub(in crate::cli) fn unwritten(error: &std::io::Error) {
     if error.kind() != ErrorKind::BrokenPipe {
         WRITE_ERROR.get_or_init(|| error.to_string());
     }
@@ -33,7 +33,7 @@ pub(super) fn unwritten(error: &std::io::Error) {
 ///
 /// # Errors
 /// A write failed, for example because the disk is full.
-pub(super) fn written() -> Result<(), Failure> {
+pub(in crate::cli) fn written() -> Result<(), Failure> {
     match WRITE_ERROR.get() {
         None => Ok(()),
         Some(why) => {
@@ -44,7 +44,7 @@ pub(super) fn written() -> Result<(), Failure> {
 
 /// The abilities of the process's streams.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terminal {
+pub(in crate::cli) struct Terminal {
     /// Whether stdout is a terminal.
     pub stdout_tty: bool,
     /// Whether stderr is a terminal, so that bars are drawn.
@@ -61,7 +61,7 @@ pub(super) struct Terminal {
 
 impl Terminal {
     /// Reads the process's streams and environment.
-    pub(super) fn detect() -> Self {
+    pub(in crate::cli) fn detect() -> Self {
         let stdout_tty = std::io::stdout().is_terminal();
         let stderr_tty = std::io::stderr().is_terminal();
         let is_set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty());
@@ -97,7 +97,7 @@ fn terminal_width() -> Option<usize> {
 /// This terminal in raw mode, as a program on a host needs it: each key is sent as it is typed.
 /// Dropping it restores the old mode.
 #[derive(Debug)]
-pub(super) struct RawTerminal {
+pub(in crate::cli) struct RawTerminal {
     original: Option<rustix::termios::Termios>,
     rows: u16,
     cols: u16,
@@ -105,7 +105,7 @@ pub(super) struct RawTerminal {
 
 impl RawTerminal {
     /// Switches the terminal of standard input, if there is one, to raw mode.
-    pub(super) fn take() -> Result<Self, Failure> {
+    pub(in crate::cli) fn take() -> Result<Self, Failure> {
         use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr};
         let stdin = std::io::stdin();
         let size = tcgetwinsize(&stdin).or_else(|_| tcgetwinsize(std::io::stdout()));
@@ -123,7 +123,7 @@ impl RawTerminal {
     }
 
     /// The terminal as a plan describes it.
-    pub(super) fn as_stdin(&self) -> Stdin {
+    pub(in crate::cli) fn as_stdin(&self) -> Stdin {
         Stdin::Terminal { rows: self.rows, cols: self.cols }
     }
 }
@@ -140,7 +140,7 @@ impl Drop for RawTerminal {
 
 /// Foreign bytes as text that cannot harm a terminal. SGR sequences and newlines stay (a carriage
 /// return before a newline is dropped); other control characters become `\x1b` and the like.
-pub(super) fn safe(bytes: &[u8]) -> String {
+pub(in crate::cli) fn safe(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut out = String::with_capacity(text.len());
     let mut rest = text.as_ref();
@@ -163,7 +163,7 @@ pub(super) fn safe(bytes: &[u8]) -> String {
 
 /// How many bytes at the end belong to something incomplete that [`safe`] must get in one piece: a
 /// character, a colour sequence, a line end.
-pub(super) fn hold_back(bytes: &[u8]) -> usize {
+pub(in crate::cli) fn hold_back(bytes: &[u8]) -> usize {
     const MAX_SEQUENCE_BYTES: usize = 32;
     if bytes.ends_with(b"\r") {
         return 1;
@@ -193,7 +193,7 @@ pub(super) fn hold_back(bytes: &[u8]) -> usize {
 }
 
 /// The text without SGR sequences.
-pub(super) fn plain(text: &str) -> String {
+pub(in crate::cli) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(c) = rest.chars().next() {

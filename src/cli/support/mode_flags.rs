@@ -1,6 +1,6 @@
 //! Which flags belong to which mode. A flag that the mode would ignore is an error.
 
-use super::ProfileArgs;
+use super::profile_args::ProfileArgs;
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::Mode;
 
@@ -73,7 +73,7 @@ fn given(args: &ProfileArgs) -> Vec<ModeFlag> {
 ///
 /// # Errors
 /// A usage error that names the flag and the modes it belongs to.
-pub(super) fn check(args: &ProfileArgs, mode: Mode) -> Result<()> {
+pub(in crate::cli) fn check(args: &ProfileArgs, mode: Mode) -> Result<()> {
     let given = given(args);
     let misplaced = given.iter().find(|(_, modes)| !modes.contains(&mode));
     if let Some((flag, modes)) = misplaced {

@@ -35,7 +35,7 @@ static STARTED: OnceLock<std::result::Result<(), Failure>> = OnceLock::new();
 ///
 /// # Errors
 /// Signals cannot be handled.
-pub(super) fn listen(canceller: Canceller) -> Result<()> {
+pub(in crate::cli) fn listen(canceller: Canceller) -> Result<()> {
     STARTED.get_or_init(start).clone()?;
     let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
     listeners.retain(|listener| !listener.is_closed());
@@ -95,7 +95,7 @@ fn ask_all_to_stop() {
 /// Whether a live run has acted on every request.
 fn any_acted() -> bool {
     let listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
-    listeners.iter().any(|listener| !listener.is_closed() && listener.is_heard())
+    listeners.iter().any(|listener| !listener.is_closed() && listener.all_handled())
 }
 
 async fn until(due: Option<Instant>) {

@@ -42,19 +42,19 @@ fn is_build_step(step: &str) -> bool {
 
 /// Where the output of programs goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LiveOutput {
+pub(in crate::cli) enum LiveOutput {
     /// Raw pass-through: the program owns the terminal.
     Raw,
     /// stdout to stdout and stderr to stderr, byte for byte: `exec`.
-    Through,
+    SameStream,
     /// Both to stderr, above the bar: `profile`.
-    Beside,
+    Stderr,
     /// Nowhere: `--quiet`, or `--json` without `-v`.
     Hidden,
 }
 
 /// The reporter that draws on the terminal.
-pub(super) struct Progress {
+pub(in crate::cli) struct Progress {
     bar: ProgressBar,
     live: LiveOutput,
     quiet: bool,
@@ -74,14 +74,14 @@ pub(super) struct Progress {
 
 /// The terminal line of one of several runs at once.
 #[derive(Clone, Debug)]
-pub(super) struct ProgressRow {
+pub(in crate::cli) struct ProgressRow {
     bar: ProgressBar,
     line_prefix: String,
 }
 
 impl ProgressRow {
     /// One line for each of these remotes.
-    pub(super) fn each<'a>(
+    pub(in crate::cli) fn each<'a>(
         terminal: Terminal,
         quiet: bool,
         remotes: impl Iterator<Item = &'a str> + Clone,
@@ -110,7 +110,7 @@ struct SilenceWatch {
 
 impl Progress {
     /// A reporter for this terminal; with `row` it draws on that line.
-    pub(super) fn new(
+    pub(in crate::cli) fn new(
         terminal: Terminal,
         live: LiveOutput,
         quiet: bool,
@@ -140,8 +140,8 @@ impl Progress {
         let (phase, ticker, cut_streams) = (String::new(), None, Vec::new());
         let style = match live {
             LiveOutput::Raw => Some(OutputStyle::Raw),
-            LiveOutput::Through => Some(OutputStyle::Safe),
-            LiveOutput::Beside | LiveOutput::Hidden => None,
+            LiveOutput::SameStream => Some(OutputStyle::Safe),
+            LiveOutput::Stderr | LiveOutput::Hidden => None,
         };
         let program_output =
             style.map(|style| ProgramOutput::new(terminal, style, bar.clone(), canceller));
@@ -161,12 +161,12 @@ impl Progress {
         }
     }
 
-    pub(super) fn program_output(&self) -> Option<ProgramOutput> {
+    pub(in crate::cli) fn program_output(&self) -> Option<ProgramOutput> {
         self.program_output.clone()
     }
 
     /// The bar, for code that writes to the terminal itself.
-    pub(super) fn bar(&self) -> ProgressBar {
+    pub(in crate::cli) fn bar(&self) -> ProgressBar {
         self.bar.clone()
     }
 
@@ -178,7 +178,7 @@ impl Progress {
         // The stderr of `exec` belongs to the program.
         if !self.quiet
             && !self.terminal.stderr_tty
-            && !matches!(self.live, LiveOutput::Through | LiveOutput::Raw)
+            && !matches!(self.live, LiveOutput::SameStream | LiveOutput::Raw)
         {
             write_stderr(&format!("{}{text}\n", self.line_prefix));
         }
@@ -289,7 +289,7 @@ impl Progress {
                     was_reported: false,
                 };
                 drop(silence);
-                if !matches!(self.live, LiveOutput::Through | LiveOutput::Raw) {
+                if !matches!(self.live, LiveOutput::SameStream | LiveOutput::Raw) {
                     self.set_phase(safe(title.as_bytes()));
                 }
             }
@@ -302,7 +302,7 @@ impl Progress {
             EventBody::RungEnded(record)
                 if !record.ok
                     && record.code != "missing"
-                    && !matches!(self.live, LiveOutput::Through | LiveOutput::Raw) =>
+                    && !matches!(self.live, LiveOutput::SameStream | LiveOutput::Raw) =>
             {
                 let words = if record.words.is_empty() {
                     String::new()
@@ -368,12 +368,12 @@ impl Progress {
 }
 
 impl Reporter for Progress {
-    fn say(&mut self, event: &RunEvent<'_>) {
+    fn report(&mut self, event: &RunEvent<'_>) {
         match event {
             RunEvent::Where { remote, address, .. } => {
                 self.start_silence_watch();
                 // The stderr of `exec` belongs to the program, but a remote host is always named.
-                let program_only = matches!(self.live, LiveOutput::Through | LiveOutput::Raw);
+                let program_only = matches!(self.live, LiveOutput::SameStream | LiveOutput::Raw);
                 let mut named = NAMED_REMOTES.lock().unwrap_or_else(PoisonError::into_inner);
                 if !(program_only && *address == LOCAL) && named.insert((*remote).to_owned()) {
                     let more =

@@ -1,11 +1,9 @@
 //! The arguments of `rgpu profile`.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use clap::{Args, ValueEnum};
 
-use crate::kernel::Mode as Way;
+use super::run_args::{PlaceArgs, RunArgs, bytes, duration};
+use crate::kernel;
 
 /// Profile a kernel or a program: how fast, why not faster, what to try
 ///
@@ -97,39 +95,18 @@ pub(in crate::cli) enum Mode {
 }
 
 impl Mode {
-    pub(in crate::cli) fn way(self) -> Way {
+    pub(in crate::cli) fn kernel_mode(self) -> kernel::Mode {
         match self {
-            Self::Ncu => Way::Ncu,
-            Self::Nsys => Way::Nsys,
-            Self::Sanitizer => Way::Sanitizer,
-            Self::Bench => Way::Bench,
-            Self::Nvtx => Way::Nvtx,
-            Self::Verify => Way::Verify,
-            Self::Deep => Way::Deep,
-            Self::Torch => Way::Torch,
+            Self::Ncu => kernel::Mode::Ncu,
+            Self::Nsys => kernel::Mode::Nsys,
+            Self::Sanitizer => kernel::Mode::Sanitizer,
+            Self::Bench => kernel::Mode::Bench,
+            Self::Nvtx => kernel::Mode::Nvtx,
+            Self::Verify => kernel::Mode::Verify,
+            Self::Deep => kernel::Mode::Deep,
+            Self::Torch => kernel::Mode::Torch,
         }
     }
-}
-
-/// Where it runs.
-#[derive(Args, Clone, Debug, Default)]
-pub(in crate::cli) struct PlaceArgs {
-    /// A remote of `rgpu remote list`, an alias of ~/.ssh/config, or ssh://user@host:port;
-    /// `profile` accepts a comma-separated list and runs on all of them at once
-    #[arg(long, short, value_name = "REMOTE", help_heading = "Where")]
-    pub remote: Option<String>,
-
-    /// Which GPU: any, an index, a UUID, or part of a name
-    #[arg(long, value_name = "any|N|UUID|NAME", help_heading = "Where")]
-    pub gpu: Option<String>,
-
-    /// Run even if other processes use the GPU
-    #[arg(long, help_heading = "Where")]
-    pub share_gpu: bool,
-
-    /// Accept the key of an unknown host
-    #[arg(long, help_heading = "Where")]
-    pub accept_new: bool,
 }
 
 /// ncu's own spellings.
@@ -265,109 +242,4 @@ pub(in crate::cli) struct SanitizerArgs {
     /// More arguments for compute-sanitizer, as one string
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     pub sanitizer_args: Option<String>,
-}
-
-/// What every run takes.
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Run")]
-pub(in crate::cli) struct RunArgs {
-    /// Time limit of each step, e.g. 90s, 10m
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub timeout: Option<Duration>,
-
-    /// How long to wait for the GPU
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub queue_timeout: Option<Duration>,
-
-    /// The run's name, which must be new
-    #[arg(long, value_name = "NAME")]
-    pub run_id: Option<String>,
-
-    /// The run's folder, which must be new or empty
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-
-    /// A label to store with the run
-    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
-    pub label: Vec<(String, String)>,
-
-    /// A note to store with the run; runs with a note are never pruned
-    #[arg(long, value_name = "TEXT")]
-    pub note: Option<String>,
-
-    /// The lowest rung that counts as success, e.g. ncu.basic
-    #[arg(long, value_name = "RUNG", value_parser = clap::builder::PossibleValuesParser::new(crate::run::rungs()))]
-    pub at_least: Option<String>,
-
-    /// Fail before anything is timed if there are doubts about the host
-    #[arg(long)]
-    pub strict: bool,
-
-    /// Flags from `[preset.NAME]` of rgpu.toml
-    #[arg(long, value_name = "NAME")]
-    pub preset: Option<String>,
-
-    /// Print the plan, the harness and the exact tool commands; touch nothing
-    #[arg(long)]
-    pub dry_run: bool,
-
-    /// Write the run's events as JSON lines
-    #[arg(long, value_name = "FILE|-")]
-    pub events: Option<String>,
-
-    /// Submit the job and exit; `rgpu runs attach` fetches the results
-    #[arg(long)]
-    pub detach: bool,
-
-    /// Most output to keep of each stream, e.g. 100MB
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
-    pub log_limit: Option<u64>,
-}
-
-/// Parses a time: `90`, `90s`, `10m`, `2h`.
-pub(in crate::cli) fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) =
-        text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
-    let seconds = match unit.trim() {
-        "" | "s" => 1.0,
-        "ms" => 0.001,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        other => return Err(format!("unknown unit `{other}`: use s, m or h")),
-    };
-    let number: f64 = number.parse().map_err(|_| "not a time: write 90s, 10m or 2h".to_owned())?;
-    let total = number * seconds;
-    if total > 0.0 && total <= 7.0 * 24.0 * 3600.0 {
-        Ok(Duration::from_secs_f64(total))
-    } else {
-        Err("a time must be above 0 and at most 7 days".to_owned())
-    }
-}
-
-/// Parses a size: `100MB`, `1GiB`, `4096`.
-pub(in crate::cli) fn bytes(text: &str) -> Result<u64, String> {
-    let (number, unit) =
-        text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "kb" | "k" => 1000,
-        "mb" | "m" => 1_000_000,
-        "gb" | "g" => 1_000_000_000,
-        "kib" => 1 << 10,
-        "mib" => 1 << 20,
-        "gib" => 1 << 30,
-        other => return Err(format!("unknown unit `{other}`: use MB, MiB, GB or GiB")),
-    };
-    number
-        .parse::<u64>()
-        .ok()
-        .and_then(|n| n.checked_mul(factor))
-        .ok_or_else(|| "not a size: write 100MB or 1GiB".to_owned())
-}
-
-fn label(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("write KEY=VALUE".to_owned()),
-    }
 }

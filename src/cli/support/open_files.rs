@@ -18,7 +18,7 @@ const HINT: &str =
 ///
 /// # Errors
 /// The limit is too low.
-pub(super) fn enough() -> Result<()> {
+pub(in crate::cli) fn enough() -> Result<()> {
     match getrlimit(Resource::Nofile).current {
         Some(limit) if limit < MIN_OPEN_FILES => Err(too_few(limit)),
         _ => Ok(()),
@@ -31,7 +31,7 @@ fn too_few(limit: u64) -> Failure {
 }
 
 /// The failure for something that could not be started.
-pub(super) fn cannot_start(code: &'static str, what: &str, error: &io::Error) -> Failure {
+pub(in crate::cli) fn cannot_start(code: &'static str, what: &str, error: &io::Error) -> Failure {
     let full = |whose: &str| {
         let what = format!("{what}: {whose} too many open files");
         Failure::new(Exit::Disk, "open_files", what).cause(error)

@@ -28,7 +28,7 @@ use crate::run::{
 use crate::store::{Cost, RunRecord};
 
 /// The remote of a command: the one the user typed, else the default remote.
-pub(super) fn spec(app: &App, requested: Option<&str>) -> Result<RemoteSpec> {
+pub(in crate::cli) fn spec(app: &App, requested: Option<&str>) -> Result<RemoteSpec> {
     let Config { default_remote, .. } = &app.config;
     match (requested, &default_remote.origin) {
         (Some(name), _) => app.config.remote(name, ssh_alias).map_err(|mut failure| {
@@ -51,7 +51,7 @@ pub(super) fn spec(app: &App, requested: Option<&str>) -> Result<RemoteSpec> {
 
 /// Refuses a run whose record names an address that the user has never used: a run folder may come
 /// with a project. Allowed are remotes of the settings and addresses this machine has connected to.
-pub(super) fn check_run(app: &App, record: &RunRecord) -> Result<()> {
+pub(in crate::cli) fn check_run(app: &App, record: &RunRecord) -> Result<()> {
     let remotes = &app.config.remotes;
     let jobs = record.jobs.iter().map(|job| &job.remote);
     for name in std::iter::once(&record.remote).chain(jobs) {
@@ -73,12 +73,12 @@ pub(super) fn check_run(app: &App, record: &RunRecord) -> Result<()> {
 }
 
 /// Whether `name` is a host of `~/.ssh/config`.
-pub(super) fn ssh_alias(name: &str) -> bool {
+pub(in crate::cli) fn ssh_alias(name: &str) -> bool {
     ssh_aliases().iter().any(|alias| alias == name)
 }
 
 /// The hosts of `~/.ssh/config`, patterns included.
-pub(super) fn ssh_aliases() -> Vec<String> {
+pub(in crate::cli) fn ssh_aliases() -> Vec<String> {
     let Some(home) = std::env::home_dir() else { return Vec::new() };
     let text = std::fs::read_to_string(home.join(".ssh/config")).unwrap_or_default();
     text.lines()
@@ -92,7 +92,7 @@ pub(super) fn ssh_aliases() -> Vec<String> {
 }
 
 /// The record of a new run of this command line on that remote. The caller sets the title.
-pub(super) fn record(
+pub(in crate::cli) fn record(
     app: &App,
     spec: &RemoteSpec,
     id: String,
@@ -109,7 +109,7 @@ pub(super) fn record(
 }
 
 /// rgpu's own programs for this machine, and their paths for other architectures.
-pub(super) fn programs(app: &App) -> Result<Programs> {
+pub(in crate::cli) fn programs(app: &App) -> Result<Programs> {
     let exe = std::env::current_exe().map_err(|e| {
         Failure::new(Exit::Config, "no_exe", "this program's own path is not known").cause(e)
     })?;
@@ -120,7 +120,7 @@ pub(super) fn programs(app: &App) -> Result<Programs> {
 }
 
 /// The workspace that this program was built in, if the program is `target/<profile>/rgpu`.
-pub(super) fn workspace() -> Option<PathBuf> {
+pub(in crate::cli) fn workspace() -> Option<PathBuf> {
     let exe = std::env::current_exe().ok()?;
     let target = exe.ancestors().nth(2).filter(|target| target.ends_with("target"))?;
     target.parent().map(Path::to_owned)
@@ -133,18 +133,18 @@ fn compilers() -> BTreeMap<String, String> {
 }
 
 /// Facts about a remote that earlier runs saved.
-pub(super) fn facts_cache(app: &App, spec: &RemoteSpec) -> FactsCache {
+pub(in crate::cli) fn facts_cache(app: &App, spec: &RemoteSpec) -> FactsCache {
     let compilers = if is_local(spec) { compilers() } else { BTreeMap::new() };
     FactsCache::new(&app.cache, spec, &compilers)
 }
 
 /// An open connection, its event reporter and its cancel signal.
-pub(super) struct OpenRemote {
-    pub(super) spec: RemoteSpec,
-    pub(super) link: HostLink,
-    pub(super) reporter: SharedReporter,
-    pub(super) cancel: CancelSignal,
-    pub(super) programs: Programs,
+pub(in crate::cli) struct OpenRemote {
+    pub(in crate::cli) spec: RemoteSpec,
+    pub(in crate::cli) link: HostLink,
+    pub(in crate::cli) reporter: SharedReporter,
+    pub(in crate::cli) cancel: CancelSignal,
+    pub(in crate::cli) programs: Programs,
     /// Writes the program's output to this process's stdout and stderr. `None` if it does not go
     /// there.
     program_output: Option<ProgramOutput>,
@@ -158,7 +158,11 @@ impl OpenRemote {
     ///
     /// # Errors
     /// The link fails, or the user cancels.
-    pub(super) async fn ask(&mut self, cache: &FactsCache, now_s: i64) -> Result<HostFacts> {
+    pub(in crate::cli) async fn ask(
+        &mut self,
+        cache: &FactsCache,
+        now_s: i64,
+    ) -> Result<HostFacts> {
         let Self { spec, link, reporter, programs, cancel, .. } = self;
         cache.ask(link, spec, programs, now_s, reporter, cancel).await
     }
@@ -167,7 +171,7 @@ impl OpenRemote {
     ///
     /// # Errors
     /// The errors of `work`, or the user cancels.
-    pub(super) async fn finish_with<T>(
+    pub(in crate::cli) async fn finish_with<T>(
         self,
         work: impl AsyncFnOnce(&mut HostLink) -> Result<T>,
     ) -> Result<T> {
@@ -175,14 +179,14 @@ impl OpenRemote {
         let done = tokio::select! {
             done = work(&mut link) => done,
             // Drop the link instead of closing it: the host may never answer.
-            () = cancel.beyond(0) => {
+            () = cancel.wait_for_more_than(0) => {
                 return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled"));
             }
         };
-        reporter.say(&RunEvent::Finished { exit: 0 });
+        reporter.report(&RunEvent::Finished { exit: 0 });
         tokio::select! {
             _ = link.close() => {}
-            () = cancel.beyond(0) => {}
+            () = cancel.wait_for_more_than(0) => {}
         }
         done
     }
@@ -191,13 +195,13 @@ impl OpenRemote {
     ///
     /// # Errors
     /// The user cancelled.
-    pub(super) async fn drain(&mut self) -> Result<()> {
+    pub(in crate::cli) async fn drain(&mut self) -> Result<()> {
         let Some(program_output) = &self.program_output else { return Ok(()) };
-        let cancels_seen = self.cancel.heard();
+        let cancels_seen = self.cancel.handled();
         tokio::select! {
             () = program_output.drained() => {}
             () = tokio::time::sleep(DRAIN_AFTER_CANCEL), if cancels_seen > 0 => {}
-            () = self.cancel.beyond(cancels_seen) => {
+            () = self.cancel.wait_for_more_than(cancels_seen) => {
                 if !self.cancel.output_unread() {
                     let message = "cancelled while the output waited to be read";
                     return Err(Failure::new(Exit::Cancelled, "cancelled", message));
@@ -210,18 +214,18 @@ impl OpenRemote {
 
 /// How a command shows its output and events.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OutputOptions<'a> {
-    pub(super) live: LiveOutput,
-    pub(super) events: Option<&'a str>,
-    pub(super) accept_new: bool,
+pub(in crate::cli) struct OutputOptions<'a> {
+    pub(in crate::cli) live: LiveOutput,
+    pub(in crate::cli) events: Option<&'a str>,
+    pub(in crate::cli) accept_new: bool,
     /// The run's id, empty if there is no run.
-    pub(super) run: &'a str,
+    pub(in crate::cli) run: &'a str,
     /// Its progress line, if several runs go on at once.
-    pub(super) row: Option<&'a ProgressRow>,
+    pub(in crate::cli) row: Option<&'a ProgressRow>,
 }
 
 /// Connects to a remote. From here on Ctrl-C is handled.
-pub(super) async fn open(
+pub(in crate::cli) async fn open(
     app: &App,
     spec: RemoteSpec,
     output_options: OutputOptions<'_>,
@@ -233,7 +237,7 @@ pub(super) async fn open(
 
 /// Connects to a remote and runs `work` on this machine at the same time. An error of `work` ends
 /// both. If this agent ran there before, its greeting is read with the first request.
-pub(super) async fn open_beside<T, F: Future<Output = Result<T>>>(
+pub(in crate::cli) async fn open_beside<T, F: Future<Output = Result<T>>>(
     app: &App,
     spec: RemoteSpec,
     output_options: OutputOptions<'_>,
@@ -264,12 +268,12 @@ async fn connect<T, F: Future<Output = Result<T>>>(
     let remote: Arc<dyn Remote> =
         Arc::from(spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?);
     let address = if spec.name == spec.url { spec.name.clone() } else { spec.url.clone() };
-    reporter.say(&RunEvent::Where {
+    reporter.report(&RunEvent::Where {
         run: output_options.run,
         remote: &spec.name,
         address: &address,
     });
-    reporter.say(&RunEvent::Connecting {});
+    reporter.report(&RunEvent::Connecting {});
     // Several runs at once cannot share one prompt.
     let interactive = output_options.row.is_none()
         && std::io::stdin().is_terminal()
@@ -295,14 +299,14 @@ async fn connect<T, F: Future<Output = Result<T>>>(
         let link = connect_link(&remote, options, &programs, greeting, &sent).await;
         let link = link.on(&*remote)?.remembering(sent);
         let ms = u64::try_from(started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
-        reporter.clone().say(&RunEvent::Connected { ms });
+        reporter.clone().report(&RunEvent::Connected { ms });
         Ok::<_, Failure>(link)
     };
     // The local work takes longer, so it starts first.
     let both = async { tokio::try_join!(work(reporter.clone()), connect) };
     let (done, link) = tokio::select! {
         both = both => both?,
-        () = stop.beyond(0) => return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled while connecting")),
+        () = stop.wait_for_more_than(0) => return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled while connecting")),
     };
     Ok((OpenRemote { spec, link, reporter, cancel, programs, program_output }, done))
 }
@@ -346,7 +350,7 @@ async fn connect_link(
 }
 
 /// Runs `work` on this machine; Ctrl-C stops it.
-pub(super) async fn beside<T, F: Future<Output = Result<T>>>(
+pub(in crate::cli) async fn beside<T, F: Future<Output = Result<T>>>(
     app: &App,
     output_options: OutputOptions<'_>,
     work: impl FnOnce(SharedReporter) -> F,
@@ -356,9 +360,9 @@ pub(super) async fn beside<T, F: Future<Output = Result<T>>>(
     let RunReporters { mut reporter, .. } = run_reporters(app, output_options, canceller)?;
     let done = tokio::select! {
         done = work(reporter.clone()) => done,
-        () = cancel.beyond(0) => Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled")),
+        () = cancel.wait_for_more_than(0) => Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled")),
     };
-    reporter.say(&RunEvent::Finished { exit: 0 });
+    reporter.report(&RunEvent::Finished { exit: 0 });
     done
 }
 
@@ -474,7 +478,7 @@ impl UserPrompt for TerminalPrompt {
 
     fn starting(&self, what: &str) {
         let mut shared = self.reporter.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.0.say(&RunEvent::Starting { what });
+        shared.0.report(&RunEvent::Starting { what });
     }
 
     fn link_lost(&self, error: &RemoteError, wait: Duration) {
@@ -482,7 +486,7 @@ impl UserPrompt for TerminalPrompt {
         let (reporter, loss_reported) = &mut *shared;
         // Only the first failed attempt is reported, unless with `-v`.
         if !*loss_reported || self.verbose {
-            reporter.say(&RunEvent::LinkLost {
+            reporter.report(&RunEvent::LinkLost {
                 why: format!("{error}; trying again in {} s", wait.as_secs()),
             });
         }
@@ -492,10 +496,10 @@ impl UserPrompt for TerminalPrompt {
     fn link_back(&self) {
         let mut shared = self.reporter.lock().unwrap_or_else(PoisonError::into_inner);
         shared.1 = false;
-        shared.0.say(&RunEvent::LinkBack {});
+        shared.0.report(&RunEvent::LinkBack {});
     }
 }
 
-pub(super) fn is_local(spec: &RemoteSpec) -> bool {
+pub(in crate::cli) fn is_local(spec: &RemoteSpec) -> bool {
     spec.name == LOCAL || spec.url == LOCAL
 }

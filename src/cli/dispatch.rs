@@ -2,44 +2,21 @@
 //! exit status.
 
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 use etcetera::BaseStrategy;
-use serde::Serialize;
 
-use super::args::{Cli, Command, GlobalArgs};
-use super::terminal::{Terminal, safe, unwritten, write_out, written};
+use super::args::{Cli, Command};
+use super::support::app::{App, Status, show_failure, stdout_is_taken, write_stderr};
+use super::support::exec_status::own_failure;
+use super::support::terminal::{Terminal, unwritten, written};
 use super::{
-    build, compare, completions, disasm, doctor, exec, kernels, open_files, profile, remote,
-    report, runs, schema, setup, worker,
+    attach, build, compare, completions, delegates, disasm, doctor, documents, exec, kernels,
+    profile, remote, report, runs, schema, setup, worker,
 };
 use crate::config::{Config, Environment};
-use crate::error::{ErrorDocument, Exit, Failure, Result, inset};
-
-/// Worker threads besides the command's own: one for the connection, one for what it waits for.
-const WORKER_THREADS: usize = 2;
-
-/// The settings, flags, terminal and folders that every command uses.
-pub(super) struct App {
-    pub(super) config: Config,
-    pub(super) global: GlobalArgs,
-    pub(super) terminal: Terminal,
-    /// The command line as typed.
-    pub(super) argv: Vec<String>,
-    /// The user's cache folder for rgpu.
-    pub(super) cache: PathBuf,
-    /// The user's data folder for rgpu: tools fetched with the user's consent.
-    pub(super) data: PathBuf,
-    /// The user's settings folder, for all programs.
-    config_dir: PathBuf,
-    pub(super) cwd: PathBuf,
-}
-
-/// The exit status of a command that did not fail.
-pub(super) type Status = u8;
+use crate::error::{Exit, Failure, Result};
 
 /// Runs the command line `args` and returns the process's exit status.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -48,7 +25,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     std::panic::set_hook(Box::new(|info| {
         let place =
             info.location().map(|l| format!("{}:{}", l.file(), l.line())).unwrap_or_default();
-        say(&format!("rgpu has a bug at {place}\n"));
+        write_stderr(&format!("rgpu has a bug at {place}\n"));
     }));
     let outcome = std::panic::catch_unwind(|| start(&argv)).unwrap_or_else(|panic| {
         let words = panic
@@ -87,7 +64,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
     let config_dir = base.config_dir();
     let config = match Config::load(&cwd, &config_dir, &Environment::read()) {
         Err(failure) if matches!(cli.command, Command::Exec(_)) => {
-            return exec::own_failure(failure, cli.global.json);
+            return own_failure(failure, cli.global.json);
         }
         config => config?,
     };
@@ -104,16 +81,18 @@ fn start(argv: &[OsString]) -> Result<Status> {
     let status = match cli.command {
         Command::Profile(args) => prune_runs(&app, profile::run(&app, &args)),
         // `exec` checks for failed writes itself.
-        Command::Exec(args) => return prune_runs(&app, exec::run(&app, &args)),
+        Command::Exec(args) => {
+            return prune_runs(&app, exec::run(&app, &args, &delegates::OF_EXEC));
+        }
         Command::Build(args) => prune_runs(&app, build::run(&app, &args)),
         Command::Remote(command) => remote::run(&app, &command),
         Command::Doctor(args) => doctor::run(&app, &args),
         Command::Kernels(command) => kernels::run(&app, &command),
-        Command::Runs(command) => runs::run(&app, &command),
+        Command::Runs(command) => runs::run(&app, &command, attach::run),
         Command::Disasm(args) => disasm::run(&app, &args),
         Command::Report(args) => report::run(&app, &args),
         Command::Compare(args) => prune_runs(&app, compare::run(&app, &args)),
-        Command::Schema(args) => schema::run(&app, &args),
+        Command::Schema(args) => schema::run(&app, &args, documents::schema_of),
         Command::Setup(command) => setup::run(&app, &command),
         Command::Worker(args) => worker::run(&app, &args),
         Command::Completions { shell } => completions::run(&app, shell),
@@ -128,12 +107,6 @@ fn start(argv: &[OsString]) -> Result<Status> {
         }
     }?;
     written().map(|()| status)
-}
-
-/// The error for `--events -` with `--json`: both need stdout.
-pub(super) fn stdout_is_taken() -> Failure {
-    Failure::new(Exit::Usage, "usage", "stdout is used for the result")
-        .hint("write the events to a file: `--events FILE`")
 }
 
 fn parse_cli(argv: &[OsString]) -> clap::error::Result<Cli> {
@@ -222,113 +195,6 @@ fn handle_clap_error(
                     failure.hint("write arguments and commands after `--`: rgpu exec -- ls -la");
             }
             Err(failure)
-        }
-    }
-}
-
-impl App {
-    /// Writes data to stdout. A reader that went away (`| head`) is no error; any other failure is
-    /// returned when the command ends.
-    pub(super) fn print(&self, text: &str) {
-        self.print_bytes(text.as_bytes());
-    }
-
-    /// Like [`App::print`], for bytes.
-    pub(super) fn print_bytes(&self, text: &[u8]) {
-        write_out(text);
-    }
-
-    /// Prints a value as indented JSON.
-    pub(super) fn print_json(&self, value: &impl Serialize) -> Result<()> {
-        let text = super::json::pretty(value).map_err(|e| {
-            Failure::new(Exit::Bug, "bug", "a result cannot be written as JSON").cause(e)
-        })?;
-        self.print(&text);
-        Ok(())
-    }
-
-    /// Loads the settings again, after a command has changed them.
-    pub(super) fn settings(&self) -> Result<Config> {
-        Config::load(&self.cwd, &self.config_dir, &Environment::read())
-    }
-
-    /// Prints a line on stderr, unless `--quiet`.
-    pub(super) fn say(&self, text: &str) {
-        if !self.global.quiet {
-            say(&format!("{text}\n"));
-        }
-    }
-
-    /// Prints an error about part of the work on stderr, even with `--quiet`.
-    pub(super) fn complain(&self, text: &str) {
-        say(&safe(format!("error: {}\n", inset(text, 7)).as_bytes()));
-    }
-
-    /// Whether somebody can answer a question at the terminal.
-    pub(super) fn attended(&self) -> bool {
-        std::io::stdin().is_terminal() && self.terminal.stderr_tty
-    }
-
-    /// The hint on how to get nvdisasm. A script has to pass `--yes`.
-    pub(super) fn setup_nvdisasm(&self) -> &'static str {
-        match self.attended() {
-            true => "`rgpu setup nvdisasm` fetches it (5 MB)",
-            false => "`rgpu setup nvdisasm --yes` fetches it (5 MB)",
-        }
-    }
-
-    /// The width and colours of reports on this terminal.
-    pub(super) fn style(&self) -> crate::report::Style {
-        let width = match (self.terminal.columns, self.terminal.stdout_tty) {
-            (None, false) => 80,
-            _ => self.terminal.width.min(120),
-        };
-        crate::report::Style { width, color: self.terminal.stdout_color, ..Default::default() }
-    }
-
-    /// Columns for tables of names and paths: those of `COLUMNS` or the terminal. In a pipe there
-    /// is no limit, so that every row stays one line.
-    pub(super) fn columns(&self) -> usize {
-        match (self.terminal.columns, self.terminal.stdout_tty) {
-            (Some(columns), _) => columns,
-            (None, true) => self.terminal.width.min(120),
-            (None, false) => usize::from(u16::MAX),
-        }
-    }
-
-    /// Runs `future` on this thread. The connection runs on a worker thread, so that decryption
-    /// does not hold up this one.
-    pub(super) fn block_on<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
-        open_files::enough()?;
-        let mut runtime = tokio::runtime::Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(WORKER_THREADS).enable_all().build();
-        let runtime = runtime
-            .map_err(|e| open_files::cannot_start("runtime", "the event loop cannot start", &e))?;
-        let result = runtime.block_on(future);
-        // Do not wait for threads that are blocked on stdin.
-        runtime.shutdown_background();
-        result
-    }
-}
-
-fn say(text: &str) {
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
-}
-
-/// Prints a failure on stderr, and with `--json` also on stdout as `rgpu.error/1`.
-pub(super) fn show_failure(failure: &Failure, exit: u8, json: bool) {
-    let terminal = Terminal::detect();
-    let text = safe(failure.to_string().as_bytes());
-    let text = match (terminal.stderr_color, text.strip_prefix("error:")) {
-        (true, Some(rest)) => format!("\u{1b}[1;31merror:\u{1b}[0m{rest}"),
-        _ => text,
-    };
-    say(&format!("{text}\n"));
-    if json {
-        let value = ErrorDocument::new(failure.clone(), exit);
-        if let Ok(mut line) = serde_json::to_string_pretty(&value) {
-            line.push('\n');
-            write_out(line.as_bytes());
         }
     }
 }

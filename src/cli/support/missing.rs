@@ -10,12 +10,12 @@ use crate::error::{Exit, Failure, nearest};
 const MAX_NAMED_FILES: usize = 3;
 
 /// The failure for a missing file.
-pub(super) fn file(path: &str) -> Failure {
+pub(in crate::cli) fn file(path: &str) -> Failure {
     hinted(Failure::new(Exit::Usage, "no_such_file", format!("there is no file `{path}`")), path)
 }
 
 /// The failure for a name that is neither a run nor a file.
-pub(super) fn run_or_file(name: &str) -> Failure {
+pub(in crate::cli) fn run_or_file(name: &str) -> Failure {
     let message = format!("there is neither a run nor a file `{name}`");
     let failure = hinted(Failure::new(Exit::Usage, "unknown_run", message), name);
     // A name with an extension is surely a file.
@@ -26,7 +26,7 @@ pub(super) fn run_or_file(name: &str) -> Failure {
 }
 
 /// Adds the names of similar files as a hint.
-pub(super) fn hinted(failure: Failure, what: &str) -> Failure {
+pub(in crate::cli) fn hinted(failure: Failure, what: &str) -> Failure {
     let path = Path::new(what);
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let siblings = siblings(path);

@@ -1,0 +1,22 @@
+//! The parts of `rgpu exec` that `profile` and `build` do.
+
+use super::build::{self, BuildArgs};
+use super::exec::Delegates;
+use super::profile;
+
+/// What `exec` is handed.
+pub(super) const OF_EXEC: Delegates = Delegates {
+    profile: |app, args, profile_command, resumed| match resumed {
+        None => profile::run_resolved(app, args, profile_command, "exec"),
+        Some((folder, record)) => {
+            profile::attach_resolved(app, args, profile_command, folder, record)
+        }
+    },
+    build: |app, file, place, run, resumed| {
+        let args = BuildArgs::of_file(file, place, run);
+        match resumed {
+            None => build::run(app, &args),
+            Some((folder, record)) => build::attach(app, &args, &folder, record),
+        }
+    },
+};

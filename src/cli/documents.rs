@@ -1,0 +1,40 @@
+//! The JSON Schemas of all documents that rgpu writes. Many are types of the command that prints
+//! them.
+
+use super::schema::SchemaName;
+
+/// The schema of a document.
+pub(super) fn schema_of(name: SchemaName) -> schemars::Schema {
+    match name {
+        SchemaName::Profile => schemars::schema_for!(crate::model::Profile),
+        SchemaName::Run => schemars::schema_for!(crate::store::RunRecord),
+        SchemaName::Env => schemars::schema_for!(crate::store::EnvRecord),
+        SchemaName::Inputs => schemars::schema_for!(crate::store::InputsRecord),
+        SchemaName::Hotspots => schemars::schema_for!(crate::model::HotSpots),
+        SchemaName::Trace => schemars::schema_for!(crate::model::Trace),
+        SchemaName::Compare => schemars::schema_for!(crate::model::Comparison),
+        SchemaName::FanOut => schemars::schema_for!(crate::model::FanOut),
+        SchemaName::Disasm => schemars::schema_for!(crate::model::disasm::Disasm),
+        SchemaName::Code => schemars::schema_for!(crate::model::code::Code),
+        SchemaName::DisasmDiff => schemars::schema_for!(crate::model::disasm::Diff),
+        SchemaName::Build => schemars::schema_for!(crate::model::Build),
+        SchemaName::Regions => schemars::schema_for!(crate::model::RegionsDocument),
+        SchemaName::Plan => schemars::schema_for!(rgpu_protocol::Plan),
+        SchemaName::Exec => schemars::schema_for!(super::exec::ExecResult),
+        SchemaName::Remotes => schemars::schema_for!(super::remote::RemoteList),
+        SchemaName::Host => schemars::schema_for!(super::remote::HostSummary),
+        SchemaName::Doctor => schemars::schema_for!(super::doctor::Diagnosis),
+        SchemaName::Rental => schemars::schema_for!(super::remote::RentalStatus<'_>),
+        SchemaName::Login => schemars::schema_for!(super::remote::Login),
+        SchemaName::Kernels => schemars::schema_for!(super::kernels::KernelList),
+        SchemaName::Kernel => schemars::schema_for!(super::kernels::KernelDetails),
+        SchemaName::Runs => schemars::schema_for!(super::runs::RunList),
+        SchemaName::Jobs => schemars::schema_for!(super::runs::JobList),
+        SchemaName::Cleaned => schemars::schema_for!(super::runs::CleanResult),
+        SchemaName::Exported => schemars::schema_for!(super::runs::ExportResult),
+        SchemaName::Error => schemars::schema_for!(crate::error::ErrorDocument),
+        SchemaName::Openapi => {
+            rgpu_protocol::http::openapi::document().try_into().unwrap_or_default()
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! What commands share. A command imports this and the library, and no other command.
+
+pub(super) mod app;
+pub(super) mod deferred;
+pub(super) mod dry_run;
+pub(super) mod exec_status;
+pub(super) mod fetch_consent;
+pub(super) mod host_text;
+pub(super) mod json;
+pub(super) mod kernel_cells;
+pub(super) mod kernel_folders;
+pub(super) mod missing;
+pub(super) mod mode_flags;
+pub(super) mod nvdisasm;
+pub(super) mod open_files;
+pub(super) mod open_profile;
+pub(super) mod overwrite;
+pub(super) mod profile_args;
+pub(super) mod profile_request;
+pub(super) mod program_output;
+pub(super) mod progress;
+pub(super) mod reading_bar;
+pub(super) mod run_args;
+pub(super) mod saved_comparison;
+pub(super) mod saved_fan_out;
+pub(super) mod session;
+pub(super) mod signals;
+pub(super) mod terminal;
+pub(super) mod verification;

@@ -1,0 +1,164 @@
+//! What every command is given: settings, flags, terminal and folders; how it prints and fails.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::terminal::{Terminal, safe, write_out};
+use super::{json, open_files};
+use crate::config::{Config, Environment};
+use crate::error::{ErrorDocument, Exit, Failure, Result, inset};
+
+/// Worker threads besides the command's own: one for the connection, one for what it waits for.
+const WORKER_THREADS: usize = 2;
+
+/// The settings, flags, terminal and folders that every command uses.
+pub(in crate::cli) struct App {
+    pub(in crate::cli) config: Config,
+    pub(in crate::cli) global: GlobalArgs,
+    pub(in crate::cli) terminal: Terminal,
+    /// The command line as typed.
+    pub(in crate::cli) argv: Vec<String>,
+    /// The user's cache folder for rgpu.
+    pub(in crate::cli) cache: PathBuf,
+    /// The user's data folder for rgpu: tools fetched with the user's consent.
+    pub(in crate::cli) data: PathBuf,
+    /// The user's settings folder, for all programs.
+    pub(in crate::cli) config_dir: PathBuf,
+    pub(in crate::cli) cwd: PathBuf,
+}
+
+/// The exit status of a command that did not fail.
+pub(in crate::cli) type Status = u8;
+
+/// Flags of every command.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(in crate::cli) struct GlobalArgs {
+    /// Print the result as JSON on stdout, and nothing else there
+    #[arg(long, global = true, display_order = 900)]
+    pub json: bool,
+
+    /// Print only errors on stderr
+    #[arg(long, short, global = true, display_order = 901)]
+    pub quiet: bool,
+
+    /// Print more; -vv prints everything
+    #[arg(long, short, global = true, action = clap::ArgAction::Count, display_order = 902)]
+    pub verbose: u8,
+}
+
+impl App {
+    /// Writes data to stdout. A reader that went away (`| head`) is no error; any other failure is
+    /// returned when the command ends.
+    pub(in crate::cli) fn print(&self, text: &str) {
+        self.print_bytes(text.as_bytes());
+    }
+
+    /// Like [`App::print`], for bytes.
+    pub(in crate::cli) fn print_bytes(&self, text: &[u8]) {
+        write_out(text);
+    }
+
+    /// Prints a value as indented JSON.
+    pub(in crate::cli) fn print_json(&self, value: &impl Serialize) -> Result<()> {
+        let text = json::pretty(value).map_err(|e| {
+            Failure::new(Exit::Bug, "bug", "a result cannot be written as JSON").cause(e)
+        })?;
+        self.print(&text);
+        Ok(())
+    }
+
+    /// Loads the settings again, after a command has changed them.
+    pub(in crate::cli) fn settings(&self) -> Result<Config> {
+        Config::load(&self.cwd, &self.config_dir, &Environment::read())
+    }
+
+    /// Prints a line on stderr, unless `--quiet`.
+    pub(in crate::cli) fn say(&self, text: &str) {
+        if !self.global.quiet {
+            write_stderr(&format!("{text}\n"));
+        }
+    }
+
+    /// Prints an error about part of the work on stderr, even with `--quiet`.
+    pub(in crate::cli) fn complain(&self, text: &str) {
+        write_stderr(&safe(format!("error: {}\n", inset(text, 7)).as_bytes()));
+    }
+
+    /// Whether somebody can answer a question at the terminal.
+    pub(in crate::cli) fn attended(&self) -> bool {
+        std::io::stdin().is_terminal() && self.terminal.stderr_tty
+    }
+
+    /// The hint on how to get nvdisasm. A script has to pass `--yes`.
+    pub(in crate::cli) fn setup_nvdisasm(&self) -> &'static str {
+        match self.attended() {
+            true => "`rgpu setup nvdisasm` fetches it (5 MB)",
+            false => "`rgpu setup nvdisasm --yes` fetches it (5 MB)",
+        }
+    }
+
+    /// The width and colours of reports on this terminal.
+    pub(in crate::cli) fn style(&self) -> crate::report::Style {
+        let width = match (self.terminal.columns, self.terminal.stdout_tty) {
+            (None, false) => 80,
+            _ => self.terminal.width.min(120),
+        };
+        crate::report::Style { width, color: self.terminal.stdout_color, ..Default::default() }
+    }
+
+    /// Columns for tables of names and paths: those of `COLUMNS` or the terminal. In a pipe there
+    /// is no limit, so that every row stays one line.
+    pub(in crate::cli) fn columns(&self) -> usize {
+        match (self.terminal.columns, self.terminal.stdout_tty) {
+            (Some(columns), _) => columns,
+            (None, true) => self.terminal.width.min(120),
+            (None, false) => usize::from(u16::MAX),
+        }
+    }
+
+    /// Runs `future` on this thread. The connection runs on a worker thread, so that decryption
+    /// does not hold up this one.
+    pub(in crate::cli) fn block_on<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
+        open_files::enough()?;
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(WORKER_THREADS).enable_all().build();
+        let runtime = runtime
+            .map_err(|e| open_files::cannot_start("runtime", "the event loop cannot start", &e))?;
+        let result = runtime.block_on(future);
+        // Do not wait for threads that are blocked on stdin.
+        runtime.shutdown_background();
+        result
+    }
+}
+
+/// The error for `--events -` with `--json`: both need stdout.
+pub(in crate::cli) fn stdout_is_taken() -> Failure {
+    Failure::new(Exit::Usage, "usage", "stdout is used for the result")
+        .hint("write the events to a file: `--events FILE`")
+}
+
+/// Writes to stderr. A failure is ignored: there is no place left to report it.
+pub(in crate::cli) fn write_stderr(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Prints a failure on stderr, and with `--json` also on stdout as `rgpu.error/1`.
+pub(in crate::cli) fn show_failure(failure: &Failure, exit: u8, json: bool) {
+    let terminal = Terminal::detect();
+    let text = safe(failure.to_string().as_bytes());
+    let text = match (terminal.stderr_color, text.strip_prefix("error:")) {
+        (true, Some(rest)) => format!("\u{1b}[1;31merror:\u{1b}[0m{rest}"),
+        _ => text,
+    };
+    write_stderr(&format!("{text}\n"));
+    if json {
+        let value = ErrorDocument::new(failure.clone(), exit);
+        if let Ok(mut line) = serde_json::to_string_pretty(&value) {
+            line.push('\n');
+            write_out(line.as_bytes());
+        }
+    }
+}

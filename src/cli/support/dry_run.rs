@@ -1,0 +1,44 @@
+//! Prints what `--dry-run` shows: the plan, the harness and the exact commands.
+
+use rgpu_protocol::HostFacts;
+
+use super::app::{App, Status};
+use super::session;
+use crate::bundle;
+use crate::error::Result;
+use crate::report;
+use crate::tool::{self, Draft, JobName, Toolbox};
+
+/// Prints a plan made from the saved facts of a host.
+pub(in crate::cli) fn print_plan(
+    app: &App,
+    remote: Option<&str>,
+    plan: impl Fn(&HostFacts, &Toolbox, &JobName) -> Result<Draft>,
+) -> Result<Status> {
+    let spec = session::spec(app, remote)?;
+    let known = session::facts_cache(app, &spec).last();
+    if known.is_none() {
+        app.say(&format!(
+            "nothing is known about `{}` yet, so this is the plan for a host with a GPU and every \
+             tool; run `rgpu remote check {}` to ask the host",
+            spec.name, spec.name
+        ));
+    }
+    let facts = known.unwrap_or_else(|| tool::assumed(&spec.name, std::env::consts::ARCH));
+    let toolbox = session::programs(app)?.toolbox(&facts.agent.arch);
+    let job = JobName { run: "dry-run".to_owned(), sequence: 1 };
+    let draft = plan(&facts, &toolbox, &job)?;
+    let packed = bundle::Packer::new(bundle::DEFAULT_MAX_BYTES).pack(draft)?;
+    if app.global.json {
+        app.print_json(&packed.plan)?;
+        return Ok(0);
+    }
+    app.print(&bundle::commands(&packed.plan));
+    for file in &packed.plan.files {
+        app.print(&format!("# sends {}  {}\n", file.path, report::bytes(file.size as f64)));
+    }
+    if app.global.verbose > 0 {
+        app.print_json(&packed.plan)?;
+    }
+    Ok(0)
+}

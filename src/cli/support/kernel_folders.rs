@@ -1,0 +1,20 @@
+//! Where kernels are searched.
+
+use super::app::App;
+use crate::kernel::KernelFolders;
+
+/// The folders that are searched for kernels.
+pub(in crate::cli) fn kernel_folders(app: &App) -> KernelFolders {
+    let shipped = std::env::current_exe().ok().and_then(|exe| {
+        let here = exe.parent()?.to_owned();
+        // Installed: ../share/rgpu/kernels. In a workspace: target/<profile>/rgpu.
+        [here.join("../share/rgpu/kernels"), here.join("../../kernels")]
+            .into_iter()
+            .find_map(|p| p.canonicalize().ok().filter(|p| p.is_dir()))
+    });
+    KernelFolders {
+        project: app.config.project.clone(),
+        kernel_path: app.config.kernel_path.value.clone(),
+        shipped,
+    }
+}

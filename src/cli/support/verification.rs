@@ -1,0 +1,19 @@
+//! Refuses the result of a run that had to verify something and could not.
+
+use crate::error::{ANOTHER_HOST, Exit, Failure};
+use crate::model::Profile;
+
+/// The failure of a run that had to check results on a GPU and found none: an unchecked result is
+/// not a correct one.
+pub(in crate::cli) fn unverified(profile: &Profile) -> Option<Failure> {
+    let checks = profile.cases.iter().filter_map(|case| case.correctness.as_ref());
+    let is_unchecked = match profile.run.mode.as_str() {
+        "verify" => checks.into_iter().all(|c| c.verdict == "unchecked"),
+        "sanitizer" => profile.sanitizer.iter().all(|s| s.verdict == "unknown"),
+        _ => false,
+    };
+    (is_unchecked && profile.gpu.is_none()).then(|| {
+        let message = "nothing was verified: the host has no working GPU";
+        Failure::new(Exit::Host, "no_gpu", message).hint(ANOTHER_HOST)
+    })
+}
