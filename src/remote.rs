@@ -30,6 +30,7 @@ mod followed;
 mod foreign_text;
 pub mod host_link;
 mod host_needs;
+mod http;
 mod keychain;
 pub mod limits;
 pub mod local;
@@ -41,6 +42,7 @@ pub mod price;
 pub mod provider_ncu;
 mod refusal;
 pub mod rented;
+mod secret_file;
 pub mod sent_record;
 pub mod spec;
 pub mod ssh;
@@ -55,14 +57,15 @@ pub use error::{OnRemote, RemoteError};
 pub use fetch::{FetchOutcome, RemoteFile};
 pub use host_link::{HostLink, ReconnectPolicy};
 pub use host_needs::{arch_of, unfit};
+pub use http::HttpError;
 pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, UserPrompt};
 pub use price::Price;
 pub use provider_ncu::{ProviderJob, ProviderNcu, ProviderResult};
 pub use rented::{Credits, Rental, RentedRemote};
+pub use secret_file::{CredentialError, read_private};
 pub use sent_record::SentRecord;
 pub use spec::{RemoteSpec, Transport, without_secret};
 pub use upload::{BlobReader, Submission, TransferProgress};
-pub use worker::{CredentialError, read_private};
 
 /// A connection method for one host.
 #[async_trait::async_trait]

@@ -48,7 +48,6 @@ use workspace::{NewWorkspace, Workspace};
 
 pub use error::WaferError;
 pub use login::{LoggedIn, login};
-pub use refusal::Refusal;
 
 /// The kind `wafer`.
 pub const KIND: RemoteKind = RemoteKind { scheme: "wafer", form: "wafer://workspace", open };
