@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use rgpu_protocol::probe::{AgentFacts, facts_key};
 use rgpu_protocol::program_needs::GlibcVersion;
-use rgpu_protocol::{Probe, ProbeAnswer};
+use rgpu_protocol::{Digest, Probe, ProbeAnswer};
 
-use crate::blob::hash;
 use crate::command::ask;
 use crate::probe;
 use crate::setup::Setup;
@@ -77,7 +76,7 @@ fn host_id() -> String {
     let id = read("/etc/machine-id").or_else(|| read("/var/lib/dbus/machine-id"));
     let id =
         id.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
-    hash(format!("rgpu host {}", id.trim()).as_bytes()).to_string()
+    Digest::of(format!("rgpu host {}", id.trim()).as_bytes()).to_string()
 }
 
 fn boot_id() -> String {

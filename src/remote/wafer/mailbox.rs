@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use base64ct::{Base64, Encoding};
 use rgpu_protocol::Digest;
 use rgpu_protocol::mail::{BEGIN, END, MailHead};
-use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
@@ -318,7 +317,7 @@ fn body(head: &str, lines: &[String]) -> Result<MailOutcome, WaferError> {
     let head: MailHead = serde_json::from_str(head).map_err(|e| damaged(&e.to_string()))?;
     let text: String = lines.iter().map(|line| line.trim()).collect();
     let bytes = Base64::decode_vec(&text).map_err(|e| damaged(&e.to_string()))?;
-    let sha256 = Digest::from_bytes(&Sha256::digest(&bytes).into());
+    let sha256 = Digest::of(&bytes);
     if bytes.len() as u64 != head.len || sha256 != head.sha256 {
         return Err(damaged("its bytes are not those that were sent"));
     }
@@ -351,7 +350,7 @@ mod tests {
             taken: 3,
             from: 9,
             len: bytes.len() as u64,
-            sha256: Digest::from_bytes(&Sha256::digest(bytes).into()),
+            sha256: Digest::of(bytes),
             ended: false,
         };
         let head = serde_json::to_string(&head).unwrap();

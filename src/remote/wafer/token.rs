@@ -4,7 +4,7 @@
 //! is rewritten for both programs.
 
 use std::fmt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use base64ct::{Base64UrlUnpadded, Encoding};
@@ -210,21 +210,13 @@ pub(super) fn save(path: &Path, login: &Login, email: Option<&str>) -> Result<()
     }
     let text = serde_json::to_vec_pretty(&fields).map_err(|e| failed(e.into()))?;
     // Written completely or not at all, and never readable by others.
-    let temporary = folder.join(format!(".credentials.{}", std::process::id()));
-    let written = (|| {
-        let mut file = std::fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&temporary)?;
+    let write = || -> std::io::Result<()> {
+        let mut file = tempfile::Builder::new().prefix(".credentials.").tempfile_in(folder)?;
         std::io::Write::write_all(&mut file, &text)?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)
-    })();
-    written.map_err(|error| {
-        let _ = std::fs::remove_file(&temporary);
-        failed(error)
-    })
+        file.as_file().sync_all()?;
+        file.persist(path).map(drop).map_err(|e| e.error)
+    };
+    write().map_err(failed)
 }
 
 #[cfg(test)]
