@@ -19,7 +19,6 @@ mod names;
 mod nvdisasm;
 mod operands;
 mod ordered_writer;
-mod permits;
 mod read;
 mod sampled;
 mod shards;
@@ -45,6 +44,7 @@ use std::sync::Mutex;
 
 use crate::model::disasm::{Disasm, Input, SCHEMA, Status};
 use read::ImageReader;
+use spare_cores::CORES;
 
 /// Reads all files on all cores. `done` is called for each file that is read, on any thread.
 pub fn all(files: &[PathBuf], task: &ImageTask, done: &(dyn Fn(&Input) + Sync)) -> Disasm {
@@ -72,11 +72,11 @@ pub fn each<T: Send>(
     if task.out.is_none() || !(task.sass || task.extract) {
         let process_file =
             |(): &mut (), number: usize| make(number, reader.read(number, &files[number]).0);
-        return reader.cores.spread(files.len(), || (), process_file);
+        return CORES.spread(files.len(), || (), process_file);
     }
     let process_file = |(): &mut (), number: usize| reader.read(number, &files[number]);
-    let read = reader.cores.spread(files.len(), || (), process_file);
-    let (cores, mut named) = (reader.cores, reader.writer.named());
+    let read = CORES.spread(files.len(), || (), process_file);
+    let mut named = reader.writer.named();
     let mut inputs = Vec::with_capacity(read.len());
     for (number, (mut input, numbers)) in read.into_iter().enumerate() {
         for (image, at) in input.images.iter_mut().zip(numbers) {
@@ -92,7 +92,7 @@ pub fn each<T: Send>(
         }
         inputs.push(Mutex::new(Some(input)));
     }
-    let results = cores.spread(
+    let results = CORES.spread(
         inputs.len(),
         || (),
         |(), number| {

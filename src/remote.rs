@@ -15,7 +15,9 @@
 //! | [`sent_record`] | which blobs were sent before, so that new ones go out without asking |
 //! | [`host_link`] | follows a job to its end across cut links |
 //! | `backlog`, `followed`, `announced` | limits on unrequested data from a host |
+//! | `http` | what the clients of `worker` (and so `modal`) and `wafer` have in common |
 //! | `refusal`, `foreign_text` | answers that do not come from the agent, and their text |
+//! | `secret_file`, `keychain` | where a user keeps secrets |
 
 mod announced;
 mod backlog;
@@ -30,6 +32,7 @@ mod followed;
 mod foreign_text;
 pub mod host_link;
 mod host_needs;
+mod http;
 mod keychain;
 pub mod limits;
 pub mod local;
@@ -41,6 +44,7 @@ pub mod price;
 pub mod provider_ncu;
 mod refusal;
 pub mod rented;
+mod secret_file;
 pub mod sent_record;
 pub mod spec;
 pub mod ssh;
@@ -55,14 +59,15 @@ pub use error::{OnRemote, RemoteError};
 pub use fetch::{FetchOutcome, RemoteFile};
 pub use host_link::{HostLink, ReconnectPolicy};
 pub use host_needs::{arch_of, unfit};
+pub use http::HttpError;
 pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, UserPrompt};
 pub use price::Price;
 pub use provider_ncu::{ProviderJob, ProviderNcu, ProviderResult};
 pub use rented::{Credits, Rental, RentedRemote};
+pub use secret_file::{CredentialError, read_private};
 pub use sent_record::SentRecord;
 pub use spec::{RemoteSpec, Transport, without_secret};
 pub use upload::{BlobReader, Submission, TransferProgress};
-pub use worker::{CredentialError, read_private};
 
 /// A connection method for one host.
 #[async_trait::async_trait]

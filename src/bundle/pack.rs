@@ -91,7 +91,7 @@ impl BlobSource {
                         let now = file.metadata().and_then(|meta| meta.modified());
                         bytes.len() as u64 == *len && now.is_ok_and(|now| now == *known)
                     }
-                    _ => sha256(&bytes) == *digest,
+                    _ => Digest::of(&bytes) == *digest,
                 };
                 match unchanged {
                     true => Ok(bytes),
@@ -210,12 +210,12 @@ impl Packer {
         let hashed = match &file.content {
             Content::Bytes(bytes) => {
                 let pieces: Vec<&[u8]> = pieces(bytes);
-                let names: Vec<Digest> = pieces.iter().map(|piece| sha256(piece)).collect();
+                let names: Vec<Digest> = pieces.iter().map(|piece| Digest::of(piece)).collect();
                 for (name, piece) in names.iter().zip(&pieces) {
                     blobs.insert(name.clone(), BlobSource::Bytes(Arc::from(*piece)));
                 }
                 let size = bytes.len() as u64;
-                FileDigests { size, modified: None, digest: sha256(bytes), blobs: names }
+                FileDigests { size, modified: None, digest: Digest::of(bytes), blobs: names }
             }
             Content::Local(path) => {
                 let hashed = self.hash(path)?;
@@ -278,7 +278,7 @@ fn hash_pieces(file: &mut File, len: u64) -> io::Result<(u64, Digest, Vec<Digest
     };
     let first = next_piece()?;
     if first.len() < PIECE_LEN {
-        let digest = sha256(&first);
+        let digest = Digest::of(&first);
         return Ok((first.len() as u64, digest.clone(), vec![digest]));
     }
     std::thread::scope(|threads| {
@@ -290,7 +290,7 @@ fn hash_pieces(file: &mut File, len: u64) -> io::Result<(u64, Digest, Vec<Digest
             Digest::from_bytes(&sum.finalize().into())
         })?;
         let piece_hasher = std::thread::Builder::new().spawn_scoped(threads, move || {
-            piece_hasher.iter().map(|piece| sha256(&piece)).collect()
+            piece_hasher.iter().map(|piece| Digest::of(&piece)).collect()
         })?;
         let (mut size, mut piece) = (0, first);
         while !piece.is_empty() {
@@ -312,10 +312,6 @@ fn pieces(bytes: &[u8]) -> Vec<&[u8]> {
         true => vec![bytes],
         false => bytes.chunks(PIECE_LEN).collect(),
     }
-}
-
-fn sha256(bytes: &[u8]) -> Digest {
-    Digest::from_bytes(&Sha256::digest(bytes).into())
 }
 
 #[cfg(test)]
@@ -356,7 +352,7 @@ mod tests {
         assert_eq!((&big.digest, &big.blobs), (&same.digest, &same.blobs));
         let joined: Vec<u8> =
             big.blobs.iter().flat_map(|name| bundle.blobs[name].read(name).unwrap()).collect();
-        assert!(joined == bytes && big.digest == sha256(&bytes));
+        assert!(joined == bytes && big.digest == Digest::of(&bytes));
         assert_eq!((empty.size, empty.blobs.len()), (0, 1));
         assert_eq!(empty.digest, empty.blobs[0]);
     }

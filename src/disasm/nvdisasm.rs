@@ -1,8 +1,9 @@
 //! nvdisasm, for the operands that rgpu does not decode: on this machine, or on a host that has
 //! produced all listings in advance (`remote`).
 //!
-//! nvdisasm reads one file on one core. Several run at once, at most one per core, and a large
-//! cubin is split into lists of functions (`shards`).
+//! nvdisasm reads one file on one core and takes a few hundred megabytes. Several run at once, at
+//! most one per core, because each is waited for by a thread that has a core (`spare_cores`). A
+//! large cubin is split into lists of functions (`shards`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,8 +12,8 @@ use std::time::Duration;
 
 use super::host_listings::HostListings;
 use super::limited_process;
-use super::permits::Permits;
 use super::shards;
+use super::spare_cores::{self, CORES};
 
 /// An nvdisasm that works.
 #[derive(Clone, Debug)]
@@ -25,7 +26,7 @@ pub struct Nvdisasm {
 #[derive(Clone, Debug)]
 enum NvdisasmOrigin {
     /// A program on this machine.
-    Local { path: PathBuf, permits: Arc<Permits>, limit: Option<Duration> },
+    Local { path: PathBuf, limit: Option<Duration> },
     /// A host; holds the output of all its calls.
     Host { host: String, listings: Arc<HostListings> },
 }
@@ -118,8 +119,7 @@ pub(super) fn with_expected_header(cubin: &[u8], version: &str) -> Option<Vec<u8
 
 impl Nvdisasm {
     fn local(path: PathBuf, version: String) -> Self {
-        let permits = Arc::new(Permits::one_per_core());
-        Self { version, origin: NvdisasmOrigin::Local { path, permits, limit: None } }
+        Self { version, origin: NvdisasmOrigin::Local { path, limit: None } }
     }
 
     /// Sets the processor time of each call on this machine; `None` derives it from the cubin's
@@ -173,30 +173,13 @@ impl Nvdisasm {
             NvdisasmOrigin::Host { host, listings } => listings
                 .listing(cubin, flags, symbols)
                 .unwrap_or_else(|| Err(ToolError::NotAsked { host: host.clone() })),
-            NvdisasmOrigin::Local { path, permits, limit } => {
+            NvdisasmOrigin::Local { path, limit } => {
                 let file = CubinFile::new(path, cubin, &self.version)?;
                 let time = limit.unwrap_or_else(|| default_time_limit(cubin.len()));
-                let calls = shards::cut(cubin, flags, symbols, permits.total());
-                let run_call =
-                    |words: &Vec<String>| permits.take(|| file.listing(path, words, time));
-                let mut texts = Vec::with_capacity(calls.len());
-                if let [words] = calls.as_slice() {
-                    texts.push(run_call(words)?);
-                } else {
-                    let run_call = &run_call;
-                    let all: Vec<Result<String, ToolError>> = std::thread::scope(|scope| {
-                        let running: Vec<_> = calls
-                            .iter()
-                            .map(|words| scope.spawn(move || run_call(words)))
-                            .collect();
-                        let ended = running.into_iter().map(std::thread::ScopedJoinHandle::join);
-                        ended.filter_map(std::result::Result::ok).collect()
-                    });
-                    for text in all {
-                        texts.push(text?);
-                    }
-                }
-                Ok(shards::join(texts))
+                let calls = shards::cut(cubin, flags, symbols, spare_cores::core_count());
+                let run_call = |(): &mut (), at: usize| file.listing(path, &calls[at], time);
+                let texts = CORES.spread(calls.len(), || (), run_call);
+                Ok(shards::join(texts.into_iter().collect::<Result<_, _>>()?))
             }
         }
     }

@@ -13,7 +13,7 @@ use super::image_task::ImageTask;
 use super::images::{at_place, header, walk};
 use super::inputs;
 use super::ordered_writer::{OrderedWriter, PendingFile};
-use super::spare_cores::SpareCores;
+use super::spare_cores::CORES;
 use crate::analysis::occupancy::{Block, limits_of_arch, occupancy};
 use crate::import::gpu_code;
 use crate::model::disasm::{Image, Input, Kernel, Occupancy, Status};
@@ -24,8 +24,6 @@ pub const OTHER_ARCHES: &str = "no GPU code for the architectures asked";
 /// Reads files, with state shared between them.
 pub(super) struct ImageReader<'w> {
     task: &'w ImageTask,
-    /// The cores for files, images and kernels.
-    pub(super) cores: SpareCores,
     /// Gives the written files their names.
     pub(super) writer: OrderedWriter,
 }
@@ -35,7 +33,7 @@ type ImageResult = Option<(Image, Vec<PendingFile>)>;
 
 impl<'w> ImageReader<'w> {
     pub(super) fn new(task: &'w ImageTask) -> Self {
-        Self { task, cores: SpareCores::all(), writer: OrderedWriter::default() }
+        Self { task, writer: OrderedWriter::default() }
     }
 
     /// Reads the file with this number; errors are recorded in the result. Also returns the numbers
@@ -91,7 +89,7 @@ impl<'w> ImageReader<'w> {
         (file, first): (usize, usize),
         found: &[Found<'_>],
     ) -> Vec<Result<Option<Image>, String>> {
-        self.cores.spread(found.len(), Unpacker::default, |unpacker, at| {
+        CORES.spread(found.len(), Unpacker::default, |unpacker, at| {
             let (place, found) = &found[at];
             let result: Result<ImageResult, String> = match found {
                 Ok(found) => image(path, place, found, self, unpacker),
@@ -226,7 +224,7 @@ fn kernels(cubin: &Cubin, arch: &str, bytes: &[u8], reader: &ImageReader<'_>) ->
         facts.occupancy = theoretical_occupancy(&facts, arch, task.threads);
         facts
     };
-    let facts_by_chunk = reader.cores.spread(
+    let facts_by_chunk = CORES.spread(
         chunks.len(),
         || (),
         |(), at| chunks[at].iter().map(facts).collect::<Vec<Kernel>>(),

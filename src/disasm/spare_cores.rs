@@ -1,21 +1,24 @@
-//! Spreads work over the machine's cores: files, the images of a file, and the kernels of an image,
-//! each over the cores that are free.
+//! Spreads work over the machine's cores: files, the images of a file, the kernels of an image, and
+//! the calls of nvdisasm for an image, each over the cores that are free.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{LazyLock, Mutex};
 use std::thread::Scope;
+
+/// The cores of this machine. All spreads share them, so no more threads work than there are cores.
+pub(super) static CORES: LazyLock<SpareCores> =
+    LazyLock::new(|| SpareCores(AtomicUsize::new(core_count() - 1)));
+
+/// The number of cores of this machine.
+pub(super) fn core_count() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
 
 /// The number of free cores, without the caller's own.
 #[derive(Debug)]
 pub(super) struct SpareCores(AtomicUsize);
 
 impl SpareCores {
-    /// All cores of this machine.
-    pub(super) fn all() -> Self {
-        let all = std::thread::available_parallelism().map_or(1, usize::from);
-        Self(AtomicUsize::new(all - 1))
-    }
-
     fn take(&self) -> Option<CorePermit<'_>> {
         let less = |free: usize| free.checked_sub(1);
         self.0

@@ -130,8 +130,7 @@ fn lock(name: &str, prelude: bool, cudarc: bool) -> String {
 /// The package name: one per file path, and one for all snippets without a file.
 fn name(snippet: &Snippet) -> String {
     let path = snippet.path.as_ref().map(|path| path.as_os_str().as_encoded_bytes());
-    let digest = Sha256::digest(path.unwrap_or_default());
-    let tail = rgpu_protocol::Digest::from_bytes(&digest.into());
+    let tail = rgpu_protocol::Digest::of(path.unwrap_or_default());
     let stem: String = snippet
         .stem()
         .chars()

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use rgpu_format::cubin::{CodeSection, Cubin, Kernel as CubinKernel, Lines, Stack, Table, lines};
 use rgpu_format::demangle::demangle;
 use rgpu_format::sass::{self, Class, Columns, Instruction, Survey};
-use sha2::{Digest, Sha256};
+use rgpu_protocol::Digest;
 
 use crate::model::disasm::{ByName, Kernel, Param};
 
@@ -88,21 +88,10 @@ pub fn kernel(kernel: &CubinKernel, cubin: &Cubin, file: &[u8]) -> Kernel {
         mnemonics: mix.mnemonics.iter().map(|(name, n)| (name.name(), *n)).collect(),
         blocks: read.then_some(found.blocks),
         loops: read.then_some(found.loops),
-        code_sha256: digest(&code[..found.bytes]),
-        shape_sha256: digest(&found.shape),
+        code_sha256: Digest::of(&code[..found.bytes]).into(),
+        shape_sha256: Digest::of(&found.shape).into(),
         occupancy: None,
     }
-}
-
-fn digest(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
-    let mut text = String::with_capacity(64);
-    for byte in Sha256::digest(bytes) {
-        text.push(digit(byte >> 4));
-        text.push(digit(byte & 0xf));
-    }
-    text
 }
 
 /// Which columns a listing has besides the instructions.

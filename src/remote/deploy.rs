@@ -21,7 +21,6 @@ use std::time::Duration;
 
 use rgpu_protocol::Digest;
 use rgpu_protocol::frame::{FrameError, MAGIC, MAX_PREAMBLE};
-use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
@@ -90,7 +89,7 @@ impl AgentStart {
             why: format!("`{}` is no program for it: {why}", agent.display()),
             arch: None,
         })?;
-        let digest = Digest::from_bytes(&Sha256::digest(&program).into());
+        let digest = Digest::of(&program);
         let folders = folders(spec)?;
         let needed_kib = program.len() / 1024 + 1024;
         let fill = |script: &str| {

@@ -8,9 +8,9 @@ use rgpu_protocol::frame::FrameError;
 use rgpu_protocol::{Digest, Outcome};
 
 use super::Remote;
+use super::http::HttpError;
 use super::ssh::SshError;
 use super::wafer::WaferError;
-use super::worker::HttpError;
 use crate::error::{Exit, Failure, Side};
 
 /// The agent's code for a job that it does not have.
@@ -56,7 +56,7 @@ pub enum RemoteError {
     /// An error of the ssh connection.
     #[error(transparent)]
     Ssh(#[from] SshError),
-    /// An error of the worker behind an HTTP address.
+    /// An error of a request to a worker.
     #[error(transparent)]
     Http(#[from] HttpError),
     /// An error of Wafer's service.

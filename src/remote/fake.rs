@@ -11,14 +11,14 @@ use rgpu_protocol::{
     Digest, Event, EventBody, FromAgent, Hello, Outcome, PIECE_BYTES, PROTOCOL, Plan, Stream,
     ToAgent,
 };
-use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::client::Streams;
 use super::options::NoPrompt;
 use super::stream::{AgentStream, FrameReader, StreamEnd};
 use super::{
-    BlobReader, ConnectOptions, FirstUse, Remote, RemoteError, RemoteSpec, Session, Submission,
+    BlobReader, ConnectOptions, FirstUse, HostLink, ReconnectPolicy, Remote, RemoteError,
+    RemoteSpec, Session, Submission,
 };
 
 /// A host with one agent, reachable over any number of links.
@@ -73,7 +73,7 @@ impl FakeHost {
     }
 
     pub(crate) fn artifact(&self, path: &str, bytes: Vec<u8>) -> Digest {
-        let digest = digest(&bytes);
+        let digest = Digest::of(&bytes);
         self.0.artifacts.lock().unwrap().insert(path.to_owned(), bytes);
         digest
     }
@@ -170,7 +170,7 @@ impl Agent {
                     if zstd {
                         bytes = zstd::bulk::decompress(&bytes, size as usize).unwrap();
                     }
-                    assert_eq!(super::fake::digest(&bytes), digest);
+                    assert_eq!(Digest::of(&bytes), digest);
                     self.host.blobs.lock().unwrap().insert(digest.clone(), bytes);
                     self.send_message(FromAgent::Stored { digest }).await?;
                 }
@@ -305,8 +305,14 @@ impl Agent {
     }
 }
 
-pub(crate) fn digest(bytes: &[u8]) -> Digest {
-    Digest::from_bytes(&Sha256::digest(bytes).into())
+/// Connects to a host, with pauses that no test waits for.
+pub(crate) async fn connect(host: &FakeHost) -> HostLink {
+    let patience = ReconnectPolicy {
+        first: Duration::from_millis(1),
+        longest: Duration::from_millis(1),
+        total: Duration::from_secs(20),
+    };
+    HostLink::connect(Arc::new(host.clone()), options()).await.unwrap().patience(patience)
 }
 
 /// Options without a user.
@@ -331,13 +337,13 @@ pub(crate) fn submission(files: &[(&str, &[u8])]) -> Submission {
     for (path, bytes) in files {
         let pieces: Vec<_> = bytes.chunks(PIECE_BYTES as usize).collect();
         for piece in &pieces {
-            blobs.0.insert(digest(piece), piece.to_vec());
+            blobs.0.insert(Digest::of(piece), piece.to_vec());
         }
         inputs.push(InputFile {
             path: (*path).to_owned(),
             size: bytes.len() as u64,
-            digest: digest(bytes),
-            blobs: pieces.into_iter().map(digest).collect(),
+            digest: Digest::of(bytes),
+            blobs: pieces.into_iter().map(Digest::of).collect(),
             piece_bytes: PIECE_BYTES,
             executable: false,
         });

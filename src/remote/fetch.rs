@@ -178,13 +178,11 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::sync::Arc;
-    use std::time::Duration;
 
     use rgpu_protocol::digest::sha256;
 
     use super::super::fake::{self, FakeHost};
-    use super::super::{HostLink, ReconnectPolicy};
+
     use super::*;
 
     /// Bytes that hardly compress.
@@ -196,15 +194,6 @@ mod tests {
                 (x >> 24) as u8
             })
             .collect()
-    }
-
-    async fn connect(host: &FakeHost) -> HostLink {
-        let patience = ReconnectPolicy {
-            first: Duration::from_millis(1),
-            longest: Duration::from_millis(1),
-            total: Duration::from_secs(20),
-        };
-        HostLink::connect(Arc::new(host.clone()), fake::options()).await.unwrap().patience(patience)
     }
 
     fn wanted(path: &str, size: usize, digest: Digest) -> RemoteFile {
@@ -229,7 +218,7 @@ mod tests {
             host.cut_after(6 << 20);
             let folder = tempfile::tempdir().unwrap();
             let dest = folder.path().join("big");
-            let mut link = connect(&host).await;
+            let mut link = fake::connect(&host).await;
             let fetched = link.fetch(&wanted, &dest, None, &|_| ()).await.unwrap();
             assert!(fs::read(&dest).unwrap() == big);
             assert_eq!(fetched, FetchOutcome { copied: false, synced: true });
@@ -255,7 +244,7 @@ mod tests {
             let progress = |t: TransferProgress| {
                 begun.lock().unwrap().get_or_insert(t.done);
             };
-            connect(&host).await.fetch(&wanted, &dest, None, &progress).await.unwrap();
+            fake::connect(&host).await.fetch(&wanted, &dest, None, &progress).await.unwrap();
             assert!(fs::read(&dest).unwrap() == big);
             let had = match left.len() {
                 n if n > big.len() => 0,
@@ -271,13 +260,13 @@ mod tests {
         let host = FakeHost::new(vec![]);
         host.artifact("raw/x", bytes(1000));
         let folder = tempfile::tempdir().unwrap();
-        let whole = wanted("raw/x", 1000, fake::digest(b"other"));
+        let whole = wanted("raw/x", 1000, Digest::of(b"other"));
         // The composite digest decides where the host names one.
         let pieces = by_pieces("raw/x", &[1; 1000]);
         let pieces = RemoteFile { digest: Digest::of(&bytes(1000)), ..pieces };
         for wanted in [whole, pieces] {
             let dest = folder.path().join("x");
-            let mut link = connect(&host).await;
+            let mut link = fake::connect(&host).await;
             let error = link.fetch(&wanted, &dest, None, &|_| ()).await.unwrap_err();
             assert!(matches!(error, RemoteError::Damaged { .. }), "{error:?}");
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -293,7 +282,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let (wanted, dest) = (wanted("raw/x", size, digest), folder.path().join("x"));
             let error =
-                connect(&host).await.fetch(&wanted, &dest, None, &|_| ()).await.unwrap_err();
+                fake::connect(&host).await.fetch(&wanted, &dest, None, &|_| ()).await.unwrap_err();
             let RemoteError::Shorter { end, .. } = &error else { panic!("{error:?}") };
             assert_eq!(*end, left as u64);
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -305,8 +294,8 @@ mod tests {
         let host = FakeHost::new(vec![]);
         let folder = tempfile::tempdir().unwrap();
         let dest = folder.path().join("empty");
-        let wanted = wanted("raw/empty", 0, fake::digest(b""));
-        connect(&host).await.fetch(&wanted, &dest, None, &|_| ()).await.unwrap();
+        let wanted = wanted("raw/empty", 0, Digest::of(b""));
+        fake::connect(&host).await.fetch(&wanted, &dest, None, &|_| ()).await.unwrap();
         assert_eq!(fs::read(dest).unwrap(), b"");
     }
 }

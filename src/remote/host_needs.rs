@@ -1,9 +1,9 @@
-//! Checks that our agent can run on a host before it is sent: the dynamic loader's own error
-//! ("GLIBC_2.34 not found") does not tell a user what to do.
+//! Checks that our agent can run on a host before it is sent.
 
 use goblin::elf::header::{EM_AARCH64, EM_X86_64};
 use goblin::elf::{Elf, header};
 use rgpu_protocol::probe::AgentFacts;
+use rgpu_protocol::program_needs::{GlibcVersion, ProgramNeeds};
 
 use super::RemoteError;
 
@@ -13,7 +13,7 @@ pub(super) struct HostNeeds {
     /// The architecture in the words of `uname -m`.
     machine: &'static str,
     /// The newest glibc symbol version that it uses; `None`: it does not use glibc.
-    glibc: Option<(u32, u32)>,
+    glibc: Option<GlibcVersion>,
 }
 
 /// The architecture of an ELF program in the words of `uname -m`, from its first 64 bytes; `None`:
@@ -45,26 +45,19 @@ pub fn unfit(program: &[u8], host: &AgentFacts) -> Option<String> {
 impl HostNeeds {
     /// Reads the requirements of an ELF program.
     pub(super) fn read(program: &[u8]) -> Result<Self, String> {
-        let elf = Elf::parse(program).map_err(|error| error.to_string())?;
-        let number = elf.header.e_machine;
-        let machine = machine(number)
-            .ok_or_else(|| format!("it is for {}", header::machine_to_str(number)))?;
-        let versions = elf.verneed.iter().flat_map(|needs| {
-            needs.iter().flat_map(|need| {
-                need.iter().filter_map(|aux| elf.dynstrtab.get_at(aux.vna_name)).collect::<Vec<_>>()
-            })
-        });
-        let glibc = versions.filter_map(|v| version(v.strip_prefix("GLIBC_")?)).max();
+        let needs = ProgramNeeds::read(program).map_err(|error| error.to_string())?;
+        let machine = machine(needs.machine)
+            .ok_or_else(|| format!("it is for {}", header::machine_to_str(needs.machine)))?;
         // Every dynamically linked glibc program has versioned symbols; one without an interpreter
         // is static.
-        Ok(Self { machine, glibc: elf.interpreter.and(glibc) })
+        Ok(Self { machine, glibc: needs.interpreter.and(needs.glibc) })
     }
 
     /// Compares with the start command's description of the host: `Linux x86_64 glibc 2.36`.
     pub(super) fn check(&self, host: &str) -> Result<(), RemoteError> {
-        let mut words = host.split_whitespace();
-        let (system, machine) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
-        let libc: Vec<&str> = words.collect();
+        let mut words = host.splitn(3, ' ');
+        let mut word = || words.next().unwrap_or("");
+        let (system, machine, libc) = (word(), word(), word());
         let unfit = |why: String| Err(RemoteError::Unfit { why, arch: None });
         if system != "Linux" {
             return unfit(format!("the host runs `{system}`, and the agent needs Linux"));
@@ -75,30 +68,18 @@ impl HostNeeds {
                 arch: Some(machine.to_owned()),
             });
         }
-        let Some((major, minor)) = self.glibc else { return Ok(()) };
-        if libc.first().is_some_and(|word| word.contains("musl")) {
+        let Some(needed) = self.glibc else { return Ok(()) };
+        if libc.split_whitespace().next().is_some_and(|word| word.contains("musl")) {
             return unfit("the host has musl, this agent needs glibc".to_owned());
         }
-        // `glibc 2.36`, glibc's own `GNU C Library (Debian GLIBC 2.28-10) stable release version
-        // 2.28.` (`2.19, by Roland McGrath et al.`), or ldd's `ldd (Ubuntu GLIBC 2.31-0ubuntu9)
-        // 2.31`. If no version is found, the loader decides.
-        let after_version = libc.iter().skip_while(|word| **word != "version").nth(1);
-        match after_version
-            .or(libc.last())
-            .and_then(|word| version(word.trim_end_matches(['.', ','])))
-        {
-            Some(found) if found < (major, minor) => unfit(format!(
-                "the host has glibc {}.{}, this agent needs {major}.{minor}",
-                found.0, found.1
-            )),
+        // If no version is found, the loader decides.
+        match GlibcVersion::of_host(libc) {
+            Some(found) if found < needed => {
+                unfit(format!("the host has glibc {found}, this agent needs {needed}"))
+            }
             _ => Ok(()),
         }
     }
-}
-
-fn version(text: &str) -> Option<(u32, u32)> {
-    let mut parts = text.split('.');
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -107,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_host_is_refused_for_what_it_lacks_and_for_nothing_else() {
-        let needs = HostNeeds { machine: "x86_64", glibc: Some((2, 34)) };
+        let needs = HostNeeds { machine: "x86_64", glibc: Some(GlibcVersion(2, 34, 0)) };
         for good in [
             "Linux x86_64 glibc 2.34",
             "Linux x86_64 ldd (Debian GLIBC 2.41-12) 2.41",

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::worker::CredentialError;
+use super::secret_file::CredentialError;
 use super::{foreign_text, limits};
 
 /// How often we check whether the keychain has answered.

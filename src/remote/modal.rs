@@ -8,7 +8,8 @@
 
 mod credentials;
 
-use super::worker::{Address, HttpError, ServerKind, Worker, no_ssh_settings};
+use super::http::HttpError;
+use super::worker::{Address, ServerKind, Worker, no_ssh_settings};
 use super::{Remote, RemoteError, RemoteKind, RemoteSpec};
 
 /// Remotes of kind `modal`: an app on Modal.

@@ -3,6 +3,47 @@
 //! Each source has a table of its known answers, the most specific first. The first matching row
 //! names what happened and what to do about it.
 
+use crate::error::Failure;
+
+/// An answer that does not come from the agent, with its meaning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The HTTP status; 0: text within a stream.
+    pub status: u16,
+    /// The error's code in `--json`.
+    pub code: &'static str,
+    /// What happened.
+    pub what: String,
+    /// The start of the server's own text.
+    pub body: String,
+    /// What to do next; `REMOTE` is replaced by the remote's name.
+    pub hint: &'static str,
+    /// Whether a retry may help.
+    pub passes: bool,
+}
+
+impl Refusal {
+    /// The refusal on one line.
+    pub(super) fn line(&self) -> String {
+        format!("{} ({})", self.what, self.body)
+    }
+
+    /// Adds the cause and the next step.
+    pub(super) fn explain(&self, failure: Failure, remote: &str) -> Failure {
+        let failure = match self.body.as_str() {
+            "" => failure,
+            body => failure.cause(body),
+        };
+        // A remote given by its address has no name yet.
+        let hint = match remote.contains("://") {
+            true => self.hint.replace("REMOTE URL", &format!("NAME {remote}")),
+            false => self.hint.to_owned(),
+        };
+        let hint = hint.replace("REMOTE", remote);
+        if hint.is_empty() { failure } else { failure.hint(hint) }
+    }
+}
+
 /// A pattern for an answer, and its meaning.
 pub(super) struct RefusalRow {
     /// The HTTP status; 0: any.
@@ -17,6 +58,14 @@ pub(super) struct RefusalRow {
     pub(super) hint: &'static str,
     /// Whether a retry may help.
     pub(super) passes: bool,
+}
+
+impl RefusalRow {
+    /// The refusal that matched this row.
+    pub(super) fn refusal(&self, status: u16, what: String, body: String) -> Refusal {
+        let Self { code, hint, passes, .. } = *self;
+        Refusal { status, code, what, body, hint, passes }
+    }
 }
 
 /// A row for an answer that stays until somebody acts.

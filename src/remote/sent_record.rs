@@ -10,7 +10,6 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use rgpu_protocol::Digest;
-use sha2::{Digest as _, Sha256};
 
 use super::RemoteSpec;
 
@@ -26,7 +25,7 @@ impl SentRecord {
     pub fn of(cache: &Path, spec: &RemoteSpec) -> Self {
         let definition =
             serde_json::to_vec(&(&spec.url, &spec.jump, &spec.via)).unwrap_or_default();
-        let name = Digest::from_bytes(&Sha256::digest(&definition).into());
+        let name = Digest::of(&definition);
         Self(cache.join("sent").join(&name.as_str()[..24]))
     }
 
@@ -95,13 +94,12 @@ fn agent_line(agent: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fake::digest;
     use super::*;
 
     #[test]
     fn what_was_ever_sent_to_a_remote_is_known_and_to_another_is_not() {
         let cache = tempfile::tempdir().unwrap();
-        let (a, b) = (digest(b"a"), digest(b"b"));
+        let (a, b) = (Digest::of(b"a"), Digest::of(b"b"));
         let spec = RemoteSpec::new("x", "ssh://x");
         let never = |spec: &RemoteSpec, digests: &[&Digest]| {
             SentRecord::of(cache.path(), spec).never(&digests.iter().copied().collect())
@@ -118,6 +116,6 @@ mod tests {
         let cache = tempfile::tempdir().unwrap();
         fs::write(cache.path().join("sent"), "in the way").unwrap();
         let sent = SentRecord::of(cache.path(), &RemoteSpec::new("x", "ssh://x"));
-        assert!(!sent.never(&[&digest(b"a")].into_iter().collect()));
+        assert!(!sent.never(&[&Digest::of(b"a")].into_iter().collect()));
     }
 }

@@ -516,7 +516,7 @@ fn blob_sizes(plan: &Plan) -> HashMap<Digest, u64> {
 #[cfg(test)]
 mod tests {
     use super::super::fake::{self, FakeHost};
-    use super::super::{HostLink, ReconnectPolicy};
+
     use super::*;
 
     /// Bytes that do not compress.
@@ -532,15 +532,6 @@ mod tests {
             .collect()
     }
 
-    async fn connect(host: &FakeHost) -> HostLink {
-        let patience = ReconnectPolicy {
-            first: Duration::from_millis(1),
-            longest: Duration::from_millis(1),
-            total: Duration::from_secs(20),
-        };
-        HostLink::connect(Arc::new(host.clone()), fake::options()).await.unwrap().patience(patience)
-    }
-
     #[tokio::test]
     async fn a_large_bundle_goes_over_several_streams_and_the_next_run_sends_nothing() {
         let host = FakeHost::new(vec![fake::ended()]);
@@ -548,7 +539,7 @@ mod tests {
         let submission = fake::submission(&[("big", &big), ("small", &small)]);
         let seen = Mutex::new(Vec::new());
         let record_progress = |transfer: TransferProgress| seen.lock().unwrap().push(transfer);
-        let first = connect(&host).await.submit(&submission, &record_progress).await.unwrap();
+        let first = fake::connect(&host).await.submit(&submission, &record_progress).await.unwrap();
         assert_eq!((first.blobs, first.bytes), (10, 10 << 20));
         assert!(first.streams > 1, "{first:?}");
         // The second file is one byte over and over.
@@ -557,7 +548,7 @@ mod tests {
         assert_eq!(seen.first(), Some(&TransferProgress { done: 0, total: 10 << 20 }));
         assert_eq!(seen.last(), Some(&TransferProgress { done: 10 << 20, total: 10 << 20 }));
 
-        let second = connect(&host).await.submit(&submission, &|_| ()).await.unwrap();
+        let second = fake::connect(&host).await.submit(&submission, &|_| ()).await.unwrap();
         assert_eq!(second, Uploaded::default());
     }
 
@@ -572,7 +563,7 @@ mod tests {
             let sent =
                 super::super::SentRecord::of(folder.path(), &super::super::RemoteSpec::local());
             let host = host.clone();
-            async move { connect(&host).await.remembering(sent) }
+            async move { fake::connect(&host).await.remembering(sent) }
         };
         let first = remembering(&cache).await.submit(&submission, &|_| ()).await.unwrap();
         assert!(first.streams > 1, "{first:?}");
@@ -589,11 +580,11 @@ mod tests {
         let host = FakeHost::new(vec![fake::ended()]);
         let big = noise(12 << 20);
         let submission = fake::submission(&[("big", &big)]);
-        let mut link = connect(&host).await;
+        let mut link = fake::connect(&host).await;
         // The link allows one more answer to a blob and no more.
         host.cut_after(800);
         link.submit(&submission, &|_| ()).await.unwrap();
-        let again = connect(&host).await.submit(&submission, &|_| ()).await.unwrap();
+        let again = fake::connect(&host).await.submit(&submission, &|_| ()).await.unwrap();
         assert_eq!(again, Uploaded::default());
     }
 
@@ -602,7 +593,7 @@ mod tests {
         let host = FakeHost::new(vec![]);
         let mut submission = fake::submission(&[("a", b"abc")]);
         submission.blobs = Arc::new(fake::Blobs::default());
-        let error = connect(&host).await.submit(&submission, &|_| ()).await.unwrap_err();
+        let error = fake::connect(&host).await.submit(&submission, &|_| ()).await.unwrap_err();
         assert!(matches!(error, RemoteError::Blob { .. }), "{error:?}");
     }
 }

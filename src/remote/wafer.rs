@@ -48,7 +48,6 @@ use workspace::{NewWorkspace, Workspace};
 
 pub use error::WaferError;
 pub use login::{LoggedIn, login};
-pub use refusal::Refusal;
 
 /// Remotes of kind `wafer`: a workspace at Wafer.
 pub const KIND: RemoteKind = RemoteKind { scheme: "wafer", form: "wafer://workspace", open };

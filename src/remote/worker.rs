@@ -16,7 +16,6 @@
 
 mod address;
 mod bridge;
-mod error;
 mod fetching;
 mod following;
 mod refusal;
@@ -31,6 +30,7 @@ use rgpu_protocol::Hello;
 use tokio::time::timeout;
 
 use super::client::Streams;
+use super::http::{GREETING, HttpError};
 use super::stream::AgentStream;
 use super::{
     ConnectOptions, Remote, RemoteError, RemoteKind, RemoteSpec, Session, UserPrompt, limits,
@@ -39,11 +39,8 @@ use requests::{WorkerClient, WorkerRequest};
 
 pub(super) use address::{Address, no_ssh_settings};
 pub(super) use bridge::ClosingWriter;
-pub use error::HttpError;
 pub use refusal::ServerKind;
-pub(super) use requests::chain;
 pub(super) use token::Credentials;
-pub use token::{CredentialError, read_private};
 
 /// Workers behind TLS, with `https://` addresses.
 pub const HTTPS: RemoteKind = RemoteKind { scheme: "https", form: "https://host[:port]", open };
@@ -100,7 +97,7 @@ impl Worker {
         requests: &WorkerClient,
         talk: &dyn UserPrompt,
     ) -> Result<Vec<u8>, HttpError> {
-        let request = WorkerRequest::get("/v1/health", error::GREETING).within(limits::CONNECT);
+        let request = WorkerRequest::get("/v1/health", GREETING).within(limits::CONNECT);
         let mut greeting = std::pin::pin!(async {
             match requests.message(request).await {
                 // A TLS server ends a plain connection, each kind in its own way.
@@ -122,7 +119,8 @@ impl Worker {
     /// Checks the worker's version and features.
     fn check_hello(&self, greeting: &[u8]) -> Result<Hello, HttpError> {
         let Ok(hello) = serde_json::from_slice::<Hello>(greeting) else {
-            return Err(HttpError::not_a_worker(self.site, self.address.as_str(), greeting));
+            let refusal = refusal::not_ours(self.site, self.address.as_str(), greeting);
+            return Err(HttpError::refused(refusal));
         };
         let ours = env!("CARGO_PKG_VERSION");
         if self.site == ServerKind::Modal && hello.version != ours {

@@ -5,7 +5,7 @@
 
 use super::headline::headline;
 use super::quantity::{digits, duration, per_second, percent};
-use super::text::short_name;
+use super::text::{one_line, short_name};
 use super::{Document, Style, Subject};
 use crate::model::{Launch, Profile};
 
@@ -49,15 +49,10 @@ fn within(lines: &[String], budget: usize) -> String {
     if out.len() + last.len() <= budget { out + &last } else { out }
 }
 
-/// The text without control characters, so that it stays on one line.
-fn line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
 fn lines(subject: &Subject<'_>) -> Vec<String> {
     let profile = subject.profile;
     let mut out = Vec::new();
-    let mut say = |text: String| out.push(line(&text));
+    let mut say = |text: String| out.push(one_line(&text));
     let head = headline(subject);
     say(format!("verdict: {}. {}", head.title, head.text));
     say(format!(

@@ -14,6 +14,11 @@ pub(super) fn short_name(name: &str) -> String {
     }
 }
 
+/// A foreign text without control characters, so that it stays on one line.
+pub(super) fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// The offset of the parameter list: the first parenthesis after a name that is not inside template
 /// arguments, as in `tile<float, (int)4>`.
 fn parameters(name: &str) -> Option<usize> {

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use rgpu_protocol::HostFacts;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::cancel::CancelSignal;
 use super::event::{Reporter, RunEvent};
@@ -42,7 +41,7 @@ impl FactsCache {
     /// change the facts.
     pub fn new(cache: &Path, spec: &RemoteSpec, compilers: &BTreeMap<String, String>) -> Self {
         let definition = serde_json::to_vec(&(spec, compilers)).unwrap_or_default();
-        let digest = rgpu_protocol::Digest::from_bytes(&Sha256::digest(&definition).into());
+        let digest = rgpu_protocol::Digest::of(&definition);
         let path = cache.join("facts").join(format!("{}.json", &digest.as_str()[..24]));
         // The tools found on this machine depend on the shell, and asking is quick.
         Self { path, keep_s: if spec.name == "local" { 0 } else { MAX_FACTS_AGE_S } }

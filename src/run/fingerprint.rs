@@ -2,9 +2,8 @@
 
 use std::fmt::Write;
 
-use rgpu_protocol::HostFacts;
 use rgpu_protocol::plan::Arg;
-use sha2::{Digest as _, Sha256};
+use rgpu_protocol::{Digest, HostFacts};
 
 use crate::model::Selection;
 use crate::store::digest_file;
@@ -38,7 +37,7 @@ pub(super) fn fingerprint(request: &Request, selection: &Selection, facts: &Host
             for file in &program.files {
                 let digest = match &file.content {
                     Content::Local(path) => digest(path),
-                    Content::Bytes(bytes) => Some(hex(&Sha256::digest(bytes))),
+                    Content::Bytes(bytes) => Some(Digest::of(bytes).to_string()),
                 };
                 line("file", &(&file.path, digest));
             }
@@ -60,12 +59,5 @@ pub(super) fn fingerprint(request: &Request, selection: &Selection, facts: &Host
         line(name, &facts.tool(name).map(|tool| &tool.version));
     }
     line("driver", &facts.driver);
-    hex(&Sha256::digest(text.as_bytes()))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(64), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    Digest::of(text.as_bytes()).to_string()
 }

@@ -583,7 +583,6 @@ mod tests {
     use std::time::Duration;
 
     use rgpu_protocol::Digest;
-    use sha2::{Digest as _, Sha256};
 
     use super::super::event::Reporters;
     use super::*;
@@ -633,7 +632,7 @@ mod tests {
     #[test]
     fn of_files_with_the_same_path_the_last_one_counts() {
         let announced = |path: &str, step: &str| {
-            let digest = Digest::from_bytes(&Sha256::digest(b"").into());
+            let digest = Digest::of(b"");
             let (job, path) = ("r.1".to_owned(), path.to_owned());
             let remote_file = RemoteFile { job, path, size: 0, digest, composite: None };
             let (step, rung, kind) = (step.to_owned(), String::new(), String::new());
@@ -649,7 +648,7 @@ mod tests {
     fn a_file_of_the_same_size_is_not_taken_for_the_one_that_is_wanted() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("report");
-        let digest = Digest::from_bytes(&Sha256::digest(b"new").into());
+        let digest = Digest::of(b"new");
         let remote_file = RemoteFile {
             job: "r.2".into(),
             path: "raw/report".into(),

@@ -3,15 +3,11 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 
 use crate::fake_host::FakeHost;
-use crate::laptop::{Laptop, built, status, wait_for, words};
-
-fn fixture(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(path)
-}
+use crate::laptop::{Laptop, built, fixture, status, wait_for, words};
 
 /// What a user saw, whether or not this machine has an nvdisasm.
 fn told(shown: String) -> String {

@@ -1,14 +1,10 @@
 //! The page of `rgpu disasm --format html`, opened in a browser. Pictures go to `target/pages/`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::browser::Browser;
-use crate::laptop::{Laptop, status};
-
-fn fixture(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(path)
-}
+use crate::laptop::{Laptop, fixture, status};
 
 /// The page that a command writes, opened in both themes.
 fn seen(laptop: &Laptop, line: &str, name: &str) -> Option<Browser> {

@@ -8,11 +8,11 @@ use rgpu::model::comparison::TimeVerdict;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fake_host::FakeHost;
-use crate::laptop::{Laptop, status};
+use crate::laptop::{Laptop, fixture, status};
 
 /// A recorded report, unpacked into the project under its recording's name.
 fn recorded(laptop: &Laptop, name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ncu/2025.3.1");
+    let folder = fixture("ncu/2025.3.1");
     let packed = fs::read(folder.join(name).join("report.ncu-repz")).unwrap();
     let file = laptop.project(format!("{name}.ncu-rep"));
     fs::write(&file, zstd::decode_all(packed.as_slice()).unwrap()).unwrap();
@@ -91,7 +91,7 @@ fn a_report_against_itself_changed_nothing() {
 #[test]
 fn launches_that_only_one_report_has_make_it_neither_faster_nor_slower() {
     let laptop = Laptop::new();
-    let nsys = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/nsys/2025.3.1");
+    let nsys = fixture("nsys/2025.3.1");
     for name in ["timeline-graph", "timeline-node"] {
         let file = laptop.project(format!("{name}.nsys-rep"));
         fs::copy(nsys.join(name).join("report.nsys-rep"), file).unwrap();
@@ -118,7 +118,7 @@ fn launches_that_only_one_report_has_make_it_neither_faster_nor_slower() {
 #[test]
 fn cubins_and_sanitizer_logs_hold_no_times_to_compare() {
     let laptop = Laptop::new();
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let fixtures = fixture("");
     for (file, fixture) in [
         ("a.cubin", "cubin/13.5/facts/sm_80.cubin"),
         ("b.cubin", "cubin/13.5/facts/sm_90a.cubin"),

@@ -4,14 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::laptop::{Laptop, status, wait_for, words};
+use crate::laptop::{Laptop, fixture, status, wait_for, words};
 
 const VECADD: &str = "fatbin/13.5/vecadd";
 const TENSOR: &str = "cubin/13.5/instructions/tcgen05.sm_100a.O3";
-
-fn fixture(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(path)
-}
 
 /// A laptop with these fixtures in its project, under these names.
 fn laptop(files: &[(&str, &str)]) -> Laptop {
@@ -24,7 +20,7 @@ fn laptop(files: &[(&str, &str)]) -> Laptop {
     laptop
 }
 
-fn summary(laptop: &Laptop) -> serde_json::Value {
+pub(crate) fn summary(laptop: &Laptop) -> serde_json::Value {
     let text = fs::read(laptop.project("artifacts/sass/summary.json")).unwrap();
     serde_json::from_slice(&text).unwrap()
 }

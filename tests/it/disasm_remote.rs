@@ -2,21 +2,18 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::disasm::summary;
 use crate::fake_host::FakeHost;
-use crate::laptop::{Laptop, status, wait_for, words};
+use crate::laptop::{Laptop, fixture, status, wait_for, words};
 use crate::over_ssh::know;
 use crate::sshd::Sshd;
 
 /// Recorded cubins with their recorded listings.
 const RECORDED: &str = "cubin/13.5/instructions";
-
-fn fixture(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(path)
-}
 
 /// A laptop with these fixtures in its project, and a host of which it knows as `box`.
 fn laptop(files: &[(&str, &str)]) -> (Laptop, Sshd) {
@@ -58,11 +55,6 @@ fn played(laptop: &Laptop, script: &str) {
     let path = laptop.path("h200/bin/nvdisasm");
     fs::write(&path, script).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
-fn summary(laptop: &Laptop) -> serde_json::Value {
-    let text = fs::read(laptop.project("artifacts/sass/summary.json")).unwrap();
-    serde_json::from_slice(&text).unwrap()
 }
 
 #[test]

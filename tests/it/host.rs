@@ -11,7 +11,6 @@ use rgpu::remote::{
 };
 use rgpu_protocol::plan::{ArtifactSpec, InputFile, Rung, Step, Success};
 use rgpu_protocol::{Digest, EventBody, Outcome, PIECE_BYTES, Plan, Stream};
-use sha2::{Digest as _, Sha256};
 
 /// The agent that cargo built beside this test; built now when it is not there.
 pub(crate) fn agent() -> PathBuf {
@@ -82,7 +81,7 @@ impl BlobReader for Blobs {
 
 /// sha256 of bytes.
 pub(crate) fn digest(bytes: &[u8]) -> Digest {
-    Digest::from_bytes(&Sha256::digest(bytes).into())
+    Digest::of(bytes)
 }
 
 /// A plan of one step that runs `argv`, with `files` in its folder and `artifacts` to bring back.

@@ -291,6 +291,11 @@ pub(crate) fn status(output: &Output) -> i32 {
     output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0))
 }
 
+/// A recorded file or folder below `tests/fixtures`.
+pub(crate) fn fixture(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(path)
+}
+
 /// A program that cargo built beside this test; built now where it is missing.
 pub(crate) fn built(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_BIN_EXE_rgpu")).with_file_name(name);

@@ -6,14 +6,10 @@ use rgpu::model::{Profile, Sidecars};
 use rgpu::report::{Style, Subject, report};
 
 use crate::browser::Browser;
-use crate::laptop::{Laptop, status};
+use crate::laptop::{Laptop, fixture, status};
 
 /// Drawn within a second: parsed, laid out and painted. Seen: 24 to 80 ms.
 const DRAWN_MS: f64 = 1000.0;
-
-fn fixture(inner: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(inner)
-}
 
 fn pictures() -> PathBuf {
     let target = Path::new(env!("CARGO_BIN_EXE_rgpu")).ancestors().nth(2).unwrap();

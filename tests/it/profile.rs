@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use rgpu::model::Profile;
-use sha2::{Digest, Sha256};
+use rgpu_protocol::Digest;
 
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status};
@@ -158,7 +158,7 @@ fn a_run_leaves_everything_to_read_it_again_and_every_artifact_is_whole() {
     for artifact in &profile.artifacts {
         let bytes = fs::read(run.join(&artifact.path)).unwrap();
         assert_eq!(bytes.len() as u64, artifact.size, "{}", artifact.path);
-        assert_eq!(hex(&Sha256::digest(&bytes)), artifact.sha256.to_string(), "{}", artifact.path);
+        assert_eq!(Digest::of(&bytes).as_str(), artifact.sha256, "{}", artifact.path);
     }
     assert!(laptop.project("artifacts/vecadd.sm_90a.cubin").is_file());
     let commands = fs::read_to_string(run.join("commands.sh")).unwrap();
@@ -176,10 +176,6 @@ fn assert_no_partial_files(run: &Path) {
         let name = entry.file_name().to_string_lossy().into_owned();
         assert!(!name.contains(".part") && !name.contains(".tmp"), "{name}");
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[test]

@@ -3,11 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::laptop::{Laptop, status};
-
-fn fixture(inner: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(inner).display().to_string()
-}
+use crate::laptop::{Laptop, fixture, status};
 
 /// A laptop whose project holds a recording under a short name.
 fn with(recording: &str, name: &str) -> Laptop {

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rgpu_protocol::{BLOB_BYTES, Digest};
-use sha2::{Digest as _, Sha256};
 
 use crate::host_fault::{DoingContext, HostFault};
 
@@ -83,7 +82,7 @@ impl Blobs {
     /// Hashes a blob from before the last boot, and marks it as verified.
     fn verify(&self, path: &Path, digest: &Digest) -> bool {
         let Ok(bytes) = fs::read(path) else { return false };
-        let valid = hash(&bytes) == *digest;
+        let valid = Digest::of(&bytes) == *digest;
         if valid {
             touch(path);
         }
@@ -114,7 +113,7 @@ impl Blobs {
         if bytes.len() as u64 != size {
             return Err(damaged(format!("{} bytes instead of {size}", bytes.len())));
         }
-        let actual = hash(bytes);
+        let actual = Digest::of(bytes);
         if actual != *digest {
             return Err(damaged(format!("its sha256 is {actual}")));
         }
@@ -170,11 +169,6 @@ pub enum Packed {
     Zstd,
 }
 
-/// Returns the sha256 of `bytes`.
-pub fn hash(bytes: &[u8]) -> Digest {
-    Digest::from_bytes(&Sha256::digest(bytes).into())
-}
-
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).mode(0o400).open(path)?.write_all(bytes)
 }
@@ -212,7 +206,7 @@ mod tests {
     #[test]
     fn a_damaged_blob_never_gets_a_name() {
         let (_dir, blobs) = store();
-        let digest = hash(b"right");
+        let digest = Digest::of(b"right");
         let error = blobs.put(&digest, 5, b"wrong", Packed::Plain).unwrap_err();
         assert_eq!(error.code(), "damaged_blob");
         assert!(!blobs.has(&digest, 5));
@@ -225,13 +219,13 @@ mod tests {
     fn a_bomb_is_refused_at_its_announced_size() {
         let (_dir, blobs) = store();
         let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 3).unwrap();
-        assert!(blobs.put(&hash(b""), 10, &bomb, Packed::Zstd).is_err());
+        assert!(blobs.put(&Digest::of(b""), 10, &bomb, Packed::Zstd).is_err());
     }
 
     #[test]
     fn a_blob_of_an_earlier_boot_is_hashed_before_it_is_trusted() {
         let (_dir, mut blobs) = store();
-        let digest = hash(b"right");
+        let digest = Digest::of(b"right");
         blobs.store(&digest, b"right").unwrap();
         // A power cut left zeros of the right length behind.
         let path = blobs.path(&digest);

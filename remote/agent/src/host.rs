@@ -7,9 +7,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rgpu_protocol::probe::{AgentFacts, facts_key};
-use rgpu_protocol::{Probe, ProbeAnswer};
+use rgpu_protocol::program_needs::GlibcVersion;
+use rgpu_protocol::{Digest, Probe, ProbeAnswer};
 
-use crate::blob::hash;
 use crate::command::ask;
 use crate::probe;
 use crate::setup::Setup;
@@ -76,7 +76,7 @@ fn host_id() -> String {
     let id = read("/etc/machine-id").or_else(|| read("/var/lib/dbus/machine-id"));
     let id =
         id.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
-    hash(format!("rgpu host {}", id.trim()).as_bytes()).to_string()
+    Digest::of(format!("rgpu host {}", id.trim()).as_bytes()).to_string()
 }
 
 fn boot_id() -> String {
@@ -105,17 +105,8 @@ fn glibc() -> String {
                   /lib/libc.so.6;do $l&&break;done";
     let argv = ["/bin/sh", "-c", script].map(String::from);
     let answer = ask(&argv, &BTreeMap::new(), 1000, Duration::from_secs(2)).unwrap_or_default();
-    glibc_version(&String::from_utf8_lossy(&answer.stdout)).to_owned()
-}
-
-/// Parses `glibc 2.36` or `GNU C Library (Debian GLIBC 2.28-10) stable release version 2.28.`;
-/// older versions add their maintainer's name.
-fn glibc_version(text: &str) -> &str {
-    let line = text.lines().next().unwrap_or_default();
-    let after = line.strip_prefix("glibc ").or_else(|| Some(line.split_once(" version ")?.1));
-    let version = after.and_then(|after| after.split_whitespace().next()).unwrap_or_default();
-    let version = version.trim_end_matches(['.', ',']);
-    if version.starts_with(|c: char| c.is_ascii_digit()) { version } else { "" }
+    let version = GlibcVersion::of_host(&String::from_utf8_lossy(&answer.stdout));
+    version.map(|v| v.to_string()).unwrap_or_default()
 }
 
 /// Returns the name of a user, or the number if it has none.
@@ -140,17 +131,5 @@ mod tests {
         assert_eq!(facts.host_id.len(), 64);
         assert!(facts.memory_bytes > 0 && facts.cpus > 0);
         assert_eq!(user_name(0), "root");
-    }
-
-    #[test]
-    fn glibc_is_known_from_getconf_and_from_itself() {
-        let own = "GNU C Library (Debian GLIBC 2.28-10) stable release version 2.28.\nCopyright";
-        assert_eq!(glibc_version("glibc 2.36\n"), "2.36");
-        assert_eq!(glibc_version(own), "2.28");
-        let older = "GNU C Library (Debian GLIBC 2.19-18) stable release version 2.19, by Roland McGrath et al.";
-        assert_eq!(glibc_version(older), "2.19");
-        assert_eq!(glibc_version("undefined\n"), "");
-        assert_eq!(glibc_version("no such variable"), "");
-        assert_eq!(glibc_version(""), "");
     }
 }

@@ -31,7 +31,7 @@ use rgpu_protocol::plan::{InputFile, valid_job_id};
 use rgpu_protocol::{Digest, Plan, Stream};
 use rustix::fs::FlockOperation;
 
-use crate::blob::{Blobs, hash};
+use crate::blob::Blobs;
 use crate::host_fault::{DoingContext, HostFault};
 
 pub(crate) use draft::{BlobTargets, FolderDraft};
@@ -120,7 +120,7 @@ impl JobFolder {
 
     /// Returns the folder for temporary files of the job's programs.
     pub fn tmp(&self) -> PathBuf {
-        let name = hash(self.id().as_bytes());
+        let name = Digest::of(self.id().as_bytes());
         let root = self.0.ancestors().nth(2).unwrap_or(Path::new("/"));
         root.join("tmp").join(&name.as_str()[..10])
     }

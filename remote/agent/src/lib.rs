@@ -38,5 +38,5 @@ pub mod wire;
 pub fn own_digest() -> Result<rgpu_protocol::Digest, host_fault::HostFault> {
     use host_fault::DoingContext;
     let path = std::path::Path::new("/proc/self/exe");
-    Ok(blob::hash(&std::fs::read(path).doing("read", path)?))
+    Ok(rgpu_protocol::Digest::of(&std::fs::read(path).doing("read", path)?))
 }

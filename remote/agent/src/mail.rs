@@ -23,7 +23,6 @@ use rgpu_protocol::mail::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::blob;
 use crate::control;
 use crate::host_fault::{DoingContext, HostFault};
 use crate::root::{RootCandidate, Roots};
@@ -193,6 +192,6 @@ fn print(head: &MailHead, bytes: &[u8], nonce: &str) -> io::Result<()> {
 
 /// Returns the header of an answer with these bytes.
 fn head(taken: u64, from: u64, bytes: &[u8], ended: bool) -> MailHead {
-    let sha256: Digest = blob::hash(bytes);
+    let sha256: Digest = Digest::of(bytes);
     MailHead { taken, from, len: bytes.len() as u64, sha256, ended }
 }

@@ -18,6 +18,7 @@ pub mod message;
 pub mod pattern;
 pub mod plan;
 pub mod probe;
+pub mod program_needs;
 
 pub use digest::Digest;
 pub use event::{Event, EventBody, Outcome, RungRecord, Stream};

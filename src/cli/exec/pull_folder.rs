@@ -161,14 +161,13 @@ mod tests {
 
     use super::*;
     use rgpu_protocol::plan::InputFile;
-    use sha2::{Digest as _, Sha256};
 
     use crate::model::profile::Artifact;
     use crate::run::{ExecRequest, exec_draft};
     use crate::store::DestinationRoot;
 
     fn pulled(text: &str) -> HostFile {
-        let digest = Digest::from_bytes(&Sha256::digest(text).into());
+        let digest = Digest::of(text.as_bytes());
         HostFile {
             host_path: "here/f".to_owned(),
             rung: "exec".to_owned(),
@@ -195,7 +194,7 @@ mod tests {
         let files = sent.map(|text| InputFile {
             path: "here/f".to_owned(),
             size: text.len() as u64,
-            digest: Digest::from_bytes(&Sha256::digest(text).into()),
+            digest: Digest::of(text.as_bytes()),
             blobs: Vec::new(),
             piece_bytes: 0,
             executable: false,

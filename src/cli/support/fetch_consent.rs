@@ -3,8 +3,6 @@
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 
-use sha2::{Digest, Sha256};
-
 use super::app::App;
 use super::session::is_local;
 use crate::error::{Exit, Failure, Result};
@@ -98,7 +96,7 @@ fn host_phrase(spec: &RemoteSpec) -> String {
 /// The file whose existence records the consent.
 fn consent_file(app: &App, spec: &RemoteSpec, wheels: &Wheels) -> PathBuf {
     let key = format!("{}\n{}", spec.url, wheels.environment().requirements.join("\n"));
-    let digest = rgpu_protocol::Digest::from_bytes(&Sha256::digest(key.as_bytes()).into());
+    let digest = rgpu_protocol::Digest::of(key.as_bytes());
     app.cache.join("fetched").join(&digest.as_str()[..24])
 }
 

@@ -6,7 +6,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::worker::{CredentialError, Credentials, HttpError, read_private};
+use super::super::http::HttpError;
+use super::super::secret_file::{CredentialError, read_private, variables};
+use super::super::worker::Credentials;
 use super::super::{RemoteSpec, keychain};
 
 /// The setting for the environment variable with the key.
@@ -43,7 +45,12 @@ pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
         (Some(path), _) => {
             let path = PathBuf::from(path);
             let text = read_private(&path).map_err(token_error)?;
-            (in_file(&text, &path, &names.0)?, in_file(&text, &path, &names.1)?)
+            let variables = variables(&text);
+            let part = |name: &str| match variables.get(name) {
+                Some(value) => Ok(TokenPart { value: value.clone(), from: in_file(name, &path) }),
+                None => Err(unfit(&format!("there is no {}", in_file(name, &path)))),
+            };
+            (part(&names.0)?, part(&names.1)?)
         }
         (None, Some(service)) => {
             (in_keychain(service, ACCOUNTS.0)?, in_keychain(service, ACCOUNTS.1)?)
@@ -99,19 +106,8 @@ fn in_environment(name: &str) -> Result<TokenPart, HttpError> {
     }
 }
 
-/// The value of `name` in lines `NAME=VALUE`, as in shells and `.env` files.
-fn in_file(text: &str, path: &Path, name: &str) -> Result<TokenPart, HttpError> {
-    let from = format!("`{name}` in `{}`", path.display());
-    let found = text.lines().rev().find_map(|line| {
-        let line = line.trim();
-        let line = line.strip_prefix("export ").unwrap_or(line);
-        let (key, value) = line.split_once('=')?;
-        (key.trim() == name).then(|| value.trim().trim_matches(['"', '\'']).to_owned())
-    });
-    match found {
-        Some(value) => Ok(TokenPart { value, from }),
-        None => Err(unfit(&format!("there is no {from}"))),
-    }
+fn in_file(name: &str, path: &Path) -> String {
+    format!("`{name}` in `{}`", path.display())
 }
 
 /// The value that the desktop's keychain has for an account.

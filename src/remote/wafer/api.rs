@@ -5,30 +5,28 @@ use std::path::Path;
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Method, Response, StatusCode, Url, redirect};
+use reqwest::{Client, Method, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
-use tokio::time::timeout;
 
 use super::error::WaferError;
-use super::refusal::Refusal;
-use super::service::is_loopback;
+use super::refusal;
 use super::sse::SseStream;
 use super::token::Token;
 use crate::remote::foreign_text::shown;
-use crate::remote::worker::chain;
+use crate::remote::http::{self, Attempts, HttpError, chain};
 use crate::remote::{RemoteError, limits};
 
 /// The longest answer in bytes.
-const MAX_BODY: usize = 4 << 20;
+const MAX_BODY_BYTES: usize = 4 << 20;
 
 /// The content type of documents.
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
 
 /// Attempts for a request that changes nothing, and the pause before the second.
-const TRIES: u32 = 4;
+const MAX_TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A client of the service. Clones share its connections.
@@ -54,22 +52,8 @@ impl Api {
             what: "no connection to Wafer can be made".to_owned(),
             why,
         };
-        let mut client = Client::builder()
-            .redirect(redirect::Policy::none())
-            .referer(false)
-            .connect_timeout(limits::CONNECT)
-            .tcp_keepalive(Duration::from_secs(15))
-            .user_agent(concat!("rgpu/", env!("CARGO_PKG_VERSION")));
         let url = Url::parse(base).map_err(|e| local(e.to_string()))?;
-        if is_loopback(&url) {
-            // A proxy would resolve this name to another machine.
-            client = client.no_proxy();
-        }
-        if url.scheme() != "https" {
-            // Reading the system's certificates takes milliseconds.
-            client = client.tls_certs_only([]);
-        }
-        let client = client.build().map_err(|e| local(chain(&e)))?;
+        let client = http::client(&url).build().map_err(|e| local(chain(&e)))?;
         let mut headers = HeaderMap::new();
         if let Some(token) = token {
             headers.insert(AUTHORIZATION, token.header()?);
@@ -126,22 +110,18 @@ impl Api {
         path: &str,
         doing: &'static str,
     ) -> Result<ApiAnswer, WaferError> {
-        let mut pause = PAUSE;
-        let mut tries = 1;
+        let mut attempts = Attempts::new(MAX_TRIES, PAUSE);
         loop {
             let answer = self.ask(Method::GET, path, None, doing).await;
             let passes = match &answer {
                 Ok(answer) => answer.status.is_server_error(),
                 // After silence, the limit has already passed.
-                Err(WaferError::Silent { .. }) => false,
+                Err(WaferError::Http(HttpError::Silent { .. })) => false,
                 Err(error) => error.is_link(),
             };
-            if !passes || tries == TRIES {
+            if !passes || !attempts.next().await {
                 return answer;
             }
-            tokio::time::sleep(pause).await;
-            pause *= 2;
-            tries += 1;
         }
     }
 
@@ -159,43 +139,16 @@ impl Api {
         let body = body.map(|body| (JSON, body));
         let response = self.send(method, path, body, doing, limits::ANSWER).await?;
         let status = response.status();
-        let body = timeout(limits::ANSWER, read(response, doing))
-            .await
-            .map_err(|_| WaferError::Silent { doing, limit: limits::ANSWER })??;
+        let body = http::body(response, MAX_BODY_BYTES, limits::ANSWER, doing).await?;
         Ok(ApiAnswer { status, body })
     }
 
-    /// Sends a document and returns the stream of the answer; silence for longer than `quiet` is an
-    /// error.
+    /// Sends a body of this content type and returns the stream of the answer; silence for longer
+    /// than `quiet` is an error.
     ///
     /// # Errors
     /// The link fails, or the service refuses.
     pub(super) async fn stream(
-        &self,
-        path: &str,
-        body: Option<Vec<u8>>,
-        doing: &'static str,
-        quiet: Duration,
-    ) -> Result<SseStream, WaferError> {
-        self.open_stream(path, body.map(|body| (JSON, body)), doing, quiet).await
-    }
-
-    /// Sends a form with content type `kind` and returns the stream of the answer.
-    ///
-    /// # Errors
-    /// As for [`Self::stream`].
-    pub(super) async fn send_form(
-        &self,
-        path: &str,
-        kind: &str,
-        body: Vec<u8>,
-        doing: &'static str,
-        quiet: Duration,
-    ) -> Result<SseStream, WaferError> {
-        self.open_stream(path, Some((kind, body)), doing, quiet).await
-    }
-
-    async fn open_stream(
         &self,
         path: &str,
         body: Option<(&str, Vec<u8>)>,
@@ -208,12 +161,11 @@ impl Api {
         if status.is_success() && kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
             return Ok(SseStream::new(response, doing, quiet));
         }
-        let body = timeout(limits::CONNECT, read(response, doing)).await;
-        let body = body.unwrap_or(Ok(Vec::new())).unwrap_or_default();
+        let body = http::refusal_body(response, MAX_BODY_BYTES).await;
         if status.is_success() {
             return Err(self.foreign(&body));
         }
-        Err(WaferError::Refused(Box::new(Refusal::of(status, &body))))
+        Err(WaferError::refused(refusal::named(status, &body)))
     }
 
     /// Downloads a file of at most `max_bytes` bytes; leaves no partial file.
@@ -230,25 +182,19 @@ impl Api {
         let mut response = self.send(Method::GET, path, None, doing, limits::STALL).await?;
         let status = response.status();
         if !status.is_success() {
-            let body = timeout(limits::CONNECT, read(response, doing)).await;
-            let body = body.unwrap_or(Ok(Vec::new())).unwrap_or_default();
-            return Err(WaferError::Refused(Box::new(Refusal::of(status, &body))).into());
+            let body = http::refusal_body(response, MAX_BODY_BYTES).await;
+            return Err(WaferError::refused(refusal::named(status, &body)).into());
         }
         let disk_error = |source| RemoteError::Disk { path: to.to_owned(), source };
         let temporary = to.with_extension("part");
         let mut file = File::create(&temporary).await.map_err(disk_error)?;
         let mut received_bytes = 0;
-        let limit = limits::STALL;
         let result = async {
-            while let Some(bytes) = timeout(limit, response.chunk())
-                .await
-                .map_err(|_| WaferError::Silent { doing, limit })?
-                .map_err(|e| WaferError::Cut { doing, why: chain(&e) })?
-            {
+            while let Some(bytes) = http::chunk(&mut response, limits::STALL, doing).await? {
                 received_bytes += bytes.len() as u64;
                 if received_bytes > max_bytes {
                     let why = format!("it is over {max_bytes} bytes");
-                    return Err(WaferError::Refused(Box::new(Refusal::too_long(why))).into());
+                    return Err(WaferError::refused(refusal::too_long(why)).into());
                 }
                 file.write_all(&bytes).await.map_err(disk_error)?;
             }
@@ -274,7 +220,7 @@ impl Api {
             return Err(self.foreign(&answer.body));
         }
         if !answer.status.is_success() {
-            return Err(WaferError::Refused(Box::new(Refusal::of(answer.status, &answer.body))));
+            return Err(WaferError::refused(refusal::named(answer.status, &answer.body)));
         }
         serde_json::from_slice(&answer.body).map_err(|_| self.foreign(&answer.body))
     }
@@ -300,14 +246,11 @@ impl Api {
         if let Some((kind, body)) = body {
             request = request.header(CONTENT_TYPE, kind).body(body);
         }
-        match timeout(limit, request.send()).await {
-            Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) if error.is_connect() => {
-                Err(WaferError::Unreachable { url: self.base.clone(), why: chain(&error) })
-            }
-            Ok(Err(error)) => Err(WaferError::Cut { doing, why: chain(&error) }),
-            Err(_) => Err(WaferError::Silent { doing, limit }),
-        }
+        let failed = |error: &reqwest::Error| match error.is_connect() {
+            true => HttpError::Unreachable { url: self.base.clone(), why: chain(error), hint: "" },
+            false => HttpError::Cut { doing, why: chain(error) },
+        };
+        Ok(http::send(request, limit, doing, failed).await?)
     }
 }
 
@@ -320,16 +263,4 @@ pub(super) fn json(value: &impl Serialize) -> Result<Vec<u8>, WaferError> {
         what: "a request cannot be written".to_owned(),
         why: e.to_string(),
     })
-}
-
-async fn read(mut response: Response, doing: &'static str) -> Result<Vec<u8>, WaferError> {
-    let cut = |why: String| WaferError::Cut { doing, why };
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|e| cut(chain(&e)))? {
-        body.extend_from_slice(&chunk);
-        if body.len() > MAX_BODY {
-            return Err(cut(format!("it is over {MAX_BODY} bytes")));
-        }
-    }
-    Ok(body)
 }

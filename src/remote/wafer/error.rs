@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use super::refusal::Refusal;
+use super::refusal::from_stream_text;
 use crate::error::{Exit, Failure, Side};
+use crate::remote::foreign_text::shown;
+use crate::remote::http::HttpError;
+use crate::remote::refusal::Refusal;
 
 /// An error between this machine and a workspace.
 #[derive(Debug, thiserror::Error)]
@@ -34,30 +37,9 @@ pub enum WaferError {
         /// The variable or file with the value.
         there: String,
     },
-    /// No connection could be made.
-    #[error("`{url}` cannot be reached")]
-    Unreachable {
-        /// The address that cannot be reached.
-        url: String,
-        /// Why it cannot be reached.
-        why: String,
-    },
-    /// No data arrived within the limit.
-    #[error("no answer of Wafer in {} s while {doing}", limit.as_secs())]
-    Silent {
-        /// The activity that was interrupted.
-        doing: &'static str,
-        /// The limit that expired.
-        limit: Duration,
-    },
-    /// An answer ended early.
-    #[error("Wafer's answer was cut while {doing}")]
-    Cut {
-        /// The activity that was interrupted.
-        doing: &'static str,
-        /// Why it was cut.
-        why: String,
-    },
+    /// A request failed.
+    #[error(transparent)]
+    Http(#[from] HttpError),
     /// The answer does not come from Wafer.
     #[error("the server at `{url}` is not Wafer's service")]
     Foreign {
@@ -66,9 +48,6 @@ pub enum WaferError {
         /// The start of the answer.
         body: String,
     },
-    /// Wafer refused the request.
-    #[error("{}", .0.what)]
-    Refused(Box<Refusal>),
     /// The workspace is not running.
     #[error("the workspace `{name}` is not running: it is `{status}`")]
     NotRunning {
@@ -108,13 +87,27 @@ pub enum WaferError {
 }
 
 impl WaferError {
+    /// Wafer refused the request.
+    pub(super) fn refused(refusal: Refusal) -> Self {
+        Self::Http(HttpError::refused(refusal))
+    }
+
+    /// The service or the command failed; `words` are of its stream.
+    pub(super) fn from_stream(words: &str, doing: &'static str) -> Self {
+        match from_stream_text(words) {
+            Some(refusal) => Self::refused(refusal),
+            None => Self::Command { doing, words: shown(words) },
+        }
+    }
+
+    /// An answer ended early.
+    pub(super) fn cut(doing: &'static str, why: impl Into<String>) -> Self {
+        Self::Http(HttpError::Cut { doing, why: why.into() })
+    }
+
     /// Whether a retry may help.
     pub fn is_link(&self) -> bool {
-        match self {
-            Self::Unreachable { .. } | Self::Silent { .. } | Self::Cut { .. } => true,
-            Self::Refused(refusal) => refusal.passes,
-            _ => false,
-        }
+        matches!(self, Self::Http(error) if error.is_link())
     }
 
     /// The error's code in `--json`.
@@ -124,11 +117,8 @@ impl WaferError {
             Self::NoToken { .. } => "no_token",
             Self::Expired { .. } => "expired_token",
             Self::BadToken { .. } => "bad_token",
-            Self::Unreachable { .. } => "unreachable",
-            Self::Silent { .. } => "no_answer",
-            Self::Cut { .. } => "link_cut",
+            Self::Http(error) => error.code(),
             Self::Foreign { .. } => "not_wafer",
-            Self::Refused(refusal) => refusal.code,
             Self::NotRunning { .. } => "workspace_not_running",
             Self::NotUp { .. } => "workspace_not_up",
             Self::Command { .. } => "workspace_command",
@@ -144,9 +134,8 @@ impl WaferError {
             | Self::NoToken { .. }
             | Self::Expired { .. }
             | Self::BadToken { .. } => (Side::Local, Exit::Config),
-            Self::Unreachable { .. } | Self::Silent { .. } | Self::Cut { .. } => {
-                (Side::Transport, Exit::Host)
-            }
+            // A refusal that may pass is Wafer's too.
+            Self::Http(error) if !matches!(error, HttpError::Refused(_)) => error.blame(),
             _ => (Side::Host, Exit::Host),
         }
     }
@@ -163,23 +152,16 @@ impl WaferError {
             Self::BadToken { .. } => {
                 failure.cause("it does not say when it ends; it was not sent").hint(LOGIN)
             }
-            Self::Unreachable { why, .. } | Self::Cut { why, .. } => failure.cause(why),
+            Self::Http(error) => error.explain(failure, remote),
             Self::Foreign { body, .. } => {
                 failure.cause(body).hint("check WAFER_API_URL and `[api]` in ~/.wafer/config.toml")
-            }
-            Self::Refused(refusal) => {
-                let failure = failure.cause(&refusal.body);
-                match refusal.hint.replace("REMOTE", remote) {
-                    hint if hint.is_empty() => failure,
-                    hint => failure.hint(hint),
-                }
             }
             Self::NotRunning { .. } => failure.hint(format!("start it: `rgpu remote up {remote}`")),
             Self::NotUp { why, .. } => failure.cause(why).hint(format!(
                 "`rgpu remote list` shows its state; `rgpu remote down {remote}` gives it back"
             )),
             Self::Command { words, .. } => failure.cause(words),
-            Self::Silent { .. } | Self::NoServedNcu { .. } | Self::LoginTimeout { .. } => failure,
+            Self::NoServedNcu { .. } | Self::LoginTimeout { .. } => failure,
         }
     }
 }

@@ -13,9 +13,8 @@ use base64ct::{Base64, Encoding};
 use serde::Serialize;
 use tokio::time::timeout;
 
-use super::api::{Api, json};
+use super::api::{Api, JSON, json};
 use super::error::WaferError;
-use super::refusal::Refusal;
 use super::sse::SseLine;
 use super::workspace::{Workspace, exec_path};
 use crate::remote::foreign_text::shown;
@@ -99,7 +98,7 @@ impl WorkspaceShell {
             requirements: routing.map(|routing| Requirements { routing }),
         })?;
         let mut stream =
-            self.api.stream(&self.path, Some(body), doing, limit + MAX_SILENCE).await?;
+            self.api.stream(&self.path, Some((JSON, body)), doing, limit + MAX_SILENCE).await?;
         let mut meter = Meter::new(&self.bills);
         let mut lines: Vec<String> = Vec::new();
         let mut printed = 0;
@@ -130,10 +129,7 @@ impl WorkspaceShell {
                 Some(SseLine::Status(words)) if words != "running" => self.talk.starting(&words),
                 Some(SseLine::Status(_) | SseLine::Ssh | SseLine::Notice | SseLine::Report(_)) => {}
                 Some(SseLine::Error(words)) => {
-                    return Err(match Refusal::from_stream_text(&words) {
-                        Some(refusal) => WaferError::Refused(Box::new(refusal)),
-                        None => WaferError::Command { doing, words: shown(&words) },
-                    });
+                    return Err(WaferError::from_stream(&words, doing));
                 }
                 Some(SseLine::Exit(Some(status))) if status != 0 => {
                     let tail = last(&lines);
@@ -142,11 +138,11 @@ impl WorkspaceShell {
                 }
                 Some(SseLine::Exit(_) | SseLine::Done) => {
                     let why = format!("the service calls it ended too early: {}", last(&lines));
-                    return Err(WaferError::Cut { doing, why });
+                    return Err(WaferError::cut(doing, why));
                 }
                 None => {
-                    let why = "the stream stopped before the command had ended".to_owned();
-                    return Err(WaferError::Cut { doing, why });
+                    let why = "the stream stopped before the command had ended";
+                    return Err(WaferError::cut(doing, why));
                 }
             }
         }

@@ -10,15 +10,15 @@ use super::error::WaferError;
 use super::exec::{WorkspaceShell, nonce};
 use crate::remote::deploy::AgentStart;
 use crate::remote::deploy::commands::CommandReply;
+use crate::remote::http::Attempts;
 use crate::remote::{RemoteError, UserPrompt};
 
 /// Pieces sent at the same time.
 const MAX_PIECES_IN_FLIGHT: usize = 4;
 
-/// Attempts for a piece, and the pauses before the second and the last.
+/// Attempts for a piece, and the pause before the second.
 const MAX_TRIES: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(200);
-const LAST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The limit on each of these commands.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -74,14 +74,10 @@ async fn run_with_retries(
     command: &str,
     end: &str,
 ) -> Result<Vec<String>, WaferError> {
-    let (mut tries, mut pause) = (1, PAUSE);
+    let mut attempts = Attempts::new(MAX_TRIES, PAUSE);
     loop {
         match shell.run(command, end, LIMIT, DOING).await {
-            Err(error) if error.is_link() && tries < MAX_TRIES => {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LAST_PAUSE);
-                tries += 1;
-            }
+            Err(error) if error.is_link() && attempts.next().await => {}
             done => return done,
         }
     }

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use base64ct::{Base64, Encoding};
 use rgpu_protocol::Digest;
 use rgpu_protocol::mail::{ANSWER_BEGIN, ANSWER_END, MailHead};
-use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
@@ -21,6 +20,7 @@ use super::exec::{WorkspaceShell, nonce};
 use super::install::install;
 use crate::remote::deploy::commands::{CommandReply, PIECE_BYTES};
 use crate::remote::deploy::{self, AgentStart};
+use crate::remote::http::Attempts;
 use crate::remote::stream::{AgentStream, FrameReader, StreamEnd};
 use crate::remote::worker::ClosingWriter;
 use crate::remote::{RemoteError, UserPrompt};
@@ -219,7 +219,7 @@ impl Mailbox {
             // Earlier pieces have not arrived yet.
             if tries == MAX_TRIES {
                 let why = format!("the agent has {taken} bytes of {end_offset}");
-                return Err(WaferError::Cut { doing: SENDING, why });
+                return Err(damaged(&why));
             }
             tries += 1;
         }
@@ -255,15 +255,12 @@ impl Mailbox {
 
     /// Runs one command, and repeats it if that may help.
     async fn send(&self, mail: &MailCommand<'_>) -> Result<MailOutcome, WaferError> {
-        let mut pause = PAUSE;
-        let mut tries = 1;
+        let mut attempts = Attempts::new(MAX_TRIES, PAUSE);
         loop {
             match self.once(mail).await {
-                Err(error) if error.is_link() && tries < MAX_TRIES => {
+                Err(error) if error.is_link() && !attempts.is_last() => {
                     self.client.talk.verbose(&format!("{}; again", words(&error)));
-                    tokio::time::sleep(pause).await;
-                    pause *= 2;
-                    tries += 1;
+                    attempts.next().await;
                 }
                 done => return done,
             }
@@ -322,7 +319,7 @@ fn body(head: &str, lines: &[String]) -> Result<MailOutcome, WaferError> {
     let head: MailHead = serde_json::from_str(head).map_err(|e| damaged(&e.to_string()))?;
     let text: String = lines.iter().map(|line| line.trim()).collect();
     let bytes = Base64::decode_vec(&text).map_err(|e| damaged(&e.to_string()))?;
-    let sha256 = Digest::from_bytes(&Sha256::digest(&bytes).into());
+    let sha256 = Digest::of(&bytes);
     if bytes.len() as u64 != head.len || sha256 != head.sha256 {
         return Err(damaged("its bytes are not those that were sent"));
     }
@@ -330,7 +327,7 @@ fn body(head: &str, lines: &[String]) -> Result<MailOutcome, WaferError> {
 }
 
 fn damaged(why: &str) -> WaferError {
-    WaferError::Cut { doing: SENDING, why: why.to_owned() }
+    WaferError::cut(SENDING, why)
 }
 
 fn gone() -> WaferError {
@@ -340,10 +337,7 @@ fn gone() -> WaferError {
 /// An error with its cause, on one line.
 fn words(error: &WaferError) -> String {
     match error {
-        WaferError::Cut { why, .. } | WaferError::Unreachable { why, .. } => {
-            format!("{error}: {why}")
-        }
-        WaferError::Refused(refusal) => format!("{error} ({})", refusal.body),
+        WaferError::Http(error) => error.line(),
         WaferError::Command { words, .. } => format!("{error}: {words}"),
         other => other.to_string(),
     }
@@ -358,7 +352,7 @@ mod tests {
             taken: 3,
             from: 9,
             len: bytes.len() as u64,
-            sha256: Digest::from_bytes(&Sha256::digest(bytes).into()),
+            sha256: Digest::of(bytes),
             ended: false,
         };
         let head = serde_json::to_string(&head).unwrap();
@@ -379,9 +373,9 @@ mod tests {
         }
         // Another command's answer, one with a line lost, one with a byte changed.
         assert!(read(&lines, "cd").is_none());
-        assert!(matches!(read(&lines[..3], "ab"), Some(Err(WaferError::Cut { .. }))));
+        assert!(matches!(read(&lines[..3], "ab"), Some(Err(error)) if error.is_link()));
         let mut changed = lines.clone();
         changed[2].replace_range(..1, if lines[2].starts_with('A') { "B" } else { "A" });
-        assert!(matches!(read(&changed, "ab"), Some(Err(WaferError::Cut { .. }))));
+        assert!(matches!(read(&changed, "ab"), Some(Err(error)) if error.is_link()));
     }
 }

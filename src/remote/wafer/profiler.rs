@@ -25,10 +25,10 @@ use tokio::time::{Instant, timeout_at};
 use super::api::Api;
 use super::error::WaferError;
 use super::exec::nonce;
-use super::refusal::Refusal;
 use super::sse::{SseLine, SseStream};
 use super::workspace::PART;
 use crate::remote::foreign_text::shown;
+use crate::remote::http::{Attempts, HttpError};
 use crate::remote::provider_ncu::{MAX_OUTPUT_BYTES, ProviderJob, ProviderResult};
 use crate::remote::{Bills, Meter, RemoteError, UserPrompt};
 
@@ -66,11 +66,13 @@ pub(super) async fn profile(
 ) -> Result<ProviderResult, RemoteError> {
     let (kind, body) = form(job, archive(job)?)?;
     let limit = job.limit + job.queue.min(MAX_GPU_WAIT) + SERVICE_MARGIN;
-    let sent = api.send_form("/v1/ncu/run", &kind, body, DOING, limit).await;
+    let sent = api.stream("/v1/ncu/run", Some((&kind, body)), DOING, limit).await;
     let mut stream = sent.map_err(|error| match error {
         // The service never had its own ncu, or no longer has it.
         WaferError::Foreign { .. } => WaferError::NoServedNcu { words: error.to_string() },
-        WaferError::Refused(refusal) if matches!(refusal.status, 404 | 405 | 410 | 501) => {
+        WaferError::Http(HttpError::Refused(refusal))
+            if matches!(refusal.status, 404 | 405 | 410 | 501) =>
+        {
             WaferError::NoServedNcu { words: refusal.body }
         }
         other => other,
@@ -84,7 +86,7 @@ pub(super) async fn profile(
         // The stream broke after the report was announced.
         Ok(Err(_)) | Err(_) if result.report.is_some() => {}
         Ok(Err(error)) => return Err(error.into()),
-        Err(_) => return Err(WaferError::Silent { doing: DOING, limit }.into()),
+        Err(_) => return Err(HttpError::Silent { doing: DOING, limit }.into()),
     }
     drop(meter);
     let mut end = result.end;
@@ -124,10 +126,7 @@ async fn read_stream(
             SseLine::Status(status) => talk.starting(&status.replace('_', " ")),
             SseLine::Report(id) => result.report = Some(id),
             SseLine::Error(words) => {
-                return Err(match Refusal::from_stream_text(&words) {
-                    Some(refusal) => WaferError::Refused(Box::new(refusal)),
-                    None => WaferError::Command { doing: DOING, words: shown(&words) },
-                });
+                return Err(WaferError::from_stream(&words, DOING));
             }
             SseLine::Exit(status) => result.end.exit = status.or(Some(1)),
             SseLine::Done => return Ok(()),
@@ -146,27 +145,22 @@ async fn read_stream(
     }
     match result.report {
         Some(_) => Ok(()),
-        None => {
-            let why = "the stream stopped without a report".to_owned();
-            Err(WaferError::Cut { doing: DOING, why })
-        }
+        None => Err(WaferError::cut(DOING, "the stream stopped without a report")),
     }
 }
 
 /// Fetches a report; returns whether it exists.
 async fn fetch(api: &Api, id: &str, to: &Path) -> Result<bool, RemoteError> {
     let path = format!("/v1/ncu/run/{}/report", utf8_percent_encode(id, PART));
-    let (mut tries, mut pause) = (1, PAUSE);
+    let mut attempts = Attempts::new(MAX_TRIES, PAUSE);
     loop {
         match api.download(&path, to, MAX_REPORT_BYTES, FETCHING).await {
-            Err(RemoteError::Wafer(WaferError::Refused(refusal))) if refusal.status == 404 => {
+            Err(RemoteError::Wafer(WaferError::Http(HttpError::Refused(refusal))))
+                if refusal.status == 404 =>
+            {
                 return Ok(false);
             }
-            Err(error) if error.is_link() && tries < MAX_TRIES => {
-                tokio::time::sleep(pause).await;
-                pause *= 2;
-                tries += 1;
-            }
+            Err(error) if error.is_link() && attempts.next().await => {}
             done => return done.map(|()| true),
         }
     }

@@ -5,24 +5,7 @@ use reqwest::StatusCode;
 use serde::Deserialize;
 
 use crate::remote::foreign_text::shown;
-use crate::remote::refusal::{self, RefusalRow, passing, row};
-
-/// A refusal by Wafer with its meaning.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The HTTP status; 0: text within a stream.
-    pub status: u16,
-    /// The error's code in `--json`.
-    pub code: &'static str,
-    /// The failure in words, for users.
-    pub what: String,
-    /// The start of Wafer's own text.
-    pub body: String,
-    /// What to do next; `REMOTE` is replaced by the remote's name.
-    pub hint: &'static str,
-    /// Whether a retry may help.
-    pub passes: bool,
-}
+use crate::remote::refusal::{self, Refusal, RefusalRow, passing, row};
 
 const REFUSED: &str = "Wafer rejects the login: it is wrong or has expired";
 const LOGIN: &str = "log in again: `rgpu remote login wafer`";
@@ -59,40 +42,33 @@ static ROWS: &[RefusalRow] = &[
     passing(504, "", "server_error", "Wafer's service does not answer in time", ""),
 ];
 
-impl Refusal {
-    /// From a status and a body.
-    pub(super) fn of(status: StatusCode, body: &[u8]) -> Self {
-        let words = words(body);
-        if let Some(known) = Self::known(status.as_u16(), &words) {
-            return known;
-        }
-        let what = format!("Wafer answers {}", status.as_u16());
-        Self {
-            status: status.as_u16(),
-            code: "refused",
-            what,
-            body: words,
-            hint: "",
-            passes: false,
-        }
-    }
+/// From a status and a body.
+pub(super) fn named(status: StatusCode, body: &[u8]) -> Refusal {
+    let (words, status) = (words(body), status.as_u16());
+    known(status, &words).unwrap_or_else(|| Refusal {
+        status,
+        code: "refused",
+        what: format!("Wafer answers {status}"),
+        body: words,
+        hint: "",
+        passes: false,
+    })
+}
 
-    /// From text within a stream; `None`: unknown text.
-    pub(super) fn from_stream_text(words: &str) -> Option<Self> {
-        Self::known(0, &shown(words))
-    }
+/// From text within a stream; `None`: unknown text.
+pub(super) fn from_stream_text(words: &str) -> Option<Refusal> {
+    known(0, &shown(words))
+}
 
-    /// For an answer longer than any should be.
-    pub(super) fn too_long(why: String) -> Self {
-        let what = "Wafer's answer is implausibly long".to_owned();
-        Self { status: 200, code: "too_long", what, body: why, hint: "", passes: false }
-    }
+/// For an answer longer than any should be.
+pub(super) fn too_long(why: String) -> Refusal {
+    let what = "Wafer's answer is implausibly long".to_owned();
+    Refusal { status: 200, code: "too_long", what, body: why, hint: "", passes: false }
+}
 
-    fn known(status: u16, words: &str) -> Option<Self> {
-        let row = refusal::find(&[ROWS], status, &words.to_lowercase())?;
-        let RefusalRow { code, what, hint, passes, .. } = *row;
-        Some(Self { status, code, what: what.to_owned(), body: words.to_owned(), hint, passes })
-    }
+fn known(status: u16, words: &str) -> Option<Refusal> {
+    let row = refusal::find(&[ROWS], status, &words.to_lowercase())?;
+    Some(row.refusal(status, row.what.to_owned(), words.to_owned()))
 }
 
 #[derive(Deserialize)]
@@ -130,10 +106,10 @@ mod tests {
             (502, "<html>bad gateway</html>", "server_error", true),
             (418, "", "refused", false),
         ] {
-            let refusal = Refusal::of(StatusCode::from_u16(status).unwrap(), body.as_bytes());
+            let refusal = named(StatusCode::from_u16(status).unwrap(), body.as_bytes());
             assert_eq!((refusal.code, refusal.passes), (code, passes), "{status} {body}");
         }
-        assert_eq!(Refusal::from_stream_text("Session timed out").unwrap().code, "session_timeout");
-        assert!(Refusal::from_stream_text("segmentation fault").is_none());
+        assert_eq!(from_stream_text("Session timed out").unwrap().code, "session_timeout");
+        assert!(from_stream_text("segmentation fault").is_none());
     }
 }

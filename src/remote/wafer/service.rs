@@ -5,13 +5,14 @@
 //! Source: the published packages `wafer-ai` 0.0.13 and 0.0.85.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use reqwest::Url;
 use serde::Deserialize;
 
 use super::error::WaferError;
+use crate::remote::http::is_loopback;
+use crate::remote::secret_file::variables;
 
 /// The URLs of the live service and of its authentication server.
 const LIVE_SERVICE: (&str, &str) = ("https://www.api.wafer.ai", "https://auth.wafer.ai");
@@ -76,7 +77,7 @@ impl WaferService {
     }
 
     fn from(folder: PathBuf, var: impl Fn(&str) -> Option<String>) -> Result<Self, WaferError> {
-        let dotenv = dotenv(&text(&folder.join(".env"))?);
+        let dotenv = variables(&text(&folder.join(".env"))?);
         let var = |name: &str| var(name).or_else(|| dotenv.get(name).cloned());
         let path = folder.join("config.toml");
         let file: WaferConfigFile =
@@ -124,13 +125,6 @@ fn checked_url(address: &str) -> Result<String, WaferError> {
     Ok(address.trim_end_matches('/').to_owned())
 }
 
-/// Whether an address is on this machine.
-pub(super) fn is_loopback(url: &Url) -> bool {
-    let Some(host) = url.host_str() else { return false };
-    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
-}
-
 /// The text of a file; empty if it does not exist.
 fn text(path: &Path) -> Result<String, WaferError> {
     match std::fs::read_to_string(path) {
@@ -141,18 +135,6 @@ fn text(path: &Path) -> Result<String, WaferError> {
             why: e.to_string(),
         }),
     }
-}
-
-/// Parses `NAME=value` lines; removes quotes around a value.
-fn dotenv(text: &str) -> BTreeMap<String, String> {
-    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
-    lines
-        .filter_map(|line| {
-            let (name, value) = line.trim_start_matches("export ").split_once('=')?;
-            let value = value.trim().trim_matches(['"', '\'']);
-            Some((name.trim().to_owned(), value.to_owned()))
-        })
-        .collect()
 }
 
 #[cfg(test)]

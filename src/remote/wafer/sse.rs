@@ -20,10 +20,9 @@
 use std::time::Duration;
 
 use reqwest::Response;
-use tokio::time::timeout;
 
 use super::error::WaferError;
-use crate::remote::worker::chain;
+use crate::remote::http;
 
 /// The longest line in bytes.
 const MAX_LINE: usize = 4 << 20;
@@ -105,8 +104,6 @@ impl SseStream {
     /// # Errors
     /// The link fails.
     pub(super) async fn next(&mut self) -> Result<Option<SseLine>, WaferError> {
-        let (doing, limit) = (self.doing, self.quiet);
-        let cut = |why: String| WaferError::Cut { doing, why };
         let mut searched = 0;
         loop {
             if let Some(at) = self.buffer[searched..].iter().position(|b| *b == b'\n') {
@@ -120,12 +117,10 @@ impl SseStream {
             }
             searched = self.buffer.len();
             if searched > MAX_LINE {
-                return Err(cut(format!("a line of it is over {MAX_LINE} bytes")));
+                let why = format!("a line of it is over {MAX_LINE} bytes");
+                return Err(WaferError::cut(self.doing, why));
             }
-            let chunk = timeout(limit, self.response.chunk())
-                .await
-                .map_err(|_| WaferError::Silent { doing, limit })?;
-            match chunk.map_err(|e| cut(chain(&e)))? {
+            match http::chunk(&mut self.response, self.quiet, self.doing).await? {
                 Some(bytes) => self.buffer.extend_from_slice(&bytes),
                 None => return Ok(None),
             }

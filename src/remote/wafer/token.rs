@@ -4,7 +4,7 @@
 //! is rewritten for both programs.
 
 use std::fmt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use base64ct::{Base64UrlUnpadded, Encoding};
@@ -15,6 +15,8 @@ use serde_json::{Map, Value};
 use super::api::Api;
 use super::error::WaferError;
 use super::service::WaferService;
+use crate::remote::http::{HttpError, bearer};
+use crate::remote::secret_file::{CredentialError, read_private};
 
 /// Seconds before its end from which a token is no longer sent.
 const MARGIN_S: i64 = 30;
@@ -38,13 +40,9 @@ impl Token {
     /// # Errors
     /// The token contains characters that a header cannot hold.
     pub(super) fn header(&self) -> Result<HeaderValue, WaferError> {
-        let mut value = HeaderValue::from_str(&format!("Bearer {}", self.0)).map_err(|_| {
-            WaferError::NoToken {
-                why: "the token has characters that no token can have".to_owned(),
-            }
-        })?;
-        value.set_sensitive(true);
-        Ok(value)
+        bearer(&self.0).ok_or_else(|| WaferError::NoToken {
+            why: "the token has characters that no token can have".to_owned(),
+        })
     }
 
     /// The token's text, to be sent to Wafer only.
@@ -122,7 +120,7 @@ async fn renew(service: &WaferService, refresh: &Token) -> Result<Login, WaferEr
     let path = "/auth/v1/token?grant_type=refresh_token";
     let body = Body { refresh_token: refresh.secret() };
     api.post(path, &body, "renewing the login").await.map_err(|error| match error {
-        WaferError::Refused(refusal) => WaferError::Expired { why: refusal.body },
+        WaferError::Http(HttpError::Refused(refusal)) => WaferError::Expired { why: refusal.body },
         other => other,
     })
 }
@@ -173,18 +171,16 @@ fn end(token: &str) -> Option<i64> {
 
 /// The stored login; `None`: the file does not exist.
 fn read(path: &Path) -> Result<Option<Login>, WaferError> {
-    let unusable = |why: String| WaferError::NoToken { why: format!("`{}` {why}", path.display()) };
-    let meta = match std::fs::metadata(path) {
-        Ok(meta) => meta,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(unusable(format!("cannot be read: {e}"))),
-    };
-    if meta.mode() & 0o077 != 0 {
-        return Err(unusable("can be read by others: `chmod 600` it".to_owned()));
+    if matches!(path.try_exists(), Ok(false)) {
+        return Ok(None);
     }
-    let bytes = std::fs::read(path).map_err(|e| unusable(format!("cannot be read: {e}")))?;
-    let login = serde_json::from_slice(&bytes);
-    login.map(Some).map_err(|e| unusable(format!("holds no login: {e}")))
+    let text = read_private(path).map_err(|CredentialError { why, hint }| WaferError::NoToken {
+        why: hint.map_or(why.clone(), |hint| format!("{why}: {hint}")),
+    })?;
+    let login = serde_json::from_str(&text);
+    login.map(Some).map_err(|e| WaferError::NoToken {
+        why: format!("`{}` holds no login: {e}", path.display()),
+    })
 }
 
 /// Stores a login where both programs find it. Keeps other fields of the file.
@@ -214,26 +210,18 @@ pub(super) fn save(path: &Path, login: &Login, email: Option<&str>) -> Result<()
     }
     let text = serde_json::to_vec_pretty(&fields).map_err(|e| failed(e.into()))?;
     // Written completely or not at all, and never readable by others.
-    let temporary = folder.join(format!(".credentials.{}", std::process::id()));
-    let written = (|| {
-        let mut file = std::fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&temporary)?;
+    let write = || -> std::io::Result<()> {
+        let mut file = tempfile::Builder::new().prefix(".credentials.").tempfile_in(folder)?;
         std::io::Write::write_all(&mut file, &text)?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)
-    })();
-    written.map_err(|error| {
-        let _ = std::fs::remove_file(&temporary);
-        failed(error)
-    })
+        file.as_file().sync_all()?;
+        file.persist(path).map(drop).map_err(|e| e.error)
+    };
+    write().map_err(failed)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use super::*;
 

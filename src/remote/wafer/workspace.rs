@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::api::{Api, json};
 use super::error::WaferError;
 use super::sse::SseLine;
+use crate::remote::http::HttpError;
 use crate::remote::{Credits, UserPrompt};
 
 /// The longest silence while a workspace is created.
@@ -122,7 +123,7 @@ pub(super) async fn bring_up(
     let doing = "waiting for the workspace";
     tokio::time::timeout(limit, provisioning)
         .await
-        .map_err(|_| WaferError::Silent { doing, limit })??;
+        .map_err(|_| HttpError::Silent { doing, limit })??;
     // The stream reports only ssh access; a workspace without it may run as well.
     match find(api, &new_workspace.name).await? {
         Some(workspace) if workspace.status == "running" => Ok(workspace),

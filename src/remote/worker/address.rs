@@ -1,11 +1,10 @@
 //! The address of a worker, and the check that a token may be sent there.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use reqwest::Url;
 
-use super::error::HttpError;
+use crate::remote::http::{HttpError, is_loopback};
 use crate::remote::{RemoteError, RemoteSpec};
 
 /// The setting that allows tokens over plain HTTP to another machine.
@@ -18,8 +17,7 @@ pub(super) const CA: &str = "ca_file";
 pub(in crate::remote) struct Address {
     /// The URL without a trailing slash.
     base: String,
-    tls: bool,
-    loopback: bool,
+    url: Url,
     pub(super) ca: Option<PathBuf>,
 }
 
@@ -42,10 +40,9 @@ impl Address {
         if url.query().is_some() || url.fragment().is_some() {
             return Err(invalid("nothing may follow `?` or `#`"));
         }
-        let host = url.host_str().ok_or_else(|| invalid("there is no host in it"))?;
-        let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-        let loopback = host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback());
-        let tls = url.scheme() == "https";
+        if !url.has_host() {
+            return Err(invalid("there is no host in it"));
+        }
         let allows_plain = match spec.options.get(PLAIN).map(String::as_str) {
             None | Some("no" | "false") => false,
             Some("yes" | "true") => true,
@@ -56,11 +53,12 @@ impl Address {
                 });
             }
         };
-        if !tls && !loopback && !allows_plain {
+        let base = url.as_str().trim_end_matches('/').to_owned();
+        let address = Self { base, url, ca: spec.options.get(CA).map(PathBuf::from) };
+        if !address.is_tls() && !is_loopback(&address.url) && !allows_plain {
             return Err(HttpError::Plain { url: spec.url.clone() }.into());
         }
-        let base = url.as_str().trim_end_matches('/').to_owned();
-        Ok(Self { base, tls, loopback, ca: spec.options.get(CA).map(PathBuf::from) })
+        Ok(address)
     }
 
     /// The URL.
@@ -68,12 +66,12 @@ impl Address {
         &self.base
     }
 
-    pub(super) fn is_tls(&self) -> bool {
-        self.tls
+    pub(super) fn url(&self) -> &Url {
+        &self.url
     }
 
-    pub(super) fn is_loopback(&self) -> bool {
-        self.loopback
+    pub(super) fn is_tls(&self) -> bool {
+        self.url.scheme() == "https"
     }
 }
 
@@ -112,7 +110,7 @@ mod tests {
             ["https://gpu-box:8790/", "http://127.0.0.1:1", "http://localhost", "http://[::1]:2"]
         {
             let address = address(good).unwrap();
-            assert!(address.is_tls() || address.is_loopback());
+            assert!(address.is_tls() || is_loopback(address.url()));
             assert!(!address.as_str().ends_with('/'));
         }
         assert_eq!(address("http://gpu-box:8790").unwrap_err().code(), "plain_http");

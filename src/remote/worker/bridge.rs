@@ -23,11 +23,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-use super::error::HttpError;
 use super::fetching::{Fetcher, FilePiece};
 use super::following::{self, FollowStart};
 use super::requests::{WorkerClient, WorkerRequest};
 use crate::remote::RemoteError;
+use crate::remote::http::HttpError;
 use crate::remote::limits;
 use crate::remote::stream::{AgentStream, FrameReader, StreamEnd};
 
@@ -162,10 +162,7 @@ impl RequestContext {
         if error.is_link() {
             return self.cut_off(error);
         }
-        let text = match error {
-            HttpError::Refused(named) => format!("{} ({})", named.what, named.body),
-            other => other.to_string(),
-        };
+        let text = error.line();
         let (request, code) = (request.to_owned(), error.code().to_owned());
         // A session that is gone asks again.
         let _ = self.send_message(&FromAgent::Refused { request, code, text }).await;
@@ -175,8 +172,7 @@ impl RequestContext {
     pub(super) fn cut_off(&self, error: &HttpError) {
         let why = match error {
             HttpError::Cut { why, .. } | HttpError::Unreachable { why, .. } => why.clone(),
-            HttpError::Refused(named) => format!("{} ({})", named.what, named.body),
-            other => other.to_string(),
+            other => other.line(),
         };
         // Only the first reason counts.
         let _ = self.cut.try_send(why);

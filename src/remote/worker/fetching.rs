@@ -9,12 +9,11 @@ use reqwest::header::{CONTENT_TYPE, ETAG, RANGE};
 use rgpu_protocol::http::FRAMES;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 use super::bridge::{AbortOnDrop, RequestContext, in_path, job_path};
-use super::error::HttpError;
-use super::requests::{WorkerAnswer, WorkerRequest, chain};
+use super::requests::{WorkerAnswer, WorkerRequest};
 use super::transfer_rate::TransferRate;
+use crate::remote::http::{self, HttpError};
 use crate::remote::limits;
 
 /// Pieces fetched at the same time.
@@ -116,19 +115,15 @@ async fn fetch(
     let mut frames = Vec::with_capacity(announced as usize);
     let mut transfer_rate = TransferRate::new(Instant::now());
     loop {
-        let chunk = timeout(limits::STALL, response.chunk())
-            .await
-            .map_err(|_| HttpError::Silent { doing: FETCHING, limit: limits::STALL })?;
-        match chunk {
-            Ok(Some(bytes)) if (frames.len() + bytes.len()) as u64 > max_bytes => {
+        match http::chunk(&mut response, limits::STALL, FETCHING).await? {
+            Some(bytes) if (frames.len() + bytes.len()) as u64 > max_bytes => {
                 return Err(cut(format!("its answer is over {max_bytes} bytes")));
             }
-            Ok(Some(bytes)) => {
+            Some(bytes) => {
                 frames.extend_from_slice(&bytes);
                 transfer_rate.add_bytes(bytes.len(), Instant::now()).map_err(cut)?;
             }
-            Ok(None) => return Ok(PieceOutcome::Frames(frames, tag)),
-            Err(error) => return Err(cut(chain(&error))),
+            None => return Ok(PieceOutcome::Frames(frames, tag)),
         }
     }
 }

@@ -10,13 +10,12 @@ use rgpu_protocol::frame::{self, Frame, Kind, MAX_BODY};
 use rgpu_protocol::http::{BEAT, FRAMES, IDEMPOTENCY_KEY, LONGEST_WAIT_S, had_word};
 use rgpu_protocol::message::ReceivedOutput;
 use rgpu_protocol::{BLOB_BYTES, EventBody, FromAgent, Stream};
-use tokio::time::timeout;
 
 use super::bridge::{RequestContext, in_path, job_path};
-use super::error::HttpError;
-use super::requests::{WorkerAnswer, WorkerRequest, chain};
+use super::requests::{WorkerAnswer, WorkerRequest};
 use super::transfer_rate::TransferRate;
 use crate::remote::announced::announced_bytes;
+use crate::remote::http::{self, HttpError};
 
 /// After this silence, without even a heartbeat, a stream is dead.
 const MAX_SILENCE: Duration = BEAT.saturating_mul(4);
@@ -176,21 +175,17 @@ impl FollowPosition {
             if buffer.is_empty() && group.frames.is_empty() {
                 transfer_rate = TransferRate::new(Instant::now());
             }
-            let chunk = timeout(MAX_SILENCE, response.chunk())
-                .await
-                .map_err(|_| HttpError::Silent { doing: FOLLOWING, limit: MAX_SILENCE })?;
-            match chunk {
-                Ok(Some(bytes)) => {
+            match http::chunk(&mut response, MAX_SILENCE, FOLLOWING).await? {
+                Some(bytes) => {
                     buffer.extend_from_slice(&bytes);
                     transfer_rate
                         .add_bytes(bytes.len(), Instant::now())
                         .map_err(|why| cut_error(&why))?;
                 }
-                Ok(None) if buffer.is_empty() && group.frames.is_empty() => {
+                None if buffer.is_empty() && group.frames.is_empty() => {
                     return Ok(StreamOutcome::Pause);
                 }
-                Ok(None) => return Err(cut_error("it ended within a frame")),
-                Err(error) => return Err(cut_error(&chain(&error))),
+                None => return Err(cut_error("it ended within a frame")),
             }
         }
     }

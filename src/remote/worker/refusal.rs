@@ -7,7 +7,7 @@ use reqwest::StatusCode;
 use rgpu_protocol::FromAgent;
 
 use crate::remote::foreign_text;
-use crate::remote::refusal::{self, RefusalRow, passing, row};
+use crate::remote::refusal::{self, Refusal, RefusalRow, passing, row};
 
 /// The kind of server expected at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,21 +16,6 @@ pub enum ServerKind {
     Worker,
     /// An app on Modal.
     Modal,
-}
-
-/// An answer that does not come from the agent, with its meaning.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedRefusal {
-    /// The error's code in `--json`.
-    pub code: &'static str,
-    /// The failure in words, for users.
-    pub what: String,
-    /// The start of the server's own text.
-    pub body: String,
-    /// What to do next; `REMOTE` is replaced by the remote's name.
-    pub hint: String,
-    /// Whether a retry may help.
-    pub passes: bool,
 }
 
 const PROXY_TOKEN: &str = "it takes proxy tokens (`wk-…` and `ws-…`), not the API's: `modal workspace proxy-tokens create`";
@@ -203,76 +188,82 @@ impl ServerKind {
             Self::Modal => DEPLOYED,
         }
     }
+
+    /// The hint for a server that cannot be reached.
+    pub(super) fn unreachable_hint(self) -> &'static str {
+        match self {
+            Self::Worker => "is `rgpu worker` running there, and the port open?",
+            Self::Modal => {
+                "check the address against what `modal deploy` printed, and this machine's network"
+            }
+        }
+    }
 }
 
-impl NamedRefusal {
-    /// For an answer with this status and body; `to` is the target of a redirect.
-    pub(super) fn of(
-        site: ServerKind,
-        url: &str,
-        status: StatusCode,
-        body: &[u8],
-        to: Option<&str>,
-    ) -> Self {
-        if status.is_redirection() {
-            let to = to.unwrap_or("nowhere");
-            return Self {
-                code: "redirected",
-                what: format!("`{url}` redirects to another address"),
-                body: format!("{status} to `{}`", shown(to.as_bytes())),
-                hint: "the redirect is not followed, to protect the token: use the final address"
-                    .to_owned(),
-                passes: false,
-            };
-        }
-        let text = String::from_utf8_lossy(body);
-        let body = words(status, body);
-        let tables = match site {
-            ServerKind::Worker => [MODALS, ROWS],
-            ServerKind::Modal => [MODALS, ON_MODAL],
-        };
-        match refusal::find(&tables, status.as_u16(), &text) {
-            Some(row) => Self {
-                code: row.code,
-                what: format!("{}: `{url}`", row.what),
-                body,
-                hint: row.hint.to_owned(),
-                passes: row.passes,
-            },
-            None => Self {
-                code: "bad_status",
-                what: format!("`{url}` does not answer as {} does", site.called()),
-                body,
-                hint: site.hint().to_owned(),
-                passes: status.is_server_error(),
-            },
-        }
-    }
-
-    /// For a successful answer that is not an agent's.
-    pub(super) fn not_ours(site: ServerKind, url: &str, body: &[u8]) -> Self {
-        let (code, what) = match site {
-            ServerKind::Worker => ("not_a_worker", "no worker of rgpu's"),
-            ServerKind::Modal => ("not_our_app", "not rgpu's app"),
-        };
-        Self {
-            code,
-            what: format!("the server at `{url}` is {what}"),
-            body: shown(body),
-            hint: site.hint().to_owned(),
+/// For an answer with this status and body; `to` is the target of a redirect.
+pub(super) fn named(
+    site: ServerKind,
+    url: &str,
+    status: StatusCode,
+    body: &[u8],
+    to: Option<&str>,
+) -> Refusal {
+    let number = status.as_u16();
+    if status.is_redirection() {
+        let to = to.unwrap_or("nowhere");
+        return Refusal {
+            status: number,
+            code: "redirected",
+            what: format!("`{url}` redirects to another address"),
+            body: format!("{status} to `{}`", shown(to.as_bytes())),
+            hint: "the redirect is not followed, to protect the token: use the final address",
             passes: false,
-        }
+        };
     }
+    let text = String::from_utf8_lossy(body);
+    let body = words(status, body);
+    let tables = match site {
+        ServerKind::Worker => [MODALS, ROWS],
+        ServerKind::Modal => [MODALS, ON_MODAL],
+    };
+    match refusal::find(&tables, number, &text) {
+        Some(row) => row.refusal(number, format!("{}: `{url}`", row.what), body),
+        None => Refusal {
+            status: number,
+            code: "bad_status",
+            what: format!("`{url}` does not answer as {} does", site.called()),
+            body,
+            hint: site.hint(),
+            passes: status.is_server_error(),
+        },
+    }
+}
 
-    /// For results that redirect to each other.
-    pub(super) fn going_round(url: &str, hops: u32) -> Self {
-        Self {
-            code: "redirect_loop",
-            what: format!("`{url}` redirects again and again without an answer"),
-            body: format!("303 See Other, {hops} times in a row without delay"),
-            hint: LOGS.to_owned(),
-            passes: false,
-        }
+/// For a successful answer that is not an agent's.
+pub(super) fn not_ours(site: ServerKind, url: &str, body: &[u8]) -> Refusal {
+    let (code, what) = match site {
+        ServerKind::Worker => ("not_a_worker", "no worker of rgpu's"),
+        ServerKind::Modal => ("not_our_app", "not rgpu's app"),
+    };
+    Refusal {
+        status: StatusCode::OK.as_u16(),
+        code,
+        what: format!("the server at `{url}` is {what}"),
+        body: shown(body),
+        hint: site.hint(),
+        passes: false,
+    }
+}
+
+/// For results that redirect to each other.
+pub(super) fn going_round(url: &str, hops: u32) -> Refusal {
+    Refusal {
+        status: StatusCode::SEE_OTHER.as_u16(),
+        code: "redirect_loop",
+        what: format!("`{url}` redirects again and again without an answer"),
+        body: format!("303 See Other, {hops} times in a row and each at once"),
+        hint: LOGS,
+        passes: false,
     }
 }
 
@@ -294,14 +285,9 @@ fn shown(body: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn of(status: u16, body: &str) -> NamedRefusal {
-        NamedRefusal::of(
-            ServerKind::Worker,
-            "https://box",
-            StatusCode::from_u16(status).unwrap(),
-            body.as_bytes(),
-            None,
-        )
+    fn of(status: u16, body: &str) -> Refusal {
+        let status = StatusCode::from_u16(status).unwrap();
+        named(ServerKind::Worker, "https://box", status, body.as_bytes(), None)
     }
 
     #[test]

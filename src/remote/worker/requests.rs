@@ -3,8 +3,6 @@
 //! request with the address of its result on the same origin, which is polled by `GET`. The request
 //! itself is only sent again if that result is lost and the request may be repeated.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::time::{Duration, Instant};
 
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
@@ -14,9 +12,9 @@ use rgpu_protocol::frame::MAX_BODY;
 use tokio::time::timeout;
 
 use super::address::Address;
-use super::error::HttpError;
-use super::refusal::{NamedRefusal, ServerKind};
+use super::refusal::{self, ServerKind};
 use super::token::Credentials;
+use crate::remote::http::{self, Attempts, HttpError, chain, jitter};
 use crate::remote::limits;
 
 /// Attempts for a request that may be repeated. Longer outages count as a cut link, which has its
@@ -26,8 +24,8 @@ const MAX_TRIES: u32 = 4;
 /// The pause before the second attempt; each next one is twice as long.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest pause that a server may request.
-const MAX_RETRY_PAUSE: Duration = Duration::from_secs(5);
+/// The longest pause between two results that redirect to each other.
+const MAX_REDIRECT_PAUSE: Duration = Duration::from_secs(5);
 
 /// The query parameter in a result's address on Modal.
 const RESULT_QUERY: &str = "__modal_function_call_id";
@@ -161,21 +159,7 @@ impl WorkerClient {
         site: ServerKind,
     ) -> Result<Self, HttpError> {
         let tls = |why: String| HttpError::Tls { why };
-        let mut client = Client::builder()
-            .redirect(redirect::Policy::none())
-            .referer(false)
-            .connect_timeout(limits::CONNECT)
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .tcp_keepalive(Duration::from_secs(15))
-            .user_agent(concat!("rgpu/", env!("CARGO_PKG_VERSION")));
-        if address.is_loopback() {
-            // A proxy would see the token, and would resolve the name to another machine.
-            client = client.no_proxy();
-        }
-        if !address.is_tls() {
-            // Reading the system's certificates takes milliseconds.
-            client = client.tls_certs_only([]);
-        }
+        let mut client = http::client(address.url()).pool_idle_timeout(IDLE_TIMEOUT);
         if let Some(path) = &address.ca {
             let shown = path.display();
             let pem = std::fs::read(path).map_err(|e| tls(format!("`{shown}`: {e}")))?;
@@ -192,8 +176,8 @@ impl WorkerClient {
     /// # Errors
     /// The link fails, or the answer does not come from the agent.
     pub(super) async fn send(&self, mut ask: WorkerRequest) -> Result<WorkerAnswer, HttpError> {
-        let mut pause = RETRY_PAUSE;
-        let mut tries = 1;
+        let first_attempts = Attempts::new(MAX_TRIES, RETRY_PAUSE);
+        let mut attempts = first_attempts.clone();
         let (begun, mut fast_redirects) = (Instant::now(), 0);
         // The request to repeat if its result is lost.
         let mut original = (ask.retry == Retry::Safe).then(|| ask.clone());
@@ -210,37 +194,31 @@ impl WorkerClient {
                     if sent.elapsed() > FAST_REDIRECT {
                         fast_redirects = 0;
                     } else if fast_redirects == MAX_FAST_REDIRECTS {
-                        let named = NamedRefusal::going_round(&self.base, fast_redirects);
-                        return Err(HttpError::Refused(Box::new(named)));
+                        let refusal = refusal::going_round(&self.base, fast_redirects);
+                        return Err(HttpError::refused(refusal));
                     } else {
                         let pause =
-                            RETRY_PAUSE.saturating_mul(1 << fast_redirects).min(MAX_RETRY_PAUSE);
+                            RETRY_PAUSE.saturating_mul(1 << fast_redirects).min(MAX_REDIRECT_PAUSE);
                         tokio::time::sleep(pause.mul_f64(jitter())).await;
                         fast_redirects += 1;
                     }
-                    ask = ask.result(url);
-                    (pause, tries) = (RETRY_PAUSE, 1);
+                    (ask, attempts) = (ask.result(url), first_attempts.clone());
                     continue;
                 }
             };
             // After silence the link counts as cut, because the limit has already passed.
             let silent = matches!(error, HttpError::Silent { .. });
-            let polls_exhausted = tries == MAX_TRIES && ask.result.is_some();
+            let polls_exhausted = attempts.is_last() && ask.result.is_some();
             if let Some(original) =
                 original.take_if(|_| polls_exhausted && !silent && error.is_link())
             {
-                (ask, pause, tries) = (original, RETRY_PAUSE, 1);
+                (ask, attempts) = (original, first_attempts.clone());
                 continue;
             }
-            if tries == MAX_TRIES || ask.retry == Retry::Never || silent || !error.is_link() {
+            let may_repeat = ask.retry == Retry::Safe && !silent && error.is_link();
+            if !may_repeat || !attempts.next_after(requested_pause).await {
                 return Err(error);
             }
-            tokio::time::sleep(
-                requested_pause.unwrap_or(pause).min(MAX_RETRY_PAUSE).mul_f64(jitter()),
-            )
-            .await;
-            pause *= 2;
-            tries += 1;
         }
     }
 
@@ -252,13 +230,7 @@ impl WorkerClient {
         let (doing, limit) = (ask.doing, ask.limit.min(limits::ANSWER));
         match self.send(ask).await? {
             WorkerAnswer::AgentMessage(body) => Ok(body),
-            WorkerAnswer::Response(response) => {
-                let (body, cut) = read(response, MAX_BODY, limit, doing).await?;
-                match cut {
-                    None => Ok(body),
-                    Some(why) => Err(HttpError::Cut { doing, why }),
-                }
-            }
+            WorkerAnswer::Response(response) => http::body(response, MAX_BODY, limit, doing).await,
         }
     }
 
@@ -300,10 +272,8 @@ impl WorkerClient {
         if ask.method != Method::GET {
             request = request.body(ask.body.clone());
         }
-        let response = timeout(limit, request.send())
-            .await
-            .map_err(|_| (HttpError::Silent { doing, limit }, None))?
-            .map_err(|error| (self.failed(&error, doing), None))?;
+        let sent = http::send(request, limit, doing, |error| self.failed(error, doing)).await;
+        let response = sent.map_err(|error| (error, None))?;
         let status = response.status();
         if status.is_success() {
             return Ok(Attempt::Answer(WorkerAnswer::Response(response)));
@@ -320,16 +290,12 @@ impl WorkerClient {
             return Ok(Attempt::Later(result));
         }
         let pause = pause.and_then(|s| s.parse().ok()).map(Duration::from_secs);
-        // A partial body is good enough here.
-        let body = match read(response, MAX_BODY, limits::CONNECT, doing).await {
-            Ok((body, _)) => body,
-            Err(_) => Vec::new(),
-        };
+        let body = http::refusal_body(response, MAX_BODY).await;
         if is_agent_answer(&body) {
             return Ok(Attempt::Answer(WorkerAnswer::AgentMessage(body)));
         }
-        let named = NamedRefusal::of(self.site, &self.base, status, &body, to.as_deref());
-        Err((HttpError::Refused(Box::new(named)), pause))
+        let refusal = refusal::named(self.site, &self.base, status, &body, to.as_deref());
+        Err((HttpError::refused(refusal), pause))
     }
 
     fn failed(&self, error: &reqwest::Error, doing: &'static str) -> HttpError {
@@ -340,7 +306,7 @@ impl WorkerClient {
             // A plain HTTP server behind an https:// address.
             HttpError::NoTls { url }
         } else if error.is_connect() {
-            HttpError::Unreachable { url, why, site: self.site }
+            HttpError::Unreachable { url, why, hint: self.site.unreachable_hint() }
         } else {
             HttpError::Cut { doing, why }
         }
@@ -364,64 +330,9 @@ fn is_agent_answer(body: &[u8]) -> bool {
     }
 }
 
-/// The body of an answer up to `max_bytes`, and the reason if it was cut.
-async fn read(
-    mut response: Response,
-    max_bytes: usize,
-    limit: Duration,
-    doing: &'static str,
-) -> Result<(Vec<u8>, Option<String>), HttpError> {
-    let mut body = Vec::new();
-    let cut = timeout(limit, async {
-        loop {
-            match response.chunk().await {
-                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-                Ok(None) => return None,
-                Err(error) => return Some(chain(&error)),
-            }
-            if body.len() > max_bytes {
-                return Some(format!("it is over {max_bytes} bytes"));
-            }
-        }
-    })
-    .await
-    .map_err(|_| HttpError::Silent { doing, limit })?;
-    Ok((body, cut))
-}
-
-/// An error with all its sources; reqwest's own message says little.
-pub(in crate::remote) fn chain(error: &reqwest::Error) -> String {
-    let mut words = String::new();
-    let mut next: Option<&dyn std::error::Error> = std::error::Error::source(error);
-    while let Some(error) = next {
-        let text = error.to_string();
-        if !words.contains(&text) {
-            if !words.is_empty() {
-                words += ": ";
-            }
-            words += &text;
-        }
-        next = error.source();
-    }
-    if words.is_empty() { error.to_string() } else { words }
-}
-
-/// A factor from 0.5 to 1.5, so that clients cut together do not reconnect together.
-fn jitter() -> f64 {
-    let random = RandomState::new().build_hasher().finish();
-    0.5 + (random >> 11) as f64 / (1_u64 << 53) as f64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pauses_differ_and_keep_within_bounds() {
-        let pauses: Vec<f64> = (0..100).map(|_| jitter()).collect();
-        assert!(pauses.iter().all(|p| (0.5..1.5).contains(p)), "{pauses:?}");
-        assert!(pauses.iter().any(|p| (p - pauses[0]).abs() > 0.01));
-    }
 
     #[test]
     fn a_result_is_asked_for_on_the_same_origin_alone() {

@@ -2,13 +2,12 @@
 //! the user can read. It never appears in settings, arguments or errors.
 
 use std::fmt;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 
-use super::error::HttpError;
-use crate::error::shell_word;
+use crate::remote::http::{HttpError, bearer};
+use crate::remote::secret_file::{CredentialError, read_private};
 use crate::remote::{RemoteSpec, keychain};
 
 /// The setting for the environment variable.
@@ -23,15 +22,6 @@ const ACCOUNT: &str = "token";
 
 /// The variable that is read if no setting names a source.
 const DEFAULT_TOKEN_VARIABLE: &str = "RGPU_WORKER_TOKEN";
-
-/// The reason why a secret could not be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CredentialError {
-    /// Why the credential cannot be used.
-    pub why: String,
-    /// The remedy, if it is not to store the secret there.
-    pub hint: Option<String>,
-}
 
 /// The headers that authenticate a request.
 #[derive(Clone)]
@@ -53,9 +43,7 @@ impl Credentials {
         if token.is_empty() {
             return Err(unfit("is empty"));
         }
-        let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
-            .map_err(|_| unfit("has characters that no token can have"))?;
-        value.set_sensitive(true);
+        let value = bearer(token).ok_or_else(|| unfit("holds characters that no token has"))?;
         Ok(Self(HeaderMap::from_iter([(AUTHORIZATION, value)])))
     }
 
@@ -135,27 +123,6 @@ fn token_error(error: CredentialError, place: &str) -> HttpError {
 
 fn put_hint(place: &str) -> String {
     format!("put the token of the worker's own file into {place}")
-}
-
-/// Reads a file that only its user can read.
-///
-/// # Errors
-/// The file cannot be read, or others can read it.
-pub fn read_private(path: &Path) -> Result<String, CredentialError> {
-    let shown = path.display();
-    let read_error = |e: std::io::Error| CredentialError {
-        why: format!("`{shown}` cannot be read: {e}"),
-        hint: None,
-    };
-    let mode = std::fs::metadata(path).map_err(read_error)?.mode();
-    if mode & 0o077 != 0 {
-        let word = shell_word(&shown);
-        return Err(CredentialError {
-            why: format!("`{shown}` can be read by others (mode {:o})", mode & 0o7777),
-            hint: Some(format!("`chmod 600 {word}`, and take a new token if others saw it")),
-        });
-    }
-    std::fs::read_to_string(path).map_err(read_error)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sha2::{Digest, Sha256};
+use rgpu_protocol::Digest;
 
 /// The maximum length of a name in bytes, before up to 65 bytes of digest. File systems allow 255
 /// bytes per name, and the whole path is limited too.
@@ -38,7 +38,7 @@ pub(super) fn folder_names(names: &[String]) -> Vec<String> {
     let mut taken: HashSet<String> = (0..names.len()).filter(|at| keeps[*at]).map(key).collect();
     let mut folders = plain.clone();
     for at in (0..names.len()).filter(|at| !keeps[*at]) {
-        let digest = hex(&names[at]);
+        let digest = Digest::of(names[at].as_bytes()).to_string();
         let lengths = (8..=digest.len()).step_by(8);
         let candidates = lengths.map(|length| format!("{}-{}", cut(&plain[at]), &digest[..length]));
         for name in candidates {
@@ -78,10 +78,6 @@ fn plain(name: &str) -> String {
 /// The start of a name, which leaves room for the digest.
 fn cut(name: &str) -> &str {
     &name[..name.len().min(MAX_NAME_BYTES)]
-}
-
-fn hex(name: &str) -> String {
-    Sha256::digest(name.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

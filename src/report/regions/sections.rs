@@ -5,13 +5,14 @@ use super::csv::value;
 use crate::model::Launch;
 use crate::model::launch::{RawRow, RawSection};
 use crate::model::regions::RegionEntry;
+use crate::report::text::one_line;
 
 pub(super) fn text(entry: &RegionEntry, launches: &[&Launch]) -> String {
-    let mut out = format!("region {}\n", line(&entry.name));
+    let mut out = format!("region {}\n", one_line(&entry.name));
     for launch in launches {
         let range = entry.region.ranges.iter().any(|range| range.launch == launch.id);
         let what = if range { "result" } else { "launch" };
-        out += &format!("\n{what} {}: {}\n", launch.id, line(&launch.kernel));
+        out += &format!("\n{what} {}: {}\n", launch.id, one_line(&launch.kernel));
         for section in &launch.raw_sections {
             out += &section_text(launch, section);
         }
@@ -29,26 +30,22 @@ pub(super) fn text(entry: &RegionEntry, launches: &[&Launch]) -> String {
 }
 
 fn section_text(launch: &Launch, section: &RawSection) -> String {
-    let mut out = format!("\n  {} ({})\n", line(&section.name), line(&section.id));
+    let mut out = format!("\n  {} ({})\n", one_line(&section.name), one_line(&section.id));
     let rows = |rows: &[RawRow]| -> String {
         rows.iter().map(|row| labelled(&row.label, &value(&row.value), &row.unit)).collect()
     };
     out += &rows(&section.rows);
     for table in &section.tables {
-        out += &format!("    {}\n", line(&table.label));
+        out += &format!("    {}\n", one_line(&table.label));
         out += &rows(&table.rows);
     }
     for rule in section.rules.iter().filter_map(|index| launch.rules.get(*index as usize)) {
-        out += &format!("    {}: {}\n", rule.kind, line(&rule.text));
+        out += &format!("    {}: {}\n", rule.kind, one_line(&rule.text));
     }
     out
 }
 
 fn labelled(label: &str, value: &str, unit: &str) -> String {
-    format!("    {:<48} {:>20} {unit}", line(label), line(value)).trim_end().to_owned() + "\n"
-}
-
-/// Foreign text without control characters.
-fn line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    format!("    {:<48} {:>20} {unit}", one_line(label), one_line(value)).trim_end().to_owned()
+        + "\n"
 }

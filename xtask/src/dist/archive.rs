@@ -3,7 +3,7 @@
 
 use super::{DistError, at};
 use crate::command;
-use sha2::{Digest, Sha256};
+use rgpu_protocol::Digest;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,7 +25,7 @@ pub(super) fn pack(tree: &Path) -> Result<Packed, DistError> {
     tar.args(["--mode=u=rwX,go=rX", "--use-compress-program=gzip -9n", "-cf"]);
     command::run(tar.arg(&file).arg(&name))?;
     let bytes = fs::read(&file).map_err(at(&file))?;
-    let sha256: String = Sha256::digest(&bytes).iter().map(|b| format!("{b:02x}")).collect();
+    let sha256 = Digest::of(&bytes);
     let sums = folder.join(format!("{name}.tar.gz.sha256"));
     fs::write(&sums, format!("{sha256}  {name}.tar.gz\n")).map_err(at(&sums))?;
     Ok(Packed { file, sha256 })

@@ -1,11 +1,12 @@
 //! The architectures that binaries are built for, and the requirements that their hosts meet.
 
 use super::DistError;
-use crate::elf::{self, Limits, Needs, Version};
+use crate::elf::{self, Limits, Needs};
+use rgpu_protocol::program_needs::GlibcVersion;
 use std::path::Path;
 
 /// The glibc of RHEL 7 and of all distributions since 2013.
-const GLIBC: Version = Version(2, 17, 0);
+const GLIBC: GlibcVersion = GlibcVersion(2, 17, 0);
 /// Libraries that are part of glibc. Any other library may be missing on a host.
 const LIBRARIES: &[&str] =
     &["libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1"];

@@ -20,7 +20,6 @@ use rgpu_protocol::{Digest, EventBody, PIECE_BYTES, Plan, Rung, Step};
 use sha2::{Digest as _, Sha256};
 
 use super::{EarlyEnd, Supervisor};
-use crate::blob;
 use crate::host_fault::DoingContext;
 use crate::inside::open_regular;
 
@@ -117,7 +116,7 @@ impl Supervisor {
         let mut piece = Vec::new();
         (&mut file).take(PIECE_BYTES).read_to_end(&mut piece).doing("read", &path)?;
         let FileDigests { size, digest, composite } = if (piece.len() as u64) < PIECE_BYTES {
-            let digest = blob::hash(&piece);
+            let digest = Digest::of(&piece);
             // This only saves a later upload.
             let _ = self.blobs.store(&digest, &piece);
             FileDigests { size: piece.len() as u64, digest, composite: None }

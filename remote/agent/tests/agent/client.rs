@@ -5,12 +5,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use rgpu_agent::blob::hash;
 use rgpu_agent::wire::{FrameReader, write_frame, write_message};
 use rgpu_protocol::frame::{Kind, MAGIC};
 use rgpu_protocol::message::{Hello, ReceivedOutput};
 use rgpu_protocol::plan::{InputFile, Plan};
-use rgpu_protocol::{Event, EventBody, FromAgent, Outcome, Stream, ToAgent};
+use rgpu_protocol::{Digest, Event, EventBody, FromAgent, Outcome, Stream, ToAgent};
 use serde_json::{Value, json};
 
 pub(crate) const AGENT: &str = env!("CARGO_BIN_EXE_rgpu-agent");
@@ -230,7 +229,7 @@ impl Client {
     }
 
     pub(crate) fn blob(&mut self, bytes: &[u8]) {
-        let digest = hash(bytes);
+        let digest = Digest::of(bytes);
         let size = bytes.len() as u64;
         self.send(&ToAgent::Blob { digest, size, stored: size, zstd: false });
         for piece in bytes.chunks(1 << 20) {
@@ -359,11 +358,11 @@ pub(crate) fn script(job: &str, text: &str) -> Plan {
 }
 
 pub(crate) fn input(path: &str, bytes: &[u8]) -> InputFile {
-    let pieces = bytes.chunks(rgpu_protocol::BLOB_BYTES as usize).map(hash).collect();
+    let pieces = bytes.chunks(rgpu_protocol::BLOB_BYTES as usize).map(Digest::of).collect();
     InputFile {
         path: path.into(),
         size: bytes.len() as u64,
-        digest: hash(bytes),
+        digest: Digest::of(bytes),
         blobs: pieces,
         piece_bytes: rgpu_protocol::BLOB_BYTES,
         executable: false,

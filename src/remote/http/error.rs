@@ -1,11 +1,11 @@
-//! Errors of requests to a worker, each with its remedy.
+//! Errors of requests, each with its remedy.
 
 use std::time::Duration;
 
-use super::refusal::{NamedRefusal, ServerKind};
 use crate::error::{Exit, Failure, Side};
+use crate::remote::refusal::Refusal;
 
-/// An error between this machine and a worker.
+/// An error between this machine and an HTTP server: a worker, an app on Modal, Wafer's service.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     /// No token was found for the worker.
@@ -62,8 +62,8 @@ pub enum HttpError {
         url: String,
         /// Why it cannot be reached.
         why: String,
-        /// The kind of server expected.
-        site: ServerKind,
+        /// What to do next; may be empty.
+        hint: &'static str,
     },
     /// The server's certificate is not trusted.
     #[error("the certificate of `{url}` is not trusted")]
@@ -103,27 +103,36 @@ pub enum HttpError {
     },
     /// The server answered with an error.
     #[error("{}", .0.what)]
-    Refused(Box<NamedRefusal>),
+    Refused(Box<Refusal>),
 }
 
 /// The first activity on a connection.
-pub(super) const GREETING: &str = "greeting the worker";
+pub(in crate::remote) const GREETING: &str = "greeting the worker";
 
 /// The hint for a server that accepts a connection and sends no HTTP.
 const NOT_HTTP: &str =
     "something listens there that may be no worker: is it the port that `rgpu worker` printed?";
 
 impl HttpError {
-    /// The server is not a worker of ours.
-    pub(super) fn not_a_worker(site: ServerKind, url: &str, body: &[u8]) -> Self {
-        Self::Refused(Box::new(NamedRefusal::not_ours(site, url, body)))
+    /// The server refused.
+    pub(in crate::remote) fn refused(refusal: Refusal) -> Self {
+        Self::Refused(Box::new(refusal))
+    }
+
+    /// The error with its cause, on one line.
+    pub(in crate::remote) fn line(&self) -> String {
+        match self {
+            Self::Cut { why, .. } | Self::Unreachable { why, .. } => format!("{self}: {why}"),
+            Self::Refused(refusal) => refusal.line(),
+            other => other.to_string(),
+        }
     }
 
     /// Whether a retry may help.
     pub fn is_link(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Silent { .. } | Self::Cut { .. } => true,
-            Self::Refused(named) => named.passes,
+            Self::Refused(refusal) => refusal.passes,
             Self::Token { .. }
             | Self::ProxyToken { .. }
             | Self::ApiToken { .. }
@@ -151,7 +160,7 @@ impl HttpError {
             Self::WantsTls { .. } => "wants_tls",
             Self::Silent { .. } => "no_answer",
             Self::Cut { .. } => "link_cut",
-            Self::Refused(named) => named.code,
+            Self::Refused(refusal) => refusal.code,
         }
     }
 
@@ -165,7 +174,7 @@ impl HttpError {
             | Self::Tls { .. } => (Side::Local, Exit::Config),
             Self::NoTls { .. } | Self::WantsTls { .. } => (Side::Host, Exit::Host),
             Self::OtherVersion { .. } | Self::Older => (Side::Host, Exit::Host),
-            Self::Refused(named) if !named.passes => (Side::Host, Exit::Host),
+            Self::Refused(refusal) if !refusal.passes => (Side::Host, Exit::Host),
             _ => (Side::Transport, Exit::Host),
         }
     }
@@ -209,32 +218,15 @@ impl HttpError {
             Self::Plain { .. } => failure
                 .hint("reach it through ssh: `ssh -L 8790:127.0.0.1:8790 HOST`, and http://127.0.0.1:8790")
                 .hint("or put a server with TLS in front of it; or add it with `--allow-plain-http`"),
-            Self::Unreachable { why, site: ServerKind::Worker, .. } => {
-                failure.cause(why).hint("is `rgpu worker` running there, and the port open?")
-            }
-            Self::Unreachable { why, site: ServerKind::Modal, .. } => failure
-                .cause(why)
-                .hint("check the address against what `modal deploy` printed, and this machine's network"),
+            Self::Unreachable { why, hint: "", .. } => failure.cause(why),
+            Self::Unreachable { why, hint, .. } => failure.cause(why).hint(*hint),
             Self::Untrusted { why, .. } => failure.cause(why).hint(
                 "name a file with the certificate of its authority: `--ca-file FILE` of `rgpu remote add`",
             ),
             Self::Cut { why, doing } if *doing == GREETING => failure.cause(why).hint(NOT_HTTP),
             Self::Cut { why, .. } => failure.cause(why),
             Self::Silent { doing, .. } if *doing == GREETING => failure.hint(NOT_HTTP),
-            Self::Refused(named) => {
-                let failure = match named.body.as_str() {
-                    "" => failure,
-                    body => failure.cause(body),
-                };
-                let hint = match has_no_name {
-                    true => named.hint.replace("REMOTE URL", &format!("NAME {remote}")),
-                    false => named.hint.replace("REMOTE", remote),
-                };
-                match hint {
-                    hint if hint.is_empty() => failure,
-                    hint => failure.hint(hint),
-                }
-            }
+            Self::Refused(refusal) => refusal.explain(failure, remote),
             Self::Silent { .. } | Self::Tls { .. } => failure,
         }
     }

@@ -1,0 +1,199 @@
+//! What all requests over HTTP have in common, whether to a worker, an app on Modal or Wafer's
+//! service: the client, time limits, bounded bodies, pauses between attempts, and errors.
+//!
+//! No redirects, because a token must not be carried to another address.
+
+mod error;
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::header::HeaderValue;
+use reqwest::{Client, ClientBuilder, RequestBuilder, Response, Url, redirect};
+use tokio::time::timeout;
+
+use super::limits;
+
+pub(super) use error::GREETING;
+pub use error::HttpError;
+
+/// The longest pause to which the pauses between attempts grow.
+const MAX_PAUSE: Duration = Duration::from_secs(2);
+
+/// The longest pause that a server may request.
+const MAX_REQUESTED_PAUSE: Duration = Duration::from_secs(5);
+
+/// A client for the server at `url`.
+pub(super) fn client(url: &Url) -> ClientBuilder {
+    let mut client = Client::builder()
+        .redirect(redirect::Policy::none())
+        .referer(false)
+        .connect_timeout(limits::CONNECT)
+        .tcp_keepalive(Duration::from_secs(15))
+        .user_agent(concat!("rgpu/", env!("CARGO_PKG_VERSION")));
+    if is_loopback(url) {
+        // A proxy would see the token, and would resolve the name to another machine.
+        client = client.no_proxy();
+    }
+    if url.scheme() != "https" {
+        // Reading the system's certificates takes milliseconds.
+        client = client.tls_certs_only([]);
+    }
+    client
+}
+
+/// Whether an address is on this machine.
+pub(super) fn is_loopback(url: &Url) -> bool {
+    let Some(host) = url.host_str() else { return false };
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+}
+
+/// The value of an `Authorization` header; `None`: the token holds characters that no token has.
+pub(super) fn bearer(token: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// Sends a request; the answer must begin within `limit`.
+///
+/// # Errors
+/// The link fails; `failed` turns reqwest's error into ours.
+pub(super) async fn send(
+    request: RequestBuilder,
+    limit: Duration,
+    doing: &'static str,
+    failed: impl FnOnce(&reqwest::Error) -> HttpError,
+) -> Result<Response, HttpError> {
+    let sent = timeout(limit, request.send()).await;
+    sent.map_err(|_| HttpError::Silent { doing, limit })?.map_err(|error| failed(&error))
+}
+
+/// The next bytes of an answer, which must come within `limit`; `None`: its end.
+///
+/// # Errors
+/// The link fails.
+pub(super) async fn chunk(
+    response: &mut Response,
+    limit: Duration,
+    doing: &'static str,
+) -> Result<Option<Bytes>, HttpError> {
+    timeout(limit, response.chunk())
+        .await
+        .map_err(|_| HttpError::Silent { doing, limit })?
+        .map_err(|error| HttpError::Cut { doing, why: chain(&error) })
+}
+
+/// The body of an answer, which has at most `max_bytes` bytes and must come within `limit`.
+///
+/// # Errors
+/// The link fails, or the body is longer.
+pub(super) async fn body(
+    response: Response,
+    max_bytes: usize,
+    limit: Duration,
+    doing: &'static str,
+) -> Result<Vec<u8>, HttpError> {
+    let mut body = Vec::new();
+    match timeout(limit, read(response, max_bytes, &mut body)).await {
+        Ok(None) => Ok(body),
+        Ok(Some(why)) => Err(HttpError::Cut { doing, why }),
+        Err(_) => Err(HttpError::Silent { doing, limit }),
+    }
+}
+
+/// What comes of the body of a refusal; its beginning is good enough.
+pub(super) async fn refusal_body(response: Response, max_bytes: usize) -> Vec<u8> {
+    let mut body = Vec::new();
+    let _ = timeout(limits::CONNECT, read(response, max_bytes, &mut body)).await;
+    body
+}
+
+/// Reads a body to its end; otherwise returns the reason.
+async fn read(mut response: Response, max_bytes: usize, body: &mut Vec<u8>) -> Option<String> {
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            Ok(None) => return None,
+            Err(error) => return Some(chain(&error)),
+        }
+        if body.len() > max_bytes {
+            return Some(format!("it is over {max_bytes} bytes"));
+        }
+    }
+}
+
+/// An error with all its sources; reqwest's own message says little.
+pub(super) fn chain(error: &reqwest::Error) -> String {
+    let mut words = String::new();
+    let mut next: Option<&dyn std::error::Error> = std::error::Error::source(error);
+    while let Some(error) = next {
+        let text = error.to_string();
+        if !words.contains(&text) {
+            if !words.is_empty() {
+                words += ": ";
+            }
+            words += &text;
+        }
+        next = error.source();
+    }
+    if words.is_empty() { error.to_string() } else { words }
+}
+
+/// The attempts of something that may be repeated, and the pauses between them.
+#[derive(Clone, Debug)]
+pub(super) struct Attempts {
+    left: u32,
+    pause: Duration,
+}
+
+impl Attempts {
+    /// `count` attempts. Each pause is twice as long as the one before, `first`, up to 2 s.
+    pub(super) fn new(count: u32, first: Duration) -> Self {
+        Self { left: count.saturating_sub(1), pause: first }
+    }
+
+    /// Whether the last attempt has begun.
+    pub(super) fn is_last(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Waits for the next attempt; false: there is none.
+    pub(super) async fn next(&mut self) -> bool {
+        self.next_after(None).await
+    }
+
+    /// Like [`Self::next`], after the pause that a server requested.
+    pub(super) async fn next_after(&mut self, requested: Option<Duration>) -> bool {
+        if self.is_last() {
+            return false;
+        }
+        self.left -= 1;
+        let pause = requested.map_or(self.pause, |requested| requested.min(MAX_REQUESTED_PAUSE));
+        self.pause = (self.pause * 2).min(MAX_PAUSE);
+        tokio::time::sleep(pause.mul_f64(jitter())).await;
+        true
+    }
+}
+
+/// A factor from 0.5 to 1.5, so that clients cut together do not reconnect together.
+pub(super) fn jitter() -> f64 {
+    let random = RandomState::new().build_hasher().finish();
+    0.5 + (random >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_differ_and_keep_within_bounds() {
+        let pauses: Vec<f64> = (0..100).map(|_| jitter()).collect();
+        assert!(pauses.iter().all(|p| (0.5..1.5).contains(p)), "{pauses:?}");
+        assert!(pauses.iter().any(|p| (p - pauses[0]).abs() > 0.01));
+    }
+}
