@@ -11,7 +11,7 @@ use std::process::Command;
 /// A tarball and its hash.
 pub(super) struct Packed {
     pub(super) file: PathBuf,
-    pub(super) sha256: String,
+    pub(super) sha256: Digest,
 }
 
 /// Packs `tree` into a file beside it.
