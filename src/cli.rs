@@ -14,6 +14,7 @@ mod deferred;
 mod disasm;
 mod doctor;
 mod exec;
+mod followed_run;
 mod json;
 mod kernels;
 mod missing;

@@ -8,6 +8,7 @@ mod show;
 
 pub(super) use args::CompareArgs;
 pub(super) use kept::{again, kept, kept_by};
+pub(super) use live::attach;
 pub(super) use show::result as show;
 
 use std::fs::File;

@@ -219,6 +219,17 @@ pub(super) struct OutputOptions<'a> {
     pub(super) row: Option<&'a ProgressRow>,
 }
 
+impl<'a> OutputOptions<'a> {
+    /// Output beside the progress bar. The caller's run sets its id.
+    pub(super) fn beside(app: &App, events: Option<&'a str>, accept_new: bool) -> Self {
+        let live = match app.global.quiet || app.global.json {
+            true => LiveOutput::Hidden,
+            false => LiveOutput::Beside,
+        };
+        Self { live, events, accept_new, run: "", row: None }
+    }
+}
+
 /// Connects to a remote. From here on Ctrl-C is handled.
 pub(super) async fn open(
     app: &App,
