@@ -270,40 +270,28 @@ impl<'a> RunHost<'a> {
                 }
             };
             let job = name.job();
-            let recorded = match self.start {
-                RunStart::Resumed => resume::recorded_job(context.folder, context.record, &job)?,
-                RunStart::New | RunStart::Detached => None,
-            };
-            let before = match recorded {
-                Some(recorded) => {
-                    if !recorded.ended() {
-                        job::take_up(self.link, &job, &recorded, context).await?;
-                    }
-                    if !context.folder.path().join("env.json").is_file() {
-                        self.write_env(plans, context.folder)?;
-                    }
-                    recorded.events
+            let recorded = self.take_up(&job, context).await?;
+            if recorded.is_none() {
+                let submitted = self.submit(&draft, sequence, context).await;
+                if matches!(submitted, Err(SubmitError::FactsChanged(_))) && !asked_again {
+                    asked_again = true;
+                    self.forget_facts();
+                    continue;
                 }
-                None => {
-                    let submitted = self.submit(&draft, sequence, context).await;
-                    if matches!(submitted, Err(SubmitError::FactsChanged(_))) && !asked_again {
-                        asked_again = true;
-                        self.forget_facts();
-                        continue;
-                    }
-                    // Not needed to resume the job, so written while the host works.
-                    let written = self
-                        .write_env(plans, context.folder)
-                        .and_then(|()| write_commands(&draft.plan, sequence, context.folder));
-                    submitted?;
-                    written?;
-                    Vec::new()
-                }
-            };
+                // Not needed to resume the job, so written while the host works.
+                let written = self
+                    .write_env(plans, context.folder)
+                    .and_then(|()| write_commands(&draft.plan, sequence, context.folder));
+                submitted?;
+                written?;
+            } else if recorded_facts(context.folder).is_none() {
+                self.write_env(plans, context.folder)?;
+            }
             if self.start == RunStart::Detached {
                 self.link.detach().await.on(self.link.remote())?;
                 return Ok(PlansEnd::Detached);
             }
+            let before = recorded.unwrap_or_default();
             let end = plans.follow(&job, &before, self, context).await?;
             if plans.take(end, self, context)? == NextStep::End {
                 break;
@@ -312,6 +300,25 @@ impl<'a> RunHost<'a> {
             asked_again = false;
         }
         Ok(PlansEnd::Done)
+    }
+
+    /// Takes up a job that the run folder records. Returns its recorded events; `None` if the job
+    /// must be submitted.
+    async fn take_up(
+        &mut self,
+        job: &str,
+        context: &mut RunContext<'_>,
+    ) -> Result<Option<Vec<Event>>> {
+        if self.start != RunStart::Resumed {
+            return Ok(None);
+        }
+        let Some(recorded) = resume::recorded_job(context.folder, context.record, job)? else {
+            return Ok(None);
+        };
+        if !recorded.ended() {
+            job::take_up(self.link, job, &recorded, context).await?;
+        }
+        Ok(Some(recorded.events))
     }
 
     /// Packs and submits a plan. If an input file changed between hashing and sending, this is done
@@ -343,9 +350,13 @@ impl<'a> RunHost<'a> {
         job::submit(self.link, &second, context).await
     }
 
-    /// Writes `env.json`. Cached facts of a host that was not asked are good enough here.
+    /// Writes `env.json`, unless it holds these facts already. Cached facts of a host that was not
+    /// asked are good enough here.
     fn write_env(&self, plans: &impl Plans, folder: &RunFolder) -> Result<()> {
         let facts = self.known_facts();
+        if facts.is_some() && facts == recorded_facts(folder) {
+            return Ok(());
+        }
         let env = match plans.source_folder() {
             Some(source_folder) => EnvRecord::new(facts, source_folder),
             None => EnvRecord::without_repository(facts),
