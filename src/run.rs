@@ -21,6 +21,7 @@ mod file_copies;
 mod fingerprint;
 mod host_listings;
 mod job;
+mod lifecycle;
 mod listings;
 mod local_build;
 mod outcome;
@@ -38,21 +39,21 @@ mod stages;
 mod stdin_feed;
 
 pub use build::{
-    BuildOutcome, BuildRun, BuildStart, BuildTarget, Emit, KnownMessage, messages,
-    publish as publish_build,
+    BuildOutcome, BuildRun, BuildTarget, Emit, KnownMessage, messages, publish as publish_build,
 };
 pub use cancel::{CancelSignal, Canceller, channel};
 pub use cargo_build::{CargoBuild, CargoCache};
 pub use compare::{CompareRun, ComparisonOutcome};
 pub use event::{JsonLines, Reporter, Reporters, RunEvent, SharedReporter};
 pub use exec::{
-    EXEC_STEP, ExecOutcome, ExecRequest, ProgramExit, draft as exec_draft, exec, exec_again,
+    EXEC_STEP, ExecOutcome, ExecRequest, ExecRun, ProgramExit, ProgramSource, draft as exec_draft,
 };
 pub use facts::FactsCache;
 pub use failed_rungs::FailedRungs;
 pub use file_copies::FileCopies;
-pub use host_listings::CommandHost;
+pub use host_listings::host_listings;
 pub use job::{HostFile, JobResult, RunContext, close, record_output};
+pub use lifecycle::{RunHost, RunStart};
 pub use listings::listings;
 pub use outcome::{MAX_CAUSE_LINES, signal};
 pub use pass_planner::first_plan;

@@ -6,8 +6,9 @@ use clap::Parser;
 use super::args::{Cli, Command};
 use super::support::app::{App, Status};
 use super::support::exec_status::own_failure;
+use super::support::followed_run::FollowedRun;
 use super::support::session;
-use super::{build, delegates, exec, profile};
+use super::{build, compare, delegates, exec, profile};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::store::{RunFolder, RunRecord, RunState};
 
@@ -16,9 +17,9 @@ pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result
     if let Some(status) = show_if_done(app, folder)? {
         return Ok(status);
     }
-    let folder = &folder.clone().follow()?;
+    let folder = folder.clone().follow()?;
     // The command that followed it may have finished just now.
-    if let Some(status) = show_if_done(app, folder)? {
+    if let Some(status) = show_if_done(app, &folder)? {
         return Ok(status);
     }
     let record = folder.current_record()?;
@@ -44,21 +45,26 @@ pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result
         )
         .cause(e)
     })?;
+    let events = events.map(str::to_owned);
     match cli.command {
         Command::Profile(args) if several => {
-            profile::several_remotes::attach(app, &args, folder, record)
+            profile::several_remotes::attach(app, &args, &folder, record)
         }
         Command::Profile(mut args) => {
-            args.run.events = events.map(str::to_owned);
-            profile::attach(app, &args, folder.clone(), record)
+            args.run.events = events;
+            profile::attach(app, &args, FollowedRun::resume(folder, record))
         }
         Command::Build(mut args) => {
-            args.events = events.map(str::to_owned);
-            build::attach(app, &args, folder, record)
+            args.events = events;
+            build::attach(app, &args, FollowedRun::resume(folder, record))
+        }
+        Command::Compare(mut args) => {
+            args.run.events = events;
+            compare::attach(app, &args, FollowedRun::resume(folder, record))
         }
         Command::Exec(mut args) => {
-            args.run.events = events.map(str::to_owned);
-            exec::attach(app, &args, folder, record, &delegates::OF_EXEC)
+            args.run.events = events;
+            exec::attach(app, &args, FollowedRun::resume(folder, record), &delegates::OF_EXEC)
                 .or_else(|failure| own_failure(failure, app.global.json))
         }
         _ => Err(Failure::new(

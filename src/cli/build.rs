@@ -5,21 +5,17 @@ mod request;
 mod show;
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use super::support::app::{App, Status, stdout_is_taken};
-use super::support::progress::LiveOutput;
+use super::support::followed_run::{FollowedRun, NewRun};
 use super::support::session::{self, OutputOptions};
 use super::support::{fetch_consent, nvdisasm};
-use crate::error::{ErrorDocument, Exit, Failure, Result};
+use crate::error::{Exit, Failure, Result};
 use crate::kernel::Entry;
 use crate::model::Build;
 use crate::remote::RemoteSpec;
-use crate::run::{
-    BuildOutcome, BuildRun, BuildStart, BuildTarget, Emit, Reporter, RunContext, RunEvent, close,
-    publish_build,
-};
-use crate::store::{RunFolder, RunRecord, RunState, Runs, atomic};
+use crate::run::{BuildOutcome, BuildRun, BuildTarget, Emit, publish_build};
+use crate::store::{Cost, RunFolder, RunRecord, atomic};
 use crate::tool::{Request, Target};
 pub(super) use args::BuildArgs;
 use request::BuildCommand;
@@ -41,38 +37,35 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     if let BuildTarget::Kernel(request) = &mut build_command.wanted {
         request.build.fetch |= fetch_consent::wants_nvcc(app, &spec);
     }
-    let now = jiff::Timestamp::now();
-    let runs = Runs::new(&app.config.runs_dir.value);
-    let name = format!("{}-build", build_command.name);
-    let (id, folder) = runs.create(args.run_id.as_deref(), &name, now, out.folder())?;
-    let mut record = RunRecord {
+    let new = NewRun {
+        command: "build",
+        name: &format!("{}-build", build_command.name),
+        run_id: args.run_id.as_deref(),
+        out: out.folder(),
+        detach: args.detach,
+    };
+    let run = FollowedRun::begin(app, &spec, &new, &build_command.inputs, |record| RunRecord {
         title: format!("build {}", build_command.name),
         kernel: build_command.name.clone(),
-        ..session::record(app, &spec, id, "build", now)
-    };
-    folder.save(&record)?;
-    folder.write_json("inputs.json", &build_command.inputs)?;
-    folder.write("config.toml", app.config.record(&spec).as_bytes())?;
-    let begin = if args.detach { BuildStart::Detached } else { BuildStart::Anew };
-    let events = args.events.as_deref();
-    let mut task = BuildTask { app, args, build_command, spec, folder: &folder, events, begin };
-    let started_at = Instant::now();
-    let mut built = task.carry_out(&mut record);
-    if lacks_compiler(&built)
+        ..record
+    })?;
+    let mut task = BuildTask { app, args, build_command, spec, run };
+    let mut built = task.carry_out();
+    if matches!(built, Ok(BuildOutcome::NoCompiler(_)))
         && args.remote.is_none()
-        && let Some(local) = task.carry_out_here(&mut record)
+        && let Some(local) = task.carry_out_here()
     {
         built = local;
     }
     // The host has no compiler: offer to fetch one.
-    if let (Err(failure), BuildTarget::Kernel(request)) = (&built, &mut task.build_command.wanted)
-        && failure.code == "no_compiler"
+    if let (Ok(BuildOutcome::NoCompiler(failure)), BuildTarget::Kernel(request)) =
+        (&built, &mut task.build_command.wanted)
         && !request.build.fetch
     {
         match fetch_consent::nvcc(app, &task.spec, is_device_code(request), failure) {
             Ok(()) => {
                 request.build.fetch = true;
-                built = task.carry_out(&mut record);
+                built = task.carry_out();
             }
             Err(failure) => built = Err(failure),
         }
@@ -80,45 +73,30 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     if args.yes && matches!(&built, Ok(BuildOutcome::Told(build, _)) if build.by_wheels()) {
         fetch_consent::wanted_nvcc(app, &task.spec);
     }
-    record.lasted(started_at.elapsed().as_secs_f64());
-    finish(app, &folder, record, built, out)
+    finish(app, task.run, built, out)
 }
 
 /// Resumes a build whose command has gone.
-pub(super) fn attach(
-    app: &App,
-    args: &BuildArgs,
-    folder: &RunFolder,
-    mut record: RunRecord,
-) -> Result<Status> {
-    let events = args.events.as_deref();
-    if events == Some("-") {
+pub(super) fn attach(app: &App, args: &BuildArgs, run: FollowedRun) -> Result<Status> {
+    if args.events.as_deref() == Some("-") {
         return Err(stdout_is_taken());
     }
     let mut build_command = request::resolve(app, args)?;
     let out = destination(args.out.as_deref(), build_command.emit)?;
-    let spec = session::spec(app, Some(&record.remote))?;
+    let spec = session::spec(app, Some(&run.record.remote))?;
     if let BuildTarget::Kernel(request) = &mut build_command.wanted {
         request.build.fetch |= fetch_consent::wants_nvcc(app, &spec);
     }
-    let mut task =
-        BuildTask { app, args, build_command, spec, folder, events, begin: BuildStart::Again };
-    let started_at = Instant::now();
-    let mut built = task.carry_out(&mut record);
-    if let (Err(failure), BuildTarget::Kernel(request)) = (&built, &mut task.build_command.wanted)
-        && failure.code == "no_compiler"
+    let mut task = BuildTask { app, args, build_command, spec, run };
+    let mut built = task.carry_out();
+    if let (Ok(BuildOutcome::NoCompiler(_)), BuildTarget::Kernel(request)) =
+        (&built, &mut task.build_command.wanted)
     {
         // The job was submitted, so the user had agreed to the download.
         request.build.fetch = true;
-        built = task.carry_out(&mut record);
+        built = task.carry_out();
     }
-    record.lasted(started_at.elapsed().as_secs_f64());
-    record.at_least(folder.job_time());
-    finish(app, folder, record, built, out)
-}
-
-fn lacks_compiler(built: &Result<BuildOutcome>) -> bool {
-    matches!(built, Err(failure) if failure.code == "no_compiler")
+    finish(app, task.run, built, out)
 }
 
 /// Whether the target has device code only.
@@ -178,110 +156,77 @@ struct BuildTask<'a> {
     args: &'a BuildArgs,
     build_command: BuildCommand,
     spec: RemoteSpec,
-    folder: &'a RunFolder,
-    events: Option<&'a str>,
-    begin: BuildStart,
+    run: FollowedRun,
 }
 
 impl BuildTask<'_> {
-    fn carry_out(&self, record: &mut RunRecord) -> Result<BuildOutcome> {
-        let Self { app, args, build_command, spec, folder, events, begin } = self;
-        let live = if app.global.quiet || app.global.json {
-            LiveOutput::Hidden
-        } else {
-            LiveOutput::Stderr
+    fn carry_out(&mut self) -> Result<BuildOutcome> {
+        let Self { app, args, build_command, spec, run } = self;
+        let output_options = OutputOptions::beside(app, args.events.as_deref(), args.accept_new);
+        let build = BuildRun {
+            wanted: build_command.wanted.clone(),
+            name: build_command.name.clone(),
+            source: build_command.source.clone(),
+            emit: build_command.emit,
+            nvdisasm: &|| nvdisasm::candidates(app),
         };
-        let id = record.id.clone();
-        let output_options = OutputOptions {
-            live,
-            events: *events,
-            accept_new: args.accept_new,
-            run: &id,
-            row: None,
+        let status = |built: &Result<BuildOutcome>| match built {
+            Ok(BuildOutcome::Told(_, Some(failure)) | BuildOutcome::NoCompiler(failure))
+            | Err(failure) => failure.exit as u8,
+            Ok(_) => 0,
         };
-        app.block_on(async {
-            let open = session::open(app, spec.clone(), output_options).await?;
-            let session::OpenRemote { mut link, mut reporter, cancel, programs, .. } = open;
-            let mut context =
-                RunContext { folder, record, reporter: &mut reporter, cancel, input: None };
-            let run = BuildRun {
-                wanted: build_command.wanted.clone(),
-                name: build_command.name.clone(),
-                source: build_command.source.clone(),
-                emit: build_command.emit,
-                spec,
-                cache: session::facts_cache(app, spec),
-                programs: &programs,
-                nvdisasm: &|| nvdisasm::candidates(app),
-                now_s: jiff::Timestamp::now().as_second(),
-                begin: *begin,
-            };
-            let built = run.run(&mut link, &mut context).await;
-            let exit = match &built {
-                Ok(BuildOutcome::Told(_, Some(failure))) | Err(failure) => failure.exit as u8,
-                Ok(_) => 0,
-            };
-            reporter.report(&RunEvent::Finished { exit });
-            close(link, record).await;
-            built
+        run.carry_out(app, spec, output_options, status, async |host, context| {
+            build.run(host, context).await
         })
     }
 
     /// Builds on this machine instead, if the default remote lacks a compiler, as `profile` does
     /// too. `None` if this machine has no compiler either.
-    fn carry_out_here(&mut self, record: &mut RunRecord) -> Option<Result<BuildOutcome>> {
+    fn carry_out_here(&mut self) -> Option<Result<BuildOutcome>> {
         let BuildTarget::Kernel(request) = &self.build_command.wanted else { return None };
         // Without `--arch` only the host knows the GPU.
         if session::is_local(&self.spec) || request.arch.is_none() {
             return None;
         }
         let default_spec = std::mem::replace(&mut self.spec, RemoteSpec::local());
-        let now = jiff::Timestamp::now();
-        let mut local = RunRecord {
-            title: record.title.clone(),
-            kernel: record.kernel.clone(),
-            started: record.started.clone(),
-            ..session::record(self.app, &self.spec, record.id.clone(), "build", now)
+        let record = &self.run.record;
+        let local = RunRecord {
+            remote: self.spec.name.clone(),
+            address: self.spec.url.clone(),
+            cost: Cost::at(self.spec.usd_per_hour()),
+            ..record.clone()
         };
-        let built = self.carry_out(&mut local);
-        if lacks_compiler(&built) {
-            self.spec = default_spec;
+        let default_record = std::mem::replace(&mut self.run.record, local);
+        let built = self.carry_out();
+        if matches!(built, Ok(BuildOutcome::NoCompiler(_))) {
+            (self.spec, self.run.record) = (default_spec, default_record);
             return None;
         }
-        *record = local;
         let name = &default_spec.name;
         self.app.say(&format!("`{name}` has no CUDA compiler: this was compiled on this machine"));
         let settings = self.app.config.record(&self.spec);
-        let written = self.folder.write("config.toml", settings.as_bytes());
+        let written = self.run.folder.write("config.toml", settings.as_bytes());
         Some(written.map_err(Failure::from).and(built))
     }
 }
 
 fn finish(
     app: &App,
-    folder: &RunFolder,
-    mut record: RunRecord,
+    mut run: FollowedRun,
     built: Result<BuildOutcome>,
     out: Destination,
 ) -> Result<Status> {
-    let open_job = record.jobs.iter().any(|job| job.outcome.is_none());
     let (build, failure) = match built {
         Ok(BuildOutcome::Told(build, failure)) => (Some(build), failure),
-        Ok(BuildOutcome::Detached) => return save_detached(app, folder, record),
-        Err(failure) => (None, Some(failure)),
-    };
-    record.state = match &failure {
-        // The link was lost or the user stopped waiting: the job may go on and can be resumed.
-        Some(failure) if matches!(failure.exit, Exit::Cancelled | Exit::Host) && open_job => {
-            RunState::Running
+        Ok(BuildOutcome::Detached) => {
+            run.record.exit = Some(0);
+            run.detach()?;
+            return run.show_detached(app);
         }
-        Some(failure) if failure.exit == Exit::Cancelled => RunState::Cancelled,
-        Some(_) => RunState::Failed,
-        None => RunState::Done,
+        Ok(BuildOutcome::NoCompiler(failure)) | Err(failure) => (None, Some(failure)),
     };
-    record.exit = Some(failure.as_ref().map_or(0, |failure| failure.exit as u8));
-    let error_document = failure.as_ref().map(|f| ErrorDocument::new(f.clone(), f.exit as u8));
-    folder.end(&record, error_document.as_ref())?;
+    run.end(failure.as_ref(), failure.as_ref().map_or(0, |failure| failure.exit as u8))?;
+    let folder = &run.folder;
     let short = |path: &Path| path.strip_prefix(&app.cwd).unwrap_or(path).display().to_string();
     let Some(build) = build else {
         return Err(failure.unwrap_or_else(|| Failure::new(Exit::Bug, "bug", "nothing was built")));
@@ -299,19 +244,6 @@ fn finish(
     match app.global.json {
         true => app.print_json(&build)?,
         false => show::result(app, &build, folder.path(), &places),
-    }
-    Ok(0)
-}
-
-/// Saves a run whose job goes on by itself.
-fn save_detached(app: &App, folder: &RunFolder, mut record: RunRecord) -> Result<Status> {
-    record.state = RunState::Detached;
-    record.exit = Some(0);
-    folder.save(&record)?;
-    let id = &record.id;
-    app.say(&format!("`{id}` continues on the host; `rgpu runs attach {id}` fetches the results"));
-    if app.global.json {
-        app.print_json(&record)?;
     }
     Ok(0)
 }

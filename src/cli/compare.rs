@@ -6,6 +6,7 @@ mod live;
 mod show;
 
 pub(super) use args::CompareArgs;
+pub(super) use live::attach;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};

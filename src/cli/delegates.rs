@@ -8,15 +8,13 @@ use super::profile;
 pub(super) const OF_EXEC: Delegates = Delegates {
     profile: |app, args, profile_command, resumed| match resumed {
         None => profile::run_resolved(app, args, profile_command, "exec"),
-        Some((folder, record)) => {
-            profile::attach_resolved(app, args, profile_command, folder, record)
-        }
+        Some(run) => profile::follow(app, args, profile_command, run),
     },
     build: |app, file, place, run, resumed| {
         let args = BuildArgs::of_file(file, place, run);
         match resumed {
             None => build::run(app, &args),
-            Some((folder, record)) => build::attach(app, &args, &folder, record),
+            Some(run) => build::attach(app, &args, run),
         }
     },
 };

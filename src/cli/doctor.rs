@@ -13,19 +13,19 @@ use serde::Serialize;
 
 use super::support::app::{App, Status};
 use super::support::fetch_consent::wants_nvcc;
+use super::support::followed_run::FollowedRun;
 use super::support::host_text::host_text;
 use super::support::kernel_folders::kernel_folders;
 use super::support::progress::LiveOutput;
 use super::support::session::{self, OpenRemote, OutputOptions};
 use super::support::terminal::safe;
 use super::support::verification::unverified;
-use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
 use crate::config::Origin;
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::{KernelError, KernelFolders, Mode, Selection, find};
 use crate::remote::RemoteSpec;
 use crate::report::{Align, Grid, wrap};
-use crate::run::{ProfileOutcome, ProfileRun, Reporter, RunContext, RunEvent};
+use crate::run::{ProfileOutcome, ProfileRun, Reporter, RunEvent, RunStart};
 use crate::store::{RunFolder, RunRecord};
 use crate::tool::{Request, SanitizerTool, Target};
 
@@ -221,7 +221,7 @@ async fn try_mode(
     let id =
         format!("doctor-{mode}-{}-{}", std::process::id(), jiff::Timestamp::now().as_millisecond());
     let folder = RunFolder::create(scratch, &id, None)?;
-    let mut record = RunRecord {
+    let record = RunRecord {
         title: format!("doctor ({mode})"),
         mode: mode.name().to_owned(),
         kernel: KERNEL.to_owned(),
@@ -229,29 +229,17 @@ async fn try_mode(
     };
     let run = ProfileRun {
         request,
-        spec: &open.spec,
-        cache: session::facts_cache(app, &open.spec),
-        programs: &open.programs,
         project: &app.config.project,
         thresholds: &app.config.thresholds.value,
         source_folder: &source_folder,
         nvdisasm: &[],
         at_least: None,
-        now_s: jiff::Timestamp::now().as_second(),
         try_failed: true,
-        detach: false,
-        resume: false,
-        packer: Packer::new(DEFAULT_MAX_BYTES),
-        built: Default::default(),
     };
-    let mut context = RunContext {
-        folder: &folder,
-        record: &mut record,
-        reporter: &mut open.reporter,
-        cancel: open.cancel.clone(),
-        input: None,
-    };
-    let outcome = run.run(&mut open.link, &mut context).await;
+    let mut followed_run = FollowedRun { folder, record, start: RunStart::New };
+    let (mut host, mut context) = followed_run.on(app, open);
+    let outcome = run.run(&mut host, &mut context).await;
+    let record = followed_run.record;
     // Jobs on this machine were removed already.
     for job in record.jobs.iter().filter(|job| job.remote == open.spec.name) {
         // If the host cannot remove it now, its quota removes it later.

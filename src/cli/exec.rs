@@ -11,26 +11,27 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
+use rgpu_protocol::HostFacts;
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::support::app::{App, Status};
 use super::support::exec_status::{own_failure, status_of_failure};
+use super::support::followed_run::FollowedRun;
 use super::support::mode_flags::first_given;
 use super::support::profile_args::{self, ProfileArgs};
 use super::support::profile_request::{self, ProfileCommand};
 use super::support::progress::LiveOutput;
 use super::support::run_args::{PlaceArgs, RunArgs};
-use super::support::session::{self, OutputOptions};
+use super::support::session::{self, OpenRemote, OutputOptions};
 use super::support::terminal::{RawTerminal, written};
 use crate::bundle::{self, DEFAULT_MAX_BYTES, Packer};
-use crate::error::{ErrorDocument, Exit, Failure, Result, shell_word};
+use crate::error::{Exit, Failure, Result, shell_word};
 use crate::run::{
-    ExecOutcome, ExecRequest, FileCopies, ProgramExit, Reporter, RunContext, RunEvent, close, exec,
-    exec_again, exec_draft, signal,
+    ExecOutcome, ExecRequest, ExecRun, FileCopies, ProgramExit, RunStart, exec_draft, signal,
 };
-use crate::store::{InputsRecord, RunFolder, RunRecord, RunState, Runs};
+use crate::store::{InputsRecord, RunFolder, RunRecord, Runs};
 use crate::tool;
 pub(super) use args::ExecArgs;
 use pull::PulledFiles;
@@ -65,17 +66,14 @@ pub(super) struct ExecResult {
     unplaced: Vec<SkippedFile>,
 }
 
-/// A run to resume.
-type ResumedRun = (RunFolder, RunRecord);
-
 /// The parts of `exec` that are another command's work. The dispatcher hands them in, because
 /// commands do not import each other.
 pub(super) struct Delegates {
     /// Profiles a program (`--mode`), or resumes its run.
     pub(super) profile:
-        fn(&App, &ProfileArgs, ProfileCommand, Option<ResumedRun>) -> Result<Status>,
+        fn(&App, &ProfileArgs, ProfileCommand, Option<FollowedRun>) -> Result<Status>,
     /// Compiles a file without a `main`, or resumes its run.
-    pub(super) build: fn(&App, String, &PlaceArgs, &RunArgs, Option<ResumedRun>) -> Result<Status>,
+    pub(super) build: fn(&App, String, &PlaceArgs, &RunArgs, Option<FollowedRun>) -> Result<Status>,
 }
 
 pub(super) fn run(app: &App, args: &ExecArgs, delegates: &Delegates) -> Result<Status> {
@@ -110,10 +108,10 @@ fn execute(app: &App, args: &ExecArgs, delegates: &Delegates) -> Result<Status> 
     let spec = session::spec(app, args.place.remote.as_deref())?;
     let name = source.name(args);
     let now = jiff::Timestamp::now();
-    let (run, out) = (args.run.run_id.as_deref(), args.run.out.as_deref());
+    let (run_id, out) = (args.run.run_id.as_deref(), args.run.out.as_deref());
     let runs = Runs::new(&app.config.runs_dir.value);
-    let (id, folder) = runs.claim(run, &format!("exec-{name}"), now, out)?;
-    let mut record = RunRecord {
+    let (id, folder) = runs.claim(run_id, &format!("exec-{name}"), now, out)?;
+    let record = RunRecord {
         title: format!("exec {name}"),
         labels: args.run.label.iter().cloned().collect(),
         note: args.run.note.clone().unwrap_or_default(),
@@ -126,25 +124,17 @@ fn execute(app: &App, args: &ExecArgs, delegates: &Delegates) -> Result<Status> 
         config: app.config.record(&spec),
         snippet: source.snippet.as_ref().map(|s| (format!("source/{}", s.name), s.text.clone())),
     };
-    let live = match (app.global.json, args.run.events.as_deref()) {
-        (true, _) => LiveOutput::Hidden,
-        (false, _) if args.tty => LiveOutput::Raw,
-        // stdout is taken by the events, so the program's output goes above the bar.
-        (false, Some("-")) => LiveOutput::Stderr,
-        (false, _) => LiveOutput::SameStream,
-    };
-    let output_options = OutputOptions {
-        live,
-        events: args.run.events.as_deref(),
-        accept_new: args.place.accept_new,
-        run: &id,
-        row: None,
-    };
+    let start = if args.run.detach { RunStart::Detached } else { RunStart::New };
+    let mut run = FollowedRun { folder, record, start };
+    let events = args.run.events.as_deref();
+    let live = live_output(app, events, args.tty);
+    let accept_new = args.place.accept_new;
+    let output_options = OutputOptions { live, events, accept_new, run: &id, row: None };
     let initial_write = std::thread::spawn(move || initial_files.write());
     let outcome = app.block_on(async {
         // Compile and hash large files while the connection is made.
         let opened = session::open_beside(app, spec, output_options, |mut reporter| {
-            let (source, folder) = (&source, &folder);
+            let (source, folder) = (&source, &run.folder);
             let large = source.mounts.large();
             let large_packer =
                 tokio::task::spawn_blocking(move || Packer::ahead(DEFAULT_MAX_BYTES, &large));
@@ -157,16 +147,25 @@ fn execute(app: &App, args: &ExecArgs, delegates: &Delegates) -> Result<Status> 
         .await;
         // Must be done before the record changes or a job is sent, even if the connection failed.
         wait_for_initial_files(initial_write)?;
-        let (mut open, prepared) = opened?;
-        let outcome =
-            run_on_host(app, args, &source, &folder, &mut record, &mut open, prepared).await;
-        let drained = open.drain().await;
-        let outcome = map_lost_reader(&open, outcome.and_then(|outcome| drained.map(|()| outcome)));
-        report_end(&mut open, &outcome);
-        close(open.link, &mut record).await;
-        outcome
+        let (open, prepared) = opened?;
+        run.follow(open, reported_status, async |open, run| {
+            let outcome = run_on_host(app, args, &source, open, run, prepared).await;
+            drain(open, outcome).await
+        })
+        .await
     });
-    finish(app, &folder, record, outcome, started_at, args)
+    finish(app, args, run, outcome, started_at)
+}
+
+/// How the program's output is shown.
+fn live_output(app: &App, events: Option<&str>, tty: bool) -> LiveOutput {
+    match (app.global.json, events) {
+        (true, _) => LiveOutput::Hidden,
+        (false, _) if tty => LiveOutput::Raw,
+        // stdout is taken by the events, so the program's output goes above the bar.
+        (false, Some("-")) => LiveOutput::Stderr,
+        (false, _) => LiveOutput::SameStream,
+    }
 }
 
 /// The first files of a run folder. They are written on a thread, because a busy disk may take long
@@ -268,58 +267,50 @@ async fn run_on_host(
     app: &App,
     args: &ExecArgs,
     source: &ExecSource,
-    folder: &RunFolder,
-    record: &mut RunRecord,
-    open: &mut session::OpenRemote,
-    (built, mut packer): (compile::CompiledProgram, Packer),
+    open: &mut OpenRemote,
+    run: &mut FollowedRun,
+    (built, packer): (compile::CompiledProgram, Packer),
 ) -> Result<ExecOutcome> {
-    let cache = session::facts_cache(app, &open.spec);
-    let now_s = jiff::Timestamp::now().as_second();
     // The terminal is restored when this is dropped.
     let terminal = if args.tty { Some(RawTerminal::take()?) } else { None };
-    // Saved facts may be older than the host's last boot. The host then refuses the job, and we ask
-    // for new facts once.
-    for fresh in [false, true] {
-        let terminal = terminal.as_ref();
-        let facts = match (source.needs_facts(args), cache.load(now_s).filter(|_| !fresh)) {
-            (false, _) => None,
-            (true, Some(facts)) => Some(facts),
-            (true, None) => Some(open.ask(&cache, now_s).await?),
-        };
-        // Saved facts of a host that was not asked now are good enough here.
-        let known = facts.clone().or_else(|| cache.load(now_s));
-        let mut env: BTreeMap<String, String> = args.env.iter().cloned().collect();
-        if let (true, Ok(name)) = (args.tty, std::env::var("TERM")) {
-            env.entry("TERM".to_owned()).or_insert(name);
-        }
-        let request = ExecRequest {
-            program: compile::program(args, source, facts.as_ref(), built.clone())?,
-            env,
-            secrets: source.secrets.clone(),
-            timeout: args.run.timeout.unwrap_or(TIMEOUT),
-            stdin: terminal.map_or(source.stdin(args.run.detach), RawTerminal::as_stdin),
-            log_bytes: args.run.log_limit,
-            pull: args.pull.clone(),
-            gpu: compile::gpus(args, facts.as_ref())?,
-            queue: args.run.queue_timeout,
-            facts: facts.as_ref().map(rgpu_protocol::HostFacts::key),
-            known,
-            detach: args.run.detach,
-        };
-        let mut context = RunContext {
-            folder,
-            record,
-            reporter: &mut open.reporter,
-            cancel: open.cancel.clone(),
-            input: (terminal.is_some() || source.has_input(args.run.detach)).then(standard_input),
-        };
-        let copies = pull::copies(app, args);
-        match exec(&mut open.link, &request, &mut packer, &mut context, copies).await {
-            Err(failure) if failure.code == "facts_changed" && !fresh => cache.forget(),
-            outcome => return outcome,
-        }
+    let exec_run = ExecRun {
+        program: Some(&|facts: Option<&HostFacts>| {
+            request(args, source, facts, built.clone(), terminal.as_ref())
+        }),
+        needs_facts: source.needs_facts(args),
+        pull: &args.pull,
+        copies: pull::copies(app, args),
+    };
+    let (host, mut context) = run.on(app, open);
+    let has_input = terminal.is_some() || source.has_input(args.run.detach);
+    context.input = has_input.then(standard_input);
+    exec_run.run(&mut host.with_packer(packer), &mut context).await
+}
+
+/// Makes the request for a host with these facts.
+fn request(
+    args: &ExecArgs,
+    source: &ExecSource,
+    facts: Option<&HostFacts>,
+    built: compile::CompiledProgram,
+    terminal: Option<&RawTerminal>,
+) -> Result<ExecRequest> {
+    let mut env: BTreeMap<String, String> = args.env.iter().cloned().collect();
+    if let (true, Ok(name)) = (args.tty, std::env::var("TERM")) {
+        env.entry("TERM".to_owned()).or_insert(name);
     }
-    Err(Failure::new(Exit::Host, "facts_changed", "the host keeps changing"))
+    Ok(ExecRequest {
+        program: compile::program(args, source, facts, built)?,
+        env,
+        secrets: source.secrets.clone(),
+        timeout: args.run.timeout.unwrap_or(TIMEOUT),
+        stdin: terminal.map_or(source.stdin(args.run.detach), RawTerminal::as_stdin),
+        log_bytes: args.run.log_limit,
+        pull: args.pull.clone(),
+        gpu: compile::gpus(args, facts)?,
+        queue: args.run.queue_timeout,
+        facts: facts.map(HostFacts::key),
+    })
 }
 
 /// Starts or resumes a program under a profiler.
@@ -327,7 +318,7 @@ fn profile_program(
     app: &App,
     args: &ExecArgs,
     source: &ExecSource,
-    resumed: Option<ResumedRun>,
+    resumed: Option<FollowedRun>,
     delegates: &Delegates,
 ) -> Result<Status> {
     let profile_args = args.profile();
@@ -397,57 +388,48 @@ fn refuse_with_a_mode(args: &ExecArgs) -> Result<()> {
 pub(super) fn attach(
     app: &App,
     args: &ExecArgs,
-    folder: &RunFolder,
-    mut record: RunRecord,
+    mut run: FollowedRun,
     delegates: &Delegates,
 ) -> Result<Status> {
     let started_at = Instant::now();
     if args.mode.is_some() {
         let source = ExecSource::read(app, args)?;
-        return profile_program(app, args, &source, Some((folder.clone(), record)), delegates);
+        return profile_program(app, args, &source, Some(run), delegates);
     }
-    if let (true, Some(file)) = (record.title.starts_with("build "), &args.file) {
-        let resumed = Some((folder.clone(), record));
-        return (delegates.build)(app, file.clone(), &args.place, &args.run, resumed);
+    if let (true, Some(file)) = (run.record.title.starts_with("build "), &args.file) {
+        return (delegates.build)(app, file.clone(), &args.place, &args.run, Some(run));
     }
-    let spec = session::spec(app, Some(&record.remote))?;
-    let id = record.id.clone();
+    let spec = session::spec(app, Some(&run.record.remote))?;
+    let id = run.record.id.clone();
     let events = args.run.events.as_deref();
-    let live = match (app.global.json, events) {
-        (true, _) => LiveOutput::Hidden,
-        (false, Some("-")) => LiveOutput::Stderr,
-        (false, _) => LiveOutput::SameStream,
-    };
+    let live = live_output(app, events, false);
     let output_options = OutputOptions { live, events, accept_new: false, run: &id, row: None };
+    let copies = pull::copies(app, args);
+    let exec_run = ExecRun { program: None, needs_facts: false, pull: &args.pull, copies };
     let outcome = app.block_on(async {
-        let mut open = session::open(app, spec, output_options).await?;
-        let mut context = RunContext {
-            folder,
-            record: &mut record,
-            reporter: &mut open.reporter,
-            cancel: open.cancel.clone(),
-            input: None,
-        };
-        let copies = pull::copies(app, args);
-        let outcome = exec_again(&mut open.link, &args.pull, &mut context, copies).await;
-        let drained = open.drain().await;
-        let outcome = map_lost_reader(&open, outcome.and_then(|outcome| drained.map(|()| outcome)));
-        report_end(&mut open, &outcome);
-        close(open.link, &mut record).await;
-        outcome
+        let open = session::open(app, spec, output_options).await?;
+        run.follow(open, reported_status, async |open, run| {
+            let (mut host, mut context) = run.on(app, open);
+            let outcome = exec_run.run(&mut host, &mut context).await;
+            drain(open, outcome).await
+        })
+        .await
     });
-    finish(app, folder, record, outcome, started_at, args)
+    finish(app, args, run, outcome, started_at)
 }
 
 const SIGINT: i32 = 2;
 const SIGPIPE: i32 = 13;
 
+/// Waits until the program's output is written.
+async fn drain(open: &mut OpenRemote, outcome: Result<ExecOutcome>) -> Result<ExecOutcome> {
+    let drained = open.drain().await;
+    map_lost_reader(open, outcome.and_then(|outcome| drained.map(|()| outcome)))
+}
+
 /// Turns a cancel for lack of a reader into death by SIGPIPE. A failed write to stdout is an error
 /// of ours.
-fn map_lost_reader(
-    open: &session::OpenRemote,
-    outcome: Result<ExecOutcome>,
-) -> Result<ExecOutcome> {
+fn map_lost_reader(open: &OpenRemote, outcome: Result<ExecOutcome>) -> Result<ExecOutcome> {
     written()?;
     let unread = |f: &Failure| f.exit == Exit::Cancelled && open.cancel.output_unread();
     let end = Some(Ok(ProgramExit::Signal(SIGPIPE)));
@@ -480,54 +462,43 @@ fn with_shell_hint(failure: Failure, args: &ExecArgs) -> Failure {
     }
 }
 
-fn report_end(open: &mut session::OpenRemote, outcome: &Result<ExecOutcome>) {
-    let exit = match outcome {
+/// The exit status that events report.
+fn reported_status(outcome: &Result<ExecOutcome>) -> Status {
+    match outcome {
         Ok(ExecOutcome { end: None, .. }) => 0,
         Ok(ExecOutcome { end: Some(Ok(end)), .. }) => end.status(),
         Ok(ExecOutcome { end: Some(Err(failure)), .. }) | Err(failure) => {
             status_of_failure(failure)
         }
-    };
-    open.reporter.report(&RunEvent::Finished { exit });
+    }
 }
 
 fn finish(
     app: &App,
-    folder: &RunFolder,
-    mut record: RunRecord,
+    args: &ExecArgs,
+    mut run: FollowedRun,
     outcome: Result<ExecOutcome>,
     started_at: Instant,
-    args: &ExecArgs,
 ) -> Result<Status> {
-    record.lasted(started_at.elapsed().as_secs_f64());
-    record.at_least(folder.job_time());
-    let open_job = record.jobs.iter().any(|job| job.outcome.is_none());
-    let has_ended = matches!(&outcome, Ok(ExecOutcome { end: Some(_), .. }));
+    run.lasted(started_at);
+    let has_ended = outcome.is_ok();
     let (outcome, pulled, mut copies) = match outcome {
-        Ok(ExecOutcome { end, pulled, copies }) => (end.transpose(), pulled, copies),
+        Ok(ExecOutcome { end: Some(end), pulled, copies }) => (end, pulled, copies),
+        Ok(ExecOutcome { end: None, .. }) => {
+            run.record.exit = Some(0);
+            run.detach()?;
+            return run.show_detached(app);
+        }
         Err(failure) => (Err(failure), Vec::new(), FileCopies::default()),
     };
-    record.state = match &outcome {
-        Ok(None) => RunState::Detached,
-        Ok(Some(_)) => RunState::Done,
-        // The link was lost or the user stopped waiting: the job may go on and can be resumed.
-        Err(f) if matches!(f.exit, Exit::Cancelled | Exit::Host) && open_job => RunState::Running,
-        Err(f) if f.exit == Exit::Cancelled => RunState::Cancelled,
-        Err(_) => RunState::Failed,
-    };
     let outcome = outcome.map_err(|failure| with_shell_hint(failure, args));
-    record.exit = Some(match &outcome {
-        Ok(end) => end.map_or(0, ProgramExit::status),
-        Err(failure) => status_of_failure(failure),
-    });
-    let error_document = outcome.as_ref().err();
-    let error_document =
-        error_document.map(|f| ErrorDocument::new(f.clone(), status_of_failure(f)));
-    if let Ok(Some(end)) = &outcome {
-        record.program_exit = Some(i32::from(end.status()));
+    let status = outcome.as_ref().map_or_else(status_of_failure, |end| end.status());
+    if let Ok(end) = &outcome {
+        run.record.program_exit = Some(i32::from(end.status()));
     }
-    folder.end(&record, error_document.as_ref())?;
-    let placement = pull::place(app, args, (folder, &record), &pulled, &mut copies);
+    run.end(outcome.as_ref().err(), status)?;
+    let FollowedRun { folder, record, .. } = &run;
+    let placement = pull::place(app, args, (folder, record), &pulled, &mut copies);
     // A program that did not start has no files to pull.
     let may_have_output = |f: &Failure| matches!(f.exit, Exit::Cancelled | Exit::Host);
     if has_ended
@@ -550,16 +521,6 @@ fn finish(
         }
     };
     let PulledFiles { names: pulled, unplaced } = placement?;
-    let Some(end) = end else {
-        app.say(&format!(
-            "`{}` continues on the host; `rgpu runs attach {}` fetches the results",
-            record.id, record.id
-        ));
-        if app.global.json {
-            app.print_json(&record)?;
-        }
-        return Ok(0);
-    };
     if app.global.json {
         app.print_json(&ExecResult {
             schema: "rgpu.exec/1".to_owned(),

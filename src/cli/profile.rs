@@ -4,27 +4,23 @@ mod preset;
 pub(super) mod several_remotes;
 mod show;
 
-use std::time::Instant;
-
 pub(super) use preset::expand as expand_preset;
 
 use super::support::app::{App, Status};
 use super::support::exec_status::status_of_failure;
 use super::support::fetch_consent::wants_nvcc;
+use super::support::followed_run::{FollowedRun, NewRun};
 use super::support::nvdisasm;
 use super::support::profile_args::ProfileArgs;
 use super::support::profile_request::{self, ProfileCommand};
 use super::support::progress::{LiveOutput, ProgressRow};
 use super::support::session::{self, OutputOptions};
 use super::support::verification::unverified;
-use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
-use crate::error::{ErrorDocument, Exit, Failure, Result};
+use crate::error::{Exit, Failure, Result};
 use crate::model::Profile;
 use crate::remote::RemoteSpec;
-use crate::run::{
-    ProfileOutcome, ProfileRun, Reporter, RunContext, RunEvent, below_rung, close, falls_short,
-};
-use crate::store::{RunFolder, RunRecord, RunState, Runs};
+use crate::run::{ProfileOutcome, ProfileRun, below_rung, falls_short};
+use crate::store::{RunRecord, RunState};
 use crate::tool;
 
 pub(super) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
@@ -49,9 +45,8 @@ pub(super) fn run_resolved(
     if args.run.dry_run {
         return show::dry_run(app, args, &profile_command);
     }
-    let (folder, mut record) = begin(app, args, &profile_command, command)?;
-    let outcome = carry_out(app, args, profile_command, &folder, &mut record, RunStart::No, None);
-    finish(app, args, &folder, record, outcome)
+    let run = begin(app, args, &profile_command, command)?;
+    follow(app, args, profile_command, run)
 }
 
 /// Creates the run's folder with everything that is known before anything is sent.
@@ -60,60 +55,44 @@ fn begin(
     args: &ProfileArgs,
     profile_command: &ProfileCommand,
     command: &str,
-) -> Result<(RunFolder, RunRecord)> {
-    let now = jiff::Timestamp::now();
+) -> Result<FollowedRun> {
     let mode = profile_command.request.mode;
     let spec = session::spec(app, args.place.remote.as_deref())?;
-    let (run, out) = (args.run.run_id.as_deref(), args.run.out.as_deref());
-    let runs = Runs::new(&app.config.runs_dir.value);
-    let (id, folder) = runs.create(run, &format!("{}-{mode}", profile_command.name), now, out)?;
-    let record = RunRecord {
+    let new = NewRun {
+        command,
+        name: &format!("{}-{mode}", profile_command.name),
+        run_id: args.run.run_id.as_deref(),
+        out: args.run.out.as_deref(),
+        detach: args.run.detach,
+    };
+    FollowedRun::begin(app, &spec, &new, &profile_command.inputs, |record| RunRecord {
         title: format!("{command} {} ({mode})", profile_command.name),
         mode: mode.name().to_owned(),
         kernel: profile_command.name.clone(),
         labels: args.run.label.iter().cloned().collect(),
         note: args.run.note.clone().unwrap_or_default(),
-        ..session::record(app, &spec, id, command, now)
-    };
-    folder.save(&record)?;
-    folder.write_json("inputs.json", &profile_command.inputs)?;
-    folder.write("config.toml", app.config.record(&spec).as_bytes())?;
-    Ok((folder, record))
-}
-
-/// Whether a run starts or is resumed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RunStart {
-    /// The run starts.
-    No,
-    /// It is resumed where its command left it.
-    Yes,
+        ..record
+    })
 }
 
 /// Resumes a run from its own command line.
-pub(super) fn attach(
-    app: &App,
-    args: &ProfileArgs,
-    folder: RunFolder,
-    record: RunRecord,
-) -> Result<Status> {
+pub(super) fn attach(app: &App, args: &ProfileArgs, run: FollowedRun) -> Result<Status> {
     // The command may have named several remotes; this run has one.
     let mut args = args.clone();
-    args.place.remote = Some(record.remote.clone());
+    args.place.remote = Some(run.record.remote.clone());
     let profile_command = profile_request::resolve(app, &args)?;
-    attach_resolved(app, &args, profile_command, folder, record)
+    follow(app, &args, profile_command, run)
 }
 
-/// Resumes a run whose command line is resolved already.
-pub(super) fn attach_resolved(
+/// Follows a run to its end, and shows the result.
+pub(super) fn follow(
     app: &App,
     args: &ProfileArgs,
     profile_command: ProfileCommand,
-    folder: RunFolder,
-    mut record: RunRecord,
+    mut run: FollowedRun,
 ) -> Result<Status> {
-    let outcome = carry_out(app, args, profile_command, &folder, &mut record, RunStart::Yes, None);
-    finish(app, args, &folder, record, outcome)
+    let outcome = carry_out(app, args, profile_command, &mut run, None);
+    finish(app, args, run, outcome)
 }
 
 /// Runs the profile. `row`: its progress line if several runs go on at once.
@@ -121,60 +100,35 @@ fn carry_out(
     app: &App,
     args: &ProfileArgs,
     mut profile_command: ProfileCommand,
-    folder: &RunFolder,
-    record: &mut RunRecord,
-    resume: RunStart,
+    run: &mut FollowedRun,
     row: Option<&ProgressRow>,
 ) -> Result<ProfileOutcome> {
-    let started_at = Instant::now();
-    let spec = session::spec(app, Some(&record.remote))?;
-    profile_command.request.build.fetch |= wants_nvcc(app, &spec);
-    profile_command.request.build.fetch_here = wants_nvcc(app, &RemoteSpec::local());
-    // With several runs, each shows only its line; the output is in its log.
-    let hidden = app.global.quiet || app.global.json || row.is_some();
-    let id = record.id.clone();
-    let output_options = OutputOptions {
-        live: if hidden { LiveOutput::Hidden } else { LiveOutput::Stderr },
-        events: args.run.events.as_deref(),
-        accept_new: args.place.accept_new,
-        run: &id,
-        row,
+    let spec = session::spec(app, Some(&run.record.remote))?;
+    let request = &mut profile_command.request;
+    request.build.fetch |= wants_nvcc(app, &spec);
+    request.build.fetch_here = wants_nvcc(app, &RemoteSpec::local());
+    let events = args.run.events.as_deref();
+    let mut output_options = OutputOptions::beside(app, events, args.place.accept_new);
+    if row.is_some() {
+        // With several runs, each shows only its line; the output is in its log.
+        output_options = OutputOptions { live: LiveOutput::Hidden, row, ..output_options };
+    }
+    let profile_run = ProfileRun {
+        request: profile_command.request,
+        project: &app.config.project,
+        thresholds: &app.config.thresholds.value,
+        source_folder: &profile_command.folder,
+        nvdisasm: &nvdisasm::candidates(app),
+        at_least: args.run.at_least.as_deref(),
+        try_failed: false,
     };
-    let source_folder = profile_command.folder.clone();
-    let outcome = app.block_on(async {
-        let open = session::open(app, spec.clone(), output_options).await?;
-        let session::OpenRemote { mut link, mut reporter, cancel, programs, .. } = open;
-        let mut context =
-            RunContext { folder, record, reporter: &mut reporter, cancel, input: None };
-        let run = ProfileRun {
-            request: profile_command.request,
-            spec: &spec,
-            cache: session::facts_cache(app, &spec),
-            programs: &programs,
-            project: &app.config.project,
-            thresholds: &app.config.thresholds.value,
-            source_folder: &source_folder,
-            nvdisasm: &nvdisasm::candidates(app),
-            at_least: args.run.at_least.as_deref(),
-            now_s: jiff::Timestamp::now().as_second(),
-            try_failed: false,
-            detach: args.run.detach && resume == RunStart::No,
-            resume: resume == RunStart::Yes,
-            packer: Packer::new(DEFAULT_MAX_BYTES),
-            built: Default::default(),
-        };
-        let outcome = run.run(&mut link, &mut context).await;
-        let exit = match &outcome {
-            Ok(ProfileOutcome::Profile(.., Some(failure))) | Err(failure) => failure.exit as u8,
-            Ok(_) => 0,
-        };
-        reporter.report(&RunEvent::Finished { exit });
-        close(link, record).await;
-        outcome
-    });
-    record.lasted(started_at.elapsed().as_secs_f64());
-    record.at_least(folder.job_time());
-    outcome
+    let status = |outcome: &Result<ProfileOutcome>| match outcome {
+        Ok(ProfileOutcome::Profile(.., Some(failure))) | Err(failure) => failure.exit as u8,
+        Ok(_) => 0,
+    };
+    run.carry_out(app, &spec, output_options, status, async |host, context| {
+        profile_run.run(host, context).await
+    })
 }
 
 /// The result of a run, after everything is written into its folder.
@@ -189,50 +143,30 @@ struct FinishedRun {
 fn finish(
     app: &App,
     args: &ProfileArgs,
-    folder: &RunFolder,
-    mut record: RunRecord,
+    mut run: FollowedRun,
     outcome: Result<ProfileOutcome>,
 ) -> Result<Status> {
-    let FinishedRun { profile, failure, status } =
-        write_result(app, args, folder, &mut record, outcome)?;
-    if record.state == RunState::Detached {
-        app.say(&format!(
-            "`{}` continues on the host; `rgpu runs attach {}` fetches the results",
-            record.id, record.id
-        ));
-        if app.global.json {
-            app.print_json(&record)?;
-        }
-        return Ok(status);
+    let FinishedRun { profile, failure, status } = write_result(app, args, &mut run, outcome)?;
+    if run.record.state == RunState::Detached {
+        return run.show_detached(app);
     }
-    match failure {
-        None => {
-            if let Some(profile) = &profile {
-                show::result(app, args, profile, folder);
-            }
-            Ok(status)
-        }
-        Some(failure) => {
-            if let (Some(profile), false) = (&profile, app.global.json) {
-                show::result(app, args, profile, folder);
-            }
-            Err(failure)
-        }
+    if let (Some(profile), true) = (&profile, failure.is_none() || !app.global.json) {
+        show::result(app, args, profile, &run.folder);
     }
+    failure.map_or(Ok(status), Err)
 }
 
 /// Writes the result into the run folder.
 fn write_result(
     app: &App,
     args: &ProfileArgs,
-    folder: &RunFolder,
-    record: &mut RunRecord,
+    run: &mut FollowedRun,
     outcome: Result<ProfileOutcome>,
 ) -> Result<FinishedRun> {
+    let FollowedRun { folder, record, .. } = &*run;
     let (profile, failure) = match outcome {
         Ok(ProfileOutcome::Detached) => {
-            record.state = RunState::Detached;
-            folder.save(record)?;
+            run.detach()?;
             return Ok(FinishedRun { profile: None, failure: None, status: 0 });
         }
         Ok(ProfileOutcome::Profile(mut profile, sidecars, failure)) => {
@@ -276,22 +210,6 @@ fn write_result(
         }
         None => 0,
     };
-    record.state = match &failure {
-        Some(f) if f.exit == Exit::Cancelled && record.jobs.iter().all(|j| j.outcome.is_some()) => {
-            RunState::Cancelled
-        }
-        // The link was lost or the user stopped waiting: the job may go on and can be resumed.
-        Some(f)
-            if matches!(f.exit, Exit::Cancelled | Exit::Host)
-                && record.jobs.iter().any(|j| j.outcome.is_none()) =>
-        {
-            RunState::Running
-        }
-        Some(_) => RunState::Failed,
-        None => RunState::Done,
-    };
-    record.exit = Some(status);
-    let failed = failure.as_ref().map(|f| ErrorDocument::new(f.clone(), status));
     if let Some(profile) = &profile {
         folder.write_json("profile.json", profile)?;
         for file in crate::report::regions::files(profile) {
@@ -301,7 +219,7 @@ fn write_result(
             |e| Failure::new(Exit::Disk, "disk", "cannot write the compiled kernel").cause(e),
         )?;
     }
-    folder.end(record, failed.as_ref())?;
+    run.end(failure.as_ref(), status)?;
     Ok(FinishedRun { profile, failure, status })
 }
 

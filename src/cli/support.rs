@@ -5,6 +5,7 @@ pub(super) mod deferred;
 pub(super) mod dry_run;
 pub(super) mod exec_status;
 pub(super) mod fetch_consent;
+pub(super) mod followed_run;
 pub(super) mod host_text;
 pub(super) mod json;
 pub(super) mod kernel_cells;

@@ -16,6 +16,12 @@ use crate::error::{Exit, Failure, Side};
 /// The agent's code for a job that it does not have.
 const NO_SUCH_JOB: &str = "no_such_job";
 
+/// The agent's code for a plan whose facts are no longer true.
+const FACTS_CHANGED: &str = "facts_changed";
+
+/// The agent's code for a blob that does not have its digest.
+const DAMAGED_BLOB: &str = "damaged_blob";
+
 /// An error between this machine and a job.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
@@ -200,6 +206,20 @@ impl RemoteError {
         matches!(self, Self::Refused { .. }) || self.is_no_agent()
     }
 
+    /// Whether the host refuses a plan because its facts are no longer true.
+    pub(crate) fn refuses_facts(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if code == FACTS_CHANGED)
+    }
+
+    /// Whether an input of a plan cannot be read, or its bytes are not those of the plan. The file
+    /// may have been written meanwhile.
+    pub(crate) fn refuses_input(&self) -> bool {
+        match self {
+            Self::Refused { code, .. } => code == DAMAGED_BLOB,
+            error => matches!(error, Self::Blob { .. }),
+        }
+    }
+
     /// The outcome of a job that the host does not have; `None` for another error.
     pub(crate) fn no_such_job(&self) -> Option<Outcome> {
         match self {
@@ -242,13 +262,11 @@ impl RemoteError {
             Self::NoFolder { .. } => "no_folder",
             Self::LinkCut { .. } => "link_cut",
             Self::Silent { .. } => "no_answer",
-            // The planner reacts to this code and asks the host again.
-            Self::Refused { code, .. } if code == "facts_changed" => "facts_changed",
+            Self::Refused { .. } if self.refuses_facts() => FACTS_CHANGED,
             Self::Refused { code, .. } if code == "quota" => "quota",
             Self::Refused { code, .. } if code == "disk_full" => "host_disk_full",
             Self::Refused { code, .. } if code == NO_SUCH_JOB => NO_SUCH_JOB,
-            // The packer reacts to this code: the file may have been rewritten.
-            Self::Refused { code, .. } if code == "damaged_blob" => "damaged_blob",
+            Self::Refused { .. } if self.refuses_input() => DAMAGED_BLOB,
             Self::Refused { .. } => "refused",
             Self::Mismatch(_) => "version_mismatch",
             Self::Frames(_) | Self::Nonsense { .. } => "bad_stream",
@@ -312,7 +330,7 @@ impl RemoteError {
                 "binaries for any host with glibc 2.17 or newer: `cargo xtask dist`, for ARM hosts `cargo xtask dist aarch64`; RGPU_LIBEXEC names the folder they lie in",
             ),
             Self::Mismatch(_) => failure.hint("update rgpu on this machine"),
-            Self::Refused { code, .. } if code == "facts_changed" => {
+            Self::Refused { .. } if self.refuses_facts() => {
                 failure.hint(format!("run `rgpu doctor {remote} --fresh`"))
             }
             Self::Refused { code, .. } if code == "quota" || code == "disk_full" => failure

@@ -13,6 +13,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 
 pub(super) use self::finish::profile;
 pub(super) use self::verdict::compiler_message;
+use super::event::{Reporter, RunEvent};
 use super::job::{HostFile, JobResult};
 use super::range_results::{give_to_regions, keep_timed, measured_ranges};
 use super::region_filter::keep_regions;
@@ -32,6 +33,18 @@ pub(super) struct RefusedRung {
     pub code: &'static str,
     pub text: String,
     pub metrics: Vec<String>,
+}
+
+impl RefusedRung {
+    /// Reports the refusal, and leaves the rung or its metrics out of the next plan.
+    pub(super) fn refuse(self, request: &mut Request, reporter: &mut dyn Reporter) {
+        let Self { rung, code, text, metrics } = self;
+        reporter.report(&RunEvent::Refused { rung: &rung, code, text: &text });
+        match metrics.is_empty() {
+            true => drop(request.skip.insert(rung)),
+            false => request.drop_metrics.extend(metrics),
+        }
+    }
 }
 
 /// The profile of a run while its jobs' results come in.

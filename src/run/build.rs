@@ -13,20 +13,20 @@ use rgpu_protocol::pattern::strip_ansi;
 use rgpu_protocol::{HostFacts, Outcome};
 
 use super::assemble::compiler_message;
-use super::bundle_reader::submission;
-use super::facts::FactsCache;
 use super::job::{self, JobResult, RunContext};
+use super::lifecycle::{Plans, RunError, RunHost};
 use super::listings::{self, CompiledFiles};
-use super::programs::Programs;
-use super::{outcome, resume};
-use crate::bundle::{self, Bundle, DEFAULT_MAX_BYTES, Packer};
+use super::outcome;
+use super::pass_planner::NextStep;
 use crate::disasm::{self, ImageTask};
 use crate::error::{Exit, Failure, Result, Side};
 use crate::model::build::{Build, BuildError, LogSettings, SCHEMA, Status};
 use crate::model::disasm::{Disasm, Input};
-use crate::remote::{HostLink, OnRemote, Remote, RemoteSpec};
-use crate::store::{EnvRecord, RunFolder};
-use crate::tool::{self, Draft, DslBuild, Expectations, JobName, Request, Target, Toolbox};
+use crate::remote::Remote;
+use crate::store::RunFolder;
+use crate::tool::{
+    self, Draft, DslBuild, Expectations, JobName, PlanError, Request, Target, Toolbox,
+};
 use dsl_record::DslRecord;
 use names::HostPathNames;
 
@@ -60,19 +60,9 @@ pub struct BuildRun<'a> {
     pub source: PathBuf,
     /// The compiled files to keep.
     pub emit: Emit,
-    /// The remote that compiles.
-    pub spec: &'a RemoteSpec,
-    /// The host's facts, cached between runs.
-    pub cache: FactsCache,
-    /// rgpu's own programs for the host.
-    pub programs: &'a Programs,
     /// Finds where this machine has nvdisasm, for the operands of listings. Called only when
     /// needed, since compiling may install one.
     pub nvdisasm: &'a dyn Fn() -> Vec<PathBuf>,
-    /// The current time in Unix seconds.
-    pub now_s: i64,
-    /// Whether to submit the build or resume it.
-    pub begin: BuildStart,
 }
 
 /// How a build ended.
@@ -80,57 +70,42 @@ pub struct BuildRun<'a> {
 pub enum BuildOutcome {
     /// The document, and the failure if the build did not succeed.
     Told(Box<Build>, Option<Failure>),
+    /// The host has no compiler for the code, and nothing was submitted.
+    NoCompiler(Failure),
     /// The job was submitted and runs on detached.
     Detached,
-}
-
-/// How a build starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BuildStart {
-    /// Submit the build and follow it.
-    Anew,
-    /// Submit the build and return.
-    Detached,
-    /// Resume a build that was submitted before.
-    Again,
 }
 
 impl BuildRun<'_> {
     /// Compiles, then reads the compiled files.
     ///
     /// # Errors
-    /// There is nothing to report: the link, the host or the run folder fails, there is no
-    /// compiler, or the user cancels. Code that does not compile is no error here: the document
-    /// reports it.
+    /// There is nothing to report: the link, the host or the run folder fails, or the user cancels.
+    /// Code that does not compile is no error here: the document reports it.
     pub async fn run(
         self,
-        link: &mut HostLink,
+        host: &mut RunHost<'_>,
         context: &mut RunContext<'_>,
     ) -> Result<BuildOutcome> {
-        let (mut draft, facts) = self.draft(link, context).await?;
-        let mut may_retry = true;
-        let (end, expect) = loop {
-            let expect = draft.expect.clone();
-            match self.run_job(link, draft, context).await {
-                Err(failure) if failure.code == "facts_changed" && may_retry => {
-                    may_retry = false;
-                    self.cache.forget();
-                    (draft, _) = self.draft(link, context).await?;
-                }
-                end => match end? {
-                    Some(end) => break (end, expect),
-                    None => return Ok(BuildOutcome::Detached),
-                },
+        let expect = Expectations::default();
+        let mut plans = BuildPlans { run: &self, expect, end: None };
+        match host.run_plans(&mut plans, context).await {
+            Err(RunError::Plan(error @ PlanError::NoCompiler { .. })) => {
+                return Ok(BuildOutcome::NoCompiler(error.into()));
             }
+            ended => ended?,
+        };
+        let BuildPlans { expect, end: Some(end), .. } = plans else {
+            return Ok(BuildOutcome::Detached);
         };
         // All files are here, even if the job was cancelled.
-        link.drop_job(&end.job);
+        host.link.drop_job(&end.job);
         if end.outcome == Some(Outcome::Cancelled) {
             return Err(job::cancelled());
         }
         let (mut build, failure) =
-            self.document_and_failure(link.remote(), context, &end, &expect)?;
-        self.read_code(link, context, facts.as_ref(), &mut build).await?;
+            self.document_and_failure(host.link.remote(), context, &end, &expect)?;
+        self.read_code(host, context, &mut build).await?;
         if build.compiler.is_empty() {
             build.compiler = compiler(&end, &build);
         }
@@ -140,72 +115,6 @@ impl BuildRun<'_> {
         build.main_ptx =
             build.files.iter().find(|f| f.kind == "ptx").map(|artifact| artifact.path.clone());
         Ok(BuildOutcome::Told(Box::new(build), failure))
-    }
-
-    /// Drafts the plan. Returns it with the host's facts; a DSL build needs none.
-    async fn draft(
-        &self,
-        link: &mut HostLink,
-        context: &mut RunContext<'_>,
-    ) -> Result<(Draft, Option<HostFacts>)> {
-        let job = JobName { run: context.record.id.clone(), sequence: 1 };
-        let source = self.source.parent().unwrap_or(Path::new(""));
-        let request = match &self.wanted {
-            BuildTarget::Dsl(build) => {
-                context.folder.write_json("env.json", &EnvRecord::new(None, source))?;
-                return Ok((build.plan(&job), None));
-            }
-            BuildTarget::Kernel(request) => request,
-        };
-        // A resumed build needs the facts that it was planned with.
-        let recorded = match self.begin {
-            BuildStart::Again => context.folder.read("env.json").ok(),
-            _ => None,
-        };
-        let recorded =
-            recorded.and_then(|text| serde_json::from_slice::<EnvRecord>(&text).ok()?.host);
-        let facts = match recorded.or_else(|| self.cache.load(self.now_s)) {
-            Some(facts) => facts,
-            None => {
-                let programs = self.programs;
-                let (now_s, cancel) = (self.now_s, &context.cancel);
-                self.cache.ask(link, self.spec, programs, now_s, context.reporter, cancel).await?
-            }
-        };
-        context.folder.write_json("env.json", &EnvRecord::new(Some(facts.clone()), source))?;
-        let runner = self.programs.toolbox(&facts.agent.arch).runner;
-        let toolbox = Toolbox { runner, collector: None };
-        Ok((tool::plan(request, &facts, &toolbox, &job)?, Some(facts)))
-    }
-
-    /// Runs or resumes the job. `None` if it runs on detached.
-    async fn run_job(
-        &self,
-        link: &mut HostLink,
-        draft: Draft,
-        context: &mut RunContext<'_>,
-    ) -> Result<Option<JobResult>> {
-        let name = draft.plan.job.clone();
-        if self.begin == BuildStart::Again {
-            let known =
-                resume::recorded_job(context.folder, context.record, &name)?.unwrap_or_default();
-            if !known.ended() {
-                job::take_up(link, &name, &known, context).await?;
-            }
-            return job::follow_to_end(link, &name, &known.events, context).await.map(Some);
-        }
-        let write_plan = |bundle: Bundle, context: &RunContext<'_>| {
-            context.folder.write_json("plan-1.json", &bundle.plan)?;
-            context.folder.write("commands.sh", bundle::commands(&bundle.plan).as_bytes())?;
-            Ok(submission(bundle.plan, bundle.blobs))
-        };
-        let mut packer = Packer::new(DEFAULT_MAX_BYTES);
-        job::pack_and_submit(link, &mut packer, &draft, context, write_plan).await?;
-        if self.begin == BuildStart::Detached {
-            link.detach().await.on(link.remote())?;
-            return Ok(None);
-        }
-        job::follow_to_end(link, &name, &[], context).await.map(Some)
     }
 
     /// Makes the document of an ended job, with the failure if it did not succeed.
@@ -317,9 +226,8 @@ impl BuildRun<'_> {
     /// Reads the compiled files into the document, and writes their listings.
     async fn read_code(
         &self,
-        link: &mut HostLink,
+        host: &mut RunHost<'_>,
         context: &mut RunContext<'_>,
-        facts: Option<&HostFacts>,
         build: &mut Build,
     ) -> Result<()> {
         let folder = context.folder;
@@ -329,9 +237,9 @@ impl BuildRun<'_> {
         let cubins = paths_of("cubin");
         if self.emit.sass && !cubins.is_empty() {
             let here = (self.nvdisasm)();
-            let facts = self.facts_to_list_by(link, context, facts, &here).await;
+            let facts = facts_to_list_by(host, context, &here).await;
             let mut built = [CompiledFiles::new(folder, &build.files, None)];
-            let listings = listings::fill(link, context, &facts, &here, &mut built).await;
+            let listings = listings::fill(host.link, context, &facts, &here, &mut built).await;
             build.files.extend(listings.into_iter().flatten());
             let summary: Disasm = serde_json::from_slice(&folder.read("sass/summary.json")?)
                 .map_err(|e| {
@@ -353,27 +261,6 @@ impl BuildRun<'_> {
         Ok(())
     }
 
-    /// Facts that include the host's nvdisasm, needed if this machine has none: compiling may have
-    /// installed one since the host was asked.
-    async fn facts_to_list_by(
-        &self,
-        link: &mut HostLink,
-        context: &mut RunContext<'_>,
-        facts: Option<&HostFacts>,
-        here: &[PathBuf],
-    ) -> HostFacts {
-        let known = facts.cloned().or_else(|| self.cache.load(self.now_s)).unwrap_or_default();
-        let is_available = known.tool("nvdisasm").is_some() || disasm::find(here).is_some();
-        if is_available || super::is_local(link) {
-            return known;
-        }
-        let (programs, now_s) = (self.programs, self.now_s);
-        // Without an answer the listings only lack operands.
-        let (cancel, reporter) = (&context.cancel, &mut *context.reporter);
-        let asked = self.cache.ask(link, self.spec, programs, now_s, reporter, cancel).await;
-        asked.unwrap_or(known)
-    }
-
     /// Removes compiled files that should not be kept.
     fn drop_unwanted(&self, folder: &RunFolder, build: &mut Build) {
         for (kind, keep) in [("cubin", self.emit.cubin), ("ptx", self.emit.ptx)] {
@@ -388,6 +275,64 @@ impl BuildRun<'_> {
             let _ = std::fs::remove_dir(folder.path().join(kind));
         }
     }
+}
+
+/// The only plan of a build.
+struct BuildPlans<'a> {
+    run: &'a BuildRun<'a>,
+    expect: Expectations,
+    end: Option<JobResult>,
+}
+
+impl Plans for BuildPlans<'_> {
+    fn source_folder(&self) -> Option<&Path> {
+        Some(self.run.source.parent().unwrap_or(Path::new("")))
+    }
+
+    async fn draft(
+        &mut self,
+        job: &JobName,
+        host: &mut RunHost<'_>,
+        context: &mut RunContext<'_>,
+    ) -> Result<Option<Draft>, RunError> {
+        let draft = match &self.run.wanted {
+            // It needs no facts.
+            BuildTarget::Dsl(build) => build.plan(job),
+            BuildTarget::Kernel(request) => {
+                let facts = host.facts(context).await?;
+                let toolbox = Toolbox { collector: None, ..host.toolbox(&facts) };
+                tool::plan(request, &facts, &toolbox, job)?
+            }
+        };
+        self.expect = draft.expect.clone();
+        Ok(Some(draft))
+    }
+
+    fn take(
+        &mut self,
+        end: JobResult,
+        _: &mut RunHost<'_>,
+        _: &mut RunContext<'_>,
+    ) -> Result<NextStep> {
+        self.end = Some(end);
+        Ok(NextStep::End)
+    }
+}
+
+/// Facts that include the host's nvdisasm, needed if this machine has none: compiling may have
+/// installed one since the host was asked.
+async fn facts_to_list_by(
+    host: &mut RunHost<'_>,
+    context: &mut RunContext<'_>,
+    here: &[PathBuf],
+) -> HostFacts {
+    let known = host.known_facts().unwrap_or_default();
+    let is_available = known.tool("nvdisasm").is_some() || disasm::find(here).is_some();
+    if is_available || super::is_local(host.link) {
+        return known;
+    }
+    // Without an answer the listings only lack operands.
+    host.ask_facts(context).await.unwrap_or(known)
 }
 
 /// The compiler's whole output, without colours and with paths of this machine.

@@ -5,31 +5,30 @@
 //! or nsys fails on one side, the other side and the timings stand, and the comparison says why the
 //! pass is missing.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use rgpu_case::RunnerReport;
-use rgpu_protocol::{Digest, GpuChoice, HostFacts, Outcome, RungRecord};
+use rgpu_protocol::{GpuChoice, HostFacts, Outcome, RungRecord};
 
 use super::assemble::{self, ProfileBuilder};
-use super::bundle_reader::submission;
 use super::event::RunEvent;
-use super::facts::FactsCache;
-use super::job::{self, HostFile, JobResult, RunContext};
+use super::job::{HostFile, JobResult, RunContext};
+use super::lifecycle::{Plans, RunError, RunHost};
 use super::listings::{self, CompiledFiles};
 use super::local_build;
-use super::programs::Programs;
+use super::pass_planner::NextStep;
 use crate::analysis::Thresholds;
 use crate::analysis::compare::Paired;
-use crate::bundle::{self, BlobSource, Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
-use crate::kernel::{Entry, Mode};
+use crate::kernel::Mode;
 use crate::model::comparison::Part;
 use crate::model::{Profile, Sidecars};
-use crate::remote::{HostLink, RemoteSpec};
-use crate::store::EnvRecord;
+use crate::remote::HostLink;
 use crate::store::RunFolder;
-use crate::tool::{self, Expectations, JobName, PairDraft, PlanError, Request, SIDES, Target};
+use crate::tool::{
+    self, Draft, Expectations, JobName, PairDraft, PlanError, Request, SIDES, Target,
+};
 
 /// A comparison sends at most this many plans.
 const MAX_PLANS_PER_COMPARISON: u32 = 24;
@@ -40,13 +39,7 @@ pub struct CompareRun<'a> {
     pub requests: [Request; 2],
     /// The tools to run besides the timings, in order: ncu, nsys. Empty for the timings alone.
     pub passes: Vec<Mode>,
-    /// The remote that compiles.
-    pub spec: &'a RemoteSpec,
-    /// The host's facts, cached between runs.
-    pub cache: FactsCache,
-    /// rgpu's own programs for the host.
-    pub programs: &'a Programs,
-    /// The folder of the user's project.
+    /// The user's project.
     pub project: &'a Path,
     /// The folder of the base kernel's source; the state of its repository is recorded.
     pub source_folder: &'a Path,
@@ -54,10 +47,6 @@ pub struct CompareRun<'a> {
     pub thresholds: &'a Thresholds,
     /// Paths where this machine may have nvdisasm, for hosts without one.
     pub nvdisasm: &'a [PathBuf],
-    /// The current time in Unix seconds.
-    pub now_s: i64,
-    /// Hashes input files, each once per run.
-    pub packer: Packer,
 }
 
 /// The result of a comparison.
@@ -82,6 +71,10 @@ struct SideBuilder {
     folder: RunFolder,
     /// The result of each pass.
     pass_results: Vec<(Mode, PassResult)>,
+    /// Whether the current pass needs another plan for this side.
+    open: bool,
+    /// The results to expect from the current plan; `None` if the side is not part of it.
+    expect: Option<Expectations>,
 }
 
 impl CompareRun<'_> {
@@ -91,86 +84,33 @@ impl CompareRun<'_> {
     /// The link, the host or the run folder fails, a side does not build or computes wrong results,
     /// or the user cancels.
     pub async fn run(
-        mut self,
-        link: &mut HostLink,
+        self,
+        host: &mut RunHost<'_>,
         context: &mut RunContext<'_>,
     ) -> Result<ComparisonOutcome> {
-        let mut facts = match self.cache.load(self.now_s) {
-            Some(facts) => facts,
-            None => self.ask_facts(link, context).await?,
-        };
-        context
-            .folder
-            .write_json("env.json", &EnvRecord::new(Some(facts.clone()), self.source_folder))?;
+        let Self { requests, passes, project, source_folder, thresholds, nvdisasm } = self;
+        let facts = host.facts(context).await?;
         let mut sides = Vec::new();
-        for (name, request) in SIDES.into_iter().zip(self.requests.clone()) {
-            let builder = ProfileBuilder::new(&request, self.project, self.thresholds);
+        for ((name, request), sequence) in SIDES.into_iter().zip(requests).zip(1..) {
+            let builder = ProfileBuilder::new(&request, project, thresholds);
             let folder = context.folder.side(name)?;
-            sides.push(SideBuilder { name, request, builder, folder, pass_results: Vec::new() });
+            let (pass_results, open, expect) = (Vec::new(), false, None);
+            let mut side =
+                SideBuilder { name, request, builder, folder, pass_results, open, expect };
+            side.compile_here(sequence, host, &facts, context).await?;
+            sides.push(side);
         }
-        for (side, sequence) in sides.iter_mut().zip(1..) {
-            self.compile_here(link, &facts, context, side, sequence).await?;
-        }
-        let mut built = BTreeMap::new();
-        let mut seq = 1;
-        let passes = if self.passes.is_empty() { vec![Mode::Bench] } else { self.passes.clone() };
-        for (at, mode) in passes.into_iter().enumerate() {
-            let mut open = [true, true];
-            for side in &mut sides {
-                side.request.mode = mode;
-                side.request.skip.clear();
-            }
-            while open != [false, false] && seq <= MAX_PLANS_PER_COMPARISON {
-                let planned = self.plan(&sides, open, &facts, context, seq);
-                let PairDraft { draft, expect } = match planned {
-                    Ok(planned) => planned,
-                    // A later pass that cannot be planned is left out; the other passes run.
-                    Err(failure) if at > 0 => {
-                        sides.iter_mut().zip(open).filter(|(_, open)| *open).for_each(
-                            |(side, _)| side.pass_results.push((mode, Err(failure.to_string()))),
-                        );
-                        break;
-                    }
-                    Err(failure) => return Err(failure),
-                };
-                let job = draft.plan.job.clone();
-                let write_plan = |bundle: Bundle, context: &RunContext<'_>| {
-                    let Bundle { plan, mut blobs, .. } = bundle;
-                    context.folder.write_json(&format!("plan-{seq}.json"), &plan)?;
-                    context.folder.write("commands.sh", bundle::commands(&plan).as_bytes())?;
-                    blobs.extend(built.clone());
-                    Ok(submission(plan, blobs))
-                };
-                match job::pack_and_submit(link, &mut self.packer, &draft, context, write_plan)
-                    .await
-                {
-                    Err(failure) if failure.code == "facts_changed" => {
-                        self.cache.forget();
-                        facts = self.ask_facts(link, context).await?;
-                        continue;
-                    }
-                    other => other?,
-                }
-                let end = job::follow_to_end(link, &job, &[], context).await?;
-                seq += 1;
-                for (index, expect) in expect.into_iter().enumerate() {
-                    let Some(expect) = expect else { continue };
-                    open[index] = self.take(&mut sides[index], &end, &expect, mode, context)?;
-                }
-                for side in &sides {
-                    if let Some(failure) = failure_of_side(side, link, &end) {
-                        return Err(failure);
-                    }
-                }
-                for side in &mut sides {
-                    // The remaining plans use the same GPU.
-                    if let Some(uuid) = &end.gpu {
-                        side.request.gpu = GpuChoice::Uuid(uuid.clone());
-                    }
-                    self.reuse(side, &mut built)?;
-                }
-            }
-        }
+        let passes = if passes.is_empty() { vec![Mode::Bench] } else { passes };
+        let mut plans = ComparePlans {
+            sides,
+            passes: passes.into(),
+            mode: Mode::Bench,
+            passes_begun: 0,
+            source_folder,
+        };
+        host.run_plans(&mut plans, context).await?;
+        let facts = host.facts(context).await?;
+        let sides = plans.sides;
         // Without timings or references there is nothing to compare.
         for side in sides.iter().filter(|_| facts.gpus.is_empty()) {
             let Target::Kernel { spec, .. } = &side.request.target else { continue };
@@ -187,140 +127,169 @@ impl CompareRun<'_> {
         for ((profile, sidecars), folder) in made.profiles.iter_mut().zip(&folders) {
             built.push(CompiledFiles::new(folder, &profile.artifacts, sidecars.hotspots.as_mut()));
         }
-        let listings = listings::fill(link, context, &facts, self.nvdisasm, &mut built).await;
+        let listings = listings::fill(host.link, context, &facts, nvdisasm, &mut built).await;
         for ((profile, _), listings) in made.profiles.iter_mut().zip(listings) {
             profile.artifacts.extend(listings);
         }
         Ok(made)
     }
+}
 
-    async fn ask_facts(
-        &self,
-        link: &mut HostLink,
-        context: &mut RunContext<'_>,
-    ) -> Result<HostFacts> {
-        let Self { spec, programs, now_s, .. } = self;
-        self.cache.ask(link, spec, programs, *now_s, context.reporter, &context.cancel).await
+/// The plans of a comparison: each pass runs one tool, and takes as many plans as rungs are refused.
+struct ComparePlans<'a> {
+    sides: Vec<SideBuilder>,
+    /// The tools of the passes after the current one.
+    passes: VecDeque<Mode>,
+    /// The tool of the current pass.
+    mode: Mode,
+    passes_begun: u32,
+    source_folder: &'a Path,
+}
+
+impl ComparePlans<'_> {
+    fn begin_pass(&mut self, mode: Mode) {
+        self.mode = mode;
+        self.passes_begun += 1;
+        for side in &mut self.sides {
+            side.open = true;
+            side.request.mode = mode;
+            side.request.skip.clear();
+        }
+    }
+}
+
+impl Plans for ComparePlans<'_> {
+    fn max_plans(&self) -> u32 {
+        MAX_PLANS_PER_COMPARISON
     }
 
-    fn plan(
-        &self,
-        sides: &[SideBuilder],
-        open: [bool; 2],
-        facts: &HostFacts,
+    fn source_folder(&self) -> Option<&Path> {
+        Some(self.source_folder)
+    }
+
+    async fn draft(
+        &mut self,
+        job: &JobName,
+        host: &mut RunHost<'_>,
         context: &mut RunContext<'_>,
-        seq: u32,
-    ) -> Result<PairDraft> {
-        let toolbox = self.programs.toolbox(&facts.agent.arch);
-        let job = JobName { run: context.record.id.clone(), sequence: seq };
-        let mut requests = [None, None];
-        for ((slot, side), open) in requests.iter_mut().zip(sides).zip(open) {
-            *slot = open.then_some(&side.request);
-        }
-        let planned = tool::plan_pair(requests, facts, &toolbox, &job)?;
-        let mut sent_notes: Vec<&String> = Vec::new();
-        for note in planned.expect.iter().flatten().flat_map(|e| &e.notes) {
-            if !sent_notes.contains(&note) {
-                sent_notes.push(note);
-                context.reporter.report(&RunEvent::Note { text: note });
+    ) -> Result<Option<Draft>, RunError> {
+        let facts = host.facts(context).await?;
+        loop {
+            if self.sides.iter().all(|side| !side.open) {
+                let Some(mode) = self.passes.pop_front() else { return Ok(None) };
+                self.begin_pass(mode);
+            }
+            let mut requests = [None, None];
+            for (slot, side) in requests.iter_mut().zip(&self.sides) {
+                *slot = side.open.then_some(&side.request);
+            }
+            let error = match tool::plan_pair(requests, &facts, &host.toolbox(&facts), job) {
+                Ok(PairDraft { draft, expect }) => {
+                    report_notes(&expect, context);
+                    for (side, expect) in self.sides.iter_mut().zip(expect) {
+                        side.expect = expect;
+                    }
+                    return Ok(Some(draft));
+                }
+                Err(error) if self.passes_begun == 1 => return Err(error.into()),
+                Err(error) => Failure::from(error),
+            };
+            // A later pass that cannot be planned is left out; the rest stands.
+            for side in self.sides.iter_mut().filter(|side| side.open) {
+                side.pass_results.push((self.mode, Err(error.to_string())));
+                side.open = false;
             }
         }
-        Ok(planned)
     }
 
-    /// Compiles a side on this machine for a host without a compiler.
+    fn take(
+        &mut self,
+        end: JobResult,
+        host: &mut RunHost<'_>,
+        context: &mut RunContext<'_>,
+    ) -> Result<NextStep> {
+        for side in &mut self.sides {
+            if let Some(expect) = side.expect.take() {
+                side.open = side.take(&end, &expect, self.mode, context)?;
+            }
+        }
+        for side in &self.sides {
+            if let Some(failure) = failure_of_side(side, host.link, &end) {
+                return Err(failure);
+            }
+        }
+        for side in &mut self.sides {
+            // The remaining plans use the same GPU.
+            if let Some(uuid) = &end.gpu {
+                side.request.gpu = GpuChoice::Uuid(uuid.clone());
+            }
+            side.request.reuse = host.reuse(&side.builder.built)?;
+        }
+        Ok(NextStep::Plan)
+    }
+}
+
+/// Reports the notes of both sides, each once.
+fn report_notes(expect: &[Option<Expectations>; 2], context: &mut RunContext<'_>) {
+    let mut reported: Vec<&String> = Vec::new();
+    for note in expect.iter().flatten().flat_map(|e| &e.notes) {
+        if !reported.contains(&note) {
+            reported.push(note);
+            context.reporter.report(&RunEvent::Note { text: note });
+        }
+    }
+}
+
+impl SideBuilder {
+    /// Compiles the side on this machine for a host without a compiler.
     async fn compile_here(
-        &self,
-        link: &HostLink,
+        &mut self,
+        sequence: u32,
+        host: &RunHost<'_>,
         facts: &HostFacts,
         context: &mut RunContext<'_>,
-        side: &mut SideBuilder,
-        sequence: u32,
     ) -> Result<()> {
-        let Target::Kernel { spec, .. } = &side.request.target else { return Ok(()) };
-        let wheels = side.request.build.fetch && facts.tool("cc").is_some();
-        let has = wheels || !tool::compilers(facts, &spec.entry).is_empty();
-        if has || super::is_local(link) || !matches!(spec.entry, Entry::Device(_)) {
-            return Ok(());
-        }
         let mut own = RunContext {
-            folder: &side.folder,
+            folder: &self.folder,
             record: &mut *context.record,
             reporter: &mut *context.reporter,
             cancel: context.cancel.clone(),
             input: None,
         };
-        let (end, expect) =
-            match local_build::build(&side.request, facts, self.programs, sequence, &mut own).await
-            {
-                Ok(built) => built,
-                // The plan reports the missing compiler.
-                Err(failure) if failure.code == "no_compiler" => return Ok(()),
-                Err(failure) => return Err(failure),
-            };
-        side.request.prebuilt =
-            side.builder.take_local_build(&side.folder, &end, &expect, &side.request)?;
-        if end.step_ok("build") {
-            return Ok(());
-        }
-        side.builder.job = Some(end);
-        let failure = RemoteSpec::local().open().ok().and_then(|l| side.builder.failure(&*l));
-        Err(failure.unwrap_or_else(|| {
-            Failure::new(Exit::Kernel, "does_not_compile", "the kernel does not compile")
-        }))
+        let (request, builder) = (&mut self.request, &mut self.builder);
+        local_build::compile_here(request, builder, sequence, host, facts, &mut own).await
     }
 
-    /// Takes in one side's part of an ended job. Returns whether the side needs another plan with a
+    /// Takes in the side's part of an ended job. Returns whether the side needs another plan with a
     /// lower rung.
     fn take(
-        &self,
-        side: &mut SideBuilder,
+        &mut self,
         end: &JobResult,
         expect: &Expectations,
         mode: Mode,
         context: &mut RunContext<'_>,
     ) -> Result<bool> {
-        let end = part_of(end, side.name);
-        move_logs(context.folder, &side.folder, side.name)?;
-        side.builder.expect(expect);
-        let refused = side.builder.take(&side.folder, &end, &side.request)?;
+        let end = part_of(end, self.name);
+        move_logs(context.folder, &self.folder, self.name)?;
+        self.builder.expect(expect);
+        let refused = self.builder.take(&self.folder, &end, &self.request)?;
         let rung = end.rung_of("profile").map(str::to_owned);
         let failure_words = end.last_rung("profile").map(failure_text);
-        side.builder.job = Some(end);
+        self.builder.job = Some(end);
+        self.pass_results.retain(|(m, _)| *m != mode);
+        let result = match &refused {
+            Some(refused) => Err(format!("{}: {}", refused.rung, refused.text)),
+            None => rung.ok_or_else(|| {
+                let left_out = expect.left_out.first().map(|r| format!("{}: {}", r.rung, r.words));
+                failure_words.or(left_out).unwrap_or_else(|| "the step did not run".to_owned())
+            }),
+        };
+        self.pass_results.push((mode, result));
+        let needs_another = refused.is_some();
         if let Some(refused) = refused {
-            context.reporter.report(&RunEvent::Refused {
-                rung: &refused.rung,
-                code: refused.code,
-                text: &refused.text,
-            });
-            side.pass_results.retain(|(m, _)| *m != mode);
-            side.pass_results.push((mode, Err(format!("{}: {}", refused.rung, refused.text))));
-            match refused.metrics.is_empty() {
-                true => drop(side.request.skip.insert(refused.rung)),
-                false => side.request.drop_metrics.extend(refused.metrics),
-            }
-            return Ok(true);
+            refused.refuse(&mut self.request, context.reporter);
         }
-        let result = rung.ok_or_else(|| {
-            let left_out = expect.left_out.first().map(|r| format!("{}: {}", r.rung, r.words));
-            failure_words.or(left_out).unwrap_or_else(|| "the step did not run".to_owned())
-        });
-        side.pass_results.retain(|(m, _)| *m != mode);
-        side.pass_results.push((mode, result));
-        Ok(false)
-    }
-
-    /// Lets the next plan reuse the files built so far.
-    fn reuse(
-        &mut self,
-        side: &mut SideBuilder,
-        built: &mut BTreeMap<Digest, BlobSource>,
-    ) -> Result<()> {
-        side.request.reuse.clear();
-        for (path, local) in &side.builder.built {
-            side.request.reuse.push(self.packer.built(path, local, built)?);
-        }
-        Ok(())
+        Ok(needs_another)
     }
 }
 

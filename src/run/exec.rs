@@ -4,21 +4,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::bundle_reader::submission;
 use super::file_copies::FileCopies;
 use super::job::{self, HostFile, JobResult, RunContext, cancelled};
-use super::{outcome, resume};
-use crate::bundle::{self, Bundle, Packer};
+use super::lifecycle::{Plans, RunError, RunHost};
+use super::outcome;
+use super::pass_planner::NextStep;
 use crate::error::{Exit, Failure, Result};
 use crate::exec::WORK_FOLDER;
-use crate::remote::{HostLink, OnRemote, RemoteFile};
-use crate::store::EnvRecord;
+use crate::remote::{HostLink, RemoteFile};
 use crate::store::RunRecord;
-use crate::tool::{Draft, Expectations, Program};
+use crate::tool::{Draft, Expectations, JobName, Program};
 use rgpu_protocol::plan::{
     Arg, ArtifactSpec, GpuRequest, InputFile, Limits, OnFailure, PULLED, Stdin, Success,
 };
-use rgpu_protocol::{HostFacts, Outcome, Plan, Rung, RungRecord, Step, glob};
+use rgpu_protocol::{Event, HostFacts, Outcome, Plan, Rung, RungRecord, Step, glob};
 
 /// Id of the program's step.
 pub const EXEC_STEP: &str = "exec";
@@ -46,10 +45,6 @@ pub struct ExecRequest {
     pub queue: Option<Duration>,
     /// Digest of the facts that the program was planned with.
     pub facts: Option<String>,
-    /// The host's facts, for the run's record.
-    pub known: Option<HostFacts>,
-    /// Whether to return once the job is submitted.
-    pub detach: bool,
 }
 
 /// How a program ended.
@@ -133,67 +128,91 @@ pub fn draft(request: &ExecRequest, job: String) -> Draft {
     Draft { plan, files: program.files.clone(), expect: Expectations::default() }
 }
 
-/// Runs the program to its end. Pulled files are also written to `copies`.
-///
-/// # Errors
-/// The link fails, the host refuses the plan, the run folder cannot be written, or the user
-/// cancelled before anything ran.
-pub async fn exec(
-    link: &mut HostLink,
-    request: &ExecRequest,
-    packer: &mut Packer,
-    context: &mut RunContext<'_>,
-    mut copies: FileCopies,
-) -> Result<ExecOutcome> {
-    let job = format!("{}.1", context.record.id);
-    let draft = draft(request, job.clone());
-    let (mut files, mut commands) = (BTreeSet::new(), None);
-    let write_plan = |bundle: Bundle, context: &RunContext<'_>| {
-        context.folder.write_json("plan-1.json", &bundle.plan)?;
-        commands = Some(bundle::commands(&bundle.plan));
-        files = inputs_of(&bundle.plan.files);
-        let mut submission = submission(bundle.plan, bundle.blobs);
-        submission.secrets.clone_from(&request.secrets);
-        Ok(submission)
-    };
-    let submitted = job::pack_and_submit(link, packer, &draft, context, write_plan).await;
-    // These files are not needed to resume the job, so they are written while the host works.
-    let env = EnvRecord::without_repository(request.known.clone());
-    let written = context.folder.write_json("env.json", &env).and_then(|()| {
-        commands.map_or(Ok(()), |text| context.folder.write("commands.sh", text.as_bytes()))
-    });
-    submitted?;
-    written?;
-    if request.detach {
-        link.detach().await.on(link.remote())?;
-        return Ok(ExecOutcome { end: None, pulled: Vec::new(), copies });
-    }
-    let choose = choose(&request.pull, files);
-    let end = job::follow_choosing(link, &job, &[], context, &choose, &mut copies).await?;
-    Ok(finish_job(link, end, context.record, copies))
+/// Makes the request for a host with these facts; `None` if the program needs none.
+pub type ProgramSource<'a> = dyn Fn(Option<&HostFacts>) -> Result<ExecRequest> + 'a;
+
+/// The inputs of `rgpu exec`.
+pub struct ExecRun<'a> {
+    /// The program. `None` if its run is resumed: the run folder has its plan.
+    pub program: Option<&'a ProgramSource<'a>>,
+    /// Whether the program depends on the host's facts.
+    pub needs_facts: bool,
+    /// Patterns of files in the working folder to fetch (`--pull` of the current command).
+    pub pull: &'a [String],
+    /// Places that pulled files are written to while they are fetched.
+    pub copies: FileCopies,
 }
 
-/// Resumes a program that was submitted before. `pull` holds the `--pull` patterns of the current
-/// command.
-///
-/// # Errors
-/// As [`exec`].
-pub async fn exec_again(
-    link: &mut HostLink,
-    pull: &[String],
-    context: &mut RunContext<'_>,
-    mut copies: FileCopies,
-) -> Result<ExecOutcome> {
-    let job = format!("{}.1", context.record.id);
-    let known = resume::recorded_job(context.folder, context.record, &job)?.unwrap_or_default();
-    if !known.ended() {
-        job::take_up(link, &job, &known, context).await?;
+impl ExecRun<'_> {
+    /// Runs the program to its end.
+    ///
+    /// # Errors
+    /// The link fails, the host refuses the plan, the run folder cannot be written, or the user
+    /// cancelled before anything ran.
+    pub async fn run(
+        self,
+        host: &mut RunHost<'_>,
+        context: &mut RunContext<'_>,
+    ) -> Result<ExecOutcome> {
+        let mut plans = ExecPlans { run: self, end: None };
+        host.run_plans(&mut plans, context).await?;
+        let ExecPlans { run: ExecRun { copies, .. }, end } = plans;
+        Ok(match end {
+            Some(end) => finish_job(host.link, end, context.record, copies),
+            None => ExecOutcome { end: None, pulled: Vec::new(), copies },
+        })
     }
-    let plan: Option<Plan> = serde_json::from_slice(&context.folder.read("plan-1.json")?).ok();
-    let choose = choose(pull, inputs_of(&plan.map(|plan| plan.files).unwrap_or_default()));
-    let end =
-        job::follow_choosing(link, &job, &known.events, context, &choose, &mut copies).await?;
-    Ok(finish_job(link, end, context.record, copies))
+}
+
+/// The only plan of `rgpu exec`.
+struct ExecPlans<'a> {
+    run: ExecRun<'a>,
+    end: Option<JobResult>,
+}
+
+impl Plans for ExecPlans<'_> {
+    async fn draft(
+        &mut self,
+        job: &JobName,
+        host: &mut RunHost<'_>,
+        context: &mut RunContext<'_>,
+    ) -> Result<Option<Draft>, RunError> {
+        let Some(program) = self.run.program else {
+            // The host has the plan already.
+            return Ok(Some(draft(&ExecRequest::default(), job.job())));
+        };
+        let facts = match self.run.needs_facts {
+            true => Some(host.facts(context).await?),
+            false => None,
+        };
+        let request = program(facts.as_ref())?;
+        host.secrets.clone_from(&request.secrets);
+        Ok(Some(draft(&request, job.job())))
+    }
+
+    async fn follow(
+        &mut self,
+        job: &str,
+        before: &[Event],
+        host: &mut RunHost<'_>,
+        context: &mut RunContext<'_>,
+    ) -> Result<JobResult> {
+        let ExecRun { pull, copies, .. } = &mut self.run;
+        // Another version of rgpu may have written a plan that cannot be read.
+        let plan = serde_json::from_slice::<Plan>(&context.folder.read("plan-1.json")?);
+        let choose = choose(pull, inputs_of(&plan.map(|plan| plan.files).unwrap_or_default()));
+        job::follow_choosing(host.link, job, before, context, &choose, copies).await
+    }
+
+    fn take(
+        &mut self,
+        end: JobResult,
+        _: &mut RunHost<'_>,
+        _: &mut RunContext<'_>,
+    ) -> Result<NextStep> {
+        self.end = Some(end);
+        Ok(NextStep::End)
+    }
 }
 
 /// Turns an ended job into the outcome. Drops the job on the host, unless a fetched file is not

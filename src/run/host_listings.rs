@@ -4,20 +4,20 @@ use rgpu_protocol::HostFacts;
 use rgpu_protocol::event::Stream;
 
 use super::bundle_reader::submission;
-use super::facts::FactsCache;
-use super::job::{self, RunContext};
-use super::{Programs, Reporter, RunEvent, outcome};
+use super::job::{self, RunContext, SubmitError};
+use super::lifecycle::RunHost;
+use super::{Reporter, RunEvent, outcome};
 use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
 use crate::disasm::{ListingCalls, ListingRequest, Nvdisasm};
 use crate::error::{Exit, Failure, Result};
-use crate::remote::{HostLink, RemoteSpec};
+use crate::remote::HostLink;
 use crate::tool::{self, JobName, LISTINGS, LISTINGS_STEP};
 
 /// A host to request listings from.
 pub(super) struct ListingHost<'a> {
     /// The connection.
     pub link: &'a mut HostLink,
-    /// The host's facts; if they are stale, the request fails with `facts_changed`.
+    /// The host's facts; if they are outdated, the request fails with [`SubmitError::FactsChanged`].
     pub facts: &'a HostFacts,
     /// The job's name.
     pub job: String,
@@ -33,7 +33,7 @@ impl ListingHost<'_> {
         self,
         questions: &[ListingRequest],
         context: &mut RunContext<'_>,
-    ) -> Result<Option<Nvdisasm>> {
+    ) -> Result<Option<Nvdisasm>, SubmitError> {
         let Some(version) = self.facts.tool("nvdisasm").map(|tool| tool.version.clone()) else {
             return Ok(None);
         };
@@ -44,7 +44,7 @@ impl ListingHost<'_> {
         else {
             return Ok(None);
         };
-        let bundle = Packer::new(DEFAULT_MAX_BYTES).pack(draft)?;
+        let bundle = Packer::new(DEFAULT_MAX_BYTES).pack(draft).map_err(Failure::from)?;
         let mut counter =
             CallCounter { inner: context.reporter, done: 0, total: listing.calls.len() };
         let mut counting_context = RunContext {
@@ -59,7 +59,7 @@ impl ListingHost<'_> {
         let end = job::follow_to_end(self.link, &self.job, &[], &mut counting_context).await?;
         let file = end.files.iter().find(|file| file.host_path == LISTINGS);
         let Some(file) = file.filter(|_| end.step_ok(LISTINGS_STEP)) else {
-            return Err(outcome::failure(self.link.remote(), &end));
+            return Err(outcome::failure(self.link.remote(), &end).into());
         };
         let text = context.folder.read(&file.artifact.path)?;
         // The run keeps only the listings made from this file.
@@ -99,50 +99,27 @@ impl Reporter for CallCounter<'_> {
     }
 }
 
-/// A host for a command that has no facts of it yet.
-pub struct CommandHost<'a> {
-    /// The remote that compiles.
-    pub spec: &'a RemoteSpec,
-    /// The host's facts, cached between runs.
-    pub cache: FactsCache,
-    /// rgpu's own programs for the host.
-    pub programs: &'a Programs,
-    /// The current time in Unix seconds.
-    pub now_s: i64,
-}
-
-impl CommandHost<'_> {
-    /// Requests all listings at once. `None` if the host has no working nvdisasm.
-    ///
-    /// # Errors
-    /// As [`ListingHost::all`].
-    pub async fn ask(
-        &self,
-        link: &mut HostLink,
-        questions: &[ListingRequest],
-        context: &mut RunContext<'_>,
-    ) -> Result<Option<Nvdisasm>> {
-        let mut known = self.cache.load(self.now_s);
-        // A second try is for a host that changed since its facts were cached.
-        for sequence in 1..=2 {
-            let facts = match known.take() {
-                Some(facts) => facts,
-                None => {
-                    let Self { spec, cache, programs, now_s } = self;
-                    let cancel = &context.cancel;
-                    cache.ask(link, spec, programs, *now_s, context.reporter, cancel).await?
-                }
-            };
-            let job = JobName { run: context.record.id.clone(), sequence }.job();
-            let result = ListingHost { link, facts: &facts, job: job.clone() };
-            let result = result.all(questions, context).await;
-            // No other command uses this job.
-            link.drop_job(&job);
-            match result {
-                Err(failure) if failure.code == "facts_changed" => self.cache.forget(),
-                result => return result,
-            }
+/// Requests listings from a host in jobs of their own. `None` if it has no working nvdisasm.
+///
+/// # Errors
+/// As [`ListingHost::all`].
+pub async fn host_listings(
+    host: &mut RunHost<'_>,
+    questions: &[ListingRequest],
+    context: &mut RunContext<'_>,
+) -> Result<Option<Nvdisasm>> {
+    // A second try is for a host that changed since its facts were cached.
+    for sequence in 1..=2 {
+        let facts = host.facts(context).await?;
+        let job = JobName { run: context.record.id.clone(), sequence }.job();
+        let listing_host = ListingHost { link: host.link, facts: &facts, job: job.clone() };
+        let result = listing_host.all(questions, context).await;
+        // No other command uses this job.
+        host.link.drop_job(&job);
+        match result {
+            Err(SubmitError::FactsChanged(_)) => host.forget_facts(),
+            result => return Ok(result?),
         }
-        Err(Failure::new(Exit::Host, "facts_changed", "the host keeps changing"))
     }
+    Err(Failure::new(Exit::Host, "facts_changed", "the host changes while it is asked"))
 }

@@ -17,15 +17,13 @@ use super::event::{Reporter, RunEvent};
 use super::file_copies::FileCopies;
 use super::resume::RecordedJob;
 use super::stdin_feed::StdinFeed;
-use crate::bundle::{Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::{Artifact, Gap};
 use crate::remote::{
-    HostLink, JobMessage, OnRemote, RemoteError, RemoteFile, Submission, TransferProgress,
+    HostLink, JobMessage, OnRemote, Remote, RemoteError, RemoteFile, Submission, TransferProgress,
 };
 use crate::store::digest_file;
 use crate::store::{JobRecord, Recorder, RunFolder, RunRecord, StoreError, UnsyncedFile};
-use crate::tool::Draft;
 
 /// The result of one job.
 #[derive(Clone, Debug, Default)]
@@ -92,36 +90,47 @@ pub struct RunContext<'a> {
     pub input: Option<mpsc::Receiver<Vec<u8>>>,
 }
 
-/// Packs a draft and submits it. `write_plan` writes the bundle to the run folder and makes the
-/// submission of it. If an input file changed between hashing and sending, the draft is packed and
-/// submitted once more.
-///
-/// # Errors
-/// As [`Packer::pack`] and [`submit`], or those of `write_plan`.
-pub(super) async fn pack_and_submit(
-    link: &mut HostLink,
-    packer: &mut Packer,
-    draft: &Draft,
-    context: &mut RunContext<'_>,
-    mut write_plan: impl FnMut(Bundle, &RunContext<'_>) -> Result<Submission>,
-) -> Result<()> {
-    let bundle = packer.pack(draft)?;
-    let hashed = bundle.plan.files.clone();
-    let failure = match submit(link, &write_plan(bundle, context)?, context).await {
-        Err(failure) if ["input_gone", "damaged_blob"].contains(&failure.code.as_str()) => failure,
-        ended => return ended,
-    };
-    packer.forget();
-    let bundle = packer.pack(draft)?;
-    let files = bundle.plan.files.iter().zip(&hashed);
-    let Some((changed, _)) = files.into_iter().find(|(now, then)| now.digest != then.digest) else {
-        // No input file changed: the error has another cause.
-        return Err(failure);
-    };
-    let text =
-        format!("`{}` was changed while it was sent; its current content is sent", changed.path);
-    context.reporter.report(&RunEvent::Note { text: &text });
-    submit(link, &write_plan(bundle, context)?, context).await
+/// Why a plan was not submitted.
+#[derive(Debug)]
+pub(super) enum SubmitError {
+    /// The host has changed since it gave the facts that the plan was made from.
+    FactsChanged(Failure),
+    /// An input file could not be read, or its bytes did not have the digest in the plan.
+    InputChanged(Failure),
+    /// Any other failure.
+    Failed(Failure),
+}
+
+impl SubmitError {
+    fn new(error: &RemoteError, remote: &dyn Remote) -> Self {
+        let failure = error.failure(remote.name(), remote.transport());
+        match error {
+            error if error.refuses_facts() => Self::FactsChanged(failure),
+            error if error.refuses_input() => Self::InputChanged(failure),
+            _ => Self::Failed(failure),
+        }
+    }
+}
+
+impl From<Failure> for SubmitError {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<StoreError> for SubmitError {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<SubmitError> for Failure {
+    fn from(error: SubmitError) -> Self {
+        let (SubmitError::FactsChanged(failure)
+        | SubmitError::InputChanged(failure)
+        | SubmitError::Failed(failure)) = error;
+        failure
+    }
 }
 
 /// Submits a plan. If this fails, nothing has run.
@@ -132,7 +141,7 @@ pub(super) async fn submit(
     link: &mut HostLink,
     submission: &Submission,
     context: &mut RunContext<'_>,
-) -> Result<()> {
+) -> Result<(), SubmitError> {
     let submission = &with_origin(submission, context.record);
     let plan = &submission.plan;
     context.reporter.report(&RunEvent::Planned {
@@ -162,7 +171,7 @@ pub(super) async fn submit(
                 context.record.jobs.retain(|j| j.job != plan.job);
                 context.folder.save(context.record)?;
             }
-            uploaded.on(link.remote())?;
+            uploaded.map_err(|error| SubmitError::new(&error, link.remote()))?;
         }
         () = cancel.wait_for_more_than(0) => {
             // The job may just have started. Wait until the cancel is confirmed, unless the user
@@ -179,17 +188,17 @@ pub(super) async fn submit(
             };
             let stopped = tokio::select! {
                 stopped = stopped => stopped,
-                () = cancel.wait_for_more_than(1) => return Err(unconfirmed(link, &context.record.id)),
+                () = cancel.wait_for_more_than(1) => return Err(unconfirmed(link, &context.record.id).into()),
             };
             if let Err(late @ RemoteError::Unconfirmed { .. }) = stopped {
-                return Err(unconfirmed(link, &context.record.id).cause(late));
+                return Err(unconfirmed(link, &context.record.id).cause(late).into());
             }
             // A cancelled job cannot be resumed.
             for record in context.record.jobs.iter_mut().filter(|j| j.job == plan.job) {
                 record.outcome = Some(Outcome::Cancelled);
             }
             context.folder.save(context.record)?;
-            return Err(cancelled());
+            return Err(cancelled().into());
         }
     }
     Ok(())

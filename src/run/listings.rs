@@ -14,6 +14,7 @@ use super::job::RunContext;
 use crate::disasm::{
     self, ImageTask, ListingRequest, Nvdisasm, find, listing_requests, operands, questions,
 };
+use crate::error::Failure;
 use crate::model::HotSpots;
 use crate::model::disasm::Disasm;
 use crate::model::profile::Artifact;
@@ -175,7 +176,8 @@ async fn ask_host(
     link.drop_job(&job);
     match result {
         Ok(tool) => tool,
-        Err(failure) => {
+        Err(error) => {
+            let failure = Failure::from(error);
             note(context.reporter, &format!("nvdisasm on the host failed: {}", failure.what));
             None
         }

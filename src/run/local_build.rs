@@ -8,29 +8,64 @@ use std::sync::Arc;
 
 use rgpu_protocol::HostFacts;
 
+use super::assemble::ProfileBuilder;
 use super::bundle_reader::submission;
 use super::event::RunEvent;
 use super::job::{self, JobResult, RunContext};
+use super::lifecycle::RunHost;
 use super::programs::Programs;
 use super::resume;
 use crate::bundle::{Bundle, DEFAULT_MAX_BYTES, Packer};
-use crate::error::{Failure, Result};
+use crate::error::{Exit, Failure, Result};
+use crate::kernel::Entry;
 use crate::remote::options::NoPrompt;
 use crate::remote::{ConnectOptions, FirstUse, HostLink, OnRemote, Remote, RemoteSpec};
-use crate::tool::{self, Expectations, JobName, PlanPart, Request, Toolbox};
+use crate::tool::{self, Expectations, JobName, PlanError, PlanPart, Request, Target, Toolbox};
 
-/// Builds on this machine. Returns the job's result and its expectations. `sequence` numbers the
+/// Compiles the request's kernel on this machine if its host cannot, and adds the files to the
+/// request. Without a compiler here, the plan reports that the host has none. `sequence` numbers the
 /// builds of one run.
 ///
 /// # Errors
-/// This machine has no compiler either, or its agent does not start.
-pub(super) async fn build(
+/// The kernel does not compile, or this machine's agent does not start.
+pub(super) async fn compile_here(
+    request: &mut Request,
+    builder: &mut ProfileBuilder,
+    sequence: u32,
+    host: &RunHost<'_>,
+    facts: &HostFacts,
+    context: &mut RunContext<'_>,
+) -> Result<()> {
+    let Target::Kernel { spec, .. } = &request.target else { return Ok(()) };
+    let wheels = request.build.fetch && facts.tool("cc").is_some();
+    let has_compiler = wheels || !tool::compilers(facts, &spec.entry).is_empty();
+    let is_built = !request.prebuilt.is_empty() || !request.reuse.is_empty();
+    let is_device = matches!(spec.entry, Entry::Device(_));
+    if has_compiler || is_built || super::is_local(host.link) || !is_device {
+        return Ok(());
+    }
+    let built = build(request, facts, host.programs, sequence, context).await?;
+    let Some((end, expect)) = built else { return Ok(()) };
+    request.prebuilt = builder.take_local_build(context.folder, &end, &expect, request)?;
+    if end.step_ok("build") {
+        return Ok(());
+    }
+    builder.job = Some(end);
+    let failure = RemoteSpec::local().open().ok().and_then(|local| builder.failure(&*local));
+    Err(failure.unwrap_or_else(|| {
+        Failure::new(Exit::Kernel, "does_not_compile", "the kernel does not compile")
+    }))
+}
+
+/// Builds on this machine. Returns the job's result and its expectations; `None` if this machine has
+/// no compiler either.
+async fn build(
     request: &Request,
     host: &HostFacts,
     programs: &Programs,
     sequence: u32,
     context: &mut RunContext<'_>,
-) -> Result<(JobResult, Expectations)> {
+) -> Result<Option<(JobResult, Expectations)>> {
     let spec = RemoteSpec::local();
     let remote: Arc<dyn Remote> =
         Arc::from(spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?);
@@ -47,7 +82,10 @@ pub(super) async fn build(
     let mut for_host = Request { part: PlanPart::Build, arch: Some(arch), ..request.clone() };
     for_host.build.fetch = request.build.fetch_here;
     let job = JobName { run: format!("{}.local", context.record.id), sequence };
-    let draft = tool::plan(&for_host, &facts, &toolbox, &job).map_err(Failure::from)?;
+    let draft = match tool::plan(&for_host, &facts, &toolbox, &job) {
+        Err(PlanError::NoCompiler { .. }) => return Ok(None),
+        draft => draft?,
+    };
     // Reported only once it is known that this machine has a compiler.
     let text = "the host has no CUDA compiler: compiling on this machine";
     context.reporter.report(&RunEvent::Note { text });
@@ -61,7 +99,7 @@ pub(super) async fn build(
         link.drop_job(&name);
     }
     link.close().await;
-    Ok((end?, expect))
+    Ok(Some((end?, expect)))
 }
 
 /// Runs the build, or returns its result from the run folder if it has ended before.

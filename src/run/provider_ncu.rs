@@ -10,12 +10,11 @@ use rgpu_protocol::event::Stream;
 use rgpu_protocol::pattern::{Condition, LadderAction, diagnose, strip_ansi};
 use rgpu_protocol::{HostFacts, Outcome, RungRecord};
 
-use super::assemble::ProfileBuilder;
-use super::bundle_reader::submission;
 use super::event::RunEvent;
 use super::is_below;
 use super::job::{self, RunContext, cancelled};
-use super::profile::ProfileRun;
+use super::lifecycle::RunHost;
+use super::profile::ProfilePlans;
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::Artifact;
 use crate::remote::{HostLink, ProviderJob, ProviderNcu, ProviderResult};
@@ -31,44 +30,42 @@ const LOG_NAME: &str = "service";
 /// Most bytes of output in a rung's record, as in the agent's records.
 const MAX_TAIL_BYTES: usize = 3000;
 
-impl ProfileRun<'_> {
+impl ProfilePlans<'_> {
     /// Asks the provider's ncu for rungs above the one that the run reached.
     ///
     /// # Errors
     /// The run folder cannot be written, or the user stopped waiting.
     pub(super) async fn ask_provider(
         &mut self,
-        link: &HostLink,
+        host: &mut RunHost<'_>,
         facts: &HostFacts,
         context: &mut RunContext<'_>,
-        builder: &mut ProfileBuilder,
-        seq: u32,
     ) -> Result<()> {
-        let Some(provider) = link.remote().served_ncu() else { return Ok(()) };
-        if !matches!(builder.outcome(), Some(Outcome::Done)) {
+        if host.link.remote().served_ncu().is_none()
+            || !matches!(self.builder.outcome(), Some(Outcome::Done))
+        {
             return Ok(());
         }
-        self.reuse_built(builder)?;
-        let job = JobName { run: context.record.id.clone(), sequence: seq + 1 };
-        // If no plan can be made for another machine, the run does not fail.
-        let rungs =
-            tool::served(&self.request, facts, &self.programs.toolbox(&facts.agent.arch), &job)
-                .unwrap_or_default();
+        self.run.request.reuse = host.reuse(&self.builder.built)?;
+        let rungs = self.provider_rungs(host, facts);
         for rung in rungs {
-            if !is_below(builder.rung(), rung.rung) {
+            if !is_below(self.builder.rung(), rung.rung) {
                 break;
             }
+            let job = self.provider_job(host, &rung)?;
+            let Some(provider) = host.link.remote().served_ncu() else { break };
             let text = format!("{} is asked: `{}`", provider.called(), rung.rung);
             context.reporter.report(&RunEvent::Note { text: &text });
-            let (record, report) = self.ask_once(link, provider, &rung, context).await?;
+            let (record, report) = ask_once(host.link, provider, &rung, job, context).await?;
             let code = record.code.clone();
             let text = match &report {
                 Some(artifact) => {
-                    builder.take_served(context.folder, record, artifact, &self.request)
+                    let request = &self.run.request;
+                    self.builder.take_served(context.folder, record, artifact, request)
                 }
                 None => {
                     let words = record.words.clone();
-                    builder.profile.ladder.push(record);
+                    self.builder.profile.ladder.push(record);
                     Some((code.clone(), words))
                 }
             };
@@ -87,86 +84,91 @@ impl ProfileRun<'_> {
     }
 
     /// Whether the provider's ncu may reach the required rung.
-    pub(super) fn provider_may_reach(&self, link: &HostLink, facts: &HostFacts) -> bool {
-        let Some(least) = self.at_least else { return false };
-        let job = JobName { run: String::new(), sequence: 1 };
-        link.remote().served_ncu().is_some()
-            && tool::served(&self.request, facts, &self.programs.toolbox(&facts.agent.arch), &job)
-                .is_ok_and(|rungs| rungs.iter().any(|rung| !is_below(rung.rung, least)))
+    pub(super) fn provider_may_reach(&self, host: &RunHost<'_>, facts: &HostFacts) -> bool {
+        let Some(least) = self.run.at_least else { return false };
+        host.link.remote().served_ncu().is_some()
+            && self.provider_rungs(host, facts).iter().any(|rung| !is_below(rung.rung, least))
     }
 
-    /// Tries one rung. Returns its record and, if it succeeded, the report.
-    async fn ask_once(
-        &mut self,
-        link: &HostLink,
-        provider: &dyn ProviderNcu,
-        rung: &ProviderRung,
-        context: &mut RunContext<'_>,
-    ) -> Result<(RungRecord, Option<Artifact>)> {
-        let mut argv = vec!["ncu".to_owned()];
-        argv.extend(rung.arguments.iter().chain(&rung.program).cloned());
-        let mut record = RungRecord {
-            step: rung.step.clone(),
-            rung: rung.rung.to_owned(),
-            argv,
-            loses: rung.loses.to_owned(),
-            ..RungRecord::default()
-        };
-        let bundle = self.packer.pack(rung.draft.clone())?;
-        let mut blobs = bundle.blobs;
-        blobs.extend(self.built.clone());
-        let job = ProviderJob {
-            files: submission(bundle.plan, blobs),
+    /// The rungs that the provider's ncu could serve. If no plan can be made for another machine,
+    /// there are none.
+    fn provider_rungs(&self, host: &RunHost<'_>, facts: &HostFacts) -> Vec<ProviderRung> {
+        // No job of this name is submitted.
+        let job = JobName { run: String::new(), sequence: 1 };
+        tool::served(&self.run.request, facts, &host.toolbox(facts), &job).unwrap_or_default()
+    }
+
+    fn provider_job(&self, host: &mut RunHost<'_>, rung: &ProviderRung) -> Result<ProviderJob> {
+        Ok(ProviderJob {
+            files: host.pack(&rung.draft)?,
             folders: rung.folders.clone(),
             program: rung.program.clone(),
             arguments: rung.arguments.clone(),
-            limit: Duration::from_secs(self.request.timeout_s),
-            queue: Duration::from_secs(self.request.queue_s),
-        };
-        let report_path = context.folder.path().join(REPORT_PATH);
-        if let Some(parent) = report_path.parent() {
-            std::fs::create_dir_all(parent).map_err(|e| {
-                Failure::new(Exit::Disk, "disk", "cannot write the run folder")
-                    .file(parent.display())
-                    .cause(e)
-            })?;
+            limit: Duration::from_secs(self.run.request.timeout_s),
+            queue: Duration::from_secs(self.run.request.queue_s),
+        })
+    }
+}
+
+/// Tries one rung. Returns its record and, if it succeeded, the report.
+async fn ask_once(
+    link: &HostLink,
+    provider: &dyn ProviderNcu,
+    rung: &ProviderRung,
+    job: ProviderJob,
+    context: &mut RunContext<'_>,
+) -> Result<(RungRecord, Option<Artifact>)> {
+    let mut argv = vec!["ncu".to_owned()];
+    argv.extend(rung.arguments.iter().chain(&rung.program).cloned());
+    let mut record = RungRecord {
+        step: rung.step.clone(),
+        rung: rung.rung.to_owned(),
+        argv,
+        loses: rung.loses.to_owned(),
+        ..RungRecord::default()
+    };
+    let report_path = context.folder.path().join(REPORT_PATH);
+    if let Some(parent) = report_path.parent() {
+        std::fs::create_dir_all(parent).map_err(|e| {
+            Failure::new(Exit::Disk, "disk", "cannot write the run folder")
+                .file(parent.display())
+                .cause(e)
+        })?;
+    }
+    let (started, talk, cancels_before) = (Instant::now(), link.talk(), context.cancel.handled());
+    let ended = tokio::select! {
+        ended = provider.profile(&job, &report_path, &*talk) => Some(ended),
+        () = context.cancel.wait_for_more_than(cancels_before) => None,
+    };
+    record.seconds = started.elapsed().as_secs_f64();
+    job::take_bills(link, context)?;
+    let Some(ended) = ended else {
+        return Err(cancelled().hint(format!(
+            "{} cannot be told to stop: what it began ends by itself within {} s",
+            provider.called(),
+            (job.limit + job.queue).as_secs()
+        )));
+    };
+    match ended {
+        Err(error) => {
+            let failure = error.failure(link.remote().name(), link.remote().transport());
+            if failure.exit == Exit::Disk {
+                return Err(failure);
+            }
+            record.code = failure.code.clone();
+            record.words = match &failure.cause {
+                Some(cause) => format!("{}: {cause}", failure.what),
+                None => failure.what,
+            };
+            Ok((record, None))
         }
-        let (started, talk, cancels_before) =
-            (Instant::now(), link.talk(), context.cancel.handled());
-        let ended = tokio::select! {
-            ended = provider.profile(&job, &report_path, &*talk) => Some(ended),
-            () = context.cancel.wait_for_more_than(cancels_before) => None,
-        };
-        record.seconds = started.elapsed().as_secs_f64();
-        job::take_bills(link, context)?;
-        let Some(ended) = ended else {
-            return Err(cancelled().hint(format!(
-                "{} cannot be told to stop: its current work ends by itself within {} s",
-                provider.called(),
-                (job.limit + job.queue).as_secs()
-            )));
-        };
-        match ended {
-            Err(error) => {
-                let failure = error.failure(link.remote().name(), link.remote().transport());
-                if failure.exit == Exit::Disk {
-                    return Err(failure);
-                }
-                record.code = failure.code.clone();
-                record.words = match &failure.cause {
-                    Some(cause) => format!("{}: {cause}", failure.what),
-                    None => failure.what,
-                };
-                Ok((record, None))
-            }
-            Ok(end) => {
-                context
-                    .folder
-                    .write(&RunFolder::log_name(LOG_NAME, Stream::Stdout), end.output.as_bytes())?;
-                judge(&mut record, rung, &end);
-                let artifact = (record.ok && end.report).then(|| artifact(context, &rung.step));
-                Ok((record, artifact.transpose()?))
-            }
+        Ok(end) => {
+            context
+                .folder
+                .write(&RunFolder::log_name(LOG_NAME, Stream::Stdout), end.output.as_bytes())?;
+            judge(&mut record, rung, &end);
+            let artifact = (record.ok && end.report).then(|| artifact(context, &rung.step));
+            Ok((record, artifact.transpose()?))
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `rgpu compare`: report files of a real H200, and runs and kernels on a played one.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use rgpu::model::Comparison;
@@ -307,6 +308,123 @@ fn ctrl_c_ends_a_comparison_and_leaves_nothing_running() {
     laptop.wait_until_quiet();
     assert_eq!(laptop.latest_json("run.json")["state"], "cancelled");
     assert!(!laptop.latest().join("compare.json").exists());
+}
+
+const PAIR: &str = "compare --kernel transpose-conflicts --kernel transpose-padded --remote h200";
+
+/// Cuts the link of a command for good: its agent is killed, and no other can be started. The job
+/// goes on. Returns what the command then says.
+fn cut_for_good(laptop: &Laptop, child: std::process::Child) -> std::process::Output {
+    let agent = laptop.path("libexec/rgpu-agent");
+    let program = fs::read_link(&agent).unwrap();
+    fs::remove_file(&agent).unwrap();
+    let running = laptop.running();
+    let link = running.iter().find(|line| line.contains("rgpu-agent stdio"));
+    let pid = link.and_then(|line| line.split(' ').next()?.parse().ok());
+    kill_process(Pid::from_raw(pid.unwrap()).unwrap(), Signal::KILL).unwrap();
+    let output = child.wait_with_output().unwrap();
+    symlink(program, &agent).unwrap();
+    output
+}
+
+/// Checks that each job of the newest run started once, that both its sides are whole, and that it
+/// is `done` with the comparison that was printed.
+fn whole(laptop: &Laptop, printed: &Comparison, jobs: usize) {
+    let run = laptop.latest();
+    let record = laptop.latest_json("run.json");
+    assert_eq!((&record["state"], &record["exit"]), (&"done".into(), &0.into()));
+    assert_eq!(record["jobs"].as_array().unwrap().len(), jobs, "{record:#}");
+    assert!(!run.join("error.json").exists());
+    let events = fs::read_to_string(run.join("events.jsonl")).unwrap();
+    assert_eq!(events.matches("\"event\":\"started\"").count(), jobs, "{events}");
+    let kept: Comparison =
+        serde_json::from_slice(&fs::read(run.join("compare.json")).unwrap()).unwrap();
+    assert_eq!(kept, *printed);
+    for side in ["a", "b"] {
+        assert!(run.join(side).join("profile.json").is_file());
+        let log = fs::read_to_string(run.join(side).join("log/profile.stdout")).unwrap();
+        assert_eq!(log.matches("==PROF== Profiling").count(), 1, "{side}: {log}");
+    }
+}
+
+#[test]
+fn a_comparison_whose_link_was_cut_is_taken_up_and_runs_nothing_twice() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    host.mischief("ncu gate\n");
+    let child = laptop.start(&format!("{PAIR} --json"));
+    host.wait_for_gate("ncu");
+    let output = cut_for_good(&laptop, child);
+    assert_eq!(status(&output), 4, "{}", laptop.shown(PAIR, &output));
+    let record = laptop.latest_json("run.json");
+    assert_eq!((&record["state"], &record["exit"]), (&"running".into(), &4.into()));
+    host.open_gate("ncu");
+    let taken_up = compared(&laptop, "runs attach latest --json", 0);
+    assert_eq!(taken_up.verdict, TimeVerdict::Faster);
+    let time = taken_up.time.clone().unwrap();
+    assert_eq!((time.source.as_str(), time.speedup), ("abba", 2.0));
+    whole(&laptop, &taken_up, 1);
+    // Ended, it is shown.
+    assert_eq!(compared(&laptop, "runs attach latest --json", 0), taken_up);
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_comparison_that_is_cut_in_its_second_pass_keeps_the_first_and_its_flags() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    host.mischief("ncu gate\n");
+    let line = format!("{PAIR} --mode deep --json --fail-under 3");
+    let child = laptop.start(&line);
+    host.wait_for_gate("ncu");
+    let output = cut_for_good(&laptop, child);
+    assert_eq!(status(&output), 4, "{}", laptop.shown(&line, &output));
+    assert_eq!(laptop.latest_json("run.json")["jobs"].as_array().unwrap().len(), 2);
+    host.open_gate("ncu");
+    // It ends with the status of its own command.
+    let taken_up = compared(&laptop, "runs attach latest --json", 1);
+    assert!(taken_up.parts.iter().all(|part| part.there), "{:#?}", taken_up.parts);
+    let record = laptop.latest_json("run.json");
+    assert_eq!((&record["state"], &record["exit"]), (&"done".into(), &1.into()));
+    let events = fs::read_to_string(laptop.latest().join("events.jsonl")).unwrap();
+    assert_eq!(events.matches("\"event\":\"started\"").count(), 2, "{events}");
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_comparison_whose_command_was_killed_is_taken_up_between_and_in_its_passes() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    for tool in ["nsys", "ncu"] {
+        host.mischief(&format!("{tool} gate\n"));
+        let line = format!("{PAIR} --mode deep --json --run-id killed-in-{tool}");
+        let mut child = laptop.start(&line);
+        host.wait_for_gate(tool);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        host.open_gate(tool);
+        let taken_up = compared(&laptop, "runs attach latest --json", 0);
+        assert_eq!(taken_up.verdict, TimeVerdict::Faster);
+        whole(&laptop, &taken_up, 2);
+        laptop.wait_until_quiet();
+    }
+}
+
+#[test]
+fn a_comparison_is_taken_up_by_a_laptop_that_never_had_its_folder() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    host.mischief("ncu gate\n");
+    let mut child = laptop.start(&format!("{PAIR} --mode deep --json --run-id far"));
+    host.wait_for_gate("ncu");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    host.open_gate("ncu");
+    fs::remove_dir_all(laptop.project("artifacts")).unwrap();
+    let taken_up = compared(&laptop, "runs attach --remote h200 far.2 --yes --json", 0);
+    assert_eq!(taken_up.verdict, TimeVerdict::Faster);
+    whole(&laptop, &taken_up, 2);
+    laptop.wait_until_quiet();
 }
 
 #[test]

@@ -1,40 +1,29 @@
 //! Builds, checks, times (with interleaved calls) and profiles two kernels in one job on one GPU.
 
-use std::time::Instant;
-
 use super::args::CompareMode;
 use super::{CompareArgs, refused, show};
 use crate::analysis::compare::{CompareOptions, compare};
-use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
 use crate::cli::support::app::{App, Status, stdout_is_taken};
 use crate::cli::support::dry_run::print_plan;
 use crate::cli::support::fetch_consent::wants_nvcc;
+use crate::cli::support::followed_run::{FollowedRun, NewRun};
 use crate::cli::support::profile_request::{self, ProfileCommand};
-use crate::cli::support::progress::LiveOutput;
 use crate::cli::support::session::{self, OutputOptions};
 use crate::cli::support::{nvdisasm, saved_comparison};
-use crate::error::{ErrorDocument, Exit, Failure, Result};
+use crate::error::{Exit, Failure, Result};
 use crate::model::Comparison;
 use crate::model::comparison::Difference;
 use crate::remote::RemoteSpec;
 use crate::report;
-use crate::run::{CompareRun, ComparisonOutcome, Reporter, RunContext, RunEvent, close};
-use crate::store::{InputsRecord, RunFolder, RunRecord, RunState, Runs};
+use crate::run::{CompareRun, ComparisonOutcome};
+use crate::store::{InputsRecord, RunFolder, RunRecord};
 use crate::tool::{self, Target};
 
 /// Runs a comparison and shows it.
 pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
-    let [a, b] = args.kernel.as_slice() else {
-        return Err(Failure::new(Exit::Usage, "usage", "a comparison needs `--kernel` twice")
-            .hint("rgpu compare --kernel BASE --kernel NEW --remote h200"));
-    };
-    if args.run.events.as_deref() == Some("-") {
-        return Err(stdout_is_taken());
-    }
-    let sides = [side(app, args, a)?, side(app, args, b)?];
-    let differing = differing_sizes(&sides);
-    if !differing.is_empty() {
-        return Err(refused([a, b], &differing).hint("name the sizes: `--problem-sizes n=…`"));
+    let sides = sides(app, args)?;
+    for assumption in sides.iter().flat_map(|side| &side.assumptions) {
+        app.say(&format!("assumed: {assumption}"));
     }
     if let (true, Some((name, all))) = (args.problem_sizes.is_empty(), default_case(&sides[0])) {
         app.say(&format!(
@@ -45,24 +34,61 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     if args.run.dry_run {
         return dry_run(app, args, &sides, mode);
     }
-    let now = jiff::Timestamp::now();
-    let names = [sides[0].name.clone(), sides[1].name.clone()];
     let spec = session::spec(app, args.place.remote.as_deref())?;
-    let (run, out) = (args.run.run_id.as_deref(), args.run.out.as_deref());
-    let runs = Runs::new(&app.config.runs_dir.value);
-    let name = format!("{}-{}-compare", names[0], names[1]);
-    let (id, folder) = runs.create(run, &name, now, out)?;
-    let record = RunRecord {
-        title: format!("compare {} with {} ({})", names[0], names[1], mode.name()),
-        mode: mode.name().to_owned(),
-        kernel: format!("{}, {}", names[0], names[1]),
-        ..session::record(app, &spec, id, "compare", now)
+    let [a, b] = sides.each_ref().map(|side| side.name.as_str());
+    let new = NewRun {
+        command: "compare",
+        name: &format!("{a}-{b}-compare"),
+        run_id: args.run.run_id.as_deref(),
+        out: args.run.out.as_deref(),
+        detach: false,
     };
-    folder.save(&record)?;
-    folder.write_json("inputs.json", &inputs(&sides))?;
-    folder.write("config.toml", app.config.record(&spec).as_bytes())?;
-    let (record, outcome) = carry_out(app, args, sides, &folder, record)?;
-    finish(app, args, names, &folder, record, outcome)
+    let run = FollowedRun::begin(app, &spec, &new, &inputs(&sides), |record| RunRecord {
+        title: format!("compare {a} with {b} ({})", mode.name()),
+        mode: mode.name().to_owned(),
+        kernel: format!("{a}, {b}"),
+        ..record
+    })?;
+    follow(app, args, sides, run)
+}
+
+/// Resumes a comparison whose command has gone.
+pub(in crate::cli) fn attach(app: &App, args: &CompareArgs, run: FollowedRun) -> Result<Status> {
+    follow(app, args, sides(app, args)?, run)
+}
+
+/// Follows a comparison to its end, and shows it.
+fn follow(
+    app: &App,
+    args: &CompareArgs,
+    sides: [ProfileCommand; 2],
+    mut run: FollowedRun,
+) -> Result<Status> {
+    let names = sides.each_ref().map(|side| side.name.clone());
+    match carry_out(app, args, sides, &mut run) {
+        Ok(outcome) => finish(app, args, names, run, outcome),
+        Err(failure) => {
+            run.end(Some(&failure), failure.exit as u8)?;
+            Err(failure)
+        }
+    }
+}
+
+/// The resolved commands of both sides.
+fn sides(app: &App, args: &CompareArgs) -> Result<[ProfileCommand; 2]> {
+    let [a, b] = args.kernel.as_slice() else {
+        return Err(Failure::new(Exit::Usage, "usage", "a comparison needs `--kernel` twice")
+            .hint("rgpu compare --kernel BASE --kernel NEW --remote h200"));
+    };
+    if args.run.events.as_deref() == Some("-") {
+        return Err(stdout_is_taken());
+    }
+    let sides = [side(app, args, a)?, side(app, args, b)?];
+    let differing = differing_sizes(&sides);
+    match differing.is_empty() {
+        true => Ok(sides),
+        false => Err(refused([a, b], &differing).hint("name the sizes: `--problem-sizes n=…`")),
+    }
 }
 
 /// Prints the first plan with its exact commands. Touches neither host nor disk.
@@ -92,9 +118,6 @@ fn dry_run(
 /// The resolved command of one side.
 fn side(app: &App, args: &CompareArgs, kernel: &str) -> Result<ProfileCommand> {
     let mut profile_command = profile_request::resolve(app, &args.side(kernel))?;
-    for assumption in &profile_command.assumptions {
-        app.say(&format!("assumed: {assumption}"));
-    }
     // The interval must be narrow enough to find two equal kernels equal.
     profile_command.request.timing.ci_target =
         (args.threshold / 4.0).min(profile_command.request.timing.ci_target);
@@ -144,55 +167,30 @@ fn carry_out(
     app: &App,
     args: &CompareArgs,
     sides: [ProfileCommand; 2],
-    folder: &RunFolder,
-    mut record: RunRecord,
-) -> Result<(RunRecord, Result<ComparisonOutcome>)> {
-    let started_at = Instant::now();
-    let spec = session::spec(app, Some(&record.remote))?;
-    let live =
-        if app.global.quiet || app.global.json { LiveOutput::Hidden } else { LiveOutput::Stderr };
-    let id = record.id.clone();
-    let events = args.run.events.as_deref();
-    let output_options =
-        OutputOptions { live, events, accept_new: args.place.accept_new, run: &id, row: None };
+    run: &mut FollowedRun,
+) -> Result<ComparisonOutcome> {
+    let spec = session::spec(app, Some(&run.record.remote))?;
     let [mut a, mut b] = sides;
     for side in [&mut a, &mut b] {
         side.request.build.fetch |= wants_nvcc(app, &spec);
         side.request.build.fetch_here = wants_nvcc(app, &RemoteSpec::local());
     }
-    let source_folder = a.folder.clone();
-    let mode = args.mode.unwrap_or(CompareMode::Ncu);
-    let outcome = app.block_on(async {
-        let open = session::open(app, spec.clone(), output_options).await?;
-        let session::OpenRemote { mut link, mut reporter, cancel, programs, .. } = open;
-        let mut context = RunContext {
-            folder,
-            record: &mut record,
-            reporter: &mut reporter,
-            cancel,
-            input: None,
-        };
-        let run = CompareRun {
-            requests: [a.request, b.request],
-            passes: mode.modes(),
-            spec: &spec,
-            cache: session::facts_cache(app, &spec),
-            programs: &programs,
-            project: &app.config.project,
-            source_folder: &source_folder,
-            thresholds: &app.config.thresholds.value,
-            nvdisasm: &nvdisasm::candidates(app),
-            now_s: jiff::Timestamp::now().as_second(),
-            packer: Packer::new(DEFAULT_MAX_BYTES),
-        };
-        let outcome = run.run(&mut link, &mut context).await;
-        let exit = outcome.as_ref().err().map_or(0, |failure| failure.exit as u8);
-        reporter.report(&RunEvent::Finished { exit });
-        close(link, &mut record).await;
-        outcome
-    });
-    record.lasted(started_at.elapsed().as_secs_f64());
-    Ok((record, outcome))
+    let compare_run = CompareRun {
+        requests: [a.request, b.request],
+        passes: args.mode.unwrap_or(CompareMode::Ncu).modes(),
+        project: &app.config.project,
+        source_folder: &a.folder,
+        thresholds: &app.config.thresholds.value,
+        nvdisasm: &nvdisasm::candidates(app),
+    };
+    let events = args.run.events.as_deref();
+    let output_options = OutputOptions::beside(app, events, args.place.accept_new);
+    let status = |outcome: &Result<ComparisonOutcome>| {
+        outcome.as_ref().err().map_or(0, |failure| failure.exit as u8)
+    };
+    run.carry_out(app, &spec, output_options, status, async |host, context| {
+        compare_run.run(host, context).await
+    })
 }
 
 /// Writes the comparison into the run folder and shows it.
@@ -200,26 +198,11 @@ fn finish(
     app: &App,
     args: &CompareArgs,
     names: [String; 2],
-    folder: &RunFolder,
-    mut record: RunRecord,
-    outcome: Result<ComparisonOutcome>,
+    mut run: FollowedRun,
+    outcome: ComparisonOutcome,
 ) -> Result<Status> {
-    let sides = match outcome {
-        Ok(sides) => sides,
-        Err(failure) => {
-            record.state = match failure.exit {
-                Exit::Cancelled if record.jobs.iter().all(|j| j.outcome.is_some()) => {
-                    RunState::Cancelled
-                }
-                _ => RunState::Failed,
-            };
-            record.exit = Some(failure.exit as u8);
-            let error_document = ErrorDocument::new(failure.clone(), failure.exit as u8);
-            folder.end(&record, Some(&error_document))?;
-            return Err(failure);
-        }
-    };
-    let ComparisonOutcome { profiles: [(a, beside_a), (b, beside_b)], paired, parts } = sides;
+    let folder = &run.folder;
+    let ComparisonOutcome { profiles: [(a, beside_a), (b, beside_b)], paired, parts } = outcome;
     let options = CompareOptions {
         names: [&names[0], &names[1]],
         threshold: args.threshold,
@@ -246,9 +229,7 @@ fn finish(
         app.print(&format!("  run         {}\n", path.display()));
     }
     let status = show::status(app, args, &comparison)?;
-    record.state = RunState::Done;
-    record.exit = Some(status);
-    folder.save(&record)?;
+    run.end(None, status)?;
     Ok(status)
 }
 

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use super::args::{DisasmArgs, Tool};
 use crate::cli::support::app::App;
+use crate::cli::support::followed_run::FollowedRun;
 use crate::cli::support::nvdisasm::candidates;
-use crate::cli::support::progress::LiveOutput;
-use crate::cli::support::session::{self, OutputOptions};
+use crate::cli::support::session::{self, OpenRemote, OutputOptions};
 use crate::disasm::{ImageTask, ListingRequest, Nvdisasm, find, questions};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
-use crate::run::{CommandHost, Reporter, RunContext, RunEvent};
+use crate::run::{RunStart, host_listings};
 use crate::store::{RunFolder, RunRecord, Runs};
 
 /// The tool for these files: on the host of `--remote`, else on this machine, else on the default
@@ -88,34 +88,21 @@ fn ask(
         Failure::new(Exit::Disk, "disk", "a temporary folder cannot be made").cause(e)
     })?;
     let folder = RunFolder::create(scratch.path(), &id, Some(&scratch.path().join("run")))?;
-    let mut record = RunRecord {
+    let record = RunRecord {
         title: "disasm".to_owned(),
         ..session::record(app, spec, id.clone(), "disasm", now)
     };
-    let live =
-        if app.global.quiet || app.global.json { LiveOutput::Hidden } else { LiveOutput::Stderr };
-    let output_options =
-        OutputOptions { live, events: None, accept_new: args.accept_new, run: "", row: None };
+    let mut run = FollowedRun { folder, record, start: RunStart::New };
+    let output_options = OutputOptions::beside(app, None, args.accept_new);
+    let status = |answer: &Result<_>| {
+        answer.as_ref().err().map_or(0, |failure: &Failure| failure.exit as u8)
+    };
     app.block_on(async {
         let open = session::open(app, spec.clone(), output_options).await?;
-        let session::OpenRemote { mut link, mut reporter, cancel, programs, .. } = open;
-        let mut context = RunContext {
-            folder: &folder,
-            record: &mut record,
-            reporter: &mut reporter,
-            cancel,
-            input: None,
+        let ask = async |open: &mut OpenRemote, run: &mut FollowedRun| {
+            let (mut host, mut context) = run.on(app, open);
+            host_listings(&mut host, requests, &mut context).await
         };
-        let host = CommandHost {
-            spec,
-            cache: session::facts_cache(app, spec),
-            programs: &programs,
-            now_s: now.as_second(),
-        };
-        let answer = host.ask(&mut link, requests, &mut context).await;
-        let exit = answer.as_ref().err().map_or(0, |failure| failure.exit as u8);
-        reporter.report(&RunEvent::Finished { exit });
-        link.close().await;
-        answer
+        run.follow(open, status, ask).await
     })
 }

@@ -8,9 +8,10 @@
 use std::path::Path;
 use std::time::Instant;
 
-use super::{FinishedRun, RunStart, begin, carry_out, show, write_result};
+use super::{FinishedRun, begin, carry_out, show, write_result};
 use crate::analysis;
 use crate::cli::support::app::{App, Status};
+use crate::cli::support::followed_run::FollowedRun;
 use crate::cli::support::profile_args::ProfileArgs;
 use crate::cli::support::profile_request::ProfileCommand;
 use crate::cli::support::progress::ProgressRow;
@@ -28,8 +29,7 @@ use crate::tool;
 struct Member {
     args: ProfileArgs,
     profile_command: ProfileCommand,
-    folder: RunFolder,
-    record: RunRecord,
+    run: FollowedRun,
 }
 
 /// Profiles on each of the remotes in a list `a,b,c`.
@@ -65,8 +65,8 @@ pub(super) fn run(app: &App, args: &ProfileArgs, remotes: &str) -> Result<Status
         };
         member_args.run.run_id = Some(format!("{id}-{}", id_suffix(name)));
         member_args.run.out = args.run.out.as_ref().map(|out| out.join(id_suffix(name)));
-        let (folder, record) = begin(app, &member_args, &profile_command, "profile")?;
-        members.push(Member { args: member_args, profile_command, folder, record });
+        let run = begin(app, &member_args, &profile_command, "profile")?;
+        members.push(Member { args: member_args, profile_command, run });
     }
     let Some((id, folder)) = common else { return Ok(0) };
     if args.run.out.is_none() {
@@ -74,10 +74,10 @@ pub(super) fn run(app: &App, args: &ProfileArgs, remotes: &str) -> Result<Status
         folder.becomes_latest()?;
     }
     let Some(first) = members.first() else { return Ok(0) };
-    let kernel_and_mode = (first.record.kernel.clone(), first.record.mode.clone());
+    let kernel_and_mode = (first.run.record.kernel.clone(), first.run.record.mode.clone());
     let record = record(app, args, &id, &names, started, kernel_and_mode);
     folder.save(&record)?;
-    let ended = run_all(app, members, RunStart::No);
+    let ended = run_all(app, members);
     join_results(app, &folder, record, ended, started_at)
 }
 
@@ -98,13 +98,13 @@ pub(in crate::cli) fn attach(
             continue;
         }
         session::check_run(app, &run)?;
-        let run_folder = run_folder.follow()?;
+        let run = FollowedRun::resume(run_folder.follow()?, run);
         let mut args = args.clone();
-        args.place.remote = Some(run.remote.clone());
+        args.place.remote = Some(run.record.remote.clone());
         let profile_command = profile_request::resolve(app, &args)?;
-        open.push(Member { args, profile_command, folder: run_folder, record: run });
+        open.push(Member { args, profile_command, run });
     }
-    finished.extend(run_all(app, open, RunStart::Yes));
+    finished.extend(run_all(app, open));
     let names = remote_names(&record.remote)?;
     finished.sort_by_key(|(_, run, _)| names.iter().position(|name| *name == run.remote));
     join_results(app, folder, record.clone(), finished, started_at)
@@ -228,28 +228,20 @@ fn record(
 type MemberResult = (RunFolder, RunRecord, Result<FinishedRun>);
 
 /// Carries out all runs at the same time.
-fn run_all(app: &App, members: Vec<Member>, resume: RunStart) -> Vec<MemberResult> {
-    let remotes = members.iter().map(|member| member.record.remote.as_str());
+fn run_all(app: &App, members: Vec<Member>) -> Vec<MemberResult> {
+    let remotes = members.iter().map(|member| member.run.record.remote.as_str());
     let lines = ProgressRow::each(app.terminal, app.global.quiet, remotes);
     std::thread::scope(|scope| {
         let running: Vec<_> = members
             .into_iter()
             .zip(&lines)
             .map(|(member, line)| {
-                let Member { args, profile_command, folder, mut record } = member;
-                let saved = (folder.clone(), record.clone());
+                let Member { args, profile_command, mut run } = member;
+                let saved = (run.folder.clone(), run.record.clone());
                 let thread = scope.spawn(move || {
-                    let ended = carry_out(
-                        app,
-                        &args,
-                        profile_command,
-                        &folder,
-                        &mut record,
-                        resume,
-                        Some(line),
-                    );
-                    let result = write_result(app, &args, &folder, &mut record, ended);
-                    (folder, record, result)
+                    let ended = carry_out(app, &args, profile_command, &mut run, Some(line));
+                    let result = write_result(app, &args, &mut run, ended);
+                    (run.folder, run.record, result)
                 });
                 (thread, saved)
             })

@@ -224,6 +224,17 @@ pub(in crate::cli) struct OutputOptions<'a> {
     pub(in crate::cli) row: Option<&'a ProgressRow>,
 }
 
+impl<'a> OutputOptions<'a> {
+    /// Output beside the progress bar. The caller's run sets its id.
+    pub(in crate::cli) fn beside(app: &App, events: Option<&'a str>, accept_new: bool) -> Self {
+        let live = match app.global.quiet || app.global.json {
+            true => LiveOutput::Hidden,
+            false => LiveOutput::Stderr,
+        };
+        Self { live, events, accept_new, run: "", row: None }
+    }
+}
+
 /// Connects to a remote. From here on Ctrl-C is handled.
 pub(in crate::cli) async fn open(
     app: &App,
