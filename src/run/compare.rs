@@ -194,7 +194,7 @@ impl Plans for ComparePlans<'_> {
                 Err(error) if self.passes_begun == 1 => return Err(error.into()),
                 Err(error) => Failure::from(error),
             };
-            // A later pass that cannot be planned is left out; the rest stands.
+            // A later pass that cannot be planned is left out; the other passes run.
             for side in self.sides.iter_mut().filter(|side| side.open) {
                 side.pass_results.push((self.mode, Err(error.to_string())));
                 side.open = false;

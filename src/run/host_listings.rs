@@ -121,5 +121,5 @@ pub async fn host_listings(
             result => return Ok(result?),
         }
     }
-    Err(Failure::new(Exit::Host, "facts_changed", "the host changes while it is asked"))
+    Err(Failure::new(Exit::Host, "facts_changed", "the host keeps changing"))
 }

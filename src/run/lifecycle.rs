@@ -344,7 +344,7 @@ impl<'a> RunHost<'a> {
             return Err(SubmitError::Failed(failure));
         };
         let path = &changed.path;
-        let text = format!("`{path}` was written while it was sent: it is sent as it is now");
+        let text = format!("`{path}` was changed while it was sent; its current content is sent");
         context.reporter.report(&RunEvent::Note { text: &text });
         context.folder.write_json(&file, &second.plan)?;
         job::submit(self.link, &second, context).await

@@ -144,7 +144,7 @@ async fn ask_once(
     job::take_bills(link, context)?;
     let Some(ended) = ended else {
         return Err(cancelled().hint(format!(
-            "{} cannot be told to stop: what it began ends by itself within {} s",
+            "{} cannot be told to stop: its current work ends by itself within {} s",
             provider.called(),
             (job.limit + job.queue).as_secs()
         )));

@@ -144,7 +144,9 @@ impl FollowedRun {
     /// Says that the run's job goes on by itself.
     pub(in crate::cli) fn show_detached(&self, app: &App) -> Result<Status> {
         let id = &self.record.id;
-        app.say(&format!("`{id}` goes on by itself; `rgpu runs attach {id}` brings the results"));
+        app.say(&format!(
+            "`{id}` continues on the host; `rgpu runs attach {id}` fetches the results"
+        ));
         if app.global.json {
             app.print_json(&self.record)?;
         }
