@@ -165,7 +165,14 @@ pub async fn exec(
     submitted?;
     written?;
     if request.detach {
-        link.detach().await.on(link.remote())?;
+        tokio::select! {
+            left = link.detach() => left,
+            () = context.cancel.beyond(0) => {
+                let goes_on = format!("the job goes on: `rgpu runs cancel {}` stops it", context.record.id);
+                return Err(cancelled().hint(goes_on));
+            }
+        }
+        .on(link.remote())?;
         return Ok(ExecOutcome { end: None, pulled: Vec::new(), copies });
     }
     let choose = choose(&request.pull, files);
