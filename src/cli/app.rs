@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{CommandFactory, FromArgMatches};
 use etcetera::BaseStrategy;
@@ -38,6 +39,14 @@ pub(super) struct App {
     pub(super) cwd: PathBuf,
 }
 
+/// Whether this process's command line has `--json`.
+static JSON: AtomicBool = AtomicBool::new(false);
+
+/// Whether a failure is also printed as a document on stdout.
+pub(super) fn wants_json() -> bool {
+    JSON.load(Ordering::Relaxed)
+}
+
 /// The exit status of a command that did not fail.
 pub(super) type Status = u8;
 
@@ -45,6 +54,7 @@ pub(super) type Status = u8;
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let argv: Vec<OsString> = args.into_iter().collect();
     let json = argv.iter().take_while(|a| *a != "--").any(|a| a == "--json");
+    JSON.store(json, Ordering::Relaxed);
     std::panic::set_hook(Box::new(|info| {
         let place =
             info.location().map(|l| format!("{}:{}", l.file(), l.line())).unwrap_or_default();
