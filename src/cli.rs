@@ -28,6 +28,7 @@ mod schema;
 mod session;
 mod setup;
 mod signals;
+mod started_here;
 mod terminal;
 mod worker;
 

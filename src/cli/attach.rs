@@ -5,12 +5,17 @@ use clap::Parser;
 
 use super::app::{App, Status};
 use super::args::{Cli, Command};
-use super::{build, exec, profile, session};
+use super::{build, exec, profile, session, started_here};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::store::{RunFolder, RunRecord, RunState};
 
-/// Attaches to a run.
-pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result<Status> {
+/// Attaches to a run. `agreed`: also if it was not started on this machine.
+pub(super) fn run(
+    app: &App,
+    folder: &RunFolder,
+    events: Option<&str>,
+    agreed: bool,
+) -> Result<Status> {
     if let Some(status) = show_if_done(app, folder)? {
         return Ok(status);
     }
@@ -32,6 +37,7 @@ pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result
     if !several {
         session::check_run(app, &record)?;
     }
+    started_here::check(app, &record, agreed)?;
     let argv: Vec<std::ffi::OsString> = record.argv.iter().map(Into::into).collect();
     let argv = profile::expand_preset(&argv)?;
     let cli = Cli::try_parse_from(&argv).map_err(|e| {
@@ -44,7 +50,7 @@ pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result
     })?;
     match cli.command {
         Command::Profile(args) if several => {
-            profile::several_remotes::attach(app, &args, folder, record)
+            profile::several_remotes::attach(app, &args, folder, record, agreed)
         }
         Command::Profile(mut args) => {
             args.run.events = events.map(str::to_owned);

@@ -76,8 +76,8 @@ pub(super) struct AttachArgs {
     #[arg(long, short, value_name = "REMOTE")]
     pub remote: Option<String>,
 
-    /// Take it up without a question, whatever command the host says it came from
-    #[arg(long, requires = "remote")]
+    /// Take it up without a question, whatever command its record or the host says it came from
+    #[arg(long)]
     pub yes: bool,
 
     /// Write everything the run says as JSON lines
@@ -132,10 +132,10 @@ pub(super) fn run(app: &App, command: &RunsCommand) -> Result<Status> {
 
 fn attach(app: &App, runs: &Runs, args: &AttachArgs) -> Result<Status> {
     let Some(remote) = &args.remote else {
-        return super::attach::run(app, &runs.find(&args.run)?, args.events.as_deref());
+        return super::attach::run(app, &runs.find(&args.run)?, args.events.as_deref(), args.yes);
     };
     let folder = host::folder_of(app, runs, remote, args)?;
-    super::attach::run(app, &folder, args.events.as_deref())
+    super::attach::run(app, &folder, args.events.as_deref(), args.yes)
 }
 
 fn outcome_word(outcome: &rgpu_protocol::Outcome) -> &'static str {

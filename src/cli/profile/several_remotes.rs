@@ -17,8 +17,8 @@ use super::{
 use crate::analysis;
 use crate::cli::app::{App, Status};
 use crate::cli::progress::ProgressRow;
-use crate::cli::session;
 use crate::cli::terminal::safe;
+use crate::cli::{session, started_here};
 use crate::error::{Exit, Failure, Result};
 use crate::model::Profile;
 use crate::model::fan_out::{FanOut, FanOutRow, SCHEMA};
@@ -90,6 +90,7 @@ pub(in crate::cli) fn attach(
     args: &ProfileArgs,
     folder: &RunFolder,
     record: RunRecord,
+    agreed: bool,
 ) -> Result<Status> {
     let started_at = Instant::now();
     let (mut finished, mut open) = (Vec::new(), Vec::new());
@@ -101,6 +102,7 @@ pub(in crate::cli) fn attach(
             continue;
         }
         session::check_run(app, &run)?;
+        started_here::check(app, &run, agreed)?;
         let run_folder = run_folder.follow()?;
         let mut args = args.clone();
         args.place.remote = Some(run.remote.clone());
@@ -258,7 +260,7 @@ fn record(
     started: jiff::Timestamp,
     (kernel, mode): (String, String),
 ) -> RunRecord {
-    RunRecord {
+    let record = RunRecord {
         title: format!("profile {kernel} ({mode}) on several remotes"),
         mode,
         kernel,
@@ -267,7 +269,9 @@ fn record(
         labels: args.run.label.iter().cloned().collect(),
         note: args.run.note.clone().unwrap_or_default(),
         ..RunRecord::new(id.to_owned(), "profile", started)
-    }
+    };
+    started_here::remember(app, &record);
+    record
 }
 
 /// A finished run.
