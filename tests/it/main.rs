@@ -6,6 +6,7 @@
 // Fuzz targets name their macro's crate.
 extern crate self as libfuzzer_sys;
 
+mod adversary;
 mod architecture;
 mod browser;
 mod build;
