@@ -7,13 +7,18 @@ use super::args::{Cli, Command};
 use super::support::app::{App, Status};
 use super::support::exec_status::own_failure;
 use super::support::followed_run::FollowedRun;
-use super::support::session;
+use super::support::{session, started_here};
 use super::{build, compare, delegates, exec, profile};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::store::{RunFolder, RunRecord, RunState};
 
-/// Attaches to a run.
-pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result<Status> {
+/// Attaches to a run. `agreed`: also if it was not started on this machine.
+pub(super) fn run(
+    app: &App,
+    folder: &RunFolder,
+    events: Option<&str>,
+    agreed: bool,
+) -> Result<Status> {
     if let Some(status) = show_if_done(app, folder)? {
         return Ok(status);
     }
@@ -35,6 +40,7 @@ pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result
     if !several {
         session::check_run(app, &record)?;
     }
+    started_here::check(app, &record, agreed)?;
     let argv: Vec<std::ffi::OsString> = record.argv.iter().map(Into::into).collect();
     let argv = profile::expand_preset(&argv)?;
     let cli = Cli::try_parse_from(&argv).map_err(|e| {
@@ -48,7 +54,7 @@ pub(super) fn run(app: &App, folder: &RunFolder, events: Option<&str>) -> Result
     let events = events.map(str::to_owned);
     match cli.command {
         Command::Profile(args) if several => {
-            profile::several_remotes::attach(app, &args, &folder, record)
+            profile::several_remotes::attach(app, &args, &folder, record, agreed)
         }
         Command::Profile(mut args) => {
             args.run.events = events;

@@ -8,7 +8,9 @@ use clap::{CommandFactory, FromArgMatches};
 use etcetera::BaseStrategy;
 
 use super::args::{Cli, Command};
-use super::support::app::{App, Status, show_failure, stdout_is_taken, write_stderr};
+use super::support::app::{
+    App, Status, show_failure, stdout_is_taken, will_want_json, write_stderr,
+};
 use super::support::exec_status::own_failure;
 use super::support::terminal::{Terminal, unwritten, written};
 use super::{
@@ -22,6 +24,7 @@ use crate::error::{Exit, Failure, Result};
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let argv: Vec<OsString> = args.into_iter().collect();
     let json = argv.iter().take_while(|a| *a != "--").any(|a| a == "--json");
+    will_want_json(json);
     std::panic::set_hook(Box::new(|info| {
         let place =
             info.location().map(|l| format!("{}:{}", l.file(), l.line())).unwrap_or_default();

@@ -76,8 +76,8 @@ pub(super) struct AttachArgs {
     #[arg(long, short, value_name = "REMOTE")]
     pub remote: Option<String>,
 
-    /// Attach without asking, whatever command the host names as the job's origin
-    #[arg(long, requires = "remote")]
+    /// Attach without asking, whatever command the record or the host names as the origin
+    #[arg(long)]
     pub yes: bool,
 
     /// Write the run's events as JSON lines
@@ -109,7 +109,7 @@ pub(super) struct NoteArgs {
 
 /// Resumes a run by the command that began it. The dispatcher hands it in, because commands do not
 /// import each other.
-pub(super) type AttachRun = fn(&App, &RunFolder, Option<&str>) -> Result<Status>;
+pub(super) type AttachRun = fn(&App, &RunFolder, Option<&str>, bool) -> Result<Status>;
 
 /// Runs a `runs` command.
 pub(super) fn run(app: &App, command: &RunsCommand, attach_run: AttachRun) -> Result<Status> {
@@ -136,10 +136,10 @@ pub(super) fn run(app: &App, command: &RunsCommand, attach_run: AttachRun) -> Re
 
 fn attach(app: &App, runs: &Runs, args: &AttachArgs, attach_run: AttachRun) -> Result<Status> {
     let Some(remote) = &args.remote else {
-        return attach_run(app, &runs.find(&args.run)?, args.events.as_deref());
+        return attach_run(app, &runs.find(&args.run)?, args.events.as_deref(), args.yes);
     };
     let folder = host::folder_of(app, runs, remote, args)?;
-    attach_run(app, &folder, args.events.as_deref())
+    attach_run(app, &folder, args.events.as_deref(), args.yes)
 }
 
 fn outcome_word(outcome: &rgpu_protocol::Outcome) -> &'static str {

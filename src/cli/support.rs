@@ -26,5 +26,6 @@ pub(super) mod saved_comparison;
 pub(super) mod saved_fan_out;
 pub(super) mod session;
 pub(super) mod signals;
+pub(super) mod started_here;
 pub(super) mod terminal;
 pub(super) mod verification;

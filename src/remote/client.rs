@@ -582,16 +582,23 @@ impl Session {
         let doing = "attaching to the job";
         let request = Request { name: "attach", doing, limit: limits::ANSWER };
         match self.ask(&message, request).await? {
-            FromAgent::Following { job } => {
-                self.start_following(job);
-                Ok(())
-            }
+            FromAgent::Following { job: followed } => self.start_following(followed, job),
             other => Err(unexpected_answer(&other)),
         }
     }
 
     /// Makes `job` the followed job and starts to renew its lease.
-    pub(super) fn start_following(&mut self, job: String) {
+    ///
+    /// # Errors
+    /// [`RemoteError::Nonsense`]: it is not the `requested` job.
+    pub(super) fn start_following(
+        &mut self,
+        job: String,
+        requested: &str,
+    ) -> Result<(), RemoteError> {
+        if job != requested {
+            return Err(unexpected_answer(&FromAgent::Following { job }));
+        }
         let writer = self.talk.writer.clone();
         let renew = ToAgent::Renew { job: job.clone() };
         self.backlog.follow(job);
@@ -603,6 +610,7 @@ impl Session {
                 }
             }
         })));
+        Ok(())
     }
 
     /// The next message of the followed job. Cancel-safe. Has no time limit: a job may stay silent

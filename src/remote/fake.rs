@@ -1,7 +1,7 @@
 //! An in-process agent for tests: the protocol over a pipe that can be cut after any byte.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -39,6 +39,8 @@ struct State {
     flood: Mutex<Option<(FromAgent, Vec<u8>)>>,
     /// Printed by the job without end after its script.
     endless: Mutex<Option<&'static [u8]>>,
+    /// Whether each submission finds no blobs.
+    forgetful: AtomicBool,
     /// Bytes from the agent after which each link is cut; 0: never.
     cut: AtomicUsize,
 }
@@ -60,6 +62,11 @@ impl FakeHost {
 
     pub(crate) fn cut_after(&self, bytes: usize) {
         self.0.cut.store(bytes, Ordering::SeqCst);
+    }
+
+    /// Loses every blob before each submission.
+    pub(crate) fn forget_blobs(&self) {
+        self.0.forgetful.store(true, Ordering::SeqCst);
     }
 
     /// Answers a request for facts with this message, repeated without end.
@@ -217,7 +224,10 @@ impl Agent {
 
     async fn submit(&mut self, plan: Plan) -> Result<(), Cut> {
         let missing: Vec<Digest> = {
-            let blobs = self.host.blobs.lock().unwrap();
+            let mut blobs = self.host.blobs.lock().unwrap();
+            if self.host.forgetful.load(Ordering::SeqCst) {
+                blobs.clear();
+            }
             let all = plan.files.iter().flat_map(|file| &file.blobs);
             all.filter(|digest| !blobs.contains_key(digest)).cloned().collect()
         };

@@ -14,9 +14,24 @@ use super::{JobMessage, RemoteError};
 /// Output streams that a job may have, two for each step.
 const MAX_STREAMS: usize = 4096;
 
-/// JSON bytes that a job's events may have, since the run keeps them; events that name output do
-/// not count. 100,000 artifacts, an agent's limit per rung, need less.
-const MAX_EVENT_BYTES: usize = 48 << 20;
+/// Memory that a job's events may take in bytes, since the run keeps them; events that name output
+/// do not count. 100,000 artifacts, an agent's limit per rung, need less.
+const MAX_EVENT_MEMORY_BYTES: usize = 56 << 20;
+
+/// Memory that an artifact takes besides its JSON: each of its texts is an allocation.
+const ARTIFACT_BYTES: usize = 256;
+
+/// How often the text of any other event is held: while it is parsed, recorded and kept.
+const EVENT_COPIES: usize = 3;
+
+/// The estimated memory of an event in bytes.
+fn memory_bytes(event: &Event) -> usize {
+    let json_bytes = serde_json::to_vec(event).map_or(0, |json| json.len());
+    match event.body {
+        EventBody::Artifact { .. } => json_bytes + ARTIFACT_BYTES,
+        _ => json_bytes * EVENT_COPIES,
+    }
+}
 
 /// The progress of the followed job.
 #[derive(Clone, Debug)]
@@ -147,9 +162,10 @@ impl FollowedJob {
             });
         }
         if !self.names_output(&event.body) {
-            self.event_bytes += serde_json::to_vec(&event).map_or(0, |json| json.len());
-            if self.event_bytes > MAX_EVENT_BYTES {
-                let what = format!("more than {MAX_EVENT_BYTES} bytes of events of one job");
+            self.event_bytes += memory_bytes(&event);
+            if self.event_bytes > MAX_EVENT_MEMORY_BYTES {
+                let what =
+                    format!("events of one job that take more than {MAX_EVENT_MEMORY_BYTES} bytes");
                 return Err(RemoteError::Nonsense { what });
             }
         }
@@ -248,7 +264,22 @@ mod tests {
         let text = "x".repeat(100_000);
         let warning = || EventBody::Warning { code: String::new(), text: text.clone() };
         let accepted = (1..).map_while(|seq| known.accept(event(seq, warning())).ok()).count();
-        assert!((450..=MAX_EVENT_BYTES / text.len()).contains(&accepted), "{accepted}");
+        let expected = MAX_EVENT_MEMORY_BYTES / EVENT_COPIES / text.len();
+        assert!((expected - 1..=expected).contains(&accepted), "{accepted}");
         nonsense(known.accept(event(accepted as u64 + 1, warning())));
+        // As many artifacts as an agent announces for a rung fit, with paths and both digests.
+        let mut known = job(10);
+        let digest = rgpu_protocol::Digest::of(b"");
+        for seq in 1..=100_000 {
+            let artifact = EventBody::Artifact {
+                step: "exec".into(),
+                path: format!("here/results/of/a/sweep/{seq:06}.csv"),
+                kind: "pulled".into(),
+                size: 1_000_000,
+                digest: digest.clone(),
+                composite: None,
+            };
+            assert!(known.accept(event(seq, artifact)).unwrap().is_some());
+        }
     }
 }

@@ -137,7 +137,7 @@ impl Session {
             let request = Request { name: "submit", doing, limit: limits::ANSWER };
             match self.ask(&message, request).await? {
                 FromAgent::Following { job } => {
-                    self.start_following(job);
+                    self.start_following(job, &submission.plan.job)?;
                     return Ok(uploaded);
                 }
                 FromAgent::Missing { digests, awaited, .. } if rounds < MAX_UPLOAD_ROUNDS => {
@@ -159,7 +159,7 @@ impl Session {
                     uploaded.streams = uploaded.streams.max(sent.streams);
                     self.unsettled = false;
                     if let Some(job) = begun {
-                        self.start_following(job);
+                        self.start_following(job, &submission.plan.job)?;
                         return Ok(uploaded);
                     }
                 }
@@ -225,6 +225,10 @@ impl Session {
             return Err(RemoteError::Nonsense {
                 what: format!("it asks for {foreign:?}, which is not part of the plan"),
             });
+        }
+        if digests.is_empty() {
+            let what = "it lists no missing blob, and does not start the plan".to_owned();
+            return Err(RemoteError::Nonsense { what });
         }
         let total: u64 = digests.iter().map(|digest| sizes[digest]).sum();
         let blobs = digests.len();
@@ -516,6 +520,7 @@ fn blob_sizes(plan: &Plan) -> HashMap<Digest, u64> {
 #[cfg(test)]
 mod tests {
     use super::super::fake::{self, FakeHost};
+    use crate::remote::{HostLink, ReconnectPolicy};
 
     use super::*;
 
@@ -530,6 +535,26 @@ mod tests {
                 x as u8
             })
             .collect()
+    }
+
+    #[tokio::test]
+    async fn a_host_that_loses_what_it_confirmed_is_sent_it_a_few_times_only() {
+        let host = FakeHost::new(vec![fake::ended()]);
+        host.forget_blobs();
+        let bytes = noise(10_000);
+        let submission = fake::submission(&[("in", &bytes)]);
+        let error = connect(&host).await.submit(&submission, &|_| ()).await.unwrap_err();
+        assert!(matches!(&error, RemoteError::Nonsense { what } if what.contains("confirmed")));
+        assert_eq!(host.blob_bytes(), u64::from(MAX_UPLOAD_ROUNDS) * bytes.len() as u64);
+    }
+
+    async fn connect(host: &FakeHost) -> HostLink {
+        let patience = ReconnectPolicy {
+            first: Duration::from_millis(1),
+            longest: Duration::from_millis(1),
+            total: Duration::from_secs(20),
+        };
+        HostLink::connect(Arc::new(host.clone()), fake::options()).await.unwrap().patience(patience)
     }
 
     #[tokio::test]

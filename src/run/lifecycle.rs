@@ -288,7 +288,15 @@ impl<'a> RunHost<'a> {
                 self.write_env(plans, context.folder)?;
             }
             if self.start == RunStart::Detached {
-                self.link.detach().await.on(self.link.remote())?;
+                tokio::select! {
+                    left = self.link.detach() => left,
+                    () = context.cancel.wait_for_more_than(0) => {
+                        let id = &context.record.id;
+                        let hint = format!("the job continues: `rgpu runs cancel {id}` stops it");
+                        return Err(job::cancelled().hint(hint).into());
+                    }
+                }
+                .on(self.link.remote())?;
                 return Ok(PlansEnd::Detached);
             }
             let before = recorded.unwrap_or_default();

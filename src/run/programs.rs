@@ -10,7 +10,7 @@ use crate::remote::arch_of;
 use crate::tool::Toolbox;
 
 /// rgpu's programs for one target. The agent is required; the others may not have been built.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Programs {
     /// The target, e.g. `x86_64-unknown-linux-gnu`.
     pub triple: String,

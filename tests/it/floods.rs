@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rgpu_protocol::frame::{self, Kind, MAGIC};
-use rgpu_protocol::{FromAgent, Hello, PROTOCOL, Stream};
+use rgpu_protocol::{Event, EventBody, FromAgent, Hello, PROTOCOL, Stream};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::laptop::{Laptop, status, wait_for, words};
@@ -21,7 +21,7 @@ const FLOOD: Duration = Duration::from_secs(3);
 const STOPPED: Duration = Duration::from_secs(8);
 
 /// What a flood may cost in memory, in KiB. A command that is answered takes some 20 MiB.
-const MOST_KIB: u64 = 96 << 10;
+pub(crate) const MAX_KIB: u64 = 96 << 10;
 
 fn message(message: &FromAgent) -> Vec<u8> {
     framed(Kind::Message, &serde_json::to_vec(message).unwrap())
@@ -31,7 +31,7 @@ fn framed(kind: Kind, body: &[u8]) -> Vec<u8> {
     [&frame::header(kind, body.len()), body].concat()
 }
 
-fn hello() -> Vec<u8> {
+pub(crate) fn hello() -> Vec<u8> {
     let hello = Hello {
         rgpu: PROTOCOL,
         features: vec!["pieces".to_owned()],
@@ -86,7 +86,7 @@ fn said(mut child: Child) -> String {
     said
 }
 
-fn peak_kib(child: &Child) -> u64 {
+pub(crate) fn peak_kib(child: &Child) -> u64 {
     let text = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
@@ -112,7 +112,7 @@ fn an_agent_that_floods_in_place_of_an_answer_takes_no_memory_and_is_stopped_at_
         for line in ["runs list --remote local", "remote check local"] {
             let (status, peak) = stopped_once(&laptop, line);
             assert_eq!(status, 130, "{line}");
-            assert!(peak < MOST_KIB, "{line}: {peak} KiB");
+            assert!(peak < MAX_KIB, "{line}: {peak} KiB");
         }
     }
 }
@@ -156,7 +156,7 @@ fn answer(mut stream: TcpStream, flood: &[u8]) -> std::io::Result<()> {
     }
 }
 
-fn know(laptop: &Laptop, port: u16) {
+pub(crate) fn know(laptop: &Laptop, port: u16) {
     let token = laptop.path("token");
     fs::write(&token, "a-token-of-a-worker-that-floods\n").unwrap();
     fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
@@ -172,7 +172,7 @@ fn a_worker_that_floods_in_place_of_an_answer_takes_no_memory_and_is_stopped_at_
     know(&laptop, endless_worker(vec![b' '; 1 << 20]));
     let (status, peak) = stopped_once(&laptop, "remote check box");
     assert_eq!(status, 130);
-    assert!(peak < MOST_KIB, "{peak} KiB");
+    assert!(peak < MAX_KIB, "{peak} KiB");
 }
 
 #[test]
@@ -204,8 +204,84 @@ fn a_worker_whose_event_stream_never_ends_takes_no_memory() {
         let output = child.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(status(&output) == 130 && took < STOPPED, "{took:?} {said}");
-        assert!(peak < MOST_KIB, "{peak} KiB: {said}");
+        assert!(peak < MAX_KIB, "{peak} KiB: {said}");
     }
+}
+
+#[test]
+fn events_that_never_end_are_refused_before_they_take_much_memory() {
+    let long = "x".repeat(100_000);
+    let digest = rgpu_protocol::Digest::of(b"");
+    let warning =
+        |code: &str, text: &str| EventBody::Warning { code: code.into(), text: text.into() };
+    let kinds: [(&str, usize, Box<dyn Fn(usize) -> EventBody>); 3] = [
+        ("long warnings", 600, Box::new(|_| warning("w", &long))),
+        (
+            "long titles",
+            600,
+            Box::new(|n| EventBody::StepStarted { step: format!("s{n}"), title: long.clone() }),
+        ),
+        (
+            "artifacts",
+            20_000,
+            Box::new(|n| EventBody::Artifact {
+                step: "exec".into(),
+                path: format!("here/{n}{}", "x".repeat(4000)),
+                kind: "pulled".into(),
+                size: 1,
+                digest: digest.clone(),
+                composite: None,
+            }),
+        ),
+    ];
+    for (name, count, body) in kinds {
+        let laptop = Laptop::new();
+        let mut frames = [MAGIC, &framed(Kind::Message, &hello())].concat();
+        frames.extend(message(&FromAgent::Following { job: "one.1".into() }));
+        for seq in 1..=count {
+            let event = Event { seq: seq as u64, at_ms: 0, body: body(seq) };
+            frames.extend(message(&FromAgent::Event { job: "one.1".into(), event }));
+        }
+        fs::write(laptop.path("frames"), frames).unwrap();
+        laptop.play_agent(&format!("cat '{}'; sleep 1000", laptop.path("frames").display()));
+        let mut command = laptop.rgpu(words("exec --run-id one --pull '**' -- true"));
+        let (begun, mut peak) = (Instant::now(), 0);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let told = child.stderr.take().unwrap();
+        let told = std::thread::spawn(move || std::io::read_to_string(told).unwrap());
+        wait_for("the end of the command", || {
+            peak = peak.max(peak_kib(&child));
+            child.try_wait().unwrap()
+        });
+        let told = told.join().unwrap();
+        assert!(told.contains("events of one job that take more than"), "{name}: {told:.2000}");
+        eprintln!("{name}: {peak} KiB, {:.1} s", begun.elapsed().as_secs_f64());
+        assert!(peak < MAX_KIB, "{name}: {peak} KiB");
+    }
+}
+
+#[test]
+fn a_host_that_names_too_many_plans_of_a_run_is_refused() {
+    let laptop = Laptop::new();
+    let plan = |job: &str| {
+        serde_json::json!({"is": "plan", "plan": {"job": job, "title": "t", "steps": [], "origin":
+            {"run": "one", "started": "2026-01-01T00:00:00Z", "command": "exec", "title": "t",
+             "argv": ["rgpu", "exec", "--", "true"], "mode": "", "kernel": "", "labels": {}, "note": ""}}})
+    };
+    let jobs: Vec<_> = (1..=65)
+        .map(|n| serde_json::json!({"job": format!("one.{n}"), "title": "t", "started_ms": 1, "bytes": 0}))
+        .collect();
+    let list = serde_json::json!({"is": "jobs", "jobs": jobs});
+    let mut frames = [MAGIC, &framed(Kind::Message, &hello())].concat();
+    for message in [plan("one.1"), list] {
+        frames.extend(framed(Kind::Message, &serde_json::to_vec(&message).unwrap()));
+    }
+    fs::write(laptop.path("frames"), frames).unwrap();
+    laptop.play_agent(&format!("cat '{}'; sleep 1000", laptop.path("frames").display()));
+    let output = laptop.run("--json runs attach --remote local one.1 --yes");
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["error"]["code"], "too_many_jobs", "{document}");
+    assert!(!laptop.project("artifacts/runs/one").exists());
 }
 
 #[test]

@@ -41,6 +41,58 @@ fn ctrl_c_stops_the_whole_process_tree_and_ends_with_130() {
 }
 
 #[test]
+fn a_command_that_cannot_act_on_a_signal_ends_with_its_document_and_the_terminals_old_mode() {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use rustix::termios::{LocalModes, tcgetattr};
+    for tty in [false, true] {
+        let laptop = Laptop::new();
+        let fifo = laptop.path("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+        assert!(made.success());
+        // It has a reader that reads nothing, so that the command blocks in its own output.
+        let _reader = fs::File::options().read(true).write(true).open(&fifo).unwrap();
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&terminal).unwrap();
+        unlockpt(&terminal).unwrap();
+        let name = ptsname(&terminal, Vec::new()).unwrap();
+        let line = fs::File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        let is_raw = || !tcgetattr(&line).unwrap().local_modes.contains(LocalModes::ICANON);
+        let tty_flag = if tty { "--tty" } else { "--json" };
+        let command = format!(
+            "exec {tty_flag} --events {} -- sh -c 'while :; do echo x; sleep 0.001; done'",
+            fifo.display()
+        );
+        let mut command = laptop.rgpu(crate::laptop::words(&command));
+        if tty {
+            command.stdin(line.try_clone().unwrap());
+        }
+        let child = command
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The pipe is full once its size no longer changes.
+        let mut last = 0;
+        wait_for("a full pipe", || {
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            let waiting = rustix::io::ioctl_fionread(&_reader).unwrap();
+            (waiting > 60_000 && std::mem::replace(&mut last, waiting) == waiting).then_some(())
+        });
+        assert_eq!(is_raw(), tty);
+        signal(&child, Signal::TERM);
+        let output = child.wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(status(&output), 130, "{told}");
+        assert!(told.contains("error: cancelled"), "{told}");
+        assert!(!is_raw());
+        if !tty {
+            let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(document["error"]["code"], "cancelled");
+        }
+    }
+}
+
+#[test]
 fn ctrl_c_brings_what_was_made_until_then_and_asked_for() {
     let laptop = Laptop::new();
     laptop.write("in/a.txt", "a\n");

@@ -3,6 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "an unwrap tells a test failure well enough")]
 
+// Fuzz targets name their macro's crate.
+extern crate self as libfuzzer_sys;
+
+mod adversary;
 mod architecture;
 mod browser;
 mod build;
@@ -21,6 +25,7 @@ mod fan_out;
 mod faults;
 mod floods;
 mod followers;
+mod fuzz_corpus;
 mod host;
 mod hosts;
 mod interrupts;

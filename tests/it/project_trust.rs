@@ -284,6 +284,38 @@ fn a_run_that_came_with_the_project_leads_to_no_stranger() {
 }
 
 #[test]
+fn a_run_that_came_with_the_project_goes_on_only_if_the_user_says_so() {
+    let laptop = Laptop::new();
+    assert_eq!(status(&laptop.run("exec --run-id one -- true")), 0);
+    let file = laptop.project("artifacts/runs/one/run.json");
+    let mut run: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    run["state"] = "running".into();
+    run["exit"] = serde_json::Value::Null;
+    run["jobs"][0]["outcome"] = serde_json::Value::Null;
+    // The user's own run goes on as it is.
+    fs::write(&file, run.to_string()).unwrap();
+    assert_eq!(status(&laptop.run("runs attach one")), 0);
+    // The record of another one names the user's remote, and files of theirs.
+    let secret = laptop.path("home/secret");
+    fs::write(&secret, "a secret").unwrap();
+    let line =
+        format!("rgpu exec --run-id one --mount {} -- cat secret", laptop.path("home").display());
+    run["argv"] = line.split(' ').collect::<Vec<_>>().into();
+    fs::write(&file, run.to_string()).unwrap();
+    let shown = refused(&laptop, "runs attach one", "started_elsewhere", &["--mount", "--yes"]);
+    assert!(!shown.contains("a secret"), "{shown}");
+    // The same run in a clone of the project, on another machine.
+    let other = Laptop::new();
+    run["argv"] = serde_json::json!(["rgpu", "exec", "--", "true"]);
+    other.write("artifacts/runs/one/run.json", &run.to_string());
+    refused(&other, "runs attach one", "started_elsewhere", &["rgpu exec -- true"]);
+    // With consent it is taken up, here in vain: the host has no such job.
+    let output = other.run("runs attach one --yes");
+    let shown = other.shown("runs attach one --yes", &output);
+    assert!(status(&output) != 0 && !shown.contains("was not started"), "{shown}");
+}
+
+#[test]
 fn a_command_that_goes_to_a_host_says_which() {
     let laptop = Laptop::new();
     let stranger = Stranger::new();

@@ -14,7 +14,7 @@ mod waiting;
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -47,7 +47,7 @@ const RENEW_EVERY: Duration = Duration::from_secs(1);
 /// The shared writer to the client.
 pub type ClientWriter = Arc<MessageWriter<File>>;
 
-/// Serves a client until it disconnects.
+/// Serves the client on standard input and output until it disconnects.
 ///
 /// # Errors
 /// The streams fail, or the client does not follow the protocol.
@@ -55,6 +55,19 @@ pub fn serve(candidates: &[RootCandidate]) -> Result<(), WireError> {
     let duplicate = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 3).map(File::from);
     let input = duplicate(rustix::stdio::stdin()).map_err(std::io::Error::from)?;
     let output = duplicate(rustix::stdio::stdout()).map_err(std::io::Error::from)?;
+    serve_over(candidates, input, output)
+}
+
+/// Serves the client at the other end of `input` and `output` until it disconnects.
+///
+/// # Errors
+/// As [`serve`].
+pub fn serve_over(
+    candidates: &[RootCandidate],
+    input: File,
+    output: File,
+) -> Result<(), WireError> {
+    let client = Arc::new(OwnedFd::from(input.try_clone()?));
     let out = Arc::new(MessageWriter::new(output));
     out.raw(MAGIC)?;
     out.send(&Hello {
@@ -82,6 +95,7 @@ pub fn serve(candidates: &[RootCandidate]) -> Result<(), WireError> {
         storer,
         probe_threads: Vec::new(),
         client_gone: Arc::default(),
+        client,
     };
     let result = connection.serve_requests(&mut reader);
     connection.waiting = None;
@@ -110,10 +124,9 @@ fn incompatibility(client_hello: &Hello) -> Option<String> {
     Some(format!("the client requires `{unknown}`, which this agent does not know"))
 }
 
-/// Returns whether the client has closed its end. Nothing should be started then.
-fn client_left() -> bool {
-    let stdin = rustix::stdio::stdin();
-    let mut ends = [PollFd::from_borrowed_fd(stdin, PollFlags::RDHUP)];
+/// Returns whether the client has closed its end of `input`. Nothing should be started then.
+fn client_left(input: &OwnedFd) -> bool {
+    let mut ends = [PollFd::from_borrowed_fd(input.as_fd(), PollFlags::RDHUP)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut ends, Some(&now)).is_ok()
         && ends[0].revents().intersects(PollFlags::HUP | PollFlags::RDHUP)
@@ -137,6 +150,8 @@ struct Connection {
     probe_threads: Vec<JoinHandle<()>>,
     /// Set when the client has disconnected, to end the programs of probes.
     client_gone: Arc<AtomicBool>,
+    /// The stream that the client writes to.
+    client: Arc<OwnedFd>,
 }
 
 impl Connection {
@@ -247,7 +262,7 @@ impl Connection {
 
     fn submit(&mut self, order: SubmittedPlan, await_blobs: bool) -> Result<(), WireError> {
         // Such a client sends everything at once and may have left before this program started.
-        if await_blobs && client_left() {
+        if await_blobs && client_left(&self.client) {
             return Ok(());
         }
         let digests = self.jobs.submit(&order, None)?;
@@ -258,7 +273,8 @@ impl Connection {
         self.out.send(&FromAgent::Missing { job, digests: digests.clone(), awaited })?;
         if await_blobs {
             let (jobs, out) = (self.jobs.clone(), self.out.clone());
-            self.waiting = Some(WaitingPlan::begin(jobs, out, order, &digests));
+            let client = self.client.clone();
+            self.waiting = Some(WaitingPlan::begin(jobs, out, client, order, &digests));
         }
         Ok(())
     }

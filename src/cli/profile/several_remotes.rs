@@ -17,7 +17,7 @@ use crate::cli::support::profile_request::ProfileCommand;
 use crate::cli::support::progress::ProgressRow;
 use crate::cli::support::saved_fan_out::{FAN_OUT_FILE, id_suffix, remote_names, run_folders};
 use crate::cli::support::terminal::safe;
-use crate::cli::support::{open_profile, profile_request, saved_fan_out, session};
+use crate::cli::support::{open_profile, profile_request, saved_fan_out, session, started_here};
 use crate::error::{Exit, Failure, Result};
 use crate::model::Profile;
 use crate::model::fan_out::{FanOut, FanOutRow, SCHEMA};
@@ -87,6 +87,7 @@ pub(in crate::cli) fn attach(
     args: &ProfileArgs,
     folder: &RunFolder,
     record: RunRecord,
+    agreed: bool,
 ) -> Result<Status> {
     let started_at = Instant::now();
     let (mut finished, mut open) = (Vec::new(), Vec::new());
@@ -98,6 +99,7 @@ pub(in crate::cli) fn attach(
             continue;
         }
         session::check_run(app, &run)?;
+        started_here::check(app, &run, agreed)?;
         let run = FollowedRun::resume(run_folder.follow()?, run);
         let mut args = args.clone();
         args.place.remote = Some(run.record.remote.clone());
@@ -212,7 +214,7 @@ fn record(
     started: jiff::Timestamp,
     (kernel, mode): (String, String),
 ) -> RunRecord {
-    RunRecord {
+    let record = RunRecord {
         title: format!("profile {kernel} ({mode}) on several remotes"),
         mode,
         kernel,
@@ -221,7 +223,9 @@ fn record(
         labels: args.run.label.iter().cloned().collect(),
         note: args.run.note.clone().unwrap_or_default(),
         ..RunRecord::new(id.to_owned(), "profile", started)
-    }
+    };
+    started_here::remember(app, &record);
+    record
 }
 
 /// A finished run.

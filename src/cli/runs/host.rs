@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::super::support::app::{App, Status};
 use super::super::support::progress::LiveOutput;
 use super::super::support::session::{self, OutputOptions};
+use super::super::support::started_here;
 use super::super::support::terminal::safe;
 use super::clean::{CleanArgs, CleanResult, counted};
 use super::{AttachArgs, outcome_word};
@@ -301,7 +302,7 @@ pub(super) fn folder_of(
     }
     // Use the run's own name: its jobs are named after it.
     let folder = RunFolder::create(runs.root(), &origin.run, None)?;
-    folder.save(&RunRecord {
+    let record = RunRecord {
         started: origin.started,
         title: origin.title,
         argv: origin.argv,
@@ -321,7 +322,9 @@ pub(super) fn folder_of(
             .collect(),
         state: RunState::Detached,
         ..session::record(app, &spec, origin.run, &origin.command, jiff::Timestamp::now())
-    })?;
+    };
+    folder.save(&record)?;
+    started_here::remember(app, &record);
     for (at, plan) in plans.iter().enumerate() {
         folder.write_json(&format!("plan-{}.json", at + 1), plan)?;
     }

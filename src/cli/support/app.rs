@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use serde::Serialize;
@@ -28,6 +29,19 @@ pub(in crate::cli) struct App {
     /// The user's settings folder, for all programs.
     pub(in crate::cli) config_dir: PathBuf,
     pub(in crate::cli) cwd: PathBuf,
+}
+
+/// Whether this process's command line has `--json`. The signal thread has no [`App`].
+static JSON: AtomicBool = AtomicBool::new(false);
+
+/// Records whether the command line has `--json`.
+pub(in crate::cli) fn will_want_json(json: bool) {
+    JSON.store(json, Ordering::Relaxed);
+}
+
+/// Whether a failure is also printed as a document on stdout.
+pub(in crate::cli) fn wants_json() -> bool {
+    JSON.load(Ordering::Relaxed)
 }
 
 /// The exit status of a command that did not fail.

@@ -3,15 +3,16 @@
 //! A separate thread writes it, in the order in which it arrived. A stalled reader (`| less`) thus
 //! holds up neither the connection, whose lease must be renewed, nor Ctrl-C. Unwritten output is
 //! queued in memory; beyond [`MAX_QUEUED_BYTES`] the thread reads it back from the log in the run
-//! folder.
+//! folder. Then neighbouring pieces of one log become one, and beyond [`MAX_QUEUED_PIECES`] so do
+//! those with another stream's output between them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
-use std::sync::{Arc, mpsc};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use indicatif::ProgressBar;
 use rgpu_protocol::event::Stream;
@@ -25,15 +26,70 @@ use crate::store::LogPosition;
 /// Output queued in memory for a slow reader, in bytes.
 const MAX_QUEUED_BYTES: u64 = 16 << 20;
 
+/// Pieces in the queue beyond which the order of different streams is no longer kept.
+const MAX_QUEUED_PIECES: usize = 65_536;
+
+/// Bytes that are read back from a log at once.
+const MAX_READ_BYTES: u64 = 1 << 20;
+
 /// Memory that a queued piece takes besides its output, in bytes.
 const PIECE_BYTES: u64 = 128;
 
 /// The queue of output to write. Clones share it.
 #[derive(Clone)]
 pub(in crate::cli) struct ProgramOutput {
-    queue: mpsc::Sender<QueuedPiece>,
+    queue: Arc<OutputQueue>,
     /// Bytes in the queue.
     queued_bytes: Arc<watch::Sender<u64>>,
+}
+
+/// Pieces that wait to be written.
+#[derive(Default)]
+struct OutputQueue {
+    pieces: Mutex<VecDeque<QueuedPiece>>,
+    /// Notified when a piece was added.
+    added: Condvar,
+}
+
+impl OutputQueue {
+    fn pieces(&self) -> MutexGuard<'_, VecDeque<QueuedPiece>> {
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a piece, or extends the one that it continues. Returns the memory that it takes.
+    fn push(&self, piece: QueuedPiece) -> u64 {
+        let mut pieces = self.pieces();
+        let last = match pieces.len() < MAX_QUEUED_PIECES {
+            true => pieces.back_mut().filter(|last| last.is_continued_by(&piece)),
+            // Every stream has a piece near the end, so this is a short search.
+            false => pieces.iter_mut().rev().find(|earlier| earlier.is_continued_by(&piece)),
+        };
+        if let (
+            Some(QueuedPiece::Output { len, .. }),
+            QueuedPiece::Output { len: added_bytes, .. },
+        ) = (last, &piece)
+        {
+            *len += added_bytes;
+            return *added_bytes;
+        }
+        let weight = piece.weight();
+        pieces.push_back(piece);
+        self.added.notify_one();
+        weight
+    }
+
+    /// Waits for the next piece.
+    fn pop(&self) -> QueuedPiece {
+        let mut pieces = self.pieces();
+        loop {
+            match pieces.pop_front() {
+                Some(piece) => return piece,
+                None => {
+                    pieces = self.added.wait(pieces).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
 }
 
 /// An entry of the queue.
@@ -54,6 +110,22 @@ impl QueuedPiece {
             Self::Output { len, .. } => *len + PIECE_BYTES,
             Self::End => PIECE_BYTES,
         }
+    }
+
+    /// Whether `next` is the part of the same log that follows this one.
+    fn is_continued_by(&self, next: &Self) -> bool {
+        let (
+            Self::Output { stream, len, bytes: PieceBytes::Recorded { path, offset } },
+            Self::Output {
+                stream: next_stream,
+                bytes: PieceBytes::Recorded { path: next_path, offset: next_offset },
+                ..
+            },
+        ) = (self, next)
+        else {
+            return false;
+        };
+        stream == next_stream && offset + len == *next_offset && path == next_path
     }
 }
 
@@ -79,14 +151,17 @@ impl ProgramOutput {
         bar: ProgressBar,
         canceller: Canceller,
     ) -> Self {
-        let (queue, pieces) = mpsc::channel::<QueuedPiece>();
+        let queue = Arc::new(OutputQueue::default());
+        let pieces = Arc::clone(&queue);
         let queued_bytes = Arc::new(watch::Sender::new(0));
         let thread_queued_bytes = Arc::clone(&queued_bytes);
         std::thread::spawn(move || {
             let mut writer =
                 OutputThread { terminal, style, bar, partial: HashMap::new(), last_log: None };
             let mut stdout_closed = false;
-            while let Ok(piece) = pieces.recv() {
+            // The thread lives as long as the process: output may come at any time.
+            loop {
+                let piece = pieces.pop();
                 let weight = piece.weight();
                 match piece {
                     QueuedPiece::End => writer.flush_partial(),
@@ -128,12 +203,8 @@ impl ProgramOutput {
     }
 
     fn send(&self, piece: QueuedPiece) {
-        let weight = piece.weight();
-        self.queued_bytes.send_modify(|queued_bytes| *queued_bytes += weight);
-        if self.queue.send(piece).is_err() {
-            // Unreachable: the thread lives as long as a sender.
-            self.queued_bytes.send_modify(|queued_bytes| *queued_bytes -= weight);
-        }
+        // Counted under the watch's lock, so that the thread cannot subtract it first.
+        self.queued_bytes.send_modify(|queued_bytes| *queued_bytes += self.queue.push(piece));
     }
 }
 
@@ -150,14 +221,21 @@ struct OutputThread {
 
 impl OutputThread {
     fn write(&mut self, stream: Stream, len: u64, bytes: PieceBytes) -> io::Result<()> {
-        let bytes = match bytes {
-            PieceBytes::Held(bytes) => bytes,
-            PieceBytes::Recorded { path, offset } => {
-                let mut bytes = vec![0; len as usize];
-                self.log_file(path)?.read_exact_at(&mut bytes, offset)?;
-                bytes
-            }
+        let (path, mut offset) = match bytes {
+            PieceBytes::Held(bytes) => return self.write_bytes(stream, bytes),
+            PieceBytes::Recorded { path, offset } => (path, offset),
         };
+        let end = offset + len;
+        while offset < end {
+            let mut bytes = vec![0; (end - offset).min(MAX_READ_BYTES) as usize];
+            self.log_file(&path)?.read_exact_at(&mut bytes, offset)?;
+            offset += bytes.len() as u64;
+            self.write_bytes(stream, bytes)?;
+        }
+        Ok(())
+    }
+
+    fn write_bytes(&mut self, stream: Stream, bytes: Vec<u8>) -> io::Result<()> {
         // Suspending the bar blocks every other writer, and a pipe may be full for hours.
         if !self.is_terminal(stream) {
             return write_all(stream, &bytes);
@@ -191,13 +269,13 @@ impl OutputThread {
         }
     }
 
-    fn log_file(&mut self, path: PathBuf) -> io::Result<&File> {
-        if self.last_log.as_ref().is_none_or(|(open, _)| *open != path) {
+    fn log_file(&mut self, path: &Path) -> io::Result<&File> {
+        if self.last_log.as_ref().is_none_or(|(open, _)| open != path) {
             self.last_log = None;
         }
         let last_log = match self.last_log.take() {
             Some(last_log) => last_log,
-            None => (path.clone(), File::open(path)?),
+            None => (path.to_owned(), File::open(path)?),
         };
         Ok(&self.last_log.insert(last_log).1)
     }
@@ -223,4 +301,46 @@ fn write_all(stream: Stream, mut bytes: &[u8]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded(stream: Stream, offset: u64, len: u64) -> QueuedPiece {
+        let path = PathBuf::from(stream.as_str());
+        QueuedPiece::Output { stream, len, bytes: PieceBytes::Recorded { path, offset } }
+    }
+
+    #[test]
+    fn recorded_output_behind_a_reader_that_stands_still_takes_bounded_memory() {
+        let queue = OutputQueue::default();
+        let weight: u64 = (0..1000).map(|n| queue.push(recorded(Stream::Stdout, n, 1))).sum();
+        assert_eq!((queue.pieces().len(), weight), (1, 1000 + PIECE_BYTES));
+        // A gap is not bridged.
+        queue.push(recorded(Stream::Stdout, 5000, 1));
+        assert_eq!(queue.pieces().len(), 2);
+        // Two streams in turns keep their order up to the limit.
+        let queue = OutputQueue::default();
+        let turns = 3 * MAX_QUEUED_PIECES as u64;
+        let mut weight = 0;
+        for n in 0..turns {
+            weight += queue.push(recorded(Stream::Stdout, n, 1));
+            weight += queue.push(recorded(Stream::Stderr, n, 1));
+        }
+        assert_eq!(queue.pieces().len(), MAX_QUEUED_PIECES);
+        // Nothing is lost, and each stream's own order stays.
+        let mut ends = HashMap::from([(Stream::Stdout, 0), (Stream::Stderr, 0)]);
+        for _ in 0..MAX_QUEUED_PIECES {
+            let piece = queue.pop();
+            weight -= piece.weight();
+            let QueuedPiece::Output { stream, len, bytes: PieceBytes::Recorded { offset, .. } } =
+                piece
+            else {
+                panic!("only recorded pieces");
+            };
+            assert_eq!(ends.insert(stream, offset + len), Some(offset));
+        }
+        assert_eq!((ends[&Stream::Stdout], ends[&Stream::Stderr], weight), (turns, turns, 0));
+    }
 }

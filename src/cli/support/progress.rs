@@ -449,3 +449,30 @@ fn transfer_style() -> ProgressStyle {
     )
     .unwrap_or_else(|_| ProgressStyle::default_bar())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_compilers_output_is_held_up_to_its_limit_only() {
+        let terminal = Terminal { stdout_tty: false, stderr_tty: false, ..Terminal::detect() };
+        let (canceller, _cancel) = crate::run::channel();
+        let mut progress = Progress::new(terminal, LiveOutput::Stderr, true, canceller, None);
+        let started = EventBody::RungStarted {
+            step: BUILD_STEP.to_owned(),
+            rung: "nvcc".to_owned(),
+            argv: Vec::new(),
+        };
+        progress.show_event(&Event { seq: 1, at_ms: 0, body: started });
+        let piece = [b'x'; 1024];
+        let recorded = LogPosition { path: std::path::Path::new("log"), offset: 0, len: 1024 };
+        let mut held = 0;
+        for _ in 0..4 * MAX_HELD_BYTES / piece.len() {
+            progress.show_output(BUILD_STEP, Stream::Stderr, &piece, recorded);
+            held = held.max(progress.compiler_output.as_ref().map_or(0, Vec::len));
+        }
+        assert_eq!(held, MAX_HELD_BYTES);
+        assert!(progress.compiler_output.is_none(), "the rest goes through");
+    }
+}

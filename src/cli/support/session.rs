@@ -13,8 +13,8 @@ use rgpu_protocol::HostFacts;
 use super::app::App;
 use super::program_output::ProgramOutput;
 use super::progress::{LiveOutput, Progress, ProgressRow};
-use super::signals;
 use super::terminal::safe;
+use super::{signals, started_here};
 use crate::config::{Config, LOCAL, Origin};
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::remote::{
@@ -99,13 +99,15 @@ pub(in crate::cli) fn record(
     command: &str,
     started: jiff::Timestamp,
 ) -> RunRecord {
-    RunRecord {
+    let record = RunRecord {
         argv: app.argv.clone(),
         remote: spec.name.clone(),
         address: spec.url.clone(),
         cost: Cost::at(spec.usd_per_hour()),
         ..RunRecord::new(id, command, started)
-    }
+    };
+    started_here::remember(app, &record);
+    record
 }
 
 /// rgpu's own programs for this machine, and their paths for other architectures.

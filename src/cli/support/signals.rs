@@ -3,7 +3,7 @@
 //! A separate thread handles them, so that a busy or blocked main thread (a stalled terminal, an
 //! unanswered question) holds up no signal. If nobody acts on a signal in time, the process ends.
 
-use std::io::{self, Write};
+use std::io;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -11,7 +11,9 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
+use super::app::{show_failure, wants_json};
 use super::open_files::cannot_start;
+use super::terminal::restore_mode;
 use crate::error::{Exit, Failure, Result};
 use crate::run::Canceller;
 
@@ -105,10 +107,13 @@ async fn until(due: Option<Instant>) {
     }
 }
 
-/// Ends the process. If stderr is blocked, it ends without a message.
+/// Ends the process. If stderr is blocked, it ends without a message, and if stdout is, without the
+/// document of `--json`.
 fn end() -> ! {
+    restore_mode();
     let printer = std::thread::spawn(|| {
-        let _ = io::stderr().lock().write_all(b"error: cancelled\n");
+        let failure = Failure::new(Exit::Cancelled, "cancelled", "cancelled");
+        show_failure(&failure, Exit::Cancelled as u8, wants_json());
     });
     let started_at = std::time::Instant::now();
     while !printer.is_finished() && started_at.elapsed() < LAST_MESSAGE_TIMEOUT {

@@ -5,7 +5,7 @@
 //! everything but SGR (colour) sequences and newlines is escaped.
 
 use std::io::{ErrorKind, IsTerminal, Write};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rgpu_protocol::plan::Stdin;
 
@@ -94,11 +94,24 @@ fn terminal_width() -> Option<usize> {
     None
 }
 
+/// The mode of the terminal before it was switched to raw mode; `None` if it is not.
+static ORIGINAL_MODE: Mutex<Option<rustix::termios::Termios>> = Mutex::new(None);
+
+/// Restores the terminal's mode if it was switched to raw mode. A process that ends without its
+/// destructors calls this.
+pub(super) fn restore_mode() {
+    let original = ORIGINAL_MODE.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(original) = original {
+        let now = rustix::termios::OptionalActions::Now;
+        // A terminal that is gone needs no restoring.
+        let _ = rustix::termios::tcsetattr(std::io::stdin(), now, &original);
+    }
+}
+
 /// This terminal in raw mode, as a program on a host needs it: each key is sent as it is typed.
 /// Dropping it restores the old mode.
 #[derive(Debug)]
 pub(in crate::cli) struct RawTerminal {
-    original: Option<rustix::termios::Termios>,
     rows: u16,
     cols: u16,
 }
@@ -112,14 +125,15 @@ impl RawTerminal {
         let (rows, cols) =
             size.map(|s| (s.ws_row, s.ws_col)).ok().filter(|s| s.0 > 0).unwrap_or((24, 80));
         let Ok(original) = tcgetattr(&stdin) else {
-            return Ok(Self { original: None, rows, cols });
+            return Ok(Self { rows, cols });
         };
         let mut raw = original.clone();
         raw.make_raw();
+        *ORIGINAL_MODE.lock().unwrap_or_else(PoisonError::into_inner) = Some(original);
         tcsetattr(&stdin, OptionalActions::Now, &raw).map_err(|e| {
             Failure::new(Exit::Bug, "terminal", "the terminal cannot be switched").cause(e)
         })?;
-        Ok(Self { original: Some(original), rows, cols })
+        Ok(Self { rows, cols })
     }
 
     /// The terminal as a plan describes it.
@@ -130,11 +144,7 @@ impl RawTerminal {
 
 impl Drop for RawTerminal {
     fn drop(&mut self) {
-        if let Some(original) = &self.original {
-            let now = rustix::termios::OptionalActions::Now;
-            // A terminal that is gone needs no restoring.
-            let _ = rustix::termios::tcsetattr(std::io::stdin(), now, original);
-        }
+        restore_mode();
     }
 }
 

@@ -131,6 +131,7 @@ impl SseStream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::remote::HttpError;
 
     #[test]
     fn words_in_brackets_are_told_from_what_is_printed() {
@@ -153,5 +154,36 @@ mod tests {
         ] {
             assert_eq!(SseLine::parse(content), line, "{content}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_line_without_end_is_refused_at_its_limit() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 4096]).await;
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\ndata: first\ndata: ").await.unwrap();
+            let mut sent = 0;
+            while stream.write_all(&[b'x'; 64 << 10]).await.is_ok() {
+                sent += 64 << 10;
+            }
+            sent
+        });
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let response = client.get(format!("http://{address}/")).send().await.unwrap();
+        let mut stream = SseStream::new(response, "testing", Duration::from_secs(60));
+        let first = stream.next().await.unwrap();
+        assert_eq!(first, Some(SseLine::Text("first".to_owned())));
+        let error = stream.next().await.unwrap_err();
+        assert!(
+            matches!(&error, WaferError::Http(HttpError::Cut { why, .. }) if why.contains("over")),
+            "{error:?}"
+        );
+        assert!(stream.buffer.capacity() <= 4 * MAX_LINE, "{}", stream.buffer.capacity());
+        drop(stream);
+        // What was sent beyond the limit waits in the sockets' buffers only.
+        assert!(server.await.unwrap() < MAX_LINE + (64 << 20));
     }
 }

@@ -5,6 +5,7 @@
 //! It copies blobs into the job's inputs as they arrive.
 
 use std::collections::HashSet;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -36,6 +37,7 @@ impl WaitingPlan {
     pub(super) fn begin(
         jobs: Arc<Jobs>,
         out: ClientWriter,
+        client: Arc<OwnedFd>,
         order: SubmittedPlan,
         missing: &[Digest],
     ) -> Self {
@@ -52,7 +54,8 @@ impl WaitingPlan {
         let stop_flag = stop.clone();
         let thread = std::thread::spawn(move || {
             let mut draft = jobs.service.draft();
-            if wait(&jobs, &order.plan, &mut awaited, draft.as_mut(), &stop_flag) && !client_left()
+            if wait(&jobs, &order.plan, &mut awaited, draft.as_mut(), &stop_flag)
+                && !client_left(&client)
             {
                 // The reading thread notices a failed writer.
                 let _ = begin(&jobs, &out, &order, draft);

@@ -1,0 +1,296 @@
+//! One case: a client in a sandbox against a host that tells one lie.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rgpu::remote::options::NoPrompt;
+use rgpu::remote::{ConnectOptions, FirstUse, HostLink, OnRemote, ReconnectPolicy, RemoteSpec};
+use rgpu::run::{
+    CancelSignal, Canceller, ExecRequest, ExecRun, FactsCache, FileCopies, ProgramExit, Programs,
+    Reporter, RunContext, RunEvent, RunHost, RunStart, channel,
+};
+use rgpu::store::{RunFolder, RunRecord};
+use rgpu::tool::{BundleFile, Content, Program};
+use rgpu_protocol::plan::Arg;
+use rgpu_protocol::{EventBody, HostFacts};
+
+use super::agent::{Liar, State};
+use super::lies::Lie;
+use super::{ARTIFACT, FILE, JOB, OUTPUT};
+
+/// A host that has neither read nor written for this long has nothing more to say.
+const IDLE: Duration = Duration::from_secs(3);
+
+/// No case may take longer, whatever the machine does beside it.
+const HANG: Duration = Duration::from_secs(60);
+
+/// How a case ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum End {
+    /// The lie had no effect.
+    Harmless,
+    /// The command succeeded with another result: a host can lie about its results.
+    Believed,
+    /// The command ended with an error.
+    Refused,
+    /// The command waited, and one signal ended it.
+    Stopped,
+    /// The command waited until its limit, which a cut link stands for here.
+    Limited,
+}
+
+impl End {
+    /// Its letter in the table.
+    pub(crate) fn letter(self) -> char {
+        match self {
+            Self::Harmless => 'h',
+            Self::Believed => 'b',
+            Self::Refused => 'r',
+            Self::Stopped => 's',
+            Self::Limited => 'l',
+        }
+    }
+}
+
+/// A lie at a state.
+#[derive(Clone)]
+pub(crate) struct Case {
+    pub(crate) state: State,
+    pub(crate) message: String,
+    pub(crate) lie: Lie,
+}
+
+impl Case {
+    pub(crate) fn title(&self) -> String {
+        format!("{:?}, {}: {}", self.state, self.message, self.lie.name)
+    }
+}
+
+/// Runs the case; returns how it ended, or which promise was broken.
+pub(crate) async fn run(case: Case) -> Result<End, String> {
+    let sandbox = tempfile::tempdir().unwrap();
+    let project = sandbox.path().join("home/user/project");
+    std::fs::create_dir_all(&project).unwrap();
+    std::fs::write(project.join("in.bin"), FILE).unwrap();
+    std::fs::write(project.join("out.txt"), "mine").unwrap();
+    let before = listing(sandbox.path());
+    let liar = Liar::new(
+        case.state,
+        case.lie.clone(),
+        case.message == case.state.awaits(),
+        sandbox.path().display().to_string(),
+    );
+    let (canceller, cancel) = channel();
+    let begun = Instant::now();
+    let client = client(&liar, case.state, &project, (canceller.clone(), cancel));
+    tokio::pin!(client);
+    let (mut asked, mut nudged) = (None, Instant::now());
+    let end = loop {
+        tokio::select! {
+            end = &mut client => break end,
+            () = tokio::time::sleep(Duration::from_millis(100)) => {}
+        }
+        if begun.elapsed() > HANG {
+            return Err("hangs".to_owned());
+        }
+        if liar.moved().max(nudged).elapsed() > IDLE {
+            nudged = Instant::now();
+            match asked.replace(nudged) {
+                None => canceller.ask(),
+                Some(_) => liar.go_down(),
+            }
+            if asked.is_some_and(|first| first.elapsed() > 3 * IDLE) {
+                liar.go_down();
+            }
+        }
+    };
+    let went_down = liar.is_down();
+    let end = match (end, asked) {
+        (_, Some(_)) if went_down => End::Limited,
+        (_, Some(_)) => End::Stopped,
+        (Ok(true), None) => End::Harmless,
+        (Ok(false), None) => End::Believed,
+        (Err(_), None) => End::Refused,
+    };
+    let mut after = listing(sandbox.path());
+    let run = Path::new("home/user/project/artifacts");
+    let inside: BTreeMap<_, _> = after.extract_if(.., |path, _| path.starts_with(run)).collect();
+    if after != before {
+        return Err(format!("files outside the run folder: {after:?}"));
+    }
+    let runs = run.join("runs");
+    let ours = |path: &&PathBuf| {
+        [
+            run.into(),
+            runs.clone(),
+            runs.join("latest"),
+            runs.join(".gitignore"),
+            run.join(".gitignore"),
+        ]
+        .contains(path)
+            || path.starts_with(runs.join("adversary"))
+    };
+    if let Some(foreign) = inside.keys().find(|path| !ours(path)) {
+        return Err(format!("{} is outside the run folder", foreign.display()));
+    }
+    let partial = |path: &&PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(".writing-") || (name.ends_with(".part") && end == End::Harmless)
+    };
+    if let Some(left) = inside.keys().find(partial) {
+        return Err(format!("{} was left behind", left.display()));
+    }
+    match liar.told() {
+        true => Ok(end),
+        false => Err("the lie was never told".to_owned()),
+    }
+}
+
+/// Files and folders with their contents.
+fn listing(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let entries = walkdir::WalkDir::new(folder).into_iter().flatten();
+    let entry = |entry: walkdir::DirEntry| {
+        let path = entry.path().strip_prefix(folder).unwrap().to_owned();
+        let bytes = match entry.file_type().is_file() {
+            true => std::fs::read(entry.path()).unwrap(),
+            false => Vec::new(),
+        };
+        (path, bytes)
+    };
+    // The folder above a written file changes too, so only what is in it counts.
+    entries.map(entry).filter(|(path, _)| !path.as_os_str().is_empty()).collect()
+}
+
+/// Does what `state` needs; returns whether the result is the honest host's.
+async fn client(
+    liar: &Liar,
+    state: State,
+    project: &Path,
+    (canceller, mut cancel): (Canceller, CancelSignal),
+) -> Result<bool, String> {
+    let options = ConnectOptions {
+        agent: "unused".into(),
+        first_use: FirstUse::Refuse,
+        talk: Arc::new(NoPrompt),
+    };
+    let patience = ReconnectPolicy {
+        first: Duration::from_millis(1),
+        longest: Duration::from_millis(10),
+        total: Duration::from_millis(200),
+    };
+    let remote = Arc::new(liar.clone());
+    let mut stop = cancel.clone();
+    // As the commands do: what asks nothing of a job ends with the first signal.
+    let ask = async {
+        let link = HostLink::connect(remote.clone(), options).await.on(&*remote);
+        let mut link = link.map_err(|failure| failure.to_string())?.patience(patience);
+        let honest = match state {
+            State::Greeting | State::Facts => {
+                link.facts(&[]).await.map(|facts| facts == super::samples::facts())
+            }
+            State::Listing => link.jobs().await.map(|jobs| jobs == Default::default()),
+            State::Planning => link.plan(JOB).await.map(|plan| plan == super::samples::plan()),
+            State::Forgetting => link.forget(JOB).await.map(|()| true),
+            _ => return Ok((Some(link), true)),
+        };
+        let honest = honest.on(&*remote).map_err(|failure| failure.to_string())?;
+        link.close().await;
+        Ok::<_, String>((None, honest))
+    };
+    let (link, honest) = tokio::select! {
+        asked = ask => asked?,
+        () = stop.wait_for_more_than(0) => return Err("cancelled".to_owned()),
+    };
+    let Some(mut link) = link else { return Ok(honest) };
+
+    let runs = project.join("artifacts/runs");
+    let folder = RunFolder::create(&runs, "adversary", None).map_err(|e| e.to_string())?;
+    let mut record = RunRecord::new("adversary".into(), "exec", jiff::Timestamp::UNIX_EPOCH);
+    let mut reporter =
+        Watcher { canceller, cancels: state == State::Cancelling, output: Vec::new() };
+    let request = request(project);
+    let mut context = RunContext {
+        folder: &folder,
+        record: &mut record,
+        reporter: &mut reporter,
+        cancel: cancel.clone(),
+        input: None,
+    };
+    let (spec, programs) = (RemoteSpec::default(), Programs::default());
+    let cache = FactsCache::new(&project.join("cache"), &spec, &BTreeMap::new());
+    let start = if state == State::Detaching { RunStart::Detached } else { RunStart::New };
+    let mut host = RunHost::new(&mut link, &spec, cache, &programs, start);
+    let pull = request.pull.clone();
+    let program = move |_: Option<&HostFacts>| Ok(request.clone());
+    let run = ExecRun {
+        program: Some(&program),
+        needs_facts: false,
+        pull: &pull,
+        copies: FileCopies::default(),
+    };
+    let outcome = run.run(&mut host, &mut context).await;
+    let closed = rgpu::run::close(link, &mut record);
+    tokio::select! {
+        () = closed => {}
+        () = cancel.wait_for_more_than(0) => {}
+    }
+    let outcome = outcome.map_err(|failure| failure.to_string())?;
+    let end = match outcome.end {
+        Some(end) => Some(end.map_err(|failure| failure.to_string())?),
+        None => None,
+    };
+    if state == State::Detaching {
+        return Ok(end.is_none());
+    }
+    let pulled = std::fs::read(folder.path().join("pulled/out.txt")).unwrap_or_default();
+    Ok(end == Some(ProgramExit::Exit(0))
+        && reporter.output == OUTPUT
+        && outcome.pulled.len() == 1
+        && pulled == ARTIFACT)
+}
+
+fn request(project: &Path) -> ExecRequest {
+    let file = BundleFile {
+        path: "here/in.bin".into(),
+        content: Content::Local(project.join("in.bin")),
+        executable: false,
+    };
+    let program = Program {
+        name: "prog".into(),
+        argv: vec![Arg::text("prog")],
+        files: vec![file],
+        env: BTreeMap::new(),
+        cwd: "here".into(),
+        prepare: Vec::new(),
+    };
+    ExecRequest {
+        program,
+        timeout: Duration::from_secs(60),
+        pull: vec!["out*".into()],
+        ..ExecRequest::default()
+    }
+}
+
+/// Keeps the program's output, and cancels the job once it runs.
+struct Watcher {
+    canceller: Canceller,
+    cancels: bool,
+    output: Vec<u8>,
+}
+
+impl Reporter for Watcher {
+    fn report(&mut self, event: &RunEvent<'_>) {
+        match event {
+            RunEvent::Output { bytes, .. } => self.output.extend_from_slice(bytes),
+            RunEvent::Job { event, .. } => {
+                if self.cancels && matches!(event.body, EventBody::Output { .. }) {
+                    self.cancels = false;
+                    self.canceller.ask();
+                }
+            }
+            _ => {}
+        }
+    }
+}
