@@ -10,8 +10,8 @@ mod show;
 use std::time::Instant;
 
 pub(super) use args::{
-    DeepArgs, Mode, NcuArgs, NsysArgs, PlaceArgs, ProfileArgs, RunArgs, SanitizerArgs, bytes,
-    duration,
+    DeepArgs, NcuArgs, NsysArgs, PlaceArgs, ProfileArgs, RunArgs, SanitizerArgs, bytes, duration,
+    mode_parser,
 };
 pub(super) use preset::expand as expand_preset;
 
@@ -162,7 +162,7 @@ fn carry_out(
             thresholds: &app.config.thresholds.value,
             source_folder: &source_folder,
             nvdisasm: &disasm::nvdisasm(app),
-            at_least: args.run.at_least.as_deref(),
+            at_least: args.run.at_least.as_ref(),
             now_s: jiff::Timestamp::now().as_second(),
             try_failed: false,
             detach: args.run.detach && resume == RunStart::No,
@@ -314,7 +314,7 @@ fn write_result(
 
 /// The failure of a run that ended below `--at-least`.
 fn below_required_rung(profile: &Profile, args: &ProfileArgs) -> Option<Failure> {
-    let required_rung = args.run.at_least.as_deref()?;
+    let required_rung = args.run.at_least.as_ref()?;
     let message = format!("the run ended on rung `{}`, below `{required_rung}`", profile.rung);
     falls_short(&profile.rung, required_rung, profile.gpu.is_none())
         .then(|| below_rung(message, &profile.ladder))

@@ -6,6 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::RungId;
 use super::profile::Gap;
 
 /// The schema name that every comparison carries.
@@ -68,7 +69,7 @@ pub struct ComparedSide {
     /// Mode, or the kind of file: `ncu`, `nsys`, `bench` …
     pub mode: String,
     /// Id of the rung that was reached.
-    pub rung: String,
+    pub rung: RungId,
     /// Name of the GPU, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,

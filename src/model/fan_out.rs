@@ -7,6 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::RungId;
 use super::comparison::TimeChange;
 
 /// The schema name that every document carries.
@@ -62,7 +63,7 @@ pub struct FanOutRow {
     pub device: Option<String>,
     /// Id of the rung that was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rung: Option<String>,
+    pub rung: Option<RungId>,
     /// Median time of the default case in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub median_ns: Option<f64>,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::sanitizer::SanitizerResult;
 use super::selection::Selection;
 use super::timeline::{CopySum, KernelSum, Timeline};
-use super::{Finding, KernelCode, Launch, Operator, Region, SpeedOfLight, Stage};
+use super::{Finding, KernelCode, Launch, Operator, Region, RungId, SpeedOfLight, Stage};
 
 /// The schema name that every profile carries.
 pub const SCHEMA: &str = "rgpu.profile/1";
@@ -33,7 +33,7 @@ pub struct Profile {
     /// The kernel or program that was profiled.
     pub kernel: KernelInfo,
     /// Id of the rung whose results these are: `ncu.asked`, `cpu` …; `none` if nothing ran.
-    pub rung: String,
+    pub rung: RungId,
     /// The part of the program that was profiled; absent if all of it was, with the tool's
     /// defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]

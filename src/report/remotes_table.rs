@@ -6,6 +6,7 @@
 use super::quantity::{duration, usd};
 use super::text::wrap;
 use super::{Align, Grid, Style};
+use crate::model::RungId;
 use crate::model::fan_out::{FanOut, FanOutRow};
 
 /// Renders a fan-out for a terminal; the text ends with a newline.
@@ -94,7 +95,7 @@ fn rows(fan_out: &FanOut) -> Grid {
     ]);
     let percent = |x: Option<f64>| x.map(|x| format!("{x:.1}")).unwrap_or_default();
     for row in &fan_out.remotes {
-        let rung = row.rung.clone().unwrap_or_else(|| row.state.clone());
+        let rung = row.rung.as_ref().map_or_else(|| row.state.clone(), RungId::to_string);
         let base = fan_out.base.as_ref() == Some(&row.remote);
         let times = row.against_base.as_ref().map(|t| format!("{:.3}", t.speedup));
         grid.row([
@@ -145,6 +146,7 @@ fn cases(fan_out: &FanOut) -> Grid {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::RungId;
     use crate::model::comparison::{SideTime, TimeChange, TimeVerdict};
     use crate::model::fan_out::{FanOutCase, SCHEMA};
 
@@ -154,7 +156,7 @@ mod tests {
             run: Some(format!("20261121-130000-vecadd-ncu-{remote}-1f2e")),
             state: "done".to_owned(),
             device: Some(device.to_owned()),
-            rung: Some("ncu.asked".to_owned()),
+            rung: Some(RungId::NcuAsked),
             median_ns: Some(median_ns),
             clock: Some("cuda_events".to_owned()),
             correctness: Some("right".to_owned()),

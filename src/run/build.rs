@@ -22,6 +22,7 @@ use super::{outcome, resume};
 use crate::bundle::{self, Bundle, DEFAULT_MAX_BYTES, Packer};
 use crate::disasm::{self, ImageTask};
 use crate::error::{Exit, Failure, Result, Side};
+use crate::model::RungId;
 use crate::model::build::{Build, BuildError, LogSettings, SCHEMA, Status};
 use crate::model::disasm::{Disasm, Input};
 use crate::remote::{HostLink, OnRemote, Remote, RemoteSpec};
@@ -402,8 +403,8 @@ fn build_log(folder: &RunFolder, names: &HostPathNames<'_>) -> String {
 /// The compiler's name, with the version that the cubin records.
 fn compiler(end: &JobResult, build: &Build) -> String {
     let name = match end.rung_of("build") {
-        Some("build.nvrtc") => "NVRTC",
-        Some("build.wheels") => "nvcc of NVIDIA's wheels",
+        Some(RungId::BuildNvrtc) => "NVRTC",
+        Some(RungId::BuildWheels) => "nvcc of NVIDIA's wheels",
         Some(_) => "nvcc",
         None => return String::new(),
     };

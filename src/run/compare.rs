@@ -25,7 +25,7 @@ use crate::bundle::{self, BlobSource, Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::{Entry, Mode};
 use crate::model::comparison::Part;
-use crate::model::{Profile, Sidecars};
+use crate::model::{Profile, RungId, Sidecars};
 use crate::remote::{HostLink, RemoteSpec};
 use crate::store::EnvRecord;
 use crate::store::RunFolder;
@@ -174,7 +174,7 @@ impl CompareRun<'_> {
         // Without timings or references there is nothing to compare.
         for side in sides.iter().filter(|_| facts.gpus.is_empty()) {
             let Target::Kernel { spec, .. } = &side.request.target else { continue };
-            if side.builder.rung() == "none" {
+            if side.builder.rung() == RungId::None {
                 let ladder = &side.builder.profile.ladder;
                 return Err(
                     PlanError::no_gpu(&facts.remote, spec, side.request.mode, ladder).into()
@@ -284,7 +284,7 @@ impl CompareRun<'_> {
         move_logs(context.folder, &side.folder, side.name)?;
         side.builder.expect(expect);
         let refused = side.builder.take(&side.folder, &end, &side.request)?;
-        let rung = end.rung_of("profile").map(str::to_owned);
+        let rung = end.rung_of("profile").map(String::from);
         let failure_words = end.last_rung("profile").map(failure_text);
         side.builder.job = Some(end);
         if let Some(refused) = refused {
@@ -296,7 +296,7 @@ impl CompareRun<'_> {
             side.pass_results.retain(|(m, _)| *m != mode);
             side.pass_results.push((mode, Err(format!("{}: {}", refused.rung, refused.text))));
             match refused.metrics.is_empty() {
-                true => drop(side.request.skip.insert(refused.rung)),
+                true => drop(side.request.skip.insert(refused.rung.into())),
                 false => side.request.drop_metrics.extend(refused.metrics),
             }
             return Ok(true);

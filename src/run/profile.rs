@@ -26,7 +26,7 @@ use crate::analysis::Thresholds;
 use crate::bundle::{self, BlobSource, Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::Entry;
-use crate::model::{Profile, Sidecars};
+use crate::model::{Profile, RungId, Sidecars};
 use crate::remote::{HostLink, OnRemote, RemoteSpec};
 use crate::store::EnvRecord;
 use crate::tool::{self, Draft, JobName, PlanError, Request, Target};
@@ -53,7 +53,7 @@ pub struct ProfileRun<'a> {
     /// Paths where this machine may have nvdisasm, for hosts without one.
     pub nvdisasm: &'a [PathBuf],
     /// The lowest rung that counts as success, if any is required.
-    pub at_least: Option<&'a str>,
+    pub at_least: Option<&'a RungId>,
     /// The current time in Unix seconds.
     pub now_s: i64,
     /// Whether to try rungs again that failed on this host before.
@@ -277,7 +277,7 @@ impl ProfileRun<'_> {
         // A plan that only compiles has no such step.
         let rungs = step.map_or(&[][..], |step| &step.rungs);
         let on_cpu = facts.gpus.is_empty();
-        let short = rungs.iter().all(|rung| falls_short(&rung.id, least, on_cpu));
+        let short = rungs.iter().all(|rung| falls_short(&rung.id[..].into(), least, on_cpu));
         let what = match (on_cpu, rungs.first()) {
             (true, _) => format!("without a GPU the run cannot reach rung `{least}`"),
             (false, best) => {
@@ -286,7 +286,7 @@ impl ProfileRun<'_> {
         };
         short.then(|| {
             let mut left_out = draft.expect.left_out.clone();
-            left_out.retain(|record| !is_below(&record.rung, least));
+            left_out.retain(|record| !is_below(&record.rung[..].into(), least));
             below_rung(what, &left_out)
         })
     }
@@ -294,7 +294,7 @@ impl ProfileRun<'_> {
     /// The failure of a run that compiled its kernel but had no GPU and no reference to run.
     fn only_compiled(&self, profile: &Profile, facts: &HostFacts) -> Option<Failure> {
         let Target::Kernel { spec, .. } = &self.request.target else { return None };
-        let only = profile.rung == "none" && facts.gpus.is_empty();
+        let only = profile.rung == RungId::None && facts.gpus.is_empty();
         only.then(|| {
             PlanError::no_gpu(&facts.remote, spec, self.request.mode, &profile.ladder).into()
         })
@@ -350,7 +350,7 @@ impl ProfileRun<'_> {
         refused: assemble::RefusedRung,
     ) -> Result<()> {
         if refused.metrics.is_empty() {
-            self.request.skip.insert(refused.rung);
+            self.request.skip.insert(refused.rung.into());
         } else {
             self.request.drop_metrics.extend(refused.metrics);
         }

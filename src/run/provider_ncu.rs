@@ -55,7 +55,7 @@ impl ProfileRun<'_> {
             tool::served(&self.request, facts, &self.programs.toolbox(&facts.agent.arch), &job)
                 .unwrap_or_default();
         for rung in rungs {
-            if !is_below(builder.rung(), rung.rung) {
+            if !is_below(&builder.rung(), &rung.rung) {
                 break;
             }
             let text = format!("{} is asked: `{}`", provider.called(), rung.rung);
@@ -73,7 +73,7 @@ impl ProfileRun<'_> {
                 }
             };
             let Some((code, text)) = text else { break };
-            context.reporter.say(&RunEvent::Refused { rung: rung.rung, code: &code, text: &text });
+            context.reporter.say(&RunEvent::Refused { rung: &rung.rung, code: &code, text: &text });
             // Lower rungs can help only if ncu itself failed for such a reason.
             if report.is_none() && !tool::asks_for_less(&code) {
                 break;
@@ -88,7 +88,7 @@ impl ProfileRun<'_> {
         let job = JobName { run: String::new(), sequence: 1 };
         link.remote().served_ncu().is_some()
             && tool::served(&self.request, facts, &self.programs.toolbox(&facts.agent.arch), &job)
-                .is_ok_and(|rungs| rungs.iter().any(|rung| !is_below(rung.rung, least)))
+                .is_ok_and(|rungs| rungs.iter().any(|rung| !is_below(&rung.rung, least)))
     }
 
     /// Tries one rung. Returns its record and, if it succeeded, the report.
@@ -103,7 +103,7 @@ impl ProfileRun<'_> {
         argv.extend(rung.arguments.iter().chain(&rung.program).cloned());
         let mut record = RungRecord {
             step: rung.step.clone(),
-            rung: rung.rung.to_owned(),
+            rung: rung.rung.to_string(),
             argv,
             loses: rung.loses.to_owned(),
             ..RungRecord::default()

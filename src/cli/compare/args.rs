@@ -198,7 +198,7 @@ impl CompareArgs {
         ProfileArgs {
             kernel: Some(kernel.to_owned()),
             program: Vec::new(),
-            mode: Some(profile::Mode::Bench),
+            mode: Some(kernel::Mode::Bench),
             place: self.place.clone(),
             problem_sizes: self.problem_sizes.clone(),
             arch: self.arch.clone(),

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::cli::profile::{
-    DeepArgs, Mode, NcuArgs, NsysArgs, PlaceArgs, ProfileArgs, RunArgs, SanitizerArgs, bytes,
+    DeepArgs, NcuArgs, NsysArgs, PlaceArgs, ProfileArgs, RunArgs, SanitizerArgs, bytes, mode_parser,
 };
+use crate::kernel::Mode;
 
 /// Run a file, a piece of code or a command on the GPU host
 ///
@@ -57,7 +58,7 @@ pub(in crate::cli) struct ExecArgs {
     pub tty: bool,
 
     /// Profile it, with the flags of `rgpu profile`
-    #[arg(long, short, value_enum)]
+    #[arg(long, short, value_parser = mode_parser())]
     pub mode: Option<Mode>,
 
     #[command(flatten)]

@@ -172,7 +172,7 @@ mod tests {
         let digest = Digest::from_bytes(&Sha256::digest(text).into());
         HostFile {
             host_path: "here/f".to_owned(),
-            rung: "exec".to_owned(),
+            rung: "exec".into(),
             artifact: Artifact {
                 path: "pulled/f".to_owned(),
                 kind: "pulled".to_owned(),

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-use crate::kernel::Mode as Way;
+use crate::kernel::{MODES, Mode};
+use crate::model::RungId;
 
 /// Profile a kernel or a program: how fast, why not faster, what to try
 ///
@@ -23,7 +25,7 @@ pub(in crate::cli) struct ProfileArgs {
     pub program: Vec<String>,
 
     /// What to measure with [default: the kernel's own mode, else ncu]
-    #[arg(long, short, value_enum)]
+    #[arg(long, short, value_parser = mode_parser())]
     pub mode: Option<Mode>,
 
     #[command(flatten)]
@@ -74,40 +76,15 @@ Examples:
   rgpu profile --kernel race --mode sanitizer --tool racecheck --remote h200
   rgpu profile --remote h200 -- ./app --its args";
 
-/// What to measure with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum Mode {
-    /// Nsight Compute: counters of each launch
-    Ncu,
-    /// Nsight Systems: the timeline and NVTX regions
-    Nsys,
-    /// compute-sanitizer: memory errors, races, uninitialised reads, barriers
-    Sanitizer,
-    /// Time alone, without any tool
-    Bench,
-    /// NVTX ranges alone
-    Nvtx,
-    /// The reference check alone, on every named size
-    Verify,
-    /// Nsight Systems first, then Nsight Compute on the kernels that hold the time
-    Deep,
-    /// torch's own profiler, for Python kernels: operators and their kernels
-    Torch,
+/// Reads the name of a mode; help and completions have what each gives.
+pub(in crate::cli) fn mode_parser() -> impl TypedValueParser<Value = Mode> {
+    let names = MODES.iter().map(|info| PossibleValue::new(info.name).help(info.gives));
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<Mode>())
 }
 
-impl Mode {
-    pub(in crate::cli) fn way(self) -> Way {
-        match self {
-            Self::Ncu => Way::Ncu,
-            Self::Nsys => Way::Nsys,
-            Self::Sanitizer => Way::Sanitizer,
-            Self::Bench => Way::Bench,
-            Self::Nvtx => Way::Nvtx,
-            Self::Verify => Way::Verify,
-            Self::Deep => Way::Deep,
-            Self::Torch => Way::Torch,
-        }
-    }
+/// Reads the id of a rung.
+fn rung_parser() -> impl TypedValueParser<Value = RungId> {
+    PossibleValuesParser::new(crate::run::rungs()).map(RungId::from)
 }
 
 /// Where it runs.
@@ -293,8 +270,8 @@ pub(in crate::cli) struct RunArgs {
     pub note: Option<String>,
 
     /// The lowest rung that counts as success, e.g. ncu.basic
-    #[arg(long, value_name = "RUNG", value_parser = clap::builder::PossibleValuesParser::new(crate::run::rungs()))]
-    pub at_least: Option<String>,
+    #[arg(long, value_name = "RUNG", value_parser = rung_parser())]
+    pub at_least: Option<RungId>,
 
     /// Make doubts about the host an error before anything is timed
     #[arg(long)]

@@ -192,7 +192,7 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedPro
             ..RunInfo::default()
         },
         kernel: KernelInfo { name, language: "report".to_owned(), ..KernelInfo::default() },
-        rung: importer.kind.to_owned(),
+        rung: importer.kind.into(),
         ..Profile::default()
     };
     for refusal in imported.refusals.drain(..) {

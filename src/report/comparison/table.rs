@@ -76,7 +76,7 @@ fn sides(out: &mut String, c: &Comparison, style: &Style) {
             label.to_owned(),
             short_name(&side.kernel),
             side.mode.clone(),
-            if side.rung == side.mode { String::new() } else { side.rung.clone() },
+            if side.rung == *side.mode { String::new() } else { side.rung.to_string() },
             side.correctness.clone().unwrap_or_default(),
             if side.name == side.kernel { String::new() } else { side.name.clone() },
         ]);

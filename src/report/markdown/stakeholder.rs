@@ -75,7 +75,7 @@ fn environment(profile: &Profile) -> Grid {
         ("GPU", profile.device.clone().or_else(|| gpu.map(|g| g.name.clone()))),
         ("Where", Some(profile.run.remote.clone())),
         ("Mode", Some(profile.run.mode.clone())),
-        ("Rung", Some(profile.rung.clone())),
+        ("Rung", Some(profile.rung.to_string())),
         ("Started", Some(profile.run.started.clone())),
         ("Compiler", Some(profile.kernel.compiler.clone())),
         ("Architectures", Some(profile.kernel.arch.join(", "))),
@@ -156,7 +156,7 @@ fn stages(profile: &Profile) -> Grid {
     }
     if profile.run.seconds > 0.0 {
         let seconds = format!("{:.2}", profile.run.seconds);
-        grid.row(["the whole run".to_owned(), profile.rung.clone(), String::new(), seconds]);
+        grid.row(["the whole run".to_owned(), profile.rung.to_string(), String::new(), seconds]);
     }
     grid
 }

@@ -12,7 +12,7 @@ fn fixture(path: &str) -> PathBuf {
 }
 
 fn profile(imported: Imported, rung: &str) -> Profile {
-    let mut profile = Profile { rung: rung.to_owned(), ..Profile::default() };
+    let mut profile = Profile { rung: rung.into(), ..Profile::default() };
     profile.run.id = "20261121-101502-regions-ncu-3f2a".to_owned();
     profile.run.mode = rung.split('.').next().unwrap_or_default().to_owned();
     profile.kernel.name = "regions".to_owned();

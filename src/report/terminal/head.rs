@@ -2,9 +2,9 @@
 
 use super::Page;
 use crate::error::ANOTHER_HOST;
-use crate::model::Profile;
 use crate::model::profile::{Correctness, ModelInfo, Timing};
 use crate::model::speed_of_light::{SpeedOfLight, Utilization};
+use crate::model::{Profile, RungId};
 use crate::report::quantity::{self, count_of, duration, per_second, percent, usd};
 use crate::report::{Align, Grid};
 
@@ -86,7 +86,7 @@ fn continued_without_gpu(profile: &Profile) -> bool {
     profile.host.is_some()
         && profile.gpu.is_none()
         && profile.device.is_none()
-        && profile.rung != "none"
+        && profile.rung != RungId::None
         && !matches!(profile.run.mode.as_str(), "verify" | "sanitizer")
 }
 
@@ -266,7 +266,7 @@ mod tests {
         let mut profile = Profile {
             cases: vec![case("pair", None), case("ragged-1", Some(&timing))],
             host: Some(Default::default()),
-            rung: "nvtx".to_owned(),
+            rung: RungId::Nvtx,
             ..Profile::default()
         };
         profile.kernel.name = "k".to_owned();

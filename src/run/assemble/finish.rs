@@ -8,10 +8,10 @@ use rgpu_protocol::{HostFacts, RungRecord};
 use super::ProfileBuilder;
 use crate::analysis;
 use crate::model::profile::{CaseResult, Correctness, KernelInfo, RunInfo, SCHEMA};
-use crate::model::{Profile, Sidecars};
+use crate::model::{Profile, RungId, Sidecars};
 use crate::run::stages;
 use crate::store::RunRecord;
-use crate::tool::{Expectations, Request, Target};
+use crate::tool::{Expectations, Request, RungInfo, Target};
 
 /// Makes the profile from all results of the run.
 pub(in crate::run) fn profile(
@@ -22,6 +22,7 @@ pub(in crate::run) fn profile(
 ) -> (Profile, Sidecars) {
     let mut builder = builder;
     builder.end_survey();
+    let reached = builder.rung();
     let mut profile = builder.profile;
     profile.schema = SCHEMA.to_owned();
     profile.run = RunInfo {
@@ -43,7 +44,7 @@ pub(in crate::run) fn profile(
         profile.stages = stages::stages(&profile.regions, data_sets, spec);
     }
     profile.host = Some(facts);
-    profile.rung = if builder.rung.is_empty() { "none".to_owned() } else { builder.rung };
+    profile.rung = reached;
     drop_lower_rungs(&mut profile);
     set_rates(&mut profile, request);
     profile.cases.iter_mut().for_each(count_timed_calls);
@@ -62,14 +63,15 @@ fn drop_lower_rungs(profile: &mut Profile) {
     let Some(end) = profile.ladder.iter().rev().find(|r| r.ok && r.rung == reached) else { return };
     let step = end.step.clone();
     let lower = |record: &RungRecord| {
-        let tool = |rung: &str| rung.split('.').next().map(str::to_owned);
+        let rung = RungId::from(&*record.rung);
+        let tool = |rung: &RungId| RungInfo::of(rung).map(|info| info.tool);
         !record.ok
             // On a CPU, no rung counts as above the GPU's, whatever its name.
             && record.code != "no_gpu"
             && record.step == step
             && record.argv.is_empty()
-            && crate::run::is_below(&record.rung, &reached)
-            && tool(&record.rung) != tool(&reached)
+            && crate::run::is_below(&rung, &reached)
+            && tool(&rung) != tool(&reached)
     };
     let gone: Vec<RungRecord> = profile.ladder.extract_if(.., |record| lower(record)).collect();
     profile.gaps.retain(|gap| {

@@ -10,6 +10,7 @@ use super::message_rows::{NextRungs, table};
 use super::python_env::PythonEnv;
 use super::request::{BuildOptions, Output, path_of};
 use crate::kernel::{Entry, KernelSpec, SourceTree};
+use crate::model::RungId;
 use crate::tool::nvcc;
 
 /// Folder of the sources in the job's folder, relative to [`BUILD`].
@@ -149,14 +150,14 @@ pub(super) fn step(
         .into_iter()
         .filter_map(|compiler| match compiler {
             Compiler::Nvcc => {
-                Some(nvcc_rung(request, "build.nvcc", vec![path_of(facts, "nvcc")?.into()]))
+                Some(nvcc_rung(request, &RungId::BuildNvcc, vec![path_of(facts, "nvcc")?.into()]))
             }
             Compiler::Nvrtc => Some(nvrtc_rung(request, path_of(facts, "nvrtc")?)),
         })
         .collect();
     if by_wheels(request, facts) {
         let nvcc = vec![PythonEnv::python(), Arg::in_job(WHEEL_TOOL), "nvcc".into()];
-        rungs.push(nvcc_rung(request, "build.wheels", nvcc));
+        rungs.push(nvcc_rung(request, &RungId::BuildWheels, nvcc));
     }
     if rungs.is_empty() {
         return Err(PlanError::NoCompiler {
@@ -181,7 +182,7 @@ pub(super) fn step(
 }
 
 /// Runs `nvcc` in the build folder, so that `--keep` leaves the PTX there.
-fn nvcc_rung(request: &CompileRequest<'_>, id: &str, mut argv: Vec<Arg>) -> Rung {
+fn nvcc_rung(request: &CompileRequest<'_>, id: &RungId, mut argv: Vec<Arg>) -> Rung {
     let CompileRequest { spec, sources, arch, options } = request;
     let stem = stem(spec);
     match options.output {
@@ -235,20 +236,20 @@ fn nvrtc_rung(request: &CompileRequest<'_>, library: &str) -> Rung {
     if options.output != Output::Ptx {
         artifacts.insert(0, artifact(request.product(), "cubin"));
     }
-    let mut rung = rung("build.nvrtc", argv, env, request.product(), artifacts);
+    let mut rung = rung(&RungId::BuildNvrtc, argv, env, request.product(), artifacts);
     rung.loses = "host code and some nvcc options".to_owned();
     rung
 }
 
 fn rung(
-    id: &str,
+    id: &RungId,
     argv: Vec<Arg>,
     env: BTreeMap<String, Arg>,
     module: String,
     artifacts: Vec<ArtifactSpec>,
 ) -> Rung {
     Rung {
-        id: id.to_owned(),
+        id: id.to_string(),
         needs: Vec::new(),
         argv,
         env,
@@ -274,7 +275,7 @@ pub(super) fn reference_step(
         .map(Arg::from)
         .to_vec();
     argv.extend([format!("{SOURCES}/{source}").into(), "-lm".into()]);
-    let mut rung = rung("build.cc", argv, BTreeMap::new(), REFERENCE.to_owned(), Vec::new());
+    let mut rung = rung(&RungId::BuildCc, argv, BTreeMap::new(), REFERENCE.to_owned(), Vec::new());
     for row in &mut rung.diagnosis {
         if row.code == "does_not_compile" {
             row.code = "reference_does_not_compile".to_owned();

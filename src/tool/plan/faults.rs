@@ -11,6 +11,8 @@ use super::message_rows::{NextRungs, table};
 use super::planner::{Planner, plain_rung};
 use super::reason;
 use super::request::{SanitizerTool, Target, path_of};
+use super::rungs::{RungInfo, RungTool};
+use crate::model::RungId;
 use crate::tool::sanitizer;
 
 impl Planner<'_> {
@@ -31,7 +33,7 @@ impl Planner<'_> {
                 Some(path) => rungs.push(self.sanitizer_rung(path, tool)?),
                 None => self.expect.left_out.push(RungRecord {
                     step: id.clone(),
-                    rung: "sanitizer".to_owned(),
+                    rung: RungId::Sanitizer.to_string(),
                     code: "tool_missing".to_owned(),
                     words: reason::reason("tool_missing").title.to_owned(),
                     ..RungRecord::default()
@@ -42,12 +44,11 @@ impl Planner<'_> {
             if kernel && !self.jobs.is_python() {
                 let report = format!("guard-{name}");
                 let (argv, artifacts) = self.jobs.words("guard", CASE_SANITIZER, &[], &report);
-                let mut rung = plain_rung("guard", argv, artifacts);
+                let mut rung = plain_rung(&RungId::Guard, argv, artifacts);
                 // Exit status 10 means that the guarded run found something, which is a valid
                 // result.
                 rung.success.exit = vec![0, 10];
-                rung.loses =
-                    "certainty: a guarded run can find faults, and never says clean".to_owned();
+                rung.loses = RungInfo::of(&RungId::Guard).map_or("", |info| info.loses).to_owned();
                 rungs.push(rung);
             }
             rungs.retain(|rung| !self.request.skip.contains(&format!("{id}/{}", rung.id)));
@@ -78,14 +79,14 @@ impl Planner<'_> {
             }
             Target::Program(program) => argv.extend(program.argv.iter().cloned()),
         }
-        let mut rung = plain_rung("sanitizer", argv, artifacts);
+        let mut rung = plain_rung(&RungId::Sanitizer, argv, artifacts);
         if self.jobs.is_python() {
             // Gives each tensor its own allocation, so that the tool knows its bounds.
             rung.env.insert("PYTORCH_NO_CUDA_MEMORY_CACHING".to_owned(), Arg::text("1"));
         }
         rung.success =
             Success { exit: Vec::new(), files: Vec::new(), prints: vec![sanitizer::summary(tool)] };
-        rung.diagnosis = table(sanitizer::ROWS, NextRungs::default());
+        rung.diagnosis = table(RungTool::Sanitizer.messages(), NextRungs::default());
         Ok(rung)
     }
 }
