@@ -22,6 +22,7 @@ use crate::model::Profile;
 use crate::model::comparison::{
     ComparedSide, Comparison, KernelChange, RegionChange, SCHEMA, TimeChange, TimeVerdict,
 };
+use crate::model::profile::CheckVerdict;
 use crate::model::profile::Gap;
 use join::KernelPair;
 use time::Times;
@@ -47,7 +48,7 @@ pub fn compare(a: &Profile, b: &Profile, options: &CompareOptions<'_>) -> Compar
     gaps.extend(no_time.clone());
     gaps.extend(shared.notes.iter().cloned());
     for (side, profile) in options.names.iter().zip([a, b]) {
-        if profile.correctness.as_ref().is_some_and(|c| c.verdict == "wrong") {
+        if profile.correctness.as_ref().is_some_and(|c| c.verdict == CheckVerdict::Wrong) {
             gaps.push(gap("wrong_result", format!("`{side}` computes wrong results")));
         }
     }

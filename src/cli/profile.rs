@@ -24,6 +24,8 @@ use super::session::{self, OutputOptions};
 use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
 use crate::error::{ANOTHER_HOST, ErrorDocument, Exit, Failure, Result};
 use crate::model::Profile;
+use crate::model::profile::CheckVerdict;
+use crate::model::sanitizer::SanitizerVerdict;
 use crate::remote::RemoteSpec;
 use crate::run::{
     ProfileOutcome, ProfileRun, Reporter, RunContext, RunEvent, below_rung, close, falls_short,
@@ -245,7 +247,7 @@ fn write_result(
         Ok(ProfileOutcome::Profile(mut profile, sidecars, failure)) => {
             profile.run.seconds = record.seconds;
             profile.run.cost_usd = record.cost.cost_usd;
-            profile.run.cost_from = record.cost.source();
+            profile.run.cost_from = record.cost.source().map(Into::into);
             if let Some(hotspots) = &sidecars.hotspots {
                 folder.write_json("hotspots.json", hotspots)?;
             }
@@ -272,7 +274,8 @@ fn write_result(
             }
             _ => failure,
         });
-    let has_findings = profile.iter().flat_map(|p| &p.sanitizer).any(|s| s.verdict == "found");
+    let has_findings =
+        profile.iter().flat_map(|p| &p.sanitizer).any(|s| s.verdict == SanitizerVerdict::Found);
     let status = match &failure {
         Some(failure) if record.command == "exec" => exec::status_of_failure(failure),
         Some(failure) => failure.exit as u8,
@@ -325,8 +328,8 @@ fn below_required_rung(profile: &Profile, args: &ProfileArgs) -> Option<Failure>
 pub(super) fn unlooked(profile: &Profile) -> Option<Failure> {
     let checks = profile.cases.iter().filter_map(|case| case.correctness.as_ref());
     let is_unchecked = match profile.run.mode.as_str() {
-        "verify" => checks.into_iter().all(|c| c.verdict == "unchecked"),
-        "sanitizer" => profile.sanitizer.iter().all(|s| s.verdict == "unknown"),
+        "verify" => checks.into_iter().all(|c| c.verdict == CheckVerdict::Unchecked),
+        "sanitizer" => profile.sanitizer.iter().all(|s| s.verdict == SanitizerVerdict::Unknown),
         _ => false,
     };
     (is_unchecked && profile.gpu.is_none()).then(|| {

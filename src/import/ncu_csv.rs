@@ -12,12 +12,13 @@ use super::ncu::stalls;
 use super::region_tree::part;
 use super::{Imported, Importer, Refusal};
 use crate::model::launch::RuleMessage;
+use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
 use crate::model::{Launch, Metric, Value};
 
 /// `ncu_csv`: `ncu --import … --csv --page raw` or `--page details`.
 pub(super) const IMPORTER: Importer = Importer {
-    kind: "ncu_csv",
+    kind: ArtifactKind::NcuCsv,
     recognises: |_, head| NcuCsv::is_page(head),
     import: |source| {
         let page = NcuCsv::read(&source.bytes()?).map_err(|cause| source.broken(cause))?;

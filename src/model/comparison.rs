@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::RungId;
-use super::profile::Gap;
+use super::profile::{CheckVerdict, Gap};
 
 /// The schema name that every comparison carries.
 pub const SCHEMA: &str = "rgpu.compare/1";
@@ -75,7 +75,7 @@ pub struct ComparedSide {
     pub device: Option<String>,
     /// Result of the check: `right`, `wrong`, `unchecked`; absent if nothing was checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub correctness: Option<String>,
+    pub correctness: Option<CheckVerdict>,
     /// Path of its profile in the comparison's run folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,

@@ -22,6 +22,7 @@ use crate::error::{Exit, Failure, Result, chain};
 use crate::import::case_report::RunnerFailure;
 use crate::import::{IMPORTERS, Imported, Refusal, Source, TracedActivity};
 use crate::model::profile::{Artifact, CaseResult, Gap};
+use crate::model::profile::{ArtifactKind, CheckVerdict};
 use crate::model::{Launch, Profile, RungId, Sidecars};
 use crate::store::RunFolder;
 use crate::tool::{BundleFile, Expectations, PythonEnv, Request, RungInfo, RungTool, Target};
@@ -68,7 +69,7 @@ pub(super) struct ProfileBuilder {
 }
 
 /// Artifact kinds that are imported even if their step failed.
-const ALWAYS_IMPORTED_KINDS: &[&str] = &["case_report"];
+const ALWAYS_IMPORTED_KINDS: &[ArtifactKind] = &[ArtifactKind::CaseReport];
 
 /// Steps whose success does not set the run's rung.
 pub(super) const SETUP_STEPS: &[&str] = &["build", "reference", "export", PythonEnv::STEP];
@@ -232,14 +233,14 @@ impl ProfileBuilder {
                 self.built.push((file.host_path.clone(), local));
             }
             // Imported together with its log, which alone holds the verdict.
-            if file.artifact.kind == "sanitizer_xml" {
+            if file.artifact.kind == ArtifactKind::SanitizerXml {
                 continue;
             }
-            if file.artifact.kind == "ranges" && !has_run_ranges(file) {
+            if file.artifact.kind == ArtifactKind::Ranges && !has_run_ranges(file) {
                 continue;
             }
             let believed = end.rung_of(&file.artifact.step).as_ref() == Some(&file.rung);
-            if believed || ALWAYS_IMPORTED_KINDS.contains(&file.artifact.kind.as_str()) {
+            if believed || ALWAYS_IMPORTED_KINDS.contains(&file.artifact.kind) {
                 refused = self.import(folder, file, believed, request).or(refused);
             }
         }
@@ -294,7 +295,7 @@ impl ProfileBuilder {
         })?;
         let artifact = Artifact {
             path,
-            kind: "sanitizer_log".to_owned(),
+            kind: ArtifactKind::SanitizerLog,
             step: step.to_owned(),
             size: digest.size,
             sha256: digest.sha256.into(),
@@ -339,10 +340,10 @@ impl ProfileBuilder {
                 });
             }
         };
-        let ranges = artifact.kind == "ncu_rep" && measured_ranges(&file.rung, request);
+        let ranges = artifact.kind == ArtifactKind::NcuRep && measured_ranges(&file.rung, request);
         if ranges {
             keep_timed(&mut imported, request);
-        } else if artifact.kind == "ncu_rep" {
+        } else if artifact.kind == ArtifactKind::NcuRep {
             let dropped = keep_regions(
                 &mut imported,
                 &request.regions,
@@ -420,7 +421,9 @@ impl ProfileBuilder {
                     known.timing = case.timing.or(known.timing.take());
                     known.correctness = match (case.correctness, known.correctness.take()) {
                         // A check that was skipped must not hide one that was made.
-                        (Some(new), Some(old)) if new.verdict == "unchecked" => Some(old),
+                        (Some(new), Some(old)) if new.verdict == CheckVerdict::Unchecked => {
+                            Some(old)
+                        }
                         (new, old) => new.or(old),
                     };
                 }
@@ -432,7 +435,7 @@ impl ProfileBuilder {
     /// A program that ended under the collector without opening a range has run as on the lowest
     /// rung, so it is counted there.
     fn without_ranges(&mut self, end: &JobResult, request: &Request) {
-        let logged = end.files.iter().any(|file| file.artifact.kind == "nvtx_log");
+        let logged = end.files.iter().any(|file| file.artifact.kind == ArtifactKind::NvtxLog);
         if logged || self.rung != RungId::Nvtx || !matches!(request.target, Target::Program(_)) {
             return;
         }

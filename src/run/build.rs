@@ -25,6 +25,7 @@ use crate::error::{Exit, Failure, Result, Side};
 use crate::model::RungId;
 use crate::model::build::{Build, BuildError, LogSettings, SCHEMA, Status};
 use crate::model::disasm::{Disasm, Input};
+use crate::model::profile::ArtifactKind;
 use crate::remote::{HostLink, OnRemote, Remote, RemoteSpec};
 use crate::store::{EnvRecord, RunFolder};
 use crate::tool::{self, Draft, DslBuild, Expectations, JobName, Request, Target, Toolbox};
@@ -138,8 +139,11 @@ impl BuildRun<'_> {
         if failure.is_none() {
             self.drop_unwanted(context.folder, &mut build);
         }
-        build.main_ptx =
-            build.files.iter().find(|f| f.kind == "ptx").map(|artifact| artifact.path.clone());
+        build.main_ptx = build
+            .files
+            .iter()
+            .find(|f| f.kind == ArtifactKind::Ptx)
+            .map(|artifact| artifact.path.clone());
         Ok(BuildOutcome::Told(Box::new(build), failure))
     }
 
@@ -421,7 +425,7 @@ fn compiler(end: &JobResult, build: &Build) -> String {
 pub fn publish(build: &Build, run: &Path, runs_root: &Path) -> std::io::Result<Vec<PathBuf>> {
     let Some(artifacts) = runs_root.parent() else { return Ok(Vec::new()) };
     let mut published = Vec::new();
-    for (at, cubin) in build.files.iter().filter(|f| f.kind == "cubin").enumerate() {
+    for (at, cubin) in build.files.iter().filter(|f| f.kind == ArtifactKind::Cubin).enumerate() {
         let number = if at == 0 { String::new() } else { format!("-{}", at + 1) };
         let path = artifacts.join(format!("{}{number}.{}.cubin", build.kernel, build.arch));
         crate::store::atomic::write(&path, &std::fs::read(run.join(&cubin.path))?)?;

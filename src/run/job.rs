@@ -526,7 +526,7 @@ async fn fetch(
             rung: rung.into(),
             artifact: Artifact {
                 path: local_path,
-                kind,
+                kind: kind.into(),
                 step,
                 size: remote_file.size,
                 sha256: remote_file.digest.as_str().to_owned(),

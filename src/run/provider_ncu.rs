@@ -18,6 +18,7 @@ use super::job::{self, RunContext, cancelled};
 use super::profile::ProfileRun;
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::Artifact;
+use crate::model::profile::ArtifactKind;
 use crate::remote::{HostLink, ProviderJob, ProviderNcu, ProviderResult};
 use crate::store::RunFolder;
 use crate::tool::{self, JobName, ProviderRung};
@@ -201,7 +202,7 @@ fn artifact(context: &RunContext<'_>, step: &str) -> Result<Artifact> {
         })?;
     Ok(Artifact {
         path: REPORT_PATH.to_owned(),
-        kind: "ncu_rep".to_owned(),
+        kind: ArtifactKind::NcuRep,
         step: step.to_owned(),
         size: digest.size,
         sha256: digest.sha256.into(),

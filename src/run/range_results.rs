@@ -5,6 +5,7 @@
 
 use super::regions::is_timed;
 use crate::import::Imported;
+use crate::model::timeline::RegionKind;
 use crate::model::{Launch, Profile, Region, RungId};
 use crate::tool::{OUR_DOMAIN, Request, Target};
 
@@ -47,7 +48,7 @@ pub(super) fn give_to_regions(profile: &mut Profile, first: usize) {
             None => {
                 profile.regions.push(Region {
                     path: launch.region.clone(),
-                    kind: "push_pop".to_owned(),
+                    kind: RegionKind::PushPop,
                     instances: Some(1),
                     from: from.unwrap_or_default(),
                     ..Region::default()

@@ -112,7 +112,7 @@ fn clocks(profile: &Profile) -> Option<String> {
 }
 
 fn clock(profile: &Profile) -> Option<String> {
-    profile.timing.as_ref().map(|t| t.clock.clone())
+    profile.timing.as_ref().map(|t| t.clock.to_string())
 }
 
 fn l2(profile: &Profile) -> Option<String> {

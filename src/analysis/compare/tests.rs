@@ -11,7 +11,7 @@ fn timing(median_ns: f64, half: f64) -> Timing {
         median_ns,
         ci95_ns: [median_ns - half, median_ns + half],
         samples: 30,
-        clock: "cuda_events".to_owned(),
+        clock: "cuda_events".into(),
         l2_flushed: true,
         ..Timing::default()
     }
@@ -152,8 +152,8 @@ fn unlike_runs_are_named_in_each_way_they_differ() {
 #[test]
 fn without_a_gpu_there_is_no_verdict_and_wrong_results_are_said() {
     let mut a = run(&[("n", timing(1000.0, 3.0))]);
-    a.timing = a.timing.map(|t| Timing { clock: "cpu_reference".to_owned(), ..t });
-    a.correctness = Some(Correctness { verdict: "wrong".to_owned(), ..Correctness::default() });
+    a.timing = a.timing.map(|t| Timing { clock: "cpu_reference".into(), ..t });
+    a.correctness = Some(Correctness { verdict: "wrong".into(), ..Correctness::default() });
     let there = held(&a, &a);
     assert_eq!((there.verdict, there.time.is_none()), (TimeVerdict::Ambiguous, true));
     assert!(there.summary.contains("references ran on the CPU"), "{}", there.summary);

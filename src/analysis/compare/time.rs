@@ -7,6 +7,7 @@ use super::sentence::{called, percent};
 use super::{CompareOptions, gap, time_change};
 use crate::model::Profile;
 use crate::model::comparison::{CaseChange, KernelChange, SideTime, TimeChange, TimeVerdict};
+use crate::model::profile::TimingClock;
 use crate::model::profile::{Gap, Timing};
 
 /// Kernels with a smaller share of the time are irrelevant for the verdict.
@@ -46,7 +47,8 @@ pub(super) fn times(
     joins: &JoinedKernels<'_>,
     options: &CompareOptions<'_>,
 ) -> Times {
-    let on_cpu = |p: &Profile| p.timing.as_ref().is_some_and(|t| t.clock == "cpu_reference");
+    let on_cpu =
+        |p: &Profile| p.timing.as_ref().is_some_and(|t| t.clock == TimingClock::CpuReference);
     if on_cpu(a) || on_cpu(b) {
         let text = "without a GPU the references ran on the CPU, and their times say nothing of \
                     the kernels";

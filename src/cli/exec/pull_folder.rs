@@ -164,6 +164,8 @@ mod tests {
     use rgpu_protocol::plan::InputFile;
     use sha2::{Digest as _, Sha256};
 
+    use crate::model::profile::ArtifactKind;
+
     use crate::model::profile::Artifact;
     use crate::run::{ExecRequest, exec_draft};
     use crate::store::DestinationRoot;
@@ -175,7 +177,7 @@ mod tests {
             rung: "exec".into(),
             artifact: Artifact {
                 path: "pulled/f".to_owned(),
-                kind: "pulled".to_owned(),
+                kind: ArtifactKind::Pulled,
                 step: "exec".to_owned(),
                 size: text.len() as u64,
                 sha256: digest.as_str().to_owned(),

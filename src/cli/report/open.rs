@@ -186,13 +186,13 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedPro
         schema: SCHEMA.to_owned(),
         run: RunInfo {
             id: name.clone(),
-            mode: importer.kind.to_owned(),
+            mode: importer.kind.to_string(),
             remote: shown.to_owned(),
             rgpu: env!("CARGO_PKG_VERSION").to_owned(),
             ..RunInfo::default()
         },
         kernel: KernelInfo { name, language: "report".to_owned(), ..KernelInfo::default() },
-        rung: importer.kind.into(),
+        rung: importer.kind.as_str().into(),
         ..Profile::default()
     };
     for refusal in imported.refusals.drain(..) {

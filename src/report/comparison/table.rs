@@ -77,7 +77,7 @@ fn sides(out: &mut String, c: &Comparison, style: &Style) {
             short_name(&side.kernel),
             side.mode.clone(),
             if side.rung == *side.mode { String::new() } else { side.rung.to_string() },
-            side.correctness.clone().unwrap_or_default(),
+            side.correctness.as_deref().unwrap_or_default().to_owned(),
             if side.name == side.kernel { String::new() } else { side.name.clone() },
         ]);
     }

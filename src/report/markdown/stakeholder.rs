@@ -2,6 +2,7 @@
 //! measured, the results, and what to do; each sentence of the narrative has its number.
 
 use super::{Align, Grid, kernels, operators, plain, section};
+use crate::model::profile::TimingClock;
 use crate::model::{Launch, Profile};
 use crate::report::headline::{headline, longest};
 use crate::report::quantity::{digits, duration, per_second, percent};
@@ -205,8 +206,8 @@ fn narrative(out: &mut String, subject: &Subject<'_>) {
     let profile = subject.profile;
     let mut sentences = Vec::new();
     if let Some(t) = &profile.timing {
-        let (what, but) = match t.clock.as_str() {
-            "cpu_reference" => ("The reference on the CPU", "; no GPU was measured"),
+        let (what, but) = match t.clock {
+            TimingClock::CpuReference => ("The reference on the CPU", "; no GPU was measured"),
             _ => ("One call", ""),
         };
         sentences.push(format!(

@@ -106,7 +106,7 @@ fn ranges_of_the_runner_are_not_the_users_and_cases_are_told_apart() {
     let path = |parts: &[&str]| parts.iter().map(|part| (*part).to_owned()).collect();
     let region = |parts: &[&str]| crate::model::Region {
         path: path(parts),
-        kind: "push_pop".to_owned(),
+        kind: "push_pop".into(),
         ..Default::default()
     };
     let names = |profile: &Profile| -> Vec<String> {

@@ -8,6 +8,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 use super::ProfileBuilder;
 use crate::analysis;
 use crate::model::profile::{CaseResult, Correctness, KernelInfo, RunInfo, SCHEMA};
+use crate::model::profile::{CheckVerdict, CostSource, TimingClock};
 use crate::model::{Profile, RungId, Sidecars};
 use crate::run::stages;
 use crate::store::RunRecord;
@@ -30,7 +31,7 @@ pub(in crate::run) fn profile(
         started: record.started.clone(),
         seconds: record.seconds,
         cost_usd: record.cost.cost_usd,
-        cost_from: record.cost.source(),
+        cost_from: record.cost.source().map(CostSource::from),
         mode: request.mode.name().to_owned(),
         remote: record.remote.clone(),
         command: record.argv.clone(),
@@ -110,8 +111,10 @@ fn set_rates(profile: &mut Profile, request: &Request) {
     let Target::Kernel { data_sets, .. } = &request.target else { return };
     for case in &mut profile.cases {
         let Some(set) = data_sets.iter().find(|s| s.name == case.name) else { continue };
-        if let Some(timing) =
-            case.timing.as_mut().filter(|t| t.median_ns > 0.0 && t.clock != "cpu_reference")
+        if let Some(timing) = case
+            .timing
+            .as_mut()
+            .filter(|t| t.median_ns > 0.0 && t.clock != TimingClock::CpuReference)
         {
             timing.flops_per_s = set.flops.map(|f| f * 1e9 / timing.median_ns);
             timing.bytes_per_s = set.bytes.map(|b| b * 1e9 / timing.median_ns);
@@ -132,12 +135,12 @@ fn overall_correctness(cases: &[CaseResult]) -> Option<Correctness> {
     let first = *checks.first()?;
     let chosen = checks
         .iter()
-        .find(|c| c.verdict == "wrong")
-        .or_else(|| checks.iter().find(|c| c.verdict == "unchecked"))
+        .find(|c| c.verdict == CheckVerdict::Wrong)
+        .or_else(|| checks.iter().find(|c| c.verdict == CheckVerdict::Unchecked))
         .copied()
         .unwrap_or(first);
     let mut all = chosen.clone();
-    if all.verdict == "right" {
+    if all.verdict == CheckVerdict::Right {
         all.checked = checks.iter().map(|c| c.checked).sum();
         all.max_abs = checks
             .iter()

@@ -11,6 +11,7 @@ use super::python_env::PythonEnv;
 use super::request::{BuildOptions, Output, path_of};
 use crate::kernel::{Entry, KernelSpec, SourceTree};
 use crate::model::RungId;
+use crate::model::profile::ArtifactKind;
 use crate::tool::nvcc;
 
 /// Folder of the sources in the job's folder, relative to [`BUILD`].
@@ -86,8 +87,8 @@ pub(super) fn built(spec: &KernelSpec) -> Vec<String> {
     }
 }
 
-fn artifact(path: impl Into<String>, kind: &str) -> ArtifactSpec {
-    ArtifactSpec { path: path.into(), kind: kind.to_owned() }
+fn artifact(path: impl Into<String>, kind: ArtifactKind) -> ArtifactSpec {
+    ArtifactSpec { path: path.into(), kind: kind.into() }
 }
 
 /// The script that runs a program from NVIDIA's wheels.
@@ -196,20 +197,20 @@ fn nvcc_rung(request: &CompileRequest<'_>, id: &RungId, mut argv: Vec<Arg>) -> R
     argv.push(product.trim_start_matches("build/").into());
     argv.extend(request.flags());
     argv.push(format!("{SOURCES}/{}", sources.source).into());
-    let ptx = artifact(format!("{BUILD}/{stem}*.ptx"), "ptx");
+    let ptx = artifact(format!("{BUILD}/{stem}*.ptx"), ArtifactKind::Ptx);
     let mut artifacts = match options.output {
         // The library contains the code; the cubin that --keep leaves beside it is easier to read.
         _ if request.is_library() => vec![
-            artifact(&product, "library"),
-            artifact(format!("{BUILD}/{stem}*.cubin"), "cubin"),
+            artifact(&product, ArtifactKind::Library),
+            artifact(format!("{BUILD}/{stem}*.cubin"), ArtifactKind::Cubin),
             ptx,
         ],
         Output::Ptx => vec![ptx],
-        Output::Module | Output::Cubin => vec![artifact(&product, "cubin"), ptx],
+        Output::Module | Output::Cubin => vec![artifact(&product, ArtifactKind::Cubin), ptx],
     };
     if options.keep_ir {
         // The preprocessed source for the device compiler: nvcc leaves no later readable form.
-        artifacts.push(artifact(format!("{BUILD}/{stem}*.cpp1.ii"), "ir"));
+        artifacts.push(artifact(format!("{BUILD}/{stem}*.cpp1.ii"), ArtifactKind::Ir));
     }
     rung(id, argv, BTreeMap::new(), product, artifacts)
 }
@@ -232,9 +233,9 @@ fn nvrtc_rung(request: &CompileRequest<'_>, library: &str) -> Rung {
     argv.extend(request.flags());
     // NVRTC loads its second library by name; it lies in the same folder.
     let env = BTreeMap::from([("LD_LIBRARY_PATH".to_owned(), Arg::text(folder))]);
-    let mut artifacts = vec![artifact(ptx, "ptx")];
+    let mut artifacts = vec![artifact(ptx, ArtifactKind::Ptx)];
     if options.output != Output::Ptx {
-        artifacts.insert(0, artifact(request.product(), "cubin"));
+        artifacts.insert(0, artifact(request.product(), ArtifactKind::Cubin));
     }
     let mut rung = rung(&RungId::BuildNvrtc, argv, env, request.product(), artifacts);
     rung.loses = "host code and some nvcc options".to_owned();

@@ -13,6 +13,7 @@ use super::reason;
 use super::request::{SanitizerTool, Target, path_of};
 use super::rungs::{RungInfo, RungTool};
 use crate::model::RungId;
+use crate::model::profile::ArtifactKind;
 use crate::tool::sanitizer;
 
 impl Planner<'_> {
@@ -69,7 +70,7 @@ impl Planner<'_> {
 
     fn sanitizer_rung(&self, path: &str, tool: SanitizerTool) -> Result<Rung, PlanError> {
         let mut argv = sanitizer::words(self.request, path, tool)?;
-        let mut artifacts = vec![artifact(sanitizer::findings(tool), "sanitizer_xml")];
+        let mut artifacts = vec![artifact(sanitizer::findings(tool), ArtifactKind::SanitizerXml)];
         match &self.request.target {
             Target::Kernel { .. } => {
                 let name = format!("once-{}", tool.name());

@@ -14,6 +14,7 @@ use super::rungs::{Replay, RungCommand, RungInfo, RungTool};
 use super::{COLLECTOR, RAW};
 use crate::kernel::{KERNEL_SURVEY, RANGE_SURVEY};
 use crate::model::RungId;
+use crate::model::profile::ArtifactKind;
 use crate::tool::cupti;
 use crate::tool::ncu::{self, Collect};
 use crate::tool::nsys::{self, Trace};
@@ -276,7 +277,7 @@ impl<'a> Ladder<'a> {
         argv.extend(ncu::words(self.request, path, collect, replay)?);
         argv.extend(self.target_command("once"));
         let report = format!("{}.ncu-rep", ncu::report(self.request, collect));
-        let mut artifacts = vec![artifact(&report, "ncu_rep")];
+        let mut artifacts = vec![artifact(&report, ArtifactKind::NcuRep)];
         artifacts.extend(self.own_artifacts("once"));
         let mut rung = self.rung(info, argv, artifacts);
         rung.success.files = vec![report];
@@ -294,8 +295,8 @@ impl<'a> Ladder<'a> {
         argv.extend(self.target_command("once"));
         let report = format!("{}.nsys-rep", nsys::REPORT);
         let mut artifacts = vec![
-            artifact(&report, "nsys_rep"),
-            artifact(format!("{}.qdstrm", nsys::REPORT), "nsys_qdstrm"),
+            artifact(&report, ArtifactKind::NsysRep),
+            artifact(format!("{}.qdstrm", nsys::REPORT), ArtifactKind::NsysQdstrm),
         ];
         artifacts.extend(self.own_artifacts("once"));
         let mut rung = self.rung(info, argv, artifacts);
@@ -326,7 +327,7 @@ impl<'a> Ladder<'a> {
 
     /// A rung that runs under our collector.
     fn collector_rung(&self, info: &RungInfo, job: &str) -> Rung {
-        let mut artifacts = vec![artifact(format!("{RAW}/nvtx.jsonl.*"), "nvtx_log")];
+        let mut artifacts = vec![artifact(format!("{RAW}/nvtx.jsonl.*"), ArtifactKind::NvtxLog)];
         artifacts.extend(self.own_artifacts(job));
         let mut rung = self.rung(info, self.target_command(job), artifacts);
         rung.env.extend([
@@ -356,7 +357,7 @@ impl<'a> Ladder<'a> {
         let trace = format!("{RAW}/torch.trace.json");
         let (mut argv, mut artifacts) = self.jobs.usual("torch", &[], "torch");
         argv.extend(["--trace".into(), Arg::in_job(&trace)]);
-        artifacts.push(artifact(&trace, "torch_trace"));
+        artifacts.push(artifact(&trace, ArtifactKind::TorchTrace));
         let mut rung = self.rung(info, argv, artifacts);
         rung.success.files = vec![trace];
         if self.facts.gpus.is_empty() {
@@ -419,6 +420,6 @@ fn fails_like(id: &RungId, failed: &FailedRung) -> bool {
         }
 }
 
-pub(super) fn artifact(path: impl Into<String>, kind: &str) -> ArtifactSpec {
-    ArtifactSpec { path: path.into(), kind: kind.to_owned() }
+pub(super) fn artifact(path: impl Into<String>, kind: ArtifactKind) -> ArtifactSpec {
+    ArtifactSpec { path: path.into(), kind: kind.into() }
 }

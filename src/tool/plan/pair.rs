@@ -15,6 +15,7 @@ use super::planner::plain_rung;
 use super::request::{JobName, Request, Toolbox};
 use super::{CASE_PLAIN, RAW, RUNNER};
 use crate::model::RungId;
+use crate::model::profile::ArtifactKind;
 
 /// Folders of the two sides, in the job and in the run folder.
 pub const SIDES: [&str; 2] = ["a", "b"];
@@ -109,7 +110,7 @@ fn pair_step(time: &Step, request: &Request) -> Step {
         if request.strict {
             argv.push("--strict".into());
         }
-        let artifacts = SIDES.map(|side| artifact(report(side), "case_report")).to_vec();
+        let artifacts = SIDES.map(|side| artifact(report(side), ArtifactKind::CaseReport)).to_vec();
         let mut new = plain_rung(&id, argv, artifacts);
         new.loses.clone_from(&rung.loses);
         new.cwd = format!("{a}/{RAW}");

@@ -17,6 +17,7 @@ use super::{CASE, CASE_PLAIN, CASE_SANITIZER, COLLECTOR, HEADER, RAW, RUNNER};
 use super::{arch, build, wheels};
 use crate::kernel::{KernelSpec, Mode, ModeStep, SourceTree};
 use crate::model::RungId;
+use crate::model::profile::ArtifactKind;
 use crate::tool::{nsys, nvidia_smi};
 
 /// The inputs of a kernel's plan.
@@ -414,7 +415,7 @@ impl<'a> Planner<'a> {
         if nsys && let Some(path) = path_of(self.facts, "nsys") {
             let report = format!("{}.nsys-rep", nsys::REPORT);
             let sqlite = format!("{}.sqlite", nsys::REPORT);
-            let artifacts = vec![artifact(&sqlite, "nsys_sqlite")];
+            let artifacts = vec![artifact(&sqlite, ArtifactKind::NsysSqlite)];
             let mut rung = plain_rung(&RungId::NsysExport, nsys::export_words(path), artifacts);
             rung.needs = vec![report];
             rung.success.files = vec![sqlite];
