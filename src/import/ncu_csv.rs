@@ -11,6 +11,7 @@ use rgpu_format::ncu_csv::{Cell, CellValue, CsvLaunch, CsvRule, NcuCsv, RangeNam
 use super::ncu::stalls;
 use super::region_tree::part;
 use super::{Imported, Importer, Refusal};
+use crate::model::launch::MessageKind;
 use crate::model::launch::RuleMessage;
 use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
@@ -219,15 +220,15 @@ fn region(row: &CsvLaunch) -> Vec<String> {
 
 fn rule(rule: &CsvRule) -> RuleMessage {
     let kind = match rule.kind.as_str() {
-        "OPT" => "optimization",
-        "WRN" => "warning",
-        "ERR" => "error",
-        "OK" => "ok",
-        _ => "none",
+        "OPT" => MessageKind::Optimization,
+        "WRN" => MessageKind::Warning,
+        "ERR" => MessageKind::Error,
+        "OK" => MessageKind::Ok,
+        _ => MessageKind::None,
     };
     RuleMessage {
         rule: rule.rule.clone(),
-        kind: kind.to_owned(),
+        kind,
         title: String::new(),
         text: rule.text.clone(),
         speedup_percent: rule.speedup,

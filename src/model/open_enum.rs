@@ -28,6 +28,11 @@ macro_rules! open_enum {
                     Self::Other(text) => text,
                 }
             }
+
+            /// Whether there is no value.
+            pub fn is_empty(&self) -> bool {
+                self.as_str().is_empty()
+            }
         }
 
         impl Default for $name {

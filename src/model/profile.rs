@@ -148,7 +148,7 @@ pub struct KernelInfo {
     /// Name of the kernel; for a program, its file name.
     pub name: String,
     /// `cuda`, `python`, `program`.
-    pub language: String,
+    pub language: CodeLanguage,
     /// Entry point; empty if unknown or for a program.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub entry: String,
@@ -427,5 +427,23 @@ open_enum! {
         Dsl = "dsl",
         /// A file that `rgpu exec` fetched.
         Pulled = "pulled",
+    }
+}
+
+open_enum! {
+    /// Language of a kernel.
+    pub enum CodeLanguage {
+        /// CUDA C++.
+        Cuda = "cuda",
+        /// Python, with torch.
+        Python = "python",
+        /// CuTe DSL.
+        Cute = "cute",
+        /// Triton.
+        Triton = "triton",
+        /// Unknown: a program of the user.
+        Program = "program",
+        /// Unknown: a file of another tool.
+        Report = "report",
     }
 }

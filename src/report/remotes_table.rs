@@ -188,7 +188,7 @@ mod tests {
                         speedup: 1.5,
                         ci95: Some([1.49, 1.51]),
                         verdict: TimeVerdict::Faster,
-                        source: "samples".to_owned(),
+                        source: "samples".into(),
                         rounds: None,
                     }),
                     ..row("b", "NVIDIA B200", 56_700.0)

@@ -24,7 +24,7 @@ use crate::disasm::{self, ImageTask};
 use crate::error::{Exit, Failure, Result, Side};
 use crate::model::RungId;
 use crate::model::build::{Build, BuildError, LogSettings, SCHEMA, Status};
-use crate::model::disasm::{Disasm, Input};
+use crate::model::disasm::{Disasm, ImageKind, Input};
 use crate::model::profile::ArtifactKind;
 use crate::remote::{HostLink, OnRemote, Remote, RemoteSpec};
 use crate::store::{EnvRecord, RunFolder};
@@ -246,13 +246,13 @@ impl BuildRun<'_> {
         match &self.wanted {
             BuildTarget::Kernel(request) => {
                 if let Target::Kernel { spec, .. } = &request.target {
-                    build.language = spec.language.to_owned();
+                    build.language = spec.language.into();
                     build.options = spec.flags.clone();
                 }
                 build.options.extend(request.build.flags.iter().cloned());
             }
             BuildTarget::Dsl(dsl_build) => {
-                build.language = dsl_build.dsl.name().to_owned();
+                build.language = dsl_build.dsl.name().into();
                 build.options.clone_from(&record.options);
                 build.log =
                     Some(LogSettings { level: dsl_build.log_level, print_ir: dsl_build.print_ir });
@@ -413,7 +413,8 @@ fn compiler(end: &JobResult, build: &Build) -> String {
         None => return String::new(),
     };
     let images = build.code.iter().flat_map(|input: &Input| &input.images);
-    let cubin = images.filter(|image| image.kind == "cubin").find_map(|i| i.version.as_deref());
+    let cubin =
+        images.filter(|image| image.kind == ImageKind::Cubin).find_map(|i| i.version.as_deref());
     cubin.map_or(name.to_owned(), |version| format!("{name} {version}"))
 }
 

@@ -24,7 +24,7 @@ use crate::analysis::compare::Paired;
 use crate::bundle::{self, BlobSource, Bundle, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::{Entry, Mode};
-use crate::model::comparison::Part;
+use crate::model::comparison::{Part, PartName};
 use crate::model::{Profile, RungId, Sidecars};
 use crate::remote::{HostLink, RemoteSpec};
 use crate::store::EnvRecord;
@@ -430,7 +430,7 @@ fn finish(
     let [a, b] = <[(Profile, Sidecars); 2]>::try_from(profiles)
         .map_err(|_| Failure::new(Exit::Bug, "bug", "a comparison has other than two sides"))?;
     let mut builder = vec![Part {
-        part: "speedup".to_owned(),
+        part: PartName::Speedup,
         there: !paired.is_empty(),
         note: match (paired.is_empty(), timed) {
             (false, _) => "timed calls interleaved a b b a in one process on one device".to_owned(),
@@ -468,7 +468,7 @@ fn part(mode: Mode, pass_results: Option<&[(Mode, PassResult); 2]>) -> Part {
             }
         },
     };
-    Part { part: name.to_owned(), there, note }
+    Part { part: name.into(), there, note }
 }
 
 /// The paired timings in the runner's report.

@@ -236,12 +236,10 @@ impl PassPlanner {
         let failed = end.rungs.iter().find(|r| r.step == step && !r.ok);
         let mode = self.asked.ncu.replay_mode.as_deref().unwrap_or("kernel");
         match end.rung_of(&step) {
-            Some(RungId::NcuAsked | RungId::NcuSudo) => {
-                self.selection.replay_mode = mode.to_owned()
-            }
+            Some(RungId::NcuAsked | RungId::NcuSudo) => self.selection.replay_mode = mode.into(),
             Some(rung) if is_of(&rung, RungTool::Ncu) => {
                 let used_mode = if rung == RungId::NcuAppRange { "app-range" } else { "kernel" };
-                self.selection.replay_mode = used_mode.to_owned();
+                self.selection.replay_mode = used_mode.into();
                 if used_mode == "kernel" {
                     self.covered.extend(self.current.regions.iter().cloned());
                 }
@@ -429,7 +427,7 @@ impl PassPlanner {
         }
         if counters && self.selection.replay_mode.is_empty() {
             let mode = self.asked.ncu.replay_mode.as_deref().unwrap_or("kernel");
-            self.selection.replay_mode = mode.to_owned();
+            self.selection.replay_mode = mode.into();
         }
         self.selection.fingerprint = fingerprint(&self.asked, &self.selection, facts);
         (Some(self.selection), self.failure)

@@ -237,15 +237,15 @@ fn kernels_of_one_side_are_left_out_and_too_many_of_them_leave_it_open() {
 fn the_language_of_a_file_and_the_tool_behind_our_own_times_are_no_difference() {
     let mut report = report(&[("f", 1000.0, &[])]);
     let mut run = report.clone();
-    report.kernel.language = "report".to_owned();
-    run.kernel.language = "cuda".to_owned();
+    report.kernel.language = "report".into();
+    run.kernel.language = "cuda".into();
     assert_eq!(differences(&report, &run), []);
     let (mut nsys, mut deep) = (run.clone(), run.clone());
     (nsys.run.mode, deep.run.mode) = ("nsys".to_owned(), "deep".to_owned());
     assert_eq!(differences(&nsys, &deep)[0].what, "mode");
     (nsys.timing, deep.timing) = (Some(timing(1000.0, 3.0)), Some(timing(1000.0, 3.0)));
     assert_eq!(differences(&nsys, &deep), []);
-    deep.kernel.language = "python".to_owned();
+    deep.kernel.language = "python".into();
     assert_eq!(differences(&nsys, &deep)[0].what, "language");
 }
 

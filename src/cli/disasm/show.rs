@@ -2,6 +2,7 @@
 
 use crate::cli::app::App;
 use crate::cli::terminal::safe;
+use crate::model::disasm::ImageKind;
 use crate::model::disasm::{Image, Input, Kernel, Status};
 use crate::report::{Align, Grid};
 
@@ -39,7 +40,7 @@ pub(super) fn table<'i>(app: &App, inputs: impl IntoIterator<Item = &'i Input>, 
         for image in input.images.iter().filter(|i| i.kernels.is_empty()) {
             text.push_str(&format!("  {} for {}", image.kind, image.arch));
             match image.entries.len() {
-                0 if image.kind == "lto_ir" => {
+                0 if image.kind == ImageKind::LtoIr => {
                     text.push_str(": no SASS yet, linking makes it (nvcc -dlto, nvlink)\n");
                 }
                 0 => text.push('\n'),
@@ -67,11 +68,11 @@ fn images(images: &[Image]) -> Grid {
     ]);
     for image in images {
         grid.row([
-            image.kind.clone(),
+            image.kind.to_string(),
             image.arch.clone(),
             image.bytes.to_string(),
             image.stored_bytes.to_string(),
-            image.compression.clone(),
+            image.compression.to_string(),
             image.version.clone().unwrap_or_default(),
             image.place.clone(),
         ]);

@@ -10,6 +10,7 @@ use crate::cli::app::App;
 use crate::cli::{disasm, missing};
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::import::{DEFAULT_MAX_BYTES, IMPORTERS, ImportError, Source};
+use crate::model::profile::CodeLanguage;
 use crate::model::profile::{Gap, KernelInfo, RunInfo, SCHEMA};
 use crate::model::{Comparison, Profile, Sidecars};
 use crate::report::Subject;
@@ -191,7 +192,7 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedPro
             rgpu: env!("CARGO_PKG_VERSION").to_owned(),
             ..RunInfo::default()
         },
-        kernel: KernelInfo { name, language: "report".to_owned(), ..KernelInfo::default() },
+        kernel: KernelInfo { name, language: CodeLanguage::Report, ..KernelInfo::default() },
         rung: importer.kind.as_str().into(),
         ..Profile::default()
     };

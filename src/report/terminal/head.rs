@@ -2,6 +2,7 @@
 
 use super::Page;
 use crate::error::ANOTHER_HOST;
+use crate::model::profile::CodeLanguage;
 use crate::model::profile::{CheckVerdict, TimingClock};
 use crate::model::profile::{Correctness, ModelInfo, Timing};
 use crate::model::speed_of_light::{SpeedOfLight, Utilization};
@@ -22,7 +23,9 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
         // Without host facts or a GPU name in the report, only the mode is known.
         None if profile.host.is_none() => format!("{name}  {mode}"),
         // For a file, `remote` is a possibly long path that the user typed, so it is left out.
-        Some(gpu) if profile.kernel.language == "report" => format!("{name}  {mode} on {gpu}"),
+        Some(gpu) if profile.kernel.language == CodeLanguage::Report => {
+            format!("{name}  {mode} on {gpu}")
+        }
         Some(gpu) => format!("{name}  {mode} on {gpu} ({remote})"),
         None => {
             let clock = profile.timing.as_ref().map(|t| &t.clock);
@@ -31,7 +34,7 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
                     "the times are those of the reference on its CPU, not the kernel's"
                 }
                 // torch kernels also run on the CPU.
-                Some(TimingClock::HostClock) if profile.kernel.language == "python" => {
+                Some(TimingClock::HostClock) if profile.kernel.language == CodeLanguage::Python => {
                     "it ran on its CPU"
                 }
                 _ => "nothing ran on a GPU",

@@ -7,6 +7,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::ProfileBuilder;
 use crate::analysis;
+use crate::model::profile::CodeLanguage;
 use crate::model::profile::{CaseResult, Correctness, KernelInfo, RunInfo, SCHEMA};
 use crate::model::profile::{CheckVerdict, CostSource, TimingClock};
 use crate::model::{Profile, RungId, Sidecars};
@@ -90,7 +91,7 @@ fn kernel_info(
     match &request.target {
         Target::Kernel { spec, .. } => KernelInfo {
             name: spec.name.clone(),
-            language: spec.language.to_owned(),
+            language: spec.language.into(),
             entry: spec.entry_name().to_owned(),
             source: spec.source.strip_prefix(project).unwrap_or(&spec.source).display().to_string(),
             sha256: crate::store::digest_file(&spec.source).ok().map(|d| d.sha256.into()),
@@ -100,7 +101,7 @@ fn kernel_info(
         },
         Target::Program(program) => KernelInfo {
             name: program.name.clone(),
-            language: "program".to_owned(),
+            language: CodeLanguage::Program,
             ..KernelInfo::default()
         },
     }
