@@ -5,6 +5,8 @@
 //! reasons to send another rung. To add a kind of artifact: write the file and add its line to
 //! [`IMPORTERS`].
 
+use crate::model::profile::ArtifactKind;
+
 mod event_list;
 mod imported;
 mod region_tree;
@@ -26,10 +28,10 @@ pub use imported::{Imported, Refusal};
 pub use source::{DEFAULT_MAX_BYTES, ImportError, ReadProgress, Source, TracedActivity};
 
 /// How one kind of artifact is imported.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Importer {
     /// The kind, as plans name it in their artifacts.
-    pub kind: &'static str,
+    pub kind: ArtifactKind,
     /// Whether a file without a plan is of this kind, by its name and its first bytes.
     pub recognises: fn(name: &str, head: &[u8]) -> bool,
     /// Parses a file of this kind and converts it.

@@ -28,7 +28,9 @@ pub use cases::DEFAULT_SEED;
 pub use error::KernelError;
 pub use find::{FoundKernel, KernelFolders};
 pub use language::{LANGUAGES, Language};
-pub use mode::{Mode, UnknownMode};
+pub use mode::{
+    FlagGroup, KERNEL_SURVEY, MODES, Mode, ModeInfo, ModeStep, RANGE_SURVEY, UnknownMode,
+};
 pub use read::read;
 pub use sizes::Selection;
 pub use source::{SourceTree, is_private};

@@ -44,7 +44,7 @@ pub use plan::harness::HARNESS;
 pub use plan::pair::{PAIR, PairDraft, SIDES, pair as plan_pair, side_of};
 pub use plan::pattern::{RegionPattern, domain_and_name};
 pub use plan::price::LaunchCost;
-pub use plan::provider_rungs::{PROVIDER_RUNGS, ProviderRung, asks_for_less, served};
+pub use plan::provider_rungs::{ProviderRung, asks_for_less, served};
 pub use plan::python_env::{PythonEnv, ScriptError};
 pub use plan::reason::{REASONS, Reason, lasts, reason};
 pub use plan::region::{OUR_DOMAIN, RangeKind, RegionPath, RunnerRanges, SeenRegion};
@@ -52,6 +52,7 @@ pub use plan::request::{
     Budget, BuildOptions, CaptureRange, DeepOptions, FailedRung, JobName, NcuOptions, NsysOptions,
     Output, PlanPart, Program, Request, SanitizerOptions, SanitizerTool, Survey, Target, Toolbox,
 };
+pub use plan::rungs::{RUNGS, RungInfo, RungTool, Subject};
 pub use plan::sections::{SETS, sections};
 pub use plan::wheels::{NVCC, Wheels};
 pub use plan::{check, plan};

@@ -3,6 +3,7 @@
 use super::rule::{Conclusion, Confidence, Kind, RULES, Rule};
 use super::threshold::{Limits, Thresholds};
 use super::{device, roofline};
+use crate::model::finding;
 use crate::model::{Classification, Finding, Launch, Profile, Verdict};
 
 /// Classifies every launch by the built-in thresholds. See [`analyze_with`].
@@ -113,15 +114,15 @@ fn rank((rule, conclusion): &(&Rule, Conclusion)) -> u8 {
 
 fn verdict((rule, conclusion): (&Rule, Conclusion)) -> Verdict {
     let confidence = match conclusion.confidence {
-        Confidence::High => "high",
-        Confidence::Medium => "medium",
-        Confidence::Low => "low",
+        Confidence::High => finding::Confidence::High,
+        Confidence::Medium => finding::Confidence::Medium,
+        Confidence::Low => finding::Confidence::Low,
     };
     Verdict {
         verdict: rule.id.to_owned(),
         // Two digits, since the rules are not more precise than that.
         score: (conclusion.score.clamp(0.0, 1.0) * 100.0).round() / 100.0,
-        confidence: confidence.to_owned(),
+        confidence,
         evidence: conclusion.evidence,
     }
 }

@@ -19,9 +19,11 @@ pub use sentence::phrase;
 pub use time::Paired;
 
 use crate::model::Profile;
+use crate::model::comparison::TimeSource;
 use crate::model::comparison::{
     ComparedSide, Comparison, KernelChange, RegionChange, SCHEMA, TimeChange, TimeVerdict,
 };
+use crate::model::profile::CheckVerdict;
 use crate::model::profile::Gap;
 use join::KernelPair;
 use time::Times;
@@ -47,7 +49,7 @@ pub fn compare(a: &Profile, b: &Profile, options: &CompareOptions<'_>) -> Compar
     gaps.extend(no_time.clone());
     gaps.extend(shared.notes.iter().cloned());
     for (side, profile) in options.names.iter().zip([a, b]) {
-        if profile.correctness.as_ref().is_some_and(|c| c.verdict == "wrong") {
+        if profile.correctness.as_ref().is_some_and(|c| c.verdict == CheckVerdict::Wrong) {
             gaps.push(gap("wrong_result", format!("`{side}` computes wrong results")));
         }
     }
@@ -120,12 +122,12 @@ fn kernel(a: &Profile, b: &Profile, joined: &KernelPair<'_>, threshold: f64) -> 
     let (x, y) = (left.typical(), right.typical());
     let time = interval::side_time(&left.durations())
         .zip(interval::side_time(&right.durations()))
-        .and_then(|(ta, tb)| time_change(ta, tb, threshold, "launches"));
+        .and_then(|(ta, tb)| time_change(ta, tb, threshold, TimeSource::Launches));
     let bound = |l: &crate::model::Launch| l.classification.as_ref().map(|c| c.primary.clone());
     KernelChange {
         kernel: left.kernel.to_owned(),
         kernel_b: (left.kernel != right.kernel).then(|| right.kernel.to_owned()),
-        joined_by: (*by).to_owned(),
+        joined_by: by.clone(),
         geometry_a: left.geometry,
         geometry_b: right.geometry,
         launches: [left.launches.len() as u64, right.launches.len() as u64],
@@ -141,11 +143,11 @@ fn time_change(
     a: crate::model::comparison::SideTime,
     b: crate::model::comparison::SideTime,
     threshold: f64,
-    source: &str,
+    source: TimeSource,
 ) -> Option<TimeChange> {
     let (speedup, ci95) = interval::speedup(&a, &b)?;
     let verdict = interval::verdict(ci95, threshold);
-    Some(TimeChange { a, b, speedup, ci95, verdict, source: source.to_owned(), rounds: None })
+    Some(TimeChange { a, b, speedup, ci95, verdict, source, rounds: None })
 }
 
 /// The regions that both profiles have, in the base's order.

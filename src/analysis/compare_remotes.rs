@@ -8,6 +8,7 @@ use super::compare::{CompareOptions, compare};
 use crate::model::comparison::TimeVerdict;
 use crate::model::fan_out::{FanOutCase, FanOutRow};
 use crate::model::profile::Timing;
+use crate::model::profile::TimingClock;
 use crate::model::{Launch, Profile};
 
 /// The smallest relevant effect, as a fraction: the default of `rgpu compare`.
@@ -67,7 +68,7 @@ fn device(profile: &Profile) -> Option<String> {
 pub fn hold(rows: &mut [FanOutRow], profiles: &[Option<Profile>]) -> (Option<String>, String) {
     // A time of the reference on a CPU says nothing about the kernel.
     let timed = |profile: &&Profile| {
-        let on_gpu = |timing: &Timing| timing.clock != "cpu_reference";
+        let on_gpu = |timing: &Timing| timing.clock != TimingClock::CpuReference;
         times(profile) && profile.timing.as_ref().is_some_and(on_gpu)
     };
     let base = profiles.iter().position(|p| p.as_ref().filter(timed).is_some());
@@ -126,13 +127,8 @@ mod tests {
 
     fn timed(median_ns: f64, clock: &str) -> Option<Profile> {
         let ci95_ns = [median_ns * 0.999, median_ns * 1.001];
-        let timing = Timing {
-            median_ns,
-            ci95_ns,
-            samples: 50,
-            clock: clock.to_owned(),
-            ..Timing::default()
-        };
+        let timing =
+            Timing { median_ns, ci95_ns, samples: 50, clock: clock.into(), ..Timing::default() };
         Some(Profile { timing: Some(timing), ..Profile::default() })
     }
 

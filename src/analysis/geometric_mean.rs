@@ -1,6 +1,7 @@
 //! Geometric means over several cases: of their medians and of their shares of the peaks.
 
 use super::compare::mean;
+use crate::model::profile::TimingClock;
 use crate::model::profile::{CaseResult, GeometricMean};
 use crate::model::{SpeedOfLight, Utilization};
 
@@ -9,7 +10,7 @@ pub(super) fn over(cases: &[CaseResult], speeds: &[SpeedOfLight]) -> Option<Geom
     let timed: Vec<_> = cases
         .iter()
         .filter_map(|case| Some((case, case.timing.as_ref()?)))
-        .filter(|(_, t)| t.median_ns > 0.0 && t.clock != "cpu_reference")
+        .filter(|(_, t)| t.median_ns > 0.0 && t.clock != TimingClock::CpuReference)
         .collect();
     if timed.len() < 2 {
         return None;
@@ -43,7 +44,7 @@ mod tests {
 
     fn case(name: &str, median_ns: f64, clock: &str) -> CaseResult {
         let ci95_ns = [median_ns * 0.99, median_ns * 1.01];
-        let timing = Timing { median_ns, ci95_ns, clock: clock.to_owned(), ..Timing::default() };
+        let timing = Timing { median_ns, ci95_ns, clock: clock.into(), ..Timing::default() };
         CaseResult { name: name.to_owned(), timing: Some(timing), ..CaseResult::default() }
     }
 

@@ -11,6 +11,7 @@ use super::geometric_mean;
 use super::threshold::{Limits, TENSOR_USED, Thresholds};
 use crate::model::launch::Roof;
 use crate::model::profile::{ModelInfo, Timing};
+use crate::model::speed_of_light::{PeakSource, SpeedBound};
 use crate::model::{Launch, Profile, SpeedOfLight, Utilization};
 
 const FLOPS: &str = "FLOP/s";
@@ -47,35 +48,40 @@ pub(super) fn add(profile: &mut Profile) {
 
 /// Ceilings of the device that a launch ran on.
 fn ceilings(launch: &Launch, sheet: Option<&Peaks>) -> Vec<Roof> {
-    let roof = |label: &str, peak: f64, unit: &str, achieved: Option<f64>, source: &str| Roof {
-        chart: CHART.to_owned(),
-        label: label.to_owned(),
-        peak,
-        unit: unit.to_owned(),
-        achieved,
-        source: source.to_owned(),
-    };
+    let roof =
+        |label: &str, peak: f64, unit: &str, achieved: Option<f64>, source: PeakSource| Roof {
+            chart: CHART.to_owned(),
+            label: label.to_owned(),
+            peak,
+            unit: unit.to_owned(),
+            achieved,
+            source,
+        };
     let moved = launch.number("dram__bytes.sum.per_second");
     let mut roofs = Vec::new();
     match (memory_of_device(launch), sheet) {
-        (Some(peak), _) => roofs.push(roof(DRAM, peak, BYTES, moved, "device")),
-        (None, Some(sheet)) => roofs.push(roof(DRAM, sheet.dram * 1e12, BYTES, moved, "datasheet")),
+        (Some(peak), _) => roofs.push(roof(DRAM, peak, BYTES, moved, PeakSource::Device)),
+        (None, Some(sheet)) => {
+            roofs.push(roof(DRAM, sheet.dram * 1e12, BYTES, moved, PeakSource::Datasheet))
+        }
         (None, None) => {}
     }
     match (fp32_of_device(launch), sheet) {
         (Some(peak), _) => {
-            roofs.push(roof("FP32", peak, FLOPS, None, "device"));
+            roofs.push(roof("FP32", peak, FLOPS, None, PeakSource::Device));
             if let Some(ratio) = launch
                 .number("device__attribute_single_to_double_precision_perf_ratio")
                 .filter(|ratio| *ratio >= 1.0)
             {
-                roofs.push(roof("FP64", peak / ratio, FLOPS, None, "device"));
+                roofs.push(roof("FP64", peak / ratio, FLOPS, None, PeakSource::Device));
             }
         }
         (None, Some(sheet)) => {
             let nonzero = sheet.compute.iter().filter(|(_, rate)| *rate > 0.0);
             roofs.extend(
-                nonzero.map(|(label, rate)| roof(label, rate * 1e12, FLOPS, None, "datasheet")),
+                nonzero.map(|(label, rate)| {
+                    roof(label, rate * 1e12, FLOPS, None, PeakSource::Datasheet)
+                }),
             );
         }
         (None, None) => {}
@@ -115,7 +121,7 @@ struct Choice {
 struct Peak {
     label: String,
     value: f64,
-    source: String,
+    source: PeakSource,
     note: String,
 }
 
@@ -147,7 +153,7 @@ impl Choice {
         if unmeasured {
             let sides = [&mut choice.compute, &mut choice.memory].into_iter().flatten();
             let sides = sides.chain(&mut choice.sheet);
-            sides.filter(|peak| peak.source == "datasheet").for_each(Peak::doubt);
+            sides.filter(|peak| peak.source == PeakSource::Datasheet).for_each(Peak::doubt);
         }
         choice
     }
@@ -169,7 +175,7 @@ impl Choice {
         let best_percent = compute.max(memory);
         (best_percent > 0.0).then(|| SpeedOfLight {
             case: case.to_owned(),
-            bound: if compute >= memory { "compute" } else { "memory" }.to_owned(),
+            bound: if compute >= memory { SpeedBound::Compute } else { SpeedBound::Memory },
             least_ns: timing.median_ns * best_percent / 100.0,
             percent: best_percent,
             flops,
@@ -211,7 +217,7 @@ fn of_model(model: &ModelInfo, sheet: Option<&Peaks>) -> Option<Peak> {
     model.matmul_flops_per_s.map(|value| Peak {
         label: format!("{} matrix products", model.dtype),
         value,
-        source: "measured".to_owned(),
+        source: PeakSource::Measured,
         note: "no datasheet of this device is known; the value is the best of large matrix \
                products on it"
             .to_owned(),
@@ -236,7 +242,8 @@ fn from_table(launches: &[Launch], sheet: Option<&Peaks>) -> Option<Peak> {
     }
     let note = "the profile does not say which type and unit the kernel computes with";
     let roofs = launches.iter().flat_map(|launch| &launch.roofline);
-    let device = roofs.into_iter().find(|roof| roof.label == "FP32" && roof.source == "device");
+    let device =
+        roofs.into_iter().find(|roof| roof.label == "FP32" && roof.source == PeakSource::Device);
     device.map(|roof| Peak::of(roof, note)).or_else(|| of_sheet("FP32", note))
 }
 
@@ -254,7 +261,7 @@ impl Peak {
         Peak {
             label: label.to_owned(),
             value: tera * 1e12,
-            source: "datasheet".to_owned(),
+            source: PeakSource::Datasheet,
             note: note.to_owned(),
         }
     }
@@ -326,7 +333,7 @@ mod tests {
             peak,
             unit: FLOPS.to_owned(),
             achieved,
-            source: "report".to_owned(),
+            source: PeakSource::Report,
         };
         let roofline = vec![
             roof("FP32", 65e12, Some(1e9)),
@@ -362,7 +369,7 @@ mod tests {
             let peak = peak(label).unwrap();
             assert!((peak / own - 1.0).abs() < 0.03, "{label}: {peak}");
         }
-        assert!(roofs.iter().all(|roof| roof.source == "device"));
+        assert!(roofs.iter().all(|roof| roof.source == PeakSource::Device));
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub fn timeline(trace: &Trace) -> Option<Timeline> {
     let devices: Vec<DeviceTime> = devices.collect();
     let regions = regions.into_iter().map(|(index, sums)| sums.into_time(trace, index));
     (!devices.is_empty()).then(|| Timeline {
-        scope: scope.name().to_owned(),
+        scope: scope.name(),
         partial: trace.cut.work > 0,
         regions: regions.collect(),
         devices,

@@ -13,6 +13,7 @@ use super::support::{fetch_consent, nvdisasm};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::Entry;
 use crate::model::Build;
+use crate::model::profile::ArtifactKind;
 use crate::remote::RemoteSpec;
 use crate::run::{BuildOutcome, BuildRun, BuildTarget, Emit, publish_build};
 use crate::store::{Cost, RunFolder, RunRecord, atomic};
@@ -256,7 +257,7 @@ fn copy_results(
     out: Destination,
 ) -> Result<CopiedPaths> {
     if out.folder().is_some() {
-        let cubins = build.files.iter().filter(|f| f.kind == "cubin");
+        let cubins = build.files.iter().filter(|f| f.kind == ArtifactKind::Cubin);
         let cubins = cubins.map(|f| folder.path().join(&f.path)).collect();
         return Ok(CopiedPaths { cubins, ptx: None });
     }
@@ -268,7 +269,7 @@ fn copy_results(
     let Destination::File(to) = out else { return Ok(CopiedPaths { cubins, ptx: None }) };
     let is_cubin = to.extension().is_some_and(|extension| extension == "cubin");
     let main = match is_cubin {
-        true => build.files.iter().find(|f| f.kind == "cubin").map(|f| &f.path),
+        true => build.files.iter().find(|f| f.kind == ArtifactKind::Cubin).map(|f| &f.path),
         false => build.main_ptx.as_ref(),
     };
     let main = main.ok_or_else(|| nothing_to_write(&to))?;

@@ -22,7 +22,8 @@ use super::support::terminal::safe;
 use super::support::verification::unverified;
 use crate::config::Origin;
 use crate::error::{Exit, Failure, Result};
-use crate::kernel::{KernelError, KernelFolders, Mode, Selection, find};
+use crate::kernel::{KernelError, KernelFolders, MODES, Mode, Selection, find};
+use crate::model::RungId;
 use crate::remote::RemoteSpec;
 use crate::report::{Align, Grid, wrap};
 use crate::run::{ProfileOutcome, ProfileRun, Reporter, RunEvent, RunStart};
@@ -48,9 +49,6 @@ pub(super) struct DoctorArgs {
 const KERNEL: &str = "vecadd";
 const CASE: &str = "n=65536";
 
-/// The modes to try.
-const MODES: [Mode; 5] = [Mode::Ncu, Mode::Nsys, Mode::Sanitizer, Mode::Bench, Mode::Nvtx];
-
 /// What `doctor --json` prints (`rgpu.doctor/1`).
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Diagnosis {
@@ -73,7 +71,7 @@ struct ModeLine {
     /// The mode's name, as in `--mode`.
     mode: &'static str,
     /// The rung that the mode reached; empty if it reached none.
-    rung: String,
+    rung: RungId,
     /// Why it reached no higher rung, with the tools' messages.
     why: Vec<String>,
     /// Duration of the try in seconds.
@@ -124,8 +122,8 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
         let mut modes = Vec::new();
         // Without the kernel nothing can be tried, but everything else is still shown.
         let untried = find::find(KERNEL, &own_places(app)).err().map(not_found);
-        let modes_to_try = if untried.is_none() { MODES.as_slice() } else { &[] };
-        for &mode in modes_to_try {
+        let modes_to_try = MODES.iter().filter(|info| info.in_doctor && untried.is_none());
+        for mode in modes_to_try.map(|info| info.mode) {
             if open.cancel.asked() > 0 {
                 return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled"));
             }
@@ -246,14 +244,16 @@ async fn try_mode(
         let _ = open.link.forget(&job.job).await;
     }
     let mut line =
-        ModeLine { mode: mode.name(), rung: String::new(), why: Vec::new(), seconds: 0.0 };
+        ModeLine { mode: mode.name(), rung: RungId::default(), why: Vec::new(), seconds: 0.0 };
     match outcome {
         Ok(ProfileOutcome::Profile(profile, _, failure)) => {
             // The failure that a real run in this mode would end with.
             let not_checked = unverified(&profile);
             line.rung = match profile.gpu {
-                _ if not_checked.is_some() || profile.rung == "none" => String::new(),
-                None if profile.rung != "cpu" => format!("{} on the CPU", profile.rung),
+                _ if not_checked.is_some() || profile.rung == RungId::None => RungId::default(),
+                None if profile.rung != RungId::Cpu => {
+                    format!("{} on the CPU", profile.rung).into()
+                }
                 _ => profile.rung,
             };
             for record in profile.ladder.iter().filter(|r| !r.ok) {
@@ -289,7 +289,7 @@ fn show(app: &App, diagnosis: &Diagnosis, seconds: f64) {
         ("why not more", Align::Left),
     ]);
     for line in &diagnosis.modes {
-        let rung = if line.rung.is_empty() { "nothing".to_owned() } else { line.rung.clone() };
+        let rung = if line.rung.is_empty() { "nothing".to_owned() } else { line.rung.to_string() };
         let why = safe(line.why.join("; ").as_bytes());
         grid.row([line.mode.to_owned(), rung, format!("{:.1} s", line.seconds), why]);
     }

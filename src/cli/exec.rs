@@ -20,7 +20,7 @@ use super::support::app::{App, Status};
 use super::support::exec_status::{own_failure, status_of_failure};
 use super::support::followed_run::FollowedRun;
 use super::support::mode_flags::first_given;
-use super::support::profile_args::{self, ProfileArgs};
+use super::support::profile_args::ProfileArgs;
 use super::support::profile_request::{self, ProfileCommand};
 use super::support::progress::LiveOutput;
 use super::support::run_args::{PlaceArgs, RunArgs};
@@ -323,7 +323,7 @@ fn profile_program(
 ) -> Result<Status> {
     let profile_args = args.profile();
     let spec = session::spec(app, args.place.remote.as_deref())?;
-    let mode = args.mode.map_or(crate::kernel::Mode::Ncu, profile_args::Mode::kernel_mode);
+    let mode = args.mode.unwrap_or(crate::kernel::Mode::Ncu);
     let scratch = tempfile::tempdir().map_err(|e| {
         Failure::new(Exit::Disk, "disk", "no temporary folder can be made").cause(e)
     })?;

@@ -18,6 +18,7 @@ use super::support::session::{self, OutputOptions};
 use super::support::verification::unverified;
 use crate::error::{Exit, Failure, Result};
 use crate::model::Profile;
+use crate::model::sanitizer::SanitizerVerdict;
 use crate::remote::RemoteSpec;
 use crate::run::{ProfileOutcome, ProfileRun, below_rung, falls_short};
 use crate::store::{RunRecord, RunState};
@@ -119,7 +120,7 @@ fn carry_out(
         thresholds: &app.config.thresholds.value,
         source_folder: &profile_command.folder,
         nvdisasm: &nvdisasm::candidates(app),
-        at_least: args.run.at_least.as_deref(),
+        at_least: args.run.at_least.as_ref(),
         try_failed: false,
     };
     let status = |outcome: &Result<ProfileOutcome>| match outcome {
@@ -172,7 +173,7 @@ fn write_result(
         Ok(ProfileOutcome::Profile(mut profile, sidecars, failure)) => {
             profile.run.seconds = record.seconds;
             profile.run.cost_usd = record.cost.cost_usd;
-            profile.run.cost_from = record.cost.source();
+            profile.run.cost_from = record.cost.source().map(Into::into);
             if let Some(hotspots) = &sidecars.hotspots {
                 folder.write_json("hotspots.json", hotspots)?;
             }
@@ -199,7 +200,8 @@ fn write_result(
             }
             _ => failure,
         });
-    let has_findings = profile.iter().flat_map(|p| &p.sanitizer).any(|s| s.verdict == "found");
+    let has_findings =
+        profile.iter().flat_map(|p| &p.sanitizer).any(|s| s.verdict == SanitizerVerdict::Found);
     let status = match &failure {
         Some(failure) if record.command == "exec" => status_of_failure(failure),
         Some(failure) => failure.exit as u8,
@@ -225,7 +227,7 @@ fn write_result(
 
 /// The failure of a run that ended below `--at-least`.
 fn below_required_rung(profile: &Profile, args: &ProfileArgs) -> Option<Failure> {
-    let required_rung = args.run.at_least.as_deref()?;
+    let required_rung = args.run.at_least.as_ref()?;
     let message = format!("the run ended on rung `{}`, below `{required_rung}`", profile.rung);
     falls_short(&profile.rung, required_rung, profile.gpu.is_none())
         .then(|| below_rung(message, &profile.ladder))

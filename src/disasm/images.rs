@@ -9,6 +9,7 @@ use rgpu_format::ncu_rep;
 use super::image_task::ImageTask;
 use super::inputs;
 use crate::model::disasm::Image;
+use crate::model::disasm::{ImageKind, InputKind, Packing};
 
 /// An image's position in the file and its bytes.
 pub type LocatedImage = (String, Vec<u8>);
@@ -30,7 +31,7 @@ pub fn image_bytes(
             return Ok(None);
         }
         // LTO IR and unknown kinds are not code yet; only their headers are listed.
-        if !matches!(image_header.kind.as_str(), "cubin" | "ptx") {
+        if !matches!(image_header.kind, ImageKind::Cubin | ImageKind::Ptx) {
             return Ok(None);
         }
         let bytes = image.bytes(&task.limits).map_err(|e| e.to_string())?;
@@ -53,10 +54,10 @@ pub(super) fn walk(
     data: &[u8],
     limits: &Limits,
     visit: &mut dyn FnMut(Vec<Found<'_>>),
-) -> Result<&'static str, ContainerError> {
+) -> Result<InputKind, ContainerError> {
     let unknown = match container::batches(data, limits, visit) {
         Err(unknown @ ContainerError::UnknownFile { .. }) => unknown,
-        walked => return walked.map(kind_name),
+        walked => return walked.map(input_kind),
     };
     // An ncu report contains the cubins that it profiled. Other tools' formats contain no code.
     let (report, _) = match ncu_rep::NcuReport::read(data, &ncu_rep::Limits::default()) {
@@ -76,44 +77,43 @@ pub(super) fn walk(
         found.push((place, Ok(Packed::Cubin(source.cubin))));
     }
     visit(found);
-    Ok("ncu_rep")
+    Ok(InputKind::NcuRep)
 }
 
-fn kind_name(kind: Kind) -> &'static str {
+fn input_kind(kind: Kind) -> InputKind {
     match kind {
-        Kind::Cubin => "cubin",
-        Kind::Fatbin => "fatbin",
-        Kind::Ptx => "ptx",
-        Kind::HostElf => "elf",
-        Kind::Archive => "archive",
-        Kind::Zip => "zip",
+        Kind::Cubin => InputKind::Cubin,
+        Kind::Fatbin => InputKind::Fatbin,
+        Kind::Ptx => InputKind::Ptx,
+        Kind::HostElf => InputKind::Elf,
+        Kind::Archive => InputKind::Archive,
+        Kind::Zip => InputKind::Zip,
     }
 }
 
 /// The facts of an image that need no decompression.
 pub(super) fn header(place: &Place, found: &Packed<'_>) -> Image {
     let mut image = Image { place: place.to_string(), ..Image::default() };
-    let plain = |image: &mut Image, kind: &str, bytes: &[u8]| {
-        image.kind = kind.to_owned();
-        image.compression = "none".to_owned();
+    let plain = |image: &mut Image, kind: ImageKind, bytes: &[u8]| {
+        image.kind = kind;
+        image.compression = Packing::None;
         (image.stored_bytes, image.bytes) = (bytes.len() as u64, bytes.len() as u64);
     };
     match found {
-        Packed::Cubin(bytes) => plain(&mut image, "cubin", bytes),
-        Packed::Ptx(bytes) => plain(&mut image, "ptx", bytes),
+        Packed::Cubin(bytes) => plain(&mut image, ImageKind::Cubin, bytes),
+        Packed::Ptx(bytes) => plain(&mut image, ImageKind::Ptx, bytes),
         Packed::Entry(entry) => {
             image.kind = match entry.kind {
-                EntryKind::Ptx => "ptx".to_owned(),
-                EntryKind::Cubin => "cubin".to_owned(),
-                EntryKind::LtoIr => "lto_ir".to_owned(),
-                EntryKind::Other(number) => format!("kind_{number}"),
+                EntryKind::Ptx => ImageKind::Ptx,
+                EntryKind::Cubin => ImageKind::Cubin,
+                EntryKind::LtoIr => ImageKind::LtoIr,
+                EntryKind::Other(number) => format!("kind_{number}").into(),
             };
             image.compression = match entry.compression {
-                Compression::None => "none",
-                Compression::Lz4 => "lz4",
-                Compression::Zstd => "zstd",
-            }
-            .to_owned();
+                Compression::None => Packing::None,
+                Compression::Lz4 => Packing::Lz4,
+                Compression::Zstd => Packing::Zstd,
+            };
             image.arch = entry.sm.to_string();
             image.stored_bytes = entry.stored.len() as u64;
             image.bytes = entry.unpacked_bytes;

@@ -16,6 +16,7 @@ use super::ordered_writer::{OrderedWriter, PendingFile};
 use super::spare_cores::CORES;
 use crate::analysis::occupancy::{Block, limits_of_arch, occupancy};
 use crate::import::gpu_code;
+use crate::model::disasm::ImageKind;
 use crate::model::disasm::{Image, Input, Kernel, Occupancy, Status};
 
 /// The error of an input with code for other architectures only.
@@ -58,7 +59,7 @@ impl<'w> ImageReader<'w> {
                     count += found.len();
                 });
                 match walked {
-                    Ok(kind) => input.kind = Some(kind.to_owned()),
+                    Ok(kind) => input.kind = Some(kind),
                     Err(error) => input.errors.push(error.to_string()),
                 }
             }
@@ -122,12 +123,12 @@ fn image(
     if from_header && !task.wanted.arch(&image.arch) {
         return Ok(None);
     }
-    if task.list_only && from_header || !matches!(image.kind.as_str(), "cubin" | "ptx") {
+    if task.list_only && from_header || !matches!(image.kind, ImageKind::Cubin | ImageKind::Ptx) {
         return Ok(Some((image, Vec::new())));
     }
     let bytes = found.bytes_into(&task.limits, unpacker).map_err(|e| e.to_string())?;
     image.bytes = bytes.len() as u64;
-    if image.kind == "ptx" {
+    if image.kind == ImageKind::Ptx {
         return read_ptx(path, image, bytes, task);
     }
     read_cubin(path, image, bytes, reader)

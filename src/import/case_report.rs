@@ -5,12 +5,15 @@ use rgpu_case::{
 };
 
 use super::{Imported, Importer, Source};
+use crate::model::profile::ArtifactKind;
 use crate::model::profile::{CaseResult, Correctness, Gap, Timing};
+use crate::model::profile::{CheckVerdict, TimingClock};
+use crate::model::sanitizer::{CheckTool, FaultKind, SanitizerVerdict};
 use crate::model::sanitizer::{SanitizerCause, SanitizerResult};
 
 /// `case_report`: what `rgpu-runner` writes.
 pub(super) const IMPORTER: Importer = Importer {
-    kind: "case_report",
+    kind: ArtifactKind::CaseReport,
     recognises: |name, head| {
         name.ends_with(".json") && head.starts_with(b"{") && has(head, b"\"data_sets\"")
     },
@@ -79,11 +82,10 @@ fn case(data: &CaseReport, stopped: bool) -> CaseResult {
             min_ns: t.min_ns,
             mad_ns: t.mad_ns,
             clock: match t.source {
-                TimingSource::Events => "cuda_events",
-                TimingSource::Host => "host_clock",
-                TimingSource::Cpu => "cpu_reference",
-            }
-            .to_owned(),
+                TimingSource::Events => TimingClock::CudaEvents,
+                TimingSource::Host => TimingClock::HostClock,
+                TimingSource::Cpu => TimingClock::CpuReference,
+            },
             prepare_ns: data.prepare_ns,
             l2_flushed: t.l2_flushed,
             flushed_bytes: t.flushed_bytes,
@@ -105,7 +107,7 @@ fn case(data: &CaseReport, stopped: bool) -> CaseResult {
         }),
         correctness: data.correctness.as_ref().map(correctness).or_else(|| {
             (stopped && data.timing.is_none()).then(|| Correctness {
-                verdict: "unchecked".to_owned(),
+                verdict: CheckVerdict::Unchecked,
                 note: "the run stopped before the check".to_owned(),
                 ..Correctness::default()
             })
@@ -131,12 +133,12 @@ fn correctness(c: &rgpu_case::Correctness) -> Correctness {
     let changed = (!c.changed_inputs.is_empty())
         .then(|| format!("the kernel changed its input `{}`", c.changed_inputs.join("`, `")));
     let verdict = match (c.outputs.is_empty(), c.passed) {
-        (true, true) => "unchecked",
-        (_, true) => "right",
-        (_, false) => "wrong",
+        (true, true) => CheckVerdict::Unchecked,
+        (_, true) => CheckVerdict::Right,
+        (_, false) => CheckVerdict::Wrong,
     };
     Correctness {
-        verdict: verdict.to_owned(),
+        verdict,
         checked: c.outputs.iter().map(|o| o.elements).sum(),
         wrong,
         max_abs: largest(|o| o.max_abs_error),
@@ -175,8 +177,8 @@ fn guard(data: &CaseReport, from: &str) -> Option<SanitizerResult> {
     let guard = data.guard.as_ref()?;
     let found = !guard.findings.is_empty();
     Some(SanitizerResult {
-        tool: "guard".to_owned(),
-        verdict: if found { "found" } else { "unknown" }.to_owned(),
+        tool: CheckTool::Guard,
+        verdict: if found { SanitizerVerdict::Found } else { SanitizerVerdict::Unknown },
         errors: None,
         causes: guard.findings.iter().map(cause).collect(),
         note: if found {
@@ -195,23 +197,26 @@ fn cause(finding: &GuardFinding) -> SanitizerCause {
     let arg = &finding.arg;
     let (kind, text) = match finding.kind {
         GuardKind::WriteBefore => {
-            ("out_of_bounds", format!("a write before `{arg}`, at byte {}", finding.offset))
+            (FaultKind::OutOfBounds, format!("a write before `{arg}`, at byte {}", finding.offset))
         }
         GuardKind::WriteAfter => {
-            ("out_of_bounds", format!("a write after `{arg}`, at byte {}", finding.offset))
+            (FaultKind::OutOfBounds, format!("a write after `{arg}`, at byte {}", finding.offset))
         }
-        GuardKind::Unwritten => {
-            ("unwritten", format!("{} elements of `{arg}` were not written", finding.count))
+        GuardKind::Unwritten => (
+            FaultKind::Unwritten,
+            format!("{} elements of `{arg}` were not written", finding.count),
+        ),
+        GuardKind::InputWritten => {
+            (FaultKind::InputWritten, format!("the input `{arg}` was written"))
         }
-        GuardKind::InputWritten => ("input_written", format!("the input `{arg}` was written")),
         GuardKind::NotRepeatable => {
-            ("race", format!("two launches gave different bits in `{arg}`"))
+            (FaultKind::Race, format!("two launches gave different bits in `{arg}`"))
         }
         GuardKind::ReadsStray => {
-            ("uninitialized", format!("`{arg}` depends on memory that nobody initialised"))
+            (FaultKind::Uninitialized, format!("`{arg}` depends on memory that nobody initialised"))
         }
     };
-    SanitizerCause { kind: kind.to_owned(), text, count: 1, ..SanitizerCause::default() }
+    SanitizerCause { kind, text, count: 1, ..SanitizerCause::default() }
 }
 
 /// Turns `PowerLimit` into `power_limit`.

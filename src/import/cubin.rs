@@ -5,11 +5,12 @@ use rgpu_format::demangle::demangle;
 
 use super::{Imported, Importer};
 use crate::model::KernelCode;
+use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
 
 /// `cubin`: compiled code.
 pub(super) const IMPORTER: Importer = Importer {
-    kind: "cubin",
+    kind: ArtifactKind::Cubin,
     recognises: |_, head| cubin::is_cubin(head),
     import: |source| {
         let cubin = cubin::read(&source.bytes()?).map_err(|cause| source.broken(cause))?;

@@ -217,6 +217,8 @@ pub(super) fn kernel_sums(launches: &[Launch]) -> Vec<KernelSum> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::sanitizer::CheckTool;
+    use crate::model::timeline::RegionKind;
 
     fn launch(id: u32, kernel: &str, ns: f64) -> Launch {
         let kernel = kernel.to_owned();
@@ -266,7 +268,7 @@ mod tests {
     fn times_of_a_trace_and_launches_of_counters_are_one_region_in_either_order() {
         let of = |host_ns, launches: &[u32]| Region {
             path: vec!["A".to_owned()],
-            kind: "push_pop".to_owned(),
+            kind: RegionKind::PushPop,
             host_ns,
             launches: launches.to_vec(),
             ..Region::default()
@@ -293,8 +295,8 @@ mod tests {
     #[test]
     fn the_later_result_of_a_sanitizer_tool_counts() {
         let result = |verdict: &str| SanitizerResult {
-            tool: "memcheck".to_owned(),
-            verdict: verdict.to_owned(),
+            tool: CheckTool::Memcheck,
+            verdict: verdict.into(),
             ..SanitizerResult::default()
         };
         let mut profile = Profile::default();

@@ -17,6 +17,7 @@ pub(super) mod stalls;
 use rgpu_format::ncu_rep::{self, Error, Limits, NcuReport, Problem};
 
 use super::{Imported, Importer};
+use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
 use crate::model::{HotSpots, Launch, Sidecars};
 use code::ReportSources;
@@ -32,7 +33,7 @@ pub struct RequestedCounters<'a> {
 
 /// `ncu_rep`: a report, compressed or not.
 pub(super) const IMPORTER: Importer = Importer {
-    kind: "ncu_rep",
+    kind: ArtifactKind::NcuRep,
     recognises: |name, head| {
         head.starts_with(b"NVR\0") || name.ends_with(".ncu-rep") || name.ends_with(".ncu-repz")
     },

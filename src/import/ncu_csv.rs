@@ -11,13 +11,15 @@ use rgpu_format::ncu_csv::{Cell, CellValue, CsvLaunch, CsvRule, NcuCsv, RangeNam
 use super::ncu::stalls;
 use super::region_tree::part;
 use super::{Imported, Importer, Refusal};
+use crate::model::launch::MessageKind;
 use crate::model::launch::RuleMessage;
+use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
 use crate::model::{Launch, Metric, Value};
 
 /// `ncu_csv`: `ncu --import … --csv --page raw` or `--page details`.
 pub(super) const IMPORTER: Importer = Importer {
-    kind: "ncu_csv",
+    kind: ArtifactKind::NcuCsv,
     recognises: |_, head| NcuCsv::is_page(head),
     import: |source| {
         let page = NcuCsv::read(&source.bytes()?).map_err(|cause| source.broken(cause))?;
@@ -221,15 +223,15 @@ fn region(row: &CsvLaunch) -> Vec<String> {
 
 fn rule(rule: &CsvRule) -> RuleMessage {
     let kind = match rule.kind.as_str() {
-        "OPT" => "optimization",
-        "WRN" => "warning",
-        "ERR" => "error",
-        "OK" => "ok",
-        _ => "none",
+        "OPT" => MessageKind::Optimization,
+        "WRN" => MessageKind::Warning,
+        "ERR" => MessageKind::Error,
+        "OK" => MessageKind::Ok,
+        _ => MessageKind::None,
     };
     RuleMessage {
         rule: rule.rule.clone(),
-        kind: kind.to_owned(),
+        kind,
         title: String::new(),
         text: rule.text.clone(),
         speedup_percent: rule.speedup,

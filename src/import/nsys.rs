@@ -23,12 +23,13 @@ use rgpu_format::nsys_sqlite::{NsysSqlite, NsysSqliteError};
 
 use super::event_list::cut_gap;
 use super::{ImportError, Imported, Importer, ReadProgress, Refusal, Source, TracedActivity};
+use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
 use rows::{ExportRows, ReportRows, TraceRows};
 
 /// `nsys_rep`: a report, parsed directly and compared with the export beside it.
 pub(super) const REPORT_IMPORTER: Importer = Importer {
-    kind: "nsys_rep",
+    kind: ArtifactKind::NsysRep,
     // `.qdrep` is the name of the same container before 2021.4.
     recognises: |name, head| {
         NsysReport::is_report(head) || name.ends_with(".nsys-rep") || name.ends_with(".qdrep")
@@ -39,7 +40,7 @@ pub(super) const REPORT_IMPORTER: Importer = Importer {
 /// `nsys_sqlite`: what `nsys export --type sqlite` makes of a report. If the report is beside it,
 /// both are imported as part of the report, because the report is what the rung should deliver.
 pub(super) const SQLITE_IMPORTER: Importer = Importer {
-    kind: "nsys_sqlite",
+    kind: ArtifactKind::NsysSqlite,
     recognises: |name, head| head.starts_with(b"SQLite format 3\0") || name.ends_with(".sqlite"),
     import: |source| {
         source.size()?;
@@ -53,7 +54,7 @@ pub(super) const SQLITE_IMPORTER: Importer = Importer {
 
 /// `nsys_qdstrm`: the raw capture. It is left where nsys failed to convert it to a report.
 pub(super) const CAPTURE_IMPORTER: Importer = Importer {
-    kind: "nsys_qdstrm",
+    kind: ArtifactKind::NsysQdstrm,
     recognises: |name, _| name.ends_with(".qdstrm"),
     import: |source| {
         let mut imported = Imported::default();

@@ -11,13 +11,15 @@ use rgpu_format::nsys_stats::{NsysStats, Report, Table};
 
 use super::region_tree::part;
 use super::{Imported, Importer};
+use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
+use crate::model::timeline::RegionKind;
 use crate::model::timeline::{CopySum, KernelSum};
 use crate::model::{Launch, Region};
 
 /// `nsys_stats_csv`: what `nsys stats --format csv` prints or writes.
 pub(super) const IMPORTER: Importer = Importer {
-    kind: "nsys_stats_csv",
+    kind: ArtifactKind::NsysStatsCsv,
     recognises: |_, head| NsysStats::is_print(head),
     import: |source| {
         let stats = NsysStats::read(&source.bytes()?).map_err(|cause| source.broken(cause))?;
@@ -187,12 +189,11 @@ fn range(text: &str) -> Vec<String> {
     vec![part(Some(domain), Some(name))]
 }
 
-fn kind(style: &str) -> String {
+fn kind(style: &str) -> RegionKind {
     match style {
-        "StartEnd" => "start_end",
-        _ => "push_pop",
+        "StartEnd" => RegionKind::StartEnd,
+        _ => RegionKind::PushPop,
     }
-    .to_owned()
 }
 
 fn regions(table: &Table, from: &str) -> Vec<Region> {

@@ -13,13 +13,14 @@ use std::path::{Path, PathBuf};
 use rgpu_format::nvtx_log::{self, NvtxLog};
 
 use super::{ImportError, Imported, Importer, Refusal, Source, TracedActivity, nsys};
+use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
 use paired::PairedRanges;
 use rows::LogRows;
 
 /// `nvtx_log`: what the collector writes inside a program.
 pub(super) const IMPORTER: Importer = Importer {
-    kind: "nvtx_log",
+    kind: ArtifactKind::NvtxLog,
     recognises: |_, head| head.starts_with(HEAD),
     import: import_files,
 };

@@ -7,11 +7,13 @@ use rgpu_format::range_log::{self, RangeLog};
 use super::region_tree::part;
 use super::{Imported, Importer};
 use crate::model::Region;
+use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
+use crate::model::timeline::RegionKind;
 
 /// `ranges`: the log that the runner writes where no tool records ranges.
 pub(super) const IMPORTER: Importer = Importer {
-    kind: "ranges",
+    kind: ArtifactKind::Ranges,
     recognises: |_, head| head.starts_with(b"{\"rgpu_ranges\""),
     import: |source| {
         let log = range_log::read(&source.bytes()?).map_err(|cause| source.broken(cause))?;
@@ -31,7 +33,7 @@ pub fn import(log: &RangeLog, from: &str) -> Imported {
         let index = *by_path.entry(path.clone()).or_insert_with(|| {
             let region = Region {
                 path,
-                kind: "push_pop".to_owned(),
+                kind: RegionKind::PushPop,
                 from: from.to_owned(),
                 ..Region::default()
             };

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::model::Region;
+use crate::model::timeline::RegionKind;
 pub(super) use steps::InnermostLookup;
 use steps::{RegionChanges, ThreadChanges};
 
@@ -269,14 +270,14 @@ impl Tree {
             todo.extend(children[index].iter().rev());
             let node = &self.nodes[index];
             let kind = match node.kind {
-                Kind::PushPop => "push_pop",
-                Kind::StartEnd => "start_end",
+                Kind::PushPop => RegionKind::PushPop,
+                Kind::StartEnd => RegionKind::StartEnd,
             };
             regions.push((
                 index,
                 Region {
                     path: self.path(index),
-                    kind: kind.to_owned(),
+                    kind,
                     instances: Some(node.instances),
                     host_ns: Some(node.host_ns),
                     from: from.to_owned(),

@@ -9,19 +9,21 @@ use rgpu_format::sanitizer::{
 };
 
 use super::{ImportError, Imported, Importer, Source};
+use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
+use crate::model::sanitizer::{CheckTool, FaultKind, SanitizerVerdict};
 use crate::model::sanitizer::{SanitizerCause, SanitizerResult};
 
 /// `sanitizer_log`: the output of the tool.
 pub(super) const LOG_IMPORTER: Importer = Importer {
-    kind: "sanitizer_log",
+    kind: ArtifactKind::SanitizerLog,
     recognises: |_, head| head.starts_with(b"========= COMPUTE-SANITIZER"),
     import: import_log_file,
 };
 
 /// `sanitizer_xml`: the file that the tool saves.
 pub(super) const XML_IMPORTER: Importer = Importer {
-    kind: "sanitizer_xml",
+    kind: ArtifactKind::SanitizerXml,
     recognises: |_, head| {
         head.windows(ROOT.len()).take(512).any(|window| window == ROOT.as_bytes())
     },
@@ -110,9 +112,9 @@ fn tool_of(source: &Source<'_>, log: &Log) -> Option<Tool> {
 fn import_unnamed(log: &Log, tool: Option<Tool>, from: &str) -> SanitizerResult {
     let mut result = import_log(log, tool.unwrap_or(Tool::Memcheck), from);
     if tool.is_none() && log.records.is_empty() {
-        "sanitizer".clone_into(&mut result.tool);
-        if result.verdict == "clean" {
-            "unknown".clone_into(&mut result.verdict);
+        result.tool = CheckTool::Sanitizer;
+        if result.verdict == SanitizerVerdict::Clean {
+            result.verdict = SanitizerVerdict::Unknown;
             result.note = "no errors, but the log does not name its tool: memcheck, initcheck or \
                            synccheck"
                 .to_owned();
@@ -133,13 +135,12 @@ pub fn import_log(log: &Log, tool: Tool, from: &str) -> SanitizerResult {
         note = format!("{} more errors were counted and not printed", log.not_printed);
     }
     SanitizerResult {
-        tool: tool.name().to_owned(),
+        tool: tool.name().into(),
         verdict: match verdict {
-            Verdict::Clean => "clean",
-            Verdict::Found { .. } => "found",
-            Verdict::Unknown(_) => "unknown",
-        }
-        .to_owned(),
+            Verdict::Clean => SanitizerVerdict::Clean,
+            Verdict::Found { .. } => SanitizerVerdict::Found,
+            Verdict::Unknown(_) => SanitizerVerdict::Unknown,
+        },
         errors: match verdict {
             Verdict::Clean => Some(0),
             Verdict::Found { errors, .. } => Some(errors),
@@ -165,7 +166,7 @@ fn causes(records: &[Record]) -> Vec<SanitizerCause> {
             let count = group.repeats.iter().map(|index| reports(&records[*index])).sum::<u64>();
             let place = place(record);
             SanitizerCause {
-                kind: kind(record).to_owned(),
+                kind: kind(record),
                 text: record.message.lines().next().unwrap_or_default().to_owned(),
                 kernel: record.kernel().unwrap_or_default().to_owned(),
                 file: place.map(|(file, _)| file.to_owned()),
@@ -223,19 +224,19 @@ fn is_toolkit_header(file: &str) -> bool {
     header && folder.contains("/include") && (folder.contains("cuda") || folder.contains("nvidia"))
 }
 
-fn kind(record: &Record) -> &'static str {
+fn kind(record: &Record) -> FaultKind {
     match (record.kind, record.problem.as_deref()) {
-        (Kind::InvalidAccess, Some(p)) if p.contains("out of bounds") => "out_of_bounds",
-        (Kind::InvalidAccess, Some(p)) if p.contains("misaligned") => "misaligned",
-        (Kind::InvalidAccess, _) => "invalid_access",
-        (Kind::Api, _) => "api_error",
-        (Kind::Leak, _) => "leak",
-        (Kind::Uninitialized, _) => "uninitialized",
-        (Kind::UnusedMemory, _) => "unused_memory",
-        (Kind::HostAccess, _) => "host_access",
-        (Kind::Synchronization, _) => "barrier",
-        (Kind::Race | Kind::Hazard, _) => "race",
-        (Kind::Other, _) => "other",
+        (Kind::InvalidAccess, Some(p)) if p.contains("out of bounds") => FaultKind::OutOfBounds,
+        (Kind::InvalidAccess, Some(p)) if p.contains("misaligned") => FaultKind::Misaligned,
+        (Kind::InvalidAccess, _) => FaultKind::InvalidAccess,
+        (Kind::Api, _) => FaultKind::ApiError,
+        (Kind::Leak, _) => FaultKind::Leak,
+        (Kind::Uninitialized, _) => FaultKind::Uninitialized,
+        (Kind::UnusedMemory, _) => FaultKind::UnusedMemory,
+        (Kind::HostAccess, _) => FaultKind::HostAccess,
+        (Kind::Synchronization, _) => FaultKind::Barrier,
+        (Kind::Race | Kind::Hazard, _) => FaultKind::Race,
+        (Kind::Other, _) => FaultKind::Unnamed,
     }
 }
 

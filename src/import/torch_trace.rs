@@ -16,11 +16,12 @@ use rgpu_format::torch_trace::{EventKind, TorchEvent, TorchTrace};
 
 use super::nsys::rows::TraceRows;
 use super::{Imported, Importer, nsys};
+use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
 
 /// `torch_trace`: the Chrome trace that torch.profiler exports.
 pub(super) const IMPORTER: Importer = Importer {
-    kind: "torch_trace",
+    kind: ArtifactKind::TorchTrace,
     recognises: |_, head| TorchTrace::is_trace(head),
     import: |source| {
         let trace = TorchTrace::read(&source.bytes()?).map_err(|cause| source.broken(cause))?;

@@ -1,9 +1,11 @@
-//! The modes of `rgpu profile`.
+//! The modes of `rgpu profile`, in one table: [`MODES`].
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+use crate::model::RungId;
 
 /// A mode of `rgpu profile`, which decides the tool and the data collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -27,31 +29,244 @@ pub enum Mode {
     Torch,
 }
 
+/// The steps of a mode, on a host with a GPU, after the build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModeStep {
+    /// Compares the kernel with its reference. Kernels only.
+    Verify,
+    /// Measures the kernel without a tool. Kernels only.
+    Time,
+    /// Finds the kernels with the most time, for the next plan.
+    Survey,
+    /// Runs the mode's ladder.
+    Profile,
+    /// Runs each tool of Compute Sanitizer.
+    Sanitize,
+}
+
+impl ModeStep {
+    /// The name in plans; for a step per tool, its first part.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Verify => "verify",
+            Self::Time => "time",
+            Self::Survey => "survey",
+            Self::Profile => "profile",
+            Self::Sanitize => "sanitizer",
+        }
+    }
+}
+
+/// A group of flags that only certain modes take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlagGroup {
+    /// Flags of ncu.
+    Ncu,
+    /// Flags of nsys.
+    Nsys,
+    /// `--regions`.
+    Regions,
+    /// Flags of Compute Sanitizer.
+    Sanitizer,
+    /// Flags of mode `deep`.
+    Deep,
+}
+
+/// A mode with everything that depends on it.
+#[derive(Debug)]
+pub struct ModeInfo {
+    /// The mode.
+    pub mode: Mode,
+    /// The name on the command line and in kernel.toml.
+    pub name: &'static str,
+    /// What the mode gives, for help and documentation.
+    pub gives: &'static str,
+    /// Its steps on a host with a GPU.
+    pub steps: &'static [ModeStep],
+    /// The rungs of its main step on a host with a GPU, in the order in which they are tried.
+    pub rungs: &'static [RungId],
+    /// The flags that it takes.
+    pub flags: &'static [FlagGroup],
+    /// Whether it can only run kernels, no programs.
+    pub needs_kernel: bool,
+    /// Whether its result is a verdict on the kernel. A run without a GPU must not look like one.
+    pub is_verdict: bool,
+    /// Whether `rgpu doctor` tries it.
+    pub in_doctor: bool,
+}
+
+/// The rungs of the first plan of mode `deep`, which records the time line.
+pub static KERNEL_SURVEY: &[RungId] =
+    &[RungId::NsysFull, RungId::NsysCuda, RungId::Cupti, RungId::NcuTimes];
+
+/// The rungs of the first plan of a run with `--regions`, which records the regions.
+pub static RANGE_SURVEY: &[RungId] = &[RungId::Nvtx, RungId::NsysNvtx];
+
+/// Every mode.
+pub static MODES: &[ModeInfo] = &[
+    ModeInfo {
+        mode: Mode::Ncu,
+        name: "ncu",
+        gives: "Nsight Compute: counters of each launch",
+        steps: &[ModeStep::Verify, ModeStep::Time, ModeStep::Profile],
+        rungs: &[
+            RungId::NcuAsked,
+            RungId::NcuAppRange,
+            RungId::NcuKernel,
+            RungId::NcuBasic,
+            RungId::NcuSudo,
+            RungId::NcuLaunch,
+            RungId::NsysCuda,
+            RungId::Torch,
+            RungId::Cupti,
+            RungId::Nvtx,
+            RungId::Events,
+            RungId::Host,
+        ],
+        flags: &[FlagGroup::Ncu, FlagGroup::Regions],
+        needs_kernel: false,
+        is_verdict: false,
+        in_doctor: true,
+    },
+    ModeInfo {
+        mode: Mode::Nsys,
+        name: "nsys",
+        gives: "Nsight Systems: the timeline and NVTX regions",
+        steps: &[ModeStep::Verify, ModeStep::Time, ModeStep::Profile],
+        rungs: &[
+            RungId::NsysFull,
+            RungId::NsysCuda,
+            RungId::Torch,
+            // CUPTI comes before `nsys.nvtx`: it records ranges as well.
+            RungId::Cupti,
+            RungId::NsysNvtx,
+            RungId::Nvtx,
+            RungId::Events,
+            RungId::Host,
+        ],
+        flags: &[FlagGroup::Nsys, FlagGroup::Regions],
+        needs_kernel: false,
+        is_verdict: false,
+        in_doctor: true,
+    },
+    ModeInfo {
+        mode: Mode::Sanitizer,
+        name: "sanitizer",
+        gives: "compute-sanitizer: memory errors, races, uninitialised reads, barriers",
+        steps: &[ModeStep::Sanitize],
+        rungs: &[RungId::Sanitizer, RungId::Guard],
+        flags: &[FlagGroup::Sanitizer],
+        needs_kernel: false,
+        is_verdict: true,
+        in_doctor: true,
+    },
+    ModeInfo {
+        mode: Mode::Bench,
+        name: "bench",
+        gives: "Times only, without a profiling tool",
+        steps: &[ModeStep::Verify, ModeStep::Time],
+        rungs: &[RungId::Events, RungId::Host],
+        flags: &[],
+        needs_kernel: true,
+        is_verdict: false,
+        in_doctor: true,
+    },
+    ModeInfo {
+        mode: Mode::Nvtx,
+        name: "nvtx",
+        gives: "NVTX ranges only",
+        steps: &[ModeStep::Verify, ModeStep::Time, ModeStep::Profile],
+        rungs: &[RungId::Nvtx, RungId::Events, RungId::Host],
+        flags: &[FlagGroup::Regions],
+        needs_kernel: false,
+        is_verdict: false,
+        in_doctor: true,
+    },
+    ModeInfo {
+        mode: Mode::Verify,
+        name: "verify",
+        gives: "The check against the reference only, on every named size",
+        steps: &[ModeStep::Verify],
+        rungs: &[RungId::Verify],
+        flags: &[],
+        needs_kernel: true,
+        is_verdict: true,
+        in_doctor: false,
+    },
+    ModeInfo {
+        mode: Mode::Deep,
+        name: "deep",
+        gives: "Nsight Systems first, then Nsight Compute on the kernels with the most GPU time",
+        steps: &[ModeStep::Verify, ModeStep::Time, ModeStep::Survey, ModeStep::Profile],
+        // The survey has recorded the time line already.
+        rungs: &[
+            RungId::NcuAsked,
+            RungId::NcuAppRange,
+            RungId::NcuKernel,
+            RungId::NcuBasic,
+            RungId::NcuSudo,
+            RungId::NcuLaunch,
+        ],
+        flags: &[FlagGroup::Ncu, FlagGroup::Nsys, FlagGroup::Regions, FlagGroup::Deep],
+        needs_kernel: false,
+        is_verdict: false,
+        in_doctor: false,
+    },
+    ModeInfo {
+        mode: Mode::Torch,
+        name: "torch",
+        gives: "torch's own profiler, for Python kernels: operators and their kernels",
+        steps: &[ModeStep::Verify, ModeStep::Time, ModeStep::Profile],
+        rungs: &[
+            RungId::Torch,
+            RungId::NsysCuda,
+            RungId::Cupti,
+            RungId::Nvtx,
+            RungId::Events,
+            RungId::Host,
+        ],
+        flags: &[],
+        needs_kernel: true,
+        is_verdict: false,
+        in_doctor: false,
+    },
+];
+
 impl Mode {
-    /// Every mode that `--mode` accepts.
-    pub const ALL: [Self; 8] = [
-        Self::Ncu,
-        Self::Nsys,
-        Self::Sanitizer,
-        Self::Bench,
-        Self::Nvtx,
-        Self::Verify,
-        Self::Deep,
-        Self::Torch,
-    ];
+    /// The mode's row of [`MODES`].
+    pub fn info(self) -> &'static ModeInfo {
+        // The rows are in the order of the variants; a test holds that.
+        &MODES[self as usize]
+    }
 
     /// The name on the command line and in kernel.toml.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Ncu => "ncu",
-            Self::Nsys => "nsys",
-            Self::Sanitizer => "sanitizer",
-            Self::Bench => "bench",
-            Self::Nvtx => "nvtx",
-            Self::Verify => "verify",
-            Self::Deep => "deep",
-            Self::Torch => "torch",
-        }
+        self.info().name
+    }
+
+    /// The mode with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        MODES.iter().find(|info| info.name == name).map(|info| info.mode)
+    }
+
+    /// Whether the mode collects hardware counters.
+    pub fn collects_counters(self) -> bool {
+        self.info().flags.contains(&FlagGroup::Ncu)
+    }
+
+    /// The rung that the mode begins with on a GPU.
+    pub fn best_rung(self) -> RungId {
+        let info = self.info();
+        let first = match info.steps.contains(&ModeStep::Survey) {
+            true => KERNEL_SURVEY.first(),
+            false => info.rungs.first(),
+        };
+        first.cloned().unwrap_or(RungId::None)
+    }
+
+    /// The modes that take the flags of a group.
+    pub fn with_flags(group: FlagGroup) -> impl Iterator<Item = Self> {
+        MODES.iter().filter(move |info| info.flags.contains(&group)).map(|info| info.mode)
     }
 }
 
@@ -63,18 +278,31 @@ impl fmt::Display for Mode {
 
 /// A word that is not a mode.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "unknown mode `{0}`; there are `ncu`, `nsys`, `sanitizer`, `bench`, `nvtx`, `verify`, `deep`, `torch`"
-)]
+#[error("unknown mode `{0}`; there are {names}", names = names())]
 pub struct UnknownMode(pub String);
+
+fn names() -> String {
+    MODES.iter().map(|info| format!("`{}`", info.name)).collect::<Vec<_>>().join(", ")
+}
 
 impl FromStr for Mode {
     type Err = UnknownMode;
 
     fn from_str(text: &str) -> Result<Self, UnknownMode> {
-        Self::ALL
-            .into_iter()
-            .find(|mode| mode.name() == text)
-            .ok_or_else(|| UnknownMode(text.to_owned()))
+        Self::named(text).ok_or_else(|| UnknownMode(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mode_has_its_row_at_its_own_place() {
+        for (at, info) in MODES.iter().enumerate() {
+            assert_eq!(info.mode as usize, at);
+            assert_eq!(serde_json::to_value(info.mode).unwrap(), info.name);
+        }
+        assert_eq!(MODES.last().map(|info| info.mode), Some(Mode::Torch));
     }
 }

@@ -11,7 +11,7 @@ use super::spec::{
     ArgSpec, DeviceReference, Entry, KernelSpec, LaunchSpec, NamedCase, ReferenceSpec, ScalarValue,
     Sizes, Work,
 };
-use super::{KernelError, LANGUAGES, Mode, python};
+use super::{KernelError, LANGUAGES, MODES, Mode, python};
 
 /// The allowed top-level keys.
 const KEYS: [&str; 14] = [
@@ -157,7 +157,7 @@ fn language(item: &Item<'_>) -> Result<&'static str, KernelError> {
 }
 
 fn mode(item: &Item<'_>) -> Result<Mode, KernelError> {
-    let names = Mode::ALL.map(Mode::name);
+    let names: Vec<&str> = MODES.iter().map(|info| info.name).collect();
     let text = one_of(item, "mode", &names)?;
     text.parse().map_err(|error: super::mode::UnknownMode| item.error(error.to_string()))
 }

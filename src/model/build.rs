@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::disasm::Input;
-use super::profile::Artifact;
+use super::profile::{Artifact, CodeLanguage};
 
 /// The schema name that every summary carries.
 pub const SCHEMA: &str = "rgpu.build/1";
@@ -22,7 +22,7 @@ pub struct Build {
     /// Name of the kernel, or the file name without its extension.
     pub kernel: String,
     /// Language of the source: `cuda`, `cute` or `triton`.
-    pub language: String,
+    pub language: CodeLanguage,
     /// Path of the source that was found.
     pub source: String,
     /// Architecture that the code was compiled for.

@@ -6,7 +6,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::profile::Gap;
+use super::RungId;
+use super::open_enum::open_enum;
+use super::profile::{CheckVerdict, Gap};
 
 /// The schema name that every comparison carries.
 pub const SCHEMA: &str = "rgpu.compare/1";
@@ -68,13 +70,13 @@ pub struct ComparedSide {
     /// Mode, or the kind of file: `ncu`, `nsys`, `bench` …
     pub mode: String,
     /// Id of the rung that was reached.
-    pub rung: String,
+    pub rung: RungId,
     /// Name of the GPU, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// Result of the check: `right`, `wrong`, `unchecked`; absent if nothing was checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub correctness: Option<String>,
+    pub correctness: Option<CheckVerdict>,
     /// Path of its profile in the comparison's run folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
@@ -133,7 +135,7 @@ pub struct TimeChange {
     /// The verdict that follows from the interval.
     pub verdict: TimeVerdict,
     /// Source of the times and the interval: `abba`, `samples`, `launches`.
-    pub source: String,
+    pub source: TimeSource,
     /// Number of rounds of four timed calls (a, b, b, a); only for `abba`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
@@ -158,7 +160,7 @@ pub struct KernelChange {
     pub kernel_b: Option<String>,
     /// How the kernels were matched: `name_and_geometry`, `name` (the geometry differs), `alone`
     /// (each side has exactly one kernel left).
-    pub joined_by: String,
+    pub joined_by: JoinedBy,
     /// Grid and block on the base.
     pub geometry_a: Geometry,
     /// Grid and block on the other side.
@@ -205,7 +207,7 @@ pub struct MetricChange {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub unit: String,
     /// `better` or `worse`; `neutral` if neither direction is better.
-    pub change: String,
+    pub change: ChangeEffect,
     /// Importance, used for the order: the weight of the metric times the size of the change.
     pub rank: f64,
 }
@@ -256,9 +258,57 @@ pub struct Difference {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Part {
     /// The compared part: `speedup`, `nsys` or `ncu`.
-    pub part: String,
+    pub part: PartName,
     /// Whether the results are available.
     pub there: bool,
     /// Source of the results, or the reason why they are missing.
     pub note: String,
+}
+
+open_enum! {
+    /// Source of two times and their interval.
+    pub enum TimeSource {
+        /// Calls interleaved a b b a in one process.
+        Abba = "abba",
+        /// Samples of runs of their own.
+        Samples = "samples",
+        /// Launches that a tool recorded.
+        Launches = "launches",
+    }
+}
+
+open_enum! {
+    /// How the kernels of two sides were matched.
+    pub enum JoinedBy {
+        /// By name, grid and block.
+        NameAndGeometry = "name_and_geometry",
+        /// By name; grid or block differ.
+        Name = "name",
+        /// Each side has exactly one kernel left.
+        Alone = "alone",
+    }
+}
+
+open_enum! {
+    /// Effect of a change.
+    pub enum ChangeEffect {
+        /// It is good.
+        Better = "better",
+        /// It is bad.
+        Worse = "worse",
+        /// Neither direction is better.
+        Neutral = "neutral",
+    }
+}
+
+open_enum! {
+    /// Part of a comparison.
+    pub enum PartName {
+        /// The times.
+        Speedup = "speedup",
+        /// The results of nsys.
+        Nsys = "nsys",
+        /// The results of ncu.
+        Ncu = "ncu",
+    }
 }

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::open_enum::open_enum;
+
 /// The schema name that every summary carries.
 pub const SCHEMA: &str = "rgpu.disasm/1";
 
@@ -31,7 +33,7 @@ pub struct Input {
     /// Kind of file: `cubin`, `fatbin`, `ptx`, `elf`, `archive`, `zip`, `ncu_rep`; absent if the
     /// file could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
+    pub kind: Option<InputKind>,
     /// Errors in the file or in parts of it, each with its location.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
@@ -59,11 +61,11 @@ pub struct Image {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub place: String,
     /// Kind of code: `cubin`, `ptx`, `lto_ir`, or `kind_N` for an unknown number.
-    pub kind: String,
+    pub kind: ImageKind,
     /// Architecture, e.g. `sm_90a`; for PTX its target.
     pub arch: String,
     /// Compression in the file: `none`, `lz4`, `zstd`.
-    pub compression: String,
+    pub compression: Packing,
     /// Size as stored, in bytes.
     pub stored_bytes: u64,
     /// Size after decompression, in bytes.
@@ -311,4 +313,48 @@ pub struct Change {
     /// Value in the new build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new: Option<f64>,
+}
+
+open_enum! {
+    /// Kind of a file with GPU code.
+    pub enum InputKind {
+        /// Compiled code.
+        Cubin = "cubin",
+        /// Code for several architectures.
+        Fatbin = "fatbin",
+        /// PTX.
+        Ptx = "ptx",
+        /// A program or library of the host.
+        Elf = "elf",
+        /// An archive of object files.
+        Archive = "archive",
+        /// A zip archive.
+        Zip = "zip",
+        /// A report of ncu.
+        NcuRep = "ncu_rep",
+    }
+}
+
+open_enum! {
+    /// Kind of one piece of GPU code. An unknown number N is `kind_N`.
+    pub enum ImageKind {
+        /// Compiled code.
+        Cubin = "cubin",
+        /// PTX.
+        Ptx = "ptx",
+        /// Code for optimisation at link time.
+        LtoIr = "lto_ir",
+    }
+}
+
+open_enum! {
+    /// Compression of a piece of GPU code in its file.
+    pub enum Packing {
+        /// None.
+        None = "none",
+        /// LZ4.
+        Lz4 = "lz4",
+        /// Zstandard.
+        Zstd = "zstd",
+    }
 }

@@ -7,7 +7,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::RungId;
 use super::comparison::TimeChange;
+use super::open_enum::open_enum;
+use super::profile::{CheckVerdict, TimingClock};
 
 /// The schema name that every document carries.
 pub const SCHEMA: &str = "rgpu.fan_out/1";
@@ -50,7 +53,7 @@ pub struct FanOutRow {
     /// Exit status of the run.
     pub exit: u8,
     /// State: `done`, `failed`, `cancelled`, `detached`.
-    pub state: String,
+    pub state: RemoteState,
     /// Description of the failure, in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
@@ -62,19 +65,19 @@ pub struct FanOutRow {
     pub device: Option<String>,
     /// Id of the rung that was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rung: Option<String>,
+    pub rung: Option<RungId>,
     /// Median time of the default case in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub median_ns: Option<f64>,
     /// Clock of `median_ns`: `cuda_events`, `host_clock`, `cpu_reference`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clock: Option<String>,
+    pub clock: Option<TimingClock>,
     /// Comparison of the time with that of the base.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against_base: Option<TimeChange>,
     /// Result of the check: `right`, `wrong`, `unchecked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub correctness: Option<String>,
+    pub correctness: Option<CheckVerdict>,
     /// Each case of sizes with its median in nanoseconds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cases: Vec<FanOutCase>,
@@ -104,4 +107,20 @@ pub struct FanOutCase {
     pub name: String,
     /// Median time in nanoseconds.
     pub median_ns: f64,
+}
+
+open_enum! {
+    /// State of the run on one remote.
+    pub enum RemoteState {
+        /// It is not over.
+        Running = "running",
+        /// It ended.
+        Done = "done",
+        /// It failed.
+        Failed = "failed",
+        /// The user cancelled it.
+        Cancelled = "cancelled",
+        /// The job runs on; nobody waits for it.
+        Detached = "detached",
+    }
 }

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::open_enum::open_enum;
+
 /// What limits a launch. Several verdicts may hold; one is primary.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Classification {
@@ -20,7 +22,7 @@ pub struct Verdict {
     /// How strongly it holds, 0 to 1.
     pub score: f64,
     /// How reliable the evidence is: `high`, `medium`, `low`.
-    pub confidence: String,
+    pub confidence: Confidence,
     /// The numbers that the verdict is based on.
     pub evidence: Vec<Evidence>,
 }
@@ -62,4 +64,16 @@ pub struct Finding {
     /// The numbers that the finding is based on.
     #[serde(default)]
     pub evidence: Vec<Evidence>,
+}
+
+open_enum! {
+    /// How reliable the evidence for a verdict is.
+    pub enum Confidence {
+        /// Exact counters with no other explanation.
+        High = "high",
+        /// Counters that usually have this explanation.
+        Medium = "medium",
+        /// An indication only.
+        Low = "low",
+    }
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::open_enum::open_enum;
+use super::speed_of_light::PeakSource;
 use super::{Classification, Metric, Value};
 
 /// One kernel launch. Launches of the same kernel are separate entries, in time order.
@@ -103,7 +105,7 @@ pub struct RuleMessage {
     /// The rule's id, e.g. `SOLBottleneck`.
     pub rule: String,
     /// `ok`, `warning`, `error`, `optimization`, `none`.
-    pub kind: String,
+    pub kind: MessageKind,
     /// The title of the message.
     pub title: String,
     /// Text without markup.
@@ -172,5 +174,21 @@ pub struct Roof {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub achieved: Option<f64>,
     /// Source of the ceiling: `report`, `device`, `datasheet`.
-    pub source: String,
+    pub source: PeakSource,
+}
+
+open_enum! {
+    /// Kind of a rule's message.
+    pub enum MessageKind {
+        /// Nothing is wrong.
+        Ok = "ok",
+        /// A warning.
+        Warning = "warning",
+        /// An error of the rule.
+        Error = "error",
+        /// Something to improve.
+        Optimization = "optimization",
+        /// No kind.
+        None = "none",
+    }
 }

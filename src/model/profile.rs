@@ -6,10 +6,11 @@ use rgpu_protocol::{HostFacts, RungRecord};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::open_enum::open_enum;
 use super::sanitizer::SanitizerResult;
 use super::selection::Selection;
 use super::timeline::{CopySum, KernelSum, Timeline};
-use super::{Finding, KernelCode, Launch, Operator, Region, SpeedOfLight, Stage};
+use super::{Finding, KernelCode, Launch, Operator, Region, RungId, SpeedOfLight, Stage};
 
 /// The schema name that every profile carries.
 pub const SCHEMA: &str = "rgpu.profile/1";
@@ -33,7 +34,7 @@ pub struct Profile {
     /// The kernel or program that was profiled.
     pub kernel: KernelInfo,
     /// Id of the rung whose results these are: `ncu.asked`, `cpu` …; `none` if nothing ran.
-    pub rung: String,
+    pub rung: RungId,
     /// The part of the program that was profiled; absent if all of it was, with the tool's
     /// defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,7 +108,7 @@ impl Profile {
     /// Whether any time is that of the CPU reference, which says nothing about the kernel.
     pub fn times_reference(&self) -> bool {
         let timings = self.cases.iter().filter_map(|case| case.timing.as_ref());
-        timings.chain(&self.timing).any(|timing| timing.clock == "cpu_reference")
+        timings.chain(&self.timing).any(|timing| timing.clock == TimingClock::CpuReference)
     }
 }
 
@@ -126,7 +127,7 @@ pub struct RunInfo {
     /// Source of `cost_usd`: `provider` (the provider's bill) or `price` (`seconds` times the price
     /// in the remote's settings).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_from: Option<String>,
+    pub cost_from: Option<CostSource>,
     /// Mode: `ncu`, `nsys`, `bench` …
     pub mode: String,
     /// Name of the remote; `local` for this machine.
@@ -147,7 +148,7 @@ pub struct KernelInfo {
     /// Name of the kernel; for a program, its file name.
     pub name: String,
     /// The language: `cuda`, `python` or `program`.
-    pub language: String,
+    pub language: CodeLanguage,
     /// Entry point; empty if unknown or for a program.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub entry: String,
@@ -217,7 +218,7 @@ pub struct Timing {
     /// Median absolute deviation in nanoseconds.
     pub mad_ns: f64,
     /// Source of the times: `cuda_events`, `host_clock`, `cpu_reference`.
-    pub clock: String,
+    pub clock: TimingClock,
     /// Time of `rgpu_prepare` in nanoseconds; only for host entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare_ns: Option<f64>,
@@ -302,7 +303,7 @@ pub struct CaseResult {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Correctness {
     /// The verdict: `right`, `wrong` or `unchecked`.
-    pub verdict: String,
+    pub verdict: CheckVerdict,
     /// Number of elements compared.
     #[serde(default)]
     pub checked: u64,
@@ -339,7 +340,7 @@ pub struct Artifact {
     /// Path in the run folder.
     pub path: String,
     /// Kind of file: `ncu_rep`, `cubin`, `ptx` …
-    pub kind: String,
+    pub kind: ArtifactKind,
     /// Id of the step that produced it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub step: String,
@@ -347,4 +348,102 @@ pub struct Artifact {
     pub size: u64,
     /// sha256 of the content.
     pub sha256: String,
+}
+
+open_enum! {
+    /// Source of the cost of a run.
+    pub enum CostSource {
+        /// The provider's bill.
+        Provider = "provider",
+        /// The run's seconds times the price in the remote's settings.
+        Price = "price",
+    }
+}
+
+open_enum! {
+    /// Source of a kernel's times.
+    pub enum TimingClock {
+        /// CUDA events.
+        CudaEvents = "cuda_events",
+        /// The host's clock.
+        HostClock = "host_clock",
+        /// The host's clock, around the reference on the CPU. It says nothing about the kernel.
+        CpuReference = "cpu_reference",
+    }
+}
+
+open_enum! {
+    /// Result of the check against the reference.
+    pub enum CheckVerdict {
+        /// All values are within the tolerance.
+        Right = "right",
+        /// At least one value is not.
+        Wrong = "wrong",
+        /// Nothing was compared.
+        Unchecked = "unchecked",
+    }
+}
+
+open_enum! {
+    /// Kind of a file of the run folder.
+    pub enum ArtifactKind {
+        /// A report of ncu.
+        NcuRep = "ncu_rep",
+        /// A page of a report as ncu prints it.
+        NcuCsv = "ncu_csv",
+        /// A report of nsys.
+        NsysRep = "nsys_rep",
+        /// The export of a report of nsys.
+        NsysSqlite = "nsys_sqlite",
+        /// A recording that nsys has not made a report of.
+        NsysQdstrm = "nsys_qdstrm",
+        /// A table as `nsys stats` prints it.
+        NsysStatsCsv = "nsys_stats_csv",
+        /// The output of Compute Sanitizer.
+        SanitizerLog = "sanitizer_log",
+        /// The records of Compute Sanitizer.
+        SanitizerXml = "sanitizer_xml",
+        /// A report of the runner or the harness.
+        CaseReport = "case_report",
+        /// The ranges of the runner or the harness.
+        Ranges = "ranges",
+        /// A log of the collector.
+        NvtxLog = "nvtx_log",
+        /// A trace of torch's profiler.
+        TorchTrace = "torch_trace",
+        /// Compiled code.
+        Cubin = "cubin",
+        /// PTX.
+        Ptx = "ptx",
+        /// A listing of compiled code.
+        Sass = "sass",
+        /// A shared library with a host entry.
+        Library = "library",
+        /// Intermediate code of a Python compiler.
+        Ir = "ir",
+        /// Attributes of compiled code, from a Python compiler.
+        CompiledAttrs = "compiled_attrs",
+        /// The record of a Python compiler.
+        Dsl = "dsl",
+        /// A file that `rgpu exec` fetched.
+        Pulled = "pulled",
+    }
+}
+
+open_enum! {
+    /// Language of a kernel.
+    pub enum CodeLanguage {
+        /// CUDA C++.
+        Cuda = "cuda",
+        /// Python, with torch.
+        Python = "python",
+        /// CuTe DSL.
+        Cute = "cute",
+        /// Triton.
+        Triton = "triton",
+        /// Unknown: a program of the user.
+        Program = "program",
+        /// Unknown: a file of another tool.
+        Report = "report",
+    }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::profile::Gap;
 use super::timeline::WaitSum;
-use super::{Metric, Region, Selection};
+use super::{Metric, Region, RungId, Selection};
 
 /// The schema name that every document carries.
 pub const SCHEMA: &str = "rgpu.regions/1";
@@ -28,7 +28,7 @@ pub struct RegionsDocument {
     /// Mode: `ncu`, `nsys` …
     pub mode: String,
     /// Id of the rung whose results these are.
-    pub rung: String,
+    pub rung: RungId,
     /// Name of the GPU, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,

@@ -3,14 +3,16 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::open_enum::open_enum;
+
 /// Result of one sanitizer tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SanitizerResult {
     /// Name of the tool: `memcheck`, `racecheck`, `initcheck`, `synccheck`, or `guard` for the
     /// runner's guarded run.
-    pub tool: String,
+    pub tool: CheckTool,
     /// `clean` only if the tool itself reports zero errors; else `found` or `unknown`.
-    pub verdict: String,
+    pub verdict: SanitizerVerdict,
     /// Number of errors in the tool's summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errors: Option<u64>,
@@ -30,7 +32,7 @@ pub struct SanitizerResult {
 pub struct SanitizerCause {
     /// Kind of error: `out_of_bounds`, `misaligned`, `race`, `uninitialized`, `barrier`, `leak`,
     /// `api_error` …
-    pub kind: String,
+    pub kind: FaultKind,
     /// First line of the tool's message.
     pub text: String,
     /// Name of the kernel, if known.
@@ -56,4 +58,66 @@ pub struct SanitizerCause {
     /// Number of records that only follow from this cause.
     #[serde(default)]
     pub follow_ups: u64,
+}
+
+open_enum! {
+    /// A tool that looks for faults.
+    pub enum CheckTool {
+        /// Accesses outside of memory.
+        Memcheck = "memcheck",
+        /// Races on shared memory.
+        Racecheck = "racecheck",
+        /// Reads of memory that nobody wrote.
+        Initcheck = "initcheck",
+        /// Wrong use of barriers.
+        Synccheck = "synccheck",
+        /// The runner's guarded run.
+        Guard = "guard",
+        /// Compute Sanitizer, by a log that does not name the tool.
+        Sanitizer = "sanitizer",
+    }
+}
+
+open_enum! {
+    /// Result of a tool that looks for faults.
+    pub enum SanitizerVerdict {
+        /// The tool itself reports zero errors.
+        Clean = "clean",
+        /// It found errors.
+        Found = "found",
+        /// It said neither.
+        Unknown = "unknown",
+    }
+}
+
+open_enum! {
+    /// Kind of a fault.
+    pub enum FaultKind {
+        /// An access outside of memory.
+        OutOfBounds = "out_of_bounds",
+        /// An address that is not a multiple of the access's size.
+        Misaligned = "misaligned",
+        /// Another access that is not allowed.
+        InvalidAccess = "invalid_access",
+        /// A failed call of CUDA.
+        ApiError = "api_error",
+        /// Memory that was never freed.
+        Leak = "leak",
+        /// A read of memory that nobody wrote.
+        Uninitialized = "uninitialized",
+        /// Memory that nobody used.
+        UnusedMemory = "unused_memory",
+        /// An access of the host to memory of the GPU.
+        HostAccess = "host_access",
+        /// Wrong use of a barrier.
+        Barrier = "barrier",
+        /// Two accesses without an order.
+        Race = "race",
+        /// An output that was not written whole.
+        Unwritten = "unwritten",
+        /// An input that was written.
+        InputWritten = "input_written",
+        /// Any other error of the tool.
+        Unnamed = "other",
+    }
 }

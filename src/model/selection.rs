@@ -8,6 +8,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::open_enum::open_enum;
 use super::profile::Gap;
 
 /// The selection of one run.
@@ -42,8 +43,8 @@ pub struct Selection {
     pub metrics: Vec<String>,
     /// How passes were repeated: `kernel`, `application`, `range`, `app-range`. If an earlier mode
     /// failed, the one that gave the results.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub replay_mode: String,
+    #[serde(default, skip_serializing_if = "ReplayMode::is_empty")]
+    pub replay_mode: ReplayMode,
     /// Estimated cost of the collection, and the limit that it was fitted to (`--mode deep`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
@@ -103,4 +104,18 @@ pub struct Price {
     /// The limit in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_bytes: Option<u64>,
+}
+
+open_enum! {
+    /// How ncu repeats passes.
+    pub enum ReplayMode {
+        /// Each kernel.
+        Kernel = "kernel",
+        /// The whole program.
+        Application = "application",
+        /// Each range.
+        Range = "range",
+        /// Each range, with the program run again.
+        AppRange = "app-range",
+    }
 }

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::open_enum::open_enum;
+
 /// The work of one case, as `[work]` counts it, compared with the peaks of the device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SpeedOfLight {
@@ -15,7 +17,7 @@ pub struct SpeedOfLight {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Utilization>,
     /// The resource that would take longer at its peak rate: `compute` or `memory`.
-    pub bound: String,
+    pub bound: SpeedBound,
     /// Time that `bound` would take at its peak rate, in nanoseconds.
     pub least_ns: f64,
     /// `least_ns` as a share of the measured median, in percent.
@@ -37,8 +39,32 @@ pub struct Utilization {
     pub label: String,
     /// Source of the peak: `report`, `device`, `datasheet`, or `measured` (on the device, with the
     /// run).
-    pub source: String,
+    pub source: PeakSource,
     /// Remark on the choice of the peak.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
+}
+
+open_enum! {
+    /// The resource that takes longer at its peak rate.
+    pub enum SpeedBound {
+        /// Computation.
+        Compute = "compute",
+        /// Memory.
+        Memory = "memory",
+    }
+}
+
+open_enum! {
+    /// Source of a peak rate.
+    pub enum PeakSource {
+        /// The report's own chart.
+        Report = "report",
+        /// Attributes of the device.
+        Device = "device",
+        /// NVIDIA's datasheet.
+        Datasheet = "datasheet",
+        /// A measurement on the device, with the run.
+        Measured = "measured",
+    }
 }

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Utilization;
+use super::open_enum::open_enum;
 
 /// One NVTX region of a kernel with a `[model]`, over all its instances in the timed phase of a
 /// case.
@@ -19,7 +20,7 @@ pub struct Stage {
     pub mean_ns: f64,
     /// Clock of `mean_ns`: `gpu` (time in which the GPU did work launched inside) or `host` (time
     /// from entry to exit).
-    pub clock: String,
+    pub clock: StageClock,
     /// Floating-point operations of one instance, from `[work.regions]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flops: Option<f64>,
@@ -33,4 +34,14 @@ pub struct Stage {
     /// Source of the times: path in the run folder.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
+}
+
+open_enum! {
+    /// Clock of a stage's time.
+    pub enum StageClock {
+        /// Time in which the GPU did work launched inside.
+        Gpu = "gpu",
+        /// Time from entry to exit.
+        Host = "host",
+    }
 }

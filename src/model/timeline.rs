@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Metric;
+use super::open_enum::open_enum;
 
 /// One NVTX region: all instances of one path added up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -13,7 +14,7 @@ pub struct Region {
     /// Path parts, outermost first; `domain@name` for domains other than the default.
     pub path: Vec<String>,
     /// The kind of range: `push_pop` or `start_end`.
-    pub kind: String,
+    pub kind: RegionKind,
     /// Number of times it was entered; absent if the tool does not report it (ncu).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instances: Option<u64>,
@@ -105,7 +106,7 @@ pub struct Timeline {
     /// Part of the trace that was analysed: `program` (all of it), or `timed` (the phase that
     /// rgpu's own runner marked as measured). With `timed`, times are summed over the cases, and
     /// the time between two cases is left out.
-    pub scope: String,
+    pub scope: TimelineScope,
     /// Whether the trace lists only the first part of the work; the times then cover that part.
     #[serde(default)]
     pub partial: bool,
@@ -166,7 +167,7 @@ pub struct DeviceTime {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitSum {
     /// The cause of the idle time.
-    pub cause: String,
+    pub cause: WaitCause,
     /// Idle time in nanoseconds.
     pub total_ns: u64,
     /// Number of gaps in which this cause has the largest part.
@@ -181,7 +182,7 @@ pub struct IdleGap {
     /// Length of the gap in nanoseconds.
     pub duration_ns: u64,
     /// The cause with the largest part.
-    pub cause: String,
+    pub cause: WaitCause,
     /// Every cause with its time.
     pub parts: Vec<WaitSum>,
     /// Name of the work that ran before the gap.
@@ -222,6 +223,44 @@ pub struct RegionTime {
     /// Time without a kernel that ended with a kernel of this region, by cause.
     #[serde(default)]
     pub waiting: Vec<WaitSum>,
+}
+
+open_enum! {
+    /// How the ranges of a region were opened.
+    pub enum RegionKind {
+        /// By push and pop: nested, on one thread.
+        PushPop = "push_pop",
+        /// By start and end.
+        StartEnd = "start_end",
+    }
+}
+
+open_enum! {
+    /// Part of a trace.
+    pub enum TimelineScope {
+        /// All of it.
+        Program = "program",
+        /// The phase that rgpu's own runner marked as measured.
+        Timed = "timed",
+    }
+}
+
+open_enum! {
+    /// Cause of time without a kernel; see [`WaitSum`].
+    pub enum WaitCause {
+        /// The host launched late.
+        HostLate = "host_late",
+        /// The launch was on its way.
+        LaunchLatency = "launch_latency",
+        /// The host had waited for the GPU.
+        Synchronisation = "synchronisation",
+        /// Only copies ran.
+        Copy = "copy",
+        /// The work was launched before the GPU ran dry.
+        Queued = "queued",
+        /// The trace has no call for the work that ran next.
+        Unknown = "unknown",
+    }
 }
 
 #[cfg(test)]

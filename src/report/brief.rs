@@ -7,6 +7,7 @@ use super::headline::headline;
 use super::quantity::{digits, duration, per_second, percent};
 use super::text::{one_line, short_name};
 use super::{Document, Style, Subject};
+use crate::model::profile::TimingClock;
 use crate::model::{Launch, Profile};
 
 /// The smallest useful budget in bytes: enough for the first line, cut if it is longer.
@@ -70,7 +71,7 @@ fn lines(subject: &Subject<'_>) -> Vec<String> {
             duration(t.ci95_ns[0]),
             duration(t.ci95_ns[1])
         );
-        if t.clock == "cpu_reference" {
+        if t.clock == TimingClock::CpuReference {
             text += " (the reference on the CPU; no GPU was measured)";
         }
         for (x, unit) in [(t.bytes_per_s, "B"), (t.flops_per_s, "FLOP")] {

@@ -147,7 +147,7 @@ fn regions(profile: &Profile) -> Vec<u8> {
         sheet.row([
             text(&r.display()),
             r.path.len().to_string(),
-            r.kind.clone(),
+            r.kind.to_string(),
             number(r.instances),
             number(r.host_ns),
             number(r.gpu_ns),

@@ -3,6 +3,8 @@
 use super::quantity::{digits, duration, percent};
 use super::text::short_name;
 use super::{Subject, busy};
+use crate::model::profile::{CheckVerdict, TimingClock};
+use crate::model::sanitizer::SanitizerVerdict;
 use crate::model::{Classification, Launch, Profile};
 
 /// The first line of a report, and the sentence below it.
@@ -30,7 +32,7 @@ pub(super) fn headline(subject: &Subject<'_>) -> Headline {
     if let Some(c) = subject.comparison {
         return Headline::new(format!("{}: {}", c.b.name, c.verdict.as_str()), &c.summary);
     }
-    if let Some(c) = profile.correctness.as_ref().filter(|c| c.verdict == "wrong") {
+    if let Some(c) = profile.correctness.as_ref().filter(|c| c.verdict == CheckVerdict::Wrong) {
         let first = c.first_wrong.as_deref().unwrap_or_default();
         return Headline::new(
             "Wrong results",
@@ -53,7 +55,7 @@ fn sanitizer(profile: &Profile) -> Option<Headline> {
     }
     let first = profile.sanitizer.first()?;
     let tools: Vec<&str> = profile.sanitizer.iter().map(|r| r.tool.as_str()).collect();
-    let clean = profile.sanitizer.iter().all(|r| r.verdict == "clean");
+    let clean = profile.sanitizer.iter().all(|r| r.verdict == SanitizerVerdict::Clean);
     Some(Headline::new(
         if clean { "Clean" } else { "Not known to be clean" },
         format!("checked by {}. {}", tools.join(", "), first.note).trim_end().to_owned(),
@@ -150,7 +152,7 @@ fn timed(profile: &Profile) -> Option<Headline> {
     };
     let time = duration(timing.median_ns);
     Some(Headline::new(
-        if timing.clock == "cpu_reference" {
+        if timing.clock == TimingClock::CpuReference {
             format!("{name}: the reference on the CPU takes {time}; no GPU was measured")
         } else {
             format!("{name} takes {time}")
@@ -199,7 +201,7 @@ mod tests {
     fn a_time_of_the_reference_is_never_the_kernels() {
         use crate::model::profile::{CaseResult, Timing};
         let timing =
-            Timing { clock: "cpu_reference".to_owned(), median_ns: 2e6, ..Timing::default() };
+            Timing { clock: TimingClock::CpuReference, median_ns: 2e6, ..Timing::default() };
         let timed = CaseResult { timing: Some(timing), ..CaseResult::default() };
         let mut profile =
             Profile { cases: vec![CaseResult::default(), timed], ..Profile::default() };

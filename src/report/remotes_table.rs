@@ -6,6 +6,7 @@
 use super::quantity::{duration, usd};
 use super::text::wrap;
 use super::{Align, Grid, Style};
+use crate::model::RungId;
 use crate::model::fan_out::{FanOut, FanOutRow};
 
 /// Renders a fan-out for a terminal; the text ends with a newline.
@@ -94,7 +95,7 @@ fn rows(fan_out: &FanOut) -> Grid {
     ]);
     let percent = |x: Option<f64>| x.map(|x| format!("{x:.1}")).unwrap_or_default();
     for row in &fan_out.remotes {
-        let rung = row.rung.clone().unwrap_or_else(|| row.state.clone());
+        let rung = row.rung.as_ref().map_or_else(|| row.state.to_string(), RungId::to_string);
         let base = fan_out.base.as_ref() == Some(&row.remote);
         let times = row.against_base.as_ref().map(|t| format!("{:.3}", t.speedup));
         grid.row([
@@ -105,7 +106,7 @@ fn rows(fan_out: &FanOut) -> Grid {
             percent(row.sm_percent),
             percent(row.memory_percent),
             percent(row.occupancy_percent),
-            row.correctness.clone().unwrap_or_default(),
+            row.correctness.as_deref().unwrap_or_default().to_owned(),
             row.cost_usd.map(usd).unwrap_or_default(),
             rung,
             row.bound_by.as_ref().map(|b| b.replace('_', " ")).unwrap_or_default(),
@@ -145,6 +146,7 @@ fn cases(fan_out: &FanOut) -> Grid {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::RungId;
     use crate::model::comparison::{SideTime, TimeChange, TimeVerdict};
     use crate::model::fan_out::{FanOutCase, SCHEMA};
 
@@ -152,12 +154,12 @@ mod tests {
         let row = |remote: &str, device: &str, median_ns: f64| FanOutRow {
             remote: remote.to_owned(),
             run: Some(format!("20261121-130000-vecadd-ncu-{remote}-1f2e")),
-            state: "done".to_owned(),
+            state: "done".into(),
             device: Some(device.to_owned()),
-            rung: Some("ncu.asked".to_owned()),
+            rung: Some(RungId::NcuAsked),
             median_ns: Some(median_ns),
-            clock: Some("cuda_events".to_owned()),
-            correctness: Some("right".to_owned()),
+            clock: Some("cuda_events".into()),
+            correctness: Some("right".into()),
             sm_percent: Some(12.3),
             memory_percent: Some(91.02),
             occupancy_percent: Some(71.5),
@@ -186,7 +188,7 @@ mod tests {
                         speedup: 1.5,
                         ci95: Some([1.49, 1.51]),
                         verdict: TimeVerdict::Faster,
-                        source: "samples".to_owned(),
+                        source: "samples".into(),
                         rounds: None,
                     }),
                     ..row("b", "NVIDIA B200", 56_700.0)
@@ -194,7 +196,7 @@ mod tests {
                 FanOutRow {
                     remote: "c".to_owned(),
                     exit: 4,
-                    state: "failed".to_owned(),
+                    state: "failed".into(),
                     failure: Some("cannot reach `c`: connection refused".to_owned()),
                     code: Some("unreachable".to_owned()),
                     ..FanOutRow::default()

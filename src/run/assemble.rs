@@ -17,19 +17,21 @@ use super::event::{Reporter, RunEvent};
 use super::job::{HostFile, JobResult};
 use super::range_results::{give_to_regions, keep_timed, measured_ranges};
 use super::region_filter::keep_regions;
+use super::rungs::is_of;
 use crate::analysis::Thresholds;
 use crate::error::{Exit, Failure, Result, chain};
 use crate::import::case_report::RunnerFailure;
 use crate::import::{IMPORTERS, Imported, Refusal, Source, TracedActivity};
 use crate::model::profile::{Artifact, CaseResult, Gap};
-use crate::model::{Launch, Profile, Sidecars};
+use crate::model::profile::{ArtifactKind, CheckVerdict};
+use crate::model::{Launch, Profile, RungId, Sidecars};
 use crate::store::RunFolder;
-use crate::tool::{BundleFile, Expectations, PythonEnv, Request, Target};
+use crate::tool::{BundleFile, Expectations, PythonEnv, Request, RungInfo, RungTool, Target};
 
 /// A rung whose result the laptop rejects.
 #[derive(Clone, Debug)]
 pub(super) struct RefusedRung {
-    pub rung: String,
+    pub rung: RungId,
     pub code: &'static str,
     pub text: String,
     pub metrics: Vec<String>,
@@ -41,7 +43,7 @@ impl RefusedRung {
         let Self { rung, code, text, metrics } = self;
         reporter.report(&RunEvent::Refused { rung: &rung, code, text: &text });
         match metrics.is_empty() {
-            true => drop(request.skip.insert(rung)),
+            true => drop(request.skip.insert(rung.into())),
             false => request.drop_metrics.extend(metrics),
         }
     }
@@ -65,7 +67,7 @@ pub(super) struct ProfileBuilder {
     /// Set if the compiled code shows that the entry cannot be launched.
     missing_entry: Option<Failure>,
     /// The rung of the last step that succeeded.
-    rung: String,
+    rung: RungId,
     /// The folder of the user's project.
     project: PathBuf,
     thresholds: Thresholds,
@@ -80,7 +82,7 @@ pub(super) struct ProfileBuilder {
 }
 
 /// Artifact kinds that are imported even if their step failed.
-const ALWAYS_IMPORTED_KINDS: &[&str] = &["case_report"];
+const ALWAYS_IMPORTED_KINDS: &[ArtifactKind] = &[ArtifactKind::CaseReport];
 
 /// Steps whose success does not set the run's rung.
 pub(super) const SETUP_STEPS: &[&str] = &["build", "reference", "export", PythonEnv::STEP];
@@ -88,7 +90,7 @@ pub(super) const SETUP_STEPS: &[&str] = &["build", "reference", "export", Python
 /// Whether the runner's ranges in this file show when the kernel ran: not in set-up steps, and not
 /// under ncu, which replays each launch.
 fn has_run_ranges(file: &HostFile) -> bool {
-    is_pass_step(&file.artifact.step) && !file.rung.starts_with("ncu.")
+    is_pass_step(&file.artifact.step) && !is_of(&file.rung, RungTool::Ncu)
 }
 
 /// Whether a step is one of the mode's passes: `profile`, `profile-2` and so on.
@@ -171,11 +173,11 @@ impl ProfileBuilder {
         self.job.as_ref()?.outcome.as_ref()
     }
 
-    /// The rung that the run reached; `none` if there is none.
-    pub(super) fn rung(&self) -> &str {
-        match self.rung.as_str() {
-            "" => "none",
-            rung => rung,
+    /// The rung that the run reached; [`RungId::None`] if there is none.
+    pub(super) fn rung(&self) -> RungId {
+        match self.rung.is_empty() {
+            true => RungId::None,
+            false => self.rung.clone(),
         }
     }
 
@@ -188,7 +190,7 @@ impl ProfileBuilder {
         artifact: &Artifact,
         request: &Request,
     ) -> Option<(String, String)> {
-        let rung = record.rung.clone();
+        let rung = RungId::from(&*record.rung);
         self.profile.ladder.push(record);
         self.profile.artifacts.retain(|a| a.path != artifact.path);
         self.profile.artifacts.push(artifact.clone());
@@ -247,14 +249,14 @@ impl ProfileBuilder {
                 self.built.push((file.host_path.clone(), local));
             }
             // Imported together with its log, which alone holds the verdict.
-            if file.artifact.kind == "sanitizer_xml" {
+            if file.artifact.kind == ArtifactKind::SanitizerXml {
                 continue;
             }
-            if file.artifact.kind == "ranges" && !has_run_ranges(file) {
+            if file.artifact.kind == ArtifactKind::Ranges && !has_run_ranges(file) {
                 continue;
             }
-            let believed = end.rung_of(&file.artifact.step) == Some(file.rung.as_str());
-            if believed || ALWAYS_IMPORTED_KINDS.contains(&file.artifact.kind.as_str()) {
+            let believed = end.rung_of(&file.artifact.step).as_ref() == Some(&file.rung);
+            if believed || ALWAYS_IMPORTED_KINDS.contains(&file.artifact.kind) {
                 refused = self.import(folder, file, believed, request).or(refused);
             }
         }
@@ -277,7 +279,7 @@ impl ProfileBuilder {
         if let Some(rung) = end.ended.iter().rev().find_map(|(step, rung)| {
             rung.as_ref().filter(|_| !SETUP_STEPS.contains(&step.as_str()))
         }) {
-            self.rung.clone_from(rung);
+            self.rung = rung.as_str().into();
         }
         self.without_ranges(end, request);
         if let Some((code, text)) = self.ranges_alone.take() {
@@ -296,7 +298,7 @@ impl ProfileBuilder {
         rung: &str,
         request: &Request,
     ) -> Result<()> {
-        if rung == "guard" {
+        if RungId::Guard == *rung {
             return Ok(());
         }
         let Ok(text) = folder.read(&RunFolder::log_name(step, Stream::Stdout)) else {
@@ -309,13 +311,13 @@ impl ProfileBuilder {
         })?;
         let artifact = Artifact {
             path,
-            kind: "sanitizer_log".to_owned(),
+            kind: ArtifactKind::SanitizerLog,
             step: step.to_owned(),
             size: digest.size,
             sha256: digest.sha256.into(),
         };
         self.profile.artifacts.push(artifact.clone());
-        let file = HostFile { host_path: String::new(), rung: rung.to_owned(), artifact };
+        let file = HostFile { host_path: String::new(), rung: rung.into(), artifact };
         self.import(folder, &file, false, request);
         Ok(())
     }
@@ -333,7 +335,7 @@ impl ProfileBuilder {
         let path = folder.path().join(&artifact.path);
         let mut source = Source::new(&path, &artifact.path);
         source.asked.metrics = &request.ncu.metrics;
-        if ["nsys.nvtx", "nvtx"].contains(&file.rung.as_str()) {
+        if matches!(file.rung, RungId::NsysNvtx | RungId::Nvtx) {
             source.traced = TracedActivity::HostOnly;
         }
         let mut imported = match (importer.import)(&source) {
@@ -354,10 +356,10 @@ impl ProfileBuilder {
                 });
             }
         };
-        let ranges = artifact.kind == "ncu_rep" && measured_ranges(&file.rung, request);
+        let ranges = artifact.kind == ArtifactKind::NcuRep && measured_ranges(&file.rung, request);
         if ranges {
             keep_timed(&mut imported, request);
-        } else if artifact.kind == "ncu_rep" {
+        } else if artifact.kind == ArtifactKind::NcuRep {
             let dropped = keep_regions(
                 &mut imported,
                 &request.regions,
@@ -387,7 +389,7 @@ impl ProfileBuilder {
                     self.profile.gaps.push(Gap { code: code.to_owned(), text });
                     return None;
                 }
-                if file.rung == "cupti" && !imported.regions.is_empty() {
+                if file.rung == RungId::Cupti && !imported.regions.is_empty() {
                     self.ranges_alone = Some((code, text));
                     self.add(imported, None);
                     return None;
@@ -419,8 +421,8 @@ impl ProfileBuilder {
     }
 
     /// Marks the last attempt at a rung, which the host counted as a success, as failed.
-    fn mark_refused(&mut self, rung: &str, code: &str, text: &str) {
-        if let Some(record) = self.profile.ladder.iter_mut().rev().find(|r| r.rung == rung) {
+    fn mark_refused(&mut self, rung: &RungId, code: &str, text: &str) {
+        if let Some(record) = self.profile.ladder.iter_mut().rev().find(|r| r.rung == *rung) {
             record.ok = false;
             record.code = code.to_owned();
             record.words = text.to_owned();
@@ -435,7 +437,9 @@ impl ProfileBuilder {
                     known.timing = case.timing.or(known.timing.take());
                     known.correctness = match (case.correctness, known.correctness.take()) {
                         // A check that was skipped must not hide one that was made.
-                        (Some(new), Some(old)) if new.verdict == "unchecked" => Some(old),
+                        (Some(new), Some(old)) if new.verdict == CheckVerdict::Unchecked => {
+                            Some(old)
+                        }
                         (new, old) => new.or(old),
                     };
                 }
@@ -447,34 +451,34 @@ impl ProfileBuilder {
     /// A program that ended under the collector without opening a range has run as on the lowest
     /// rung, so it is counted there.
     fn without_ranges(&mut self, end: &JobResult, request: &Request) {
-        let logged = end.files.iter().any(|file| file.artifact.kind == "nvtx_log");
-        if logged || self.rung != "nvtx" || !matches!(request.target, Target::Program(_)) {
+        let logged = end.files.iter().any(|file| file.artifact.kind == ArtifactKind::NvtxLog);
+        if logged || self.rung != RungId::Nvtx || !matches!(request.target, Target::Program(_)) {
             return;
         }
-        let Some(record) = self.profile.ladder.iter().rev().find(|r| r.rung == "nvtx" && r.ok)
+        let Some(record) =
+            self.profile.ladder.iter().rev().find(|r| r.rung == RungId::Nvtx && r.ok)
         else {
             return;
         };
-        let mut plain = RungRecord { rung: "cpu".to_owned(), ..record.clone() };
-        plain.loses = "everything of the GPU".to_owned();
-        self.mark_refused("nvtx", "no_ranges", "the program opened no NVTX range");
+        let plain = record_on(RungId::Cpu, record);
+        self.mark_refused(&RungId::Nvtx, "no_ranges", "the program opened no NVTX range");
         self.profile.ladder.push(plain);
-        self.rung = "cpu".to_owned();
+        self.rung = RungId::Cpu;
     }
 
     /// A run under CUPTI that brought only ranges counts as the rung `nvtx`.
     fn without_cupti(&mut self, code: &str, text: &str) {
         let gap = Gap { code: code.to_owned(), text: format!("cupti: {text}") };
         self.profile.gaps.push(gap);
-        let Some(record) = self.profile.ladder.iter().rev().find(|r| r.rung == "cupti") else {
+        let Some(record) = self.profile.ladder.iter().rev().find(|r| r.rung == RungId::Cupti)
+        else {
             return;
         };
-        let mut ranges = RungRecord { rung: "nvtx".to_owned(), ..record.clone() };
-        ranges.loses = "everything of the GPU: only NVTX ranges, in host time".to_owned();
-        self.mark_refused("cupti", code, text);
+        let ranges = record_on(RungId::Nvtx, record);
+        self.mark_refused(&RungId::Cupti, code, text);
         self.profile.ladder.push(ranges);
-        if self.rung == "cupti" {
-            self.rung = "nvtx".to_owned();
+        if self.rung == RungId::Cupti {
+            self.rung = RungId::Nvtx;
         }
     }
 
@@ -504,6 +508,12 @@ impl ProfileBuilder {
             && p.sanitizer.is_empty()
             && p.cases.iter().all(|c| c.timing.is_none() && c.correctness.is_none())
     }
+}
+
+/// The record of a rung that counts as the lower rung `id`.
+fn record_on(id: RungId, record: &RungRecord) -> RungRecord {
+    let loses = RungInfo::of(&id).map_or("", |info| info.loses).to_owned();
+    RungRecord { rung: id.into(), loses, ..record.clone() }
 }
 
 fn empty_case(set: &Case, vars: &[String]) -> CaseResult {

@@ -20,8 +20,10 @@ use super::outcome;
 use super::pass_planner::NextStep;
 use crate::disasm::{self, ImageTask};
 use crate::error::{Exit, Failure, Result, Side};
+use crate::model::RungId;
 use crate::model::build::{Build, BuildError, LogSettings, SCHEMA, Status};
-use crate::model::disasm::{Disasm, Input};
+use crate::model::disasm::{Disasm, ImageKind, Input};
+use crate::model::profile::ArtifactKind;
 use crate::remote::Remote;
 use crate::store::RunFolder;
 use crate::tool::{
@@ -112,8 +114,11 @@ impl BuildRun<'_> {
         if failure.is_none() {
             self.drop_unwanted(context.folder, &mut build);
         }
-        build.main_ptx =
-            build.files.iter().find(|f| f.kind == "ptx").map(|artifact| artifact.path.clone());
+        build.main_ptx = build
+            .files
+            .iter()
+            .find(|f| f.kind == ArtifactKind::Ptx)
+            .map(|artifact| artifact.path.clone());
         Ok(BuildOutcome::Told(Box::new(build), failure))
     }
 
@@ -150,13 +155,13 @@ impl BuildRun<'_> {
         match &self.wanted {
             BuildTarget::Kernel(request) => {
                 if let Target::Kernel { spec, .. } = &request.target {
-                    build.language = spec.language.to_owned();
+                    build.language = spec.language.into();
                     build.options = spec.flags.clone();
                 }
                 build.options.extend(request.build.flags.iter().cloned());
             }
             BuildTarget::Dsl(dsl_build) => {
-                build.language = dsl_build.dsl.name().to_owned();
+                build.language = dsl_build.dsl.name().into();
                 build.options.clone_from(&record.options);
                 build.log =
                     Some(LogSettings { level: dsl_build.log_level, print_ir: dsl_build.print_ir });
@@ -347,13 +352,14 @@ fn build_log(folder: &RunFolder, names: &HostPathNames<'_>) -> String {
 /// The compiler's name, with the version that the cubin records.
 fn compiler(end: &JobResult, build: &Build) -> String {
     let name = match end.rung_of("build") {
-        Some("build.nvrtc") => "NVRTC",
-        Some("build.wheels") => "nvcc of NVIDIA's wheels",
+        Some(RungId::BuildNvrtc) => "NVRTC",
+        Some(RungId::BuildWheels) => "nvcc of NVIDIA's wheels",
         Some(_) => "nvcc",
         None => return String::new(),
     };
     let images = build.code.iter().flat_map(|input: &Input| &input.images);
-    let cubin = images.filter(|image| image.kind == "cubin").find_map(|i| i.version.as_deref());
+    let cubin =
+        images.filter(|image| image.kind == ImageKind::Cubin).find_map(|i| i.version.as_deref());
     cubin.map_or(name.to_owned(), |version| format!("{name} {version}"))
 }
 
@@ -365,7 +371,7 @@ fn compiler(end: &JobResult, build: &Build) -> String {
 pub fn publish(build: &Build, run: &Path, runs_root: &Path) -> std::io::Result<Vec<PathBuf>> {
     let Some(artifacts) = runs_root.parent() else { return Ok(Vec::new()) };
     let mut published = Vec::new();
-    for (at, cubin) in build.files.iter().filter(|f| f.kind == "cubin").enumerate() {
+    for (at, cubin) in build.files.iter().filter(|f| f.kind == ArtifactKind::Cubin).enumerate() {
         let number = if at == 0 { String::new() } else { format!("-{}", at + 1) };
         let path = artifacts.join(format!("{}{number}.{}.cubin", build.kernel, build.arch));
         crate::store::atomic::write(&path, &std::fs::read(run.join(&cubin.path))?)?;

@@ -22,8 +22,8 @@ use crate::analysis::Thresholds;
 use crate::analysis::compare::Paired;
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::Mode;
-use crate::model::comparison::Part;
-use crate::model::{Profile, Sidecars};
+use crate::model::comparison::{Part, PartName};
+use crate::model::{Profile, RungId, Sidecars};
 use crate::remote::HostLink;
 use crate::store::RunFolder;
 use crate::tool::{
@@ -114,7 +114,7 @@ impl CompareRun<'_> {
         // Without timings or references there is nothing to compare.
         for side in sides.iter().filter(|_| facts.gpus.is_empty()) {
             let Target::Kernel { spec, .. } = &side.request.target else { continue };
-            if side.builder.rung() == "none" {
+            if side.builder.rung() == RungId::None {
                 let ladder = &side.builder.profile.ladder;
                 return Err(
                     PlanError::no_gpu(&facts.remote, spec, side.request.mode, ladder).into()
@@ -273,7 +273,7 @@ impl SideBuilder {
         move_logs(context.folder, &self.folder, self.name)?;
         self.builder.expect(expect);
         let refused = self.builder.take(&self.folder, &end, &self.request)?;
-        let rung = end.rung_of("profile").map(str::to_owned);
+        let rung = end.rung_of("profile").map(String::from);
         let failure_words = end.last_rung("profile").map(failure_text);
         self.builder.job = Some(end);
         self.pass_results.retain(|(m, _)| *m != mode);
@@ -399,7 +399,7 @@ fn finish(
     let [a, b] = <[(Profile, Sidecars); 2]>::try_from(profiles)
         .map_err(|_| Failure::new(Exit::Bug, "bug", "a comparison has other than two sides"))?;
     let mut parts = vec![Part {
-        part: "speedup".to_owned(),
+        part: PartName::Speedup,
         there: !paired.is_empty(),
         note: match (paired.is_empty(), timed) {
             (false, _) => "timed calls interleaved a b b a in one process on one device".to_owned(),
@@ -437,7 +437,7 @@ fn part(mode: Mode, pass_results: Option<&[(Mode, PassResult); 2]>) -> Part {
             }
         },
     };
-    Part { part: name.to_owned(), there, note }
+    Part { part: name.into(), there, note }
 }
 
 /// The paired timings in the runner's report.

@@ -10,8 +10,9 @@ use jiff::Timestamp;
 use rgpu_protocol::{HostFacts, RungRecord};
 use serde::{Deserialize, Serialize};
 
+use crate::model::RungId;
 use crate::store::atomic;
-use crate::tool::{self, FailedRung};
+use crate::tool::{self, FailedRung, RungInfo};
 
 /// A failure is forgotten after this many seconds: hosts are repaired without a reboot.
 const MAX_FAILURE_AGE_S: i64 = 24 * 3600;
@@ -33,7 +34,7 @@ struct StoredFailures {
 struct StoredFailure {
     /// The host and tool that the failure applies to; see [`key`].
     key: String,
-    rung: String,
+    rung: RungId,
     code: String,
     words: String,
     at_s: i64,
@@ -68,9 +69,10 @@ impl FailedRungs {
             if record.ok || record.argv.is_empty() || !tool::lasts(&record.code) {
                 continue;
             }
+            let rung = RungId::from(&*record.rung);
             let failed = StoredFailure {
-                key: key(facts, &record.rung),
-                rung: record.rung.clone(),
+                key: key(facts, &rung),
+                rung,
                 code: record.code.clone(),
                 words: record.words.chars().take(MAX_TOOL_WORDS_CHARS).collect(),
                 at_s: now_s,
@@ -123,9 +125,9 @@ impl StoredFailure {
 
 /// Host, boot, user, driver, and the rung's tool with its version. If any of them changes, the rung
 /// is tried again.
-fn key(facts: &HostFacts, rung: &str) -> String {
-    let tool = rung.split('.').next().unwrap_or(rung);
-    let tool = facts.tool(tool).map_or(String::new(), |t| format!("{} {}", t.path, t.version));
+fn key(facts: &HostFacts, rung: &RungId) -> String {
+    let tool = RungInfo::of(rung).and_then(|info| facts.tool(info.tool.name()?));
+    let tool = tool.map_or(String::new(), |t| format!("{} {}", t.path, t.version));
     let driver = facts.driver.as_deref().unwrap_or_default();
     [facts.key().as_str(), &facts.agent.user, driver, &tool].join(" ")
 }

@@ -18,6 +18,7 @@ use super::file_copies::FileCopies;
 use super::resume::RecordedJob;
 use super::stdin_feed::StdinFeed;
 use crate::error::{Exit, Failure, Result};
+use crate::model::RungId;
 use crate::model::profile::{Artifact, Gap};
 use crate::remote::{
     HostLink, JobMessage, OnRemote, Remote, RemoteError, RemoteFile, Submission, TransferProgress,
@@ -54,7 +55,7 @@ pub struct HostFile {
     /// Path in the job's folder on the host.
     pub host_path: String,
     /// The rung that made the file.
-    pub rung: String,
+    pub rung: RungId,
     /// The fetched file in the run folder.
     pub artifact: Artifact,
 }
@@ -66,8 +67,9 @@ impl JobResult {
     }
 
     /// The rung on which the step succeeded; `None` if it failed or did not run.
-    pub fn rung_of(&self, step: &str) -> Option<&str> {
-        self.ended.iter().find(|(s, _)| s == step).and_then(|(_, rung)| rung.as_deref())
+    pub fn rung_of(&self, step: &str) -> Option<RungId> {
+        let (_, rung) = self.ended.iter().find(|(s, _)| s == step)?;
+        rung.as_deref().map(RungId::from)
     }
 
     /// The last rung that was tried of a step.
@@ -537,10 +539,10 @@ async fn fetch(
         bytes_before += remote_file.size;
         result.files.push(HostFile {
             host_path: remote_file.path.clone(),
-            rung,
+            rung: rung.into(),
             artifact: Artifact {
                 path: local_path,
-                kind,
+                kind: kind.into(),
                 step,
                 size: remote_file.size,
                 sha256: remote_file.digest.as_str().to_owned(),

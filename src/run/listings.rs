@@ -18,14 +18,15 @@ use crate::error::Failure;
 use crate::model::HotSpots;
 use crate::model::disasm::Disasm;
 use crate::model::profile::Artifact;
+use crate::model::profile::ArtifactKind;
 use crate::remote::HostLink;
 use crate::store::{RunFolder, digest_file};
 
 /// The folder of listings and `summary.json` in a run's folder.
 const LISTINGS_FOLDER: &str = "sass";
 
-/// The kind and the step of listings among a run's artifacts.
-const LISTING_KIND: &str = "sass";
+/// The step of listings among a run's artifacts.
+const LISTING_STEP: &str = "sass";
 
 /// The compiled files of a run, or of one side of a comparison.
 pub(super) struct CompiledFiles<'a> {
@@ -44,7 +45,8 @@ impl<'a> CompiledFiles<'a> {
         artifacts: &[Artifact],
         hotspots: Option<&'a mut HotSpots>,
     ) -> Self {
-        let cubins = artifacts.iter().filter(|a| a.kind == "cubin").map(|a| a.path.clone());
+        let cubins =
+            artifacts.iter().filter(|a| a.kind == ArtifactKind::Cubin).map(|a| a.path.clone());
         Self { folder, cubins: cubins.collect(), hotspots }
     }
 
@@ -124,8 +126,8 @@ pub fn listings(
         let digest = digest_file(&folder.path().join(&path))?;
         artifacts.push(Artifact {
             path,
-            kind: LISTING_KIND.to_owned(),
-            step: LISTING_KIND.to_owned(),
+            kind: ArtifactKind::Sass,
+            step: LISTING_STEP.to_owned(),
             size: digest.size,
             sha256: digest.sha256.into(),
         });

@@ -14,14 +14,15 @@ use super::deep::{self, FALLBACK_SET, KernelCandidate};
 use super::fingerprint::fingerprint;
 use super::job::JobResult;
 use super::regions::{self, RegionLayer};
+use super::rungs::is_of;
 use crate::error::{Failure, Result};
 use crate::kernel::Mode;
 use crate::model::profile::Gap;
 use crate::model::selection::KernelChoice;
-use crate::model::{Launch, Selection};
+use crate::model::{Launch, RungId, Selection};
 use crate::tool::{
-    KernelFilter, LaunchCost, PlanPart, Request, RunnerRanges, SeenRegion, Survey, Target,
-    function_name,
+    KernelFilter, LaunchCost, PlanPart, Request, RungTool, RunnerRanges, SeenRegion, Survey,
+    Target, function_name,
 };
 
 /// Turns a request into the first plan of its run, a survey if one is needed. Returns whether later
@@ -68,7 +69,7 @@ impl PassPlanner {
     /// Plans a request for a host, and changes the request into the first plan's.
     pub(super) fn new(request: &mut Request, facts: &HostFacts) -> Self {
         let asked = request.clone();
-        let counters = matches!(request.mode, Mode::Ncu | Mode::Deep) && !facts.gpus.is_empty();
+        let counters = request.mode.collects_counters() && !facts.gpus.is_empty();
         let survey = match request.mode {
             Mode::Deep => Some(Survey::Kernels),
             _ if !request.patterns.is_empty() => Some(Survey::Ranges),
@@ -235,10 +236,10 @@ impl PassPlanner {
         let failed = end.rungs.iter().find(|r| r.step == step && !r.ok);
         let mode = self.asked.ncu.replay_mode.as_deref().unwrap_or("kernel");
         match end.rung_of(&step) {
-            Some("ncu.asked" | "ncu.sudo") => self.selection.replay_mode = mode.to_owned(),
-            Some(rung) if rung.starts_with("ncu.") => {
-                let used_mode = if rung == "ncu.app_range" { "app-range" } else { "kernel" };
-                self.selection.replay_mode = used_mode.to_owned();
+            Some(RungId::NcuAsked | RungId::NcuSudo) => self.selection.replay_mode = mode.into(),
+            Some(rung) if is_of(&rung, RungTool::Ncu) => {
+                let used_mode = if rung == RungId::NcuAppRange { "app-range" } else { "kernel" };
+                self.selection.replay_mode = used_mode.into();
                 if used_mode == "kernel" {
                     self.covered.extend(self.current.regions.iter().cloned());
                 }
@@ -396,7 +397,7 @@ impl PassPlanner {
         builder: &ProfileBuilder,
         facts: &HostFacts,
     ) -> (Option<Selection>, Option<Failure>) {
-        let counters = matches!(self.asked.mode, Mode::Ncu | Mode::Deep);
+        let counters = self.asked.mode.collects_counters();
         let patterns = std::mem::take(&mut self.asked.patterns);
         if !counters && patterns.is_empty() {
             return (None, None);
@@ -426,7 +427,7 @@ impl PassPlanner {
         }
         if counters && self.selection.replay_mode.is_empty() {
             let mode = self.asked.ncu.replay_mode.as_deref().unwrap_or("kernel");
-            self.selection.replay_mode = mode.to_owned();
+            self.selection.replay_mode = mode.into();
         }
         self.selection.fingerprint = fingerprint(&self.asked, &self.selection, facts);
         (Some(self.selection), self.failure)

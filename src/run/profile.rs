@@ -21,7 +21,7 @@ use super::pass_planner::{NextStep, PassPlanner};
 use super::rungs::{below_rung, falls_short, is_below};
 use crate::analysis::Thresholds;
 use crate::error::{Exit, Failure, Result};
-use crate::model::{Profile, Sidecars};
+use crate::model::{Profile, RungId, Sidecars};
 use crate::tool::{self, Draft, Expectations, JobName, PlanError, Request, Target};
 
 /// A run sends at most this many plans, plus one for each pass: one for each refused rung, and some
@@ -41,7 +41,7 @@ pub struct ProfileRun<'a> {
     /// Paths where this machine may have nvdisasm, for hosts without one.
     pub nvdisasm: &'a [PathBuf],
     /// The lowest rung that counts as success, if any is required.
-    pub at_least: Option<&'a str>,
+    pub at_least: Option<&'a RungId>,
     /// Whether to try rungs again that failed on this host before.
     pub try_failed: bool,
 }
@@ -219,7 +219,7 @@ impl ProfilePlans<'_> {
         // A plan that only compiles has no such step.
         let rungs = step.map_or(&[][..], |step| &step.rungs);
         let on_cpu = facts.gpus.is_empty();
-        let short = rungs.iter().all(|rung| falls_short(&rung.id, least, on_cpu));
+        let short = rungs.iter().all(|rung| falls_short(&rung.id[..].into(), least, on_cpu));
         let what = match (on_cpu, rungs.first()) {
             (true, _) => format!("without a GPU the run cannot reach rung `{least}`"),
             (false, best) => {
@@ -228,7 +228,7 @@ impl ProfilePlans<'_> {
         };
         short.then(|| {
             let mut left_out = draft.expect.left_out.clone();
-            left_out.retain(|record| !is_below(&record.rung, least));
+            left_out.retain(|record| !is_below(&record.rung[..].into(), least));
             below_rung(what, &left_out)
         })
     }
@@ -238,7 +238,7 @@ impl ProfileRun<'_> {
     /// The failure of a run that compiled its kernel but had no GPU and no reference to run.
     fn only_compiled(&self, profile: &Profile, facts: &HostFacts) -> Option<Failure> {
         let Target::Kernel { spec, .. } = &self.request.target else { return None };
-        let only = profile.rung == "none" && facts.gpus.is_empty();
+        let only = profile.rung == RungId::None && facts.gpus.is_empty();
         only.then(|| {
             PlanError::no_gpu(&facts.remote, spec, self.request.mode, &profile.ladder).into()
         })

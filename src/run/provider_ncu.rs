@@ -17,6 +17,7 @@ use super::lifecycle::RunHost;
 use super::profile::ProfilePlans;
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::Artifact;
+use crate::model::profile::ArtifactKind;
 use crate::remote::{HostLink, ProviderJob, ProviderNcu, ProviderResult};
 use crate::store::RunFolder;
 use crate::tool::{self, JobName, ProviderRung};
@@ -49,7 +50,7 @@ impl ProfilePlans<'_> {
         self.run.request.reuse = host.reuse(&self.builder.built)?;
         let rungs = self.provider_rungs(host, facts);
         for rung in rungs {
-            if !is_below(self.builder.rung(), rung.rung) {
+            if !is_below(&self.builder.rung(), &rung.rung) {
                 break;
             }
             let job = self.provider_job(host, &rung)?;
@@ -71,7 +72,7 @@ impl ProfilePlans<'_> {
             };
             let Some((code, text)) = text else { break };
             context.reporter.report(&RunEvent::Refused {
-                rung: rung.rung,
+                rung: &rung.rung,
                 code: &code,
                 text: &text,
             });
@@ -87,7 +88,7 @@ impl ProfilePlans<'_> {
     pub(super) fn provider_may_reach(&self, host: &RunHost<'_>, facts: &HostFacts) -> bool {
         let Some(least) = self.run.at_least else { return false };
         host.link.remote().served_ncu().is_some()
-            && self.provider_rungs(host, facts).iter().any(|rung| !is_below(rung.rung, least))
+            && self.provider_rungs(host, facts).iter().any(|rung| !is_below(&rung.rung, least))
     }
 
     /// The rungs that the provider's ncu could serve. If no plan can be made for another machine,
@@ -122,7 +123,7 @@ async fn ask_once(
     argv.extend(rung.arguments.iter().chain(&rung.program).cloned());
     let mut record = RungRecord {
         step: rung.step.clone(),
-        rung: rung.rung.to_owned(),
+        rung: rung.rung.to_string(),
         argv,
         loses: rung.loses.to_owned(),
         ..RungRecord::default()
@@ -208,7 +209,7 @@ fn artifact(context: &RunContext<'_>, step: &str) -> Result<Artifact> {
         })?;
     Ok(Artifact {
         path: REPORT_PATH.to_owned(),
-        kind: "ncu_rep".to_owned(),
+        kind: ArtifactKind::NcuRep,
         step: step.to_owned(),
         size: digest.size,
         sha256: digest.sha256.into(),

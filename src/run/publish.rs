@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use crate::model::Profile;
+use crate::model::profile::ArtifactKind;
 
 /// Copies the compiled modules to `<kernel>.<arch>.cubin` beside the runs, so that `rgpu disasm
 /// artifacts/*.cubin` finds them.
 pub fn publish_cubins(profile: &Profile, run: &Path, runs_root: &Path) -> std::io::Result<()> {
     let Some(artifacts) = runs_root.parent() else { return Ok(()) };
-    for cubin in profile.artifacts.iter().filter(|a| a.kind == "cubin") {
+    for cubin in profile.artifacts.iter().filter(|a| a.kind == ArtifactKind::Cubin) {
         let arch = profile.kernel.arch.first().map_or("sm", String::as_str);
         let bytes = std::fs::read(run.join(&cubin.path))?;
         crate::store::atomic::write(

@@ -5,13 +5,18 @@
 
 use super::regions::is_timed;
 use crate::import::Imported;
-use crate::model::{Launch, Profile, Region};
+use crate::model::timeline::RegionKind;
+use crate::model::{Launch, Profile, Region, RungId};
 use crate::tool::{OUR_DOMAIN, Request, Target};
 
 /// Whether this rung measured whole ranges.
-pub(super) fn measured_ranges(rung: &str, request: &Request) -> bool {
+pub(super) fn measured_ranges(rung: &RungId, request: &Request) -> bool {
     let asked = matches!(request.ncu.replay_mode.as_deref(), Some("range" | "app-range"));
-    asked && matches!(rung, "ncu.asked" | "ncu.app_range" | "ncu.sudo" | "ncu.service")
+    asked
+        && matches!(
+            rung,
+            RungId::NcuAsked | RungId::NcuAppRange | RungId::NcuSudo | RungId::NcuService
+        )
 }
 
 /// Drops ranges outside the runner's timed phase, which ncu cannot exclude in range replay.
@@ -43,7 +48,7 @@ pub(super) fn give_to_regions(profile: &mut Profile, first: usize) {
             None => {
                 profile.regions.push(Region {
                     path: launch.region.clone(),
-                    kind: "push_pop".to_owned(),
+                    kind: RegionKind::PushPop,
                     instances: Some(1),
                     from: from.unwrap_or_default(),
                     ..Region::default()

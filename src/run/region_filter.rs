@@ -7,6 +7,7 @@
 
 use crate::import::Imported;
 use crate::model::profile::Gap;
+use crate::model::timeline::RegionKind;
 use crate::model::{Launch, Region};
 use crate::tool::{RangeKind, RunnerRanges, SeenRegion, domain_and_name};
 
@@ -61,7 +62,9 @@ fn holds(region: &SeenRegion, inner: &SeenRegion) -> bool {
 fn was_open(region: &SeenRegion, launch: &Launch, rows: &[Region]) -> bool {
     region.kind != RangeKind::PushPop
         && rows.iter().any(|row| {
-            row.kind == "start_end" && row.path == region.path && row.launches.contains(&launch.id)
+            row.kind == RegionKind::StartEnd
+                && row.path == region.path
+                && row.launches.contains(&launch.id)
         })
 }
 

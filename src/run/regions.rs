@@ -3,6 +3,7 @@
 use crate::error::{Exit, Failure};
 use crate::model::Region;
 use crate::model::selection::RegionChoice;
+use crate::model::timeline::RegionKind;
 use crate::tool::{OUR_DOMAIN, RangeKind, RegionPattern, RunnerRanges, SeenRegion};
 
 /// A failure lists at most this many regions.
@@ -56,8 +57,8 @@ pub(super) fn is_timed(path: &[String]) -> bool {
 pub(super) fn user_regions(regions: &[Region], runner_ranges: RunnerRanges) -> Vec<SeenRegion> {
     let mut seen: Vec<SeenRegion> = Vec::new();
     for region in regions {
-        let kind = match region.kind.as_str() {
-            "start_end" => RangeKind::StartEnd,
+        let kind = match region.kind {
+            RegionKind::StartEnd => RangeKind::StartEnd,
             _ => RangeKind::PushPop,
         };
         if let Some(region) = SeenRegion::of(&region.path, kind, runner_ranges)

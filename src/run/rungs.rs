@@ -3,53 +3,31 @@
 use rgpu_protocol::RungRecord;
 
 use crate::error::{ANOTHER_HOST, Exit, Failure};
-
-/// Every rung from best to lowest, over all ladders.
-pub(super) static RUNGS: &[&str] = &[
-    // As `ncu.asked`, but run as root.
-    "ncu.sudo",
-    "ncu.asked",
-    "ncu.app_range",
-    "ncu.kernel",
-    // By the provider's ncu, on a machine that it chooses.
-    "ncu.service",
-    "ncu.basic",
-    "ncu.launch",
-    "ncu.service_launch",
-    "nsys.full",
-    "nsys.cuda",
-    "torch",
-    "cupti",
-    "nsys.nvtx",
-    "ncu.times",
-    "nvtx",
-    "events",
-    "host",
-    "cpu",
-];
-
-/// The sanitizer's ladder.
-pub(super) static SANITIZER_RUNGS: &[&str] = &["sanitizer", "guard"];
+use crate::model::RungId;
+use crate::tool::{RUNGS, RungInfo, RungTool};
 
 /// Every rung that `--at-least` accepts.
 pub fn rungs() -> impl Iterator<Item = &'static str> {
-    SANITIZER_RUNGS.iter().chain(["verify"].iter()).chain(RUNGS).copied()
+    RUNGS.iter().map(|info| info.id.as_str())
 }
 
-/// Whether `rung` is below `least`. Between rungs of different ladders this is false; `none` is
-/// below every rung.
-pub fn is_below(rung: &str, least: &str) -> bool {
-    let below = |ladder: &[&str]| {
-        let index = |name: &str| ladder.iter().position(|r| *r == name);
-        Some(index(rung)? > index(least)?)
-    };
-    rung == "none" || below(RUNGS).or_else(|| below(SANITIZER_RUNGS)).unwrap_or(false)
+/// Whether `rung` is below `least`. Between rungs with different subjects this is false;
+/// [`RungId::None`] is below every rung.
+pub fn is_below(rung: &RungId, least: &RungId) -> bool {
+    let position = |id: &RungId| RUNGS.iter().position(|info| info.id == *id);
+    let same_subject = || Some(RungInfo::of(rung)?.subject == RungInfo::of(least)?.subject);
+    *rung == RungId::None || same_subject() == Some(true) && position(rung) > position(least)
 }
 
 /// Whether a run on `rung` misses the required rung `least`. On a CPU no GPU was measured, whatever
 /// the rung's name.
-pub fn falls_short(rung: &str, least: &str, on_cpu: bool) -> bool {
-    (on_cpu && !matches!(least, "nvtx" | "cpu")) || is_below(rung, least)
+pub fn falls_short(rung: &RungId, least: &RungId, on_cpu: bool) -> bool {
+    (on_cpu && !matches!(least, RungId::Nvtx | RungId::Cpu)) || is_below(rung, least)
+}
+
+/// Whether the rung is one of this tool.
+pub(super) fn is_of(rung: &RungId, tool: RungTool) -> bool {
+    RungInfo::of(rung).is_some_and(|info| info.tool == tool)
 }
 
 /// The failure of a run below the required rung, with the reasons from its ladder.
@@ -92,6 +70,9 @@ mod tests {
 
     #[test]
     fn rungs_are_ordered_and_no_rung_is_below_all() {
+        let is_below = |rung: &str, least: &str| is_below(&rung.into(), &least.into());
+        let falls_short =
+            |rung: &str, least: &str, on_cpu| falls_short(&rung.into(), &least.into(), on_cpu);
         assert!(is_below("ncu.basic", "ncu.asked"));
         assert!(!is_below("ncu.asked", "ncu.basic"));
         assert!(!is_below("events", "events"));

@@ -4,6 +4,7 @@ use rgpu_case::{Case, ModelReport, Number, Setting};
 
 use crate::kernel::{KernelSpec, ModelSpec};
 use crate::model::profile::ModelInfo;
+use crate::model::stage::StageClock;
 use crate::model::{Region, Stage};
 
 /// The runner's range around the timed phase; inside it is a range per case.
@@ -44,8 +45,8 @@ fn stage(region: &Region, data_sets: &[Case]) -> Option<Stage> {
     }
     let instances = region.instances.filter(|n| *n > 0)?;
     let (total, clock) = match (region.gpu_ns.filter(|ns| *ns > 0), region.host_ns) {
-        (Some(gpu), _) => (gpu, "gpu"),
-        (None, Some(host)) => (host, "host"),
+        (Some(gpu), _) => (gpu, StageClock::Gpu),
+        (None, Some(host)) => (host, StageClock::Host),
         (None, None) => return None,
     };
     let mean_ns = total as f64 / instances as f64;
@@ -55,7 +56,7 @@ fn stage(region: &Region, data_sets: &[Case]) -> Option<Stage> {
         region: own.clone(),
         instances,
         mean_ns,
-        clock: clock.to_owned(),
+        clock,
         flops,
         flops_per_s: flops.filter(|_| mean_ns > 0.0).map(|flops| flops * 1e9 / mean_ns),
         utilization: None,

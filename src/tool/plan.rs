@@ -38,6 +38,7 @@ pub(crate) mod python_env;
 pub(crate) mod reason;
 pub(crate) mod region;
 pub(crate) mod request;
+pub(crate) mod rungs;
 pub(crate) mod sections;
 pub(crate) mod wheels;
 

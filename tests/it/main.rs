@@ -55,4 +55,5 @@ mod ssh_carrier;
 mod ssh_certificates;
 mod ssh_cli;
 mod sshd;
+mod tables;
 mod wagmiv67;

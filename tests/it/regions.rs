@@ -134,7 +134,10 @@ fn a_call_that_range_replay_cannot_repeat_leads_to_app_range_and_is_said() {
 fn flags_of_another_mode_are_refused_with_the_mode_they_belong_to() {
     let laptop = Laptop::new();
     for (line, words) in [
-        ("profile --kernel vecadd --mode sanitizer --regions A", ["--regions", "`ncu`, `deep`"]),
+        (
+            "profile --kernel vecadd --mode sanitizer --regions A",
+            ["--regions", "`ncu`, `nsys`, `nvtx`, `deep`"],
+        ),
         ("profile --kernel vecadd --mode bench --set full", ["--set", "`ncu`"]),
         ("profile --kernel vecadd --mode ncu --top 2", ["--top", "mode `deep`"]),
         ("profile --kernel vecadd --mode nsys --tool memcheck", ["--tool", "`sanitizer`"]),

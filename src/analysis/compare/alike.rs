@@ -7,6 +7,7 @@ use super::join;
 use crate::model::Profile;
 use crate::model::comparison::{Difference, Geometry};
 use crate::model::profile::CaseResult;
+use crate::model::profile::CodeLanguage;
 
 /// The kind of a profile that has no times, because it holds only code (`cubin`) or `sanitizer`
 /// results; `None` for any other profile.
@@ -90,7 +91,8 @@ fn mode(profile: &Profile) -> String {
 
 /// The language of the kernel; `None` for an imported file, whose language is `report`.
 fn language(profile: &Profile) -> Option<String> {
-    Some(profile.kernel.language.clone()).filter(|l| !l.is_empty() && l != "report")
+    let language = &profile.kernel.language;
+    (!language.is_empty() && *language != CodeLanguage::Report).then(|| language.to_string())
 }
 
 /// The version of rgpu whose runner timed the kernel; `None` for files of other tools.
@@ -112,7 +114,7 @@ fn clocks(profile: &Profile) -> Option<String> {
 }
 
 fn clock(profile: &Profile) -> Option<String> {
-    profile.timing.as_ref().map(|t| t.clock.clone())
+    profile.timing.as_ref().map(|t| t.clock.to_string())
 }
 
 fn l2(profile: &Profile) -> Option<String> {

@@ -4,6 +4,7 @@ use super::importance::{
     Better, METRIC_WEIGHTS, NO_STALLS, NumberForm, OTHER_WEIGHT, STALL_PREFIX, STALL_SUFFIX,
     STALL_WEIGHT, both, ingredients,
 };
+use crate::model::comparison::ChangeEffect;
 use crate::model::comparison::MetricChange;
 use crate::model::{KernelCode, Launch, Profile};
 
@@ -123,13 +124,12 @@ fn weight_of(a: f64, b: f64, form: NumberForm, size: f64) -> f64 {
     }
 }
 
-fn judged(better: Better, a: f64, b: f64) -> String {
+fn judged(better: Better, a: f64, b: f64) -> ChangeEffect {
     match (better, b > a) {
-        (Better::Neither, _) => "neutral",
-        (Better::Higher, true) | (Better::Lower, false) => "better",
-        _ => "worse",
+        (Better::Neither, _) => ChangeEffect::Neutral,
+        (Better::Higher, true) | (Better::Lower, false) => ChangeEffect::Better,
+        _ => ChangeEffect::Worse,
     }
-    .to_owned()
 }
 
 /// Rounds to three decimals, since weights are not more precise.
@@ -217,7 +217,7 @@ pub(super) fn resources(
             a: x,
             b: y,
             unit: unit.to_owned(),
-            change: if x == y { "neutral".to_owned() } else { judged(better, x, y) },
+            change: if x == y { ChangeEffect::Neutral } else { judged(better, x, y) },
             rank: 0.0,
         })
     })

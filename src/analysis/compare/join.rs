@@ -4,6 +4,7 @@
 //! first. The rest is joined by name, so a changed geometry shows as a change. If then each side has
 //! exactly one group left, these two are joined: the new version of a kernel often has a new name.
 
+use crate::model::comparison::JoinedBy;
 use crate::model::comparison::{Geometry, Unmatched};
 use crate::model::{Launch, Profile};
 
@@ -20,7 +21,7 @@ pub(super) struct LaunchGroup<'a> {
 pub(super) struct KernelPair<'a> {
     pub(super) a: LaunchGroup<'a>,
     pub(super) b: LaunchGroup<'a>,
-    pub(super) by: &'static str,
+    pub(super) by: JoinedBy,
 }
 
 /// The result of [`join`].
@@ -77,23 +78,25 @@ impl LaunchGroup<'_> {
 pub(super) fn join<'a>(a: &'a Profile, b: &'a Profile) -> JoinedKernels<'a> {
     let (mut left, mut right) = (groups(a), groups(b));
     let mut joined = Vec::new();
-    let mut pass = |by, same: fn(&LaunchGroup<'_>, &LaunchGroup<'_>) -> bool| {
+    let mut pass = |by: JoinedBy, same: fn(&LaunchGroup<'_>, &LaunchGroup<'_>) -> bool| {
         let mut rest = Vec::new();
         for group in left.drain(..) {
             match right.iter().position(|other| same(&group, other)) {
-                Some(at) => joined.push(KernelPair { a: group, b: right.remove(at), by }),
+                Some(at) => {
+                    joined.push(KernelPair { a: group, b: right.remove(at), by: by.clone() })
+                }
                 None => rest.push(group),
             }
         }
         left = rest;
     };
-    pass("name_and_geometry", |a, b| a.kernel == b.kernel && a.geometry == b.geometry);
-    pass("name", |a, b| a.kernel == b.kernel);
+    pass(JoinedBy::NameAndGeometry, |a, b| a.kernel == b.kernel && a.geometry == b.geometry);
+    pass(JoinedBy::Name, |a, b| a.kernel == b.kernel);
     if left.len() == 1 && right.len() == 1 {
         joined.extend(left.drain(..).zip(right.drain(..)).map(|(a, b)| KernelPair {
             a,
             b,
-            by: "alone",
+            by: JoinedBy::Alone,
         }));
     }
     joined.sort_by(|x, y| {
@@ -143,8 +146,12 @@ mod tests {
         Profile { launches: launches.collect(), ..Profile::default() }
     }
 
-    fn told(joins: &JoinedKernels<'_>) -> Vec<(String, &'static str)> {
-        joins.joined.iter().map(|j| (format!("{}={}", j.a.kernel, j.b.kernel), j.by)).collect()
+    fn told(joins: &JoinedKernels<'_>) -> Vec<(String, String)> {
+        joins
+            .joined
+            .iter()
+            .map(|j| (format!("{}={}", j.a.kernel, j.b.kernel), j.by.to_string()))
+            .collect()
     }
 
     #[test]
@@ -155,10 +162,10 @@ mod tests {
         assert_eq!(
             told(&joins),
             [
-                ("old=new".to_owned(), "alone"),
-                ("f=f".to_owned(), "name_and_geometry"),
-                ("f=f".to_owned(), "name"),
-                ("g=g".to_owned(), "name_and_geometry"),
+                ("old=new".to_owned(), "alone".to_owned()),
+                ("f=f".to_owned(), "name_and_geometry".to_owned()),
+                ("f=f".to_owned(), "name".to_owned()),
+                ("g=g".to_owned(), "name_and_geometry".to_owned()),
             ]
         );
         assert!(joins.only_a.is_empty() && joins.only_b.is_empty());

@@ -4,6 +4,7 @@ use super::time::{SMALL_SHARE, SharedTime, common};
 use crate::model::comparison::{
     CaseChange, Difference, KernelChange, MetricChange, SideTime, TimeChange, TimeVerdict,
 };
+use crate::model::comparison::{ChangeEffect, TimeSource};
 
 /// The maximum number of reasons in the sentence.
 const MAX_REASONS: usize = 3;
@@ -80,7 +81,7 @@ pub(super) fn summary(subject: &Subject<'_>) -> String {
     };
     if let [only] = subject.kernels
         && let Some(other) = &only.kernel_b
-        && time.is_none_or(|t| t.source == "launches")
+        && time.is_none_or(|t| t.source == TimeSource::Launches)
     {
         text =
             format!("the compared kernels `{}` and `{other}` are different: {text}", only.kernel);
@@ -130,11 +131,11 @@ fn reasons(subject: &Subject<'_>) -> Vec<String> {
     let Some(kernel) = subject.kernels.first() else { return Vec::new() };
     let speedup = subject.time.or(kernel.time.as_ref()).map_or(1.0, |t| t.speedup);
     let expected_change = match subject.verdict {
-        TimeVerdict::Faster => "better",
-        TimeVerdict::Slower => "worse",
+        TimeVerdict::Faster => ChangeEffect::Better,
+        TimeVerdict::Slower => ChangeEffect::Worse,
         TimeVerdict::Same => return Vec::new(),
-        TimeVerdict::Ambiguous if speedup > 1.0 + subject.threshold => "better",
-        TimeVerdict::Ambiguous if speedup * (1.0 + subject.threshold) < 1.0 => "worse",
+        TimeVerdict::Ambiguous if speedup > 1.0 + subject.threshold => ChangeEffect::Better,
+        TimeVerdict::Ambiguous if speedup * (1.0 + subject.threshold) < 1.0 => ChangeEffect::Worse,
         TimeVerdict::Ambiguous => return Vec::new(),
     };
     let fitting =

@@ -11,7 +11,7 @@ fn timing(median_ns: f64, half: f64) -> Timing {
         median_ns,
         ci95_ns: [median_ns - half, median_ns + half],
         samples: 30,
-        clock: "cuda_events".to_owned(),
+        clock: "cuda_events".into(),
         l2_flushed: true,
         ..Timing::default()
     }
@@ -152,8 +152,8 @@ fn unlike_runs_are_named_in_each_way_they_differ() {
 #[test]
 fn without_a_gpu_there_is_no_verdict_and_wrong_results_are_said() {
     let mut a = run(&[("n", timing(1000.0, 3.0))]);
-    a.timing = a.timing.map(|t| Timing { clock: "cpu_reference".to_owned(), ..t });
-    a.correctness = Some(Correctness { verdict: "wrong".to_owned(), ..Correctness::default() });
+    a.timing = a.timing.map(|t| Timing { clock: "cpu_reference".into(), ..t });
+    a.correctness = Some(Correctness { verdict: "wrong".into(), ..Correctness::default() });
     let there = held(&a, &a);
     assert_eq!((there.verdict, there.time.is_none()), (TimeVerdict::Ambiguous, true));
     assert!(there.summary.contains("only the references ran, on the CPU"), "{}", there.summary);
@@ -238,15 +238,15 @@ fn kernels_of_one_side_are_left_out_and_too_many_of_them_leave_it_open() {
 fn the_language_of_a_file_and_the_tool_behind_our_own_times_are_no_difference() {
     let mut report = report(&[("f", 1000.0, &[])]);
     let mut run = report.clone();
-    report.kernel.language = "report".to_owned();
-    run.kernel.language = "cuda".to_owned();
+    report.kernel.language = "report".into();
+    run.kernel.language = "cuda".into();
     assert_eq!(differences(&report, &run), []);
     let (mut nsys, mut deep) = (run.clone(), run.clone());
     (nsys.run.mode, deep.run.mode) = ("nsys".to_owned(), "deep".to_owned());
     assert_eq!(differences(&nsys, &deep)[0].what, "mode");
     (nsys.timing, deep.timing) = (Some(timing(1000.0, 3.0)), Some(timing(1000.0, 3.0)));
     assert_eq!(differences(&nsys, &deep), []);
-    deep.kernel.language = "python".to_owned();
+    deep.kernel.language = "python".into();
     assert_eq!(differences(&nsys, &deep)[0].what, "language");
 }
 

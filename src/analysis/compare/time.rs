@@ -6,7 +6,9 @@ use super::join::{JoinedKernels, KernelPair, LaunchGroup};
 use super::sentence::{called, percent};
 use super::{CompareOptions, gap, time_change};
 use crate::model::Profile;
+use crate::model::comparison::TimeSource;
 use crate::model::comparison::{CaseChange, KernelChange, SideTime, TimeChange, TimeVerdict};
+use crate::model::profile::TimingClock;
 use crate::model::profile::{Gap, Timing};
 
 /// Kernels with a smaller share of the time are irrelevant for the verdict.
@@ -45,7 +47,8 @@ pub(super) fn times(
     joins: &JoinedKernels<'_>,
     options: &CompareOptions<'_>,
 ) -> Times {
-    let on_cpu = |p: &Profile| p.timing.as_ref().is_some_and(|t| t.clock == "cpu_reference");
+    let on_cpu =
+        |p: &Profile| p.timing.as_ref().is_some_and(|t| t.clock == TimingClock::CpuReference);
     if on_cpu(a) || on_cpu(b) {
         let text = "without a GPU only the references ran, on the CPU; their times say nothing \
                     about the kernels";
@@ -87,12 +90,12 @@ fn cases(a: &Profile, b: &Profile, options: &CompareOptions<'_>) -> Vec<CaseChan
     let other = timed(b);
     let change = |(name, x): &(String, Timing)| {
         let (_, y) = other.iter().find(|(n, _)| n == name)?;
-        let mut time = time_change(side(x), side(y), options.threshold, "samples")?;
+        let mut time = time_change(side(x), side(y), options.threshold, TimeSource::Samples)?;
         if let Some(paired) = options.paired.iter().find(|p| p.case == *name) {
             time.speedup = paired.speedup;
             time.ci95 = Some(paired.ci95);
             time.rounds = Some(paired.rounds);
-            time.source = "abba".to_owned();
+            time.source = TimeSource::Abba;
             time.verdict = interval::verdict(time.ci95, options.threshold);
         }
         let name = if name.is_empty() { a.kernel.name.clone() } else { name.clone() };
@@ -166,7 +169,7 @@ fn over_kernels(
     };
     let time = match kernels {
         [only] => only.time.clone(),
-        _ => time_change(total(|t| &t.a), total(|t| &t.b), options.threshold, "launches"),
+        _ => time_change(total(|t| &t.a), total(|t| &t.b), options.threshold, TimeSource::Launches),
     };
     let time = time.map(|time| match shared.alone > SMALL_SHARE {
         true => TimeChange { ci95: None, verdict: TimeVerdict::Ambiguous, ..time },

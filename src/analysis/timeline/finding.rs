@@ -2,34 +2,35 @@
 
 use crate::analysis::Limits;
 use crate::analysis::threshold::{NCCL_ALONE, Threshold, WAITING_SHARE};
+use crate::model::timeline::WaitCause;
 use crate::model::timeline::{DeviceTime, Timeline, WaitSum};
 use crate::model::{Evidence, Finding};
 
 /// The causes that a user can fix: cause, finding id, explanation, hint.
-const CAUSES: &[(&str, &str, &str, &str)] = &[
+const CAUSES: &[(WaitCause, &str, &str, &str)] = &[
     (
-        "host_late",
+        WaitCause::HostLate,
         "gpu_waits_for_host",
         "the host had not launched the next kernel",
         "move work of the host off the launching thread or ahead of the launches; queue several \
          steps before looking at a result; load modules and allocate before the loop",
     ),
     (
-        "launch_latency",
+        WaitCause::LaunchLatency,
         "gpu_waits_for_launches",
         "the next launch was still on its way",
         "launch less often: fuse small kernels, batch the work, or capture the sequence in a CUDA \
          graph",
     ),
     (
-        "synchronisation",
+        WaitCause::Synchronisation,
         "gpu_waits_after_synchronisation",
         "the host had waited for the GPU to finish before it launched on",
         "wait once after the loop, not after each step; order streams with events \
          (cudaStreamWaitEvent) instead of waiting on the host",
     ),
     (
-        "copy",
+        WaitCause::Copy,
         "gpu_waits_for_copies",
         "only copies ran",
         "copy from pinned memory with cudaMemcpyAsync on a stream of its own, so that the copy of \

@@ -78,15 +78,12 @@ impl Gap<'_> {
 
     pub(super) fn into_model(self) -> IdleGap {
         let cause = largest(&self.parts).unwrap_or(Cause::Unknown);
-        let part = |(cause, ns): (&Cause, &u64)| WaitSum {
-            cause: cause.name().to_owned(),
-            total_ns: *ns,
-            gaps: 1,
-        };
+        let part =
+            |(cause, ns): (&Cause, &u64)| WaitSum { cause: cause.name(), total_ns: *ns, gaps: 1 };
         IdleGap {
             start_ns: self.start_ns,
             duration_ns: self.end_ns - self.start_ns,
-            cause: cause.name().to_owned(),
+            cause: cause.name(),
             parts: self.parts.iter().map(part).collect(),
             after: self.after.to_owned(),
             before: self.before.to_owned(),

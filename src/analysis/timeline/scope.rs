@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use super::{ancestry, computes};
 use crate::model::Trace;
+use crate::model::timeline::TimelineScope;
 use crate::model::trace::Work;
 
 /// The range that the runner puts around measured work; each case is a range inside it.
@@ -23,10 +24,10 @@ impl Scope {
         if trace.regions.iter().any(timed) { Scope::Timed } else { Scope::Program }
     }
 
-    pub(super) fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> TimelineScope {
         match self {
-            Scope::Program => "program",
-            Scope::Timed => "timed",
+            Scope::Program => TimelineScope::Program,
+            Scope::Timed => TimelineScope::Timed,
         }
     }
 

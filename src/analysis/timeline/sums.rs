@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use crate::model::timeline::WaitCause;
 use crate::model::timeline::WaitSum;
 
 /// Why no kernel ran. The module `idle` defines each cause.
@@ -17,14 +18,14 @@ pub(super) enum Cause {
 }
 
 impl Cause {
-    pub(super) fn name(self) -> &'static str {
+    pub(super) fn name(self) -> WaitCause {
         match self {
-            Cause::HostLate => "host_late",
-            Cause::LaunchLatency => "launch_latency",
-            Cause::Synchronisation => "synchronisation",
-            Cause::Copy => "copy",
-            Cause::Queued => "queued",
-            Cause::Unknown => "unknown",
+            Cause::HostLate => WaitCause::HostLate,
+            Cause::LaunchLatency => WaitCause::LaunchLatency,
+            Cause::Synchronisation => WaitCause::Synchronisation,
+            Cause::Copy => WaitCause::Copy,
+            Cause::Queued => WaitCause::Queued,
+            Cause::Unknown => WaitCause::Unknown,
         }
     }
 }
@@ -51,11 +52,7 @@ impl Causes {
         let mut all: Vec<WaitSum> = self
             .sums
             .into_iter()
-            .map(|(cause, (total_ns, gaps))| WaitSum {
-                cause: cause.name().to_owned(),
-                total_ns,
-                gaps,
-            })
+            .map(|(cause, (total_ns, gaps))| WaitSum { cause: cause.name(), total_ns, gaps })
             .collect();
         all.sort_by_key(|sum| Reverse(sum.total_ns));
         all

@@ -115,7 +115,7 @@ fn every_phase_of_a_program_waits_for_what_it_was_written_to_wait_for() {
         let main = |name: &str| {
             let region = timeline.regions.iter().find(|r| r.path == [name]).unwrap();
             let by_gaps = region.waiting.iter().max_by_key(|sum| sum.gaps).unwrap();
-            (by_gaps.cause.clone(), by_gaps.gaps)
+            (by_gaps.cause.to_string(), by_gaps.gaps)
         };
         assert_eq!(main("synced"), ("synchronisation".to_owned(), 7), "{case}");
         assert_eq!(main("busy_host"), ("host_late".to_owned(), 4), "{case}");

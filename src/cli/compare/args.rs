@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::support::profile_args::{self, NcuArgs, NsysArgs, ProfileArgs, SanitizerArgs};
+use crate::cli::support::profile_args::{NcuArgs, NsysArgs, ProfileArgs, SanitizerArgs};
 use crate::cli::support::run_args::{PlaceArgs, RunArgs, duration};
 use crate::kernel;
 
@@ -197,7 +197,7 @@ impl CompareArgs {
         ProfileArgs {
             kernel: Some(kernel.to_owned()),
             program: Vec::new(),
-            mode: Some(profile_args::Mode::Bench),
+            mode: Some(kernel::Mode::Bench),
             place: self.place.clone(),
             problem_sizes: self.problem_sizes.clone(),
             arch: self.arch.clone(),

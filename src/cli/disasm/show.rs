@@ -3,7 +3,7 @@
 use crate::cli::support::app::App;
 use crate::cli::support::kernel_cells::kernel_cells;
 use crate::cli::support::terminal::safe;
-use crate::model::disasm::{Image, Input, Status};
+use crate::model::disasm::{Image, ImageKind, Input, Status};
 use crate::report::{Align, Grid};
 
 /// Minimum width of the kernels' names, in characters.
@@ -40,7 +40,7 @@ pub(super) fn table<'i>(app: &App, inputs: impl IntoIterator<Item = &'i Input>, 
         for image in input.images.iter().filter(|i| i.kernels.is_empty()) {
             text.push_str(&format!("  {} for {}", image.kind, image.arch));
             match image.entries.len() {
-                0 if image.kind == "lto_ir" => {
+                0 if image.kind == ImageKind::LtoIr => {
                     text.push_str(": no SASS yet; linking produces it (nvcc -dlto, nvlink)\n");
                 }
                 0 => text.push('\n'),
@@ -68,11 +68,11 @@ fn images(images: &[Image]) -> Grid {
     ]);
     for image in images {
         grid.row([
-            image.kind.clone(),
+            image.kind.to_string(),
             image.arch.clone(),
             image.bytes.to_string(),
             image.stored_bytes.to_string(),
-            image.compression.clone(),
+            image.compression.to_string(),
             image.version.clone().unwrap_or_default(),
             image.place.clone(),
         ]);

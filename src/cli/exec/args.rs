@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::cli::support::profile_args::{
-    DeepArgs, Mode, NcuArgs, NsysArgs, ProfileArgs, SanitizerArgs,
+    DeepArgs, NcuArgs, NsysArgs, ProfileArgs, SanitizerArgs, mode_parser,
 };
 use crate::cli::support::run_args::{PlaceArgs, RunArgs, bytes};
+use crate::kernel::Mode;
 
 /// Run a file, a piece of code or a command on the GPU host
 ///
@@ -60,7 +61,7 @@ pub(in crate::cli) struct ExecArgs {
     pub tty: bool,
 
     /// Profile it; accepts the flags of `rgpu profile`
-    #[arg(long, short, value_enum)]
+    #[arg(long, short, value_parser = mode_parser())]
     pub mode: Option<Mode>,
 
     #[command(flatten)]

@@ -162,6 +162,8 @@ mod tests {
     use super::*;
     use rgpu_protocol::plan::InputFile;
 
+    use crate::model::profile::ArtifactKind;
+
     use crate::model::profile::Artifact;
     use crate::run::{ExecRequest, exec_draft};
     use crate::store::DestinationRoot;
@@ -170,10 +172,10 @@ mod tests {
         let digest = Digest::of(text.as_bytes());
         HostFile {
             host_path: "here/f".to_owned(),
-            rung: "exec".to_owned(),
+            rung: "exec".into(),
             artifact: Artifact {
                 path: "pulled/f".to_owned(),
-                kind: "pulled".to_owned(),
+                kind: ArtifactKind::Pulled,
                 step: "exec".to_owned(),
                 size: text.len() as u64,
                 sha256: digest.as_str().to_owned(),

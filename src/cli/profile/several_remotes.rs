@@ -295,7 +295,7 @@ fn row(
             Ok(result) => result.status,
             Err(failure) => failure.exit as u8,
         },
-        state: record.state.as_str().to_owned(),
+        state: record.state.as_str().into(),
         failure: why.map(|why| safe(why.as_bytes())),
         code: failure.map(|failure| failure.code.clone()),
         seconds: record.seconds,

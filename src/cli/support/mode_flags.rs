@@ -2,19 +2,10 @@
 
 use super::profile_args::ProfileArgs;
 use crate::error::{Exit, Failure, Result};
-use crate::kernel::Mode;
+use crate::kernel::{FlagGroup, Mode};
 
-/// Modes that run ncu.
-const NCU: &[Mode] = &[Mode::Ncu, Mode::Deep];
-/// Modes whose main tool is nsys. It is also a rung of ncu's ladder.
-const NSYS: &[Mode] = &[Mode::Nsys, Mode::Deep];
-/// Modes that use regions.
-const REGIONS: &[Mode] = &[Mode::Ncu, Mode::Deep, Mode::Nsys, Mode::Nvtx];
-const SANITIZER: &[Mode] = &[Mode::Sanitizer];
-const DEEP: &[Mode] = &[Mode::Deep];
-
-/// A flag and the modes it belongs to.
-type ModeFlag = (&'static str, &'static [Mode]);
+/// A flag and the group that a mode must take.
+type ModeFlag = (&'static str, FlagGroup);
 
 /// A usage error if a flag of some mode was given where nothing is profiled.
 ///
@@ -22,13 +13,13 @@ type ModeFlag = (&'static str, &'static [Mode]);
 /// There is such a flag.
 pub(in crate::cli) fn first_given(args: &ProfileArgs) -> Result<()> {
     match given(args).first() {
-        Some((flag, modes)) => {
+        Some((flag, group)) => {
             let failure = Failure::new(
                 Exit::Usage,
                 "usage",
                 format!("`{flag}` has no effect without `--mode`"),
             );
-            Err(match modes.first() {
+            Err(match Mode::with_flags(*group).next() {
                 Some(first) => failure.hint(format!("add `--mode {first}`")),
                 None => failure,
             })
@@ -40,33 +31,33 @@ pub(in crate::cli) fn first_given(args: &ProfileArgs) -> Result<()> {
 /// The given flags that belong to certain modes only.
 fn given(args: &ProfileArgs) -> Vec<ModeFlag> {
     let (ncu, nsys, sanitizer, deep) = (&args.ncu, &args.nsys, &args.sanitizer, &args.deep);
-    let all: &[(&'static str, bool, &'static [Mode])] = &[
-        ("--regions", !ncu.regions.is_empty(), REGIONS),
-        ("--set", ncu.set.is_some(), NCU),
-        ("--section", !ncu.section.is_empty(), NCU),
-        ("--metrics", !ncu.metrics.is_empty(), NCU),
-        ("--kernel-name", !ncu.kernel_name.is_empty(), NCU),
-        ("--kernel-name-base", ncu.kernel_name_base.is_some(), NCU),
-        ("--kernel-exclude", !ncu.kernel_exclude.is_empty(), NCU),
-        ("--launch-skip", ncu.launch_skip.is_some(), NCU),
-        ("--launch-count", ncu.launch_count.is_some(), NCU),
-        ("--replay-mode", ncu.replay_mode.is_some(), NCU),
-        ("--nvtx-include", !ncu.nvtx_include.is_empty(), NCU),
-        ("--target-processes", ncu.target_processes.is_some(), NCU),
-        ("--clock-control", ncu.clock_control.is_some(), NCU),
-        ("--sudo", ncu.sudo, NCU),
-        ("--ncu-args", ncu.ncu_args.is_some(), NCU),
-        ("--trace", nsys.trace.is_some(), NSYS),
-        ("--sample", nsys.sample.is_some(), NSYS),
-        ("--capture-range", nsys.capture_range.is_some(), NSYS),
-        ("--nsys-args", nsys.nsys_args.is_some(), NSYS),
-        ("--tool", !sanitizer.tool.is_empty(), SANITIZER),
-        ("--sanitizer-args", sanitizer.sanitizer_args.is_some(), SANITIZER),
-        ("--top", deep.top.is_some(), DEEP),
-        ("--budget", !deep.budget.is_empty(), DEEP),
-        ("--light", deep.light, DEEP),
+    let all: &[(&'static str, bool, FlagGroup)] = &[
+        ("--regions", !ncu.regions.is_empty(), FlagGroup::Regions),
+        ("--set", ncu.set.is_some(), FlagGroup::Ncu),
+        ("--section", !ncu.section.is_empty(), FlagGroup::Ncu),
+        ("--metrics", !ncu.metrics.is_empty(), FlagGroup::Ncu),
+        ("--kernel-name", !ncu.kernel_name.is_empty(), FlagGroup::Ncu),
+        ("--kernel-name-base", ncu.kernel_name_base.is_some(), FlagGroup::Ncu),
+        ("--kernel-exclude", !ncu.kernel_exclude.is_empty(), FlagGroup::Ncu),
+        ("--launch-skip", ncu.launch_skip.is_some(), FlagGroup::Ncu),
+        ("--launch-count", ncu.launch_count.is_some(), FlagGroup::Ncu),
+        ("--replay-mode", ncu.replay_mode.is_some(), FlagGroup::Ncu),
+        ("--nvtx-include", !ncu.nvtx_include.is_empty(), FlagGroup::Ncu),
+        ("--target-processes", ncu.target_processes.is_some(), FlagGroup::Ncu),
+        ("--clock-control", ncu.clock_control.is_some(), FlagGroup::Ncu),
+        ("--sudo", ncu.sudo, FlagGroup::Ncu),
+        ("--ncu-args", ncu.ncu_args.is_some(), FlagGroup::Ncu),
+        ("--trace", nsys.trace.is_some(), FlagGroup::Nsys),
+        ("--sample", nsys.sample.is_some(), FlagGroup::Nsys),
+        ("--capture-range", nsys.capture_range.is_some(), FlagGroup::Nsys),
+        ("--nsys-args", nsys.nsys_args.is_some(), FlagGroup::Nsys),
+        ("--tool", !sanitizer.tool.is_empty(), FlagGroup::Sanitizer),
+        ("--sanitizer-args", sanitizer.sanitizer_args.is_some(), FlagGroup::Sanitizer),
+        ("--top", deep.top.is_some(), FlagGroup::Deep),
+        ("--budget", !deep.budget.is_empty(), FlagGroup::Deep),
+        ("--light", deep.light, FlagGroup::Deep),
     ];
-    all.iter().filter(|(_, given, _)| *given).map(|(flag, _, modes)| (*flag, *modes)).collect()
+    all.iter().filter(|(_, given, _)| *given).map(|(flag, _, group)| (*flag, *group)).collect()
 }
 
 /// Checks every flag against the mode and the target.
@@ -75,8 +66,9 @@ fn given(args: &ProfileArgs) -> Vec<ModeFlag> {
 /// A usage error that names the flag and the modes it belongs to.
 pub(in crate::cli) fn check(args: &ProfileArgs, mode: Mode) -> Result<()> {
     let given = given(args);
-    let misplaced = given.iter().find(|(_, modes)| !modes.contains(&mode));
-    if let Some((flag, modes)) = misplaced {
+    let misplaced = given.iter().find(|(_, group)| !mode.info().flags.contains(group));
+    if let Some((flag, group)) = misplaced {
+        let modes: Vec<Mode> = Mode::with_flags(*group).collect();
         let names: Vec<String> = modes.iter().map(|mode| format!("`{mode}`")).collect();
         let plural = if names.len() == 1 { "mode" } else { "modes" };
         let failure = Failure::new(

@@ -11,6 +11,7 @@ use super::nvdisasm;
 use super::reading_bar::ReadingBar;
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::import::{DEFAULT_MAX_BYTES, IMPORTERS, ImportError, Source};
+use crate::model::profile::CodeLanguage;
 use crate::model::profile::{Gap, KernelInfo, RunInfo, SCHEMA};
 use crate::model::{Comparison, Profile, Sidecars};
 use crate::report::Subject;
@@ -185,13 +186,13 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedPro
         schema: SCHEMA.to_owned(),
         run: RunInfo {
             id: name.clone(),
-            mode: importer.kind.to_owned(),
+            mode: importer.kind.to_string(),
             remote: shown.to_owned(),
             rgpu: env!("CARGO_PKG_VERSION").to_owned(),
             ..RunInfo::default()
         },
-        kernel: KernelInfo { name, language: "report".to_owned(), ..KernelInfo::default() },
-        rung: importer.kind.to_owned(),
+        kernel: KernelInfo { name, language: CodeLanguage::Report, ..KernelInfo::default() },
+        rung: importer.kind.as_str().into(),
         ..Profile::default()
     };
     for refusal in imported.refusals.drain(..) {

@@ -1,9 +1,10 @@
 //! The arguments of `rgpu profile`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use super::run_args::{PlaceArgs, RunArgs, bytes, duration};
-use crate::kernel;
+use crate::kernel::{MODES, Mode};
 
 /// Profile a kernel or a program: how fast, why not faster, what to try
 ///
@@ -21,7 +22,7 @@ pub(in crate::cli) struct ProfileArgs {
     pub program: Vec<String>,
 
     /// What to measure with [default: the kernel's own mode, else ncu]
-    #[arg(long, short, value_enum)]
+    #[arg(long, short, value_parser = mode_parser())]
     pub mode: Option<Mode>,
 
     #[command(flatten)]
@@ -73,40 +74,10 @@ Examples:
   rgpu profile --kernel race --mode sanitizer --tool racecheck --remote h200
   rgpu profile --remote h200 -- ./app --its args";
 
-/// What to measure with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum Mode {
-    /// Nsight Compute: counters of each launch
-    Ncu,
-    /// Nsight Systems: the timeline and NVTX regions
-    Nsys,
-    /// compute-sanitizer: memory errors, races, uninitialised reads, barriers
-    Sanitizer,
-    /// Times only, without a profiling tool
-    Bench,
-    /// NVTX ranges only
-    Nvtx,
-    /// The check against the reference only, on every named size
-    Verify,
-    /// Nsight Systems first, then Nsight Compute on the kernels with the most GPU time
-    Deep,
-    /// torch's own profiler, for Python kernels: operators and their kernels
-    Torch,
-}
-
-impl Mode {
-    pub(in crate::cli) fn kernel_mode(self) -> kernel::Mode {
-        match self {
-            Self::Ncu => kernel::Mode::Ncu,
-            Self::Nsys => kernel::Mode::Nsys,
-            Self::Sanitizer => kernel::Mode::Sanitizer,
-            Self::Bench => kernel::Mode::Bench,
-            Self::Nvtx => kernel::Mode::Nvtx,
-            Self::Verify => kernel::Mode::Verify,
-            Self::Deep => kernel::Mode::Deep,
-            Self::Torch => kernel::Mode::Torch,
-        }
-    }
+/// Reads the name of a mode; help and completions have what each gives.
+pub(in crate::cli) fn mode_parser() -> impl TypedValueParser<Value = Mode> {
+    let names = MODES.iter().map(|info| PossibleValue::new(info.name).help(info.gives));
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<Mode>())
 }
 
 /// ncu's own spellings.

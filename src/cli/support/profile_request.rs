@@ -9,7 +9,7 @@ use rgpu_protocol::plan::Arg;
 
 use super::app::App;
 use super::kernel_folders::kernel_folders;
-use super::profile_args::{self, DeepArgs, Limit, ProfileArgs};
+use super::profile_args::{DeepArgs, Limit, ProfileArgs};
 use super::{mode_flags, session};
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::{KernelSpec, Mode, Selection, find};
@@ -51,7 +51,7 @@ pub(in crate::cli) fn resolve(app: &App, args: &ProfileArgs) -> Result<ProfileCo
 fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
     let loaded = find::find(name, &kernel_folders(app)).map_err(Failure::from)?;
     let spec = loaded.spec;
-    let mode = args.mode.map(profile_args::Mode::kernel_mode).or(spec.mode).unwrap_or(Mode::Ncu);
+    let mode = args.mode.or(spec.mode).unwrap_or(Mode::Ncu);
     let selection = match (args.problem_sizes.is_empty(), mode) {
         (false, _) => Selection::Given(args.problem_sizes.clone()),
         // A check is worth running on every size.
@@ -87,7 +87,7 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
 /// Resolves a program. A path that is a file here is sent along; anything else must exist on the
 /// host.
 fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
-    let mode = args.mode.map_or(Mode::Ncu, profile_args::Mode::kernel_mode);
+    let mode = args.mode.unwrap_or(Mode::Ncu);
     mode_flags::check(args, mode)?;
     let program_path = args.program.first().map_or("", String::as_str);
     let on_this_machine =
@@ -149,12 +149,10 @@ pub(in crate::cli) fn of_program(
 }
 
 fn needs_no_kernel(mode: Mode) -> Result<()> {
-    match mode {
-        Mode::Bench | Mode::Verify | Mode::Torch => {
-            Err(Failure::new(Exit::Usage, "usage", format!("mode `{mode}` needs a kernel"))
-                .hint("a program is profiled with --mode ncu, deep, nsys, sanitizer or nvtx"))
-        }
-        _ => Ok(()),
+    match mode.info().needs_kernel {
+        true => Err(Failure::new(Exit::Usage, "usage", format!("mode `{mode}` needs a kernel"))
+            .hint("a program is profiled with --mode ncu, deep, nsys, sanitizer or nvtx")),
+        false => Ok(()),
     }
 }
 

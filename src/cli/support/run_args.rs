@@ -4,6 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+use crate::model::RungId;
 
 /// Where it runs.
 #[derive(Args, Clone, Debug, Default)]
@@ -55,8 +58,8 @@ pub(in crate::cli) struct RunArgs {
     pub note: Option<String>,
 
     /// The lowest rung that counts as success, e.g. ncu.basic
-    #[arg(long, value_name = "RUNG", value_parser = clap::builder::PossibleValuesParser::new(crate::run::rungs()))]
-    pub at_least: Option<String>,
+    #[arg(long, value_name = "RUNG", value_parser = rung_parser())]
+    pub at_least: Option<RungId>,
 
     /// Fail before anything is timed if there are doubts about the host
     #[arg(long)]
@@ -81,6 +84,11 @@ pub(in crate::cli) struct RunArgs {
     /// Most output to keep of each stream, e.g. 100MB
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub log_limit: Option<u64>,
+}
+
+/// Reads the id of a rung.
+fn rung_parser() -> impl TypedValueParser<Value = RungId> {
+    PossibleValuesParser::new(crate::run::rungs()).map(RungId::from)
 }
 
 /// Parses a time: `90`, `90s`, `10m`, `2h`.

@@ -2,14 +2,16 @@
 
 use crate::error::{ANOTHER_HOST, Exit, Failure};
 use crate::model::Profile;
+use crate::model::profile::CheckVerdict;
+use crate::model::sanitizer::SanitizerVerdict;
 
 /// The failure of a run that had to check results on a GPU and found none: an unchecked result is
 /// not a correct one.
 pub(in crate::cli) fn unverified(profile: &Profile) -> Option<Failure> {
     let checks = profile.cases.iter().filter_map(|case| case.correctness.as_ref());
     let is_unchecked = match profile.run.mode.as_str() {
-        "verify" => checks.into_iter().all(|c| c.verdict == "unchecked"),
-        "sanitizer" => profile.sanitizer.iter().all(|s| s.verdict == "unknown"),
+        "verify" => checks.into_iter().all(|c| c.verdict == CheckVerdict::Unchecked),
+        "sanitizer" => profile.sanitizer.iter().all(|s| s.verdict == SanitizerVerdict::Unknown),
         _ => false,
     };
     (is_unchecked && profile.gpu.is_none()).then(|| {

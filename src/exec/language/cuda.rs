@@ -5,6 +5,7 @@ use rgpu_protocol::plan::{Arg, OnFailure, Rung, Step, Success};
 
 use super::super::{ExecError, Snippet, WORK_FOLDER};
 use super::{BuildTools, Language, has_line};
+use crate::model::RungId;
 use crate::tool::{BundleFile, Program, compile_once, compiler_rows};
 
 /// Path of the compiled program in the job's folder.
@@ -79,7 +80,7 @@ impl Language for Cuda {
             timeout_s: tools.timeout_s,
             stdin: Default::default(),
             rungs: vec![Rung {
-                id: "build.nvcc".to_owned(),
+                id: RungId::BuildNvcc.to_string(),
                 needs: Vec::new(),
                 argv,
                 env: Default::default(),

@@ -8,6 +8,7 @@ use rgpu_protocol::plan::{Arg, OnFailure, Rung, Step, Success};
 
 use super::super::{ExecError, Package, Snippet, WORK_FOLDER};
 use super::{BuildTools, Language, has_line, interpreter};
+use crate::model::RungId;
 use crate::tool::{BundleFile, Program, compile_once, compiler_rows};
 
 /// Path of the program in the job's folder.
@@ -113,7 +114,7 @@ fn add_host_build(
         timeout_s: tools.timeout_s,
         stdin: Default::default(),
         rungs: vec![Rung {
-            id: "build.cargo".to_owned(),
+            id: RungId::BuildCargo.to_string(),
             needs: Vec::new(),
             argv,
             env: BTreeMap::new(),

@@ -5,6 +5,7 @@ use rgpu_format::ncu_rep::{Dim3, Launch as Kernel, MessageKind, NcuResult, Rule}
 use super::metrics::{self, AbsentMetrics};
 use super::{region, roofline, section};
 use crate::model::Launch;
+use crate::model::launch;
 use crate::model::launch::RuleMessage;
 
 pub(super) fn import(
@@ -72,7 +73,7 @@ fn rule_messages(rule: Rule) -> Vec<(String, RuleMessage)> {
     let messages = rule.messages.into_iter().map(|message| {
         let message = RuleMessage {
             rule: rule.identifier.clone(),
-            kind: kind_name(message.kind).to_owned(),
+            kind: message_kind(message.kind),
             title: message.title,
             text: message.text,
             speedup_percent: estimate.take(),
@@ -82,12 +83,12 @@ fn rule_messages(rule: Rule) -> Vec<(String, RuleMessage)> {
     messages.collect()
 }
 
-fn kind_name(kind: MessageKind) -> &'static str {
+fn message_kind(kind: MessageKind) -> launch::MessageKind {
     match kind {
-        MessageKind::Ok => "ok",
-        MessageKind::Warning => "warning",
-        MessageKind::Error => "error",
-        MessageKind::Optimization => "optimization",
-        MessageKind::None | MessageKind::Other(_) => "none",
+        MessageKind::Ok => launch::MessageKind::Ok,
+        MessageKind::Warning => launch::MessageKind::Warning,
+        MessageKind::Error => launch::MessageKind::Error,
+        MessageKind::Optimization => launch::MessageKind::Optimization,
+        MessageKind::None | MessageKind::Other(_) => launch::MessageKind::None,
     }
 }

@@ -7,6 +7,7 @@ use rgpu_format::ncu_rep::{NcuReport, NvtxState};
 use super::launch::kernels_of_range;
 use crate::import::imported::kernel_sums;
 use crate::model::timeline::RangeResult;
+use crate::model::timeline::RegionKind;
 use crate::model::{Launch, Region};
 
 /// The open push/pop ranges, outermost first. A range of a named domain is `domain@name`.
@@ -77,19 +78,15 @@ fn times(launch: &Launch) -> Launch {
 #[derive(Default)]
 struct RegionBuilder {
     all: Vec<Region>,
-    by_path: HashMap<(&'static str, Vec<String>), usize>,
+    by_path: HashMap<(RegionKind, Vec<String>), usize>,
 }
 
-const PUSH_POP: &str = "push_pop";
-const START_END: &str = "start_end";
-
 impl RegionBuilder {
-    fn index(&mut self, kind: &'static str, path: &[String]) -> usize {
+    fn index(&mut self, kind: RegionKind, path: &[String]) -> usize {
         let next = self.all.len();
-        let index = *self.by_path.entry((kind, path.to_vec())).or_insert(next);
+        let index = *self.by_path.entry((kind.clone(), path.to_vec())).or_insert(next);
         if index == next {
-            let (path, kind) = (path.to_vec(), kind.to_owned());
-            self.all.push(Region { path, kind, ..Region::default() });
+            self.all.push(Region { path: path.to_vec(), kind, ..Region::default() });
         }
         index
     }
@@ -97,10 +94,10 @@ impl RegionBuilder {
     /// The indices of all regions around a launch with the path `path`.
     fn around(&mut self, state: &NvtxState, path: &[String]) -> BTreeSet<usize> {
         let depth = if state.stacks.is_empty() { 0 } else { path.len().min(MAX_DEPTH) };
-        let nested = (1..=depth).map(|depth| self.index(PUSH_POP, &path[..depth]));
+        let nested = (1..=depth).map(|depth| self.index(RegionKind::PushPop, &path[..depth]));
         let mut all: BTreeSet<usize> = nested.collect();
         for range in &state.ranges {
-            all.insert(self.index(START_END, &[part(state, range.domain, &range.name)]));
+            all.insert(self.index(RegionKind::StartEnd, &[part(state, range.domain, &range.name)]));
         }
         all
     }
@@ -108,9 +105,9 @@ impl RegionBuilder {
     /// The index of the innermost region, which is the one that was replayed.
     fn own(&mut self, state: &NvtxState, path: &[String]) -> Option<usize> {
         match (state.stacks.is_empty(), state.ranges.last()) {
-            (false, _) => Some(self.index(PUSH_POP, &path[..path.len().min(MAX_DEPTH)])),
+            (false, _) => Some(self.index(RegionKind::PushPop, &path[..path.len().min(MAX_DEPTH)])),
             (true, Some(range)) => {
-                Some(self.index(START_END, &[part(state, range.domain, &range.name)]))
+                Some(self.index(RegionKind::StartEnd, &[part(state, range.domain, &range.name)]))
             }
             (true, None) => None,
         }

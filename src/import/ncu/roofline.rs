@@ -6,6 +6,7 @@ use rgpu_format::ncu_rep::{NcuResult, Rate, RooflineChart, RooflinePoint};
 
 use crate::model::Launch;
 use crate::model::launch::Roof;
+use crate::model::speed_of_light::PeakSource;
 
 const TENSOR: &str = "sm__ops_path_tensor_";
 
@@ -57,7 +58,7 @@ fn chart_roofs(chart: &RooflineChart, section: &str, arch: u64, launch: &Launch)
                 peak,
                 unit: unit.to_owned(),
                 achieved,
-                source: "report".to_owned(),
+                source: PeakSource::Report,
             });
         }
     }

@@ -18,7 +18,7 @@ fn regions(log: &str) -> (Vec<(String, String, u64)>, Vec<String>) {
         imported
             .regions
             .iter()
-            .map(|r| (r.display(), r.kind.clone(), r.host_ns.unwrap()))
+            .map(|r| (r.display(), r.kind.to_string(), r.host_ns.unwrap()))
             .collect(),
         imported.gaps.into_iter().map(|gap| gap.code).collect(),
     )

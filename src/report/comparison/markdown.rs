@@ -64,7 +64,7 @@ fn sides(out: &mut String, c: &Comparison) {
             plain(&side.mode),
             plain(&side.rung),
             plain(side.device.as_deref().unwrap_or_default()),
-            side.correctness.clone().unwrap_or_default(),
+            side.correctness.as_deref().unwrap_or_default().to_owned(),
         ]);
     }
     put(out, grid, "");

@@ -3,6 +3,7 @@
 use super::words::{
     MOST_METRICS, change, factor, interval, joined, judged, kernel, lead, side, value,
 };
+use crate::model::comparison::TimeSource;
 use crate::model::comparison::{Comparison, KernelChange, TimeChange, TimeVerdict, Unmatched};
 use crate::report::quantity::duration;
 use crate::report::text::{short_name, wrap};
@@ -76,8 +77,8 @@ fn sides(out: &mut String, c: &Comparison, style: &Style) {
             label.to_owned(),
             short_name(&side.kernel),
             side.mode.clone(),
-            if side.rung == side.mode { String::new() } else { side.rung.clone() },
-            side.correctness.clone().unwrap_or_default(),
+            if side.rung == *side.mode { String::new() } else { side.rung.to_string() },
+            side.correctness.as_deref().unwrap_or_default().to_owned(),
             if side.name == side.kernel { String::new() } else { side.name.clone() },
         ]);
     }
@@ -101,8 +102,8 @@ fn times(out: &mut String, c: &Comparison, style: &Style) {
     }
     *out += &format!("\n{}", grid.plain(style.width, 2));
     if let Some(time) = &c.time {
-        let how = match (time.source.as_str(), time.rounds) {
-            ("abba", Some(n)) => format!("timed calls interleaved a b b a, {n} rounds"),
+        let how = match (&time.source, time.rounds) {
+            (TimeSource::Abba, Some(n)) => format!("timed calls interleaved a b b a, {n} rounds"),
             _ => "each side timed in a run of its own".to_owned(),
         };
         *out += &format!("  {how}\n");

@@ -1,5 +1,6 @@
 //! Texts that the terminal and the Markdown rendering share.
 
+use crate::model::comparison::{ChangeEffect, JoinedBy};
 use crate::model::comparison::{KernelChange, MetricChange, SideTime, TimeChange};
 use crate::model::profile::Gap;
 use crate::report::quantity::{bytes, digits, duration, per_second, percent};
@@ -49,8 +50,8 @@ pub(super) fn lead(gap: &Gap) -> &'static str {
 
 /// How the two kernels were joined; `None` if by name and geometry.
 pub(super) fn joined(change: &KernelChange) -> Option<String> {
-    match change.joined_by.as_str() {
-        "name" => {
+    match change.joined_by {
+        JoinedBy::Name => {
             let shape = |g: &crate::model::comparison::Geometry| {
                 let dims = |d: [u32; 3]| format!("{}×{}×{}", d[0], d[1], d[2]);
                 format!("{} blocks of {}", dims(g.grid), dims(g.block))
@@ -58,7 +59,9 @@ pub(super) fn joined(change: &KernelChange) -> Option<String> {
             let (a, b) = (shape(&change.geometry_a), shape(&change.geometry_b));
             Some(format!("geometry changed: {a} → {b}"))
         }
-        "alone" => Some("compared as one kernel: the only unmatched one on each side".to_owned()),
+        JoinedBy::Alone => {
+            Some("compared as one kernel: the only unmatched one on each side".to_owned())
+        }
         _ => None,
     }
 }
@@ -90,5 +93,5 @@ pub(super) fn change(m: &MetricChange) -> String {
 
 /// `better` or `worse`; empty for a neutral change.
 pub(super) fn judged(m: &MetricChange) -> String {
-    if m.change == "neutral" { String::new() } else { m.change.clone() }
+    if m.change == ChangeEffect::Neutral { String::new() } else { m.change.to_string() }
 }

@@ -43,7 +43,7 @@ pub(super) fn report(profile: &Profile) -> String {
             cell(t.and_then(|t| t.wall_ns).map(duration)),
             cell(t.and_then(|t| t.bytes_per_s).map(|x| per_second(x, "B"))),
             cell(t.and_then(|t| t.flops_per_s).map(|x| per_second(x, "FLOP"))),
-            cell(case.correctness.as_ref().map(|c| c.verdict.clone())),
+            cell(case.correctness.as_ref().map(|c| c.verdict.to_string())),
         ]);
     }
     if let Some(mean) = &profile.geometric_mean {

@@ -2,6 +2,7 @@
 //! measured, the results, and what to do; each sentence of the narrative has its number.
 
 use super::{Align, Grid, kernels, operators, plain, section};
+use crate::model::profile::TimingClock;
 use crate::model::{Launch, Profile};
 use crate::report::headline::{headline, longest};
 use crate::report::quantity::{digits, duration, per_second, percent};
@@ -75,7 +76,7 @@ fn environment(profile: &Profile) -> Grid {
         ("GPU", profile.device.clone().or_else(|| gpu.map(|g| g.name.clone()))),
         ("Where", Some(profile.run.remote.clone())),
         ("Mode", Some(profile.run.mode.clone())),
-        ("Rung", Some(profile.rung.clone())),
+        ("Rung", Some(profile.rung.to_string())),
         ("Started", Some(profile.run.started.clone())),
         ("Compiler", Some(profile.kernel.compiler.clone())),
         ("Architectures", Some(profile.kernel.arch.join(", "))),
@@ -156,7 +157,7 @@ fn stages(profile: &Profile) -> Grid {
     }
     if profile.run.seconds > 0.0 {
         let seconds = format!("{:.2}", profile.run.seconds);
-        grid.row(["the whole run".to_owned(), profile.rung.clone(), String::new(), seconds]);
+        grid.row(["the whole run".to_owned(), profile.rung.to_string(), String::new(), seconds]);
     }
     grid
 }
@@ -205,8 +206,8 @@ fn narrative(out: &mut String, subject: &Subject<'_>) {
     let profile = subject.profile;
     let mut sentences = Vec::new();
     if let Some(t) = &profile.timing {
-        let (what, but) = match t.clock.as_str() {
-            "cpu_reference" => ("The reference on the CPU", "; no GPU was measured"),
+        let (what, but) = match t.clock {
+            TimingClock::CpuReference => ("The reference on the CPU", "; no GPU was measured"),
             _ => ("One call", ""),
         };
         sentences.push(format!(

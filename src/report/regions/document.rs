@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::name::folder_names;
 use crate::model::regions::{RegionEntry, RegionLaunch, RegionTotals, RegionsDocument, SCHEMA};
+use crate::model::timeline::RegionKind;
 use crate::model::{Launch, Profile, Region};
 
 /// The maximum number of launches listed per region.
@@ -102,8 +103,8 @@ fn tell_kinds_apart(names: &mut [String], chosen: &[UserRegion<'_>]) {
         let plain = name.clone();
         while !seen.insert(name.clone()) {
             number += 1;
-            *name = match (user_region.region.kind.as_str(), number) {
-                ("start_end", 2) => format!("{plain} (start/end)"),
+            *name = match (&user_region.region.kind, number) {
+                (RegionKind::StartEnd, 2) => format!("{plain} (start/end)"),
                 _ => format!("{plain} ({number})"),
             };
         }
@@ -118,7 +119,7 @@ fn entry(profile: &Profile, region: &Region, name: String, folder: String) -> Re
     let own_ns: u64 = region.kernels.iter().map(|kernel| kernel.total_ns).sum();
     let known = kernel_ns > 0 && region.gpu_ns.is_some();
     let times = profile.timeline.iter().flat_map(|timeline| &timeline.regions);
-    let start_end = region.kind == "start_end";
+    let start_end = region.kind == RegionKind::StartEnd;
     let mut times = times.filter(|t| t.path == region.path && t.start_end == start_end);
     RegionEntry {
         name,
@@ -142,8 +143,9 @@ pub(super) fn launches<'a>(profile: &'a Profile, region: &Region) -> Vec<&'a Lau
         let inside = profile.launches.iter().filter(|launch| ids.contains(&launch.id));
         return whole.chain(inside).collect();
     }
-    let inside =
-        |launch: &&Launch| region.kind != "start_end" && launch.region.starts_with(&region.path);
+    let inside = |launch: &&Launch| {
+        region.kind != RegionKind::StartEnd && launch.region.starts_with(&region.path)
+    };
     profile.launches.iter().filter(inside).collect()
 }
 

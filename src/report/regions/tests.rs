@@ -12,7 +12,7 @@ fn fixture(path: &str) -> PathBuf {
 }
 
 fn profile(imported: Imported, rung: &str) -> Profile {
-    let mut profile = Profile { rung: rung.to_owned(), ..Profile::default() };
+    let mut profile = Profile { rung: rung.into(), ..Profile::default() };
     profile.run.id = "20261121-101502-regions-ncu-3f2a".to_owned();
     profile.run.mode = rung.split('.').next().unwrap_or_default().to_owned();
     profile.kernel.name = "regions".to_owned();
@@ -106,7 +106,7 @@ fn ranges_of_the_runner_are_not_the_users_and_cases_are_told_apart() {
     let path = |parts: &[&str]| parts.iter().map(|part| (*part).to_owned()).collect();
     let region = |parts: &[&str]| crate::model::Region {
         path: path(parts),
-        kind: "push_pop".to_owned(),
+        kind: "push_pop".into(),
         ..Default::default()
     };
     let names = |profile: &Profile| -> Vec<String> {

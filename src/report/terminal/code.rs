@@ -2,6 +2,7 @@
 
 use super::{MAX_ROWS, Page};
 use crate::model::Profile;
+use crate::model::sanitizer::SanitizerVerdict;
 use crate::report::quantity::bytes;
 use crate::report::text::short_name;
 use crate::report::{Align, Grid};
@@ -12,9 +13,9 @@ pub(super) fn sanitizer(page: &mut Page<'_>, profile: &Profile) {
     }
     page.line("");
     for result in &profile.sanitizer {
-        let text = match result.verdict.as_str() {
-            "clean" => page.paint("32", "clean"),
-            "found" => {
+        let text = match result.verdict {
+            SanitizerVerdict::Clean => page.paint("32", "clean"),
+            SanitizerVerdict::Found => {
                 let causes = result.causes.len();
                 page.paint("31", &format!("{causes} cause{}", if causes == 1 { "" } else { "s" }))
             }

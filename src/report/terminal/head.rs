@@ -2,9 +2,11 @@
 
 use super::Page;
 use crate::error::ANOTHER_HOST;
-use crate::model::Profile;
+use crate::model::profile::CodeLanguage;
+use crate::model::profile::{CheckVerdict, TimingClock};
 use crate::model::profile::{Correctness, ModelInfo, Timing};
 use crate::model::speed_of_light::{SpeedOfLight, Utilization};
+use crate::model::{Profile, RungId};
 use crate::report::quantity::{self, count_of, duration, per_second, percent, usd};
 use crate::report::{Align, Grid};
 
@@ -21,16 +23,20 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
         // Without host facts or a GPU name in the report, only the mode is known.
         None if profile.host.is_none() => format!("{name}  {mode}"),
         // For a file, `remote` is a possibly long path that the user typed, so it is left out.
-        Some(gpu) if profile.kernel.language == "report" => format!("{name}  {mode} on {gpu}"),
+        Some(gpu) if profile.kernel.language == CodeLanguage::Report => {
+            format!("{name}  {mode} on {gpu}")
+        }
         Some(gpu) => format!("{name}  {mode} on {gpu} ({remote})"),
         None => {
-            let clock = profile.timing.as_ref().map(|t| t.clock.as_str());
+            let clock = profile.timing.as_ref().map(|t| &t.clock);
             let what = match clock {
                 _ if profile.times_reference() => {
                     "the times are those of the reference on its CPU, not the kernel's"
                 }
                 // torch kernels also run on the CPU.
-                Some("host_clock") if profile.kernel.language == "python" => "it ran on its CPU",
+                Some(TimingClock::HostClock) if profile.kernel.language == CodeLanguage::Python => {
+                    "it ran on its CPU"
+                }
                 _ => "nothing ran on a GPU",
             };
             format!("{name}  {mode} was asked, but {remote} has no GPU: {what}")
@@ -86,7 +92,7 @@ fn continued_without_gpu(profile: &Profile) -> bool {
     profile.host.is_some()
         && profile.gpu.is_none()
         && profile.device.is_none()
-        && profile.rung != "none"
+        && profile.rung != RungId::None
         && !matches!(profile.run.mode.as_str(), "verify" | "sanitizer")
 }
 
@@ -99,9 +105,9 @@ pub(super) fn timing_text(t: &Timing) -> String {
     let rate = |x: Option<f64>, unit| x.filter(|x| *x > 0.0).map(|x| per_second(x, unit));
     let rates = [rate(t.bytes_per_s, "B"), rate(t.flops_per_s, "FLOP")];
     rates.into_iter().flatten().for_each(|rate| text += &format!(", {rate}"));
-    let clock = match t.clock.as_str() {
-        "cuda_events" => "CUDA events",
-        "cpu_reference" => "the reference on the CPU",
+    let clock = match t.clock {
+        TimingClock::CudaEvents => "CUDA events",
+        TimingClock::CpuReference => "the reference on the CPU",
         _ => "host clock",
     };
     text += &format!("  (median of {}, {clock}", t.samples);
@@ -117,7 +123,7 @@ pub(super) fn timing_text(t: &Timing) -> String {
     text += ")";
     // More than launch overhead: much host-side preparation, or work that CUDA events do not cover.
     let exceeds_launch_overhead =
-        |wall: &f64| t.clock == "cuda_events" && *wall > 2.0 * t.median_ns + LAUNCH_NS;
+        |wall: &f64| t.clock == TimingClock::CudaEvents && *wall > 2.0 * t.median_ns + LAUNCH_NS;
     if let Some(wall) = t.wall_ns.filter(exceeds_launch_overhead) {
         text += &format!("; a whole call takes {} by the host's clock", duration(wall));
     }
@@ -163,9 +169,9 @@ fn peaks_text(speeds: &[SpeedOfLight]) -> Option<String> {
 }
 
 fn correctness_text(c: &Correctness) -> String {
-    let mut text = c.verdict.clone();
-    match c.verdict.as_str() {
-        "right" => {
+    let mut text = c.verdict.to_string();
+    match c.verdict {
+        CheckVerdict::Right => {
             text += &format!(": {} values", c.checked);
             if let Some(max) = c.max_abs {
                 text += &format!(
@@ -174,7 +180,7 @@ fn correctness_text(c: &Correctness) -> String {
                 );
             }
         }
-        "wrong" => {
+        CheckVerdict::Wrong => {
             text += &format!(": {} of {} values", c.wrong, c.checked);
             c.first_wrong.iter().for_each(|first| text += &format!("; {first}"));
         }
@@ -222,7 +228,7 @@ fn cases(page: &mut Page<'_>, profile: &Profile) {
             t.and_then(|t| t.flops_per_s).map(|x| per_second(x, "FLOP")).unwrap_or_default(),
             share(speed.and_then(|s| s.bytes.as_ref())),
             share(speed.and_then(|s| s.flops.as_ref())),
-            case.correctness.as_ref().map(|c| c.verdict.clone()).unwrap_or_default(),
+            case.correctness.as_ref().map(|c| c.verdict.to_string()).unwrap_or_default(),
         ]);
     }
     if let Some(mean) = &profile.geometric_mean {
@@ -253,7 +259,7 @@ mod tests {
     #[test]
     fn times_of_the_reference_are_called_so_whichever_cases_have_one() {
         let timing = Timing {
-            clock: "cpu_reference".to_owned(),
+            clock: TimingClock::CpuReference,
             median_ns: 194e6,
             samples: 5,
             ..Timing::default()
@@ -266,7 +272,7 @@ mod tests {
         let mut profile = Profile {
             cases: vec![case("pair", None), case("ragged-1", Some(&timing))],
             host: Some(Default::default()),
-            rung: "nvtx".to_owned(),
+            rung: RungId::Nvtx,
             ..Profile::default()
         };
         profile.kernel.name = "k".to_owned();

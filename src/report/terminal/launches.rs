@@ -1,6 +1,7 @@
 //! ncu's launches with stall reasons, roofline and bounds.
 
 use super::{MAX_ROWS, Page};
+use crate::model::profile::CodeLanguage;
 use crate::model::{Classification, Launch, Profile};
 use crate::report::quantity::{digits, duration, per_second, percent};
 use crate::report::text::short_name;
@@ -37,8 +38,8 @@ pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
     if profile.launches.len() > MAX_ROWS {
         let more = profile.launches.len() - MAX_ROWS;
         // An imported file has no run folder, so there is no profile.json.
-        page.line(&match profile.kernel.language.as_str() {
-            "report" => format!("    … and {more} more: `--format json` has them"),
+        page.line(&match profile.kernel.language {
+            CodeLanguage::Report => format!("    … and {more} more: `--format json` has them"),
             _ => format!("    … and {more} more in profile.json"),
         });
     }

@@ -31,7 +31,7 @@ pub(in crate::report) fn table(profile: &Profile, text: impl Fn(&str) -> String)
             text(&stage.region),
             stage.instances.to_string(),
             duration(stage.mean_ns),
-            stage.clock.clone(),
+            stage.clock.to_string(),
             stage.flops_per_s.map(|rate| per_second(rate, "FLOP")).unwrap_or_default(),
             stage.utilization.as_ref().map(|u| percent(u.percent)).unwrap_or_default(),
         ]);

@@ -7,11 +7,13 @@ use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::ProfileBuilder;
 use crate::analysis;
+use crate::model::profile::CodeLanguage;
 use crate::model::profile::{CaseResult, Correctness, KernelInfo, RunInfo, SCHEMA};
-use crate::model::{Profile, Sidecars};
+use crate::model::profile::{CheckVerdict, CostSource, TimingClock};
+use crate::model::{Profile, RungId, Sidecars};
 use crate::run::stages;
 use crate::store::RunRecord;
-use crate::tool::{Expectations, Request, Target};
+use crate::tool::{Expectations, Request, RungInfo, Target};
 
 /// Makes the profile from all results of the run.
 pub(in crate::run) fn profile(
@@ -22,6 +24,7 @@ pub(in crate::run) fn profile(
 ) -> (Profile, Sidecars) {
     let mut builder = builder;
     builder.end_survey();
+    let reached = builder.rung();
     let mut profile = builder.profile;
     profile.schema = SCHEMA.to_owned();
     profile.run = RunInfo {
@@ -29,7 +32,7 @@ pub(in crate::run) fn profile(
         started: record.started.clone(),
         seconds: record.seconds,
         cost_usd: record.cost.cost_usd,
-        cost_from: record.cost.source(),
+        cost_from: record.cost.source().map(CostSource::from),
         mode: request.mode.name().to_owned(),
         remote: record.remote.clone(),
         command: record.argv.clone(),
@@ -43,7 +46,7 @@ pub(in crate::run) fn profile(
         profile.stages = stages::stages(&profile.regions, data_sets, spec);
     }
     profile.host = Some(facts);
-    profile.rung = if builder.rung.is_empty() { "none".to_owned() } else { builder.rung };
+    profile.rung = reached;
     drop_lower_rungs(&mut profile);
     set_rates(&mut profile, request);
     profile.cases.iter_mut().for_each(count_timed_calls);
@@ -62,14 +65,15 @@ fn drop_lower_rungs(profile: &mut Profile) {
     let Some(end) = profile.ladder.iter().rev().find(|r| r.ok && r.rung == reached) else { return };
     let step = end.step.clone();
     let lower = |record: &RungRecord| {
-        let tool = |rung: &str| rung.split('.').next().map(str::to_owned);
+        let rung = RungId::from(&*record.rung);
+        let tool = |rung: &RungId| RungInfo::of(rung).map(|info| info.tool);
         !record.ok
             // On a CPU, no rung counts as above the GPU's, whatever its name.
             && record.code != "no_gpu"
             && record.step == step
             && record.argv.is_empty()
-            && crate::run::is_below(&record.rung, &reached)
-            && tool(&record.rung) != tool(&reached)
+            && crate::run::is_below(&rung, &reached)
+            && tool(&rung) != tool(&reached)
     };
     let gone: Vec<RungRecord> = profile.ladder.extract_if(.., |record| lower(record)).collect();
     profile.gaps.retain(|gap| {
@@ -87,7 +91,7 @@ fn kernel_info(
     match &request.target {
         Target::Kernel { spec, .. } => KernelInfo {
             name: spec.name.clone(),
-            language: spec.language.to_owned(),
+            language: spec.language.into(),
             entry: spec.entry_name().to_owned(),
             source: spec.source.strip_prefix(project).unwrap_or(&spec.source).display().to_string(),
             sha256: crate::store::digest_file(&spec.source).ok().map(|d| d.sha256.into()),
@@ -97,7 +101,7 @@ fn kernel_info(
         },
         Target::Program(program) => KernelInfo {
             name: program.name.clone(),
-            language: "program".to_owned(),
+            language: CodeLanguage::Program,
             ..KernelInfo::default()
         },
     }
@@ -108,8 +112,10 @@ fn set_rates(profile: &mut Profile, request: &Request) {
     let Target::Kernel { data_sets, .. } = &request.target else { return };
     for case in &mut profile.cases {
         let Some(set) = data_sets.iter().find(|s| s.name == case.name) else { continue };
-        if let Some(timing) =
-            case.timing.as_mut().filter(|t| t.median_ns > 0.0 && t.clock != "cpu_reference")
+        if let Some(timing) = case
+            .timing
+            .as_mut()
+            .filter(|t| t.median_ns > 0.0 && t.clock != TimingClock::CpuReference)
         {
             timing.flops_per_s = set.flops.map(|f| f * 1e9 / timing.median_ns);
             timing.bytes_per_s = set.bytes.map(|b| b * 1e9 / timing.median_ns);
@@ -130,12 +136,12 @@ fn overall_correctness(cases: &[CaseResult]) -> Option<Correctness> {
     let first = *checks.first()?;
     let chosen = checks
         .iter()
-        .find(|c| c.verdict == "wrong")
-        .or_else(|| checks.iter().find(|c| c.verdict == "unchecked"))
+        .find(|c| c.verdict == CheckVerdict::Wrong)
+        .or_else(|| checks.iter().find(|c| c.verdict == CheckVerdict::Unchecked))
         .copied()
         .unwrap_or(first);
     let mut all = chosen.clone();
-    if all.verdict == "right" {
+    if all.verdict == CheckVerdict::Right {
         all.checked = checks.iter().map(|c| c.checked).sum();
         all.max_abs = checks
             .iter()

@@ -9,6 +9,8 @@ use crate::error::{Exit, Failure, Side};
 use crate::import::case_report::RunnerFailure;
 use crate::kernel::Entry;
 use crate::model::profile::CaseResult;
+use crate::model::profile::{ArtifactKind, CheckVerdict};
+use crate::model::sanitizer::SanitizerVerdict;
 use crate::remote::Remote;
 use crate::run::job::{JobResult, cancelled};
 use crate::run::outcome;
@@ -29,18 +31,17 @@ impl ProfileBuilder {
 
     /// The failure of the run, if any.
     pub(in crate::run) fn failure(&self, remote: &dyn Remote) -> Option<Failure> {
-        let has_findings = self.profile.sanitizer.iter().any(|s| s.verdict == "found");
+        let has_findings =
+            self.profile.sanitizer.iter().any(|s| s.verdict == SanitizerVerdict::Found);
         let end = self.job.as_ref()?;
         let failure = match &end.outcome {
             Some(Outcome::Done | Outcome::Failed { .. }) if self.missing_entry.is_some() => {
                 return self.missing_entry.clone();
             }
             Some(Outcome::Done) => {
-                let wrong_case = self
-                    .profile
-                    .cases
-                    .iter()
-                    .find(|c| c.correctness.as_ref().is_some_and(|c| c.verdict == "wrong"))?;
+                let wrong_case = self.profile.cases.iter().find(|c| {
+                    c.correctness.as_ref().is_some_and(|c| c.verdict == CheckVerdict::Wrong)
+                })?;
                 return Some(self.wrong_result(remote, wrong_case));
             }
             Some(Outcome::Cancelled) => return Some(cancelled()),
@@ -88,7 +89,7 @@ impl ProfileBuilder {
             .profile
             .cases
             .iter()
-            .find(|c| c.correctness.as_ref().is_some_and(|c| c.verdict == "wrong"));
+            .find(|c| c.correctness.as_ref().is_some_and(|c| c.verdict == CheckVerdict::Wrong));
         if let (ErrorClass::WrongResult, Some(case)) = (failure.class, wrong) {
             return self.wrong_result(remote, case);
         }
@@ -108,7 +109,7 @@ impl ProfileBuilder {
     pub(super) fn missing_entry(&self, request: &Request) -> Option<Failure> {
         let Target::Kernel { spec, .. } = &request.target else { return None };
         let Entry::Device(function) = &spec.entry else { return None };
-        let compiled = self.profile.artifacts.iter().any(|a| a.kind == "cubin");
+        let compiled = self.profile.artifacts.iter().any(|a| a.kind == ArtifactKind::Cubin);
         let symbols: Vec<&str> = self.profile.code.iter().map(|c| c.symbol.as_str()).collect();
         // With a GPU the driver reports it. A mangled name contains the plain one.
         if self.profile.gpu.is_some()

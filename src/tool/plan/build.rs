@@ -10,6 +10,8 @@ use super::message_rows::{NextRungs, table};
 use super::python_env::PythonEnv;
 use super::request::{BuildOptions, Output, path_of};
 use crate::kernel::{Entry, KernelSpec, SourceTree};
+use crate::model::RungId;
+use crate::model::profile::ArtifactKind;
 use crate::tool::nvcc;
 
 /// Folder of the sources in the job's folder, relative to [`BUILD`].
@@ -85,8 +87,8 @@ pub(super) fn built(spec: &KernelSpec) -> Vec<String> {
     }
 }
 
-fn artifact(path: impl Into<String>, kind: &str) -> ArtifactSpec {
-    ArtifactSpec { path: path.into(), kind: kind.to_owned() }
+fn artifact(path: impl Into<String>, kind: ArtifactKind) -> ArtifactSpec {
+    ArtifactSpec { path: path.into(), kind: kind.into() }
 }
 
 /// The script that runs a program from NVIDIA's wheels.
@@ -149,14 +151,14 @@ pub(super) fn step(
         .into_iter()
         .filter_map(|compiler| match compiler {
             Compiler::Nvcc => {
-                Some(nvcc_rung(request, "build.nvcc", vec![path_of(facts, "nvcc")?.into()]))
+                Some(nvcc_rung(request, &RungId::BuildNvcc, vec![path_of(facts, "nvcc")?.into()]))
             }
             Compiler::Nvrtc => Some(nvrtc_rung(request, path_of(facts, "nvrtc")?)),
         })
         .collect();
     if by_wheels(request, facts) {
         let nvcc = vec![PythonEnv::python(), Arg::in_job(WHEEL_TOOL), "nvcc".into()];
-        rungs.push(nvcc_rung(request, "build.wheels", nvcc));
+        rungs.push(nvcc_rung(request, &RungId::BuildWheels, nvcc));
     }
     if rungs.is_empty() {
         return Err(PlanError::NoCompiler {
@@ -181,7 +183,7 @@ pub(super) fn step(
 }
 
 /// Runs `nvcc` in the build folder, so that `--keep` leaves the PTX there.
-fn nvcc_rung(request: &CompileRequest<'_>, id: &str, mut argv: Vec<Arg>) -> Rung {
+fn nvcc_rung(request: &CompileRequest<'_>, id: &RungId, mut argv: Vec<Arg>) -> Rung {
     let CompileRequest { spec, sources, arch, options } = request;
     let stem = stem(spec);
     match options.output {
@@ -195,20 +197,20 @@ fn nvcc_rung(request: &CompileRequest<'_>, id: &str, mut argv: Vec<Arg>) -> Rung
     argv.push(product.trim_start_matches("build/").into());
     argv.extend(request.flags());
     argv.push(format!("{SOURCES}/{}", sources.source).into());
-    let ptx = artifact(format!("{BUILD}/{stem}*.ptx"), "ptx");
+    let ptx = artifact(format!("{BUILD}/{stem}*.ptx"), ArtifactKind::Ptx);
     let mut artifacts = match options.output {
         // The library contains the code; the cubin that --keep leaves beside it is easier to read.
         _ if request.is_library() => vec![
-            artifact(&product, "library"),
-            artifact(format!("{BUILD}/{stem}*.cubin"), "cubin"),
+            artifact(&product, ArtifactKind::Library),
+            artifact(format!("{BUILD}/{stem}*.cubin"), ArtifactKind::Cubin),
             ptx,
         ],
         Output::Ptx => vec![ptx],
-        Output::Module | Output::Cubin => vec![artifact(&product, "cubin"), ptx],
+        Output::Module | Output::Cubin => vec![artifact(&product, ArtifactKind::Cubin), ptx],
     };
     if options.keep_ir {
         // The preprocessed source for the device compiler: nvcc leaves no later readable form.
-        artifacts.push(artifact(format!("{BUILD}/{stem}*.cpp1.ii"), "ir"));
+        artifacts.push(artifact(format!("{BUILD}/{stem}*.cpp1.ii"), ArtifactKind::Ir));
     }
     rung(id, argv, BTreeMap::new(), product, artifacts)
 }
@@ -231,24 +233,24 @@ fn nvrtc_rung(request: &CompileRequest<'_>, library: &str) -> Rung {
     argv.extend(request.flags());
     // NVRTC loads its second library by name; it lies in the same folder.
     let env = BTreeMap::from([("LD_LIBRARY_PATH".to_owned(), Arg::text(folder))]);
-    let mut artifacts = vec![artifact(ptx, "ptx")];
+    let mut artifacts = vec![artifact(ptx, ArtifactKind::Ptx)];
     if options.output != Output::Ptx {
-        artifacts.insert(0, artifact(request.product(), "cubin"));
+        artifacts.insert(0, artifact(request.product(), ArtifactKind::Cubin));
     }
-    let mut rung = rung("build.nvrtc", argv, env, request.product(), artifacts);
+    let mut rung = rung(&RungId::BuildNvrtc, argv, env, request.product(), artifacts);
     rung.loses = "host code and some nvcc options".to_owned();
     rung
 }
 
 fn rung(
-    id: &str,
+    id: &RungId,
     argv: Vec<Arg>,
     env: BTreeMap<String, Arg>,
     module: String,
     artifacts: Vec<ArtifactSpec>,
 ) -> Rung {
     Rung {
-        id: id.to_owned(),
+        id: id.to_string(),
         needs: Vec::new(),
         argv,
         env,
@@ -274,7 +276,7 @@ pub(super) fn reference_step(
         .map(Arg::from)
         .to_vec();
     argv.extend([format!("{SOURCES}/{source}").into(), "-lm".into()]);
-    let mut rung = rung("build.cc", argv, BTreeMap::new(), REFERENCE.to_owned(), Vec::new());
+    let mut rung = rung(&RungId::BuildCc, argv, BTreeMap::new(), REFERENCE.to_owned(), Vec::new());
     for row in &mut rung.diagnosis {
         if row.code == "does_not_compile" {
             row.code = "reference_does_not_compile".to_owned();

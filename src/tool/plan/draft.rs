@@ -7,6 +7,7 @@ use rgpu_protocol::plan::Plan;
 
 use crate::error::{ANOTHER_HOST, Exit, Failure, Side, shell_word};
 use crate::kernel::{KernelSpec, Mode};
+use crate::model::RungId;
 
 /// The result of [`super::plan`]; bundle turns it into a plan with blobs.
 #[derive(Clone, Debug, PartialEq)]
@@ -204,7 +205,8 @@ impl PlanError {
     /// The error that neither a GPU nor the CPU of a host can run this kernel.
     pub fn no_gpu(remote: &str, spec: &KernelSpec, mode: Mode, left_out: &[RungRecord]) -> Self {
         // In a mode that gives a verdict, a reference on the CPU would not help.
-        let lowest = left_out.iter().find(|r| r.rung == "cpu" && !r.ok && !is_verdict(mode));
+        let lowest =
+            left_out.iter().find(|r| r.rung == RungId::Cpu && !r.ok && !mode.info().is_verdict);
         let way = "with a reference the CPU runs that in its place (rung `cpu`):";
         let advice = match (lowest, &spec.file) {
             (Some(lowest), None) if lowest.code == "no_reference" => format!(
@@ -226,13 +228,8 @@ impl PlanError {
     }
 }
 
-/// Whether a mode's result is a verdict on the kernel. A run without a GPU must not look like one.
-fn is_verdict(mode: Mode) -> bool {
-    matches!(mode, Mode::Verify | Mode::Sanitizer)
-}
-
 fn no_gpu(remote: &str, kernel: &str, mode: Mode) -> String {
-    match is_verdict(mode) {
+    match mode.info().is_verdict {
         true => format!("nothing was verified: `{remote}` has no working GPU"),
         false => format!("`{remote}` has no working GPU, and `{kernel}` cannot run without one"),
     }
@@ -314,7 +311,7 @@ impl From<PlanError> for Failure {
                 }
             }
             PlanError::NoGpu { mode, why, advice, .. } => {
-                let exit = if is_verdict(mode) { Exit::Host } else { Exit::Tool };
+                let exit = if mode.info().is_verdict { Exit::Host } else { Exit::Tool };
                 let failure = Failure::new(exit, "no_gpu", what)
                     .side(Side::Host)
                     .cause(why)

@@ -17,6 +17,7 @@ use super::python_env::PythonEnv;
 use super::request::JobName;
 use super::wheels::{CUTE, TRITON, Wheels};
 use crate::kernel::name_of;
+use crate::model::profile::ArtifactKind;
 
 /// Scripts that run on the host.
 const MAIN: &str = include_str!("../../../harness/templates/build_dsl.py");
@@ -180,9 +181,9 @@ impl DslBuild {
 
     fn step(&self) -> Step {
         let argv = [PythonEnv::python(), Arg::in_job("harness/build_dsl.py")];
-        let artifact = |path: &str, kind: &str| ArtifactSpec {
+        let artifact = |path: &str, kind: ArtifactKind| ArtifactSpec {
             path: format!("{OUT}/{path}"),
-            kind: kind.to_owned(),
+            kind: kind.into(),
         };
         let rung = Rung {
             id: format!("build.{}", self.dsl.name()),
@@ -193,11 +194,11 @@ impl DslBuild {
             success: Success { files: vec![DSL_RECORD.to_owned()], ..Success::default() },
             diagnosis: table(ROWS, NextRungs::default()),
             artifacts: vec![
-                artifact("cubin/*", "cubin"),
-                artifact("ptx/*", "ptx"),
-                artifact("ir/*", "ir"),
-                artifact("compiled_attrs/*", "compiled_attrs"),
-                ArtifactSpec { path: DSL_RECORD.to_owned(), kind: "dsl".to_owned() },
+                artifact("cubin/*", ArtifactKind::Cubin),
+                artifact("ptx/*", ArtifactKind::Ptx),
+                artifact("ir/*", ArtifactKind::Ir),
+                artifact("compiled_attrs/*", ArtifactKind::CompiledAttrs),
+                ArtifactSpec { path: DSL_RECORD.to_owned(), kind: ArtifactKind::Dsl.into() },
             ],
             loses: String::new(),
         };

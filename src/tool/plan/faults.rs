@@ -11,6 +11,9 @@ use super::message_rows::{NextRungs, table};
 use super::planner::{Planner, plain_rung};
 use super::reason;
 use super::request::{SanitizerTool, Target, path_of};
+use super::rungs::{RungInfo, RungTool};
+use crate::model::RungId;
+use crate::model::profile::ArtifactKind;
 use crate::tool::sanitizer;
 
 impl Planner<'_> {
@@ -31,7 +34,7 @@ impl Planner<'_> {
                 Some(path) => rungs.push(self.sanitizer_rung(path, tool)?),
                 None => self.expect.left_out.push(RungRecord {
                     step: id.clone(),
-                    rung: "sanitizer".to_owned(),
+                    rung: RungId::Sanitizer.to_string(),
                     code: "tool_missing".to_owned(),
                     words: reason::reason("tool_missing").title.to_owned(),
                     ..RungRecord::default()
@@ -42,14 +45,11 @@ impl Planner<'_> {
             if kernel && !self.jobs.is_python() {
                 let report = format!("guard-{name}");
                 let (argv, artifacts) = self.jobs.words("guard", CASE_SANITIZER, &[], &report);
-                let mut rung = plain_rung("guard", argv, artifacts);
+                let mut rung = plain_rung(&RungId::Guard, argv, artifacts);
                 // Exit status 10 means that the guarded run found something, which is a valid
                 // result.
                 rung.success.exit = vec![0, 10];
-                rung.loses =
-                    "certainty: a guarded run can find faults, but cannot prove that there are \
-                     none"
-                        .to_owned();
+                rung.loses = RungInfo::of(&RungId::Guard).map_or("", |info| info.loses).to_owned();
                 rungs.push(rung);
             }
             rungs.retain(|rung| !self.request.skip.contains(&format!("{id}/{}", rung.id)));
@@ -70,7 +70,7 @@ impl Planner<'_> {
 
     fn sanitizer_rung(&self, path: &str, tool: SanitizerTool) -> Result<Rung, PlanError> {
         let mut argv = sanitizer::words(self.request, path, tool)?;
-        let mut artifacts = vec![artifact(sanitizer::findings(tool), "sanitizer_xml")];
+        let mut artifacts = vec![artifact(sanitizer::findings(tool), ArtifactKind::SanitizerXml)];
         match &self.request.target {
             Target::Kernel { .. } => {
                 let name = format!("once-{}", tool.name());
@@ -80,14 +80,14 @@ impl Planner<'_> {
             }
             Target::Program(program) => argv.extend(program.argv.iter().cloned()),
         }
-        let mut rung = plain_rung("sanitizer", argv, artifacts);
+        let mut rung = plain_rung(&RungId::Sanitizer, argv, artifacts);
         if self.jobs.is_python() {
             // Gives each tensor its own allocation, so that the tool knows its bounds.
             rung.env.insert("PYTORCH_NO_CUDA_MEMORY_CACHING".to_owned(), Arg::text("1"));
         }
         rung.success =
             Success { exit: Vec::new(), files: Vec::new(), prints: vec![sanitizer::summary(tool)] };
-        rung.diagnosis = table(sanitizer::ROWS, NextRungs::default());
+        rung.diagnosis = table(RungTool::Sanitizer.messages(), NextRungs::default());
         Ok(rung)
     }
 }

@@ -9,6 +9,7 @@ use super::draft::{BundleFile, PlanError};
 use super::ladder::artifact;
 use super::request::{Request, Target, path_of};
 use super::{CASE, CASE_PLAIN, CASE_SANITIZER, RAW, RUNNER};
+use crate::model::profile::ArtifactKind;
 
 /// Name of the harness in the job's folder and in the run folder.
 pub const HARNESS: &str = "harness.py";
@@ -84,7 +85,7 @@ impl<'a> JobRunner<'a> {
             argv.extend(["--warmup", "0"].map(Arg::from));
         }
         argv.extend(flags.iter().map(|flag| Arg::from(*flag)));
-        (argv, vec![artifact(report, "case_report")])
+        (argv, vec![artifact(report, ArtifactKind::CaseReport)])
     }
 
     /// As [`Self::usual`], with a log of its ranges, for rungs without a tool that records them.
@@ -97,7 +98,7 @@ impl<'a> JobRunner<'a> {
         let (mut argv, mut artifacts) = self.usual(job, flags, name);
         let ranges = format!("{RAW}/{name}.ranges.jsonl");
         argv.extend(["--ranges".into(), Arg::in_job(&ranges)]);
-        artifacts.push(artifact(ranges, "ranges"));
+        artifacts.push(artifact(ranges, ArtifactKind::Ranges));
         (argv, artifacts)
     }
 }

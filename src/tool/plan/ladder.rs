@@ -10,8 +10,11 @@ use super::draft::PlanError;
 use super::harness::JobRunner;
 use super::message_rows::{MessageRow, NextRungs, RowAction, table};
 use super::request::{FailedRung, PlanPart, Request, Survey, Target, Toolbox, path_of};
+use super::rungs::{Replay, RungCommand, RungInfo, RungTool};
 use super::{COLLECTOR, RAW};
-use crate::kernel::Mode;
+use crate::kernel::{KERNEL_SURVEY, RANGE_SURVEY};
+use crate::model::RungId;
+use crate::model::profile::ArtifactKind;
 use crate::tool::cupti;
 use crate::tool::ncu::{self, Collect};
 use crate::tool::nsys::{self, Trace};
@@ -38,24 +41,11 @@ pub(super) fn step_of(request: &Request) -> String {
     }
 }
 
-/// The rung that a mode begins with on a GPU.
-pub(super) fn best(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Ncu => "ncu.asked",
-        Mode::Nsys | Mode::Deep => "nsys.full",
-        Mode::Sanitizer => "sanitizer",
-        Mode::Bench => "events",
-        Mode::Verify => "verify",
-        Mode::Nvtx => "nvtx",
-        Mode::Torch => "torch",
-    }
-}
-
 /// The record of a rung of the main step that cannot work on the host.
-pub(super) fn left_out(request: &Request, rung: &str, code: &str) -> RungRecord {
+pub(super) fn left_out(request: &Request, rung: &RungId, code: &str) -> RungRecord {
     RungRecord {
         step: step_of(request),
-        rung: rung.to_owned(),
+        rung: rung.to_string(),
         code: code.to_owned(),
         words: super::reason::reason(code).title.to_owned(),
         ..RungRecord::default()
@@ -73,82 +63,93 @@ impl<'a> Ladder<'a> {
     /// # Errors
     /// [`PlanError`] for invalid options.
     pub(super) fn on_gpu(mut self) -> Result<(Vec<Rung>, Vec<RungRecord>), PlanError> {
-        match (self.request.part, self.request.mode) {
-            (PlanPart::Survey(Survey::Ranges), _) => {
-                self.add_collector();
-                self.add_nsys(&[Trace::Nvtx])?;
+        let ids = match self.request.part {
+            PlanPart::Survey(Survey::Ranges) => RANGE_SURVEY,
+            PlanPart::Survey(Survey::Kernels) => KERNEL_SURVEY,
+            _ => self.request.mode.info().rungs,
+        };
+        let rungs: Vec<&RungInfo> = ids.iter().filter_map(RungInfo::of).collect();
+        for same_tool in rungs.chunk_by(|a, b| a.tool == b.tool) {
+            // A missing tool is reported once, for the best of its rungs.
+            if let Some(first) = same_tool.first()
+                && self.can_use_tool(first)
+            {
+                same_tool.iter().try_for_each(|info| self.add(info))?;
             }
-            (PlanPart::Survey(Survey::Kernels), _) => {
-                self.add_nsys(&[Trace::Full, Trace::Cuda])?;
-                self.add_cupti();
-                self.add_ncu_times()?;
-            }
-            (_, mode) => self.add_rungs_of_mode(mode)?,
         }
         Ok(self.finish())
     }
 
-    fn add_rungs_of_mode(&mut self, mode: Mode) -> Result<(), PlanError> {
-        match mode {
-            Mode::Ncu => {
-                self.add_ncu()?;
-                self.add_nsys(&[Trace::Cuda])?;
-                self.add_torch();
-                self.add_cupti();
-                self.add_collector();
-                self.add_plain();
+    /// Whether the host has the rung's tool. If not, the rung is left out.
+    fn can_use_tool(&mut self, info: &RungInfo) -> bool {
+        let has_collector = self.toolbox.collector.is_some();
+        let missing = match info.tool {
+            RungTool::Ncu if path_of(self.facts, "ncu").is_none() => "tool_missing",
+            RungTool::Nsys => match self.facts.tool("nsys") {
+                None => "tool_missing",
+                Some(nsys) => {
+                    let problem = nsys.problems.iter().find(|p| p.starts_with(nsys::IMPORTER));
+                    if let Some(problem) = problem {
+                        let record = left_out(self.request, &info.id, "importer_broken");
+                        self.left_out.push(RungRecord { words: problem.clone(), ..record });
+                    }
+                    return problem.is_none();
+                }
+            },
+            RungTool::Cupti | RungTool::Collector if !has_collector => "collector_missing",
+            // If no libcupti is known on the host, the program may still bring one, as PyTorch
+            // does.
+            RungTool::Cupti
+                if cupti::paths(self.facts).is_empty()
+                    && !self.jobs.is_python()
+                    && !runs_python(&self.request.target) =>
+            {
+                "cupti_missing"
             }
-            Mode::Nsys if self.jobs.is_python() => {
-                self.add_nsys(&[Trace::Full, Trace::Cuda])?;
-                self.add_torch();
-                self.add_cupti();
-                self.add_nsys(&[Trace::Nvtx])?;
-                self.add_collector();
-                self.add_plain();
+            _ => return true,
+        };
+        self.left_out.push(left_out(self.request, &info.id, missing));
+        false
+    }
+
+    /// Adds a rung whose tool the host has, if it applies to the request.
+    fn add(&mut self, info: &RungInfo) -> Result<(), PlanError> {
+        match &info.command {
+            RungCommand::Ncu { collect, replay, sudo } => {
+                return self.add_ncu(info, *collect, *replay, *sudo);
             }
-            Mode::Torch => {
-                self.add_torch();
-                self.add_nsys(&[Trace::Cuda])?;
-                self.add_cupti();
-                self.add_collector();
-                self.add_plain();
-            }
-            Mode::Nsys => {
-                self.add_nsys(&[Trace::Full, Trace::Cuda])?;
-                // CUPTI comes before `nsys.nvtx`: it records ranges as well.
-                self.add_cupti();
-                self.add_nsys(&[Trace::Nvtx])?;
-                self.add_collector();
-                self.add_plain();
-            }
-            Mode::Nvtx => {
-                self.add_collector();
-                self.add_plain();
-            }
-            // The time and the check of a kernel are steps of their own; a program is only run.
-            Mode::Bench | Mode::Verify | Mode::Sanitizer => self.add_plain(),
-            // The survey has recorded the time line already.
-            Mode::Deep => self.add_ncu()?,
+            RungCommand::Nsys(trace) => return self.add_nsys(info, *trace),
+            RungCommand::Torch => self.add_torch(info),
+            RungCommand::Cupti => self.add_cupti(info),
+            RungCommand::Collector => self.add_collector(info),
+            RungCommand::Time(flags) => self.add_time(info, flags),
+            // Not in a ladder of a GPU, or steps of their own.
+            RungCommand::Cpu
+            | RungCommand::Provider(_)
+            | RungCommand::Sanitizer
+            | RungCommand::Guard
+            | RungCommand::Verify => {}
         }
         Ok(())
     }
 
     /// The rungs on a host without a GPU: the reference on the CPU, or the program as it is.
     pub(super) fn on_cpu(mut self) -> (Vec<Rung>, Vec<RungRecord>) {
+        let best = self.request.mode.best_rung();
         // The collector and torch's profiler work without a GPU too.
-        let applies = !matches!(self.request.mode, Mode::Nvtx | Mode::Torch);
-        self.leave_out(best(self.request.mode), applies, "no_gpu");
-        if self.request.mode == Mode::Torch {
-            self.add_torch();
+        if !matches!(best, RungId::Nvtx | RungId::Torch) {
+            self.left_out.push(left_out(self.request, &best, "no_gpu"));
         }
-        self.add_collector();
-        let (argv, artifacts) = match self.request.target {
-            Target::Kernel { .. } => self.jobs.logged("cpu", &[], "cpu"),
-            Target::Program(_) => (self.target_command("cpu"), Vec::new()),
-        };
-        let mut rung = self.rung("cpu", argv, artifacts);
-        rung.loses = "everything of the GPU".to_owned();
-        self.rungs.push(rung);
+        let torch = (best == RungId::Torch).then_some(RungId::Torch);
+        for id in torch.into_iter().chain([RungId::Nvtx, RungId::Cpu]) {
+            let Some(info) = RungInfo::of(&id) else { continue };
+            match info.command {
+                RungCommand::Torch => self.add_torch(info),
+                RungCommand::Collector if self.can_use_tool(info) => self.add_collector(info),
+                RungCommand::Cpu => self.add_cpu(info),
+                _ => {}
+            }
+        }
         self.finish()
     }
 
@@ -156,21 +157,20 @@ impl<'a> Ladder<'a> {
         let skip = &self.request.skip;
         self.rungs.retain(|rung| !skip.contains(&rung.id));
         self.skip_failed();
-        let ids: Vec<String> = self.rungs.iter().map(|rung| rung.id.clone()).collect();
-        for (index, rung) in self.rungs.iter_mut().enumerate() {
-            let ids_below = ids.get(index + 1..).unwrap_or_default();
-            let rows = rows_of(&rung.id);
-            let leave = ids_below.iter().find(|id| family(id) != family(&rung.id));
-            let counterless = ["ncu.sudo", "ncu.launch"]
-                .into_iter()
-                .find(|candidate| ids_below.iter().any(|id| id == candidate));
+        let infos: Vec<_> =
+            self.rungs.iter().filter_map(|r| RungInfo::of(&r.id[..].into())).collect();
+        for (index, (rung, info)) in self.rungs.iter_mut().zip(&infos).enumerate() {
+            let below = infos.get(index + 1..).unwrap_or_default();
             let next_rungs = NextRungs {
-                leave: leave.map(String::as_str),
-                counterless,
+                leave: below.iter().find(|other| other.tool != info.tool).map(|other| &*other.id),
+                counterless: below
+                    .iter()
+                    .find(|other| other.works_without_counters())
+                    .map(|other| &*other.id),
                 kernel: matches!(self.request.target, Target::Kernel { .. }),
                 filtered: ncu::filtered(self.request),
             };
-            rung.diagnosis = table(rows, next_rungs);
+            rung.diagnosis = table(info.tool.messages(), next_rungs);
         }
         if let Some(first) = self.rungs.first_mut()
             && self.left_out.is_empty()
@@ -187,7 +187,8 @@ impl<'a> Ladder<'a> {
         let step = step_of(self.request);
         let mut passed_over = Vec::new();
         self.rungs.retain(|rung| {
-            let failed = self.request.failed.iter().find(|failed| fails_like(&rung.id, failed));
+            let id = RungId::from(&*rung.id);
+            let failed = self.request.failed.iter().find(|failed| fails_like(&id, failed));
             passed_over.extend(failed.map(|failed| RungRecord {
                 step: step.clone(),
                 rung: rung.id.clone(),
@@ -200,12 +201,6 @@ impl<'a> Ladder<'a> {
         // They stand above the rungs that cannot work on the host at all.
         passed_over.append(&mut self.left_out);
         self.left_out = passed_over;
-    }
-
-    fn leave_out(&mut self, id: &str, applies: bool, code: &str) {
-        if applies {
-            self.left_out.push(left_out(self.request, id, code));
-        }
     }
 
     /// The command that a tool profiles.
@@ -223,7 +218,7 @@ impl<'a> Ladder<'a> {
         }
     }
 
-    fn rung(&self, id: &str, argv: Vec<Arg>, artifacts: Vec<ArtifactSpec>) -> Rung {
+    fn rung(&self, info: &RungInfo, argv: Vec<Arg>, artifacts: Vec<ArtifactSpec>) -> Rung {
         // The exit status of a program is not checked; the tool's report decides.
         let exit = match self.request.target {
             Target::Kernel { .. } => vec![0],
@@ -237,7 +232,7 @@ impl<'a> Ladder<'a> {
             Target::Kernel { .. } => (BTreeMap::new(), RAW.to_owned()),
         };
         Rung {
-            id: id.to_owned(),
+            id: info.id.to_string(),
             needs: Vec::new(),
             argv,
             env,
@@ -245,157 +240,96 @@ impl<'a> Ladder<'a> {
             success: Success { exit, ..Success::default() },
             diagnosis: Vec::new(),
             artifacts,
-            loses: String::new(),
+            loses: info.loses_in(self.request.mode).to_owned(),
         }
     }
 
-    fn add_ncu(&mut self) -> Result<(), PlanError> {
-        let Some(path) = path_of(self.facts, "ncu") else {
-            self.leave_out("ncu.asked", true, "tool_missing");
-            return Ok(());
+    /// ncu before the program.
+    fn add_ncu(
+        &mut self,
+        info: &RungInfo,
+        collect: Collect,
+        replay: Replay,
+        as_root: bool,
+    ) -> Result<(), PlanError> {
+        let Some(path) = path_of(self.facts, "ncu") else { return Ok(()) };
+        let asked = self.request.ncu.replay_mode.as_deref();
+        let replay = match replay {
+            Replay::AppRange if asked != Some("range") => return Ok(()),
+            Replay::Kernel if !matches!(asked, Some("range" | "app-range")) => return Ok(()),
+            Replay::Asked if collect == Collect::Asked => asked,
+            Replay::AppRange => Some("app-range"),
+            Replay::Asked | Replay::Kernel => None,
         };
-        let replay = self.request.ncu.replay_mode.as_deref();
-        let add_rung = |this: &mut Self,
-                        id: &str,
-                        collect,
-                        replay: Option<&str>,
-                        sudo: Option<&str>,
-                        loses: &str| {
-            let mut argv: Vec<Arg> = Vec::new();
-            if let Some(sudo) = sudo {
-                let keep = "--preserve-env=CUDA_VISIBLE_DEVICES,LD_LIBRARY_PATH,TMPDIR";
-                argv.extend([sudo, "-n", keep, "--"].map(Arg::from));
+        let mut argv: Vec<Arg> = Vec::new();
+        if as_root {
+            if !self.request.sudo || self.facts.agent.root {
+                return Ok(());
             }
-            argv.extend(ncu::words(this.request, path, collect, replay)?);
-            argv.extend(this.target_command("once"));
-            let report = format!("{}.ncu-rep", ncu::report(this.request, collect));
-            let mut artifacts = vec![artifact(&report, "ncu_rep")];
-            artifacts.extend(this.own_artifacts("once"));
-            let mut rung = this.rung(id, argv, artifacts);
-            rung.success.files = vec![report];
-            rung.loses = loses.to_owned();
-            // The requested sections may be the basic set already; the same command is not tried
-            // twice.
-            if this.rungs.iter().all(|other| other.argv != rung.argv) {
-                this.rungs.push(rung);
-            }
-            Ok::<(), PlanError>(())
-        };
-        add_rung(self, "ncu.asked", Collect::Asked, replay, None, "")?;
-        if replay == Some("range") {
-            let loses = "one run of the range: it is run again for each pass";
-            add_rung(self, "ncu.app_range", Collect::Asked, Some("app-range"), None, loses)?;
-        }
-        if matches!(replay, Some("range" | "app-range")) {
-            let loses = "numbers of the range as a whole: each kernel has its own";
-            add_rung(self, "ncu.kernel", Collect::Asked, None, None, loses)?;
-        }
-        let loses = "all sections except the basic ones";
-        add_rung(self, "ncu.basic", Collect::Basic, None, None, loses)?;
-        if self.request.sudo && !self.facts.agent.root {
             let sudo = self.facts.tool("sudo").filter(|tool| tool.problems.is_empty());
-            match sudo.map(|tool| tool.path.as_str()) {
-                Some(sudo) => {
-                    let loses = "nothing: ncu runs as root";
-                    add_rung(self, "ncu.sudo", Collect::Asked, replay, Some(sudo), loses)?;
-                }
-                None => self.leave_out("ncu.sudo", true, "no_sudo"),
-            }
+            let Some(sudo) = sudo else {
+                self.left_out.push(left_out(self.request, &info.id, "no_sudo"));
+                return Ok(());
+            };
+            let keep = "--preserve-env=CUDA_VISIBLE_DEVICES,LD_LIBRARY_PATH,TMPDIR";
+            argv.extend([sudo.path.as_str(), "-n", keep, "--"].map(Arg::from));
         }
-        let loses = "every hardware counter: only launch facts remain";
-        add_rung(self, "ncu.launch", Collect::Launch, None, None, loses)
-    }
-
-    /// Times every launch with ncu, for hosts where no tool can trace.
-    fn add_ncu_times(&mut self) -> Result<(), PlanError> {
-        let Some(path) = path_of(self.facts, "ncu") else {
-            self.leave_out("ncu.times", true, "tool_missing");
-            return Ok(());
-        };
-        let mut argv = ncu::words(self.request, path, Collect::Times, None)?;
+        argv.extend(ncu::words(self.request, path, collect, replay)?);
         argv.extend(self.target_command("once"));
-        let report = format!("{}.ncu-rep", ncu::report(self.request, Collect::Times));
-        let mut artifacts = vec![artifact(&report, "ncu_rep")];
+        let report = format!("{}.ncu-rep", ncu::report(self.request, collect));
+        let mut artifacts = vec![artifact(&report, ArtifactKind::NcuRep)];
         artifacts.extend(self.own_artifacts("once"));
-        let mut rung = self.rung("ncu.times", argv, artifacts);
+        let mut rung = self.rung(info, argv, artifacts);
         rung.success.files = vec![report];
-        rung.loses = "the timeline: only the time of each launch remains".to_owned();
-        self.rungs.push(rung);
-        Ok(())
-    }
-
-    fn add_nsys(&mut self, traces: &[Trace]) -> Result<(), PlanError> {
-        let id = |trace| match trace {
-            Trace::Full => "nsys.full",
-            Trace::Cuda => "nsys.cuda",
-            Trace::Nvtx => "nsys.nvtx",
-        };
-        let first = traces.first().copied().map_or("nsys.full", id);
-        let Some(tool) = self.facts.tool("nsys") else {
-            self.leave_out(first, true, "tool_missing");
-            return Ok(());
-        };
-        if let Some(problem) = tool.problems.iter().find(|p| p.starts_with(nsys::IMPORTER)) {
-            let problem = problem.clone();
-            self.leave_out(first, true, "importer_broken");
-            if let Some(record) = self.left_out.last_mut() {
-                record.words = problem;
-            }
-            return Ok(());
-        }
-        for &trace in traces {
-            let (mut argv, env) = nsys::words(self.request, &tool.path, trace)?;
-            argv.extend(self.target_command("once"));
-            let report = format!("{}.nsys-rep", nsys::REPORT);
-            let mut artifacts = vec![
-                artifact(&report, "nsys_rep"),
-                artifact(format!("{}.qdstrm", nsys::REPORT), "nsys_qdstrm"),
-            ];
-            artifacts.extend(self.own_artifacts("once"));
-            let mut rung = self.rung(id(trace), argv, artifacts);
-            rung.env.extend(env.into_iter().map(|(k, v)| (k.to_owned(), Arg::from(v))));
-            rung.success.files = vec![report];
-            rung.loses = match (trace, self.request.mode) {
-                (_, Mode::Ncu) => "hardware counters: times of kernels, copies and ranges remain",
-                (Trace::Full, _) => "",
-                (Trace::Cuda, _) => "traces other than CUDA and NVTX, and samples of the CPU",
-                (Trace::Nvtx, _) => "everything of the GPU: only NVTX ranges, in host time",
-            }
-            .to_owned();
+        // The requested sections may be the basic set already; the same command is not tried twice.
+        if self.rungs.iter().all(|other| other.argv != rung.argv) {
             self.rungs.push(rung);
         }
         Ok(())
     }
 
+    /// nsys before the program.
+    fn add_nsys(&mut self, info: &RungInfo, trace: Trace) -> Result<(), PlanError> {
+        let Some(path) = path_of(self.facts, "nsys") else { return Ok(()) };
+        let (mut argv, env) = nsys::words(self.request, path, trace)?;
+        argv.extend(self.target_command("once"));
+        let report = format!("{}.nsys-rep", nsys::REPORT);
+        let mut artifacts = vec![
+            artifact(&report, ArtifactKind::NsysRep),
+            artifact(format!("{}.qdstrm", nsys::REPORT), ArtifactKind::NsysQdstrm),
+        ];
+        artifacts.extend(self.own_artifacts("once"));
+        let mut rung = self.rung(info, argv, artifacts);
+        rung.env.extend(env.into_iter().map(|(k, v)| (k.to_owned(), Arg::from(v))));
+        rung.success.files = vec![report];
+        self.rungs.push(rung);
+        Ok(())
+    }
+
     /// Runs the program under our NVTX collector.
-    fn add_collector(&mut self) {
-        if self.toolbox.collector.is_none() {
-            self.leave_out("nvtx", true, "collector_missing");
-            return;
-        }
-        let job = if self.facts.gpus.is_empty() { "cpu" } else { "once" };
-        let mut rung = self.collector_rung("nvtx", job);
+    fn add_collector(&mut self, info: &RungInfo) {
+        let on_cpu = self.facts.gpus.is_empty();
+        let mut rung = self.collector_rung(info, if on_cpu { "cpu" } else { "once" });
         // The log is missing if the program opens no range or never loads the collector. For a
         // program on a host without a GPU no lower rung gives more, so a missing log is accepted
         // there.
-        if job != "cpu" || matches!(self.request.target, Target::Kernel { .. }) {
+        if !on_cpu || matches!(self.request.target, Target::Kernel { .. }) {
             rung.success.files = vec![format!("{RAW}/nvtx.jsonl.*")];
         }
-        rung.loses = match job {
-            "cpu" if self.jobs.is_python() => {
-                "everything of the GPU: it runs on the CPU".to_owned()
-            }
-            "cpu" => "everything of the GPU: the reference runs on the CPU".to_owned(),
-            _ => "everything of the GPU: only NVTX ranges, in host time".to_owned(),
-        };
+        if on_cpu {
+            rung.loses = match self.jobs.is_python() {
+                true => "everything of the GPU: it runs on the CPU".to_owned(),
+                false => "everything of the GPU: the reference runs on the CPU".to_owned(),
+            };
+        }
         self.rungs.push(rung);
     }
 
     /// A rung that runs under our collector.
-    fn collector_rung(&self, id: &str, job: &str) -> Rung {
-        let mut artifacts = vec![artifact(format!("{RAW}/nvtx.jsonl.*"), "nvtx_log")];
+    fn collector_rung(&self, info: &RungInfo, job: &str) -> Rung {
+        let mut artifacts = vec![artifact(format!("{RAW}/nvtx.jsonl.*"), ArtifactKind::NvtxLog)];
         artifacts.extend(self.own_artifacts(job));
-        let mut rung = self.rung(id, self.target_command(job), artifacts);
+        let mut rung = self.rung(info, self.target_command(job), artifacts);
         rung.env.extend([
             ("NVTX_INJECTION64_PATH".to_owned(), Arg::in_job(COLLECTOR)),
             ("RGPU_NVTX_LOG".to_owned(), Arg::in_job(format!("{RAW}/nvtx.jsonl"))),
@@ -403,76 +337,58 @@ impl<'a> Ladder<'a> {
         rung
     }
 
-    /// Runs the program under our collector with CUPTI's records of the GPU. If no libcupti is
-    /// known on the host, the program may still bring one, as PyTorch does.
-    fn add_cupti(&mut self) {
-        if self.toolbox.collector.is_none() {
-            self.leave_out("cupti", true, "collector_missing");
-            return;
-        }
-        let known = cupti::paths(self.facts);
-        if known.is_empty() && !self.jobs.is_python() && !runs_python(&self.request.target) {
-            self.leave_out("cupti", true, "cupti_missing");
-            return;
-        }
-        let mut rung = self.collector_rung("cupti", "once");
+    /// Runs the program under our collector with CUPTI's records of the GPU.
+    fn add_cupti(&mut self, info: &RungInfo) {
+        let mut rung = self.collector_rung(info, "once");
         rung.env.insert("CUDA_INJECTION64_PATH".to_owned(), Arg::in_job(COLLECTOR));
+        let known = cupti::paths(self.facts);
         if !known.is_empty() {
             rung.env.insert("RGPU_CUPTI".to_owned(), Arg::from(known));
         }
         rung.success.files = vec![format!("{RAW}/nvtx.jsonl.*")];
-        rung.loses = match self.request.mode {
-            Mode::Ncu => "hardware counters: times of kernels, copies and ranges remain",
-            _ => "traces other than CUDA and NVTX, and samples of the CPU",
-        }
-        .to_owned();
         self.rungs.push(rung);
     }
 
     /// Runs a Python kernel under torch's own profiler, which needs no tool on the host.
-    fn add_torch(&mut self) {
+    fn add_torch(&mut self, info: &RungInfo) {
         if !self.jobs.is_python() {
             return;
         }
         let trace = format!("{RAW}/torch.trace.json");
         let (mut argv, mut artifacts) = self.jobs.usual("torch", &[], "torch");
         argv.extend(["--trace".into(), Arg::in_job(&trace)]);
-        artifacts.push(artifact(&trace, "torch_trace"));
-        let mut rung = self.rung("torch", argv, artifacts);
+        artifacts.push(artifact(&trace, ArtifactKind::TorchTrace));
+        let mut rung = self.rung(info, argv, artifacts);
         rung.success.files = vec![trace];
-        rung.loses = match self.request.mode {
-            _ if self.facts.gpus.is_empty() => "everything of the GPU: it runs on the CPU",
-            Mode::Ncu => "hardware counters: operators and times of kernels remain",
-            _ => "calls of other libraries: torch's profiler sees torch and its kernels",
+        if self.facts.gpus.is_empty() {
+            rung.loses = "everything of the GPU: it runs on the CPU".to_owned();
         }
-        .to_owned();
         self.rungs.push(rung);
     }
 
-    /// Uses no tool: CUDA events, then the host's clock.
-    fn add_plain(&mut self) {
+    /// Times a kernel without a tool. A program is only run, and only once.
+    fn add_time(&mut self, info: &RungInfo, flags: &[&str]) {
         match &self.request.target {
             Target::Kernel { .. } => {
-                for (id, flags, loses) in [
-                    ("events", &[][..], "everything except the kernel's time"),
-                    (
-                        "host",
-                        &["--host-clock"][..],
-                        "everything except the kernel's time by the host's clock",
-                    ),
-                ] {
-                    let (argv, artifacts) = self.jobs.logged("time", flags, STEP);
-                    let mut rung = self.rung(id, argv, artifacts);
-                    rung.loses = loses.to_owned();
-                    self.rungs.push(rung);
-                }
+                let (argv, artifacts) = self.jobs.logged("time", flags, STEP);
+                self.rungs.push(self.rung(info, argv, artifacts));
             }
-            Target::Program(program) => {
-                let mut rung = self.rung("host", program.argv.clone(), Vec::new());
+            Target::Program(program) if info.id == RungId::Host => {
+                let mut rung = self.rung(info, program.argv.clone(), Vec::new());
                 rung.loses = "everything except the program's own time".to_owned();
                 self.rungs.push(rung);
             }
+            Target::Program(_) => {}
         }
+    }
+
+    /// Runs the reference on the CPU, or the program as it is.
+    fn add_cpu(&mut self, info: &RungInfo) {
+        let (argv, artifacts) = match self.request.target {
+            Target::Kernel { .. } => self.jobs.logged("cpu", &[], "cpu"),
+            Target::Program(_) => (self.target_command("cpu"), Vec::new()),
+        };
+        self.rungs.push(self.rung(info, argv, artifacts));
     }
 }
 
@@ -485,36 +401,25 @@ fn runs_python(target: &Target) -> bool {
     })
 }
 
-/// The tool that a rung belongs to: the part of its id before the dot.
-fn family(id: &str) -> &str {
-    id.split('.').next().unwrap_or(id)
-}
-
 /// Whether the rung `id` fails like `failed`: it is the same rung, or another one of the same tool
 /// that fails for the same reason.
-fn fails_like(id: &str, failed: &FailedRung) -> bool {
-    if id == failed.rung {
+fn fails_like(id: &RungId, failed: &FailedRung) -> bool {
+    if *id == failed.rung {
         return true;
     }
-    let row = rows_of(&failed.rung).iter().find(|MessageRow(_, code, _)| *code == failed.code);
-    family(id) == family(&failed.rung)
+    let (Some(rung), Some(other)) = (RungInfo::of(id), RungInfo::of(&failed.rung)) else {
+        return false;
+    };
+    let mut rows = other.tool.messages().iter();
+    let row = rows.find(|MessageRow(_, code, _)| *code == failed.code);
+    rung.tool == other.tool
         && match row {
             Some(MessageRow(_, _, RowAction::Leave | RowAction::LeaveUnfiltered)) => true,
-            Some(MessageRow(_, _, RowAction::Counterless)) => {
-                !["ncu.sudo", "ncu.launch"].contains(&id)
-            }
+            Some(MessageRow(_, _, RowAction::Counterless)) => !rung.works_without_counters(),
             _ => false,
         }
 }
 
-fn rows_of(id: &str) -> &'static [MessageRow] {
-    match family(id) {
-        "ncu" => ncu::ROWS,
-        "nsys" => nsys::ROWS,
-        _ => &[],
-    }
-}
-
-pub(super) fn artifact(path: impl Into<String>, kind: &str) -> ArtifactSpec {
-    ArtifactSpec { path: path.into(), kind: kind.to_owned() }
+pub(super) fn artifact(path: impl Into<String>, kind: ArtifactKind) -> ArtifactSpec {
+    ArtifactSpec { path: path.into(), kind: kind.into() }
 }

@@ -14,6 +14,8 @@ use super::ladder::{self, artifact};
 use super::planner::plain_rung;
 use super::request::{JobName, Request, Toolbox};
 use super::{CASE_PLAIN, RAW, RUNNER};
+use crate::model::RungId;
+use crate::model::profile::ArtifactKind;
 
 /// Folders of the two sides, in the job and in the run folder.
 pub const SIDES: [&str; 2] = ["a", "b"];
@@ -96,19 +98,20 @@ fn pair_step(time: &Step, request: &Request) -> Step {
     let [a, b] = SIDES;
     let report = |side: &str| format!("{side}/{RAW}/time.json");
     let rungs = time.rungs.iter().map(|rung| {
+        let id = RungId::from(&*rung.id);
         let mut argv = vec![Arg::in_job(format!("{a}/{RUNNER}"))];
         argv.extend([Arg::in_job(format!("{a}/{CASE_PLAIN}")), PAIR.into()]);
         argv.extend(["--against".into(), Arg::in_job(format!("{b}/{CASE_PLAIN}"))]);
         argv.extend(["--out".into(), Arg::in_job(report(a))]);
         argv.extend(["--other".into(), Arg::in_job(report(b))]);
-        if rung.id == "host" {
+        if id == RungId::Host {
             argv.push("--host-clock".into());
         }
         if request.strict {
             argv.push("--strict".into());
         }
-        let artifacts = SIDES.map(|side| artifact(report(side), "case_report")).to_vec();
-        let mut new = plain_rung(&rung.id, argv, artifacts);
+        let artifacts = SIDES.map(|side| artifact(report(side), ArtifactKind::CaseReport)).to_vec();
+        let mut new = plain_rung(&id, argv, artifacts);
         new.loses.clone_from(&rung.loses);
         new.cwd = format!("{a}/{RAW}");
         new.success.files = SIDES.map(report).to_vec();

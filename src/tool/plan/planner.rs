@@ -12,9 +12,12 @@ use super::draft::{BundleFile, Draft, Expectations, PlanError};
 use super::harness::{self, JobRunner};
 use super::ladder::{self, Ladder, artifact};
 use super::request::{PlanPart, Program, Request, Survey, Target, Toolbox, path_of};
+use super::rungs::{RungInfo, RungTool};
 use super::{CASE, CASE_PLAIN, CASE_SANITIZER, COLLECTOR, HEADER, RAW, RUNNER};
 use super::{arch, build, wheels};
-use crate::kernel::{KernelSpec, Mode, SourceTree};
+use crate::kernel::{KernelSpec, Mode, ModeStep, SourceTree};
+use crate::model::RungId;
+use crate::model::profile::ArtifactKind;
 use crate::tool::{nsys, nvidia_smi};
 
 /// The inputs of a kernel's plan.
@@ -80,7 +83,11 @@ impl<'a> Planner<'a> {
             } else {
                 self.on_cpu(target, is_retry);
             }
-        } else if self.steps.iter().any(|step| step.rungs.iter().any(|r| r.id == "build.nvrtc")) {
+        } else if self
+            .steps
+            .iter()
+            .any(|step| step.rungs.iter().any(|r| RungId::BuildNvrtc == *r.id))
+        {
             self.bring_runner()?;
         }
         self.finish(title)
@@ -95,7 +102,7 @@ impl<'a> Planner<'a> {
             // folders.
             self.files.push(BundleFile::text(format!("{RAW}/.made"), ""));
         }
-        if self.request.mode == Mode::Sanitizer && self.gpu {
+        if self.gpu && self.request.mode.info().steps.contains(&ModeStep::Sanitize) {
             self.sanitize()?;
         } else {
             self.profile(Vec::new())?;
@@ -294,20 +301,17 @@ impl<'a> Planner<'a> {
     }
 
     fn on_gpu(&mut self, target: &KernelTarget<'_>, is_retry: bool) -> Result<(), PlanError> {
-        let name = &target.spec.name;
-        if self.request.mode == Mode::Sanitizer {
-            return self.sanitize();
-        }
-        if !is_retry {
-            self.verify(name);
-            if self.request.mode != Mode::Verify {
-                self.time(target);
+        for step in self.request.mode.info().steps {
+            match step {
+                ModeStep::Verify if !is_retry => self.verify(&target.spec.name),
+                ModeStep::Time if !is_retry => self.time(target),
+                // The survey is the main step of a plan of its own.
+                ModeStep::Verify | ModeStep::Time | ModeStep::Survey => {}
+                ModeStep::Profile => self.profile(Vec::new())?,
+                ModeStep::Sanitize => self.sanitize()?,
             }
         }
-        match self.request.mode {
-            Mode::Verify | Mode::Bench => Ok(()),
-            _ => self.profile(Vec::new()),
-        }
+        Ok(())
     }
 
     fn verify(&mut self, name: &str) {
@@ -319,7 +323,7 @@ impl<'a> Planner<'a> {
             true => format!("check {name} against its reference"),
             false => format!("run {name} twice and compare"),
         };
-        let rungs = vec![plain_rung("verify", argv, artifacts)];
+        let rungs = vec![plain_rung(&RungId::Verify, argv, artifacts)];
         let step = self.step("verify", title, true, rungs);
         if built {
             // If the reference does not compile, the results stay unchecked and the other steps
@@ -343,16 +347,16 @@ impl<'a> Planner<'a> {
         }
         let mut rungs = Vec::new();
         for (id, clock, loses) in [
-            ("events", None, ""),
+            (RungId::Events, None, ""),
             (
-                "host",
+                RungId::Host,
                 Some("--host-clock"),
                 "the GPU's own clock: launch and wait are part of the time",
             ),
         ] {
             let flags: Vec<&str> = flags.iter().copied().chain(clock).collect();
             let (argv, artifacts) = self.jobs.words("time", case, &flags, "time");
-            let mut rung = plain_rung(id, argv, artifacts);
+            let mut rung = plain_rung(&id, argv, artifacts);
             rung.loses = loses.to_owned();
             rungs.push(rung);
         }
@@ -377,12 +381,14 @@ impl<'a> Planner<'a> {
                 left_out: self.expect.left_out.clone(),
             });
         }
-        if rungs.iter().any(|rung| ["cupti", "nvtx"].contains(&rung.id.as_str()))
+        let infos: Vec<_> =
+            rungs.iter().filter_map(|rung| RungInfo::of(&rung.id[..].into())).collect();
+        if infos.iter().any(|info| info.needs_collector())
             && let Some(collector) = self.toolbox.collector.clone()
         {
             self.files.push(BundleFile::copy(COLLECTOR, collector));
         }
-        let nsys = rungs.iter().any(|rung| rung.id.starts_with("nsys."));
+        let nsys = infos.iter().any(|info| info.tool == RungTool::Nsys);
         let title = match self.gpu {
             true => match self.request.part {
                 PlanPart::Survey(Survey::Ranges) => "list the program's regions".to_owned(),
@@ -411,8 +417,8 @@ impl<'a> Planner<'a> {
         if nsys && let Some(path) = path_of(self.facts, "nsys") {
             let report = format!("{}.nsys-rep", nsys::REPORT);
             let sqlite = format!("{}.sqlite", nsys::REPORT);
-            let artifacts = vec![artifact(&sqlite, "nsys_sqlite")];
-            let mut rung = plain_rung("nsys.export", nsys::export_words(path), artifacts);
+            let artifacts = vec![artifact(&sqlite, ArtifactKind::NsysSqlite)];
+            let mut rung = plain_rung(&RungId::NsysExport, nsys::export_words(path), artifacts);
             rung.needs = vec![report];
             rung.success.files = vec![sqlite];
             let step = self.step("export", "export the time line".to_owned(), false, vec![rung]);
@@ -426,7 +432,7 @@ impl<'a> Planner<'a> {
         // torch's profiler slows everything down, so check and timing come first.
         if self.request.mode == Mode::Torch && !is_retry {
             let (argv, artifacts) = self.jobs.usual("cpu", &[], "time");
-            let mut rung = plain_rung("cpu", argv, artifacts);
+            let mut rung = plain_rung(&RungId::Cpu, argv, artifacts);
             rung.loses = "the GPU".to_owned();
             let name = &target.spec.name;
             self.step("time", format!("check and measure {name} on the CPU"), false, vec![rung]);
@@ -435,22 +441,22 @@ impl<'a> Planner<'a> {
         if runnable && let Ok(()) = self.profile(Vec::new()) {
             return;
         }
-        let without = |rung, code| ladder::left_out(self.request, rung, code);
+        let without = |rung: RungId, code| ladder::left_out(self.request, &rung, code);
         let lowest = match target.case.reference {
             Some(_) => RungRecord {
                 words: "the host has no C compiler for the reference".to_owned(),
-                ..without("cpu", "tool_missing")
+                ..without(RungId::Cpu, "tool_missing")
             },
-            None => without("cpu", "no_reference"),
+            None => without(RungId::Cpu, "no_reference"),
         };
-        self.expect.left_out.extend([without(ladder::best(self.request.mode), "no_gpu"), lowest]);
+        self.expect.left_out.extend([without(self.request.mode.best_rung(), "no_gpu"), lowest]);
     }
 }
 
 /// A rung that runs one of our own programs or an exporter.
-pub(super) fn plain_rung(id: &str, argv: Vec<Arg>, artifacts: Vec<ArtifactSpec>) -> Rung {
+pub(super) fn plain_rung(id: &RungId, argv: Vec<Arg>, artifacts: Vec<ArtifactSpec>) -> Rung {
     Rung {
-        id: id.to_owned(),
+        id: id.to_string(),
         needs: Vec::new(),
         argv,
         env: BTreeMap::new(),

@@ -10,24 +10,11 @@ use super::draft::{Draft, PlanError};
 use super::ladder::step_of;
 use super::message_rows::{MessageRow, RowAction};
 use super::request::{JobName, PlanPart, Request, Target, Toolbox};
+use super::rungs::{RUNGS, RungCommand};
 use super::{RAW, plan};
 use crate::kernel::Mode;
+use crate::model::RungId;
 use crate::tool::ncu;
-
-/// The rungs for a provider's ncu, best first: id, the host's rung with the same command, and the
-/// loss.
-pub static PROVIDER_RUNGS: &[(&str, &str, &str)] = &[
-    (
-        "ncu.service",
-        "ncu.asked",
-        "the host of the counters: the provider's own ncu read them, on a machine of its choice",
-    ),
-    (
-        "ncu.service_launch",
-        "ncu.launch",
-        "every hardware counter: the provider's own ncu told the launch alone",
-    ),
-];
 
 /// A rung that a provider's ncu runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +22,7 @@ pub struct ProviderRung {
     /// Id of the step in the ladder.
     pub step: String,
     /// Id of the rung: `ncu.service` …
-    pub rung: &'static str,
+    pub rung: RungId,
     /// The files to send; its steps are not run.
     pub draft: Draft,
     /// Folders that the program writes to.
@@ -79,7 +66,8 @@ pub fn served(
     let Some(profile_step) = draft.plan.steps.iter().find(|s| s.id == step) else {
         return Ok(Vec::new());
     };
-    let rungs = PROVIDER_RUNGS.iter().filter_map(|(id, host_rung, loses)| {
+    let rungs = RUNGS.iter().filter_map(|info| {
+        let RungCommand::Provider(host_rung) = &info.command else { return None };
         let rung = profile_step.rungs.iter().find(|rung| rung.id == *host_rung)?;
         let (arguments, program) = split_command(rung)?;
         // A program name without a slash would be searched on PATH.
@@ -89,13 +77,13 @@ pub fn served(
         });
         Some(ProviderRung {
             step: step.clone(),
-            rung: id,
+            rung: info.id.clone(),
             draft: draft.clone(),
             folders: vec![RAW.to_owned()],
             program: words.collect(),
             arguments: arguments.iter().map(path_in_job).collect(),
             diagnosis: rung.diagnosis.clone(),
-            loses,
+            loses: info.loses,
         })
     });
     Ok(rungs.collect())

@@ -11,6 +11,7 @@ use super::draft::BundleFile;
 use super::pattern::RegionPattern;
 use super::region::SeenRegion;
 use crate::kernel::{KernelSpec, Mode, SourceTree};
+use crate::model::RungId;
 
 /// The part of a request to plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,7 +106,7 @@ pub struct Request {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailedRung {
     /// The rung's id.
-    pub rung: String,
+    pub rung: RungId,
     /// Code of the reason.
     pub code: String,
     /// Date and versions of the failure, in words, for the ladder.

@@ -1,0 +1,354 @@
+//! Every rung in one table, best first: its tool, its command, what it gives and what it loses.
+//!
+//! The ladders of the modes ([`crate::kernel::MODES`]) name rungs of this table. The order of
+//! `--at-least` and the table in `docs/ladders.md` come from it.
+
+use super::message_rows::MessageRow;
+use crate::kernel::Mode;
+use crate::model::RungId;
+use crate::tool::ncu::{self, Collect};
+use crate::tool::nsys::{self, Trace};
+use crate::tool::sanitizer;
+
+/// A rung.
+#[derive(Debug)]
+pub struct RungInfo {
+    /// Its id.
+    pub id: RungId,
+    /// What its result is about. Only rungs with the same subject are better or worse.
+    pub subject: Subject,
+    /// The tool. A failure of a tool can end all its rungs.
+    pub tool: RungTool,
+    /// What it gives.
+    pub gives: &'static str,
+    /// What it does not give; empty if it gives everything.
+    pub loses: &'static str,
+    /// What it does not give to a run that asked for counters, if that is more.
+    pub loses_of_counters: Option<&'static str>,
+    /// How its command is made.
+    pub(super) command: RungCommand,
+}
+
+/// What a result is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// How fast the code is, and why.
+    Speed,
+    /// Faults.
+    Faults,
+    /// Whether results are right.
+    Results,
+}
+
+/// The tool of a rung.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RungTool {
+    /// Nsight Compute.
+    Ncu,
+    /// Nsight Systems.
+    Nsys,
+    /// torch's own profiler.
+    Torch,
+    /// Our collector with NVIDIA's libcupti.
+    Cupti,
+    /// Our collector alone.
+    Collector,
+    /// Our runner or harness; for a program, no tool.
+    Runner,
+    /// Compute Sanitizer.
+    Sanitizer,
+}
+
+impl RungTool {
+    /// Name of the tool in the host's facts; `None` for our own programs.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Ncu => Some("ncu"),
+            Self::Nsys => Some("nsys"),
+            Self::Torch => Some("torch"),
+            Self::Cupti => Some("cupti"),
+            Self::Sanitizer => Some("compute-sanitizer"),
+            Self::Collector | Self::Runner => None,
+        }
+    }
+
+    /// The tool's messages with their meanings.
+    pub(super) fn messages(self) -> &'static [MessageRow] {
+        match self {
+            Self::Ncu => ncu::ROWS,
+            Self::Nsys => nsys::ROWS,
+            Self::Sanitizer => sanitizer::ROWS,
+            Self::Torch | Self::Cupti | Self::Collector | Self::Runner => &[],
+        }
+    }
+}
+
+/// How the command of a rung is made.
+#[derive(Debug)]
+pub(super) enum RungCommand {
+    /// ncu before the program.
+    Ncu {
+        /// The data to collect.
+        collect: Collect,
+        /// How passes are repeated.
+        replay: Replay,
+        /// Whether it runs as root.
+        sudo: bool,
+    },
+    /// The provider's ncu, with the command of this rung.
+    Provider(RungId),
+    /// nsys before the program.
+    Nsys(Trace),
+    /// The harness of a Python kernel under torch's profiler.
+    Torch,
+    /// The program under our collector with CUPTI.
+    Cupti,
+    /// The program under our collector.
+    Collector,
+    /// The runner's job `time` with these flags.
+    Time(&'static [&'static str]),
+    /// The reference on the CPU.
+    Cpu,
+    /// Compute Sanitizer before the program; one step for each of its tools.
+    Sanitizer,
+    /// The runner's job `guard`.
+    Guard,
+    /// The runner's job `verify`.
+    Verify,
+}
+
+/// How ncu repeats passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Replay {
+    /// As the user asks.
+    Asked,
+    /// Each range by running the program again; only if the user asks for range replay.
+    AppRange,
+    /// Each kernel alone; only if the user asks for one of the two kinds of range replay.
+    Kernel,
+}
+
+impl RungInfo {
+    /// The rung with this id.
+    pub fn of(id: &RungId) -> Option<&'static Self> {
+        RUNGS.iter().find(|info| info.id == *id)
+    }
+
+    /// What it loses in this mode.
+    pub fn loses_in(&self, mode: Mode) -> &'static str {
+        match (mode, self.loses_of_counters) {
+            (Mode::Ncu, Some(loses)) => loses,
+            _ => self.loses,
+        }
+    }
+
+    /// Whether it works on a host that refuses counters to the user.
+    pub(super) fn works_without_counters(&self) -> bool {
+        matches!(
+            self.command,
+            RungCommand::Ncu { sudo: true, .. } | RungCommand::Ncu { collect: Collect::Launch, .. }
+        )
+    }
+
+    /// Whether it runs under our collector.
+    pub(super) fn needs_collector(&self) -> bool {
+        matches!(self.tool, RungTool::Cupti | RungTool::Collector)
+    }
+}
+
+/// Every rung of a mode, best first among those with the same subject.
+pub static RUNGS: &[RungInfo] = &[
+    RungInfo {
+        id: RungId::Sanitizer,
+        subject: Subject::Faults,
+        tool: RungTool::Sanitizer,
+        gives: "the tool's findings, or `clean`",
+        loses: "",
+        loses_of_counters: None,
+        command: RungCommand::Sanitizer,
+    },
+    RungInfo {
+        id: RungId::Guard,
+        subject: Subject::Faults,
+        tool: RungTool::Runner,
+        gives: "faults found by canaries and poisoned outputs",
+        loses: "certainty: a guarded run can find faults, but cannot prove that there are none",
+        loses_of_counters: None,
+        command: RungCommand::Guard,
+    },
+    RungInfo {
+        id: RungId::Verify,
+        subject: Subject::Results,
+        tool: RungTool::Runner,
+        gives: "the check against the reference",
+        loses: "",
+        loses_of_counters: None,
+        command: RungCommand::Verify,
+    },
+    RungInfo {
+        id: RungId::NcuSudo,
+        subject: Subject::Speed,
+        tool: RungTool::Ncu,
+        gives: "the same as `ncu.asked`, as root (`--sudo`)",
+        loses: "nothing: ncu runs as root",
+        loses_of_counters: None,
+        command: RungCommand::Ncu { collect: Collect::Asked, replay: Replay::Asked, sudo: true },
+    },
+    RungInfo {
+        id: RungId::NcuAsked,
+        subject: Subject::Speed,
+        tool: RungTool::Ncu,
+        gives: "the sections and metrics that you asked for",
+        loses: "",
+        loses_of_counters: None,
+        command: RungCommand::Ncu { collect: Collect::Asked, replay: Replay::Asked, sudo: false },
+    },
+    RungInfo {
+        id: RungId::NcuAppRange,
+        subject: Subject::Speed,
+        tool: RungTool::Ncu,
+        gives: "the same for each range, with the program run again for each pass",
+        loses: "one run of the range: it is run again for each pass",
+        loses_of_counters: None,
+        command: RungCommand::Ncu {
+            collect: Collect::Asked,
+            replay: Replay::AppRange,
+            sudo: false,
+        },
+    },
+    RungInfo {
+        id: RungId::NcuKernel,
+        subject: Subject::Speed,
+        tool: RungTool::Ncu,
+        gives: "the same for each kernel of a range",
+        loses: "numbers of the range as a whole: each kernel has its own",
+        loses_of_counters: None,
+        command: RungCommand::Ncu { collect: Collect::Asked, replay: Replay::Kernel, sudo: false },
+    },
+    RungInfo {
+        id: RungId::NcuService,
+        subject: Subject::Speed,
+        tool: RungTool::Ncu,
+        gives: "the same from the provider's own ncu (Wafer)",
+        loses: "the host of the counters: the provider's own ncu read them, on a machine of its choice",
+        loses_of_counters: None,
+        command: RungCommand::Provider(RungId::NcuAsked),
+    },
+    RungInfo {
+        id: RungId::NcuBasic,
+        subject: Subject::Speed,
+        tool: RungTool::Ncu,
+        gives: "ncu's basic sections",
+        loses: "all sections except the basic ones",
+        loses_of_counters: None,
+        command: RungCommand::Ncu { collect: Collect::Basic, replay: Replay::Asked, sudo: false },
+    },
+    RungInfo {
+        id: RungId::NcuLaunch,
+        subject: Subject::Speed,
+        tool: RungTool::Ncu,
+        gives: "the launch: grid, registers, shared memory",
+        loses: "every hardware counter: only launch facts remain",
+        loses_of_counters: None,
+        command: RungCommand::Ncu { collect: Collect::Launch, replay: Replay::Asked, sudo: false },
+    },
+    RungInfo {
+        id: RungId::NcuServiceLaunch,
+        subject: Subject::Speed,
+        tool: RungTool::Ncu,
+        gives: "the launch, from the provider's own ncu",
+        loses: "every hardware counter: the provider's own ncu reports only launch facts",
+        loses_of_counters: None,
+        command: RungCommand::Provider(RungId::NcuLaunch),
+    },
+    RungInfo {
+        id: RungId::NsysFull,
+        subject: Subject::Speed,
+        tool: RungTool::Nsys,
+        gives: "timeline of CUDA, NVTX and what else you asked for",
+        loses: "",
+        loses_of_counters: Some("hardware counters: times of kernels, copies and ranges remain"),
+        command: RungCommand::Nsys(Trace::Full),
+    },
+    RungInfo {
+        id: RungId::NsysCuda,
+        subject: Subject::Speed,
+        tool: RungTool::Nsys,
+        gives: "timeline of CUDA and NVTX, with time stamps converted another way",
+        loses: "traces other than CUDA and NVTX, and samples of the CPU",
+        loses_of_counters: Some("hardware counters: times of kernels, copies and ranges remain"),
+        command: RungCommand::Nsys(Trace::Cuda),
+    },
+    RungInfo {
+        id: RungId::Torch,
+        subject: Subject::Speed,
+        tool: RungTool::Torch,
+        gives: "operators and kernels of a Python kernel",
+        loses: "calls of other libraries: torch's profiler sees torch and its kernels",
+        loses_of_counters: Some("hardware counters: operators and times of kernels remain"),
+        command: RungCommand::Torch,
+    },
+    RungInfo {
+        id: RungId::Cupti,
+        subject: Subject::Speed,
+        tool: RungTool::Cupti,
+        gives: "timeline of CUDA and NVTX, without Nsight",
+        loses: "traces other than CUDA and NVTX, and samples of the CPU",
+        loses_of_counters: Some("hardware counters: times of kernels, copies and ranges remain"),
+        command: RungCommand::Cupti,
+    },
+    RungInfo {
+        id: RungId::NsysNvtx,
+        subject: Subject::Speed,
+        tool: RungTool::Nsys,
+        gives: "NVTX ranges in host time",
+        loses: "everything of the GPU: only NVTX ranges, in host time",
+        loses_of_counters: Some("hardware counters: times of kernels, copies and ranges remain"),
+        command: RungCommand::Nsys(Trace::Nvtx),
+    },
+    RungInfo {
+        id: RungId::NcuTimes,
+        subject: Subject::Speed,
+        tool: RungTool::Ncu,
+        gives: "the time of each launch, for the choice of kernels in mode `deep`",
+        loses: "the timeline: only the time of each launch remains",
+        loses_of_counters: None,
+        command: RungCommand::Ncu { collect: Collect::Times, replay: Replay::Asked, sudo: false },
+    },
+    RungInfo {
+        id: RungId::Nvtx,
+        subject: Subject::Speed,
+        tool: RungTool::Collector,
+        gives: "NVTX ranges without Nsight; without a GPU, the ranges of the reference on the CPU",
+        loses: "everything of the GPU: only NVTX ranges, in host time",
+        loses_of_counters: None,
+        command: RungCommand::Collector,
+    },
+    RungInfo {
+        id: RungId::Events,
+        subject: Subject::Speed,
+        tool: RungTool::Runner,
+        gives: "the kernel's time by CUDA events",
+        loses: "everything except the kernel's time",
+        loses_of_counters: None,
+        command: RungCommand::Time(&[]),
+    },
+    RungInfo {
+        id: RungId::Host,
+        subject: Subject::Speed,
+        tool: RungTool::Runner,
+        gives: "the kernel's time by the host's clock; a program's own time",
+        loses: "everything except the kernel's time by the host's clock",
+        loses_of_counters: None,
+        command: RungCommand::Time(&["--host-clock"]),
+    },
+    RungInfo {
+        id: RungId::Cpu,
+        subject: Subject::Speed,
+        tool: RungTool::Runner,
+        gives: "the reference on the CPU, and the compiled code",
+        loses: "everything of the GPU",
+        loses_of_counters: None,
+        command: RungCommand::Cpu,
+    },
+];
