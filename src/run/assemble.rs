@@ -31,6 +31,8 @@ use crate::tool::{BundleFile, Expectations, PythonEnv, Request, RungInfo, RungTo
 /// A rung whose result the laptop rejects.
 #[derive(Clone, Debug)]
 pub(super) struct RefusedRung {
+    /// The step that the rung did.
+    pub step: String,
     pub rung: RungId,
     pub code: &'static str,
     pub text: String,
@@ -40,9 +42,13 @@ pub(super) struct RefusedRung {
 impl RefusedRung {
     /// Reports the refusal, and leaves the rung or its metrics out of the next plan.
     pub(super) fn refuse(self, request: &mut Request, reporter: &mut dyn Reporter) {
-        let Self { rung, code, text, metrics } = self;
+        let Self { step, rung, code, text, metrics } = self;
         reporter.report(&RunEvent::Refused { rung: &rung, code, text: &text });
         match metrics.is_empty() {
+            // The tools of the sanitizer have a step each, with the same rungs.
+            true if step.starts_with("sanitizer-") => {
+                request.skip.insert(format!("{step}/{rung}"));
+            }
             true => drop(request.skip.insert(rung.into())),
             false => request.drop_metrics.extend(metrics),
         }
@@ -348,6 +354,7 @@ impl ProfileBuilder {
                 return believed.then(|| {
                     self.mark_refused(&file.rung, "unreadable_artifact", &text);
                     RefusedRung {
+                        step: file.artifact.step.clone(),
                         rung: file.rung.clone(),
                         code: "unreadable_artifact",
                         text,
@@ -398,7 +405,13 @@ impl ProfileBuilder {
                     .gaps
                     .push(Gap { code: code.to_owned(), text: format!("{}: {text}", file.rung) });
                 self.mark_refused(&file.rung, code, &text);
-                Some(RefusedRung { rung: file.rung.clone(), code, text, metrics })
+                Some(RefusedRung {
+                    step: file.artifact.step.clone(),
+                    rung: file.rung.clone(),
+                    code,
+                    text,
+                    metrics,
+                })
             }
             _ => {
                 self.add(imported, ranges.then_some(first));
@@ -564,6 +577,19 @@ mod tests {
         let made = [("python", "python"), ("build", "build.wheels")];
         assert_eq!(rung_after(&made), "none");
         assert_eq!(rung_after(&[made[0], ("profile", "host"), ("export", "nsys.export")]), "host");
+    }
+
+    #[test]
+    fn a_refused_rung_of_the_sanitizer_is_left_out_of_its_own_step_only() {
+        let mut request =
+            Request::new(crate::kernel::Mode::Sanitizer, Target::Program(Default::default()));
+        for (step, rung) in [("sanitizer-memcheck", RungId::Guard), ("profile", RungId::NcuBasic)] {
+            let (step, text) = (step.to_owned(), String::new());
+            let refused = RefusedRung { step, rung, code: "empty", text, metrics: Vec::new() };
+            refused.refuse(&mut request, &mut crate::run::Reporters::default());
+        }
+        let skipped: Vec<&str> = request.skip.iter().map(String::as_str).collect();
+        assert_eq!(skipped, ["ncu.basic", "sanitizer-memcheck/guard"]);
     }
 
     #[test]

@@ -11,9 +11,9 @@ use syn::visit::Visit;
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("error", &[]),
-    ("kernel", &[]),
-    ("tool", &["kernel"]),
-    ("exec", &["tool"]),
+    ("kernel", &["model"]),
+    ("tool", &["kernel", "model"]),
+    ("exec", &["tool", "model"]),
     ("bundle", &["kernel", "tool"]),
     ("remote", &[]),
     ("store", &[]),
