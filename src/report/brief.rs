@@ -4,8 +4,8 @@
 //! lines that did not fit.
 
 use super::headline::headline;
+use super::kernel_name::short_name;
 use super::quantity::{digits, duration, per_second, percent};
-use super::text::short_name;
 use super::{Document, Style, Subject};
 use crate::model::{Launch, Profile};
 

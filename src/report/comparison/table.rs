@@ -4,8 +4,9 @@ use super::words::{
     MOST_METRICS, change, factor, interval, joined, judged, kernel, lead, side, value,
 };
 use crate::model::comparison::{Comparison, KernelChange, TimeChange, TimeVerdict, Unmatched};
+use crate::report::kernel_name::short_name;
 use crate::report::quantity::duration;
-use crate::report::text::{short_name, wrap};
+use crate::report::text::wrap;
 use crate::report::{Align, Grid, Style};
 
 /// Renders a comparison; the text ends with a newline.
