@@ -14,6 +14,7 @@ mod grid;
 mod headline;
 mod html;
 mod json;
+mod kernel_name;
 mod markdown;
 mod perfetto;
 mod quantity;

@@ -4,8 +4,9 @@
 //! lines that did not fit.
 
 use super::headline::headline;
+use super::kernel_name::short_name;
 use super::quantity::{digits, duration, per_second, percent};
-use super::text::{one_line, short_name};
+use super::text::one_line;
 use super::{Document, Style, Subject};
 use crate::model::profile::TimingClock;
 use crate::model::{Launch, Profile};

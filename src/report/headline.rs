@@ -1,7 +1,7 @@
 //! The headline of a report: what bounds the kernel, and how fast it is.
 
+use super::kernel_name::short_name;
 use super::quantity::{digits, duration, percent};
-use super::text::short_name;
 use super::{Subject, busy};
 use crate::model::profile::{CheckVerdict, TimingClock};
 use crate::model::sanitizer::SanitizerVerdict;

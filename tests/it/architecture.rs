@@ -62,6 +62,7 @@ const REGISTRIES: &[Registry] = &[
             "remotes_table",
             "grid",
             "headline",
+            "kernel_name",
             "quantity",
             "regions",
             "subject",

@@ -5,8 +5,9 @@ use super::words::{
 };
 use crate::model::comparison::TimeSource;
 use crate::model::comparison::{Comparison, KernelChange, TimeChange, TimeVerdict, Unmatched};
+use crate::report::kernel_name::short_name;
 use crate::report::quantity::duration;
-use crate::report::text::{short_name, wrap};
+use crate::report::text::wrap;
 use crate::report::{Align, Grid, Style};
 
 /// Renders a comparison; the text ends with a newline.

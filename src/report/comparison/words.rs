@@ -3,8 +3,8 @@
 use crate::model::comparison::{ChangeEffect, JoinedBy};
 use crate::model::comparison::{KernelChange, MetricChange, SideTime, TimeChange};
 use crate::model::profile::Gap;
+use crate::report::kernel_name::short_name;
 use crate::report::quantity::{bytes, digits, duration, per_second, percent};
-use crate::report::text::short_name;
 
 /// The maximum number of metrics shown per kernel; `compare.json` has all.
 pub(super) const MOST_METRICS: usize = 12;

@@ -62,8 +62,10 @@ const plural = (n, one) => count(n) + " " + one + (n === 1 ? "" : "s");
 /** A sentence of ours; text in backticks is shown as code. */
 const said = text => text.split("`").map((part, at) => at % 2 ? el("code", null, part) : part);
 
-/** A kernel's name without return type and parameters; the tooltip has the full name. */
+/** A kernel's short name; the tooltip has the full one. */
+const names = new Map(page.names || []);
 function short(name) {
+  if (names.has(name)) return names.get(name);
   const cut = name.indexOf("(");
   const text = (cut > 0 ? name.slice(0, cut) : name).replace(/^void /, "");
   return text.length > 72 ? text.slice(0, 71) + "…" : text;

@@ -1,7 +1,7 @@
 //! The data for the page's script: the profile's parts unchanged, but metrics as one table and
 //! events as arrays, because keys would make them much larger.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -19,6 +19,7 @@ use crate::model::{
 use crate::report::Subject;
 use crate::report::busy::{self, BusyTime};
 use crate::report::headline::{self, Headline};
+use crate::report::kernel_name::distinct_names;
 
 /// The maximum number of entries of each list.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +42,8 @@ pub(super) struct ListLimits {
 #[derive(Serialize)]
 pub(super) struct Page<'a> {
     headline: Headline,
+    /// Full and short names of kernels.
+    names: Vec<(&'a str, String)>,
     run: &'a RunInfo,
     kernel: &'a KernelInfo,
     device: Option<&'a str>,
@@ -126,6 +129,7 @@ impl<'a> Page<'a> {
         let trace = subject.trace.map(|t| PageTrace::new(t, caps.events));
         Self {
             headline: headline::headline(subject),
+            names: names(subject, caps),
             run: &profile.run,
             kernel: &profile.kernel,
             device: profile.device.as_deref(),
@@ -158,6 +162,20 @@ impl<'a> Page<'a> {
             left_out,
         }
     }
+}
+
+/// The short name of each kernel that the page names.
+fn names<'a>(subject: &Subject<'a>, caps: ListLimits) -> Vec<(&'a str, String)> {
+    let profile = subject.profile;
+    let launches = profile.launches.iter().take(caps.launches).map(|l| &l.kernel);
+    let kernels = profile.kernels.iter().take(caps.sums).map(|k| &k.kernel);
+    let regions =
+        profile.regions.iter().take(caps.sums).flat_map(|r| &r.kernels).map(|k| &k.kernel);
+    let mut seen = BTreeSet::new();
+    let all = kernels.chain(launches).chain(regions).map(String::as_str);
+    let all: Vec<&str> = all.filter(|name| seen.insert(*name)).collect();
+    let short = distinct_names(all.iter().copied());
+    all.into_iter().zip(short).collect()
 }
 
 /// The first `max` entries of a list; a cut is noted in `left_out`.

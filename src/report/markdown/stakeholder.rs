@@ -5,8 +5,8 @@ use super::{Align, Grid, kernels, operators, plain, section};
 use crate::model::profile::TimingClock;
 use crate::model::{Launch, Profile};
 use crate::report::headline::{headline, longest};
+use crate::report::kernel_name::short_name;
 use crate::report::quantity::{digits, duration, per_second, percent};
-use crate::report::text::short_name;
 use crate::report::{Subject, busy};
 
 /// The maximum number of rows of the top tables and recommendations.

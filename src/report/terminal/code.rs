@@ -3,8 +3,8 @@
 use super::{MAX_ROWS, Page};
 use crate::model::Profile;
 use crate::model::sanitizer::SanitizerVerdict;
+use crate::report::kernel_name::short_name;
 use crate::report::quantity::bytes;
-use crate::report::text::short_name;
 use crate::report::{Align, Grid};
 
 pub(super) fn sanitizer(page: &mut Page<'_>, profile: &Profile) {

@@ -2,7 +2,8 @@
 
 use super::Page;
 use crate::model::Profile;
-use crate::report::text::{short_name, wrap};
+use crate::report::kernel_name::short_name;
+use crate::report::text::wrap;
 
 pub(super) fn findings(page: &mut Page<'_>, profile: &Profile) {
     if profile.findings.is_empty() {

@@ -3,8 +3,8 @@
 use super::Page;
 use crate::model::HotSpots;
 use crate::model::hotspots::{Counts, LaunchSpots};
+use crate::report::kernel_name::short_name;
 use crate::report::quantity::percent;
-use crate::report::text::short_name;
 
 /// The maximum number of rows per launch.
 const MAX_ROWS_PER_LAUNCH: usize = 5;

@@ -3,8 +3,8 @@
 use super::{MAX_ROWS, Page};
 use crate::model::profile::CodeLanguage;
 use crate::model::{Classification, Launch, Profile};
+use crate::report::kernel_name::short_name;
 use crate::report::quantity::{digits, duration, per_second, percent};
-use crate::report::text::short_name;
 use crate::report::{Align, Grid};
 
 fn metric(launch: &Launch, ids: &[&str]) -> String {

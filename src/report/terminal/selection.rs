@@ -2,8 +2,8 @@
 
 use super::{MAX_ROWS, Page};
 use crate::model::Profile;
+use crate::report::kernel_name::short_name;
 use crate::report::quantity::duration;
-use crate::report::text::short_name;
 use crate::report::{Align, Grid};
 
 /// Writes the selected regions and kernels, their share of the time, and what was left out.

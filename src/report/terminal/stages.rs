@@ -2,8 +2,8 @@
 
 use super::Page;
 use crate::model::Profile;
+use crate::report::kernel_name::short_name;
 use crate::report::quantity::{duration, per_second, percent};
-use crate::report::text::short_name;
 use crate::report::{Align, Grid};
 
 /// The maximum number of operators shown; operators.md has all.

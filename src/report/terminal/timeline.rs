@@ -2,9 +2,9 @@
 
 use super::{MAX_ROWS, Page};
 use crate::model::Profile;
+use crate::report::kernel_name::distinct_names;
 use crate::report::quantity::percent;
 use crate::report::quantity::{bytes, duration};
-use crate::report::text::short_name;
 use crate::report::{Align, Grid};
 
 /// Writes a timeline's kernels, summed by name, and its copies.
@@ -20,9 +20,10 @@ pub(super) fn kernels(page: &mut Page<'_>, profile: &Profile) {
         ("min", Align::Right),
         ("max", Align::Right),
     ]);
-    for k in profile.kernels.iter().take(MAX_ROWS) {
+    let rows = || profile.kernels.iter().take(MAX_ROWS);
+    for (k, name) in rows().zip(distinct_names(rows().map(|k| k.kernel.as_str()))) {
         grid.row([
-            short_name(&k.kernel),
+            name,
             k.launches.to_string(),
             duration(k.total_ns as f64),
             duration(k.total_ns as f64 / k.launches.max(1) as f64),

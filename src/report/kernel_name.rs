@@ -1,0 +1,567 @@
+//! Names of kernels as people say them: `mul bf16` for 200 columns of torch's template.
+//!
+//! A library's kernel is one template around a functor; the functor is what the user called. The
+//! name is taken from the text alone, since reports give no more. nsys writes `(int)4` and
+//! `[lambda(float) (instance 1)]`, ncu and torch write `4` and `{lambda(float)#1}`; both give the same
+//! name. The full name stays in the profile.
+
+use std::collections::HashMap;
+
+use super::text::cut_middle;
+
+/// Columns of a short name.
+const MAX_COLUMNS: usize = 44;
+/// Longer names are only cut: no library makes them, and each level of a name costs a pass over it.
+const MAX_BYTES: usize = 16 << 10;
+/// Functors within functors that are looked into.
+const MAX_DEPTH: usize = 8;
+
+/// Kernels of torch that apply a functor to elements, and what distinguishes them.
+const ELEMENTWISE: &[(&str, &str)] = &[
+    ("vectorized_elementwise_kernel", "vectorized"),
+    ("unrolled_elementwise_kernel", "unrolled"),
+    ("elementwise_kernel_with_index", "with index"),
+    ("elementwise_kernel", "strided"),
+    ("index_elementwise_kernel", "indexed"),
+    ("vectorized_gather_kernel", "gather"),
+    ("reduce_kernel", ""),
+    ("multi_tensor_apply_kernel", ""),
+    ("distribution_elementwise_grid_stride_kernel", ""),
+];
+/// Functors that wrap another one, which stands last among their template arguments.
+const WRAPPERS: &[&str] = &[
+    "BinaryFunctor",
+    "AUnaryFunctor",
+    "BUnaryFunctor",
+    "func_wrapper_t",
+    "gpu_kernel_impl_nocast",
+    "gpu_kernel_impl",
+    "normal_and_transform",
+    "uniform_and_transform",
+];
+const TYPES: &[(&str, &str)] = &[
+    ("c10::BFloat16", "bf16"),
+    ("__nv_bfloat16", "bf16"),
+    ("c10::Half", "f16"),
+    ("__half", "f16"),
+    ("c10::Float8_e4m3fn", "e4m3"),
+    ("c10::Float8_e5m2", "e5m2"),
+    ("c10::complex<float>", "c64"),
+    ("c10::complex<double>", "c128"),
+    ("unsigned char", "u8"),
+    ("unsigned int", "u32"),
+    ("unsigned long", "u64"),
+    ("unsigned long long", "u64"),
+    ("signed char", "i8"),
+    ("float", "f32"),
+    ("double", "f64"),
+    ("short", "i16"),
+    ("int", "i32"),
+    ("long", "i64"),
+    ("long long", "i64"),
+    ("bool", "bool"),
+];
+
+/// A kernel's name in at most 44 columns.
+pub(super) fn short_name(name: &str) -> String {
+    cut_middle(&full_short_name(name), MAX_COLUMNS)
+}
+
+/// Short names of a table's rows. Equal ones get what tells them apart; in the last case a number.
+pub(super) fn distinct_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let names: Vec<&str> = names.collect();
+    let mut labels: Vec<String> = names.iter().map(|name| short_name(name)).collect();
+    for detail in [
+        |name: &str, _: usize| variant(name),
+        |_: &str, number: usize| match number {
+            0 => String::new(),
+            n => format!("#{}", n + 1),
+        },
+    ] {
+        let mut same: HashMap<String, Vec<&str>> = HashMap::new();
+        for (label, name) in labels.iter().zip(&names) {
+            let full = same.entry(label.clone()).or_default();
+            if !full.contains(name) {
+                full.push(name);
+            }
+        }
+        for (label, name) in labels.iter_mut().zip(&names) {
+            let Some(full) = same.get(label).filter(|full| full.len() > 1) else { continue };
+            let number = full.iter().position(|other| other == name).unwrap_or_default();
+            let suffix = detail(name, number);
+            if !suffix.is_empty() {
+                let room = MAX_COLUMNS.saturating_sub(suffix.chars().count() + 1);
+                *label = format!("{} {suffix}", cut_middle(label, room));
+            }
+        }
+    }
+    labels
+}
+
+/// The short name before it is cut.
+fn full_short_name(name: &str) -> String {
+    if name.len() > MAX_BYTES {
+        return name.to_owned();
+    }
+    let path = segments(without_return_type(name));
+    let Some(last) = path.last() else { return name.to_owned() };
+    let (kernel, args) = (ident(last), template_args(last));
+    elementwise(kernel, &args)
+        .or_else(|| nccl(kernel))
+        .or_else(|| xmma(kernel))
+        .or_else(|| cudnn(kernel))
+        .or_else(|| cutlass(&path, &args))
+        .or_else(|| library(&path, kernel, &args))
+        .unwrap_or_else(|| own(&path))
+}
+
+/// What distinguishes a kernel from another one with the same short name, if the text tells.
+fn variant(name: &str) -> String {
+    let path = segments(without_return_type(name));
+    let Some(last) = path.last() else { return String::new() };
+    let kernel = ident(last);
+    if let Some((_, variant)) = ELEMENTWISE.iter().find(|(known, _)| *known == kernel) {
+        return (*variant).to_owned();
+    }
+    if let Some((_, way)) = kernel.split_once("_execute_") {
+        return way.split("_kernel").next().unwrap_or_default().to_owned();
+    }
+    let numbers = template_args(last).into_iter().filter_map(number).collect::<Vec<_>>();
+    match numbers.is_empty() {
+        true => String::new(),
+        false => format!("<{}>", numbers.join(", ")),
+    }
+}
+
+/// torch's kernels that apply a functor: `mul bf16`, `reduce sum f32`, `foreach add f32`.
+fn elementwise(kernel: &str, args: &[&str]) -> Option<String> {
+    ELEMENTWISE.iter().find(|(known, _)| *known == kernel)?;
+    let mut functors = args.iter().filter(|arg| number(arg).is_none() && scalar(arg).is_none());
+    let (prefix, functor) = match kernel {
+        "multi_tensor_apply_kernel" => {
+            let operands = functors.filter(|arg| !arg.contains("TensorList"));
+            // The operator stands after the functor that reads the lists: `std::plus<float>`.
+            ("foreach ", operands.last()?)
+        }
+        "reduce_kernel" => ("reduce ", functors.next()?),
+        "distribution_elementwise_grid_stride_kernel" => ("random ", functors.next()?),
+        _ => ("", functors.next()?),
+    };
+    let (operator, element) = operator_of(functor, 0)?;
+    let prefix = if operator.starts_with(prefix) { "" } else { prefix };
+    Some(match element {
+        Some(element) => format!("{prefix}{operator} {element}"),
+        None => format!("{prefix}{operator}"),
+    })
+}
+
+/// The operator that a functor applies, and the type of its elements.
+fn operator_of(functor: &str, depth: usize) -> Option<(String, Option<String>)> {
+    let path = segments(without_return_type(functor.trim()));
+    let named = |segment: &&&str| segment.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+    let inner = path.iter().filter(named).find(|s| s.contains(['<', '(']));
+    let segment = inner.or_else(|| path.iter().rfind(|s| named(s)))?;
+    let (name, args) = (ident(segment), template_args(segment));
+    let element = element_of(&args);
+    if depth < MAX_DEPTH {
+        let wrapped = match name {
+            "ReduceOp" => args.get(1),
+            _ if WRAPPERS.contains(&name) => args.last(),
+            _ => None,
+        };
+        if let Some((operator, of_operator)) = wrapped.and_then(|w| operator_of(w, depth + 1)) {
+            let operator = match name {
+                "AUnaryFunctor" | "BUnaryFunctor" => format!("{operator} scalar"),
+                _ => operator,
+            };
+            return Some((operator, element.map(str::to_owned).or(of_operator)));
+        }
+    }
+    let element = element.or_else(|| lambda_element(functor));
+    let element = match name {
+        "bfloat16_copy_kernel_cuda" => element.map(|from| format!("{from}→bf16")),
+        "float16_copy_kernel_cuda" => element.map(|from| format!("{from}→f16")),
+        _ => element.map(str::to_owned),
+    };
+    Some((operator_words(name), element))
+}
+
+/// `GeluBackwardCUDAKernelImpl` as `gelu backward`, `CUDAFunctor_add` as `add`.
+fn operator_words(name: &str) -> String {
+    const LEFT_OUT: &[&str] = &[
+        "kernel",
+        "cuda",
+        "cudakernel",
+        "impl",
+        "functor",
+        "cudafunctor",
+        "ops",
+        "op",
+        "launch",
+        "direct",
+        "nan",
+        "tensor",
+        "scalar",
+        "out",
+        "on",
+        "self",
+        "bfloat16",
+        "float16",
+    ];
+    let mut spaced = String::with_capacity(name.len() + 8);
+    let mut before = '_';
+    for c in name.chars() {
+        if c.is_uppercase() && before.is_lowercase() {
+            spaced.push('_');
+        }
+        before = c;
+        spaced.extend(c.to_lowercase());
+    }
+    let words: Vec<&str> = spaced.split('_').filter(|w| !w.is_empty()).collect();
+    let kept: Vec<&str> = words.iter().copied().filter(|w| !LEFT_OUT.contains(w)).collect();
+    match kept.join(" ").as_str() {
+        "" => name.to_owned(),
+        "multiplies" => "mul".to_owned(),
+        "divides" => "div".to_owned(),
+        "plus" => "add".to_owned(),
+        "minus" => "sub".to_owned(),
+        "arg max" => "argmax".to_owned(),
+        "arg min" => "argmin".to_owned(),
+        words => words.to_owned(),
+    }
+}
+
+/// The element type among template arguments: the first floating-point one, since integers are often
+/// sizes or indices.
+fn element_of(args: &[&str]) -> Option<&'static str> {
+    let known = || args.iter().filter_map(|arg| scalar(arg));
+    known()
+        .find(|known| !known.starts_with(['i', 'u']) && *known != "bool")
+        .or_else(|| known().next())
+}
+
+/// The type of the first parameter of the last lambda.
+fn lambda_element(text: &str) -> Option<&'static str> {
+    let at = text.rfind("lambda(")? + "lambda(".len();
+    let rest = &text[at..];
+    scalar(rest[..rest.find([')', ','])?].trim())
+}
+
+/// NCCL's kernels: `ncclDevKernel_AllReduce_Sum_f32_RING_LL` as `nccl AllReduce Sum f32 RING LL`.
+fn nccl(kernel: &str) -> Option<String> {
+    Some(format!("nccl {}", kernel.strip_prefix("ncclDevKernel_")?.replace('_', " ")))
+}
+
+/// cuBLAS' and cuDNN's kernels of the xmma family: operation, type, layout and tile.
+fn xmma(kernel: &str) -> Option<String> {
+    let (_, rest) = kernel.split_once("_xmma_")?;
+    let words: Vec<&str> = rest.split('_').collect();
+    let tile = words.iter().find_map(|word| word.strip_prefix("tilesize"))?;
+    let types = words.iter().position(|word| {
+        let half = word.len() / 2;
+        word.len() % 2 == 0 && word.is_char_boundary(half) && {
+            let (a, b) = word.split_at(half);
+            a == b && a.ends_with(|c: char| c.is_ascii_digit())
+        }
+    })?;
+    let operation = words[..types].join(" ").replace("implicit gemm", "conv");
+    let element = match words.get(types + 1) {
+        Some(compute) if compute.starts_with("tf32") => "tf32",
+        _ => &words[types][..words[types].len() / 2],
+    };
+    // Matrix products name their layouts in one or two letters; convolutions have one layout.
+    let layout = words.get(types + 3).filter(|l| l.len() == 2).map(|l| format!(" {l}"));
+    Some(format!("xmma {operation} {element}{} {tile}", layout.unwrap_or_default()))
+}
+
+/// cuDNN's generated kernels: `cudnn sdpa flash fprop f16 16x128x64`.
+fn cudnn(kernel: &str) -> Option<String> {
+    let rest = kernel.strip_prefix("cudnn_generated_fort_native_")?;
+    let words: Vec<&str> = rest.split('_').collect();
+    let knob = words.iter().position(|word| *word == "knob")?;
+    let said =
+        words[..knob].iter().filter(|word| !word.starts_with("sm") && !word.ends_with("mma"));
+    let tile = words.get(knob + 2).copied().unwrap_or_default();
+    Some(format!("cudnn {} {tile}", said.copied().collect::<Vec<_>>().join(" ")))
+}
+
+/// CUTLASS' kernels: the name that the instance has, else operation, type and tile.
+fn cutlass(path: &[&str], args: &[&str]) -> Option<String> {
+    path.first().filter(|first| first.starts_with("cutlass"))?;
+    let instance = args.first()?;
+    if !instance.contains('<') {
+        return Some((*instance).to_owned());
+    }
+    const OPERATIONS: &[(&str, &str)] = &[
+        ("Wgrad", "conv wgrad"),
+        ("Dgrad", "conv dgrad"),
+        ("Fprop", "conv fprop"),
+        ("Attention", "attention"),
+        ("ReduceSplitK", "reduce split-k"),
+        ("gemm", "gemm"),
+        ("Gemm", "gemm"),
+    ];
+    const ELEMENTS: &[(&str, &str)] = &[
+        ("bfloat16_t", "bf16"),
+        ("half_t", "f16"),
+        ("float_e4m3_t", "e4m3"),
+        ("float_e5m2_t", "e5m2"),
+        ("float_e2m1_t", "e2m1"),
+        ("tfloat32_t", "tf32"),
+        ("float", "f32"),
+    ];
+    let first = |table: &[(&'static str, &'static str)]| {
+        table.iter().find(|(word, _)| instance.contains(word)).map(|(_, name)| *name)
+    };
+    let tile = ["GemmShape<", "tuple<"].iter().find_map(|word| {
+        let at = instance.find(word)? + word.len() - 1;
+        let sizes = bracketed(&instance[at..])?;
+        let sizes: Vec<String> = split_args(sizes).into_iter().filter_map(tile_size).collect();
+        (sizes.len() >= 2).then(|| sizes.join("x"))
+    });
+    let words =
+        ["cutlass", first(OPERATIONS).unwrap_or_default(), first(ELEMENTS).unwrap_or_default()];
+    let words = words.into_iter().chain(tile.as_deref()).filter(|word| !word.is_empty());
+    Some(words.collect::<Vec<_>>().join(" "))
+}
+
+/// A tile's size: `(int)128`, `128`, `cute::C<128>`.
+fn tile_size(text: &str) -> Option<String> {
+    let inner = bracketed(text).unwrap_or(text);
+    number(inner).filter(|n| n.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// Kernels of libraries: their last name and the type of their elements.
+fn library(path: &[&str], kernel: &str, args: &[&str]) -> Option<String> {
+    const LIBRARIES: &[(&str, &str)] = &[
+        ("cub", "cub::"),
+        ("thrust", "thrust::"),
+        ("cublasLt", "cublasLt::"),
+        ("cudnn", "cudnn::"),
+        ("stream_executor", "xla::"),
+        ("native", ""),
+        ("at", ""),
+    ];
+    let spaces = &path[..path.len() - 1];
+    // torch has kernels outside its namespace; their arguments give them away.
+    let known = LIBRARIES.iter().find(|(space, _)| spaces.contains(space));
+    let prefix = match known {
+        Some((_, prefix)) => prefix,
+        None if args.iter().any(|arg| arg.starts_with("c10::")) => "",
+        None => return None,
+    };
+    let element = element_of(args);
+    Some(match element {
+        Some(element) => format!("{prefix}{kernel} {element}"),
+        None => format!("{prefix}{kernel}"),
+    })
+}
+
+/// A user's kernel: its path and template arguments, without parameters, casts and unnamed
+/// namespaces.
+fn own(path: &[&str]) -> String {
+    let named = path.iter().filter(|s| !matches!(**s, "<unnamed>" | "(anonymous namespace)"));
+    let mut text = named.copied().collect::<Vec<_>>().join("::");
+    if let Some(at) = parameters(&text) {
+        text.truncate(at);
+    }
+    without_casts(text.trim())
+}
+
+/// `tile<float, (int)4>` as `tile<float, 4>`.
+fn without_casts(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('(') {
+        let (before, cast) = rest.split_at(at);
+        out.push_str(before);
+        let end = cast.find(')').map(|end| end + 1);
+        rest = match end {
+            Some(end) if cast[end..].starts_with(|c: char| c.is_ascii_digit() || c == '-') => {
+                &cast[end..]
+            }
+            _ => {
+                out.push('(');
+                &cast[1..]
+            }
+        };
+    }
+    out.push_str(rest);
+    out
+}
+
+/// The offset of the parameter list: the first parenthesis after a name that is not inside template
+/// arguments.
+fn parameters(name: &str) -> Option<usize> {
+    let mut depth = 0_i32;
+    for (at, c) in name.char_indices() {
+        match c {
+            '<' => depth += 1,
+            '>' => depth -= 1,
+            '(' if depth == 0 && at > 0 && !name[..at].ends_with([':', ' ']) => return Some(at),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn without_return_type(name: &str) -> &str {
+    let name = name.trim();
+    name.strip_prefix("void ").unwrap_or(name)
+}
+
+/// The parts of a path: `at`, `native`, `fill<int>(int)`. Brackets keep what is inside together.
+fn segments(text: &str) -> Vec<&str> {
+    split_outside(text, "::")
+}
+
+/// The arguments of a list.
+fn split_args(text: &str) -> Vec<&str> {
+    split_outside(text, ",").into_iter().map(str::trim).filter(|arg| !arg.is_empty()).collect()
+}
+
+fn split_outside<'a>(text: &'a str, separator: &str) -> Vec<&'a str> {
+    let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0_usize);
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'<' | b'(' | b'[' | b'{' => depth += 1,
+            b'>' if at > 0 && bytes[at - 1] == b'-' => {}
+            b'>' | b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ if depth == 0 && bytes[at..].starts_with(separator.as_bytes()) => {
+                parts.push(&text[start..at]);
+                at += separator.len();
+                start = at;
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+/// A segment's own name: `fill` of `fill<int>(int)`.
+fn ident(segment: &str) -> &str {
+    segment.split(['<', '(']).next().unwrap_or_default().trim()
+}
+
+/// A segment's template arguments.
+fn template_args(segment: &str) -> Vec<&str> {
+    let own = segment.split('(').next().unwrap_or_default();
+    match own.find('<').and_then(|at| bracketed(&segment[at..])) {
+        Some(args) => split_args(args),
+        None => Vec::new(),
+    }
+}
+
+/// The text within the first pair of angle brackets.
+fn bracketed(text: &str) -> Option<&str> {
+    let start = text.find('<')? + 1;
+    let (mut depth, bytes) = (1_usize, text.as_bytes());
+    for at in start..bytes.len() {
+        match bytes[at] {
+            b'<' => depth += 1,
+            b'>' if bytes[at - 1] == b'-' => {}
+            b'>' if depth == 1 => return Some(&text[start..at]),
+            b'>' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// A template argument that is a number, without its cast.
+fn number(arg: &str) -> Option<String> {
+    let value = match arg.strip_prefix('(').and_then(|cast| cast.split_once(')')) {
+        Some((_, value)) => value,
+        None => arg,
+    };
+    let value = value.trim().trim_end_matches(['u', 'U', 'l', 'L']);
+    let digits = value.strip_prefix('-').unwrap_or(value);
+    let known = matches!(value, "true" | "false");
+    (known || (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())))
+        .then(|| value.to_owned())
+}
+
+/// The short form of an element type.
+fn scalar(text: &str) -> Option<&'static str> {
+    let text = text.trim().trim_start_matches("const ");
+    TYPES.iter().find(|(known, _)| *known == text).map(|(_, short)| *short)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names that nsys 2025.3.1 gave of twelve programs on an H200: `tests/gpu/programs`.
+    const RECORDED: &str = include_str!("../../tests/fixtures/kernel_names/nsys-2025.3.1-h200.txt");
+
+    #[test]
+    fn recorded_names_of_libraries_become_these() {
+        let names: Vec<&str> = RECORDED.lines().collect();
+        let labels = distinct_names(names.iter().copied());
+        let mut unique = labels.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        assert_eq!(unique.len(), names.len());
+        assert!(labels.iter().all(|label| label.chars().count() <= MAX_COLUMNS));
+        let lines = labels.iter().zip(&names).map(|(label, name)| {
+            format!("{label:MAX_COLUMNS$} {}\n", name.chars().take(100).collect::<String>())
+        });
+        insta::assert_snapshot!(lines.collect::<String>());
+    }
+
+    #[test]
+    fn nsys_ncu_and_torch_spell_one_kernel_in_their_own_ways() {
+        for name in [
+            "void at::native::vectorized_elementwise_kernel<(int)4, at::native::FillFunctor<int>, std::array<char *, (unsigned long)1>>(int, T2, T3)",
+            "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<int>, std::array<char*, 1ul> >(int, at::native::FillFunctor<int>, std::array<char*, 1ul>)",
+            "vectorized_elementwise_kernel<4, at::native::FillFunctor<int>, std::array<char*, 1ul> >",
+        ] {
+            assert_eq!(short_name(name), "fill i32");
+        }
+        for name in [
+            "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase &)::[lambda() (instance 3)]::operator ()() const::[lambda(float) (instance 1)], X>(int)",
+            "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}::operator()() const::{lambda(float)#1}, X>(int)",
+        ] {
+            assert_eq!(short_name(name), "copy f32");
+        }
+    }
+
+    #[test]
+    fn a_users_names_lose_parameters_casts_and_unnamed_namespaces() {
+        assert_eq!(short_name("void add<float>(float*, int)"), "add<float>");
+        assert_eq!(short_name("(anonymous namespace)::k(int)"), "k");
+        assert_eq!(short_name("<unnamed>::k(int)"), "k");
+        assert_eq!(short_name("void tile<float, (int)4>(T1 *)"), "tile<float, 4>");
+        assert_eq!(short_name("mine::deep::k<(bool)1>()"), "mine::deep::k<1>");
+        assert_eq!(short_name(&"x".repeat(60)).chars().count(), MAX_COLUMNS);
+        assert_eq!(
+            short_name("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)"),
+            "nccl AllReduce Sum f32 RING LL"
+        );
+    }
+
+    #[test]
+    fn names_that_no_compiler_makes_do_no_harm() {
+        let deep = format!("reduce_kernel<{}", "func_wrapper_t<".repeat(1000));
+        for name in [
+            "",
+            "::",
+            "<",
+            ">",
+            "(",
+            "void ",
+            "reduce_kernel<>",
+            "reduce_kernel<(",
+            "é_xmma_é_tilesize",
+            "cutlass<",
+            &deep,
+        ] {
+            assert!(short_name(name).chars().count() <= MAX_COLUMNS, "{name}");
+        }
+    }
+}
