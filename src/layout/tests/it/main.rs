@@ -1,0 +1,10 @@
+//! Tests of the layout algebra against its definitions, and of the sm_100 layouts against golden
+//! values.
+
+#![allow(clippy::unwrap_used)]
+
+mod brute;
+mod compose;
+mod laws;
+mod published;
+mod text;
