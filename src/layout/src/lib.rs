@@ -1,9 +1,11 @@
-//! Layout algebra with proofs.
+//! Layout algebra with proofs, and the layouts that sm_100 demands.
 //!
 //! A [`Layout`] maps coordinates to offsets, in CuTe's notation `S:D`. Every operation returns its
 //! result with a [`Proof`], checked after the result was computed, or a [`Rejection`] that names the
 //! mode, the condition and a point that shows it. Nothing here does I/O, nothing panics on any input,
 //! and [`Limits`] bound the work.
+//!
+//! [`sm100`] has scale factors, descriptors and tensor memory.
 
 mod coalesce;
 mod complement;
@@ -16,6 +18,7 @@ mod parse;
 mod proof;
 mod properties;
 mod recast;
+pub mod sm100;
 mod swizzle;
 
 pub use coalesce::{Difference, Equality, coalesce, coalesce_by_mode, equal, filter, filter_zeros};

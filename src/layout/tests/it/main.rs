@@ -7,4 +7,6 @@ mod brute;
 mod compose;
 mod laws;
 mod published;
+mod sm100;
 mod text;
+mod wagmiv67;
