@@ -5,8 +5,9 @@
 //! mode, the condition and a point that shows it. Nothing here does I/O, nothing panics on any input,
 //! and [`Limits`] bound the work.
 //!
-//! [`sm100`] has scale factors, descriptors and tensor memory.
+//! [`sm100`] has scale factors, descriptors and tensor memory, [`access`] sectors and bank conflicts.
 
+pub mod access;
 mod coalesce;
 mod complement;
 mod compose;

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod access;
 mod brute;
 mod compose;
 mod laws;
