@@ -5,9 +5,11 @@
 //! mode, the condition and a point that shows it. Nothing here does I/O, nothing panics on any input,
 //! and [`Limits`] bound the work.
 //!
-//! [`sm100`] has scale factors, descriptors and tensor memory, [`access`] sectors and bank conflicts.
+//! [`sm100`] has scale factors, descriptors and tensor memory, [`access`] sectors and bank conflicts,
+//! [`blocks`] the tiles of grouped problems.
 
 pub mod access;
+pub mod blocks;
 mod coalesce;
 mod complement;
 mod compose;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod access;
+mod blocks;
 mod brute;
 mod compose;
 mod laws;
