@@ -62,6 +62,7 @@
             "rgpu-protocol"
             "rgpu-case"
             "rgpu-format"
+            "rgpu-layout"
           ];
 
           postInstall = ''

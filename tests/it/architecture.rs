@@ -107,11 +107,13 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The Rust files of the library, without the crate that lies inside.
+/// The Rust files of the library, without the crates that lie inside.
 fn sources() -> Vec<PathBuf> {
     walkdir::WalkDir::new(root().join("src"))
         .into_iter()
-        .filter_entry(|e| e.file_name() != "format")
+        .filter_entry(|e| {
+            e.depth() != 1 || !["format", "layout"].iter().any(|n| e.file_name() == *n)
+        })
         .filter_map(Result::ok)
         .map(walkdir::DirEntry::into_path)
         .filter(|p| p.extension().is_some_and(|x| x == "rs"))

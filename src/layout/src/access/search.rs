@@ -1,0 +1,158 @@
+//! The search for thread layouts that store a tile with the least traffic.
+
+use serde::Serialize;
+
+use super::{Access, AccessError, Space, check_access};
+use crate::layout::{Layout, Mode};
+use crate::proof::Limits;
+use crate::swizzle::Swizzle;
+
+/// A tile of a row-major matrix in global memory that threads store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StoreTile {
+    /// Rows of the tile.
+    pub rows: i64,
+    /// Columns of the tile.
+    pub columns: i64,
+    /// Bytes of an element.
+    pub element_bytes: i64,
+    /// Elements from one row of the matrix to the next.
+    pub leading: i64,
+    /// Threads, a multiple of 32.
+    pub threads: i64,
+    /// Elements that one instruction may store.
+    pub vectors: Vec<i64>,
+}
+
+/// A thread layout with what it costs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StoreCandidate {
+    /// Thread and value to offset in the matrix: the layout that was judged.
+    pub layout: Layout,
+    /// Threads along a row.
+    pub row_threads: i64,
+    /// Elements of one store.
+    pub vector: i64,
+    /// Sectors of all stores.
+    pub sectors: i64,
+    /// The fewest sectors for these bytes.
+    pub ideal_sectors: i64,
+    /// Bytes stored, of all bytes in the sectors.
+    pub efficiency: f64,
+    /// Store instructions of all warps.
+    pub requests: i64,
+    /// Whether threads hold what `tcgen05.ld.32x32b` gives them, one row each. Otherwise the values
+    /// go through shared memory first.
+    pub direct: bool,
+}
+
+/// The reason why there is nothing to search.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SearchError {
+    /// A number is out of range.
+    #[error("{field} is {value}: from {low} to {high}")]
+    Range {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: i64,
+        /// The smallest value.
+        low: i64,
+        /// The largest value.
+        high: i64,
+    },
+    /// The threads are no whole warps.
+    #[error("{0} threads are no whole warps of 32")]
+    Warps(i64),
+    /// No arrangement of the threads fills the tile.
+    #[error(
+        "no arrangement of {threads} threads with these vectors fills a tile of {rows}x{columns}"
+    )]
+    NoneFits {
+        /// Threads.
+        threads: i64,
+        /// Rows.
+        rows: i64,
+        /// Columns.
+        columns: i64,
+    },
+}
+
+/// All arrangements of the threads over the tile, those with the least traffic first: by sectors, then
+/// by store instructions, then direct ones before those through shared memory.
+///
+/// # Errors
+/// If a number is out of range, or nothing fits.
+pub fn search_stores(tile: &StoreTile, limits: Limits) -> Result<Vec<StoreCandidate>, SearchError> {
+    let range = |field, value, low, high| match value {
+        value if (low..=high).contains(&value) => Ok(()),
+        value => Err(SearchError::Range { field, value, low, high }),
+    };
+    range("rows", tile.rows, 1, 512)?;
+    range("columns", tile.columns, 1, 512)?;
+    range("element bytes", tile.element_bytes, 1, 16)?;
+    range("leading dimension", tile.leading, tile.columns, 1 << 40)?;
+    range("threads", tile.threads, 32, 1024)?;
+    range("vector widths", tile.vectors.len() as i64, 1, 16)?;
+    if tile.threads % 32 != 0 {
+        return Err(SearchError::Warps(tile.threads));
+    }
+    let mut candidates = Vec::new();
+    for &vector in &tile.vectors {
+        // Wider than an instruction.
+        if vector < 1 || vector.saturating_mul(tile.element_bytes) > 16 {
+            continue;
+        }
+        for row_threads in (1..=tile.threads).filter(|n| tile.threads % n == 0) {
+            candidates.extend(candidate(tile, vector, row_threads, limits));
+        }
+    }
+    if candidates.is_empty() {
+        let StoreTile { rows, columns, threads, .. } = *tile;
+        return Err(SearchError::NoneFits { threads, rows, columns });
+    }
+    candidates.sort_by_key(|c| (c.sectors, c.requests, !c.direct, c.row_threads));
+    Ok(candidates)
+}
+
+fn candidate(
+    tile: &StoreTile,
+    vector: i64,
+    row_threads: i64,
+    limits: Limits,
+) -> Option<StoreCandidate> {
+    let width = vector * row_threads;
+    let column_threads = tile.threads / row_threads;
+    if tile.columns % width != 0 || tile.rows % column_threads != 0 {
+        return None;
+    }
+    let pair = |modes: [Mode; 2]| Layout::flat(&modes).ok();
+    let threads = pair([Mode::new(row_threads, vector), Mode::new(column_threads, tile.leading)])?;
+    let values = Layout::flat(&[
+        Mode::new(vector, 1),
+        Mode::new(tile.columns / width, width),
+        Mode::new(tile.rows / column_threads, column_threads * tile.leading),
+    ])
+    .ok()?;
+    let layout = Layout::tuple([threads, values]).ok()?;
+    let access = Access {
+        space: Space::Global,
+        element_bytes: tile.element_bytes,
+        lanes: 32,
+        vector,
+        swizzle: Swizzle::default(),
+    };
+    let report: Result<_, AccessError> = check_access(&layout, access, limits);
+    let report = report.ok().filter(|report| report.misaligned.is_none())?;
+    let sectors = report.sectors?;
+    Some(StoreCandidate {
+        layout,
+        row_threads,
+        vector,
+        sectors: sectors.total,
+        ideal_sectors: sectors.ideal,
+        efficiency: report.efficiency?,
+        requests: report.requests,
+        direct: row_threads == 1 && tile.rows == tile.threads,
+    })
+}

@@ -1,0 +1,425 @@
+//! Composition `A∘B`: the layout `R` that refines `B` with `R(i) = A(B(i))` for all `i`.
+//!
+//! With `A` coalesced as `(a_0,…):(t_0,…)` and `P_k = a_0·…·a_(k-1)`,
+//!
+//! ```text
+//! A(x) = t_0·x + Σ_(k>0) δ_k·⌊x / P_k⌋      with δ_k = t_k − a_(k-1)·t_(k-1) ≠ 0
+//! ```
+//!
+//! so `A` is additive where no residue carries over a `P_k`. A result exists if each mode of `B` maps
+//! to a layout and the modes do not interact. A mode's layout is unique once coalesced: its first
+//! extent is the length of the first linear run, and so on. So there is one candidate. It is proved
+//! by residues that cannot carry, or by looking at every point. It is refuted by one point.
+
+use std::collections::VecDeque;
+
+use smallvec::SmallVec;
+
+use crate::coalesce::coalesced;
+use crate::layout::{Layout, Mode, Offsets, Tree, offset, size_of, unrank};
+use crate::proof::{Condition, Limits, Method, Proof, Proved, Rejection, Witness};
+
+/// A part of a mode of `B` on which `A` is linear: `extent` steps of `inner` in `B`'s offsets become
+/// as many of `outer`.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    extent: i64,
+    inner: i64,
+    outer: i64,
+    /// The leaf of `B` that it is part of.
+    leaf: usize,
+}
+
+/// Composes `a∘b`.
+///
+/// # Errors
+/// A [`Rejection`] if no layout that refines `b` represents it, with a witness and the nearest tiler
+/// that is admissible, or if it needs more points than the limit.
+pub fn compose(a: &Layout, b: &Layout, limits: Limits) -> Result<Proved, Rejection> {
+    let outer = coalesced(&a.modes());
+    let inner = b.modes();
+    compose_modes(&outer, a.size(), &inner, limits)
+        .and_then(|(pieces, proof)| {
+            let layout = Layout::new(refined(b, &pieces))?;
+            Ok(Proved { layout, proof })
+        })
+        .map_err(|mut rejection| {
+            if rejection.condition != Condition::Undecided {
+                rejection.nearest = nearest(&outer, a.size(), b, limits.nearest_tries);
+            }
+            rejection
+        })
+}
+
+type Pieces = SmallVec<[Piece; 8]>;
+
+/// `b` with each leaf replaced by its pieces.
+fn refined(b: &Layout, pieces: &[Piece]) -> Tree {
+    let mut leaf = 0;
+    let mut rest = pieces;
+    b.tree().map(&mut |_| {
+        let count = rest.iter().take_while(|piece| piece.leaf == leaf).count();
+        let (own, others) = rest.split_at(count);
+        leaf += 1;
+        rest = others;
+        let part = |piece: &Piece| Tree::Leaf(Mode::new(piece.extent, piece.outer));
+        match own {
+            [] => Tree::Leaf(Mode::new(1, 0)),
+            [piece] => part(piece),
+            pieces => Tree::Node(pieces.iter().map(part).collect()),
+        }
+    })
+}
+
+fn compose_modes(
+    a: &[Mode],
+    size: i64,
+    b: &[Mode],
+    limits: Limits,
+) -> Result<(Pieces, Proof), Rejection> {
+    image_inside(size, b)?;
+    let mut pieces = Pieces::new();
+    for (leaf, mode) in b.iter().enumerate() {
+        split(a, *mode, leaf, &mut pieces, limits)?;
+    }
+    let proof = verify(a, b, &pieces, limits)?;
+    Ok((pieces, proof))
+}
+
+/// All offsets of `b` must be coordinates of an outer layout of this size.
+fn image_inside(size: i64, b: &[Mode]) -> Result<(), Rejection> {
+    let mut high = 0_i64;
+    for (index, mode) in b.iter().enumerate().filter(|(_, mode)| mode.extent > 1) {
+        if mode.stride < 0 {
+            let text = format!(
+                "mode {index} ({mode}) of the inner layout reaches {}, below 0",
+                mode.stride
+            );
+            return Err(outside(b, index, |at, _| i64::from(at == index), mode.stride, text));
+        }
+        high += (mode.extent - 1) * mode.stride;
+        if high >= size {
+            let text = format!(
+                "with mode {index} ({mode}) the inner layout reaches {high}, and the outer one has \
+                 {size} coordinates"
+            );
+            let corner = |at, mode: &Mode| if at <= index { mode.extent - 1 } else { 0 };
+            return Err(outside(b, index, corner, high, text));
+        }
+    }
+    Ok(())
+}
+
+fn outside(
+    b: &[Mode],
+    index: usize,
+    place: impl Fn(usize, &Mode) -> i64,
+    offset: i64,
+    reason: String,
+) -> Rejection {
+    let coordinate = b.iter().enumerate().map(|(at, mode)| place(at, mode)).collect();
+    let mut rejection = Rejection::new(Condition::ImageOutside, reason).mode(index, b[index]);
+    rejection.witness =
+        Some(Box::new(Witness { coordinate, required: Some(offset), candidate: None }));
+    rejection.proof = Some(Proof::new(Method::Algebraic, 0, "the witness is outside"));
+    rejection
+}
+
+/// The length of the first run on which `A(i·step) = i·slope`, at most `extent`, and the mode of `a`
+/// whose end stops it. `slope` is `A(step)`. `None` beyond the limit of points.
+fn linear_run(
+    a: &[Mode],
+    step: i64,
+    slope: i64,
+    extent: i64,
+    limits: Limits,
+) -> Option<(i64, usize)> {
+    let last = a.len().saturating_sub(1);
+    // The next index at which the floor over each prefix jumps.
+    let mut from = 0;
+    for _ in 0..limits.points.max(1) {
+        let (mut next, mut stop, mut prefix) = (extent, 0, 1_i64);
+        for (k, mode) in a[..last].iter().enumerate() {
+            prefix *= mode.extent;
+            // Within the offsets of B. From here on, no floor jumps.
+            if step * (extent - 1) < prefix {
+                break;
+            }
+            let residue = step % prefix;
+            if residue * (next - 1) < prefix {
+                continue;
+            }
+            // Without a jump before, ⌊i·residue / prefix⌋ is 0 up to here.
+            let jump = match from {
+                0 => prefix / residue + i64::from(prefix % residue > 0),
+                from => next_jump(residue, prefix, from, extent),
+            };
+            if jump < next {
+                (next, stop) = (jump, k);
+            }
+        }
+        if next >= extent {
+            return Some((extent, stop));
+        }
+        if i128::from(offset(a, next * step)) != i128::from(next) * i128::from(slope) {
+            return Some((next, stop));
+        }
+        from = next;
+    }
+    None
+}
+
+/// The first `i > from` at which `⌊i·residue / prefix⌋` is larger than at `from`; `extent` if none.
+fn next_jump(residue: i64, prefix: i64, from: i64, extent: i64) -> i64 {
+    let (residue, prefix) = (i128::from(residue), i128::from(prefix));
+    let floor = i128::from(from) * residue / prefix;
+    let next = ((floor + 1) * prefix + residue - 1) / residue;
+    i64::try_from(next).map_or(extent, |next| next.min(extent))
+}
+
+/// Splits a mode of `B` into runs on which `A` is linear. The extents of these runs are forced.
+fn split(
+    a: &[Mode],
+    mode: Mode,
+    leaf: usize,
+    pieces: &mut Pieces,
+    limits: Limits,
+) -> Result<(), Rejection> {
+    let (mut extent, mut step) = (mode.extent, mode.stride);
+    if extent == 1 {
+        return Ok(());
+    }
+    if step == 0 {
+        pieces.push(Piece { extent, inner: 0, outer: 0, leaf });
+        return Ok(());
+    }
+    while extent > 1 {
+        let slope = offset(a, step);
+        let Some((run, stop)) = linear_run(a, step, slope, extent, limits) else {
+            return Err(Rejection::undecided(limits, "where the linear run of a mode ends"));
+        };
+        if extent % run != 0 {
+            return Err(run_does_not_divide(a, mode, leaf, (step, extent, run), stop));
+        }
+        pieces.push(Piece { extent: run, inner: step, outer: slope, leaf });
+        extent /= run;
+        // Inside the image while something is left.
+        step = if extent > 1 { step * run } else { step };
+    }
+    Ok(())
+}
+
+fn run_does_not_divide(
+    a: &[Mode],
+    mode: Mode,
+    leaf: usize,
+    (step, extent, run): (i64, i64, i64),
+    stop: usize,
+) -> Rejection {
+    let prefix = size_of(&a[..=stop]);
+    let divides = prefix % step == 0 || step % prefix == 0;
+    let condition =
+        if divides { Condition::ShapeDivisibility } else { Condition::StrideDivisibility };
+    let reason = match condition {
+        Condition::ShapeDivisibility => format!(
+            "mode {leaf} ({mode}) crosses the end of the outer modes up to {stop}, at {prefix}, after \
+             {run} of {extent} steps of {step}, and {run} does not divide {extent}"
+        ),
+        _ => format!(
+            "mode {leaf} ({mode}): its stride {step} and the outer prefix {prefix} (the extents up \
+             to mode {stop}) do not divide each other, and it is linear for {run} of {extent} steps"
+        ),
+    };
+    let place = run * (step / mode.stride);
+    let mut coordinate = vec![0; leaf + 1];
+    coordinate[leaf] = place;
+    let required = offset(a, run * step);
+    let candidate = i64::try_from(i128::from(run) * i128::from(offset(a, step))).ok();
+    let mut rejection = Rejection::new(condition, reason).mode(leaf, mode);
+    rejection.witness = Some(Box::new(Witness { coordinate, required: Some(required), candidate }));
+    let claim =
+        "any refinement begins with the linear run, whose length does not divide the extent";
+    rejection.proof = Some(Proof::new(Method::Algebraic, 0, claim));
+    rejection
+}
+
+/// Proves that the pieces are the composition, or finds the point that shows that none is.
+fn verify(a: &[Mode], b: &[Mode], pieces: &[Piece], limits: Limits) -> Result<Proof, Rejection> {
+    // Independent of how the pieces were found: each must be what A is along it.
+    let sound = pieces.iter().all(|piece| piece.outer == offset(a, piece.inner));
+    let mut carry = None;
+    let mut prefix = 1_i64;
+    let high: i64 = pieces.iter().map(|piece| (piece.extent - 1) * piece.inner).sum();
+    for (k, mode) in a.iter().enumerate().take(a.len().saturating_sub(1)) {
+        prefix *= mode.extent;
+        if high < prefix {
+            break;
+        }
+        // At most the largest offset of B.
+        let reach: i64 = pieces.iter().map(|p| (p.extent - 1) * (p.inner % prefix)).sum();
+        if reach >= prefix {
+            carry = Some((k, prefix));
+            break;
+        }
+    }
+    let claim = "R refines B, and R(i) = A(B(i)) for all i";
+    let Some((k, prefix)) = carry.filter(|_| sound).or((!sound).then_some((0, 1))) else {
+        return Ok(Proof::new(Method::Algebraic, 0, claim));
+    };
+    let size = size_of(b) as u64;
+    let witness = carry_witness(a, pieces, prefix)
+        .or_else(|| (size <= limits.points).then(|| first_mismatch(a, pieces)).flatten());
+    let Some(digits) = witness else {
+        return if size <= limits.points {
+            Ok(Proof::new(Method::Enumeration, size, claim))
+        } else {
+            Err(Rejection::undecided(limits, "that no coordinates carry into each other"))
+        };
+    };
+    Err(carry_rejection(a, b, pieces, &digits, (k, prefix)))
+}
+
+/// The value of A and of the candidate at digits of the pieces.
+fn both(a: &[Mode], pieces: &[Piece], digits: &[i64]) -> (i64, i128) {
+    let inner: i64 = pieces.iter().zip(digits).map(|(p, c)| p.inner * c).sum();
+    let outer = pieces.iter().zip(digits).map(|(p, c)| i128::from(p.outer) * i128::from(*c)).sum();
+    (offset(a, inner), outer)
+}
+
+/// Looks for a refuting point where the residues of this prefix carry: the smallest such corner, then
+/// the largest.
+fn carry_witness(a: &[Mode], pieces: &[Piece], prefix: i64) -> Option<Vec<i64>> {
+    let mut small = vec![0; pieces.len()];
+    let mut reach = 0;
+    for (piece, digit) in pieces.iter().zip(&mut small) {
+        let residue = piece.inner % prefix;
+        if residue == 0 || reach >= prefix {
+            continue;
+        }
+        let missing = prefix - reach;
+        *digit = (piece.extent - 1).min(missing / residue + i64::from(missing % residue > 0));
+        reach += *digit * residue;
+    }
+    let corner = pieces.iter().map(|piece| piece.extent - 1).collect();
+    [small, corner].into_iter().find(|digits| {
+        let (required, candidate) = both(a, pieces, digits);
+        i128::from(required) != candidate
+    })
+}
+
+/// The first point where A and the candidate differ, by looking at all of them.
+fn first_mismatch(a: &[Mode], pieces: &[Piece]) -> Option<Vec<i64>> {
+    let inner: Vec<Mode> = pieces.iter().map(|p| Mode::new(p.extent, p.inner)).collect();
+    let index = Offsets::new(&inner).enumerate().find_map(|(index, x)| {
+        let digits = unrank(&inner, index as i64);
+        let (_, candidate) = both(a, pieces, &digits);
+        (i128::from(offset(a, x)) != candidate).then_some(index)
+    })?;
+    Some(unrank(&inner, index as i64))
+}
+
+fn carry_rejection(
+    a: &[Mode],
+    b: &[Mode],
+    pieces: &[Piece],
+    digits: &[i64],
+    (k, prefix): (usize, i64),
+) -> Rejection {
+    let (required, candidate) = both(a, pieces, digits);
+    let mut coordinate = vec![0; b.len()];
+    for (piece, digit) in pieces.iter().zip(digits) {
+        if piece.inner > 0 {
+            coordinate[piece.leaf] += digit * (piece.inner / b[piece.leaf].stride);
+        }
+    }
+    let involved: Vec<usize> = (0..b.len()).filter(|leaf| coordinate[*leaf] > 0).collect();
+    let names: Vec<String> = involved.iter().map(|i| format!("{i} ({})", b[*i])).collect();
+    let one = names.len() == 1;
+    let reason = format!(
+        "mode{} {} carr{} over the end of the outer modes up to {k}, at {prefix}: the composition is \
+         {required} at {coordinate:?}, the sum of its parts {candidate}",
+        if one { "" } else { "s" },
+        names.join(" and "),
+        if one { "ies" } else { "y" },
+    );
+    let condition = if one { Condition::StrideDivisibility } else { Condition::Carry };
+    let mut rejection = Rejection::new(condition, reason);
+    for index in involved {
+        rejection = rejection.mode(index, b[index]);
+    }
+    let candidate = i64::try_from(candidate).ok();
+    rejection.witness = Some(Box::new(Witness { coordinate, required: Some(required), candidate }));
+    let claim = "any refinement has the candidate's offset at the witness, because its offsets along \
+                 each mode alone are forced";
+    rejection.proof = Some(Proof::new(Method::Algebraic, 0, claim));
+    rejection
+}
+
+/// The operand nearest to `b` that differs in one leaf and has a composition: the smallest change of
+/// extent and stride together, first of the stride alone.
+fn nearest(a: &[Mode], size: i64, b: &Layout, max_tries: usize) -> Option<Layout> {
+    if max_tries == 0 {
+        return None;
+    }
+    let modes = b.modes();
+    let no_points = Limits { points: 0, nearest_tries: 0 };
+    let mut tries = 0;
+    let mut queue: VecDeque<(usize, i64, i64)> = VecDeque::new();
+    for distance in 1_i64.. {
+        for leaf in (0..modes.len()).filter(|leaf| modes[*leaf].extent > 1) {
+            for by_extent in 0..=distance {
+                let by_stride = distance - by_extent;
+                for (e, s) in [(1, 1), (1, -1), (-1, 1), (-1, -1)] {
+                    let twice = (by_extent == 0 && e < 0) || (by_stride == 0 && s < 0);
+                    if !twice {
+                        queue.push_back((leaf, e * by_extent, s * by_stride));
+                    }
+                }
+            }
+        }
+        while let Some((leaf, extent, stride)) = queue.pop_front() {
+            tries += 1;
+            if tries > max_tries {
+                return largest_prefix(a, size, b);
+            }
+            let mut changed = modes.clone();
+            let mode = &mut changed[leaf];
+            let (Some(extent), Some(stride)) =
+                (mode.extent.checked_add(extent), mode.stride.checked_add(stride))
+            else {
+                continue;
+            };
+            *mode = Mode::new(extent, stride);
+            // A tile that stands still is near by its numbers alone.
+            let stands_still = stride == 0 && modes[leaf].stride != 0;
+            if extent < 1 || stride < 0 || stands_still {
+                continue;
+            }
+            let Ok(layout) = with_modes(b, &changed) else { continue };
+            if compose_modes(a, size, &changed, no_points).is_ok() {
+                return Some(layout);
+            }
+        }
+        if modes.iter().all(|mode| mode.extent == 1) {
+            return None;
+        }
+    }
+    None
+}
+
+fn with_modes(b: &Layout, modes: &[Mode]) -> Result<Layout, crate::layout::LayoutError> {
+    let mut modes = modes.iter();
+    Layout::new(b.tree().map(&mut |old| Tree::Leaf(modes.next().copied().unwrap_or(old))))
+}
+
+/// `b` with its extents cut until a composition exists: the last modes first, to 1.
+fn largest_prefix(a: &[Mode], size: i64, b: &Layout) -> Option<Layout> {
+    let mut modes = b.modes();
+    for leaf in (0..modes.len()).rev() {
+        modes[leaf] = Mode::new(1, 0);
+        if compose_modes(a, size, &modes, Limits { points: 0, nearest_tries: 0 }).is_ok() {
+            return with_modes(b, &modes).ok();
+        }
+    }
+    None
+}

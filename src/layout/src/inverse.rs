@@ -1,0 +1,114 @@
+//! Left and right inverses.
+
+use crate::coalesce::coalesced;
+use crate::compose::compose;
+use crate::layout::{Layout, Mode, size_of};
+use crate::proof::{Condition, Limits, Method, Proof, Proved, Rejection, Witness};
+use crate::properties::first_collision;
+
+/// The modes of the coalesced form by stride, with the number and the index distance of each.
+fn by_stride(layout: &Layout) -> Result<Vec<(usize, Mode, i64)>, Rejection> {
+    let mut distance = 1;
+    let mut modes = Vec::new();
+    for (index, mode) in coalesced(&layout.modes()).into_iter().enumerate() {
+        if mode.stride < 0 {
+            let reason = format!("mode {index} ({mode}) has a negative stride");
+            return Err(Rejection::new(Condition::NegativeStride, reason).mode(index, mode));
+        }
+        modes.push((index, mode, distance));
+        distance *= mode.extent;
+    }
+    modes.sort_by_key(|(_, mode, _)| (mode.stride, mode.extent));
+    Ok(modes)
+}
+
+/// A layout `R` with `L(R(i)) = i` for all `i` below its size. It follows the strides of `L` from 1 as
+/// long as each one begins where the one before ended, so it covers the whole image of a bijection.
+///
+/// # Errors
+/// A [`Rejection`] if a stride is negative.
+pub fn right_inverse(layout: &Layout, limits: Limits) -> Result<Proved, Rejection> {
+    let mut next = 1;
+    let mut modes = Vec::new();
+    for (_, mode, distance) in by_stride(layout)? {
+        if mode.stride == next {
+            modes.push(Mode::new(mode.extent, distance));
+            next *= mode.extent;
+        }
+    }
+    let result = Layout::flat(&coalesced(&modes))?;
+    let covered = result.size();
+    let proof = identity(layout, &result, covered, limits)?;
+    let whole = if covered == layout.size() { ", all coordinates of L" } else { "" };
+    let claim = format!("L(R(i)) = i for all i below {covered}{whole}");
+    Ok(Proved { layout: result, proof: Proof { claim: claim.into(), ..proof } })
+}
+
+/// A layout `R` with `R(L(i)) = i` for all `i`.
+///
+/// # Errors
+/// A [`Rejection`] if `L` is not injective, with the two indices and a proof, or if its strides are no
+/// divisible chain. The latter has no proof: another kind of inverse may exist.
+pub fn left_inverse(layout: &Layout, limits: Limits) -> Result<Proved, Rejection> {
+    let mut modes = Vec::new();
+    // The stride of the mode before, the index distance to repeat over it, and its end.
+    let (mut step, mut value, mut end) = (1_i64, 0_i64, 1_i64);
+    for (index, mode, distance) in by_stride(layout)? {
+        if mode.stride < end || mode.stride % step != 0 {
+            return Err(no_left_inverse(layout, index, mode, (step, end), limits));
+        }
+        modes.push(Mode::new(mode.stride / step, value));
+        (step, value) = (mode.stride, distance);
+        end = mode.extent.checked_mul(step).ok_or(crate::LayoutError::Offset)?;
+    }
+    modes.push(Mode::new(end / step, value));
+    let result = Layout::flat(&coalesced(&modes))?;
+    let proof = identity(&result, layout, layout.size(), limits)?;
+    let claim = format!("R(L(i)) = i for all {} i", layout.size());
+    Ok(Proved { layout: result, proof: Proof { claim: claim.into(), ..proof } })
+}
+
+fn no_left_inverse(
+    layout: &Layout,
+    index: usize,
+    mode: Mode,
+    (step, end): (i64, i64),
+    limits: Limits,
+) -> Rejection {
+    if let Some((first, second)) = first_collision(layout, limits) {
+        let offset = layout.at(first).unwrap_or_default();
+        let reason = format!("indices {first} and {second} both have the offset {offset}");
+        let mut rejection = Rejection::new(Condition::NotInjective, reason).mode(index, mode);
+        rejection.witness = Some(Box::new(Witness {
+            coordinate: crate::layout::unrank(&layout.modes(), second),
+            required: Some(second),
+            candidate: Some(first),
+        }));
+        let claim = "an inverse would have two values at one offset";
+        rejection.proof = Some(Proof::new(Method::Algebraic, 0, claim));
+        return rejection;
+    }
+    if mode.stride < end {
+        let reason =
+            format!("mode {index} ({mode}) begins below {end}, where the smaller modes end");
+        return Rejection::new(Condition::StrideOrder, reason).mode(index, mode);
+    }
+    let reason =
+        format!("the stride of mode {index} ({mode}) is no multiple of {step}, the one before");
+    Rejection::new(Condition::StrideDivisibility, reason).mode(index, mode)
+}
+
+/// Proves that `outer∘inner` is the identity on `[0, size)`, by composing and comparing normal forms.
+fn identity(outer: &Layout, inner: &Layout, size: i64, limits: Limits) -> Result<Proof, Rejection> {
+    let Proved { layout, proof } = compose(outer, inner, limits)?;
+    let form = coalesced(&layout.modes());
+    let is_identity = match form.as_slice() {
+        [] => size == 1,
+        [mode] => *mode == Mode::new(size, 1),
+        _ => false,
+    };
+    if is_identity && size_of(&form) == size {
+        return Ok(proof);
+    }
+    Err(Rejection::new(Condition::Undecided, "the inverse could not be proved"))
+}

@@ -1,0 +1,38 @@
+//! Layout algebra with proofs, and the layouts that sm_100 demands.
+//!
+//! A [`Layout`] maps coordinates to offsets, in CuTe's notation `S:D`. Every operation returns its
+//! result with a [`Proof`], checked after the result was computed, or a [`Rejection`] that names the
+//! mode, the condition and a point that shows it. Nothing here does I/O, nothing panics on any input,
+//! and [`Limits`] bound the work.
+//!
+//! [`sm100`] has scale factors, descriptors and tensor memory, [`access`] sectors and bank conflicts,
+//! [`blocks`] the tiles of grouped problems.
+
+pub mod access;
+pub mod blocks;
+mod coalesce;
+mod complement;
+mod compose;
+mod divide;
+mod f2;
+mod inverse;
+mod layout;
+mod parse;
+mod proof;
+mod properties;
+mod recast;
+pub mod sm100;
+mod swizzle;
+
+pub use coalesce::{Difference, Equality, coalesce, coalesce_by_mode, equal, filter, filter_zeros};
+pub use complement::complement;
+pub use compose::compose;
+pub use divide::{Grouping, Tiler, compose_tiler, divide, product};
+pub use f2::{F2Matrix, f2_matrix};
+pub use inverse::{left_inverse, right_inverse};
+pub use layout::{Coordinate, Layout, LayoutError, MAX_DEPTH, Mode, Modes, Offsets, Tree};
+pub use parse::ParseError;
+pub use proof::{Condition, Limits, Method, ModeName, Proof, Proved, Rejection, Witness};
+pub use properties::{Properties, injective, properties};
+pub use recast::recast;
+pub use swizzle::{Swizzle, SwizzleError, SwizzledLayout, equal_swizzled};

@@ -1,0 +1,14 @@
+//! Tests of the layout algebra against its definitions, and of the sm_100 layouts against golden
+//! values.
+
+#![allow(clippy::unwrap_used)]
+
+mod access;
+mod blocks;
+mod brute;
+mod compose;
+mod laws;
+mod published;
+mod sm100;
+mod text;
+mod wagmiv67;
