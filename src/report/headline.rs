@@ -131,7 +131,7 @@ fn timeline(subject: &Subject<'_>) -> Option<Headline> {
     let total: u64 = subject.profile.kernels.iter().map(|k| k.total_ns).sum();
     let share = 100.0 * top.total_ns as f64 / total.max(1) as f64;
     let text = format!(
-        "{} holds {} of {} in kernels, over {} launches.",
+        "{} has {} of {} in kernels, over {} launches.",
         short_name(&top.kernel),
         percent(share),
         duration(total as f64),

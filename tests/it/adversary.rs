@@ -126,7 +126,18 @@ fn no_lie_of_a_host_at_any_state_breaks_a_promise() {
                   cancelled), s: waits until a signal, l: waits until its limit";
     let text = table(legend, &State::ALL, &counts);
     eprintln!("{text}");
-    insta::assert_snapshot!(text);
+    // How a case ends may depend on the machine's load; which lies are told does not.
+    insta::assert_snapshot!(lies_table(&State::ALL, &counts));
+}
+
+/// The number of lies by message and state.
+fn lies_table<S: Copy + Ord + std::fmt::Debug>(
+    states: &[S],
+    counts: &BTreeMap<(&str, S), BTreeMap<char, usize>>,
+) -> String {
+    let told = counts.iter().map(|(cell, ends)| (*cell, ends.values().sum()));
+    let told: BTreeMap<_, usize> = told.collect();
+    render("lies by message and state", states, &told, |n| n.to_string())
 }
 
 /// A table of messages and states: how many lies each cell has, by how they ended.
@@ -135,18 +146,28 @@ fn table<S: Copy + Ord + std::fmt::Debug>(
     states: &[S],
     counts: &BTreeMap<(&str, S), BTreeMap<char, usize>>,
 ) -> String {
+    render(legend, states, counts, |ends| {
+        let ends: Vec<String> = ends.iter().map(|(letter, n)| format!("{n}{letter}")).collect();
+        ends.join(" ")
+    })
+}
+
+fn render<S: Copy + Ord + std::fmt::Debug, T>(
+    legend: &str,
+    states: &[S],
+    cells: &BTreeMap<(&str, S), T>,
+    show: impl Fn(&T) -> String,
+) -> String {
     let mut text = format!("{legend}\n\n{:<22}", "");
     for state in states {
         write!(text, "{:<16}", format!("{state:?}").to_lowercase()).unwrap();
     }
-    let mut names: Vec<&str> = counts.keys().map(|(name, _)| *name).collect();
+    let mut names: Vec<&str> = cells.keys().map(|(name, _)| *name).collect();
     names.dedup();
     for name in names {
         write!(text, "\n{name:<22}").unwrap();
         for state in states {
-            let ends = counts[&(name, *state)].iter();
-            let cell: Vec<String> = ends.map(|(letter, n)| format!("{n}{letter}")).collect();
-            write!(text, "{:<16}", cell.join(" ")).unwrap();
+            write!(text, "{:<16}", show(&cells[&(name, *state)])).unwrap();
         }
     }
     text.lines().map(|line| line.trim_end().to_owned() + "\n").collect()

@@ -181,7 +181,7 @@ fn what_steers_programs_here_is_put_here_only_where_a_pattern_names_it() {
         assert!(!laptop.project(one["name"].as_str().unwrap()).exists(), "{one}");
         assert!(fs::metadata(one["file"].as_str().unwrap()).unwrap().is_file());
     }
-    assert!(said.contains("`.cache` may steer programs here"), "{said}");
+    assert!(said.contains("`.cache` may control programs here"), "{said}");
     assert_eq!(leftovers(&laptop), [""; 0]);
     let named = ["exec", "--pull", ".bashrc", "--pull", ".cache/*", "--", "sh", "-c", script];
     let output = laptop.rgpu(named).output().unwrap();

@@ -245,7 +245,7 @@ fn what_a_stopped_job_had_made_stays_on_its_host_until_it_is_brought() {
     assert_eq!(status(&laptop.run("runs cancel made")), 0);
     let cleaned = laptop.run("runs clean --remote local");
     let said = String::from_utf8_lossy(&cleaned.stderr);
-    assert!(said.contains("1 ended but were not brought home here"), "{said}");
+    assert!(said.contains("1 ended, but their results were not fetched here"), "{said}");
     laptop.run("runs attach made");
     assert_eq!(fs::read_to_string(laptop.project("out.txt")).unwrap(), "made\n");
     laptop.wait_until_quiet();

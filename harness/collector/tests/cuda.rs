@@ -320,7 +320,7 @@ fn a_libcupti_that_is_missing_refuses_or_is_unknown_leaves_the_ranges() {
     let missing = Path::new("/nonexistent/libcupti.so.13");
     for (path, settings, why) in [
         (cupti(true), [("FAKE_CUPTI_REFUSES", "10")], "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35)"),
-        (cupti(true), [("FAKE_CUPTI_VERSION", "140000")], "version 140000, whose records are not"),
+        (cupti(true), [("FAKE_CUPTI_VERSION", "140000")], "version 140000, whose record format"),
         (missing, [("FAKE_CUPTI_VERSION", "")], "/nonexistent/libcupti.so.13"),
     ] {
         // The program cannot launch without the library, so it dies after its first range.

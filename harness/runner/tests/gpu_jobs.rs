@@ -575,7 +575,7 @@ fn arguments_that_the_kernel_does_not_take_are_refused_by_name() {
         .run(&["verify"]);
     assert_eq!(output.status.code(), Some(3));
     let text = report.error.unwrap().text;
-    assert!(text.contains("parameter 3") && text.contains("argument `n` 8"), "{text}");
+    assert!(text.contains("parameter 3") && text.contains("argument `n` has 8"), "{text}");
     let (_, report) = Bench::new("vecadd")
         .change(|case| drop(case.data_sets[0].groups[0].args.pop()))
         .run(&["verify"]);

@@ -261,7 +261,7 @@ pub(super) fn going_round(url: &str, hops: u32) -> Refusal {
         status: StatusCode::SEE_OTHER.as_u16(),
         code: "redirect_loop",
         what: format!("`{url}` redirects again and again without an answer"),
-        body: format!("303 See Other, {hops} times in a row and each at once"),
+        body: format!("303 See Other, {hops} times in a row without delay"),
         hint: LOGS,
         passes: false,
     }

@@ -220,7 +220,7 @@ fn narrative(out: &mut String, subject: &Subject<'_>) {
     if let Some(top) = profile.kernels.first() {
         let total: u64 = profile.kernels.iter().map(|k| k.total_ns).sum();
         sentences.push(format!(
-            "`{}` holds {} of the {} in kernels (`kernels[0].total_ns`).",
+            "`{}` has {} of the {} in kernels (`kernels[0].total_ns`).",
             code(&short_name(&top.kernel)),
             percent(100.0 * top.total_ns as f64 / total.max(1) as f64),
             duration(total as f64)

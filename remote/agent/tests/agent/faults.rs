@@ -326,7 +326,7 @@ fn a_plan_for_which_the_quota_has_no_room_is_refused_until_there_is_some() {
     match other.next() {
         FromAgent::Refused { request, code, text } => {
             assert_eq!((&*request, &*code), ("submit", "quota"));
-            assert!(text.contains("of the 8000000 bytes"), "{text}");
+            assert!(text.contains("of your 8000000 bytes"), "{text}");
         }
         other => panic!("{other:?}"),
     }

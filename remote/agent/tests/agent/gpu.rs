@@ -49,7 +49,7 @@ fn two_gpus_are_held_and_shown_at_once() {
     let three = host.connect().run(&gpu_plan("three", json!("any"), script, json!({"count": 3})));
     let last = three.events.last().map(|event| &event.body);
     assert!(
-        matches!(last, Some(EventBody::Ended { outcome: Outcome::NoGpu { text } }) if text.contains("3 GPUs are wanted")),
+        matches!(last, Some(EventBody::Ended { outcome: Outcome::NoGpu { text } }) if text.contains("3 GPUs are requested")),
         "{last:?}"
     );
 }
