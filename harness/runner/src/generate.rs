@@ -266,6 +266,6 @@ mod tests {
         let init = Init::File { path: file.to_string_lossy().into_owned() };
         let fault = contents(&arg(Dtype::F32, 1, init), 0, Path::new("/")).unwrap_err();
         std::fs::remove_file(&file).unwrap();
-        assert!(fault.0.text.contains("has 3 bytes") && fault.0.text.contains("takes 4"));
+        assert!(fault.0.text.contains("has 3 bytes") && fault.0.text.contains("needs 4"));
     }
 }
