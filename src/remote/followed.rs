@@ -18,7 +18,8 @@ const MAX_STREAMS: usize = 4096;
 /// do not count. 100,000 artifacts, an agent's limit per rung, need less.
 const MAX_EVENT_MEMORY_BYTES: usize = 56 << 20;
 
-/// Memory that an artifact takes besides its JSON: each of its texts is an allocation.
+/// Memory that an artifact takes besides its JSON and a second copy of its path: each of its texts
+/// is an allocation.
 const ARTIFACT_BYTES: usize = 256;
 
 /// How often the text of any other event is held: while it is parsed, recorded and kept.
@@ -28,7 +29,7 @@ const EVENT_COPIES: usize = 3;
 fn memory_bytes(event: &Event) -> usize {
     let json_bytes = serde_json::to_vec(event).map_or(0, |json| json.len());
     match event.body {
-        EventBody::Artifact { .. } => json_bytes + ARTIFACT_BYTES,
+        EventBody::Artifact { ref path, .. } => json_bytes + path.len() + ARTIFACT_BYTES,
         _ => json_bytes * EVENT_COPIES,
     }
 }
