@@ -16,7 +16,7 @@ const MAX_STREAMS: usize = 4096;
 
 /// Memory that a job's events may take in bytes, since the run keeps them; events that name output
 /// do not count. 100,000 artifacts, an agent's limit per rung, need less.
-const MAX_EVENT_MEMORY_BYTES: usize = 56 << 20;
+const MAX_EVENT_MEMORY_BYTES: usize = 52 << 20;
 
 /// Memory that an artifact takes besides its JSON and a second copy of its path: each of its texts
 /// is an allocation.

@@ -376,7 +376,10 @@ fn where_no_gpu_is_to_verify_on_nothing_was_verified_and_the_status_says_so() {
         let output = laptop.run(&line);
         let shown = laptop.shown(&line, &output);
         assert_eq!(status(&output), 4, "{shown}");
-        assert!(shown.contains("error: nothing was verified: the host has no working GPU"), "{shown}");
+        assert!(
+            shown.contains("error: nothing was verified: the host has no working GPU"),
+            "{shown}"
+        );
         assert!(laptop.latest().join("profile.json").is_file());
         let story = laptop.show("runs show");
         assert!(story.contains("  error: nothing was verified"), "{story}");
@@ -407,7 +410,10 @@ fn a_host_unfit_to_measure_on_is_a_warning_and_under_strict_an_error() {
     assert!(!warned.profile.warnings.is_empty());
     let (exit, error) = error("rgpu-runner unfit\n", &format!("{bench} --strict"));
     assert_ne!(exit, 0);
-    assert!(error["cause"].as_str().is_some_and(|c| c.contains("not suitable for measurements")), "{error:#}");
+    assert!(
+        error["cause"].as_str().is_some_and(|c| c.contains("not suitable for measurements")),
+        "{error:#}"
+    );
 }
 
 #[test]

@@ -134,7 +134,10 @@ fn what_a_run_cancelled_from_another_terminal_had_made_is_brought_by_attach() {
         made.find(|e| e.file_name() == "out" && e.metadata().is_ok_and(|m| m.len() > 0))
     });
     let cancelled = laptop.show("runs cancel");
-    assert!(cancelled.contains("`rgpu runs attach [RUN exec-sh]` fetches the files"), "{cancelled}");
+    assert!(
+        cancelled.contains("`rgpu runs attach [RUN exec-sh]` fetches the files"),
+        "{cancelled}"
+    );
     let output = laptop.run("runs attach");
     assert_eq!(status(&output), 130, "{}", laptop.shown("runs attach", &output));
     assert_eq!(fs::read_to_string(laptop.project("out")).unwrap(), "made\n");
