@@ -11,6 +11,7 @@ mod phases;
 mod published;
 mod worker;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fake_host::FakeHost;
 use crate::host::{User, connect, follow, submission};
-use crate::laptop::{Laptop, status, wait_for};
+use crate::laptop::{Laptop, OF_MANY_GPUS, status, wait_for};
 use crate::sshd::Cutter;
 use worker::Worker;
 
@@ -43,6 +44,19 @@ fn commands_run_behind_http_with_their_output_and_status() {
     assert_eq!(status(&output), 0, "{}", laptop.shown("remote check box", &output));
     let output = laptop.run("exec --remote box -q -- true");
     assert_eq!((status(&output), output.stdout.len(), output.stderr.len()), (0, 0, 0));
+}
+
+#[test]
+fn the_workers_settings_for_communication_between_gpus_reach_a_program() {
+    let laptop = Laptop::new();
+    let settings = OF_MANY_GPUS.map(|setting| setting.split_once('=').unwrap());
+    let settings = settings.map(|(name, value)| (name, OsStr::new(value)));
+    let _worker = Worker::start_with(&laptop, &settings);
+    let output = laptop.run("exec --remote box -- env");
+    let env = String::from_utf8_lossy(&output.stdout);
+    for setting in OF_MANY_GPUS {
+        assert!(env.lines().any(|line| line == setting), "{setting}: {env}");
+    }
 }
 
 #[test]
