@@ -83,7 +83,9 @@ pub(super) const REPORT: &str = "raw/report";
 
 /// Meanings of nsys's messages.
 pub(super) static ROWS: &[MessageRow] = &[
-    MessageRow("Importer error status", "importer_broken", RowAction::Leave),
+    MessageRow("Importation succeeded with non-fatal", "import_incomplete", RowAction::Note),
+    // After non-fatal errors the report is there.
+    MessageRow("Importer error status", "importer_broken", RowAction::FailedLeave),
     MessageRow("skipping importation of the QDSTRM", "importer_broken", RowAction::Leave),
     MessageRow("Unrecognized GPU UUID", "unrecognized_gpu", RowAction::Next),
     MessageRow("Can't find UUID for CUDA device", "unrecognized_gpu", RowAction::Next),

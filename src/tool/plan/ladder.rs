@@ -414,7 +414,11 @@ fn fails_like(id: &RungId, failed: &FailedRung) -> bool {
     let row = rows.find(|MessageRow(_, code, _)| *code == failed.code);
     rung.tool == other.tool
         && match row {
-            Some(MessageRow(_, _, RowAction::Leave | RowAction::LeaveUnfiltered)) => true,
+            Some(MessageRow(
+                _,
+                _,
+                RowAction::Leave | RowAction::FailedLeave | RowAction::LeaveUnfiltered,
+            )) => true,
             Some(MessageRow(_, _, RowAction::Counterless)) => !rung.works_without_counters(),
             _ => false,
         }

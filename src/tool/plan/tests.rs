@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use rgpu_protocol::HostFacts;
-use rgpu_protocol::pattern::LadderAction;
+use rgpu_protocol::pattern::{Condition, LadderAction};
 use rgpu_protocol::plan::Arg;
 use rgpu_protocol::probe::{AgentFacts, ToolFacts};
 
@@ -274,7 +274,10 @@ fn diagnosed(tool: &str, case: &str) -> Vec<String> {
         .iter()
         .filter(|row| row.then != LadderAction::Note)
         .find(matches)
-        .map(|row| row.code.clone())
+        .map(|row| match row.when {
+            Condition::Failed => format!("{} if it failed", row.code),
+            Condition::Always => row.code.clone(),
+        })
         .into_iter()
         .collect();
     codes.extend(
