@@ -63,7 +63,8 @@ fn the_hosts_settings_for_communication_between_gpus_reach_a_program() {
     let sshd = Sshd::start();
     let exports = OF_MANY_GPUS.map(|setting| format!("export {setting}\n")).concat();
     for file in [".bashrc", ".profile", ".zshenv", ".kshrc"] {
-        fs::write(sshd.path("home").join(file), format!("{exports}export SLURM_JWT=secret\n")).unwrap();
+        fs::write(sshd.path("home").join(file), format!("{exports}export SLURM_JWT=secret\n"))
+            .unwrap();
     }
     know(&laptop, &sshd, sshd.port);
     let output = laptop.run("exec --remote box -- env");

@@ -33,6 +33,11 @@ pub(in crate::cli) struct DisasmArgs {
     #[arg(long, short = 'k', value_name = "NAME|regex:RE")]
     pub kernel_name: Vec<String>,
 
+    /// All kernels of a run or an .ncu-rep, not only those that were launched; -k and --extract
+    /// look at all
+    #[arg(long)]
+    pub all_kernels: bool,
+
     /// Write the cubins and PTX too
     #[arg(long)]
     pub extract: bool,

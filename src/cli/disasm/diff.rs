@@ -77,6 +77,7 @@ fn read(app: &App, name: &str, files: &[PathBuf], task: &ImageTask) -> Result<(D
         wanted: disasm::ImageFilter {
             arches: task.wanted.arches.clone(),
             kernels: task.wanted.kernels.clone(),
+            launched: None,
         },
         threads: task.threads,
         ..ImageTask::default()
