@@ -201,10 +201,10 @@ async fn try_mode(
 ) -> Result<ModeLine> {
     let started_at = Instant::now();
     let spec = find::find(KERNEL, &own_places(app)).map_err(Failure::from)?.spec;
-    let data_sets = spec.cases(&Selection::Given(vec![CASE.to_owned()])).map_err(Failure::from)?;
+    let cases = spec.cases(&Selection::Given(vec![CASE.to_owned()])).map_err(Failure::from)?;
     let source_folder = spec.folder.clone();
     let sources = spec.sources(&own_places(app)).map_err(Failure::from)?;
-    let target = Target::Kernel { spec: Box::new(spec), sources, data_sets, seed: 1 };
+    let target = Target::Kernel { spec: Box::new(spec), sources, cases, seed: 1 };
     let mut request = Request::new(mode, target);
     request.named = KERNEL.to_owned();
     request.timing.iters = Some(10);

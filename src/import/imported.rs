@@ -28,7 +28,7 @@ pub struct Imported {
     pub code: Vec<KernelCode>,
     /// What is missing and why.
     pub gaps: Vec<Gap>,
-    /// Cases with the runner's results. The engine joins them with the run's Cases by name.
+    /// Cases with the runner's results. The engine joins them with the run's cases by name.
     pub cases: Vec<CaseResult>,
     /// Doubts about the host.
     pub warnings: Vec<Gap>,

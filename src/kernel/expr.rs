@@ -1,7 +1,7 @@
 //! Size expressions, which `kernel.toml` may have in place of numbers that depend on the problem
 //! size.
 //!
-//! They are evaluated on the laptop only, so that plans and Cases contain plain numbers. Grammar,
+//! They are evaluated on the laptop only, so that plans and runner inputs contain plain numbers. Grammar,
 //! lowest precedence first: `a + b`, `a - b`; `a * b`, `a / b`, `a % b`; `-a`; numbers (`1_000`, in
 //! `[work]` also `0.5`), variables, `( )`, and the functions `min max ceil_div align_up`. `[work]`
 //! also has `sum(e)`, which adds up `e` over the groups of a grouped problem.

@@ -108,9 +108,9 @@ impl ProfileBuilder {
     pub(super) fn new(request: &Request, project: &Path, thresholds: &Thresholds) -> Self {
         let (project, thresholds) = (project.to_owned(), thresholds.clone());
         let mut builder = Self { project, thresholds, ..Self::default() };
-        if let Target::Kernel { data_sets, spec, .. } = &request.target {
+        if let Target::Kernel { cases, spec, .. } = &request.target {
             let vars = &spec.sizes.vars;
-            builder.profile.cases = data_sets.iter().map(|set| empty_case(set, vars)).collect();
+            builder.profile.cases = cases.iter().map(|case| empty_case(case, vars)).collect();
         }
         builder
     }
@@ -529,11 +529,11 @@ fn record_on(id: RungId, record: &RungRecord) -> RungRecord {
     RungRecord { rung: id.into(), loses, ..record.clone() }
 }
 
-fn empty_case(set: &Case, vars: &[String]) -> CaseResult {
+fn empty_case(case: &Case, vars: &[String]) -> CaseResult {
     let named =
         |row: &Vec<i64>| vars.iter().cloned().zip(row.iter().copied()).collect::<BTreeMap<_, _>>();
-    let sizes = set.groups.iter().map(|group| named(&group.sizes)).collect();
-    CaseResult { name: set.name.clone(), sizes, timing: None, correctness: None }
+    let sizes = case.groups.iter().map(|group| named(&group.sizes)).collect();
+    CaseResult { name: case.name.clone(), sizes, timing: None, correctness: None }
 }
 
 /// Rewrites source paths to this machine's, relative to the project where possible.

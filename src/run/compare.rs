@@ -444,15 +444,15 @@ fn part(mode: Mode, pass_results: Option<&[(Mode, PassResult); 2]>) -> Part {
 fn read_paired(side: &RunFolder) -> Vec<Paired> {
     let Ok(bytes) = side.read("raw/time.json") else { return Vec::new() };
     let Ok(report) = serde_json::from_slice::<RunnerReport>(&bytes) else { return Vec::new() };
-    let to_paired = |set: rgpu_case::CaseReport| {
-        let paired = set.paired?;
+    let to_paired = |case: rgpu_case::CaseReport| {
+        let paired = case.paired?;
         let sound = paired.ci95.iter().all(|x| x.is_finite() && *x > 0.0);
         sound.then_some(Paired {
-            case: set.name,
+            case: case.name,
             speedup: paired.speedup,
             ci95: paired.ci95,
             rounds: paired.rounds as u64,
         })
     };
-    report.data_sets.into_iter().filter_map(to_paired).collect()
+    report.cases.into_iter().filter_map(to_paired).collect()
 }

@@ -1,6 +1,6 @@
 //! `rgpu-runner nvrtc`: compiles CUDA C++ for a device, on hosts without nvcc or a host compiler.
 //!
-//! Unlike the other jobs it has no Case, no report and needs no driver. Standard error gets the
+//! Unlike the other jobs it has no input file, no report and needs no driver. Standard error gets the
 //! compiler's log unchanged, as with nvcc.
 
 mod args;
@@ -10,7 +10,7 @@ mod library;
 
 pub(crate) use args::{Args, parse};
 
-use crate::fault::{Fault, Outcome};
+use crate::fault::{Fault, Result};
 use crate::file;
 use crate::journal::{self, say};
 use flags::Translated;
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Args) -> u8 {
     }
 }
 
-fn compile(args: &Args) -> Outcome<()> {
+fn compile(args: &Args) -> Result<()> {
     let usage = |text: String| Fault::new(ErrorClass::Usage, text);
     let translated = flags::translate(&args.flags).map_err(usage)?;
     let arch = architecture(args, &translated).map_err(usage)?;
@@ -94,7 +94,7 @@ struct Compilation<'n> {
 
 impl Compilation<'_> {
     /// Compiles; on failure NVRTC's log goes to standard error first.
-    fn compile(&self, arch: &str) -> Outcome<Program<'_>> {
+    fn compile(&self, arch: &str) -> Result<Program<'_>> {
         let first = format!("--pre-include={}", headers::FIRST);
         let mut options = vec![format!("--gpu-architecture={arch}"), first];
         options.extend(self.flags.iter().cloned());
@@ -103,7 +103,7 @@ impl Compilation<'_> {
         let options: Vec<CString> = options
             .into_iter()
             .map(|option| c_string(option.into_bytes(), "a flag"))
-            .collect::<Outcome<_>>()?;
+            .collect::<Result<_>>()?;
         let program = Program::new(self.nvrtc, &self.source, &self.name, &self.headers)?;
         program.compile(&options).map_err(|mut fault| {
             let log = program.log();
@@ -142,7 +142,7 @@ fn contains(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|window| window == word)
 }
 
-fn c_string(bytes: Vec<u8>, what: &str) -> Outcome<CString> {
+fn c_string(bytes: Vec<u8>, what: &str) -> Result<CString> {
     CString::new(bytes)
         .map_err(|_| Fault::new(ErrorClass::Compile, format!("{what} holds a NUL byte")))
 }

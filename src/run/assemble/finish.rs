@@ -40,10 +40,10 @@ pub(in crate::run) fn profile(
         rgpu: env!("CARGO_PKG_VERSION").to_owned(),
     };
     profile.kernel = kernel_info(request, &builder.expect, &profile, &builder.project);
-    if let Target::Kernel { spec, data_sets, .. } = &request.target {
+    if let Target::Kernel { spec, cases, .. } = &request.target {
         profile.kernel.model =
             spec.model.as_ref().map(|model| stages::model(model, &builder.model));
-        profile.stages = stages::stages(&profile.regions, data_sets, spec);
+        profile.stages = stages::stages(&profile.regions, cases, spec);
     }
     profile.host = Some(facts);
     profile.rung = reached;
@@ -109,16 +109,16 @@ fn kernel_info(
 
 /// Sets the rates at the median time, from the case's `[work]`.
 fn set_rates(profile: &mut Profile, request: &Request) {
-    let Target::Kernel { data_sets, .. } = &request.target else { return };
-    for case in &mut profile.cases {
-        let Some(set) = data_sets.iter().find(|s| s.name == case.name) else { continue };
-        if let Some(timing) = case
+    let Target::Kernel { cases, .. } = &request.target else { return };
+    for result in &mut profile.cases {
+        let Some(case) = cases.iter().find(|case| case.name == result.name) else { continue };
+        if let Some(timing) = result
             .timing
             .as_mut()
             .filter(|t| t.median_ns > 0.0 && t.clock != TimingClock::CpuReference)
         {
-            timing.flops_per_s = set.flops.map(|f| f * 1e9 / timing.median_ns);
-            timing.bytes_per_s = set.bytes.map(|b| b * 1e9 / timing.median_ns);
+            timing.flops_per_s = case.flops.map(|f| f * 1e9 / timing.median_ns);
+            timing.bytes_per_s = case.bytes.map(|b| b * 1e9 / timing.median_ns);
         }
     }
 }

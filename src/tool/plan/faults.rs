@@ -4,7 +4,7 @@
 use rgpu_protocol::RungRecord;
 use rgpu_protocol::plan::{Arg, OnFailure, Rung, Success};
 
-use super::CASE_SANITIZER;
+use super::RUNNER_INPUT_SANITIZER;
 use super::draft::PlanError;
 use super::ladder::artifact;
 use super::message_rows::{NextRungs, table};
@@ -44,7 +44,7 @@ impl Planner<'_> {
             // allocator.
             if kernel && !self.jobs.is_python() {
                 let report = format!("guard-{name}");
-                let (argv, artifacts) = self.jobs.words("guard", CASE_SANITIZER, &[], &report);
+                let (argv, artifacts) = self.jobs.command("guard", RUNNER_INPUT_SANITIZER, &[], &report);
                 let mut rung = plain_rung(&RungId::Guard, argv, artifacts);
                 // Exit status 10 means that the guarded run found something, which is a valid
                 // result.
@@ -74,7 +74,7 @@ impl Planner<'_> {
         match &self.request.target {
             Target::Kernel { .. } => {
                 let name = format!("once-{}", tool.name());
-                let (words, own) = self.jobs.words("once", CASE_SANITIZER, &[], &name);
+                let (words, own) = self.jobs.command("once", RUNNER_INPUT_SANITIZER, &[], &name);
                 argv.extend(words);
                 artifacts.extend(own);
             }

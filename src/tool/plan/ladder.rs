@@ -54,7 +54,7 @@ pub(super) fn left_out(request: &Request, rung: &RungId, code: &str) -> RungReco
 
 impl<'a> Ladder<'a> {
     pub(super) fn new(request: &'a Request, facts: &'a HostFacts, toolbox: &'a Toolbox) -> Self {
-        let jobs = JobRunner::of(request, facts);
+        let jobs = JobRunner::new(request, facts);
         Self { request, facts, toolbox, jobs, left_out: Vec::new(), rungs: Vec::new() }
     }
 
@@ -206,14 +206,14 @@ impl<'a> Ladder<'a> {
     /// The command that a tool profiles.
     fn target_command(&self, job: &str) -> Vec<Arg> {
         match &self.request.target {
-            Target::Kernel { .. } => self.jobs.usual(job, &[], job).0,
+            Target::Kernel { .. } => self.jobs.usual_command(job, &[], job).0,
             Target::Program(program) => program.argv.clone(),
         }
     }
 
     fn own_artifacts(&self, job: &str) -> Vec<ArtifactSpec> {
         match &self.request.target {
-            Target::Kernel { .. } => self.jobs.usual(job, &[], job).1,
+            Target::Kernel { .. } => self.jobs.usual_command(job, &[], job).1,
             Target::Program(_) => Vec::new(),
         }
     }
@@ -355,7 +355,7 @@ impl<'a> Ladder<'a> {
             return;
         }
         let trace = format!("{RAW}/torch.trace.json");
-        let (mut argv, mut artifacts) = self.jobs.usual("torch", &[], "torch");
+        let (mut argv, mut artifacts) = self.jobs.usual_command("torch", &[], "torch");
         argv.extend(["--trace".into(), Arg::in_job(&trace)]);
         artifacts.push(artifact(&trace, ArtifactKind::TorchTrace));
         let mut rung = self.rung(info, argv, artifacts);
@@ -370,7 +370,7 @@ impl<'a> Ladder<'a> {
     fn add_time(&mut self, info: &RungInfo, flags: &[&str]) {
         match &self.request.target {
             Target::Kernel { .. } => {
-                let (argv, artifacts) = self.jobs.logged("time", flags, STEP);
+                let (argv, artifacts) = self.jobs.logged_command("time", flags, STEP);
                 self.rungs.push(self.rung(info, argv, artifacts));
             }
             Target::Program(program) if info.id == RungId::Host => {
@@ -385,7 +385,7 @@ impl<'a> Ladder<'a> {
     /// Runs the reference on the CPU, or the program as it is.
     fn add_cpu(&mut self, info: &RungInfo) {
         let (argv, artifacts) = match self.request.target {
-            Target::Kernel { .. } => self.jobs.logged("cpu", &[], "cpu"),
+            Target::Kernel { .. } => self.jobs.logged_command("cpu", &[], "cpu"),
             Target::Program(_) => (self.target_command("cpu"), Vec::new()),
         };
         self.rungs.push(self.rung(info, argv, artifacts));

@@ -13,7 +13,7 @@ use super::harness::JobRunner;
 use super::ladder::{self, artifact};
 use super::planner::plain_rung;
 use super::request::{JobName, Request, Toolbox};
-use super::{CASE_PLAIN, RAW, RUNNER};
+use super::{RUNNER_INPUT_PLAIN, RAW, RUNNER};
 use crate::model::RungId;
 use crate::model::profile::ArtifactKind;
 
@@ -43,7 +43,7 @@ pub fn pair(
     job: &JobName,
 ) -> Result<PairDraft, PlanError> {
     if let [Some(a), Some(b)] = requests
-        && (JobRunner::of(a, facts).is_python() || JobRunner::of(b, facts).is_python())
+        && (JobRunner::new(a, facts).is_python() || JobRunner::new(b, facts).is_python())
     {
         return Err(PlanError::PairOfPython);
     }
@@ -100,8 +100,8 @@ fn pair_step(time: &Step, request: &Request) -> Step {
     let rungs = time.rungs.iter().map(|rung| {
         let id = RungId::from(&*rung.id);
         let mut argv = vec![Arg::in_job(format!("{a}/{RUNNER}"))];
-        argv.extend([Arg::in_job(format!("{a}/{CASE_PLAIN}")), PAIR.into()]);
-        argv.extend(["--against".into(), Arg::in_job(format!("{b}/{CASE_PLAIN}"))]);
+        argv.extend([Arg::in_job(format!("{a}/{RUNNER_INPUT_PLAIN}")), PAIR.into()]);
+        argv.extend(["--against".into(), Arg::in_job(format!("{b}/{RUNNER_INPUT_PLAIN}"))]);
         argv.extend(["--out".into(), Arg::in_job(report(a))]);
         argv.extend(["--other".into(), Arg::in_job(report(b))]);
         if id == RungId::Host {

@@ -13,7 +13,7 @@ use super::harness::{self, JobRunner};
 use super::ladder::{self, Ladder, artifact};
 use super::request::{PlanPart, Program, Request, Survey, Target, Toolbox, path_of};
 use super::rungs::{RungInfo, RungTool};
-use super::{CASE, CASE_PLAIN, CASE_SANITIZER, COLLECTOR, HEADER, RAW, RUNNER};
+use super::{RUNNER_INPUT, RUNNER_INPUT_PLAIN, RUNNER_INPUT_SANITIZER, COLLECTOR, HEADER, RAW, RUNNER};
 use super::{arch, build, wheels};
 use crate::kernel::{KernelSpec, Mode, ModeStep, SourceTree};
 use crate::model::RungId;
@@ -24,7 +24,7 @@ use crate::tool::{nsys, nvidia_smi};
 pub(super) struct KernelTarget<'a> {
     pub(super) spec: &'a KernelSpec,
     pub(super) sources: &'a SourceTree,
-    pub(super) case: RunnerInput,
+    pub(super) input: RunnerInput,
     pub(super) arch: String,
 }
 
@@ -52,7 +52,7 @@ impl<'a> Planner<'a> {
             facts,
             toolbox,
             gpu,
-            jobs: JobRunner::of(request, facts),
+            jobs: JobRunner::new(request, facts),
             steps: Vec::new(),
             files: Vec::new(),
             expect: Expectations::default(),
@@ -184,24 +184,24 @@ impl<'a> Planner<'a> {
         let data = target.spec.data_files();
         self.files.extend(data.map(|(there, here)| BundleFile::copy(there, here)));
         if self.jobs.is_python() {
-            self.files.push(harness::file(&target.case));
+            self.files.push(harness::file(&target.input));
             return Ok(());
         }
         self.bring_runner()?;
-        let plain = RunnerInput { reference: None, ..target.case.clone() };
-        self.case(CASE, &target.case);
-        self.case(CASE_PLAIN, &plain);
+        let plain = RunnerInput { reference: None, ..target.input.clone() };
+        self.add_runner_input(RUNNER_INPUT, &target.input);
+        self.add_runner_input(RUNNER_INPUT_PLAIN, &plain);
         if self.request.mode == Mode::Sanitizer {
             // Warm-up launches would only repeat each finding.
             let timing = TimingPlan { warmup: 0, ..plain.timing.clone() };
-            self.case(CASE_SANITIZER, &RunnerInput { timing, ..plain });
+            self.add_runner_input(RUNNER_INPUT_SANITIZER, &RunnerInput { timing, ..plain });
         }
         Ok(())
     }
 
-    fn case(&mut self, path: &str, case: &RunnerInput) {
+    fn add_runner_input(&mut self, path: &str, input: &RunnerInput) {
         // A `RunnerInput` is plain data with text keys: it always serialises.
-        let text = serde_json::to_vec_pretty(case).unwrap_or_default();
+        let text = serde_json::to_vec_pretty(input).unwrap_or_default();
         self.files.push(BundleFile::text(path, text));
     }
 
@@ -266,7 +266,7 @@ impl<'a> Planner<'a> {
         let timeout = self.request.timeout_s;
         match build::reference_step(target.sources, self.facts, on_failure, timeout) {
             Some(step) => self.steps.push(step),
-            None if target.case.reference.is_some() => self
+            None if target.input.reference.is_some() => self
                 .expect
                 .notes
                 .push("the host has no C compiler: results are not checked".to_owned()),
@@ -317,8 +317,8 @@ impl<'a> Planner<'a> {
     fn verify(&mut self, name: &str) {
         let built = self.has_step("reference");
         let checked = built || self.jobs.is_python();
-        let case = if checked { CASE } else { CASE_PLAIN };
-        let (argv, artifacts) = self.jobs.words("verify", case, &[], "verify");
+        let input = if checked { RUNNER_INPUT } else { RUNNER_INPUT_PLAIN };
+        let (argv, artifacts) = self.jobs.command("verify", input, &[], "verify");
         let title = match checked {
             true => format!("check {name} against its reference"),
             false => format!("run {name} twice and compare"),
@@ -337,10 +337,10 @@ impl<'a> Planner<'a> {
         // Every timed call is compared with a reference on the GPU. A reference on the host serves
         // the `verify` step only.
         let on_gpu = matches!(
-            target.case.reference,
+            target.input.reference,
             Some(Reference::DeviceKernel { .. } | Reference::DeviceFunction { .. })
         );
-        let case = if on_gpu && self.has_step("reference") { CASE } else { CASE_PLAIN };
+        let input = if on_gpu && self.has_step("reference") { RUNNER_INPUT } else { RUNNER_INPUT_PLAIN };
         let mut flags = Vec::new();
         if self.request.strict {
             flags.push("--strict");
@@ -355,7 +355,7 @@ impl<'a> Planner<'a> {
             ),
         ] {
             let flags: Vec<&str> = flags.iter().copied().chain(clock).collect();
-            let (argv, artifacts) = self.jobs.words("time", case, &flags, "time");
+            let (argv, artifacts) = self.jobs.command("time", input, &flags, "time");
             let mut rung = plain_rung(&id, argv, artifacts);
             rung.loses = loses.to_owned();
             rungs.push(rung);
@@ -431,7 +431,7 @@ impl<'a> Planner<'a> {
     fn on_cpu(&mut self, target: &KernelTarget<'_>, is_retry: bool) {
         // torch's profiler slows everything down, so check and timing come first.
         if self.request.mode == Mode::Torch && !is_retry {
-            let (argv, artifacts) = self.jobs.usual("cpu", &[], "time");
+            let (argv, artifacts) = self.jobs.usual_command("cpu", &[], "time");
             let mut rung = plain_rung(&RungId::Cpu, argv, artifacts);
             rung.loses = "the GPU".to_owned();
             let name = &target.spec.name;
@@ -442,7 +442,7 @@ impl<'a> Planner<'a> {
             return;
         }
         let without = |rung: RungId, code| ladder::left_out(self.request, &rung, code);
-        let lowest = match target.case.reference {
+        let lowest = match target.input.reference {
             Some(_) => RungRecord {
                 words: "the host has no C compiler for the reference".to_owned(),
                 ..without(RungId::Cpu, "tool_missing")

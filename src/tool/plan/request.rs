@@ -197,7 +197,7 @@ pub enum Target {
         /// From [`KernelSpec::sources`].
         sources: SourceTree,
         /// From [`KernelSpec::cases`].
-        data_sets: Vec<Case>,
+        cases: Vec<Case>,
         /// Seed of generated inputs.
         seed: u64,
     },

@@ -26,8 +26,8 @@ fn request(mode: Mode, kernel: &str) -> Request {
         KernelFolders { project: env!("CARGO_MANIFEST_DIR").into(), ..KernelFolders::default() };
     let spec = find::find(kernel, &kernel_folders).unwrap().spec;
     let sources = spec.sources(&kernel_folders).unwrap();
-    let data_sets = spec.cases(&Selection::Default).unwrap();
-    Request::new(mode, Target::Kernel { spec: Box::new(spec), sources, data_sets, seed: 42 })
+    let cases = spec.cases(&Selection::Default).unwrap();
+    Request::new(mode, Target::Kernel { spec: Box::new(spec), sources, cases, seed: 42 })
 }
 
 fn program(mode: Mode) -> Request {

@@ -12,12 +12,12 @@ use super::verify::DeviceReference;
 use crate::abi::AbiCase;
 use crate::cuda::{Buffer, Function, KernelArgs, Module, ProbeCalls};
 use crate::data::HostCase;
-use crate::fault::{Fault, Outcome};
+use crate::fault::{Fault, Result};
 use crate::library::DeviceReferenceLibrary;
 use crate::poison::Poison;
 use rgpu_case::{Dtype, ErrorClass};
 
-/// Checks the outputs of one data set after each call.
+/// Checks the outputs of one case after each call.
 pub(super) struct Check<'w> {
     session: &'w Session<'w>,
     reference: ReadyReference<'w>,
@@ -40,7 +40,7 @@ impl<'w> Check<'w> {
         session: &'w Session<'w>,
         reference: &'w DeviceReference<'w>,
         host: &'w HostCase<'w>,
-    ) -> Outcome<Check<'w>> {
+    ) -> Result<Check<'w>> {
         let gpu = &session.gpu;
         let twin = DeviceCase::new(gpu, host, 0)?;
         twin.fill_inputs()?;
@@ -60,13 +60,13 @@ impl<'w> Check<'w> {
         counts.set(0)?;
         let reference = match reference {
             DeviceReference::Kernel(function) => {
-                let launch = host.set.reference_launch.as_ref();
+                let launch = host.case.reference_launch.as_ref();
                 let bound = bind(function, launch, &twin, ProbeCalls::Thorough)
                     .map_err(as_reference_fault)?;
                 ReadyReference::Kernel(bound)
             }
             DeviceReference::Function(library) => {
-                ReadyReference::Function(library, AbiCase::new(host.set, &twin.addresses()))
+                ReadyReference::Function(library, AbiCase::new(host.case, &twin.addresses()))
             }
         };
         let check = Check { session, reference, twin, beyond, tables, counts };
@@ -78,7 +78,7 @@ impl<'w> Check<'w> {
     }
 
     /// Enqueues the reference on the contents of a call.
-    pub(super) fn expect(&self, draws: &FreshTensors<'_>, call: u64) -> Outcome<()> {
+    pub(super) fn expect(&self, draws: &FreshTensors<'_>, call: u64) -> Result<()> {
         draws.fill(&self.twin, call)?;
         self.twin.restore()?;
         self.twin.poison()?;
@@ -91,7 +91,7 @@ impl<'w> Check<'w> {
     }
 
     /// Enqueues the comparison of the current outputs; its counts go to the batch's `slot`.
-    pub(super) fn judge(&self, device: &DeviceCase<'_>, slot: usize) -> Outcome<()> {
+    pub(super) fn judge(&self, device: &DeviceCase<'_>, slot: usize) -> Result<()> {
         let launch = wide(&self.session.gpu);
         for (at, (i, _)) in self.tables.iter().enumerate() {
             self.beyond.launch(&launch, &self.args(device, at, *i, slot))?;
@@ -101,7 +101,7 @@ impl<'w> Check<'w> {
 
     /// Waits for the comparisons, and fails if a call since the last check was wrong. `first` is
     /// the number of the call in slot 0.
-    pub(super) fn verdict(&self, first: u64) -> Outcome<()> {
+    pub(super) fn verdict(&self, first: u64) -> Result<()> {
         let mut bytes = vec![0; self.counts.size()];
         self.counts.download(&mut bytes)?;
         let outputs = self.tables.len().max(1);
@@ -109,11 +109,11 @@ impl<'w> Check<'w> {
             let bad = count.iter().rev().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
             let Some((i, _)) = self.tables.get(at % outputs) else { continue };
             let arg = &self.twin.host.args[*i];
-            let tolerance = arg.arg.tolerance.unwrap_or(self.session.input.case.tolerance);
+            let tolerance = arg.arg.tolerance.unwrap_or(self.session.input.spec.tolerance);
             let elements = arg.arg.count().unwrap_or(0);
             if bad as f64 > tolerance.mismatch_fraction * elements as f64 {
-                let (name, output) = (&self.twin.host.set.name, &arg.arg.name);
-                let of_group = match self.twin.host.set.groups.len() {
+                let (name, output) = (&self.twin.host.case.name, &arg.arg.name);
+                let of_group = match self.twin.host.case.groups.len() {
                     1 => String::new(),
                     _ => format!(" (group {})", arg.group),
                 };
@@ -126,7 +126,7 @@ impl<'w> Check<'w> {
                          tolerance of the reference on the GPU"
                     ),
                 );
-                fault.0.data_set = Some(name.clone());
+                fault.0.case = Some(name.clone());
                 return Err(fault);
             }
         }
@@ -135,9 +135,9 @@ impl<'w> Check<'w> {
 
     fn args(&self, device: &DeviceCase<'_>, at: usize, i: usize, slot: usize) -> KernelArgs {
         let arg = self.twin.host.args[i].arg;
-        let tolerance = arg.tolerance.unwrap_or(self.session.input.case.tolerance);
-        let address = |set: &DeviceCase<'_>| {
-            set.tensors().find(|(index, _)| *index == i).map_or(0, |(_, buffer)| buffer.address())
+        let tolerance = arg.tolerance.unwrap_or(self.session.input.spec.tolerance);
+        let address = |device: &DeviceCase<'_>| {
+            device.tensors().find(|(index, _)| *index == i).map_or(0, |(_, buffer)| buffer.address())
         };
         let count = self.counts.address() + 8 * (slot * self.tables.len() + at) as u64;
         // A result may equal the pattern of an integer dtype, but not the NaN.

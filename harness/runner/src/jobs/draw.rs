@@ -12,7 +12,7 @@ use super::Session;
 use super::session::DeviceCase;
 use crate::cuda::{Buffer, Function, Gpu, KernelArgs, Module, ProbeCalls};
 use crate::data::HostCase;
-use crate::fault::Outcome;
+use crate::fault::Result;
 use crate::generate;
 use rgpu_case::{Arg, Case, Dtype, Init, Launch, Role};
 
@@ -25,7 +25,7 @@ const POOL_VALUES: u64 = 1 << 18;
 const POOL_KEY: u64 = 0x706f_6f6c;
 const CALL_KEY: u64 = 0x6361_6c6c;
 
-/// The tensors of a data set that get new contents for each call.
+/// The tensors of a case that get new contents for each call.
 pub(super) struct FreshTensors<'w> {
     gpu: &'w Gpu,
     draw: Function<'w>,
@@ -44,12 +44,12 @@ struct FreshTensor<'w> {
 }
 
 impl<'w> FreshTensors<'w> {
-    pub(super) fn new(session: &'w Session<'_>, host: &HostCase<'_>) -> Outcome<FreshTensors<'w>> {
+    pub(super) fn new(session: &'w Session<'_>, host: &HostCase<'_>) -> Result<FreshTensors<'w>> {
         let gpu = &session.gpu;
         let module = Module::of_image(gpu, FRESH.as_bytes().to_vec(), "fresh.ptx")?;
         let draw = module.function("rgpu_draw")?;
-        let seed = session.input.case.seed;
-        let positions = host.set.groups.first().map_or(1, |group| group.args.len().max(1));
+        let seed = session.input.spec.seed;
+        let positions = host.case.groups.first().map_or(1, |group| group.args.len().max(1));
         let mut drawn = Vec::new();
         for (index, arg) in host.args.iter().enumerate() {
             if !is_random(arg.arg) || arg.bytes() == 0 {
@@ -61,7 +61,7 @@ impl<'w> FreshTensors<'w> {
             let values = generate::contents(&of_pool, place ^ POOL_KEY, &session.input.folder)?;
             let pool = Buffer::new(gpu, values.bytes().len(), 0)?;
             pool.upload(values.bytes())?;
-            let elements = arg.arg.count().unwrap_or(0); // checked when the Case was read
+            let elements = arg.arg.count().unwrap_or(0); // checked when the input was read
             drawn.push(FreshTensor { index, dtype: arg.arg.dtype, elements, place, pool });
         }
         let draws = FreshTensors { gpu, draw, drawn, seed };
@@ -78,8 +78,8 @@ impl<'w> FreshTensors<'w> {
     }
 
     /// Enqueues the contents of call `call` into `device`. The same call number gives any device
-    /// memory of this data set the same contents.
-    pub(super) fn fill(&self, device: &DeviceCase<'_>, call: u64) -> Outcome<()> {
+    /// memory of this case the same contents.
+    pub(super) fn fill(&self, device: &DeviceCase<'_>, call: u64) -> Result<()> {
         for drawn in &self.drawn {
             let Some(buffer) = device.source(drawn.index) else { continue };
             self.draw.launch(&self.launch(), &self.args(drawn, buffer, call))?;
@@ -119,9 +119,9 @@ fn is_random(arg: &Arg) -> bool {
     random && arg.seed.is_none() && matches!(arg.role, Role::In | Role::InOut)
 }
 
-/// Names of the random arguments of a data set that are not drawn again, without duplicates.
-pub(super) fn fixed_inputs(set: &Case) -> Vec<String> {
-    let args = set.groups.first().map_or(&[][..], |group| &group.args);
+/// Names of the random arguments of a case that are not drawn again, without duplicates.
+pub(super) fn fixed_inputs(case: &Case) -> Vec<String> {
+    let args = case.groups.first().map_or(&[][..], |group| &group.args);
     let inputs = args.iter().filter(|arg| matches!(arg.role, Role::In | Role::InOut));
     inputs.filter(|arg| !is_random(arg)).map(|arg| arg.name.clone()).collect()
 }
@@ -133,11 +133,11 @@ mod tests {
 
     #[test]
     fn what_a_user_fixed_is_not_drawn_anew() {
-        let mut set = vecadd(4).data_sets.remove(0);
-        assert_eq!(fixed_inputs(&set), [""; 0]);
-        let args = &mut set.groups[0].args;
+        let mut case = vecadd(4).cases.remove(0);
+        assert_eq!(fixed_inputs(&case), [""; 0]);
+        let args = &mut case.groups[0].args;
         args[0].init = Some(Init::File { path: "a.bin".into() });
         args[1].seed = Some(7);
-        assert_eq!(fixed_inputs(&set), ["a", "b"]);
+        assert_eq!(fixed_inputs(&case), ["a", "b"]);
     }
 }

@@ -20,12 +20,12 @@ use super::time::{LATE_NS, LATE_PART, TimedCase, batch_size, bind, overhead};
 use super::verify::DeviceReference;
 use crate::cli::Clock;
 use crate::cuda::{Buffer, Event};
-use crate::fault::Outcome;
+use crate::fault::Result;
 use crate::sampling::Sampling;
 use rgpu_case::{Case, ClockReading, ErrorClass, Phase, Timing, TimingSource};
 use std::time::Instant;
 
-/// One data set of a kernel, ready for sampling on new contents.
+/// One case of a kernel, ready for sampling on new contents.
 pub(super) struct FreshCase<'w> {
     session: &'w Session<'w>,
     target: &'w Target<'w>,
@@ -34,7 +34,7 @@ pub(super) struct FreshCase<'w> {
     draws: FreshTensors<'w>,
     /// `None` when there is not enough memory for it.
     check: Option<Check<'w>>,
-    set: &'w Case,
+    case: &'w Case,
 }
 
 /// Samples taken with one clock.
@@ -51,30 +51,30 @@ impl<'w> FreshCase<'w> {
         reference: &'w DeviceReference<'w>,
         device: &'w DeviceCase<'w>,
         flush: Option<&'w Buffer<'w>>,
-    ) -> Outcome<FreshCase<'w>> {
-        let set = device.host.set;
+    ) -> Result<FreshCase<'w>> {
+        let case = device.host.case;
         let draws = FreshTensors::new(session, device.host)?;
         let check = match Check::new(session, reference, device.host) {
             Err(fault) if fault.0.class == ErrorClass::OutOfMemory => {
                 session.journal.gap(format!(
                     "`{}`: not enough memory for a reference with its own data, so the outputs of \
                      timed calls were not compared",
-                    set.name
+                    case.name
                 ));
                 None
             }
             check => Some(check?),
         };
-        let fixed = fixed_inputs(set);
+        let fixed = fixed_inputs(case);
         if !fixed.is_empty() {
             session.journal.gap(format!(
                 "`{}`: the same contents in every timed call for `{}`, whose `init` or `seed` \
                  leaves no choice",
-                set.name,
+                case.name,
                 fixed.join("`, `")
             ));
         }
-        Ok(FreshCase { session, target, device, flush, draws, check, set })
+        Ok(FreshCase { session, target, device, flush, draws, check, case })
     }
 
     /// Takes samples; uses the host's clock if the GPU is still busy after the end events.
@@ -82,14 +82,14 @@ impl<'w> FreshCase<'w> {
         &self,
         prepared: PreparedTarget<'w>,
         clock: Clock,
-    ) -> Outcome<Option<Timing>> {
-        let _stage = self.session.journal.enter(Phase::Timed, Some(self.set))?;
+    ) -> Result<Option<Timing>> {
+        let _stage = self.session.journal.enter(Phase::Timed, Some(self.case))?;
         let (prepared, sampled) = self.sample(prepared, clock, 0)?;
         let taken = sampled.timing.as_ref().map_or(0, |timing| timing.sample_ns.len() as u64);
         if clock == Clock::Host || sampled.late * 2 <= taken {
             return Ok(sampled.timing);
         }
-        super::time::on_a_stream_of_its_own(self.session, self.set);
+        super::time::on_a_stream_of_its_own(self.session, self.case);
         Ok(self.sample(prepared, Clock::Host, taken)?.1.timing)
     }
 
@@ -99,7 +99,7 @@ impl<'w> FreshCase<'w> {
         mut prepared: PreparedTarget<'w>,
         clock: Clock,
         before: u64,
-    ) -> Outcome<(PreparedTarget<'w>, ClockSamples)> {
+    ) -> Result<(PreparedTarget<'w>, ClockSamples)> {
         let gpu = &self.session.gpu;
         let pair = (Event::new(gpu)?, Event::new(gpu)?);
         let (start, end) = &pair;
@@ -107,7 +107,7 @@ impl<'w> FreshCase<'w> {
             Clock::Events => overhead(&pair)?,
             Clock::Host => None,
         };
-        let mut sampling = Sampling::start(&self.session.input.case.timing);
+        let mut sampling = Sampling::start(&self.session.input.spec.timing);
         let (mut calls, mut late, mut each_ns) = (before, 0, None);
         loop {
             let batch = batch_size(sampling.next_batch_limit(), each_ns);
@@ -183,7 +183,7 @@ impl<'w> FreshCase<'w> {
     }
 
     /// Draws new contents, refreshes the kernel and enqueues the reference.
-    fn renew(&self, prepared: PreparedTarget<'w>, call: u64) -> Outcome<PreparedTarget<'w>> {
+    fn renew(&self, prepared: PreparedTarget<'w>, call: u64) -> Result<PreparedTarget<'w>> {
         self.draws.fill(self.device, call)?;
         self.device.restore()?;
         let prepared = match self.draws.any() && !prepared.refresh()? {

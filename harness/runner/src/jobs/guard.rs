@@ -11,7 +11,7 @@ use super::Session;
 use super::session::{DeviceCase, PreparedTarget, Target};
 use crate::compare::Results;
 use crate::cuda::ProbeCalls;
-use crate::fault::{Fault, Outcome};
+use crate::fault::{Fault, Result};
 use crate::host_memory::HostBuffer;
 use crate::journal::say;
 use crate::poison::Poison;
@@ -20,37 +20,37 @@ use rgpu_case::{Case, ErrorClass, GuardFinding, GuardKind, GuardReport, Phase};
 /// Bytes of canary on each side of a buffer.
 const MARGIN: usize = 64 * 1024;
 
-pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
+pub(crate) fn run(session: &Session<'_>) -> Result<()> {
     let target = session.target()?;
     let mut first = None;
-    for set in &session.input.case.data_sets {
-        let report = guard(session, &target, set)?;
+    for case in &session.input.spec.cases {
+        let report = guard(session, &target, case)?;
         for finding in &report.findings {
             let text = describe(finding);
-            say!("guard {}: {text}", set.name);
+            say!("guard {}: {text}", case.name);
             if first.is_none() {
                 let mut fault = Fault::new(ErrorClass::GuardFound, text);
-                fault.0.data_set = Some(set.name.clone());
+                fault.0.case = Some(case.name.clone());
                 first = Some(fault);
             }
         }
         if report.findings.is_empty() {
-            say!("guard {}: no findings, which does not mean clean", set.name);
+            say!("guard {}: no findings, which does not mean clean", case.name);
         }
-        session.journal.record(&set.name, |entry| entry.guard = Some(report));
+        session.journal.record(&case.name, |entry| entry.guard = Some(report));
     }
     first.map_or(Ok(()), Err)
 }
 
-fn guard(session: &Session<'_>, target: &Target<'_>, set: &Case) -> Outcome<GuardReport> {
-    let setup = session.journal.enter(Phase::Setup, Some(set))?;
-    let host = session.fill(set)?;
+fn guard(session: &Session<'_>, target: &Target<'_>, case: &Case) -> Result<GuardReport> {
+    let setup = session.journal.enter(Phase::Setup, Some(case))?;
+    let host = session.fill(case)?;
     let device = DeviceCase::new(&session.gpu, &host, MARGIN)?;
     device.fill(Poison::First)?;
     let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, ProbeCalls::Quiet)?;
-    session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);
+    session.journal.record(&case.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
-    let _stage = session.journal.enter(Phase::Verify, Some(set))?;
+    let _stage = session.journal.enter(Phase::Verify, Some(case))?;
     let mut findings = Vec::new();
     let mut runs = Vec::new();
     for poison in [Poison::First, Poison::Second, Poison::First] {
@@ -68,7 +68,7 @@ fn guard(session: &Session<'_>, target: &Target<'_>, set: &Case) -> Outcome<Guar
                 first: first.bytes(),
                 second: second.bytes(),
             };
-            (results.unwritten_elements(), results.differing(&session.input.case.tolerance))
+            (results.unwritten_elements(), results.differing(&session.input.spec.tolerance))
         };
         let ((_, _), repeated) = between(third);
         let (unwritten, stray) = between(second);
@@ -93,7 +93,7 @@ fn guarded_launch(
     prepared: &PreparedTarget<'_>,
     poison: Poison,
     findings: &mut Vec<GuardFinding>,
-) -> Outcome<Vec<Option<HostBuffer>>> {
+) -> Result<Vec<Option<HostBuffer>>> {
     let canary = canary(poison);
     device.fill(poison)?;
     for (_, buffer) in device.tensors() {

@@ -18,14 +18,14 @@ use super::time::{BATCH, TimedCase, batch_size, bind, flush_bytes, overhead};
 use crate::cli::{Clock, UnfitHost};
 use crate::cuda::{Buffer, Event};
 use crate::data::HostCase;
-use crate::fault::{Fault, Outcome, bad_case};
+use crate::fault::{Fault, Result, bad_case};
 use crate::file;
 use crate::input::Input;
 use crate::journal::say;
 use crate::sampling::{Sampling, describe};
 use rgpu_case::stats::Summary;
 use rgpu_case::{
-    CASE_ABI, Case, CaseReport, ClockReading, ErrorClass, Job, PairedTiming, Phase, RunnerReport,
+    CASE_ABI, Case, CaseReport, ClockReading, ErrorClass, RunnerJob, PairedTiming, Phase, RunnerReport,
     Timing, TimingPlan, TimingSource,
 };
 use std::path::Path;
@@ -44,30 +44,30 @@ pub(crate) struct OtherSide<'a> {
     pub(crate) out: Option<&'a Path>,
 }
 
-/// Measures every data set that both Cases have.
+/// Measures every case that both Cases have.
 pub(crate) fn run(
     session: &Session<'_>,
     other: &OtherSide<'_>,
     clock: Clock,
     unfit: UnfitHost,
-) -> Outcome<()> {
+) -> Result<()> {
     if unfit == UnfitHost::Refuse {
         session.refuse_if_unfit()?;
     }
-    let (ours, theirs) = (&session.input.case, &other.input.case);
+    let (ours, theirs) = (&session.input.spec, &other.input.spec);
     let targets = (session.target()?, session.target_of(other.input)?);
     let flush = match ours.timing.flush_l2 {
         true => Some(Buffer::new(&session.gpu, flush_bytes(session.gpu.facts.l2_bytes), 0)?),
         false => None,
     };
     let mut reports = Vec::new();
-    for (i, set) in ours.data_sets.iter().enumerate() {
-        let twin = theirs.data_sets.iter().find(|twin| twin.name == set.name);
+    for (i, case) in ours.cases.iter().enumerate() {
+        let twin = theirs.cases.iter().find(|twin| twin.name == case.name);
         let twin = twin.ok_or_else(|| {
-            bad_case(format!("`{}` has no data set `{}`", theirs.kernel, set.name))
+            bad_case(format!("`{}` has no case `{}`", theirs.kernel, case.name))
         })?;
-        let setup = session.journal.enter(Phase::Setup, Some(set))?;
-        let hosts = (session.fill(set)?, HostCase::fill(twin, theirs.seed, &other.input.folder)?);
+        let setup = session.journal.enter(Phase::Setup, Some(case))?;
+        let hosts = (session.fill(case)?, HostCase::fill(twin, theirs.seed, &other.input.folder)?);
         let first = DeviceCase::new(&session.gpu, &hosts.0, 0)?;
         let second = match hosts.0.same_tensors(&hosts.1) {
             true => first.shared_with(&hosts.1),
@@ -88,35 +88,35 @@ pub(crate) fn run(
         let flush = flush.as_ref();
         let a = TimedCase { session, device: &devices.0, prepared: &prepared_a, flush };
         let b = TimedCase { session, device: &devices.1, prepared: &prepared_b, flush };
-        let launch_ns = a.warm_up(set)?;
-        b.warm_up(set)?;
+        let launch_ns = a.warm_up(case)?;
+        b.warm_up(case)?;
         if i == 0 {
             a.judge_under_load(launch_ns)?;
             if unfit == UnfitHost::Refuse {
                 session.refuse_if_unfit()?;
             }
         }
-        let Some((first, second, mut paired)) = sample(session, [&a, &b], set, clock)? else {
+        let Some((first, second, mut paired)) = sample(session, [&a, &b], case, clock)? else {
             continue;
         };
         paired.against.clone_from(&theirs.kernel);
-        say!("pair {}: {} {}", set.name, ours.kernel, describe(&first));
-        say!("pair {}: {} {}", set.name, theirs.kernel, describe(&second));
+        say!("pair {}: {} {}", case.name, ours.kernel, describe(&first));
+        say!("pair {}: {} {}", case.name, theirs.kernel, describe(&second));
         say!(
             "pair {}: {:.4} times as fast (95 % interval {:.4} to {:.4}), {} rounds",
-            set.name,
+            case.name,
             paired.speedup,
             paired.ci95[0],
             paired.ci95[1],
             paired.rounds
         );
-        session.journal.record(&set.name, |report| {
+        session.journal.record(&case.name, |report| {
             report.prepare_ns = prepare_a;
             report.timing = Some(first);
             report.paired = Some(paired);
         });
         reports.push(CaseReport {
-            name: set.name.clone(),
+            name: case.name.clone(),
             prepare_ns: prepare_b,
             timing: Some(second),
             ..CaseReport::default()
@@ -129,10 +129,10 @@ pub(crate) fn run(
 fn sample(
     session: &Session<'_>,
     works: [&TimedCase<'_>; 2],
-    set: &Case,
+    case: &Case,
     clock: Clock,
-) -> Outcome<Option<(Timing, Timing, PairedTiming)>> {
-    let plan = &session.input.case.timing;
+) -> Result<Option<(Timing, Timing, PairedTiming)>> {
+    let plan = &session.input.spec.timing;
     let mut events = Vec::new();
     for _ in 0..BATCH {
         events.push((Event::new(&session.gpu)?, Event::new(&session.gpu)?));
@@ -140,7 +140,7 @@ fn sample(
     let overhead_ns = if clock == Clock::Events { overhead(&events[0])? } else { None };
     let mut samplings = [Sampling::start(plan), Sampling::start(plan)];
     let mut rounds = Rounds::start(plan);
-    let _stage = session.journal.enter(Phase::Timed, Some(set))?;
+    let _stage = session.journal.enter(Phase::Timed, Some(case))?;
     loop {
         let calls = batch_size(
             rounds.max_next_rounds().saturating_mul(CALLS_PER_ROUND),
@@ -182,7 +182,7 @@ fn order(taken: usize, rounds: usize) -> Vec<usize> {
 }
 
 /// Enqueues an untimed call of the side that would have come before, as within a batch.
-fn lead_in(works: [&TimedCase<'_>; 2], order: &[usize]) -> Outcome<()> {
+fn lead_in(works: [&TimedCase<'_>; 2], order: &[usize]) -> Result<()> {
     let Some(first) = order.first() else { return Ok(()) };
     let before = works[1 - first];
     before.before_sample()?;
@@ -196,7 +196,7 @@ fn by_events(
     works: [&TimedCase<'_>; 2],
     order: &[usize],
     events: &[(Event<'_>, Event<'_>)],
-) -> Outcome<(Vec<f64>, Option<ClockReading>)> {
+) -> Result<(Vec<f64>, Option<ClockReading>)> {
     let events = &events[..order.len()];
     for ((start, end), side) in events.iter().zip(order) {
         let work: &TimedCase<'_> = works[*side];
@@ -210,7 +210,7 @@ fn by_events(
         end.wait()?;
     }
     let calls = events.iter().map(|(start, end)| end.since_ns(start));
-    Ok((calls.collect::<Outcome<_>>()?, reading))
+    Ok((calls.collect::<Result<_>>()?, reading))
 }
 
 /// Waits for each call and times it by the host's clock.
@@ -218,7 +218,7 @@ fn by_host_clock(
     session: &Session<'_>,
     works: [&TimedCase<'_>; 2],
     order: &[usize],
-) -> Outcome<(Vec<f64>, Option<ClockReading>)> {
+) -> Result<(Vec<f64>, Option<ClockReading>)> {
     let mut calls = Vec::with_capacity(order.len());
     let mut reading = None;
     for side in order {
@@ -305,16 +305,16 @@ impl<'a> Rounds<'a> {
 fn write_other(
     session: &Session<'_>,
     other: &OtherSide<'_>,
-    data_sets: Vec<CaseReport>,
-) -> Outcome<()> {
+    cases: Vec<CaseReport>,
+) -> Result<()> {
     let Some(out) = other.out else { return Ok(()) };
     let report = RunnerReport {
         abi: CASE_ABI,
         runner: env!("CARGO_PKG_VERSION").to_owned(),
-        kernel: other.input.case.kernel.clone(),
-        job: Job::Pair,
+        kernel: other.input.spec.kernel.clone(),
+        job: RunnerJob::Pair,
         model: None,
-        data_sets,
+        cases,
         device: Some(session.gpu.facts.clone()),
         warnings: session.journal.warnings(),
         gaps: Vec::new(),

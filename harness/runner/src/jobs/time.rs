@@ -19,7 +19,7 @@ use super::watch::{OutputWatch, wrong};
 use crate::cli::{Clock, UnfitHost};
 use crate::cuda::{Buffer, Event, ProbeCalls};
 use crate::data::HostCase;
-use crate::fault::Outcome;
+use crate::fault::Result;
 use crate::journal::say;
 use crate::judge;
 use crate::sampling::{Sampling, describe};
@@ -39,7 +39,7 @@ const MIN_WARM_UP: Duration = Duration::from_millis(200);
 /// Warm-up ends after this many launches, even if it has lasted less than `MIN_WARM_UP`.
 const MAX_WARM_UP_LAUNCHES: u32 = 20_000;
 
-/// Larger data sets are not doubled for calls on fresh data.
+/// Larger cases are not doubled for calls on fresh data.
 const MAX_DOUBLED_BYTES: usize = 1 << 30;
 
 /// Distance between the seeds of the two sets of data.
@@ -55,12 +55,12 @@ pub(super) const LATE_PART: f64 = 0.2;
 /// Empty pairs of events that measure the overhead of the method.
 const EMPTY_PAIRS: usize = 25;
 
-pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Outcome<()> {
+pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Result<()> {
     if unfit == UnfitHost::Refuse {
         session.refuse_if_unfit()?;
     }
     let target = session.target()?;
-    let flush = match session.input.case.timing.flush_l2 {
+    let flush = match session.input.spec.timing.flush_l2 {
         // Twice the size of L2, since writing just its size need not replace every line.
         true => Some(Buffer::new(&session.gpu, flush_bytes(session.gpu.facts.l2_bytes), 0)?),
         false => None,
@@ -76,26 +76,26 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Outc
         }
         reference => reference?,
     };
-    for (i, set) in session.input.case.data_sets.iter().enumerate() {
+    for (i, case) in session.input.spec.cases.iter().enumerate() {
         let first = TimingTerms { unfit, clock, first: i == 0 };
         let timing = match &reference {
-            Some(reference) => on_new_data(session, &target, flush.as_ref(), reference, set, first),
-            None => on_two_sets(session, &target, flush.as_ref(), set, first),
+            Some(reference) => on_new_data(session, &target, flush.as_ref(), reference, case, first),
+            None => on_two_sets(session, &target, flush.as_ref(), case, first),
         };
         if let Some(timing) = timing? {
-            say!("time {}: {}", set.name, describe(&timing));
-            session.journal.record(&set.name, |report| report.timing = Some(timing));
+            say!("time {}: {}", case.name, describe(&timing));
+            session.journal.record(&case.name, |report| report.timing = Some(timing));
         }
     }
     Ok(())
 }
 
-/// How to time one data set.
+/// How to time one case.
 #[derive(Clone, Copy)]
 struct TimingTerms {
     unfit: UnfitHost,
     clock: Clock,
-    /// Whether it is the first data set of the job, on which the host is checked under load.
+    /// Whether it is the first case of the job, on which the host is checked under load.
     first: bool,
 }
 
@@ -105,19 +105,19 @@ fn on_new_data(
     target: &Target<'_>,
     flush: Option<&Buffer<'_>>,
     reference: &DeviceReference<'_>,
-    set: &Case,
+    case: &Case,
     terms: TimingTerms,
-) -> Outcome<Option<Timing>> {
-    let setup = session.journal.enter(Phase::Setup, Some(set))?;
-    let host = session.fill(set)?;
+) -> Result<Option<Timing>> {
+    let setup = session.journal.enter(Phase::Setup, Some(case))?;
+    let host = session.fill(case)?;
     let device = DeviceCase::new(&session.gpu, &host, 0)?;
     device.fill_inputs()?;
     let (prepared, prepare_ns) = bind(session, target, &device)?;
-    session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);
+    session.journal.record(&case.name, |report| report.prepare_ns = prepare_ns);
     let fresh = FreshCase::new(session, target, reference, &device, flush)?;
     drop(setup);
     let work = TimedCase { session, device: &device, prepared: &prepared, flush };
-    let (clock, wall_ns) = work.before_timing(set, terms)?;
+    let (clock, wall_ns) = work.before_timing(case, terms)?;
     let timing = fresh.time(prepared, clock)?;
     Ok(timing.map(|timing| Timing { wall_ns: Some(wall_ns), ..timing }))
 }
@@ -127,15 +127,15 @@ fn on_two_sets(
     session: &Session<'_>,
     target: &Target<'_>,
     flush: Option<&Buffer<'_>>,
-    set: &Case,
+    case: &Case,
     terms: TimingTerms,
-) -> Outcome<Option<Timing>> {
-    let setup = session.journal.enter(Phase::Setup, Some(set))?;
-    let seed = session.input.case.seed;
-    let mut hosts = vec![session.fill(set)?];
+) -> Result<Option<Timing>> {
+    let setup = session.journal.enter(Phase::Setup, Some(case))?;
+    let seed = session.input.spec.seed;
+    let mut hosts = vec![session.fill(case)?];
     if hosts[0].args.iter().map(|arg| arg.bytes()).sum::<usize>() <= MAX_DOUBLED_BYTES {
         let seed = seed.wrapping_add(SEED_STEP);
-        hosts.push(HostCase::fill(set, seed, &session.input.folder)?);
+        hosts.push(HostCase::fill(case, seed, &session.input.folder)?);
     }
     let mut devices = Vec::new();
     for host in &hosts {
@@ -147,7 +147,7 @@ fn on_two_sets(
     for device in &devices {
         bound.push(bind(session, target, device)?);
     }
-    session.journal.record(&set.name, |report| report.prepare_ns = bound[0].1);
+    session.journal.record(&case.name, |report| report.prepare_ns = bound[0].1);
     drop(setup);
     let works: Vec<TimedCase<'_>> = devices
         .iter()
@@ -155,9 +155,9 @@ fn on_two_sets(
         .map(|(device, (prepared, _))| TimedCase { session, device, prepared, flush })
         .collect();
     // Before all other calls, so that these outputs come from a call that did the full work.
-    let mut watches = watch(&works, set)?;
-    let (clock, wall_ns) = works[0].before_timing(set, terms)?;
-    let sampled = SampledForms { works: &works, watches: &mut watches, set };
+    let mut watches = watch(&works, case)?;
+    let (clock, wall_ns) = works[0].before_timing(case, terms)?;
+    let sampled = SampledForms { works: &works, watches: &mut watches, case };
     let timing = match clock {
         Clock::Events => sampled.by_events()?,
         Clock::Host => sampled.by_host_clock()?,
@@ -170,26 +170,26 @@ fn on_two_sets(
     }))
 }
 
-pub(super) fn on_a_stream_of_its_own(session: &Session<'_>, set: &Case) {
+pub(super) fn on_a_stream_of_its_own(session: &Session<'_>, case: &Case) {
     session.journal.gap(format!(
         "`{}`: the GPU is still busy after the events around a call, so the kernel uses its own \
          stream; it was timed with the host's clock",
-        set.name
+        case.name
     ));
 }
 
 /// Keeps the first call's outputs of each set of data. Empty when there is not enough memory.
-fn watch<'w>(works: &'w [TimedCase<'w>], set: &Case) -> Outcome<Vec<OutputWatch<'w>>> {
+fn watch<'w>(works: &'w [TimedCase<'w>], case: &Case) -> Result<Vec<OutputWatch<'w>>> {
     let mut watches = Vec::new();
     for work in works {
         let session = work.session;
-        let _stage = session.journal.enter(Phase::Verify, Some(set))?;
+        let _stage = session.journal.enter(Phase::Verify, Some(case))?;
         match OutputWatch::start(session, work.device, work.prepared) {
             Err(fault) if fault.0.class == ErrorClass::OutOfMemory => {
                 session.journal.gap(format!(
                     "`{}`: not enough memory to store its outputs, so those of timed calls were \
                      not compared",
-                    set.name
+                    case.name
                 ));
                 return Ok(Vec::new());
             }
@@ -203,7 +203,7 @@ pub(super) fn bind<'t>(
     session: &'t Session<'_>,
     target: &'t Target<'_>,
     device: &DeviceCase<'_>,
-) -> Outcome<(PreparedTarget<'t>, Option<f64>)> {
+) -> Result<(PreparedTarget<'t>, Option<f64>)> {
     target.prepare(&session.gpu, device, ProbeCalls::Thorough)
 }
 
@@ -211,7 +211,7 @@ pub(super) fn flush_bytes(l2_bytes: u64) -> usize {
     usize::try_from(l2_bytes * 2).unwrap_or(0).max(1 << 20)
 }
 
-/// One data set, ready to be measured.
+/// One case, ready to be measured.
 pub(super) struct TimedCase<'w> {
     pub(super) session: &'w Session<'w>,
     pub(super) device: &'w DeviceCase<'w>,
@@ -221,9 +221,9 @@ pub(super) struct TimedCase<'w> {
 
 impl TimedCase<'_> {
     /// Launches without measuring; returns the approximate time of one launch.
-    pub(super) fn warm_up(&self, set: &Case) -> Outcome<f64> {
-        let _stage = self.session.journal.enter(Phase::Warmup, Some(set))?;
-        let requested = self.session.input.case.timing.warmup;
+    pub(super) fn warm_up(&self, case: &Case) -> Result<f64> {
+        let _stage = self.session.journal.enter(Phase::Warmup, Some(case))?;
+        let requested = self.session.input.spec.timing.warmup;
         let start = Instant::now();
         let mut done = 0;
         while done < requested || (start.elapsed() < MIN_WARM_UP && done < MAX_WARM_UP_LAUNCHES) {
@@ -236,7 +236,7 @@ impl TimedCase<'_> {
     }
 
     /// Warns about a slowed GPU, from a reading taken while the kernel runs.
-    pub(super) fn judge_under_load(&self, launch_ns: f64) -> Outcome<()> {
+    pub(super) fn judge_under_load(&self, launch_ns: f64) -> Result<()> {
         let Some(nvml) = &self.session.nvml else { return Ok(()) };
         let launches = (BATCH_NS / launch_ns.max(1.0)).ceil().clamp(1.0, 4.0 * BATCH as f64);
         for _ in 0..launches as usize {
@@ -248,7 +248,7 @@ impl TimedCase<'_> {
         if reading.sm_mhz.is_none() {
             self.session.journal.gap("NVML does not report this GPU's SM clock");
         }
-        for warning in judge::under_load(&reading, &self.session.input.case.policies.clocks) {
+        for warning in judge::under_load(&reading, &self.session.input.spec.policies.clocks) {
             self.session.journal.warn(warning);
         }
         Ok(())
@@ -256,8 +256,8 @@ impl TimedCase<'_> {
 
     /// Warms up, checks the host, and measures whole calls. Returns the clock that can time them,
     /// and the duration of one by the host's clock.
-    fn before_timing(&self, set: &Case, terms: TimingTerms) -> Outcome<(Clock, f64)> {
-        let launch_ns = self.warm_up(set)?;
+    fn before_timing(&self, case: &Case, terms: TimingTerms) -> Result<(Clock, f64)> {
+        let launch_ns = self.warm_up(case)?;
         if terms.first {
             self.judge_under_load(launch_ns)?;
             if terms.unfit == UnfitHost::Refuse {
@@ -266,7 +266,7 @@ impl TimedCase<'_> {
         }
         let (elsewhere, wall_ns) = self.whole_calls()?;
         if terms.clock == Clock::Events && elsewhere {
-            on_a_stream_of_its_own(self.session, set);
+            on_a_stream_of_its_own(self.session, case);
             return Ok((Clock::Host, wall_ns));
         }
         Ok((terms.clock, wall_ns))
@@ -274,7 +274,7 @@ impl TimedCase<'_> {
 
     /// Whether the GPU is still busy after a call's end event, and the nanoseconds that a call
     /// takes by the host's clock.
-    fn whole_calls(&self) -> Outcome<(bool, f64)> {
+    fn whole_calls(&self) -> Result<(bool, f64)> {
         let gpu = &self.session.gpu;
         let (start, end) = (Event::new(gpu)?, Event::new(gpu)?);
         let (mut took, mut late, mut call_times_ns) = (Vec::new(), Vec::new(), Vec::new());
@@ -302,7 +302,7 @@ impl TimedCase<'_> {
     }
 
     /// Enqueues the work that precedes each sample.
-    pub(super) fn before_sample(&self) -> Outcome<()> {
+    pub(super) fn before_sample(&self) -> Result<()> {
         self.device.restore()?;
         self.device.poison()?;
         let Some(flush) = self.flush else { return Ok(()) };
@@ -311,12 +311,12 @@ impl TimedCase<'_> {
     }
 }
 
-/// One data set in its two forms, ready for sampling.
+/// One case in its two forms, ready for sampling.
 struct SampledForms<'s, 'w> {
     works: &'s [TimedCase<'w>],
     /// One per form, or empty.
     watches: &'s mut Vec<OutputWatch<'w>>,
-    set: &'s Case,
+    case: &'s Case,
 }
 
 impl SampledForms<'_, '_> {
@@ -326,7 +326,7 @@ impl SampledForms<'_, '_> {
         (mixed.count_ones() as usize) % self.works.len()
     }
 
-    fn by_events(mut self) -> Outcome<Option<Timing>> {
+    fn by_events(mut self) -> Result<Option<Timing>> {
         let session = self.works[0].session;
         let gpu = &session.gpu;
         let mut pairs = Vec::new();
@@ -334,8 +334,8 @@ impl SampledForms<'_, '_> {
             pairs.push((Event::new(gpu)?, Event::new(gpu)?));
         }
         let overhead_ns = overhead(&pairs[0])?;
-        let mut sampling = Sampling::start(&session.input.case.timing);
-        let _stage = session.journal.enter(Phase::Timed, Some(self.set))?;
+        let mut sampling = Sampling::start(&session.input.spec.timing);
+        let _stage = session.journal.enter(Phase::Timed, Some(self.case))?;
         let mut calls = 0;
         loop {
             let batch = batch_size(sampling.next_batch_limit(), sampling.typical());
@@ -363,10 +363,10 @@ impl SampledForms<'_, '_> {
         Ok(sampling.finish(TimingSource::Events, overhead_ns, self.works[0].flushed_bytes()))
     }
 
-    fn by_host_clock(mut self) -> Outcome<Option<Timing>> {
+    fn by_host_clock(mut self) -> Result<Option<Timing>> {
         let session = self.works[0].session;
-        let mut sampling = Sampling::start(&session.input.case.timing);
-        let _stage = session.journal.enter(Phase::Timed, Some(self.set))?;
+        let mut sampling = Sampling::start(&session.input.spec.timing);
+        let _stage = session.journal.enter(Phase::Timed, Some(self.case))?;
         let mut calls = 0;
         loop {
             let batch = batch_size(sampling.next_batch_limit(), sampling.typical());
@@ -395,13 +395,13 @@ impl SampledForms<'_, '_> {
         Ok(sampling.finish(TimingSource::Host, None, self.works[0].flushed_bytes()))
     }
 
-    fn compare(&self, form: usize) -> Outcome<()> {
+    fn compare(&self, form: usize) -> Result<()> {
         self.watches.get(form).map_or(Ok(()), OutputWatch::compare)
     }
 
     /// Fails if a timed call was wrong. If calls differ only in their last bits, bitwise comparison
     /// stops, and the report says so.
-    fn judge(&mut self) -> Outcome<()> {
+    fn judge(&mut self) -> Result<()> {
         let mut words = 0;
         for watch in &*self.watches {
             words += watch.differing()?;
@@ -409,7 +409,7 @@ impl SampledForms<'_, '_> {
         if words == 0 {
             return Ok(());
         }
-        let name = &self.set.name;
+        let name = &self.case.name;
         let mut alike = true;
         for (watch, work) in self.watches.iter().zip(self.works) {
             alike &= watch.look_closely(work.prepared, name)?;
@@ -435,7 +435,7 @@ pub(super) fn batch_size(remaining: usize, typical_ns: Option<f64>) -> usize {
 }
 
 /// The median time of empty pairs of events, in nanoseconds.
-pub(super) fn overhead((start, end): &(Event<'_>, Event<'_>)) -> Outcome<Option<f64>> {
+pub(super) fn overhead((start, end): &(Event<'_>, Event<'_>)) -> Result<Option<f64>> {
     let mut samples = Vec::new();
     for _ in 0..EMPTY_PAIRS {
         start.record()?;

@@ -9,7 +9,7 @@ use super::Session;
 use super::session::{DeviceCase, PreparedTarget};
 use crate::compare::Results;
 use crate::cuda::{Buffer, Function, KernelArgs, Module, ProbeCalls};
-use crate::fault::{Fault, Outcome};
+use crate::fault::{Fault, Result};
 use crate::host_memory::HostBuffer;
 use rgpu_case::{ErrorClass, Launch};
 
@@ -18,7 +18,7 @@ const DIFFER: &str = include_str!("../cuda/differ.ptx");
 /// Calls compared value by value when timed calls differ in their bits.
 const VALUE_CHECKS: usize = 3;
 
-/// The expected outputs of one data set.
+/// The expected outputs of one case.
 pub(super) struct OutputWatch<'w> {
     session: &'w Session<'w>,
     device: &'w DeviceCase<'w>,
@@ -35,7 +35,7 @@ impl<'w> OutputWatch<'w> {
         session: &'w Session<'w>,
         device: &'w DeviceCase<'w>,
         prepared: &PreparedTarget<'_>,
-    ) -> Outcome<OutputWatch<'w>> {
+    ) -> Result<OutputWatch<'w>> {
         let gpu = &session.gpu;
         let module = Module::of_image(gpu, DIFFER.as_bytes().to_vec(), "differ.ptx")?;
         let differ = module.function("rgpu_differ")?;
@@ -58,7 +58,7 @@ impl<'w> OutputWatch<'w> {
     }
 
     /// Enqueues the comparison of the current outputs.
-    pub(super) fn compare(&self) -> Outcome<()> {
+    pub(super) fn compare(&self) -> Result<()> {
         let blocks = 2 * self.session.gpu.facts.sms.max(1);
         let launch =
             Launch { grid: [blocks, 1, 1], block: [256, 1, 1], cluster: None, dynamic_shared: 0 };
@@ -77,7 +77,7 @@ impl<'w> OutputWatch<'w> {
     }
 
     /// Waits for the comparisons so far; returns how many words differed.
-    pub(super) fn differing(&self) -> Outcome<u64> {
+    pub(super) fn differing(&self) -> Result<u64> {
         let mut bytes = [0; 8];
         self.count.download(&mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
@@ -85,7 +85,7 @@ impl<'w> OutputWatch<'w> {
 
     /// Makes some more calls and compares them value by value. It is an error if they differ from
     /// the first beyond the tolerance. Returns whether all bits equal the first's.
-    pub(super) fn look_closely(&self, prepared: &PreparedTarget<'_>, name: &str) -> Outcome<bool> {
+    pub(super) fn look_closely(&self, prepared: &PreparedTarget<'_>, name: &str) -> Result<bool> {
         let mut alike = true;
         for _ in 0..VALUE_CHECKS {
             self.device.restore()?;
@@ -102,7 +102,7 @@ impl<'w> OutputWatch<'w> {
                     second: first.bytes(),
                 };
                 alike &= results.bit_equal();
-                let (bad, at) = results.differing(&self.session.input.case.tolerance);
+                let (bad, at) = results.differing(&self.session.input.spec.tolerance);
                 if bad > 0 {
                     let what = format!(
                         "{bad} elements of `{}` differ from the first call's by more than the \
@@ -124,6 +124,6 @@ pub(super) fn wrong(name: &str, what: &str) -> Fault {
         ErrorClass::WrongResult,
         format!("calls of the kernel on `{name}` do not give the same result: {what}"),
     );
-    fault.0.data_set = Some(name.to_owned());
+    fault.0.case = Some(name.to_owned());
     fault
 }
