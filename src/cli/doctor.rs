@@ -257,12 +257,12 @@ async fn try_mode(
                 _ => profile.rung,
             };
             for record in profile.ladder.iter().filter(|r| !r.ok) {
-                let words = if record.words.is_empty() {
+                let message = if record.message.is_empty() {
                     String::new()
                 } else {
-                    format!(": {}", record.words)
+                    format!(": {}", record.message)
                 };
-                line.why.push(format!("not {} ({}{words})", record.rung, record.code));
+                line.why.push(format!("not {} ({}{message})", record.rung, record.code));
             }
             line.why.extend(failure.or(not_checked).map(|f| f.what));
         }

@@ -146,7 +146,7 @@ impl ProfileBuilder {
                 continue;
             }
             self.profile.ladder.push(record.clone());
-            let text = format!("{}: {}", record.rung, record.words);
+            let text = format!("{}: {}", record.rung, record.message);
             self.profile.gaps.push(Gap { code: record.code.clone(), text });
         }
         for text in &expect.notes {
@@ -438,7 +438,7 @@ impl ProfileBuilder {
         if let Some(record) = self.profile.ladder.iter_mut().rev().find(|r| r.rung == *rung) {
             record.ok = false;
             record.code = code.to_owned();
-            record.words = text.to_owned();
+            record.message = text.to_owned();
         }
     }
 

@@ -274,14 +274,14 @@ impl SideBuilder {
         self.builder.expect(expect);
         let refused = self.builder.take(&self.folder, &end, &self.request)?;
         let rung = end.rung_of("profile").map(String::from);
-        let failure_words = end.last_rung("profile").map(failure_text);
+        let failure_message = end.last_rung("profile").map(failure_text);
         self.builder.job = Some(end);
         self.pass_results.retain(|(m, _)| *m != mode);
         let result = match &refused {
             Some(refused) => Err(format!("{}: {}", refused.rung, refused.text)),
             None => rung.ok_or_else(|| {
-                let left_out = expect.left_out.first().map(|r| format!("{}: {}", r.rung, r.words));
-                failure_words.or(left_out).unwrap_or_else(|| "the step did not run".to_owned())
+                let left_out = expect.left_out.first().map(|r| format!("{}: {}", r.rung, r.message));
+                failure_message.or(left_out).unwrap_or_else(|| "the step did not run".to_owned())
             }),
         };
         self.pass_results.push((mode, result));
@@ -295,9 +295,9 @@ impl SideBuilder {
 
 /// The failed rung and its reason.
 fn failure_text(record: &RungRecord) -> String {
-    match record.words.is_empty() {
+    match record.message.is_empty() {
         true => format!("{}: {}", record.rung, tool::reason(&record.code).title),
-        false => format!("{}: {}", record.rung, record.words),
+        false => format!("{}: {}", record.rung, record.message),
     }
 }
 

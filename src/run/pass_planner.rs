@@ -145,7 +145,7 @@ impl PassPlanner {
             return Ok(NextStep::End);
         }
         if !end.step_ok("survey") {
-            let why = end.last_rung("survey").map_or("nothing to make it with", |r| &r.words);
+            let why = end.last_rung("survey").map_or("nothing to make it with", |r| &r.message);
             let why = why.to_owned();
             return Ok(self.skip_survey(request, &why));
         }
@@ -452,7 +452,7 @@ pub(super) fn runner_ranges(request: &Request) -> RunnerRanges {
 
 fn failure_text(record: &rgpu_protocol::RungRecord) -> String {
     let title = crate::tool::reason(&record.code).title;
-    match record.words.trim() {
+    match record.message.trim() {
         "" => title.to_owned(),
         words => format!("{title} ({words})"),
     }

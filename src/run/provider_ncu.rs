@@ -65,9 +65,9 @@ impl ProfilePlans<'_> {
                     self.builder.take_served(context.folder, record, artifact, request)
                 }
                 None => {
-                    let words = record.words.clone();
+                    let message = record.message.clone();
                     self.builder.profile.ladder.push(record);
-                    Some((code.clone(), words))
+                    Some((code.clone(), message))
                 }
             };
             let Some((code, text)) = text else { break };
@@ -157,7 +157,7 @@ async fn ask_once(
                 return Err(failure);
             }
             record.code = failure.code.clone();
-            record.words = match &failure.cause {
+            record.message = match &failure.cause {
                 Some(cause) => format!("{}: {cause}", failure.what),
                 None => failure.what,
             };
@@ -188,13 +188,13 @@ fn judge(record: &mut RungRecord, rung: &ProviderRung, end: &ProviderResult) {
     let rows: Vec<_> = rows.filter(|row| row.then != LadderAction::Note).cloned().collect();
     if let Some((row, words)) = diagnose(&rows, &output, "") {
         record.code.clone_from(&row.code);
-        record.words = words.to_owned();
+        record.message = words.to_owned();
     } else if !end.report {
         record.code = "no_file".to_owned();
-        record.words = "it ended without a report".to_owned();
+        record.message = "it ended without a report".to_owned();
     } else if let Some(status) = end.exit.filter(|status| *status != 0) {
         record.code = "exit".to_owned();
-        record.words = format!("it ended with status {status}");
+        record.message = format!("it ended with status {status}");
     } else {
         record.ok = true;
     }

@@ -38,7 +38,7 @@ pub fn below_rung(what: String, ladder: &[RungRecord]) -> Failure {
     let last = not_reached.next_back().filter(|last| Some(*last) != no_gpu);
     let reasons = no_gpu.into_iter().chain(last);
     let reasons: Vec<String> =
-        reasons.map(|r| format!("{} ({}): {}", r.rung, r.code, r.words)).collect();
+        reasons.map(|r| format!("{} ({}): {}", r.rung, r.code, r.message)).collect();
     let failure = Failure::new(Exit::Tool, "below_rung", what).cause(reasons.join("\n"));
     let failure = match no_gpu {
         Some(_) => failure.hint(ANOTHER_HOST),
@@ -56,7 +56,7 @@ mod tests {
         let record = |rung: &str, code: &str| RungRecord {
             rung: rung.to_owned(),
             code: code.to_owned(),
-            words: "so it is".to_owned(),
+            message: "so it is".to_owned(),
             ..RungRecord::default()
         };
         let both = [record("events", "no_gpu"), record("cpu", "no_reference")];

@@ -70,7 +70,7 @@ pub const CALL_TIMEOUT_S: u64 = 600;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListingCall {
     /// Arguments before the file: flags and numbers, without white space or shell syntax.
-    pub words: Vec<String>,
+    pub args: Vec<String>,
     /// Index of the cubin.
     pub cubin: usize,
 }
@@ -86,7 +86,7 @@ pub fn listings(
     let is_plain =
         |word: &&String| word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-,".contains(&b));
     let lines = calls.iter().map(|call| {
-        let mut line: Vec<&str> = call.words.iter().filter(is_plain).map(String::as_str).collect();
+        let mut line: Vec<&str> = call.args.iter().filter(is_plain).map(String::as_str).collect();
         let file = format!("{}.cubin\n", call.cubin);
         line.push(&file);
         line.join(" ")

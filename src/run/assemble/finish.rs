@@ -77,7 +77,7 @@ fn drop_lower_rungs(profile: &mut Profile) {
     };
     let gone: Vec<RungRecord> = profile.ladder.extract_if(.., |record| lower(record)).collect();
     profile.gaps.retain(|gap| {
-        !gone.iter().any(|r| gap.code == r.code && gap.text == format!("{}: {}", r.rung, r.words))
+        !gone.iter().any(|r| gap.code == r.code && gap.text == format!("{}: {}", r.rung, r.message))
     });
 }
 

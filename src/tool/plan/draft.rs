@@ -222,7 +222,7 @@ impl PlanError {
             remote: remote.to_owned(),
             kernel: spec.name.clone(),
             mode,
-            why: lowest.map(|lowest| lowest.words.clone()).unwrap_or_default(),
+            why: lowest.map(|lowest| lowest.message.clone()).unwrap_or_default(),
             advice,
         }
     }
@@ -303,7 +303,7 @@ impl From<PlanError> for Failure {
             }
             PlanError::NothingLeft { left_out, .. } => {
                 let why: Vec<String> =
-                    left_out.iter().map(|r| format!("{}: {}", r.rung, r.words)).collect();
+                    left_out.iter().map(|r| format!("{}: {}", r.rung, r.message)).collect();
                 let failure = Failure::new(Exit::Tool, "nothing_left", what).cause(why.join("; "));
                 match left_out.first() {
                     Some(record) => failure.hint(super::reason::reason(&record.code).help),

@@ -36,7 +36,7 @@ impl Planner<'_> {
                     step: id.clone(),
                     rung: RungId::Sanitizer.to_string(),
                     code: "tool_missing".to_owned(),
-                    words: reason::reason("tool_missing").title.to_owned(),
+                    message: reason::reason("tool_missing").title.to_owned(),
                     ..RungRecord::default()
                 }),
             }
@@ -69,13 +69,13 @@ impl Planner<'_> {
     }
 
     fn sanitizer_rung(&self, path: &str, tool: SanitizerTool) -> Result<Rung, PlanError> {
-        let mut argv = sanitizer::words(self.request, path, tool)?;
+        let mut argv = sanitizer::command_line(self.request, path, tool)?;
         let mut artifacts = vec![artifact(sanitizer::findings(tool), ArtifactKind::SanitizerXml)];
         match &self.request.target {
             Target::Kernel { .. } => {
                 let name = format!("once-{}", tool.name());
-                let (words, own) = self.jobs.command("once", RUNNER_INPUT_SANITIZER, &[], &name);
-                argv.extend(words);
+                let (command, own) = self.jobs.command("once", RUNNER_INPUT_SANITIZER, &[], &name);
+                argv.extend(command);
                 artifacts.extend(own);
             }
             Target::Program(program) => argv.extend(program.argv.iter().cloned()),

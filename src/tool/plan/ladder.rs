@@ -47,7 +47,7 @@ pub(super) fn left_out(request: &Request, rung: &RungId, code: &str) -> RungReco
         step: step_of(request),
         rung: rung.to_string(),
         code: code.to_owned(),
-        words: super::reason::reason(code).title.to_owned(),
+        message: super::reason::reason(code).title.to_owned(),
         ..RungRecord::default()
     }
 }
@@ -91,7 +91,7 @@ impl<'a> Ladder<'a> {
                     let problem = nsys.problems.iter().find(|p| p.starts_with(nsys::IMPORTER));
                     if let Some(problem) = problem {
                         let record = left_out(self.request, &info.id, "importer_broken");
-                        self.left_out.push(RungRecord { words: problem.clone(), ..record });
+                        self.left_out.push(RungRecord { message: problem.clone(), ..record });
                     }
                     return problem.is_none();
                 }
@@ -193,7 +193,7 @@ impl<'a> Ladder<'a> {
                 step: step.clone(),
                 rung: rung.id.clone(),
                 code: failed.code.clone(),
-                words: failed.words.clone(),
+                message: failed.message.clone(),
                 ..RungRecord::default()
             }));
             failed.is_none()
@@ -274,7 +274,7 @@ impl<'a> Ladder<'a> {
             let keep = "--preserve-env=CUDA_VISIBLE_DEVICES,LD_LIBRARY_PATH,TMPDIR";
             argv.extend([sudo.path.as_str(), "-n", keep, "--"].map(Arg::from));
         }
-        argv.extend(ncu::words(self.request, path, collect, replay)?);
+        argv.extend(ncu::command_line(self.request, path, collect, replay)?);
         argv.extend(self.target_command("once"));
         let report = format!("{}.ncu-rep", ncu::report(self.request, collect));
         let mut artifacts = vec![artifact(&report, ArtifactKind::NcuRep)];
@@ -291,7 +291,7 @@ impl<'a> Ladder<'a> {
     /// nsys before the program.
     fn add_nsys(&mut self, info: &RungInfo, trace: Trace) -> Result<(), PlanError> {
         let Some(path) = path_of(self.facts, "nsys") else { return Ok(()) };
-        let (mut argv, env) = nsys::words(self.request, path, trace)?;
+        let (mut argv, env) = nsys::command_line(self.request, path, trace)?;
         argv.extend(self.target_command("once"));
         let report = format!("{}.nsys-rep", nsys::REPORT);
         let mut artifacts = vec![

@@ -418,7 +418,7 @@ impl<'a> Planner<'a> {
             let report = format!("{}.nsys-rep", nsys::REPORT);
             let sqlite = format!("{}.sqlite", nsys::REPORT);
             let artifacts = vec![artifact(&sqlite, ArtifactKind::NsysSqlite)];
-            let mut rung = plain_rung(&RungId::NsysExport, nsys::export_words(path), artifacts);
+            let mut rung = plain_rung(&RungId::NsysExport, nsys::export_command_line(path), artifacts);
             rung.needs = vec![report];
             rung.success.files = vec![sqlite];
             let step = self.step("export", "export the time line".to_owned(), false, vec![rung]);
@@ -444,7 +444,7 @@ impl<'a> Planner<'a> {
         let without = |rung: RungId, code| ladder::left_out(self.request, &rung, code);
         let lowest = match target.input.reference {
             Some(_) => RungRecord {
-                words: "the host has no C compiler for the reference".to_owned(),
+                message: "the host has no C compiler for the reference".to_owned(),
                 ..without(RungId::Cpu, "tool_missing")
             },
             None => without(RungId::Cpu, "no_reference"),

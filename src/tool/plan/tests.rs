@@ -80,7 +80,7 @@ fn shown(draft: &Draft) -> String {
         let _ = write!(
             out,
             "\nleft out: {}/{} {}: {}",
-            record.step, record.rung, record.code, record.words
+            record.step, record.rung, record.code, record.message
         );
     }
     for note in &draft.expect.notes {

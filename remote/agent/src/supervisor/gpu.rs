@@ -168,9 +168,9 @@ impl Supervisor {
             let is_due = reported_at.is_none_or(|at: Instant| at.elapsed() >= MIN_EVENT_INTERVAL);
             // A holder without a name is not worth reporting.
             if !now.1.is_empty() && reported != now && is_due {
-                let (place, holder) = now.clone();
+                let (position, holder) = now.clone();
                 (reported, reported_at) = (now, Some(Instant::now()));
-                self.emit(EventBody::Queued { place, holder })?;
+                self.emit(EventBody::Queued { position, holder })?;
             }
             self.wait_in_queue(start, pause)?;
         }

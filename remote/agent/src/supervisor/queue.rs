@@ -64,7 +64,7 @@ pub(crate) enum QueueState {
     /// Other jobs are first.
     Wait {
         /// Position in the queue; 1 is next.
-        place: u32,
+        position: u32,
         /// Description of the holder of a suitable GPU.
         holder: String,
     },
@@ -151,7 +151,7 @@ impl Queue {
         let ahead = ahead_of(&self.folder, ticket.number);
         let reserved = self.reserved(&ahead);
         let mut rivals = ahead.iter().filter(|a| a.wanted.iter().any(|u| wish.wanted.contains(u)));
-        let place = 1 + u32::try_from(rivals.clone().count()).unwrap_or(u32::MAX - 1);
+        let position = 1 + u32::try_from(rivals.clone().count()).unwrap_or(u32::MAX - 1);
         // A GPU's holder is more informative than another waiter.
         let mut holder = None;
         let mut unusable = Vec::new();
@@ -175,7 +175,7 @@ impl Queue {
             return Err(error);
         }
         let last = || rivals.next_back().map(|rival| rival.who.clone()).unwrap_or_default();
-        Ok(QueueState::Wait { place, holder: holder.unwrap_or_else(last) })
+        Ok(QueueState::Wait { position, holder: holder.unwrap_or_else(last) })
     }
 
     /// Returns the GPUs that earlier tickets will take: the first free ones on each ticket's list.
@@ -317,7 +317,7 @@ mod tests {
 
     fn position(look: QueueState) -> (u32, String) {
         match look {
-            QueueState::Wait { place, holder } => (place, holder),
+            QueueState::Wait { position, holder } => (position, holder),
             other => panic!("got {other:?}"),
         }
     }

@@ -226,7 +226,7 @@ impl Relay {
     fn run(&mut self, plan: &Plan, socket: &Path) -> Result<Outcome, HostFault> {
         if self.last_seq == 0 {
             let holder = "the platform, which starts a container for it".to_owned();
-            self.journal.append(EventBody::Queued { place: 1, holder })?;
+            self.journal.append(EventBody::Queued { position: 1, holder })?;
             self.last_seq = 1;
             self.hub.wake();
         }
