@@ -90,7 +90,7 @@ fn case(data: &CaseReport, stopped: bool) -> CaseResult {
             l2_flushed: t.l2_flushed,
             flushed_bytes: t.flushed_bytes,
             wall_ns: t.wall_ns,
-            contents: t.contents,
+            contents: t.distinct_inputs,
             verified: t.verified,
             repeated: t.repeated,
             sm_mhz: median(t.clocks.iter().filter_map(|c| c.sm_mhz)),

@@ -213,8 +213,8 @@ pub struct Timing {
     pub wall_ns: Option<f64>,
     /// Number of different input contents among the timed calls; equal to the number of calls when
     /// each call got its own data.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub contents: Option<u64>,
+    #[serde(rename = "contents", default, skip_serializing_if = "Option::is_none")]
+    pub distinct_inputs: Option<u64>,
     /// Number of timed calls whose outputs were compared with the reference's on the same data.
     /// Absent when there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -28,7 +28,7 @@ pub(crate) struct RawCase {
 
 /// A `rgpu_case` that owns everything it points to except the tensors' data.
 ///
-/// The parts are boxed so that their addresses stay valid when this value moves.
+/// Everything it points to is on the heap, so addresses stay valid when this value moves.
 #[derive(Debug)]
 pub(crate) struct AbiCase {
     raw: Box<RawCase>,
@@ -38,7 +38,7 @@ pub(crate) struct AbiCase {
 }
 
 impl AbiCase {
-    /// `data` has one address per argument, groups outermost, as `rgpu_case.args` has them.
+    /// `data` has one address per argument, in the order of `rgpu_case.args`: group by group.
     pub(crate) fn new(case: &Case, data: &[*mut c_void]) -> AbiCase {
         let args: Vec<_> = case.groups.iter().flat_map(|group| &group.args).collect();
         let dims: Vec<Vec<u64>> = args.iter().map(|arg| arg.dims.clone()).collect();

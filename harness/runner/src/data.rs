@@ -1,7 +1,7 @@
 //! The contents of one case in host memory, and runs of a host reference on them.
 
 use crate::abi::AbiCase;
-use crate::compare::left_by_reference;
+use crate::compare::count_unwritten_by_reference;
 use crate::fault::{Fault, Result};
 use crate::generate;
 use crate::host_memory::HostBuffer;
@@ -28,11 +28,11 @@ pub(crate) struct HostArg<'a> {
 }
 
 impl<'a> HostCase<'a> {
-    pub(crate) fn fill(case: &'a Case, case_seed: u64, folder: &Path) -> Result<HostCase<'a>> {
+    pub(crate) fn generate(case: &'a Case, case_seed: u64, folder: &Path) -> Result<HostCase<'a>> {
         let mut args = Vec::new();
         for (group, members) in case.groups.iter().enumerate() {
             for (position, arg) in members.args.iter().enumerate() {
-                let key = generate::key(case_seed, arg, group, position);
+                let key = generate::arg_key(case_seed, arg, group, position);
                 let initial = match arg.role {
                     Role::In | Role::InOut => Some(generate::contents(arg, key, folder)?),
                     Role::Out | Role::Scalar => None,
@@ -126,7 +126,7 @@ impl<'a> ReferenceRun<'a> {
         for (arg, buffer) in self.host.args.iter().zip(&self.buffers) {
             let (Role::Out, Some(buffer)) = (arg.arg.role, buffer) else { continue };
             let count = arg.arg.count().unwrap_or(0);
-            let left = left_by_reference(arg.arg.dtype, count, buffer.bytes());
+            let left = count_unwritten_by_reference(arg.arg.dtype, count, buffer.bytes());
             if left > 0 {
                 let name = &arg.arg.name;
                 return Err(Fault::new(

@@ -27,7 +27,7 @@ use std::path::Path;
 const CHUNK_ELEMENTS: usize = 1 << 18;
 
 /// The generator's key for an argument at `position` of `group`.
-pub(crate) fn key(case_seed: u64, arg: &Arg, group: usize, position: usize) -> u64 {
+pub(crate) fn arg_key(case_seed: u64, arg: &Arg, group: usize, position: usize) -> u64 {
     match arg.seed {
         Some(seed) => mix(seed),
         None => {
@@ -38,9 +38,9 @@ pub(crate) fn key(case_seed: u64, arg: &Arg, group: usize, position: usize) -> u
 }
 
 /// The generator's key for the contents that call `call` gives an argument whose own key is
-/// `place`.
-pub(crate) fn call_key(case_seed: u64, call: u64, place: u64) -> u64 {
-    mix(mix(mix(case_seed).wrapping_add(call)).wrapping_add(place))
+/// `arg_key`.
+pub(crate) fn call_key(case_seed: u64, call: u64, arg_key: u64) -> u64 {
+    mix(mix(mix(case_seed).wrapping_add(call)).wrapping_add(arg_key))
 }
 
 /// The initial contents of an `in` or `inout` tensor. `folder` is the folder of the runner input.
@@ -246,11 +246,11 @@ mod tests {
     #[test]
     fn keys_differ_by_seed_group_and_position_unless_the_argument_has_its_own() {
         let mut x = arg(Dtype::F32, 1, Init::Zeros);
-        let keys = [key(0, &x, 0, 0), key(1, &x, 0, 0), key(0, &x, 1, 0), key(0, &x, 0, 1)];
+        let keys = [arg_key(0, &x, 0, 0), arg_key(1, &x, 0, 0), arg_key(0, &x, 1, 0), arg_key(0, &x, 0, 1)];
         let distinct: std::collections::HashSet<_> = keys.iter().collect();
         assert_eq!(distinct.len(), 4);
         x.seed = Some(7);
-        assert_eq!(key(0, &x, 0, 0), key(1, &x, 3, 2));
+        assert_eq!(arg_key(0, &x, 0, 0), arg_key(1, &x, 3, 2));
     }
 
     #[test]

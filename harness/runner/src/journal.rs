@@ -56,7 +56,7 @@ impl Journal {
         Journal { report: RefCell::new(report), place: RefCell::default(), ranges, out }
     }
 
-    pub(crate) fn name_kernel(&self, kernel: &str) {
+    pub(crate) fn set_kernel(&self, kernel: &str) {
         self.report.borrow_mut().kernel = kernel.to_owned();
     }
 
@@ -72,7 +72,7 @@ impl Journal {
         self.report.borrow_mut().device = Some(device);
     }
 
-    pub(crate) fn warn(&self, warning: HostWarning) {
+    pub(crate) fn add_warning(&self, warning: HostWarning) {
         say!("warning: {}", warning.text);
         self.report.borrow_mut().warnings.push(warning);
     }
@@ -82,7 +82,7 @@ impl Journal {
     }
 
     /// Records a value that could not be read. The same sentence is recorded only once.
-    pub(crate) fn gap(&self, text: impl Into<String>) {
+    pub(crate) fn add_gap(&self, text: impl Into<String>) {
         let text = text.into();
         let mut report = self.report.borrow_mut();
         if !report.gaps.contains(&text) {
@@ -92,7 +92,7 @@ impl Journal {
     }
 
     /// Changes the report of a case, which is added if it is missing.
-    pub(crate) fn record(&self, name: &str, change: impl FnOnce(&mut CaseReport)) {
+    pub(crate) fn update_case(&self, name: &str, change: impl FnOnce(&mut CaseReport)) {
         let mut report = self.report.borrow_mut();
         let position = report.cases.iter().position(|case| case.name == name);
         let index = position.unwrap_or_else(|| {
@@ -104,11 +104,11 @@ impl Journal {
     }
 
     /// Opens the ranges of a phase, and remembers phase and case for error reports.
-    pub(crate) fn enter(&self, phase: Phase, case: Option<&Case>) -> Result<Stage<'_>> {
+    pub(crate) fn enter_phase(&self, phase: Phase, case: Option<&Case>) -> Result<Stage<'_>> {
         let name = case.map(|case| case.name.as_str());
         *self.place.borrow_mut() = (Some(phase), name.map(str::to_owned));
         if let Some(name) = name {
-            self.record(name, |_| {});
+            self.update_case(name, |_| {});
         }
         let text = match name {
             Some(name) => format!("the process ended during `{}` of `{name}`", phase.name()),
@@ -142,7 +142,7 @@ impl Journal {
         match failed {
             None => 0,
             Some(error) => {
-                tell(&error);
+                print_error(&error);
                 error.class.exit_code()
             }
         }
@@ -158,7 +158,7 @@ impl Journal {
         };
         let mut bytes = serde_json::to_vec(&report).map_err(|e| unwritable(&e))?;
         bytes.push(b'\n');
-        file::write_whole(out, &bytes).map_err(|e| unwritable(&e))
+        file::write_atomically(out, &bytes).map_err(|e| unwritable(&e))
     }
 }
 
@@ -168,7 +168,7 @@ pub(crate) fn print_line(line: std::fmt::Arguments<'_>) {
 }
 
 /// Prints an error as the runner's last line.
-pub(crate) fn tell(error: &RunnerError) {
+pub(crate) fn print_error(error: &RunnerError) {
     let place = match (error.phase, &error.case) {
         (Some(phase), Some(name)) => format!("\n  during `{}` of `{name}`", phase.name()),
         (Some(phase), None) => format!("\n  during `{}`", phase.name()),
@@ -191,7 +191,7 @@ mod tests {
         let out = std::env::temp_dir().join(format!("rgpu-runner-journal-{}", std::process::id()));
         let journal = Journal::new(RunnerJob::Time, Some(out.clone()), Ranges::new(None).unwrap());
         let case = crate::input::tests::vecadd(4).cases.remove(0);
-        let stage = journal.enter(Phase::Timed, Some(&case)).unwrap();
+        let stage = journal.enter_phase(Phase::Timed, Some(&case)).unwrap();
         let error = read(&out).error.unwrap();
         assert_eq!((error.class, error.phase), (ErrorClass::Crash, Some(Phase::Timed)));
         assert_eq!(error.case.as_deref(), Some("n=4"));

@@ -1,6 +1,7 @@
-//! Loads and calls the user's shared libraries: references and host entries.
+//! Loads and calls the user's shared libraries: references and host entries. A reference computes
+//! the expected outputs. A host entry is a library that launches the kernel itself.
 
-#![allow(unsafe_code)] // calls into libraries whose types only `rgpu.h` states
+#![allow(unsafe_code)] // calls into libraries whose signatures are declared only in `rgpu.h`
 
 use crate::abi::{AbiCase, RawCase};
 use crate::fault::{Fault, Result, loader_text};
@@ -27,7 +28,7 @@ impl ReferenceLibrary {
     pub(crate) fn open(function: &HostFunction, folder: &Path) -> Result<ReferenceLibrary> {
         let library = open(&folder.join(&function.library))?;
         let name = function.function.clone();
-        // SAFETY: `rgpu.h` gives a reference this signature.
+        // SAFETY: `rgpu.h` declares this signature for a reference.
         let call = unsafe { symbol::<ReferenceFn>(&library, &function.library, &name)? };
         Ok(ReferenceLibrary { call: *call, name, _library: library })
     }
@@ -57,7 +58,7 @@ pub(crate) struct DeviceReferenceLibrary {
 impl DeviceReferenceLibrary {
     pub(crate) fn open(path: &str, name: &str, folder: &Path) -> Result<DeviceReferenceLibrary> {
         let library = open(&folder.join(path))?;
-        // SAFETY: `rgpu.h` gives a device reference this signature.
+        // SAFETY: `rgpu.h` declares this signature for a device reference.
         let call = *unsafe { symbol::<DeviceReferenceFn>(&library, path, name)? };
         Ok(DeviceReferenceLibrary { call, name: name.to_owned(), _library: library })
     }
@@ -76,7 +77,8 @@ impl DeviceReferenceLibrary {
     }
 }
 
-/// A loaded host entry.
+/// A loaded host entry: `rgpu_prepare`, `rgpu_launch`, `rgpu_finish` and, optionally,
+/// `rgpu_refresh`.
 pub(crate) struct EntryLibrary {
     prepare: PrepareFn,
     launch: LaunchFn,
@@ -88,7 +90,7 @@ pub(crate) struct EntryLibrary {
 impl EntryLibrary {
     pub(crate) fn open(path: &str, folder: &Path) -> Result<EntryLibrary> {
         let library = open(&folder.join(path))?;
-        // SAFETY: `rgpu.h` gives the four functions these signatures.
+        // SAFETY: `rgpu.h` declares these signatures for the four functions.
         unsafe {
             let prepare = *symbol::<PrepareFn>(&library, path, "rgpu_prepare")?;
             let launch = *symbol::<LaunchFn>(&library, path, "rgpu_launch")?;

@@ -63,7 +63,7 @@ fn run(args: Args) -> u8 {
     let ranges = match ranges::Ranges::new(args.ranges.as_deref()) {
         Ok(ranges) => ranges,
         Err(fault) => {
-            journal::tell(&fault.0);
+            journal::print_error(&fault.0);
             return fault.class().exit_code();
         }
     };
@@ -75,7 +75,7 @@ fn run(args: Args) -> u8 {
 
 fn work(args: &Args, journal: &Journal) -> Result<()> {
     let input = input::read(&args.input)?;
-    journal.name_kernel(&input.spec.kernel);
+    journal.set_kernel(&input.spec.kernel);
     say!("rgpu-runner {}: {} {}", env!("CARGO_PKG_VERSION"), args.job.name(), input.spec.kernel);
     if args.job == RunnerJob::Cpu {
         return jobs::cpu::run(&input, journal);

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Args) -> u8 {
     match compile(args) {
         Ok(()) => 0,
         Err(fault) => {
-            journal::tell(&fault.0);
+            journal::print_error(&fault.0);
             fault.class().exit_code()
         }
     }
@@ -51,11 +51,11 @@ fn compile(args: &Args) -> Result<()> {
         say!("note: `{flag}` does not apply to device code and is left out");
     }
 
-    let folders = headers::folders(&args.include, nvrtc.path.as_deref());
+    let folders = headers::header_folders(&args.include, nvrtc.path.as_deref());
     let of_flags = translated.include.iter().map(PathBuf::from);
     let beside = args.source.parent().map(Path::to_path_buf);
     let searched: Vec<PathBuf> = folders.iter().cloned().chain(of_flags).chain(beside).collect();
-    let headers = headers::stand_ins(&searched);
+    let headers = headers::replacement_headers(&searched);
     let name = c_string(shown.to_string().into_bytes(), "the source's name")?;
     let job =
         Compilation { nvrtc: &nvrtc, source, name, headers, folders, flags: translated.flags };
@@ -74,7 +74,7 @@ fn compile(args: &Args) -> Result<()> {
         if bytes.is_empty() {
             return Err(nothing(what));
         }
-        file::write_whole(path, &bytes).map_err(|e| {
+        file::write_atomically(path, &bytes).map_err(|e| {
             let text = format!("cannot write the {what} `{}`: {e}", path.display());
             Fault::new(ErrorClass::Output, text)
         })?;
@@ -95,7 +95,7 @@ struct Compilation<'n> {
 impl Compilation<'_> {
     /// Compiles; on failure NVRTC's log goes to standard error first.
     fn compile(&self, arch: &str) -> Result<Program<'_>> {
-        let first = format!("--pre-include={}", headers::FIRST);
+        let first = format!("--pre-include={}", headers::FIRST_HEADER);
         let mut options = vec![format!("--gpu-architecture={arch}"), first];
         options.extend(self.flags.iter().cloned());
         // After those of the flags: folders that the user named are searched first.

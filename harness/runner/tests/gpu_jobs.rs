@@ -473,7 +473,7 @@ fn every_timed_call_has_data_of_its_own_and_is_compared_with_the_reference_on_th
             assert!(output.status.success(), "{library} {args:?}: {}", stderr(&output));
             for case in &report.cases {
                 let timing = case.timing.as_ref().unwrap();
-                assert_eq!((timing.contents, timing.verified), (Some(9), Some(9)));
+                assert_eq!((timing.distinct_inputs, timing.verified), (Some(9), Some(9)));
                 assert_eq!((timing.repeated, timing.flushed_bytes), (None, Some(2 << 20)));
                 assert!(timing.wall_ns.unwrap() > 0.0);
             }
@@ -517,7 +517,7 @@ fn without_the_check_of_the_reference_the_timing_goes_on_and_says_so() {
     let (output, report) = bench.run(&["time"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let timing = report.cases[0].timing.as_ref().unwrap();
-    assert_eq!((timing.contents, timing.verified, timing.repeated), (Some(2), None, Some(9)));
+    assert_eq!((timing.distinct_inputs, timing.verified, timing.repeated), (Some(2), None, Some(9)));
     assert!(report.gaps.iter().any(|gap| gap.contains("not-built.so")), "{:?}", report.gaps);
 }
 
@@ -531,7 +531,7 @@ fn inputs_that_a_case_fixes_are_named_and_the_calls_are_compared_all_the_same() 
     let (output, report) = bench.run(&["time"]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(report.gaps.iter().any(|gap| gap.contains("for `b`")), "{:?}", report.gaps);
-    assert_eq!(report.cases[0].timing.as_ref().unwrap().contents, Some(9));
+    assert_eq!(report.cases[0].timing.as_ref().unwrap().distinct_inputs, Some(9));
 }
 
 #[test]
@@ -539,7 +539,7 @@ fn without_a_reference_on_the_gpu_calls_are_compared_with_the_first_on_the_same_
     let bench = Bench::new("vecadd").change(|input| input.timing.iters = Some(9));
     let (_, report) = bench.run(&["time"]);
     let timing = report.cases[0].timing.as_ref().unwrap();
-    assert_eq!((timing.contents, timing.verified, timing.repeated), (Some(2), None, Some(9)));
+    assert_eq!((timing.distinct_inputs, timing.verified, timing.repeated), (Some(2), None, Some(9)));
 }
 
 #[test]

@@ -220,7 +220,7 @@ fn timing(source: TimingSource, ns: f64) -> Timing {
         l2_flushed: true,
         flushed_bytes: Some(120 << 20),
         wall_ns: Some(ns + 12_000.0),
-        contents: Some(2),
+        distinct_inputs: Some(2),
         verified: None,
         repeated: Some(31),
         clocks: Vec::new(),

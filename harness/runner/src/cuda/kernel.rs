@@ -39,12 +39,12 @@ impl<'g> Module<'g> {
         let image = std::fs::read(path).map_err(|e| {
             Fault::new(ErrorClass::MissingFile, format!("cannot read the module `{shown}`: {e}"))
         })?;
-        Module::of_image(gpu, image, &shown.to_string())
+        Module::from_image(gpu, image, &shown.to_string())
     }
 
     /// Loads PTX, a cubin or a fatbin; errors name it by `shown`.
-    pub(crate) fn of_image(gpu: &'g Gpu, mut image: Vec<u8>, shown: &str) -> Result<Module<'g>> {
-        let symbols = symbols::kernels(&image);
+    pub(crate) fn from_image(gpu: &'g Gpu, mut image: Vec<u8>, shown: &str) -> Result<Module<'g>> {
+        let symbols = symbols::kernel_symbols(&image);
         image.push(0); // PTX must end with a NUL
         let mut module = std::ptr::null_mut();
         let mut log = vec![0u8; LOG_BYTES];
@@ -93,7 +93,7 @@ impl<'g> Module<'g> {
         if self.symbols.iter().any(|symbol| symbol == name) {
             return named(name);
         }
-        match symbols::matching(&self.symbols, name).as_slice() {
+        match symbols::matching_symbols(&self.symbols, name).as_slice() {
             [only] => named(only),
             [] if self.symbols.is_empty() => {
                 named(name).map_err(|fault| fault.while_doing(format_args!("kernel `{name}`")))

@@ -5,7 +5,7 @@ use crate::fault::{Fault, Result};
 use crate::input::Input;
 use crate::journal::{Journal, say};
 use crate::library::ReferenceLibrary;
-use crate::sampling::{Sampling, describe};
+use crate::sampling::{Sampling, describe_timing};
 use rgpu_case::{Case, ErrorClass, HostFunction, Phase, Reference, TimingPlan, TimingSource};
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ const MAX_SECONDS: f64 = 2.0;
 pub(crate) fn run(input: &Input, journal: &Journal) -> Result<()> {
     let (function, cases) = reference(input, journal)?;
     let library = {
-        let _stage = journal.enter(Phase::Setup, None)?;
+        let _stage = journal.enter_phase(Phase::Setup, None)?;
         ReferenceLibrary::open(function, &input.folder)?
     };
     let plan = TimingPlan {
@@ -38,19 +38,19 @@ fn run_case(
     case: &Case,
     plan: &TimingPlan,
 ) -> Result<()> {
-    let setup = journal.enter(Phase::Setup, Some(case))?;
-    let host = HostCase::fill(case, input.spec.seed, &input.folder)?;
+    let setup = journal.enter_phase(Phase::Setup, Some(case))?;
+    let host = HostCase::generate(case, input.spec.seed, &input.folder)?;
     let mut run = ReferenceRun::new(&host)?;
     drop(setup);
     {
-        let _stage = journal.enter(Phase::Warmup, Some(case))?;
+        let _stage = journal.enter_phase(Phase::Warmup, Some(case))?;
         let start = Instant::now();
         run.call(library)?;
         let ns = start.elapsed().as_nanos() as f64;
-        journal.record(&case.name, |report| report.reference_ns = Some(ns));
+        journal.update_case(&case.name, |report| report.reference_ns = Some(ns));
         run.check_complete()?;
     }
-    let stage = journal.enter(Phase::Timed, Some(case))?;
+    let stage = journal.enter_phase(Phase::Timed, Some(case))?;
     let mut sampling = Sampling::start(plan);
     while sampling.next_batch_limit() > 0 {
         run.restore();
@@ -60,8 +60,8 @@ fn run_case(
     }
     drop(stage);
     if let Some(timing) = sampling.finish(TimingSource::Cpu, None, None) {
-        say!("cpu {}: reference {}", case.name, describe(&timing));
-        journal.record(&case.name, |report| report.timing = Some(timing));
+        say!("cpu {}: reference {}", case.name, describe_timing(&timing));
+        journal.update_case(&case.name, |report| report.timing = Some(timing));
     }
     Ok(())
 }
@@ -75,7 +75,7 @@ fn reference<'a>(input: &'a Input, journal: &Journal) -> Result<(&'a HostFunctio
             | Reference::DeviceFunction { check, small, .. },
         ) => {
             let names = input.spec.cases.iter().map(|case| format!("`{}`", case.name));
-            journal.gap(format!(
+            journal.add_gap(format!(
                 "not run: {}: its reference is a GPU kernel; the CPU reference ran on the small \
                  sizes instead",
                 names.collect::<Vec<_>>().join(", ")

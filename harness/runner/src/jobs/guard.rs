@@ -21,12 +21,12 @@ use rgpu_case::{Case, ErrorClass, GuardFinding, GuardKind, GuardReport, Phase};
 const MARGIN: usize = 64 * 1024;
 
 pub(crate) fn run(session: &Session<'_>) -> Result<()> {
-    let target = session.target()?;
+    let target = session.load_own_target()?;
     let mut first = None;
     for case in &session.input.spec.cases {
         let report = guard(session, &target, case)?;
         for finding in &report.findings {
-            let text = describe(finding);
+            let text = describe_finding(finding);
             say!("guard {}: {text}", case.name);
             if first.is_none() {
                 let mut fault = Fault::new(ErrorClass::GuardFound, text);
@@ -37,20 +37,20 @@ pub(crate) fn run(session: &Session<'_>) -> Result<()> {
         if report.findings.is_empty() {
             say!("guard {}: no findings, which does not mean clean", case.name);
         }
-        session.journal.record(&case.name, |entry| entry.guard = Some(report));
+        session.journal.update_case(&case.name, |entry| entry.guard = Some(report));
     }
     first.map_or(Ok(()), Err)
 }
 
 fn guard(session: &Session<'_>, target: &Target<'_>, case: &Case) -> Result<GuardReport> {
-    let setup = session.journal.enter(Phase::Setup, Some(case))?;
-    let host = session.fill(case)?;
+    let setup = session.journal.enter_phase(Phase::Setup, Some(case))?;
+    let host = session.generate_case(case)?;
     let device = DeviceCase::new(&session.gpu, &host, MARGIN)?;
-    device.fill(Poison::First)?;
+    device.fill_and_poison(Poison::First)?;
     let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, ProbeCalls::Quiet)?;
-    session.journal.record(&case.name, |report| report.prepare_ns = prepare_ns);
+    session.journal.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
-    let _stage = session.journal.enter(Phase::Verify, Some(case))?;
+    let _stage = session.journal.enter_phase(Phase::Verify, Some(case))?;
     let mut findings = Vec::new();
     let mut runs = Vec::new();
     for poison in [Poison::First, Poison::Second, Poison::First] {
@@ -95,7 +95,7 @@ fn guarded_launch(
     findings: &mut Vec<GuardFinding>,
 ) -> Result<Vec<Option<HostBuffer>>> {
     let canary = canary(poison);
-    device.fill(poison)?;
+    device.fill_and_poison(poison)?;
     for (_, buffer) in device.tensors() {
         buffer.upload_margins(&canary)?;
     }
@@ -119,7 +119,7 @@ fn guarded_launch(
         let name = arg.arg.name.clone();
         push(findings, (GuardKind::InputWritten, name, arg.group, offset as i64, count as u64));
     }
-    device.outputs()
+    device.download_outputs()
 }
 
 /// Adds a finding, unless an earlier launch reported the same kind for this argument.
@@ -149,7 +149,7 @@ fn canary(poison: Poison) -> Vec<u8> {
     (0..MARGIN).map(|i| base ^ (i as u8).wrapping_mul(31)).collect()
 }
 
-fn describe(finding: &GuardFinding) -> String {
+fn describe_finding(finding: &GuardFinding) -> String {
     let GuardFinding { kind, arg, group, offset, count } = finding;
     let place = if *group > 0 { format!("`{arg}` of group {group}") } else { format!("`{arg}`") };
     match kind {

@@ -8,7 +8,7 @@ use crate::journal::say;
 use rgpu_case::{Case, Phase};
 
 pub(crate) fn run(session: &Session<'_>) -> Result<()> {
-    let target = session.target()?;
+    let target = session.load_own_target()?;
     for case in &session.input.spec.cases {
         launch_once(session, &target, case)?;
         say!("once {}: launched", case.name);
@@ -17,23 +17,23 @@ pub(crate) fn run(session: &Session<'_>) -> Result<()> {
 }
 
 fn launch_once(session: &Session<'_>, target: &Target<'_>, case: &Case) -> Result<()> {
-    let setup = session.journal.enter(Phase::Setup, Some(case))?;
-    let host = session.fill(case)?;
+    let setup = session.journal.enter_phase(Phase::Setup, Some(case))?;
+    let host = session.generate_case(case)?;
     let device = DeviceCase::new(&session.gpu, &host, 0)?;
     device.fill_inputs()?;
     let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, ProbeCalls::Quiet)?;
-    session.journal.record(&case.name, |report| report.prepare_ns = prepare_ns);
+    session.journal.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
-    let warmup = session.journal.enter(Phase::Warmup, Some(case))?;
+    let warmup = session.journal.enter_phase(Phase::Warmup, Some(case))?;
     for _ in 0..session.input.spec.timing.warmup {
-        device.restore()?;
+        device.restore_inout()?;
         prepared.launch()?;
     }
-    device.restore()?;
+    device.restore_inout()?;
     session.gpu.synchronize()?;
     drop(warmup);
     // Waiting inside the range keeps the kernel's own time within it.
-    let _timed = session.journal.enter(Phase::Timed, Some(case))?;
+    let _timed = session.journal.enter_phase(Phase::Timed, Some(case))?;
     prepared.launch()?;
     session.gpu.synchronize()
 }

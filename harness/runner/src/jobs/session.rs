@@ -27,9 +27,9 @@ pub(crate) struct Session<'a> {
 impl<'a> Session<'a> {
     /// Opens driver and device, and checks the GPU before we create a context on it.
     pub(crate) fn open(input: &'a Input, journal: &'a Journal) -> Result<Session<'a>> {
-        let _stage = journal.enter(Phase::Setup, None)?;
+        let _stage = journal.enter_phase(Phase::Setup, None)?;
         let mut found = Gpu::find(Driver::open()?)?;
-        let nvml = Nvml::open(&found.facts.uuid).map_err(|text| journal.gap(text)).ok();
+        let nvml = Nvml::open(&found.facts.uuid).map_err(|text| journal.add_gap(text)).ok();
         if let Some(nvml) = &nvml {
             found.facts.driver = nvml.driver_version();
             if nvml.mig {
@@ -37,7 +37,7 @@ impl<'a> Session<'a> {
             }
             let others = nvml.other_processes();
             if others.is_none() {
-                journal.gap("NVML does not report which processes use the GPU");
+                journal.add_gap("NVML does not report which processes use the GPU");
             }
             let facts = judge::IdleState {
                 mig: nvml.mig,
@@ -45,8 +45,8 @@ impl<'a> Session<'a> {
                 power_limits: nvml.power_limits(),
                 other_processes: others.unwrap_or_default(),
             };
-            for warning in judge::at_rest(&facts) {
-                journal.warn(warning);
+            for warning in judge::check_idle_gpu(&facts) {
+                journal.add_warning(warning);
             }
         }
         journal.set_device(found.facts.clone());
@@ -64,13 +64,13 @@ impl<'a> Session<'a> {
         Err(Fault::new(ErrorClass::HostUnfit, text))
     }
 
-    pub(crate) fn target(&self) -> Result<Target<'_>> {
-        self.target_of(self.input)
+    pub(crate) fn load_own_target(&self) -> Result<Target<'_>> {
+        self.load_target(self.input)
     }
 
     /// Loads the entry of an input into this device's context.
-    pub(crate) fn target_of(&self, input: &Input) -> Result<Target<'_>> {
-        let _stage = self.journal.enter(Phase::Setup, None)?;
+    pub(crate) fn load_target(&self, input: &Input) -> Result<Target<'_>> {
+        let _stage = self.journal.enter_phase(Phase::Setup, None)?;
         let folder = &input.folder;
         Ok(match &input.spec.entry {
             Entry::Device { module, function } => {
@@ -84,8 +84,8 @@ impl<'a> Session<'a> {
     }
 
     /// Generates a case in host memory.
-    pub(crate) fn fill<'s>(&self, case: &'s Case) -> Result<HostCase<'s>> {
-        HostCase::fill(case, self.input.spec.seed, &self.input.folder)
+    pub(crate) fn generate_case<'s>(&self, case: &'s Case) -> Result<HostCase<'s>> {
+        HostCase::generate(case, self.input.spec.seed, &self.input.folder)
     }
 }
 
@@ -112,7 +112,7 @@ impl<'t> Target<'t> {
         match self {
             Target::Device(function) => {
                 let launch = device.host.case.launch.as_ref();
-                Ok((bind(function, launch, device, probing)?, None))
+                Ok((bind_kernel(function, launch, device, probing)?, None))
             }
             Target::Host(library) => {
                 let case = AbiCase::new(device.host.case, &device.addresses());
@@ -128,7 +128,7 @@ impl<'t> Target<'t> {
 }
 
 /// Binds a kernel to a case.
-pub(crate) fn bind<'t>(
+pub(crate) fn bind_kernel<'t>(
     function: &'t Function<'t>,
     launch: Option<&Launch>,
     device: &DeviceCase<'_>,
@@ -212,7 +212,7 @@ impl<'a> DeviceCase<'a> {
     }
 
     /// The same device memory for another case with the same contents.
-    pub(crate) fn shared_with(&self, host: &'a HostCase<'a>) -> DeviceCase<'a> {
+    pub(crate) fn share_memory_with(&self, host: &'a HostCase<'a>) -> DeviceCase<'a> {
         DeviceCase { host, buffers: Rc::clone(&self.buffers), pristine: Rc::clone(&self.pristine) }
     }
 
@@ -228,7 +228,7 @@ impl<'a> DeviceCase<'a> {
     }
 
     /// Fills inputs and poisons outputs.
-    pub(crate) fn fill(&self, poison: Poison) -> Result<()> {
+    pub(crate) fn fill_and_poison(&self, poison: Poison) -> Result<()> {
         for (arg, buffer) in self.host.args.iter().zip(self.buffers.iter()) {
             match (buffer, &arg.initial) {
                 (Some(buffer), Some(initial)) => buffer.upload(initial.bytes())?,
@@ -240,7 +240,7 @@ impl<'a> DeviceCase<'a> {
     }
 
     /// Enqueues the copies that restore the initial contents of `inout` tensors.
-    pub(crate) fn restore(&self) -> Result<()> {
+    pub(crate) fn restore_inout(&self) -> Result<()> {
         for (buffer, pristine) in self.buffers.iter().zip(self.pristine.iter()) {
             if let (Some(buffer), Some(pristine)) = (buffer, pristine) {
                 buffer.copy_from(pristine)?;
@@ -250,7 +250,7 @@ impl<'a> DeviceCase<'a> {
     }
 
     /// Enqueues filling `out` tensors with the first poison pattern.
-    pub(crate) fn poison(&self) -> Result<()> {
+    pub(crate) fn enqueue_poison(&self) -> Result<()> {
         for (i, buffer) in self.tensors() {
             let arg = self.host.args[i].arg;
             if arg.role == Role::Out {
@@ -262,7 +262,7 @@ impl<'a> DeviceCase<'a> {
 
     /// The buffer for new contents of an input: the one it is restored from before each launch, if
     /// any.
-    pub(crate) fn source(&self, index: usize) -> Option<&Buffer<'a>> {
+    pub(crate) fn input_buffer(&self, index: usize) -> Option<&Buffer<'a>> {
         let pristine = self.pristine.get(index)?.as_ref();
         pristine.or(self.buffers.get(index)?.as_ref())
     }
@@ -274,7 +274,7 @@ impl<'a> DeviceCase<'a> {
     }
 
     /// Reads the outputs back. Absent for other arguments.
-    pub(crate) fn outputs(&self) -> Result<Vec<Option<HostBuffer>>> {
+    pub(crate) fn download_outputs(&self) -> Result<Vec<Option<HostBuffer>>> {
         let read = |(i, buffer): (usize, &Option<Buffer<'a>>)| match buffer {
             Some(buffer) if self.host.args[i].arg.role.is_output() => {
                 let mut bytes = HostBuffer::new(buffer.size())?;

@@ -2,7 +2,7 @@
 //! reference.
 
 use super::Session;
-use super::session::{DeviceCase, Target, bind};
+use super::session::{DeviceCase, Target, bind_kernel};
 use crate::abi::AbiCase;
 use crate::compare::{Results, passes};
 use crate::cuda::{Function, Module, ProbeCalls};
@@ -35,7 +35,7 @@ type Outputs = Vec<Option<HostBuffer>>;
 
 /// Verifies every case. The first wrong one becomes the error after all are done.
 pub(crate) fn run(session: &Session<'_>) -> Result<()> {
-    let target = session.target()?;
+    let target = session.load_own_target()?;
     let folder = &session.input.folder;
     let expected = match (&session.input.spec.reference, reference_on_device(session)?) {
         (_, Some(reference)) => Expected::Device(reference),
@@ -43,14 +43,14 @@ pub(crate) fn run(session: &Session<'_>) -> Result<()> {
             Expected::Host(ReferenceLibrary::open(function, folder)?)
         }
         _ => {
-            session.journal.gap("the kernel has no reference: its values were not checked");
+            session.journal.add_gap("the kernel has no reference: its values were not checked");
             Expected::Nothing
         }
     };
     let mut wrong = None;
     for case in &session.input.spec.cases {
         let correctness = verify(session, &target, &expected, case)?;
-        let verdict = describe(&correctness);
+        let verdict = describe_correctness(&correctness);
         say!("verify {}: {verdict}", case.name);
         if !correctness.passed && wrong.is_none() {
             let mut fault = Fault::new(
@@ -60,7 +60,7 @@ pub(crate) fn run(session: &Session<'_>) -> Result<()> {
             fault.0.case = Some(case.name.clone());
             wrong = Some(fault);
         }
-        session.journal.record(&case.name, |report| report.correctness = Some(correctness));
+        session.journal.update_case(&case.name, |report| report.correctness = Some(correctness));
     }
     wrong.map_or(Ok(()), Err)
 }
@@ -81,7 +81,7 @@ pub(super) fn reference_on_device<'g>(
         }
         _ => return Ok(None),
     };
-    let _stage = session.journal.enter(Phase::Setup, None)?;
+    let _stage = session.journal.enter_phase(Phase::Setup, None)?;
     check_on_small(session, &reference, check, small)?;
     Ok(Some(reference))
 }
@@ -92,23 +92,23 @@ fn verify(
     expected: &Expected<'_>,
     case: &Case,
 ) -> Result<Correctness> {
-    let setup = session.journal.enter(Phase::Setup, Some(case))?;
-    let host = session.fill(case)?;
+    let setup = session.journal.enter_phase(Phase::Setup, Some(case))?;
+    let host = session.generate_case(case)?;
     let device = DeviceCase::new(&session.gpu, &host, 0)?;
-    device.fill(Poison::First)?;
+    device.fill_and_poison(Poison::First)?;
     let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, ProbeCalls::Thorough)?;
-    session.journal.record(&case.name, |report| report.prepare_ns = prepare_ns);
+    session.journal.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
 
-    let _stage = session.journal.enter(Phase::Verify, Some(case))?;
+    let _stage = session.journal.enter_phase(Phase::Verify, Some(case))?;
     prepared.launch()?;
     session.gpu.synchronize()?;
-    let first = device.outputs()?;
+    let first = device.download_outputs()?;
     let changed = device.changed_inputs()?;
-    device.fill(Poison::Second)?;
+    device.fill_and_poison(Poison::Second)?;
     prepared.launch()?;
     session.gpu.synchronize()?;
-    let second = device.outputs()?;
+    let second = device.download_outputs()?;
     drop(prepared);
 
     let expected_outputs = match expected {
@@ -116,7 +116,7 @@ fn verify(
         Expected::Host(library) => Some(host_reference(session, library, &host)?),
         Expected::Device(reference) => {
             let (outputs, ns) = device_reference(session, reference, &host)?;
-            session.journal.record(&case.name, |report| report.reference_ns = Some(ns));
+            session.journal.update_case(&case.name, |report| report.reference_ns = Some(ns));
             Some(outputs)
         }
     };
@@ -172,7 +172,7 @@ fn host_reference(
     let start = Instant::now();
     run.call(library)?;
     let ns = start.elapsed().as_nanos() as f64;
-    session.journal.record(&host.case.name, |report| report.reference_ns = Some(ns));
+    session.journal.update_case(&host.case.name, |report| report.reference_ns = Some(ns));
     run.check_complete()?;
     Ok(run.buffers)
 }
@@ -185,12 +185,12 @@ fn device_reference(
 ) -> Result<(Outputs, f64)> {
     let as_reference_fault = |fault: Fault| fault.while_doing("the reference on the GPU");
     let device = DeviceCase::new(&session.gpu, host, 0)?;
-    device.fill(Poison::First)?;
+    device.fill_and_poison(Poison::First)?;
     let start = Instant::now();
     match reference {
         DeviceReference::Kernel(function) => {
             let launch = host.case.reference_launch.as_ref();
-            let prepared = bind(function, launch, &device, ProbeCalls::Thorough)
+            let prepared = bind_kernel(function, launch, &device, ProbeCalls::Thorough)
                 .map_err(as_reference_fault)?;
             prepared.launch().map_err(as_reference_fault)?;
         }
@@ -201,7 +201,7 @@ fn device_reference(
     }
     session.gpu.synchronize().map_err(as_reference_fault)?;
     let ns = start.elapsed().as_nanos() as f64;
-    Ok((device.outputs()?, ns))
+    Ok((device.download_outputs()?, ns))
 }
 
 /// Trusts a reference on the GPU only after it agrees with the host function.
@@ -221,7 +221,7 @@ fn check_reference(
     check: &ReferenceLibrary,
     case: &Case,
 ) -> Result<()> {
-    let host = session.fill(case)?;
+    let host = session.generate_case(case)?;
     let run = ReferenceRun::new(&host)?;
     run.call(check)?;
     run.check_complete()?;
@@ -232,7 +232,7 @@ fn check_reference(
         return Ok(());
     }
     let verdict =
-        describe(&Correctness { passed, outputs, bit_equal: true, changed_inputs: Vec::new() });
+        describe_correctness(&Correctness { passed, outputs, bit_equal: true, changed_inputs: Vec::new() });
     Err(Fault::new(
         ErrorClass::Reference,
         format!(
@@ -243,7 +243,7 @@ fn check_reference(
 }
 
 /// One line with the first failure, or with the largest errors.
-fn describe(correctness: &Correctness) -> String {
+fn describe_correctness(correctness: &Correctness) -> String {
     let mut parts = Vec::new();
     for name in &correctness.changed_inputs {
         parts.push(format!("input `{name}` was changed"));
