@@ -55,7 +55,7 @@ struct Small {
 }
 
 impl Small {
-    fn from_dtype(: Dtype) -> Option<Small> {
+    fn from_dtype(dtype: Dtype) -> Option<Small> {
         let (exponent_bits, mantissa_bits, max_finite, infinity, nan) = match dtype {
             Dtype::F16 => (5, 10, 0x7bff, Some(0x7c00), Some(0x7e00)),
             Dtype::Bf16 => (8, 7, 0x7f7f, Some(0x7f80), Some(0x7fc0)),

@@ -159,7 +159,7 @@ mod tests {
             ("-lineinfo -use_fast_math", "--generate-line-info -use_fast_math"),
             ("--expt-relaxed-constexpr", "-default-device"),
         ] {
-            assert_eq!(of(nvcc).flags.join(" "), nvrtc, "{nvcc}");
+            assert_eq!(translate_line(nvcc).flags.join(" "), nvrtc, "{nvcc}");
         }
         assert_eq!(translate_line("-I inc -isystem sys").include, ["inc", "sys"]);
     }
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn unknown_flags_and_nvrtcs_own_go_through_as_they_are() {
         for flag in ["--no-such-flag", "-Ofc=max", "--device-debug", "-no-source-include"] {
-            assert_eq!(of(flag).flags, [flag]);
+            assert_eq!(translate_line(flag).flags, [flag]);
         }
     }
 
