@@ -58,7 +58,7 @@ impl FailedRungs {
 
     /// Updates the stored failures from a ladder: stores rungs that failed for a lasting reason,
     /// removes those that worked.
-    pub fn learn(&self, facts: &HostFacts, ladder: &[RungRecord], now_s: i64) {
+    pub fn update(&self, facts: &HostFacts, ladder: &[RungRecord], now_s: i64) {
         let mut stored = self.load();
         let before = stored.failed.len();
         stored.failed.retain(|failed| {
@@ -172,7 +172,7 @@ mod tests {
             RungRecord { argv: Vec::new(), ..record("nsys.full", false, "importer_broken") },
             record("ncu.launch", true, ""),
         ];
-        failed.learn(&facts, &ladder, 1_795_000_000);
+        failed.update(&facts, &ladder, 1_795_000_000);
         let known = failed.known(&facts, 1_795_000_100);
         let rungs: Vec<_> = known.iter().map(|f| (f.rung.as_str(), f.code.as_str())).collect();
         assert_eq!(rungs, [("ncu.asked", "counters_refused")]);
@@ -196,10 +196,10 @@ mod tests {
         let failed = FailedRungs::new(folder.path().join("failed.json"), "h200");
         let facts = host("1", "2025.3");
         let refused = [record("ncu.asked", false, "counters_refused")];
-        failed.learn(&facts, &refused, 10);
-        failed.learn(&facts, &[record("ncu.asked", true, "")], 20);
+        failed.update(&facts, &refused, 10);
+        failed.update(&facts, &[record("ncu.asked", true, "")], 20);
         assert!(failed.known(&facts, 30).is_empty());
-        failed.learn(&facts, &refused, 40);
+        failed.update(&facts, &refused, 40);
         failed.forget();
         assert!(failed.known(&facts, 50).is_empty());
     }

@@ -13,8 +13,8 @@ use rgpu_protocol::{HostFacts, Outcome, RungRecord};
 use super::event::RunEvent;
 use super::is_below;
 use super::job::{self, RunContext, cancelled};
-use super::lifecycle::RunHost;
-use super::profile::ProfilePlans;
+use super::lifecycle::RunSession;
+use super::profile::ProfileDriver;
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::Artifact;
 use crate::model::profile::ArtifactKind;
@@ -31,38 +31,38 @@ const LOG_NAME: &str = "service";
 /// Most bytes of output in a rung's record, as in the agent's records.
 const MAX_TAIL_BYTES: usize = 3000;
 
-impl ProfilePlans<'_> {
+impl ProfileDriver<'_> {
     /// Asks the provider's ncu for rungs above the one that the run reached.
     ///
     /// # Errors
     /// The run folder cannot be written, or the user stopped waiting.
-    pub(super) async fn ask_provider(
+    pub(super) async fn run_provider_ncu(
         &mut self,
-        host: &mut RunHost<'_>,
+        session: &mut RunSession<'_>,
         facts: &HostFacts,
         context: &mut RunContext<'_>,
     ) -> Result<()> {
-        if host.link.remote().served_ncu().is_none()
+        if session.link.remote().served_ncu().is_none()
             || !matches!(self.builder.outcome(), Some(Outcome::Done))
         {
             return Ok(());
         }
-        self.run.request.reuse = host.reuse(&self.builder.built)?;
-        let rungs = self.provider_rungs(host, facts);
+        self.run.request.reuse = session.add_built_files(&self.builder.built)?;
+        let rungs = self.provider_rungs(session, facts);
         for rung in rungs {
             if !is_below(&self.builder.rung(), &rung.rung) {
                 break;
             }
-            let job = self.provider_job(host, &rung)?;
-            let Some(provider) = host.link.remote().served_ncu() else { break };
+            let job = self.provider_job(session, &rung)?;
+            let Some(provider) = session.link.remote().served_ncu() else { break };
             let text = format!("{} is asked: `{}`", provider.called(), rung.rung);
             context.reporter.report(&RunEvent::Note { text: &text });
-            let (record, report) = ask_once(host.link, provider, &rung, job, context).await?;
+            let (record, report) = ask_once(session.link, provider, &rung, job, context).await?;
             let code = record.code.clone();
             let text = match &report {
                 Some(artifact) => {
                     let request = &self.run.request;
-                    self.builder.take_served(context.folder, record, artifact, request)
+                    self.builder.add_provider_report(context.folder, record, artifact, request)
                 }
                 None => {
                     let message = record.message.clone();
@@ -85,23 +85,23 @@ impl ProfilePlans<'_> {
     }
 
     /// Whether the provider's ncu may reach the required rung.
-    pub(super) fn provider_may_reach(&self, host: &RunHost<'_>, facts: &HostFacts) -> bool {
-        let Some(least) = self.run.at_least else { return false };
-        host.link.remote().served_ncu().is_some()
-            && self.provider_rungs(host, facts).iter().any(|rung| !is_below(&rung.rung, least))
+    pub(super) fn provider_may_reach(&self, session: &RunSession<'_>, facts: &HostFacts) -> bool {
+        let Some(required) = self.run.required_rung else { return false };
+        session.link.remote().served_ncu().is_some()
+            && self.provider_rungs(session, facts).iter().any(|rung| !is_below(&rung.rung, required))
     }
 
     /// The rungs that the provider's ncu could serve. If no plan can be made for another machine,
     /// there are none.
-    fn provider_rungs(&self, host: &RunHost<'_>, facts: &HostFacts) -> Vec<ProviderRung> {
+    fn provider_rungs(&self, session: &RunSession<'_>, facts: &HostFacts) -> Vec<ProviderRung> {
         // No job of this name is submitted.
         let job = JobName { run: String::new(), sequence: 1 };
-        tool::served(&self.run.request, facts, &host.toolbox(facts), &job).unwrap_or_default()
+        tool::served(&self.run.request, facts, &session.toolbox(facts), &job).unwrap_or_default()
     }
 
-    fn provider_job(&self, host: &mut RunHost<'_>, rung: &ProviderRung) -> Result<ProviderJob> {
+    fn provider_job(&self, session: &mut RunSession<'_>, rung: &ProviderRung) -> Result<ProviderJob> {
         Ok(ProviderJob {
-            files: host.pack(&rung.draft)?,
+            files: session.pack(&rung.draft)?,
             folders: rung.folders.clone(),
             program: rung.program.clone(),
             arguments: rung.arguments.clone(),
@@ -136,7 +136,7 @@ async fn ask_once(
                 .cause(e)
         })?;
     }
-    let (started, talk, cancels_before) = (Instant::now(), link.talk(), context.cancel.handled());
+    let (started, talk, cancels_before) = (Instant::now(), link.talk(), context.cancel.handled_count());
     let ended = tokio::select! {
         ended = provider.profile(&job, &report_path, &*talk) => Some(ended),
         () = context.cancel.wait_for_more_than(cancels_before) => None,

@@ -7,7 +7,7 @@ use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Probe};
 
 use super::Tool;
-use super::plan::draft::{BundleFile, Draft, Expectations};
+use super::plan::draft::{BundleFile, Draft, DraftInfo};
 use super::plan::facts::{dotted_after, run, tool};
 use super::plan::request::path_of;
 
@@ -134,7 +134,7 @@ pub fn listings(
         origin: None,
         limits: Limits::default(),
     };
-    Some(Draft { plan, files, expect: Expectations::default() })
+    Some(Draft { plan, files, info: DraftInfo::default() })
 }
 
 /// Whether the host's nvdisasm reported a version.

@@ -14,7 +14,7 @@ use crate::tool::{BuildOptions, DslBuild, Output, PlanPart, Request, Target};
 
 /// A resolved command line.
 pub(super) struct BuildCommand {
-    pub(super) wanted: BuildTarget,
+    pub(super) target: BuildTarget,
     pub(super) name: String,
     pub(super) source: PathBuf,
     pub(super) emit: Emit,
@@ -177,7 +177,7 @@ fn of_kernel(
         fetch_here: false,
     };
     Ok(BuildCommand {
-        wanted: BuildTarget::Kernel(Box::new(request)),
+        target: BuildTarget::Kernel(Box::new(request)),
         name: spec.name,
         source: spec.source,
         emit,
@@ -222,7 +222,7 @@ fn of_dsl(
     Ok(BuildCommand {
         name: build.stem(),
         source: file.to_owned(),
-        wanted: BuildTarget::Dsl(build),
+        target: BuildTarget::Dsl(build),
         emit,
         assumptions: assumed.into_iter().collect(),
         inputs,

@@ -173,7 +173,7 @@ impl ProgramOutput {
                         if let (Stream::Stdout, Err(error)) = (stream, written) {
                             unwritten(&error);
                             stdout_closed = true;
-                            canceller.output_unread();
+                            canceller.request_cancel_for_unread_output();
                         }
                     }
                 }

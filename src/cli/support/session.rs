@@ -141,7 +141,7 @@ pub(in crate::cli) fn facts_cache(app: &App, spec: &RemoteSpec) -> FactsCache {
 }
 
 /// An open connection, its event reporter and its cancel signal.
-pub(in crate::cli) struct OpenRemote {
+pub(in crate::cli) struct RemoteSession {
     pub(in crate::cli) spec: RemoteSpec,
     pub(in crate::cli) link: HostLink,
     pub(in crate::cli) reporter: SharedReporter,
@@ -155,12 +155,12 @@ pub(in crate::cli) struct OpenRemote {
 /// How long we wait for the reader of our output after the user has cancelled.
 const DRAIN_AFTER_CANCEL: Duration = Duration::from_secs(1);
 
-impl OpenRemote {
+impl RemoteSession {
     /// Asks the host for its facts and saves them in `cache`.
     ///
     /// # Errors
     /// The link fails, or the user cancels.
-    pub(in crate::cli) async fn ask(
+    pub(in crate::cli) async fn ask_facts(
         &mut self,
         cache: &FactsCache,
         now_s: i64,
@@ -173,7 +173,7 @@ impl OpenRemote {
     ///
     /// # Errors
     /// The errors of `work`, or the user cancels.
-    pub(in crate::cli) async fn finish_with<T>(
+    pub(in crate::cli) async fn run_and_close<T>(
         self,
         work: impl AsyncFnOnce(&mut HostLink) -> Result<T>,
     ) -> Result<T> {
@@ -197,14 +197,14 @@ impl OpenRemote {
     ///
     /// # Errors
     /// The user cancelled.
-    pub(in crate::cli) async fn drain(&mut self) -> Result<()> {
+    pub(in crate::cli) async fn wait_for_output(&mut self) -> Result<()> {
         let Some(program_output) = &self.program_output else { return Ok(()) };
-        let cancels_seen = self.cancel.handled();
+        let cancels_seen = self.cancel.handled_count();
         tokio::select! {
             () = program_output.drained() => {}
             () = tokio::time::sleep(DRAIN_AFTER_CANCEL), if cancels_seen > 0 => {}
             () = self.cancel.wait_for_more_than(cancels_seen) => {
-                if !self.cancel.output_unread() {
+                if !self.cancel.is_output_unread() {
                     let message = "cancelled while the output waited to be read";
                     return Err(Failure::new(Exit::Cancelled, "cancelled", message));
                 }
@@ -227,8 +227,8 @@ pub(in crate::cli) struct OutputOptions<'a> {
 }
 
 impl<'a> OutputOptions<'a> {
-    /// Output beside the progress bar. The caller's run sets its id.
-    pub(in crate::cli) fn beside(app: &App, events: Option<&'a str>, accept_new: bool) -> Self {
+    /// Shows a progress bar on stderr. The caller's run sets its id.
+    pub(in crate::cli) fn with_progress_bar(app: &App, events: Option<&'a str>, accept_new: bool) -> Self {
         let live = match app.global.quiet || app.global.json {
             true => LiveOutput::Hidden,
             false => LiveOutput::Stderr,
@@ -242,20 +242,20 @@ pub(in crate::cli) async fn open(
     app: &App,
     spec: RemoteSpec,
     output_options: OutputOptions<'_>,
-) -> Result<OpenRemote> {
-    let (open, ()) =
+) -> Result<RemoteSession> {
+    let (session, ()) =
         connect(app, spec, output_options, Greeting::Now, |_| async { Ok(()) }).await?;
-    Ok(open)
+    Ok(session)
 }
 
 /// Connects to a remote and runs `work` on this machine at the same time. An error of `work` ends
 /// both. If this agent ran there before, its greeting is read with the first request.
-pub(in crate::cli) async fn open_beside<T, F: Future<Output = Result<T>>>(
+pub(in crate::cli) async fn connect_while<T, F: Future<Output = Result<T>>>(
     app: &App,
     spec: RemoteSpec,
     output_options: OutputOptions<'_>,
     work: impl FnOnce(SharedReporter) -> F,
-) -> Result<(OpenRemote, T)> {
+) -> Result<(RemoteSession, T)> {
     connect(app, spec, output_options, Greeting::WithFirstRequest, work).await
 }
 
@@ -272,7 +272,7 @@ async fn connect<T, F: Future<Output = Result<T>>>(
     output_options: OutputOptions<'_>,
     greeting: Greeting,
     work: impl FnOnce(SharedReporter) -> F,
-) -> Result<(OpenRemote, T)> {
+) -> Result<(RemoteSession, T)> {
     let programs = programs(app)?;
     let (canceller, cancel) = channel();
     signals::listen(canceller.clone())?;
@@ -321,7 +321,7 @@ async fn connect<T, F: Future<Output = Result<T>>>(
         both = both => both?,
         () = stop.wait_for_more_than(0) => return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled while connecting")),
     };
-    Ok((OpenRemote { spec, link, reporter, cancel, programs, program_output }, done))
+    Ok((RemoteSession { spec, link, reporter, cancel, programs, program_output }, done))
 }
 
 /// The agent for the host's saved architecture, if that differs from this machine's.
@@ -363,7 +363,7 @@ async fn connect_link(
 }
 
 /// Runs `work` on this machine; Ctrl-C stops it.
-pub(in crate::cli) async fn beside<T, F: Future<Output = Result<T>>>(
+pub(in crate::cli) async fn run_until_cancelled<T, F: Future<Output = Result<T>>>(
     app: &App,
     output_options: OutputOptions<'_>,
     work: impl FnOnce(SharedReporter) -> F,

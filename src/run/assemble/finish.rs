@@ -13,10 +13,10 @@ use crate::model::profile::{CheckVerdict, CostSource, TimingClock};
 use crate::model::{Profile, RungId, Sidecars};
 use crate::run::stages;
 use crate::store::RunRecord;
-use crate::tool::{Expectations, Request, RungInfo, Target};
+use crate::tool::{DraftInfo, Request, RungInfo, Target};
 
 /// Makes the profile from all results of the run.
-pub(in crate::run) fn profile(
+pub(in crate::run) fn build_profile(
     builder: ProfileBuilder,
     request: &Request,
     facts: HostFacts,
@@ -39,7 +39,7 @@ pub(in crate::run) fn profile(
         labels: record.labels.clone(),
         rgpu: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    profile.kernel = kernel_info(request, &builder.expect, &profile, &builder.project);
+    profile.kernel = kernel_info(request, &builder.draft_info, &profile, &builder.project);
     if let Target::Kernel { spec, cases, .. } = &request.target {
         profile.kernel.model =
             spec.model.as_ref().map(|model| stages::model(model, &builder.model));
@@ -83,11 +83,11 @@ fn drop_lower_rungs(profile: &mut Profile) {
 
 fn kernel_info(
     request: &Request,
-    expect: &Expectations,
+    info: &DraftInfo,
     profile: &Profile,
     project: &Path,
 ) -> KernelInfo {
-    let arch = if expect.arch.is_empty() { Vec::new() } else { vec![expect.arch.clone()] };
+    let arch = if info.arch.is_empty() { Vec::new() } else { vec![info.arch.clone()] };
     match &request.target {
         Target::Kernel { spec, .. } => KernelInfo {
             name: spec.name.clone(),

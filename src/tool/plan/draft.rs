@@ -1,4 +1,5 @@
-//! A plan before its files are hashed, the results to expect from it, and the errors of planning.
+//! A plan before its files are hashed, what we know of it beyond the plan, and the errors of
+//! planning.
 
 use std::path::PathBuf;
 
@@ -16,8 +17,8 @@ pub struct Draft {
     pub plan: Plan,
     /// Files to send along.
     pub files: Vec<BundleFile>,
-    /// The results to expect.
-    pub expect: Expectations,
+    /// What we know of the plan beyond the plan itself.
+    pub info: DraftInfo,
 }
 
 /// A file of the job's folder.
@@ -66,9 +67,9 @@ impl std::fmt::Debug for Content {
     }
 }
 
-/// The results that the laptop may expect from a plan.
+/// What the laptop knows of a plan beyond the plan itself, for reading its results.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Expectations {
+pub struct DraftInfo {
     /// Architecture that the code is compiled for; empty for a program.
     pub arch: String,
     /// Path of the compiled module in the job's folder (`build/k.cubin`, `build/libk.so`); empty
@@ -93,7 +94,7 @@ pub struct SourceNames {
     pub here: PathBuf,
 }
 
-impl Expectations {
+impl DraftInfo {
     /// Replaces the host's names of source files in a compiler's message with the paths here.
     pub fn localize(&self, message: &str) -> String {
         self.sources.iter().fold(message.to_owned(), |text, source| {

@@ -32,7 +32,7 @@ impl Planner<'_> {
             let mut rungs = Vec::new();
             match path {
                 Some(path) => rungs.push(self.sanitizer_rung(path, tool)?),
-                None => self.expect.left_out.push(RungRecord {
+                None => self.info.left_out.push(RungRecord {
                     step: id.clone(),
                     rung: RungId::Sanitizer.to_string(),
                     code: "tool_missing".to_owned(),
@@ -63,7 +63,7 @@ impl Planner<'_> {
             true => Ok(()),
             false => Err(PlanError::NothingLeft {
                 title: "check for faults".to_owned(),
-                left_out: self.expect.left_out.clone(),
+                left_out: self.info.left_out.clone(),
             }),
         }
     }

@@ -8,7 +8,7 @@ use rgpu_protocol::plan::{
 };
 use rgpu_protocol::{HostFacts, RungRecord};
 
-use super::draft::{BundleFile, Draft, Expectations, PlanError};
+use super::draft::{BundleFile, Draft, DraftInfo, PlanError};
 use super::harness::{self, JobRunner};
 use super::ladder::{self, Ladder, artifact};
 use super::request::{PlanPart, Program, Request, Survey, Target, Toolbox, path_of};
@@ -37,7 +37,7 @@ pub(super) struct Planner<'a> {
     pub(super) jobs: JobRunner<'a>,
     pub(super) steps: Vec<Step>,
     files: Vec<BundleFile>,
-    pub(super) expect: Expectations,
+    pub(super) info: DraftInfo,
 }
 
 impl<'a> Planner<'a> {
@@ -55,7 +55,7 @@ impl<'a> Planner<'a> {
             jobs: JobRunner::new(request, facts),
             steps: Vec::new(),
             files: Vec::new(),
-            expect: Expectations::default(),
+            info: DraftInfo::default(),
         }
     }
 
@@ -64,10 +64,10 @@ impl<'a> Planner<'a> {
     pub(super) fn kernel(mut self, target: &KernelTarget<'_>) -> Result<Draft, PlanError> {
         let spec = target.spec;
         let is_retry = !self.request.reuse.is_empty();
-        self.expect.arch.clone_from(&target.arch);
-        self.expect.module = build::module(spec);
-        self.expect.built = build::built(spec);
-        self.expect.sources = build::localized(target.sources);
+        self.info.arch.clone_from(&target.arch);
+        self.info.module = build::module(spec);
+        self.info.built = build::built(spec);
+        self.info.sources = build::localized(target.sources);
         self.bring_sources(target);
         if !is_retry && !self.jobs.is_python() {
             self.build(target)?;
@@ -113,7 +113,7 @@ impl<'a> Planner<'a> {
     fn finish(self, title: String) -> Result<Draft, PlanError> {
         let request = self.request;
         if self.steps.is_empty() {
-            let left_out = self.expect.left_out;
+            let left_out = self.info.left_out;
             return Err(match &request.target {
                 Target::Kernel { spec, .. } if !self.gpu => {
                     PlanError::no_gpu(&self.facts.remote, spec, request.mode, &left_out)
@@ -130,7 +130,7 @@ impl<'a> Planner<'a> {
                 .facts
                 .gpus
                 .iter()
-                .filter(|gpu| self.expect.arch.is_empty() || arch::runs(&self.expect.arch, gpu.sm))
+                .filter(|gpu| self.info.arch.is_empty() || arch::runs(&self.info.arch, gpu.sm))
                 .map(|gpu| KnownGpu {
                     index: gpu.index,
                     uuid: gpu.uuid.clone(),
@@ -157,7 +157,7 @@ impl<'a> Planner<'a> {
                 ..Limits::default()
             },
         };
-        Ok(Draft { plan, files: self.files, expect: self.expect })
+        Ok(Draft { plan, files: self.files, info: self.info })
     }
 
     fn bring_sources(&mut self, target: &KernelTarget<'_>) {
@@ -228,7 +228,7 @@ impl<'a> Planner<'a> {
                         && self.request.arch.is_none() =>
                 {
                     let how_to_fetch = self.how_to_fetch();
-                    self.expect
+                    self.info
                         .notes
                         .push(format!("{error}: the kernel is not compiled; {how_to_fetch}"));
                 }
@@ -267,7 +267,7 @@ impl<'a> Planner<'a> {
         match build::reference_step(target.sources, self.facts, on_failure, timeout) {
             Some(step) => self.steps.push(step),
             None if target.input.reference.is_some() => self
-                .expect
+                .info
                 .notes
                 .push("the host has no C compiler: results are not checked".to_owned()),
             None => {}
@@ -368,17 +368,17 @@ impl<'a> Planner<'a> {
 
     /// Adds the step with the mode's ladder; `left_out` are rungs that were given up before it.
     fn profile(&mut self, left_out: Vec<RungRecord>) -> Result<(), PlanError> {
-        self.expect.left_out.extend(left_out);
+        self.info.left_out.extend(left_out);
         let ladder = Ladder::new(self.request, self.facts, self.toolbox);
         let (rungs, left_out) = match self.gpu {
             true => ladder.on_gpu()?,
             false => ladder.on_cpu(),
         };
-        self.expect.left_out.extend(left_out);
+        self.info.left_out.extend(left_out);
         if rungs.is_empty() {
             return Err(PlanError::NothingLeft {
                 title: format!("profile with `{}`", self.request.mode),
-                left_out: self.expect.left_out.clone(),
+                left_out: self.info.left_out.clone(),
             });
         }
         let infos: Vec<_> =
@@ -449,7 +449,7 @@ impl<'a> Planner<'a> {
             },
             None => without(RungId::Cpu, "no_reference"),
         };
-        self.expect.left_out.extend([without(self.request.mode.best_rung(), "no_gpu"), lowest]);
+        self.info.left_out.extend([without(self.request.mode.best_rung(), "no_gpu"), lowest]);
     }
 }
 

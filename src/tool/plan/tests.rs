@@ -76,14 +76,14 @@ fn shown(draft: &Draft) -> String {
     }
     let files: Vec<_> = draft.files.iter().map(|file| file.path.as_str()).collect();
     let _ = write!(out, "\n\nfiles: {}", files.join(" "));
-    for record in &draft.expect.left_out {
+    for record in &draft.info.left_out {
         let _ = write!(
             out,
             "\nleft out: {}/{} {}: {}",
             record.step, record.rung, record.code, record.message
         );
     }
-    for note in &draft.expect.notes {
+    for note in &draft.info.notes {
         let _ = write!(out, "\nnote: {note}");
     }
     let _ = write!(

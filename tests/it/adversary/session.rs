@@ -9,7 +9,7 @@ use rgpu::remote::options::NoPrompt;
 use rgpu::remote::{ConnectOptions, FirstUse, HostLink, OnRemote, ReconnectPolicy, RemoteSpec};
 use rgpu::run::{
     CancelSignal, Canceller, ExecRequest, ExecRun, FactsCache, FileCopies, ProgramExit, Programs,
-    Reporter, RunContext, RunEvent, RunHost, RunStart, channel,
+    Reporter, RunContext, RunEvent, RunSession, RunStart, channel,
 };
 use rgpu::store::{RunFolder, RunRecord};
 use rgpu::tool::{BundleFile, Content, Program};
@@ -98,7 +98,7 @@ pub(crate) async fn run(case: Case) -> Result<End, String> {
         if liar.moved().max(nudged).elapsed() > IDLE {
             nudged = Instant::now();
             match asked.replace(nudged) {
-                None => canceller.ask(),
+                None => canceller.request_cancel(),
                 Some(_) => liar.go_down(),
             }
             if asked.is_some_and(|first| first.elapsed() > 3 * IDLE) {
@@ -221,7 +221,7 @@ async fn client(
     let (spec, programs) = (RemoteSpec::default(), Programs::default());
     let cache = FactsCache::new(&project.join("cache"), &spec, &BTreeMap::new());
     let start = if state == State::Detaching { RunStart::Detached } else { RunStart::New };
-    let mut host = RunHost::new(&mut link, &spec, cache, &programs, start);
+    let mut session = RunSession::new(&mut link, &spec, cache, &programs, start);
     let pull = request.pull.clone();
     let program = move |_: Option<&HostFacts>| Ok(request.clone());
     let run = ExecRun {
@@ -230,7 +230,7 @@ async fn client(
         pull: &pull,
         copies: FileCopies::default(),
     };
-    let outcome = run.run(&mut host, &mut context).await;
+    let outcome = run.run(&mut session, &mut context).await;
     let closed = rgpu::run::close(link, &mut record);
     tokio::select! {
         () = closed => {}
@@ -287,7 +287,7 @@ impl Reporter for Watcher {
             RunEvent::Job { event, .. } => {
                 if self.cancels && matches!(event.body, EventBody::Output { .. }) {
                     self.cancels = false;
-                    self.canceller.ask();
+                    self.canceller.request_cancel();
                 }
             }
             _ => {}
