@@ -524,7 +524,7 @@ impl ProfileBuilder {
 
 /// The record of a rung that counts as the lower rung `id`.
 fn record_on(id: RungId, record: &RungRecord) -> RungRecord {
-    let loses = RungInfo::of(&id).map_or("", |info| info.loses).to_owned();
+    let loses = RungInfo::find(&id).map_or("", |info| info.loses).to_owned();
     RungRecord { rung: id.into(), loses, ..record.clone() }
 }
 

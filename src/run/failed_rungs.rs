@@ -127,7 +127,7 @@ impl StoredFailure {
 /// Host, boot, user, driver, and the rung's tool with its version. If any of them changes, the rung
 /// is tried again.
 fn key(facts: &HostFacts, rung: &RungId) -> String {
-    let tool = RungInfo::of(rung).and_then(|info| facts.tool(info.tool.name()?));
+    let tool = RungInfo::find(rung).and_then(|info| facts.tool(info.tool.name()?));
     let tool = tool.map_or(String::new(), |t| format!("{} {}", t.path, t.version));
     let driver = facts.driver.as_deref().unwrap_or_default();
     [facts.key().as_str(), &facts.agent.user, driver, &tool].join(" ")

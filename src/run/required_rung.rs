@@ -15,7 +15,7 @@ pub fn rung_names() -> impl Iterator<Item = &'static str> {
 /// [`RungId::None`] is below every rung.
 pub fn is_below(rung: &RungId, required: &RungId) -> bool {
     let position = |id: &RungId| RUNGS.iter().position(|info| info.id == *id);
-    let same_subject = || Some(RungInfo::of(rung)?.subject == RungInfo::of(required)?.subject);
+    let same_subject = || Some(RungInfo::find(rung)?.subject == RungInfo::find(required)?.subject);
     *rung == RungId::None || same_subject() == Some(true) && position(rung) > position(required)
 }
 
@@ -27,7 +27,7 @@ pub fn misses_rung(rung: &RungId, required: &RungId, on_cpu: bool) -> bool {
 
 /// Whether the rung is one of this tool.
 pub(super) fn is_rung_of(rung: &RungId, tool: RungTool) -> bool {
-    RungInfo::of(rung).is_some_and(|info| info.tool == tool)
+    RungInfo::find(rung).is_some_and(|info| info.tool == tool)
 }
 
 /// The failure of a run below the required rung, with the reasons from its ladder.

@@ -117,7 +117,7 @@ const DEFAULT_TRACE: &str = "cuda,nvtx";
 pub(super) enum Trace {
     /// The traces that the user requested.
     Full,
-    /// CUDA and NVTX, with time stamps converted another way.
+    /// CUDA and NVTX, with NSYS CuptiUseRawGpuTimestamps=false.
     Cuda,
     /// NVTX only.
     Nvtx,

@@ -167,7 +167,7 @@ fn without_nsight_cupti_tells_the_times_of_kernels_in_every_region() {
         assert!(found.is_some_and(|(_, ns)| ns.is_some_and(|ns| ns >= 20_000)), "{regions:?}");
     }
     assert_eq!(end.profile.launches[0].grid, [128, 1, 1]);
-    assert!(end.profile.lost().is_some_and(|lost| lost.contains("samples of the CPU")));
+    assert!(end.profile.lost().is_some_and(|lost| lost.contains("CPU sampling")));
     // Under ncu the same, and more is lost.
     let end = with_libcupti(BARE, "", NCU);
     assert_eq!(end.profile.rung, "cupti", "{:?}", end.refused);

@@ -66,7 +66,7 @@ fn drop_lower_rungs(profile: &mut Profile) {
     let step = end.step.clone();
     let lower = |record: &RungRecord| {
         let rung = RungId::from(&*record.rung);
-        let tool = |rung: &RungId| RungInfo::of(rung).map(|info| info.tool);
+        let tool = |rung: &RungId| RungInfo::find(rung).map(|info| info.tool);
         !record.ok
             // On a CPU, no rung counts as above the GPU's, whatever its name.
             && record.code != "no_gpu"

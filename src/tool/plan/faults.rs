@@ -49,7 +49,7 @@ impl Planner<'_> {
                 // Exit status 10 means that the guarded run found something, which is a valid
                 // result.
                 rung.success.exit = vec![0, 10];
-                rung.loses = RungInfo::of(&RungId::Guard).map_or("", |info| info.loses).to_owned();
+                rung.loses = RungInfo::find(&RungId::Guard).map_or("", |info| info.loses).to_owned();
                 rungs.push(rung);
             }
             rungs.retain(|rung| !self.request.skip.contains(&format!("{id}/{}", rung.id)));

@@ -68,7 +68,7 @@ impl<'a> Ladder<'a> {
             PlanPart::Survey(Survey::Kernels) => KERNEL_SURVEY,
             _ => self.request.mode.info().rungs,
         };
-        let rungs: Vec<&RungInfo> = ids.iter().filter_map(RungInfo::of).collect();
+        let rungs: Vec<&RungInfo> = ids.iter().filter_map(RungInfo::find).collect();
         for same_tool in rungs.chunk_by(|a, b| a.tool == b.tool) {
             // A missing tool is reported once, for the best of its rungs.
             if let Some(first) = same_tool.first()
@@ -142,7 +142,7 @@ impl<'a> Ladder<'a> {
         }
         let torch = (best == RungId::Torch).then_some(RungId::Torch);
         for id in torch.into_iter().chain([RungId::Nvtx, RungId::Cpu]) {
-            let Some(info) = RungInfo::of(&id) else { continue };
+            let Some(info) = RungInfo::find(&id) else { continue };
             match info.command {
                 RungCommand::Torch => self.add_torch(info),
                 RungCommand::Collector if self.can_use_tool(info) => self.add_collector(info),
@@ -158,14 +158,14 @@ impl<'a> Ladder<'a> {
         self.rungs.retain(|rung| !skip.contains(&rung.id));
         self.skip_failed();
         let infos: Vec<_> =
-            self.rungs.iter().filter_map(|r| RungInfo::of(&r.id[..].into())).collect();
+            self.rungs.iter().filter_map(|r| RungInfo::find(&r.id[..].into())).collect();
         for (index, (rung, info)) in self.rungs.iter_mut().zip(&infos).enumerate() {
             let below = infos.get(index + 1..).unwrap_or_default();
             let next_rungs = NextRungs {
                 leave: below.iter().find(|other| other.tool != info.tool).map(|other| &*other.id),
                 counterless: below
                     .iter()
-                    .find(|other| other.works_without_counters())
+                    .find(|other| other.is_ncu_without_user_counters())
                     .map(|other| &*other.id),
                 kernel: matches!(self.request.target, Target::Kernel { .. }),
                 filtered: ncu::filtered(self.request),
@@ -257,9 +257,9 @@ impl<'a> Ladder<'a> {
         let replay = match replay {
             Replay::AppRange if asked != Some("range") => return Ok(()),
             Replay::Kernel if !matches!(asked, Some("range" | "app-range")) => return Ok(()),
-            Replay::Asked if collect == Collect::Asked => asked,
+            Replay::Requested if collect == Collect::Asked => asked,
             Replay::AppRange => Some("app-range"),
-            Replay::Asked | Replay::Kernel => None,
+            Replay::Requested | Replay::Kernel => None,
         };
         let mut argv: Vec<Arg> = Vec::new();
         if as_root {
@@ -407,7 +407,7 @@ fn fails_like(id: &RungId, failed: &FailedRung) -> bool {
     if *id == failed.rung {
         return true;
     }
-    let (Some(rung), Some(other)) = (RungInfo::of(id), RungInfo::of(&failed.rung)) else {
+    let (Some(rung), Some(other)) = (RungInfo::find(id), RungInfo::find(&failed.rung)) else {
         return false;
     };
     let mut rows = other.tool.messages().iter();
@@ -415,7 +415,7 @@ fn fails_like(id: &RungId, failed: &FailedRung) -> bool {
     rung.tool == other.tool
         && match row {
             Some(MessageRow(_, _, RowAction::Leave | RowAction::LeaveUnfiltered)) => true,
-            Some(MessageRow(_, _, RowAction::Counterless)) => !rung.works_without_counters(),
+            Some(MessageRow(_, _, RowAction::Counterless)) => !rung.is_ncu_without_user_counters(),
             _ => false,
         }
 }

@@ -382,7 +382,7 @@ impl<'a> Planner<'a> {
             });
         }
         let infos: Vec<_> =
-            rungs.iter().filter_map(|rung| RungInfo::of(&rung.id[..].into())).collect();
+            rungs.iter().filter_map(|rung| RungInfo::find(&rung.id[..].into())).collect();
         if infos.iter().any(|info| info.needs_collector())
             && let Some(collector) = self.toolbox.collector.clone()
         {
