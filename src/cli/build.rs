@@ -163,7 +163,8 @@ struct BuildTask<'a> {
 impl BuildTask<'_> {
     fn run_build(&mut self) -> Result<BuildOutcome> {
         let Self { app, args, build_command, spec, run } = self;
-        let output_options = OutputOptions::with_progress_bar(app, args.events.as_deref(), args.accept_new);
+        let output_options =
+            OutputOptions::with_progress_bar(app, args.events.as_deref(), args.accept_new);
         let build = BuildRun {
             target: build_command.target.clone(),
             name: build_command.name.clone(),

@@ -17,7 +17,7 @@ use super::support::followed_run::FollowedRun;
 use super::support::host_text::host_text;
 use super::support::kernel_folders::kernel_folders;
 use super::support::progress::LiveOutput;
-use super::support::session::{self, RemoteSession, OutputOptions};
+use super::support::session::{self, OutputOptions, RemoteSession};
 use super::support::terminal::safe;
 use super::support::verification::unverified;
 use crate::config::Origin;

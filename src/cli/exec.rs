@@ -24,7 +24,7 @@ use super::support::profile_args::ProfileArgs;
 use super::support::profile_request::{self, ProfileCommand};
 use super::support::progress::LiveOutput;
 use super::support::run_args::{PlaceArgs, RunArgs};
-use super::support::session::{self, RemoteSession, OutputOptions};
+use super::support::session::{self, OutputOptions, RemoteSession};
 use super::support::terminal::{RawTerminal, written};
 use crate::bundle::{self, DEFAULT_MAX_BYTES, Packer};
 use crate::error::{Exit, Failure, Result, shell_word};
@@ -422,7 +422,10 @@ const SIGINT: i32 = 2;
 const SIGPIPE: i32 = 13;
 
 /// Waits until the program's output is written.
-async fn drain_output(session: &mut RemoteSession, outcome: Result<ExecOutcome>) -> Result<ExecOutcome> {
+async fn drain_output(
+    session: &mut RemoteSession,
+    outcome: Result<ExecOutcome>,
+) -> Result<ExecOutcome> {
     let drained = session.wait_for_output().await;
     map_lost_reader(session, outcome.and_then(|outcome| drained.map(|()| outcome)))
 }

@@ -124,7 +124,9 @@ fn carry_out(
         retry_failed_rungs: false,
     };
     let status = |outcome: &Result<ProfileOutcome>| match outcome {
-        Ok(ProfileOutcome::Profile { failure: Some(failure), .. }) | Err(failure) => failure.exit as u8,
+        Ok(ProfileOutcome::Profile { failure: Some(failure), .. }) | Err(failure) => {
+            failure.exit as u8
+        }
         Ok(_) => 0,
     };
     run.connect_and_run(app, &spec, output_options, status, async |run_session, context| {

@@ -1,7 +1,8 @@
 //! The report of the runner: correctness, times, doubts about the host, and why it stopped.
 
 use rgpu_case::{
-    CaseReport, ErrorClass, GuardFinding, GuardKind, RunnerJob, OutputCheck, RunnerReport, TimingSource,
+    CaseReport, ErrorClass, GuardFinding, GuardKind, OutputCheck, RunnerJob, RunnerReport,
+    TimingSource,
 };
 
 use super::{Imported, Importer, Source};

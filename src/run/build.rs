@@ -26,9 +26,7 @@ use crate::model::disasm::{Disasm, ImageKind, Input};
 use crate::model::profile::ArtifactKind;
 use crate::remote::Remote;
 use crate::store::RunFolder;
-use crate::tool::{
-    self, Draft, DslBuild, DraftInfo, JobName, PlanError, Request, Target, Toolbox,
-};
+use crate::tool::{self, Draft, DraftInfo, DslBuild, JobName, PlanError, Request, Target, Toolbox};
 use dsl_record::DslRecord;
 use names::HostPathNames;
 

@@ -269,7 +269,8 @@ pub(super) async fn follow_to_end(
     before: &[Event],
     context: &mut RunContext<'_>,
 ) -> Result<JobResult> {
-    follow_with_filter(link, job, before, context, &|_, _| Ok(true), &mut FileCopies::default()).await
+    follow_with_filter(link, job, before, context, &|_, _| Ok(true), &mut FileCopies::default())
+        .await
 }
 
 /// Decides from a file's kind and metadata whether to fetch it. An error rejects all files of the

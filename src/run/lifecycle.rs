@@ -229,7 +229,10 @@ impl<'a> RunSession<'a> {
     }
 
     /// Makes built files inputs of later plans. Pairs of (path on the host, local path).
-    pub(super) fn add_built_files(&mut self, built: &[(String, PathBuf)]) -> Result<Vec<InputFile>> {
+    pub(super) fn add_built_files(
+        &mut self,
+        built: &[(String, PathBuf)],
+    ) -> Result<Vec<InputFile>> {
         let Self { packer, built: blobs, .. } = self;
         built.iter().map(|(path, local)| Ok(packer.built(path, local, blobs)?)).collect()
     }

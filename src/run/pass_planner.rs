@@ -183,7 +183,8 @@ impl PassPlanner {
     /// whole, so it needs one pass per nesting level.
     fn plan_region_passes(&mut self) {
         let chosen = std::mem::take(&mut self.current);
-        let ranges = matches!(self.user_request.ncu.replay_mode.as_deref(), Some("range" | "app-range"));
+        let ranges =
+            matches!(self.user_request.ncu.replay_mode.as_deref(), Some("range" | "app-range"));
         let layers = if ranges { chosen.antichains() } else { vec![chosen] };
         let passes = layers.into_iter().map(|regions| Pass { regions, ..Pass::default() });
         self.set_passes(passes.collect());
@@ -214,7 +215,8 @@ impl PassPlanner {
                 request.ncu.launch_skip = pass.skip;
                 request.ncu.launch_count = pass.count;
             }
-            if let Some(set) = self.selection.set.as_ref().filter(|_| self.user_request.mode == Mode::Deep)
+            if let Some(set) =
+                self.selection.set.as_ref().filter(|_| self.user_request.mode == Mode::Deep)
             {
                 request.ncu.set = Some(set.clone());
             }
@@ -299,7 +301,8 @@ impl PassPlanner {
             self.selection.left_out.push(Gap { code: "no_kernels".to_owned(), text });
             return Ok(());
         }
-        let (skip, count) = (self.user_request.ncu.launch_skip.unwrap_or(0), self.user_request.ncu.launch_count);
+        let (skip, count) =
+            (self.user_request.ncu.launch_skip.unwrap_or(0), self.user_request.ncu.launch_count);
         for kernel in &mut top {
             kernel.launches =
                 kernel.launches.saturating_sub(skip).min(count.unwrap_or(u64::MAX)).max(1);
@@ -308,7 +311,8 @@ impl PassPlanner {
         }
         let (costs, usual) = self.costs();
         let fit = deep::fit(&top, costs, program_s, self.user_request.deep.budget);
-        let named = !self.user_request.ncu.sections.is_empty() || !self.user_request.ncu.metrics.is_empty();
+        let named =
+            !self.user_request.ncu.sections.is_empty() || !self.user_request.ncu.metrics.is_empty();
         self.selection.set = match (fit.least, named) {
             (true, _) => Some(FALLBACK_SET.to_owned()),
             (false, true) => self.user_request.ncu.set.clone(),
@@ -403,7 +407,8 @@ impl PassPlanner {
             return (None, None);
         }
         if !patterns.is_empty() && self.selection.regions.is_empty() && self.failure.is_none() {
-            let seen = regions::user_regions(&builder.profile.regions, runner_ranges(&self.user_request));
+            let seen =
+                regions::user_regions(&builder.profile.regions, runner_ranges(&self.user_request));
             self.selection.regions_seen = seen.iter().map(SeenRegion::display).collect();
             // The runner opens a kernel's ranges around its launches, and there were none.
             let kernel = matches!(self.user_request.target, Target::Kernel { .. });
@@ -417,7 +422,8 @@ impl PassPlanner {
             }
         }
         if counters && self.selection.set.is_none() {
-            let named = !self.user_request.ncu.sections.is_empty() || !self.user_request.ncu.metrics.is_empty();
+            let named = !self.user_request.ncu.sections.is_empty()
+                || !self.user_request.ncu.metrics.is_empty();
             let usual = match self.user_request.target {
                 Target::Kernel { .. } => "full",
                 Target::Program(_) => "basic",

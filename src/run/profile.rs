@@ -14,7 +14,7 @@ use rgpu_protocol::HostFacts;
 use super::assemble::{self, ProfileBuilder};
 use super::event::RunEvent;
 use super::job::{JobResult, RunContext};
-use super::lifecycle::{PlanDriver, RunProgress, RunError, RunSession, RunStart};
+use super::lifecycle::{PlanDriver, RunError, RunProgress, RunSession, RunStart};
 use super::listings::{self, CompiledFiles};
 use super::local_build;
 use super::pass_planner::{NextStep, PassPlanner};
@@ -213,7 +213,9 @@ impl ProfileDriver<'_> {
             assemble::build_profile(builder, &run.request, facts.clone(), context.record);
         let built =
             CompiledFiles::new(context.folder, &profile.artifacts, sidecars.hotspots.as_mut());
-        let listings = listings::fill(session.link, context, &facts, run.local_nvdisasm_paths, &mut [built]).await;
+        let listings =
+            listings::fill(session.link, context, &facts, run.local_nvdisasm_paths, &mut [built])
+                .await;
         profile.artifacts.extend(listings.into_iter().flatten());
         let failure = failure.or_else(|| run.compile_only_failure(&profile, &facts));
         let (profile, sidecars) = (Box::new(profile), Box::new(sidecars));

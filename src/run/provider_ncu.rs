@@ -88,7 +88,10 @@ impl ProfileDriver<'_> {
     pub(super) fn provider_may_reach(&self, session: &RunSession<'_>, facts: &HostFacts) -> bool {
         let Some(required) = self.run.required_rung else { return false };
         session.link.remote().served_ncu().is_some()
-            && self.provider_rungs(session, facts).iter().any(|rung| !is_below(&rung.rung, required))
+            && self
+                .provider_rungs(session, facts)
+                .iter()
+                .any(|rung| !is_below(&rung.rung, required))
     }
 
     /// The rungs that the provider's ncu could serve. If no plan can be made for another machine,
@@ -99,7 +102,11 @@ impl ProfileDriver<'_> {
         tool::served(&self.run.request, facts, &session.toolbox(facts), &job).unwrap_or_default()
     }
 
-    fn provider_job(&self, session: &mut RunSession<'_>, rung: &ProviderRung) -> Result<ProviderJob> {
+    fn provider_job(
+        &self,
+        session: &mut RunSession<'_>,
+        rung: &ProviderRung,
+    ) -> Result<ProviderJob> {
         Ok(ProviderJob {
             files: session.pack(&rung.draft)?,
             folders: rung.folders.clone(),
@@ -136,7 +143,8 @@ async fn ask_once(
                 .cause(e)
         })?;
     }
-    let (started, talk, cancels_before) = (Instant::now(), link.talk(), context.cancel.handled_count());
+    let (started, talk, cancels_before) =
+        (Instant::now(), link.talk(), context.cancel.handled_count());
     let ended = tokio::select! {
         ended = provider.profile(&job, &report_path, &*talk) => Some(ended),
         () = context.cancel.wait_for_more_than(cancels_before) => None,

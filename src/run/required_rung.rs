@@ -60,8 +60,9 @@ mod tests {
             ..RungRecord::default()
         };
         let both = [record("events", "no_gpu"), record("cpu", "no_reference")];
-        let cause =
-            |ladder: &[RungRecord]| below_rung_failure(String::new(), ladder).cause.unwrap_or_default();
+        let cause = |ladder: &[RungRecord]| {
+            below_rung_failure(String::new(), ladder).cause.unwrap_or_default()
+        };
         assert_eq!(cause(&both), "events (no_gpu): so it is\ncpu (no_reference): so it is");
         assert_eq!(cause(&both[..1]), "events (no_gpu): so it is");
         assert_eq!(cause(&both[1..]), "cpu (no_reference): so it is");
@@ -71,8 +72,9 @@ mod tests {
     #[test]
     fn rungs_are_ordered_and_no_rung_is_below_all() {
         let is_below = |rung: &str, required: &str| is_below(&rung.into(), &required.into());
-        let misses_rung =
-            |rung: &str, required: &str, on_cpu| misses_rung(&rung.into(), &required.into(), on_cpu);
+        let misses_rung = |rung: &str, required: &str, on_cpu| {
+            misses_rung(&rung.into(), &required.into(), on_cpu)
+        };
         assert!(is_below("ncu.basic", "ncu.asked"));
         assert!(!is_below("ncu.asked", "ncu.basic"));
         assert!(!is_below("events", "events"));

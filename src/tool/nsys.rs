@@ -205,9 +205,10 @@ pub(super) fn command_line(
 
 /// The command that exports a report to SQLite.
 pub(super) fn export_command_line(nsys: &str) -> Vec<Arg> {
-    let mut command: Vec<Arg> = ["export", "--type", "sqlite", "--force-overwrite=true", "--output"]
-        .map(Arg::from)
-        .to_vec();
+    let mut command: Vec<Arg> =
+        ["export", "--type", "sqlite", "--force-overwrite=true", "--output"]
+            .map(Arg::from)
+            .to_vec();
     command.insert(0, nsys.into());
     command.push(Arg::in_job(format!("{REPORT}.sqlite")));
     command.push(Arg::in_job(format!("{REPORT}.nsys-rep")));

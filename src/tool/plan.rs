@@ -37,8 +37,8 @@ pub(crate) mod python_env;
 pub(crate) mod reason;
 pub(crate) mod region;
 pub(crate) mod request;
-mod runner_input;
 pub(crate) mod rungs;
+mod runner_input;
 pub(crate) mod sections;
 pub(crate) mod wheels;
 
@@ -103,7 +103,14 @@ pub fn plan(
             let target = KernelTarget {
                 spec,
                 sources,
-                input: runner_input::runner_input(request, spec, sources, cases.clone(), small, *seed),
+                input: runner_input::runner_input(
+                    request,
+                    spec,
+                    sources,
+                    cases.clone(),
+                    small,
+                    *seed,
+                ),
                 // Python compiles for the GPU that it runs on.
                 arch: match spec.is_python() {
                     true => String::new(),

@@ -32,6 +32,6 @@ pub use input::{
 pub use pair::PairedTiming;
 pub use report::{
     CaseReport, ClockReading, Correctness, DeviceFacts, ErrorClass, GuardFinding, GuardKind,
-    GuardReport, HostWarning, RunnerJob, Mismatch, ModelReport, OutputCheck, Phase, RunnerError,
+    GuardReport, HostWarning, Mismatch, ModelReport, OutputCheck, Phase, RunnerError, RunnerJob,
     RunnerReport, Timing, TimingSource, WarningKind,
 };

@@ -75,7 +75,14 @@ impl Recorder {
         // If thread-local destructors are already running, ours will not run.
         let thread_is_exiting = FLUSH_ON_EXIT.try_with(|_| ()).is_err();
         let buffer = process.new_buffer();
-        Self { process, tid: thread_id(), buffer, buffered_bytes: 0, nesting: Vec::new(), thread_is_exiting }
+        Self {
+            process,
+            tid: thread_id(),
+            buffer,
+            buffered_bytes: 0,
+            nesting: Vec::new(),
+            thread_is_exiting,
+        }
     }
 
     /// Continues in a forked child: new log and new thread id; the open ranges belong to the

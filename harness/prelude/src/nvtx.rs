@@ -46,9 +46,14 @@ struct NvtxExportTableVersionInfo {
     set: unsafe extern "C" fn(u32),
 }
 
-static CALLBACKS: NvtxExportTableCallbacks = NvtxExportTableCallbacks { size: size_of::<NvtxExportTableCallbacks>(), module: module_table };
-static VERSION: NvtxExportTableVersionInfo =
-    NvtxExportTableVersionInfo { size: size_of::<NvtxExportTableVersionInfo>(), version: 3, reserved: 0, set: set_version };
+static CALLBACKS: NvtxExportTableCallbacks =
+    NvtxExportTableCallbacks { size: size_of::<NvtxExportTableCallbacks>(), module: module_table };
+static VERSION: NvtxExportTableVersionInfo = NvtxExportTableVersionInfo {
+    size: size_of::<NvtxExportTableVersionInfo>(),
+    version: 3,
+    reserved: 0,
+    set: set_version,
+};
 
 unsafe extern "C" {
     fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;

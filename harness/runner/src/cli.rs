@@ -127,9 +127,16 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<RunnerCo
 }
 
 fn job_named(word: &str) -> Option<RunnerJob> {
-    [RunnerJob::Verify, RunnerJob::Time, RunnerJob::Once, RunnerJob::Guard, RunnerJob::Cpu, RunnerJob::Pair]
-        .into_iter()
-        .find(|job| job.name() == word)
+    [
+        RunnerJob::Verify,
+        RunnerJob::Time,
+        RunnerJob::Once,
+        RunnerJob::Guard,
+        RunnerJob::Cpu,
+        RunnerJob::Pair,
+    ]
+    .into_iter()
+    .find(|job| job.name() == word)
 }
 
 #[cfg(test)]
@@ -147,7 +154,10 @@ mod tests {
         else {
             panic!("refused")
         };
-        assert_eq!((args.job, args.unfit, args.clock), (RunnerJob::Time, UnfitHost::Refuse, Clock::Host));
+        assert_eq!(
+            (args.job, args.unfit, args.clock),
+            (RunnerJob::Time, UnfitHost::Refuse, Clock::Host)
+        );
         assert_eq!(args.out, Some("r.json".into()));
     }
 

@@ -246,7 +246,12 @@ mod tests {
     #[test]
     fn keys_differ_by_seed_group_and_position_unless_the_argument_has_its_own() {
         let mut x = arg(Dtype::F32, 1, Init::Zeros);
-        let keys = [arg_key(0, &x, 0, 0), arg_key(1, &x, 0, 0), arg_key(0, &x, 1, 0), arg_key(0, &x, 0, 1)];
+        let keys = [
+            arg_key(0, &x, 0, 0),
+            arg_key(1, &x, 0, 0),
+            arg_key(0, &x, 1, 0),
+            arg_key(0, &x, 0, 1),
+        ];
         let distinct: std::collections::HashSet<_> = keys.iter().collect();
         assert_eq!(distinct.len(), 4);
         x.seed = Some(7);

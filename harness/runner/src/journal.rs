@@ -8,8 +8,8 @@ use crate::fault::{Fault, Result};
 use crate::file;
 use crate::ranges::{Range, Ranges};
 use rgpu_case::{
-    CASE_ABI, Case, CaseReport, DeviceFacts, ErrorClass, HostWarning, RunnerJob, Phase, RunnerError,
-    RunnerReport,
+    CASE_ABI, Case, CaseReport, DeviceFacts, ErrorClass, HostWarning, Phase, RunnerError,
+    RunnerJob, RunnerReport,
 };
 use std::cell::RefCell;
 use std::io::Write;

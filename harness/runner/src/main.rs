@@ -92,7 +92,9 @@ fn work(args: &Args, journal: &Journal) -> Result<()> {
         RunnerJob::Once => jobs::once::run(&session),
         RunnerJob::Guard => jobs::guard::run(&session),
         RunnerJob::Cpu | RunnerJob::Pair => Ok(()), // done above
-        RunnerJob::Torch => Err(fault::bad_case("`torch` is a job of `harness.py`, not of the runner")),
+        RunnerJob::Torch => {
+            Err(fault::bad_case("`torch` is a job of `harness.py`, not of the runner"))
+        }
     }
 }
 

@@ -188,10 +188,7 @@ fn a_timed_call_that_does_nothing_is_a_wrong_result() {
         let (output, report) = Bench::new(kernel).run(&["time"]);
         assert_eq!(output.status.code(), Some(1), "{kernel}: {}", stderr(&output));
         let error = report.error.unwrap();
-        assert_eq!(
-            (error.class, error.case.as_deref()),
-            (ErrorClass::WrongResult, Some("n=5"))
-        );
+        assert_eq!((error.class, error.case.as_deref()), (ErrorClass::WrongResult, Some("n=5")));
         assert!(error.text.contains("do not give the same"), "{}", error.text);
     }
 }
@@ -517,7 +514,10 @@ fn without_the_check_of_the_reference_the_timing_goes_on_and_says_so() {
     let (output, report) = bench.run(&["time"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let timing = report.cases[0].timing.as_ref().unwrap();
-    assert_eq!((timing.distinct_inputs, timing.verified, timing.repeated), (Some(2), None, Some(9)));
+    assert_eq!(
+        (timing.distinct_inputs, timing.verified, timing.repeated),
+        (Some(2), None, Some(9))
+    );
     assert!(report.gaps.iter().any(|gap| gap.contains("not-built.so")), "{:?}", report.gaps);
 }
 
@@ -539,7 +539,10 @@ fn without_a_reference_on_the_gpu_calls_are_compared_with_the_first_on_the_same_
     let bench = Bench::new("vecadd").change(|input| input.timing.iters = Some(9));
     let (_, report) = bench.run(&["time"]);
     let timing = report.cases[0].timing.as_ref().unwrap();
-    assert_eq!((timing.distinct_inputs, timing.verified, timing.repeated), (Some(2), None, Some(9)));
+    assert_eq!(
+        (timing.distinct_inputs, timing.verified, timing.repeated),
+        (Some(2), None, Some(9))
+    );
 }
 
 #[test]

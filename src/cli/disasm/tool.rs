@@ -6,7 +6,7 @@ use super::args::{DisasmArgs, Tool};
 use crate::cli::support::app::App;
 use crate::cli::support::followed_run::FollowedRun;
 use crate::cli::support::nvdisasm::candidates;
-use crate::cli::support::session::{self, RemoteSession, OutputOptions};
+use crate::cli::support::session::{self, OutputOptions, RemoteSession};
 use crate::disasm::{ImageTask, ListingRequest, Nvdisasm, find, questions};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;

@@ -41,7 +41,9 @@ fn with_link<T>(
         run: "",
         row: None,
     };
-    app.block_on(async { session::open(app, spec, output_options).await?.run_and_close(work).await })
+    app.block_on(async {
+        session::open(app, spec, output_options).await?.run_and_close(work).await
+    })
 }
 
 /// The output of `runs list --remote REMOTE --json` (`rgpu.jobs/1`).

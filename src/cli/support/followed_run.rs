@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::app::{App, Status};
-use super::session::{self, RemoteSession, OutputOptions};
+use super::session::{self, OutputOptions, RemoteSession};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::remote::RemoteSpec;
 use crate::run::{Reporter, RunContext, RunEvent, RunSession, RunStart, close};
@@ -101,13 +101,8 @@ impl FollowedRun {
         session: &'a mut RemoteSession,
     ) -> (RunSession<'a>, RunContext<'a>) {
         let cache = session::facts_cache(app, &session.spec);
-        let run_session = RunSession::new(
-            &mut session.link,
-            &session.spec,
-            cache,
-            &session.programs,
-            self.start,
-        );
+        let run_session =
+            RunSession::new(&mut session.link, &session.spec, cache, &session.programs, self.start);
         let context = RunContext {
             folder: &self.folder,
             record: &mut self.record,
@@ -125,7 +120,11 @@ impl FollowedRun {
     }
 
     /// Records how the run ended.
-    pub(in crate::cli) fn record_end(&mut self, failure: Option<&Failure>, status: Status) -> Result<()> {
+    pub(in crate::cli) fn record_end(
+        &mut self,
+        failure: Option<&Failure>,
+        status: Status,
+    ) -> Result<()> {
         let has_open_job = self.record.jobs.iter().any(|job| job.outcome.is_none());
         self.record.state = match failure {
             None => RunState::Done,

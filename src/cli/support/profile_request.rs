@@ -68,8 +68,7 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
     })?;
     let inputs = inputs(&spec, &cases, args.seed)?;
     let sources = spec.sources(&kernel_folders(app)).map_err(Failure::from)?;
-    let target =
-        Target::Kernel { spec: Box::new(spec.clone()), sources, cases, seed: args.seed };
+    let target = Target::Kernel { spec: Box::new(spec.clone()), sources, cases, seed: args.seed };
     let mut request = options(args, mode, target)?;
     request.named = shell_word(name);
     if request.sanitizer.tools.is_empty() {

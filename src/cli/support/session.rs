@@ -228,7 +228,11 @@ pub(in crate::cli) struct OutputOptions<'a> {
 
 impl<'a> OutputOptions<'a> {
     /// Shows a progress bar on stderr. The caller's run sets its id.
-    pub(in crate::cli) fn with_progress_bar(app: &App, events: Option<&'a str>, accept_new: bool) -> Self {
+    pub(in crate::cli) fn with_progress_bar(
+        app: &App,
+        events: Option<&'a str>,
+        accept_new: bool,
+    ) -> Self {
         let live = match app.global.quiet || app.global.json {
             true => LiveOutput::Hidden,
             false => LiveOutput::Stderr,

@@ -33,7 +33,8 @@ pub(super) fn tail(page: &mut Page<'_>, profile: &Profile) {
         page.field("", &format!("lost: {lost}"));
     }
     for step in profile.ladder.iter().filter(|r| !r.ok) {
-        let message = if step.message.is_empty() { String::new() } else { format!(": {}", step.message) };
+        let message =
+            if step.message.is_empty() { String::new() } else { format!(": {}", step.message) };
         page.field("", &format!("not {} ({}{message})", step.rung, step.code));
     }
     // Failed rungs are already listed above with their reason.

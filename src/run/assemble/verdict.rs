@@ -183,10 +183,7 @@ fn runner_failure_texts(class: ErrorClass) -> (Exit, &'static str, &'static str,
 
 /// The end of the compiler's message from its log, with paths of this machine; `None` if the log is
 /// empty.
-pub(in crate::run) fn compiler_message(
-    folder: &RunFolder,
-    info: &DraftInfo,
-) -> Option<String> {
+pub(in crate::run) fn compiler_message(folder: &RunFolder, info: &DraftInfo) -> Option<String> {
     let read =
         |name: &str| folder.read(name).ok().map(|b| String::from_utf8_lossy(&b).into_owned());
     let text = ["log/build.stderr", "log/build.stdout"]

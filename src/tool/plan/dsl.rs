@@ -171,11 +171,7 @@ impl DslBuild {
                 limits,
             },
             files,
-            info: DraftInfo {
-                arch: self.arch.clone(),
-                sources: localized,
-                ..DraftInfo::default()
-            },
+            info: DraftInfo { arch: self.arch.clone(), sources: localized, ..DraftInfo::default() },
         }
     }
 

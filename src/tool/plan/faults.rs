@@ -44,12 +44,14 @@ impl Planner<'_> {
             // allocator.
             if kernel && !self.jobs.is_python() {
                 let report = format!("guard-{name}");
-                let (argv, artifacts) = self.jobs.command("guard", RUNNER_INPUT_SANITIZER, &[], &report);
+                let (argv, artifacts) =
+                    self.jobs.command("guard", RUNNER_INPUT_SANITIZER, &[], &report);
                 let mut rung = plain_rung(&RungId::Guard, argv, artifacts);
                 // Exit status 10 means that the guarded run found something, which is a valid
                 // result.
                 rung.success.exit = vec![0, 10];
-                rung.loses = RungInfo::find(&RungId::Guard).map_or("", |info| info.loses).to_owned();
+                rung.loses =
+                    RungInfo::find(&RungId::Guard).map_or("", |info| info.loses).to_owned();
                 rungs.push(rung);
             }
             rungs.retain(|rung| !self.request.skip.contains(&format!("{id}/{}", rung.id)));

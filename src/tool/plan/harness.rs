@@ -8,7 +8,7 @@ use rgpu_protocol::plan::{Arg, ArtifactSpec};
 use super::draft::{BundleFile, PlanError};
 use super::ladder::artifact;
 use super::request::{Request, Target, path_of};
-use super::{RUNNER_INPUT, RUNNER_INPUT_PLAIN, RUNNER_INPUT_SANITIZER, RAW, RUNNER};
+use super::{RAW, RUNNER, RUNNER_INPUT, RUNNER_INPUT_PLAIN, RUNNER_INPUT_SANITIZER};
 use crate::model::profile::ArtifactKind;
 
 /// Name of the harness in the job's folder and in the run folder.

@@ -13,7 +13,7 @@ use super::harness::JobRunner;
 use super::ladder::{self, artifact};
 use super::planner::plain_rung;
 use super::request::{JobName, Request, Toolbox};
-use super::{RUNNER_INPUT_PLAIN, RAW, RUNNER};
+use super::{RAW, RUNNER, RUNNER_INPUT_PLAIN};
 use crate::model::RungId;
 use crate::model::profile::ArtifactKind;
 

@@ -13,7 +13,9 @@ use super::harness::{self, JobRunner};
 use super::ladder::{self, Ladder, artifact};
 use super::request::{PlanPart, Program, Request, Survey, Target, Toolbox, path_of};
 use super::rungs::{RungInfo, RungTool};
-use super::{RUNNER_INPUT, RUNNER_INPUT_PLAIN, RUNNER_INPUT_SANITIZER, COLLECTOR, HEADER, RAW, RUNNER};
+use super::{
+    COLLECTOR, HEADER, RAW, RUNNER, RUNNER_INPUT, RUNNER_INPUT_PLAIN, RUNNER_INPUT_SANITIZER,
+};
 use super::{arch, build, wheels};
 use crate::kernel::{KernelSpec, Mode, ModeStep, SourceTree};
 use crate::model::RungId;
@@ -340,7 +342,8 @@ impl<'a> Planner<'a> {
             target.input.reference,
             Some(Reference::DeviceKernel { .. } | Reference::DeviceFunction { .. })
         );
-        let input = if on_gpu && self.has_step("reference") { RUNNER_INPUT } else { RUNNER_INPUT_PLAIN };
+        let input =
+            if on_gpu && self.has_step("reference") { RUNNER_INPUT } else { RUNNER_INPUT_PLAIN };
         let mut flags = Vec::new();
         if self.request.strict {
             flags.push("--strict");
@@ -418,7 +421,8 @@ impl<'a> Planner<'a> {
             let report = format!("{}.nsys-rep", nsys::REPORT);
             let sqlite = format!("{}.sqlite", nsys::REPORT);
             let artifacts = vec![artifact(&sqlite, ArtifactKind::NsysSqlite)];
-            let mut rung = plain_rung(&RungId::NsysExport, nsys::export_command_line(path), artifacts);
+            let mut rung =
+                plain_rung(&RungId::NsysExport, nsys::export_command_line(path), artifacts);
             rung.needs = vec![report];
             rung.success.files = vec![sqlite];
             let step = self.step("export", "export the time line".to_owned(), false, vec![rung]);

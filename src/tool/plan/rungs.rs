@@ -194,7 +194,11 @@ pub static RUNGS: &[RungInfo] = &[
         gives: "the same as `ncu.asked`, as root (`--sudo`)",
         loses: "",
         loses_in_ncu_mode: None,
-        command: RungCommand::Ncu { collect: Collect::Asked, replay: Replay::Requested, sudo: true },
+        command: RungCommand::Ncu {
+            collect: Collect::Asked,
+            replay: Replay::Requested,
+            sudo: true,
+        },
     },
     RungInfo {
         id: RungId::NcuAsked,
@@ -203,7 +207,11 @@ pub static RUNGS: &[RungInfo] = &[
         gives: "the sections and metrics that you asked for",
         loses: "",
         loses_in_ncu_mode: None,
-        command: RungCommand::Ncu { collect: Collect::Asked, replay: Replay::Requested, sudo: false },
+        command: RungCommand::Ncu {
+            collect: Collect::Asked,
+            replay: Replay::Requested,
+            sudo: false,
+        },
     },
     RungInfo {
         id: RungId::NcuAppRange,
@@ -243,7 +251,11 @@ pub static RUNGS: &[RungInfo] = &[
         gives: "ncu's basic sections",
         loses: "all sections except the basic ones",
         loses_in_ncu_mode: None,
-        command: RungCommand::Ncu { collect: Collect::Basic, replay: Replay::Requested, sudo: false },
+        command: RungCommand::Ncu {
+            collect: Collect::Basic,
+            replay: Replay::Requested,
+            sudo: false,
+        },
     },
     RungInfo {
         id: RungId::NcuLaunch,
@@ -252,7 +264,11 @@ pub static RUNGS: &[RungInfo] = &[
         gives: "the launch: grid, registers, shared memory",
         loses: "every hardware counter: only launch facts remain",
         loses_in_ncu_mode: None,
-        command: RungCommand::Ncu { collect: Collect::Launch, replay: Replay::Requested, sudo: false },
+        command: RungCommand::Ncu {
+            collect: Collect::Launch,
+            replay: Replay::Requested,
+            sudo: false,
+        },
     },
     RungInfo {
         id: RungId::NcuServiceLaunch,
@@ -315,7 +331,11 @@ pub static RUNGS: &[RungInfo] = &[
         gives: "the time of each launch, for the choice of kernels in mode `deep`",
         loses: "the timeline: only the time of each launch remains",
         loses_in_ncu_mode: None,
-        command: RungCommand::Ncu { collect: Collect::Times, replay: Replay::Requested, sudo: false },
+        command: RungCommand::Ncu {
+            collect: Collect::Times,
+            replay: Replay::Requested,
+            sudo: false,
+        },
     },
     RungInfo {
         id: RungId::Nvtx,

@@ -7,8 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rgpu_case::{
     CASE_ABI, Case, CaseReport, Correctness, DeviceFacts, ErrorClass, GuardFinding, GuardKind,
-    GuardReport, HostWarning, RunnerJob, Mismatch, OutputCheck, PairedTiming, Phase, RunnerError,
-    RunnerInput, RunnerReport, Timing, TimingSource, WarningKind,
+    GuardReport, HostWarning, Mismatch, OutputCheck, PairedTiming, Phase, RunnerError, RunnerInput,
+    RunnerJob, RunnerReport, Timing, TimingSource, WarningKind,
 };
 use serde_json::json;
 
@@ -143,11 +143,19 @@ fn named(case: &Case) -> CaseReport {
     CaseReport { name: case.name.clone(), ..CaseReport::default() }
 }
 
-fn results(input: &RunnerInput, case: &Case, job: RunnerJob, wrong: bool, guard_finds: bool) -> CaseReport {
+fn results(
+    input: &RunnerInput,
+    case: &Case,
+    job: RunnerJob,
+    wrong: bool,
+    guard_finds: bool,
+) -> CaseReport {
     let mut report = named(case);
     match job {
         RunnerJob::Verify => report.correctness = Some(correctness(input, case, wrong)),
-        RunnerJob::Time | RunnerJob::Pair => report.timing = Some(timing(TimingSource::Events, LAUNCH_NS)),
+        RunnerJob::Time | RunnerJob::Pair => {
+            report.timing = Some(timing(TimingSource::Events, LAUNCH_NS))
+        }
         RunnerJob::Cpu => report.timing = Some(timing(TimingSource::Cpu, LAUNCH_NS)),
         RunnerJob::Guard => {
             let finding = GuardFinding {

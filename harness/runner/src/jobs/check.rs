@@ -137,7 +137,10 @@ impl<'w> Check<'w> {
         let arg = self.twin.host.args[i].arg;
         let tolerance = arg.tolerance.unwrap_or(self.session.input.spec.tolerance);
         let address = |device: &DeviceCase<'_>| {
-            device.tensors().find(|(index, _)| *index == i).map_or(0, |(_, buffer)| buffer.address())
+            device
+                .tensors()
+                .find(|(index, _)| *index == i)
+                .map_or(0, |(_, buffer)| buffer.address())
         };
         let count = self.counts.address() + 8 * (slot * self.tables.len() + at) as u64;
         // A result may equal the pattern of an integer dtype, but not the NaN.

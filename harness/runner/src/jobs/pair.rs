@@ -14,7 +14,9 @@
 
 use super::Session;
 use super::session::DeviceCase;
-use super::time::{MAX_BATCH, TimedCase, batch_size, prepare_target, flush_bytes, event_overhead_ns};
+use super::time::{
+    MAX_BATCH, TimedCase, batch_size, event_overhead_ns, flush_bytes, prepare_target,
+};
 use crate::cli::{Clock, UnfitHost};
 use crate::cuda::{Buffer, Event};
 use crate::data::HostCase;
@@ -25,8 +27,8 @@ use crate::journal::say;
 use crate::sampling::{Sampling, describe_timing};
 use rgpu_case::stats::Summary;
 use rgpu_case::{
-    CASE_ABI, Case, CaseReport, ClockReading, ErrorClass, RunnerJob, PairedTiming, Phase, RunnerReport,
-    Timing, TimingPlan, TimingSource,
+    CASE_ABI, Case, CaseReport, ClockReading, ErrorClass, PairedTiming, Phase, RunnerJob,
+    RunnerReport, Timing, TimingPlan, TimingSource,
 };
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -63,11 +65,13 @@ pub(crate) fn run(
     let mut reports = Vec::new();
     for (i, case) in ours.cases.iter().enumerate() {
         let their_case = theirs.cases.iter().find(|their_case| their_case.name == case.name);
-        let their_case = their_case.ok_or_else(|| {
-            bad_case(format!("`{}` has no case `{}`", theirs.kernel, case.name))
-        })?;
+        let their_case = their_case
+            .ok_or_else(|| bad_case(format!("`{}` has no case `{}`", theirs.kernel, case.name)))?;
         let setup = session.journal.enter_phase(Phase::Setup, Some(case))?;
-        let hosts = (session.generate_case(case)?, HostCase::generate(their_case, theirs.seed, &other.input.folder)?);
+        let hosts = (
+            session.generate_case(case)?,
+            HostCase::generate(their_case, theirs.seed, &other.input.folder)?,
+        );
         let first = DeviceCase::new(&session.gpu, &hosts.0, 0)?;
         let second = match hosts.0.same_tensors(&hosts.1) {
             true => first.share_memory_with(&hosts.1),

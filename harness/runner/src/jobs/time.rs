@@ -12,10 +12,10 @@
 //! each call are compared with those of the first call on the same set ([`super::output_watch`]).
 
 use super::Session;
-use super::time_new_inputs::FreshCase;
-use super::session::{DeviceCase, PreparedTarget, Target};
-use super::verify::{DeviceReference, reference_on_device};
 use super::output_watch::{OutputWatch, wrong_result};
+use super::session::{DeviceCase, PreparedTarget, Target};
+use super::time_new_inputs::FreshCase;
+use super::verify::{DeviceReference, reference_on_device};
 use crate::cli::{Clock, UnfitHost};
 use crate::cuda::{Buffer, Event, ProbeCalls};
 use crate::data::HostCase;
@@ -79,7 +79,9 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Resu
     for (i, case) in session.input.spec.cases.iter().enumerate() {
         let first = TimingTerms { unfit, clock, first: i == 0 };
         let timing = match &reference {
-            Some(reference) => time_on_new_data(session, &target, flush.as_ref(), reference, case, first),
+            Some(reference) => {
+                time_on_new_data(session, &target, flush.as_ref(), reference, case, first)
+            }
             None => time_on_two_sets(session, &target, flush.as_ref(), case, first),
         };
         if let Some(timing) = timing? {
@@ -179,7 +181,10 @@ pub(super) fn report_own_stream(session: &Session<'_>, case: &Case) {
 }
 
 /// Keeps the first call's outputs of each set of data. Empty when there is not enough memory.
-fn start_output_watches<'w>(forms: &'w [TimedCase<'w>], case: &Case) -> Result<Vec<OutputWatch<'w>>> {
+fn start_output_watches<'w>(
+    forms: &'w [TimedCase<'w>],
+    case: &Case,
+) -> Result<Vec<OutputWatch<'w>>> {
     let mut watches = Vec::new();
     for work in forms {
         let session = work.session;
@@ -417,7 +422,10 @@ impl SampledForms<'_, '_> {
         if alike {
             // Calls checked one by one give equal bits, so the timed ones that differed did not do
             // the work.
-            return Err(wrong_result(name, &format!("{words} words differed in timed calls alone")));
+            return Err(wrong_result(
+                name,
+                &format!("{words} words differed in timed calls alone"),
+            ));
         }
         self.forms[0].session.journal.add_gap(format!(
             "`{name}`: calls differ in their last bits, so timed outputs were not compared beyond \

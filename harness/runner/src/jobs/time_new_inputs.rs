@@ -16,7 +16,9 @@ use super::Session;
 use super::check::Check;
 use super::inputs::{FreshTensors, fixed_inputs};
 use super::session::{DeviceCase, PreparedTarget, Target};
-use super::time::{LATE_NS, LATE_FRACTION, TimedCase, batch_size, prepare_target, event_overhead_ns};
+use super::time::{
+    LATE_FRACTION, LATE_NS, TimedCase, batch_size, event_overhead_ns, prepare_target,
+};
 use super::verify::DeviceReference;
 use crate::cli::Clock;
 use crate::cuda::{Buffer, Event};

@@ -231,8 +231,12 @@ fn check_reference(
     if passed {
         return Ok(());
     }
-    let verdict =
-        describe_correctness(&Correctness { passed, outputs, bit_equal: true, changed_inputs: Vec::new() });
+    let verdict = describe_correctness(&Correctness {
+        passed,
+        outputs,
+        bit_equal: true,
+        changed_inputs: Vec::new(),
+    });
     Err(Fault::new(
         ErrorClass::Reference,
         format!(

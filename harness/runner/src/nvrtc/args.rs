@@ -60,9 +60,10 @@ mod tests {
 
     #[test]
     fn everything_after_two_dashes_is_for_the_compiler() {
-        let args =
-            parse_line("--source k.cu --cubin k.cubin --include a --include b -- -lineinfo --arch x")
-                .unwrap();
+        let args = parse_line(
+            "--source k.cu --cubin k.cubin --include a --include b -- -lineinfo --arch x",
+        )
+        .unwrap();
         assert_eq!(args.flags, ["-lineinfo", "--arch", "x"]);
         assert_eq!(args.include, [PathBuf::from("a"), PathBuf::from("b")]);
         assert_eq!(args.arch, None);

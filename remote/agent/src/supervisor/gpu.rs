@@ -155,9 +155,9 @@ impl Supervisor {
             let look = ticket.as_ref().map_or(Ok(QueueState::Busy), |ticket| queue.look(ticket))?;
             let now = match look {
                 QueueState::Ours(held) => return Ok(held),
-                QueueState::Wait { place, holder } => {
+                QueueState::Wait { position, holder } => {
                     last_look = Instant::now();
-                    (place, holder)
+                    (position, holder)
                 }
                 QueueState::Busy if last_look.elapsed() < BUSY_LIMIT => (0, String::new()),
                 QueueState::Busy => {

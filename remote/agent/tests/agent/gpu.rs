@@ -308,7 +308,8 @@ fn a_killed_holder_frees_the_gpu_and_a_wait_has_an_end() {
     let mut waiting = host.connect();
     waiting.submit(&gpu_plan("waiting", one, "echo mine", json!({})));
     let mut wait_story = Story::default();
-    while !wait_story.events.iter().any(|e| matches!(e.body, EventBody::Queued { position: 1, .. })) {
+    while !wait_story.events.iter().any(|e| matches!(e.body, EventBody::Queued { position: 1, .. }))
+    {
         waiting.read_into(&mut wait_story);
     }
     let pid = host.supervisor("holder").to_string();
