@@ -298,14 +298,14 @@ pub(super) fn take_bills(link: &HostLink, context: &mut RunContext<'_>) -> Resul
     if bills.is_empty() {
         return Ok(());
     }
-    bills.into_iter().for_each(|bill| context.record.cost.bill(bill.words, bill.usd));
+    bills.into_iter().for_each(|bill| context.record.cost.bill(bill.text, bill.usd));
     Ok(context.folder.save(context.record)?)
 }
 
 /// Closes the connection after flushing pending messages, and records the provider's last bills.
 pub async fn close(link: HostLink, record: &mut RunRecord) {
     let bills = link.close().await;
-    bills.into_iter().for_each(|bill| record.cost.bill(bill.words, bill.usd));
+    bills.into_iter().for_each(|bill| record.cost.bill(bill.text, bill.usd));
 }
 
 async fn follow_and_fetch(
@@ -465,7 +465,7 @@ fn apply_event(result: &mut JobResult, announced: &mut Vec<AnnouncedFile>, event
             result.warnings.push(Gap { code: code.clone(), text: text.clone() });
         }
         EventBody::Artifact { step, kind, .. } => {
-            let Some(remote_file) = RemoteFile::of(&result.job, &event.body) else { return };
+            let Some(remote_file) = RemoteFile::from_event(&result.job, &event.body) else { return };
             let rung = result.running.get(step).cloned().unwrap_or_default();
             announced.push(AnnouncedFile {
                 step: step.clone(),

@@ -19,7 +19,7 @@ use crate::bundle::{Bundle, DEFAULT_MAX_BYTES, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::Entry;
 use crate::remote::options::NoPrompt;
-use crate::remote::{ConnectOptions, FirstUse, HostLink, OnRemote, Remote, RemoteSpec};
+use crate::remote::{ConnectOptions, UnknownHostPolicy, HostLink, OnRemote, Remote, RemoteSpec};
 use crate::tool::{self, DraftInfo, JobName, PlanError, PlanPart, Request, Target, Toolbox};
 
 /// Compiles the request's kernel on this machine if its host cannot, and adds the files to the
@@ -71,8 +71,8 @@ async fn build(
         Arc::from(spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?);
     let options = ConnectOptions {
         agent: programs.agent.clone(),
-        first_use: FirstUse::Refuse,
-        talk: Arc::new(NoPrompt),
+        unknown_host_policy: UnknownHostPolicy::Refuse,
+        user_prompt: Arc::new(NoPrompt),
     };
     let mut link = HostLink::connect(Arc::clone(&remote), options).await.on(&*remote)?;
     let answers = link.facts(&tool::probes(&programs.compilers)).await.on(&*remote)?;

@@ -289,10 +289,10 @@ impl PassPlanner {
         let sums = if whole { builder.profile.kernels.as_slice() } else { &[] };
         let all = deep::candidates(scope.iter().copied(), sums);
         let total: u64 = all.iter().map(|kernel| kernel.total_ns).sum();
-        let filter = KernelFilter::of(&self.user_request.ncu)?;
+        let filter = KernelFilter::new(&self.user_request.ncu)?;
         let mut top: Vec<KernelCandidate> = all
             .into_iter()
-            .filter(|kernel| filter.lets(&kernel.kernel, kernel.mangled.as_deref()))
+            .filter(|kernel| filter.matches(&kernel.kernel, kernel.mangled.as_deref()))
             .take(self.user_request.deep.top.max(1))
             .collect();
         if top.is_empty() {
@@ -385,12 +385,12 @@ impl PassPlanner {
             (None, true) => FALLBACK_SET.to_owned(),
             (None, false) => "full".to_owned(),
         };
-        let asked = LaunchCost::of(&self.user_request, &usual);
+        let asked = LaunchCost::estimate(&self.user_request, &usual);
         let mut least = self.user_request.clone();
         least.ncu.set = Some(FALLBACK_SET.to_owned());
         least.ncu.sections.clear();
         least.ncu.metrics.clear();
-        let least = LaunchCost::of(&least, FALLBACK_SET);
+        let least = LaunchCost::estimate(&least, FALLBACK_SET);
         ((asked, (least.passes < asked.passes).then_some(least)), usual)
     }
 

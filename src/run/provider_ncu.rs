@@ -143,10 +143,10 @@ async fn ask_once(
                 .cause(e)
         })?;
     }
-    let (started, talk, cancels_before) =
-        (Instant::now(), link.talk(), context.cancel.handled_count());
+    let (started, user_prompt, cancels_before) =
+        (Instant::now(), link.user_prompt(), context.cancel.handled_count());
     let ended = tokio::select! {
-        ended = provider.profile(&job, &report_path, &*talk) => Some(ended),
+        ended = provider.profile(&job, &report_path, &*user_prompt) => Some(ended),
         () = context.cancel.wait_for_more_than(cancels_before) => None,
     };
     record.seconds = started.elapsed().as_secs_f64();

@@ -18,7 +18,7 @@ use super::{signals, started_here};
 use crate::config::{Config, LOCAL, Origin};
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::remote::{
-    ConnectOptions, FirstUse, HostKeyQuestion, HostLink, OnRemote, Remote, RemoteError, RemoteSpec,
+    ConnectOptions, UnknownHostPolicy, HostKeyQuestion, HostLink, OnRemote, Remote, RemoteError, RemoteSpec,
     SentRecord, UserPrompt,
 };
 use crate::run::{
@@ -59,7 +59,7 @@ pub(in crate::cli) fn check_run(app: &App, record: &RunRecord) -> Result<()> {
             remotes.contains_key(name) || remotes.values().any(|own| own.url == *name);
         let address = name.contains("://") || ssh_alias(name);
         let connected_before =
-            || SentRecord::of(&app.cache, &RemoteSpec::new(name, name)).is_kept();
+            || SentRecord::new(&app.cache, &RemoteSpec::new(name, name)).exists();
         if address && !in_settings && !connected_before() {
             let message =
                 format!("run `{}` is on `{name}`, which is not one of your remotes", record.id);
@@ -297,12 +297,12 @@ async fn connect<T, F: Future<Output = Result<T>>>(
         && std::io::stderr().is_terminal();
     let options = ConnectOptions {
         agent: known_agent(app, &spec, &programs).unwrap_or_else(|| programs.agent.clone()),
-        first_use: match (output_options.accept_new, interactive) {
-            (true, _) => FirstUse::AcceptNew,
-            (false, true) => FirstUse::Ask,
-            (false, false) => FirstUse::Refuse,
+        unknown_host_policy: match (output_options.accept_new, interactive) {
+            (true, _) => UnknownHostPolicy::AcceptNew,
+            (false, true) => UnknownHostPolicy::Ask,
+            (false, false) => UnknownHostPolicy::Refuse,
         },
-        talk: Arc::new(TerminalPrompt {
+        user_prompt: Arc::new(TerminalPrompt {
             verbose: app.global.verbose > 0 && !app.global.quiet,
             attended: interactive,
             reporter: Mutex::new((reporter.clone(), false)),
@@ -311,10 +311,10 @@ async fn connect<T, F: Future<Output = Result<T>>>(
     };
     let started_at = Instant::now();
     let mut stop = cancel.clone();
-    let sent = SentRecord::of(&app.cache, &spec);
+    let sent = SentRecord::new(&app.cache, &spec);
     let connect = async {
         let link = connect_link(&remote, options, &programs, greeting, &sent).await;
-        let link = link.on(&*remote)?.remembering(sent);
+        let link = link.on(&*remote)?.with_sent_record(sent);
         let ms = u64::try_from(started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
         reporter.clone().report(&RunEvent::Connected { ms });
         Ok::<_, Failure>(link)
@@ -345,14 +345,14 @@ async fn connect_link(
     sent: &SentRecord,
 ) -> std::result::Result<HostLink, RemoteError> {
     // A host that ran this agent before has the right architecture.
-    if matches!(greeting, Greeting::WithFirstRequest) && sent.has_run(&options.agent) {
+    if matches!(greeting, Greeting::WithFirstRequest) && sent.has_run_agent(&options.agent) {
         return HostLink::begin(Arc::clone(remote), options).await;
     }
     let unfit = match HostLink::connect(Arc::clone(remote), options.clone()).await {
         Err(RemoteError::Unfit { why, arch: Some(arch) }) => (why, arch),
         connected => {
             if connected.is_ok() {
-                sent.runs(&options.agent);
+                sent.record_agent(&options.agent);
             }
             return connected;
         }

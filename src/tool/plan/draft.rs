@@ -244,7 +244,7 @@ fn no_python(package: &str, python: Option<&str>) -> String {
 }
 
 /// The hint for a host on which something was installed since it was last probed.
-pub fn looks_again(remote: &str) -> String {
+pub fn probe_again_hint(remote: &str) -> String {
     format!("if it was installed since, run `rgpu doctor {remote} --fresh`")
 }
 
@@ -278,7 +278,7 @@ impl From<PlanError> for Failure {
                 let failure = failure.hint("`rgpu build` with `--yes` fetches NVIDIA's nvcc once, for profiles too; that needs python3 and a C++ compiler there");
                 match remote.as_str() {
                     "local" => failure,
-                    _ => failure.hint(looks_again(&remote)),
+                    _ => failure.hint(probe_again_hint(&remote)),
                 }
             }
             PlanError::LoginNode { remote } => {

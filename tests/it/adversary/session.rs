@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rgpu::remote::options::NoPrompt;
-use rgpu::remote::{ConnectOptions, FirstUse, HostLink, OnRemote, ReconnectPolicy, RemoteSpec};
+use rgpu::remote::{ConnectOptions, UnknownHostPolicy, HostLink, OnRemote, ReconnectPolicy, RemoteSpec};
 use rgpu::run::{
     CancelSignal, Canceller, ExecRequest, ExecRun, FactsCache, FileCopies, ProgramExit, Programs,
     Reporter, RunContext, RunEvent, RunSession, RunStart, channel,
@@ -172,8 +172,8 @@ async fn client(
 ) -> Result<bool, String> {
     let options = ConnectOptions {
         agent: "unused".into(),
-        first_use: FirstUse::Refuse,
-        talk: Arc::new(NoPrompt),
+        unknown_host_policy: UnknownHostPolicy::Refuse,
+        user_prompt: Arc::new(NoPrompt),
     };
     let patience = ReconnectPolicy {
         first: Duration::from_millis(1),
@@ -185,7 +185,7 @@ async fn client(
     // As the commands do: what asks nothing of a job ends with the first signal.
     let ask = async {
         let link = HostLink::connect(remote.clone(), options).await.on(&*remote);
-        let mut link = link.map_err(|failure| failure.to_string())?.patience(patience);
+        let mut link = link.map_err(|failure| failure.to_string())?.with_reconnect_policy(patience);
         let honest = match state {
             State::Greeting | State::Facts => {
                 link.facts(&[]).await.map(|facts| facts == super::samples::facts())
