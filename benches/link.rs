@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rgpu::remote::options::NoPrompt;
-use rgpu::remote::{BlobReader, ConnectOptions, UnknownHostPolicy, HostLink, RemoteSpec, Submission};
+use rgpu::remote::{
+    BlobReader, ConnectOptions, HostLink, RemoteSpec, Submission, UnknownHostPolicy,
+};
 use rgpu_protocol::plan::{Rung, Step, Success};
 use rgpu_protocol::{Digest, Plan};
 

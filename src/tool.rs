@@ -34,7 +34,9 @@ pub use nvidia_smi::gpu_processes;
 pub use plan::arch::target_arch;
 pub use plan::build::{Compiler, compilers};
 pub use plan::compiled::{compile_once, compiler_rows};
-pub use plan::draft::{BundleFile, Content, Draft, DraftInfo, PlanError, SourceNames, probe_again_hint};
+pub use plan::draft::{
+    BundleFile, Content, Draft, DraftInfo, PlanError, SourceNames, probe_again_hint,
+};
 pub use plan::dsl::{DSL_RECORD, Dsl, DslBuild};
 pub use plan::facts::assumed;
 pub use plan::filter::{KernelFilter, function_name};

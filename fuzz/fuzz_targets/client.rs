@@ -15,8 +15,8 @@ use rgpu::remote::client::{JobMessage, Streams};
 use rgpu::remote::options::NoPrompt;
 use rgpu::remote::stream::{AgentStream, FrameReader, StreamEnd};
 use rgpu::remote::{
-    ConnectOptions, UnknownHostPolicy, HostLink, ReconnectPolicy, Remote, RemoteError, RemoteFile,
-    RemoteSpec, Session,
+    ConnectOptions, HostLink, ReconnectPolicy, Remote, RemoteError, RemoteFile, RemoteSpec,
+    Session, UnknownHostPolicy,
 };
 use rgpu_protocol::frame::{self, Kind};
 use rgpu_protocol::plan::Limits;
@@ -97,7 +97,8 @@ async fn converse(lines: &[u8]) -> Result<(), RemoteError> {
     };
     let at_once =
         ReconnectPolicy { first: Duration::ZERO, longest: Duration::ZERO, total: Duration::ZERO };
-    let mut link = HostLink::connect(Arc::new(recorded), options).await?.with_reconnect_policy(at_once);
+    let mut link =
+        HostLink::connect(Arc::new(recorded), options).await?.with_reconnect_policy(at_once);
     link.facts(&[]).await?;
     let limits = Limits { log_bytes: LOG_BYTES, ..Limits::default() };
     link.attach("run.1", &limits, 1, &[]).await?;

@@ -179,7 +179,9 @@ impl Conversation {
     async fn greeted(&mut self, setup: Option<&ToAgent>) -> Result<Hello, RemoteError> {
         if let Some(StartingAgent { start, user_prompt }) = self.starting.take() {
             let Self { reader, writer, ending, early_frames, .. } = self;
-            start.run_after_first_frames(reader, writer, ending, &*user_prompt, early_frames).await?;
+            start
+                .run_after_first_frames(reader, writer, ending, &*user_prompt, early_frames)
+                .await?;
             match self.early_frames {
                 EarlyFrames::All => self.writer.forget(),
                 EarlyFrames::Nothing => {

@@ -322,7 +322,8 @@ async fn read_until_reply(
         if let Some((before, len, reply)) = find_reply(reader.pending()) {
             let preamble = String::from_utf8_lossy(&reader.pending()[..before]).into_owned();
             if !preamble.trim().is_empty() {
-                user_prompt.verbose(&format!("printed by the host's start-up files: {}", preamble.trim()));
+                user_prompt
+                    .verbose(&format!("printed by the host's start-up files: {}", preamble.trim()));
             }
             reader.consume(before + len);
             return Ok(Some(reply));

@@ -269,7 +269,12 @@ impl HostLink {
         let job = FollowedJob::new(job, limits).from(from_seq, had);
         self.job = None;
         loop {
-            match self.linked_session().await?.attach(&job.id, from_seq, job.received_output()).await {
+            match self
+                .linked_session()
+                .await?
+                .attach(&job.id, from_seq, job.received_output())
+                .await
+            {
                 Err(error) if error.is_link() => self.link_lost(error),
                 answer => {
                     self.job = answer.is_ok().then_some(job);
@@ -330,8 +335,10 @@ impl HostLink {
     pub fn cancel(&mut self) {
         if let Some(mut job) = self.submitting.take() {
             // If no agent received the submission, there is no job to look up.
-            job.ended =
-                self.session.as_ref().is_some_and(|s| s.conversation.early_frames == EarlyFrames::Nothing);
+            job.ended = self
+                .session
+                .as_ref()
+                .is_some_and(|s| s.conversation.early_frames == EarlyFrames::Nothing);
             self.job = Some(job);
             self.session = None;
         }
@@ -421,7 +428,8 @@ impl HostLink {
             restored: false,
         });
         outage.restored = false;
-        outage.wait = (outage.wait * 2).clamp(self.reconnect_policy.first, self.reconnect_policy.longest);
+        outage.wait =
+            (outage.wait * 2).clamp(self.reconnect_policy.first, self.reconnect_policy.longest);
         outage.next_try = now + outage.wait;
         self.options.user_prompt.link_lost(&error, outage.wait);
         outage.last = Some(error);
@@ -531,7 +539,10 @@ mod tests {
     }
 
     async fn connect(host: &FakeHost) -> HostLink {
-        HostLink::connect(Arc::new(host.clone()), fake::options()).await.unwrap().with_reconnect_policy(QUICK)
+        HostLink::connect(Arc::new(host.clone()), fake::options())
+            .await
+            .unwrap()
+            .with_reconnect_policy(QUICK)
     }
 
     #[tokio::test]

@@ -51,7 +51,10 @@ impl PieceDigests {
     ///
     /// # Errors
     /// No thread can be started.
-    pub(super) fn start_threads<'s>(self, threads: &'s Scope<'s, '_>) -> io::Result<HashThreads<'s>> {
+    pub(super) fn start_threads<'s>(
+        self,
+        threads: &'s Scope<'s, '_>,
+    ) -> io::Result<HashThreads<'s>> {
         let (to, queue) = sync_channel::<NumberedBytes>(MAX_QUEUED_PIECES);
         Ok(match self {
             Self::Whole(mut hash) => {

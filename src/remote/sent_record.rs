@@ -102,7 +102,8 @@ mod tests {
         let (a, b) = (Digest::of(b"a"), Digest::of(b"b"));
         let spec = RemoteSpec::new("x", "ssh://x");
         let never = |spec: &RemoteSpec, digests: &[&Digest]| {
-            SentRecord::new(cache.path(), spec).record_if_all_new(&digests.iter().copied().collect())
+            SentRecord::new(cache.path(), spec)
+                .record_if_all_new(&digests.iter().copied().collect())
         };
         assert!(never(&spec, &[&a]));
         assert!(!never(&spec, &[&a]));

@@ -554,7 +554,10 @@ mod tests {
             longest: Duration::from_millis(1),
             total: Duration::from_secs(20),
         };
-        HostLink::connect(Arc::new(host.clone()), fake::options()).await.unwrap().with_reconnect_policy(patience)
+        HostLink::connect(Arc::new(host.clone()), fake::options())
+            .await
+            .unwrap()
+            .with_reconnect_policy(patience)
     }
 
     #[tokio::test]

@@ -465,7 +465,9 @@ fn apply_event(result: &mut JobResult, announced: &mut Vec<AnnouncedFile>, event
             result.warnings.push(Gap { code: code.clone(), text: text.clone() });
         }
         EventBody::Artifact { step, kind, .. } => {
-            let Some(remote_file) = RemoteFile::from_event(&result.job, &event.body) else { return };
+            let Some(remote_file) = RemoteFile::from_event(&result.job, &event.body) else {
+                return;
+            };
             let rung = result.running.get(step).cloned().unwrap_or_default();
             announced.push(AnnouncedFile {
                 step: step.clone(),

@@ -19,7 +19,7 @@ use crate::bundle::{Bundle, DEFAULT_MAX_BYTES, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::Entry;
 use crate::remote::options::NoPrompt;
-use crate::remote::{ConnectOptions, UnknownHostPolicy, HostLink, OnRemote, Remote, RemoteSpec};
+use crate::remote::{ConnectOptions, HostLink, OnRemote, Remote, RemoteSpec, UnknownHostPolicy};
 use crate::tool::{self, DraftInfo, JobName, PlanError, PlanPart, Request, Target, Toolbox};
 
 /// Compiles the request's kernel on this machine if its host cannot, and adds the files to the

@@ -17,8 +17,8 @@ use rgpu::remote::deploy::await_magic;
 use rgpu::remote::options::NoPrompt;
 use rgpu::remote::stream::{AgentStream, FrameReader, StreamEnd};
 use rgpu::remote::{
-    ConnectOptions, UnknownHostPolicy, HostLink, ReconnectPolicy, Remote, RemoteError, RemoteFile,
-    RemoteSpec, Session,
+    ConnectOptions, HostLink, ReconnectPolicy, Remote, RemoteError, RemoteFile, RemoteSpec,
+    Session, UnknownHostPolicy,
 };
 use rgpu_protocol::Outcome;
 use rgpu_protocol::frame::{HEADER, MAGIC};

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use rgpu::remote::{
-    BlobReader, ConnectOptions, UnknownHostPolicy, HostKeyQuestion, HostLink, JobMessage, RemoteError,
-    RemoteSpec, Submission, UserPrompt,
+    BlobReader, ConnectOptions, HostKeyQuestion, HostLink, JobMessage, RemoteError, RemoteSpec,
+    Submission, UnknownHostPolicy, UserPrompt,
 };
 use rgpu_protocol::plan::{ArtifactSpec, InputFile, Rung, Step, Success};
 use rgpu_protocol::{Digest, EventBody, Outcome, PIECE_BYTES, Plan, Stream};

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use rgpu::remote::{UnknownHostPolicy, RemoteError, RemoteSpec};
+use rgpu::remote::{RemoteError, RemoteSpec, UnknownHostPolicy};
 use rgpu_protocol::Outcome;
 
 use crate::fake_host::FakeHost;
@@ -58,7 +58,8 @@ async fn a_container_on_a_host_is_entered_with_its_own_path_and_home() {
     assert!(!sshd.path("home/.cache").exists());
 
     spec.via[3] = "gone".into();
-    let failure = error(connect(&spec, UnknownHostPolicy::AcceptNew, &user()).await).failure("box", "ssh");
+    let failure =
+        error(connect(&spec, UnknownHostPolicy::AcceptNew, &user()).await).failure("box", "ssh");
     assert!(failure.what.ends_with("it exited with status 9"), "{}", failure.what);
 }
 
@@ -97,7 +98,8 @@ async fn sudo_that_wants_a_password_is_told_in_its_words() {
     );
     let mut spec = sshd.remote();
     spec.via = vec![sudo, "-n".into()];
-    let failure = error(connect(&spec, UnknownHostPolicy::AcceptNew, &user()).await).failure("box", "ssh");
+    let failure =
+        error(connect(&spec, UnknownHostPolicy::AcceptNew, &user()).await).failure("box", "ssh");
     assert_eq!(failure.code, "agent_start");
     assert_eq!(failure.cause.as_deref(), Some("sudo: a password is required"));
     fs::write(sshd.path("home/allowed"), "").unwrap();

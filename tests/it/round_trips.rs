@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rgpu::remote::{
-    ConnectOptions, UnknownHostPolicy, HostLink, JobMessage, ReconnectPolicy, RemoteError, RemoteFile,
-    Submission,
+    ConnectOptions, HostLink, JobMessage, ReconnectPolicy, RemoteError, RemoteFile, Submission,
+    UnknownHostPolicy,
 };
 use rgpu_protocol::Outcome;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -99,8 +99,11 @@ async fn turns(sshd: &Sshd, enough: u64, work: impl Fn(usize) -> Submission) -> 
     let mut least = u64::MAX;
     for (attempt, silence) in SILENCES_MS.into_iter().enumerate() {
         let link = Turns::before(sshd.port, Duration::from_millis(silence)).await;
-        let options =
-            ConnectOptions { agent: agent(), unknown_host_policy: UnknownHostPolicy::AcceptNew, user_prompt: user() };
+        let options = ConnectOptions {
+            agent: agent(),
+            unknown_host_policy: UnknownHostPolicy::AcceptNew,
+            user_prompt: user(),
+        };
         let work = work(attempt);
         let remote = Arc::from(sshd.remote_at(link.port).open().unwrap());
         let mut job = HostLink::begin(remote, options).await.unwrap();
@@ -163,8 +166,11 @@ fn script(sshd: &Sshd) -> Submission {
 
 async fn begin(sshd: &Sshd, port: u16) -> Result<(HostLink, Arc<User>), RemoteError> {
     let user = user();
-    let options =
-        ConnectOptions { agent: agent(), unknown_host_policy: UnknownHostPolicy::AcceptNew, user_prompt: user.clone() };
+    let options = ConnectOptions {
+        agent: agent(),
+        unknown_host_policy: UnknownHostPolicy::AcceptNew,
+        user_prompt: user.clone(),
+    };
     let follow = HostLink::begin(Arc::from(sshd.remote_at(port).open()?), options).await?;
     let quick = ReconnectPolicy { first: Duration::from_millis(5), ..ReconnectPolicy::default() };
     Ok((follow.with_reconnect_policy(quick), user))

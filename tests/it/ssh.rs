@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rgpu::error::{Exit, Side};
-use rgpu::remote::{UnknownHostPolicy, HostLink, ReconnectPolicy, RemoteError, RemoteFile, RemoteSpec};
+use rgpu::remote::{
+    HostLink, ReconnectPolicy, RemoteError, RemoteFile, RemoteSpec, UnknownHostPolicy,
+};
 use rgpu_protocol::{EventBody, Outcome};
 
 use crate::host::{self, User, connect, follow, submission};
@@ -108,8 +110,8 @@ async fn a_changed_host_key_is_refused_with_both_fingerprints_and_the_line() {
     let other = fs::read_to_string(sshd.path("other.pub")).unwrap();
     let line = format!("# mine\n[127.0.0.1]:{}\t{other}", sshd.port);
     fs::write(sshd.path("known_hosts"), line).unwrap();
-    let failure =
-        error(connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user()).await).failure("box", "ssh");
+    let failure = error(connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user()).await)
+        .failure("box", "ssh");
     assert_eq!(failure.code, "host_key_changed");
     let cause = failure.cause.unwrap();
     assert_eq!(cause.matches("SHA256:").count(), 2, "{cause}");
@@ -145,8 +147,8 @@ async fn a_host_certificate_of_a_known_authority_is_enough() {
 async fn permission_denied_says_what_was_tried() {
     let sshd = Sshd::start();
     fs::write(sshd.path("authorized_keys"), "").unwrap();
-    let failure =
-        error(connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user()).await).failure("box", "ssh");
+    let failure = error(connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user()).await)
+        .failure("box", "ssh");
     assert_eq!((failure.code.as_str(), failure.side), ("permission_denied", Side::Host));
     let cause = failure.cause.unwrap();
     assert!(cause.contains("/id` (ssh-ed25519)"), "{cause}");
@@ -158,8 +160,8 @@ async fn a_key_with_a_passphrase_works_through_the_ssh_agent_only() {
     let sshd = Sshd::start();
     let key = sshd.path("id");
     ssh_keygen(&["-q", "-p", "-N", "secret", "-f", key.to_str().unwrap()]);
-    let failure =
-        error(connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user()).await).failure("box", "ssh");
+    let failure = error(connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user()).await)
+        .failure("box", "ssh");
     assert!(failure.cause.unwrap().contains("it has a passphrase"));
     assert!(failure.hints[0].contains("ssh-add"), "{:?}", failure.hints);
 
@@ -240,7 +242,8 @@ async fn a_jump_host_that_refuses_is_named() {
     let sshd = Sshd::start();
     let mut spec = sshd.remote();
     spec.jump = Some(format!("127.0.0.1:{}", free_port()));
-    let failure = error(connect(&spec, UnknownHostPolicy::AcceptNew, &user()).await).failure("box", "ssh");
+    let failure =
+        error(connect(&spec, UnknownHostPolicy::AcceptNew, &user()).await).failure("box", "ssh");
     assert!(failure.what.contains("jump host"), "{}", failure.what);
     assert!(failure.cause.unwrap().contains("refuses connections"));
 }
@@ -258,7 +261,8 @@ async fn a_proxy_command_carries_the_connection() {
     spec.ssh_config = Some(sshd.path("ssh_config"));
     connect(&spec, UnknownHostPolicy::AcceptNew, &user()).await.unwrap().close().await;
     spec.url = "wrong".to_owned();
-    let failure = error(connect(&spec, UnknownHostPolicy::AcceptNew, &user()).await).failure("box", "ssh");
+    let failure =
+        error(connect(&spec, UnknownHostPolicy::AcceptNew, &user()).await).failure("box", "ssh");
     assert!(failure.what.ends_with("failed: no way"), "{}", failure.what);
 }
 
@@ -323,8 +327,11 @@ async fn twenty_mebibytes_go_up_once_and_come_back_as_they_were() {
     let again = run();
     assert_eq!(link.submit(&again, &|_| ()).await.unwrap().bytes, 0);
     let story = follow(&mut link).await.unwrap();
-    let wanted =
-        story.events.iter().find_map(|event| RemoteFile::from_event(&again.plan.job, event)).unwrap();
+    let wanted = story
+        .events
+        .iter()
+        .find_map(|event| RemoteFile::from_event(&again.plan.job, event))
+        .unwrap();
     let dest = sshd.path("fetched");
     link.fetch(&wanted, &dest, None, &|_| ()).await.unwrap();
     assert!(fs::read(&dest).unwrap() == bytes);
@@ -364,7 +371,8 @@ async fn a_large_bundle_over_a_long_link_takes_several_channels() {
     let sshd = Sshd::start();
     let far = Cutter::far_from(sshd.port, Duration::from_millis(20)).await;
     let bytes = noise(12 << 20);
-    let mut link = connect(&sshd.remote_at(far.port), UnknownHostPolicy::AcceptNew, &user()).await.unwrap();
+    let mut link =
+        connect(&sshd.remote_at(far.port), UnknownHostPolicy::AcceptNew, &user()).await.unwrap();
     let command = submission(&["/bin/cksum", "data"], &[("data", &bytes)], &[]);
     let uploaded = link.submit(&command, &|_| ()).await.unwrap();
     // A stream that comes late may find nothing left.
@@ -379,7 +387,8 @@ async fn a_host_that_grants_few_channels_still_takes_a_large_bundle() {
     let sshd = Sshd::start().restart("MaxSessions 2");
     let far = Cutter::far_from(sshd.port, Duration::from_millis(20)).await;
     let bytes = noise(12 << 20);
-    let mut link = connect(&sshd.remote_at(far.port), UnknownHostPolicy::AcceptNew, &user()).await.unwrap();
+    let mut link =
+        connect(&sshd.remote_at(far.port), UnknownHostPolicy::AcceptNew, &user()).await.unwrap();
     let command = submission(&["/bin/cksum", "data"], &[("data", &bytes)], &[]);
     let uploaded = link.submit(&command, &|_| ()).await.unwrap();
     assert!(uploaded.blobs == 12 && (1..=2).contains(&uploaded.streams), "{uploaded:?}");
@@ -416,8 +425,8 @@ async fn every_login_shell_that_is_here_starts_the_agent() {
 #[tokio::test]
 async fn a_start_command_that_fails_is_told_with_its_last_words() {
     let sshd = Sshd::start().restart("ForceCommand echo go away; echo for good >&2; exit 3");
-    let failure =
-        error(connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user()).await).failure("box", "ssh");
+    let failure = error(connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user()).await)
+        .failure("box", "ssh");
     assert_eq!((failure.code.as_str(), failure.side), ("agent_start", Side::Host));
     assert!(failure.what.ends_with("it exited with status 3"), "{}", failure.what);
     assert_eq!(failure.cause.as_deref(), Some("for good"));
@@ -439,7 +448,8 @@ async fn a_folder_that_others_may_write_is_passed_over() {
 #[tokio::test]
 async fn ways_not_to_reach_a_host_are_told_apart() {
     let sshd = Sshd::start();
-    let refused = error(connect(&sshd.remote_at(free_port()), UnknownHostPolicy::Refuse, &user()).await);
+    let refused =
+        error(connect(&sshd.remote_at(free_port()), UnknownHostPolicy::Refuse, &user()).await);
     assert_eq!(refused.code(), "connection_refused");
     let mut unknown = RemoteSpec::new("box", "no-such-host.invalid");
     unknown.ssh_config = Some(sshd.path("ssh_config"));
@@ -458,8 +468,11 @@ async fn an_agent_for_another_machine_is_not_sent() {
     program[18..20].copy_from_slice(&other.to_le_bytes());
     let agent = sshd.path("foreign-agent");
     fs::write(&agent, program).unwrap();
-    let options =
-        rgpu::remote::ConnectOptions { agent, unknown_host_policy: UnknownHostPolicy::AcceptNew, user_prompt: user() };
+    let options = rgpu::remote::ConnectOptions {
+        agent,
+        unknown_host_policy: UnknownHostPolicy::AcceptNew,
+        user_prompt: user(),
+    };
     let remote = Arc::from(sshd.remote().open().unwrap());
     let error = error(HostLink::connect(remote, options).await);
     assert!(matches!(error, RemoteError::Unfit { .. }), "{error:?}");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rgpu::error::{Exit, Side};
-use rgpu::remote::{UnknownHostPolicy, ReconnectPolicy, RemoteSpec, Transport};
+use rgpu::remote::{ReconnectPolicy, RemoteSpec, Transport, UnknownHostPolicy};
 use rgpu_protocol::Outcome;
 
 use crate::host::{User, connect, follow, submission};
@@ -36,7 +36,10 @@ async fn its_link_may_be_cut_too_and_nothing_is_lost() {
     let cutter = Cutter::before(sshd.port).await;
     let spec = RemoteSpec { transport: Transport::Openssh, ..sshd.remote_at(cutter.port) };
     let quick = ReconnectPolicy { first: Duration::from_millis(50), ..ReconnectPolicy::default() };
-    let mut link = connect(&spec, UnknownHostPolicy::AcceptNew, &user()).await.unwrap().with_reconnect_policy(quick);
+    let mut link = connect(&spec, UnknownHostPolicy::AcceptNew, &user())
+        .await
+        .unwrap()
+        .with_reconnect_policy(quick);
     let command = submission(&["/bin/sh", "-c", "seq 1 100000"], &[], &[]);
     cutter.cut_after(300_000);
     link.submit(&command, &|_| ()).await.unwrap();
@@ -111,13 +114,14 @@ async fn settings_that_only_ssh_honours_hand_the_connection_over() {
     link.close().await;
 
     let alone = RemoteSpec { transport: Transport::Builtin, ..sshd.remote() };
-    let failure = error(connect(&alone, UnknownHostPolicy::Refuse, &user).await).failure("box", "ssh");
+    let failure =
+        error(connect(&alone, UnknownHostPolicy::Refuse, &user).await).failure("box", "ssh");
     assert_eq!((failure.code.as_str(), failure.exit), ("needs_openssh", Exit::Config));
     assert!(failure.hints[0].contains("transport = \"openssh\""), "{:?}", failure.hints);
 
     fs::copy(sshd.path("host_key.pub"), sshd.path("revoked")).unwrap();
-    let failure =
-        error(connect(&sshd.remote(), UnknownHostPolicy::Refuse, &user).await).failure("box", "ssh");
+    let failure = error(connect(&sshd.remote(), UnknownHostPolicy::Refuse, &user).await)
+        .failure("box", "ssh");
     assert_eq!(failure.code, "host_key_revoked", "{:?}", failure.cause);
 }
 

@@ -18,8 +18,8 @@ use super::{signals, started_here};
 use crate::config::{Config, LOCAL, Origin};
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::remote::{
-    ConnectOptions, UnknownHostPolicy, HostKeyQuestion, HostLink, OnRemote, Remote, RemoteError, RemoteSpec,
-    SentRecord, UserPrompt,
+    ConnectOptions, HostKeyQuestion, HostLink, OnRemote, Remote, RemoteError, RemoteSpec,
+    SentRecord, UnknownHostPolicy, UserPrompt,
 };
 use crate::run::{
     CancelSignal, Canceller, FactsCache, JsonLines, Programs, Reporter, Reporters, RunEvent,

@@ -82,7 +82,9 @@ impl Login<'_> {
         let offered = |method: &str| allowed.split(", ").any(|word| word == method);
         let mut own_ssh_hints = log.passed_over;
         // Without a user, ssh could not ask either.
-        if self.user_prompt.is_attended() && (offered("keyboard-interactive") || offered("password")) {
+        if self.user_prompt.is_attended()
+            && (offered("keyboard-interactive") || offered("password"))
+        {
             own_ssh_hints.push("the host asks for a password or a second factor".to_owned());
         }
         SshError::Denied {

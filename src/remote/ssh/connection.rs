@@ -215,9 +215,13 @@ fn reach<'a>(
             (handshake, _) => handshake?,
         };
         let started = Instant::now();
-        Login { resolved: &resolved, identity: route.identity.as_deref(), user_prompt: &*options.user_prompt }
-            .run(&mut handle)
-            .await?;
+        Login {
+            resolved: &resolved,
+            identity: route.identity.as_deref(),
+            user_prompt: &*options.user_prompt,
+        }
+        .run(&mut handle)
+        .await?;
         Ok(ReachedHost { handle, resolved, login: started.elapsed() })
     })
 }
@@ -341,7 +345,8 @@ async fn shake_hands(
     resolved: &ResolvedHost,
     options: &ConnectOptions,
 ) -> Result<Handle<HostKeyHandler>, SshError> {
-    let host_key = HostKeyState::new(resolved, options.unknown_host_policy, options.user_prompt.clone());
+    let host_key =
+        HostKeyState::new(resolved, options.unknown_host_policy, options.user_prompt.clone());
     let config = Arc::new(config(&host_key));
     let connecting = client::connect_stream(config, stream, host_key.handler());
     tokio::pin!(connecting);

@@ -12,7 +12,7 @@ use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey, PublicKeyOrCertifi
 use super::SshError;
 use super::known_hosts::{self, HostName, KeyVerdict, KnownHosts, NameForm, fingerprint};
 use super::resolve::ResolvedHost;
-use crate::remote::{UnknownHostPolicy, HostKeyQuestion, UserPrompt};
+use crate::remote::{HostKeyQuestion, UnknownHostPolicy, UserPrompt};
 
 /// russh's callbacks: checks the host's key and reports banners.
 pub(super) struct HostKeyHandler {
@@ -55,7 +55,8 @@ impl HostKeyState {
         } else {
             format!("{} ({})", resolved.alias, name.written())
         };
-        let unknown_host_policy = if resolved.accept_new { UnknownHostPolicy::AcceptNew } else { unknown_host_policy };
+        let unknown_host_policy =
+            if resolved.accept_new { UnknownHostPolicy::AcceptNew } else { unknown_host_policy };
         Arc::new(Self {
             name,
             shown_as,
@@ -179,7 +180,8 @@ impl HostKeyState {
                     let user_prompt = self.user_prompt.clone();
                     self.asking.store(true, Ordering::Relaxed);
                     let yes =
-                        tokio::task::spawn_blocking(move || user_prompt.ask_host_key(&question)).await;
+                        tokio::task::spawn_blocking(move || user_prompt.ask_host_key(&question))
+                            .await;
                     self.asking.store(false, Ordering::Relaxed);
                     match yes {
                         Ok(true) => self.remember(key),
@@ -225,7 +227,11 @@ impl client::Handler for HostKeyHandler {
         banner: &str,
         _: &mut client::Session,
     ) -> Result<(), Self::Error> {
-        self.shared.user_prompt.verbose(&format!("banner of {}: {}", self.shared.shown_as, banner.trim()));
+        self.shared.user_prompt.verbose(&format!(
+            "banner of {}: {}",
+            self.shared.shown_as,
+            banner.trim()
+        ));
         Ok(())
     }
 }

@@ -117,7 +117,9 @@ impl KnownHosts {
         // contradict it.
         if known.is_empty()
             && host.port != 22
-            && self.entries_for(&host.host, Marker::None).any(|e| e.key.key_data() == key.key_data())
+            && self
+                .entries_for(&host.host, Marker::None)
+                .any(|e| e.key.key_data() == key.key_data())
         {
             return KeyVerdict::Known;
         }
@@ -143,8 +145,10 @@ impl KnownHosts {
     /// The authorities whose certificates are valid for `host`.
     pub(super) fn authorities(&self, host: &HostName) -> Vec<PublicKey> {
         let written = host.written();
-        let mut keys: Vec<_> =
-            self.entries_for(&written, Marker::CertAuthority).map(|entry| entry.key.clone()).collect();
+        let mut keys: Vec<_> = self
+            .entries_for(&written, Marker::CertAuthority)
+            .map(|entry| entry.key.clone())
+            .collect();
         if written != host.host {
             keys.extend(self.entries_for(&host.host, Marker::CertAuthority).map(|e| e.key.clone()));
         }
@@ -332,7 +336,9 @@ mod tests {
     #[test]
     fn a_changed_key_names_what_is_known_and_where() {
         let known = files(&format!("box {A}\n"));
-        let KeyVerdict::Changed(lines) = known.check_key(&host("box", 22), &key(B)) else { panic!() };
+        let KeyVerdict::Changed(lines) = known.check_key(&host("box", 22), &key(B)) else {
+            panic!()
+        };
         assert_eq!(lines.len(), 1);
         assert!(lines[0].ends_with("(known_hosts:1)"), "{lines:?}");
         assert!(lines[0].contains("SHA256:"), "{lines:?}");

@@ -20,7 +20,7 @@ use crate::remote::deploy::AgentStart;
 use crate::remote::local::child;
 use crate::remote::stream::AgentStream;
 use crate::remote::{
-    ConnectOptions, UnknownHostPolicy, RemoteError, RemoteSpec, Session, UserPrompt, limits,
+    ConnectOptions, RemoteError, RemoteSpec, Session, UnknownHostPolicy, UserPrompt, limits,
 };
 
 /// The exit status of `ssh` when `ssh` itself fails.
@@ -61,7 +61,8 @@ impl Streams for SshProcesses {
         } else {
             Interaction::No
         };
-        let words = arguments(&self.route, self.unknown_host_policy, interaction, self.start.command());
+        let words =
+            arguments(&self.route, self.unknown_host_policy, interaction, self.start.command());
         // Leaves out the last word, the start command.
         let shown: Vec<_> =
             words.iter().take(words.len() - 1).map(|word| word.to_string_lossy()).collect();
@@ -194,7 +195,8 @@ mod tests {
 
     #[test]
     fn ssh_may_ask_where_somebody_is_there_to_answer() {
-        let words = arguments(&route("gpu", None), UnknownHostPolicy::Ask, Interaction::Yes, "exec a");
+        let words =
+            arguments(&route("gpu", None), UnknownHostPolicy::Ask, Interaction::Yes, "exec a");
         let has = |text: &str| words.iter().any(|word| word == text);
         assert!(has("StrictHostKeyChecking=ask") && !has("BatchMode=yes"));
     }

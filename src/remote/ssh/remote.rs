@@ -60,7 +60,8 @@ impl Ssh {
         let start = Arc::new(AgentStart::new(&self.spec, &options.agent)?);
         let mut connection = Connection::open(&self.route, options).await?;
         let wire = connection.first(start.command()).await?;
-        let starting = StartingAgent { start: start.clone(), user_prompt: options.user_prompt.clone() };
+        let starting =
+            StartingAgent { start: start.clone(), user_prompt: options.user_prompt.clone() };
         let streams = SshStreams { start, connection, user_prompt: options.user_prompt.clone() };
         Ok(Session::begin(wire, starting, Arc::new(streams), &self.spec))
     }

@@ -126,7 +126,9 @@ impl WorkspaceShell {
                 }
                 Some(SseLine::Phase(words)) => self.user_prompt.starting(&words),
                 Some(SseLine::Billing(words)) => self.record_bill(&mut meter, &words),
-                Some(SseLine::Status(words)) if words != "running" => self.user_prompt.starting(&words),
+                Some(SseLine::Status(words)) if words != "running" => {
+                    self.user_prompt.starting(&words)
+                }
                 Some(SseLine::Status(_) | SseLine::Ssh | SseLine::Notice | SseLine::Report(_)) => {}
                 Some(SseLine::Error(words)) => {
                     return Err(WaferError::from_stream(&words, doing));

@@ -76,7 +76,11 @@ enum MailOutcome {
 }
 
 impl MailboxClient {
-    pub(super) fn new(shell: WorkspaceShell, start: AgentStart, user_prompt: Arc<dyn UserPrompt>) -> Self {
+    pub(super) fn new(
+        shell: WorkspaceShell,
+        start: AgentStart,
+        user_prompt: Arc<dyn UserPrompt>,
+    ) -> Self {
         Self { shell, start: Arc::new(start), user_prompt, round_trip: Arc::new(AtomicU64::new(0)) }
     }
 

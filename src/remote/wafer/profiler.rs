@@ -79,8 +79,10 @@ pub(super) async fn profile(
     })?;
     let mut result = StreamResult::default();
     let mut meter = Meter::new(bills);
-    let reading =
-        timeout_at(Instant::now() + limit, read_stream(&mut stream, &mut result, &mut meter, user_prompt));
+    let reading = timeout_at(
+        Instant::now() + limit,
+        read_stream(&mut stream, &mut result, &mut meter, user_prompt),
+    );
     match reading.await {
         Ok(Ok(())) => {}
         // The stream broke after the report was announced.

@@ -334,8 +334,10 @@ mod tests {
         let named = refusal_of(404, &format!("<html>\n  <body>{}", "x".repeat(5000)));
         assert!(named.body.starts_with("404 Not Found: xxx"), "{}", named.body);
         assert!(named.body.len() < 300);
-        let ours =
-            refusal_of(401, r#"{"is":"refused","request":"request","code":"wrong_token","text":"no"}"#);
+        let ours = refusal_of(
+            401,
+            r#"{"is":"refused","request":"request","code":"wrong_token","text":"no"}"#,
+        );
         assert_eq!(ours.body, "401 Unauthorized: no");
     }
 }

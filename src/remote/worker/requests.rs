@@ -294,7 +294,8 @@ impl WorkerClient {
         if is_agent_answer(&body) {
             return Ok(Attempt::Answer(WorkerAnswer::AgentMessage(body)));
         }
-        let refusal = refusal::refusal_of_response(self.site, &self.base, status, &body, to.as_deref());
+        let refusal =
+            refusal::refusal_of_response(self.site, &self.base, status, &body, to.as_deref());
         Err((HttpError::refused(refusal), pause))
     }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rgpu::remote::options::NoPrompt;
-use rgpu::remote::{ConnectOptions, UnknownHostPolicy, HostLink, OnRemote, ReconnectPolicy, RemoteSpec};
+use rgpu::remote::{
+    ConnectOptions, HostLink, OnRemote, ReconnectPolicy, RemoteSpec, UnknownHostPolicy,
+};
 use rgpu::run::{
     CancelSignal, Canceller, ExecRequest, ExecRun, FactsCache, FileCopies, ProgramExit, Programs,
     Reporter, RunContext, RunEvent, RunSession, RunStart, channel,

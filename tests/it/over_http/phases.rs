@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use rgpu::model::Profile;
 use rgpu::remote::{
-    UnknownHostPolicy, JobMessage, ReconnectPolicy, RemoteFile, RemoteSpec, Submission, TransferProgress,
+    JobMessage, ReconnectPolicy, RemoteFile, RemoteSpec, Submission, TransferProgress,
+    UnknownHostPolicy,
 };
 use rgpu_protocol::{EventBody, Outcome};
 use rustix::process::Signal;
@@ -79,7 +80,10 @@ pub(super) async fn nothing_is_lost_or_run_twice<S: Send>(
         longest: Duration::from_millis(200),
         total: Duration::from_secs(60),
     };
-    let mut link = connect(spec, UnknownHostPolicy::Refuse, &user).await.unwrap().with_reconnect_policy(patience);
+    let mut link = connect(spec, UnknownHostPolicy::Refuse, &user)
+        .await
+        .unwrap()
+        .with_reconnect_policy(patience);
     mortal.die("greeted");
     link.facts(&[]).await.unwrap();
     mortal.die("asked");
@@ -268,7 +272,10 @@ async fn an_artifact_that_changes_under_a_resume_is_never_put_together_of_two() 
         total: Duration::from_millis(300),
     };
     let spec = spec(&laptop, cutter.port);
-    let mut link = connect(&spec, UnknownHostPolicy::Refuse, &user).await.unwrap().with_reconnect_policy(patience);
+    let mut link = connect(&spec, UnknownHostPolicy::Refuse, &user)
+        .await
+        .unwrap()
+        .with_reconnect_policy(patience);
     // Each connection brings some of it, until the patience is over.
     cutter.cut_after(9 << 20);
     let arrived = Mutex::new(0);

@@ -110,7 +110,7 @@ impl Supervisor {
             // Rejoin while we still hold them, so that the next job does not take the same busy
             // GPUs.
             if let Some(ticket) = &mut ticket {
-                while !queue.again(ticket, &candidates)? {
+                while !queue.rejoin(ticket, &candidates)? {
                     self.wait_in_queue(start, QUEUE_LOCK_RETRY)?;
                 }
             }
@@ -152,7 +152,9 @@ impl Supervisor {
             if ticket.is_none() {
                 *ticket = queue.enter(candidates, count, &description)?;
             }
-            let look = ticket.as_ref().map_or(Ok(QueueState::Busy), |ticket| queue.look(ticket))?;
+            let look = ticket
+                .as_ref()
+                .map_or(Ok(QueueState::Busy), |ticket| queue.try_lock_gpus(ticket))?;
             let now = match look {
                 QueueState::Ours(held) => return Ok(held),
                 QueueState::Wait { position, holder } => {
