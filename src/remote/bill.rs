@@ -55,26 +55,26 @@ pub struct Meter {
     bills: Bills,
     bill: Option<Bill>,
     /// The last text read.
-    last: String,
+    last_text: String,
 }
 
 impl Meter {
     /// For a stream that has begun.
     pub fn new(bills: &Bills) -> Self {
-        Self { bills: bills.clone(), bill: None, last: String::new() }
+        Self { bills: bills.clone(), bill: None, last_text: String::new() }
     }
 
     /// Reads a text from the provider; returns it if it differs from the last one.
     pub fn read(&mut self, words: &str) -> Option<&str> {
         let bill = Bill::read(words);
-        if bill.text == self.last {
+        if bill.text == self.last_text {
             return None;
         }
-        self.last.clone_from(&bill.text);
+        self.last_text.clone_from(&bill.text);
         if self.bill.as_ref().is_none_or(|known| known.usd <= bill.usd) {
             self.bill = Some(bill);
         }
-        Some(&self.last)
+        Some(&self.last_text)
     }
 }
 
