@@ -272,7 +272,7 @@ async fn run_on_host(
     (built, packer): (compile::CompiledProgram, Packer),
 ) -> Result<ExecOutcome> {
     // The terminal is restored when this is dropped.
-    let terminal = if args.tty { Some(RawTerminal::take()?) } else { None };
+    let terminal = if args.tty { Some(RawTerminal::enter()?) } else { None };
     let exec_run = ExecRun {
         program: Some(&|facts: Option<&HostFacts>| {
             request(args, source, facts, built.clone(), terminal.as_ref())

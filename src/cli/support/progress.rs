@@ -227,7 +227,7 @@ impl Progress {
         // bar.
         match &self.program_output {
             Some(program_output) if step == crate::run::EXEC_STEP => {
-                program_output.take(stream, bytes, recorded);
+                program_output.write(stream, bytes, recorded);
             }
             _ if self.live == LiveOutput::Hidden => {}
             _ => match &mut self.compiler_output {

@@ -161,7 +161,7 @@ impl Queue {
         let mut unusable = Vec::new();
         let mut ours = Vec::new();
         for uuid in wish.wanted.iter().filter(|u| !reserved.contains(u.as_str())) {
-            match self.take(uuid, &wish.who) {
+            match self.try_lock_gpu(uuid, &wish.who) {
                 Ok(Take::Ours(lock)) => {
                     ours.push((uuid.clone(), lock));
                     if ours.len() == wish.count {
@@ -209,7 +209,7 @@ impl Queue {
     }
 
     /// Tries to lock one GPU.
-    fn take(&self, uuid: &str, who: &str) -> Result<Take, QueueError> {
+    fn try_lock_gpu(&self, uuid: &str, who: &str) -> Result<Take, QueueError> {
         let path = self.lock_path(uuid);
         let failed = |source: io::Error| QueueError::File { path: path.clone(), source };
         let file = open_shared(&path).map_err(failed)?;

@@ -183,7 +183,7 @@ mod tests {
             rungs: Vec::new(),
         };
         let mut result = ProgramResult { exit: Some(exit), ..ProgramResult::default() };
-        result.stderr.take(stderr.as_bytes());
+        result.stderr.add(stderr.as_bytes());
         judge(&step, &rung, Vec::new(), &result, Path::new("/nowhere"))
     }
 
