@@ -204,7 +204,8 @@ impl KernelSpec {
         files
     }
 
-    /// The files named by `init = { file = … }`: path beside the runner input, and path on this machine.
+    /// The files named by `init = { file = … }`: path beside the runner input, and path on this
+    /// machine.
     pub fn data_files(&self) -> impl Iterator<Item = (String, PathBuf)> + '_ {
         self.args.iter().filter_map(|arg| match &arg.init {
             Some(Init::File { path }) => Some((data_path(&arg.name, path), self.folder.join(path))),

@@ -134,8 +134,8 @@ impl CompareRun<'_> {
     }
 }
 
-/// Drafts the plans of a comparison and handles their results. Each pass runs one tool, with as many
-/// plans as rungs are refused.
+/// Drafts the plans of a comparison and handles their results. Each pass runs one tool, with as
+/// many plans as rungs are refused.
 struct CompareDriver<'a> {
     sides: Vec<SideBuilder>,
     /// The tools of the passes after the current one.

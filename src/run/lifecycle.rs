@@ -332,7 +332,8 @@ impl<'a> RunSession<'a> {
         Ok(Some(recorded.events))
     }
 
-    /// Packs and submits a plan. If an input file changed between hashing and sending, retries once.
+    /// Packs and submits a plan. If an input file changed between hashing and sending, retries
+    /// once.
     async fn submit(
         &mut self,
         draft: &Draft,

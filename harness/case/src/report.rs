@@ -371,7 +371,8 @@ pub struct RunnerError {
 pub enum ErrorClass {
     /// The command line is wrong.
     Usage,
-    /// The runner input cannot be read, contradicts itself, or asks for a feature that this runner lacks.
+    /// The runner input cannot be read, contradicts itself, or asks for a feature that this runner
+    /// lacks.
     BadCase,
     /// A file that the runner input names is missing or unreadable.
     MissingFile,

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// Function slots per module: more than any module has.
 const SLOTS_PER_MODULE: usize = 17;
 
-/// Modules with their number of functions, including slot 0, which is unused: core, CUDA, OpenCL, CUDA runtime,
-/// core 2 (domains), synchronisation.
+/// Modules with their number of functions, including slot 0, which is unused: core, CUDA, OpenCL,
+/// CUDA runtime, core 2 (domains), synchronisation.
 const MODULES: [(c_int, usize); 6] = [(1, 16), (2, 9), (3, 15), (4, 7), (5, 16), (6, 7)];
 
 /// `nvtxRangePushA` and `nvtxRangePop` of the core module.

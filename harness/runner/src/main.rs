@@ -1,4 +1,5 @@
-//! `rgpu-runner`: runs one kernel on the GPU host as a `RunnerInput` describes, and writes a report.
+//! `rgpu-runner`: runs one kernel on the GPU host as a `RunnerInput` describes, and writes a
+//! report.
 //!
 //! It is a separate program because profiling tools need a process to start, and because a crashing
 //! kernel must not end anything else. It is built against an old glibc and opens libcuda at run

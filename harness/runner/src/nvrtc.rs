@@ -1,7 +1,7 @@
 //! `rgpu-runner nvrtc`: compiles CUDA C++ for a device, on hosts without nvcc or a host compiler.
 //!
-//! Unlike the other jobs it has no input file, no report and needs no driver. Standard error gets the
-//! compiler's log unchanged, as with nvcc.
+//! Unlike the other jobs it has no input file, no report and needs no driver. Standard error gets
+//! the compiler's log unchanged, as with nvcc.
 
 mod args;
 mod flags;

@@ -18,8 +18,8 @@ use crate::store::RunFolder;
 use crate::tool::{DraftInfo, Request, Target};
 
 impl ProfileBuilder {
-    /// The failure of the last pass that failed, if no pass measured anything. For runs with several
-    /// passes, whose last job may have succeeded.
+    /// The failure of the last pass that failed, if no pass measured anything. For runs with
+    /// several passes, whose last job may have succeeded.
     pub(in crate::run) fn nothing_measured_failure(&self, remote: &dyn Remote) -> Option<Failure> {
         let end = self.job.as_ref()?;
         let last = end.rungs.iter().rev().find(|r| is_pass_step(&r.step) && !r.ok)?;

@@ -1,5 +1,5 @@
-//! The program that runs a kernel's jobs on the host: our runner, which reads a [`RunnerInput`], or for Python
-//! a `harness.py` made from the same input and run by the host's Python.
+//! The program that runs a kernel's jobs on the host: our runner, which reads a [`RunnerInput`], or
+//! for Python a `harness.py` made from the same input and run by the host's Python.
 
 use rgpu_case::RunnerInput;
 use rgpu_protocol::HostFacts;
@@ -88,7 +88,8 @@ impl<'a> JobRunner<'a> {
         (argv, vec![artifact(report, ArtifactKind::CaseReport)])
     }
 
-    /// As [`Self::usual_command`], with a log of its ranges, for rungs without a tool that records them.
+    /// As [`Self::usual_command`], with a log of its ranges, for rungs without a tool that records
+    /// them.
     pub(super) fn logged_command(
         self,
         job: &str,

@@ -1,4 +1,5 @@
-//! Every rung in one table, best first: its tool, its command, its result and what is missing in it.
+//! Every rung in one table, best first: its tool, its command, its result and what is missing in
+//! it.
 //!
 //! The ladders of the modes ([`crate::kernel::MODES`]) name rungs of this table. The order of
 //! `--at-least` and the table in `docs/ladders.md` come from it.

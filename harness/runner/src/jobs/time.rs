@@ -7,9 +7,10 @@
 //!
 //! A timed call must not profit from an earlier one: its outputs are poisoned, and lines that
 //! persist in L2 are reset before the flush. With a reference on the GPU, each call has its own
-//! data and is compared with the reference's result on them ([`super::time_new_inputs`]). Without one, the
-//! calls alternate irregularly between two sets of data with their own memory, and the outputs of
-//! each call are compared with those of the first call on the same set ([`super::output_watch`]).
+//! data and is compared with the reference's result on them ([`super::time_new_inputs`]). Without
+//! one, the calls alternate irregularly between two sets of data with their own memory, and the
+//! outputs of each call are compared with those of the first call on the same set
+//! ([`super::output_watch`]).
 
 use super::Session;
 use super::output_watch::{OutputWatch, wrong_result};
