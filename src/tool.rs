@@ -35,7 +35,7 @@ pub use plan::arch::target_arch;
 pub use plan::build::{Compiler, compilers};
 pub use plan::compiled::{compile_once, compiler_rows};
 pub use plan::draft::{
-    BundleFile, Content, Draft, Expectations, PlanError, SourceNames, looks_again,
+    BundleFile, Content, Draft, DraftInfo, PlanError, SourceNames, probe_again_hint,
 };
 pub use plan::dsl::{DSL_RECORD, Dsl, DslBuild};
 pub use plan::facts::assumed;

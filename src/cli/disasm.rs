@@ -248,7 +248,7 @@ fn reserve_input_names(names: &FileNames, out: &Path, files: &[PathBuf]) {
         if let Some(name) = file.file_name().filter(|name| existing.contains(*name))
             && output_file::same(file, &out.join(name))
         {
-            names.take(&name.to_string_lossy());
+            names.reserve(&name.to_string_lossy());
         }
     }
 }

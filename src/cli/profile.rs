@@ -20,7 +20,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::model::Profile;
 use crate::model::sanitizer::SanitizerVerdict;
 use crate::remote::RemoteSpec;
-use crate::run::{ProfileOutcome, ProfileRun, below_rung, falls_short};
+use crate::run::{ProfileOutcome, ProfileRun, below_rung_failure, misses_rung};
 use crate::store::{RunRecord, RunState};
 use crate::tool;
 
@@ -109,7 +109,7 @@ fn carry_out(
     request.build.fetch |= wants_nvcc(app, &spec);
     request.build.fetch_here = wants_nvcc(app, &RemoteSpec::local());
     let events = args.run.events.as_deref();
-    let mut output_options = OutputOptions::beside(app, events, args.place.accept_new);
+    let mut output_options = OutputOptions::with_progress_bar(app, events, args.place.accept_new);
     if row.is_some() {
         // With several runs, each shows only its line; the output is in its log.
         output_options = OutputOptions { live: LiveOutput::Hidden, row, ..output_options };
@@ -119,16 +119,18 @@ fn carry_out(
         project: &app.config.project,
         thresholds: &app.config.thresholds.value,
         source_folder: &profile_command.folder,
-        nvdisasm: &nvdisasm::candidates(app),
-        at_least: args.run.at_least.as_ref(),
-        try_failed: false,
+        local_nvdisasm_paths: &nvdisasm::candidates(app),
+        required_rung: args.run.at_least.as_ref(),
+        retry_failed_rungs: false,
     };
     let status = |outcome: &Result<ProfileOutcome>| match outcome {
-        Ok(ProfileOutcome::Profile(.., Some(failure))) | Err(failure) => failure.exit as u8,
+        Ok(ProfileOutcome::Profile { failure: Some(failure), .. }) | Err(failure) => {
+            failure.exit as u8
+        }
         Ok(_) => 0,
     };
-    run.carry_out(app, &spec, output_options, status, async |host, context| {
-        profile_run.run(host, context).await
+    run.connect_and_run(app, &spec, output_options, status, async |run_session, context| {
+        profile_run.run(run_session, context).await
     })
 }
 
@@ -167,10 +169,10 @@ fn write_result(
     let FollowedRun { folder, record, .. } = &*run;
     let (profile, failure) = match outcome {
         Ok(ProfileOutcome::Detached) => {
-            run.detach()?;
+            run.record_detached()?;
             return Ok(FinishedRun { profile: None, failure: None, status: 0 });
         }
-        Ok(ProfileOutcome::Profile(mut profile, sidecars, failure)) => {
+        Ok(ProfileOutcome::Profile { mut profile, sidecars, failure }) => {
             profile.run.seconds = record.seconds;
             profile.run.cost_usd = record.cost.cost_usd;
             profile.run.cost_from = record.cost.source().map(Into::into);
@@ -221,7 +223,7 @@ fn write_result(
             |e| Failure::new(Exit::Disk, "disk", "cannot write the compiled kernel").cause(e),
         )?;
     }
-    run.end(failure.as_ref(), status)?;
+    run.record_end(failure.as_ref(), status)?;
     Ok(FinishedRun { profile, failure, status })
 }
 
@@ -229,6 +231,6 @@ fn write_result(
 fn below_required_rung(profile: &Profile, args: &ProfileArgs) -> Option<Failure> {
     let required_rung = args.run.at_least.as_ref()?;
     let message = format!("the run ended on rung `{}`, below `{required_rung}`", profile.rung);
-    falls_short(&profile.rung, required_rung, profile.gpu.is_none())
-        .then(|| below_rung(message, &profile.ladder))
+    misses_rung(&profile.rung, required_rung, profile.gpu.is_none())
+        .then(|| below_rung_failure(message, &profile.ladder))
 }

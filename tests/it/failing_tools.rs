@@ -167,7 +167,7 @@ fn without_nsight_cupti_tells_the_times_of_kernels_in_every_region() {
         assert!(found.is_some_and(|(_, ns)| ns.is_some_and(|ns| ns >= 20_000)), "{regions:?}");
     }
     assert_eq!(end.profile.launches[0].grid, [128, 1, 1]);
-    assert!(end.profile.lost().is_some_and(|lost| lost.contains("samples of the CPU")));
+    assert!(end.profile.lost().is_some_and(|lost| lost.contains("CPU sampling")));
     // Under ncu the same, and more is lost.
     let end = with_libcupti(BARE, "", NCU);
     assert_eq!(end.profile.rung, "cupti", "{:?}", end.refused);
@@ -269,9 +269,9 @@ fn what_failed_for_a_reason_of_the_hosts_own_is_passed_over_the_second_time() {
     for rung in ["ncu.asked", "ncu.basic"] {
         let record = of(&second, rung);
         assert!(record.argv.is_empty() && record.code == "counters_refused", "{record:#?}");
-        assert!(record.words.starts_with("skipped: failed on 20"), "{}", record.words);
-        assert!(record.words.contains("ERR_NVGPUCTRPERM"), "{}", record.words);
-        assert!(record.words.ends_with("`rgpu doctor h200 --fresh` forgets that"));
+        assert!(record.message.starts_with("skipped: failed on 20"), "{}", record.message);
+        assert!(record.message.contains("ERR_NVGPUCTRPERM"), "{}", record.message);
+        assert!(record.message.ends_with("`rgpu doctor h200 --fresh` forgets that"));
     }
     let least = laptop.run("profile --kernel vecadd --mode ncu --at-least ncu.basic --remote h200");
     let said = String::from_utf8_lossy(&least.stderr).into_owned();

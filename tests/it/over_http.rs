@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rgpu::model::Profile;
-use rgpu::remote::{FirstUse, RemoteError, RemoteFile, RemoteSpec};
+use rgpu::remote::{RemoteError, RemoteFile, RemoteSpec, UnknownHostPolicy};
 use rgpu_protocol::{EventBody, Outcome};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -209,7 +209,8 @@ async fn a_link_that_is_cut_after_any_number_of_bytes_loses_nothing() {
     for bytes in [700, 5_000, 100_000, 3_000_000] {
         let user = Arc::new(User::default());
         work.plan.job = format!("cut-{bytes}.1");
-        let mut link = connect(&spec(&laptop, cutter.port), FirstUse::Refuse, &user).await.unwrap();
+        let mut link =
+            connect(&spec(&laptop, cutter.port), UnknownHostPolicy::Refuse, &user).await.unwrap();
         cutter.cut_after(bytes);
         let healer = tokio::spawn({
             let links = cutter.links();
@@ -264,7 +265,7 @@ async fn input_that_a_cut_meets_in_the_middle_arrives_whole_and_once() {
 
 /// The one file that a job told of.
 fn artifact(events: &[EventBody], job: &str) -> RemoteFile {
-    events.iter().find_map(|event| RemoteFile::of(job, event)).expect("a file")
+    events.iter().find_map(|event| RemoteFile::from_event(job, event)).expect("a file")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -274,7 +275,8 @@ async fn a_file_that_changes_while_it_is_fetched_is_noticed() {
     let script = "head -c 60000000 /dev/urandom > out";
     let work = submission(&["/bin/sh", "-c", script], &[], &["out"]);
     let user = Arc::new(User::default());
-    let mut link = connect(&spec(&laptop, worker.port), FirstUse::Refuse, &user).await.unwrap();
+    let mut link =
+        connect(&spec(&laptop, worker.port), UnknownHostPolicy::Refuse, &user).await.unwrap();
     link.submit(&work, &|_| ()).await.unwrap();
     let story = follow(&mut link).await.unwrap();
     let wanted = artifact(&story.events, &work.plan.job);

@@ -75,7 +75,7 @@ pub(in crate::cli) struct DisasmArgs {
 
     /// With --diff: what else to ignore, besides addresses, labels and padding
     #[arg(long, value_enum, value_name = "WHAT", requires = "diff")]
-    pub normalize: Option<Without>,
+    pub normalize: Option<IgnoredDifference>,
 
     /// Show the control word of each instruction: barriers, yield bit, stall
     #[arg(long)]
@@ -198,7 +198,7 @@ impl FailOn {
 
 /// What does not count in a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum Without {
+pub(in crate::cli) enum IgnoredDifference {
     /// Register numbers
     Registers,
 }

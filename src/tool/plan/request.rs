@@ -109,8 +109,8 @@ pub struct FailedRung {
     pub rung: RungId,
     /// Code of the reason.
     pub code: String,
-    /// Date and versions of the failure, in words, for the ladder.
-    pub words: String,
+    /// Date and versions of the failure, for the ladder.
+    pub message: String,
 }
 
 /// The product of the build step.
@@ -197,7 +197,7 @@ pub enum Target {
         /// From [`KernelSpec::sources`].
         sources: SourceTree,
         /// From [`KernelSpec::cases`].
-        data_sets: Vec<Case>,
+        cases: Vec<Case>,
         /// Seed of generated inputs.
         seed: u64,
     },
