@@ -27,6 +27,7 @@ mod local_build;
 mod outcome;
 mod pass_planner;
 mod profile;
+mod program_error;
 mod programs;
 mod provider_ncu;
 mod publish;

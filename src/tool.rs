@@ -41,6 +41,7 @@ pub use plan::dsl::{DSL_RECORD, Dsl, DslBuild};
 pub use plan::facts::assumed;
 pub use plan::filter::{KernelFilter, function_name};
 pub use plan::harness::HARNESS;
+pub use plan::ladder::PLAIN_STEP;
 pub use plan::pair::{PAIR, PairDraft, SIDES, pair as plan_pair, side_of};
 pub use plan::pattern::{RegionPattern, domain_and_name};
 pub use plan::price::LaunchCost;

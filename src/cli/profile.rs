@@ -193,7 +193,11 @@ fn write_result(
         }
         Err(failure) => (None, Some(failure)),
     };
+    let is_exec = record.command == "exec";
+    let program_failed = failure.as_ref().is_some_and(|failure| failure.code == "program_failed");
+    // `exec` ends with the program's own status, whose output the user has seen.
     let failure = failure
+        .filter(|_| !(is_exec && program_failed && profile.is_some()))
         .or_else(|| profile.as_ref().and_then(|p| below_required_rung(p, args)))
         .or_else(|| profile.as_deref().and_then(unverified))
         .map(|failure| match failure.place.log {
@@ -205,13 +209,11 @@ fn write_result(
     let has_findings =
         profile.iter().flat_map(|p| &p.sanitizer).any(|s| s.verdict == SanitizerVerdict::Found);
     let status = match &failure {
-        Some(failure) if record.command == "exec" => status_of_failure(failure),
+        Some(_) if is_exec && program_failed => program_status(record),
+        Some(failure) if is_exec => status_of_failure(failure),
         Some(failure) => failure.exit as u8,
         None if has_findings => Exit::Findings as u8,
-        // `exec` ends with the program's own status.
-        None if record.command == "exec" => {
-            record.program_exit.map_or(0, |status| (status & 0xff) as u8)
-        }
+        None if is_exec => program_status(record),
         None => 0,
     };
     if let Some(profile) = &profile {
@@ -225,6 +227,11 @@ fn write_result(
     }
     run.record_end(failure.as_ref(), status)?;
     Ok(FinishedRun { profile, failure, status })
+}
+
+/// The program's own exit status.
+fn program_status(record: &RunRecord) -> u8 {
+    record.program_exit.map_or(0, |status| (status & 0xff) as u8)
 }
 
 /// The failure of a run that ended below `--at-least`.

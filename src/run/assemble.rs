@@ -15,6 +15,7 @@ pub(super) use self::finish::build_profile;
 pub(super) use self::verdict::compiler_message;
 use super::event::{Reporter, RunEvent};
 use super::job::{HostFile, JobResult};
+use super::program_error;
 use super::range_results::{give_to_regions, keep_timed, measured_ranges};
 use super::region_filter::keep_regions;
 use super::required_rung::is_rung_of;
@@ -24,9 +25,12 @@ use crate::import::case_report::RunnerFailure;
 use crate::import::{IMPORTERS, Imported, Refusal, Source, TracedActivity};
 use crate::model::profile::{Artifact, CaseResult, Gap};
 use crate::model::profile::{ArtifactKind, CheckVerdict};
+use crate::model::sanitizer::SanitizerVerdict;
 use crate::model::{Launch, Profile, RungId, Sidecars};
 use crate::store::RunFolder;
-use crate::tool::{BundleFile, DraftInfo, PythonEnv, Request, RungInfo, RungTool, Target};
+use crate::tool::{
+    BundleFile, DraftInfo, PLAIN_STEP, PythonEnv, Request, RungInfo, RungTool, Target,
+};
 
 /// A rung whose result the laptop rejects.
 #[derive(Clone, Debug)]
@@ -81,6 +85,8 @@ pub(super) struct ProfileBuilder {
     model: rgpu_case::ModelReport,
     /// Exit status of the program's last run.
     pub program_exit: Option<i32>,
+    /// The failure of a program whose error is its own.
+    pub program_failure: Option<Failure>,
     /// Code and text of why a run under CUPTI brought only ranges.
     ranges_alone: Option<(&'static str, String)>,
     /// The compiler's message of a failed build, with paths of this machine.
@@ -509,6 +515,17 @@ impl ProfileBuilder {
                 self.profile.warnings.push(gap);
             }
         }
+    }
+
+    /// Adds the record of a run without a tool.
+    pub(super) fn add_plain_run(&mut self, plain: &JobResult) {
+        self.profile.ladder.extend(plain.rungs.iter().cloned());
+        self.program_exit = plain.last_rung(PLAIN_STEP).and_then(program_error::shell_status);
+    }
+
+    /// Whether a sanitizer found faults, which explain a program's error.
+    pub(super) fn has_findings(&self) -> bool {
+        self.profile.sanitizer.iter().any(|result| result.verdict == SanitizerVerdict::Found)
     }
 
     /// Whether nothing was measured.

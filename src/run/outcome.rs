@@ -95,7 +95,7 @@ fn side_of(step: &str, code: &str) -> (Exit, Side) {
 pub const MAX_CAUSE_LINES: usize = 12;
 
 /// The cause to show: the diagnosed line, and the last lines that the tool printed.
-fn cause(record: Option<&RungRecord>) -> String {
+pub(super) fn cause(record: Option<&RungRecord>) -> String {
     let Some(record) = record else { return String::new() };
     let tail = if record.stderr_tail.trim().is_empty() {
         &record.stdout_tail

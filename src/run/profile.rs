@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 
 use rgpu_protocol::HostFacts;
 
-use super::assemble::{self, ProfileBuilder};
+use super::assemble::{self, ProfileBuilder, RefusedRung};
 use super::event::RunEvent;
 use super::job::{JobResult, RunContext};
 use super::lifecycle::{PlanDriver, RunError, RunProgress, RunSession, RunStart};
 use super::listings::{self, CompiledFiles};
 use super::local_build;
 use super::pass_planner::{NextStep, PassPlanner};
+use super::program_error::{self, Fault, ProgramError};
 use super::required_rung::{below_rung_failure, is_below, misses_rung};
 use crate::analysis::Thresholds;
 use crate::error::{Exit, Failure, Result};
@@ -83,7 +84,15 @@ impl ProfileRun<'_> {
         let builder = ProfileBuilder::new(&self.request, self.project, self.thresholds);
         let planner = PassPlanner::start_run(&mut self.request, &facts);
         let (max_plans, draft_info) = (BASE_PLAN_LIMIT, DraftInfo::default());
-        let mut plans = ProfileDriver { run: self, builder, planner, draft_info, max_plans };
+        let mut plans = ProfileDriver {
+            run: self,
+            builder,
+            planner,
+            draft_info,
+            max_plans,
+            program_error: None,
+            program_checked: false,
+        };
         if session.run_plans(&mut plans, context).await? == RunProgress::Detached {
             return Ok(ProfileOutcome::Detached);
         }
@@ -102,6 +111,10 @@ pub(super) struct ProfileDriver<'a> {
     /// What we know of the current plan beyond the plan itself.
     draft_info: DraftInfo,
     max_plans: u32,
+    /// The program's error under a tool, while the program runs without one.
+    program_error: Option<ProgramError>,
+    /// Whether the program ran without a tool because of an error. This happens once.
+    program_checked: bool,
 }
 
 impl PlanDriver for ProfileDriver<'_> {
@@ -163,9 +176,48 @@ impl PlanDriver for ProfileDriver<'_> {
         session: &mut RunSession<'_>,
         context: &mut RunContext<'_>,
     ) -> Result<NextStep> {
+        self.max_plans += 1;
+        if let Some(error) = self.program_error.take() {
+            return self.handle_plain_run(error, result, session, context);
+        }
+        let request = &mut self.run.request;
+        self.builder.start_plan(&self.draft_info);
+        let refused = self.builder.add_job(context.folder, &result, request)?;
+        if self.program_checked || self.builder.has_findings() {
+            return self.next_plan(refused, result, session, context);
+        }
+        let Some(record) = program_error::find(request, &result) else {
+            return self.next_plan(refused, result, session, context);
+        };
+        self.program_checked = true;
+        match ProgramError::check(record, &result, refused, request) {
+            Some(error) => {
+                context.reporter.report(&RunEvent::Note { text: &error.note() });
+                self.program_error = Some(error);
+                Ok(NextStep::Plan)
+            }
+            None => {
+                let under = format!(" on rung {}", record.rung);
+                let failure = program_error::failure(record, &under, session.link.remote());
+                self.builder.program_exit = program_error::shell_status(record);
+                self.builder.program_failure = Some(failure);
+                self.builder.job = Some(result);
+                Ok(NextStep::End)
+            }
+        }
+    }
+}
+
+impl ProfileDriver<'_> {
+    /// Plans what follows a job.
+    fn next_plan(
+        &mut self,
+        refused: Option<RefusedRung>,
+        result: JobResult,
+        session: &mut RunSession<'_>,
+        context: &mut RunContext<'_>,
+    ) -> Result<NextStep> {
         let Self { run: ProfileRun { request, .. }, builder, planner, .. } = self;
-        builder.start_plan(&self.draft_info);
-        let refused = builder.add_job(context.folder, &result, request)?;
         let next = match refused {
             Some(refused) => {
                 refused.exclude_from(request, context.reporter);
@@ -173,7 +225,6 @@ impl PlanDriver for ProfileDriver<'_> {
             }
             None => {
                 let mut say = |text: &str| context.reporter.report(&RunEvent::Note { text });
-                self.max_plans += 1;
                 planner.next(request, builder, &result, &mut say)?
             }
         };
@@ -183,9 +234,44 @@ impl PlanDriver for ProfileDriver<'_> {
         }
         Ok(next)
     }
-}
 
-impl ProfileDriver<'_> {
+    /// Goes on after a program that failed under a tool was run without one.
+    fn handle_plain_run(
+        &mut self,
+        error: ProgramError,
+        plain: JobResult,
+        session: &mut RunSession<'_>,
+        context: &mut RunContext<'_>,
+    ) -> Result<NextStep> {
+        let (request, builder) = (&mut self.run.request, &mut self.builder);
+        let fault = error.judge(&plain, request, session.link.remote());
+        builder.add_plain_run(&plain);
+        match fault {
+            None => {
+                builder.job = Some(plain);
+                Ok(NextStep::End)
+            }
+            Some(Fault::Program(failure)) => {
+                builder.program_failure = Some(failure);
+                builder.job = Some(error.result);
+                Ok(NextStep::End)
+            }
+            Some(Fault::Tool(gap)) => {
+                let text = gap.text.clone();
+                builder.profile.warnings.push(gap);
+                if error.measured() {
+                    return self.next_plan(error.refused, error.result, session, context);
+                }
+                let rung = error.exclude_tool(request);
+                let refused =
+                    RunEvent::Refused { rung: &rung, code: "fails_under_tool", text: &text };
+                context.reporter.report(&refused);
+                builder.job = Some(error.result);
+                Ok(NextStep::Plan)
+            }
+        }
+    }
+
     /// Makes the profile of all jobs.
     async fn finish(
         self,
@@ -198,7 +284,8 @@ impl ProfileDriver<'_> {
         context.record.program_exit = builder.program_exit;
         let (selection, selection_failure) = planner.finish(&builder, &facts);
         builder.profile.selection = selection;
-        let failure = builder.failure(remote).or(selection_failure);
+        let program_failure = builder.program_failure.take();
+        let failure = program_failure.or_else(|| builder.failure(remote)).or(selection_failure);
         let failure = failure.or_else(|| match run.request.pass {
             0 => None,
             _ => builder.nothing_measured_failure(remote),

@@ -70,6 +70,7 @@ pub(super) static ROWS: &[MessageRow] = &[
     MessageRow("Failed to find metric", "metrics_unavailable", RowAction::Note),
     MessageRow("Unable to access the following", "metrics_unavailable", RowAction::Note),
     MessageRow("No metrics to collect found in sections", "no_metrics", RowAction::Next),
+    MessageRow("The application returned an error code", "program_failed", RowAction::StopKernel),
     MessageRow("terminated before first instrumented API call", "no_cuda_call", RowAction::Stop),
     MessageRow("No attachable process", "no_cuda_call", RowAction::Stop),
     MessageRow("No kernels were profiled", "no_kernels", RowAction::LeaveUnfiltered),
@@ -77,7 +78,6 @@ pub(super) static ROWS: &[MessageRow] = &[
     MessageRow("==ERROR*UnknownError", "ncu_internal", RowAction::Next),
     MessageRow("An error occurred while trying to profile", "ncu_internal", RowAction::Next),
     MessageRow("==ERROR*Failed to profile", "ncu_internal", RowAction::Next),
-    MessageRow("The application returned an error code", "program_failed", RowAction::StopKernel),
 ];
 
 /// Whether a replay mode measures ranges as a whole.

@@ -26,7 +26,7 @@ pub(crate) mod facts;
 mod faults;
 pub(crate) mod filter;
 pub(crate) mod harness;
-mod ladder;
+pub(crate) mod ladder;
 pub(crate) mod message_rows;
 pub(crate) mod pair;
 pub(crate) mod pattern;

@@ -464,23 +464,3 @@ fn a_host_without_a_gpu_runs_the_reference_and_the_first_line_says_so() {
     assert!(["cpu", "nvtx"].contains(&profile["rung"].as_str().unwrap()), "{}", profile["rung"]);
     assert!(laptop.latest().join("cubin/vecadd.cubin").is_file());
 }
-
-#[test]
-fn a_program_that_fails_under_a_tool_is_profiled_and_its_status_kept() {
-    let laptop = Laptop::new();
-    FakeHost::new(&laptop);
-    let app = laptop.path("vecadd");
-    std::fs::write(&app, "#!/bin/sh\necho trouble >&2\nexit 9\n").unwrap();
-    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&app, executable).unwrap();
-    let line = format!("profile --mode nsys --remote h200 --json -- {}", app.display());
-    let output = laptop.run(&line);
-    let text = laptop.shown(&line, &output);
-    // Its status is its own matter: the trace was taken.
-    assert_eq!(status(&output), 0, "{text}");
-    let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
-    let record = profile.ladder.iter().find(|record| record.rung == "nsys.full").unwrap();
-    assert_eq!((record.exit, record.ok), (Some(9), true), "{record:#?}");
-    let kept = std::fs::read_to_string(laptop.latest().join("log/profile.stderr")).unwrap();
-    assert!(kept.contains("trouble"), "{text}");
-}

@@ -33,10 +33,14 @@ pub(super) struct Ladder<'a> {
 /// The id of the main step of a kernel without a GPU, and of the first `profile` step of a run.
 pub(super) const STEP: &str = "profile";
 
+/// The id of the step that runs a program without a tool.
+pub const PLAIN_STEP: &str = "plain";
+
 /// The id of a request's main step.
 pub(super) fn step_of(request: &Request) -> String {
     match request.part {
         PlanPart::Survey(_) => "survey".to_owned(),
+        PlanPart::Plain => PLAIN_STEP.to_owned(),
         _ => request.numbered(STEP),
     }
 }
@@ -66,6 +70,7 @@ impl<'a> Ladder<'a> {
         let ids = match self.request.part {
             PlanPart::Survey(Survey::Ranges) => RANGE_SURVEY,
             PlanPart::Survey(Survey::Kernels) => KERNEL_SURVEY,
+            PlanPart::Plain => &[RungId::Host],
             _ => self.request.mode.info().rungs,
         };
         let rungs: Vec<&RungInfo> = ids.iter().filter_map(RungInfo::find).collect();
@@ -135,6 +140,10 @@ impl<'a> Ladder<'a> {
 
     /// The rungs on a host without a GPU: the reference on the CPU, or the program as it is.
     pub(super) fn on_cpu(mut self) -> (Vec<Rung>, Vec<RungRecord>) {
+        if self.request.part == PlanPart::Plain {
+            RungInfo::find(&RungId::Cpu).into_iter().for_each(|info| self.add_cpu(info));
+            return self.finish();
+        }
         let best = self.request.mode.best_rung();
         // The collector and torch's profiler work without a GPU too.
         if !matches!(best, RungId::Nvtx | RungId::Torch) {

@@ -25,7 +25,8 @@ pub(crate) enum RowAction {
     FailedStop,
     /// Only adds a note.
     Note,
-    /// Stops for a kernel: no rung could do better. Only a note for a program.
+    /// Stops for a kernel: no rung could do better. For a program as [`RowAction::FailedStop`]: what
+    /// was measured before its error counts.
     StopKernel,
 }
 
@@ -65,6 +66,7 @@ pub(crate) fn table(rows: &[MessageRow], next_rungs: NextRungs<'_>) -> Vec<Diagn
                 RowAction::FailedNext | RowAction::FailedLeave | RowAction::FailedStop => {
                     Condition::Failed
                 }
+                RowAction::StopKernel if !next_rungs.kernel => Condition::Failed,
                 _ => Condition::Always,
             },
             then: match action {
@@ -74,10 +76,10 @@ pub(crate) fn table(rows: &[MessageRow], next_rungs: NextRungs<'_>) -> Vec<Diagn
                     rung_or_stop(next_rungs.leave)
                 }
                 RowAction::Counterless => rung_or_stop(next_rungs.counterless.or(next_rungs.leave)),
-                RowAction::Stop | RowAction::FailedStop => LadderAction::Stop,
+                RowAction::Stop | RowAction::FailedStop | RowAction::StopKernel => {
+                    LadderAction::Stop
+                }
                 RowAction::Note => LadderAction::Note,
-                RowAction::StopKernel if next_rungs.kernel => LadderAction::Stop,
-                RowAction::StopKernel => LadderAction::Note,
             },
         })
         .collect()

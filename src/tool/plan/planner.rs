@@ -104,7 +104,8 @@ impl<'a> Planner<'a> {
             // folders.
             self.files.push(BundleFile::text(format!("{RAW}/.made"), ""));
         }
-        if self.gpu && self.request.mode.info().steps.contains(&ModeStep::Sanitize) {
+        let sanitize = self.request.mode.info().steps.contains(&ModeStep::Sanitize);
+        if self.gpu && sanitize && self.request.part != PlanPart::Plain {
             self.sanitize()?;
         } else {
             self.profile(Vec::new())?;
@@ -393,6 +394,9 @@ impl<'a> Planner<'a> {
         }
         let nsys = infos.iter().any(|info| info.tool == RungTool::Nsys);
         let title = match self.gpu {
+            _ if self.request.part == PlanPart::Plain => {
+                "run the program without a tool".to_owned()
+            }
             true => match self.request.part {
                 PlanPart::Survey(Survey::Ranges) => "list the program's regions".to_owned(),
                 PlanPart::Survey(Survey::Kernels) => {

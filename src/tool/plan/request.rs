@@ -24,6 +24,8 @@ pub enum PlanPart {
     /// All steps before the mode's own one, and in place of that one a cheap first pass that finds
     /// the regions or kernels to select from.
     Survey(Survey),
+    /// A program without any tool, to see whether it fails by itself.
+    Plain,
 }
 
 /// The data that a first pass records.

@@ -74,6 +74,11 @@ impl RungTool {
         }
     }
 
+    /// Whether it is a profiler or checker that may disturb the program, rather than the runner.
+    pub fn is_outside(self) -> bool {
+        self != Self::Runner
+    }
+
     /// The tool's messages with their meanings.
     pub(super) fn messages(self) -> &'static [MessageRow] {
         match self {
