@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rgpu::remote::options::NoPrompt;
-use rgpu::remote::{BlobReader, ConnectOptions, FirstUse, HostLink, RemoteSpec, Submission};
+use rgpu::remote::{
+    BlobReader, ConnectOptions, HostLink, RemoteSpec, Submission, UnknownHostPolicy,
+};
 use rgpu_protocol::plan::{Rung, Step, Success};
 use rgpu_protocol::{Digest, Plan};
 
@@ -36,8 +38,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     spec.ssh_config = Some(PathBuf::from(config));
     let options = ConnectOptions {
         agent: PathBuf::from(agent),
-        first_use: FirstUse::AcceptNew,
-        talk: Arc::new(NoPrompt),
+        unknown_host_policy: UnknownHostPolicy::AcceptNew,
+        user_prompt: Arc::new(NoPrompt),
     };
     let mut link = HostLink::connect(Arc::from(spec.open()?), options).await?;
     let mut times = Vec::new();

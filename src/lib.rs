@@ -4,7 +4,7 @@
 //! any later stage can be run again offline:
 //!
 //! ```text
-//! kernel.toml + flags → KernelSpec → Plan + Case → Bundle → job on a remote → events + artifacts
+//! kernel.toml + flags → KernelSpec →    Draft    → Bundle → job on a remote → events + artifacts
 //!     (kernel)            (tool)       (bundle)     (remote, run)                (store)
 //!                                                                                   │
 //! terminal, JSON ← Findings ← Profile ← exact mirror of each foreign file  ←────────┘

@@ -38,7 +38,7 @@ pub enum RedactError {
 /// # Errors
 /// [`RedactError`]; the documents may then be partly redacted and must not be shown.
 pub fn redact(profile: &mut Profile, sidecars: &mut Sidecars) -> Result<(), RedactError> {
-    let texts = Texts::of(profile)?;
+    let texts = Texts::collect(profile)?;
     empty_fields(profile, sidecars);
     *profile = texts.document(profile)?;
     if let Some(hotspots) = &mut sidecars.hotspots {
@@ -101,7 +101,7 @@ struct Texts {
 }
 
 impl Texts {
-    fn of(profile: &Profile) -> Result<Texts, RedactError> {
+    fn collect(profile: &Profile) -> Result<Texts, RedactError> {
         let mut names: Vec<&str> = vec![&profile.run.remote];
         if let Some(host) = &profile.host {
             let agent = &host.agent;

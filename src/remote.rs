@@ -60,7 +60,7 @@ pub use fetch::{FetchOutcome, RemoteFile};
 pub use host_link::{HostLink, ReconnectPolicy};
 pub use host_needs::{arch_of, unfit};
 pub use http::HttpError;
-pub use options::{ConnectOptions, FirstUse, HostKeyQuestion, UserPrompt};
+pub use options::{ConnectOptions, HostKeyQuestion, UnknownHostPolicy, UserPrompt};
 pub use price::Price;
 pub use provider_ncu::{ProviderJob, ProviderNcu, ProviderResult};
 pub use rented::{Credits, Rental, RentedRemote};

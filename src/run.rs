@@ -27,14 +27,15 @@ mod local_build;
 mod outcome;
 mod pass_planner;
 mod profile;
+mod program_error;
 mod programs;
 mod provider_ncu;
 mod publish;
 mod range_results;
 mod region_filter;
 mod regions;
+mod required_rung;
 mod resume;
-mod rungs;
 mod stages;
 mod stdin_feed;
 
@@ -53,14 +54,14 @@ pub use failed_rungs::FailedRungs;
 pub use file_copies::FileCopies;
 pub use host_listings::host_listings;
 pub use job::{HostFile, JobResult, RunContext, close, record_output};
-pub use lifecycle::{RunHost, RunStart};
+pub use lifecycle::{RunSession, RunStart};
 pub use listings::listings;
 pub use outcome::{MAX_CAUSE_LINES, signal};
 pub use pass_planner::first_plan;
 pub use profile::{ProfileOutcome, ProfileRun};
 pub use programs::{Programs, find as find_programs, set_up_compilers, triple};
 pub use publish::publish_cubins;
-pub use rungs::{below_rung, falls_short, is_below, rungs};
+pub use required_rung::{below_rung_failure, is_below, misses_rung, rung_names};
 
 /// Whether the remote is this machine.
 fn is_local(link: &crate::remote::HostLink) -> bool {

@@ -35,12 +35,13 @@ pub use plan::arch::target_arch;
 pub use plan::build::{Compiler, compilers};
 pub use plan::compiled::{compile_once, compiler_rows};
 pub use plan::draft::{
-    BundleFile, Content, Draft, Expectations, PlanError, SourceNames, looks_again,
+    BundleFile, Content, Draft, DraftInfo, PlanError, SourceNames, probe_again_hint,
 };
 pub use plan::dsl::{DSL_RECORD, Dsl, DslBuild};
 pub use plan::facts::assumed;
 pub use plan::filter::{KernelFilter, function_name};
 pub use plan::harness::HARNESS;
+pub use plan::ladder::PLAIN_STEP;
 pub use plan::pair::{PAIR, PairDraft, SIDES, pair as plan_pair, side_of};
 pub use plan::pattern::{RegionPattern, domain_and_name};
 pub use plan::price::LaunchCost;

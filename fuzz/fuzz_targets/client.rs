@@ -15,8 +15,8 @@ use rgpu::remote::client::{JobMessage, Streams};
 use rgpu::remote::options::NoPrompt;
 use rgpu::remote::stream::{AgentStream, FrameReader, StreamEnd};
 use rgpu::remote::{
-    ConnectOptions, FirstUse, HostLink, ReconnectPolicy, Remote, RemoteError, RemoteFile,
-    RemoteSpec, Session,
+    ConnectOptions, HostLink, ReconnectPolicy, Remote, RemoteError, RemoteFile, RemoteSpec,
+    Session, UnknownHostPolicy,
 };
 use rgpu_protocol::frame::{self, Kind};
 use rgpu_protocol::plan::Limits;
@@ -92,12 +92,13 @@ async fn converse(lines: &[u8]) -> Result<(), RemoteError> {
     let recorded = Recorded { frames: frames(lines), reached: AtomicBool::new(false) };
     let options = ConnectOptions {
         agent: "unused".into(),
-        first_use: FirstUse::Refuse,
-        talk: Arc::new(NoPrompt),
+        unknown_host_policy: UnknownHostPolicy::Refuse,
+        user_prompt: Arc::new(NoPrompt),
     };
     let at_once =
         ReconnectPolicy { first: Duration::ZERO, longest: Duration::ZERO, total: Duration::ZERO };
-    let mut link = HostLink::connect(Arc::new(recorded), options).await?.patience(at_once);
+    let mut link =
+        HostLink::connect(Arc::new(recorded), options).await?.with_reconnect_policy(at_once);
     link.facts(&[]).await?;
     let limits = Limits { log_bytes: LOG_BYTES, ..Limits::default() };
     link.attach("run.1", &limits, 1, &[]).await?;
@@ -109,7 +110,7 @@ async fn converse(lines: &[u8]) -> Result<(), RemoteError> {
                 seq += 1;
                 assert_eq!(event.seq, seq);
                 if let EventBody::Artifact { .. } = event.body {
-                    announced = RemoteFile::of("run.1", &event.body);
+                    announced = RemoteFile::from_event("run.1", &event.body);
                 }
             }
             JobMessage::Output { step, stream, offset, bytes } => {

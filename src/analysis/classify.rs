@@ -19,7 +19,7 @@ pub fn analyze(profile: &mut Profile) {
 pub fn analyze_with(profile: &mut Profile, thresholds: &Thresholds) {
     roofline::add(profile);
     let several = profile.launches.windows(2).any(|pair| pair[0].kernel != pair[1].kernel);
-    let device = device::of(profile);
+    let device = device::find_device(profile);
     let mut findings = Vec::new();
     let mut reported: Vec<(String, [u32; 3], [u32; 3])> = Vec::new();
     let mut order: Vec<usize> = (0..profile.launches.len()).collect();

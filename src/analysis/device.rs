@@ -11,7 +11,7 @@ pub(super) struct Device {
 
 /// The device of a profile: the name from the reports, else the host's GPU that was used, else the
 /// host's only GPU.
-pub(super) fn of(profile: &Profile) -> Device {
+pub(super) fn find_device(profile: &Profile) -> Device {
     let gpus = profile.host.as_ref().map_or(&[][..], |host| &host.gpus);
     let used = match &profile.gpu {
         Some(uuid) => gpus.iter().find(|gpu| gpu.uuid == *uuid),

@@ -21,14 +21,14 @@ const CHART: &str = "device";
 
 /// Adds ceilings to every launch with metrics, and the speed of light to every case with `[work]`.
 pub(super) fn add(profile: &mut Profile) {
-    let device = device::of(profile);
+    let device = device::find_device(profile);
     let sheet = device.name.as_deref().and_then(datasheet::peaks);
     for launch in &mut profile.launches {
         if launch.roofline.is_empty() && !launch.metrics.is_empty() {
             launch.roofline = ceilings(launch, sheet);
         }
     }
-    let mut peaks = Choice::of(&profile.launches, sheet);
+    let mut peaks = Choice::new(&profile.launches, sheet);
     if let Some(model) = &profile.kernel.model
         && let Some(peak) = of_model(model, sheet)
     {
@@ -127,18 +127,18 @@ struct Peak {
 
 impl Choice {
     /// Picks the peak of the unit that the launches' own charts show in use, else the device's FP32.
-    fn of(launches: &[Launch], sheet: Option<&Peaks>) -> Choice {
+    fn new(launches: &[Launch], sheet: Option<&Peaks>) -> Choice {
         let roofs = || launches.iter().flat_map(|launch| &launch.roofline);
         let reached = roofs().filter(|roof| roof.unit == FLOPS);
         let reached = reached
             .filter_map(|roof| Some((roof, roof.achieved.filter(|rate| *rate > 0.0)?)))
             .max_by(|a, b| a.1.total_cmp(&b.1));
         let unmeasured = sheet.is_some_and(|sheet| !sheet.measured);
-        let mut compute = reached.map(|(roof, _)| Peak::of(roof, ""));
+        let mut compute = reached.map(|(roof, _)| Peak::from_roof(roof, ""));
         if compute.is_none() {
             compute = from_table(launches, sheet);
         }
-        let memory = roofs().find(|roof| roof.label == DRAM).map(|roof| Peak::of(roof, ""));
+        let memory = roofs().find(|roof| roof.label == DRAM).map(|roof| Peak::from_roof(roof, ""));
         let memory = memory.or_else(|| sheet.map(|s| Peak::of_sheet(DRAM, s.dram, "")));
         let outrun =
             "faster than the FP32 units can be: the tensor cores computed it, with an unknown type";
@@ -228,7 +228,7 @@ fn of_model(model: &ModelInfo, sheet: Option<&Peaks>) -> Option<Peak> {
 fn from_table(launches: &[Launch], sheet: Option<&Peaks>) -> Option<Peak> {
     let thresholds = Thresholds::default();
     let tensor = launches.iter().any(|launch| {
-        let used = Limits::new(&thresholds, device::major(launch)).of(&TENSOR_USED).value;
+        let used = Limits::new(&thresholds, device::major(launch)).threshold(&TENSOR_USED).value;
         launch.first_number(TENSOR_ACTIVE).is_some_and(|(_, active)| active >= used)
     });
     let of_sheet = |label: &str, note: &str| {
@@ -244,11 +244,11 @@ fn from_table(launches: &[Launch], sheet: Option<&Peaks>) -> Option<Peak> {
     let roofs = launches.iter().flat_map(|launch| &launch.roofline);
     let device =
         roofs.into_iter().find(|roof| roof.label == "FP32" && roof.source == PeakSource::Device);
-    device.map(|roof| Peak::of(roof, note)).or_else(|| of_sheet("FP32", note))
+    device.map(|roof| Peak::from_roof(roof, note)).or_else(|| of_sheet("FP32", note))
 }
 
 impl Peak {
-    fn of(roof: &Roof, note: &str) -> Peak {
+    fn from_roof(roof: &Roof, note: &str) -> Peak {
         Peak {
             label: roof.label.clone(),
             value: roof.peak,

@@ -207,7 +207,7 @@ impl<'a> Limits<'a> {
     }
 
     /// The value of one threshold for this launch.
-    pub(super) fn of(&self, row: &'static ThresholdRow) -> Threshold {
+    pub(super) fn threshold(&self, row: &'static ThresholdRow) -> Threshold {
         if let Some(value) = self.own.own.get(&Key(row.key)) {
             return Threshold { value: *value, source: "rgpu.toml" };
         }
@@ -235,8 +235,8 @@ mod tests {
         let own: Thresholds = toml::from_str("throughput_low = 70\nissue_slots = 0.5").unwrap();
         let limits = Limits::new(&own, Some(9));
         let expected = Threshold { value: 70.0, source: "rgpu.toml" };
-        assert_eq!(limits.of(&THROUGHPUT_LOW), expected);
-        assert_eq!(limits.of(&THROUGHPUT_APART).source, "ncu SOLBottleneck");
+        assert_eq!(limits.threshold(&THROUGHPUT_LOW), expected);
+        assert_eq!(limits.threshold(&THROUGHPUT_APART).source, "ncu SOLBottleneck");
     }
 
     #[test]
@@ -249,8 +249,14 @@ mod tests {
     #[test]
     fn what_no_recording_confirms_is_labelled() {
         let own = Thresholds::default();
-        assert_eq!(Limits::new(&own, Some(10)).of(&TENSOR_LOW).source, UNMEASURED);
-        assert_eq!(Limits::new(&own, Some(9)).of(&TENSOR_LOW).source, "ncu HighPipeUtilization");
-        assert_eq!(Limits::new(&own, None).of(&TENSOR_LOW).source, "ncu HighPipeUtilization");
+        assert_eq!(Limits::new(&own, Some(10)).threshold(&TENSOR_LOW).source, UNMEASURED);
+        assert_eq!(
+            Limits::new(&own, Some(9)).threshold(&TENSOR_LOW).source,
+            "ncu HighPipeUtilization"
+        );
+        assert_eq!(
+            Limits::new(&own, None).threshold(&TENSOR_LOW).source,
+            "ncu HighPipeUtilization"
+        );
     }
 }

@@ -29,7 +29,7 @@ const MAX_LISTED_GAPS: usize = 20;
 
 /// The timeline of a trace; `None` if no kernel ran.
 pub fn timeline(trace: &Trace) -> Option<Timeline> {
-    let scope = scope::Scope::of(trace);
+    let scope = scope::Scope::find(trace);
     let waits = Waits::new(trace);
     let mut regions: BTreeMap<u32, RegionSums> = BTreeMap::new();
     let devices: BTreeSet<u32> = trace.work.iter().map(|work| work.device).collect();

@@ -13,7 +13,7 @@ use rgpu_protocol::{Digest, PIECE_BYTES, Plan};
 use sha2::{Digest as _, Sha256};
 
 use super::BundleError;
-use crate::tool::{BundleFile, Content, Draft, Expectations};
+use crate::tool::{BundleFile, Content, Draft, DraftInfo};
 
 /// Default limit of all files of a bundle together, in bytes.
 pub const DEFAULT_MAX_BYTES: u64 = 2 << 30;
@@ -34,8 +34,8 @@ pub struct Bundle {
     pub plan: Plan,
     /// The source of each blob's bytes.
     pub blobs: BTreeMap<Digest, BlobSource>,
-    /// The results that the laptop may expect.
-    pub expect: Expectations,
+    /// What we know of the plan beyond the plan itself.
+    pub info: DraftInfo,
 }
 
 impl Bundle {
@@ -139,9 +139,9 @@ impl Packer {
     /// # Errors
     /// [`BundleError`] for files that cannot be read, or that exceed the limit.
     pub fn pack(&mut self, draft: impl Borrow<Draft>) -> Result<Bundle, BundleError> {
-        let Draft { plan, files, expect } = draft.borrow();
+        let Draft { plan, files, info } = draft.borrow();
         self.check_size(files)?;
-        let (mut plan, expect) = (plan.clone(), expect.clone());
+        let (mut plan, info) = (plan.clone(), info.clone());
         let mut blobs = BTreeMap::new();
         for file in files {
             if !valid_relative_path(&file.path) {
@@ -154,7 +154,7 @@ impl Packer {
                 Some(_) => return Err(BundleError::Twice { path: file.path.clone() }),
             }
         }
-        Ok(Bundle { plan, blobs, expect })
+        Ok(Bundle { plan, blobs, info })
     }
 
     /// Drops all digests: a file rewritten within one tick of the file system's clock can keep its
@@ -332,7 +332,7 @@ mod tests {
             origin: None,
             limits: Limits::default(),
         };
-        Draft { plan, files, expect: Expectations::default() }
+        Draft { plan, files, info: DraftInfo::default() }
     }
 
     #[test]

@@ -70,8 +70,13 @@ pub(super) fn run(
         }
         Command::Exec(mut args) => {
             args.run.events = events;
-            exec::attach(app, &args, FollowedRun::resume(folder, record), &delegates::OF_EXEC)
-                .or_else(|failure| own_failure(failure, app.global.json))
+            exec::attach(
+                app,
+                &args,
+                FollowedRun::resume(folder, record),
+                &delegates::EXEC_DELEGATES,
+            )
+            .or_else(|failure| own_failure(failure, app.global.json))
         }
         _ => Err(Failure::new(
             Exit::Usage,

@@ -32,10 +32,10 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     }
     let out = destination(args.out.as_deref(), build_command.emit)?;
     let spec = session::spec(app, args.remote.as_deref())?;
-    if let BuildTarget::Dsl(build) = &build_command.wanted {
+    if let BuildTarget::Dsl(build) = &build_command.target {
         fetch_consent::environment(app, &spec, build.dsl.wheels(), args.yes)?;
     }
-    if let BuildTarget::Kernel(request) = &mut build_command.wanted {
+    if let BuildTarget::Kernel(request) = &mut build_command.target {
         request.build.fetch |= fetch_consent::wants_nvcc(app, &spec);
     }
     let new = NewRun {
@@ -51,27 +51,27 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
         ..record
     })?;
     let mut task = BuildTask { app, args, build_command, spec, run };
-    let mut built = task.carry_out();
+    let mut built = task.run_build();
     if matches!(built, Ok(BuildOutcome::NoCompiler(_)))
         && args.remote.is_none()
-        && let Some(local) = task.carry_out_here()
+        && let Some(local) = task.run_build_here()
     {
         built = local;
     }
     // The host has no compiler: offer to fetch one.
     if let (Ok(BuildOutcome::NoCompiler(failure)), BuildTarget::Kernel(request)) =
-        (&built, &mut task.build_command.wanted)
+        (&built, &mut task.build_command.target)
         && !request.build.fetch
     {
         match fetch_consent::nvcc(app, &task.spec, is_device_code(request), failure) {
             Ok(()) => {
                 request.build.fetch = true;
-                built = task.carry_out();
+                built = task.run_build();
             }
             Err(failure) => built = Err(failure),
         }
     }
-    if args.yes && matches!(&built, Ok(BuildOutcome::Told(build, _)) if build.by_wheels()) {
+    if args.yes && matches!(&built, Ok(BuildOutcome::Built(build, _)) if build.by_wheels()) {
         fetch_consent::wanted_nvcc(app, &task.spec);
     }
     finish(app, task.run, built, out)
@@ -85,17 +85,17 @@ pub(super) fn attach(app: &App, args: &BuildArgs, run: FollowedRun) -> Result<St
     let mut build_command = request::resolve(app, args)?;
     let out = destination(args.out.as_deref(), build_command.emit)?;
     let spec = session::spec(app, Some(&run.record.remote))?;
-    if let BuildTarget::Kernel(request) = &mut build_command.wanted {
+    if let BuildTarget::Kernel(request) = &mut build_command.target {
         request.build.fetch |= fetch_consent::wants_nvcc(app, &spec);
     }
     let mut task = BuildTask { app, args, build_command, spec, run };
-    let mut built = task.carry_out();
+    let mut built = task.run_build();
     if let (Ok(BuildOutcome::NoCompiler(_)), BuildTarget::Kernel(request)) =
-        (&built, &mut task.build_command.wanted)
+        (&built, &mut task.build_command.target)
     {
         // The job was submitted, so the user had agreed to the download.
         request.build.fetch = true;
-        built = task.carry_out();
+        built = task.run_build();
     }
     finish(app, task.run, built, out)
 }
@@ -161,30 +161,31 @@ struct BuildTask<'a> {
 }
 
 impl BuildTask<'_> {
-    fn carry_out(&mut self) -> Result<BuildOutcome> {
+    fn run_build(&mut self) -> Result<BuildOutcome> {
         let Self { app, args, build_command, spec, run } = self;
-        let output_options = OutputOptions::beside(app, args.events.as_deref(), args.accept_new);
+        let output_options =
+            OutputOptions::with_progress_bar(app, args.events.as_deref(), args.accept_new);
         let build = BuildRun {
-            wanted: build_command.wanted.clone(),
+            target: build_command.target.clone(),
             name: build_command.name.clone(),
             source: build_command.source.clone(),
             emit: build_command.emit,
             nvdisasm: &|| nvdisasm::candidates(app),
         };
         let status = |built: &Result<BuildOutcome>| match built {
-            Ok(BuildOutcome::Told(_, Some(failure)) | BuildOutcome::NoCompiler(failure))
+            Ok(BuildOutcome::Built(_, Some(failure)) | BuildOutcome::NoCompiler(failure))
             | Err(failure) => failure.exit as u8,
             Ok(_) => 0,
         };
-        run.carry_out(app, spec, output_options, status, async |host, context| {
-            build.run(host, context).await
+        run.connect_and_run(app, spec, output_options, status, async |run_session, context| {
+            build.run(run_session, context).await
         })
     }
 
     /// Builds on this machine instead, if the default remote lacks a compiler, as `profile` does
     /// too. `None` if this machine has no compiler either.
-    fn carry_out_here(&mut self) -> Option<Result<BuildOutcome>> {
-        let BuildTarget::Kernel(request) = &self.build_command.wanted else { return None };
+    fn run_build_here(&mut self) -> Option<Result<BuildOutcome>> {
+        let BuildTarget::Kernel(request) = &self.build_command.target else { return None };
         // Without `--arch` only the host knows the GPU.
         if session::is_local(&self.spec) || request.arch.is_none() {
             return None;
@@ -198,7 +199,7 @@ impl BuildTask<'_> {
             ..record.clone()
         };
         let default_record = std::mem::replace(&mut self.run.record, local);
-        let built = self.carry_out();
+        let built = self.run_build();
         if matches!(built, Ok(BuildOutcome::NoCompiler(_))) {
             (self.spec, self.run.record) = (default_spec, default_record);
             return None;
@@ -218,15 +219,15 @@ fn finish(
     out: Destination,
 ) -> Result<Status> {
     let (build, failure) = match built {
-        Ok(BuildOutcome::Told(build, failure)) => (Some(build), failure),
+        Ok(BuildOutcome::Built(build, failure)) => (Some(build), failure),
         Ok(BuildOutcome::Detached) => {
             run.record.exit = Some(0);
-            run.detach()?;
+            run.record_detached()?;
             return run.show_detached(app);
         }
         Ok(BuildOutcome::NoCompiler(failure)) | Err(failure) => (None, Some(failure)),
     };
-    run.end(failure.as_ref(), failure.as_ref().map_or(0, |failure| failure.exit as u8))?;
+    run.record_end(failure.as_ref(), failure.as_ref().map_or(0, |failure| failure.exit as u8))?;
     let folder = &run.folder;
     let short = |path: &Path| path.strip_prefix(&app.cwd).unwrap_or(path).display().to_string();
     let Some(build) = build else {

@@ -5,7 +5,7 @@ use super::exec::Delegates;
 use super::profile;
 
 /// What `exec` is handed.
-pub(super) const OF_EXEC: Delegates = Delegates {
+pub(super) const EXEC_DELEGATES: Delegates = Delegates {
     profile: |app, args, profile_command, resumed| match resumed {
         None => profile::run_resolved(app, args, profile_command, "exec"),
         Some(run) => profile::follow(app, args, profile_command, run),

@@ -5,6 +5,7 @@ mod args;
 mod diff;
 mod hot;
 mod known;
+mod launched;
 mod output_file;
 mod page;
 mod progress;
@@ -77,13 +78,18 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
             n => format!("skipped: {n} reports of ncu; name one to read its cubins: `{first}`"),
         });
     }
+    let launched = launched::symbols(app, args, &named);
+    if launched.is_some() {
+        app.say("only kernels that were launched are shown; `--all-kernels` shows all");
+    }
+    let wanted = ImageFilter { launched, ..image_filter(args)? };
     if html {
-        return page::run(app, args, &files);
+        return page::run(app, args, &files, wanted);
     }
     if let Some(view) = args.view {
         check_format(view, args)?;
         let mut task = ImageTask {
-            wanted: image_filter(args)?,
+            wanted,
             shown: listing_columns(args),
             lives: view::lives(view),
             ..ImageTask::default()
@@ -96,7 +102,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     if let Some(format) = args.format {
         return Err(misplaced(format));
     }
-    listings(app, args, &files)
+    listings(app, args, &files, wanted)
 }
 
 /// Why nvdisasm is not used. `None` if it is.
@@ -111,9 +117,14 @@ fn reason_unused(args: &DisasmArgs) -> Option<&'static str> {
 }
 
 /// Writes listings and facts of every file, or with `--list` prints their contents.
-fn listings(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
+fn listings(
+    app: &App,
+    args: &DisasmArgs,
+    files: &[PathBuf],
+    wanted: ImageFilter,
+) -> Result<Status> {
     let mut task = ImageTask {
-        wanted: image_filter(args)?,
+        wanted,
         sass: !args.list && args.tool != Tool::None,
         by_kernel: args.per_kernel,
         extract: args.extract,
@@ -237,7 +248,7 @@ fn reserve_input_names(names: &FileNames, out: &Path, files: &[PathBuf]) {
         if let Some(name) = file.file_name().filter(|name| existing.contains(*name))
             && output_file::same(file, &out.join(name))
         {
-            names.take(&name.to_string_lossy());
+            names.reserve(&name.to_string_lossy());
         }
     }
 }
@@ -288,7 +299,7 @@ fn misplaced(format: Format) -> Failure {
 /// The filters of `--arch` and `-k`.
 fn image_filter(args: &DisasmArgs) -> Result<ImageFilter> {
     let kernels = args.kernel_name.iter().map(|k| pattern(k)).collect::<Result<Vec<Regex>>>()?;
-    Ok(ImageFilter { arches: args.arch.clone(), kernels })
+    Ok(ImageFilter { arches: args.arch.clone(), kernels, launched: None })
 }
 
 /// Resolves the arguments: paths stay paths, anything else is a run.

@@ -85,7 +85,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Profile(args) => prune_runs(&app, profile::run(&app, &args)),
         // `exec` checks for failed writes itself.
         Command::Exec(args) => {
-            return prune_runs(&app, exec::run(&app, &args, &delegates::OF_EXEC));
+            return prune_runs(&app, exec::run(&app, &args, &delegates::EXEC_DELEGATES));
         }
         Command::Build(args) => prune_runs(&app, build::run(&app, &args)),
         Command::Remote(command) => remote::run(&app, &command),

@@ -17,7 +17,7 @@ use super::support::followed_run::FollowedRun;
 use super::support::host_text::host_text;
 use super::support::kernel_folders::kernel_folders;
 use super::support::progress::LiveOutput;
-use super::support::session::{self, OpenRemote, OutputOptions};
+use super::support::session::{self, OutputOptions, RemoteSession};
 use super::support::terminal::safe;
 use super::support::verification::unverified;
 use crate::config::Origin;
@@ -111,35 +111,35 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
         row: None,
     };
     let diagnosis = app.block_on(async {
-        let mut open = session::open(app, spec, output_options).await?;
-        let cache = session::facts_cache(app, &open.spec);
+        let mut session = session::open(app, spec, output_options).await?;
+        let cache = session::facts_cache(app, &session.spec);
         if args.fresh {
             cache.forget();
-            cache.failed_rungs(&open.spec.name).forget();
+            cache.failed_rungs(&session.spec.name).forget();
         }
         let now = jiff::Timestamp::now().as_second();
-        let host = open.ask(&cache, now).await?;
+        let host = session.ask_facts(&cache, now).await?;
         let mut modes = Vec::new();
         // Without the kernel nothing can be tried, but everything else is still shown.
         let untried = find::find(KERNEL, &own_places(app)).err().map(not_found);
         let modes_to_try = MODES.iter().filter(|info| info.in_doctor && untried.is_none());
         for mode in modes_to_try.map(|info| info.mode) {
-            if open.cancel.asked() > 0 {
+            if session.cancel.request_count() > 0 {
                 return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled"));
             }
-            modes.push(try_mode(app, &mut open, mode, scratch.path()).await?);
+            modes.push(try_mode(app, &mut session, mode, scratch.path()).await?);
         }
-        open.reporter.report(&RunEvent::Finished { exit: 0 });
+        session.reporter.report(&RunEvent::Finished { exit: 0 });
         let path = |p: &Option<std::path::PathBuf>| {
             p.as_ref().map_or("not built".to_owned(), |p| p.display().to_string())
         };
         let arch = &host.agent.arch;
-        let tools = open.programs.toolbox(arch);
-        let other = open.programs.agent_for(arch).filter(|_| arch != std::env::consts::ARCH);
-        let agent = other.unwrap_or_else(|| open.programs.agent.clone());
+        let tools = session.programs.toolbox(arch);
+        let other = session.programs.agent_for(arch).filter(|_| arch != std::env::consts::ARCH);
+        let agent = other.unwrap_or_else(|| session.programs.agent.clone());
         let chosen = ChosenPaths {
-            remote: open.spec.name.clone(),
-            address: open.spec.url.clone(),
+            remote: session.spec.name.clone(),
+            address: session.spec.url.clone(),
             settings: settings(app),
             agent: agent.display().to_string(),
             runner: path(&tools.runner),
@@ -150,7 +150,7 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
                 app.config.runs_dir.origin
             ),
         };
-        open.link.close().await;
+        session.link.close().await;
         Ok(Diagnosis { schema: "rgpu.doctor/1", host, modes, untried, chosen })
     })?;
     if app.global.json {
@@ -195,26 +195,26 @@ fn settings(app: &App) -> String {
 /// Runs the tiny kernel in one mode.
 async fn try_mode(
     app: &App,
-    open: &mut OpenRemote,
+    session: &mut RemoteSession,
     mode: Mode,
     scratch: &std::path::Path,
 ) -> Result<ModeLine> {
     let started_at = Instant::now();
     let spec = find::find(KERNEL, &own_places(app)).map_err(Failure::from)?.spec;
-    let data_sets = spec.cases(&Selection::Given(vec![CASE.to_owned()])).map_err(Failure::from)?;
+    let cases = spec.cases(&Selection::Given(vec![CASE.to_owned()])).map_err(Failure::from)?;
     let source_folder = spec.folder.clone();
     let sources = spec.sources(&own_places(app)).map_err(Failure::from)?;
-    let target = Target::Kernel { spec: Box::new(spec), sources, data_sets, seed: 1 };
+    let target = Target::Kernel { spec: Box::new(spec), sources, cases, seed: 1 };
     let mut request = Request::new(mode, target);
     request.named = KERNEL.to_owned();
     request.timing.iters = Some(10);
     request.timeout_s = 120;
     request.share_gpu = true;
-    request.build.fetch = wants_nvcc(app, &open.spec);
+    request.build.fetch = wants_nvcc(app, &session.spec);
     request.build.fetch_here = wants_nvcc(app, &RemoteSpec::local());
     request.ncu.set = Some("minimal".to_owned());
     request.sanitizer.tools = vec![SanitizerTool::Memcheck];
-    open.reporter.report(&RunEvent::Note { text: &format!("trying {mode}") });
+    session.reporter.report(&RunEvent::Note { text: &format!("trying {mode}") });
 
     let id =
         format!("doctor-{mode}-{}-{}", std::process::id(), jiff::Timestamp::now().as_millisecond());
@@ -223,30 +223,30 @@ async fn try_mode(
         title: format!("doctor ({mode})"),
         mode: mode.name().to_owned(),
         kernel: KERNEL.to_owned(),
-        ..session::record(app, &open.spec, id, "doctor", jiff::Timestamp::now())
+        ..session::record(app, &session.spec, id, "doctor", jiff::Timestamp::now())
     };
     let run = ProfileRun {
         request,
         project: &app.config.project,
         thresholds: &app.config.thresholds.value,
         source_folder: &source_folder,
-        nvdisasm: &[],
-        at_least: None,
-        try_failed: true,
+        local_nvdisasm_paths: &[],
+        required_rung: None,
+        retry_failed_rungs: true,
     };
     let mut followed_run = FollowedRun { folder, record, start: RunStart::New };
-    let (mut host, mut context) = followed_run.on(app, open);
-    let outcome = run.run(&mut host, &mut context).await;
+    let (mut run_session, mut context) = followed_run.session_and_context(app, session);
+    let outcome = run.run(&mut run_session, &mut context).await;
     let record = followed_run.record;
     // Jobs on this machine were removed already.
-    for job in record.jobs.iter().filter(|job| job.remote == open.spec.name) {
+    for job in record.jobs.iter().filter(|job| job.remote == session.spec.name) {
         // If the host cannot remove it now, its quota removes it later.
-        let _ = open.link.forget(&job.job).await;
+        let _ = session.link.forget(&job.job).await;
     }
     let mut line =
         ModeLine { mode: mode.name(), rung: RungId::default(), why: Vec::new(), seconds: 0.0 };
     match outcome {
-        Ok(ProfileOutcome::Profile(profile, _, failure)) => {
+        Ok(ProfileOutcome::Profile { profile, failure, .. }) => {
             // The failure that a real run in this mode would end with.
             let not_checked = unverified(&profile);
             line.rung = match profile.gpu {
@@ -257,12 +257,12 @@ async fn try_mode(
                 _ => profile.rung,
             };
             for record in profile.ladder.iter().filter(|r| !r.ok) {
-                let words = if record.words.is_empty() {
+                let message = if record.message.is_empty() {
                     String::new()
                 } else {
-                    format!(": {}", record.words)
+                    format!(": {}", record.message)
                 };
-                line.why.push(format!("not {} ({}{words})", record.rung, record.code));
+                line.why.push(format!("not {} ({}{message})", record.rung, record.code));
             }
             line.why.extend(failure.or(not_checked).map(|f| f.what));
         }

@@ -24,7 +24,7 @@ use super::support::profile_args::ProfileArgs;
 use super::support::profile_request::{self, ProfileCommand};
 use super::support::progress::LiveOutput;
 use super::support::run_args::{PlaceArgs, RunArgs};
-use super::support::session::{self, OpenRemote, OutputOptions};
+use super::support::session::{self, OutputOptions, RemoteSession};
 use super::support::terminal::{RawTerminal, written};
 use crate::bundle::{self, DEFAULT_MAX_BYTES, Packer};
 use crate::error::{Exit, Failure, Result, shell_word};
@@ -133,7 +133,7 @@ fn execute(app: &App, args: &ExecArgs, delegates: &Delegates) -> Result<Status> 
     let initial_write = std::thread::spawn(move || initial_files.write());
     let outcome = app.block_on(async {
         // Compile and hash large files while the connection is made.
-        let opened = session::open_beside(app, spec, output_options, |mut reporter| {
+        let opened = session::connect_while(app, spec, output_options, |mut reporter| {
             let (source, folder) = (&source, &run.folder);
             let large = source.mounts.large();
             let large_packer =
@@ -147,10 +147,10 @@ fn execute(app: &App, args: &ExecArgs, delegates: &Delegates) -> Result<Status> 
         .await;
         // Must be done before the record changes or a job is sent, even if the connection failed.
         wait_for_initial_files(initial_write)?;
-        let (open, prepared) = opened?;
-        run.follow(open, reported_status, async |open, run| {
-            let outcome = run_on_host(app, args, &source, open, run, prepared).await;
-            drain(open, outcome).await
+        let (session, prepared) = opened?;
+        run.run_connected(session, reported_status, async |session, run| {
+            let outcome = run_on_host(app, args, &source, session, run, prepared).await;
+            drain_output(session, outcome).await
         })
         .await
     });
@@ -267,12 +267,12 @@ async fn run_on_host(
     app: &App,
     args: &ExecArgs,
     source: &ExecSource,
-    open: &mut OpenRemote,
+    session: &mut RemoteSession,
     run: &mut FollowedRun,
     (built, packer): (compile::CompiledProgram, Packer),
 ) -> Result<ExecOutcome> {
     // The terminal is restored when this is dropped.
-    let terminal = if args.tty { Some(RawTerminal::take()?) } else { None };
+    let terminal = if args.tty { Some(RawTerminal::enter()?) } else { None };
     let exec_run = ExecRun {
         program: Some(&|facts: Option<&HostFacts>| {
             request(args, source, facts, built.clone(), terminal.as_ref())
@@ -281,10 +281,10 @@ async fn run_on_host(
         pull: &args.pull,
         copies: pull::copies(app, args),
     };
-    let (host, mut context) = run.on(app, open);
+    let (run_session, mut context) = run.session_and_context(app, session);
     let has_input = terminal.is_some() || source.has_input(args.run.detach);
     context.input = has_input.then(standard_input);
-    exec_run.run(&mut host.with_packer(packer), &mut context).await
+    exec_run.run(&mut run_session.with_packer(packer), &mut context).await
 }
 
 /// Makes the request for a host with these facts.
@@ -308,8 +308,8 @@ fn request(
         log_bytes: args.run.log_limit,
         pull: args.pull.clone(),
         gpu: compile::gpus(args, facts)?,
-        queue: args.run.queue_timeout,
-        facts: facts.map(HostFacts::key),
+        queue_timeout: args.run.queue_timeout,
+        facts_digest: facts.map(HostFacts::key),
     })
 }
 
@@ -345,12 +345,12 @@ fn profile_program(
             }
         };
         if let Some(facts) = cache.load(now_s) {
-            return Ok((facts, session::beside(app, output_options, compile).await?));
+            return Ok((facts, session::run_until_cancelled(app, output_options, compile).await?));
         }
-        let (mut open, built) =
-            session::open_beside(app, spec.clone(), output_options, compile).await?;
-        let facts = open.ask(&cache, now_s).await;
-        open.link.close().await;
+        let (mut session, built) =
+            session::connect_while(app, spec.clone(), output_options, compile).await?;
+        let facts = session.ask_facts(&cache, now_s).await;
+        session.link.close().await;
         Ok((facts?, built))
     })?;
     let mut program = compile::program(args, source, Some(&facts), built)?;
@@ -407,11 +407,11 @@ pub(super) fn attach(
     let copies = pull::copies(app, args);
     let exec_run = ExecRun { program: None, needs_facts: false, pull: &args.pull, copies };
     let outcome = app.block_on(async {
-        let open = session::open(app, spec, output_options).await?;
-        run.follow(open, reported_status, async |open, run| {
-            let (mut host, mut context) = run.on(app, open);
-            let outcome = exec_run.run(&mut host, &mut context).await;
-            drain(open, outcome).await
+        let session = session::open(app, spec, output_options).await?;
+        run.run_connected(session, reported_status, async |session, run| {
+            let (mut run_session, mut context) = run.session_and_context(app, session);
+            let outcome = exec_run.run(&mut run_session, &mut context).await;
+            drain_output(session, outcome).await
         })
         .await
     });
@@ -422,16 +422,19 @@ const SIGINT: i32 = 2;
 const SIGPIPE: i32 = 13;
 
 /// Waits until the program's output is written.
-async fn drain(open: &mut OpenRemote, outcome: Result<ExecOutcome>) -> Result<ExecOutcome> {
-    let drained = open.drain().await;
-    map_lost_reader(open, outcome.and_then(|outcome| drained.map(|()| outcome)))
+async fn drain_output(
+    session: &mut RemoteSession,
+    outcome: Result<ExecOutcome>,
+) -> Result<ExecOutcome> {
+    let drained = session.wait_for_output().await;
+    map_lost_reader(session, outcome.and_then(|outcome| drained.map(|()| outcome)))
 }
 
 /// Turns a cancel for lack of a reader into death by SIGPIPE. A failed write to stdout is an error
 /// of ours.
-fn map_lost_reader(open: &OpenRemote, outcome: Result<ExecOutcome>) -> Result<ExecOutcome> {
+fn map_lost_reader(session: &RemoteSession, outcome: Result<ExecOutcome>) -> Result<ExecOutcome> {
     written()?;
-    let unread = |f: &Failure| f.exit == Exit::Cancelled && open.cancel.output_unread();
+    let unread = |f: &Failure| f.exit == Exit::Cancelled && session.cancel.is_output_unread();
     let end = Some(Ok(ProgramExit::Signal(SIGPIPE)));
     match outcome {
         Err(f) if unread(&f) => {
@@ -480,13 +483,13 @@ fn finish(
     outcome: Result<ExecOutcome>,
     started_at: Instant,
 ) -> Result<Status> {
-    run.lasted(started_at);
+    run.add_duration(started_at);
     let has_ended = outcome.is_ok();
     let (outcome, pulled, mut copies) = match outcome {
         Ok(ExecOutcome { end: Some(end), pulled, copies }) => (end, pulled, copies),
         Ok(ExecOutcome { end: None, .. }) => {
             run.record.exit = Some(0);
-            run.detach()?;
+            run.record_detached()?;
             return run.show_detached(app);
         }
         Err(failure) => (Err(failure), Vec::new(), FileCopies::default()),
@@ -496,7 +499,7 @@ fn finish(
     if let Ok(end) = &outcome {
         run.record.program_exit = Some(i32::from(end.status()));
     }
-    run.end(outcome.as_ref().err(), status)?;
+    run.record_end(outcome.as_ref().err(), status)?;
     let FollowedRun { folder, record, .. } = &run;
     let placement = pull::place(app, args, (folder, record), &pulled, &mut copies);
     // A program that did not start has no files to pull.

@@ -215,7 +215,7 @@ fn show(app: &App, name: &str) -> Result<Status> {
     app.print(&grid.without_empty_columns().plain(app.style().width, 2));
     app.print(&format!(
         "\n  {}; reference: {}\n",
-        if sets.len() == 1 { "1 data set".to_owned() } else { format!("{} data sets", sets.len()) },
+        if sets.len() == 1 { "1 case".to_owned() } else { format!("{} cases", sets.len()) },
         match &spec.reference {
             Some(r) => format!(
                 "`{}` in {}",

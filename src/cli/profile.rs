@@ -20,7 +20,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::model::Profile;
 use crate::model::sanitizer::SanitizerVerdict;
 use crate::remote::RemoteSpec;
-use crate::run::{ProfileOutcome, ProfileRun, below_rung, falls_short};
+use crate::run::{ProfileOutcome, ProfileRun, below_rung_failure, misses_rung};
 use crate::store::{RunRecord, RunState};
 use crate::tool;
 
@@ -109,7 +109,7 @@ fn carry_out(
     request.build.fetch |= wants_nvcc(app, &spec);
     request.build.fetch_here = wants_nvcc(app, &RemoteSpec::local());
     let events = args.run.events.as_deref();
-    let mut output_options = OutputOptions::beside(app, events, args.place.accept_new);
+    let mut output_options = OutputOptions::with_progress_bar(app, events, args.place.accept_new);
     if row.is_some() {
         // With several runs, each shows only its line; the output is in its log.
         output_options = OutputOptions { live: LiveOutput::Hidden, row, ..output_options };
@@ -119,16 +119,18 @@ fn carry_out(
         project: &app.config.project,
         thresholds: &app.config.thresholds.value,
         source_folder: &profile_command.folder,
-        nvdisasm: &nvdisasm::candidates(app),
-        at_least: args.run.at_least.as_ref(),
-        try_failed: false,
+        local_nvdisasm_paths: &nvdisasm::candidates(app),
+        required_rung: args.run.at_least.as_ref(),
+        retry_failed_rungs: false,
     };
     let status = |outcome: &Result<ProfileOutcome>| match outcome {
-        Ok(ProfileOutcome::Profile(.., Some(failure))) | Err(failure) => failure.exit as u8,
+        Ok(ProfileOutcome::Profile { failure: Some(failure), .. }) | Err(failure) => {
+            failure.exit as u8
+        }
         Ok(_) => 0,
     };
-    run.carry_out(app, &spec, output_options, status, async |host, context| {
-        profile_run.run(host, context).await
+    run.connect_and_run(app, &spec, output_options, status, async |run_session, context| {
+        profile_run.run(run_session, context).await
     })
 }
 
@@ -167,10 +169,10 @@ fn write_result(
     let FollowedRun { folder, record, .. } = &*run;
     let (profile, failure) = match outcome {
         Ok(ProfileOutcome::Detached) => {
-            run.detach()?;
+            run.record_detached()?;
             return Ok(FinishedRun { profile: None, failure: None, status: 0 });
         }
-        Ok(ProfileOutcome::Profile(mut profile, sidecars, failure)) => {
+        Ok(ProfileOutcome::Profile { mut profile, sidecars, failure }) => {
             profile.run.seconds = record.seconds;
             profile.run.cost_usd = record.cost.cost_usd;
             profile.run.cost_from = record.cost.source().map(Into::into);
@@ -191,7 +193,11 @@ fn write_result(
         }
         Err(failure) => (None, Some(failure)),
     };
+    let is_exec = record.command == "exec";
+    let program_failed = failure.as_ref().is_some_and(|failure| failure.code == "program_failed");
+    // `exec` ends with the program's own status, whose output the user has seen.
     let failure = failure
+        .filter(|_| !(is_exec && program_failed && profile.is_some()))
         .or_else(|| profile.as_ref().and_then(|p| below_required_rung(p, args)))
         .or_else(|| profile.as_deref().and_then(unverified))
         .map(|failure| match failure.place.log {
@@ -203,13 +209,11 @@ fn write_result(
     let has_findings =
         profile.iter().flat_map(|p| &p.sanitizer).any(|s| s.verdict == SanitizerVerdict::Found);
     let status = match &failure {
-        Some(failure) if record.command == "exec" => status_of_failure(failure),
+        Some(_) if is_exec && program_failed => program_status(record),
+        Some(failure) if is_exec => status_of_failure(failure),
         Some(failure) => failure.exit as u8,
         None if has_findings => Exit::Findings as u8,
-        // `exec` ends with the program's own status.
-        None if record.command == "exec" => {
-            record.program_exit.map_or(0, |status| (status & 0xff) as u8)
-        }
+        None if is_exec => program_status(record),
         None => 0,
     };
     if let Some(profile) = &profile {
@@ -221,14 +225,19 @@ fn write_result(
             |e| Failure::new(Exit::Disk, "disk", "cannot write the compiled kernel").cause(e),
         )?;
     }
-    run.end(failure.as_ref(), status)?;
+    run.record_end(failure.as_ref(), status)?;
     Ok(FinishedRun { profile, failure, status })
+}
+
+/// The program's own exit status.
+fn program_status(record: &RunRecord) -> u8 {
+    record.program_exit.map_or(0, |status| (status & 0xff) as u8)
 }
 
 /// The failure of a run that ended below `--at-least`.
 fn below_required_rung(profile: &Profile, args: &ProfileArgs) -> Option<Failure> {
     let required_rung = args.run.at_least.as_ref()?;
     let message = format!("the run ended on rung `{}`, below `{required_rung}`", profile.rung);
-    falls_short(&profile.rung, required_rung, profile.gpu.is_none())
-        .then(|| below_rung(message, &profile.ladder))
+    misses_rung(&profile.rung, required_rung, profile.gpu.is_none())
+        .then(|| below_rung_failure(message, &profile.ladder))
 }

@@ -382,8 +382,8 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
         row: None,
     };
     let StoppedJob { outcome, has_pulled_files, is_missing } = app.block_on(async {
-        let open = session::open(app, spec, output_options).await?;
-        open.finish_with(async |link| stop_job(link, &job).await).await
+        let session = session::open(app, spec, output_options).await?;
+        session.run_and_close(async |link| stop_job(link, &job).await).await
     })?;
     // A command that follows the run records the end itself.
     let own = folder.clone().follow();

@@ -144,7 +144,7 @@ impl ListingCalls {
             cubins.push(with_expected_header(cubin, version).unwrap_or_else(|| cubin.clone()));
             let first = calls.len();
             let words = shards::cut(cubin, flags, symbols, cores);
-            calls.extend(words.into_iter().map(|words| ListingCall { words, cubin: at }));
+            calls.extend(words.into_iter().map(|args| ListingCall { args, cubin: at }));
             calls_by_request.insert(key(cubin, flags, symbols), (at, first..calls.len()));
         }
         Self { cubins, calls, version: version.to_owned(), calls_by_request }

@@ -1,5 +1,6 @@
 //! Which images and kernels to read from files, and what to do with them.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -19,6 +20,8 @@ pub struct ImageFilter {
     pub arches: Vec<String>,
     /// Patterns of which one must match a kernel's symbol or demangled name; empty for all.
     pub kernels: Vec<Regex>,
+    /// The symbols of the only kernels to read; `None` for all.
+    pub launched: Option<HashSet<String>>,
 }
 
 /// The work to do for each image.
@@ -72,8 +75,16 @@ impl ImageFilter {
         self.arches.is_empty() || self.arches.iter().any(|asked| matches(plain(asked)))
     }
 
+    /// Whether every kernel is requested.
+    pub fn all_kernels(&self) -> bool {
+        self.kernels.is_empty() && self.launched.is_none()
+    }
+
     /// Whether the kernel or function with this symbol is requested.
     pub fn kernel(&self, symbol: &str) -> bool {
+        if self.launched.as_ref().is_some_and(|launched| !launched.contains(symbol)) {
+            return false;
+        }
         if self.kernels.is_empty() {
             return true;
         }

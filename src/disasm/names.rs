@@ -13,7 +13,7 @@ pub struct FileNames(Mutex<HashSet<String>>);
 
 impl FileNames {
     /// Reserves a name, so that no file gets it.
-    pub fn take(&self, name: &str) {
+    pub fn reserve(&self, name: &str) {
         if let Ok(mut taken) = self.0.lock() {
             taken.insert(name.to_lowercase());
         }

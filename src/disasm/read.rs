@@ -194,7 +194,7 @@ fn read_cubin(
             write(None, "ptx", ptx.text(bytes).as_bytes())?;
         }
     }
-    let no_kernel_matches = image.kernels.is_empty() && !task.wanted.kernels.is_empty();
+    let no_kernel_matches = image.kernels.is_empty() && !task.wanted.all_kernels();
     if task.sass && !no_kernel_matches {
         let (text, tool, problem) = listing(&cubin, bytes, task);
         if task.by_kernel {
@@ -288,7 +288,7 @@ pub(super) fn listing_options(
     };
     let wanted = cubin.kernels.iter().filter(|k| task.wanted.kernel(&k.name));
     let symbols = wanted.map(|k| k.symbol_index);
-    (flags, if task.wanted.kernels.is_empty() { Vec::new() } else { symbols.collect() })
+    (flags, if task.wanted.all_kernels() { Vec::new() } else { symbols.collect() })
 }
 
 /// The theoretical occupancy for the kernel's required block size, else for `threads`, else for the

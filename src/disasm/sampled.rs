@@ -43,7 +43,7 @@ pub fn sampled(
         let names = cubin.code.iter().filter(|s| sections.contains(&s.index)).map(|s| &s.name);
         let kernels = names.filter_map(|n| Regex::new(&format!("^{}$", regex::escape(n))).ok());
         let sampled_task = ImageTask {
-            wanted: ImageFilter { arches: Vec::new(), kernels: kernels.collect() },
+            wanted: ImageFilter { kernels: kernels.collect(), ..ImageFilter::default() },
             shown: task.shown,
             lives: task.lives,
             nvdisasm: task.nvdisasm.clone(),

@@ -1,7 +1,8 @@
-//! The runner's report of a Case: correctness, times, doubts about the host, and why it stopped.
+//! The report of the runner: correctness, times, doubts about the host, and why it stopped.
 
 use rgpu_case::{
-    CaseReport, ErrorClass, GuardFinding, GuardKind, Job, OutputCheck, RunnerReport, TimingSource,
+    CaseReport, ErrorClass, GuardFinding, GuardKind, OutputCheck, RunnerJob, RunnerReport,
+    TimingSource,
 };
 
 use super::{Imported, Importer, Source};
@@ -39,12 +40,12 @@ pub struct RunnerFailure {
 
 fn import(report: &RunnerReport, source: &Source<'_>) -> Imported {
     let guarded: Vec<SanitizerResult> =
-        report.data_sets.iter().filter_map(|d| guard(d, source.from)).collect();
+        report.cases.iter().filter_map(|d| guard(d, source.from)).collect();
     Imported {
         cases: report
-            .data_sets
+            .cases
             .iter()
-            .map(|d| case(d, report.job == Job::Verify && report.error.is_some()))
+            .map(|d| case(d, report.job == RunnerJob::Verify && report.error.is_some()))
             .collect(),
         sanitizer: guarded,
         warnings: report
@@ -61,7 +62,7 @@ fn import(report: &RunnerReport, source: &Source<'_>) -> Imported {
         device: report.device.as_ref().map(|d| d.name.clone()),
         runner_failure: report.error.as_ref().map(|e| RunnerFailure {
             class: e.class,
-            text: match &e.data_set {
+            text: match &e.case {
                 Some(case) => format!("{} (case `{case}`)", e.text),
                 None => e.text.clone(),
             },
@@ -90,7 +91,7 @@ fn case(data: &CaseReport, stopped: bool) -> CaseResult {
             l2_flushed: t.l2_flushed,
             flushed_bytes: t.flushed_bytes,
             wall_ns: t.wall_ns,
-            contents: t.contents,
+            contents: t.distinct_inputs,
             verified: t.verified,
             repeated: t.repeated,
             sm_mhz: median(t.clocks.iter().filter_map(|c| c.sm_mhz)),

@@ -81,7 +81,7 @@ pub fn kernel(kernel: &CubinKernel, cubin: &Cubin, file: &[u8]) -> Kernel {
         exits: kernel.exits.clone(),
         tcgen05_one_cta: kernel.tcgen05_one_cta,
         tcgen05_two_cta: kernel.tcgen05_two_cta,
-        tensor_memory: mix.of(Class::TensorMemory) > 0,
+        tensor_memory: mix.count(Class::TensorMemory) > 0,
         code_bytes: kernel.code_bytes,
         instructions: read.then_some(mix.instructions),
         classes,

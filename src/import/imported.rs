@@ -28,7 +28,7 @@ pub struct Imported {
     pub code: Vec<KernelCode>,
     /// What is missing and why.
     pub gaps: Vec<Gap>,
-    /// Cases with the runner's results. The engine joins them with the run's Cases by name.
+    /// Cases with the runner's results. The engine joins them with the run's cases by name.
     pub cases: Vec<CaseResult>,
     /// Doubts about the host.
     pub warnings: Vec<Gap>,
@@ -76,14 +76,14 @@ impl Imported {
         if self.launches.len() == all {
             return 0;
         }
-        let kept = &self.launches;
+        let launches = &self.launches;
         self.regions.retain_mut(|region| {
             let had = region.launches.len() + region.ranges.len();
             region.launches.retain_mut(|id| renumber(&numbers, id));
             region.ranges.retain_mut(|range| renumber(&numbers, &mut range.launch));
             let has = region.launches.len() + region.ranges.len();
             if has < had && region.ranges.is_empty() {
-                let inside = region.launches.iter().filter_map(|id| kept.get(*id as usize));
+                let inside = region.launches.iter().filter_map(|id| launches.get(*id as usize));
                 let inside: Vec<Launch> = inside.cloned().collect();
                 region.kernels = kernel_sums(&inside);
                 let known: Option<f64> = inside.iter().map(|launch| launch.duration_ns).sum();

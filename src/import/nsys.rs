@@ -131,7 +131,8 @@ fn import_export(
 ) -> Result<Imported, NsysSqliteError> {
     let file = NsysSqlite::open(path)?;
     let mut imported = import(&ExportRows::new(&file, watch), from)?;
-    imported.gaps.extend(file.diagnostics()?.iter().filter_map(diagnostic));
+    let remarks = remarks(&file.diagnostics()?, &imported);
+    imported.gaps.extend(remarks);
     imported.device = file.gpus()?.into_iter().find_map(|gpu| gpu.name);
     imported.tool_version = file.export()?.remove("EXPORT_PRODUCT_VERSION");
     Ok(imported)
@@ -175,7 +176,8 @@ pub fn import_report(bytes: &[u8], from: &str) -> Result<Imported, NsysRepError>
 fn import_whole(report: &NsysReport<'_>, from: &str) -> Result<Imported, NsysRepError> {
     let rows = ReportRows::new(report)?;
     let mut imported = import(&rows, from)?;
-    imported.gaps.extend(rows.diagnostics()?.iter().filter_map(diagnostic));
+    let remarks = remarks(&rows.diagnostics()?, &imported);
+    imported.gaps.extend(remarks);
     imported.gaps.extend(rows.gaps(from));
     imported.device = report.gpus().iter().find_map(|gpu| gpu.name.clone());
     imported.tool_version = Some(report.build().to_owned());
@@ -201,15 +203,52 @@ pub(super) fn import<R: TraceRows>(file: &R, from: &str) -> Result<Imported, R::
     Ok(imported)
 }
 
-/// A gap for a warning or an error of nsys itself. Its progress notes are skipped.
-fn diagnostic(diagnostic: &Diagnostic) -> Option<Gap> {
+/// A gap for each warning and error of nsys itself, without its progress notes. nsys repeats some
+/// for each process; equal ones are counted.
+fn remarks(diagnostics: &[Diagnostic], imported: &Imported) -> Vec<Gap> {
     // ENUM_DIAGNOSTIC_SEVERITY_LEVEL: 0 unknown, 1 information, 4 verbose.
     const WARNING: i64 = 2;
     const ERROR: i64 = 3;
-    matches!(diagnostic.severity, Some(WARNING | ERROR) | None).then(|| Gap {
-        code: "nsys_diagnostic".to_owned(),
-        text: diagnostic.text.trim().to_owned(),
-    })
+    let mut counted: Vec<(&str, usize)> = Vec::new();
+    for diagnostic in diagnostics {
+        if !matches!(diagnostic.severity, Some(WARNING | ERROR) | None) {
+            continue;
+        }
+        let text = diagnostic.text.trim();
+        match counted.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, count)) => *count += 1,
+            None => counted.push((text, 1)),
+        }
+    }
+    let has_gpu_work = !imported.refusals.iter().any(|refusal| refusal.code == NO_GPU_ROWS);
+    counted
+        .into_iter()
+        .map(|(text, count)| {
+            let contradicted = match text {
+                _ if text.starts_with("No NVTX events collected") => !imported.regions.is_empty(),
+                _ if text.starts_with("No CUDA events collected") => has_gpu_work,
+                _ if text.starts_with("CUDA profiling might have not been started") => has_gpu_work,
+                _ => false,
+            };
+            let text = processing_error(text).unwrap_or_else(|| text.to_owned());
+            let text = match (contradicted, count) {
+                (true, 1) => format!("{text} (said of one process; others have such events)"),
+                (true, _) => {
+                    format!("{text} (said of {count} processes; others have such events)")
+                }
+                (false, 1) => text,
+                (false, _) => format!("{text} ({count} times)"),
+            };
+            Gap { code: "nsys_diagnostic".to_owned(), text }
+        })
+        .collect()
+}
+
+/// Shortens nsys's dump of an exception in its importer to the exception's message.
+fn processing_error(text: &str) -> Option<String> {
+    text.strip_prefix("Error when processing events")?;
+    let message = text.lines().find_map(|line| line.split_once("tag_message*] = "))?.1.trim();
+    Some(format!("nsys could not process some events: {message}"))
 }
 
 #[cfg(test)]

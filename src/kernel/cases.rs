@@ -1,4 +1,4 @@
-//! Makes data sets from a spec and selected sizes: evaluates expressions and checks limits.
+//! Makes cases from a spec and selected sizes: evaluates expressions and checks limits.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +19,14 @@ const MAX_GRID_YZ: u32 = 65_535;
 const MAX_CLUSTER: u64 = 16;
 
 impl KernelSpec {
-    /// The data sets for `selection`, with every expression evaluated.
+    /// The cases for `selection`, with every expression evaluated.
     ///
     /// # Errors
     /// [`KernelError`] for sizes that the kernel does not accept, expressions without a value, and
     /// launch shapes or extents that no GPU accepts.
     pub fn cases(&self, selection: &Selection) -> Result<Vec<Case>, KernelError> {
         let is_named = |case: &NamedCase| self.sizes.cases.iter().any(|own| own.name == case.name);
-        let data_set_of = |case: &NamedCase| match self.data_set(case) {
+        let evaluate = |case: &NamedCase| match self.evaluate_case(case) {
             // The sizes come from the user, so the error names `--problem-sizes`, not kernel.toml.
             Err(KernelError::Range { key, value, limit, .. })
                 if matches!(selection, Selection::Given(_)) && !is_named(case) =>
@@ -35,10 +35,10 @@ impl KernelSpec {
             }
             other => other,
         };
-        sizes::select(self, selection)?.iter().map(data_set_of).collect()
+        sizes::select(self, selection)?.iter().map(evaluate).collect()
     }
 
-    /// The data sets at which a reference kernel is itself checked; empty if there is none.
+    /// The cases at which a reference kernel is itself checked; empty if there is none.
     ///
     /// # Errors
     /// As [`KernelSpec::cases`].
@@ -46,10 +46,10 @@ impl KernelSpec {
         let device = self.reference.as_ref().and_then(|reference| reference.device.as_ref());
         let names = device.map(|device| device.small.as_slice()).unwrap_or_default();
         let small = self.sizes.cases.iter().filter(|case| names.contains(&case.name));
-        small.map(|case| self.data_set(case)).collect()
+        small.map(|case| self.evaluate_case(case)).collect()
     }
 
-    fn data_set(&self, case: &NamedCase) -> Result<Case, KernelError> {
+    fn evaluate_case(&self, case: &NamedCase) -> Result<Case, KernelError> {
         let eval = Evaluation { vars: &self.sizes.vars, case: &case.name };
         let mut groups = Vec::with_capacity(case.groups.len());
         for row in &case.groups {

@@ -58,7 +58,7 @@ pub enum KernelError {
     Value {
         /// The key of kernel.toml.
         key: String,
-        /// Name of the data set.
+        /// Name of the case.
         case: String,
         /// The error of the expression.
         #[source]
@@ -69,7 +69,7 @@ pub enum KernelError {
     Range {
         /// The key of kernel.toml.
         key: String,
-        /// Name of the data set.
+        /// Name of the case.
         case: String,
         /// The computed number.
         value: String,

@@ -1,10 +1,11 @@
 //! Size expressions, which `kernel.toml` may have in place of numbers that depend on the problem
 //! size.
 //!
-//! They are evaluated on the laptop only, so that plans and Cases contain plain numbers. Grammar,
-//! lowest precedence first: `a + b`, `a - b`; `a * b`, `a / b`, `a % b`; `-a`; numbers (`1_000`, in
-//! `[work]` also `0.5`), variables, `( )`, and the functions `min max ceil_div align_up`. `[work]`
-//! also has `sum(e)`, which adds up `e` over the groups of a grouped problem.
+//! They are evaluated on the laptop only, so that plans and runner inputs contain plain numbers.
+//! Grammar, lowest precedence first: `a + b`, `a - b`; `a * b`, `a / b`, `a % b`; `-a`; numbers
+//! (`1_000`, in `[work]` also `0.5`), variables, `( )`, and the functions `min`, `max`, `ceil_div`
+//! and `align_up`. `[work]` also has `sum(e)`, which adds up `e` over the groups of a grouped
+//! problem.
 //!
 //! There are two evaluations: [`Expr::int`] is checked 64-bit arithmetic, in which overflow,
 //! division by zero and (in shapes) an inexact `/` are errors; [`Expr::float`] is in f64, for rates

@@ -15,7 +15,7 @@ impl OwnFiles {
     /// For the kernel in `folder`: the nearest parent with `.git` or the nearest with `rgpu.toml`,
     /// the outer one if there are both; else the folder of `kernel_folders` that contains it; else
     /// its own folder.
-    pub(super) fn of(folder: &Path, kernel_folders: &KernelFolders) -> Self {
+    pub(super) fn find(folder: &Path, kernel_folders: &KernelFolders) -> Self {
         let start = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let Ok(real) = start.canonicalize() else { return Self { root: start.to_owned() } };
         let nearest_with = |mark: &str| real.ancestors().find(|above| above.join(mark).exists());
@@ -65,7 +65,7 @@ mod tests {
         let top = dir.path().canonicalize().unwrap();
         let kernel = top.join("clone/sub/k");
         fs::create_dir_all(&kernel).unwrap();
-        let root = |kernel_folders: &KernelFolders| OwnFiles::of(&kernel, kernel_folders).root;
+        let root = |kernel_folders: &KernelFolders| OwnFiles::find(&kernel, kernel_folders).root;
         assert_eq!(root(&KernelFolders::default()), kernel);
         let with_project = KernelFolders { project: top.join("clone"), ..KernelFolders::default() };
         assert_eq!(root(&with_project), top.join("clone"));

@@ -1,4 +1,4 @@
-//! Parses `--problem-sizes`, which selects the data sets to run.
+//! Parses `--problem-sizes`, which selects the cases to run.
 //!
 //! ```text
 //! flag   := case { "|" case }                 the flag may be repeated: more cases

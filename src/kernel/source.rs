@@ -32,7 +32,7 @@ impl KernelSpec {
     /// the compiler. [`KernelError::Elsewhere`] for a file, data files included, outside of the
     /// kernel's own repository or project.
     pub fn sources(&self, kernel_folders: &KernelFolders) -> Result<SourceTree, KernelError> {
-        let own_files = OwnFiles::of(&self.folder, kernel_folders);
+        let own_files = OwnFiles::find(&self.folder, kernel_folders);
         for (_, data) in self.data_files() {
             own_files.check(&data, Some("init"))?;
         }

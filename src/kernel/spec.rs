@@ -135,7 +135,7 @@ pub struct Sizes {
 /// [`Sizes::vars`]; one group unless [`Sizes::groups`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedCase {
-    /// Name of the case, and of its data set.
+    /// Name of the case.
     pub name: String,
     /// The groups.
     pub groups: Vec<Vec<i64>>,
@@ -204,7 +204,8 @@ impl KernelSpec {
         files
     }
 
-    /// The files named by `init = { file = … }`: path beside the Case, and path on this machine.
+    /// The files named by `init = { file = … }`: path beside the runner input, and path on this
+    /// machine.
     pub fn data_files(&self) -> impl Iterator<Item = (String, PathBuf)> + '_ {
         self.args.iter().filter_map(|arg| match &arg.init {
             Some(Init::File { path }) => Some((data_path(&arg.name, path), self.folder.join(path))),
@@ -213,7 +214,7 @@ impl KernelSpec {
     }
 }
 
-/// Path of an argument's data file beside the Case.
+/// Path of an argument's data file beside the runner input.
 pub(super) fn data_path(arg: &str, path: &str) -> String {
     let extension = Path::new(path).extension().and_then(|e| e.to_str()).unwrap_or("bin");
     format!("data/{arg}.{extension}")

@@ -57,7 +57,7 @@ fn profile() -> (Profile, Sidecars) {
     profile.ladder.push(RungRecord {
         rung: "ncu.asked".to_owned(),
         argv: vec!["--password".to_owned(), "hunter2".to_owned()],
-        words: words.to_owned(),
+        message: words.to_owned(),
         stdout_tail: words.to_owned(),
         ..RungRecord::default()
     });

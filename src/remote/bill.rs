@@ -15,7 +15,7 @@ const MAX_PENDING_BILLS: usize = 10_000;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bill {
     /// The provider's text, on one line.
-    pub words: String,
+    pub text: String,
     /// The US dollars in it; `None`: no unambiguous amount.
     pub usd: Option<f64>,
 }
@@ -23,9 +23,9 @@ pub struct Bill {
 impl Bill {
     /// Reads a provider's text.
     pub fn read(words: &str) -> Self {
-        let words = foreign_text::shown(words);
-        let usd = amount(&words);
-        Self { words, usd }
+        let text = foreign_text::shown(words);
+        let usd = amount(&text);
+        Self { text, usd }
     }
 }
 
@@ -55,26 +55,26 @@ pub struct Meter {
     bills: Bills,
     bill: Option<Bill>,
     /// The last text read.
-    last: String,
+    last_text: String,
 }
 
 impl Meter {
     /// For a stream that has begun.
     pub fn new(bills: &Bills) -> Self {
-        Self { bills: bills.clone(), bill: None, last: String::new() }
+        Self { bills: bills.clone(), bill: None, last_text: String::new() }
     }
 
     /// Reads a text from the provider; returns it if it differs from the last one.
     pub fn read(&mut self, words: &str) -> Option<&str> {
         let bill = Bill::read(words);
-        if bill.words == self.last {
+        if bill.text == self.last_text {
             return None;
         }
-        self.last.clone_from(&bill.words);
+        self.last_text.clone_from(&bill.text);
         if self.bill.as_ref().is_none_or(|known| known.usd <= bill.usd) {
             self.bill = Some(bill);
         }
-        Some(&self.last)
+        Some(&self.last_text)
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(is_new, [true, false, true, true]);
         assert!(bills.take().is_empty());
         drop(meter);
-        assert_eq!(bills.take(), [Bill { words: "$0.03 so far".into(), usd: Some(0.03) }]);
+        assert_eq!(bills.take(), [Bill { text: "$0.03 so far".into(), usd: Some(0.03) }]);
         assert!(bills.take().is_empty());
     }
 }

@@ -128,7 +128,7 @@ pub(super) struct Conversation {
 /// An agent that is still starting.
 pub(super) struct StartingAgent {
     pub(super) start: Arc<AgentStart>,
-    pub(super) talk: Arc<dyn UserPrompt>,
+    pub(super) user_prompt: Arc<dyn UserPrompt>,
 }
 
 impl Conversation {
@@ -177,9 +177,11 @@ impl Conversation {
 
     /// Waits for the agent's hello, and sends ours first if that was not done.
     async fn greeted(&mut self, setup: Option<&ToAgent>) -> Result<Hello, RemoteError> {
-        if let Some(StartingAgent { start, talk }) = self.starting.take() {
+        if let Some(StartingAgent { start, user_prompt }) = self.starting.take() {
             let Self { reader, writer, ending, early_frames, .. } = self;
-            start.run_addressed(reader, writer, ending, &*talk, early_frames).await?;
+            start
+                .run_after_first_frames(reader, writer, ending, &*user_prompt, early_frames)
+                .await?;
             match self.early_frames {
                 EarlyFrames::All => self.writer.forget(),
                 EarlyFrames::Nothing => {
@@ -384,7 +386,7 @@ fn unpack(bytes: &[u8], len: u64, path: &str) -> Result<Vec<u8>, RemoteError> {
 
 /// A connection to one agent, which follows at most one job.
 pub struct Session {
-    pub(super) talk: Conversation,
+    pub(super) conversation: Conversation,
     pub(super) streams: Arc<dyn Streams>,
     /// The record of blobs sent to this host before, if one is kept.
     pub(super) sent: Option<Arc<SentRecord>>,
@@ -433,11 +435,11 @@ impl Session {
         Self::over(Conversation::over(wire, Some(starting)), streams, spec)
     }
 
-    fn over(talk: Conversation, streams: Arc<dyn Streams>, spec: &RemoteSpec) -> Self {
+    fn over(conversation: Conversation, streams: Arc<dyn Streams>, spec: &RemoteSpec) -> Self {
         let (path, env) = (spec.path.clone(), spec.env.clone());
         let setup = (!path.is_empty() || !env.is_empty()).then_some(ToAgent::Setup { path, env });
         Self {
-            talk,
+            conversation,
             streams,
             sent: None,
             agent: None,
@@ -460,14 +462,14 @@ impl Session {
     pub async fn greeted(&mut self) -> Result<(), RemoteError> {
         if self.agent.is_none() {
             self.unsettled = true;
-            self.agent = Some(self.talk.greeted(self.setup.as_ref()).await?);
+            self.agent = Some(self.conversation.greeted(self.setup.as_ref()).await?);
             self.unsettled = false;
         }
         Ok(())
     }
 
     fn send_hello(&mut self) -> Result<(), RemoteError> {
-        self.talk.send_hello(self.setup.as_ref())
+        self.conversation.send_hello(self.setup.as_ref())
     }
 
     /// Whether a request was dropped before its whole answer arrived. The next answer would belong
@@ -484,7 +486,7 @@ impl Session {
         let early = self.agent.is_none();
         self.unsettled = true;
         self.send_hello()?;
-        self.talk.writer.message(message)?;
+        self.conversation.writer.message(message)?;
         self.greeted().await?;
         if early {
             if let Ok(answer) = timeout(limits::EARLY_ANSWER, self.answered(&request)).await {
@@ -493,7 +495,7 @@ impl Session {
             // A slow agent answers the ping as well. If the host's start-up files swallowed our
             // hello, the agent takes the ping for it and hangs up, and we ask again on another
             // link.
-            self.talk.writer.message(&ToAgent::Ping {})?;
+            self.conversation.writer.message(&ToAgent::Ping {})?;
         }
         self.answered(&request).await
     }
@@ -501,7 +503,7 @@ impl Session {
     /// Waits for the answer to a request that was already sent.
     pub(super) async fn answered(&mut self, request: &Request) -> Result<FromAgent, RemoteError> {
         self.unsettled = true;
-        let answer = self.talk.answer(request, &mut self.backlog).await;
+        let answer = self.conversation.answer(request, &mut self.backlog).await;
         self.unsettled = !matches!(answer, Ok(_) | Err(RemoteError::Refused { .. }));
         answer
     }
@@ -564,7 +566,7 @@ impl Session {
     /// The link fails.
     pub fn drop_job(&mut self, job: &str) -> Result<(), RemoteError> {
         self.send_hello()?;
-        self.talk.writer.message(&ToAgent::Forget { job: job.to_owned() })
+        self.conversation.writer.message(&ToAgent::Forget { job: job.to_owned() })
     }
 
     /// Follows a job from event `from_seq` on; `had` says how much of its output is already here.
@@ -599,7 +601,7 @@ impl Session {
         if job != requested {
             return Err(unexpected_answer(&FromAgent::Following { job }));
         }
-        let writer = self.talk.writer.clone();
+        let writer = self.conversation.writer.clone();
         let renew = ToAgent::Renew { job: job.clone() };
         self.backlog.follow(job);
         self.lease = Some(Lease(tokio::spawn(async move {
@@ -623,7 +625,7 @@ impl Session {
         loop {
             let incoming = match self.backlog.pop() {
                 Some(incoming) => incoming,
-                None => self.talk.incoming("following the job").await?,
+                None => self.conversation.incoming("following the job").await?,
             };
             if !self.backlog.concerns(&incoming) {
                 continue;
@@ -657,7 +659,7 @@ impl Session {
     /// The link fails.
     pub fn cancel(&mut self) -> Result<(), RemoteError> {
         match self.backlog.job() {
-            Some(job) => self.talk.writer.message(&ToAgent::Cancel { job: job.to_owned() }),
+            Some(job) => self.conversation.writer.message(&ToAgent::Cancel { job: job.to_owned() }),
             None => Ok(()),
         }
     }
@@ -667,7 +669,7 @@ impl Session {
         let job = self.backlog.job()?.to_owned();
         let has_offset_feature = |agent: &Hello| agent.features.iter().any(|f| f == "stdin_offset");
         let takes_offset = self.agent.as_ref().is_some_and(has_offset_feature);
-        Some(JobStdin { job, writer: self.talk.writer.clone(), takes_offset })
+        Some(JobStdin { job, writer: self.conversation.writer.clone(), takes_offset })
     }
 
     /// Stops following the job, which goes on under its own limits.
@@ -684,9 +686,9 @@ impl Session {
 
     /// Flushes what was sent and closes the connection.
     pub async fn close(self) {
-        let Self { talk, lease, .. } = self;
+        let Self { conversation, lease, .. } = self;
         drop(lease);
-        let Conversation { reader: _reader, writer, writing, .. } = talk;
+        let Conversation { reader: _reader, writer, writing, .. } = conversation;
         drop(writer);
         // A stream that does not close within the limit is dropped.
         let _ = timeout(limits::CLOSE, writing).await;

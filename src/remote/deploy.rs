@@ -82,7 +82,7 @@ impl AgentStart {
     ///
     /// # Errors
     /// The program is missing, or a setting cannot be quoted for every shell.
-    pub fn of(spec: &RemoteSpec, agent: &Path) -> Result<Self, RemoteError> {
+    pub fn new(spec: &RemoteSpec, agent: &Path) -> Result<Self, RemoteError> {
         let program = std::fs::read(agent)
             .map_err(|source| RemoteError::NoAgent { path: agent.to_owned(), source })?;
         let needs = HostNeeds::read(&program).map_err(|why| RemoteError::Unfit {
@@ -127,22 +127,22 @@ impl AgentStart {
     pub async fn run(
         &self,
         mut wire: AgentStream,
-        talk: &dyn UserPrompt,
+        user_prompt: &dyn UserPrompt,
         login: Duration,
     ) -> Result<AgentStream, RemoteError> {
         let AgentStream { reader, writer, ending } = &mut wire;
-        let mut reply = next_reply(reader, ending, talk, login).await?;
+        let mut reply = next_reply(reader, ending, user_prompt, login).await?;
         if let StartReply::Absent(host) = &reply {
-            self.check_needs(host, talk)?;
+            self.check_needs(host, user_prompt)?;
             send(writer, self.install.as_bytes(), limits::AGENT_START).await?;
-            reply = next_reply(reader, ending, talk, limits::AGENT_START).await?;
+            reply = next_reply(reader, ending, user_prompt, limits::AGENT_START).await?;
         }
         // If a folder turns out to be full, the script asks again with the next one.
         for _ in 0..MAX_SENDS {
             let StartReply::Send(folder) = &reply else { break };
-            talk.verbose(&format!("putting the agent into `{folder}` on the host"));
+            user_prompt.verbose(&format!("putting the agent into `{folder}` on the host"));
             send(writer, &self.program, limits::AGENT_UPLOAD).await?;
-            reply = next_reply(reader, ending, talk, limits::AGENT_START).await?;
+            reply = next_reply(reader, ending, user_prompt, limits::AGENT_START).await?;
         }
         reply.magic()?;
         Ok(wire)
@@ -153,15 +153,15 @@ impl AgentStart {
     ///
     /// # Errors
     /// As for [`Self::run`].
-    pub(super) async fn run_addressed(
+    pub(super) async fn run_after_first_frames(
         &self,
         reader: &mut FrameReader,
         writer: &FrameWriter,
         ending: &StreamEnd,
-        talk: &dyn UserPrompt,
+        user_prompt: &dyn UserPrompt,
         early_frames: &mut EarlyFrames,
     ) -> Result<(), RemoteError> {
-        let first = next_reply(reader, ending, talk, limits::AGENT_START).await;
+        let first = next_reply(reader, ending, user_prompt, limits::AGENT_START).await;
         let mut reply = first.map_err(|error| match error {
             // The agent may have started and read everything.
             RemoteError::AgentStart { ended: why, .. } if ending.is_lost() => {
@@ -171,16 +171,16 @@ impl AgentStart {
         })?;
         if let StartReply::Absent(host) = &reply {
             *early_frames = EarlyFrames::Nothing;
-            self.check_needs(host, talk)?;
+            self.check_needs(host, user_prompt)?;
             writer.raw(self.install.as_bytes())?;
-            reply = next_reply(reader, ending, talk, limits::AGENT_START).await?;
+            reply = next_reply(reader, ending, user_prompt, limits::AGENT_START).await?;
         }
         for _ in 0..MAX_SENDS {
             let StartReply::Send(folder) = &reply else { break };
-            talk.verbose(&format!("putting the agent into `{folder}` on the host"));
+            user_prompt.verbose(&format!("putting the agent into `{folder}` on the host"));
             writer.raw(&self.program)?;
             let limit = limits::AGENT_UPLOAD + limits::AGENT_START;
-            reply = next_reply(reader, ending, talk, limit).await?;
+            reply = next_reply(reader, ending, user_prompt, limit).await?;
         }
         reply.magic()
     }
@@ -189,13 +189,13 @@ impl AgentStart {
     ///
     /// # Errors
     /// The program is no longer there, or it does not start.
-    pub async fn run_another(
+    pub async fn wait_for_agent(
         &self,
         mut wire: AgentStream,
-        talk: &dyn UserPrompt,
+        user_prompt: &dyn UserPrompt,
     ) -> Result<AgentStream, RemoteError> {
         let AgentStream { reader, ending, .. } = &mut wire;
-        match next_reply(reader, ending, talk, limits::AGENT_START).await? {
+        match next_reply(reader, ending, user_prompt, limits::AGENT_START).await? {
             StartReply::Magic => Ok(wire),
             _ => Err(RemoteError::AgentStart {
                 ended: "it is not there".to_owned(),
@@ -204,9 +204,9 @@ impl AgentStart {
         }
     }
 
-    fn check_needs(&self, host: &str, talk: &dyn UserPrompt) -> Result<(), RemoteError> {
+    fn check_needs(&self, host: &str, user_prompt: &dyn UserPrompt) -> Result<(), RemoteError> {
         self.needs.check(host)?;
-        talk.verbose(&format!(
+        user_prompt.verbose(&format!(
             "the host has no agent of this version: sending {} bytes",
             self.program.len()
         ));
@@ -229,10 +229,10 @@ pub(super) enum EarlyFrames {
 /// The agent does not start.
 pub async fn await_magic(
     mut wire: AgentStream,
-    talk: &dyn UserPrompt,
+    user_prompt: &dyn UserPrompt,
 ) -> Result<AgentStream, RemoteError> {
     let AgentStream { reader, ending, .. } = &mut wire;
-    match next_reply(reader, ending, talk, limits::AGENT_START).await? {
+    match next_reply(reader, ending, user_prompt, limits::AGENT_START).await? {
         StartReply::Magic => Ok(wire),
         _ => Err(RemoteError::Nonsense { what: "an agent that says it is absent".to_owned() }),
     }
@@ -242,7 +242,7 @@ pub async fn await_magic(
 ///
 /// # Errors
 /// Names the first such setting.
-pub fn no_options(spec: &RemoteSpec, known: &[&str]) -> Result<(), RemoteError> {
+pub fn refuse_unknown_options(spec: &RemoteSpec, known: &[&str]) -> Result<(), RemoteError> {
     match spec.options.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => Err(RemoteError::Setting {
             setting: key.clone(),
@@ -289,10 +289,10 @@ impl StartReply {
 async fn next_reply(
     reader: &mut FrameReader,
     ending: &StreamEnd,
-    talk: &dyn UserPrompt,
+    user_prompt: &dyn UserPrompt,
     limit: Duration,
 ) -> Result<StartReply, RemoteError> {
-    let result = timeout(limit, read_until_reply(reader, talk)).await;
+    let result = timeout(limit, read_until_reply(reader, user_prompt)).await;
     let ended = match result {
         Ok(Ok(Some(sign))) => return Ok(sign),
         Ok(Ok(None)) => {
@@ -316,13 +316,14 @@ async fn next_reply(
 /// Reads until a reply; shows and drops the text before it. `None`: the stream ended.
 async fn read_until_reply(
     reader: &mut FrameReader,
-    talk: &dyn UserPrompt,
+    user_prompt: &dyn UserPrompt,
 ) -> Result<Option<StartReply>, RemoteError> {
     loop {
         if let Some((before, len, reply)) = find_reply(reader.pending()) {
             let preamble = String::from_utf8_lossy(&reader.pending()[..before]).into_owned();
             if !preamble.trim().is_empty() {
-                talk.verbose(&format!("printed by the host's start-up files: {}", preamble.trim()));
+                user_prompt
+                    .verbose(&format!("printed by the host's start-up files: {}", preamble.trim()));
             }
             reader.consume(before + len);
             return Ok(Some(reply));
@@ -409,7 +410,7 @@ mod tests {
         let agent = std::env::current_exe().unwrap();
         let mut spec = RemoteSpec::new("x", "ssh://x");
         spec.via = vec!["docker".into(), "exec".into(), "-i".into(), "a b".into()];
-        let start = AgentStart::of(&spec, &agent).unwrap();
+        let start = AgentStart::new(&spec, &agent).unwrap();
         let rest = start.command().strip_prefix("exec docker exec -i 'a b' /bin/sh -c '").unwrap();
         let script = rest.strip_suffix('\'').unwrap();
         assert!(!script.contains(['\'', '\\', '!', '\n']), "{script}");

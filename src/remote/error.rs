@@ -280,15 +280,15 @@ impl RemoteError {
     }
 
     /// The side that failed, and the matching exit status.
-    fn blame(&self) -> (Side, Exit) {
+    fn failed_side(&self) -> (Side, Exit) {
         match self {
             Self::Address { .. } | Self::Setting { .. } => (Side::Local, Exit::Config),
             Self::NoAgent { .. } | Self::Spawn { .. } => (Side::Local, Exit::Host),
             Self::Disk { .. } => (Side::Local, Exit::Disk),
             Self::Blob { .. } => (Side::Local, Exit::Config),
-            Self::Ssh(error) => error.blame(),
-            Self::Http(error) => error.blame(),
-            Self::Wafer(error) => error.blame(),
+            Self::Ssh(error) => error.failed_side(),
+            Self::Http(error) => error.failed_side(),
+            Self::Wafer(error) => error.failed_side(),
             Self::LinkCut { .. }
             | Self::Silent { .. }
             | Self::Damaged { .. }
@@ -300,7 +300,7 @@ impl RemoteError {
 
     /// The failure as front ends show it.
     pub fn failure(&self, remote: &str, transport: &str) -> Failure {
-        let (side, exit) = self.blame();
+        let (side, exit) = self.failed_side();
         let failure =
             Failure::new(exit, self.code(), self.to_string()).side(side).on(remote, transport);
         match self {

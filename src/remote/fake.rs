@@ -17,8 +17,8 @@ use super::client::Streams;
 use super::options::NoPrompt;
 use super::stream::{AgentStream, FrameReader, StreamEnd};
 use super::{
-    BlobReader, ConnectOptions, FirstUse, HostLink, ReconnectPolicy, Remote, RemoteError,
-    RemoteSpec, Session, Submission,
+    BlobReader, ConnectOptions, HostLink, ReconnectPolicy, Remote, RemoteError, RemoteSpec,
+    Session, Submission, UnknownHostPolicy,
 };
 
 /// A host with one agent, reachable over any number of links.
@@ -152,10 +152,10 @@ struct Cut;
 impl Agent {
     async fn serve(mut self) {
         // A cut link ends the agent, like a lost connection.
-        let _ = self.talk().await;
+        let _ = self.user_prompt().await;
     }
 
-    async fn talk(&mut self) -> Result<(), Cut> {
+    async fn user_prompt(&mut self) -> Result<(), Cut> {
         let hello = Hello {
             rgpu: PROTOCOL,
             features: Vec::new(),
@@ -322,12 +322,19 @@ pub(crate) async fn connect(host: &FakeHost) -> HostLink {
         longest: Duration::from_millis(1),
         total: Duration::from_secs(20),
     };
-    HostLink::connect(Arc::new(host.clone()), options()).await.unwrap().patience(patience)
+    HostLink::connect(Arc::new(host.clone()), options())
+        .await
+        .unwrap()
+        .with_reconnect_policy(patience)
 }
 
 /// Options without a user.
 pub(crate) fn options() -> ConnectOptions {
-    ConnectOptions { agent: "unused".into(), first_use: FirstUse::Refuse, talk: Arc::new(NoPrompt) }
+    ConnectOptions {
+        agent: "unused".into(),
+        unknown_host_policy: UnknownHostPolicy::Refuse,
+        user_prompt: Arc::new(NoPrompt),
+    }
 }
 
 /// Blobs in memory.

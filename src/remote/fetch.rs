@@ -36,7 +36,7 @@ pub struct RemoteFile {
 
 impl RemoteFile {
     /// The file that an event of `job` announces; `None`: the event is not an artifact.
-    pub fn of(job: &str, body: &EventBody) -> Option<Self> {
+    pub fn from_event(job: &str, body: &EventBody) -> Option<Self> {
         let EventBody::Artifact { path, size, digest, composite, .. } = body else { return None };
         let (path, digest, composite) = (path.clone(), digest.clone(), composite.clone());
         Some(Self { job: job.to_owned(), path, size: *size, digest, composite })
@@ -116,7 +116,7 @@ impl Session {
                 let len = piece.min(wanted.size - requested);
                 let (job, path) = (wanted.job.clone(), wanted.path.clone());
                 let request = ToAgent::Fetch { job, path, offset: requested, len };
-                self.talk.writer.message(&request)?;
+                self.conversation.writer.message(&request)?;
                 requested += len;
             }
             self.piece(wanted, part, piece).await?;
@@ -136,7 +136,7 @@ impl Session {
         loop {
             let incoming = match self.backlog.take_piece(&wanted.path, part.len) {
                 Some(piece) => piece,
-                None => timeout(limits::STALL, self.talk.incoming(doing))
+                None => timeout(limits::STALL, self.conversation.incoming(doing))
                     .await
                     .map_err(|_| RemoteError::Silent { doing, limit: limits::STALL })??,
             };

@@ -81,7 +81,7 @@ impl FollowedJob {
     }
 
     /// The bytes received of each output stream.
-    pub(super) fn had(&self) -> Vec<ReceivedOutput> {
+    pub(super) fn received_output(&self) -> Vec<ReceivedOutput> {
         let had = |((step, stream), end): (&(String, Stream), &StreamEnd)| ReceivedOutput {
             step: step.clone(),
             stream: *stream,
@@ -223,7 +223,7 @@ mod tests {
         // Each stream has its own limit.
         assert!(job.accept(output("build", 0, 1000)).unwrap().is_some());
         let had = ReceivedOutput { step: "run".into(), stream: Stream::Stdout, bytes: 1000 };
-        assert!(job.had().contains(&had));
+        assert!(job.received_output().contains(&had));
         let limits = Limits { log_bytes: 1000, ..Limits::default() };
         let mut resumed = FollowedJob::new("run.1", &limits).from(1, &[had]);
         nonsense(resumed.accept(output("run", 1000, 1)));

@@ -34,7 +34,7 @@ pub struct HostLink {
     job: Option<FollowedJob>,
     submitting: Option<FollowedJob>,
     outage: Option<Outage>,
-    patience: ReconnectPolicy,
+    reconnect_policy: ReconnectPolicy,
     /// How long a cancelled job may take to end.
     confirm_within: Duration,
     /// The sender for the followed job's standard input over the current link.
@@ -97,7 +97,7 @@ impl HostLink {
         options: ConnectOptions,
     ) -> Result<Self, RemoteError> {
         let session = Some(remote.connect(&options).await?);
-        let patience = ReconnectPolicy::default();
+        let reconnect_policy = ReconnectPolicy::default();
         let linked_at = Instant::now();
         let (sent, job, submitting, outage) = (None, None, None, None);
         let input = watch::Sender::new(None);
@@ -110,15 +110,15 @@ impl HostLink {
             job,
             submitting,
             outage,
-            patience,
+            reconnect_policy,
             confirm_within: limits::CANCEL,
             input,
         })
     }
 
     /// Sets how a cut link is retried.
-    pub fn patience(mut self, patience: ReconnectPolicy) -> Self {
-        self.patience = patience;
+    pub fn with_reconnect_policy(mut self, policy: ReconnectPolicy) -> Self {
+        self.reconnect_policy = policy;
         self
     }
 
@@ -131,7 +131,7 @@ impl HostLink {
 
     /// Uses a record of the blobs sent before. On a long link, the upload of a large new bundle
     /// then starts before the host has answered which blobs it lacks.
-    pub fn remembering(mut self, sent: SentRecord) -> Self {
+    pub fn with_sent_record(mut self, sent: SentRecord) -> Self {
         self.sent = Some(Arc::new(sent));
         self
     }
@@ -142,8 +142,8 @@ impl HostLink {
     }
 
     /// The front end that answers questions for this connection.
-    pub fn talk(&self) -> Arc<dyn UserPrompt> {
-        Arc::clone(&self.options.talk)
+    pub fn user_prompt(&self) -> Arc<dyn UserPrompt> {
+        Arc::clone(&self.options.user_prompt)
     }
 
     /// Whether a link is up.
@@ -269,7 +269,12 @@ impl HostLink {
         let job = FollowedJob::new(job, limits).from(from_seq, had);
         self.job = None;
         loop {
-            match self.linked_session().await?.attach(&job.id, from_seq, job.had()).await {
+            match self
+                .linked_session()
+                .await?
+                .attach(&job.id, from_seq, job.received_output())
+                .await
+            {
                 Err(error) if error.is_link() => self.link_lost(error),
                 answer => {
                     self.job = answer.is_ok().then_some(job);
@@ -330,8 +335,10 @@ impl HostLink {
     pub fn cancel(&mut self) {
         if let Some(mut job) = self.submitting.take() {
             // If no agent received the submission, there is no job to look up.
-            job.ended =
-                self.session.as_ref().is_some_and(|s| s.talk.early_frames == EarlyFrames::Nothing);
+            job.ended = self
+                .session
+                .as_ref()
+                .is_some_and(|s| s.conversation.early_frames == EarlyFrames::Nothing);
             self.job = Some(job);
             self.session = None;
         }
@@ -421,9 +428,10 @@ impl HostLink {
             restored: false,
         });
         outage.restored = false;
-        outage.wait = (outage.wait * 2).clamp(self.patience.first, self.patience.longest);
+        outage.wait =
+            (outage.wait * 2).clamp(self.reconnect_policy.first, self.reconnect_policy.longest);
         outage.next_try = now + outage.wait;
-        self.options.talk.link_lost(&error, outage.wait);
+        self.options.user_prompt.link_lost(&error, outage.wait);
         outage.last = Some(error);
     }
 
@@ -435,10 +443,10 @@ impl HostLink {
         }
         while self.session.is_none() {
             if let Some(outage) = &mut self.outage {
-                if outage.since.elapsed() >= self.patience.total
+                if outage.since.elapsed() >= self.reconnect_policy.total
                     && let Some(last) = outage.last.take()
                 {
-                    let (after, last) = (self.patience.total, Box::new(last));
+                    let (after, last) = (self.reconnect_policy.total, Box::new(last));
                     self.outage = None;
                     return Err(RemoteError::GaveUp { after, last });
                 }
@@ -451,7 +459,7 @@ impl HostLink {
                     self.publish_stdin();
                     if let Some(outage) = &mut self.outage {
                         outage.restored = true;
-                        self.options.talk.link_back();
+                        self.options.user_prompt.link_back();
                     }
                 }
                 Err(error) if error.may_pass() => self.link_lost(error),
@@ -471,7 +479,7 @@ impl HostLink {
         // frames.
         session.greeted().await?;
         if let Some(job) = self.job.as_mut().filter(|job| !job.ended) {
-            match session.attach(&job.id, job.seq + 1, job.had()).await {
+            match session.attach(&job.id, job.seq + 1, job.received_output()).await {
                 // The job was cancelled before it existed.
                 Err(error)
                     if job.cancelled.is_some() && job.seq == 0 && error.no_such_job().is_some() =>
@@ -531,7 +539,10 @@ mod tests {
     }
 
     async fn connect(host: &FakeHost) -> HostLink {
-        HostLink::connect(Arc::new(host.clone()), fake::options()).await.unwrap().patience(QUICK)
+        HostLink::connect(Arc::new(host.clone()), fake::options())
+            .await
+            .unwrap()
+            .with_reconnect_policy(QUICK)
     }
 
     #[tokio::test]
@@ -560,7 +571,7 @@ mod tests {
         let host = FakeHost::new(vec![]);
         let mut link = connect(&host)
             .await
-            .patience(ReconnectPolicy { total: Duration::from_millis(50), ..QUICK });
+            .with_reconnect_policy(ReconnectPolicy { total: Duration::from_millis(50), ..QUICK });
         host.cut_after(1);
         link.link_lost(RemoteError::LinkCut { doing: "testing", why: String::new() });
         let error = link.facts(&[]).await.unwrap_err();

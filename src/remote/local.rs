@@ -19,7 +19,7 @@ pub const KIND: RemoteKind = RemoteKind {
     scheme: "local",
     form: "local",
     open: |spec| {
-        deploy::no_options(spec, &[])?;
+        deploy::refuse_unknown_options(spec, &[])?;
         if spec.transport != Transport::Auto {
             return Err(RemoteError::Setting {
                 setting: "transport".to_owned(),
@@ -66,13 +66,13 @@ impl Streams for LocalStreams {
             // survive.
             command.arg("stdio").process_group(0);
             // The agent ends by itself when its standard input closes, and may clean up first.
-            return deploy::await_magic(wire(command)?, &*self.options.talk).await;
+            return deploy::await_magic(wire(command)?, &*self.options.user_prompt).await;
         }
         // A container on this machine is handled like any other host.
-        let start = AgentStart::of(&self.spec, &self.options.agent)?;
+        let start = AgentStart::new(&self.spec, &self.options.agent)?;
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(start.command()).process_group(0);
-        start.run(child(command)?, &*self.options.talk, limits::AGENT_START).await
+        start.run(child(command)?, &*self.options.user_prompt, limits::AGENT_START).await
     }
 }
 

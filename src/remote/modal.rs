@@ -48,10 +48,10 @@ fn url(address: &str) -> String {
 
 fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
     use credentials::{FILE, KEY_ENV, KEYCHAIN, SECRET_ENV};
-    super::deploy::no_options(spec, &[KEY_ENV, SECRET_ENV, FILE, KEYCHAIN, CA])?;
+    super::deploy::refuse_unknown_options(spec, &[KEY_ENV, SECRET_ENV, FILE, KEYCHAIN, CA])?;
     no_ssh_settings(spec)?;
     let url_spec = RemoteSpec { url: url(&spec.url), ..spec.clone() };
-    let address = Address::of(&url_spec).map_err(|error| match error {
+    let address = Address::from_spec(&url_spec).map_err(|error| match error {
         RemoteError::Http(HttpError::Plain { url }) => {
             RemoteError::Address { url, why: "an app on Modal is at https://…".to_owned() }
         }

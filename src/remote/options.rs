@@ -12,15 +12,15 @@ pub struct ConnectOptions {
     /// The agent's program on this machine, for the host's architecture.
     pub agent: PathBuf,
     /// How to treat a host that was never seen before.
-    pub first_use: FirstUse,
+    pub unknown_host_policy: UnknownHostPolicy,
     /// The front end that the connection talks to.
-    pub talk: Arc<dyn UserPrompt>,
+    pub user_prompt: Arc<dyn UserPrompt>,
 }
 
 /// How to treat a host that no known_hosts file names. A key that differs from a known one is
 /// always refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FirstUse {
+pub enum UnknownHostPolicy {
     /// Show the fingerprint and ask ([`UserPrompt::ask_host_key`]).
     Ask,
     /// Accept the key and store it (`--accept-new`).

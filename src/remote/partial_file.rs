@@ -120,7 +120,7 @@ impl PartialFile {
 /// file longer than `wanted` is emptied: it is not ours or was damaged by a bug.
 fn resume(file: &mut File, wanted: &RemoteFile) -> io::Result<(PieceDigests, u64)> {
     let found_len = file.metadata()?.len();
-    let (mut check, mut len) = (PieceDigests::of(wanted), 0);
+    let (mut check, mut len) = (PieceDigests::new(wanted), 0);
     let mut piece = Vec::new();
     while found_len <= wanted.size && (&mut *file).take(PIECE_BYTES).read_to_end(&mut piece)? > 0 {
         let end = len + piece.len() as u64;
@@ -155,7 +155,7 @@ impl WrittenFile {
                 let fill = move || fill_copy(copy, &copied, sync);
                 std::thread::Builder::new().spawn_scoped(threads, fill).ok()
             });
-            let mut checking = check.begin(threads).map_err(disk_error)?;
+            let mut checking = check.start_threads(threads).map_err(disk_error)?;
             while let Some(bytes) = pieces.blocking_recv() {
                 let bytes = Arc::new(bytes);
                 checking.add(&bytes);
@@ -179,7 +179,7 @@ impl WrittenFile {
     /// [`RemoteError::Damaged`], or our disk fails.
     pub(super) fn finish(self, wanted: &RemoteFile) -> Result<FetchOutcome, RemoteError> {
         let Self { file, path, dest, check, sync, copy } = self;
-        if let Err(error) = check.end(wanted) {
+        if let Err(error) = check.verify(wanted) {
             // A damaged file must not be resumed.
             let _ = fs::remove_file(&path);
             return Err(error);

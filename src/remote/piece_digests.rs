@@ -32,7 +32,7 @@ type NumberedBytes = (usize, Arc<Vec<u8>>);
 
 impl PieceDigests {
     /// The empty state for this file.
-    pub(super) fn of(wanted: &RemoteFile) -> Self {
+    pub(super) fn new(wanted: &RemoteFile) -> Self {
         match wanted.composite {
             Some(_) => Self::Pieces(Vec::new()),
             None => Self::Whole(Sha256::new()),
@@ -51,7 +51,10 @@ impl PieceDigests {
     ///
     /// # Errors
     /// No thread can be started.
-    pub(super) fn begin<'s>(self, threads: &'s Scope<'s, '_>) -> io::Result<HashThreads<'s>> {
+    pub(super) fn start_threads<'s>(
+        self,
+        threads: &'s Scope<'s, '_>,
+    ) -> io::Result<HashThreads<'s>> {
         let (to, queue) = sync_channel::<NumberedBytes>(MAX_QUEUED_PIECES);
         Ok(match self {
             Self::Whole(mut hash) => {
@@ -86,7 +89,7 @@ impl PieceDigests {
     ///
     /// # Errors
     /// [`RemoteError::Damaged`]: they differ.
-    pub(super) fn end(self, wanted: &RemoteFile) -> Result<(), RemoteError> {
+    pub(super) fn verify(self, wanted: &RemoteFile) -> Result<(), RemoteError> {
         let (want, got) = match self {
             Self::Whole(hash) => (&wanted.digest, Digest::from_bytes(&hash.finalize().into())),
             Self::Pieces(done) => {
@@ -174,16 +177,16 @@ mod tests {
                 let wanted = wanted(&bytes, composite);
                 let mut received = bytes.clone();
                 received[5 * piece] ^= u8::from(damaged);
-                let mut check = PieceDigests::of(&wanted);
+                let mut check = PieceDigests::new(&wanted);
                 check.add(&received[..present]);
                 let check = std::thread::scope(|threads| {
-                    let mut checking = check.begin(threads).unwrap();
+                    let mut checking = check.start_threads(threads).unwrap();
                     received[present..]
                         .chunks(step)
                         .for_each(|c| checking.add(&Arc::new(c.to_vec())));
                     checking.end().unwrap()
                 });
-                let ended = check.end(&wanted);
+                let ended = check.verify(&wanted);
                 assert_eq!(ended.is_err(), damaged, "{composite} {present} {ended:?}");
             }
         }

@@ -54,6 +54,6 @@ pub trait ProviderNcu: Send + Sync {
         &self,
         job: &ProviderJob,
         report: &Path,
-        talk: &dyn UserPrompt,
+        user_prompt: &dyn UserPrompt,
     ) -> Result<ProviderResult, RemoteError>;
 }

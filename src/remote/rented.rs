@@ -50,7 +50,7 @@ pub trait RentedRemote: Send + Sync {
     ///
     /// # Errors
     /// [`RemoteError`] says which side failed.
-    async fn up(&self, talk: &dyn UserPrompt) -> Result<Rental, RemoteError>;
+    async fn up(&self, user_prompt: &dyn UserPrompt) -> Result<Rental, RemoteError>;
 
     /// The machine's current state.
     ///

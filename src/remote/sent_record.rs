@@ -22,7 +22,7 @@ pub struct SentRecord(PathBuf);
 
 impl SentRecord {
     /// The record of a remote in the folder `cache`.
-    pub fn of(cache: &Path, spec: &RemoteSpec) -> Self {
+    pub fn new(cache: &Path, spec: &RemoteSpec) -> Self {
         let definition =
             serde_json::to_vec(&(&spec.url, &spec.jump, &spec.via)).unwrap_or_default();
         let name = Digest::of(&definition);
@@ -30,20 +30,20 @@ impl SentRecord {
     }
 
     /// Whether the record exists, which means that this machine has connected to the remote.
-    pub fn is_kept(&self) -> bool {
+    pub fn exists(&self) -> bool {
         self.0.is_file()
     }
 
     /// Whether this local file has run there as the agent.
-    pub fn has_run(&self, agent: &Path) -> bool {
+    pub fn has_run_agent(&self, agent: &Path) -> bool {
         let line = agent_line(agent);
         fs::read_to_string(&self.0).is_ok_and(|known| known.lines().any(|known| known == line))
     }
 
     /// Records that the file runs there as the agent.
-    pub fn runs(&self, agent: &Path) {
+    pub fn record_agent(&self, agent: &Path) {
         let line = agent_line(agent);
-        if !self.has_run(agent) {
+        if !self.has_run_agent(agent) {
             // A lost entry is only found out again.
             let _ = self.add(&HashSet::from([line.as_str()]), 0);
         }
@@ -56,7 +56,7 @@ impl SentRecord {
 
     /// Whether none of these blobs was ever sent there. Records them as sent; if that fails, they
     /// count as sent.
-    pub(super) fn never(&self, digests: &HashSet<&Digest>) -> bool {
+    pub(super) fn record_if_all_new(&self, digests: &HashSet<&Digest>) -> bool {
         let known = fs::read_to_string(&self.0).unwrap_or_default();
         let mut new: HashSet<&str> = digests.iter().map(|digest| digest.as_str()).collect();
         let before = new.len();
@@ -102,7 +102,8 @@ mod tests {
         let (a, b) = (Digest::of(b"a"), Digest::of(b"b"));
         let spec = RemoteSpec::new("x", "ssh://x");
         let never = |spec: &RemoteSpec, digests: &[&Digest]| {
-            SentRecord::of(cache.path(), spec).never(&digests.iter().copied().collect())
+            SentRecord::new(cache.path(), spec)
+                .record_if_all_new(&digests.iter().copied().collect())
         };
         assert!(never(&spec, &[&a]));
         assert!(!never(&spec, &[&a]));
@@ -115,7 +116,7 @@ mod tests {
     fn where_nothing_can_be_remembered_all_counts_as_sent() {
         let cache = tempfile::tempdir().unwrap();
         fs::write(cache.path().join("sent"), "in the way").unwrap();
-        let sent = SentRecord::of(cache.path(), &RemoteSpec::new("x", "ssh://x"));
-        assert!(!sent.never(&[&Digest::of(b"a")].into_iter().collect()));
+        let sent = SentRecord::new(cache.path(), &RemoteSpec::new("x", "ssh://x"));
+        assert!(!sent.record_if_all_new(&[&Digest::of(b"a")].into_iter().collect()));
     }
 }

@@ -143,7 +143,7 @@ impl Session {
                 FromAgent::Missing { digests, awaited, .. } if rounds < MAX_UPLOAD_ROUNDS => {
                     rounds += 1;
                     self.unsettled = true;
-                    if !knew_agent && self.talk.cold {
+                    if !knew_agent && self.conversation.cold {
                         // The other streams found no agent either.
                         opening.clear();
                         early = None;
@@ -186,7 +186,7 @@ impl Session {
         let sent = self.sent.as_ref().filter(|_| !opening.is_empty())?;
         let files = &submission.plan.files;
         let digests: HashSet<&Digest> = files.iter().flat_map(|file| &file.blobs).collect();
-        sent.never(&digests).then(|| {
+        sent.record_if_all_new(&digests).then(|| {
             let mut digests: Vec<Digest> = digests.into_iter().cloned().collect();
             digests.sort();
             UploadStreams::begin(digests, submission, std::mem::take(opening))
@@ -204,7 +204,7 @@ impl Session {
             tokio::spawn(async move {
                 // If the host grants fewer streams, the upload uses those.
                 let Ok(wire) = streams.open().await else { return Ok(None) };
-                Conversation::greet(wire).await.map(|(talk, _)| Some(talk))
+                Conversation::greet(wire).await.map(|(conversation, _)| Some(conversation))
             })
         };
         (1..max_streams).map(open).collect()
@@ -256,7 +256,7 @@ impl Session {
         };
         let mut begun = None;
         {
-            let own = send_blobs(&mut self.talk, &work, &stored);
+            let own = send_blobs(&mut self.conversation, &work, &stored);
             tokio::pin!(own);
             let mut own_done = false;
             while !own_done {
@@ -281,7 +281,7 @@ impl Session {
                         why: error.to_string(),
                     }),
                 },
-                incoming = self.talk.incoming("uploading"), if then == AfterLastBlob::Begins => {
+                incoming = self.conversation.incoming("uploading"), if then == AfterLastBlob::Begins => {
                     begun = started_job(incoming?)?;
                 }
                 else => break,
@@ -360,8 +360,8 @@ impl UploadStreams {
                 };
                 let opened = opened.await;
                 work.opening_streams.fetch_sub(1, Ordering::Relaxed);
-                let Some(mut talk) = opened.map_err(cut)?? else { return Ok(()) };
-                send_blobs(&mut talk, &work, &stored).await.map(drop)
+                let Some(mut conversation) = opened.map_err(cut)?? else { return Ok(()) };
+                send_blobs(&mut conversation, &work, &stored).await.map(drop)
             });
         }
         Self { work, stored, confirmed, running }
@@ -452,11 +452,11 @@ fn might_shrink(plain: &[u8]) -> bool {
 
 /// Sends blobs over one stream until none is left and all are confirmed, or the job has started.
 async fn send_blobs(
-    talk: &mut Conversation,
+    conversation: &mut Conversation,
     work: &Arc<PendingBlobs>,
     stored: &mpsc::UnboundedSender<Digest>,
 ) -> Result<Option<String>, RemoteError> {
-    let writer = talk.writer.clone();
+    let writer = conversation.writer.clone();
     let mut unconfirmed = 0_usize;
     let mut used = false;
     loop {
@@ -482,7 +482,7 @@ async fn send_blobs(
                 unconfirmed += 1;
             }
             () = tokio::time::sleep(STREAM_OPEN_POLL), if reserved => {}
-            incoming = timeout(limits::STALL, talk.incoming("uploading")) => match incoming {
+            incoming = timeout(limits::STALL, conversation.incoming("uploading")) => match incoming {
                 Ok(incoming) => match incoming? {
                     Incoming::Answer(FromAgent::Stored { digest }) => {
                         unconfirmed = unconfirmed.checked_sub(1).ok_or_else(|| {
@@ -554,7 +554,10 @@ mod tests {
             longest: Duration::from_millis(1),
             total: Duration::from_secs(20),
         };
-        HostLink::connect(Arc::new(host.clone()), fake::options()).await.unwrap().patience(patience)
+        HostLink::connect(Arc::new(host.clone()), fake::options())
+            .await
+            .unwrap()
+            .with_reconnect_policy(patience)
     }
 
     #[tokio::test]
@@ -586,9 +589,9 @@ mod tests {
         let (cache, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let remembering = |folder: &tempfile::TempDir| {
             let sent =
-                super::super::SentRecord::of(folder.path(), &super::super::RemoteSpec::local());
+                super::super::SentRecord::new(folder.path(), &super::super::RemoteSpec::local());
             let host = host.clone();
-            async move { fake::connect(&host).await.remembering(sent) }
+            async move { fake::connect(&host).await.with_sent_record(sent) }
         };
         let first = remembering(&cache).await.submit(&submission, &|_| ()).await.unwrap();
         assert!(first.streams > 1, "{first:?}");

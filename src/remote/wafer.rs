@@ -84,7 +84,7 @@ const SETTINGS: &[(&str, &[&str])] = &[
 
 fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
     let known: Vec<&str> = SETTINGS.iter().map(|(name, _)| *name).collect();
-    deploy::no_options(spec, &known)?;
+    deploy::refuse_unknown_options(spec, &known)?;
     for (name, words) in SETTINGS {
         if let Some(value) = spec.options.get(*name)
             && !words.is_empty()
@@ -188,14 +188,14 @@ impl Remote for Wafer {
         let api = self.api().await?;
         let workspace = self.running(&api).await?;
         if let Some(spec) = self.ssh(&workspace)? {
-            options.talk.verbose(&format!("the workspace is {}", spec.url));
+            options.user_prompt.verbose(&format!("the workspace is {}", spec.url));
             return (ssh::KIND.open)(&spec)?.connect(options).await;
         }
-        let start = AgentStart::of(&self.spec, &options.agent)?;
+        let start = AgentStart::new(&self.spec, &options.agent)?;
         let routing = self.option(ROUTING).map(str::to_owned);
-        let talk = options.talk.clone();
-        let shell = WorkspaceShell::new(api, &workspace, routing, talk, self.bills.clone());
-        let mailbox_client = MailboxClient::new(shell, start, options.talk.clone());
+        let user_prompt = options.user_prompt.clone();
+        let shell = WorkspaceShell::new(api, &workspace, routing, user_prompt, self.bills.clone());
+        let mailbox_client = MailboxClient::new(shell, start, options.user_prompt.clone());
         let wire = mailbox_client.open().await?;
         Session::start(wire, Arc::new(MailboxStreams(mailbox_client)), &self.spec).await
     }
@@ -203,7 +203,7 @@ impl Remote for Wafer {
 
 #[async_trait::async_trait]
 impl RentedRemote for Wafer {
-    async fn up(&self, talk: &dyn UserPrompt) -> Result<Rental, RemoteError> {
+    async fn up(&self, user_prompt: &dyn UserPrompt) -> Result<Rental, RemoteError> {
         let option_or = |name, default: &str| self.option(name).unwrap_or(default).to_owned();
         let new_workspace = NewWorkspace {
             name: self.workspace.clone(),
@@ -212,7 +212,7 @@ impl RentedRemote for Wafer {
             image: self.option(IMAGE).map(str::to_owned),
         };
         let api = self.api().await?;
-        Ok(self.rental(workspace::bring_up(&api, &new_workspace, talk).await?))
+        Ok(self.rental(workspace::bring_up(&api, &new_workspace, user_prompt).await?))
     }
 
     async fn state(&self) -> Result<Rental, RemoteError> {
@@ -243,9 +243,9 @@ impl ProviderNcu for Wafer {
         &self,
         job: &ProviderJob,
         report: &Path,
-        talk: &dyn UserPrompt,
+        user_prompt: &dyn UserPrompt,
     ) -> Result<ProviderResult, RemoteError> {
-        profiler::profile(&self.api().await?, job, report, &self.bills, talk).await
+        profiler::profile(&self.api().await?, job, report, &self.bills, user_prompt).await
     }
 }
 

@@ -51,9 +51,9 @@ pub const HTTP: RemoteKind =
 
 fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
     let known = [token::ENV, token::FILE, token::KEYCHAIN, address::PLAIN, address::CA];
-    super::deploy::no_options(spec, &known)?;
+    super::deploy::refuse_unknown_options(spec, &known)?;
     no_ssh_settings(spec)?;
-    let address = Address::of(spec)?;
+    let address = Address::from_spec(spec)?;
     token::is_named(spec)?;
     Ok(Box::new(Worker::at(spec, address, ServerKind::Worker, token::find)))
 }
@@ -95,7 +95,7 @@ impl Worker {
     async fn fetch_hello(
         &self,
         requests: &WorkerClient,
-        talk: &dyn UserPrompt,
+        user_prompt: &dyn UserPrompt,
     ) -> Result<Vec<u8>, HttpError> {
         let request = WorkerRequest::get("/v1/health", GREETING).within(limits::CONNECT);
         let mut greeting = std::pin::pin!(async {
@@ -111,7 +111,7 @@ impl Worker {
             if let Ok(done) = timeout(SLOW_START, greeting.as_mut()).await {
                 return done;
             }
-            talk.starting("a container of the app is being started");
+            user_prompt.starting("a container of the app is being started");
         }
         greeting.await
     }
@@ -119,7 +119,7 @@ impl Worker {
     /// Checks the worker's version and features.
     fn check_hello(&self, greeting: &[u8]) -> Result<Hello, HttpError> {
         let Ok(hello) = serde_json::from_slice::<Hello>(greeting) else {
-            let refusal = refusal::not_ours(self.site, self.address.as_str(), greeting);
+            let refusal = refusal::foreign_server(self.site, self.address.as_str(), greeting);
             return Err(HttpError::refused(refusal));
         };
         let ours = env!("CARGO_PKG_VERSION");
@@ -146,18 +146,18 @@ impl Remote for Worker {
         }
     }
 
-    async fn deployed(&self, talk: &dyn UserPrompt) -> Result<Option<String>, RemoteError> {
+    async fn deployed(&self, user_prompt: &dyn UserPrompt) -> Result<Option<String>, RemoteError> {
         if self.site != ServerKind::Modal {
             return Ok(None);
         }
-        let greeting = self.fetch_hello(&self.requests().await?, talk).await?;
+        let greeting = self.fetch_hello(&self.requests().await?, user_prompt).await?;
         Ok(Some(self.check_hello(&greeting)?.version))
     }
 
     async fn connect(&self, options: &ConnectOptions) -> Result<Session, RemoteError> {
         let requests = self.requests().await?;
         let begun = Instant::now();
-        let greeting = self.fetch_hello(&requests, &*options.talk).await?;
+        let greeting = self.fetch_hello(&requests, &*options.user_prompt).await?;
         // A fresh connection takes that many round trips.
         let round_trip = begun.elapsed() / if self.address.is_tls() { 4 } else { 2 };
         self.check_hello(&greeting)?;

@@ -108,7 +108,7 @@ fn lines(subject: &Subject<'_>) -> Vec<String> {
     profile.launches.iter().filter(|l| !l.metrics.is_empty()).for_each(|l| say(launch(l)));
     sums(profile, &mut say);
     for step in profile.ladder.iter().filter(|r| !r.ok) {
-        say(format!("not on rung {}: {} {}", step.rung, step.code, step.words));
+        say(format!("not on rung {}: {} {}", step.rung, step.code, step.message));
     }
     profile.lost().iter().for_each(|lost| say(format!("lost on rung {}: {lost}", profile.rung)));
     profile.gaps.iter().for_each(|gap| say(format!("missing {}: {}", gap.code, gap.text)));

@@ -218,8 +218,8 @@ fn operator_words(name: &str) -> String {
         spaced.extend(c.to_lowercase());
     }
     let words: Vec<&str> = spaced.split('_').filter(|w| !w.is_empty()).collect();
-    let kept: Vec<&str> = words.iter().copied().filter(|w| !LEFT_OUT.contains(w)).collect();
-    match kept.join(" ").as_str() {
+    let telling: Vec<&str> = words.iter().copied().filter(|w| !LEFT_OUT.contains(w)).collect();
+    match telling.join(" ").as_str() {
         "" => name.to_owned(),
         "multiplies" => "mul".to_owned(),
         "divides" => "div".to_owned(),

@@ -11,22 +11,26 @@ use rgpu_case::Case;
 use rgpu_protocol::event::Stream;
 use rgpu_protocol::{HostFacts, RungRecord};
 
-pub(super) use self::finish::profile;
+pub(super) use self::finish::build_profile;
 pub(super) use self::verdict::compiler_message;
 use super::event::{Reporter, RunEvent};
 use super::job::{HostFile, JobResult};
+use super::program_error;
 use super::range_results::{give_to_regions, keep_timed, measured_ranges};
 use super::region_filter::keep_regions;
-use super::rungs::is_of;
+use super::required_rung::is_rung_of;
 use crate::analysis::Thresholds;
 use crate::error::{Exit, Failure, Result, chain};
 use crate::import::case_report::RunnerFailure;
 use crate::import::{IMPORTERS, Imported, Refusal, Source, TracedActivity};
 use crate::model::profile::{Artifact, CaseResult, Gap};
 use crate::model::profile::{ArtifactKind, CheckVerdict};
+use crate::model::sanitizer::SanitizerVerdict;
 use crate::model::{Launch, Profile, RungId, Sidecars};
 use crate::store::RunFolder;
-use crate::tool::{BundleFile, Expectations, PythonEnv, Request, RungInfo, RungTool, Target};
+use crate::tool::{
+    BundleFile, DraftInfo, PLAIN_STEP, PythonEnv, Request, RungInfo, RungTool, Target,
+};
 
 /// A rung whose result the laptop rejects.
 #[derive(Clone, Debug)]
@@ -41,7 +45,7 @@ pub(super) struct RefusedRung {
 
 impl RefusedRung {
     /// Reports the refusal, and leaves the rung or its metrics out of the next plan.
-    pub(super) fn refuse(self, request: &mut Request, reporter: &mut dyn Reporter) {
+    pub(super) fn exclude_from(self, request: &mut Request, reporter: &mut dyn Reporter) {
         let Self { step, rung, code, text, metrics } = self;
         reporter.report(&RunEvent::Refused { rung: &rung, code, text: &text });
         match metrics.is_empty() {
@@ -62,8 +66,8 @@ pub(super) struct ProfileBuilder {
     sidecars: Sidecars,
     /// Launches of the survey, which later passes replace.
     survey: Vec<Launch>,
-    /// The last plan's expectations.
-    expect: Expectations,
+    /// What we know of the last plan beyond the plan itself.
+    draft_info: DraftInfo,
     /// Built files, for reuse by the next plan.
     pub built: Vec<(String, PathBuf)>,
     /// The result of the last job. `None` if no job has ended.
@@ -81,6 +85,8 @@ pub(super) struct ProfileBuilder {
     model: rgpu_case::ModelReport,
     /// Exit status of the program's last run.
     pub program_exit: Option<i32>,
+    /// The failure of a program whose error is its own.
+    pub program_failure: Option<Failure>,
     /// Code and text of why a run under CUPTI brought only ranges.
     ranges_alone: Option<(&'static str, String)>,
     /// The compiler's message of a failed build, with paths of this machine.
@@ -96,7 +102,7 @@ pub(super) const SETUP_STEPS: &[&str] = &["build", "reference", "export", Python
 /// Whether the runner's ranges in this file show when the kernel ran: not in set-up steps, and not
 /// under ncu, which replays each launch.
 fn has_run_ranges(file: &HostFile) -> bool {
-    is_pass_step(&file.artifact.step) && !is_of(&file.rung, RungTool::Ncu)
+    is_pass_step(&file.artifact.step) && !is_rung_of(&file.rung, RungTool::Ncu)
 }
 
 /// Whether a step is one of the mode's passes: `profile`, `profile-2` and so on.
@@ -108,9 +114,9 @@ impl ProfileBuilder {
     pub(super) fn new(request: &Request, project: &Path, thresholds: &Thresholds) -> Self {
         let (project, thresholds) = (project.to_owned(), thresholds.clone());
         let mut builder = Self { project, thresholds, ..Self::default() };
-        if let Target::Kernel { data_sets, spec, .. } = &request.target {
+        if let Target::Kernel { cases, spec, .. } = &request.target {
             let vars = &spec.sizes.vars;
-            builder.profile.cases = data_sets.iter().map(|set| empty_case(set, vars)).collect();
+            builder.profile.cases = cases.iter().map(|case| empty_case(case, vars)).collect();
         }
         builder
     }
@@ -137,38 +143,37 @@ impl ProfileBuilder {
         }
     }
 
-    /// Records what a plan is expected to bring, and what it leaves out.
-    pub(super) fn expect(&mut self, expect: &Expectations) {
+    /// Sets what we know of the next plan, and records the rungs that it leaves out.
+    pub(super) fn start_plan(&mut self, info: &DraftInfo) {
         // All plans of a run leave out the same rungs, but a survey has its own.
-        for record in &expect.left_out {
+        for record in &info.left_out {
             let same = |r: &RungRecord| r.rung == record.rung && r.code == record.code;
             if self.profile.ladder.iter().any(same) {
                 continue;
             }
             self.profile.ladder.push(record.clone());
-            let text = format!("{}: {}", record.rung, record.words);
+            let text = format!("{}: {}", record.rung, record.message);
             self.profile.gaps.push(Gap { code: record.code.clone(), text });
         }
-        for text in &expect.notes {
+        for text in &info.notes {
             let gap = Gap { code: "note".to_owned(), text: text.clone() };
             if !self.profile.gaps.contains(&gap) {
                 self.profile.gaps.push(gap);
             }
         }
-        self.expect = expect.clone();
+        self.draft_info = info.clone();
     }
 
-    /// Takes in a build made on this machine for the host. Returns the built files for the host's
-    /// plan.
-    pub(super) fn take_local_build(
+    /// Adds a build made on this machine for the host. Returns the built files for the host's plan.
+    pub(super) fn add_local_build(
         &mut self,
         folder: &RunFolder,
         end: &JobResult,
-        expect: &Expectations,
+        info: &DraftInfo,
         request: &Request,
     ) -> Result<Vec<BundleFile>> {
-        self.expect = expect.clone();
-        self.take(folder, end, request)?;
+        self.draft_info = info.clone();
+        self.add_job(folder, end, request)?;
         Ok(std::mem::take(&mut self.built)
             .into_iter()
             .map(|(path, local)| BundleFile::copy(path, local))
@@ -187,9 +192,9 @@ impl ProfileBuilder {
         }
     }
 
-    /// Takes in a report of ncu from a provider's service; its launches replace those of lower
-    /// rungs. Returns the code and text of the refusal if the report is not usable.
-    pub(super) fn take_served(
+    /// Adds a report of ncu from a provider's service; its launches replace those of lower rungs.
+    /// Returns the code and text of the refusal if the report is not usable.
+    pub(super) fn add_provider_report(
         &mut self,
         folder: &RunFolder,
         record: RungRecord,
@@ -224,9 +229,9 @@ impl ProfileBuilder {
         None
     }
 
-    /// Takes in an ended job. Returns the rung to refuse, if one is refused and another may do
-    /// better.
-    pub(super) fn take(
+    /// Adds the results of an ended job. Returns the rung to refuse, if one is refused and another
+    /// may do better.
+    pub(super) fn add_job(
         &mut self,
         folder: &RunFolder,
         end: &JobResult,
@@ -249,7 +254,7 @@ impl ProfileBuilder {
         for file in &end.files {
             self.profile.artifacts.retain(|a| a.path != file.artifact.path);
             self.profile.artifacts.push(file.artifact.clone());
-            if self.expect.built.contains(&file.host_path) {
+            if self.draft_info.built.contains(&file.host_path) {
                 let local = folder.path().join(&file.artifact.path);
                 self.built.retain(|(path, _)| *path != file.host_path);
                 self.built.push((file.host_path.clone(), local));
@@ -280,7 +285,7 @@ impl ProfileBuilder {
         self.program_status(end, request);
         self.missing_entry = self.missing_entry(request);
         if !end.step_ok("build") && end.last_rung("build").is_some_and(|r| !r.ok) {
-            self.compiler = compiler_message(folder, &self.expect);
+            self.compiler = compiler_message(folder, &self.draft_info);
         }
         if let Some(rung) = end.ended.iter().rev().find_map(|(step, rung)| {
             rung.as_ref().filter(|_| !SETUP_STEPS.contains(&step.as_str()))
@@ -386,7 +391,7 @@ impl ProfileBuilder {
             self.runner.push((artifact.step.clone(), failure));
         }
         self.cases(std::mem::take(&mut imported.cases));
-        localize(&mut imported, &self.expect, &self.project);
+        localize(&mut imported, &self.draft_info, &self.project);
         let first = self.profile.launches.len();
         match refusal {
             Some(Refusal { code, text, metrics }) if believed => {
@@ -438,7 +443,7 @@ impl ProfileBuilder {
         if let Some(record) = self.profile.ladder.iter_mut().rev().find(|r| r.rung == *rung) {
             record.ok = false;
             record.code = code.to_owned();
-            record.words = text.to_owned();
+            record.message = text.to_owned();
         }
     }
 
@@ -512,6 +517,17 @@ impl ProfileBuilder {
         }
     }
 
+    /// Adds the record of a run without a tool.
+    pub(super) fn add_plain_run(&mut self, plain: &JobResult) {
+        self.profile.ladder.extend(plain.rungs.iter().cloned());
+        self.program_exit = plain.last_rung(PLAIN_STEP).and_then(program_error::shell_status);
+    }
+
+    /// Whether a sanitizer found faults, which explain a program's error.
+    pub(super) fn has_findings(&self) -> bool {
+        self.profile.sanitizer.iter().any(|result| result.verdict == SanitizerVerdict::Found)
+    }
+
     /// Whether nothing was measured.
     pub(super) fn is_empty(&self) -> bool {
         let p = &self.profile;
@@ -525,19 +541,19 @@ impl ProfileBuilder {
 
 /// The record of a rung that counts as the lower rung `id`.
 fn record_on(id: RungId, record: &RungRecord) -> RungRecord {
-    let loses = RungInfo::of(&id).map_or("", |info| info.loses).to_owned();
+    let loses = RungInfo::find(&id).map_or("", |info| info.loses).to_owned();
     RungRecord { rung: id.into(), loses, ..record.clone() }
 }
 
-fn empty_case(set: &Case, vars: &[String]) -> CaseResult {
+fn empty_case(case: &Case, vars: &[String]) -> CaseResult {
     let named =
         |row: &Vec<i64>| vars.iter().cloned().zip(row.iter().copied()).collect::<BTreeMap<_, _>>();
-    let sizes = set.groups.iter().map(|group| named(&group.sizes)).collect();
-    CaseResult { name: set.name.clone(), sizes, timing: None, correctness: None }
+    let sizes = case.groups.iter().map(|group| named(&group.sizes)).collect();
+    CaseResult { name: case.name.clone(), sizes, timing: None, correctness: None }
 }
 
 /// Rewrites source paths to this machine's, relative to the project where possible.
-fn localize(imported: &mut Imported, expect: &Expectations, project: &Path) {
+fn localize(imported: &mut Imported, info: &DraftInfo, project: &Path) {
     for cause in imported.sanitizer.iter_mut().flat_map(|s| &mut s.causes) {
         let Some(file) = &mut cause.file else { continue };
         // Compilers record either the path as given or the absolute path; both end alike.
@@ -545,7 +561,7 @@ fn localize(imported: &mut Imported, expect: &Expectations, project: &Path) {
             let inner = there.trim_start_matches("../");
             file.as_str() == there || file.ends_with(&format!("/work/{inner}"))
         };
-        if let Some(source) = expect.sources.iter().find(|s| matches_source(&s.there)) {
+        if let Some(source) = info.sources.iter().find(|s| matches_source(&s.there)) {
             let here = source.here.strip_prefix(project).unwrap_or(&source.here);
             *file = here.display().to_string();
         }
@@ -571,7 +587,7 @@ mod tests {
             let ended = steps.iter().map(|(step, rung)| ((*step).into(), Some((*rung).into())));
             let end = JobResult { ended: ended.collect(), ..JobResult::default() };
             let mut builder = ProfileBuilder::default();
-            builder.take(&folder, &end, &request).unwrap();
+            builder.add_job(&folder, &end, &request).unwrap();
             builder.rung().to_owned()
         };
         let made = [("python", "python"), ("build", "build.wheels")];
@@ -586,7 +602,7 @@ mod tests {
         for (step, rung) in [("sanitizer-memcheck", RungId::Guard), ("profile", RungId::NcuBasic)] {
             let (step, text) = (step.to_owned(), String::new());
             let refused = RefusedRung { step, rung, code: "empty", text, metrics: Vec::new() };
-            refused.refuse(&mut request, &mut crate::run::Reporters::default());
+            refused.exclude_from(&mut request, &mut crate::run::Reporters::default());
         }
         let skipped: Vec<&str> = request.skip.iter().map(String::as_str).collect();
         assert_eq!(skipped, ["ncu.basic", "sanitizer-memcheck/guard"]);

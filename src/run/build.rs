@@ -14,7 +14,7 @@ use rgpu_protocol::{HostFacts, Outcome};
 
 use super::assemble::compiler_message;
 use super::job::{self, JobResult, RunContext};
-use super::lifecycle::{Plans, RunError, RunHost};
+use super::lifecycle::{PlanDriver, RunError, RunSession};
 use super::listings::{self, CompiledFiles};
 use super::outcome;
 use super::pass_planner::NextStep;
@@ -26,9 +26,7 @@ use crate::model::disasm::{Disasm, ImageKind, Input};
 use crate::model::profile::ArtifactKind;
 use crate::remote::Remote;
 use crate::store::RunFolder;
-use crate::tool::{
-    self, Draft, DslBuild, Expectations, JobName, PlanError, Request, Target, Toolbox,
-};
+use crate::tool::{self, Draft, DraftInfo, DslBuild, JobName, PlanError, Request, Target, Toolbox};
 use dsl_record::DslRecord;
 use names::HostPathNames;
 
@@ -55,7 +53,7 @@ pub struct Emit {
 /// The inputs of a build.
 pub struct BuildRun<'a> {
     /// The code to compile.
-    pub wanted: BuildTarget,
+    pub target: BuildTarget,
     /// The name of the kernel to build.
     pub name: String,
     /// The source file of the kernel.
@@ -71,7 +69,7 @@ pub struct BuildRun<'a> {
 #[derive(Debug)]
 pub enum BuildOutcome {
     /// The document, and the failure if the build did not succeed.
-    Told(Box<Build>, Option<Failure>),
+    Built(Box<Build>, Option<Failure>),
     /// The host has no compiler for the code, and nothing was submitted.
     NoCompiler(Failure),
     /// The job was submitted and runs on detached.
@@ -86,28 +84,28 @@ impl BuildRun<'_> {
     /// Code that does not compile is no error here: the document reports it.
     pub async fn run(
         self,
-        host: &mut RunHost<'_>,
+        session: &mut RunSession<'_>,
         context: &mut RunContext<'_>,
     ) -> Result<BuildOutcome> {
-        let expect = Expectations::default();
-        let mut plans = BuildPlans { run: &self, expect, end: None };
-        match host.run_plans(&mut plans, context).await {
+        let draft_info = DraftInfo::default();
+        let mut plans = BuildDriver { run: &self, draft_info, result: None };
+        match session.run_plans(&mut plans, context).await {
             Err(RunError::Plan(error @ PlanError::NoCompiler { .. })) => {
                 return Ok(BuildOutcome::NoCompiler(error.into()));
             }
             ended => ended?,
         };
-        let BuildPlans { expect, end: Some(end), .. } = plans else {
+        let BuildDriver { draft_info, result: Some(end), .. } = plans else {
             return Ok(BuildOutcome::Detached);
         };
         // All files are here, even if the job was cancelled.
-        host.link.drop_job(&end.job);
+        session.link.drop_job(&end.job);
         if end.outcome == Some(Outcome::Cancelled) {
             return Err(job::cancelled());
         }
         let (mut build, failure) =
-            self.document_and_failure(host.link.remote(), context, &end, &expect)?;
-        self.read_code(host, context, &mut build).await?;
+            self.document_and_failure(session.link.remote(), context, &end, &draft_info)?;
+        self.read_code(session, context, &mut build).await?;
         if build.compiler.is_empty() {
             build.compiler = compiler(&end, &build);
         }
@@ -119,7 +117,7 @@ impl BuildRun<'_> {
             .iter()
             .find(|f| f.kind == ArtifactKind::Ptx)
             .map(|artifact| artifact.path.clone());
-        Ok(BuildOutcome::Told(Box::new(build), failure))
+        Ok(BuildOutcome::Built(Box::new(build), failure))
     }
 
     /// Makes the document of an ended job, with the failure if it did not succeed.
@@ -128,31 +126,31 @@ impl BuildRun<'_> {
         remote: &dyn Remote,
         context: &RunContext<'_>,
         end: &JobResult,
-        expect: &Expectations,
+        info: &DraftInfo,
     ) -> Result<(Build, Option<Failure>)> {
         let folder = context.folder;
         let record = DslRecord::read(folder);
-        let mut build = self.document(end, expect, &record);
+        let mut build = self.document(end, info, &record);
         build.run.clone_from(&context.record.id);
         let failure = match &end.outcome {
             Some(Outcome::Done) => None,
-            _ => Some(self.failure(remote, folder, end, expect, &record, &mut build)?),
+            _ => Some(self.failure(remote, folder, end, info, &record, &mut build)?),
         };
         Ok((build, failure))
     }
 
-    fn document(&self, end: &JobResult, expect: &Expectations, record: &DslRecord) -> Build {
+    fn document(&self, end: &JobResult, info: &DraftInfo, record: &DslRecord) -> Build {
         let mut build = Build {
             schema: SCHEMA.to_owned(),
             rgpu: env!("CARGO_PKG_VERSION").to_owned(),
             kernel: self.name.clone(),
             source: self.source.display().to_string(),
-            arch: expect.arch.clone(),
+            arch: info.arch.clone(),
             compiler: record.compiler.clone(),
-            notes: expect.notes.iter().chain(&record.notes).cloned().collect(),
+            notes: info.notes.iter().chain(&record.notes).cloned().collect(),
             ..Build::default()
         };
-        match &self.wanted {
+        match &self.target {
             BuildTarget::Kernel(request) => {
                 if let Target::Kernel { spec, .. } = &request.target {
                     build.language = spec.language.into();
@@ -182,18 +180,18 @@ impl BuildRun<'_> {
         remote: &dyn Remote,
         folder: &RunFolder,
         end: &JobResult,
-        expect: &Expectations,
+        info: &DraftInfo,
         record: &DslRecord,
         build: &mut Build,
     ) -> Result<Failure> {
         build.status = Status::Failed;
-        let names = HostPathNames::new(expect, end);
+        let names = HostPathNames::new(info, end);
         let log = build_log(folder, &names);
         let mut failure = outcome::failure(remote, end);
         let mut error = BuildError { code: failure.code.clone(), ..BuildError::default() };
         let compiling = end.last_rung("build").is_some_and(|rung| !rung.ok);
         if compiling {
-            let message = compiler_message(folder, expect);
+            let message = compiler_message(folder, info);
             error.message = message.clone().or_else(|| failure.cause.clone()).unwrap_or_default();
             if matches!(failure.code.as_str(), "exit" | "does_not_compile") {
                 failure.code = "does_not_compile".to_owned();
@@ -231,7 +229,7 @@ impl BuildRun<'_> {
     /// Reads the compiled files into the document, and writes their listings.
     async fn read_code(
         &self,
-        host: &mut RunHost<'_>,
+        session: &mut RunSession<'_>,
         context: &mut RunContext<'_>,
         build: &mut Build,
     ) -> Result<()> {
@@ -242,9 +240,9 @@ impl BuildRun<'_> {
         let cubins = paths_of("cubin");
         if self.emit.sass && !cubins.is_empty() {
             let here = (self.nvdisasm)();
-            let facts = facts_to_list_by(host, context, &here).await;
+            let facts = facts_to_list_by(session, context, &here).await;
             let mut built = [CompiledFiles::new(folder, &build.files, None)];
-            let listings = listings::fill(host.link, context, &facts, &here, &mut built).await;
+            let listings = listings::fill(session.link, context, &facts, &here, &mut built).await;
             build.files.extend(listings.into_iter().flatten());
             let summary: Disasm = serde_json::from_slice(&folder.read("sass/summary.json")?)
                 .map_err(|e| {
@@ -282,14 +280,14 @@ impl BuildRun<'_> {
     }
 }
 
-/// The only plan of a build.
-struct BuildPlans<'a> {
+/// Drafts the single plan of a build.
+struct BuildDriver<'a> {
     run: &'a BuildRun<'a>,
-    expect: Expectations,
-    end: Option<JobResult>,
+    draft_info: DraftInfo,
+    result: Option<JobResult>,
 }
 
-impl Plans for BuildPlans<'_> {
+impl PlanDriver for BuildDriver<'_> {
     fn source_folder(&self) -> Option<&Path> {
         Some(self.run.source.parent().unwrap_or(Path::new("")))
     }
@@ -297,29 +295,29 @@ impl Plans for BuildPlans<'_> {
     async fn draft(
         &mut self,
         job: &JobName,
-        host: &mut RunHost<'_>,
+        session: &mut RunSession<'_>,
         context: &mut RunContext<'_>,
     ) -> Result<Option<Draft>, RunError> {
-        let draft = match &self.run.wanted {
+        let draft = match &self.run.target {
             // It needs no facts.
             BuildTarget::Dsl(build) => build.plan(job),
             BuildTarget::Kernel(request) => {
-                let facts = host.facts(context).await?;
-                let toolbox = Toolbox { collector: None, ..host.toolbox(&facts) };
+                let facts = session.facts(context).await?;
+                let toolbox = Toolbox { collector: None, ..session.toolbox(&facts) };
                 tool::plan(request, &facts, &toolbox, job)?
             }
         };
-        self.expect = draft.expect.clone();
+        self.draft_info = draft.info.clone();
         Ok(Some(draft))
     }
 
-    fn take(
+    fn handle_result(
         &mut self,
-        end: JobResult,
-        _: &mut RunHost<'_>,
+        result: JobResult,
+        _: &mut RunSession<'_>,
         _: &mut RunContext<'_>,
     ) -> Result<NextStep> {
-        self.end = Some(end);
+        self.result = Some(result);
         Ok(NextStep::End)
     }
 }
@@ -327,17 +325,17 @@ impl Plans for BuildPlans<'_> {
 /// Facts that include the host's nvdisasm, needed if this machine has none: compiling may have
 /// installed one since the host was asked.
 async fn facts_to_list_by(
-    host: &mut RunHost<'_>,
+    session: &mut RunSession<'_>,
     context: &mut RunContext<'_>,
     here: &[PathBuf],
 ) -> HostFacts {
-    let known = host.known_facts().unwrap_or_default();
+    let known = session.known_facts().unwrap_or_default();
     let is_available = known.tool("nvdisasm").is_some() || disasm::find(here).is_some();
-    if is_available || super::is_local(host.link) {
+    if is_available || super::is_local(session.link) {
         return known;
     }
     // Without an answer the listings only lack operands.
-    host.ask_facts(context).await.unwrap_or(known)
+    session.ask_facts(context).await.unwrap_or(known)
 }
 
 /// The compiler's whole output, without colours and with paths of this machine.

@@ -14,7 +14,7 @@ use rgpu_protocol::{GpuChoice, HostFacts, Outcome, RungRecord};
 use super::assemble::{self, ProfileBuilder};
 use super::event::RunEvent;
 use super::job::{HostFile, JobResult, RunContext};
-use super::lifecycle::{Plans, RunError, RunHost};
+use super::lifecycle::{PlanDriver, RunError, RunSession};
 use super::listings::{self, CompiledFiles};
 use super::local_build;
 use super::pass_planner::NextStep;
@@ -26,9 +26,7 @@ use crate::model::comparison::{Part, PartName};
 use crate::model::{Profile, RungId, Sidecars};
 use crate::remote::HostLink;
 use crate::store::RunFolder;
-use crate::tool::{
-    self, Draft, Expectations, JobName, PairDraft, PlanError, Request, SIDES, Target,
-};
+use crate::tool::{self, Draft, DraftInfo, JobName, PairDraft, PlanError, Request, SIDES, Target};
 
 /// A comparison sends at most this many plans.
 const MAX_PLANS_PER_COMPARISON: u32 = 24;
@@ -73,8 +71,9 @@ struct SideBuilder {
     pass_results: Vec<(Mode, PassResult)>,
     /// Whether the current pass needs another plan for this side.
     open: bool,
-    /// The results to expect from the current plan; `None` if the side is not part of it.
-    expect: Option<Expectations>,
+    /// What we know of the current plan beyond the plan itself; `None` if the side is not part of
+    /// it.
+    draft_info: Option<DraftInfo>,
 }
 
 impl CompareRun<'_> {
@@ -85,31 +84,31 @@ impl CompareRun<'_> {
     /// or the user cancels.
     pub async fn run(
         self,
-        host: &mut RunHost<'_>,
+        session: &mut RunSession<'_>,
         context: &mut RunContext<'_>,
     ) -> Result<ComparisonOutcome> {
         let Self { requests, passes, project, source_folder, thresholds, nvdisasm } = self;
-        let facts = host.facts(context).await?;
+        let facts = session.facts(context).await?;
         let mut sides = Vec::new();
         for ((name, request), sequence) in SIDES.into_iter().zip(requests).zip(1..) {
             let builder = ProfileBuilder::new(&request, project, thresholds);
             let folder = context.folder.side(name)?;
-            let (pass_results, open, expect) = (Vec::new(), false, None);
+            let (pass_results, open, draft_info) = (Vec::new(), false, None);
             let mut side =
-                SideBuilder { name, request, builder, folder, pass_results, open, expect };
-            side.compile_here(sequence, host, &facts, context).await?;
+                SideBuilder { name, request, builder, folder, pass_results, open, draft_info };
+            side.compile_here(sequence, session, &facts, context).await?;
             sides.push(side);
         }
         let passes = if passes.is_empty() { vec![Mode::Bench] } else { passes };
-        let mut plans = ComparePlans {
+        let mut plans = CompareDriver {
             sides,
             passes: passes.into(),
             mode: Mode::Bench,
             passes_begun: 0,
             source_folder,
         };
-        host.run_plans(&mut plans, context).await?;
-        let facts = host.facts(context).await?;
+        session.run_plans(&mut plans, context).await?;
+        let facts = session.facts(context).await?;
         let sides = plans.sides;
         // Without timings or references there is nothing to compare.
         for side in sides.iter().filter(|_| facts.gpus.is_empty()) {
@@ -127,7 +126,7 @@ impl CompareRun<'_> {
         for ((profile, sidecars), folder) in made.profiles.iter_mut().zip(&folders) {
             built.push(CompiledFiles::new(folder, &profile.artifacts, sidecars.hotspots.as_mut()));
         }
-        let listings = listings::fill(host.link, context, &facts, nvdisasm, &mut built).await;
+        let listings = listings::fill(session.link, context, &facts, nvdisasm, &mut built).await;
         for ((profile, _), listings) in made.profiles.iter_mut().zip(listings) {
             profile.artifacts.extend(listings);
         }
@@ -135,8 +134,9 @@ impl CompareRun<'_> {
     }
 }
 
-/// The plans of a comparison: each pass runs one tool, and takes as many plans as rungs are refused.
-struct ComparePlans<'a> {
+/// Drafts the plans of a comparison and handles their results. Each pass runs one tool, with as
+/// many plans as rungs are refused.
+struct CompareDriver<'a> {
     sides: Vec<SideBuilder>,
     /// The tools of the passes after the current one.
     passes: VecDeque<Mode>,
@@ -146,7 +146,7 @@ struct ComparePlans<'a> {
     source_folder: &'a Path,
 }
 
-impl ComparePlans<'_> {
+impl CompareDriver<'_> {
     fn begin_pass(&mut self, mode: Mode) {
         self.mode = mode;
         self.passes_begun += 1;
@@ -158,7 +158,7 @@ impl ComparePlans<'_> {
     }
 }
 
-impl Plans for ComparePlans<'_> {
+impl PlanDriver for CompareDriver<'_> {
     fn max_plans(&self) -> u32 {
         MAX_PLANS_PER_COMPARISON
     }
@@ -170,10 +170,10 @@ impl Plans for ComparePlans<'_> {
     async fn draft(
         &mut self,
         job: &JobName,
-        host: &mut RunHost<'_>,
+        session: &mut RunSession<'_>,
         context: &mut RunContext<'_>,
     ) -> Result<Option<Draft>, RunError> {
-        let facts = host.facts(context).await?;
+        let facts = session.facts(context).await?;
         loop {
             if self.sides.iter().all(|side| !side.open) {
                 let Some(mode) = self.passes.pop_front() else { return Ok(None) };
@@ -183,11 +183,11 @@ impl Plans for ComparePlans<'_> {
             for (slot, side) in requests.iter_mut().zip(&self.sides) {
                 *slot = side.open.then_some(&side.request);
             }
-            let error = match tool::plan_pair(requests, &facts, &host.toolbox(&facts), job) {
-                Ok(PairDraft { draft, expect }) => {
-                    report_notes(&expect, context);
-                    for (side, expect) in self.sides.iter_mut().zip(expect) {
-                        side.expect = expect;
+            let error = match tool::plan_pair(requests, &facts, &session.toolbox(&facts), job) {
+                Ok(PairDraft { draft, infos }) => {
+                    report_notes(&infos, context);
+                    for (side, info) in self.sides.iter_mut().zip(infos) {
+                        side.draft_info = info;
                     }
                     return Ok(Some(draft));
                 }
@@ -202,37 +202,37 @@ impl Plans for ComparePlans<'_> {
         }
     }
 
-    fn take(
+    fn handle_result(
         &mut self,
-        end: JobResult,
-        host: &mut RunHost<'_>,
+        result: JobResult,
+        session: &mut RunSession<'_>,
         context: &mut RunContext<'_>,
     ) -> Result<NextStep> {
         for side in &mut self.sides {
-            if let Some(expect) = side.expect.take() {
-                side.open = side.take(&end, &expect, self.mode, context)?;
+            if let Some(info) = side.draft_info.take() {
+                side.open = side.add_job(&result, &info, self.mode, context)?;
             }
         }
         for side in &self.sides {
-            if let Some(failure) = failure_of_side(side, host.link, &end) {
+            if let Some(failure) = failure_of_side(side, session.link, &result) {
                 return Err(failure);
             }
         }
         for side in &mut self.sides {
             // The remaining plans use the same GPU.
-            if let Some(uuid) = &end.gpu {
+            if let Some(uuid) = &result.gpu {
                 side.request.gpu = GpuChoice::Uuid(uuid.clone());
             }
-            side.request.reuse = host.reuse(&side.builder.built)?;
+            side.request.reuse = session.add_built_files(&side.builder.built)?;
         }
         Ok(NextStep::Plan)
     }
 }
 
 /// Reports the notes of both sides, each once.
-fn report_notes(expect: &[Option<Expectations>; 2], context: &mut RunContext<'_>) {
+fn report_notes(infos: &[Option<DraftInfo>; 2], context: &mut RunContext<'_>) {
     let mut reported: Vec<&String> = Vec::new();
-    for note in expect.iter().flatten().flat_map(|e| &e.notes) {
+    for note in infos.iter().flatten().flat_map(|info| &info.notes) {
         if !reported.contains(&note) {
             reported.push(note);
             context.reporter.report(&RunEvent::Note { text: note });
@@ -245,7 +245,7 @@ impl SideBuilder {
     async fn compile_here(
         &mut self,
         sequence: u32,
-        host: &RunHost<'_>,
+        session: &RunSession<'_>,
         facts: &HostFacts,
         context: &mut RunContext<'_>,
     ) -> Result<()> {
@@ -257,37 +257,37 @@ impl SideBuilder {
             input: None,
         };
         let (request, builder) = (&mut self.request, &mut self.builder);
-        local_build::compile_here(request, builder, sequence, host, facts, &mut own).await
+        local_build::compile_here(request, builder, sequence, session, facts, &mut own).await
     }
 
-    /// Takes in the side's part of an ended job. Returns whether the side needs another plan with a
-    /// lower rung.
-    fn take(
+    /// Adds the side's part of an ended job to its profile. Returns whether the side needs another
+    /// plan with a lower rung.
+    fn add_job(
         &mut self,
-        end: &JobResult,
-        expect: &Expectations,
+        result: &JobResult,
+        info: &DraftInfo,
         mode: Mode,
         context: &mut RunContext<'_>,
     ) -> Result<bool> {
-        let end = part_of(end, self.name);
+        let end = part_of(result, self.name);
         move_logs(context.folder, &self.folder, self.name)?;
-        self.builder.expect(expect);
-        let refused = self.builder.take(&self.folder, &end, &self.request)?;
+        self.builder.start_plan(info);
+        let refused = self.builder.add_job(&self.folder, &end, &self.request)?;
         let rung = end.rung_of("profile").map(String::from);
-        let failure_words = end.last_rung("profile").map(failure_text);
+        let failure_message = end.last_rung("profile").map(failure_text);
         self.builder.job = Some(end);
         self.pass_results.retain(|(m, _)| *m != mode);
         let result = match &refused {
             Some(refused) => Err(format!("{}: {}", refused.rung, refused.text)),
             None => rung.ok_or_else(|| {
-                let left_out = expect.left_out.first().map(|r| format!("{}: {}", r.rung, r.words));
-                failure_words.or(left_out).unwrap_or_else(|| "the step did not run".to_owned())
+                let left_out = info.left_out.first().map(|r| format!("{}: {}", r.rung, r.message));
+                failure_message.or(left_out).unwrap_or_else(|| "the step did not run".to_owned())
             }),
         };
         self.pass_results.push((mode, result));
         let needs_another = refused.is_some();
         if let Some(refused) = refused {
-            refused.refuse(&mut self.request, context.reporter);
+            refused.exclude_from(&mut self.request, context.reporter);
         }
         Ok(needs_another)
     }
@@ -295,9 +295,9 @@ impl SideBuilder {
 
 /// The failed rung and its reason.
 fn failure_text(record: &RungRecord) -> String {
-    match record.words.is_empty() {
+    match record.message.is_empty() {
         true => format!("{}: {}", record.rung, tool::reason(&record.code).title),
-        false => format!("{}: {}", record.rung, record.words),
+        false => format!("{}: {}", record.rung, record.message),
     }
 }
 
@@ -392,7 +392,7 @@ fn finish(
         record.title = format!("side {} of {}", side.name, context.record.title);
         record.jobs.clear();
         side.folder.save(&record)?;
-        let made = assemble::profile(side.builder, &side.request, facts.clone(), &record);
+        let made = assemble::build_profile(side.builder, &side.request, facts.clone(), &record);
         timed &= made.0.gpu.is_some();
         profiles.push(made);
     }
@@ -444,15 +444,15 @@ fn part(mode: Mode, pass_results: Option<&[(Mode, PassResult); 2]>) -> Part {
 fn read_paired(side: &RunFolder) -> Vec<Paired> {
     let Ok(bytes) = side.read("raw/time.json") else { return Vec::new() };
     let Ok(report) = serde_json::from_slice::<RunnerReport>(&bytes) else { return Vec::new() };
-    let to_paired = |set: rgpu_case::CaseReport| {
-        let paired = set.paired?;
+    let to_paired = |case: rgpu_case::CaseReport| {
+        let paired = case.paired?;
         let sound = paired.ci95.iter().all(|x| x.is_finite() && *x > 0.0);
         sound.then_some(Paired {
-            case: set.name,
+            case: case.name,
             speedup: paired.speedup,
             ci95: paired.ci95,
             rounds: paired.rounds as u64,
         })
     };
-    report.data_sets.into_iter().filter_map(to_paired).collect()
+    report.cases.into_iter().filter_map(to_paired).collect()
 }

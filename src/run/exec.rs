@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use super::file_copies::FileCopies;
 use super::job::{self, HostFile, JobResult, RunContext, cancelled};
-use super::lifecycle::{Plans, RunError, RunHost};
+use super::lifecycle::{PlanDriver, RunError, RunSession};
 use super::outcome;
 use super::pass_planner::NextStep;
 use crate::error::{Exit, Failure, Result};
 use crate::exec::WORK_FOLDER;
 use crate::remote::{HostLink, RemoteFile};
 use crate::store::RunRecord;
-use crate::tool::{Draft, Expectations, JobName, Program};
+use crate::tool::{Draft, DraftInfo, JobName, Program};
 use rgpu_protocol::plan::{
     Arg, ArtifactSpec, GpuRequest, InputFile, Limits, OnFailure, PULLED, Stdin, Success,
 };
@@ -42,9 +42,9 @@ pub struct ExecRequest {
     /// The GPUs to hold while the program runs.
     pub gpu: Option<GpuRequest>,
     /// Longest wait for the GPUs; `None` for the default.
-    pub queue: Option<Duration>,
+    pub queue_timeout: Option<Duration>,
     /// Digest of the facts that the program was planned with.
-    pub facts: Option<String>,
+    pub facts_digest: Option<String>,
 }
 
 /// How a program ended.
@@ -73,12 +73,12 @@ impl ProgramExit {
 /// The result of `rgpu exec`.
 #[derive(Debug)]
 pub struct ExecOutcome {
-    /// How the program ended. An error if it was cancelled or its host failed it; `None` if it runs
-    /// on detached.
+    /// How the program ended. `Err` if it was cancelled or the host failed; `None` if it runs on
+    /// detached.
     pub end: Option<Result<ProgramExit>>,
     /// The pulled files; also fetched if the program has no exit status.
     pub pulled: Vec<HostFile>,
-    /// The copies of pulled files that were made while fetching.
+    /// Local destinations that pulled files were written to while they were fetched.
     pub copies: FileCopies,
 }
 
@@ -88,8 +88,8 @@ pub fn draft(request: &ExecRequest, job: String) -> Draft {
     if let Some(bytes) = request.log_bytes {
         limits.log_bytes = bytes;
     }
-    if let Some(queue) = request.queue {
-        limits.queue_s = queue.as_secs();
+    if let Some(timeout) = request.queue_timeout {
+        limits.queue_s = timeout.as_secs();
     }
     let program = &request.program;
     let step = Step {
@@ -116,7 +116,7 @@ pub fn draft(request: &ExecRequest, job: String) -> Draft {
     let plan = Plan {
         job,
         title: format!("exec {}", program.name),
-        facts: request.facts.clone(),
+        facts: request.facts_digest.clone(),
         files: Vec::new(),
         steps: program.prepare.iter().cloned().chain([step]).collect(),
         gpu: request.gpu.clone(),
@@ -125,10 +125,10 @@ pub fn draft(request: &ExecRequest, job: String) -> Draft {
         origin: None,
         limits,
     };
-    Draft { plan, files: program.files.clone(), expect: Expectations::default() }
+    Draft { plan, files: program.files.clone(), info: DraftInfo::default() }
 }
 
-/// Makes the request for a host with these facts; `None` if the program needs none.
+/// Builds the request. The facts are `None` if the program does not need them.
 pub type ProgramSource<'a> = dyn Fn(Option<&HostFacts>) -> Result<ExecRequest> + 'a;
 
 /// The inputs of `rgpu exec`.
@@ -139,7 +139,7 @@ pub struct ExecRun<'a> {
     pub needs_facts: bool,
     /// Patterns of files in the working folder to fetch (`--pull` of the current command).
     pub pull: &'a [String],
-    /// Places that pulled files are written to while they are fetched.
+    /// Local destinations that pulled files are written to while they are fetched.
     pub copies: FileCopies,
 }
 
@@ -151,42 +151,43 @@ impl ExecRun<'_> {
     /// cancelled before anything ran.
     pub async fn run(
         self,
-        host: &mut RunHost<'_>,
+        session: &mut RunSession<'_>,
         context: &mut RunContext<'_>,
     ) -> Result<ExecOutcome> {
-        let mut plans = ExecPlans { run: self, end: None };
-        host.run_plans(&mut plans, context).await?;
-        let ExecPlans { run: ExecRun { copies, .. }, end } = plans;
-        Ok(match end {
-            Some(end) => finish_job(host.link, end, context.record, copies),
+        let mut plans = ExecDriver { run: self, result: None };
+        session.run_plans(&mut plans, context).await?;
+        let ExecDriver { run: ExecRun { copies, .. }, result } = plans;
+        Ok(match result {
+            Some(result) => finish_job(session.link, result, context.record, copies),
             None => ExecOutcome { end: None, pulled: Vec::new(), copies },
         })
     }
 }
 
-/// The only plan of `rgpu exec`.
-struct ExecPlans<'a> {
+/// Drafts the single plan of `rgpu exec`.
+struct ExecDriver<'a> {
     run: ExecRun<'a>,
-    end: Option<JobResult>,
+    result: Option<JobResult>,
 }
 
-impl Plans for ExecPlans<'_> {
+impl PlanDriver for ExecDriver<'_> {
     async fn draft(
         &mut self,
         job: &JobName,
-        host: &mut RunHost<'_>,
+        session: &mut RunSession<'_>,
         context: &mut RunContext<'_>,
     ) -> Result<Option<Draft>, RunError> {
         let Some(program) = self.run.program else {
-            // The host has the plan already.
+            // A placeholder: a resumed run follows its recorded job and submits nothing. `runs
+            // attach` refuses a run that records no job.
             return Ok(Some(draft(&ExecRequest::default(), job.job())));
         };
         let facts = match self.run.needs_facts {
-            true => Some(host.facts(context).await?),
+            true => Some(session.facts(context).await?),
             false => None,
         };
         let request = program(facts.as_ref())?;
-        host.secrets.clone_from(&request.secrets);
+        session.secrets.clone_from(&request.secrets);
         Ok(Some(draft(&request, job.job())))
     }
 
@@ -194,23 +195,24 @@ impl Plans for ExecPlans<'_> {
         &mut self,
         job: &str,
         before: &[Event],
-        host: &mut RunHost<'_>,
+        session: &mut RunSession<'_>,
         context: &mut RunContext<'_>,
     ) -> Result<JobResult> {
         let ExecRun { pull, copies, .. } = &mut self.run;
         // Another version of rgpu may have written a plan that cannot be read.
         let plan = serde_json::from_slice::<Plan>(&context.folder.read("plan-1.json")?);
-        let choose = choose(pull, inputs_of(&plan.map(|plan| plan.files).unwrap_or_default()));
-        job::follow_choosing(host.link, job, before, context, &choose, copies).await
+        let inputs = inputs_of(&plan.map(|plan| plan.files).unwrap_or_default());
+        let accept = pull_filter(pull, inputs);
+        job::follow_with_filter(session.link, job, before, context, &accept, copies).await
     }
 
-    fn take(
+    fn handle_result(
         &mut self,
-        end: JobResult,
-        _: &mut RunHost<'_>,
+        result: JobResult,
+        _: &mut RunSession<'_>,
         _: &mut RunContext<'_>,
     ) -> Result<NextStep> {
-        self.end = Some(end);
+        self.result = Some(result);
         Ok(NextStep::End)
     }
 }
@@ -241,7 +243,7 @@ fn pull_specs(patterns: &[String]) -> Vec<ArtifactSpec> {
 /// Accepts files that differ from the `sent` inputs, and refuses a host that announces a pulled
 /// file matching no pattern. The patterns must be the command's own, since a plan may have come
 /// from the host.
-fn choose(
+fn pull_filter(
     patterns: &[String],
     sent: BTreeSet<(String, rgpu_protocol::Digest)>,
 ) -> impl Fn(&str, &RemoteFile) -> Result<bool> + Sync {
@@ -249,13 +251,13 @@ fn choose(
     move |kind, file| {
         let matches_pattern = || specs.iter().any(|spec| glob::matches(&spec.path, &file.path));
         if kind == PULLED && !matches_pattern() {
-            return Err(not_asked_for(&file.path));
+            return Err(unrequested_file(&file.path));
         }
         Ok(!sent.contains(&(file.path.clone(), file.digest.clone())))
     }
 }
 
-fn not_asked_for(path: &str) -> Failure {
+fn unrequested_file(path: &str) -> Failure {
     let what = format!("the host sent `{}`, which no `--pull` requested", path.escape_debug());
     Failure::new(Exit::Host, "hostile_name", what).hint(
         "nothing was put into your folder; check who controls this host before you use it again",

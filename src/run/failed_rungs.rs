@@ -17,7 +17,7 @@ use crate::tool::{self, FailedRung, RungInfo};
 /// A failure is forgotten after this many seconds: hosts are repaired without a reboot.
 const MAX_FAILURE_AGE_S: i64 = 24 * 3600;
 /// Most characters of a tool's message that are stored.
-const MAX_TOOL_WORDS_CHARS: usize = 120;
+const MAX_MESSAGE_CHARS: usize = 120;
 
 /// The rungs that failed on one remote.
 pub struct FailedRungs {
@@ -36,7 +36,8 @@ struct StoredFailure {
     key: String,
     rung: RungId,
     code: String,
-    words: String,
+    #[serde(rename = "words")]
+    message: String,
     at_s: i64,
 }
 
@@ -51,13 +52,13 @@ impl FailedRungs {
         let stored = self.load().failed.into_iter();
         stored
             .filter(|failed| failed.applies_to(facts, now_s))
-            .map(|failed| FailedRung { words: self.skip_text(&failed), ..failed.rung() })
+            .map(|failed| FailedRung { message: self.skip_text(&failed), ..failed.rung() })
             .collect()
     }
 
     /// Updates the stored failures from a ladder: stores rungs that failed for a lasting reason,
     /// removes those that worked.
-    pub fn learn(&self, facts: &HostFacts, ladder: &[RungRecord], now_s: i64) {
+    pub fn update(&self, facts: &HostFacts, ladder: &[RungRecord], now_s: i64) {
         let mut stored = self.load();
         let before = stored.failed.len();
         stored.failed.retain(|failed| {
@@ -74,7 +75,7 @@ impl FailedRungs {
                 key: key(facts, &rung),
                 rung,
                 code: record.code.clone(),
-                words: record.words.chars().take(MAX_TOOL_WORDS_CHARS).collect(),
+                message: record.message.chars().take(MAX_MESSAGE_CHARS).collect(),
                 at_s: now_s,
             };
             stored.failed.retain(|known| known.rung != failed.rung);
@@ -100,9 +101,9 @@ impl FailedRungs {
 
     fn skip_text(&self, failed: &StoredFailure) -> String {
         let at = Timestamp::from_second(failed.at_s).map(|at| at.strftime("%F %R UTC").to_string());
-        let details = match failed.words.is_empty() {
+        let details = match failed.message.is_empty() {
             true => String::new(),
-            false => format!(" ({})", failed.words),
+            false => format!(" ({})", failed.message),
         };
         format!(
             "skipped: failed on {} with {}{details}; `rgpu doctor {} --fresh` forgets that",
@@ -119,14 +120,14 @@ impl StoredFailure {
     }
 
     fn rung(&self) -> FailedRung {
-        FailedRung { rung: self.rung.clone(), code: self.code.clone(), words: String::new() }
+        FailedRung { rung: self.rung.clone(), code: self.code.clone(), message: String::new() }
     }
 }
 
 /// Host, boot, user, driver, and the rung's tool with its version. If any of them changes, the rung
 /// is tried again.
 fn key(facts: &HostFacts, rung: &RungId) -> String {
-    let tool = RungInfo::of(rung).and_then(|info| facts.tool(info.tool.name()?));
+    let tool = RungInfo::find(rung).and_then(|info| facts.tool(info.tool.name()?));
     let tool = tool.map_or(String::new(), |t| format!("{} {}", t.path, t.version));
     let driver = facts.driver.as_deref().unwrap_or_default();
     [facts.key().as_str(), &facts.agent.user, driver, &tool].join(" ")
@@ -155,7 +156,7 @@ mod tests {
             argv: vec!["ncu".to_owned()],
             ok,
             code: code.to_owned(),
-            words: "==ERROR== no".to_owned(),
+            message: "==ERROR== no".to_owned(),
             ..RungRecord::default()
         }
     }
@@ -171,12 +172,12 @@ mod tests {
             RungRecord { argv: Vec::new(), ..record("nsys.full", false, "importer_broken") },
             record("ncu.launch", true, ""),
         ];
-        failed.learn(&facts, &ladder, 1_795_000_000);
+        failed.update(&facts, &ladder, 1_795_000_000);
         let known = failed.known(&facts, 1_795_000_100);
         let rungs: Vec<_> = known.iter().map(|f| (f.rung.as_str(), f.code.as_str())).collect();
         assert_eq!(rungs, [("ncu.asked", "counters_refused")]);
         assert_eq!(
-            known[0].words,
+            known[0].message,
             "skipped: failed on 2026-11-18 11:06 UTC with counters_refused (==ERROR== no); \
              `rgpu doctor h200 --fresh` forgets that"
         );
@@ -195,10 +196,10 @@ mod tests {
         let failed = FailedRungs::new(folder.path().join("failed.json"), "h200");
         let facts = host("1", "2025.3");
         let refused = [record("ncu.asked", false, "counters_refused")];
-        failed.learn(&facts, &refused, 10);
-        failed.learn(&facts, &[record("ncu.asked", true, "")], 20);
+        failed.update(&facts, &refused, 10);
+        failed.update(&facts, &[record("ncu.asked", true, "")], 20);
         assert!(failed.known(&facts, 30).is_empty());
-        failed.learn(&facts, &refused, 40);
+        failed.update(&facts, &refused, 40);
         failed.forget();
         assert!(failed.known(&facts, 50).is_empty());
     }

@@ -18,14 +18,14 @@ pub(super) fn fingerprint(request: &Request, selection: &Selection, facts: &Host
     };
     let digest = |path: &std::path::Path| digest_file(path).map(|d| d.sha256.to_string()).ok();
     match &request.target {
-        Target::Kernel { spec, sources, data_sets, seed } => {
+        Target::Kernel { spec, sources, cases, seed } => {
             line("kernel", &(spec.name.as_str(), spec.entry_name(), request.arch.as_deref(), seed));
             for (there, here) in &sources.files {
                 line("source", &(there, digest(here)));
             }
-            for set in data_sets {
-                let sizes: Vec<_> = set.groups.iter().map(|group| &group.sizes).collect();
-                line("case", &(&set.name, &set.vars, sizes));
+            for case in cases {
+                let sizes: Vec<_> = case.groups.iter().map(|group| &group.sizes).collect();
+                line("case", &(&case.name, &case.vars, sizes));
             }
             line("timing", &(request.timing.warmup, request.timing.iters));
         }

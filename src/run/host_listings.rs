@@ -5,7 +5,7 @@ use rgpu_protocol::event::Stream;
 
 use super::bundle_reader::submission;
 use super::job::{self, RunContext, SubmitError};
-use super::lifecycle::RunHost;
+use super::lifecycle::RunSession;
 use super::{Reporter, RunEvent, outcome};
 use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
 use crate::disasm::{ListingCalls, ListingRequest, Nvdisasm};
@@ -104,20 +104,20 @@ impl Reporter for CallCounter<'_> {
 /// # Errors
 /// As [`ListingHost::all`].
 pub async fn host_listings(
-    host: &mut RunHost<'_>,
+    session: &mut RunSession<'_>,
     questions: &[ListingRequest],
     context: &mut RunContext<'_>,
 ) -> Result<Option<Nvdisasm>> {
     // A second try is for a host that changed since its facts were cached.
     for sequence in 1..=2 {
-        let facts = host.facts(context).await?;
+        let facts = session.facts(context).await?;
         let job = JobName { run: context.record.id.clone(), sequence }.job();
-        let listing_host = ListingHost { link: host.link, facts: &facts, job: job.clone() };
+        let listing_host = ListingHost { link: session.link, facts: &facts, job: job.clone() };
         let result = listing_host.all(questions, context).await;
         // No other command uses this job.
-        host.link.drop_job(&job);
+        session.link.drop_job(&job);
         match result {
-            Err(SubmitError::FactsChanged(_)) => host.forget_facts(),
+            Err(SubmitError::FactsChanged(_)) => session.forget_facts(),
             result => return Ok(result?),
         }
     }

@@ -228,7 +228,7 @@ fn with_origin(submission: &Submission, record: &RunRecord) -> Submission {
 /// # Errors
 /// The link fails, or the host has no such job; the record then gets its outcome, so that nobody
 /// waits for it.
-pub(super) async fn take_up(
+pub(super) async fn resume(
     link: &mut HostLink,
     job: &str,
     known: &RecordedJob,
@@ -269,24 +269,25 @@ pub(super) async fn follow_to_end(
     before: &[Event],
     context: &mut RunContext<'_>,
 ) -> Result<JobResult> {
-    follow_choosing(link, job, before, context, &|_, _| Ok(true), &mut FileCopies::default()).await
+    follow_with_filter(link, job, before, context, &|_, _| Ok(true), &mut FileCopies::default())
+        .await
 }
 
 /// Decides from a file's kind and metadata whether to fetch it. An error rejects all files of the
 /// host.
-pub(super) type Choose<'a> = dyn Fn(&str, &RemoteFile) -> Result<bool> + Sync + 'a;
+pub(super) type FileFilter<'a> = dyn Fn(&str, &RemoteFile) -> Result<bool> + Sync + 'a;
 
-/// As [`follow_to_end`], but fetches only the files that `choose` accepts, and writes their
+/// As [`follow_to_end`], but fetches only the files that `accept` accepts, and writes their
 /// `copies`.
-pub(super) async fn follow_choosing(
+pub(super) async fn follow_with_filter(
     link: &mut HostLink,
     job: &str,
     before: &[Event],
     context: &mut RunContext<'_>,
-    choose: &Choose<'_>,
+    accept: &FileFilter<'_>,
     copies: &mut FileCopies,
 ) -> Result<JobResult> {
-    let result = follow_and_fetch(link, job, before, context, choose, copies).await;
+    let result = follow_and_fetch(link, job, before, context, accept, copies).await;
     take_bills(link, context)?;
     result
 }
@@ -297,14 +298,14 @@ pub(super) fn take_bills(link: &HostLink, context: &mut RunContext<'_>) -> Resul
     if bills.is_empty() {
         return Ok(());
     }
-    bills.into_iter().for_each(|bill| context.record.cost.bill(bill.words, bill.usd));
+    bills.into_iter().for_each(|bill| context.record.cost.bill(bill.text, bill.usd));
     Ok(context.folder.save(context.record)?)
 }
 
 /// Closes the connection after flushing pending messages, and records the provider's last bills.
 pub async fn close(link: HostLink, record: &mut RunRecord) {
     let bills = link.close().await;
-    bills.into_iter().for_each(|bill| record.cost.bill(bill.words, bill.usd));
+    bills.into_iter().for_each(|bill| record.cost.bill(bill.text, bill.usd));
 }
 
 async fn follow_and_fetch(
@@ -312,7 +313,7 @@ async fn follow_and_fetch(
     job: &str,
     before: &[Event],
     context: &mut RunContext<'_>,
-    choose: &Choose<'_>,
+    accept: &FileFilter<'_>,
     copies: &mut FileCopies,
 ) -> Result<JobResult> {
     let mut result = JobResult { job: job.to_owned(), ..JobResult::default() };
@@ -343,11 +344,11 @@ async fn follow_and_fetch(
                 continue;
             }
             () = context.cancel.wait_for_more_than(cancel_requests) => {
-                cancel_requests = context.cancel.asked();
+                cancel_requests = context.cancel.request_count();
                 if cancel_requests > 1 {
                     return Err(unconfirmed(link, &context.record.id));
                 }
-                if !context.cancel.output_unread() {
+                if !context.cancel.is_output_unread() {
                     context.reporter.report(&RunEvent::Note { text: "cancelling; Ctrl-C again stops waiting" });
                 }
                 link.cancel();
@@ -382,7 +383,7 @@ async fn follow_and_fetch(
     let mut chosen = Vec::new();
     for file in announced {
         let remote = link.remote();
-        let choice = choose(&file.kind, &file.remote_file);
+        let choice = accept(&file.kind, &file.remote_file);
         if choice.map_err(|failure| failure.on(remote.name(), remote.transport()))? {
             chosen.push(file);
         }
@@ -464,7 +465,9 @@ fn apply_event(result: &mut JobResult, announced: &mut Vec<AnnouncedFile>, event
             result.warnings.push(Gap { code: code.clone(), text: text.clone() });
         }
         EventBody::Artifact { step, kind, .. } => {
-            let Some(remote_file) = RemoteFile::of(&result.job, &event.body) else { return };
+            let Some(remote_file) = RemoteFile::from_event(&result.job, &event.body) else {
+                return;
+            };
             let rung = result.running.get(step).cloned().unwrap_or_default();
             announced.push(AnnouncedFile {
                 step: step.clone(),
@@ -490,7 +493,7 @@ async fn fetch(
     let mut bytes_before = 0;
     let mut taken = BTreeSet::new();
     // The files of a cancelled job are fetched too, until the user asks again.
-    let cancel_requests = context.cancel.handled();
+    let cancel_requests = context.cancel.handled_count();
     for AnnouncedFile { step, rung, remote_file, kind } in announced {
         let local_path = unique_path(context.folder.place(&kind, &remote_file.path)?, &mut taken);
         let dest = context.folder.path().join(&local_path);
@@ -631,7 +634,7 @@ mod tests {
             input: None,
         };
         submit(&mut link, &fake::submission(&[]), &mut context).await.unwrap();
-        canceller.ask();
+        canceller.request_cancel();
         let failure = follow_to_end(&mut link, "run.1", &[], &mut context).await.unwrap_err();
         assert_eq!((failure.exit, host.cancels()), (Exit::Cancelled, 1));
         let text = failure.to_string();

@@ -1,9 +1,9 @@
-//! The life of a run on its host, told once for all commands: get the host's facts, draft a plan,
-//! submit it, follow its job to the end, and again until no plan is left.
+//! The main loop of a run, shared by all commands: get the host's facts, draft a plan, submit it,
+//! follow its job to the end, and again until no plan is left.
 //!
-//! Commands differ in their [`Plans`]: how the next plan is drafted, and what an ended job means. A
-//! resumed run drafts the same plans again. It follows the jobs that its folder records instead of
-//! submitting them, so nothing runs twice.
+//! Each command has its [`PlanDriver`], which drafts the next plan and handles the result of its
+//! job. A resumed run drafts the same plans again. It follows the jobs that its folder records
+//! instead of submitting them, so nothing runs twice.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ pub enum RunStart {
 
 /// How the plans of a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PlansEnd {
+pub(super) enum RunProgress {
     /// No plan is left.
     Done,
     /// The first job was submitted and runs on detached.
@@ -87,15 +87,15 @@ impl From<RunError> for Failure {
     }
 }
 
-/// The plans of one command.
-pub(super) trait Plans {
+/// Drafts the plans of one command and handles their results.
+pub(super) trait PlanDriver {
     /// The run sends at most this many plans.
     fn max_plans(&self) -> u32 {
         1
     }
 
-    /// The folder whose repository state is recorded. `None` if asking git takes longer than the
-    /// run.
+    /// The folder whose repository state is recorded. `None` if no repository is recorded, because
+    /// git would take longer than the run itself.
     fn source_folder(&self) -> Option<&Path> {
         None
     }
@@ -105,7 +105,7 @@ pub(super) trait Plans {
     async fn draft(
         &mut self,
         job: &JobName,
-        host: &mut RunHost<'_>,
+        session: &mut RunSession<'_>,
         context: &mut RunContext<'_>,
     ) -> Result<Option<Draft>, RunError>;
 
@@ -114,23 +114,23 @@ pub(super) trait Plans {
         &mut self,
         job: &str,
         before: &[Event],
-        host: &mut RunHost<'_>,
+        session: &mut RunSession<'_>,
         context: &mut RunContext<'_>,
     ) -> Result<JobResult> {
-        job::follow_to_end(host.link, job, before, context).await
+        job::follow_to_end(session.link, job, before, context).await
     }
 
-    /// Takes in an ended job.
-    fn take(
+    /// Processes an ended job. Returns whether another plan follows.
+    fn handle_result(
         &mut self,
-        end: JobResult,
-        host: &mut RunHost<'_>,
+        result: JobResult,
+        session: &mut RunSession<'_>,
         context: &mut RunContext<'_>,
     ) -> Result<NextStep>;
 }
 
-/// The host of a run: the connection, the facts, and the files for its plans.
-pub struct RunHost<'a> {
+/// What a run has on its host: the connection, the facts, and the files for its plans.
+pub struct RunSession<'a> {
     /// The connection.
     pub(super) link: &'a mut HostLink,
     /// rgpu's own programs for the host.
@@ -138,21 +138,21 @@ pub struct RunHost<'a> {
     pub(super) start: RunStart,
     /// The current time in Unix seconds.
     pub(super) now_s: i64,
-    /// Environment of the steps with secret values, which are never logged.
+    /// Secret environment variables of the steps; never logged.
     pub(super) secrets: BTreeMap<String, String>,
     /// Hashes input files, each once per run.
     packer: Packer,
     spec: &'a RemoteSpec,
     cache: FactsCache,
     facts: Option<HostFacts>,
-    /// Whether facts that were saved before may be used.
-    may_use_saved: bool,
+    /// False once the host was asked or its facts proved outdated.
+    may_use_cached_facts: bool,
     /// Files that this run built, to send again if the host has lost them.
     built: BTreeMap<Digest, BlobSource>,
 }
 
-impl<'a> RunHost<'a> {
-    /// The host of a run that starts now.
+impl<'a> RunSession<'a> {
+    /// The session of a run that starts now.
     pub fn new(
         link: &'a mut HostLink,
         spec: &'a RemoteSpec,
@@ -170,7 +170,7 @@ impl<'a> RunHost<'a> {
             spec,
             cache,
             facts: None,
-            may_use_saved: true,
+            may_use_cached_facts: true,
             built: BTreeMap::new(),
         }
     }
@@ -183,7 +183,7 @@ impl<'a> RunHost<'a> {
     /// The host's facts: for a resumed run those that it was planned with, else cached ones. Asks
     /// the host if there are none.
     pub(super) async fn facts(&mut self, context: &mut RunContext<'_>) -> Result<HostFacts> {
-        if self.facts.is_none() && self.may_use_saved {
+        if self.facts.is_none() && self.may_use_cached_facts {
             let recorded = match self.start {
                 RunStart::Resumed => recorded_facts(context.folder),
                 RunStart::New | RunStart::Detached => None,
@@ -198,7 +198,7 @@ impl<'a> RunHost<'a> {
 
     /// Asks the host for its facts.
     pub(super) async fn ask_facts(&mut self, context: &mut RunContext<'_>) -> Result<HostFacts> {
-        self.may_use_saved = false;
+        self.may_use_cached_facts = false;
         let Self { link, spec, programs, now_s, cache, .. } = self;
         let facts =
             cache.ask(link, spec, programs, *now_s, context.reporter, &context.cancel).await?;
@@ -220,7 +220,7 @@ impl<'a> RunHost<'a> {
     pub(super) fn forget_facts(&mut self) {
         self.cache.forget();
         self.facts = None;
-        self.may_use_saved = false;
+        self.may_use_cached_facts = false;
     }
 
     /// rgpu's programs for a host with these facts.
@@ -228,8 +228,11 @@ impl<'a> RunHost<'a> {
         self.programs.toolbox(&facts.agent.arch)
     }
 
-    /// Lets later plans of the run use these built files, given by their paths on the host and here.
-    pub(super) fn reuse(&mut self, built: &[(String, PathBuf)]) -> Result<Vec<InputFile>> {
+    /// Makes built files inputs of later plans. Pairs of (path on the host, local path).
+    pub(super) fn add_built_files(
+        &mut self,
+        built: &[(String, PathBuf)],
+    ) -> Result<Vec<InputFile>> {
         let Self { packer, built: blobs, .. } = self;
         built.iter().map(|(path, local)| Ok(packer.built(path, local, blobs)?)).collect()
     }
@@ -245,22 +248,22 @@ impl<'a> RunHost<'a> {
     /// detached.
     ///
     /// # Errors
-    /// No plan can be made, the link, the host or the run folder fails, or the user cancels. A job
-    /// that fails is no error here: the plans take it in.
+    /// No plan can be made, the link, the host or the run folder fails, or the user cancels. A
+    /// failed job is no error; it is passed to [`PlanDriver::handle_result`].
     pub(super) async fn run_plans(
         &mut self,
-        plans: &mut impl Plans,
+        plans: &mut impl PlanDriver,
         context: &mut RunContext<'_>,
-    ) -> Result<PlansEnd, RunError> {
+    ) -> Result<RunProgress, RunError> {
         let mut sequence = 1;
-        let mut asked_again = false;
+        let mut facts_refreshed = false;
         while sequence <= plans.max_plans() {
             let name = JobName { run: context.record.id.clone(), sequence };
             let draft = match plans.draft(&name, self, context).await {
                 Ok(Some(draft)) => draft,
                 Ok(None) => break,
                 // The user may have changed the Python environment since the facts were saved.
-                Err(RunError::Plan(PlanError::NoPython { .. })) if self.may_use_saved => {
+                Err(RunError::Plan(PlanError::NoPython { .. })) if self.may_use_cached_facts => {
                     self.forget_facts();
                     continue;
                 }
@@ -270,11 +273,11 @@ impl<'a> RunHost<'a> {
                 }
             };
             let job = name.job();
-            let recorded = self.take_up(&job, context).await?;
+            let recorded = self.resume_job(&job, context).await?;
             if recorded.is_none() {
                 let submitted = self.submit(&draft, sequence, context).await;
-                if matches!(submitted, Err(SubmitError::FactsChanged(_))) && !asked_again {
-                    asked_again = true;
+                if matches!(submitted, Err(SubmitError::FactsChanged(_))) && !facts_refreshed {
+                    facts_refreshed = true;
                     self.forget_facts();
                     continue;
                 }
@@ -289,7 +292,7 @@ impl<'a> RunHost<'a> {
             }
             if self.start == RunStart::Detached {
                 tokio::select! {
-                    left = self.link.detach() => left,
+                    detached = self.link.detach() => detached,
                     () = context.cancel.wait_for_more_than(0) => {
                         let id = &context.record.id;
                         let hint = format!("the job continues: `rgpu runs cancel {id}` stops it");
@@ -297,22 +300,22 @@ impl<'a> RunHost<'a> {
                     }
                 }
                 .on(self.link.remote())?;
-                return Ok(PlansEnd::Detached);
+                return Ok(RunProgress::Detached);
             }
             let before = recorded.unwrap_or_default();
-            let end = plans.follow(&job, &before, self, context).await?;
-            if plans.take(end, self, context)? == NextStep::End {
+            let result = plans.follow(&job, &before, self, context).await?;
+            if plans.handle_result(result, self, context)? == NextStep::End {
                 break;
             }
             sequence += 1;
-            asked_again = false;
+            facts_refreshed = false;
         }
-        Ok(PlansEnd::Done)
+        Ok(RunProgress::Done)
     }
 
-    /// Takes up a job that the run folder records. Returns its recorded events; `None` if the job
+    /// Resumes a job recorded in the run folder. Returns its recorded events; `None` if the job
     /// must be submitted.
-    async fn take_up(
+    async fn resume_job(
         &mut self,
         job: &str,
         context: &mut RunContext<'_>,
@@ -324,13 +327,13 @@ impl<'a> RunHost<'a> {
             return Ok(None);
         };
         if !recorded.ended() {
-            job::take_up(self.link, job, &recorded, context).await?;
+            job::resume(self.link, job, &recorded, context).await?;
         }
         Ok(Some(recorded.events))
     }
 
-    /// Packs and submits a plan. If an input file changed between hashing and sending, this is done
-    /// once more.
+    /// Packs and submits a plan. If an input file changed between hashing and sending, retries
+    /// once.
     async fn submit(
         &mut self,
         draft: &Draft,
@@ -352,15 +355,15 @@ impl<'a> RunHost<'a> {
             return Err(SubmitError::Failed(failure));
         };
         let path = &changed.path;
-        let text = format!("`{path}` was changed while it was sent; its current content is sent");
+        let text = format!("`{path}` changed during the upload; sending its current content");
         context.reporter.report(&RunEvent::Note { text: &text });
         context.folder.write_json(&file, &second.plan)?;
         job::submit(self.link, &second, context).await
     }
 
-    /// Writes `env.json`, unless it holds these facts already. Cached facts of a host that was not
-    /// asked are good enough here.
-    fn write_env(&self, plans: &impl Plans, folder: &RunFolder) -> Result<()> {
+    /// Writes `env.json`, unless it holds these facts already. Uses cached facts if the host was
+    /// not asked.
+    fn write_env(&self, plans: &impl PlanDriver, folder: &RunFolder) -> Result<()> {
         let facts = self.known_facts();
         if facts.is_some() && facts == recorded_facts(folder) {
             return Ok(());

@@ -12,15 +12,15 @@ use super::assemble::ProfileBuilder;
 use super::bundle_reader::submission;
 use super::event::RunEvent;
 use super::job::{self, JobResult, RunContext};
-use super::lifecycle::RunHost;
+use super::lifecycle::RunSession;
 use super::programs::Programs;
 use super::resume;
 use crate::bundle::{Bundle, DEFAULT_MAX_BYTES, Packer};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::Entry;
 use crate::remote::options::NoPrompt;
-use crate::remote::{ConnectOptions, FirstUse, HostLink, OnRemote, Remote, RemoteSpec};
-use crate::tool::{self, Expectations, JobName, PlanError, PlanPart, Request, Target, Toolbox};
+use crate::remote::{ConnectOptions, HostLink, OnRemote, Remote, RemoteSpec, UnknownHostPolicy};
+use crate::tool::{self, DraftInfo, JobName, PlanError, PlanPart, Request, Target, Toolbox};
 
 /// Compiles the request's kernel on this machine if its host cannot, and adds the files to the
 /// request. Without a compiler here, the plan reports that the host has none. `sequence` numbers the
@@ -32,7 +32,7 @@ pub(super) async fn compile_here(
     request: &mut Request,
     builder: &mut ProfileBuilder,
     sequence: u32,
-    host: &RunHost<'_>,
+    session: &RunSession<'_>,
     facts: &HostFacts,
     context: &mut RunContext<'_>,
 ) -> Result<()> {
@@ -41,12 +41,12 @@ pub(super) async fn compile_here(
     let has_compiler = wheels || !tool::compilers(facts, &spec.entry).is_empty();
     let is_built = !request.prebuilt.is_empty() || !request.reuse.is_empty();
     let is_device = matches!(spec.entry, Entry::Device(_));
-    if has_compiler || is_built || super::is_local(host.link) || !is_device {
+    if has_compiler || is_built || super::is_local(session.link) || !is_device {
         return Ok(());
     }
-    let built = build(request, facts, host.programs, sequence, context).await?;
-    let Some((end, expect)) = built else { return Ok(()) };
-    request.prebuilt = builder.take_local_build(context.folder, &end, &expect, request)?;
+    let built = build(request, facts, session.programs, sequence, context).await?;
+    let Some((end, info)) = built else { return Ok(()) };
+    request.prebuilt = builder.add_local_build(context.folder, &end, &info, request)?;
     if end.step_ok("build") {
         return Ok(());
     }
@@ -57,22 +57,22 @@ pub(super) async fn compile_here(
     }))
 }
 
-/// Builds on this machine. Returns the job's result and its expectations; `None` if this machine has
-/// no compiler either.
+/// Builds on this machine. Returns the job's result and what we know of its plan; `None` if this
+/// machine has no compiler either.
 async fn build(
     request: &Request,
     host: &HostFacts,
     programs: &Programs,
     sequence: u32,
     context: &mut RunContext<'_>,
-) -> Result<Option<(JobResult, Expectations)>> {
+) -> Result<Option<(JobResult, DraftInfo)>> {
     let spec = RemoteSpec::local();
     let remote: Arc<dyn Remote> =
         Arc::from(spec.open().map_err(|e| e.failure(&spec.name, spec.scheme()))?);
     let options = ConnectOptions {
         agent: programs.agent.clone(),
-        first_use: FirstUse::Refuse,
-        talk: Arc::new(NoPrompt),
+        unknown_host_policy: UnknownHostPolicy::Refuse,
+        user_prompt: Arc::new(NoPrompt),
     };
     let mut link = HostLink::connect(Arc::clone(&remote), options).await.on(&*remote)?;
     let answers = link.facts(&tool::probes(&programs.compilers)).await.on(&*remote)?;
@@ -89,7 +89,7 @@ async fn build(
     // Reported only once it is known that this machine has a compiler.
     let text = "the host has no CUDA compiler: compiling on this machine";
     context.reporter.report(&RunEvent::Note { text });
-    let expect = draft.expect.clone();
+    let info = draft.info.clone();
     let bundle = Packer::new(DEFAULT_MAX_BYTES).pack(draft)?;
     context.folder.write_json("plan-local.json", &bundle.plan)?;
     let name = bundle.plan.job.clone();
@@ -99,7 +99,7 @@ async fn build(
         link.drop_job(&name);
     }
     link.close().await;
-    Ok(Some((end?, expect)))
+    Ok(Some((end?, info)))
 }
 
 /// Runs the build, or returns its result from the run folder if it has ended before.

@@ -95,7 +95,7 @@ fn side_of(step: &str, code: &str) -> (Exit, Side) {
 pub const MAX_CAUSE_LINES: usize = 12;
 
 /// The cause to show: the diagnosed line, and the last lines that the tool printed.
-fn cause(record: Option<&RungRecord>) -> String {
+pub(super) fn cause(record: Option<&RungRecord>) -> String {
     let Some(record) = record else { return String::new() };
     let tail = if record.stderr_tail.trim().is_empty() {
         &record.stdout_tail
@@ -104,10 +104,10 @@ fn cause(record: Option<&RungRecord>) -> String {
     };
     let lines: Vec<&str> = tail.lines().filter(|l| !l.trim().is_empty()).collect();
     let last = lines[lines.len().saturating_sub(MAX_CAUSE_LINES)..].join("\n");
-    match (record.words.is_empty(), last.is_empty() || last.contains(&record.words)) {
+    match (record.message.is_empty(), last.is_empty() || last.contains(&record.message)) {
         (true, _) => last,
-        (false, true) if last.is_empty() => record.words.clone(),
+        (false, true) if last.is_empty() => record.message.clone(),
         (false, true) => last,
-        (false, false) => format!("{}\n{last}", record.words),
+        (false, false) => format!("{}\n{last}", record.message),
     }
 }

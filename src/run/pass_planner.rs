@@ -14,7 +14,7 @@ use super::deep::{self, FALLBACK_SET, KernelCandidate};
 use super::fingerprint::fingerprint;
 use super::job::JobResult;
 use super::regions::{self, RegionLayer};
-use super::rungs::is_of;
+use super::required_rung::is_rung_of;
 use crate::error::{Failure, Result};
 use crate::kernel::Mode;
 use crate::model::profile::Gap;
@@ -28,13 +28,13 @@ use crate::tool::{
 /// Turns a request into the first plan of its run, a survey if one is needed. Returns whether later
 /// plans depend on a survey.
 pub fn first_plan(request: &mut Request, facts: &HostFacts) -> bool {
-    PassPlanner::new(request, facts).is_surveying()
+    PassPlanner::start_run(request, facts).is_surveying()
 }
 
 /// The state of a run's passes.
 pub(super) struct PassPlanner {
     /// The user's request, before any pass narrowed it.
-    asked: Request,
+    user_request: Request,
     survey: Option<Survey>,
     passes: VecDeque<Pass>,
     /// Number of passes; 0 if the request runs unchanged.
@@ -66,9 +66,9 @@ struct ExactFilter {
 }
 
 impl PassPlanner {
-    /// Plans a request for a host, and changes the request into the first plan's.
-    pub(super) fn new(request: &mut Request, facts: &HostFacts) -> Self {
-        let asked = request.clone();
+    /// Starts a run of the request on a host. Changes the request into that of the first plan.
+    pub(super) fn start_run(request: &mut Request, facts: &HostFacts) -> Self {
+        let user_request = request.clone();
         let counters = request.mode.collects_counters() && !facts.gpus.is_empty();
         let survey = match request.mode {
             Mode::Deep => Some(Survey::Kernels),
@@ -79,7 +79,7 @@ impl PassPlanner {
         if let Some(survey) = survey {
             request.part = PlanPart::Survey(survey);
         }
-        let options = &asked.ncu;
+        let options = &user_request.ncu;
         let selection = Selection {
             kernel_names: options.kernel_name.clone(),
             kernel_excludes: options.kernel_exclude.clone(),
@@ -88,7 +88,7 @@ impl PassPlanner {
             ..Selection::default()
         };
         Self {
-            asked,
+            user_request,
             survey,
             passes: VecDeque::new(),
             pass_count: 0,
@@ -112,12 +112,12 @@ impl PassPlanner {
             .left_out
             .push(Gap { code: "no_survey".to_owned(), text: format!("no first pass: {why}") });
         request.part = PlanPart::Whole;
-        if survey == Some(Survey::Kernels) && self.asked.patterns.is_empty() {
+        if survey == Some(Survey::Kernels) && self.user_request.patterns.is_empty() {
             return NextStep::Plan;
         }
-        match regions::exact_regions(&self.asked.patterns) {
+        match regions::exact_regions(&self.user_request.patterns) {
             Ok(exact) => {
-                self.set_regions(&self.asked.patterns.clone(), exact);
+                self.set_regions(&self.user_request.patterns.clone(), exact);
                 self.plan_region_passes();
                 self.next_pass(request)
             }
@@ -145,18 +145,18 @@ impl PassPlanner {
             return Ok(NextStep::End);
         }
         if !end.step_ok("survey") {
-            let why = end.last_rung("survey").map_or("nothing to make it with", |r| &r.words);
+            let why = end.last_rung("survey").map_or("nothing to make it with", |r| &r.message);
             let why = why.to_owned();
             return Ok(self.skip_survey(request, &why));
         }
         let survey = self.survey.take();
         request.part = PlanPart::Whole;
-        let ranges = runner_ranges(&self.asked);
+        let ranges = runner_ranges(&self.user_request);
         let seen = regions::user_regions(&builder.profile.regions, ranges);
         self.selection.regions_seen = seen.iter().map(SeenRegion::display).collect();
-        if !self.asked.patterns.is_empty() {
-            match regions::choose(&self.asked.patterns, &seen) {
-                Ok(chosen) => self.set_regions(&self.asked.patterns.clone(), chosen),
+        if !self.user_request.patterns.is_empty() {
+            match regions::choose(&self.user_request.patterns, &seen) {
+                Ok(chosen) => self.set_regions(&self.user_request.patterns.clone(), chosen),
                 Err(failure) => {
                     self.failure = Some(*failure);
                     return Ok(NextStep::End);
@@ -183,7 +183,8 @@ impl PassPlanner {
     /// whole, so it needs one pass per nesting level.
     fn plan_region_passes(&mut self) {
         let chosen = std::mem::take(&mut self.current);
-        let ranges = matches!(self.asked.ncu.replay_mode.as_deref(), Some("range" | "app-range"));
+        let ranges =
+            matches!(self.user_request.ncu.replay_mode.as_deref(), Some("range" | "app-range"));
         let layers = if ranges { chosen.antichains() } else { vec![chosen] };
         let passes = layers.into_iter().map(|regions| Pass { regions, ..Pass::default() });
         self.set_passes(passes.collect());
@@ -214,7 +215,8 @@ impl PassPlanner {
                 request.ncu.launch_skip = pass.skip;
                 request.ncu.launch_count = pass.count;
             }
-            if let Some(set) = self.selection.set.as_ref().filter(|_| self.asked.mode == Mode::Deep)
+            if let Some(set) =
+                self.selection.set.as_ref().filter(|_| self.user_request.mode == Mode::Deep)
             {
                 request.ncu.set = Some(set.clone());
             }
@@ -234,10 +236,10 @@ impl PassPlanner {
         let subject = if names.is_empty() { request.ncu.kernel_name.clone() } else { names };
         let subject = subject.join("`, `");
         let failed = end.rungs.iter().find(|r| r.step == step && !r.ok);
-        let mode = self.asked.ncu.replay_mode.as_deref().unwrap_or("kernel");
+        let mode = self.user_request.ncu.replay_mode.as_deref().unwrap_or("kernel");
         match end.rung_of(&step) {
             Some(RungId::NcuAsked | RungId::NcuSudo) => self.selection.replay_mode = mode.into(),
-            Some(rung) if is_of(&rung, RungTool::Ncu) => {
+            Some(rung) if is_rung_of(&rung, RungTool::Ncu) => {
                 let used_mode = if rung == RungId::NcuAppRange { "app-range" } else { "kernel" };
                 self.selection.replay_mode = used_mode.into();
                 if used_mode == "kernel" {
@@ -272,7 +274,7 @@ impl PassPlanner {
         say: &mut dyn FnMut(&str),
     ) -> Result<()> {
         let chosen_regions = std::mem::take(&mut self.current);
-        let ranges = runner_ranges(&self.asked);
+        let ranges = runner_ranges(&self.user_request);
         let timed = builder.profile.launches.iter().any(|launch| regions::is_timed(&launch.region));
         let scope: Vec<&Launch> = builder
             .profile
@@ -287,11 +289,11 @@ impl PassPlanner {
         let sums = if whole { builder.profile.kernels.as_slice() } else { &[] };
         let all = deep::candidates(scope.iter().copied(), sums);
         let total: u64 = all.iter().map(|kernel| kernel.total_ns).sum();
-        let filter = KernelFilter::of(&self.asked.ncu)?;
+        let filter = KernelFilter::new(&self.user_request.ncu)?;
         let mut top: Vec<KernelCandidate> = all
             .into_iter()
-            .filter(|kernel| filter.lets(&kernel.kernel, kernel.mangled.as_deref()))
-            .take(self.asked.deep.top.max(1))
+            .filter(|kernel| filter.matches(&kernel.kernel, kernel.mangled.as_deref()))
+            .take(self.user_request.deep.top.max(1))
             .collect();
         if top.is_empty() {
             let text = "no kernel that passes the filters ran".to_owned();
@@ -299,7 +301,8 @@ impl PassPlanner {
             self.selection.left_out.push(Gap { code: "no_kernels".to_owned(), text });
             return Ok(());
         }
-        let (skip, count) = (self.asked.ncu.launch_skip.unwrap_or(0), self.asked.ncu.launch_count);
+        let (skip, count) =
+            (self.user_request.ncu.launch_skip.unwrap_or(0), self.user_request.ncu.launch_count);
         for kernel in &mut top {
             kernel.launches =
                 kernel.launches.saturating_sub(skip).min(count.unwrap_or(u64::MAX)).max(1);
@@ -307,11 +310,12 @@ impl PassPlanner {
             kernel.durations.drain(..first);
         }
         let (costs, usual) = self.costs();
-        let fit = deep::fit(&top, costs, program_s, self.asked.deep.budget);
-        let named = !self.asked.ncu.sections.is_empty() || !self.asked.ncu.metrics.is_empty();
+        let fit = deep::fit(&top, costs, program_s, self.user_request.deep.budget);
+        let named =
+            !self.user_request.ncu.sections.is_empty() || !self.user_request.ncu.metrics.is_empty();
         self.selection.set = match (fit.least, named) {
             (true, _) => Some(FALLBACK_SET.to_owned()),
-            (false, true) => self.asked.ncu.set.clone(),
+            (false, true) => self.user_request.ncu.set.clone(),
             (false, false) => Some(usual),
         };
         if fit.least {
@@ -376,17 +380,17 @@ impl PassPlanner {
     /// The cost of a launch with the requested metrics and, if cheaper, with the fallback set; and
     /// the default set.
     fn costs(&self) -> ((LaunchCost, Option<LaunchCost>), String) {
-        let usual = match (&self.asked.ncu.set, self.asked.deep.light) {
+        let usual = match (&self.user_request.ncu.set, self.user_request.deep.light) {
             (Some(set), _) => set.clone(),
             (None, true) => FALLBACK_SET.to_owned(),
             (None, false) => "full".to_owned(),
         };
-        let asked = LaunchCost::of(&self.asked, &usual);
-        let mut least = self.asked.clone();
+        let asked = LaunchCost::estimate(&self.user_request, &usual);
+        let mut least = self.user_request.clone();
         least.ncu.set = Some(FALLBACK_SET.to_owned());
         least.ncu.sections.clear();
         least.ncu.metrics.clear();
-        let least = LaunchCost::of(&least, FALLBACK_SET);
+        let least = LaunchCost::estimate(&least, FALLBACK_SET);
         ((asked, (least.passes < asked.passes).then_some(least)), usual)
     }
 
@@ -397,16 +401,17 @@ impl PassPlanner {
         builder: &ProfileBuilder,
         facts: &HostFacts,
     ) -> (Option<Selection>, Option<Failure>) {
-        let counters = self.asked.mode.collects_counters();
-        let patterns = std::mem::take(&mut self.asked.patterns);
+        let counters = self.user_request.mode.collects_counters();
+        let patterns = std::mem::take(&mut self.user_request.patterns);
         if !counters && patterns.is_empty() {
             return (None, None);
         }
         if !patterns.is_empty() && self.selection.regions.is_empty() && self.failure.is_none() {
-            let seen = regions::user_regions(&builder.profile.regions, runner_ranges(&self.asked));
+            let seen =
+                regions::user_regions(&builder.profile.regions, runner_ranges(&self.user_request));
             self.selection.regions_seen = seen.iter().map(SeenRegion::display).collect();
             // The runner opens a kernel's ranges around its launches, and there were none.
-            let kernel = matches!(self.asked.target, Target::Kernel { .. });
+            let kernel = matches!(self.user_request.target, Target::Kernel { .. });
             let reference = kernel && facts.gpus.is_empty() && seen.is_empty();
             match regions::choose(&patterns, &seen) {
                 Ok(chosen) => self.selection.regions = regions::choices(&patterns, &chosen),
@@ -417,19 +422,20 @@ impl PassPlanner {
             }
         }
         if counters && self.selection.set.is_none() {
-            let named = !self.asked.ncu.sections.is_empty() || !self.asked.ncu.metrics.is_empty();
-            let usual = match self.asked.target {
+            let named = !self.user_request.ncu.sections.is_empty()
+                || !self.user_request.ncu.metrics.is_empty();
+            let usual = match self.user_request.target {
                 Target::Kernel { .. } => "full",
                 Target::Program(_) => "basic",
             };
             let usual = (!named).then(|| usual.to_owned());
-            self.selection.set = self.asked.ncu.set.clone().or(usual);
+            self.selection.set = self.user_request.ncu.set.clone().or(usual);
         }
         if counters && self.selection.replay_mode.is_empty() {
-            let mode = self.asked.ncu.replay_mode.as_deref().unwrap_or("kernel");
+            let mode = self.user_request.ncu.replay_mode.as_deref().unwrap_or("kernel");
             self.selection.replay_mode = mode.into();
         }
-        self.selection.fingerprint = fingerprint(&self.asked, &self.selection, facts);
+        self.selection.fingerprint = fingerprint(&self.user_request, &self.selection, facts);
         (Some(self.selection), self.failure)
     }
 }
@@ -452,7 +458,7 @@ pub(super) fn runner_ranges(request: &Request) -> RunnerRanges {
 
 fn failure_text(record: &rgpu_protocol::RungRecord) -> String {
     let title = crate::tool::reason(&record.code).title;
-    match record.words.trim() {
+    match record.message.trim() {
         "" => title.to_owned(),
         words => format!("{title} ({words})"),
     }

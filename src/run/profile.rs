@@ -11,22 +11,24 @@ use std::path::{Path, PathBuf};
 
 use rgpu_protocol::HostFacts;
 
-use super::assemble::{self, ProfileBuilder};
+use super::assemble::{self, ProfileBuilder, RefusedRung};
 use super::event::RunEvent;
 use super::job::{JobResult, RunContext};
-use super::lifecycle::{Plans, PlansEnd, RunError, RunHost, RunStart};
+use super::lifecycle::{PlanDriver, RunError, RunProgress, RunSession, RunStart};
 use super::listings::{self, CompiledFiles};
 use super::local_build;
 use super::pass_planner::{NextStep, PassPlanner};
-use super::rungs::{below_rung, falls_short, is_below};
+use super::program_error::{self, Fault, ProgramError};
+use super::required_rung::{below_rung_failure, is_below, misses_rung};
 use crate::analysis::Thresholds;
 use crate::error::{Exit, Failure, Result};
 use crate::model::{Profile, RungId, Sidecars};
-use crate::tool::{self, Draft, Expectations, JobName, PlanError, Request, Target};
+use crate::tool::{self, Draft, DraftInfo, JobName, PlanError, Request, Target};
 
-/// A run sends at most this many plans, plus one for each pass: one for each refused rung, and some
-/// to spare.
-const MAX_PLANS_PER_RUN: u32 = 12;
+/// Plans that a run may send for refused rungs. Each pass adds one.
+const BASE_PLAN_LIMIT: u32 = 12;
+/// Number of this run's build on this machine. A profile has one kernel, so it is built once.
+const FIRST_BUILD: u32 = 1;
 
 /// The inputs of a profile run.
 pub struct ProfileRun<'a> {
@@ -39,19 +41,26 @@ pub struct ProfileRun<'a> {
     /// The folder of the kernel's source; the state of its repository is recorded.
     pub source_folder: &'a Path,
     /// Paths where this machine may have nvdisasm, for hosts without one.
-    pub nvdisasm: &'a [PathBuf],
-    /// The lowest rung that counts as success, if any is required.
-    pub at_least: Option<&'a RungId>,
+    pub local_nvdisasm_paths: &'a [PathBuf],
+    /// The lowest rung that counts as success, if any is required. A rung is one way to get a
+    /// result; see [`RungInfo`](crate::tool::RungInfo).
+    pub required_rung: Option<&'a RungId>,
     /// Whether to try rungs again that failed on this host before.
-    pub try_failed: bool,
+    pub retry_failed_rungs: bool,
 }
 
 /// How a profile run ended.
 #[derive(Debug)]
 pub enum ProfileOutcome {
-    /// A profile with its sidecars. The failure is set if there is a profile but the run went
-    /// wrong, for example with wrong results.
-    Profile(Box<Profile>, Box<Sidecars>, Option<Failure>),
+    /// The run made a profile.
+    Profile {
+        /// The profile.
+        profile: Box<Profile>,
+        /// Its sidecars.
+        sidecars: Box<Sidecars>,
+        /// Set if there is a profile but the run went wrong, for example with wrong results.
+        failure: Option<Failure>,
+    },
     /// The job was submitted and runs on detached.
     Detached,
 }
@@ -64,39 +73,51 @@ impl ProfileRun<'_> {
     /// left to profile.
     pub async fn run(
         mut self,
-        host: &mut RunHost<'_>,
+        session: &mut RunSession<'_>,
         context: &mut RunContext<'_>,
     ) -> Result<ProfileOutcome> {
-        let facts = host.facts(context).await?;
-        let failed = host.failed_rungs();
-        if !self.try_failed {
-            self.request.failed = failed.known(&facts, host.now_s);
+        let facts = session.facts(context).await?;
+        let failed = session.failed_rungs();
+        if !self.retry_failed_rungs {
+            self.request.failed = failed.known(&facts, session.now_s);
         }
         let builder = ProfileBuilder::new(&self.request, self.project, self.thresholds);
-        let planner = PassPlanner::new(&mut self.request, &facts);
-        let (max_plans, expect) = (MAX_PLANS_PER_RUN, Expectations::default());
-        let mut plans = ProfilePlans { run: self, builder, planner, expect, max_plans };
-        if host.run_plans(&mut plans, context).await? == PlansEnd::Detached {
+        let planner = PassPlanner::start_run(&mut self.request, &facts);
+        let (max_plans, draft_info) = (BASE_PLAN_LIMIT, DraftInfo::default());
+        let mut plans = ProfileDriver {
+            run: self,
+            builder,
+            planner,
+            draft_info,
+            max_plans,
+            program_error: None,
+            program_checked: false,
+        };
+        if session.run_plans(&mut plans, context).await? == RunProgress::Detached {
             return Ok(ProfileOutcome::Detached);
         }
-        let facts = host.facts(context).await?;
-        failed.learn(&facts, &plans.builder.profile.ladder, host.now_s);
-        plans.ask_provider(host, &facts, context).await?;
-        plans.finish(host, facts, context).await
+        let facts = session.facts(context).await?;
+        failed.update(&facts, &plans.builder.profile.ladder, session.now_s);
+        plans.run_provider_ncu(session, &facts, context).await?;
+        plans.finish(session, facts, context).await
     }
 }
 
-/// The plans of a profile run.
-pub(super) struct ProfilePlans<'a> {
+/// Drafts the plans of a profile run and handles their results.
+pub(super) struct ProfileDriver<'a> {
     pub(super) run: ProfileRun<'a>,
     pub(super) builder: ProfileBuilder,
     planner: PassPlanner,
-    /// The results to expect from the current plan.
-    expect: Expectations,
+    /// What we know of the current plan beyond the plan itself.
+    draft_info: DraftInfo,
     max_plans: u32,
+    /// The program's error under a tool, while the program runs without one.
+    program_error: Option<ProgramError>,
+    /// Whether the program ran without a tool because of an error. This happens once.
+    program_checked: bool,
 }
 
-impl Plans for ProfilePlans<'_> {
+impl PlanDriver for ProfileDriver<'_> {
     fn max_plans(&self) -> u32 {
         self.max_plans
     }
@@ -108,32 +129,32 @@ impl Plans for ProfilePlans<'_> {
     async fn draft(
         &mut self,
         job: &JobName,
-        host: &mut RunHost<'_>,
+        session: &mut RunSession<'_>,
         context: &mut RunContext<'_>,
     ) -> Result<Option<Draft>, RunError> {
-        let facts = host.facts(context).await?;
+        let facts = session.facts(context).await?;
         let (request, builder) = (&mut self.run.request, &mut self.builder);
-        local_build::compile_here(request, builder, 1, host, &facts, context).await?;
+        local_build::compile_here(request, builder, FIRST_BUILD, session, &facts, context).await?;
         let draft = loop {
-            let planned = tool::plan(&self.run.request, &facts, &host.toolbox(&facts), job);
+            let planned = tool::plan(&self.run.request, &facts, &session.toolbox(&facts), job);
             match planned {
                 Err(error @ PlanError::NothingLeft { .. }) if self.planner.is_surveying() => {
-                    let why = Failure::from(error).cause.unwrap_or_default();
-                    if self.planner.skip_survey(&mut self.run.request, &why) == NextStep::End {
+                    let reason = Failure::from(error).cause.unwrap_or_default();
+                    if self.planner.skip_survey(&mut self.run.request, &reason) == NextStep::End {
                         return Ok(None);
                     }
                 }
                 planned => break planned?,
             }
         };
-        // Checked before anything is sent. A survey has rungs of its own.
-        let is_first = job.sequence == 1 && host.start != RunStart::Resumed;
+        // Checked before anything is sent. Not checked for a survey, which has other rungs.
+        let is_first = job.sequence == 1 && session.start != RunStart::Resumed;
         if is_first
             && !self.planner.is_surveying()
-            && let Some(failure) = self.out_of_reach(&draft, &facts)
-            && !self.provider_may_reach(host, &facts)
+            && let Some(failure) = self.required_rung_failure(&draft, &facts)
+            && !self.provider_may_reach(session, &facts)
         {
-            let remote = host.link.remote();
+            let remote = session.link.remote();
             return Err(failure.on(remote.name(), remote.transport()).into());
         }
         for file in &draft.files {
@@ -142,58 +163,132 @@ impl Plans for ProfilePlans<'_> {
                 context.folder.write(tool::HARNESS, text)?;
             }
         }
-        for note in &draft.expect.notes {
+        for note in &draft.info.notes {
             context.reporter.report(&RunEvent::Note { text: note });
         }
-        self.expect = draft.expect.clone();
+        self.draft_info = draft.info.clone();
         Ok(Some(draft))
     }
 
-    fn take(
+    fn handle_result(
         &mut self,
-        end: JobResult,
-        host: &mut RunHost<'_>,
+        result: JobResult,
+        session: &mut RunSession<'_>,
+        context: &mut RunContext<'_>,
+    ) -> Result<NextStep> {
+        self.max_plans += 1;
+        if let Some(error) = self.program_error.take() {
+            return self.handle_plain_run(error, result, session, context);
+        }
+        let request = &mut self.run.request;
+        self.builder.start_plan(&self.draft_info);
+        let refused = self.builder.add_job(context.folder, &result, request)?;
+        if self.program_checked || self.builder.has_findings() {
+            return self.next_plan(refused, result, session, context);
+        }
+        let Some(record) = program_error::find(request, &result) else {
+            return self.next_plan(refused, result, session, context);
+        };
+        self.program_checked = true;
+        match ProgramError::check(record, &result, refused, request) {
+            Some(error) => {
+                context.reporter.report(&RunEvent::Note { text: &error.note() });
+                self.program_error = Some(error);
+                Ok(NextStep::Plan)
+            }
+            None => {
+                let under = format!(" on rung {}", record.rung);
+                let failure = program_error::failure(record, &under, session.link.remote());
+                self.builder.program_exit = program_error::shell_status(record);
+                self.builder.program_failure = Some(failure);
+                self.builder.job = Some(result);
+                Ok(NextStep::End)
+            }
+        }
+    }
+}
+
+impl ProfileDriver<'_> {
+    /// Plans what follows a job.
+    fn next_plan(
+        &mut self,
+        refused: Option<RefusedRung>,
+        result: JobResult,
+        session: &mut RunSession<'_>,
         context: &mut RunContext<'_>,
     ) -> Result<NextStep> {
         let Self { run: ProfileRun { request, .. }, builder, planner, .. } = self;
-        builder.expect(&self.expect);
-        let refused = builder.take(context.folder, &end, request)?;
         let next = match refused {
             Some(refused) => {
-                refused.refuse(request, context.reporter);
+                refused.exclude_from(request, context.reporter);
                 NextStep::Plan
             }
             None => {
                 let mut say = |text: &str| context.reporter.report(&RunEvent::Note { text });
-                self.max_plans += 1;
-                planner.next(request, builder, &end, &mut say)?
+                planner.next(request, builder, &result, &mut say)?
             }
         };
-        builder.job = Some(end);
+        builder.job = Some(result);
         if next == NextStep::Plan {
-            request.reuse = host.reuse(&builder.built)?;
+            request.reuse = session.add_built_files(&builder.built)?;
         }
         Ok(next)
     }
-}
 
-impl ProfilePlans<'_> {
+    /// Goes on after a program that failed under a tool was run without one.
+    fn handle_plain_run(
+        &mut self,
+        error: ProgramError,
+        plain: JobResult,
+        session: &mut RunSession<'_>,
+        context: &mut RunContext<'_>,
+    ) -> Result<NextStep> {
+        let (request, builder) = (&mut self.run.request, &mut self.builder);
+        let fault = error.judge(&plain, request, session.link.remote());
+        builder.add_plain_run(&plain);
+        match fault {
+            None => {
+                builder.job = Some(plain);
+                Ok(NextStep::End)
+            }
+            Some(Fault::Program(failure)) => {
+                builder.program_failure = Some(failure);
+                builder.job = Some(error.result);
+                Ok(NextStep::End)
+            }
+            Some(Fault::Tool(gap)) => {
+                let text = gap.text.clone();
+                builder.profile.warnings.push(gap);
+                if error.measured() {
+                    return self.next_plan(error.refused, error.result, session, context);
+                }
+                let rung = error.exclude_tool(request);
+                let refused =
+                    RunEvent::Refused { rung: &rung, code: "fails_under_tool", text: &text };
+                context.reporter.report(&refused);
+                builder.job = Some(error.result);
+                Ok(NextStep::Plan)
+            }
+        }
+    }
+
     /// Makes the profile of all jobs.
     async fn finish(
         self,
-        host: &mut RunHost<'_>,
+        session: &mut RunSession<'_>,
         facts: HostFacts,
         context: &mut RunContext<'_>,
     ) -> Result<ProfileOutcome> {
         let Self { run, mut builder, planner, .. } = self;
-        let remote = host.link.remote();
+        let remote = session.link.remote();
         context.record.program_exit = builder.program_exit;
-        let (selection, unselected) = planner.finish(&builder, &facts);
+        let (selection, selection_failure) = planner.finish(&builder, &facts);
         builder.profile.selection = selection;
-        let failure = builder.failure(remote).or(unselected);
+        let program_failure = builder.program_failure.take();
+        let failure = program_failure.or_else(|| builder.failure(remote)).or(selection_failure);
         let failure = failure.or_else(|| match run.request.pass {
             0 => None,
-            _ => builder.failure_of_all_passes(remote),
+            _ => builder.nothing_measured_failure(remote),
         });
         // Without measurements and compiled code there is no profile, only the failure.
         if let Some(failure) =
@@ -202,41 +297,44 @@ impl ProfilePlans<'_> {
             return Err(failure.clone());
         }
         let (mut profile, mut sidecars) =
-            assemble::profile(builder, &run.request, facts.clone(), context.record);
+            assemble::build_profile(builder, &run.request, facts.clone(), context.record);
         let built =
             CompiledFiles::new(context.folder, &profile.artifacts, sidecars.hotspots.as_mut());
-        let listings = listings::fill(host.link, context, &facts, run.nvdisasm, &mut [built]).await;
+        let listings =
+            listings::fill(session.link, context, &facts, run.local_nvdisasm_paths, &mut [built])
+                .await;
         profile.artifacts.extend(listings.into_iter().flatten());
-        let failure = failure.or_else(|| run.only_compiled(&profile, &facts));
-        Ok(ProfileOutcome::Profile(Box::new(profile), Box::new(sidecars), failure))
+        let failure = failure.or_else(|| run.compile_only_failure(&profile, &facts));
+        let (profile, sidecars) = (Box::new(profile), Box::new(sidecars));
+        Ok(ProfileOutcome::Profile { profile, sidecars, failure })
     }
 
     /// The failure of a plan whose best rung is below the required one.
-    fn out_of_reach(&self, draft: &Draft, facts: &HostFacts) -> Option<Failure> {
-        let least = self.run.at_least?;
+    fn required_rung_failure(&self, draft: &Draft, facts: &HostFacts) -> Option<Failure> {
+        let required = self.run.required_rung?;
         let mut steps = draft.plan.steps.iter().rev();
         let step = steps.find(|step| !assemble::SETUP_STEPS.contains(&step.id.as_str()));
         // A plan that only compiles has no such step.
         let rungs = step.map_or(&[][..], |step| &step.rungs);
         let on_cpu = facts.gpus.is_empty();
-        let short = rungs.iter().all(|rung| falls_short(&rung.id[..].into(), least, on_cpu));
+        let misses = rungs.iter().all(|rung| misses_rung(&rung.id[..].into(), required, on_cpu));
         let what = match (on_cpu, rungs.first()) {
-            (true, _) => format!("without a GPU the run cannot reach rung `{least}`"),
+            (true, _) => format!("without a GPU the run cannot reach rung `{required}`"),
             (false, best) => {
-                format!("the run reaches rung `{}` at best, below `{least}`", best?.id)
+                format!("the run reaches rung `{}` at best, below `{required}`", best?.id)
             }
         };
-        short.then(|| {
-            let mut left_out = draft.expect.left_out.clone();
-            left_out.retain(|record| !is_below(&record.rung[..].into(), least));
-            below_rung(what, &left_out)
+        misses.then(|| {
+            let mut left_out = draft.info.left_out.clone();
+            left_out.retain(|record| !is_below(&record.rung[..].into(), required));
+            below_rung_failure(what, &left_out)
         })
     }
 }
 
 impl ProfileRun<'_> {
     /// The failure of a run that compiled its kernel but had no GPU and no reference to run.
-    fn only_compiled(&self, profile: &Profile, facts: &HostFacts) -> Option<Failure> {
+    fn compile_only_failure(&self, profile: &Profile, facts: &HostFacts) -> Option<Failure> {
         let Target::Kernel { spec, .. } = &self.request.target else { return None };
         let only = profile.rung == RungId::None && facts.gpus.is_empty();
         only.then(|| {

@@ -13,8 +13,8 @@ use rgpu_protocol::{HostFacts, Outcome, RungRecord};
 use super::event::RunEvent;
 use super::is_below;
 use super::job::{self, RunContext, cancelled};
-use super::lifecycle::RunHost;
-use super::profile::ProfilePlans;
+use super::lifecycle::RunSession;
+use super::profile::ProfileDriver;
 use crate::error::{Exit, Failure, Result};
 use crate::model::profile::Artifact;
 use crate::model::profile::ArtifactKind;
@@ -31,43 +31,43 @@ const LOG_NAME: &str = "service";
 /// Most bytes of output in a rung's record, as in the agent's records.
 const MAX_TAIL_BYTES: usize = 3000;
 
-impl ProfilePlans<'_> {
+impl ProfileDriver<'_> {
     /// Asks the provider's ncu for rungs above the one that the run reached.
     ///
     /// # Errors
     /// The run folder cannot be written, or the user stopped waiting.
-    pub(super) async fn ask_provider(
+    pub(super) async fn run_provider_ncu(
         &mut self,
-        host: &mut RunHost<'_>,
+        session: &mut RunSession<'_>,
         facts: &HostFacts,
         context: &mut RunContext<'_>,
     ) -> Result<()> {
-        if host.link.remote().served_ncu().is_none()
+        if session.link.remote().served_ncu().is_none()
             || !matches!(self.builder.outcome(), Some(Outcome::Done))
         {
             return Ok(());
         }
-        self.run.request.reuse = host.reuse(&self.builder.built)?;
-        let rungs = self.provider_rungs(host, facts);
+        self.run.request.reuse = session.add_built_files(&self.builder.built)?;
+        let rungs = self.provider_rungs(session, facts);
         for rung in rungs {
             if !is_below(&self.builder.rung(), &rung.rung) {
                 break;
             }
-            let job = self.provider_job(host, &rung)?;
-            let Some(provider) = host.link.remote().served_ncu() else { break };
+            let job = self.provider_job(session, &rung)?;
+            let Some(provider) = session.link.remote().served_ncu() else { break };
             let text = format!("{} is asked: `{}`", provider.called(), rung.rung);
             context.reporter.report(&RunEvent::Note { text: &text });
-            let (record, report) = ask_once(host.link, provider, &rung, job, context).await?;
+            let (record, report) = ask_once(session.link, provider, &rung, job, context).await?;
             let code = record.code.clone();
             let text = match &report {
                 Some(artifact) => {
                     let request = &self.run.request;
-                    self.builder.take_served(context.folder, record, artifact, request)
+                    self.builder.add_provider_report(context.folder, record, artifact, request)
                 }
                 None => {
-                    let words = record.words.clone();
+                    let message = record.message.clone();
                     self.builder.profile.ladder.push(record);
-                    Some((code.clone(), words))
+                    Some((code.clone(), message))
                 }
             };
             let Some((code, text)) = text else { break };
@@ -85,23 +85,30 @@ impl ProfilePlans<'_> {
     }
 
     /// Whether the provider's ncu may reach the required rung.
-    pub(super) fn provider_may_reach(&self, host: &RunHost<'_>, facts: &HostFacts) -> bool {
-        let Some(least) = self.run.at_least else { return false };
-        host.link.remote().served_ncu().is_some()
-            && self.provider_rungs(host, facts).iter().any(|rung| !is_below(&rung.rung, least))
+    pub(super) fn provider_may_reach(&self, session: &RunSession<'_>, facts: &HostFacts) -> bool {
+        let Some(required) = self.run.required_rung else { return false };
+        session.link.remote().served_ncu().is_some()
+            && self
+                .provider_rungs(session, facts)
+                .iter()
+                .any(|rung| !is_below(&rung.rung, required))
     }
 
     /// The rungs that the provider's ncu could serve. If no plan can be made for another machine,
     /// there are none.
-    fn provider_rungs(&self, host: &RunHost<'_>, facts: &HostFacts) -> Vec<ProviderRung> {
+    fn provider_rungs(&self, session: &RunSession<'_>, facts: &HostFacts) -> Vec<ProviderRung> {
         // No job of this name is submitted.
         let job = JobName { run: String::new(), sequence: 1 };
-        tool::served(&self.run.request, facts, &host.toolbox(facts), &job).unwrap_or_default()
+        tool::served(&self.run.request, facts, &session.toolbox(facts), &job).unwrap_or_default()
     }
 
-    fn provider_job(&self, host: &mut RunHost<'_>, rung: &ProviderRung) -> Result<ProviderJob> {
+    fn provider_job(
+        &self,
+        session: &mut RunSession<'_>,
+        rung: &ProviderRung,
+    ) -> Result<ProviderJob> {
         Ok(ProviderJob {
-            files: host.pack(&rung.draft)?,
+            files: session.pack(&rung.draft)?,
             folders: rung.folders.clone(),
             program: rung.program.clone(),
             arguments: rung.arguments.clone(),
@@ -136,9 +143,10 @@ async fn ask_once(
                 .cause(e)
         })?;
     }
-    let (started, talk, cancels_before) = (Instant::now(), link.talk(), context.cancel.handled());
+    let (started, user_prompt, cancels_before) =
+        (Instant::now(), link.user_prompt(), context.cancel.handled_count());
     let ended = tokio::select! {
-        ended = provider.profile(&job, &report_path, &*talk) => Some(ended),
+        ended = provider.profile(&job, &report_path, &*user_prompt) => Some(ended),
         () = context.cancel.wait_for_more_than(cancels_before) => None,
     };
     record.seconds = started.elapsed().as_secs_f64();
@@ -157,7 +165,7 @@ async fn ask_once(
                 return Err(failure);
             }
             record.code = failure.code.clone();
-            record.words = match &failure.cause {
+            record.message = match &failure.cause {
                 Some(cause) => format!("{}: {cause}", failure.what),
                 None => failure.what,
             };
@@ -188,13 +196,13 @@ fn judge(record: &mut RungRecord, rung: &ProviderRung, end: &ProviderResult) {
     let rows: Vec<_> = rows.filter(|row| row.then != LadderAction::Note).cloned().collect();
     if let Some((row, words)) = diagnose(&rows, &output, "") {
         record.code.clone_from(&row.code);
-        record.words = words.to_owned();
+        record.message = words.to_owned();
     } else if !end.report {
         record.code = "no_file".to_owned();
-        record.words = "it ended without a report".to_owned();
+        record.message = "it ended without a report".to_owned();
     } else if let Some(status) = end.exit.filter(|status| *status != 0) {
         record.code = "exit".to_owned();
-        record.words = format!("it ended with status {status}");
+        record.message = format!("it ended with status {status}");
     } else {
         record.ok = true;
     }

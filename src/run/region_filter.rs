@@ -23,7 +23,7 @@ pub(super) fn keep_regions(
     }
     let rows = imported.regions.clone();
     let dropped = imported.keep_launches(|launch| {
-        let own = SeenRegion::of(&launch.region, RangeKind::Either, runner_ranges);
+        let own = SeenRegion::from_path(&launch.region, RangeKind::Either, runner_ranges);
         // A launch without range names has passed ncu's own filter; keep it.
         own.is_none_or(|own| {
             regions.iter().any(|region| holds(region, &own) || was_open(region, launch, &rows))

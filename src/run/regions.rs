@@ -21,7 +21,7 @@ impl RegionLayer {
         if self.regions.is_empty() {
             return true;
         }
-        let Some(launch) = SeenRegion::of(path, RangeKind::Either, runner_ranges) else {
+        let Some(launch) = SeenRegion::from_path(path, RangeKind::Either, runner_ranges) else {
             return false;
         };
         self.regions.iter().any(|region| {
@@ -61,7 +61,7 @@ pub(super) fn user_regions(regions: &[Region], runner_ranges: RunnerRanges) -> V
             RegionKind::StartEnd => RangeKind::StartEnd,
             _ => RangeKind::PushPop,
         };
-        if let Some(region) = SeenRegion::of(&region.path, kind, runner_ranges)
+        if let Some(region) = SeenRegion::from_path(&region.path, kind, runner_ranges)
             && !seen.contains(&region)
         {
             seen.push(region);

@@ -29,17 +29,17 @@ pub(super) fn model(spec: &ModelSpec, built: &ModelReport) -> ModelInfo {
 }
 
 /// The stages of a kernel that has a model or declares the work of regions; else empty.
-pub(super) fn stages(regions: &[Region], data_sets: &[Case], spec: &KernelSpec) -> Vec<Stage> {
+pub(super) fn stages(regions: &[Region], cases: &[Case], spec: &KernelSpec) -> Vec<Stage> {
     if spec.model.is_none() && spec.work.regions.is_empty() {
         return Vec::new();
     }
-    regions.iter().filter_map(|region| stage(region, data_sets)).collect()
+    regions.iter().filter_map(|region| stage(region, cases)).collect()
 }
 
-fn stage(region: &Region, data_sets: &[Case]) -> Option<Stage> {
-    let [phase, case, .., own] = region.path.as_slice() else { return None };
-    let case = case.strip_prefix("rgpu@").unwrap_or(case);
-    let set = data_sets.iter().find(|set| set.range_name() == case && phase == TIMED)?;
+fn stage(region: &Region, cases: &[Case]) -> Option<Stage> {
+    let [phase, range, .., own] = region.path.as_slice() else { return None };
+    let range = range.strip_prefix("rgpu@").unwrap_or(range);
+    let case = cases.iter().find(|case| case.range_name() == range && phase == TIMED)?;
     if region.path.len() < 3 {
         return None;
     }
@@ -50,9 +50,9 @@ fn stage(region: &Region, data_sets: &[Case]) -> Option<Stage> {
         (None, None) => return None,
     };
     let mean_ns = total as f64 / instances as f64;
-    let flops = set.region_flops.get(own).copied();
+    let flops = case.region_flops.get(own).copied();
     Some(Stage {
-        case: set.name.clone(),
+        case: case.name.clone(),
         region: own.clone(),
         instances,
         mean_ns,
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_region_of_the_models_own_inside_the_timed_phase_is_a_stage() {
-        let set: Case = serde_json::from_value(serde_json::json!({
+        let case: Case = serde_json::from_value(serde_json::json!({
             "name": "n=1,m=2", "groups": [], "region_flops": { "LLM@prefill": 6e9 },
         }))
         .unwrap();
@@ -81,16 +81,16 @@ mod tests {
             gpu_ns,
             ..Region::default()
         };
-        let sets = [set];
-        let case = "rgpu@n=1 m=2";
-        for path in [&[TIMED][..], &[TIMED, case], &["rgpu@warmup", case, "LLM@prefill"]] {
-            assert_eq!(stage(&region(path, None), &sets), None, "{path:?}");
+        let cases = [case];
+        let range = "rgpu@n=1 m=2";
+        for path in [&[TIMED][..], &[TIMED, range], &["rgpu@warmup", range, "LLM@prefill"]] {
+            assert_eq!(stage(&region(path, None), &cases), None, "{path:?}");
         }
-        let host = stage(&region(&[TIMED, case, "LLM@prefill"], None), &sets).unwrap();
+        let host = stage(&region(&[TIMED, range, "LLM@prefill"], None), &cases).unwrap();
         assert_eq!((host.mean_ns, host.clock.as_str()), (3_000.0, "host"));
         assert_eq!((host.case.as_str(), host.flops_per_s), ("n=1,m=2", Some(2e15)));
-        let inner = region(&[TIMED, case, "LLM@decode_all", "LLM@decode_step"], Some(600));
-        let gpu = stage(&inner, &sets).unwrap();
+        let inner = region(&[TIMED, range, "LLM@decode_all", "LLM@decode_step"], Some(600));
+        let gpu = stage(&inner, &cases).unwrap();
         assert_eq!((gpu.region.as_str(), gpu.mean_ns), ("LLM@decode_step", 200.0));
         assert_eq!((gpu.clock.as_str(), gpu.flops), ("gpu", None));
     }

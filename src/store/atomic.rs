@@ -102,7 +102,7 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 /// The folder cannot be created or opened.
-pub fn turn(path: &Path) -> io::Result<File> {
+pub fn lock_folder(path: &Path) -> io::Result<File> {
     let folder = parent(path)?;
     fs::create_dir_all(folder)?;
     let lock = File::open(folder)?;

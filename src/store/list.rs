@@ -11,6 +11,9 @@ use super::folder::io_error;
 use super::follower::{self, Follower};
 use super::{RunFolder, RunRecord, RunState, StoreError, atomic};
 
+/// The documents of which a run with a result has one.
+const RESULTS: [&str; 3] = ["profile.json", "compare.json", "fan-out.json"];
+
 /// The runs below one root folder.
 #[derive(Clone, Debug)]
 pub struct Runs {
@@ -122,6 +125,35 @@ impl Runs {
     /// # Errors
     /// [`StoreError::Unknown`], [`StoreError::NoRun`], [`StoreError::Ambiguous`], I/O errors.
     pub fn find(&self, name: &str) -> Result<RunFolder, StoreError> {
+        self.find_among(name, |_| true)
+    }
+
+    /// As [`Runs::find`], but `latest` and `latest~N` pass over runs that failed or were cancelled
+    /// and left no result. If all did, the latest is returned.
+    ///
+    /// # Errors
+    /// As [`Runs::find`].
+    pub fn find_result(&self, name: &str) -> Result<RunFolder, StoreError> {
+        let has_result = |folder: &RunFolder| {
+            let ended = |record: RunRecord| {
+                use RunState::{Cancelled, Failed, NeverSubmitted};
+                matches!(record.state, Failed | Cancelled | NeverSubmitted)
+            };
+            RESULTS.iter().any(|file| folder.path().join(file).is_file())
+                || !folder.record().is_ok_and(ended)
+        };
+        match self.find_among(name, has_result) {
+            Err(StoreError::Unknown(_)) => self.find(name),
+            found => found,
+        }
+    }
+
+    /// Finds a run; `latest` and `latest~N` count only those that `counts` accepts.
+    fn find_among(
+        &self,
+        name: &str,
+        counts: impl Fn(&RunFolder) -> bool,
+    ) -> Result<RunFolder, StoreError> {
         // A folder in the current one may be given without a slash.
         let unknown = || match RunFolder::open(Path::new(name)) {
             Err(no_run @ StoreError::NoRun { .. }) => no_run,
@@ -145,8 +177,9 @@ impl Runs {
             let last = fs::read_to_string(self.root.join("latest")).unwrap_or_default();
             let ids = self.newest_first(ids);
             let at = ids.iter().position(|id| id == last.trim()).unwrap_or(0);
-            let id = at.checked_add(back).and_then(|at| ids.get(at));
-            return RunFolder::open(&self.root.join(id.ok_or_else(unknown)?));
+            let folders = ids[at..].iter().map(|id| RunFolder::open(&self.root.join(id)));
+            let mut counted = folders.filter(|folder| folder.as_ref().map_or(true, &counts));
+            return counted.nth(back).ok_or_else(unknown)?;
         }
         if ids.iter().any(|id| id == name) {
             return RunFolder::open(&self.root.join(name));
@@ -302,6 +335,25 @@ mod tests {
         assert_eq!(found("latest~3").unwrap(), "z");
         let path = dir.path().join("20260101-a");
         assert_eq!(found(path.to_str().unwrap()).unwrap(), "20260101-a");
+    }
+
+    #[test]
+    fn a_failed_run_without_a_result_is_not_the_latest_result() {
+        let dir = tempfile::tempdir().unwrap();
+        let runs = Runs::new(dir.path());
+        let results = |name: &str| runs.find_result(name).map(|f| f.record().unwrap().id);
+        run(dir.path(), "a", RunState::Failed);
+        assert_eq!(results("latest").unwrap(), "a");
+        run(dir.path(), "bb", RunState::Done);
+        run(dir.path(), "ccc", RunState::Failed);
+        run(dir.path(), "dddd", RunState::Failed);
+        assert_eq!(results("latest").unwrap(), "bb");
+        assert_eq!(runs.find("latest").unwrap().record().unwrap().id, "dddd");
+        // A profile with a failure, such as wrong results, is a result.
+        fs::write(dir.path().join("ccc/profile.json"), "{}").unwrap();
+        assert_eq!(results("latest").unwrap(), "ccc");
+        assert_eq!(results("latest~1").unwrap(), "bb");
+        assert_eq!(results("dddd").unwrap(), "dddd");
     }
 
     #[test]

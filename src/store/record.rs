@@ -93,13 +93,13 @@ impl RunRecord {
     }
 
     /// Adds seconds to the run's duration.
-    pub fn lasted(&mut self, seconds: f64) {
+    pub fn add_duration(&mut self, seconds: f64) {
         self.set_seconds(self.seconds + seconds);
     }
 
     /// Raises the run's duration to the time that its jobs took on their hosts, which also counts
     /// while nobody waits for them.
-    pub fn at_least(&mut self, job_time: Duration) {
+    pub fn raise_duration_to(&mut self, job_time: Duration) {
         self.set_seconds(self.seconds.max(job_time.as_secs_f64()));
     }
 

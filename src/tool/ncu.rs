@@ -70,6 +70,7 @@ pub(super) static ROWS: &[MessageRow] = &[
     MessageRow("Failed to find metric", "metrics_unavailable", RowAction::Note),
     MessageRow("Unable to access the following", "metrics_unavailable", RowAction::Note),
     MessageRow("No metrics to collect found in sections", "no_metrics", RowAction::Next),
+    MessageRow("The application returned an error code", "program_failed", RowAction::StopKernel),
     MessageRow("terminated before first instrumented API call", "no_cuda_call", RowAction::Stop),
     MessageRow("No attachable process", "no_cuda_call", RowAction::Stop),
     MessageRow("No kernels were profiled", "no_kernels", RowAction::LeaveUnfiltered),
@@ -77,7 +78,6 @@ pub(super) static ROWS: &[MessageRow] = &[
     MessageRow("==ERROR*UnknownError", "ncu_internal", RowAction::Next),
     MessageRow("An error occurred while trying to profile", "ncu_internal", RowAction::Next),
     MessageRow("==ERROR*Failed to profile", "ncu_internal", RowAction::Next),
-    MessageRow("The application returned an error code", "program_failed", RowAction::StopKernel),
 ];
 
 /// Whether a replay mode measures ranges as a whole.
@@ -199,7 +199,7 @@ fn regions(request: &Request) -> Result<Vec<RegionPath>, PlanError> {
 ///
 /// # Errors
 /// As [`check`].
-pub(super) fn words(
+pub(super) fn command_line(
     request: &Request,
     ncu: &str,
     collect: Collect,
@@ -208,7 +208,7 @@ pub(super) fn words(
     let options = &request.ncu;
     let kernel = matches!(request.target, Target::Kernel { .. });
     let passed_on = &options.extra;
-    let mut words: Vec<Arg> = vec![ncu.into()];
+    let mut command: Vec<Arg> = vec![ncu.into()];
     // ncu accepts most options only once, so those from `--ncu-args` replace ours.
     let single_options =
         ["--target-processes", "--clock-control", "--import-source", "--replay-mode"];
@@ -216,8 +216,8 @@ pub(super) fn words(
         if single_options.contains(&name) && passed_on.iter().any(|word| is_flag(word, name)) {
             return;
         }
-        words.push(name.into());
-        words.push(value.into());
+        command.push(name.into());
+        command.push(value.into());
     };
     flag("--target-processes", options.target_processes.as_deref().unwrap_or("all"));
     flag("--clock-control", options.clock_control.as_deref().unwrap_or("none"));
@@ -273,13 +273,13 @@ pub(super) fn words(
         (false, _) => {}
     }
     if !passed_on.iter().any(|word| word == "--nvtx") {
-        words.push("--nvtx".into());
+        command.push("--nvtx".into());
     }
-    words.extend(passed_on.iter().cloned().map(Arg::from));
-    words.push("--force-overwrite".into());
-    words.push("--export".into());
-    words.push(Arg::in_job(report(request, collect)));
-    Ok(words)
+    command.extend(passed_on.iter().cloned().map(Arg::from));
+    command.push("--force-overwrite".into());
+    command.push("--export".into());
+    command.push(Arg::in_job(report(request, collect)));
+    Ok(command)
 }
 
 /// Sets, sections and metrics of a request, as flags with values.

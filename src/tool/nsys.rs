@@ -83,7 +83,9 @@ pub(super) const REPORT: &str = "raw/report";
 
 /// Meanings of nsys's messages.
 pub(super) static ROWS: &[MessageRow] = &[
-    MessageRow("Importer error status", "importer_broken", RowAction::Leave),
+    MessageRow("Importation succeeded with non-fatal", "import_incomplete", RowAction::Note),
+    // After non-fatal errors the report is there.
+    MessageRow("Importer error status", "importer_broken", RowAction::FailedLeave),
     MessageRow("skipping importation of the QDSTRM", "importer_broken", RowAction::Leave),
     MessageRow("Unrecognized GPU UUID", "unrecognized_gpu", RowAction::Next),
     MessageRow("Can't find UUID for CUDA device", "unrecognized_gpu", RowAction::Next),
@@ -117,7 +119,7 @@ const DEFAULT_TRACE: &str = "cuda,nvtx";
 pub(super) enum Trace {
     /// The traces that the user requested.
     Full,
-    /// CUDA and NVTX, with time stamps converted another way.
+    /// CUDA and NVTX, with NSYS CuptiUseRawGpuTimestamps=false.
     Cuda,
     /// NVTX only.
     Nvtx,
@@ -149,7 +151,7 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
 ///
 /// # Errors
 /// As [`check`].
-pub(super) fn words(
+pub(super) fn command_line(
     request: &Request,
     nsys: &str,
     trace: Trace,
@@ -173,45 +175,46 @@ pub(super) fn words(
     };
     // Options from `--nsys-args` replace ours.
     let passes = |names: &[&str]| passed_on.iter().any(|w| names.iter().any(|n| is_flag(w, n)));
-    let mut words: Vec<Arg> = vec![nsys.into(), "profile".into()];
+    let mut command: Vec<Arg> = vec![nsys.into(), "profile".into()];
     if !passes(&["--trace", "-t"]) {
-        words.push(format!("--trace={traced}").into());
+        command.push(format!("--trace={traced}").into());
     }
     if !passes(&["--sample", "-s"]) {
-        words.push(format!("--sample={}", sample.unwrap_or("none")).into());
+        command.push(format!("--sample={}", sample.unwrap_or("none")).into());
         if sample.is_none_or(|sample| sample == "none") && !passes(&["--cpuctxsw"]) {
-            words.push("--cpuctxsw=none".into());
+            command.push("--cpuctxsw=none".into());
         }
     }
     match &options.capture_range {
         Some(CaptureRange::CudaProfilerApi) if trace != Trace::Nvtx => {
-            words.push("--capture-range=cudaProfilerApi".into());
-            words.push("--capture-range-end=stop".into());
+            command.push("--capture-range=cudaProfilerApi".into());
+            command.push("--capture-range-end=stop".into());
         }
         Some(CaptureRange::Nvtx(path)) => {
-            words.push("--capture-range=nvtx".into());
-            words.push(format!("--nvtx-capture={}", RegionPath::parse(path)?.for_nsys()).into());
-            words.push("--capture-range-end=stop".into());
+            command.push("--capture-range=nvtx".into());
+            command.push(format!("--nvtx-capture={}", RegionPath::parse(path)?.for_nsys()).into());
+            command.push("--capture-range-end=stop".into());
             env.push(("NSYS_NVTX_PROFILER_REGISTER_ONLY", "0"));
         }
         _ => {}
     }
-    words.extend(passed_on.iter().cloned().map(Arg::from));
-    words.push("--force-overwrite=true".into());
-    words.push("--output".into());
-    words.push(Arg::in_job(REPORT));
-    Ok((words, env))
+    command.extend(passed_on.iter().cloned().map(Arg::from));
+    command.push("--force-overwrite=true".into());
+    command.push("--output".into());
+    command.push(Arg::in_job(REPORT));
+    Ok((command, env))
 }
 
 /// The command that exports a report to SQLite.
-pub(super) fn export_words(nsys: &str) -> Vec<Arg> {
-    let mut words: Vec<Arg> = ["export", "--type", "sqlite", "--force-overwrite=true", "--output"]
-        .map(Arg::from)
-        .to_vec();
-    words.insert(0, nsys.into());
-    words.push(Arg::in_job(format!("{REPORT}.sqlite")));
-    words.push(Arg::in_job(format!("{REPORT}.nsys-rep")));
-    words
+pub(super) fn export_command_line(nsys: &str) -> Vec<Arg> {
+    let mut command: Vec<Arg> =
+        ["export", "--type", "sqlite", "--force-overwrite=true", "--output"]
+            .map(Arg::from)
+            .to_vec();
+    command.insert(0, nsys.into());
+    command.push(Arg::in_job(format!("{REPORT}.sqlite")));
+    command.push(Arg::in_job(format!("{REPORT}.nsys-rep")));
+    command
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{HostFacts, Probe};
 
 use super::Tool;
-use super::plan::draft::{BundleFile, Draft, Expectations};
+use super::plan::draft::{BundleFile, Draft, DraftInfo};
 use super::plan::facts::{dotted_after, run, tool};
 use super::plan::request::path_of;
 
@@ -70,7 +70,7 @@ pub const CALL_TIMEOUT_S: u64 = 600;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListingCall {
     /// Arguments before the file: flags and numbers, without white space or shell syntax.
-    pub words: Vec<String>,
+    pub args: Vec<String>,
     /// Index of the cubin.
     pub cubin: usize,
 }
@@ -86,7 +86,7 @@ pub fn listings(
     let is_plain =
         |word: &&String| word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-,".contains(&b));
     let lines = calls.iter().map(|call| {
-        let mut line: Vec<&str> = call.words.iter().filter(is_plain).map(String::as_str).collect();
+        let mut line: Vec<&str> = call.args.iter().filter(is_plain).map(String::as_str).collect();
         let file = format!("{}.cubin\n", call.cubin);
         line.push(&file);
         line.join(" ")
@@ -134,7 +134,7 @@ pub fn listings(
         origin: None,
         limits: Limits::default(),
     };
-    Some(Draft { plan, files, expect: Expectations::default() })
+    Some(Draft { plan, files, info: DraftInfo::default() })
 }
 
 /// Whether the host's nvdisasm reported a version.

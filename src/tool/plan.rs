@@ -6,9 +6,9 @@
 //!
 //! | path | contents |
 //! |---|---|
-//! | `case.json`, `case-plain.json`, `case-sanitizer.json` | Cases: with the reference, without, and without warm-up |
+//! | `case.json`, `case-plain.json`, `case-sanitizer.json` | runner inputs: with the reference, without, and without warm-up |
 //! | `src/…`, `include/rgpu.h`, `data/…` | sources, our header, input files |
-//! | `harness.py` | replaces the Cases and the runner for a Python kernel |
+//! | `harness.py` | replaces the inputs and the runner for a Python kernel |
 //! | `bin/` | the runner and the collector |
 //! | `build/` | compiled files |
 //! | `raw/` | results of tools and runner: `report.ncu-rep`, `report.nsys-rep`, `report.sqlite`, `verify.json`, `time.json`, `once.json`, `memcheck.xml`, `nvtx.jsonl.<pid>` … |
@@ -19,7 +19,6 @@ use crate::kernel::Mode;
 
 pub(crate) mod arch;
 pub(crate) mod build;
-mod case;
 pub(crate) mod compiled;
 pub(crate) mod draft;
 pub(crate) mod dsl;
@@ -27,7 +26,7 @@ pub(crate) mod facts;
 mod faults;
 pub(crate) mod filter;
 pub(crate) mod harness;
-mod ladder;
+pub(crate) mod ladder;
 pub(crate) mod message_rows;
 pub(crate) mod pair;
 pub(crate) mod pattern;
@@ -39,6 +38,7 @@ pub(crate) mod reason;
 pub(crate) mod region;
 pub(crate) mod request;
 pub(crate) mod rungs;
+mod runner_input;
 pub(crate) mod sections;
 pub(crate) mod wheels;
 
@@ -53,9 +53,9 @@ const HEADER: &[u8] = include_bytes!("../../harness/runner/include/rgpu.h");
 
 const RUNNER: &str = "bin/rgpu-runner";
 const COLLECTOR: &str = "bin/librgpu_collector.so";
-const CASE: &str = "case.json";
-const CASE_PLAIN: &str = "case-plain.json";
-const CASE_SANITIZER: &str = "case-sanitizer.json";
+const RUNNER_INPUT: &str = "case.json";
+const RUNNER_INPUT_PLAIN: &str = "case-plain.json";
+const RUNNER_INPUT_SANITIZER: &str = "case-sanitizer.json";
 const RAW: &str = "raw";
 
 /// Checks what the laptop can check of a request before it asks a host.
@@ -96,14 +96,21 @@ pub fn plan(
             draft.files.extend(program.files.iter().cloned());
             draft
         }
-        Target::Kernel { spec, sources, data_sets, seed } => {
+        Target::Kernel { spec, sources, cases, seed } => {
             let small = spec
                 .small_cases()
                 .map_err(|error| PlanError::SmallCase { problem: error.to_string() })?;
             let target = KernelTarget {
                 spec,
                 sources,
-                case: case::case_of(request, spec, sources, data_sets.clone(), small, *seed),
+                input: runner_input::runner_input(
+                    request,
+                    spec,
+                    sources,
+                    cases.clone(),
+                    small,
+                    *seed,
+                ),
                 // Python compiles for the GPU that it runs on.
                 arch: match spec.is_python() {
                     true => String::new(),

@@ -77,34 +77,34 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
 ///
 /// # Errors
 /// As [`check`].
-pub(super) fn words(
+pub(super) fn command_line(
     request: &Request,
     sanitizer: &str,
     tool: SanitizerTool,
 ) -> Result<Vec<Arg>, PlanError> {
-    let mut words: Vec<Arg> =
+    let mut command: Vec<Arg> =
         [sanitizer, "--tool", tool.name(), "--target-processes", "all"].map(Arg::from).to_vec();
     for name in &request.ncu.kernel_name {
-        words.push("--kernel-name".into());
-        words.push(name_filter(name).into());
+        command.push("--kernel-name".into());
+        command.push(name_filter(name).into());
     }
     for name in &request.ncu.kernel_exclude {
-        words.push("--kernel-name-exclude".into());
-        words.push(name_filter(name).into());
+        command.push("--kernel-name-exclude".into());
+        command.push(name_filter(name).into());
     }
     for (flag, value) in
         [("--launch-skip", request.ncu.launch_skip), ("--launch-count", request.ncu.launch_count)]
     {
         if let Some(count) = value {
-            words.push(flag.into());
-            words.push(count.to_string().into());
+            command.push(flag.into());
+            command.push(count.to_string().into());
         }
     }
-    words.extend(request.sanitizer.extra.iter().cloned().map(Arg::from));
+    command.extend(request.sanitizer.extra.iter().cloned().map(Arg::from));
     // 2025.3 rejects `--xml yes`; every version accepts the bare flag.
-    words.extend(["--xml", "--save"].map(Arg::from));
-    words.push(Arg::in_job(findings(tool)));
-    Ok(words)
+    command.extend(["--xml", "--save"].map(Arg::from));
+    command.push(Arg::in_job(findings(tool)));
+    Ok(command)
 }
 
 /// Translates ncu's notation of a kernel filter to this tool's.

@@ -17,8 +17,8 @@ use rgpu::remote::deploy::await_magic;
 use rgpu::remote::options::NoPrompt;
 use rgpu::remote::stream::{AgentStream, FrameReader, StreamEnd};
 use rgpu::remote::{
-    ConnectOptions, FirstUse, HostLink, ReconnectPolicy, Remote, RemoteError, RemoteFile,
-    RemoteSpec, Session,
+    ConnectOptions, HostLink, ReconnectPolicy, Remote, RemoteError, RemoteFile, RemoteSpec,
+    Session, UnknownHostPolicy,
 };
 use rgpu_protocol::Outcome;
 use rgpu_protocol::frame::{HEADER, MAGIC};
@@ -249,15 +249,15 @@ impl Cutting {
         self.links.store(0, Ordering::Relaxed);
         let options = ConnectOptions {
             agent: agent(),
-            first_use: FirstUse::Refuse,
-            talk: Arc::new(NoPrompt),
+            unknown_host_policy: UnknownHostPolicy::Refuse,
+            user_prompt: Arc::new(NoPrompt),
         };
         let quick = ReconnectPolicy {
             first: Duration::from_millis(2),
             longest: Duration::from_millis(2),
             total: Duration::from_secs(20),
         };
-        Ok(HostLink::connect(Arc::new(self.clone()), options).await?.patience(quick))
+        Ok(HostLink::connect(Arc::new(self.clone()), options).await?.with_reconnect_policy(quick))
     }
 
     /// A job over links with these cuts, and all that it must have come to.
@@ -280,7 +280,7 @@ impl Cutting {
         assert_eq!(fs::read_to_string(&runs).unwrap(), "x\n", "{cuts:?}");
         let mut brought = Vec::new();
         for event in &story.events {
-            let Some(wanted) = RemoteFile::of(&job.plan.job, event) else { continue };
+            let Some(wanted) = RemoteFile::from_event(&job.plan.job, event) else { continue };
             let dest = self.home.join(format!("fetched-{}", wanted.path));
             link.fetch(&wanted, &dest, None, &|_| ()).await?;
             brought.push(fs::read(&dest).unwrap());

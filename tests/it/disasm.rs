@@ -472,6 +472,25 @@ fn the_table_the_mix_and_the_page_count_the_same_instructions() {
 }
 
 #[test]
+fn a_report_shows_the_kernels_that_were_launched_unless_all_are_asked_for() {
+    let report = "ncu/2025.3.1/select-mangled/report.ncu-repz";
+    let laptop = laptop(&[(report, "report.ncu-repz")]);
+    let kernels = |flags: &str| {
+        let output = laptop.run(&format!("disasm report.ncu-repz --tool none --json {flags}"));
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let kernels = document["inputs"][0]["images"][0]["kernels"].as_array().unwrap();
+        let symbols = kernels.iter().map(|k| k["symbol"].as_str().unwrap().to_owned());
+        let said = String::from_utf8_lossy(&output.stderr).contains("`--all-kernels` shows all");
+        (symbols.collect::<Vec<_>>(), said)
+    };
+    let launched = ["_Z4tileIfLi4EEvPT_x", "cost$each", "_Z5heavyPfx"].map(str::to_owned).to_vec();
+    assert_eq!(kernels(""), (launched, true));
+    let (all, said) = kernels("--all-kernels");
+    assert_eq!((all.len(), said), (10, false));
+    assert_eq!(kernels("-k heavy"), (vec!["_Z5heavyPfx".to_owned()], false));
+}
+
+#[test]
 fn the_cubins_of_a_report_are_read_like_any_file() {
     let report = "ncu/2025.3.1/full-tiled-matmul/report.ncu-repz";
     let laptop = laptop(&[(report, "report.ncu-repz")]);

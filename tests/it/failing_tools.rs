@@ -167,7 +167,7 @@ fn without_nsight_cupti_tells_the_times_of_kernels_in_every_region() {
         assert!(found.is_some_and(|(_, ns)| ns.is_some_and(|ns| ns >= 20_000)), "{regions:?}");
     }
     assert_eq!(end.profile.launches[0].grid, [128, 1, 1]);
-    assert!(end.profile.lost().is_some_and(|lost| lost.contains("samples of the CPU")));
+    assert!(end.profile.lost().is_some_and(|lost| lost.contains("CPU sampling")));
     // Under ncu the same, and more is lost.
     let end = with_libcupti(BARE, "", NCU);
     assert_eq!(end.profile.rung, "cupti", "{:?}", end.refused);
@@ -269,9 +269,9 @@ fn what_failed_for_a_reason_of_the_hosts_own_is_passed_over_the_second_time() {
     for rung in ["ncu.asked", "ncu.basic"] {
         let record = of(&second, rung);
         assert!(record.argv.is_empty() && record.code == "counters_refused", "{record:#?}");
-        assert!(record.words.starts_with("skipped: failed on 20"), "{}", record.words);
-        assert!(record.words.contains("ERR_NVGPUCTRPERM"), "{}", record.words);
-        assert!(record.words.ends_with("`rgpu doctor h200 --fresh` forgets that"));
+        assert!(record.message.starts_with("skipped: failed on 20"), "{}", record.message);
+        assert!(record.message.contains("ERR_NVGPUCTRPERM"), "{}", record.message);
+        assert!(record.message.ends_with("`rgpu doctor h200 --fresh` forgets that"));
     }
     let least = laptop.run("profile --kernel vecadd --mode ncu --at-least ncu.basic --remote h200");
     let said = String::from_utf8_lossy(&least.stderr).into_owned();
@@ -463,24 +463,4 @@ fn a_host_without_a_gpu_runs_the_reference_and_the_first_line_says_so() {
     let profile = laptop.latest_json("profile.json");
     assert!(["cpu", "nvtx"].contains(&profile["rung"].as_str().unwrap()), "{}", profile["rung"]);
     assert!(laptop.latest().join("cubin/vecadd.cubin").is_file());
-}
-
-#[test]
-fn a_program_that_fails_under_a_tool_is_profiled_and_its_status_kept() {
-    let laptop = Laptop::new();
-    FakeHost::new(&laptop);
-    let app = laptop.path("vecadd");
-    std::fs::write(&app, "#!/bin/sh\necho trouble >&2\nexit 9\n").unwrap();
-    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&app, executable).unwrap();
-    let line = format!("profile --mode nsys --remote h200 --json -- {}", app.display());
-    let output = laptop.run(&line);
-    let text = laptop.shown(&line, &output);
-    // Its status is its own matter: the trace was taken.
-    assert_eq!(status(&output), 0, "{text}");
-    let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
-    let record = profile.ladder.iter().find(|record| record.rung == "nsys.full").unwrap();
-    assert_eq!((record.exit, record.ok), (Some(9), true), "{record:#?}");
-    let kept = std::fs::read_to_string(laptop.latest().join("log/profile.stderr")).unwrap();
-    assert!(kept.contains("trouble"), "{text}");
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rgpu::remote::{FirstUse, RemoteFile};
+use rgpu::remote::{RemoteFile, UnknownHostPolicy};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::fake_host::FakeHost;
@@ -52,7 +52,7 @@ fn tail(text: &str) -> &str {
 
 /// The first file that a job announced.
 fn announced(job: &str, story: &Story) -> RemoteFile {
-    story.events.iter().find_map(|event| RemoteFile::of(job, event)).unwrap()
+    story.events.iter().find_map(|event| RemoteFile::from_event(job, event)).unwrap()
 }
 
 #[test]
@@ -169,7 +169,8 @@ async fn a_long_way_that_stands_still_now_and_then_brings_everything() {
     let sshd = Sshd::start();
     let far = Cutter::far_from(sshd.port, Duration::from_millis(50)).await;
     let user = Arc::new(User::default());
-    let mut link = connect(&sshd.remote_at(far.port), FirstUse::AcceptNew, &user).await.unwrap();
+    let mut link =
+        connect(&sshd.remote_at(far.port), UnknownHostPolicy::AcceptNew, &user).await.unwrap();
     let text = "seq 1 200000; head -c 3000000 /dev/urandom > out; cksum out >&2";
     let command = submission(&["/bin/sh", "-c", text], &[], &["out"]);
     let stalls = async {

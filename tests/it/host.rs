@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use rgpu::remote::{
-    BlobReader, ConnectOptions, FirstUse, HostKeyQuestion, HostLink, JobMessage, RemoteError,
-    RemoteSpec, Submission, UserPrompt,
+    BlobReader, ConnectOptions, HostKeyQuestion, HostLink, JobMessage, RemoteError, RemoteSpec,
+    Submission, UnknownHostPolicy, UserPrompt,
 };
 use rgpu_protocol::plan::{ArtifactSpec, InputFile, Rung, Step, Success};
 use rgpu_protocol::{Digest, EventBody, Outcome, PIECE_BYTES, Plan, Stream};
@@ -62,10 +62,10 @@ impl UserPrompt for User {
 /// Connects with the built agent.
 pub(crate) async fn connect(
     spec: &RemoteSpec,
-    first_use: FirstUse,
+    unknown_host_policy: UnknownHostPolicy,
     user: &Arc<User>,
 ) -> Result<HostLink, RemoteError> {
-    let options = ConnectOptions { agent: agent(), first_use, talk: user.clone() };
+    let options = ConnectOptions { agent: agent(), unknown_host_policy, user_prompt: user.clone() };
     HostLink::connect(Arc::from(spec.open()?), options).await
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use rgpu::remote::{FirstUse, RemoteError, RemoteSpec};
+use rgpu::remote::{RemoteError, RemoteSpec, UnknownHostPolicy};
 use rgpu_protocol::Outcome;
 
 use crate::fake_host::FakeHost;
@@ -23,7 +23,7 @@ fn script(path: &Path, text: &str) -> String {
 
 /// Runs a shell's script on the host.
 async fn run(spec: &RemoteSpec, text: &str) -> Story {
-    let mut link = match connect(spec, FirstUse::AcceptNew, &user()).await {
+    let mut link = match connect(spec, UnknownHostPolicy::AcceptNew, &user()).await {
         Ok(link) => link,
         Err(error) => panic!("{}", error.failure("box", "ssh")),
     };
@@ -58,7 +58,8 @@ async fn a_container_on_a_host_is_entered_with_its_own_path_and_home() {
     assert!(!sshd.path("home/.cache").exists());
 
     spec.via[3] = "gone".into();
-    let failure = error(connect(&spec, FirstUse::AcceptNew, &user()).await).failure("box", "ssh");
+    let failure =
+        error(connect(&spec, UnknownHostPolicy::AcceptNew, &user()).await).failure("box", "ssh");
     assert!(failure.what.ends_with("it exited with status 9"), "{}", failure.what);
 }
 
@@ -97,7 +98,8 @@ async fn sudo_that_wants_a_password_is_told_in_its_words() {
     );
     let mut spec = sshd.remote();
     spec.via = vec![sudo, "-n".into()];
-    let failure = error(connect(&spec, FirstUse::AcceptNew, &user()).await).failure("box", "ssh");
+    let failure =
+        error(connect(&spec, UnknownHostPolicy::AcceptNew, &user()).await).failure("box", "ssh");
     assert_eq!(failure.code, "agent_start");
     assert_eq!(failure.cause.as_deref(), Some("sudo: a password is required"));
     fs::write(sshd.path("home/allowed"), "").unwrap();
@@ -141,7 +143,7 @@ async fn a_host_whose_glibc_is_too_old_is_told_before_anything_is_sent() {
     let sshd = Sshd::start();
     let mut spec = sshd.remote();
     spec.via = bare(&sshd.path(""), Some("glibc 2.12"));
-    let refused = error(connect(&spec, FirstUse::AcceptNew, &user()).await);
+    let refused = error(connect(&spec, UnknownHostPolicy::AcceptNew, &user()).await);
     assert!(matches!(refused, RemoteError::Unfit { .. }), "{refused:?}");
     let failure = refused.failure("box", "ssh");
     assert!(

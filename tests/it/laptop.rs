@@ -23,6 +23,11 @@ use crate::documents;
 /// that test many things at once are slow.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Settings of a host that every program there must get: without them, NVLink multicast of one user
+/// can disturb the GPUs of others.
+pub(crate) const OF_MANY_GPUS: [&str; 3] =
+    ["NCCL_NVLS_ENABLE=0", "TORCH_SYMM_MEM_DISABLE_MULTICAST=1", "NVSHMEM_DISABLE_NVLS=1"];
+
 /// A user's machine.
 pub(crate) struct Laptop {
     folder: TempDir,

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rgpu::remote::{FirstUse, ReconnectPolicy, RemoteSpec};
+use rgpu::remote::{ReconnectPolicy, RemoteSpec, UnknownHostPolicy};
 use rgpu_protocol::Outcome;
 
 use crate::host::{User, connect, files_in, follow, submission};
@@ -27,7 +27,10 @@ async fn a_local_agent_that_is_killed_is_started_again_and_nothing_is_lost() {
     let user = Arc::new(User::default());
     let quick = ReconnectPolicy { first: Duration::from_millis(20), ..ReconnectPolicy::default() };
     let spec = RemoteSpec::local();
-    let mut link = connect(&spec, FirstUse::Refuse, &user).await.unwrap().patience(quick);
+    let mut link = connect(&spec, UnknownHostPolicy::Refuse, &user)
+        .await
+        .unwrap()
+        .with_reconnect_policy(quick);
     let script = "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.2; done";
     link.submit(&submission(&["/bin/sh", "-c", script], &[], &[]), &|_| ()).await.unwrap();
     let killer = async {
@@ -54,7 +57,7 @@ async fn the_agent_is_started_through_what_the_user_says() {
     spec.via = vec!["env".into(), format!("HOME={}", home.path().display())];
     let user = Arc::new(User::default());
     for _ in 0..2 {
-        let mut link = connect(&spec, FirstUse::Refuse, &user).await.unwrap();
+        let mut link = connect(&spec, UnknownHostPolicy::Refuse, &user).await.unwrap();
         let command = submission(&["/bin/sh", "-c", "echo $HOME"], &[], &[]);
         link.submit(&command, &|_| ()).await.unwrap();
         let story = follow(&mut link).await.unwrap();

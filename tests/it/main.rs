@@ -38,6 +38,7 @@ mod over_ssh;
 mod over_wafer;
 mod page;
 mod profile;
+mod program_errors;
 mod project_trust;
 mod pulled;
 mod python_kernels;

@@ -11,19 +11,20 @@ mod phases;
 mod published;
 mod worker;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rgpu::model::Profile;
-use rgpu::remote::{FirstUse, RemoteError, RemoteFile, RemoteSpec};
+use rgpu::remote::{RemoteError, RemoteFile, RemoteSpec, UnknownHostPolicy};
 use rgpu_protocol::{EventBody, Outcome};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fake_host::FakeHost;
 use crate::host::{User, connect, follow, submission};
-use crate::laptop::{Laptop, status, wait_for};
+use crate::laptop::{Laptop, OF_MANY_GPUS, status, wait_for};
 use crate::sshd::Cutter;
 use worker::Worker;
 
@@ -43,6 +44,19 @@ fn commands_run_behind_http_with_their_output_and_status() {
     assert_eq!(status(&output), 0, "{}", laptop.shown("remote check box", &output));
     let output = laptop.run("exec --remote box -q -- true");
     assert_eq!((status(&output), output.stdout.len(), output.stderr.len()), (0, 0, 0));
+}
+
+#[test]
+fn the_workers_settings_for_communication_between_gpus_reach_a_program() {
+    let laptop = Laptop::new();
+    let settings = OF_MANY_GPUS.map(|setting| setting.split_once('=').unwrap());
+    let settings = settings.map(|(name, value)| (name, OsStr::new(value)));
+    let _worker = Worker::start_with(&laptop, &settings);
+    let output = laptop.run("exec --remote box -- env");
+    let env = String::from_utf8_lossy(&output.stdout);
+    for setting in OF_MANY_GPUS {
+        assert!(env.lines().any(|line| line == setting), "{setting}: {env}");
+    }
 }
 
 #[test]
@@ -195,7 +209,8 @@ async fn a_link_that_is_cut_after_any_number_of_bytes_loses_nothing() {
     for bytes in [700, 5_000, 100_000, 3_000_000] {
         let user = Arc::new(User::default());
         work.plan.job = format!("cut-{bytes}.1");
-        let mut link = connect(&spec(&laptop, cutter.port), FirstUse::Refuse, &user).await.unwrap();
+        let mut link =
+            connect(&spec(&laptop, cutter.port), UnknownHostPolicy::Refuse, &user).await.unwrap();
         cutter.cut_after(bytes);
         let healer = tokio::spawn({
             let links = cutter.links();
@@ -250,7 +265,7 @@ async fn input_that_a_cut_meets_in_the_middle_arrives_whole_and_once() {
 
 /// The one file that a job told of.
 fn artifact(events: &[EventBody], job: &str) -> RemoteFile {
-    events.iter().find_map(|event| RemoteFile::of(job, event)).expect("a file")
+    events.iter().find_map(|event| RemoteFile::from_event(job, event)).expect("a file")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -260,7 +275,8 @@ async fn a_file_that_changes_while_it_is_fetched_is_noticed() {
     let script = "head -c 60000000 /dev/urandom > out";
     let work = submission(&["/bin/sh", "-c", script], &[], &["out"]);
     let user = Arc::new(User::default());
-    let mut link = connect(&spec(&laptop, worker.port), FirstUse::Refuse, &user).await.unwrap();
+    let mut link =
+        connect(&spec(&laptop, worker.port), UnknownHostPolicy::Refuse, &user).await.unwrap();
     link.submit(&work, &|_| ()).await.unwrap();
     let story = follow(&mut link).await.unwrap();
     let wanted = artifact(&story.events, &work.plan.job);

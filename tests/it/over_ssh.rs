@@ -5,7 +5,7 @@ use std::fs;
 use rgpu::model::Profile;
 
 use crate::fake_host::FakeHost;
-use crate::laptop::{Laptop, status, wait_for};
+use crate::laptop::{Laptop, OF_MANY_GPUS, status, wait_for};
 use crate::sshd::{Cutter, Sshd, free_port, keygen};
 
 const NCU: &str = "profile --kernel vecadd --mode ncu --remote box --accept-new --json";
@@ -55,6 +55,24 @@ fn a_profile_over_ssh_is_whole_though_the_hosts_start_up_file_prints() {
     }
     let output = laptop.run("exec --remote box -- nvidia-smi -L");
     assert!(String::from_utf8_lossy(&output.stdout).starts_with("GPU 0: NVIDIA H200"));
+}
+
+#[test]
+fn the_hosts_settings_for_communication_between_gpus_reach_a_program() {
+    let laptop = Laptop::new();
+    let sshd = Sshd::start();
+    let exports = OF_MANY_GPUS.map(|setting| format!("export {setting}\n")).concat();
+    for file in [".bashrc", ".profile", ".zshenv", ".kshrc"] {
+        fs::write(sshd.path("home").join(file), format!("{exports}export SLURM_JWT=secret\n"))
+            .unwrap();
+    }
+    know(&laptop, &sshd, sshd.port);
+    let output = laptop.run("exec --remote box -- env");
+    let env = String::from_utf8_lossy(&output.stdout);
+    for setting in OF_MANY_GPUS {
+        assert!(env.lines().any(|line| line == setting), "{setting}: {env}");
+    }
+    assert!(!env.contains("SLURM_JWT"), "{env}");
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rgpu::remote::{
-    ConnectOptions, FirstUse, HostLink, JobMessage, ReconnectPolicy, RemoteError, RemoteFile,
-    Submission,
+    ConnectOptions, HostLink, JobMessage, ReconnectPolicy, RemoteError, RemoteFile, Submission,
+    UnknownHostPolicy,
 };
 use rgpu_protocol::Outcome;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -99,8 +99,11 @@ async fn turns(sshd: &Sshd, enough: u64, work: impl Fn(usize) -> Submission) -> 
     let mut least = u64::MAX;
     for (attempt, silence) in SILENCES_MS.into_iter().enumerate() {
         let link = Turns::before(sshd.port, Duration::from_millis(silence)).await;
-        let options =
-            ConnectOptions { agent: agent(), first_use: FirstUse::AcceptNew, talk: user() };
+        let options = ConnectOptions {
+            agent: agent(),
+            unknown_host_policy: UnknownHostPolicy::AcceptNew,
+            user_prompt: user(),
+        };
         let work = work(attempt);
         let remote = Arc::from(sshd.remote_at(link.port).open().unwrap());
         let mut job = HostLink::begin(remote, options).await.unwrap();
@@ -108,7 +111,7 @@ async fn turns(sshd: &Sshd, enough: u64, work: impl Fn(usize) -> Submission) -> 
         let mut files = Vec::new();
         while let Some(message) = job.next().await.unwrap() {
             if let JobMessage::Event(event) = message {
-                files.extend(RemoteFile::of(&work.plan.job, &event.body));
+                files.extend(RemoteFile::from_event(&work.plan.job, &event.body));
             }
         }
         let folder = tempfile::tempdir().unwrap();
@@ -128,7 +131,7 @@ async fn turns(sshd: &Sshd, enough: u64, work: impl Fn(usize) -> Submission) -> 
 async fn a_job_takes_as_few_turns_as_ssh_lets_it() {
     let sshd = Sshd::start();
     // The agent is there already.
-    connect(&sshd.remote(), FirstUse::AcceptNew, &user()).await.unwrap().close().await;
+    connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user()).await.unwrap().close().await;
 
     // Eight round trips: versions and keys, then the service, the key, the signature, the channel, the
     // command, and the plan, which goes out before the agent has spoken.
@@ -163,11 +166,14 @@ fn script(sshd: &Sshd) -> Submission {
 
 async fn begin(sshd: &Sshd, port: u16) -> Result<(HostLink, Arc<User>), RemoteError> {
     let user = user();
-    let options =
-        ConnectOptions { agent: agent(), first_use: FirstUse::AcceptNew, talk: user.clone() };
+    let options = ConnectOptions {
+        agent: agent(),
+        unknown_host_policy: UnknownHostPolicy::AcceptNew,
+        user_prompt: user.clone(),
+    };
     let follow = HostLink::begin(Arc::from(sshd.remote_at(port).open()?), options).await?;
     let quick = ReconnectPolicy { first: Duration::from_millis(5), ..ReconnectPolicy::default() };
-    Ok((follow.patience(quick), user))
+    Ok((follow.with_reconnect_policy(quick), user))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -185,7 +191,7 @@ async fn what_a_host_without_an_agent_was_told_is_told_to_the_agent_that_it_gets
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_start_up_file_has_swallowed_is_said_again() {
     let sshd = Sshd::start();
-    connect(&sshd.remote(), FirstUse::AcceptNew, &user()).await.unwrap().close().await;
+    connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user()).await.unwrap().close().await;
     for file in [".bashrc", ".profile", ".zshenv", ".kshrc"] {
         std::fs::write(sshd.path("home").join(file), "timeout 1 cat >/dev/null\n").unwrap();
     }
@@ -200,7 +206,7 @@ async fn what_a_start_up_file_has_swallowed_is_said_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_that_is_cut_around_the_first_words_runs_nothing_twice() {
     let sshd = Sshd::start();
-    connect(&sshd.remote(), FirstUse::AcceptNew, &user()).await.unwrap().close().await;
+    connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user()).await.unwrap().close().await;
     let cutter = Cutter::before(sshd.port).await;
     let (mut all, mut cut) = (0, 0);
     for bytes in (2000..6000).step_by(120) {

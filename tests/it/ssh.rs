@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rgpu::error::{Exit, Side};
-use rgpu::remote::{FirstUse, HostLink, ReconnectPolicy, RemoteError, RemoteFile, RemoteSpec};
+use rgpu::remote::{
+    HostLink, ReconnectPolicy, RemoteError, RemoteFile, RemoteSpec, UnknownHostPolicy,
+};
 use rgpu_protocol::{EventBody, Outcome};
 
 use crate::host::{self, User, connect, follow, submission};
@@ -26,7 +28,7 @@ impl Sshd {
     }
 
     async fn connect(&self) -> HostLink {
-        connect(&self.remote(), FirstUse::AcceptNew, &user()).await.unwrap()
+        connect(&self.remote(), UnknownHostPolicy::AcceptNew, &user()).await.unwrap()
     }
 }
 
@@ -60,7 +62,7 @@ async fn the_agent_is_sent_once_and_then_found() {
     let sshd = Sshd::start();
     let user = user();
     for first in [true, false] {
-        let remote = connect(&sshd.remote(), FirstUse::AcceptNew, &user).await.unwrap();
+        let remote = connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user).await.unwrap();
         remote.close().await;
         assert_eq!(user.heard().contains("the host has no agent"), first, "{}", user.heard());
         user.heard.lock().unwrap().clear();
@@ -76,14 +78,14 @@ async fn the_agent_is_sent_once_and_then_found() {
 async fn a_new_host_is_refused_asked_about_or_taken_as_was_said() {
     let sshd = Sshd::start();
     let spec = sshd.remote();
-    let refused = error(connect(&spec, FirstUse::Refuse, &user()).await);
+    let refused = error(connect(&spec, UnknownHostPolicy::Refuse, &user()).await);
     let failure = refused.failure("box", "ssh");
     assert_eq!((failure.exit, failure.side), (Exit::Host, Side::Transport));
     assert!(failure.cause.unwrap().contains("ssh-ed25519 SHA256:"));
     assert!(failure.hints[0].contains("rgpu remote check box --accept-new"));
 
     let no = user();
-    let declined = error(connect(&spec, FirstUse::Ask, &no).await);
+    let declined = error(connect(&spec, UnknownHostPolicy::Ask, &no).await);
     assert_eq!(declined.code(), "host_key_unknown");
     let question = no.asked.lock().unwrap()[0].clone();
     let print = Command::new("ssh-keygen")
@@ -96,8 +98,8 @@ async fn a_new_host_is_refused_asked_about_or_taken_as_was_said() {
     assert!(!sshd.path("known_hosts").exists());
 
     let yes = Arc::new(User { says_yes: true, ..User::default() });
-    connect(&spec, FirstUse::Ask, &yes).await.unwrap().close().await;
-    connect(&spec, FirstUse::Refuse, &user()).await.unwrap().close().await;
+    connect(&spec, UnknownHostPolicy::Ask, &yes).await.unwrap().close().await;
+    connect(&spec, UnknownHostPolicy::Refuse, &user()).await.unwrap().close().await;
     assert_eq!(fs::read_to_string(sshd.path("known_hosts")).unwrap().lines().count(), 1);
 }
 
@@ -108,8 +110,8 @@ async fn a_changed_host_key_is_refused_with_both_fingerprints_and_the_line() {
     let other = fs::read_to_string(sshd.path("other.pub")).unwrap();
     let line = format!("# mine\n[127.0.0.1]:{}\t{other}", sshd.port);
     fs::write(sshd.path("known_hosts"), line).unwrap();
-    let failure =
-        error(connect(&sshd.remote(), FirstUse::AcceptNew, &user()).await).failure("box", "ssh");
+    let failure = error(connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user()).await)
+        .failure("box", "ssh");
     assert_eq!(failure.code, "host_key_changed");
     let cause = failure.cause.unwrap();
     assert_eq!(cause.matches("SHA256:").count(), 2, "{cause}");
@@ -122,7 +124,7 @@ async fn a_revoked_host_key_is_refused() {
     let own = fs::read_to_string(sshd.path("host_key.pub")).unwrap();
     let lines = format!("[127.0.0.1]:{} {own}@revoked * {own}", sshd.port);
     fs::write(sshd.path("known_hosts"), lines).unwrap();
-    let refused = error(connect(&sshd.remote(), FirstUse::AcceptNew, &user()).await);
+    let refused = error(connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user()).await);
     assert_eq!(refused.code(), "host_key_revoked");
 }
 
@@ -138,15 +140,15 @@ async fn a_host_certificate_of_a_known_authority_is_enough() {
     let authority = fs::read_to_string(sshd.path("authority.pub")).unwrap();
     let line = format!("@cert-authority [127.0.0.1]:* {authority}");
     fs::write(sshd.path("known_hosts"), line).unwrap();
-    connect(&sshd.remote(), FirstUse::Refuse, &user()).await.unwrap().close().await;
+    connect(&sshd.remote(), UnknownHostPolicy::Refuse, &user()).await.unwrap().close().await;
 }
 
 #[tokio::test]
 async fn permission_denied_says_what_was_tried() {
     let sshd = Sshd::start();
     fs::write(sshd.path("authorized_keys"), "").unwrap();
-    let failure =
-        error(connect(&sshd.remote(), FirstUse::AcceptNew, &user()).await).failure("box", "ssh");
+    let failure = error(connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user()).await)
+        .failure("box", "ssh");
     assert_eq!((failure.code.as_str(), failure.side), ("permission_denied", Side::Host));
     let cause = failure.cause.unwrap();
     assert!(cause.contains("/id` (ssh-ed25519)"), "{cause}");
@@ -158,8 +160,8 @@ async fn a_key_with_a_passphrase_works_through_the_ssh_agent_only() {
     let sshd = Sshd::start();
     let key = sshd.path("id");
     ssh_keygen(&["-q", "-p", "-N", "secret", "-f", key.to_str().unwrap()]);
-    let failure =
-        error(connect(&sshd.remote(), FirstUse::AcceptNew, &user()).await).failure("box", "ssh");
+    let failure = error(connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user()).await)
+        .failure("box", "ssh");
     assert!(failure.cause.unwrap().contains("it has a passphrase"));
     assert!(failure.hints[0].contains("ssh-add"), "{:?}", failure.hints);
 
@@ -185,7 +187,7 @@ async fn a_key_with_a_passphrase_works_through_the_ssh_agent_only() {
         .unwrap();
     assert!(added.status.success(), "{added:?}");
     sshd.client_config(&format!("IdentityAgent {}", socket.display()));
-    connect(&sshd.remote(), FirstUse::AcceptNew, &user()).await.unwrap().close().await;
+    connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user()).await.unwrap().close().await;
     let _ = agent.kill();
     let _ = agent.wait();
 }
@@ -208,7 +210,7 @@ async fn what_a_start_up_file_prints_is_skipped_and_shown() {
     let noise = "for i in 1 2 3; do echo welcome to the gpu box; done; echo mind the gap >&2\n";
     fs::write(sshd.path("home/.bashrc"), noise).unwrap();
     let user = user();
-    let mut link = connect(&sshd.remote(), FirstUse::AcceptNew, &user).await.unwrap();
+    let mut link = connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user).await.unwrap();
     link.submit(&submission(&["/bin/echo", "hi"], &[], &[]), &|_| ()).await.unwrap();
     assert_eq!(follow(&mut link).await.unwrap().stdout, b"hi\n");
     // Only bash reads that file for a command, and only where it was built to.
@@ -228,7 +230,7 @@ async fn an_alias_and_its_jump_host_come_from_the_ssh_configuration() {
     ));
     let mut spec = RemoteSpec::new("box", "gpu");
     spec.ssh_config = Some(sshd.path("ssh_config"));
-    let mut link = connect(&spec, FirstUse::AcceptNew, &user()).await.unwrap();
+    let mut link = connect(&spec, UnknownHostPolicy::AcceptNew, &user()).await.unwrap();
     link.submit(&submission(&["/bin/echo", "far"], &[], &[]), &|_| ()).await.unwrap();
     assert_eq!(follow(&mut link).await.unwrap().stdout, b"far\n");
     assert!(jump.log().contains("Accepted publickey"), "{}", jump.log());
@@ -240,7 +242,8 @@ async fn a_jump_host_that_refuses_is_named() {
     let sshd = Sshd::start();
     let mut spec = sshd.remote();
     spec.jump = Some(format!("127.0.0.1:{}", free_port()));
-    let failure = error(connect(&spec, FirstUse::AcceptNew, &user()).await).failure("box", "ssh");
+    let failure =
+        error(connect(&spec, UnknownHostPolicy::AcceptNew, &user()).await).failure("box", "ssh");
     assert!(failure.what.contains("jump host"), "{}", failure.what);
     assert!(failure.cause.unwrap().contains("refuses connections"));
 }
@@ -256,9 +259,10 @@ async fn a_proxy_command_carries_the_connection() {
     ));
     let mut spec = RemoteSpec::new("box", "gpu");
     spec.ssh_config = Some(sshd.path("ssh_config"));
-    connect(&spec, FirstUse::AcceptNew, &user()).await.unwrap().close().await;
+    connect(&spec, UnknownHostPolicy::AcceptNew, &user()).await.unwrap().close().await;
     spec.url = "wrong".to_owned();
-    let failure = error(connect(&spec, FirstUse::AcceptNew, &user()).await).failure("box", "ssh");
+    let failure =
+        error(connect(&spec, UnknownHostPolicy::AcceptNew, &user()).await).failure("box", "ssh");
     assert!(failure.what.ends_with("failed: no way"), "{}", failure.what);
 }
 
@@ -268,10 +272,10 @@ async fn an_output_cut_in_the_middle_arrives_whole() {
     let cutter = Cutter::before(sshd.port).await;
     let user = user();
     let quick = ReconnectPolicy { first: Duration::from_millis(50), ..ReconnectPolicy::default() };
-    let mut link = connect(&sshd.remote_at(cutter.port), FirstUse::AcceptNew, &user)
+    let mut link = connect(&sshd.remote_at(cutter.port), UnknownHostPolicy::AcceptNew, &user)
         .await
         .unwrap()
-        .patience(quick);
+        .with_reconnect_policy(quick);
     let command = submission(&["/bin/sh", "-c", "seq 1 200000; seq 7 >&2"], &[], &[]);
     cutter.cut_after(400_000);
     link.submit(&command, &|_| ()).await.unwrap();
@@ -323,8 +327,11 @@ async fn twenty_mebibytes_go_up_once_and_come_back_as_they_were() {
     let again = run();
     assert_eq!(link.submit(&again, &|_| ()).await.unwrap().bytes, 0);
     let story = follow(&mut link).await.unwrap();
-    let wanted =
-        story.events.iter().find_map(|event| RemoteFile::of(&again.plan.job, event)).unwrap();
+    let wanted = story
+        .events
+        .iter()
+        .find_map(|event| RemoteFile::from_event(&again.plan.job, event))
+        .unwrap();
     let dest = sshd.path("fetched");
     link.fetch(&wanted, &dest, None, &|_| ()).await.unwrap();
     assert!(fs::read(&dest).unwrap() == bytes);
@@ -343,10 +350,10 @@ async fn an_upload_cut_in_the_middle_goes_on_with_what_is_missing() {
     let cutter = Cutter::before(sshd.port).await;
     let bytes = noise(12 << 20);
     let quick = ReconnectPolicy { first: Duration::from_millis(50), ..ReconnectPolicy::default() };
-    let mut link = connect(&sshd.remote_at(cutter.port), FirstUse::AcceptNew, &user())
+    let mut link = connect(&sshd.remote_at(cutter.port), UnknownHostPolicy::AcceptNew, &user())
         .await
         .unwrap()
-        .patience(quick);
+        .with_reconnect_policy(quick);
     let command = submission(&["/bin/cksum", "data"], &[("data", &bytes)], &[]);
     // The key exchange alone brings 2 to 4 KiB; each confirmed blob about 200 bytes.
     cutter.cut_after(6_000);
@@ -364,7 +371,8 @@ async fn a_large_bundle_over_a_long_link_takes_several_channels() {
     let sshd = Sshd::start();
     let far = Cutter::far_from(sshd.port, Duration::from_millis(20)).await;
     let bytes = noise(12 << 20);
-    let mut link = connect(&sshd.remote_at(far.port), FirstUse::AcceptNew, &user()).await.unwrap();
+    let mut link =
+        connect(&sshd.remote_at(far.port), UnknownHostPolicy::AcceptNew, &user()).await.unwrap();
     let command = submission(&["/bin/cksum", "data"], &[("data", &bytes)], &[]);
     let uploaded = link.submit(&command, &|_| ()).await.unwrap();
     // A stream that comes late may find nothing left.
@@ -379,7 +387,8 @@ async fn a_host_that_grants_few_channels_still_takes_a_large_bundle() {
     let sshd = Sshd::start().restart("MaxSessions 2");
     let far = Cutter::far_from(sshd.port, Duration::from_millis(20)).await;
     let bytes = noise(12 << 20);
-    let mut link = connect(&sshd.remote_at(far.port), FirstUse::AcceptNew, &user()).await.unwrap();
+    let mut link =
+        connect(&sshd.remote_at(far.port), UnknownHostPolicy::AcceptNew, &user()).await.unwrap();
     let command = submission(&["/bin/cksum", "data"], &[("data", &bytes)], &[]);
     let uploaded = link.submit(&command, &|_| ()).await.unwrap();
     assert!(uploaded.blobs == 12 && (1..=2).contains(&uploaded.streams), "{uploaded:?}");
@@ -403,7 +412,7 @@ async fn every_login_shell_that_is_here_starts_the_agent() {
         let sshd = Sshd::start().restart(&force);
         // With the agent sent, and with it found.
         for _ in 0..2 {
-            match connect(&sshd.remote(), FirstUse::AcceptNew, &user()).await {
+            match connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user()).await {
                 Ok(link) => {
                     link.close().await;
                 }
@@ -416,8 +425,8 @@ async fn every_login_shell_that_is_here_starts_the_agent() {
 #[tokio::test]
 async fn a_start_command_that_fails_is_told_with_its_last_words() {
     let sshd = Sshd::start().restart("ForceCommand echo go away; echo for good >&2; exit 3");
-    let failure =
-        error(connect(&sshd.remote(), FirstUse::AcceptNew, &user()).await).failure("box", "ssh");
+    let failure = error(connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user()).await)
+        .failure("box", "ssh");
     assert_eq!((failure.code.as_str(), failure.side), ("agent_start", Side::Host));
     assert!(failure.what.ends_with("it exited with status 3"), "{}", failure.what);
     assert_eq!(failure.cause.as_deref(), Some("for good"));
@@ -431,7 +440,7 @@ async fn a_folder_that_others_may_write_is_passed_over() {
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).unwrap();
     let mut spec = sshd.remote();
     spec.agent_folder = Some(shared.to_str().unwrap().to_owned());
-    connect(&spec, FirstUse::AcceptNew, &user()).await.unwrap().close().await;
+    connect(&spec, UnknownHostPolicy::AcceptNew, &user()).await.unwrap().close().await;
     assert!(host::files_in(&shared).is_empty());
     assert!(sshd.path("home/.cache/rgpu/bin").exists());
 }
@@ -439,11 +448,12 @@ async fn a_folder_that_others_may_write_is_passed_over() {
 #[tokio::test]
 async fn ways_not_to_reach_a_host_are_told_apart() {
     let sshd = Sshd::start();
-    let refused = error(connect(&sshd.remote_at(free_port()), FirstUse::Refuse, &user()).await);
+    let refused =
+        error(connect(&sshd.remote_at(free_port()), UnknownHostPolicy::Refuse, &user()).await);
     assert_eq!(refused.code(), "connection_refused");
     let mut unknown = RemoteSpec::new("box", "no-such-host.invalid");
     unknown.ssh_config = Some(sshd.path("ssh_config"));
-    let unknown = error(connect(&unknown, FirstUse::Refuse, &user()).await);
+    let unknown = error(connect(&unknown, UnknownHostPolicy::Refuse, &user()).await);
     assert_eq!(unknown.code(), "unknown_host");
     let evil = RemoteSpec::new("box", "ssh://-oProxyCommand=id").open();
     assert_eq!(evil.err().unwrap().failure("box", "ssh").exit, Exit::Config);
@@ -458,8 +468,11 @@ async fn an_agent_for_another_machine_is_not_sent() {
     program[18..20].copy_from_slice(&other.to_le_bytes());
     let agent = sshd.path("foreign-agent");
     fs::write(&agent, program).unwrap();
-    let options =
-        rgpu::remote::ConnectOptions { agent, first_use: FirstUse::AcceptNew, talk: user() };
+    let options = rgpu::remote::ConnectOptions {
+        agent,
+        unknown_host_policy: UnknownHostPolicy::AcceptNew,
+        user_prompt: user(),
+    };
     let remote = Arc::from(sshd.remote().open().unwrap());
     let error = error(HostLink::connect(remote, options).await);
     assert!(matches!(error, RemoteError::Unfit { .. }), "{error:?}");

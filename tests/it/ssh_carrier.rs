@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rgpu::error::{Exit, Side};
-use rgpu::remote::{FirstUse, ReconnectPolicy, RemoteSpec, Transport};
+use rgpu::remote::{ReconnectPolicy, RemoteSpec, Transport, UnknownHostPolicy};
 use rgpu_protocol::Outcome;
 
 use crate::host::{User, connect, follow, submission};
@@ -23,7 +23,7 @@ fn own(sshd: &Sshd) -> RemoteSpec {
 #[tokio::test]
 async fn the_users_own_ssh_carries_the_same_stream() {
     let sshd = Sshd::start();
-    let mut link = connect(&own(&sshd), FirstUse::AcceptNew, &user()).await.unwrap();
+    let mut link = connect(&own(&sshd), UnknownHostPolicy::AcceptNew, &user()).await.unwrap();
     link.submit(&submission(&["/bin/echo", "hi"], &[], &[]), &|_| ()).await.unwrap();
     assert_eq!(follow(&mut link).await.unwrap().stdout, b"hi\n");
     link.close().await;
@@ -36,7 +36,10 @@ async fn its_link_may_be_cut_too_and_nothing_is_lost() {
     let cutter = Cutter::before(sshd.port).await;
     let spec = RemoteSpec { transport: Transport::Openssh, ..sshd.remote_at(cutter.port) };
     let quick = ReconnectPolicy { first: Duration::from_millis(50), ..ReconnectPolicy::default() };
-    let mut link = connect(&spec, FirstUse::AcceptNew, &user()).await.unwrap().patience(quick);
+    let mut link = connect(&spec, UnknownHostPolicy::AcceptNew, &user())
+        .await
+        .unwrap()
+        .with_reconnect_policy(quick);
     let command = submission(&["/bin/sh", "-c", "seq 1 100000"], &[], &[]);
     cutter.cut_after(300_000);
     link.submit(&command, &|_| ()).await.unwrap();
@@ -58,7 +61,7 @@ async fn its_refusals_have_our_codes_and_its_words() {
     let sshd = Sshd::start();
     let spec = own(&sshd);
     let failed = |spec: RemoteSpec| async move {
-        error(connect(&spec, FirstUse::Refuse, &user()).await).failure("box", "ssh")
+        error(connect(&spec, UnknownHostPolicy::Refuse, &user()).await).failure("box", "ssh")
     };
     let unknown = failed(spec.clone()).await;
     assert_eq!((unknown.code.as_str(), unknown.exit), ("host_key_unknown", Exit::Host));
@@ -100,7 +103,7 @@ async fn settings_that_only_ssh_honours_hand_the_connection_over() {
     fs::write(sshd.path("revoked"), "").unwrap();
     sshd.client_config("RevokedHostKeys FOLDER/revoked");
     let user = user();
-    let mut link = connect(&sshd.remote(), FirstUse::AcceptNew, &user).await.unwrap();
+    let mut link = connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user).await.unwrap();
     link.submit(&submission(&["/bin/echo", "hi"], &[], &[]), &|_| ()).await.unwrap();
     assert_eq!(follow(&mut link).await.unwrap().stdout, b"hi\n");
     assert!(
@@ -111,13 +114,14 @@ async fn settings_that_only_ssh_honours_hand_the_connection_over() {
     link.close().await;
 
     let alone = RemoteSpec { transport: Transport::Builtin, ..sshd.remote() };
-    let failure = error(connect(&alone, FirstUse::Refuse, &user).await).failure("box", "ssh");
+    let failure =
+        error(connect(&alone, UnknownHostPolicy::Refuse, &user).await).failure("box", "ssh");
     assert_eq!((failure.code.as_str(), failure.exit), ("needs_openssh", Exit::Config));
     assert!(failure.hints[0].contains("transport = \"openssh\""), "{:?}", failure.hints);
 
     fs::copy(sshd.path("host_key.pub"), sshd.path("revoked")).unwrap();
-    let failure =
-        error(connect(&sshd.remote(), FirstUse::Refuse, &user).await).failure("box", "ssh");
+    let failure = error(connect(&sshd.remote(), UnknownHostPolicy::Refuse, &user).await)
+        .failure("box", "ssh");
     assert_eq!(failure.code, "host_key_revoked", "{:?}", failure.cause);
 }
 
@@ -133,7 +137,7 @@ async fn a_proxy_command_is_carried_by_either_client() {
     spec.ssh_config = Some(sshd.path("ssh_config"));
     for transport in [Transport::Openssh, Transport::Builtin] {
         let spec = RemoteSpec { transport, ..spec.clone() };
-        connect(&spec, FirstUse::AcceptNew, &user()).await.unwrap().close().await;
+        connect(&spec, UnknownHostPolicy::AcceptNew, &user()).await.unwrap().close().await;
     }
 }
 
@@ -187,12 +191,12 @@ async fn a_passphrase_is_asked_for_where_somebody_is_there() {
     let key = sshd.path("id");
     ssh_keygen(&["-q", "-p", "-N", "secret", "-f", key.to_str().unwrap()]);
     let nobody = user();
-    let denied = error(connect(&sshd.remote(), FirstUse::AcceptNew, &nobody).await);
+    let denied = error(connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &nobody).await);
     assert_eq!(denied.code(), "permission_denied");
     assert!(!nobody.heard().contains("your own ssh"), "{}", nobody.heard());
     // Somebody, though without a terminal of this test's own: ssh tries, and is denied as well.
     let somebody = Arc::new(User { attended: true, ..User::default() });
-    let denied = error(connect(&sshd.remote(), FirstUse::Refuse, &somebody).await);
+    let denied = error(connect(&sshd.remote(), UnknownHostPolicy::Refuse, &somebody).await);
     assert_eq!(denied.code(), "permission_denied");
     assert!(somebody.heard().contains("has a passphrase"), "{}", somebody.heard());
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use rgpu::remote::{FirstUse, RemoteSpec, Transport};
+use rgpu::remote::{RemoteSpec, Transport, UnknownHostPolicy};
 
 use crate::host::connect;
 use crate::ssh::{error, user};
@@ -29,12 +29,12 @@ async fn a_certificate_of_a_known_authority_is_enough_for_both_clients() {
     for names in ["[127.0.0.1]:*", "*", "127.0.0.1", "!box,127.*"] {
         let line = format!("@cert-authority {names} {}\n", key(&sshd, "authority.pub"));
         fs::write(sshd.path("known_hosts"), line).unwrap();
-        connect(&sshd.remote(), FirstUse::Refuse, &user()).await.unwrap().close().await;
+        connect(&sshd.remote(), UnknownHostPolicy::Refuse, &user()).await.unwrap().close().await;
     }
     let spec = RemoteSpec { transport: Transport::Openssh, ..sshd.remote() };
     let line = format!("@cert-authority * {}\n", key(&sshd, "authority.pub"));
     fs::write(sshd.path("known_hosts"), line).unwrap();
-    connect(&spec, FirstUse::Refuse, &user()).await.unwrap().close().await;
+    connect(&spec, UnknownHostPolicy::Refuse, &user()).await.unwrap().close().await;
 }
 
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn a_certificate_that_does_not_hold_is_refused_with_the_reason() {
         let sshd = certified(flags);
         let line = format!("@cert-authority * {}\n", key(&sshd, "authority.pub"));
         fs::write(sshd.path("known_hosts"), line).unwrap();
-        let refused = error(connect(&sshd.remote(), FirstUse::AcceptNew, &user()).await);
+        let refused = error(connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user()).await);
         let failure = refused.failure("box", "ssh");
         assert_eq!(failure.code, "host_certificate");
         assert!(failure.what.ends_with(why), "{}", failure.what);
@@ -62,7 +62,7 @@ async fn a_revoked_authority_or_certified_key_is_refused() {
     for revoked in [&authority, &key(&sshd, "host_key.pub")] {
         let lines = format!("@cert-authority * {authority}\n@revoked * {revoked}\n");
         fs::write(sshd.path("known_hosts"), lines).unwrap();
-        let refused = error(connect(&sshd.remote(), FirstUse::AcceptNew, &user()).await);
+        let refused = error(connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user()).await);
         assert_eq!(refused.code(), "host_key_revoked");
     }
 }
@@ -73,10 +73,10 @@ async fn a_certificate_of_somebody_else_says_nothing_about_a_host() {
     keygen(&sshd.path("stranger"));
     let line = format!("@cert-authority * {}\n", key(&sshd, "stranger.pub"));
     fs::write(sshd.path("known_hosts"), &line).unwrap();
-    let refused = error(connect(&sshd.remote(), FirstUse::Refuse, &user()).await);
+    let refused = error(connect(&sshd.remote(), UnknownHostPolicy::Refuse, &user()).await);
     assert_eq!(refused.code(), "host_key_unknown");
     // Its own key may be known all the same.
     let known = format!("{line}[127.0.0.1]:{} {}\n", sshd.port, key(&sshd, "host_key.pub"));
     fs::write(sshd.path("known_hosts"), known).unwrap();
-    connect(&sshd.remote(), FirstUse::Refuse, &user()).await.unwrap().close().await;
+    connect(&sshd.remote(), UnknownHostPolicy::Refuse, &user()).await.unwrap().close().await;
 }

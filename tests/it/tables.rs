@@ -17,7 +17,7 @@ fn table(path: &str, head: &str) -> Vec<String> {
 }
 
 fn loses(info: &RungInfo) -> String {
-    let under_ncu = info.loses_of_counters.map(|loses| format!("in mode `ncu`: {loses}"));
+    let under_ncu = info.loses_in_ncu_mode.map(|loses| format!("in mode `ncu`: {loses}"));
     let parts = [Some(info.loses.to_owned()).filter(|text| !text.is_empty()), under_ncu];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }

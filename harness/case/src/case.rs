@@ -1,227 +1,205 @@
-//! The Case file: entry, reference, tolerance and timing plan.
+//! The data of one problem size: arguments, their contents and the launch shape.
 
-use crate::{Case, Number};
+use crate::{Dtype, Tolerance};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Version of the Case, the report and the host-entry ABI. All three change together.
-pub const CASE_ABI: u32 = 1;
-
-/// Everything the runner needs for one kernel. All paths are relative to the Case file.
+/// One problem size ("case" in `--problem-sizes`): all data of one launch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RunnerInput {
-    /// [`CASE_ABI`]; a runner refuses any other value.
-    pub abi: u32,
-    /// Name of the kernel spec.
-    pub kernel: String,
-    /// The kernel or function to launch.
-    pub entry: Entry,
-    /// The problem sizes, in the order of the command line.
-    pub data_sets: Vec<Case>,
-    /// The reference for the outputs. When absent, nothing is compared, and the report says so.
+pub struct Case {
+    /// Name, unique in the file, such as `n=1024`. Only letters, digits and `_ - . = + ,`.
+    pub name: String,
+    /// Names of the size variables, in the order of [`Group::sizes`].
+    #[serde(default)]
+    pub vars: Vec<String>,
+    /// The groups of a grouped problem; exactly one for a kernel without `groups = true`.
+    pub groups: Vec<Group>,
+    /// Launch shape of a device entry; absent for a host entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reference: Option<Reference>,
-    /// Default tolerance of all outputs.
-    #[serde(default)]
-    pub tolerance: Tolerance,
-    /// Seed of every generated input.
-    #[serde(default)]
-    pub seed: u64,
-    /// Warm-up and sampling of `time` and `once`.
-    #[serde(default)]
-    pub timing: TimingPlan,
-    /// Conditions that the host should meet.
-    #[serde(default)]
-    pub policies: Policies,
-}
-
-/// The kernel or function to launch.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Entry {
-    /// A `__global__` function.
-    Device {
-        /// Path of a cubin, fatbin or PTX file.
-        module: String,
-        /// The symbol in the module. A plain name also works for a kernel that is not `extern "C"`,
-        /// if exactly one kernel of the module has it (no second template instance).
-        function: String,
-    },
-    /// A shared library with the host-entry ABI of `rgpu.h` (`rgpu_prepare`, `rgpu_launch`,
-    /// `rgpu_finish`).
-    Host {
-        /// Path of the `.so`.
-        library: String,
-    },
-    /// A Python callable. The generated `harness.py` reads the same Case and runs it; the runner
-    /// refuses it.
-    Python(PythonEntry),
-}
-
-/// A Python callable that takes torch tensors.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct PythonEntry {
-    /// Path of the Python source.
-    pub file: String,
-    /// Name of the callable. Each parameter gets the argument, size variable or extra (`model`,
-    /// `data`, `seed`, `device`) of the same name.
-    pub function: String,
-    /// A callable that runs once per data set before everything else. Its result is `model`.
+    pub launch: Option<Launch>,
+    /// Launch shape of [`crate::Reference::DeviceKernel`] for this case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prepare: Option<String>,
-    /// Whether every timed call gets new contents.
-    #[serde(default)]
-    pub fresh: bool,
-    /// Whether a size is passed as a tuple over the groups, even if there is only one group.
-    #[serde(default)]
-    pub grouped: bool,
-    /// The keys of `[model]`, passed to parameters of the same names.
+    pub reference_launch: Option<Launch>,
+    /// Floating-point operations of one launch, summed over the groups. Absent when the spec does
+    /// not state it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flops: Option<f64>,
+    /// Bytes that one launch must move at least, summed over the groups. Absent when the spec does
+    /// not state it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<f64>,
+    /// Floating-point operations of each NVTX region that states its own count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub model: BTreeMap<String, Setting>,
+    pub region_flops: BTreeMap<String, f64>,
 }
 
-/// The value of a key of `[model]`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Setting {
-    /// `true` or `false`.
-    Bool(bool),
-    /// A number.
-    Number(Number),
-    /// A string.
-    Text(String),
-}
-
-/// The source of the expected outputs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reference {
-    /// A C function on host memory.
-    HostLibrary(HostFunction),
-    /// A slow, simple kernel, for sizes at which a CPU would take minutes. It takes the same
-    /// arguments as the entry, and is trusted only after it agrees with `check` on every data set
-    /// of `small`.
-    DeviceKernel {
-        /// Path of a cubin, fatbin or PTX file.
-        module: String,
-        /// Symbol, as in [`Entry::Device`].
-        function: String,
-        /// The host function that checks the kernel.
-        check: HostFunction,
-        /// Small data sets for that check; each has a `reference_launch`.
-        small: Vec<Case>,
-    },
-    /// The equivalent for a host entry: a function of a shared library that launches slow, simple
-    /// kernels, `int f(const rgpu_case *, cudaStream_t)` on device pointers.
-    DeviceFunction {
-        /// Path of the `.so`; usually the entry's own.
-        library: String,
-        /// The name of the exported function.
-        function: String,
-        /// The host function that checks this one.
-        check: HostFunction,
-        /// Small data sets for that check.
-        small: Vec<Case>,
-    },
-    /// A Python callable, for an [`Entry::Python`].
-    Python {
-        /// Path of the Python source.
-        file: String,
-        /// Name of the callable. Its parameters are filled as those of the entry.
-        function: String,
-    },
-}
-
-/// A C function `int f(const rgpu_case *)` in a shared library. It gets host pointers and returns 0
-/// on success.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostFunction {
-    /// Path of the `.so`.
-    pub library: String,
-    /// The symbol; `rgpu_reference` unless the spec names another.
-    #[serde(default = "reference_symbol")]
-    pub function: String,
-}
-
-fn reference_symbol() -> String {
-    "rgpu_reference".to_owned()
-}
-
-/// An element matches when `|actual - expected| <= abs + rel * |expected|`.
-///
-/// NaN matches NaN, and an infinity matches only itself. Zero in both parts requires equal values.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Tolerance {
-    /// Absolute part, in the unit of the output.
-    #[serde(default)]
-    pub abs: f64,
-    /// Relative part, as a fraction.
-    #[serde(default)]
-    pub rel: f64,
-    /// Fraction of elements (0 to 1) that may exceed the tolerance, for outputs whose rounding may
-    /// flip.
-    #[serde(default)]
-    pub mismatch_fraction: f64,
-}
-
-impl Default for Tolerance {
-    fn default() -> Self {
-        Tolerance { abs: 0.0, rel: 0.0, mismatch_fraction: 0.0 }
+impl Case {
+    /// The name of the NVTX range around this case: `name` without `,` and `+`, which are
+    /// operators in ncu's range filters.
+    pub fn range_name(&self) -> String {
+        self.name.replace(',', " ").replace('+', "&")
     }
 }
 
-/// How `time` samples, and how many launches warm up before `time` and `once`.
+/// One group: its sizes and its own arguments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct TimingPlan {
-    /// Launches before the first sample.
-    pub warmup: u32,
-    /// Exact number of samples. When absent, sampling goes on until `ci_target`, within the limits
-    /// below.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub iters: Option<u32>,
-    /// Minimum number of samples.
-    pub min_iters: u32,
-    /// Stop when the half-width of the median's 95 % interval is at most this fraction of it.
-    pub ci_target: f64,
-    /// Stop after this many seconds of sampling per data set.
-    pub max_seconds: f64,
-    /// Overwrite a buffer of at least the size of L2 before each sample.
-    pub flush_l2: bool,
+pub struct Group {
+    /// One value for each of [`Case::vars`].
+    #[serde(default)]
+    pub sizes: Vec<i64>,
+    /// Arguments in the order of the kernel's parameters. All groups have the same names, roles and
+    /// dtypes.
+    pub args: Vec<Arg>,
 }
 
-impl Default for TimingPlan {
-    fn default() -> Self {
-        TimingPlan {
-            warmup: 5,
-            iters: None,
-            min_iters: 30,
-            ci_target: 0.005,
-            max_seconds: 10.0,
-            flush_l2: true,
+/// One kernel argument.
+///
+/// A device entry gets a pointer for a tensor and the value itself (in the width of its dtype) for
+/// a scalar, in the order of [`Group::args`]. A host entry gets an `rgpu_tensor` for each.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Arg {
+    /// An identifier, as in `kernel.toml`.
+    pub name: String,
+    /// The type of the elements.
+    pub dtype: Dtype,
+    /// Row-major extents, outermost first; empty for a scalar.
+    #[serde(default)]
+    pub dims: Vec<u64>,
+    /// How the kernel uses it.
+    pub role: Role,
+    /// How it is filled. Absent for `out` (poisoned) and `scalar` (see `value`). An `in` or `inout`
+    /// without it gets [`Init::Zeros`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub init: Option<Init>,
+    /// Seed of this argument. When absent, it is derived from the input's seed and the position.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// The value of a scalar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Number>,
+    /// Tolerance of this output. When absent, the input's default applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tolerance: Option<Tolerance>,
+}
+
+impl Arg {
+    /// Number of elements; 1 for a scalar. `None` when it does not fit in 64 bits.
+    pub fn count(&self) -> Option<u64> {
+        self.dims.iter().try_fold(1u64, |product, &dim| product.checked_mul(dim))
+    }
+
+    /// Size of the packed data in bytes. `None` when it does not fit in 64 bits.
+    pub fn bytes(&self) -> Option<u64> {
+        self.dtype.bytes_for(self.count()?)
+    }
+}
+
+/// How a kernel uses an argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Read only. Changed contents after a launch are an error.
+    In,
+    /// Written only. Poisoned before the launch and compared after it.
+    Out,
+    /// Read and written. Filled again before each launch and compared after it.
+    InOut,
+    /// A single value, passed by value.
+    Scalar,
+}
+
+impl Role {
+    /// Whether the result is compared with the reference.
+    pub fn is_output(self) -> bool {
+        matches!(self, Role::Out | Role::InOut)
+    }
+}
+
+/// How a tensor is filled. The contents are generated on the CPU from the seed and then copied, so
+/// the kernel and every reference see the same bytes. Floats are rounded to nearest even into the
+/// dtype and saturate at its largest finite value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Init {
+    /// Uniform in `[lo, hi)`; integers are truncated towards zero.
+    Uniform {
+        /// Lower bound, included.
+        lo: f64,
+        /// Upper bound, excluded (rounding into a narrow dtype may reach it).
+        hi: f64,
+    },
+    /// Random values with a normal distribution.
+    Normal {
+        /// Mean.
+        mean: f64,
+        /// Standard deviation.
+        sd: f64,
+    },
+    /// Whole numbers with equal probability, both bounds included.
+    Ints {
+        /// Smallest value.
+        lo: i64,
+        /// Largest value.
+        hi: i64,
+    },
+    /// Random bits under a mask, each code under it with equal probability. Codes of NaN or an
+    /// infinity become zero. `0xb` gives e2m1 the values ±0, ±0.5, ±1, ±1.5.
+    Bits {
+        /// Bits that may be set.
+        mask: u64,
+    },
+    /// The raw little-endian bytes of a file beside the runner input; its size must equal the
+    /// tensor's.
+    File {
+        /// Path relative to the runner input.
+        path: String,
+    },
+    /// All bits zero.
+    Zeros,
+    /// The same value in every element.
+    Const {
+        /// The value, rounded into the dtype.
+        value: Number,
+    },
+}
+
+/// A JSON number; whole numbers stay exact.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Number {
+    /// A whole number.
+    Int(i64),
+    /// Any finite number.
+    Float(f64),
+}
+
+impl From<i64> for Number {
+    fn from(value: i64) -> Self {
+        Number::Int(value)
+    }
+}
+
+impl Number {
+    /// The nearest f64.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Number::Int(value) => value as f64,
+            Number::Float(value) => value,
         }
     }
 }
 
-/// Conditions that the host should meet before the first timed call. The runner warns about a host
-/// that does not meet them, and refuses it under `--strict`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Policies {
-    /// The SM clock that is expected.
-    pub clocks: ClockPolicy,
-}
-
-/// The expected SM clock. The runner checks it under load and never sets it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ClockPolicy {
-    /// Any clock is accepted and recorded.
-    #[default]
-    AsFound,
-    /// The clock is expected to be locked at this frequency (within 2 %).
-    Locked {
-        /// In MHz.
-        sm_mhz: u32,
-    },
+/// The shape of a launch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launch {
+    /// Blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Threads in x, y, z.
+    pub block: [u32; 3],
+    /// Blocks per cluster in x, y, z; absent: a launch without clusters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<[u32; 3]>,
+    /// Dynamic shared memory of a block, in bytes.
+    #[serde(default)]
+    pub dynamic_shared: u32,
 }

@@ -55,7 +55,7 @@ struct Small {
 }
 
 impl Small {
-    fn of(dtype: Dtype) -> Option<Small> {
+    fn from_dtype(dtype: Dtype) -> Option<Small> {
         let (exponent_bits, mantissa_bits, max_finite, infinity, nan) = match dtype {
             Dtype::F16 => (5, 10, 0x7bff, Some(0x7c00), Some(0x7e00)),
             Dtype::Bf16 => (8, 7, 0x7f7f, Some(0x7f80), Some(0x7fc0)),
@@ -134,7 +134,7 @@ impl Dtype {
                 };
                 u64::from(narrow.to_bits())
             }
-            _ => match Small::of(self) {
+            _ => match Small::from_dtype(self) {
                 Some(small) => small.encode(value),
                 None => self.encode_int(value as i128),
             },
@@ -176,7 +176,7 @@ impl Dtype {
             Dtype::I32 => Value::Int((bits as i32).into()),
             Dtype::I16 => Value::Int((bits as i16).into()),
             Dtype::I8 => Value::Int((bits as i8).into()),
-            _ => match Small::of(self) {
+            _ => match Small::from_dtype(self) {
                 Some(small) => Value::Float(small.decode(bits)),
                 None => Value::Int(bits.into()),
             },

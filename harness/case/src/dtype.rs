@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The element type of an argument.
 ///
-/// The names are those of `kernel.toml` and of the Case's JSON; [`Dtype::code`] is the `RGPU_*`
+/// The names are those of `kernel.toml` and of the input's JSON; [`Dtype::code`] is the `RGPU_*`
 /// constant of the host-entry ABI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -1,17 +1,17 @@
-//! Result of measuring two Cases with interleaved calls.
+//! Result of measuring two kernels with interleaved calls.
 
 use serde::{Deserialize, Serialize};
 
-/// One data set of two Cases, called in rounds of four: alternately a, b, b, a and b, a, a, b. A
+/// One case of two kernels, called in rounds of four: alternately a, b, b, a and b, a, a, b. A
 /// drift of the clocks that is steady over a round affects both alike, so it cancels in the round's
 /// ratio.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PairedTiming {
-    /// Name of the other Case's kernel.
+    /// Name of the other kernel.
     pub against: String,
     /// Number of rounds counted: those without a discarded sample.
     pub rounds: usize,
-    /// Speed of the other Case relative to this one: the median over the rounds of `sqrt(a1 a2 /
+    /// Speed of the other kernel relative to this one: the median over the rounds of `sqrt(a1 a2 /
     /// (b1 b2))`.
     pub speedup: f64,
     /// Interval of that median from order statistics, at 95 % or more.

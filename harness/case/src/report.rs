@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The report of one job on one Case. It is written even when the job fails.
+/// The report of one job on one runner input. It is written even when the job fails.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunnerReport {
     /// [`crate::CASE_ABI`] of the runner.
@@ -16,13 +16,13 @@ pub struct RunnerReport {
     /// Name of the kernel spec.
     pub kernel: String,
     /// The job that was requested.
-    pub job: Job,
+    pub job: RunnerJob,
     /// The model that a Python kernel prepared. Absent when there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelReport>,
-    /// One entry per data set that was started, in the Case's order.
-    #[serde(default)]
-    pub data_sets: Vec<CaseReport>,
+    /// One entry per case that was started, in the input's order.
+    #[serde(default, rename = "data_sets")]
+    pub cases: Vec<CaseReport>,
     /// The GPU. Absent when none was opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceFacts>,
@@ -34,7 +34,7 @@ pub struct RunnerReport {
     pub gaps: Vec<String>,
     /// Why the job stopped. Absent when it succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<RunError>,
+    pub error: Option<RunnerError>,
 }
 
 /// Facts about a model after it was built.
@@ -54,40 +54,40 @@ pub struct ModelReport {
 /// The job that the runner was started with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Job {
+pub enum RunnerJob {
     /// Compare with the reference, and compare two calls bit by bit.
     Verify,
     /// Measure the time of launches.
     Time,
-    /// Warm up, then launch once per data set inside the range `timed`. Profiling tools observe
+    /// Warm up, then launch once per case inside the range `timed`. Profiling tools observe
     /// this job.
     Once,
     /// Launch with canaries around each buffer and poisoned outputs.
     Guard,
     /// Run and time the reference on the CPU; needs no driver.
     Cpu,
-    /// Measure against another Case with interleaved timed calls.
+    /// Measure against the kernel of another input with interleaved timed calls.
     Pair,
     /// Like `once`, under torch's own profiler. Python entries only.
     Torch,
 }
 
-impl Job {
+impl RunnerJob {
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Job::Verify => "verify",
-            Job::Time => "time",
-            Job::Once => "once",
-            Job::Guard => "guard",
-            Job::Cpu => "cpu",
-            Job::Pair => "pair",
-            Job::Torch => "torch",
+            RunnerJob::Verify => "verify",
+            RunnerJob::Time => "time",
+            RunnerJob::Once => "once",
+            RunnerJob::Guard => "guard",
+            RunnerJob::Cpu => "cpu",
+            RunnerJob::Pair => "pair",
+            RunnerJob::Torch => "torch",
         }
     }
 }
 
-/// Results of one data set.
+/// Results of one case.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CaseReport {
     /// The name of the case, [`Case::name`](crate::Case::name).
@@ -107,17 +107,17 @@ pub struct CaseReport {
     /// Result of `guard`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<GuardReport>,
-    /// Result of `pair`, in the report of the first Case.
+    /// Result of `pair`, in the report of the first input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paired: Option<crate::PairedTiming>,
 }
 
-/// Comparison of one data set with the reference.
+/// Comparison of one case with the reference.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Correctness {
     /// Whether every output matches and no input changed.
     pub passed: bool,
-    /// One entry per output and group. Empty when the Case has no reference.
+    /// One entry per output and group. Empty when the input has no reference.
     pub outputs: Vec<OutputCheck>,
     /// Whether two launches on the same inputs gave the same bits.
     pub bit_equal: bool,
@@ -174,7 +174,7 @@ pub enum TimingSource {
     Cpu,
 }
 
-/// Measured times of one data set.
+/// Measured times of one case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
     /// The clock that measured the samples.
@@ -213,8 +213,8 @@ pub struct Timing {
     pub wall_ns: Option<f64>,
     /// Number of different input contents among the timed calls; equal to the number of calls when
     /// each call got its own data.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub contents: Option<u64>,
+    #[serde(rename = "contents", default, skip_serializing_if = "Option::is_none")]
+    pub distinct_inputs: Option<u64>,
     /// Number of timed calls whose outputs were compared with the reference's on the same data.
     /// Absent when there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -295,7 +295,7 @@ pub enum GuardKind {
     ReadsStray,
 }
 
-/// The GPU that ran the Case.
+/// The GPU that ran the kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFacts {
     /// Name reported by the driver.
@@ -346,7 +346,7 @@ pub enum WarningKind {
 
 /// Why a job stopped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunError {
+pub struct RunnerError {
     /// Kind of failure, which also says which side is at fault.
     pub class: ErrorClass,
     /// Description of the failure, with the call and its error name where a call failed.
@@ -354,9 +354,9 @@ pub struct RunError {
     /// The phase in which the job stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// The data set on which the job stopped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data_set: Option<String>,
+    /// The case on which the job stopped.
+    #[serde(rename = "data_set", default, skip_serializing_if = "Option::is_none")]
+    pub case: Option<String>,
     /// The failed call, such as `cuLaunchKernel`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<String>,
@@ -371,9 +371,10 @@ pub struct RunError {
 pub enum ErrorClass {
     /// The command line is wrong.
     Usage,
-    /// The Case cannot be read, contradicts itself, or asks for a feature that this runner lacks.
+    /// The runner input cannot be read, contradicts itself, or asks for a feature that this runner
+    /// lacks.
     BadCase,
-    /// A file that the Case names is missing or unreadable.
+    /// A file that the runner input names is missing or unreadable.
     MissingFile,
     /// libcuda is missing or does not initialise, or it sees no device.
     NoDriver,

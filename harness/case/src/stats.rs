@@ -12,18 +12,18 @@
 pub struct Summary {
     /// The median of the samples.
     pub median: f64,
-    /// The 95 % interval of the median. With fewer than 6 samples it is their full range, which
-    /// covers less.
+    /// The 95 % interval of the median. With fewer than 6 samples it is their full range, whose
+    /// coverage is below 95 %.
     pub ci95: [f64; 2],
     /// The smallest sample.
     pub min: f64,
-    /// The median distance from the median.
+    /// Median absolute deviation from the median, unscaled.
     pub mad: f64,
 }
 
 impl Summary {
     /// Computes the statistics of samples in any order; `None` when there are none.
-    pub fn of(samples: &[f64]) -> Option<Summary> {
+    pub fn from_samples(samples: &[f64]) -> Option<Summary> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
         let median = median_of_sorted(&sorted)?;
@@ -105,10 +105,10 @@ mod tests {
 
     #[test]
     fn few_samples_give_their_whole_range() {
-        let summary = Summary::of(&[3.0, 1.0, 2.0]).unwrap();
+        let summary = Summary::from_samples(&[3.0, 1.0, 2.0]).unwrap();
         assert_eq!(summary.ci95, [1.0, 3.0]);
         assert_eq!((summary.median, summary.min, summary.mad), (2.0, 1.0, 1.0));
-        assert_eq!(Summary::of(&[]), None);
+        assert_eq!(Summary::from_samples(&[]), None);
     }
 
     #[test]
@@ -119,9 +119,9 @@ mod tests {
     #[test]
     fn one_far_outlier_moves_neither_median_nor_interval() {
         let mut samples: Vec<f64> = (0..99).map(|i| 100.0 + f64::from(i % 3)).collect();
-        let before = Summary::of(&samples).unwrap();
+        let before = Summary::from_samples(&samples).unwrap();
         samples[50] = 1e9;
-        let after = Summary::of(&samples).unwrap();
+        let after = Summary::from_samples(&samples).unwrap();
         assert!((before.median - after.median).abs() <= 1.0);
         assert!(after.ci95[1] < 103.0);
         assert!(after.relative_half_width() < 0.02);

@@ -8,7 +8,7 @@ use crate::abi::{
 use crate::log::{Attributes, Notice, Payload};
 use crate::names::{DOMAINS, STRINGS};
 use crate::text;
-use crate::thread::with;
+use crate::thread::with_recorder;
 use std::borrow::Cow;
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
@@ -136,16 +136,16 @@ fn payload(kind: i32, bytes: [u8; 8]) -> Option<Payload> {
 // would otherwise recurse without end.
 
 fn record_mark<'a>(domain: usize, attributes: impl FnOnce() -> Attributes<'a>) {
-    with(|recorder| recorder.mark(domain, &attributes()));
+    with_recorder(|recorder| recorder.mark(domain, &attributes()));
 }
 
 fn record_push<'a>(domain: usize, attributes: impl FnOnce() -> Attributes<'a>) -> c_int {
-    let level = with(|recorder| recorder.push(domain, &attributes()));
+    let level = with_recorder(|recorder| recorder.push(domain, &attributes()));
     level.map_or(NO_TRACKING, |level| c_int::try_from(level).unwrap_or(c_int::MAX))
 }
 
 fn record_pop(domain: usize) -> c_int {
-    match with(|recorder| recorder.pop(domain)) {
+    match with_recorder(|recorder| recorder.pop(domain)) {
         Some(Some(level)) => c_int::try_from(level).unwrap_or(c_int::MAX),
         Some(None) => NOTHING_TO_POP,
         None => NO_TRACKING,
@@ -154,36 +154,36 @@ fn record_pop(domain: usize) -> c_int {
 
 fn record_start<'a>(domain: usize, attributes: impl FnOnce() -> Attributes<'a>) -> u64 {
     // An id must not be 0. The highest one is marked as not written.
-    with(|recorder| recorder.start(domain, &attributes())).unwrap_or(u64::MAX)
+    with_recorder(|recorder| recorder.start(domain, &attributes())).unwrap_or(u64::MAX)
 }
 
 fn record_end(domain: usize, id: u64) {
-    with(|recorder| recorder.end(domain, id));
+    with_recorder(|recorder| recorder.end(domain, id));
 }
 
 fn name_category<'a>(domain: usize, category: u32, name: impl FnOnce() -> Text<'a>) {
-    with(|recorder| {
+    with_recorder(|recorder| {
         if let Some(name) = name() {
-            recorder.process().notice(&Notice::Category { domain, category, name: &name });
+            recorder.process().write_notice(&Notice::Category { domain, category, name: &name });
         }
     });
 }
 
 fn name_thread<'a>(tid: u32, name: impl FnOnce() -> Text<'a>) {
-    with(|recorder| {
+    with_recorder(|recorder| {
         if let Some(name) = name() {
-            recorder.process().notice(&Notice::Thread { tid, name: &name });
+            recorder.process().write_notice(&Notice::Thread { tid, name: &name });
         }
     });
 }
 
 fn register<'a>(text: impl FnOnce() -> Text<'a>) -> Handle {
-    let number = with(|recorder| Some(recorder.process().string(&text()?)));
+    let number = with_recorder(|recorder| Some(recorder.process().string_number(&text()?)));
     number.flatten().map_or(null(), std::ptr::without_provenance)
 }
 
 fn create_domain<'a>(name: impl FnOnce() -> Text<'a>) -> Handle {
-    let number = with(|recorder| Some(recorder.process().domain(&name()?)));
+    let number = with_recorder(|recorder| Some(recorder.process().domain_number(&name()?)));
     number.flatten().map_or(null(), std::ptr::without_provenance)
 }
 

@@ -11,7 +11,7 @@ mod record;
 
 use crate::clock::monotonic_ns;
 use crate::log::Notice;
-use crate::process::{self, complain};
+use crate::process::{self, print_warning};
 use library::{Cupti, Opened};
 use std::ffi::c_int;
 use std::panic::catch_unwind;
@@ -37,13 +37,13 @@ const REASONS_BYTES: usize = 800;
 const ENABLED_KINDS: &[u32] =
     &[record::CONCURRENT_KERNEL, record::MEMCPY, record::MEMSET, record::RUNTIME, record::DRIVER];
 
-static ACTIVE: AtomicPtr<Active> = AtomicPtr::new(std::ptr::null_mut());
+static ACTIVE: AtomicPtr<ActiveCupti> = AtomicPtr::new(std::ptr::null_mut());
 static STOPPED: AtomicBool = AtomicBool::new(false);
 /// Held during a flush of CUPTI's buffers.
 static FLUSHING: Mutex<()> = Mutex::new(());
 
 /// CUPTI after its activation.
-pub(crate) struct Active {
+pub(crate) struct ActiveCupti {
     cupti: Cupti,
     /// Difference of CUPTI's clock to ours.
     offset_ns: i64,
@@ -66,7 +66,7 @@ fn start() {
     }
     let Some(process) = process::current() else { return };
     match begin() {
-        Ok((opened, clock)) => process.notice(&Notice::Cupti {
+        Ok((opened, clock)) => process.write_notice(&Notice::Cupti {
             state: "on",
             version: Some(opened.version),
             path: Some(&opened.path),
@@ -74,8 +74,8 @@ fn start() {
             text: None,
         }),
         Err(why) => {
-            complain(&format!("no usable libcupti, only NVTX ranges are recorded: {why}"));
-            process.notice(&Notice::Cupti {
+            print_warning(&format!("no usable libcupti, only NVTX ranges are recorded: {why}"));
+            process.write_notice(&Notice::Cupti {
                 state: "off",
                 version: None,
                 path: None,
@@ -131,11 +131,11 @@ fn activate(opened: &Opened) -> Result<&'static str, String> {
         true => ("ours", 0),
         false => ("compared", ahead),
     };
-    let active = Active { cupti, offset_ns, pid: AtomicU32::new(std::process::id()) };
+    let active = ActiveCupti { cupti, offset_ns, pid: AtomicU32::new(std::process::id()) };
     ACTIVE.store(Box::into_raw(Box::new(active)), Ordering::Release);
     // SAFETY: the handler is a function of this library, which is never unloaded.
     unsafe { libc::atexit(at_exit) };
-    flush_from_time_to_time();
+    start_flush_thread();
     Ok(clock)
 }
 
@@ -184,21 +184,21 @@ fn ahead_ns(cupti: &Cupti) -> Result<i64, String> {
 }
 
 /// CUPTI, if it is active in this process.
-pub(crate) fn active() -> Option<&'static Active> {
+pub(crate) fn active() -> Option<&'static ActiveCupti> {
     // SAFETY: null, or a box that is never freed.
     let active = unsafe { ACTIVE.load(Ordering::Acquire).as_ref() }?;
     (active.pid.load(Ordering::Relaxed) == std::process::id()).then_some(active)
 }
 
-impl Active {
+impl ActiveCupti {
     /// Converts a CUPTI time to our clock; `None` if CUPTI did not know it.
-    fn ours(&self, ns: u64) -> Option<u64> {
+    fn to_our_clock(&self, ns: u64) -> Option<u64> {
         (ns != 0).then(|| ns.wrapping_sub(self.offset_ns.cast_unsigned()))
     }
 }
 
 /// Starts a thread that requests finished records, as CUPTI's documentation proposes.
-fn flush_from_time_to_time() {
+fn start_flush_thread() {
     let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
     let mut before = all;
     // Signals must reach the program's threads, not this one.

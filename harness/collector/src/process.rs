@@ -5,7 +5,7 @@ use crate::clock::{monotonic_ns, unix_ns};
 use crate::log::{self, Notice};
 use crate::names::{DOMAINS, STRINGS};
 use crate::sink::Sink;
-pub(crate) use crate::sink::complain;
+pub(crate) use crate::sink::print_warning;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -69,7 +69,7 @@ pub(crate) fn start() -> bool {
     static STARTED: OnceLock<bool> = OnceLock::new();
     *STARTED.get_or_init(|| {
         let Some(log) = std::env::var_os(LOG_VARIABLE).filter(|value| !value.is_empty()) else {
-            complain(&format!("{LOG_VARIABLE} is not set; NVTX ranges are not recorded"));
+            print_warning(&format!("{LOG_VARIABLE} is not set; NVTX ranges are not recorded"));
             return false;
         };
         SETTINGS.get_or_init(|| Settings { log, limit: limit() });
@@ -86,7 +86,7 @@ fn limit() -> u64 {
     let Some(value) = std::env::var_os(LIMIT_VARIABLE) else { return DEFAULT_LIMIT };
     value.to_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| {
         let value = value.to_string_lossy();
-        complain(&format!(
+        print_warning(&format!(
             "{LIMIT_VARIABLE}=`{value}` is not a number of bytes; using {DEFAULT_LIMIT}"
         ));
         DEFAULT_LIMIT
@@ -201,7 +201,7 @@ impl Process {
     }
 
     /// Writes lines from CUPTI's records: `work` lines of GPU work and `calls` lines of calls.
-    pub(crate) fn activity(&self, lines: &[u8], work: u64, calls: u64) {
+    pub(crate) fn write_activity(&self, lines: &[u8], work: u64, calls: u64) {
         if lines.is_empty() {
             return;
         }
@@ -223,14 +223,14 @@ impl Process {
     }
 
     /// Writes one line at once.
-    pub(crate) fn notice(&self, notice: &Notice<'_>) {
+    pub(crate) fn write_notice(&self, notice: &Notice<'_>) {
         let mut line = Vec::new();
         log::append(&mut line, notice);
         self.write(&line);
     }
 
     /// The number of the domain with this name. A new domain is logged first.
-    pub(crate) fn domain(&self, name: &str) -> usize {
+    pub(crate) fn domain_number(&self, name: &str) -> usize {
         // The lock makes look-up and insertion one step.
         let strings = lock(&self.strings);
         if let Some((number, _)) = DOMAINS.all().find(|(_, known)| *known == name) {
@@ -239,13 +239,13 @@ impl Process {
         let number = DOMAINS.add(name);
         drop(strings);
         if let Some(name) = DOMAINS.get(number) {
-            self.notice(&Notice::Domain { domain: number, name });
+            self.write_notice(&Notice::Domain { domain: number, name });
         }
         number
     }
 
     /// The number of a registered string.
-    pub(crate) fn string(&self, text: &str) -> usize {
+    pub(crate) fn string_number(&self, text: &str) -> usize {
         let mut strings = lock(&self.strings);
         if let Some(number) = strings.get(text) {
             return *number;

@@ -36,7 +36,7 @@ impl Sink {
         if let Err(error) = &written {
             self.broken = true;
             let path = self.path.display();
-            complain(&format!("cannot write `{path}`: {error}; NVTX ranges are lost"));
+            print_warning(&format!("cannot write `{path}`: {error}; NVTX ranges are lost"));
         }
         written
     }
@@ -66,7 +66,7 @@ fn identity(file: &File) -> io::Result<Identity> {
 }
 
 /// Prints one line on stderr and ignores errors.
-pub(crate) fn complain(text: &str) {
+pub(crate) fn print_warning(text: &str) {
     // Not `eprintln!`, which panics when stderr is closed.
     let _ = writeln!(io::stderr(), "rgpu-collector: {text}");
 }

@@ -8,9 +8,10 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A buffer is written to the file when it holds this many bytes …
+/// A buffer is flushed when it holds this many bytes.
 const FLUSH_BYTES: usize = 48 << 10;
-/// … or when its last write is this long ago, so that a crash loses little.
+/// A buffer is also flushed if its last flush is this long ago, so that a crash loses little.
+/// Nanoseconds.
 const FLUSH_NS: u64 = 100_000_000;
 /// Set in the ids of ranges that were not written, so that their ends are not written either.
 const DROPPED_ID: u64 = 1 << 63;
@@ -18,27 +19,27 @@ const DROPPED_ID: u64 = 1 << 63;
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
-    static BUSY: Cell<bool> = const { Cell::new(false) };
+    static IS_RECORDING: Cell<bool> = const { Cell::new(false) };
     // Leaked on purpose: a program's thread-exit code may use NVTX after ours has run.
     static RECORDER: Cell<*mut Recorder> = const { Cell::new(std::ptr::null_mut()) };
-    static LAST: FlushOnExit = const { FlushOnExit };
+    static FLUSH_ON_EXIT: FlushOnExit = const { FlushOnExit };
 }
 
 pub(crate) struct Recorder {
     process: &'static Process,
     tid: u32,
     buffer: SharedBuffer,
-    buffered: usize,
+    buffered_bytes: usize,
     nesting: Vec<Nesting>,
-    ending: bool,
+    thread_is_exiting: bool,
 }
 
-/// Open push ranges of one domain. First come `base` ranges that are not in this log (inherited by
-/// a fork), then `written` ranges that are, then those above the limit.
+/// Push ranges open in one domain, outermost first: `inherited` from before a fork, then `written`
+/// to this log, then dropped because of the size limit. `depth` counts all three.
 #[derive(Clone, Copy, Default)]
 struct Nesting {
     domain: usize,
-    base: u32,
+    inherited: u32,
     written: u32,
     depth: u32,
 }
@@ -46,46 +47,53 @@ struct Nesting {
 /// Runs `record` with this thread's recorder. Returns `None` when nothing is recorded, because the
 /// log did not open or because this call came from inside another one (a signal handler, or an
 /// allocator with NVTX ranges).
-pub(crate) fn with<R>(record: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
-    if BUSY.replace(true) {
+pub(crate) fn with_recorder<R>(record: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
+    if IS_RECORDING.replace(true) {
         return None;
     }
-    // A panic must not unwind into the program; the missing event is its only sign.
+    // A panic must not unwind into the program; the event is then lost silently.
     let result = catch_unwind(AssertUnwindSafe(|| {
         let process = process::current()?;
-        let mut place = RECORDER.get();
-        if place.is_null() {
-            place = Box::into_raw(Box::new(Recorder::new(process)));
-            RECORDER.set(place);
+        let mut recorder = RECORDER.get();
+        if recorder.is_null() {
+            recorder = Box::into_raw(Box::new(Recorder::new(process)));
+            RECORDER.set(recorder);
         }
-        // SAFETY: only this thread has the pointer, and BUSY allows one call at a time.
-        let recorder = unsafe { &mut *place };
+        // SAFETY: only this thread has the pointer, and IS_RECORDING allows one call at a time.
+        let recorder = unsafe { &mut *recorder };
         if !std::ptr::eq(recorder.process, process) {
-            recorder.renew(process);
+            recorder.restart_after_fork(process);
         }
         Some(record(recorder))
     }));
-    BUSY.set(false);
+    IS_RECORDING.set(false);
     result.unwrap_or(None)
 }
 
 impl Recorder {
     fn new(process: &'static Process) -> Self {
         // If thread-local destructors are already running, ours will not run.
-        let ending = LAST.try_with(|_| ()).is_err();
+        let thread_is_exiting = FLUSH_ON_EXIT.try_with(|_| ()).is_err();
         let buffer = process.new_buffer();
-        Self { process, tid: thread_id(), buffer, buffered: 0, nesting: Vec::new(), ending }
+        Self {
+            process,
+            tid: thread_id(),
+            buffer,
+            buffered_bytes: 0,
+            nesting: Vec::new(),
+            thread_is_exiting,
+        }
     }
 
     /// Continues in a forked child: new log and new thread id; the open ranges belong to the
     /// parent.
-    fn renew(&mut self, process: &'static Process) {
-        let inherited = std::mem::replace(self, Self::new(process));
-        self.nesting = inherited.nesting.clone();
+    fn restart_after_fork(&mut self, process: &'static Process) {
+        let parent = std::mem::replace(self, Self::new(process));
+        self.nesting = parent.nesting.clone();
         for nesting in &mut self.nesting {
-            (nesting.base, nesting.written) = (nesting.depth, 0);
+            (nesting.inherited, nesting.written) = (nesting.depth, 0);
         }
-        std::mem::forget(inherited); // its buffer holds the parent's events
+        std::mem::forget(parent); // its buffer holds the parent's events
     }
 
     /// The process this thread records for.
@@ -98,7 +106,7 @@ impl Recorder {
         let room = self.has_room();
         let nesting = self.nesting(domain);
         let level = nesting.depth;
-        let write = room && level == nesting.base + nesting.written;
+        let write = room && level == nesting.inherited + nesting.written;
         nesting.depth = level.saturating_add(1);
         nesting.written += u32::from(write);
         if write {
@@ -117,13 +125,14 @@ impl Recorder {
             return None;
         };
         nesting.depth = level;
-        let write = level >= nesting.base && level < nesting.base + nesting.written;
-        nesting.base = nesting.base.min(level);
+        let write = level >= nesting.inherited && level < nesting.inherited + nesting.written;
+        nesting.inherited = nesting.inherited.min(level);
         nesting.written -= u32::from(write);
         if write {
             self.write("pop", domain, Some(level), None, &Attributes::default());
         }
-        // A forked child usually exits without exit handlers, so its records are requested here.
+        // A forked child usually exits without exit handlers, so CUPTI's activity records are
+        // flushed here.
         if level == 0 && self.process.is_forked() {
             cupti::flush_finished();
         }
@@ -157,7 +166,7 @@ impl Recorder {
     }
 
     fn has_room(&self) -> bool {
-        self.process.has_room(self.buffered)
+        self.process.has_room(self.buffered_bytes)
     }
 
     fn nesting(&mut self, domain: usize) -> &mut Nesting {
@@ -191,16 +200,16 @@ impl Recorder {
             payload: attributes.payload,
         };
         let mut buffer = lock(&self.buffer);
-        if buffer.lines.capacity() == 0 && !self.ending {
+        if buffer.lines.capacity() == 0 && !self.thread_is_exiting {
             buffer.lines.reserve(FLUSH_BYTES + FLUSH_BYTES / 4);
         }
         log::append(&mut buffer.lines, &line);
         buffer.events += 1;
         let due = buffer.lines.len() >= FLUSH_BYTES || ns - buffer.flushed_ns.min(ns) >= FLUSH_NS;
-        if due || self.ending || self.process.is_unbuffered() {
+        if due || self.thread_is_exiting || self.process.is_unbuffered() {
             self.process.flush(&mut buffer, ns);
         }
-        self.buffered = buffer.lines.len();
+        self.buffered_bytes = buffer.lines.len();
     }
 }
 
@@ -215,8 +224,8 @@ struct FlushOnExit;
 
 impl Drop for FlushOnExit {
     fn drop(&mut self) {
-        with(|recorder| {
-            recorder.ending = true;
+        with_recorder(|recorder| {
+            recorder.thread_is_exiting = true;
             let mut buffer = lock(&recorder.buffer);
             recorder.process.flush(&mut buffer, monotonic_ns());
             buffer.lines = Vec::new();

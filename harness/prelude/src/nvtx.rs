@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// Function slots per module: more than any module has.
 const SLOTS_PER_MODULE: usize = 17;
 
-/// Modules with their number of functions, number 0 included: core, CUDA, OpenCL, CUDA runtime,
-/// core 2 (domains), synchronisation.
+/// Modules with their number of functions, including slot 0, which is unused: core, CUDA, OpenCL,
+/// CUDA runtime, core 2 (domains), synchronisation.
 const MODULES: [(c_int, usize); 6] = [(1, 16), (2, 9), (3, 15), (4, 7), (5, 16), (6, 7)];
 
 /// `nvtxRangePushA` and `nvtxRangePop` of the core module.
@@ -31,23 +31,29 @@ static TABLES: [[AtomicPtr<c_void>; SLOTS_PER_MODULE]; MODULES.len()] =
 
 static START: Once = Once::new();
 
+/// NVIDIA's struct of this name.
 #[repr(C)]
-struct Callbacks {
+struct NvtxExportTableCallbacks {
     size: usize,
     module: unsafe extern "C" fn(c_int, *mut *const c_void, *mut c_uint) -> c_int,
 }
 
 #[repr(C)]
-struct VersionInfo {
+struct NvtxExportTableVersionInfo {
     size: usize,
     version: u32,
     reserved: u32,
     set: unsafe extern "C" fn(u32),
 }
 
-static CALLBACKS: Callbacks = Callbacks { size: size_of::<Callbacks>(), module: module_table };
-static VERSION: VersionInfo =
-    VersionInfo { size: size_of::<VersionInfo>(), version: 3, reserved: 0, set: set_version };
+static CALLBACKS: NvtxExportTableCallbacks =
+    NvtxExportTableCallbacks { size: size_of::<NvtxExportTableCallbacks>(), module: module_table };
+static VERSION: NvtxExportTableVersionInfo = NvtxExportTableVersionInfo {
+    size: size_of::<NvtxExportTableVersionInfo>(),
+    version: 3,
+    reserved: 0,
+    set: set_version,
+};
 
 unsafe extern "C" {
     fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
@@ -61,19 +67,21 @@ unsafe extern "C" fn module_table(
     table: *mut *const c_void,
     count: *mut c_uint,
 ) -> c_int {
-    let Some(at) = MODULES.iter().position(|(number, _)| *number == module) else { return 0 };
-    let places = MODULES[at].1;
-    for place in 1..places {
-        let function = &raw const FUNCTIONS[at][place];
-        TABLES[at][place].store(function.cast_mut().cast(), Ordering::Relaxed);
+    let Some(module_index) = MODULES.iter().position(|(number, _)| *number == module) else {
+        return 0;
+    };
+    let slot_count = MODULES[module_index].1;
+    for slot in 1..slot_count {
+        let function = &raw const FUNCTIONS[module_index][slot];
+        TABLES[module_index][slot].store(function.cast_mut().cast(), Ordering::Relaxed);
     }
     // SAFETY: the tool passes pointers for its two results, each of which may be null.
     unsafe {
         if !table.is_null() {
-            *table = (&raw const TABLES[at]).cast();
+            *table = (&raw const TABLES[module_index]).cast();
         }
         if !count.is_null() {
-            *count = places as c_uint;
+            *count = slot_count as c_uint;
         }
     }
     1
@@ -92,11 +100,11 @@ fn start() {
     type Initialize = unsafe extern "C" fn(unsafe extern "C" fn(u32) -> *const c_void) -> c_int;
     let Some(path) = std::env::var_os("NVTX_INJECTION64_PATH") else { return };
     let Ok(path) = CString::new(path.into_encoded_bytes()) else { return };
-    const LAZY: c_int = 1;
+    const RTLD_LAZY: c_int = 1;
     // SAFETY: the tool that started this process named the library; its function has this signature
     // in every version of the interface.
     unsafe {
-        let library = dlopen(path.as_ptr(), LAZY);
+        let library = dlopen(path.as_ptr(), RTLD_LAZY);
         if library.is_null() {
             return;
         }
@@ -115,9 +123,10 @@ fn start() {
     }
 }
 
-fn function(place: usize) -> Option<*mut c_void> {
+/// The tool's function in this slot of the core module; `None` if no tool has set it.
+fn tool_function(slot: usize) -> Option<*mut c_void> {
     START.call_once(start);
-    let function = FUNCTIONS[0][place].load(Ordering::Acquire);
+    let function = FUNCTIONS[0][slot].load(Ordering::Acquire);
     (!function.is_null()).then_some(function)
 }
 
@@ -134,7 +143,7 @@ pub fn range(name: impl AsRef<str>) -> Range {
 
 /// Begins a range on this thread; [`pop`] ends it.
 pub fn push(name: &str) {
-    let Some(function) = function(RANGE_PUSH) else { return };
+    let Some(function) = tool_function(RANGE_PUSH) else { return };
     let name = CString::new(name.replace('\0', " ")).unwrap_or_default();
     // SAFETY: the tool stored a function of this signature in this slot.
     unsafe {
@@ -145,7 +154,7 @@ pub fn push(name: &str) {
 
 /// Ends the range that began last on this thread.
 pub fn pop() {
-    let Some(function) = function(RANGE_POP) else { return };
+    let Some(function) = tool_function(RANGE_POP) else { return };
     // SAFETY: the tool stored a function of this signature in this slot.
     unsafe {
         let function: unsafe extern "C" fn() -> c_int = std::mem::transmute(function);
@@ -189,7 +198,7 @@ mod tests {
     fn a_tool_that_stores_its_functions_hears_of_each_range() {
         // SAFETY: a tool uses the tables in the same way.
         unsafe {
-            let callbacks = export_table(1).cast::<Callbacks>();
+            let callbacks = export_table(1).cast::<NvtxExportTableCallbacks>();
             let (mut table, mut count) = (std::ptr::null(), 0);
             assert_eq!(((*callbacks).module)(1, &mut table, &mut count), 1);
             assert_eq!(count, 16);

@@ -58,7 +58,7 @@ typedef struct rgpu_tensor {
   const uint64_t *dims; /* row-major extents, outermost first; host memory; NULL when rank is 0 */
 } rgpu_tensor;
 
-/* One data set. The struct and all it points to (except tensor data) stay valid and unchanged until
+/* One case. The struct and all it points to (except tensor data) stay valid and unchanged until
  * rgpu_finish, or until rgpu_reference returns. */
 typedef struct rgpu_case {
   uint32_t abi;            /* RGPU_ABI */
@@ -74,7 +74,7 @@ typedef struct CUstream_st *cudaStream_t;
 
 #define RGPU_EXPORT __attribute__((visibility("default")))
 
-/* Host entry: set-up, called once per data set and, without rgpu_refresh, again after every change of
+/* Host entry: set-up, called once per case and, without rgpu_refresh, again after every change of
  * contents. Timed and reported separately from the launch. *state is passed to the other two functions
  * and may stay NULL. */
 RGPU_EXPORT int rgpu_prepare(const rgpu_case *c, void **state);

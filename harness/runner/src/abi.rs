@@ -28,7 +28,7 @@ pub(crate) struct RawCase {
 
 /// A `rgpu_case` that owns everything it points to except the tensors' data.
 ///
-/// The parts are boxed so that their addresses stay valid when this value moves.
+/// Everything it points to is on the heap, so addresses stay valid when this value moves.
 #[derive(Debug)]
 pub(crate) struct AbiCase {
     raw: Box<RawCase>,
@@ -38,9 +38,9 @@ pub(crate) struct AbiCase {
 }
 
 impl AbiCase {
-    /// `data` has one address per argument, groups outermost, as `rgpu_case.args` has them.
-    pub(crate) fn new(set: &Case, data: &[*mut c_void]) -> AbiCase {
-        let args: Vec<_> = set.groups.iter().flat_map(|group| &group.args).collect();
+    /// `data` has one address per argument, in the order of `rgpu_case.args`: group by group.
+    pub(crate) fn new(case: &Case, data: &[*mut c_void]) -> AbiCase {
+        let args: Vec<_> = case.groups.iter().flat_map(|group| &group.args).collect();
         let dims: Vec<Vec<u64>> = args.iter().map(|arg| arg.dims.clone()).collect();
         let tensors: Vec<Tensor> = args
             .iter()
@@ -48,18 +48,18 @@ impl AbiCase {
             .zip(data)
             .map(|((arg, dims), &data)| Tensor {
                 data,
-                bytes: arg.bytes().unwrap_or(0), // checked when the Case was read
+                bytes: arg.bytes().unwrap_or(0), // checked when the input was read
                 dtype: arg.dtype.code(),
                 rank: dims.len() as u32,
                 dims: if dims.is_empty() { std::ptr::null() } else { dims.as_ptr() },
             })
             .collect();
-        let sizes: Vec<i64> = set.groups.iter().flat_map(|group| group.sizes.clone()).collect();
+        let sizes: Vec<i64> = case.groups.iter().flat_map(|group| group.sizes.clone()).collect();
         let raw = Box::new(RawCase {
             abi: CASE_ABI,
-            groups: set.groups.len() as u32,
-            nvars: set.vars.len() as u32,
-            nargs: set.groups.first().map_or(0, |group| group.args.len()) as u32,
+            groups: case.groups.len() as u32,
+            nvars: case.vars.len() as u32,
+            nargs: case.groups.first().map_or(0, |group| group.args.len()) as u32,
             sizes: sizes.as_ptr(),
             args: tensors.as_ptr(),
         });

@@ -1,7 +1,7 @@
 //! The command line: `rgpu-runner CASE.json JOB [options]`, and `rgpu-runner nvrtc …`.
 
 use crate::nvrtc;
-use rgpu_case::Job;
+use rgpu_case::RunnerJob;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -13,15 +13,15 @@ usage: rgpu-runner CASE.json verify|time|once|guard|cpu|pair [options]
 
   verify          compare the outputs with the reference, and two calls with each other
   time            measure
-  once            warm up, then launch once per data set inside the range `timed`
+  once            warm up, then launch once per case inside the range `timed`
   guard           launch between canaries, on poisoned outputs
   cpu             no driver: run and time the reference on the CPU
-  pair            measure against another Case, timed calls interleaved a b b a
+  pair            measure against the kernel of another input, timed calls interleaved a b b a
   nvrtc           no driver: compile CUDA C++ for a device; flags as for nvcc
 
   --out FILE      write the report (JSON); there from the start, replaced as the job goes on
-  --against CASE  the other Case, for `pair`
-  --other FILE    write the other Case's report, for `pair`
+  --against CASE  the other runner input, for `pair`
+  --other FILE    write the report of the other input, for `pair`
   --ranges FILE   log the NVTX ranges (JSON lines)
   --strict        end with an error, before any timing, on a host that is not fit to measure on
   --host-clock    time with the host's clock instead of CUDA events
@@ -36,8 +36,8 @@ error; 13 output not writable; 14 the code does not compile; 15 no NVRTC; 70 a d
 /// Options of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Args {
-    pub(crate) case: PathBuf,
-    pub(crate) job: Job,
+    pub(crate) input: PathBuf,
+    pub(crate) job: RunnerJob,
     pub(crate) out: Option<PathBuf>,
     pub(crate) ranges: Option<PathBuf>,
     pub(crate) unfit: UnfitHost,
@@ -46,10 +46,10 @@ pub(crate) struct Args {
     pub(crate) against: Option<OtherInput>,
 }
 
-/// The other Case of `pair` and the path of its report.
+/// The other runner input of `pair` and the path of its report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OtherInput {
-    pub(crate) case: PathBuf,
+    pub(crate) input: PathBuf,
     pub(crate) out: Option<PathBuf>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<RunnerCo
             _ => nvrtc::parse(args).map(RunnerCommand::Compile),
         };
     }
-    let (mut case, mut job, mut out, mut ranges) = (None, None, None, None);
+    let (mut input, mut job, mut out, mut ranges) = (None, None, None, None);
     let (mut unfit, mut clock) = (UnfitHost::Warn, Clock::Events);
     let (mut against, mut other) = (None, None);
     while let Some(arg) = args.next() {
@@ -106,7 +106,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<RunnerCo
             Some(option) if option.starts_with('-') => {
                 return Err(format!("unknown option `{option}`"));
             }
-            _ if case.is_none() => case = Some(PathBuf::from(arg)),
+            _ if input.is_none() => input = Some(PathBuf::from(arg)),
             Some(word) if job.is_none() => {
                 job = Some(job_named(word).ok_or_else(|| {
                     format!("unknown job `{word}`; there are `verify`, `time`, `once`, `guard`, `cpu` and `pair`")
@@ -115,21 +115,28 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<RunnerCo
             _ => return Err(format!("one argument too many: `{}`", arg.to_string_lossy())),
         }
     }
-    let case = case.ok_or("the Case file is missing")?;
+    let input = input.ok_or("the runner input is missing")?;
     let job = job.ok_or("the job is missing")?;
     let against = match (job, against) {
-        (Job::Pair, None) => return Err("`pair` needs `--against CASE`".to_owned()),
-        (Job::Pair, Some(case)) => Some(OtherInput { case, out: other }),
+        (RunnerJob::Pair, None) => return Err("`pair` needs `--against CASE`".to_owned()),
+        (RunnerJob::Pair, Some(input)) => Some(OtherInput { input, out: other }),
         (_, None) if other.is_none() => None,
         _ => return Err(format!("`--against` and `--other` are for `pair`, not `{}`", job.name())),
     };
-    Ok(RunnerCommand::Run(Args { case, job, out, ranges, unfit, clock, against }))
+    Ok(RunnerCommand::Run(Args { input, job, out, ranges, unfit, clock, against }))
 }
 
-fn job_named(word: &str) -> Option<Job> {
-    [Job::Verify, Job::Time, Job::Once, Job::Guard, Job::Cpu, Job::Pair]
-        .into_iter()
-        .find(|job| job.name() == word)
+fn job_named(word: &str) -> Option<RunnerJob> {
+    [
+        RunnerJob::Verify,
+        RunnerJob::Time,
+        RunnerJob::Once,
+        RunnerJob::Guard,
+        RunnerJob::Cpu,
+        RunnerJob::Pair,
+    ]
+    .into_iter()
+    .find(|job| job.name() == word)
 }
 
 #[cfg(test)]
@@ -147,7 +154,10 @@ mod tests {
         else {
             panic!("refused")
         };
-        assert_eq!((args.job, args.unfit, args.clock), (Job::Time, UnfitHost::Refuse, Clock::Host));
+        assert_eq!(
+            (args.job, args.unfit, args.clock),
+            (RunnerJob::Time, UnfitHost::Refuse, Clock::Host)
+        );
         assert_eq!(args.out, Some("r.json".into()));
     }
 
@@ -156,7 +166,7 @@ mod tests {
         for (line, word) in [
             ("case.json run", "`run`"),
             ("case.json", "job"),
-            ("", "Case file"),
+            ("", "runner input"),
             ("case.json time --fast", "`--fast`"),
             ("case.json time --out", "`--out`"),
             ("case.json time again", "`again`"),

@@ -167,8 +167,8 @@ fn coordinates(index: u64, dims: &[u64]) -> Vec<u64> {
 }
 
 /// Counts the elements that a reference left poisoned, for dtypes in which one launch can show it.
-pub(crate) fn left_by_reference(dtype: Dtype, count: u64, bytes: &[u8]) -> u64 {
-    if !crate::poison::tells_alone(dtype) {
+pub(crate) fn count_unwritten_by_reference(dtype: Dtype, count: u64, bytes: &[u8]) -> u64 {
+    if !crate::poison::one_pattern_suffices(dtype) {
         return 0;
     }
     let poison = Some(Poison::First.bits(dtype));
@@ -305,6 +305,6 @@ mod tests {
     fn poison_left_by_a_reference_is_counted() {
         let mut expected = bytes(&[1.0, 2.0, 3.0]);
         Poison::First.fill(Dtype::F32, &mut expected[4..8]);
-        assert_eq!(left_by_reference(Dtype::F32, 3, &expected), 1);
+        assert_eq!(count_unwritten_by_reference(Dtype::F32, 3, &expected), 1);
     }
 }

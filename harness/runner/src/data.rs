@@ -1,8 +1,8 @@
-//! The contents of one data set in host memory, and runs of a host reference on them.
+//! The contents of one case in host memory, and runs of a host reference on them.
 
 use crate::abi::AbiCase;
-use crate::compare::left_by_reference;
-use crate::fault::{Fault, Outcome};
+use crate::compare::count_unwritten_by_reference;
+use crate::fault::{Fault, Result};
 use crate::generate;
 use crate::host_memory::HostBuffer;
 use crate::library::ReferenceLibrary;
@@ -11,9 +11,9 @@ use rgpu_case::{Arg, Case, ErrorClass, Role};
 use std::ffi::c_void;
 use std::path::Path;
 
-/// A data set with filled inputs. The arguments of all groups are in one list, group by group.
+/// A case with filled inputs. The arguments of all groups are in one list, group by group.
 pub(crate) struct HostCase<'a> {
-    pub(crate) set: &'a Case,
+    pub(crate) case: &'a Case,
     pub(crate) args: Vec<HostArg<'a>>,
 }
 
@@ -28,11 +28,11 @@ pub(crate) struct HostArg<'a> {
 }
 
 impl<'a> HostCase<'a> {
-    pub(crate) fn fill(set: &'a Case, case_seed: u64, folder: &Path) -> Outcome<HostCase<'a>> {
+    pub(crate) fn generate(case: &'a Case, case_seed: u64, folder: &Path) -> Result<HostCase<'a>> {
         let mut args = Vec::new();
-        for (group, members) in set.groups.iter().enumerate() {
+        for (group, members) in case.groups.iter().enumerate() {
             for (position, arg) in members.args.iter().enumerate() {
-                let key = generate::key(case_seed, arg, group, position);
+                let key = generate::arg_key(case_seed, arg, group, position);
                 let initial = match arg.role {
                     Role::In | Role::InOut => Some(generate::contents(arg, key, folder)?),
                     Role::Out | Role::Scalar => None,
@@ -41,7 +41,7 @@ impl<'a> HostCase<'a> {
                 args.push(HostArg { arg, group, initial, scalar: Box::new(bits.to_le()) });
             }
         }
-        Ok(HostCase { set, args })
+        Ok(HostCase { case, args })
     }
 
     /// Whether the tensors of both have the same sizes, order and contents, so that one copy in
@@ -59,11 +59,11 @@ impl<'a> HostCase<'a> {
 
 impl HostArg<'_> {
     pub(crate) fn bytes(&self) -> usize {
-        self.arg.bytes().unwrap_or(0) as usize // checked when the Case was read
+        self.arg.bytes().unwrap_or(0) as usize // checked when the input was read
     }
 
     /// The tensor's contents before a launch: the initial contents, or poison.
-    pub(crate) fn before_launch(&self, poison: Poison) -> Outcome<HostBuffer> {
+    pub(crate) fn before_launch(&self, poison: Poison) -> Result<HostBuffer> {
         match &self.initial {
             Some(initial) => HostBuffer::copy_of(initial.bytes()),
             None => {
@@ -87,7 +87,7 @@ pub(crate) struct ReferenceRun<'a> {
 }
 
 impl<'a> ReferenceRun<'a> {
-    pub(crate) fn new(host: &'a HostCase<'a>) -> Outcome<ReferenceRun<'a>> {
+    pub(crate) fn new(host: &'a HostCase<'a>) -> Result<ReferenceRun<'a>> {
         let mut scalars: Vec<u64> = host.args.iter().map(|arg| *arg.scalar).collect();
         let mut buffers = Vec::new();
         let mut addresses: Vec<*mut c_void> = Vec::new();
@@ -101,7 +101,7 @@ impl<'a> ReferenceRun<'a> {
                 buffers.push(Some(buffer));
             }
         }
-        let case = AbiCase::new(host.set, &addresses);
+        let case = AbiCase::new(host.case, &addresses);
         Ok(ReferenceRun { host, buffers, case, _scalars: scalars })
     }
 
@@ -116,17 +116,17 @@ impl<'a> ReferenceRun<'a> {
         }
     }
 
-    pub(crate) fn call(&self, library: &ReferenceLibrary) -> Outcome<()> {
+    pub(crate) fn call(&self, library: &ReferenceLibrary) -> Result<()> {
         library.run(&self.case)
     }
 
     /// Refuses a reference that left output elements unwritten: it would accept any kernel that
     /// does the same.
-    pub(crate) fn check_complete(&self) -> Outcome<()> {
+    pub(crate) fn check_complete(&self) -> Result<()> {
         for (arg, buffer) in self.host.args.iter().zip(&self.buffers) {
             let (Role::Out, Some(buffer)) = (arg.arg.role, buffer) else { continue };
             let count = arg.arg.count().unwrap_or(0);
-            let left = left_by_reference(arg.arg.dtype, count, buffer.bytes());
+            let left = count_unwritten_by_reference(arg.arg.dtype, count, buffer.bytes());
             if left > 0 {
                 let name = &arg.arg.name;
                 return Err(Fault::new(

@@ -1,20 +1,20 @@
 //! The runner's error type, which holds the same record as the report.
 
-use rgpu_case::{ErrorClass, RunError};
+use rgpu_case::{ErrorClass, RunnerError};
 
 /// The reason why a job stops. Boxed because it is rare and would enlarge every result.
 #[derive(Debug)]
-pub(crate) struct Fault(pub(crate) Box<RunError>);
+pub(crate) struct Fault(pub(crate) Box<RunnerError>);
 
-pub(crate) type Outcome<T> = Result<T, Fault>;
+pub(crate) type Result<T, E = Fault> = std::result::Result<T, E>;
 
 impl Fault {
     pub(crate) fn new(class: ErrorClass, text: impl Into<String>) -> Fault {
-        Fault(Box::new(RunError {
+        Fault(Box::new(RunnerError {
             class,
             text: text.into(),
             phase: None,
-            data_set: None,
+            case: None,
             call: None,
             code: None,
         }))
@@ -43,7 +43,7 @@ impl Fault {
     }
 }
 
-/// An error about the contents of a Case.
+/// An error about the contents of the runner input.
 pub(crate) fn bad_case(text: impl Into<String>) -> Fault {
     Fault::new(ErrorClass::BadCase, text)
 }

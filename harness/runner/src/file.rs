@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// Writes a temporary file and renames it, so a reader sees either the old file or the complete new
 /// one.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);

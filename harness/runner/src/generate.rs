@@ -8,7 +8,7 @@
 //! - `draw(key, j) = mix(key + (j + 1) * 0x9e3779b97f4a7c15)`, the `j`-th output of SplitMix64
 //!   seeded with `key`.
 //! - The key of an argument is `mix(its own seed)`, else
-//!   `mix(mix(mix(case seed) + group) + position among the arguments)`. The data set is not part of
+//!   `mix(mix(mix(case seed) + group) + position among the arguments)`. The case is not part of
 //!   it: a larger size starts with the elements of a smaller one.
 //! - uniform: `lo + (hi - lo) * u`, `u = (draw(i) >> 11) * 2^-53`
 //! - normal: Box–Muller on `draw(2i)` and `draw(2i + 1)`, cosine branch, with the first in (0, 1].
@@ -17,7 +17,7 @@
 //! - bits: the upper bits of `draw(i)`, as many as the dtype has, ANDed with the mask
 //! - ints: `lo + (draw(i) * (hi - lo + 1)) >> 64`, in 128 bits
 
-use crate::fault::{Fault, Outcome, bad_case};
+use crate::fault::{Fault, Result, bad_case};
 use crate::host_memory::HostBuffer;
 use rgpu_case::{Arg, Dtype, ErrorClass, Init};
 use std::path::Path;
@@ -27,7 +27,7 @@ use std::path::Path;
 const CHUNK_ELEMENTS: usize = 1 << 18;
 
 /// The generator's key for an argument at `position` of `group`.
-pub(crate) fn key(case_seed: u64, arg: &Arg, group: usize, position: usize) -> u64 {
+pub(crate) fn arg_key(case_seed: u64, arg: &Arg, group: usize, position: usize) -> u64 {
     match arg.seed {
         Some(seed) => mix(seed),
         None => {
@@ -38,13 +38,13 @@ pub(crate) fn key(case_seed: u64, arg: &Arg, group: usize, position: usize) -> u
 }
 
 /// The generator's key for the contents that call `call` gives an argument whose own key is
-/// `place`.
-pub(crate) fn call_key(case_seed: u64, call: u64, place: u64) -> u64 {
-    mix(mix(mix(case_seed).wrapping_add(call)).wrapping_add(place))
+/// `arg_key`.
+pub(crate) fn call_key(case_seed: u64, call: u64, arg_key: u64) -> u64 {
+    mix(mix(mix(case_seed).wrapping_add(call)).wrapping_add(arg_key))
 }
 
-/// The initial contents of an `in` or `inout` tensor. `folder` is the folder of the Case file.
-pub(crate) fn contents(arg: &Arg, key: u64, folder: &Path) -> Outcome<HostBuffer> {
+/// The initial contents of an `in` or `inout` tensor. `folder` is the folder of the runner input.
+pub(crate) fn contents(arg: &Arg, key: u64, folder: &Path) -> Result<HostBuffer> {
     let size = arg.bytes().and_then(|bytes| usize::try_from(bytes).ok());
     let size = size.ok_or_else(|| bad_case(format!("argument `{}` is too large", arg.name)))?;
     let mut buffer = HostBuffer::new(size)?;
@@ -246,11 +246,16 @@ mod tests {
     #[test]
     fn keys_differ_by_seed_group_and_position_unless_the_argument_has_its_own() {
         let mut x = arg(Dtype::F32, 1, Init::Zeros);
-        let keys = [key(0, &x, 0, 0), key(1, &x, 0, 0), key(0, &x, 1, 0), key(0, &x, 0, 1)];
+        let keys = [
+            arg_key(0, &x, 0, 0),
+            arg_key(1, &x, 0, 0),
+            arg_key(0, &x, 1, 0),
+            arg_key(0, &x, 0, 1),
+        ];
         let distinct: std::collections::HashSet<_> = keys.iter().collect();
         assert_eq!(distinct.len(), 4);
         x.seed = Some(7);
-        assert_eq!(key(0, &x, 0, 0), key(1, &x, 3, 2));
+        assert_eq!(arg_key(0, &x, 0, 0), arg_key(1, &x, 3, 2));
     }
 
     #[test]

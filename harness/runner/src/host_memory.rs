@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // raw allocation: std has no aligned, fallible byte buffer
 
-use crate::fault::{Fault, Outcome};
+use crate::fault::{Fault, Result};
 use rgpu_case::ErrorClass;
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -20,7 +20,7 @@ pub(crate) struct HostBuffer {
 
 impl HostBuffer {
     /// Returns `out_of_memory` instead of aborting, since the size comes from the user.
-    pub(crate) fn new(size: usize) -> Outcome<HostBuffer> {
+    pub(crate) fn new(size: usize) -> Result<HostBuffer> {
         let refused = || {
             let text = format!("cannot allocate {size} bytes of host memory");
             Fault::new(ErrorClass::OutOfMemory, text)
@@ -32,7 +32,7 @@ impl HostBuffer {
         Ok(HostBuffer { start, size, layout })
     }
 
-    pub(crate) fn copy_of(bytes: &[u8]) -> Outcome<HostBuffer> {
+    pub(crate) fn copy_of(bytes: &[u8]) -> Result<HostBuffer> {
         let mut buffer = HostBuffer::new(bytes.len())?;
         buffer.bytes_mut().copy_from_slice(bytes);
         Ok(buffer)

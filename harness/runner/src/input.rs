@@ -1,85 +1,86 @@
-//! Reads and validates a Case before anything is allocated.
+//! Reads and validates the runner input before anything is allocated.
 
-use crate::fault::{Fault, Outcome, bad_case};
+use crate::fault::{Fault, Result, bad_case};
 use rgpu_case::{Arg, CASE_ABI, Case, Entry, ErrorClass, Reference, Role, RunnerInput};
 use std::path::{Path, PathBuf};
 
-/// A Case and the folder that its paths are relative to.
+/// The runner input and the folder that its paths are relative to.
 #[derive(Debug)]
 pub(crate) struct Input {
-    pub(crate) case: RunnerInput,
+    pub(crate) spec: RunnerInput,
     pub(crate) folder: PathBuf,
 }
 
-/// The field that is read first: a Case of another version may differ in everything else.
+/// The field that is read first: an input of another version may differ in everything else.
 #[derive(serde::Deserialize)]
 struct Version {
     abi: u32,
 }
 
 /// Reads and validates the file.
-pub(crate) fn read(path: &Path) -> Outcome<Input> {
+pub(crate) fn read(path: &Path) -> Result<Input> {
     let shown = path.display();
     let bytes = std::fs::read(path).map_err(|e| {
-        Fault::new(ErrorClass::MissingFile, format!("cannot read the case `{shown}`: {e}"))
+        Fault::new(ErrorClass::MissingFile, format!("cannot read the runner input `{shown}`: {e}"))
     })?;
-    let malformed = |e: serde_json::Error| bad_case(format!("`{shown}` is not a valid case: {e}"));
+    let malformed =
+        |e: serde_json::Error| bad_case(format!("`{shown}` is not a valid runner input: {e}"));
     let version: Version = serde_json::from_slice(&bytes).map_err(malformed)?;
     if version.abi != CASE_ABI {
         let found = version.abi;
         return Err(bad_case(format!(
-            "`{shown}` has case version {found}, but this runner supports {CASE_ABI}"
+            "`{shown}` has version {found}, but this runner supports {CASE_ABI}"
         )));
     }
-    let case: RunnerInput = serde_json::from_slice(&bytes).map_err(malformed)?;
-    check(&case)?;
+    let spec: RunnerInput = serde_json::from_slice(&bytes).map_err(malformed)?;
+    check(&spec)?;
     // Paths are made absolute, because the loader of shared libraries searches the system's folders
     // for a name without a slash.
     let folder = std::path::absolute(path).ok().and_then(|p| p.parent().map(Path::to_path_buf));
-    Ok(Input { case, folder: folder.unwrap_or_else(|| PathBuf::from("/")) })
+    Ok(Input { spec, folder: folder.unwrap_or_else(|| PathBuf::from("/")) })
 }
 
-fn check(case: &RunnerInput) -> Outcome<()> {
-    if case.data_sets.is_empty() {
-        return Err(bad_case("the case has no data set"));
+fn check(spec: &RunnerInput) -> Result<()> {
+    if spec.cases.is_empty() {
+        return Err(bad_case("the runner input has no case"));
     }
-    if matches!(case.entry, Entry::Python(_))
-        || matches!(case.reference, Some(Reference::Python { .. }))
+    if matches!(spec.entry, Entry::Python(_))
+        || matches!(spec.reference, Some(Reference::Python { .. }))
     {
         return Err(bad_case(
             "the runner cannot run a Python entry or reference; use `harness.py`",
         ));
     }
-    let device_entry = matches!(case.entry, Entry::Device { .. });
-    for (i, data) in case.data_sets.iter().enumerate() {
-        if case.data_sets[..i].iter().any(|other| other.name == data.name) {
-            return Err(bad_case(format!("two data sets are called `{}`", data.name)));
+    let device_entry = matches!(spec.entry, Entry::Device { .. });
+    for (i, case) in spec.cases.iter().enumerate() {
+        if spec.cases[..i].iter().any(|other| other.name == case.name) {
+            return Err(bad_case(format!("two cases are called `{}`", case.name)));
         }
-        let within = |fault: Fault| fault.while_doing(format_args!("data set `{}`", data.name));
-        check_data_set(data).map_err(within)?;
-        if device_entry && data.launch.is_none() {
+        let within = |fault: Fault| fault.while_doing(format_args!("case `{}`", case.name));
+        check_case(case).map_err(within)?;
+        if device_entry && case.launch.is_none() {
             return Err(within(bad_case("a device entry needs a launch shape")));
         }
-        if device_entry && data.groups.len() != 1 {
+        if device_entry && case.groups.len() != 1 {
             return Err(within(bad_case(
                 "a device entry takes one group; groups need a host entry",
             )));
         }
     }
     if let Some(Reference::DeviceKernel { small, .. } | Reference::DeviceFunction { small, .. }) =
-        &case.reference
+        &spec.reference
     {
-        for data in small {
-            let within = |f: Fault| f.while_doing(format_args!("small data set `{}`", data.name));
-            check_data_set(data).map_err(within)?;
+        for case in small {
+            let within = |f: Fault| f.while_doing(format_args!("small case `{}`", case.name));
+            check_case(case).map_err(within)?;
         }
     }
-    if let Some(Reference::DeviceKernel { small, .. }) = &case.reference {
-        for data in case.data_sets.iter().chain(small) {
-            if data.reference_launch.is_none() || data.groups.len() != 1 {
+    if let Some(Reference::DeviceKernel { small, .. }) = &spec.reference {
+        for case in spec.cases.iter().chain(small) {
+            if case.reference_launch.is_none() || case.groups.len() != 1 {
                 return Err(bad_case(format!(
-                    "data set `{}`: a reference kernel needs a launch shape and one group",
-                    data.name
+                    "case `{}`: a reference kernel needs a launch shape and one group",
+                    case.name
                 )));
             }
         }
@@ -87,15 +88,15 @@ fn check(case: &RunnerInput) -> Outcome<()> {
     Ok(())
 }
 
-fn check_data_set(data: &Case) -> Outcome<()> {
+fn check_case(case: &Case) -> Result<()> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-.=+,".contains(c);
-    if data.name.is_empty() || !data.name.chars().all(plain) {
+    if case.name.is_empty() || !case.name.chars().all(plain) {
         return Err(bad_case("the name may only contain letters, digits and `_-.=+,`"));
     }
-    let first = data.groups.first().ok_or_else(|| bad_case("no group is given"))?;
-    for (g, group) in data.groups.iter().enumerate() {
-        if group.sizes.len() != data.vars.len() {
-            let (sizes, vars) = (group.sizes.len(), data.vars.len());
+    let first = case.groups.first().ok_or_else(|| bad_case("no group is given"))?;
+    for (g, group) in case.groups.iter().enumerate() {
+        if group.sizes.len() != case.vars.len() {
+            let (sizes, vars) = (group.sizes.len(), case.vars.len());
             return Err(bad_case(format!("group {g} has {sizes} sizes for {vars} variables")));
         }
         let kind = |arg: &Arg| (arg.name.clone(), arg.dtype, arg.role, arg.dims.len());
@@ -109,7 +110,7 @@ fn check_data_set(data: &Case) -> Outcome<()> {
     Ok(())
 }
 
-fn check_arg(arg: &Arg) -> Outcome<()> {
+fn check_arg(arg: &Arg) -> Result<()> {
     let name = &arg.name;
     match arg.role {
         Role::Scalar if !arg.dims.is_empty() => {
@@ -136,7 +137,7 @@ fn check_arg(arg: &Arg) -> Outcome<()> {
 pub(crate) mod tests {
     use super::*;
 
-    /// `c[n] = a[n] + b[n]` as a Case.
+    /// The input for `c[n] = a[n] + b[n]`.
     pub(crate) fn vecadd(n: u64) -> RunnerInput {
         let text = format!(
             r#"{{"abi":1,"kernel":"vecadd","entry":{{"device":{{"module":"k.cubin","function":"vecadd"}}}},
@@ -152,9 +153,9 @@ pub(crate) mod tests {
     }
 
     fn refusal(change: impl FnOnce(&mut RunnerInput)) -> String {
-        let mut case = vecadd(4);
-        change(&mut case);
-        check(&case).unwrap_err().0.text
+        let mut spec = vecadd(4);
+        change(&mut spec);
+        check(&spec).unwrap_err().0.text
     }
 
     #[test]
@@ -164,19 +165,19 @@ pub(crate) mod tests {
 
     #[test]
     fn contradictions_are_refused_with_the_place() {
-        assert!(refusal(|c| c.data_sets.clear()).contains("no data set"));
-        assert!(refusal(|c| c.data_sets[0].launch = None).contains("`n=4`"));
-        assert!(refusal(|c| c.data_sets[0].name = "a/b".into()).contains("letters"));
-        assert!(refusal(|c| c.data_sets.push(c.data_sets[0].clone())).contains("two data sets"));
-        assert!(refusal(|c| c.data_sets[0].groups[0].sizes.clear()).contains("0 sizes for 1"));
-        assert!(refusal(|c| c.data_sets[0].groups[0].args[3].value = None).contains("no value"));
+        assert!(refusal(|c| c.cases.clear()).contains("no case"));
+        assert!(refusal(|c| c.cases[0].launch = None).contains("`n=4`"));
+        assert!(refusal(|c| c.cases[0].name = "a/b".into()).contains("letters"));
+        assert!(refusal(|c| c.cases.push(c.cases[0].clone())).contains("two cases"));
+        assert!(refusal(|c| c.cases[0].groups[0].sizes.clear()).contains("0 sizes for 1"));
+        assert!(refusal(|c| c.cases[0].groups[0].args[3].value = None).contains("no value"));
         assert!(
-            refusal(|c| c.data_sets[0].groups[0].args[0].dims = vec![u64::MAX; 2])
+            refusal(|c| c.cases[0].groups[0].args[0].dims = vec![u64::MAX; 2])
                 .contains("`a` is too large")
         );
         let twice = |c: &mut RunnerInput| {
-            let group = c.data_sets[0].groups[0].clone();
-            c.data_sets[0].groups.push(group);
+            let group = c.cases[0].groups[0].clone();
+            c.cases[0].groups.push(group);
         };
         assert!(refusal(twice).contains("host entry"));
     }
@@ -187,6 +188,6 @@ pub(crate) mod tests {
         std::fs::write(&file, r#"{"abi":9,"new":true}"#).unwrap();
         let fault = read(&file).unwrap_err();
         std::fs::remove_file(&file).unwrap();
-        assert!(fault.0.text.contains("case version 9"), "{}", fault.0.text);
+        assert!(fault.0.text.contains("has version 9"), "{}", fault.0.text);
     }
 }

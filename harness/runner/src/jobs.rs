@@ -1,16 +1,17 @@
-//! The jobs. Each runs in its own process, so that a crash in one does not affect the others'
-//! reports.
+//! The runner's jobs: `cpu`, `guard`, `once`, `pair`, `time` and `verify`. Each runs in its own
+//! process, so that a crash in one does not lose the others' reports. The other modules are shared
+//! parts.
 
 mod check;
 pub(crate) mod cpu;
-mod draw;
-mod fresh;
 pub(crate) mod guard;
+mod inputs;
 pub(crate) mod once;
+mod output_watch;
 pub(crate) mod pair;
 mod session;
 pub(crate) mod time;
+mod time_new_inputs;
 pub(crate) mod verify;
-mod watch;
 
 pub(crate) use session::Session;

@@ -2,14 +2,14 @@
 //!
 //! The file is written when the job starts, at every phase change, and at the end. Until the end it
 //! holds the error that applies if the process dies now: after a crash in a host entry or a time
-//! limit, the report still names the phase and data set.
+//! limit, the report still names the phase and case.
 
-use crate::fault::{Fault, Outcome};
+use crate::fault::{Fault, Result};
 use crate::file;
 use crate::ranges::{Range, Ranges};
 use rgpu_case::{
-    CASE_ABI, Case, CaseReport, DeviceFacts, ErrorClass, HostWarning, Job, Phase, RunError,
-    RunnerReport,
+    CASE_ABI, Case, CaseReport, DeviceFacts, ErrorClass, HostWarning, Phase, RunnerError,
+    RunnerJob, RunnerReport,
 };
 use std::cell::RefCell;
 use std::io::Write;
@@ -32,22 +32,22 @@ pub(crate) struct Journal {
     out: Option<PathBuf>,
 }
 
-/// An open phase of a data set.
+/// An open phase of a case.
 pub(crate) struct Stage<'a> {
     // Fields drop in this order, so the inner range closes first.
-    _data_set: Option<Range<'a>>,
+    _case: Option<Range<'a>>,
     _phase: Range<'a>,
 }
 
 impl Journal {
-    pub(crate) fn new(job: Job, out: Option<PathBuf>, ranges: Ranges) -> Journal {
+    pub(crate) fn new(job: RunnerJob, out: Option<PathBuf>, ranges: Ranges) -> Journal {
         let report = RunnerReport {
             abi: CASE_ABI,
             runner: env!("CARGO_PKG_VERSION").to_owned(),
             kernel: String::new(),
             job,
             model: None,
-            data_sets: Vec::new(),
+            cases: Vec::new(),
             device: None,
             warnings: Vec::new(),
             gaps: Vec::new(),
@@ -56,7 +56,7 @@ impl Journal {
         Journal { report: RefCell::new(report), place: RefCell::default(), ranges, out }
     }
 
-    pub(crate) fn name_kernel(&self, kernel: &str) {
+    pub(crate) fn set_kernel(&self, kernel: &str) {
         self.report.borrow_mut().kernel = kernel.to_owned();
     }
 
@@ -72,7 +72,7 @@ impl Journal {
         self.report.borrow_mut().device = Some(device);
     }
 
-    pub(crate) fn warn(&self, warning: HostWarning) {
+    pub(crate) fn add_warning(&self, warning: HostWarning) {
         say!("warning: {}", warning.text);
         self.report.borrow_mut().warnings.push(warning);
     }
@@ -82,7 +82,7 @@ impl Journal {
     }
 
     /// Records a value that could not be read. The same sentence is recorded only once.
-    pub(crate) fn gap(&self, text: impl Into<String>) {
+    pub(crate) fn add_gap(&self, text: impl Into<String>) {
         let text = text.into();
         let mut report = self.report.borrow_mut();
         if !report.gaps.contains(&text) {
@@ -91,24 +91,24 @@ impl Journal {
         }
     }
 
-    /// Changes the report of a data set, which is added if it is missing.
-    pub(crate) fn record(&self, data_set: &str, change: impl FnOnce(&mut CaseReport)) {
+    /// Changes the report of a case, which is added if it is missing.
+    pub(crate) fn update_case(&self, name: &str, change: impl FnOnce(&mut CaseReport)) {
         let mut report = self.report.borrow_mut();
-        let position = report.data_sets.iter().position(|set| set.name == data_set);
+        let position = report.cases.iter().position(|case| case.name == name);
         let index = position.unwrap_or_else(|| {
-            let name = data_set.to_owned();
-            report.data_sets.push(CaseReport { name, ..CaseReport::default() });
-            report.data_sets.len() - 1
+            let name = name.to_owned();
+            report.cases.push(CaseReport { name, ..CaseReport::default() });
+            report.cases.len() - 1
         });
-        change(&mut report.data_sets[index]);
+        change(&mut report.cases[index]);
     }
 
-    /// Opens the ranges of a phase, and remembers phase and data set for error reports.
-    pub(crate) fn enter(&self, phase: Phase, data_set: Option<&Case>) -> Outcome<Stage<'_>> {
-        let name = data_set.map(|set| set.name.as_str());
+    /// Opens the ranges of a phase, and remembers phase and case for error reports.
+    pub(crate) fn enter_phase(&self, phase: Phase, case: Option<&Case>) -> Result<Stage<'_>> {
+        let name = case.map(|case| case.name.as_str());
         *self.place.borrow_mut() = (Some(phase), name.map(str::to_owned));
         if let Some(name) = name {
-            self.record(name, |_| {});
+            self.update_case(name, |_| {});
         }
         let text = match name {
             Some(name) => format!("the process ended during `{}` of `{name}`", phase.name()),
@@ -121,34 +121,34 @@ impl Journal {
         );
         self.write(Some(&self.add_place(ended)))?;
         let outer = self.ranges.push(phase.name());
-        let inner = data_set.map(|set| self.ranges.push(&set.range_name()));
-        Ok(Stage { _data_set: inner, _phase: outer })
+        let inner = case.map(|case| self.ranges.push(&case.range_name()));
+        Ok(Stage { _case: inner, _phase: outer })
     }
 
     /// Adds the place of an error: the phase entered last.
-    fn add_place(&self, fault: Fault) -> RunError {
+    fn add_place(&self, fault: Fault) -> RunnerError {
         let mut error = *fault.0;
         let place = self.place.borrow();
         error.phase = error.phase.or(place.0);
-        error.data_set = error.data_set.or_else(|| place.1.clone());
+        error.case = error.case.or_else(|| place.1.clone());
         error
     }
 
     /// Writes the final report, prints the outcome and returns the exit status.
-    pub(crate) fn finish(&self, outcome: Outcome<()>) -> u8 {
+    pub(crate) fn finish(&self, outcome: Result<()>) -> u8 {
         let error = outcome.err().map(|fault| self.add_place(fault));
         let written = self.write(error.as_ref());
         let failed = error.or_else(|| written.err().map(|fault| *fault.0));
         match failed {
             None => 0,
             Some(error) => {
-                tell(&error);
+                print_error(&error);
                 error.class.exit_code()
             }
         }
     }
 
-    fn write(&self, error: Option<&RunError>) -> Outcome<()> {
+    fn write(&self, error: Option<&RunnerError>) -> Result<()> {
         let Some(out) = &self.out else { return Ok(()) };
         let mut report = self.report.borrow().clone();
         report.error = error.cloned();
@@ -158,7 +158,7 @@ impl Journal {
         };
         let mut bytes = serde_json::to_vec(&report).map_err(|e| unwritable(&e))?;
         bytes.push(b'\n');
-        file::write_whole(out, &bytes).map_err(|e| unwritable(&e))
+        file::write_atomically(out, &bytes).map_err(|e| unwritable(&e))
     }
 }
 
@@ -168,8 +168,8 @@ pub(crate) fn print_line(line: std::fmt::Arguments<'_>) {
 }
 
 /// Prints an error as the runner's last line.
-pub(crate) fn tell(error: &RunError) {
-    let place = match (error.phase, &error.data_set) {
+pub(crate) fn print_error(error: &RunnerError) {
+    let place = match (error.phase, &error.case) {
         (Some(phase), Some(name)) => format!("\n  during `{}` of `{name}`", phase.name()),
         (Some(phase), None) => format!("\n  during `{}`", phase.name()),
         _ => String::new(),
@@ -189,15 +189,15 @@ mod tests {
     #[test]
     fn a_report_exists_from_the_first_phase_on_and_names_the_place() {
         let out = std::env::temp_dir().join(format!("rgpu-runner-journal-{}", std::process::id()));
-        let journal = Journal::new(Job::Time, Some(out.clone()), Ranges::new(None).unwrap());
-        let set = crate::input::tests::vecadd(4).data_sets.remove(0);
-        let stage = journal.enter(Phase::Timed, Some(&set)).unwrap();
+        let journal = Journal::new(RunnerJob::Time, Some(out.clone()), Ranges::new(None).unwrap());
+        let case = crate::input::tests::vecadd(4).cases.remove(0);
+        let stage = journal.enter_phase(Phase::Timed, Some(&case)).unwrap();
         let error = read(&out).error.unwrap();
         assert_eq!((error.class, error.phase), (ErrorClass::Crash, Some(Phase::Timed)));
-        assert_eq!(error.data_set.as_deref(), Some("n=4"));
+        assert_eq!(error.case.as_deref(), Some("n=4"));
         drop(stage);
         assert_eq!(journal.finish(Err(Fault::new(ErrorClass::Launch, "no"))), 6);
-        assert_eq!(read(&out).error.unwrap().data_set.as_deref(), Some("n=4"));
+        assert_eq!(read(&out).error.unwrap().case.as_deref(), Some("n=4"));
         assert_eq!(journal.finish(Ok(())), 0);
         assert_eq!(read(&out).error, None);
         std::fs::remove_file(&out).unwrap();
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn a_report_that_cannot_be_written_is_the_error() {
         let out = PathBuf::from("/nowhere/report.json");
-        let journal = Journal::new(Job::Time, Some(out), Ranges::new(None).unwrap());
+        let journal = Journal::new(RunnerJob::Time, Some(out), Ranges::new(None).unwrap());
         assert_eq!(journal.finish(Ok(())), ErrorClass::Output.exit_code());
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct IdleState {
 }
 
 /// Checks the GPU before anything runs on it.
-pub(crate) fn at_rest(facts: &IdleState) -> Vec<HostWarning> {
+pub(crate) fn check_idle_gpu(facts: &IdleState) -> Vec<HostWarning> {
     let mut warnings = Vec::new();
     let mut warn = |kind, text: String| warnings.push(HostWarning { kind, text });
     if facts.mig {
@@ -51,7 +51,7 @@ pub(crate) fn at_rest(facts: &IdleState) -> Vec<HostWarning> {
 }
 
 /// Checks a reading taken while the kernel runs.
-pub(crate) fn under_load(reading: &ClockReading, policy: &ClockPolicy) -> Vec<HostWarning> {
+pub(crate) fn check_loaded_gpu(reading: &ClockReading, policy: &ClockPolicy) -> Vec<HostWarning> {
     let mut warnings = Vec::new();
     let mut warn = |kind, text: String| warnings.push(HostWarning { kind, text });
     let clock = reading.sm_mhz.map_or("unknown".to_owned(), |mhz| format!("{mhz} MHz"));
@@ -92,9 +92,9 @@ mod tests {
             power_limits: Some((700_000, 700_000)),
             ..IdleState::default()
         };
-        assert_eq!(at_rest(&facts), []);
+        assert_eq!(check_idle_gpu(&facts), []);
         let reading = ClockReading { sm_mhz: Some(1980), ..ClockReading::default() };
-        assert_eq!(under_load(&reading, &ClockPolicy::AsFound), []);
+        assert_eq!(check_loaded_gpu(&reading, &ClockPolicy::AsFound), []);
     }
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
             power_limits: Some((300_000, 700_000)),
             other_processes: vec![17, 23],
         };
-        let warnings = at_rest(&facts);
+        let warnings = check_idle_gpu(&facts);
         use WarningKind::*;
         assert_eq!(kinds(&warnings), [MigSlice, VirtualGpu, PowerLimit, OtherProcesses]);
         assert!(warnings[2].text.contains("300 W") && warnings[3].text.contains("17, 23"));
@@ -118,10 +118,10 @@ mod tests {
             throttle: vec!["sw_power_cap".into(), "hw_thermal".into(), "hw_slowdown".into()],
             ..ClockReading::default()
         };
-        let warnings = under_load(&reading, &ClockPolicy::Locked { sm_mhz: 1500 });
+        let warnings = check_loaded_gpu(&reading, &ClockPolicy::Locked { sm_mhz: 1500 });
         use WarningKind::*;
         assert_eq!(kinds(&warnings), [PowerLimit, ThermalLimit, Clocks, Clocks]);
         let steps = ClockReading { sm_mhz: Some(1485), ..ClockReading::default() };
-        assert_eq!(under_load(&steps, &ClockPolicy::Locked { sm_mhz: 1500 }), []);
+        assert_eq!(check_loaded_gpu(&steps, &ClockPolicy::Locked { sm_mhz: 1500 }), []);
     }
 }

@@ -1,9 +1,10 @@
-//! Loads and calls the user's shared libraries: references and host entries.
+//! Loads and calls the user's shared libraries: references and host entries. A reference computes
+//! the expected outputs. A host entry is a library that launches the kernel itself.
 
-#![allow(unsafe_code)] // calls into libraries whose types only `rgpu.h` states
+#![allow(unsafe_code)] // calls into libraries whose signatures are declared only in `rgpu.h`
 
 use crate::abi::{AbiCase, RawCase};
-use crate::fault::{Fault, Outcome, loader_text};
+use crate::fault::{Fault, Result, loader_text};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW, Symbol};
 use rgpu_case::{ErrorClass, HostFunction};
 use std::ffi::{c_int, c_void};
@@ -24,16 +25,16 @@ pub(crate) struct ReferenceLibrary {
 }
 
 impl ReferenceLibrary {
-    pub(crate) fn open(function: &HostFunction, folder: &Path) -> Outcome<ReferenceLibrary> {
+    pub(crate) fn open(function: &HostFunction, folder: &Path) -> Result<ReferenceLibrary> {
         let library = open(&folder.join(&function.library))?;
         let name = function.function.clone();
-        // SAFETY: `rgpu.h` gives a reference this signature.
+        // SAFETY: `rgpu.h` declares this signature for a reference.
         let call = unsafe { symbol::<ReferenceFn>(&library, &function.library, &name)? };
         Ok(ReferenceLibrary { call: *call, name, _library: library })
     }
 
     /// Runs the reference on host pointers.
-    pub(crate) fn run(&self, case: &AbiCase) -> Outcome<()> {
+    pub(crate) fn run(&self, case: &AbiCase) -> Result<()> {
         // SAFETY: the case and its buffers live until the call returns, and are laid out as
         // `rgpu.h` states. The rest is the user's code.
         let status = unsafe { (self.call)(case.as_ptr()) };
@@ -55,15 +56,15 @@ pub(crate) struct DeviceReferenceLibrary {
 }
 
 impl DeviceReferenceLibrary {
-    pub(crate) fn open(path: &str, name: &str, folder: &Path) -> Outcome<DeviceReferenceLibrary> {
+    pub(crate) fn open(path: &str, name: &str, folder: &Path) -> Result<DeviceReferenceLibrary> {
         let library = open(&folder.join(path))?;
-        // SAFETY: `rgpu.h` gives a device reference this signature.
+        // SAFETY: `rgpu.h` declares this signature for a device reference.
         let call = *unsafe { symbol::<DeviceReferenceFn>(&library, path, name)? };
         Ok(DeviceReferenceLibrary { call, name: name.to_owned(), _library: library })
     }
 
     /// Enqueues the reference on a `CUstream`, with device pointers.
-    pub(crate) fn run(&self, case: &AbiCase, stream: *mut c_void) -> Outcome<()> {
+    pub(crate) fn run(&self, case: &AbiCase, stream: *mut c_void) -> Result<()> {
         // SAFETY: as for a host reference; the device buffers live until the caller has
         // synchronised the stream.
         match unsafe { (self.call)(case.as_ptr(), stream) } {
@@ -76,7 +77,8 @@ impl DeviceReferenceLibrary {
     }
 }
 
-/// A loaded host entry.
+/// A loaded host entry: `rgpu_prepare`, `rgpu_launch`, `rgpu_finish` and, optionally,
+/// `rgpu_refresh`.
 pub(crate) struct EntryLibrary {
     prepare: PrepareFn,
     launch: LaunchFn,
@@ -86,9 +88,9 @@ pub(crate) struct EntryLibrary {
 }
 
 impl EntryLibrary {
-    pub(crate) fn open(path: &str, folder: &Path) -> Outcome<EntryLibrary> {
+    pub(crate) fn open(path: &str, folder: &Path) -> Result<EntryLibrary> {
         let library = open(&folder.join(path))?;
-        // SAFETY: `rgpu.h` gives the four functions these signatures.
+        // SAFETY: `rgpu.h` declares these signatures for the four functions.
         unsafe {
             let prepare = *symbol::<PrepareFn>(&library, path, "rgpu_prepare")?;
             let launch = *symbol::<LaunchFn>(&library, path, "rgpu_launch")?;
@@ -100,7 +102,7 @@ impl EntryLibrary {
 
     /// Runs `rgpu_prepare` on device pointers. The case must outlive the state, so [`EntryState`]
     /// owns it.
-    pub(crate) fn prepare(&self, case: AbiCase) -> Outcome<EntryState<'_>> {
+    pub(crate) fn prepare(&self, case: AbiCase) -> Result<EntryState<'_>> {
         let mut state = std::ptr::null_mut();
         // SAFETY: the case lives until `rgpu_finish` has returned (`EntryState` owns it).
         let status = unsafe { (self.prepare)(case.as_ptr(), &mut state) };
@@ -120,7 +122,7 @@ pub(crate) struct EntryState<'a> {
 
 impl EntryState<'_> {
     /// Runs `rgpu_launch` on a `CUstream`.
-    pub(crate) fn launch(&self, stream: *mut c_void) -> Outcome<()> {
+    pub(crate) fn launch(&self, stream: *mut c_void) -> Result<()> {
         // SAFETY: the state comes from this library's `rgpu_prepare`, and the stream is alive.
         match unsafe { (self.library.launch)(self.state, stream) } {
             0 => Ok(()),
@@ -134,7 +136,7 @@ impl EntryState<'_> {
     }
 
     /// Runs `rgpu_refresh`, if the library has it.
-    pub(crate) fn refresh(&self) -> Outcome<()> {
+    pub(crate) fn refresh(&self) -> Result<()> {
         // SAFETY: the state comes from this library's `rgpu_prepare`.
         match self.library.refresh.map_or(0, |refresh| unsafe { refresh(self.state) }) {
             0 => Ok(()),
@@ -155,7 +157,7 @@ fn entry_fault(call: &str, code: c_int) -> Fault {
     Fault::new(ErrorClass::HostEntry, text).at_call(call, code.into())
 }
 
-fn open(path: &Path) -> Outcome<Library> {
+fn open(path: &Path) -> Result<Library> {
     if !path.exists() {
         let text = format!("the library `{}` is missing", path.display());
         return Err(Fault::new(ErrorClass::MissingFile, text));
@@ -171,7 +173,7 @@ fn open(path: &Path) -> Outcome<Library> {
 
 /// # Safety
 /// `T` must be the type that the library gives the symbol.
-unsafe fn symbol<T>(library: &Library, path: &str, name: &str) -> Outcome<Symbol<T>> {
+unsafe fn symbol<T>(library: &Library, path: &str, name: &str) -> Result<Symbol<T>> {
     // SAFETY: the caller vouches for the type.
     unsafe { library.get::<T>(name) }.map_err(|_| {
         let text = format!("the library `{path}` has no function `{name}` (is it `extern \"C\"`?)");

@@ -1,4 +1,5 @@
-//! `rgpu-runner`: runs one kernel on the GPU host as a Case describes, and writes a report.
+//! `rgpu-runner`: runs one kernel on the GPU host as a `RunnerInput` describes, and writes a
+//! report.
 //!
 //! It is a separate program because profiling tools need a process to start, and because a crashing
 //! kernel must not end anything else. It is built against an old glibc and opens libcuda at run
@@ -34,10 +35,10 @@ mod ranges;
 mod sampling;
 
 use cli::{Args, RunnerCommand};
-use fault::{Fault, Outcome};
+use fault::{Fault, Result};
 use jobs::Session;
 use journal::{Journal, say};
-use rgpu_case::{ErrorClass, Job};
+use rgpu_case::{ErrorClass, RunnerJob};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -63,7 +64,7 @@ fn run(args: Args) -> u8 {
     let ranges = match ranges::Ranges::new(args.ranges.as_deref()) {
         Ok(ranges) => ranges,
         Err(fault) => {
-            journal::tell(&fault.0);
+            journal::print_error(&fault.0);
             return fault.class().exit_code();
         }
     };
@@ -73,26 +74,28 @@ fn run(args: Args) -> u8 {
     journal.finish(outcome.unwrap_or_else(|panic| Err(from_panic(&*panic))))
 }
 
-fn work(args: &Args, journal: &Journal) -> Outcome<()> {
-    let input = input::read(&args.case)?;
-    journal.name_kernel(&input.case.kernel);
-    say!("rgpu-runner {}: {} {}", env!("CARGO_PKG_VERSION"), args.job.name(), input.case.kernel);
-    if args.job == Job::Cpu {
+fn work(args: &Args, journal: &Journal) -> Result<()> {
+    let input = input::read(&args.input)?;
+    journal.set_kernel(&input.spec.kernel);
+    say!("rgpu-runner {}: {} {}", env!("CARGO_PKG_VERSION"), args.job.name(), input.spec.kernel);
+    if args.job == RunnerJob::Cpu {
         return jobs::cpu::run(&input, journal);
     }
-    let against = args.against.as_ref().map(|other| input::read(&other.case)).transpose()?;
+    let against = args.against.as_ref().map(|other| input::read(&other.input)).transpose()?;
     let session = Session::open(&input, journal)?;
-    if let (Some(case), Some(to)) = (&against, &args.against) {
-        let other = jobs::pair::OtherSide { input: case, out: to.out.as_deref() };
+    if let (Some(input), Some(to)) = (&against, &args.against) {
+        let other = jobs::pair::OtherKernel { input, out: to.out.as_deref() };
         return jobs::pair::run(&session, &other, args.clock, args.unfit);
     }
     match args.job {
-        Job::Verify => jobs::verify::run(&session),
-        Job::Time => jobs::time::run(&session, args.clock, args.unfit),
-        Job::Once => jobs::once::run(&session),
-        Job::Guard => jobs::guard::run(&session),
-        Job::Cpu | Job::Pair => Ok(()), // done above
-        Job::Torch => Err(fault::bad_case("`torch` is a job of `harness.py`, not of the runner")),
+        RunnerJob::Verify => jobs::verify::run(&session),
+        RunnerJob::Time => jobs::time::run(&session, args.clock, args.unfit),
+        RunnerJob::Once => jobs::once::run(&session),
+        RunnerJob::Guard => jobs::guard::run(&session),
+        RunnerJob::Cpu | RunnerJob::Pair => Ok(()), // done above
+        RunnerJob::Torch => {
+            Err(fault::bad_case("`torch` is a job of `harness.py`, not of the runner"))
+        }
     }
 }
 

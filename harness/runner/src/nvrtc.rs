@@ -1,7 +1,7 @@
 //! `rgpu-runner nvrtc`: compiles CUDA C++ for a device, on hosts without nvcc or a host compiler.
 //!
-//! Unlike the other jobs it has no Case, no report and needs no driver. Standard error gets the
-//! compiler's log unchanged, as with nvcc.
+//! Unlike the other jobs it has no input file, no report and needs no driver. Standard error gets
+//! the compiler's log unchanged, as with nvcc.
 
 mod args;
 mod flags;
@@ -10,7 +10,7 @@ mod library;
 
 pub(crate) use args::{Args, parse};
 
-use crate::fault::{Fault, Outcome};
+use crate::fault::{Fault, Result};
 use crate::file;
 use crate::journal::{self, say};
 use flags::Translated;
@@ -25,13 +25,13 @@ pub(crate) fn run(args: &Args) -> u8 {
     match compile(args) {
         Ok(()) => 0,
         Err(fault) => {
-            journal::tell(&fault.0);
+            journal::print_error(&fault.0);
             fault.class().exit_code()
         }
     }
 }
 
-fn compile(args: &Args) -> Outcome<()> {
+fn compile(args: &Args) -> Result<()> {
     let usage = |text: String| Fault::new(ErrorClass::Usage, text);
     let translated = flags::translate(&args.flags).map_err(usage)?;
     let arch = architecture(args, &translated).map_err(usage)?;
@@ -51,11 +51,11 @@ fn compile(args: &Args) -> Outcome<()> {
         say!("note: `{flag}` does not apply to device code and is left out");
     }
 
-    let folders = headers::folders(&args.include, nvrtc.path.as_deref());
+    let folders = headers::header_folders(&args.include, nvrtc.path.as_deref());
     let of_flags = translated.include.iter().map(PathBuf::from);
     let beside = args.source.parent().map(Path::to_path_buf);
     let searched: Vec<PathBuf> = folders.iter().cloned().chain(of_flags).chain(beside).collect();
-    let headers = headers::stand_ins(&searched);
+    let headers = headers::replacement_headers(&searched);
     let name = c_string(shown.to_string().into_bytes(), "the source's name")?;
     let job =
         Compilation { nvrtc: &nvrtc, source, name, headers, folders, flags: translated.flags };
@@ -74,7 +74,7 @@ fn compile(args: &Args) -> Outcome<()> {
         if bytes.is_empty() {
             return Err(nothing(what));
         }
-        file::write_whole(path, &bytes).map_err(|e| {
+        file::write_atomically(path, &bytes).map_err(|e| {
             let text = format!("cannot write the {what} `{}`: {e}", path.display());
             Fault::new(ErrorClass::Output, text)
         })?;
@@ -94,8 +94,8 @@ struct Compilation<'n> {
 
 impl Compilation<'_> {
     /// Compiles; on failure NVRTC's log goes to standard error first.
-    fn compile(&self, arch: &str) -> Outcome<Program<'_>> {
-        let first = format!("--pre-include={}", headers::FIRST);
+    fn compile(&self, arch: &str) -> Result<Program<'_>> {
+        let first = format!("--pre-include={}", headers::FIRST_HEADER);
         let mut options = vec![format!("--gpu-architecture={arch}"), first];
         options.extend(self.flags.iter().cloned());
         // After those of the flags: folders that the user named are searched first.
@@ -103,7 +103,7 @@ impl Compilation<'_> {
         let options: Vec<CString> = options
             .into_iter()
             .map(|option| c_string(option.into_bytes(), "a flag"))
-            .collect::<Outcome<_>>()?;
+            .collect::<Result<_>>()?;
         let program = Program::new(self.nvrtc, &self.source, &self.name, &self.headers)?;
         program.compile(&options).map_err(|mut fault| {
             let log = program.log();
@@ -142,7 +142,7 @@ fn contains(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|window| window == word)
 }
 
-fn c_string(bytes: Vec<u8>, what: &str) -> Outcome<CString> {
+fn c_string(bytes: Vec<u8>, what: &str) -> Result<CString> {
     CString::new(bytes)
         .map_err(|_| Fault::new(ErrorClass::Compile, format!("{what} holds a NUL byte")))
 }

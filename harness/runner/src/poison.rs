@@ -54,7 +54,7 @@ impl Poison {
 
 /// Whether a single launch on the first pattern is enough to recognise an unwritten element: the
 /// dtype is wide enough, or the pattern is a NaN that results do not have.
-pub(crate) fn tells_alone(dtype: Dtype) -> bool {
+pub(crate) fn one_pattern_suffices(dtype: Dtype) -> bool {
     dtype.bits() >= 16 || matches!(dtype, Dtype::E4m3 | Dtype::E5m2)
 }
 

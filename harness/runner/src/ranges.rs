@@ -1,6 +1,6 @@
-//! Opens the ranges around each phase and data set, in NVTX for tools and in a log of our own.
+//! Opens the ranges around each phase and case, in NVTX for tools and in a log of our own.
 //!
-//! NVTX: domain `rgpu`, push/pop ranges, the phase outside and the data set inside
+//! NVTX: domain `rgpu`, push/pop ranges, the phase outside and the case inside
 //! (`rgpu@timed/n=1024` in ncu's filter language). Without a tool the calls have no effect.
 //!
 //! The log serves runs without a tool. It consists of JSON lines. The first is
@@ -9,7 +9,7 @@
 //! (one reading of the wall clock at the start, continued by the monotonic clock, so that steps of
 //! the wall clock have no effect). Inner ranges come before the outer ones that contain them.
 
-use crate::fault::{Fault, Outcome};
+use crate::fault::{Fault, Result};
 use nvtx::Domain;
 use nvtx::domain::LocalRange;
 use rgpu_case::ErrorClass;
@@ -62,7 +62,7 @@ fn ascii(name: &str) -> nvtx::Str {
 
 impl Ranges {
     /// The file `log` is truncated.
-    pub(crate) fn new(log: Option<&Path>) -> Outcome<Ranges> {
+    pub(crate) fn new(log: Option<&Path>) -> Result<Ranges> {
         let ranges = Ranges {
             domain: Domain::new(ascii("rgpu")),
             log: log.map(|path| create(path).map(RefCell::new)).transpose()?,
@@ -104,7 +104,7 @@ impl Drop for Range<'_> {
     }
 }
 
-fn create(path: &Path) -> Outcome<File> {
+fn create(path: &Path) -> Result<File> {
     File::create(path).map_err(|e| {
         let text = format!("cannot write the range log `{}`: {e}", path.display());
         Fault::new(ErrorClass::Output, text)

@@ -50,13 +50,13 @@ impl<'a> Sampling<'a> {
     }
 
     /// Typical duration so far, in nanoseconds.
-    pub(crate) fn typical(&self) -> Option<f64> {
+    pub(crate) fn typical_ns(&self) -> Option<f64> {
         median(&self.samples)
     }
 
     fn converged(&self) -> bool {
         self.samples.len() >= (self.plan.min_iters.max(1) as usize)
-            && Summary::of(&self.kept(&self.discarded()))
+            && Summary::from_samples(&self.kept(&self.discarded()))
                 .is_some_and(|s| s.relative_half_width() <= self.plan.ci_target)
     }
 
@@ -96,7 +96,7 @@ impl<'a> Sampling<'a> {
     ) -> Option<Timing> {
         let discarded = self.discarded();
         let kept = self.kept(&discarded);
-        let summary = Summary::of(&kept)?;
+        let summary = Summary::from_samples(&kept)?;
         let converged = summary.relative_half_width() <= self.plan.ci_target;
         Some(Timing {
             source,
@@ -112,7 +112,7 @@ impl<'a> Sampling<'a> {
             l2_flushed: flushed_bytes.is_some(),
             flushed_bytes,
             wall_ns: None,
-            contents: None,
+            distinct_inputs: None,
             verified: None,
             repeated: None,
             clocks: self.readings,
@@ -121,7 +121,7 @@ impl<'a> Sampling<'a> {
 }
 
 /// Returns a line such as `median 12.3 us (95 % interval 12.2 to 12.4 us), 40 samples`.
-pub(crate) fn describe(timing: &Timing) -> String {
+pub(crate) fn describe_timing(timing: &Timing) -> String {
     let mut text = format!(
         "median {} (95 % interval {} to {}), {} samples",
         duration(timing.median_ns),

@@ -21,7 +21,7 @@ int rgpu_reference(const rgpu_case *c) {
 }
 "#;
 
-/// Two data sets of `y = a + b`.
+/// A runner input with two cases of `y = a + b`.
 const CASE: &str = r#"{"abi":1,"kernel":"vecadd",
  "entry":{"device":{"module":"k.cubin","function":"vecadd"}},
  "data_sets":[
@@ -74,9 +74,9 @@ fn the_reference_is_timed_on_the_cpu_under_the_same_ranges() {
     let output = runner(folder.path(), &["case.json", "cpu", "--ranges", "ranges.jsonl"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report = report(folder.path());
-    assert_eq!((report.error, report.data_sets.len()), (None, 2));
-    for set in &report.data_sets {
-        let timing = set.timing.as_ref().unwrap();
+    assert_eq!((report.error, report.cases.len()), (None, 2));
+    for case in &report.cases {
+        let timing = case.timing.as_ref().unwrap();
         assert_eq!((timing.source, timing.samples), (TimingSource::Cpu, 7));
         assert!(timing.median_ns > 0.0 && timing.ci95_ns[0] <= timing.median_ns);
     }
@@ -112,14 +112,14 @@ int rgpu_reference(const rgpu_case *c) {
             {{"name":"y","dtype":"e2m1","dims":[{m},7],"role":"inout"}}]}}"#
         )
     };
-    let case = format!(
+    let input = format!(
         r#"{{"abi":1,"kernel":"groups","entry":{{"host":{{"library":"entry.so"}}}},
         "data_sets":[{{"name":"two","vars":["m","k"],"groups":[{},{}]}}],
         "reference":{{"host_library":{{"library":"reference.so"}}}},"timing":{{"iters":1}}}}"#,
         group(2),
         group(3)
     );
-    std::fs::write(folder.path().join("case.json"), case).unwrap();
+    std::fs::write(folder.path().join("case.json"), input).unwrap();
     let output = runner(folder.path(), &["case.json", "cpu"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -132,7 +132,7 @@ fn a_reference_that_returns_non_zero_is_named_with_its_status() {
     assert_eq!(output.status.code(), Some(9));
     let error = report(folder.path()).error.unwrap();
     assert_eq!((error.class, error.code), (ErrorClass::Reference, Some(3)));
-    assert_eq!((error.phase, error.data_set.as_deref()), (Some(Phase::Warmup), Some("n=4")));
+    assert_eq!((error.phase, error.case.as_deref()), (Some(Phase::Warmup), Some("n=4")));
 }
 
 #[test]

@@ -12,10 +12,10 @@ use rgpu_case::{
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A folder with the fakes, a Case of two data sets and a reference.
+/// A folder with the fakes, a runner input with two cases and a reference.
 struct Bench {
     folder: tempfile::TempDir,
-    case: RunnerInput,
+    input: RunnerInput,
     env: Vec<(&'static str, String)>,
 }
 
@@ -31,8 +31,8 @@ impl Bench {
             at.join("kernels.so").display()
         );
         std::fs::write(at.join("module.ptx"), module).unwrap();
-        let case = serde_json::from_str(&case_text(function)).unwrap();
-        Bench { folder, case, env: Vec::new() }
+        let input = serde_json::from_str(&input_text(function)).unwrap();
+        Bench { folder, input, env: Vec::new() }
     }
 
     fn with(mut self, name: &'static str, value: impl Into<String>) -> Bench {
@@ -41,7 +41,7 @@ impl Bench {
     }
 
     fn change(mut self, change: impl FnOnce(&mut RunnerInput)) -> Bench {
-        change(&mut self.case);
+        change(&mut self.input);
         self
     }
 
@@ -51,7 +51,7 @@ impl Bench {
 
     /// Runs a job; returns its output and the report.
     fn run(&self, args: &[&str]) -> (Output, RunnerReport) {
-        std::fs::write(self.path("case.json"), serde_json::to_vec(&self.case).unwrap()).unwrap();
+        std::fs::write(self.path("case.json"), serde_json::to_vec(&self.input).unwrap()).unwrap();
         let output = Command::new(env!("CARGO_BIN_EXE_rgpu-runner"))
             .arg("case.json")
             .args(args)
@@ -110,8 +110,8 @@ fn build(folder: &Path, library: &str, source: &str, flags: &[&str]) -> PathBuf 
     target
 }
 
-fn case_text(function: &str) -> String {
-    let set = |n: u64| {
+fn input_text(function: &str) -> String {
+    let case = |n: u64| {
         format!(
             r#"{{"name":"n={n}","vars":["n"],"groups":[{{"sizes":[{n}],"args":[
             {{"name":"a","dtype":"f32","dims":[{n}],"role":"in","init":{{"uniform":{{"lo":-1,"hi":1}}}}}},
@@ -125,8 +125,8 @@ fn case_text(function: &str) -> String {
         r#"{{"abi":1,"kernel":"vecadd","entry":{{"device":{{"module":"module.ptx","function":"{function}"}}}},
         "data_sets":[{},{}],"reference":{{"host_library":{{"library":"reference.so"}}}},
         "timing":{{"warmup":2,"max_seconds":0.3}}}}"#,
-        set(5),
-        set(1000)
+        case(5),
+        case(1000)
     )
 }
 
@@ -139,9 +139,9 @@ fn a_right_kernel_is_verified_on_every_data_set_by_its_plain_name() {
     let bench = Bench::new("vecadd");
     let (output, report) = bench.run(&["verify"]);
     assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(report.data_sets.len(), 2);
-    for set in &report.data_sets {
-        let correctness = set.correctness.as_ref().unwrap();
+    assert_eq!(report.cases.len(), 2);
+    for case in &report.cases {
+        let correctness = case.correctness.as_ref().unwrap();
         assert!(correctness.passed && correctness.bit_equal);
         assert_eq!(correctness.outputs[0].max_abs_error, 0.0);
     }
@@ -152,14 +152,14 @@ fn a_right_kernel_is_verified_on_every_data_set_by_its_plain_name() {
 }
 
 #[test]
-fn a_wrong_kernel_ends_with_the_first_wrong_element_after_all_data_sets() {
+fn a_wrong_kernel_ends_with_the_first_wrong_element_after_all_cases() {
     let (output, report) = Bench::new("wrong").run(&["verify"]);
     assert_eq!(output.status.code(), Some(1));
-    let correctness = report.data_sets[1].correctness.as_ref().unwrap();
+    let correctness = report.cases[1].correctness.as_ref().unwrap();
     let checked = &correctness.outputs[0];
     assert_eq!((checked.mismatches, checked.first_mismatch.as_ref().unwrap().index), (1, 2));
     let error = report.error.unwrap();
-    assert_eq!((error.class, error.data_set.as_deref()), (ErrorClass::WrongResult, Some("n=5")));
+    assert_eq!((error.class, error.case.as_deref()), (ErrorClass::WrongResult, Some("n=5")));
     assert!(error.text.contains("1 of 5 elements of `y`"), "{}", error.text);
 }
 
@@ -167,19 +167,19 @@ fn a_wrong_kernel_ends_with_the_first_wrong_element_after_all_data_sets() {
 fn unwritten_elements_and_changed_inputs_are_wrong_results() {
     let (output, report) = Bench::new("short_by_one").run(&["verify"]);
     assert_eq!(output.status.code(), Some(1));
-    let correctness = report.data_sets[0].correctness.as_ref().unwrap();
+    let correctness = report.cases[0].correctness.as_ref().unwrap();
     assert_eq!(correctness.outputs[0].unwritten, 1);
     assert!(correctness.bit_equal);
 
     let (output, report) = Bench::new("spoils_input").run(&["verify"]);
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(report.data_sets[0].correctness.as_ref().unwrap().changed_inputs, ["a"]);
+    assert_eq!(report.cases[0].correctness.as_ref().unwrap().changed_inputs, ["a"]);
 }
 
 #[test]
 fn a_changing_kernel_is_not_bit_equal() {
     let (_, report) = Bench::new("never_the_same").run(&["verify"]);
-    assert!(!report.data_sets[0].correctness.as_ref().unwrap().bit_equal);
+    assert!(!report.cases[0].correctness.as_ref().unwrap().bit_equal);
 }
 
 #[test]
@@ -188,30 +188,27 @@ fn a_timed_call_that_does_nothing_is_a_wrong_result() {
         let (output, report) = Bench::new(kernel).run(&["time"]);
         assert_eq!(output.status.code(), Some(1), "{kernel}: {}", stderr(&output));
         let error = report.error.unwrap();
-        assert_eq!(
-            (error.class, error.data_set.as_deref()),
-            (ErrorClass::WrongResult, Some("n=5"))
-        );
+        assert_eq!((error.class, error.case.as_deref()), (ErrorClass::WrongResult, Some("n=5")));
         assert!(error.text.contains("do not give the same"), "{}", error.text);
     }
 }
 
 #[test]
 fn calls_that_differ_in_their_last_bits_are_timed_and_said_to_be_uncompared() {
-    let bench = Bench::new("sums_in_another_order").change(|case| {
-        case.tolerance = rgpu_case::Tolerance { abs: 1e-5, rel: 1e-5, ..Default::default() };
+    let bench = Bench::new("sums_in_another_order").change(|input| {
+        input.tolerance = rgpu_case::Tolerance { abs: 1e-5, rel: 1e-5, ..Default::default() };
     });
     let (output, report) = bench.run(&["time"]);
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(report.data_sets[0].timing.as_ref().unwrap().samples > 0);
+    assert!(report.cases[0].timing.as_ref().unwrap().samples > 0);
     assert!(report.gaps.iter().any(|gap| gap.contains("last bits")), "{:?}", report.gaps);
 }
 
 /// `y += a + b`: wrong as soon as a launch sees what an earlier one left.
 fn accumulating() -> Bench {
-    Bench::new("adds_to_output").change(|case| {
-        for set in &mut case.data_sets {
-            let y = &mut set.groups[0].args[2];
+    Bench::new("adds_to_output").change(|input| {
+        for case in &mut input.cases {
+            let y = &mut case.groups[0].args[2];
             y.role = Role::InOut;
             y.init = Some(rgpu_case::Init::Ints { lo: 1, hi: 4 });
             y.dims.push(1);
@@ -223,15 +220,15 @@ fn accumulating() -> Bench {
 fn inout_tensors_are_filled_again_before_each_launch() {
     let (output, report) = accumulating().run(&["verify"]);
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(report.data_sets[0].correctness.as_ref().unwrap().bit_equal);
+    assert!(report.cases[0].correctness.as_ref().unwrap().bit_equal);
 }
 
 #[test]
 fn every_launch_of_every_job_finds_inout_tensors_as_they_were() {
     for job in ["time", "once", "guard"] {
-        let bench = Bench::new("wants_fresh_output").change(|case| {
-            for set in &mut case.data_sets {
-                let y = &mut set.groups[0].args[2];
+        let bench = Bench::new("wants_fresh_output").change(|input| {
+            for case in &mut input.cases {
+                let y = &mut case.groups[0].args[2];
                 y.role = Role::InOut;
                 y.init = Some(rgpu_case::Init::Const { value: rgpu_case::Number::Int(1) });
             }
@@ -246,8 +243,8 @@ fn time_gives_samples_with_clocks_and_an_interval() {
     let bench = Bench::new("vecadd");
     let (output, report) = bench.run(&["time"]);
     assert!(output.status.success(), "{}", stderr(&output));
-    for set in &report.data_sets {
-        let timing = set.timing.as_ref().unwrap();
+    for case in &report.cases {
+        let timing = case.timing.as_ref().unwrap();
         assert_eq!(timing.source, TimingSource::Events);
         assert!(timing.samples >= 1 && timing.sample_ns.len() >= timing.samples);
         assert!(timing.ci95_ns[0] <= timing.median_ns && timing.median_ns <= timing.ci95_ns[1]);
@@ -261,9 +258,9 @@ fn time_gives_samples_with_clocks_and_an_interval() {
 
 #[test]
 fn fixed_iterations_and_the_host_clock_are_obeyed() {
-    let bench = Bench::new("vecadd").change(|case| case.timing.iters = Some(17));
+    let bench = Bench::new("vecadd").change(|input| input.timing.iters = Some(17));
     let (_, report) = bench.run(&["time", "--host-clock"]);
-    let timing = report.data_sets[1].timing.as_ref().unwrap();
+    let timing = report.cases[1].timing.as_ref().unwrap();
     assert_eq!((timing.source, timing.sample_ns.len()), (TimingSource::Host, 17));
 }
 
@@ -279,9 +276,9 @@ fn once_launches_the_warm_up_and_one_more_and_nothing_else() {
 
 #[test]
 fn range_names_hold_no_operator_of_ncus_filters() {
-    let bench = Bench::new("vecadd").change(|case| case.data_sets[0].name = "n=5,k=1+n=2".into());
+    let bench = Bench::new("vecadd").change(|input| input.cases[0].name = "n=5,k=1+n=2".into());
     let (_, report) = bench.run(&["once", "--ranges", "ranges.jsonl"]);
-    assert_eq!(report.data_sets[0].name, "n=5,k=1+n=2");
+    assert_eq!(report.cases[0].name, "n=5,k=1+n=2");
     let ranges = std::fs::read_to_string(bench.path("ranges.jsonl")).unwrap();
     assert!(ranges.contains(r#""path":["timed","n=5 k=1&n=2"]"#), "{ranges}");
 }
@@ -317,7 +314,7 @@ fn a_host_under_other_load_is_warned_of_and_refused_before_any_timing_under_stri
     let kinds: Vec<WarningKind> = report.warnings.iter().map(|w| w.kind).collect();
     use WarningKind::*;
     assert_eq!(kinds, [PowerLimit, OtherProcesses, PowerLimit, ThermalLimit]);
-    assert!(report.data_sets[0].timing.as_ref().unwrap().discarded.is_empty());
+    assert!(report.cases[0].timing.as_ref().unwrap().discarded.is_empty());
 
     let bench = busy();
     let (output, report) = bench.run(&["time", "--strict"]);
@@ -328,13 +325,13 @@ fn a_host_under_other_load_is_warned_of_and_refused_before_any_timing_under_stri
 
 #[test]
 fn a_clock_off_the_policy_is_refused_after_warm_up_and_before_timing() {
-    let bench = Bench::new("vecadd").with("FAKE_NVML_MHZ", "1200").change(|case| {
-        case.policies.clocks = rgpu_case::ClockPolicy::Locked { sm_mhz: 1500 };
+    let bench = Bench::new("vecadd").with("FAKE_NVML_MHZ", "1200").change(|input| {
+        input.policies.clocks = rgpu_case::ClockPolicy::Locked { sm_mhz: 1500 };
     });
     let (output, report) = bench.run(&["time", "--strict"]);
     assert_eq!(output.status.code(), Some(11));
     assert_eq!(report.warnings[0].kind, WarningKind::Clocks);
-    assert!(report.data_sets.iter().all(|set| set.timing.is_none()));
+    assert!(report.cases.iter().all(|case| case.timing.is_none()));
 }
 
 #[test]
@@ -350,7 +347,7 @@ fn an_illegal_access_names_the_call_and_leaves_a_whole_report() {
             "{job}: {}",
             error.text
         );
-        assert!(error.phase.is_some() && error.data_set.as_deref() == Some("n=5"), "{job}");
+        assert!(error.phase.is_some() && error.case.as_deref() == Some("n=5"), "{job}");
         // It would only be noise in a sanitizer's log.
         assert!(!stderr(&output).contains("after the fault"), "{job}: {}", stderr(&output));
     }
@@ -368,7 +365,7 @@ fn guard_finds_what_each_faulty_kernel_does() {
     ] {
         let (output, report) = Bench::new(function).run(&["guard"]);
         assert_eq!(output.status.code(), Some(10), "{function}: {}", stderr(&output));
-        let findings = &report.data_sets[0].guard.as_ref().unwrap().findings;
+        let findings = &report.cases[0].guard.as_ref().unwrap().findings;
         let first = &findings[0];
         assert_eq!(
             (first.kind, first.arg.as_str(), first.offset),
@@ -384,21 +381,21 @@ fn guard_finds_what_each_faulty_kernel_does() {
 fn guard_says_nothing_seen_and_never_clean_of_a_right_kernel() {
     let (output, report) = Bench::new("vecadd").run(&["guard"]);
     assert!(output.status.success());
-    assert_eq!(report.data_sets[0].guard.as_ref().unwrap().findings, []);
+    assert_eq!(report.cases[0].guard.as_ref().unwrap().findings, []);
     assert!(String::from_utf8_lossy(&output.stdout).contains("does not mean clean"));
 }
 
 #[test]
 fn a_host_entry_is_prepared_once_per_data_set_and_its_status_is_shown() {
     let entry = || {
-        Bench::new("-").change(|case| {
-            case.entry = rgpu_case::Entry::Host { library: "entry.so".into() };
+        Bench::new("-").change(|input| {
+            input.entry = rgpu_case::Entry::Host { library: "entry.so".into() };
         })
     };
     for job in ["verify", "time", "once", "guard"] {
         let (output, report) = entry().run(&[job]);
         assert!(output.status.success(), "{job}: {}", stderr(&output));
-        assert!(report.data_sets[0].prepare_ns.unwrap() > 0.0);
+        assert!(report.cases[0].prepare_ns.unwrap() > 0.0);
     }
     let (output, report) = entry().with("FAKE_ENTRY_FAIL", "1").run(&["verify"]);
     assert_eq!(output.status.code(), Some(8));
@@ -411,16 +408,16 @@ fn a_reference_kernel_is_checked_on_small_sets_before_it_is_trusted() {
     let with_reference = |function: &str| {
         let bench = Bench::new("vecadd");
         let function = function.to_owned();
-        bench.change(|case| {
+        bench.change(|input| {
             let launch =
                 Launch { grid: [1; 3], block: [32, 1, 1], cluster: None, dynamic_shared: 0 };
-            for set in &mut case.data_sets {
-                set.reference_launch = Some(launch.clone());
+            for case in &mut input.cases {
+                case.reference_launch = Some(launch.clone());
             }
-            let Some(Reference::HostLibrary(check)) = case.reference.take() else { return };
-            let small = vec![case.data_sets[0].clone()];
+            let Some(Reference::HostLibrary(check)) = input.reference.take() else { return };
+            let small = vec![input.cases[0].clone()];
             let module = "module.ptx".to_owned();
-            case.reference = Some(Reference::DeviceKernel { module, function, check, small });
+            input.reference = Some(Reference::DeviceKernel { module, function, check, small });
         })
     };
     let (output, _) = with_reference("_Z6vecaddPKfS0_Pfi").run(&["verify"]);
@@ -434,17 +431,17 @@ fn a_reference_kernel_is_checked_on_small_sets_before_it_is_trusted() {
 fn a_host_entry_has_a_reference_on_the_gpu_that_launches_by_itself() {
     let with_reference = |function: &str| {
         let function = function.to_owned();
-        Bench::new("-").change(|case| {
-            case.entry = rgpu_case::Entry::Host { library: "entry.so".into() };
-            let Some(Reference::HostLibrary(check)) = case.reference.take() else { return };
-            let small = vec![case.data_sets[0].clone()];
+        Bench::new("-").change(|input| {
+            input.entry = rgpu_case::Entry::Host { library: "entry.so".into() };
+            let Some(Reference::HostLibrary(check)) = input.reference.take() else { return };
+            let small = vec![input.cases[0].clone()];
             let library = "entry.so".to_owned();
-            case.reference = Some(Reference::DeviceFunction { library, function, check, small });
+            input.reference = Some(Reference::DeviceFunction { library, function, check, small });
         })
     };
     let (output, report) = with_reference("slow_vecadd").run(&["verify"]);
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(report.data_sets[0].reference_ns.is_some());
+    assert!(report.cases[0].reference_ns.is_some());
     let (output, report) = with_reference("wrong_vecadd").run(&["verify"]);
     assert_eq!(output.status.code(), Some(9));
     assert!(report.error.unwrap().text.contains("disagrees with its host function"));
@@ -454,13 +451,13 @@ fn a_host_entry_has_a_reference_on_the_gpu_that_launches_by_itself() {
 
 /// A host entry that computes part of its result in `rgpu_prepare`, with a reference on the "GPU".
 fn on_new_data(library: &str) -> Bench {
-    Bench::new("-").change(|case| {
-        case.entry = rgpu_case::Entry::Host { library: library.into() };
-        let Some(Reference::HostLibrary(check)) = case.reference.take() else { return };
-        let small = vec![case.data_sets[0].clone()];
+    Bench::new("-").change(|input| {
+        input.entry = rgpu_case::Entry::Host { library: library.into() };
+        let Some(Reference::HostLibrary(check)) = input.reference.take() else { return };
+        let small = vec![input.cases[0].clone()];
         let (library, function) = ("entry.so".to_owned(), "slow_vecadd".to_owned());
-        case.reference = Some(Reference::DeviceFunction { library, function, check, small });
-        case.timing.iters = Some(9);
+        input.reference = Some(Reference::DeviceFunction { library, function, check, small });
+        input.timing.iters = Some(9);
     })
 }
 
@@ -471,9 +468,9 @@ fn every_timed_call_has_data_of_its_own_and_is_compared_with_the_reference_on_th
         for args in [&["time"][..], &["time", "--host-clock"]] {
             let (output, report) = on_new_data(library).run(args);
             assert!(output.status.success(), "{library} {args:?}: {}", stderr(&output));
-            for data in &report.data_sets {
-                let timing = data.timing.as_ref().unwrap();
-                assert_eq!((timing.contents, timing.verified), (Some(9), Some(9)));
+            for case in &report.cases {
+                let timing = case.timing.as_ref().unwrap();
+                assert_eq!((timing.distinct_inputs, timing.verified), (Some(9), Some(9)));
                 assert_eq!((timing.repeated, timing.flushed_bytes), (None, Some(2 << 20)));
                 assert!(timing.wall_ns.unwrap() > 0.0);
             }
@@ -483,14 +480,14 @@ fn every_timed_call_has_data_of_its_own_and_is_compared_with_the_reference_on_th
 
 #[test]
 fn the_small_sizes_of_a_reference_are_no_results() {
-    let bench = on_new_data("entry.so").change(|case| {
-        let Some(Reference::DeviceFunction { small, .. }) = &mut case.reference else { return };
+    let bench = on_new_data("entry.so").change(|input| {
+        let Some(Reference::DeviceFunction { small, .. }) = &mut input.reference else { return };
         small[0].name = "small".into();
     });
     for job in ["verify", "time"] {
         let (output, report) = bench.run(&[job]);
         assert!(output.status.success(), "{}", stderr(&output));
-        let names: Vec<_> = report.data_sets.iter().map(|data| data.name.as_str()).collect();
+        let names: Vec<_> = report.cases.iter().map(|case| case.name.as_str()).collect();
         assert_eq!(names, ["n=5", "n=1000"], "{job}");
     }
 }
@@ -500,7 +497,7 @@ fn a_host_entry_that_keeps_to_old_contents_is_wrong_from_the_first_timed_call() 
     let (output, report) = on_new_data("forgets.so").run(&["time"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let error = report.error.unwrap();
-    assert_eq!((error.class, error.data_set.as_deref()), (ErrorClass::WrongResult, Some("n=5")));
+    assert_eq!((error.class, error.case.as_deref()), (ErrorClass::WrongResult, Some("n=5")));
     assert!(
         error.text.contains("timed call 1 ") && error.text.contains("1 of 5"),
         "{}",
@@ -510,42 +507,48 @@ fn a_host_entry_that_keeps_to_old_contents_is_wrong_from_the_first_timed_call() 
 
 #[test]
 fn without_the_check_of_the_reference_the_timing_goes_on_and_says_so() {
-    let bench = on_new_data("entry.so").change(|case| {
-        let Some(Reference::DeviceFunction { check, .. }) = &mut case.reference else { return };
+    let bench = on_new_data("entry.so").change(|input| {
+        let Some(Reference::DeviceFunction { check, .. }) = &mut input.reference else { return };
         check.library = "not-built.so".into();
     });
     let (output, report) = bench.run(&["time"]);
     assert!(output.status.success(), "{}", stderr(&output));
-    let timing = report.data_sets[0].timing.as_ref().unwrap();
-    assert_eq!((timing.contents, timing.verified, timing.repeated), (Some(2), None, Some(9)));
+    let timing = report.cases[0].timing.as_ref().unwrap();
+    assert_eq!(
+        (timing.distinct_inputs, timing.verified, timing.repeated),
+        (Some(2), None, Some(9))
+    );
     assert!(report.gaps.iter().any(|gap| gap.contains("not-built.so")), "{:?}", report.gaps);
 }
 
 #[test]
 fn inputs_that_a_case_fixes_are_named_and_the_calls_are_compared_all_the_same() {
-    let bench = on_new_data("entry.so").change(|case| {
-        for set in &mut case.data_sets {
-            set.groups[0].args[1].seed = Some(1);
+    let bench = on_new_data("entry.so").change(|input| {
+        for case in &mut input.cases {
+            case.groups[0].args[1].seed = Some(1);
         }
     });
     let (output, report) = bench.run(&["time"]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(report.gaps.iter().any(|gap| gap.contains("for `b`")), "{:?}", report.gaps);
-    assert_eq!(report.data_sets[0].timing.as_ref().unwrap().contents, Some(9));
+    assert_eq!(report.cases[0].timing.as_ref().unwrap().distinct_inputs, Some(9));
 }
 
 #[test]
 fn without_a_reference_on_the_gpu_calls_are_compared_with_the_first_on_the_same_of_two_sets() {
-    let bench = Bench::new("vecadd").change(|case| case.timing.iters = Some(9));
+    let bench = Bench::new("vecadd").change(|input| input.timing.iters = Some(9));
     let (_, report) = bench.run(&["time"]);
-    let timing = report.data_sets[0].timing.as_ref().unwrap();
-    assert_eq!((timing.contents, timing.verified, timing.repeated), (Some(2), None, Some(9)));
+    let timing = report.cases[0].timing.as_ref().unwrap();
+    assert_eq!(
+        (timing.distinct_inputs, timing.verified, timing.repeated),
+        (Some(2), None, Some(9))
+    );
 }
 
 #[test]
 fn a_cluster_is_launched_by_the_extended_call() {
-    let bench = Bench::new("vecadd").change(|case| {
-        case.data_sets[0].launch.as_mut().unwrap().cluster = Some([2, 1, 1]);
+    let bench = Bench::new("vecadd").change(|input| {
+        input.cases[0].launch.as_mut().unwrap().cluster = Some([2, 1, 1]);
     });
     let (output, _) = bench.run(&["once"]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -557,7 +560,7 @@ fn a_cluster_is_launched_by_the_extended_call() {
 fn launches_that_cannot_work_are_refused_in_words() {
     let refusal = |change: fn(&mut Launch)| {
         let bench = Bench::new("vecadd");
-        let bench = bench.change(|case| change(case.data_sets[0].launch.as_mut().unwrap()));
+        let bench = bench.change(|input| change(input.cases[0].launch.as_mut().unwrap()));
         let (output, report) = bench.run(&["once"]);
         assert_eq!(output.status.code(), Some(6));
         report.error.unwrap().text
@@ -571,13 +574,13 @@ fn launches_that_cannot_work_are_refused_in_words() {
 #[test]
 fn arguments_that_the_kernel_does_not_take_are_refused_by_name() {
     let (output, report) = Bench::new("vecadd")
-        .change(|case| case.data_sets[0].groups[0].args[3].dtype = rgpu_case::Dtype::I64)
+        .change(|input| input.cases[0].groups[0].args[3].dtype = rgpu_case::Dtype::I64)
         .run(&["verify"]);
     assert_eq!(output.status.code(), Some(3));
     let text = report.error.unwrap().text;
     assert!(text.contains("parameter 3") && text.contains("argument `n` has 8"), "{text}");
     let (_, report) = Bench::new("vecadd")
-        .change(|case| drop(case.data_sets[0].groups[0].args.pop()))
+        .change(|input| drop(input.cases[0].groups[0].args.pop()))
         .run(&["verify"]);
     assert!(report.error.unwrap().text.contains("takes 4 parameters, the case has 3"));
 }
@@ -619,7 +622,7 @@ fn without_nvml_the_clocks_are_a_gap_and_the_job_goes_on() {
     let (output, report) = bench.run(&["time"]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(report.gaps[0].contains("NVML is missing"));
-    assert_eq!(report.data_sets[0].timing.as_ref().unwrap().clocks, []);
+    assert_eq!(report.cases[0].timing.as_ref().unwrap().clocks, []);
 }
 
 #[test]

@@ -13,7 +13,7 @@
   --ranges FILE  a log of the ranges, as JSON lines
   --host-clock   time with the host's clock in place of CUDA events
   --strict       end before any timing where the GPU is held back
-  --warmup N     in place of the Case's own
+  --warmup N     in place of the input's own
 
 CASE says what to call with what. Inputs depend on the seed alone and are those that rgpu's own
 runner makes (an element of `normal` may differ in its last bit). NVTX ranges: domain `rgpu`, the
@@ -37,7 +37,7 @@ import time
 import traceback
 import types
 
-CASE = {}  # rgpu puts the kernel's Case here
+CASE = {}  # rgpu puts the runner input here
 
 ABI = 1
 HERE = os.path.dirname(os.path.abspath(__file__))

@@ -213,11 +213,11 @@ impl Connection {
             ToAgent::Stdin { job, len, eof, offset } => {
                 self.pass_stdin(&job, len, &Control::Stdin { len, eof, offset }, reader)?;
             }
-            ToAgent::Renew { job } => self.tell("renew", &job, &Control::Renew)?,
-            ToAgent::Detach { job } => self.tell("detach", &job, &Control::Detach)?,
+            ToAgent::Renew { job } => self.send_control("renew", &job, &Control::Renew)?,
+            ToAgent::Detach { job } => self.send_control("detach", &job, &Control::Detach)?,
             ToAgent::Cancel { job } => {
                 self.waiting.take_if(|waiting| waiting.is(&job));
-                self.tell("cancel", &job, &Control::Cancel)?;
+                self.send_control("cancel", &job, &Control::Cancel)?;
             }
             ToAgent::Fetch { job, path, offset, len } => {
                 if let Some(folder) = self.jobs.find("fetch", &job)? {
@@ -280,7 +280,7 @@ impl Connection {
     }
 
     /// Sends a control message to a job's supervisor. Does nothing if the job has ended.
-    fn tell(
+    fn send_control(
         &mut self,
         request: &'static str,
         job: &str,
@@ -289,7 +289,7 @@ impl Connection {
         if self.jobs.find(request, job)?.is_none() {
             return Ok(());
         }
-        self.jobs.tell(job, |link| write_message(link, control));
+        self.jobs.send_to_supervisor(job, |link| write_message(link, control));
         // The job's terminal event confirms a cancellation.
         if *control != Control::Cancel {
             self.out.send(&FromAgent::Done { request: request.into() })?;
@@ -320,7 +320,7 @@ impl Connection {
         if self.jobs.find("stdin", job)?.is_none() {
             return Ok(());
         }
-        self.jobs.tell(job, |link| {
+        self.jobs.send_to_supervisor(job, |link| {
             write_message(link, control)?;
             if !body.is_empty() {
                 write_frame(link, Kind::Output, &body)?;

@@ -139,15 +139,15 @@ impl Service {
     }
 
     /// Sets the socket of another agent that carries out the jobs; `None` for this agent.
-    pub fn through(self, relay_socket: Option<PathBuf>) -> Self {
+    pub fn with_relay(self, relay_socket: Option<PathBuf>) -> Self {
         Self { relay_socket, ..self }
     }
 
     /// Restarts relays of jobs that another agent carries out and whose relay has ended with its
     /// host.
-    pub fn take_up(&self) {
+    pub fn restart_relays(&self) {
         if let (Ok(root), Some(relay_socket)) = (self.roots.main(), &self.relay_socket) {
-            launch::take_up(root, relay_socket);
+            launch::restart_relays(root, relay_socket);
         }
     }
 
@@ -302,7 +302,7 @@ impl Service {
     ///
     /// # Errors
     /// There is no such job.
-    pub fn tell(&self, command: JobCommand, job: &str) -> Result<(), Refusal> {
+    pub fn send_command(&self, command: JobCommand, job: &str) -> Result<(), Refusal> {
         let folder = self.find(command.name(), job)?;
         let control = match command {
             JobCommand::Renew => Control::Renew,

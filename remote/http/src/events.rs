@@ -42,7 +42,7 @@ pub(crate) async fn events(
     let folder = state
         .ask(move |service| {
             let folder = service.find("attach", &job)?;
-            service.tell(JobCommand::Renew, &job)?;
+            service.send_command(JobCommand::Renew, &job)?;
             Ok(folder)
         })
         .await?;

@@ -73,7 +73,7 @@ pub(crate) async fn submit(
             state
                 .ask({
                     let job = job.clone();
-                    move |service| service.tell(JobCommand::Renew, &job)
+                    move |service| service.send_command(JobCommand::Renew, &job)
                 })
                 .await?;
             (folder, StatusCode::OK, None)
@@ -173,6 +173,6 @@ async fn tell(
     command: JobCommand,
     job: String,
 ) -> Result<Response, HttpRefusal> {
-    state.ask(move |service| service.tell(command, &job)).await?;
+    state.ask(move |service| service.send_command(command, &job)).await?;
     Ok(done(command.name()))
 }

@@ -30,9 +30,9 @@ pub(crate) struct State {
 impl State {
     /// Creates the state. If `relay_socket` is given, the agent behind it carries out the jobs.
     pub(crate) fn new(request_guard: RequestGuard, relay_socket: Option<PathBuf>) -> Self {
-        let service = Arc::new(Service::open(&verbs::folders()).through(relay_socket.clone()));
+        let service = Arc::new(Service::open(&verbs::folders()).with_relay(relay_socket.clone()));
         // Before any request asks for their state.
-        service.take_up();
+        service.restart_relays();
         Self {
             request_guard,
             relay_socket,
@@ -56,7 +56,7 @@ impl State {
     fn service(&self) -> Arc<Service> {
         let mut current = lock(&self.service);
         if current.1.elapsed() > ROOTS_MAX_AGE || current.0.blobs().is_err() {
-            let service = Service::open(&verbs::folders()).through(self.relay_socket.clone());
+            let service = Service::open(&verbs::folders()).with_relay(self.relay_socket.clone());
             *current = (Arc::new(service), Instant::now());
         }
         current.0.clone()

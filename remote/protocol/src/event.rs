@@ -32,7 +32,8 @@ pub enum EventBody {
     /// The job waits for a GPU.
     Queued {
         /// Position in the queue; 1 is next.
-        place: u32,
+        #[serde(rename = "place")]
+        position: u32,
         /// Description of the GPU's current holder.
         holder: String,
     },
@@ -159,7 +160,9 @@ impl Stream {
     }
 }
 
-/// The result of one rung, readable without its logs.
+/// The result of one rung. A rung is one way to get a step's result: a tool, its command and what
+/// the result contains. The step's ladder lists its rungs, best first; if one fails, the next is
+/// tried.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RungRecord {
     /// The id of the step.
@@ -172,12 +175,13 @@ pub struct RungRecord {
     /// Whether it succeeded.
     pub ok: bool,
     /// Reason code of a failure, or a note: `missing`, `exit`, `signal`, `timeout`, `no_file`,
-    /// `no_words`, `start_failed`, or the code of a diagnosis row.
+    /// `no_words` (an expected text is missing from the output), `start_failed`, or the code of a
+    /// diagnosis row.
     #[serde(default)]
     pub code: String,
     /// The tool's own message, one line.
-    #[serde(default)]
-    pub words: String,
+    #[serde(default, rename = "words")]
+    pub message: String,
     /// Exit status; `None` if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<i32>,
@@ -193,10 +197,10 @@ pub struct RungRecord {
     /// Last 3,000 bytes of standard error, likewise.
     #[serde(default)]
     pub stderr_tail: String,
-    /// What the user loses compared with the rung above.
+    /// What this rung does not provide that a better one does.
     #[serde(default)]
     pub loses: String,
-    /// Codes and messages of diagnosis rows that were only notes.
+    /// Messages recognised in the output that are not failures: code and text.
     #[serde(default)]
     pub notes: Vec<(String, String)>,
 }
@@ -205,7 +209,7 @@ pub struct RungRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "how", rename_all = "snake_case")]
 pub enum Outcome {
-    /// Every step that had to succeed did.
+    /// All required steps succeeded.
     Done,
     /// The job ended because a step failed.
     Failed {

@@ -199,7 +199,7 @@ pub struct Rung {
     /// Files to fetch after this rung has run, whether it succeeded or not.
     #[serde(default)]
     pub artifacts: Vec<ArtifactSpec>,
-    /// What the user loses compared with the rung above, in words; empty for the first.
+    /// What is missing compared with better rungs, in words; empty if nothing.
     #[serde(default)]
     pub loses: String,
 }

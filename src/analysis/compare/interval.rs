@@ -27,7 +27,7 @@ pub(super) const MIN_LAUNCHES: usize = 5;
 /// The median of samples and its 95 % interval; `None` for no samples.
 pub(super) fn side_time(samples: &[f64]) -> Option<SideTime> {
     let finite: Vec<f64> = samples.iter().copied().filter(|x| x.is_finite()).collect();
-    let summary = Summary::of(&finite)?;
+    let summary = Summary::from_samples(&finite)?;
     let ci95_ns = (finite.len() >= MIN_LAUNCHES).then_some(summary.ci95);
     Some(SideTime { median_ns: summary.median, ci95_ns, samples: finite.len() as u64 })
 }

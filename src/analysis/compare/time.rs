@@ -144,7 +144,7 @@ fn over_kernels(
     joins: &JoinedKernels<'_>,
     options: &CompareOptions<'_>,
 ) -> (Option<TimeChange>, SharedTime) {
-    let shared = SharedTime::of(kernels, joins, options);
+    let shared = SharedTime::new(kernels, joins, options);
     if shared.alone > MAX_UNMATCHED_SHARE {
         return (None, shared);
     }
@@ -197,7 +197,7 @@ pub(super) struct SharedTime {
 }
 
 impl SharedTime {
-    fn of(
+    fn new(
         kernels: &[KernelChange],
         joins: &JoinedKernels<'_>,
         options: &CompareOptions<'_>,

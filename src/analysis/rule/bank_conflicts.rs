@@ -41,13 +41,15 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (all, lost, id) = wavefronts(launch)?;
     let share = lost / all;
     // The share is NaN if there are no wavefronts.
-    if share.is_nan() || share < limits.of(&BANK_CONFLICTS).value {
+    if share.is_nan() || share < limits.threshold(&BANK_CONFLICTS).value {
         return None;
     }
     let busy = launch.first_number(SHARED_WAVEFRONTS_BUSY);
     let busy = busy.or_else(|| launch.first_number(L1_THROUGHPUT));
-    let mut evidence = vec![limits.of(&BANK_CONFLICTS).evidence(id, share, "of the wavefronts")];
-    evidence.extend(busy.map(|(id, value)| limits.of(&BANK_CONFLICTS).evidence(id, value, "%")));
+    let mut evidence =
+        vec![limits.threshold(&BANK_CONFLICTS).evidence(id, share, "of the wavefronts")];
+    evidence
+        .extend(busy.map(|(id, value)| limits.threshold(&BANK_CONFLICTS).evidence(id, value, "%")));
     Some(Conclusion {
         score: share * busy.map_or(0.5, |(_, value)| value / 100.0),
         confidence: Confidence::High,

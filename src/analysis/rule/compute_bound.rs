@@ -13,16 +13,18 @@ const PIPE: (&str, &str) = ("sm__inst_executed_pipe_", ".avg.pct_of_peak_sustain
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (sm_id, sm) = launch.first_number(SM_THROUGHPUT)?;
     let (_, memory) = launch.first_number(MEMORY_THROUGHPUT)?;
-    if sm < limits.of(&THROUGHPUT_LOW).value || sm <= memory - limits.of(&THROUGHPUT_APART).value {
+    if sm < limits.threshold(&THROUGHPUT_LOW).value
+        || sm <= memory - limits.threshold(&THROUGHPUT_APART).value
+    {
         return None;
     }
-    let mut evidence = vec![limits.of(&THROUGHPUT_LOW).evidence(sm_id, sm, "%")];
+    let mut evidence = vec![limits.threshold(&THROUGHPUT_LOW).evidence(sm_id, sm, "%")];
     let mut text = format!("the SMs run at {sm:.0} % of their peak");
     if let Some((id, pipe, value)) = busiest_pipe(launch) {
-        evidence.push(limits.of(&THROUGHPUT_LOW).evidence(&id, value, "%"));
+        evidence.push(limits.threshold(&THROUGHPUT_LOW).evidence(&id, value, "%"));
         text.push_str(&format!(", pipe `{pipe}` at {value:.0} %"));
     }
-    let confidence = if sm - memory >= limits.of(&THROUGHPUT_APART).value {
+    let confidence = if sm - memory >= limits.threshold(&THROUGHPUT_APART).value {
         Confidence::High
     } else {
         Confidence::Medium

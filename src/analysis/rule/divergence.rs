@@ -15,13 +15,13 @@ const WARP: f64 = 32.0;
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (id, active) = launch.first_number(ACTIVE)?;
-    if active >= limits.of(&ACTIVE_THREADS).value {
+    if active >= limits.threshold(&ACTIVE_THREADS).value {
         return None;
     }
     Some(Conclusion {
         score: 1.0 - active / WARP,
         confidence: Confidence::High,
-        evidence: vec![limits.of(&ACTIVE_THREADS).evidence(id, active, "thread")],
+        evidence: vec![limits.threshold(&ACTIVE_THREADS).evidence(id, active, "thread")],
         text: format!("{active:.1} of 32 lanes do work in an average instruction"),
         hint: "sort or bin the work so that the lanes of a warp take the same branches and loop \
                counts, or give a whole warp to one item"

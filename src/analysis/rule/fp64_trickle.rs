@@ -11,7 +11,7 @@ pub(super) const RULE: Rule =
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (ratio_id, ratio) = launch.first_number(RATIO_IDS)?;
     let (pipe_id, pipe) = launch.first_number(FP64_PIPE)?;
-    let (rare, busy) = (limits.of(&FP64_RATIO), limits.of(&FP64_BUSY));
+    let (rare, busy) = (limits.threshold(&FP64_RATIO), limits.threshold(&FP64_BUSY));
     if ratio < rare.value || pipe < busy.value {
         return None;
     }

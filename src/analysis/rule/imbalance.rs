@@ -20,15 +20,15 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     }
     // The share of time that would be saved if all SMs were active equally long.
     let lost = (max - average) / elapsed;
-    if lost < limits.of(&IMBALANCE).value {
+    if lost < limits.threshold(&IMBALANCE).value {
         return None;
     }
     Some(Conclusion {
         score: lost.min(1.0),
         confidence: Confidence::Medium,
         evidence: vec![
-            limits.of(&IMBALANCE).evidence(MAX, max, "cycle"),
-            limits.of(&IMBALANCE).evidence(AVERAGE, average, "cycle"),
+            limits.threshold(&IMBALANCE).evidence(MAX, max, "cycle"),
+            limits.threshold(&IMBALANCE).evidence(AVERAGE, average, "cycle"),
         ],
         text: format!(
             "the busiest SM is active longer than the average SM by {:.0} % of the kernel's time",

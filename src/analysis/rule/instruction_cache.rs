@@ -11,7 +11,7 @@ pub(super) const RULE: Rule =
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let stall = launch.stalls.iter().find(|stall| stall.reason == "no_instruction")?;
     let share = stall.percent? / 100.0;
-    let limit = limits.of(&INSTRUCTION_STALL);
+    let limit = limits.threshold(&INSTRUCTION_STALL);
     if share < limit.value {
         return None;
     }

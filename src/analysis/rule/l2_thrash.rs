@@ -15,8 +15,8 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (dram_id, dram) = launch.first_number(DRAM_THROUGHPUT)?;
     let (read_id, read) = launch.first_number(DRAM_READ)?;
     let (_, size) = launch.first_number(L2_BYTES).filter(|(_, size)| *size > 0.0)?;
-    let (low, busy) = (limits.of(&LOW), limits.of(&THROUGHPUT_LOW));
-    let footprint = limits.of(&L2_FOOTPRINT);
+    let (low, busy) = (limits.threshold(&LOW), limits.threshold(&THROUGHPUT_LOW));
+    let footprint = limits.threshold(&L2_FOOTPRINT);
     if hit >= low.value || dram < busy.value || read / size < footprint.value {
         return None;
     }

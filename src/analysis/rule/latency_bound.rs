@@ -14,7 +14,8 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let max = sm.max(memory);
     // Less than one wave of blocks is another verdict: `small_grid`.
     let waves = launch.first_number(WAVES).map_or(f64::INFINITY, |(_, waves)| waves);
-    if max >= limits.of(&THROUGHPUT_LOW).value || waves < limits.of(&WAVES_FULL).value {
+    if max >= limits.threshold(&THROUGHPUT_LOW).value || waves < limits.threshold(&WAVES_FULL).value
+    {
         return None;
     }
     let stall = launch.stalls.first().and_then(|stall| Some((&stall.reason, stall.percent?)));
@@ -37,8 +38,8 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         score: 1.0 - max / 100.0,
         confidence,
         evidence: vec![
-            limits.of(&THROUGHPUT_LOW).evidence(sm_id, sm, "%"),
-            limits.of(&THROUGHPUT_LOW).evidence(memory_id, memory, "%"),
+            limits.threshold(&THROUGHPUT_LOW).evidence(sm_id, sm, "%"),
+            limits.threshold(&THROUGHPUT_LOW).evidence(memory_id, memory, "%"),
         ],
         text,
         hint: "give each scheduler more to issue: more independent work a thread (unrolling, \

@@ -8,11 +8,16 @@ pub(super) const RULE: Rule =
     Rule { id: "launch_bound", category: "host", kind: Kind::Bound, apply };
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
-    let duration = launch.duration_ns.filter(|duration| *duration < limits.of(&LAUNCH_NS).value)?;
+    let duration =
+        launch.duration_ns.filter(|duration| *duration < limits.threshold(&LAUNCH_NS).value)?;
     Some(Conclusion {
-        score: 1.0 - duration / limits.of(&LAUNCH_NS).value / 2.0,
+        score: 1.0 - duration / limits.threshold(&LAUNCH_NS).value / 2.0,
         confidence: Confidence::Low,
-        evidence: vec![limits.of(&LAUNCH_NS).evidence("gpu__time_duration.sum", duration, "ns")],
+        evidence: vec![limits.threshold(&LAUNCH_NS).evidence(
+            "gpu__time_duration.sum",
+            duration,
+            "ns",
+        )],
         text: format!(
             "the kernel runs for {:.1} µs, about as long as a launch takes",
             duration / 1e3

@@ -24,7 +24,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (mma_id, mma) = launch.first_number(MMA_SYNC)?;
     let (newer_id, newer_used) = launch.first_number(newer_ids)?;
     let (active_id, active) = launch.first_number(TENSOR_ACTIVE)?;
-    let used = limits.of(&TENSOR_USED);
+    let used = limits.threshold(&TENSOR_USED);
     // On Blackwell the busy metric counts only the newer pipe, not `mma.sync`.
     let busy = if newer == "wgmma" { active } else { active.max(mma) };
     if newer_used > 0.0 || mma <= 0.0 || busy < used.value {

@@ -16,7 +16,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     // The `spills` rule reports spills.
     let spilled = launch.number(SPILLING).unwrap_or_default();
     let share = (local - spilled) / all;
-    let limit = limits.of(&LOCAL_MEMORY);
+    let limit = limits.threshold(&LOCAL_MEMORY);
     if share <= limit.value {
         return None;
     }

@@ -10,14 +10,14 @@ pub(super) const RULE: Rule =
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (id, issue) = launch.first_number(ISSUE_ACTIVE)?;
-    let limit = limits.of(&ISSUE_SLOTS);
+    let limit = limits.threshold(&ISSUE_SLOTS);
     if issue >= limit.value {
         return None;
     }
     // The `stalled` rule reports a dominant reason.
     let reasons = launch.stalls.iter().filter(|stall| stall.reason != "not_selected");
     let largest = reasons.filter_map(|stall| stall.percent).fold(0.0, f64::max);
-    if largest / 100.0 > limits.of(&STALL_SHARE).value {
+    if largest / 100.0 > limits.threshold(&STALL_SHARE).value {
         return None;
     }
     let mut evidence = vec![limit.evidence(id, issue, "inst/cycle")];

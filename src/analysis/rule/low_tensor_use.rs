@@ -11,7 +11,7 @@ pub(super) const RULE: Rule =
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (id, tensor) = launch.first_number(TENSOR_ACTIVE)?;
-    let (used, low) = (limits.of(&TENSOR_USED), limits.of(&TENSOR_LOW));
+    let (used, low) = (limits.threshold(&TENSOR_USED), limits.threshold(&TENSOR_LOW));
     if tensor >= low.value {
         return None;
     }
@@ -28,7 +28,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     }
     // Most kernels have no matrix product, so only a busy FMA pipe leads to a finding.
     let (fma_id, fma) = launch.first_number(FMA_PIPE)?;
-    let busy = limits.of(&FMA_BUSY);
+    let busy = limits.threshold(&FMA_BUSY);
     (fma >= busy.value).then(|| Conclusion {
         score: fma / 100.0 / 2.0,
         confidence: Confidence::Low,

@@ -25,6 +25,6 @@ pub(super) fn multiplies(launch: &Launch, limits: &Limits<'_>) -> bool {
         Some(most) => most > 0.0,
         None => launch
             .first_number(TENSOR_ACTIVE)
-            .is_some_and(|(_, busy)| busy >= limits.of(&TENSOR_UNCOUNTED).value),
+            .is_some_and(|(_, busy)| busy >= limits.threshold(&TENSOR_UNCOUNTED).value),
     }
 }

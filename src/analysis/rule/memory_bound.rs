@@ -70,20 +70,20 @@ fn busiest(launch: &Launch, memory: f64) -> Option<(&'static Level, String, f64)
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (memory_id, memory) = launch.first_number(MEMORY_THROUGHPUT)?;
     let (_, sm) = launch.first_number(SM_THROUGHPUT)?;
-    if memory < limits.of(&THROUGHPUT_LOW).value
-        || memory <= sm - limits.of(&THROUGHPUT_APART).value
+    if memory < limits.threshold(&THROUGHPUT_LOW).value
+        || memory <= sm - limits.threshold(&THROUGHPUT_APART).value
     {
         return None;
     }
-    let mut evidence = vec![limits.of(&THROUGHPUT_LOW).evidence(memory_id, memory, "%")];
+    let mut evidence = vec![limits.threshold(&THROUGHPUT_LOW).evidence(memory_id, memory, "%")];
     let mut text = format!("memory runs at {memory:.0} % of its peak");
     let mut hint = LEVELS[0].hint;
     if let Some((level, id, value)) = busiest(launch, memory) {
         text.push_str(&format!(", {} at {value:.0} %", level.name));
         hint = level.hint;
-        evidence.push(limits.of(&THROUGHPUT_LOW).evidence(&id, value, "%"));
+        evidence.push(limits.threshold(&THROUGHPUT_LOW).evidence(&id, value, "%"));
     }
-    let confidence = if memory - sm >= limits.of(&THROUGHPUT_APART).value {
+    let confidence = if memory - sm >= limits.threshold(&THROUGHPUT_APART).value {
         Confidence::High
     } else {
         Confidence::Medium

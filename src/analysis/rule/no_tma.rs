@@ -12,9 +12,9 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let major = limits.major().filter(|major| (9..=11).contains(major))?;
     let (tma_id, tma) = launch.first_number(TMA)?;
     let (id, tensor) = launch.first_number(TENSOR_ACTIVE)?;
-    let used = limits.of(&TENSOR_USED);
+    let used = limits.threshold(&TENSOR_USED);
     // Busy tensor cores get their operands fast enough without TMA.
-    if tma > 0.0 || tensor < used.value || tensor >= 4.0 * limits.of(&TENSOR_LOW).value {
+    if tma > 0.0 || tensor < used.value || tensor >= 4.0 * limits.threshold(&TENSOR_LOW).value {
         return None;
     }
     if !multiplies(launch, limits) {

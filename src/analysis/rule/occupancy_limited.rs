@@ -52,13 +52,13 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         return None;
     }
     let (id, theoretical) = launch.first_number(OCCUPANCY_THEORETICAL)?;
-    if theoretical >= limits.of(&LIMIT).value {
+    if theoretical >= limits.threshold(&LIMIT).value {
         return None;
     }
-    let mut evidence = vec![limits.of(&LIMIT).evidence(id, theoretical, "%")];
+    let mut evidence = vec![limits.threshold(&LIMIT).evidence(id, theoretical, "%")];
     let (mut text, mut hint) = (format!("theoretical occupancy is {theoretical:.0} %"), "");
     if let Some((limit, name, blocks)) = limiter(launch) {
-        evidence.push(limits.of(&LIMIT).evidence(limit, blocks, "block"));
+        evidence.push(limits.threshold(&LIMIT).evidence(limit, blocks, "block"));
         text.push_str(&format!(", limited by {name} to {blocks:.0} blocks per SM"));
         hint = match launch.shared_bytes {
             Some(0) if limit == SHARED => CARVE_OUT,

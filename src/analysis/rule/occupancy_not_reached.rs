@@ -13,15 +13,15 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (theoretical_id, theoretical) = launch.first_number(OCCUPANCY_THEORETICAL)?;
     let (achieved_id, achieved) = launch.first_number(OCCUPANCY_ACHIEVED)?;
     let gap = theoretical - achieved;
-    if gap <= limits.of(&OCCUPANCY_GAP).value || leave_sms_empty(launch) {
+    if gap <= limits.threshold(&OCCUPANCY_GAP).value || leave_sms_empty(launch) {
         return None;
     }
     Some(Conclusion {
         score: gap / 100.0 / 2.0,
         confidence: Confidence::Low,
         evidence: vec![
-            limits.of(&OCCUPANCY_GAP).evidence(achieved_id, achieved, "%"),
-            limits.of(&OCCUPANCY_GAP).evidence(theoretical_id, theoretical, "%"),
+            limits.threshold(&OCCUPANCY_GAP).evidence(achieved_id, achieved, "%"),
+            limits.threshold(&OCCUPANCY_GAP).evidence(theoretical_id, theoretical, "%"),
         ],
         text: format!(
             "achieved occupancy is {achieved:.0} %, theoretical occupancy {theoretical:.0} %"

@@ -12,7 +12,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     limits.major().filter(|major| *major == 10)?;
     let (id, tensor) = launch.first_number(TCGEN05)?;
     let (cluster_id, cluster) = launch.first_number(CLUSTER)?;
-    let (used, pair) = (limits.of(&TENSOR_USED), limits.of(&CLUSTER_PAIR));
+    let (used, pair) = (limits.threshold(&TENSOR_USED), limits.threshold(&CLUSTER_PAIR));
     if tensor < used.value || cluster >= pair.value {
         return None;
     }

@@ -12,7 +12,7 @@ pub(super) const RULE: Rule =
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (id, waves) = launch.first_number(WAVES)?;
     // A grid just below one wave loses too little to be worth a finding.
-    if waves > limits.of(&WAVES_FULL).value - limits.of(&TAIL_LOST).value {
+    if waves > limits.threshold(&WAVES_FULL).value - limits.threshold(&TAIL_LOST).value {
         return None;
     }
     let size = match waves {
@@ -27,7 +27,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     Some(Conclusion {
         score: 1.0 - waves.max(0.0),
         confidence: Confidence::High,
-        evidence: vec![limits.of(&WAVES_FULL).evidence(id, waves, "")],
+        evidence: vec![limits.threshold(&WAVES_FULL).evidence(id, waves, "")],
         text: format!("{grid} is {size} waves"),
         hint: "split the work into more or smaller blocks (split-k, several blocks a row), or run \
                other kernels beside this one"

@@ -8,7 +8,8 @@ use crate::model::Launch;
 pub(super) const RULE: Rule = Rule { id: "spills", category: "compute", kind: Kind::Cause, apply };
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
-    let spilling = launch.number(SPILLING).filter(|count| *count > limits.of(&SPILLS).value)?;
+    let spilling =
+        launch.number(SPILLING).filter(|count| *count > limits.threshold(&SPILLS).value)?;
     let (executed_id, executed) =
         launch.first_number(INSTRUCTIONS).filter(|(_, all)| *all > 0.0)?;
     let share = spilling / executed;
@@ -17,8 +18,8 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         score: share.min(1.0),
         confidence: Confidence::High,
         evidence: vec![
-            limits.of(&SPILLS).evidence(SPILLING, spilling, "inst"),
-            limits.of(&SPILLS).evidence(executed_id, executed, "inst"),
+            limits.threshold(&SPILLS).evidence(SPILLING, spilling, "inst"),
+            limits.threshold(&SPILLS).evidence(executed_id, executed, "inst"),
         ],
         text: format!(
             "{:.1} % of the executed instructions move spilled registers{}",

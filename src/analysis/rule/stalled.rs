@@ -57,7 +57,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     // `not_selected` is no loss: another warp was issued.
     let stall = launch.stalls.iter().find(|stall| stall.reason != "not_selected")?;
     let share = stall.percent? / 100.0;
-    if issue >= limits.of(&ISSUE).value || share <= limits.of(&STALL_SHARE).value {
+    if issue >= limits.threshold(&ISSUE).value || share <= limits.threshold(&STALL_SHARE).value {
         return None;
     }
     let row = REASONS.iter().find(|row| row.0 == stall.reason);
@@ -68,12 +68,12 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         score: share * (1.0 - issue),
         confidence: Confidence::High,
         evidence: vec![
-            limits.of(&STALL_SHARE).evidence(
+            limits.threshold(&STALL_SHARE).evidence(
                 &metric,
                 share,
                 "of the cycles between two instructions",
             ),
-            limits.of(&ISSUE).evidence(issue_id, issue, "inst/cycle"),
+            limits.threshold(&ISSUE).evidence(issue_id, issue, "inst/cycle"),
         ],
         text: format!(
             "warps spend {:.0} % of the time between two instructions waiting for {what} (`{}`)",

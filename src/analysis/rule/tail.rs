@@ -13,14 +13,14 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     // The last wave takes as long as a full wave but does only `partial` of its work.
     let share = 1.0 / (1.0 + whole);
     let lost = share * (1.0 - partial);
-    let partly = partial > 0.0 && lost >= limits.of(&TAIL_LOST).value;
-    if whole < 1.0 || share < limits.of(&TAIL_SHARE).value || !partly {
+    let partly = partial > 0.0 && lost >= limits.threshold(&TAIL_LOST).value;
+    if whole < 1.0 || share < limits.threshold(&TAIL_SHARE).value || !partly {
         return None;
     }
     Some(Conclusion {
         score: lost,
         confidence: Confidence::Medium,
-        evidence: vec![limits.of(&TAIL_SHARE).evidence(id, waves, "")],
+        evidence: vec![limits.threshold(&TAIL_SHARE).evidence(id, waves, "")],
         text: format!(
             "{waves:.2} waves of blocks: the last one is {:.0} % full, up to {:.0} % of the time \
              is lost",

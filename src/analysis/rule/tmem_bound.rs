@@ -10,7 +10,7 @@ pub(super) const RULE: Rule =
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (id, busy) = launch.first_number(TMEM_ACTIVE)?;
-    let limit = limits.of(&TMEM_BUSY);
+    let limit = limits.threshold(&TMEM_BUSY);
     let tensor = launch.first_number(TENSOR_ACTIVE);
     if busy < limit.value || tensor.is_some_and(|(_, tensor)| tensor >= busy) {
         return None;

@@ -29,14 +29,16 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         }
     };
     // The share is NaN if there are no sectors.
-    if share.is_nan() || share < limits.of(&EXCESS_SECTORS).value {
+    if share.is_nan() || share < limits.threshold(&EXCESS_SECTORS).value {
         return None;
     }
     let busy = launch.first_number(L1_THROUGHPUT).into_iter();
     let busy = busy.chain(launch.first_number(L2_THROUGHPUT));
     let busy = busy.max_by(|a, b| a.1.total_cmp(&b.1));
-    let mut evidence = vec![limits.of(&EXCESS_SECTORS).evidence(id, share, "of the sectors")];
-    evidence.extend(busy.map(|(id, value)| limits.of(&EXCESS_SECTORS).evidence(id, value, "%")));
+    let mut evidence =
+        vec![limits.threshold(&EXCESS_SECTORS).evidence(id, share, "of the sectors")];
+    evidence
+        .extend(busy.map(|(id, value)| limits.threshold(&EXCESS_SECTORS).evidence(id, value, "%")));
     Some(Conclusion {
         score: share * busy.map_or(0.5, |(_, value)| value / 100.0),
         confidence: Confidence::High,

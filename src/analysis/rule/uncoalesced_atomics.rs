@@ -9,7 +9,7 @@ pub(super) const RULE: Rule =
     Rule { id: "uncoalesced_atomics", category: "memory", kind: Kind::Cause, apply };
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
-    let limit = limits.of(&ATOMIC_SECTORS);
+    let limit = limits.threshold(&ATOMIC_SECTORS);
     let counted = ATOMICS.iter().filter_map(|(requests, sectors)| {
         let requests = launch.number(requests).filter(|count| *count > 0.0)?;
         Some((*sectors, launch.number(sectors)? / requests))

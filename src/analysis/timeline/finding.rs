@@ -58,7 +58,7 @@ fn waiting(
     several: bool,
     limits: &Limits<'_>,
 ) -> Option<Finding> {
-    let threshold = limits.of(&WAITING_SHARE);
+    let threshold = limits.threshold(&WAITING_SHARE);
     let (_, id, explanation, hint) = CAUSES.iter().find(|(cause, ..)| *cause == wait.cause)?;
     let share = share(wait.total_ns, device)?;
     (share >= threshold.value).then(|| Finding {
@@ -89,7 +89,7 @@ fn waiting(
 }
 
 fn nccl(device: &DeviceTime, several: bool, limits: &Limits<'_>) -> Option<Finding> {
-    let threshold = limits.of(&NCCL_ALONE);
+    let threshold = limits.threshold(&NCCL_ALONE);
     let alone = share(device.nccl_alone_ns, device)?;
     (alone >= threshold.value).then(|| Finding {
         id: "nccl_not_hidden".to_owned(),

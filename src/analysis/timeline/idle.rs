@@ -130,7 +130,7 @@ fn explain<'a>(
     let mut timeline = Pieces::new(start, end);
     let copies = &copies[..copies.partition_point(|(from, _)| *from < end)];
     for (from, until) in copies {
-        timeline.take(*from, *until, Cause::Copy);
+        timeline.assign_cause(*from, *until, Cause::Copy);
     }
     let mut blocking_call = "";
     match next.call.and_then(|call| trace.calls.get(call as usize)) {
@@ -151,9 +151,9 @@ fn explain<'a>(
                     waited.iter().filter(|w| w.start_ns <= start || copied(w.start_ns));
                 let emptying_wait = waited_for_work.next();
                 for wait in waited {
-                    timeline.take(wait.start_ns, wait.end_ns, wait.cause);
+                    timeline.assign_cause(wait.start_ns, wait.end_ns, wait.cause);
                 }
-                timeline.take(start, called, Cause::HostLate);
+                timeline.assign_cause(start, called, Cause::HostLate);
                 timeline.rest(emptying_wait.map_or(Cause::LaunchLatency, |wait| wait.cause));
                 if let Some(wait) = emptying_wait {
                     blocking_call = name(wait.name);
@@ -184,7 +184,7 @@ impl Pieces {
     }
 
     /// Assigns a cause to all free time between `from` and `until`.
-    fn take(&mut self, from: u64, until: u64, cause: Cause) {
+    fn assign_cause(&mut self, from: u64, until: u64, cause: Cause) {
         let mut left = Vec::with_capacity(self.free.len() + 1);
         for (start, end) in self.free.drain(..) {
             let (a, b) = (from.clamp(start, end), until.clamp(start, end));
@@ -200,6 +200,6 @@ impl Pieces {
 
     /// Assigns a cause to all time that is still free.
     fn rest(&mut self, cause: Cause) {
-        self.take(0, u64::MAX, cause);
+        self.assign_cause(0, u64::MAX, cause);
     }
 }

@@ -19,7 +19,7 @@ pub(super) enum Scope {
 }
 
 impl Scope {
-    pub(super) fn of(trace: &Trace) -> Scope {
+    pub(super) fn find(trace: &Trace) -> Scope {
         let timed = |region: &crate::model::trace::TraceRegion| region.path == [TIMED];
         if trace.regions.iter().any(timed) { Scope::Timed } else { Scope::Program }
     }

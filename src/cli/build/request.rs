@@ -14,7 +14,7 @@ use crate::tool::{BuildOptions, DslBuild, Output, PlanPart, Request, Target};
 
 /// A resolved command line.
 pub(super) struct BuildCommand {
-    pub(super) wanted: BuildTarget,
+    pub(super) target: BuildTarget,
     pub(super) name: String,
     pub(super) source: PathBuf,
     pub(super) emit: Emit,
@@ -150,20 +150,20 @@ fn of_kernel(
         true => Selection::Default,
         false => Selection::Given(args.problem_sizes.clone()),
     };
-    let data_sets = spec.cases(&selection).map_err(Failure::from)?;
-    let cases = data_sets.iter().map(|set| CaseSizes {
-        name: set.name.clone(),
-        vars: set.vars.clone(),
-        groups: set.groups.iter().map(|group| group.sizes.clone()).collect(),
+    let cases = spec.cases(&selection).map_err(Failure::from)?;
+    let sizes = cases.iter().map(|case| CaseSizes {
+        name: case.name.clone(),
+        vars: case.vars.clone(),
+        groups: case.groups.iter().map(|group| group.sizes.clone()).collect(),
     });
     let inputs = InputsRecord {
         schema: "rgpu.inputs/1".to_owned(),
         seed: 0,
-        cases: cases.collect(),
+        cases: sizes.collect(),
         files: spec.files().iter().map(|path| digest(path)).collect::<Result<_>>()?,
     };
     let sources = spec.sources(&kernel_folders(app)).map_err(Failure::from)?;
-    let target = Target::Kernel { spec: Box::new(spec.clone()), sources, data_sets, seed: 0 };
+    let target = Target::Kernel { spec: Box::new(spec.clone()), sources, cases, seed: 0 };
     let mut request = Request::new(Mode::Verify, target);
     request.part = PlanPart::Build;
     request.arch.clone_from(&args.arch);
@@ -177,7 +177,7 @@ fn of_kernel(
         fetch_here: false,
     };
     Ok(BuildCommand {
-        wanted: BuildTarget::Kernel(Box::new(request)),
+        target: BuildTarget::Kernel(Box::new(request)),
         name: spec.name,
         source: spec.source,
         emit,
@@ -222,7 +222,7 @@ fn of_dsl(
     Ok(BuildCommand {
         name: build.stem(),
         source: file.to_owned(),
-        wanted: BuildTarget::Dsl(build),
+        target: BuildTarget::Dsl(build),
         emit,
         assumptions: assumed.into_iter().collect(),
         inputs,

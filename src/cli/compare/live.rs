@@ -68,7 +68,7 @@ fn follow(
     match carry_out(app, args, sides, &mut run) {
         Ok(outcome) => finish(app, args, names, run, outcome),
         Err(failure) => {
-            run.end(Some(&failure), failure.exit as u8)?;
+            run.record_end(Some(&failure), failure.exit as u8)?;
             Err(failure)
         }
     }
@@ -184,12 +184,12 @@ fn carry_out(
         nvdisasm: &nvdisasm::candidates(app),
     };
     let events = args.run.events.as_deref();
-    let output_options = OutputOptions::beside(app, events, args.place.accept_new);
+    let output_options = OutputOptions::with_progress_bar(app, events, args.place.accept_new);
     let status = |outcome: &Result<ComparisonOutcome>| {
         outcome.as_ref().err().map_or(0, |failure| failure.exit as u8)
     };
-    run.carry_out(app, &spec, output_options, status, async |host, context| {
-        compare_run.run(host, context).await
+    run.connect_and_run(app, &spec, output_options, status, async |run_session, context| {
+        compare_run.run(run_session, context).await
     })
 }
 
@@ -229,7 +229,7 @@ fn finish(
         app.print(&format!("  run         {}\n", path.display()));
     }
     let status = show::status(app, args, &comparison)?;
-    run.end(None, status)?;
+    run.record_end(None, status)?;
     Ok(status)
 }
 

@@ -33,6 +33,11 @@ pub(in crate::cli) struct DisasmArgs {
     #[arg(long, short = 'k', value_name = "NAME|regex:RE")]
     pub kernel_name: Vec<String>,
 
+    /// All kernels of a run or an .ncu-rep, not only those that were launched; -k and --extract
+    /// look at all
+    #[arg(long)]
+    pub all_kernels: bool,
+
     /// Write the cubins and PTX too
     #[arg(long)]
     pub extract: bool,
@@ -70,7 +75,7 @@ pub(in crate::cli) struct DisasmArgs {
 
     /// With --diff: what else to ignore, besides addresses, labels and padding
     #[arg(long, value_enum, value_name = "WHAT", requires = "diff")]
-    pub normalize: Option<Without>,
+    pub normalize: Option<IgnoredDifference>,
 
     /// Show the control word of each instruction: barriers, yield bit, stall
     #[arg(long)]
@@ -193,7 +198,7 @@ impl FailOn {
 
 /// What does not count in a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum Without {
+pub(in crate::cli) enum IgnoredDifference {
     /// Register numbers
     Registers,
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use super::args::{FailOn, Without};
+use super::args::{FailOn, IgnoredDifference};
 use super::{DisasmArgs, failure, image_filter, listing_columns, named_inputs, show, tool, view};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::terminal::safe;
@@ -50,7 +50,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         );
     }
     let normalize = match args.normalize {
-        Some(Without::Registers) => ComparedText::Registers,
+        Some(IgnoredDifference::Registers) => ComparedText::Registers,
         None => ComparedText::Addresses,
     };
     let side = |facts, code| DiffSide { facts, code };
@@ -77,6 +77,7 @@ fn read(app: &App, name: &str, files: &[PathBuf], task: &ImageTask) -> Result<(D
         wanted: disasm::ImageFilter {
             arches: task.wanted.arches.clone(),
             kernels: task.wanted.kernels.clone(),
+            launched: None,
         },
         threads: task.threads,
         ..ImageTask::default()

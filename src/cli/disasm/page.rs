@@ -8,16 +8,21 @@ use super::{DisasmArgs, hot, image_filter, known, listing_columns, out, output_f
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::nvdisasm::find_here;
 use crate::cli::support::open_profile::open;
-use crate::disasm::{self, ImageTask, LifeRanges, SourcePositions, code};
+use crate::disasm::{self, ImageFilter, ImageTask, LifeRanges, SourcePositions, code};
 use crate::error::{Exit, Failure, Result};
 use crate::model::HotSpots;
 use crate::model::code::{Code, SCHEMA};
 use crate::report::code::page;
 
 /// Writes the page of files.
-pub(super) fn run(app: &App, args: &DisasmArgs, files: &[PathBuf]) -> Result<Status> {
+pub(super) fn run(
+    app: &App,
+    args: &DisasmArgs,
+    files: &[PathBuf],
+    wanted: ImageFilter,
+) -> Result<Status> {
     let mut task = ImageTask {
-        wanted: image_filter(args)?,
+        wanted,
         shown: listing_columns(args),
         lives: LifeRanges::Welcome,
         ..ImageTask::default()

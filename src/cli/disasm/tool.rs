@@ -6,7 +6,7 @@ use super::args::{DisasmArgs, Tool};
 use crate::cli::support::app::App;
 use crate::cli::support::followed_run::FollowedRun;
 use crate::cli::support::nvdisasm::candidates;
-use crate::cli::support::session::{self, OpenRemote, OutputOptions};
+use crate::cli::support::session::{self, OutputOptions, RemoteSession};
 use crate::disasm::{ImageTask, ListingRequest, Nvdisasm, find, questions};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
@@ -93,16 +93,16 @@ fn ask(
         ..session::record(app, spec, id.clone(), "disasm", now)
     };
     let mut run = FollowedRun { folder, record, start: RunStart::New };
-    let output_options = OutputOptions::beside(app, None, args.accept_new);
+    let output_options = OutputOptions::with_progress_bar(app, None, args.accept_new);
     let status = |answer: &Result<_>| {
         answer.as_ref().err().map_or(0, |failure: &Failure| failure.exit as u8)
     };
     app.block_on(async {
-        let open = session::open(app, spec.clone(), output_options).await?;
-        let ask = async |open: &mut OpenRemote, run: &mut FollowedRun| {
-            let (mut host, mut context) = run.on(app, open);
-            host_listings(&mut host, requests, &mut context).await
+        let session = session::open(app, spec.clone(), output_options).await?;
+        let ask = async |session: &mut RemoteSession, run: &mut FollowedRun| {
+            let (mut run_session, mut context) = run.session_and_context(app, session);
+            host_listings(&mut run_session, requests, &mut context).await
         };
-        run.follow(open, status, ask).await
+        run.run_connected(session, status, ask).await
     })
 }

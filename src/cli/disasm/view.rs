@@ -221,7 +221,7 @@ pub(super) fn gather_quietly(
 
 /// Whether `-k` selects a kernel of the cubin.
 fn any_selected(cubin: &Cubin, task: &ImageTask) -> bool {
-    task.wanted.kernels.is_empty() || cubin.code.iter().any(|s| task.wanted.kernel(&s.name))
+    task.wanted.all_kernels() || cubin.code.iter().any(|s| task.wanted.kernel(&s.name))
 }
 
 /// Removes what the view does not show.

@@ -63,12 +63,12 @@ pub(super) fn check(app: &App, spec: RemoteSpec, accept_new: bool) -> Result<Sta
         OutputOptions { live: LiveOutput::Hidden, events: None, accept_new, run: "", row: None };
     let started_at = Instant::now();
     let facts = app.block_on(async {
-        let mut open = session::open(app, spec, output_options).await?;
-        let cache = session::facts_cache(app, &open.spec);
+        let mut session = session::open(app, spec, output_options).await?;
+        let cache = session::facts_cache(app, &session.spec);
         let now = jiff::Timestamp::now().as_second();
-        let facts = open.ask(&cache, now).await;
-        open.reporter.report(&RunEvent::Finished { exit: 0 });
-        open.link.close().await;
+        let facts = session.ask_facts(&cache, now).await;
+        session.reporter.report(&RunEvent::Finished { exit: 0 });
+        session.link.close().await;
         facts
     })?;
     if app.global.json {

@@ -49,7 +49,7 @@ pub(in crate::cli) struct CleanResult {
 
 impl CleanResult {
     /// The document for removed things given as `(id, bytes)`.
-    pub(super) fn of(args: &CleanArgs, gone: Vec<(String, u64)>, kept: usize) -> Self {
+    pub(super) fn new(args: &CleanArgs, gone: Vec<(String, u64)>, kept: usize) -> Self {
         let bytes = gone.iter().map(|(_, bytes)| bytes).sum();
         let removed = gone.into_iter().map(|(id, _)| id).collect();
         Self { schema: "rgpu.cleaned/1", dry_run: args.dry_run, removed, bytes, kept }
@@ -68,7 +68,7 @@ pub(super) fn clean(app: &App, runs: &Runs, args: &CleanArgs) -> Result<Status> 
     let total: u64 = old.iter().map(|l| l.bytes).sum();
     if app.global.json {
         let gone = old.into_iter().map(|line| (line.record.id, line.bytes)).collect();
-        app.print_json(&CleanResult::of(args, gone, noted.len()))?;
+        app.print_json(&CleanResult::new(args, gone, noted.len()))?;
         return Ok(0);
     }
     let verb = if args.dry_run { "would remove" } else { "removed" };

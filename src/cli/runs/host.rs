@@ -41,7 +41,9 @@ fn with_link<T>(
         run: "",
         row: None,
     };
-    app.block_on(async { session::open(app, spec, output_options).await?.finish_with(work).await })
+    app.block_on(async {
+        session::open(app, spec, output_options).await?.run_and_close(work).await
+    })
 }
 
 /// The output of `runs list --remote REMOTE --json` (`rgpu.jobs/1`).
@@ -169,7 +171,7 @@ pub(super) fn clean(app: &App, runs: &Runs, remote: &str, args: &CleanArgs) -> R
     })?;
     if app.global.json {
         let gone = removed.into_iter().map(|job| (job.job, job.bytes)).collect();
-        app.print_json(&CleanResult::of(args, gone, left.len()))?;
+        app.print_json(&CleanResult::new(args, gone, left.len()))?;
         return Ok(0);
     }
     let verb = if args.dry_run { "would remove" } else { "removed" };

@@ -8,7 +8,7 @@ use super::session::is_local;
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
 use crate::store::atomic;
-use crate::tool::{NVCC, Wheels, looks_again};
+use crate::tool::{NVCC, Wheels, probe_again_hint};
 
 /// Makes sure that a DSL's wheels may be fetched to this remote: by `--yes` or by an earlier
 /// answer.
@@ -74,7 +74,7 @@ pub(in crate::cli) fn nvcc(
             .hint("or install the CUDA toolkit; NVRTC is not enough for a source with host code"),
         (false, _) => failure
             .hint("or compile here, with `--remote local`: that needs no GPU")
-            .hint(looks_again(&spec.name)),
+            .hint(probe_again_hint(&spec.name)),
     };
     Err(failure)
 }

@@ -1,14 +1,14 @@
-//! A run from its folder to its recorded end, the same for profile, exec, build and compare, and for
-//! `runs attach` of each: create or take up, connect, do the work, record how it ended.
+//! The frame around the work of profile, exec, build, compare and `runs attach`: create or resume
+//! the run, connect, work, record the end.
 
 use std::path::Path;
 use std::time::Instant;
 
 use super::app::{App, Status};
-use super::session::{self, OpenRemote, OutputOptions};
+use super::session::{self, OutputOptions, RemoteSession};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::remote::RemoteSpec;
-use crate::run::{Reporter, RunContext, RunEvent, RunHost, RunStart, close};
+use crate::run::{Reporter, RunContext, RunEvent, RunSession, RunStart, close};
 use crate::store::{InputsRecord, RunFolder, RunRecord, RunState, Runs};
 
 /// A run that this command follows.
@@ -18,7 +18,7 @@ pub(in crate::cli) struct FollowedRun {
     pub(in crate::cli) start: RunStart,
 }
 
-/// The names of a new run.
+/// Options of a new run.
 pub(in crate::cli) struct NewRun<'a> {
     pub(in crate::cli) command: &'a str,
     /// Part of the id, unless the user chose one.
@@ -51,75 +51,80 @@ impl FollowedRun {
         Ok(Self { folder, record, start })
     }
 
-    /// Takes up a run whose command has gone.
+    /// Continues a run whose rgpu process has ended.
     pub(in crate::cli) fn resume(folder: RunFolder, record: RunRecord) -> Self {
         Self { folder, record, start: RunStart::Resumed }
     }
 
-    /// Connects to the remote, does `work` there and closes the connection. `status` is the exit
-    /// status that events report. Adds the time to the record.
-    pub(in crate::cli) fn carry_out<T>(
+    /// Connects, runs `work` and closes the connection. `status` gives the exit status for the
+    /// final event. Adds the time to the record.
+    pub(in crate::cli) fn connect_and_run<T>(
         &mut self,
         app: &App,
         spec: &RemoteSpec,
         output_options: OutputOptions<'_>,
         status: impl FnOnce(&Result<T>) -> Status,
-        work: impl AsyncFnOnce(&mut RunHost<'_>, &mut RunContext<'_>) -> Result<T>,
+        work: impl AsyncFnOnce(&mut RunSession<'_>, &mut RunContext<'_>) -> Result<T>,
     ) -> Result<T> {
         let started_at = Instant::now();
         let id = self.record.id.clone();
         let output_options = OutputOptions { run: &id, ..output_options };
         let outcome = app.block_on(async {
-            let open = session::open(app, spec.clone(), output_options).await?;
-            let work = async |open: &mut OpenRemote, run: &mut Self| {
-                let (mut host, mut context) = run.on(app, open);
-                work(&mut host, &mut context).await
+            let session = session::open(app, spec.clone(), output_options).await?;
+            let work = async |session: &mut RemoteSession, run: &mut Self| {
+                let (mut run_session, mut context) = run.session_and_context(app, session);
+                work(&mut run_session, &mut context).await
             };
-            self.follow(open, status, work).await
+            self.run_connected(session, status, work).await
         });
-        self.lasted(started_at);
+        self.add_duration(started_at);
         outcome
     }
 
-    /// Does `work` over an open connection, reports the exit status and closes the connection.
-    pub(in crate::cli) async fn follow<T>(
+    /// Runs `work` over an open connection, reports the exit status and closes the connection.
+    pub(in crate::cli) async fn run_connected<T>(
         &mut self,
-        mut open: OpenRemote,
+        mut session: RemoteSession,
         status: impl FnOnce(&Result<T>) -> Status,
-        work: impl AsyncFnOnce(&mut OpenRemote, &mut Self) -> Result<T>,
+        work: impl AsyncFnOnce(&mut RemoteSession, &mut Self) -> Result<T>,
     ) -> Result<T> {
-        let outcome = work(&mut open, self).await;
-        open.reporter.report(&RunEvent::Finished { exit: status(&outcome) });
-        close(open.link, &mut self.record).await;
+        let outcome = work(&mut session, self).await;
+        session.reporter.report(&RunEvent::Finished { exit: status(&outcome) });
+        close(session.link, &mut self.record).await;
         outcome
     }
 
-    /// The run's host over this connection, and the context of its jobs.
-    pub(in crate::cli) fn on<'a>(
+    /// The run's session over this connection, and the context of its jobs.
+    pub(in crate::cli) fn session_and_context<'a>(
         &'a mut self,
         app: &App,
-        open: &'a mut OpenRemote,
-    ) -> (RunHost<'a>, RunContext<'a>) {
-        let cache = session::facts_cache(app, &open.spec);
-        let host = RunHost::new(&mut open.link, &open.spec, cache, &open.programs, self.start);
+        session: &'a mut RemoteSession,
+    ) -> (RunSession<'a>, RunContext<'a>) {
+        let cache = session::facts_cache(app, &session.spec);
+        let run_session =
+            RunSession::new(&mut session.link, &session.spec, cache, &session.programs, self.start);
         let context = RunContext {
             folder: &self.folder,
             record: &mut self.record,
-            reporter: &mut open.reporter,
-            cancel: open.cancel.clone(),
+            reporter: &mut session.reporter,
+            cancel: session.cancel.clone(),
             input: None,
         };
-        (host, context)
+        (run_session, context)
     }
 
     /// Adds the time since `started_at` to the run's duration.
-    pub(in crate::cli) fn lasted(&mut self, started_at: Instant) {
-        self.record.lasted(started_at.elapsed().as_secs_f64());
-        self.record.at_least(self.folder.job_time());
+    pub(in crate::cli) fn add_duration(&mut self, started_at: Instant) {
+        self.record.add_duration(started_at.elapsed().as_secs_f64());
+        self.record.raise_duration_to(self.folder.job_time());
     }
 
     /// Records how the run ended.
-    pub(in crate::cli) fn end(&mut self, failure: Option<&Failure>, status: Status) -> Result<()> {
+    pub(in crate::cli) fn record_end(
+        &mut self,
+        failure: Option<&Failure>,
+        status: Status,
+    ) -> Result<()> {
         let has_open_job = self.record.jobs.iter().any(|job| job.outcome.is_none());
         self.record.state = match failure {
             None => RunState::Done,
@@ -135,13 +140,13 @@ impl FollowedRun {
         Ok(self.folder.end(&self.record, document.as_ref())?)
     }
 
-    /// Records that the run's job goes on by itself.
-    pub(in crate::cli) fn detach(&mut self) -> Result<()> {
+    /// Records that the job continues on the host.
+    pub(in crate::cli) fn record_detached(&mut self) -> Result<()> {
         self.record.state = RunState::Detached;
         Ok(self.folder.save(&self.record)?)
     }
 
-    /// Says that the run's job goes on by itself.
+    /// Prints that the job continues on the host, and how to attach.
     pub(in crate::cli) fn show_detached(&self, app: &App) -> Result<Status> {
         let id = &self.record.id;
         app.say(&format!(

@@ -47,7 +47,7 @@ pub(in crate::cli) fn open_within(app: &App, what: &str, max_bytes: u64) -> Resu
     if path.is_file() {
         return file(app, path, what, max_bytes);
     }
-    let found = Runs::new(&app.config.runs_dir.value).find(what);
+    let found = Runs::new(&app.config.runs_dir.value).find_result(what);
     open_run(&found.map_err(|e| match e {
         StoreError::Unknown(_) => missing::run_or_file(what),
         other => other.into(),
@@ -60,7 +60,7 @@ pub(in crate::cli) fn open_comparison(
     what: &str,
     comparison: Comparison,
 ) -> Result<OpenedProfile> {
-    let folder = Runs::new(&app.config.runs_dir.value).find(what)?.path().to_owned();
+    let folder = Runs::new(&app.config.runs_dir.value).find_result(what)?.path().to_owned();
     let side = comparison.b.profile.as_ref().map(|path| folder.join(path));
     let side = side.filter(|path| path.is_file());
     let opened = match side.as_deref().and_then(Path::parent) {

@@ -58,7 +58,7 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
         (true, Mode::Verify) => Selection::All,
         (true, _) => Selection::Default,
     };
-    let data_sets = spec.cases(&selection).map_err(|error| {
+    let cases = spec.cases(&selection).map_err(|error| {
         let failure = Failure::from(error);
         // Some expressions fail only for certain sizes, but the mistake is in the file.
         match &spec.file {
@@ -66,10 +66,9 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
             _ => failure,
         }
     })?;
-    let inputs = inputs(&spec, &data_sets, args.seed)?;
+    let inputs = inputs(&spec, &cases, args.seed)?;
     let sources = spec.sources(&kernel_folders(app)).map_err(Failure::from)?;
-    let target =
-        Target::Kernel { spec: Box::new(spec.clone()), sources, data_sets, seed: args.seed };
+    let target = Target::Kernel { spec: Box::new(spec.clone()), sources, cases, seed: args.seed };
     let mut request = options(args, mode, target)?;
     request.named = shell_word(name);
     if request.sanitizer.tools.is_empty() {
@@ -156,16 +155,16 @@ fn needs_no_kernel(mode: Mode) -> Result<()> {
     }
 }
 
-fn inputs(spec: &KernelSpec, data_sets: &[Case], seed: u64) -> Result<InputsRecord> {
+fn inputs(spec: &KernelSpec, cases: &[Case], seed: u64) -> Result<InputsRecord> {
     Ok(InputsRecord {
         schema: "rgpu.inputs/1".to_owned(),
         seed,
-        cases: data_sets
+        cases: cases
             .iter()
-            .map(|set| CaseSizes {
-                name: set.name.clone(),
-                vars: set.vars.clone(),
-                groups: set.groups.iter().map(|g| g.sizes.clone()).collect(),
+            .map(|case| CaseSizes {
+                name: case.name.clone(),
+                vars: case.vars.clone(),
+                groups: case.groups.iter().map(|g| g.sizes.clone()).collect(),
             })
             .collect(),
         files: spec.files().iter().map(|path| digest(path)).collect::<Result<_>>()?,

@@ -173,7 +173,7 @@ impl ProgramOutput {
                         if let (Stream::Stdout, Err(error)) = (stream, written) {
                             unwritten(&error);
                             stdout_closed = true;
-                            canceller.output_unread();
+                            canceller.request_cancel_for_unread_output();
                         }
                     }
                 }
@@ -184,7 +184,7 @@ impl ProgramOutput {
     }
 
     /// Queues output of the program. Never waits.
-    pub(in crate::cli) fn take(&self, stream: Stream, bytes: &[u8], recorded: LogPosition<'_>) {
+    pub(in crate::cli) fn write(&self, stream: Stream, bytes: &[u8], recorded: LogPosition<'_>) {
         let len = bytes.len() as u64;
         let bytes = match *self.queued_bytes.borrow() + len <= MAX_QUEUED_BYTES {
             true => PieceBytes::Held(bytes.to_owned()),

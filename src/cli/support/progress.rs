@@ -227,7 +227,7 @@ impl Progress {
         // bar.
         match &self.program_output {
             Some(program_output) if step == crate::run::EXEC_STEP => {
-                program_output.take(stream, bytes, recorded);
+                program_output.write(stream, bytes, recorded);
             }
             _ if self.live == LiveOutput::Hidden => {}
             _ => match &mut self.compiler_output {
@@ -274,9 +274,9 @@ impl Progress {
 
     fn show_event(&mut self, event: &Event) {
         match &event.body {
-            EventBody::Queued { place, holder } => {
+            EventBody::Queued { position, holder } => {
                 self.set_phase(format!(
-                    "waiting for the GPU: place {place}, held by {}",
+                    "waiting for the GPU: place {position}, held by {}",
                     safe(holder.as_bytes())
                 ));
             }
@@ -304,16 +304,16 @@ impl Progress {
                     && record.code != "missing"
                     && !matches!(self.live, LiveOutput::SameStream | LiveOutput::Raw) =>
             {
-                let words = if record.words.is_empty() {
+                let message = if record.message.is_empty() {
                     String::new()
                 } else {
-                    format!(": {}", record.words)
+                    format!(": {}", record.message)
                 };
                 self.print_line(&format!(
                     "  {} did not work ({}{})",
                     record.rung,
                     record.code,
-                    safe(words.as_bytes())
+                    safe(message.as_bytes())
                 ));
             }
             EventBody::Warning { text, .. } => {

@@ -88,7 +88,7 @@ pub(in crate::cli) struct RunArgs {
 
 /// Reads the id of a rung.
 fn rung_parser() -> impl TypedValueParser<Value = RungId> {
-    PossibleValuesParser::new(crate::run::rungs()).map(RungId::from)
+    PossibleValuesParser::new(crate::run::rung_names()).map(RungId::from)
 }
 
 /// Parses a time: `90`, `90s`, `10m`, `2h`.

@@ -38,7 +38,7 @@ pub(in crate::cli) fn find(app: &App, what: &str) -> Result<Option<FanOut>> {
     if Path::new(what).is_file() {
         return Ok(None);
     }
-    match Runs::new(&app.config.runs_dir.value).find(what) {
+    match Runs::new(&app.config.runs_dir.value).find_result(what) {
         Ok(folder) => of_run(&folder),
         // The code that opens profiles reports a wrong name.
         Err(_) => Ok(None),

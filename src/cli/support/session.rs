@@ -18,8 +18,8 @@ use super::{signals, started_here};
 use crate::config::{Config, LOCAL, Origin};
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::remote::{
-    ConnectOptions, FirstUse, HostKeyQuestion, HostLink, OnRemote, Remote, RemoteError, RemoteSpec,
-    SentRecord, UserPrompt,
+    ConnectOptions, HostKeyQuestion, HostLink, OnRemote, Remote, RemoteError, RemoteSpec,
+    SentRecord, UnknownHostPolicy, UserPrompt,
 };
 use crate::run::{
     CancelSignal, Canceller, FactsCache, JsonLines, Programs, Reporter, Reporters, RunEvent,
@@ -59,7 +59,7 @@ pub(in crate::cli) fn check_run(app: &App, record: &RunRecord) -> Result<()> {
             remotes.contains_key(name) || remotes.values().any(|own| own.url == *name);
         let address = name.contains("://") || ssh_alias(name);
         let connected_before =
-            || SentRecord::of(&app.cache, &RemoteSpec::new(name, name)).is_kept();
+            || SentRecord::new(&app.cache, &RemoteSpec::new(name, name)).exists();
         if address && !in_settings && !connected_before() {
             let message =
                 format!("run `{}` is on `{name}`, which is not one of your remotes", record.id);
@@ -141,7 +141,7 @@ pub(in crate::cli) fn facts_cache(app: &App, spec: &RemoteSpec) -> FactsCache {
 }
 
 /// An open connection, its event reporter and its cancel signal.
-pub(in crate::cli) struct OpenRemote {
+pub(in crate::cli) struct RemoteSession {
     pub(in crate::cli) spec: RemoteSpec,
     pub(in crate::cli) link: HostLink,
     pub(in crate::cli) reporter: SharedReporter,
@@ -155,12 +155,12 @@ pub(in crate::cli) struct OpenRemote {
 /// How long we wait for the reader of our output after the user has cancelled.
 const DRAIN_AFTER_CANCEL: Duration = Duration::from_secs(1);
 
-impl OpenRemote {
+impl RemoteSession {
     /// Asks the host for its facts and saves them in `cache`.
     ///
     /// # Errors
     /// The link fails, or the user cancels.
-    pub(in crate::cli) async fn ask(
+    pub(in crate::cli) async fn ask_facts(
         &mut self,
         cache: &FactsCache,
         now_s: i64,
@@ -173,7 +173,7 @@ impl OpenRemote {
     ///
     /// # Errors
     /// The errors of `work`, or the user cancels.
-    pub(in crate::cli) async fn finish_with<T>(
+    pub(in crate::cli) async fn run_and_close<T>(
         self,
         work: impl AsyncFnOnce(&mut HostLink) -> Result<T>,
     ) -> Result<T> {
@@ -197,14 +197,14 @@ impl OpenRemote {
     ///
     /// # Errors
     /// The user cancelled.
-    pub(in crate::cli) async fn drain(&mut self) -> Result<()> {
+    pub(in crate::cli) async fn wait_for_output(&mut self) -> Result<()> {
         let Some(program_output) = &self.program_output else { return Ok(()) };
-        let cancels_seen = self.cancel.handled();
+        let cancels_seen = self.cancel.handled_count();
         tokio::select! {
             () = program_output.drained() => {}
             () = tokio::time::sleep(DRAIN_AFTER_CANCEL), if cancels_seen > 0 => {}
             () = self.cancel.wait_for_more_than(cancels_seen) => {
-                if !self.cancel.output_unread() {
+                if !self.cancel.is_output_unread() {
                     let message = "cancelled while the output waited to be read";
                     return Err(Failure::new(Exit::Cancelled, "cancelled", message));
                 }
@@ -227,8 +227,12 @@ pub(in crate::cli) struct OutputOptions<'a> {
 }
 
 impl<'a> OutputOptions<'a> {
-    /// Output beside the progress bar. The caller's run sets its id.
-    pub(in crate::cli) fn beside(app: &App, events: Option<&'a str>, accept_new: bool) -> Self {
+    /// Shows a progress bar on stderr. The caller's run sets its id.
+    pub(in crate::cli) fn with_progress_bar(
+        app: &App,
+        events: Option<&'a str>,
+        accept_new: bool,
+    ) -> Self {
         let live = match app.global.quiet || app.global.json {
             true => LiveOutput::Hidden,
             false => LiveOutput::Stderr,
@@ -242,20 +246,20 @@ pub(in crate::cli) async fn open(
     app: &App,
     spec: RemoteSpec,
     output_options: OutputOptions<'_>,
-) -> Result<OpenRemote> {
-    let (open, ()) =
+) -> Result<RemoteSession> {
+    let (session, ()) =
         connect(app, spec, output_options, Greeting::Now, |_| async { Ok(()) }).await?;
-    Ok(open)
+    Ok(session)
 }
 
 /// Connects to a remote and runs `work` on this machine at the same time. An error of `work` ends
 /// both. If this agent ran there before, its greeting is read with the first request.
-pub(in crate::cli) async fn open_beside<T, F: Future<Output = Result<T>>>(
+pub(in crate::cli) async fn connect_while<T, F: Future<Output = Result<T>>>(
     app: &App,
     spec: RemoteSpec,
     output_options: OutputOptions<'_>,
     work: impl FnOnce(SharedReporter) -> F,
-) -> Result<(OpenRemote, T)> {
+) -> Result<(RemoteSession, T)> {
     connect(app, spec, output_options, Greeting::WithFirstRequest, work).await
 }
 
@@ -272,7 +276,7 @@ async fn connect<T, F: Future<Output = Result<T>>>(
     output_options: OutputOptions<'_>,
     greeting: Greeting,
     work: impl FnOnce(SharedReporter) -> F,
-) -> Result<(OpenRemote, T)> {
+) -> Result<(RemoteSession, T)> {
     let programs = programs(app)?;
     let (canceller, cancel) = channel();
     signals::listen(canceller.clone())?;
@@ -293,12 +297,12 @@ async fn connect<T, F: Future<Output = Result<T>>>(
         && std::io::stderr().is_terminal();
     let options = ConnectOptions {
         agent: known_agent(app, &spec, &programs).unwrap_or_else(|| programs.agent.clone()),
-        first_use: match (output_options.accept_new, interactive) {
-            (true, _) => FirstUse::AcceptNew,
-            (false, true) => FirstUse::Ask,
-            (false, false) => FirstUse::Refuse,
+        unknown_host_policy: match (output_options.accept_new, interactive) {
+            (true, _) => UnknownHostPolicy::AcceptNew,
+            (false, true) => UnknownHostPolicy::Ask,
+            (false, false) => UnknownHostPolicy::Refuse,
         },
-        talk: Arc::new(TerminalPrompt {
+        user_prompt: Arc::new(TerminalPrompt {
             verbose: app.global.verbose > 0 && !app.global.quiet,
             attended: interactive,
             reporter: Mutex::new((reporter.clone(), false)),
@@ -307,10 +311,10 @@ async fn connect<T, F: Future<Output = Result<T>>>(
     };
     let started_at = Instant::now();
     let mut stop = cancel.clone();
-    let sent = SentRecord::of(&app.cache, &spec);
+    let sent = SentRecord::new(&app.cache, &spec);
     let connect = async {
         let link = connect_link(&remote, options, &programs, greeting, &sent).await;
-        let link = link.on(&*remote)?.remembering(sent);
+        let link = link.on(&*remote)?.with_sent_record(sent);
         let ms = u64::try_from(started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
         reporter.clone().report(&RunEvent::Connected { ms });
         Ok::<_, Failure>(link)
@@ -321,7 +325,7 @@ async fn connect<T, F: Future<Output = Result<T>>>(
         both = both => both?,
         () = stop.wait_for_more_than(0) => return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled while connecting")),
     };
-    Ok((OpenRemote { spec, link, reporter, cancel, programs, program_output }, done))
+    Ok((RemoteSession { spec, link, reporter, cancel, programs, program_output }, done))
 }
 
 /// The agent for the host's saved architecture, if that differs from this machine's.
@@ -341,14 +345,14 @@ async fn connect_link(
     sent: &SentRecord,
 ) -> std::result::Result<HostLink, RemoteError> {
     // A host that ran this agent before has the right architecture.
-    if matches!(greeting, Greeting::WithFirstRequest) && sent.has_run(&options.agent) {
+    if matches!(greeting, Greeting::WithFirstRequest) && sent.has_run_agent(&options.agent) {
         return HostLink::begin(Arc::clone(remote), options).await;
     }
     let unfit = match HostLink::connect(Arc::clone(remote), options.clone()).await {
         Err(RemoteError::Unfit { why, arch: Some(arch) }) => (why, arch),
         connected => {
             if connected.is_ok() {
-                sent.runs(&options.agent);
+                sent.record_agent(&options.agent);
             }
             return connected;
         }
@@ -363,7 +367,7 @@ async fn connect_link(
 }
 
 /// Runs `work` on this machine; Ctrl-C stops it.
-pub(in crate::cli) async fn beside<T, F: Future<Output = Result<T>>>(
+pub(in crate::cli) async fn run_until_cancelled<T, F: Future<Output = Result<T>>>(
     app: &App,
     output_options: OutputOptions<'_>,
     work: impl FnOnce(SharedReporter) -> F,

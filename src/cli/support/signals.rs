@@ -91,7 +91,7 @@ fn handle_signals(runtime: &Runtime, mut interrupt: Signal, mut terminate: Signa
 
 fn ask_all_to_stop() {
     let listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
-    listeners.iter().for_each(Canceller::ask);
+    listeners.iter().for_each(Canceller::request_cancel);
 }
 
 /// Whether a live run has acted on every request.

@@ -118,7 +118,7 @@ pub(in crate::cli) struct RawTerminal {
 
 impl RawTerminal {
     /// Switches the terminal of standard input, if there is one, to raw mode.
-    pub(in crate::cli) fn take() -> Result<Self, Failure> {
+    pub(in crate::cli) fn enter() -> Result<Self, Failure> {
         use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr};
         let stdin = std::io::stdin();
         let size = tcgetwinsize(&stdin).or_else(|_| tcgetwinsize(std::io::stdout()));

@@ -8,32 +8,32 @@ use std::collections::HashMap;
 /// Key in `StringIds`.
 pub type StringId = i64;
 
-/// A kernel.
+/// One launch of a kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Kernel {
-    /// Start.
+    /// Start, in nanoseconds since the start of the capture.
     pub start_ns: i64,
-    /// End.
+    /// End, on the same clock.
     pub end_ns: i64,
-    /// CUDA device.
+    /// Number of the CUDA device in its process.
     pub device: Option<u32>,
-    /// CUDA context.
+    /// Number of the CUDA context in its process.
     pub context: Option<u32>,
-    /// CUDA stream.
+    /// Number of the CUDA stream in its context.
     pub stream: Option<u32>,
     /// Matches the API call that launched it, within one process.
     pub correlation: Option<i64>,
     /// Process id, as in the upper bits of a `globalTid`.
     pub global_pid: Option<i64>,
-    /// Demangled name.
+    /// Demangled name with arguments.
     pub demangled: Option<StringId>,
-    /// Name without arguments.
+    /// Demangled name without arguments.
     pub short: Option<StringId>,
     /// Mangled name; missing in older versions.
     pub mangled: Option<StringId>,
-    /// Blocks.
+    /// Blocks in x, y, z.
     pub grid: Option<[u32; 3]>,
-    /// Threads per block.
+    /// Threads per block in x, y, z.
     pub block: Option<[u32; 3]>,
     /// Blocks per cluster (from nsys 2025.6 on).
     pub cluster: Option<[u32; 3]>,
@@ -52,21 +52,21 @@ pub struct Kernel {
 /// The fields of a [`Kernel`] that sums need.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KernelRun {
-    /// Start.
+    /// Start, in nanoseconds since the start of the capture.
     pub start_ns: i64,
-    /// End.
+    /// End, on the same clock.
     pub end_ns: i64,
-    /// CUDA device.
+    /// Number of the CUDA device in its process.
     pub device: Option<u32>,
-    /// CUDA stream.
+    /// Number of the CUDA stream in its context.
     pub stream: Option<u32>,
     /// Matches the API call that launched it, within one process.
     pub correlation: Option<i64>,
     /// Process id, as in the upper bits of a `globalTid`.
     pub global_pid: Option<i64>,
-    /// Demangled name.
+    /// Demangled name with arguments.
     pub demangled: Option<StringId>,
-    /// Name without arguments.
+    /// Demangled name without arguments.
     pub short: Option<StringId>,
 }
 
@@ -116,45 +116,45 @@ impl CopyKind {
     }
 }
 
-/// A copy.
+/// One copy of memory that a GPU made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Memcpy {
-    /// Start.
+    /// Start, in nanoseconds since the start of the capture.
     pub start_ns: i64,
-    /// End.
+    /// End, on the same clock.
     pub end_ns: i64,
     /// Bytes moved.
     pub bytes: u64,
-    /// Direction.
+    /// The memories that it reads and writes.
     pub kind: CopyKind,
-    /// CUDA device.
+    /// Number of the CUDA device in its process.
     pub device: Option<u32>,
-    /// CUDA stream.
+    /// Number of the CUDA stream in its context.
     pub stream: Option<u32>,
     /// Matches the API call.
     pub correlation: Option<i64>,
-    /// Process.
+    /// Process id, as in the upper bits of a `globalTid`.
     pub global_pid: Option<i64>,
 }
 
-/// A fill.
+/// One fill of device memory with a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Memset {
-    /// Start.
+    /// Start, in nanoseconds since the start of the capture.
     pub start_ns: i64,
-    /// End.
+    /// End, on the same clock.
     pub end_ns: i64,
     /// Bytes filled.
     pub bytes: u64,
-    /// The fill value.
+    /// The value that is repeated.
     pub value: Option<i64>,
-    /// CUDA device.
+    /// Number of the CUDA device in its process.
     pub device: Option<u32>,
-    /// CUDA stream.
+    /// Number of the CUDA stream in its context.
     pub stream: Option<u32>,
     /// Matches the API call.
     pub correlation: Option<i64>,
-    /// Process.
+    /// Process id, as in the upper bits of a `globalTid`.
     pub global_pid: Option<i64>,
 }
 
@@ -178,15 +178,15 @@ pub struct ApiCall {
 /// A CUDA graph traced as a whole: its kernels have no rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GraphLaunch {
-    /// Start.
+    /// Start, in nanoseconds since the start of the capture.
     pub start_ns: i64,
-    /// End.
+    /// End, on the same clock.
     pub end_ns: i64,
-    /// CUDA stream.
+    /// Number of the CUDA stream in its context.
     pub stream: Option<u32>,
     /// Matches the API call.
     pub correlation: Option<i64>,
-    /// Process.
+    /// Process id, as in the upper bits of a `globalTid`.
     pub global_pid: Option<i64>,
     /// Id of the graph.
     pub graph: Option<i64>,
@@ -207,7 +207,7 @@ pub enum NvtxKind {
     Other(i64),
 }
 
-/// An NVTX event.
+/// One NVTX range or mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NvtxEvent {
     /// Kind of the event.
@@ -228,7 +228,7 @@ pub struct NvtxEvent {
     pub end_global_tid: Option<i64>,
     /// Number of a start/end range.
     pub range_id: Option<i64>,
-    /// Category.
+    /// Category that the program gave; a number in its domain.
     pub category: Option<i64>,
 }
 
@@ -287,15 +287,15 @@ impl FromIterator<(StringId, String)> for Strings {
 pub struct Gpu {
     /// CUDA device number, or nsys's own number.
     pub id: Option<u32>,
-    /// Name.
+    /// NVIDIA's name of the GPU.
     pub name: Option<String>,
     /// UUID without the `GPU-` prefix.
     pub uuid: Option<String>,
     /// Chip, such as `GH100`.
     pub chip: Option<String>,
-    /// Compute capability.
+    /// Compute capability: major and minor number.
     pub compute: Option<(u32, u32)>,
-    /// Streaming multiprocessors.
+    /// Number of streaming multiprocessors.
     pub sms: Option<u32>,
     /// SM clock in Hz.
     pub clock_hz: Option<u64>,

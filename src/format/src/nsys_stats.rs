@@ -51,10 +51,10 @@ pub enum Report {
     Other(String),
 }
 
-/// One table.
+/// The table of one report of `nsys stats`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
-    /// Kind of report.
+    /// The report that nsys made.
     pub report: Report,
     /// Column names as printed.
     pub columns: Vec<String>,

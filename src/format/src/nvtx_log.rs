@@ -78,7 +78,7 @@ pub struct Closed {
     /// Time in nanoseconds on the log's clock.
     #[serde(default)]
     pub ns: u64,
-    /// Events written.
+    /// Number of NVTX events in the file.
     #[serde(default)]
     pub events: u64,
     /// Ranges and marks left out because the log was full.
@@ -90,7 +90,7 @@ pub struct Closed {
     /// Kernels, copies and fills written.
     #[serde(default)]
     pub work: u64,
-    /// Calls written.
+    /// Number of CUDA calls in the file.
     #[serde(default)]
     pub calls: u64,
     /// Records that CUPTI dropped.
@@ -104,7 +104,7 @@ pub struct Cupti {
     /// `on` or `off`.
     #[serde(default)]
     pub state: String,
-    /// Its version number.
+    /// Version number of CUPTI; `None` if no library was loaded.
     #[serde(default)]
     pub version: Option<u32>,
     /// Path of the library.
@@ -122,16 +122,16 @@ pub struct Cupti {
 /// Kind of GPU work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkKind {
-    /// A kernel.
+    /// A kernel launch.
     Kernel(KernelFacts),
-    /// A copy.
+    /// A copy of memory that a GPU made.
     Copy {
         /// CUPTI's number for the direction.
         kind: u8,
     },
-    /// A fill.
+    /// A fill of device memory.
     Set {
-        /// The fill value.
+        /// The value that is repeated; `None` if CUPTI did not report it.
         value: Option<u32>,
     },
 }
@@ -141,9 +141,9 @@ pub enum WorkKind {
 pub struct KernelFacts {
     /// Number in the table of names.
     pub name: Option<u32>,
-    /// Blocks.
+    /// Blocks in x, y, z.
     pub grid: Option<[u32; 3]>,
-    /// Threads per block.
+    /// Threads per block in x, y, z.
     pub block: Option<[u32; 3]>,
     /// Registers per thread.
     pub registers: Option<u32>,
@@ -166,11 +166,11 @@ pub struct Work {
     pub span_ns: Option<(u64, u64)>,
     /// Matches the call that started it.
     pub id: u32,
-    /// CUDA device number.
+    /// Number of the CUDA device in its process.
     pub device: u32,
-    /// CUDA context.
+    /// Number of the CUDA context in its process.
     pub context: u32,
-    /// CUDA stream.
+    /// Number of the CUDA stream in its context.
     pub stream: u32,
     /// Number of bytes, for copies and fills.
     pub bytes: u64,
@@ -181,7 +181,7 @@ pub struct Work {
 pub struct Call {
     /// Start on the log's clock.
     pub start_ns: u64,
-    /// End.
+    /// End on the log's clock.
     pub end_ns: u64,
     /// Matches the work that it started.
     pub id: u32,
@@ -208,7 +208,7 @@ pub enum EventKind {
     Mark,
 }
 
-/// One event.
+/// One NVTX call of a thread.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
     /// Kind of the event.
@@ -217,7 +217,7 @@ pub struct Event {
     pub ns: u64,
     /// Thread id.
     pub tid: u64,
-    /// Domain number.
+    /// Number of the domain in the log's table of domains.
     pub domain: u64,
     /// Depth of a push or pop; 0 is outermost.
     pub level: Option<u32>,
@@ -227,7 +227,7 @@ pub struct Event {
     pub message: Option<String>,
     /// Category in its domain.
     pub category: Option<u32>,
-    /// Payload.
+    /// The number that the program attached; `None` if it attached none.
     pub payload: Option<f64>,
 }
 

@@ -25,14 +25,14 @@ pub struct RangeLog {
 pub struct LoggedRange {
     /// NVTX domain.
     pub domain: String,
-    /// Names, outermost first.
+    /// Names of the range and of those around it, outermost first.
     pub path: Vec<String>,
     /// The domain of each name, if they are not all in [`LoggedRange::domain`].
     #[serde(default)]
     pub domains: Vec<String>,
-    /// Start.
+    /// Start, Unix time in nanoseconds.
     pub start_ns: u64,
-    /// End.
+    /// End, on the same clock.
     pub end_ns: u64,
 }
 

@@ -38,17 +38,17 @@ pub enum TorchTraceError {
 /// Kind of work of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventKind {
-    /// An operator.
+    /// An operator of PyTorch, on a host thread.
     Operator,
     /// A range of the user or the profiler.
     Annotation,
     /// A call into CUDA.
     Call,
-    /// A kernel.
+    /// A kernel on a GPU.
     Kernel,
-    /// A copy.
+    /// A copy of memory that a GPU made.
     Copy,
-    /// A fill.
+    /// A fill of device memory.
     Fill,
 }
 
@@ -87,7 +87,7 @@ pub struct TorchEvent {
     pub shapes: String,
 }
 
-/// A trace.
+/// A trace of torch's profiler.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TorchTrace {
     /// Events with a duration and of a known kind, in file order.

@@ -46,7 +46,8 @@ impl<'c> HotSpotBuilder<'c> {
         let mut found: Vec<InstructionSpot> = Vec::new();
         let own = launch.mangled.as_deref().unwrap_or(&launch.kernel);
         // Sorted by name, so that new names of an instruction are always appended.
-        let named = result.metrics().filter_map(|metric| Some((Kind::of(&metric)?, metric)));
+        let named =
+            result.metrics().filter_map(|metric| Some((Kind::from_metric(&metric)?, metric)));
         let mut named: Vec<(Kind, Metric<'_>)> = named.collect();
         named.sort_by(|(a, _), (b, _)| a.name().cmp(b.name()));
         for (kind, metric) in named {
@@ -121,7 +122,7 @@ impl Kind {
     /// The kind by a metric's name. Series over time and values per launch are recognised later, by
     /// their correlation. Names that never correlate to addresses are skipped here, because they
     /// have most of the instances.
-    fn of(metric: &Metric<'_>) -> Option<Kind> {
+    fn from_metric(metric: &Metric<'_>) -> Option<Kind> {
         let name = metric.name();
         if metric.is_pm_sampled() || name.starts_with("launch__") || name.starts_with("profiler__")
         {

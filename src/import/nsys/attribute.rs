@@ -141,13 +141,13 @@ fn facts(kernel: &Kernel, strings: &Strings) -> Launch {
 fn gaps(trace: &Trace, placed: u64, from: &str) -> Vec<Gap> {
     let (kernels, graphs) = (trace.kernels_many, trace.graphs_many);
     let unplaced = trace.many - placed;
-    let kept = trace.first_kernels.len() as u64;
+    let listed = trace.first_kernels.len() as u64;
     let all = [
         (
-            kernels > kept,
+            kernels > listed,
             "launches_capped",
             format!(
-                "{from}: {kernels} kernels were traced; the first {kept} are listed one by one; \
+                "{from}: {kernels} kernels were traced; the first {listed} are listed one by one; \
                  the sums include all"
             ),
         ),

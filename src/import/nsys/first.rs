@@ -9,7 +9,7 @@ use super::trace::Work;
 #[derive(Debug)]
 pub(super) struct EarliestRows {
     most: usize,
-    kept: BinaryHeap<ByStart>,
+    earliest: BinaryHeap<ByStart>,
 }
 
 /// Orders by start, then by arrival.
@@ -44,14 +44,14 @@ impl Eq for ByStart {}
 
 impl EarliestRows {
     pub(super) fn new(most: usize) -> EarliestRows {
-        EarliestRows { most, kept: BinaryHeap::new() }
+        EarliestRows { most, earliest: BinaryHeap::new() }
     }
 
     /// Adds a row if it is early enough.
     pub(super) fn see(&mut self, work: &Work) {
-        if self.kept.len() < self.most {
-            self.kept.push(ByStart(*work));
-        } else if let Some(mut last) = self.kept.peek_mut()
+        if self.earliest.len() < self.most {
+            self.earliest.push(ByStart(*work));
+        } else if let Some(mut last) = self.earliest.peek_mut()
             && (work.start_ns, work.number) < last.key()
         {
             last.0 = *work;
@@ -60,6 +60,6 @@ impl EarliestRows {
 
     /// The earliest rows in time order.
     pub(super) fn finish(self) -> Vec<Work> {
-        self.kept.into_sorted_vec().into_iter().map(|by_start| by_start.0).collect()
+        self.earliest.into_sorted_vec().into_iter().map(|by_start| by_start.0).collect()
     }
 }

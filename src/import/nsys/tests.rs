@@ -280,3 +280,40 @@ fn whoever_watches_is_told_how_far_a_large_export_is_read() {
     let all = 40_000 + 28 + 3 + 6 + 7;
     assert_eq!(seen.0.into_inner(), [(1 << 14, all), (2 << 14, all)]);
 }
+
+#[test]
+fn remarks_of_nsys_are_joined_with_how_many_processes_they_are_said_of() {
+    let remark = |severity: i64, text: &str| Diagnostic {
+        at_ns: None,
+        severity: Some(severity),
+        text: text.to_owned(),
+    };
+    let no_nvtx = "No NVTX events collected. Does the process use NVTX?";
+    let no_cuda = "No CUDA events collected. Does the process use CUDA?";
+    // As recorded of a JAX program: nsys 2025.3.1, H200.
+    let error = "Error when processing events: Source ID=\nType=ErrorInformation (18)\n\
+                 std::exception::what: LogicException\n[QuadDCommon::tag_message*] = Cannot find \
+                 string for an exterior index\n";
+    let all = [
+        remark(2, no_nvtx),
+        remark(2, no_cuda),
+        remark(1, "Profiling has started."),
+        remark(2, no_nvtx),
+        remark(3, error),
+    ];
+    let texts = |imported: &Imported| -> Vec<String> {
+        remarks(&all, imported).into_iter().map(|gap| gap.text).collect()
+    };
+    let empty = Imported {
+        refusals: vec![Refusal { code: NO_GPU_ROWS, ..Refusal::default() }],
+        ..Imported::default()
+    };
+    let error = "nsys could not process some events: Cannot find string for an exterior index";
+    assert_eq!(texts(&empty), [&format!("{no_nvtx} (2 times)"), no_cuda, error]);
+    let traced = Imported { regions: vec![Default::default()], ..Imported::default() };
+    let of = |text: &str, processes: &str| {
+        format!("{text} (said of {processes}; others have such events)")
+    };
+    let expected = [of(no_nvtx, "2 processes"), of(no_cuda, "one process"), error.to_owned()];
+    assert_eq!(texts(&traced), expected);
+}

@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn no_script_holds_what_would_end_its_quotes_and_none_is_too_long() {
         let start =
-            AgentStart::of(&RemoteSpec::new("x", "wafer://x"), &std::env::current_exe().unwrap())
+            AgentStart::new(&RemoteSpec::new("x", "wafer://x"), &std::env::current_exe().unwrap())
                 .unwrap();
         let piece = vec![0xff; PIECE_BYTES];
         let put = start.put("/home/u/.cache/rgpu", "ab", 7, &piece, "end-ab").unwrap();

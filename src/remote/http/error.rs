@@ -165,7 +165,7 @@ impl HttpError {
     }
 
     /// The side that failed, and the matching exit status.
-    pub(in crate::remote) fn blame(&self) -> (Side, Exit) {
+    pub(in crate::remote) fn failed_side(&self) -> (Side, Exit) {
         match self {
             Self::Token { .. }
             | Self::ProxyToken { .. }

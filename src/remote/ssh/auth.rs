@@ -26,7 +26,7 @@ pub(super) struct Login<'a> {
     pub(super) resolved: &'a ResolvedHost,
     /// The key file set for this remote.
     pub(super) identity: Option<&'a Path>,
-    pub(super) talk: &'a dyn UserPrompt,
+    pub(super) user_prompt: &'a dyn UserPrompt,
 }
 
 /// The result of one attempt.
@@ -80,13 +80,15 @@ impl Login<'_> {
     fn denied(&self, log: AttemptLog) -> SshError {
         let allowed = log.allowed.as_deref().unwrap_or_default();
         let offered = |method: &str| allowed.split(", ").any(|word| word == method);
-        let mut beyond = log.passed_over;
+        let mut own_ssh_hints = log.passed_over;
         // Without a user, ssh could not ask either.
-        if self.talk.is_attended() && (offered("keyboard-interactive") || offered("password")) {
-            beyond.push("the host asks for a password or a second factor".to_owned());
+        if self.user_prompt.is_attended()
+            && (offered("keyboard-interactive") || offered("password"))
+        {
+            own_ssh_hints.push("the host asks for a password or a second factor".to_owned());
         }
         SshError::Denied {
-            beyond: beyond.into_iter().next(),
+            own_ssh_hint: own_ssh_hints.into_iter().next(),
             user: self.resolved.user.clone(),
             host: self.resolved.address(),
             tried: log.tried,
@@ -124,7 +126,7 @@ impl Login<'_> {
     fn record_answer(&self, log: &mut AttemptLog, what: &str, answer: &AuthResult) -> LoginAttempt {
         match answer {
             AuthResult::Success => {
-                self.talk.verbose(&format!(
+                self.user_prompt.verbose(&format!(
                     "logged in to {} as {}: {what}",
                     self.resolved.address(),
                     self.resolved.user
@@ -137,7 +139,7 @@ impl Login<'_> {
                 let suffix =
                     if *partial_success { " (accepted, but the host asks for more)" } else { "" };
                 let line = format!("tried {what}{suffix}");
-                self.talk.verbose(&line);
+                self.user_prompt.verbose(&line);
                 log.tried.push(line);
                 LoginAttempt::Refused
             }
@@ -175,7 +177,7 @@ impl Login<'_> {
                     KeyFileError::Hardware => {
                         log.passed_over.push(format!("`{shown}` is a hardware key"));
                     }
-                    KeyFileError::Passphrase if self.talk.is_attended() => {
+                    KeyFileError::Passphrase if self.user_prompt.is_attended() => {
                         log.passed_over.push(format!("`{shown}` has a passphrase"));
                     }
                     KeyFileError::Passphrase | KeyFileError::Other(_) => {}

@@ -169,16 +169,16 @@ fn reach<'a>(
 ) -> std::pin::Pin<Box<dyn Future<Output = Result<ReachedHost, SshError>> + Send + 'a>> {
     Box::pin(async move {
         let resolved = resolve(&route.address, route.config.as_deref()).await?;
-        if let Some(setting) = resolved.beyond.first() {
+        if let Some(setting) = resolved.unsupported_settings.first() {
             let (host, why) = (route.address.host.clone(), format!("it has `{setting}`"));
-            return Err(SshError::Beyond { host, why });
+            return Err(SshError::NeedsOwnSsh { host, why });
         }
         let jumps = jumps(route, &resolved)?;
         if depth > MAX_JUMPS {
             let words = format!("more than {MAX_JUMPS} jump hosts in a row");
             return Err(SshError::Config { host: route.address.host.clone(), words });
         }
-        options.talk.verbose(&format!(
+        options.user_prompt.verbose(&format!(
             "{} is {}@{}",
             route.address.host,
             resolved.user,
@@ -215,9 +215,13 @@ fn reach<'a>(
             (handshake, _) => handshake?,
         };
         let started = Instant::now();
-        Login { resolved: &resolved, identity: route.identity.as_deref(), talk: &*options.talk }
-            .run(&mut handle)
-            .await?;
+        Login {
+            resolved: &resolved,
+            identity: route.identity.as_deref(),
+            user_prompt: &*options.user_prompt,
+        }
+        .run(&mut handle)
+        .await?;
         Ok(ReachedHost { handle, resolved, login: started.elapsed() })
     })
 }
@@ -341,7 +345,8 @@ async fn shake_hands(
     resolved: &ResolvedHost,
     options: &ConnectOptions,
 ) -> Result<Handle<HostKeyHandler>, SshError> {
-    let host_key = HostKeyState::new(resolved, options.first_use, options.talk.clone());
+    let host_key =
+        HostKeyState::new(resolved, options.unknown_host_policy, options.user_prompt.clone());
     let config = Arc::new(config(&host_key));
     let connecting = client::connect_stream(config, stream, host_key.handler());
     tokio::pin!(connecting);

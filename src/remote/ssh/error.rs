@@ -137,18 +137,18 @@ pub enum SshError {
         /// The methods that the server accepts.
         allowed: String,
         /// Why the user's own `ssh` may succeed; `None`: it would not.
-        beyond: Option<String>,
+        own_ssh_hint: Option<String>,
     },
     /// The ssh configuration uses a setting that only `ssh` supports.
     #[error("the ssh configuration of `{host}` needs ssh itself: {why}")]
-    Beyond {
+    NeedsOwnSsh {
         /// The host as the user wrote it.
         host: String,
         /// The setting that only ssh itself supports.
         why: String,
     },
     /// The user's own `ssh` failed.
-    #[error("{}", trouble.of(host))]
+    #[error("{}", trouble.describe(host))]
     Own {
         /// The host as the user wrote it.
         host: String,
@@ -189,27 +189,27 @@ pub enum SshError {
 
 impl SshError {
     /// Why the user's own `ssh` may succeed; `None`: it would not.
-    pub(super) fn beyond(&self) -> Option<String> {
+    pub(super) fn own_ssh_hint(&self) -> Option<String> {
         match self {
-            Self::Denied { beyond, .. } => beyond.clone(),
-            Self::Beyond { why, .. } => Some(why.clone()),
+            Self::Denied { own_ssh_hint, .. } => own_ssh_hint.clone(),
+            Self::NeedsOwnSsh { why, .. } => Some(why.clone()),
             Self::Handshake { source: russh::Error::NoCommonAlgo { .. }, .. } => {
                 Some("the host knows none of our own algorithms".to_owned())
             }
-            Self::Jump { source, .. } => source.beyond(),
+            Self::Jump { source, .. } => source.own_ssh_hint(),
             _ => None,
         }
     }
 
     /// The same error, after the user's own `ssh` was denied as well.
-    pub(super) fn and_own_ssh(self, words: &str) -> Self {
+    pub(super) fn with_own_ssh_message(self, words: &str) -> Self {
         match self {
-            Self::Denied { user, host, mut tried, allowed, beyond } => {
+            Self::Denied { user, host, mut tried, allowed, own_ssh_hint } => {
                 tried.push(format!("{OWN_SSH_TOO}{words}"));
-                Self::Denied { user, host, tried, allowed, beyond }
+                Self::Denied { user, host, tried, allowed, own_ssh_hint }
             }
             Self::Jump { jump, source } => {
-                Self::Jump { jump, source: Box::new(source.and_own_ssh(words)) }
+                Self::Jump { jump, source: Box::new(source.with_own_ssh_message(words)) }
             }
             other => other,
         }
@@ -247,16 +247,16 @@ impl SshError {
             Self::Denied { .. } => "permission_denied",
             Self::Broken { .. } => "link_cut",
             Self::Proxy { .. } => "proxy_command",
-            Self::Beyond { .. } => "needs_openssh",
+            Self::NeedsOwnSsh { .. } => "needs_openssh",
             Self::Own { trouble, .. } => trouble.code(),
             Self::Jump { source, .. } => source.code(),
         }
     }
 
-    pub(in crate::remote) fn blame(&self) -> (Side, Exit) {
+    pub(in crate::remote) fn failed_side(&self) -> (Side, Exit) {
         match self {
-            Self::Config { .. } | Self::Beyond { .. } => (Side::Local, Exit::Config),
-            Self::Own { trouble, .. } => trouble.blame(),
+            Self::Config { .. } | Self::NeedsOwnSsh { .. } => (Side::Local, Exit::Config),
+            Self::Own { trouble, .. } => trouble.failed_side(),
             Self::Remember { .. } | Self::Proxy { .. } => (Side::Local, Exit::Host),
             Self::Denied { .. } => (Side::Host, Exit::Host),
             _ => (Side::Transport, Exit::Host),
@@ -325,7 +325,7 @@ impl SshError {
             Self::Handshake { .. } => because(failure, self).hint(format!(
                 "does `ssh` get there? Then let it carry the connection: `transport = \"openssh\"` in {table}"
             )),
-            Self::Beyond { .. } => {
+            Self::NeedsOwnSsh { .. } => {
                 failure.hint(format!("let it carry the connection: `transport = \"openssh\"` in {table}"))
             }
             Self::Own { trouble, words, .. } => {

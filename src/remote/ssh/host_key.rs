@@ -12,7 +12,7 @@ use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey, PublicKeyOrCertifi
 use super::SshError;
 use super::known_hosts::{self, HostName, KeyVerdict, KnownHosts, NameForm, fingerprint};
 use super::resolve::ResolvedHost;
-use crate::remote::{FirstUse, HostKeyQuestion, UserPrompt};
+use crate::remote::{HostKeyQuestion, UnknownHostPolicy, UserPrompt};
 
 /// russh's callbacks: checks the host's key and reports banners.
 pub(super) struct HostKeyHandler {
@@ -26,8 +26,8 @@ pub(super) struct HostKeyState {
     known: KnownHosts,
     file: Option<PathBuf>,
     written: NameForm,
-    first_use: FirstUse,
-    talk: Arc<dyn UserPrompt>,
+    unknown_host_policy: UnknownHostPolicy,
+    user_prompt: Arc<dyn UserPrompt>,
     asking: AtomicBool,
     refused: Mutex<Option<SshError>>,
     /// The key that the user or `--accept-new` accepted; checked again when the connection renews
@@ -39,12 +39,12 @@ impl HostKeyState {
     /// The state for one connection.
     pub(super) fn new(
         resolved: &ResolvedHost,
-        first_use: FirstUse,
-        talk: Arc<dyn UserPrompt>,
+        unknown_host_policy: UnknownHostPolicy,
+        user_prompt: Arc<dyn UserPrompt>,
     ) -> Arc<Self> {
         let known = KnownHosts::read(&resolved.known_hosts);
         for place in &known.skipped {
-            talk.verbose(&format!("{place}: this line is invalid and is skipped"));
+            user_prompt.verbose(&format!("{place}: this line is invalid and is skipped"));
         }
         let name = match &resolved.host_key_alias {
             Some(alias) => HostName { host: alias.to_ascii_lowercase(), port: 22 },
@@ -55,15 +55,16 @@ impl HostKeyState {
         } else {
             format!("{} ({})", resolved.alias, name.written())
         };
-        let first_use = if resolved.accept_new { FirstUse::AcceptNew } else { first_use };
+        let unknown_host_policy =
+            if resolved.accept_new { UnknownHostPolicy::AcceptNew } else { unknown_host_policy };
         Arc::new(Self {
             name,
             shown_as,
             known,
             file: resolved.known_hosts.first().cloned(),
             written: resolved.written,
-            first_use,
-            talk,
+            unknown_host_policy,
+            user_prompt,
             asking: AtomicBool::new(false),
             refused: Mutex::new(None),
             accepted: Mutex::new(None),
@@ -88,7 +89,7 @@ impl HostKeyState {
     /// Key types in the order in which to request them: those known for this host first, so that a
     /// host known by an older type still shows that key.
     pub(super) fn key_order(&self, usual: &[Algorithm]) -> Vec<Algorithm> {
-        let known = self.known.algorithms(&self.name);
+        let known = self.known.known_algorithms(&self.name);
         let is_known_type = |algorithm: &Algorithm| match algorithm {
             Algorithm::Rsa { .. } => known.iter().any(|known| known.clone().is_rsa()),
             other => known.contains(other),
@@ -160,26 +161,27 @@ impl HostKeyState {
         if self.accepted.lock().unwrap_or_else(PoisonError::into_inner).as_ref() == Some(key) {
             return Ok(());
         }
-        match self.known.judge(&self.name, key) {
+        match self.known.check_key(&self.name, key) {
             KeyVerdict::Known => Ok(()),
             KeyVerdict::Revoked(place) => Err(SshError::KeyRevoked { host, got, place }),
             KeyVerdict::Changed(known) => Err(SshError::KeyChanged { host, algorithm, got, known }),
-            KeyVerdict::Unknown => match self.first_use {
-                FirstUse::Refuse => {
+            KeyVerdict::Unknown => match self.unknown_host_policy {
+                UnknownHostPolicy::Refuse => {
                     Err(SshError::KeyUnknown { host, algorithm, got, file: self.file.clone() })
                 }
-                FirstUse::AcceptNew => self.remember(key),
-                FirstUse::Ask => {
+                UnknownHostPolicy::AcceptNew => self.remember(key),
+                UnknownHostPolicy::Ask => {
                     let question = HostKeyQuestion {
                         host: host.clone(),
                         algorithm,
                         fingerprint: got.clone(),
                         file: self.file.clone().unwrap_or_default(),
                     };
-                    let talk = self.talk.clone();
+                    let user_prompt = self.user_prompt.clone();
                     self.asking.store(true, Ordering::Relaxed);
                     let yes =
-                        tokio::task::spawn_blocking(move || talk.ask_host_key(&question)).await;
+                        tokio::task::spawn_blocking(move || user_prompt.ask_host_key(&question))
+                            .await;
                     self.asking.store(false, Ordering::Relaxed);
                     match yes {
                         Ok(true) => self.remember(key),
@@ -193,7 +195,7 @@ impl HostKeyState {
     fn remember(&self, key: &PublicKey) -> Result<(), SshError> {
         *self.accepted.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
         let Some(file) = &self.file else { return Ok(()) };
-        self.talk.verbose(&format!(
+        self.user_prompt.verbose(&format!(
             "host key {} of {} goes into {}",
             fingerprint(key),
             self.shown_as,
@@ -225,7 +227,11 @@ impl client::Handler for HostKeyHandler {
         banner: &str,
         _: &mut client::Session,
     ) -> Result<(), Self::Error> {
-        self.shared.talk.verbose(&format!("banner of {}: {}", self.shared.shown_as, banner.trim()));
+        self.shared.user_prompt.verbose(&format!(
+            "banner of {}: {}",
+            self.shared.shown_as,
+            banner.trim()
+        ));
         Ok(())
     }
 }

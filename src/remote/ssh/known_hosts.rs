@@ -104,12 +104,12 @@ impl KnownHosts {
     }
 
     /// Checks `key` for `host`.
-    pub(super) fn judge(&self, host: &HostName, key: &PublicKey) -> KeyVerdict {
+    pub(super) fn check_key(&self, host: &HostName, key: &PublicKey) -> KeyVerdict {
         if let Some(place) = self.revoked(host, key) {
             return KeyVerdict::Revoked(place);
         }
         let written = host.written();
-        let known: Vec<&Entry> = self.of(&written, Marker::None).collect();
+        let known: Vec<&Entry> = self.entries_for(&written, Marker::None).collect();
         if known.iter().any(|entry| entry.key.key_data() == key.key_data()) {
             return KeyVerdict::Known;
         }
@@ -117,7 +117,9 @@ impl KnownHosts {
         // contradict it.
         if known.is_empty()
             && host.port != 22
-            && self.of(&host.host, Marker::None).any(|e| e.key.key_data() == key.key_data())
+            && self
+                .entries_for(&host.host, Marker::None)
+                .any(|e| e.key.key_data() == key.key_data())
         {
             return KeyVerdict::Known;
         }
@@ -134,8 +136,8 @@ impl KnownHosts {
     /// The position of the entry that revokes `key` for `host`, if there is one.
     pub(super) fn revoked(&self, host: &HostName, key: &PublicKey) -> Option<String> {
         let written = host.written();
-        self.of(&written, Marker::Revoked)
-            .chain(self.of(&host.host, Marker::Revoked))
+        self.entries_for(&written, Marker::Revoked)
+            .chain(self.entries_for(&host.host, Marker::Revoked))
             .find(|entry| entry.key.key_data() == key.key_data())
             .map(|entry| entry.place.clone())
     }
@@ -143,21 +145,23 @@ impl KnownHosts {
     /// The authorities whose certificates are valid for `host`.
     pub(super) fn authorities(&self, host: &HostName) -> Vec<PublicKey> {
         let written = host.written();
-        let mut keys: Vec<_> =
-            self.of(&written, Marker::CertAuthority).map(|entry| entry.key.clone()).collect();
+        let mut keys: Vec<_> = self
+            .entries_for(&written, Marker::CertAuthority)
+            .map(|entry| entry.key.clone())
+            .collect();
         if written != host.host {
-            keys.extend(self.of(&host.host, Marker::CertAuthority).map(|e| e.key.clone()));
+            keys.extend(self.entries_for(&host.host, Marker::CertAuthority).map(|e| e.key.clone()));
         }
         keys
     }
 
     /// The types of the known keys of `host`.
-    pub(super) fn algorithms(&self, host: &HostName) -> Vec<Algorithm> {
+    pub(super) fn known_algorithms(&self, host: &HostName) -> Vec<Algorithm> {
         let written = host.written();
-        self.of(&written, Marker::None).map(|entry| entry.key.algorithm()).collect()
+        self.entries_for(&written, Marker::None).map(|entry| entry.key.algorithm()).collect()
     }
 
-    fn of<'a>(&'a self, name: &'a str, marker: Marker) -> impl Iterator<Item = &'a Entry> {
+    fn entries_for<'a>(&'a self, name: &'a str, marker: Marker) -> impl Iterator<Item = &'a Entry> {
         self.entries.iter().filter(move |e| e.marker == marker && e.names.matches(name))
     }
 }
@@ -319,20 +323,22 @@ mod tests {
             B.replace(' ', "\t")
         ));
         assert!(known.skipped.is_empty());
-        assert_eq!(known.judge(&host("box", 22), &key(A)), KeyVerdict::Known);
-        assert_eq!(known.judge(&host("10.0.0.1", 22), &key(A)), KeyVerdict::Known);
-        assert_eq!(known.judge(&host("box", 2222), &key(B)), KeyVerdict::Known);
-        assert!(matches!(known.judge(&host("box", 2222), &key(A)), KeyVerdict::Changed(_)));
-        assert_eq!(known.judge(&host("a.lab", 22), &key(A)), KeyVerdict::Known);
-        assert_eq!(known.judge(&host("bad.lab", 22), &key(A)), KeyVerdict::Unknown);
-        assert_eq!(known.judge(&host("127.0.0.9", 2222), &key(A)), KeyVerdict::Known);
-        assert_eq!(known.judge(&host("127.0.0.9", 2223), &key(A)), KeyVerdict::Unknown);
+        assert_eq!(known.check_key(&host("box", 22), &key(A)), KeyVerdict::Known);
+        assert_eq!(known.check_key(&host("10.0.0.1", 22), &key(A)), KeyVerdict::Known);
+        assert_eq!(known.check_key(&host("box", 2222), &key(B)), KeyVerdict::Known);
+        assert!(matches!(known.check_key(&host("box", 2222), &key(A)), KeyVerdict::Changed(_)));
+        assert_eq!(known.check_key(&host("a.lab", 22), &key(A)), KeyVerdict::Known);
+        assert_eq!(known.check_key(&host("bad.lab", 22), &key(A)), KeyVerdict::Unknown);
+        assert_eq!(known.check_key(&host("127.0.0.9", 2222), &key(A)), KeyVerdict::Known);
+        assert_eq!(known.check_key(&host("127.0.0.9", 2223), &key(A)), KeyVerdict::Unknown);
     }
 
     #[test]
     fn a_changed_key_names_what_is_known_and_where() {
         let known = files(&format!("box {A}\n"));
-        let KeyVerdict::Changed(lines) = known.judge(&host("box", 22), &key(B)) else { panic!() };
+        let KeyVerdict::Changed(lines) = known.check_key(&host("box", 22), &key(B)) else {
+            panic!()
+        };
         assert_eq!(lines.len(), 1);
         assert!(lines[0].ends_with("(known_hosts:1)"), "{lines:?}");
         assert!(lines[0].contains("SHA256:"), "{lines:?}");
@@ -341,8 +347,8 @@ mod tests {
     #[test]
     fn the_name_without_its_port_may_vouch_but_not_accuse() {
         let known = files(&format!("box {A}\n"));
-        assert_eq!(known.judge(&host("box", 2222), &key(A)), KeyVerdict::Known);
-        assert_eq!(known.judge(&host("box", 2222), &key(B)), KeyVerdict::Unknown);
+        assert_eq!(known.check_key(&host("box", 2222), &key(A)), KeyVerdict::Known);
+        assert_eq!(known.check_key(&host("box", 2222), &key(B)), KeyVerdict::Unknown);
     }
 
     #[test]
@@ -350,15 +356,15 @@ mod tests {
         // Output of `ssh-keygen -H` for a line for [gpu-box]:2222.
         let known =
             files(&format!("|1|W06nE6we+V2XVbLFPlKV2e0hHAc=|pBbjZtz6ChHwHQe6D7j5ZtHUEi4= {A}\n"));
-        assert_eq!(known.judge(&host("gpu-box", 2222), &key(A)), KeyVerdict::Known);
-        assert_eq!(known.judge(&host("gpu-box", 2223), &key(A)), KeyVerdict::Unknown);
+        assert_eq!(known.check_key(&host("gpu-box", 2222), &key(A)), KeyVerdict::Known);
+        assert_eq!(known.check_key(&host("gpu-box", 2223), &key(A)), KeyVerdict::Unknown);
     }
 
     #[test]
     fn a_revoked_key_is_refused_even_when_it_is_also_known() {
         let known = files(&format!("box {A}\n@revoked * {A}\n"));
         assert_eq!(
-            known.judge(&host("box", 22), &key(A)),
+            known.check_key(&host("box", 22), &key(A)),
             KeyVerdict::Revoked("known_hosts:2".to_owned())
         );
     }
@@ -366,7 +372,7 @@ mod tests {
     #[test]
     fn an_authority_is_no_host_key() {
         let known = files(&format!("@cert-authority *.lab {A}\n"));
-        assert_eq!(known.judge(&host("a.lab", 22), &key(A)), KeyVerdict::Unknown);
+        assert_eq!(known.check_key(&host("a.lab", 22), &key(A)), KeyVerdict::Unknown);
         assert_eq!(known.authorities(&host("a.lab", 2222)).len(), 1);
         assert!(known.authorities(&host("a.home", 22)).is_empty());
     }
@@ -387,7 +393,7 @@ mod tests {
         remember(&file, &b, &key(B), NameForm::Hashed).unwrap();
         assert!(std::fs::read_to_string(&file).unwrap().contains("|1|"));
         let known = KnownHosts::read(&[file]);
-        assert_eq!(known.judge(&a, &key(A)), KeyVerdict::Known);
-        assert_eq!(known.judge(&b, &key(B)), KeyVerdict::Known);
+        assert_eq!(known.check_key(&a, &key(A)), KeyVerdict::Known);
+        assert_eq!(known.check_key(&b, &key(B)), KeyVerdict::Known);
     }
 }

@@ -20,7 +20,7 @@ use crate::remote::deploy::AgentStart;
 use crate::remote::local::child;
 use crate::remote::stream::AgentStream;
 use crate::remote::{
-    ConnectOptions, FirstUse, RemoteError, RemoteSpec, Session, UserPrompt, limits,
+    ConnectOptions, RemoteError, RemoteSpec, Session, UnknownHostPolicy, UserPrompt, limits,
 };
 
 /// The exit status of `ssh` when `ssh` itself fails.
@@ -34,10 +34,10 @@ pub(super) async fn connect(
     why: &str,
 ) -> Result<Session, RemoteError> {
     let streams = SshProcesses {
-        start: AgentStart::of(spec, &options.agent)?,
+        start: AgentStart::new(spec, &options.agent)?,
         route: route.clone(),
-        first_use: options.first_use,
-        talk: options.talk.clone(),
+        unknown_host_policy: options.unknown_host_policy,
+        user_prompt: options.user_prompt.clone(),
         why: why.to_owned(),
     };
     let wire = streams.open().await?;
@@ -48,30 +48,31 @@ pub(super) async fn connect(
 struct SshProcesses {
     start: AgentStart,
     route: Route,
-    first_use: FirstUse,
-    talk: Arc<dyn UserPrompt>,
+    unknown_host_policy: UnknownHostPolicy,
+    user_prompt: Arc<dyn UserPrompt>,
     why: String,
 }
 
 #[async_trait::async_trait]
 impl Streams for SshProcesses {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
-        let interaction = if self.talk.is_attended() || can_ask_elsewhere() {
+        let interaction = if self.user_prompt.is_attended() || can_ask_elsewhere() {
             Interaction::Yes
         } else {
             Interaction::No
         };
-        let words = arguments(&self.route, self.first_use, interaction, self.start.command());
+        let words =
+            arguments(&self.route, self.unknown_host_policy, interaction, self.start.command());
         // Leaves out the last word, the start command.
         let shown: Vec<_> =
             words.iter().take(words.len() - 1).map(|word| word.to_string_lossy()).collect();
-        self.talk.verbose(&format!("ssh {} …", shown.join(" ")));
+        self.user_prompt.verbose(&format!("ssh {} …", shown.join(" ")));
         let mut command = Command::new("/bin/sh");
         command.args(["-c", r#"trap "" INT; exec ssh "$@""#, "ssh"]).args(words);
-        let terminal = self.talk.own_ssh(&self.why);
+        let terminal = self.user_prompt.own_ssh(&self.why);
         let wire = child(command)?;
         let ending = wire.ending.clone();
-        let started = self.start.run(wire, &*self.talk, limits::OWN_SSH).await;
+        let started = self.start.run(wire, &*self.user_prompt, limits::OWN_SSH).await;
         drop(terminal);
         match started {
             Err(RemoteError::AgentStart { .. }) if ending.exit() == Some(OWN_FAILURE) => {
@@ -95,7 +96,7 @@ enum Interaction {
 /// host covers anything that missed.
 fn arguments(
     route: &Route,
-    first_use: FirstUse,
+    unknown_host_policy: UnknownHostPolicy,
     interaction: Interaction,
     command: &str,
 ) -> Vec<OsString> {
@@ -131,10 +132,10 @@ fn arguments(
         flag_with_value("-p", port.to_string().into());
     }
     // ssh always refuses a changed key with these values, and asks about a new one itself.
-    let strict = match first_use {
-        FirstUse::Ask => "ask",
-        FirstUse::AcceptNew => "accept-new",
-        FirstUse::Refuse => "yes",
+    let strict = match unknown_host_policy {
+        UnknownHostPolicy::Ask => "ask",
+        UnknownHostPolicy::AcceptNew => "accept-new",
+        UnknownHostPolicy::Refuse => "yes",
     };
     let mut option = |text: String| flag_with_value("-o", text.into());
     option(format!("StrictHostKeyChecking={strict}"));
@@ -176,7 +177,7 @@ mod tests {
     #[test]
     fn the_host_stands_behind_a_double_dash_and_the_command_is_one_word() {
         let route = route("ssh://me@gpu:2222", Some("you@hop:22,[fe80::1]:2022"));
-        let words = arguments(&route, FirstUse::Refuse, Interaction::No, "exec a b");
+        let words = arguments(&route, UnknownHostPolicy::Refuse, Interaction::No, "exec a b");
         let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
         assert_eq!(words[words.len() - 3..], ["--", "gpu", "exec a b"]);
         for pair in [
@@ -194,7 +195,8 @@ mod tests {
 
     #[test]
     fn ssh_may_ask_where_somebody_is_there_to_answer() {
-        let words = arguments(&route("gpu", None), FirstUse::Ask, Interaction::Yes, "exec a");
+        let words =
+            arguments(&route("gpu", None), UnknownHostPolicy::Ask, Interaction::Yes, "exec a");
         let has = |text: &str| words.iter().any(|word| word == text);
         assert!(has("StrictHostKeyChecking=ask") && !has("BatchMode=yes"));
     }

@@ -24,7 +24,7 @@ pub const KIND: RemoteKind = RemoteKind {
 };
 
 fn open(spec: &RemoteSpec) -> Result<Box<dyn Remote>, RemoteError> {
-    deploy::no_options(spec, &[])?;
+    deploy::refuse_unknown_options(spec, &[])?;
     let parse = |text: &str| {
         Address::parse(text).map_err(|why| RemoteError::Address { url: text.to_owned(), why })
     };
@@ -57,11 +57,12 @@ struct Ssh {
 
 impl Ssh {
     async fn builtin(&self, options: &ConnectOptions) -> Result<Session, RemoteError> {
-        let start = Arc::new(AgentStart::of(&self.spec, &options.agent)?);
+        let start = Arc::new(AgentStart::new(&self.spec, &options.agent)?);
         let mut connection = Connection::open(&self.route, options).await?;
         let wire = connection.first(start.command()).await?;
-        let starting = StartingAgent { start: start.clone(), talk: options.talk.clone() };
-        let streams = SshStreams { start, connection, talk: options.talk.clone() };
+        let starting =
+            StartingAgent { start: start.clone(), user_prompt: options.user_prompt.clone() };
+        let streams = SshStreams { start, connection, user_prompt: options.user_prompt.clone() };
         Ok(Session::begin(wire, starting, Arc::new(streams), &self.spec))
     }
 
@@ -79,7 +80,7 @@ impl Ssh {
             }
             // Our error lists what was tried.
             Err(RemoteError::Ssh(SshError::Own { trouble: SshTrouble::Denied, words, .. })) => {
-                Err(error.and_own_ssh(&words).into())
+                Err(error.with_own_ssh_message(&words).into())
             }
             // No `ssh` is installed.
             Err(RemoteError::AgentStart { ended, .. }) if ended.contains("127") => {
@@ -109,7 +110,7 @@ impl Remote for Ssh {
             return openssh::connect(&self.spec, &self.route, options, &why).await;
         }
         match (self.builtin(options).await, self.spec.transport) {
-            (Err(RemoteError::Ssh(error)), Transport::Auto) => match error.beyond() {
+            (Err(RemoteError::Ssh(error)), Transport::Auto) => match error.own_ssh_hint() {
                 Some(why) => self.retry_with_own_ssh(options, error, why).await,
                 None => Err(error.into()),
             },
@@ -122,14 +123,14 @@ impl Remote for Ssh {
 struct SshStreams {
     start: Arc<AgentStart>,
     connection: Connection,
-    talk: Arc<dyn UserPrompt>,
+    user_prompt: Arc<dyn UserPrompt>,
 }
 
 #[async_trait::async_trait]
 impl Streams for SshStreams {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
         let wire = self.connection.run(self.start.command()).await?;
-        self.start.run_another(wire, &*self.talk).await
+        self.start.wait_for_agent(wire, &*self.user_prompt).await
     }
 
     fn round_trip(&self) -> Duration {

@@ -44,7 +44,7 @@ pub(super) struct ResolvedHost {
     /// Whether Kerberos may be tried if a host offers it.
     pub(super) kerberos: bool,
     /// Settings that only `ssh` supports, as lines of `ssh -G`.
-    pub(super) beyond: Vec<String>,
+    pub(super) unsupported_settings: Vec<String>,
 }
 
 impl ResolvedHost {
@@ -175,7 +175,7 @@ fn read_answer(answer: &str, alias: &str, session: &LoginSession) -> ResolvedHos
                 let has_unknown_token =
                     some.as_deref().is_some_and(|command| !only_tokens(command, PROXY_TOKENS));
                 if has_unknown_token {
-                    resolved.beyond.push(line.to_owned());
+                    resolved.unsupported_settings.push(line.to_owned());
                 }
                 resolved.proxy_command = some;
             }
@@ -183,10 +183,10 @@ fn read_answer(answer: &str, alias: &str, session: &LoginSession) -> ResolvedHos
             // These settings change the source of keys, revoke keys or pass sockets. Ignoring one
             // could mean another host or a weaker check.
             "knownhostscommand" | "revokedhostkeys" | "pkcs11provider" if some.is_some() => {
-                resolved.beyond.push(line.to_owned());
+                resolved.unsupported_settings.push(line.to_owned());
             }
             "proxyusefdpass" | "verifyhostkeydns" if value != "no" && value != "false" => {
-                resolved.beyond.push(line.to_owned());
+                resolved.unsupported_settings.push(line.to_owned());
             }
             "addressfamily" => resolved.family = (value != "any").then(|| value.to_owned()),
             _ => {}
@@ -285,13 +285,13 @@ mod tests {
         assert_eq!(resolved.jump.as_deref(), Some("me@bastion"));
         assert!(resolved.identities_only && resolved.accept_new);
         assert_eq!((resolved.host_key_alias, resolved.family), (None, None));
-        assert!(resolved.beyond.is_empty());
+        assert!(resolved.unsupported_settings.is_empty());
     }
 
     #[test]
     fn settings_that_only_ssh_can_honour_are_kept_apart() {
         let session = LoginSession { home: "/home/me".into(), agent: None };
-        let beyond = |line: &str| read_answer(line, "gpu", &session).beyond;
+        let unsupported = |line: &str| read_answer(line, "gpu", &session).unsupported_settings;
         for line in [
             "knownhostscommand /bin/keys %H",
             "revokedhostkeys /etc/ssh/revoked",
@@ -300,7 +300,7 @@ mod tests {
             "verifyhostkeydns true",
             "proxycommand nc -x %C %h %p",
         ] {
-            assert_eq!(beyond(line), [line]);
+            assert_eq!(unsupported(line), [line]);
         }
         for line in [
             "knownhostscommand none",
@@ -308,7 +308,7 @@ mod tests {
             "verifyhostkeydns false",
             "proxycommand nc %h %p 100%%",
         ] {
-            assert!(beyond(line).is_empty(), "{line}");
+            assert!(unsupported(line).is_empty(), "{line}");
         }
     }
 }

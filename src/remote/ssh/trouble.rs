@@ -63,7 +63,7 @@ impl SshTrouble {
     }
 
     /// The first line of a failure report.
-    pub(super) fn of(self, host: &str) -> String {
+    pub(super) fn describe(self, host: &str) -> String {
         match self {
             Self::KeyChanged => format!("the host key of `{host}` is not the known one: refused"),
             Self::KeyRevoked => format!("the host key of `{host}` is marked as revoked: refused"),
@@ -107,7 +107,7 @@ impl SshTrouble {
         )
     }
 
-    pub(super) fn blame(self) -> (Side, Exit) {
+    pub(super) fn failed_side(self) -> (Side, Exit) {
         match self {
             Self::Config => (Side::Local, Exit::Config),
             Self::Denied => (Side::Host, Exit::Host),

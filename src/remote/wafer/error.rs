@@ -128,14 +128,14 @@ impl WaferError {
     }
 
     /// The side that failed, and the matching exit status.
-    pub(in crate::remote) fn blame(&self) -> (Side, Exit) {
+    pub(in crate::remote) fn failed_side(&self) -> (Side, Exit) {
         match self {
             Self::Local { .. }
             | Self::NoToken { .. }
             | Self::Expired { .. }
             | Self::BadToken { .. } => (Side::Local, Exit::Config),
             // A refusal that may pass is Wafer's too.
-            Self::Http(error) if !matches!(error, HttpError::Refused(_)) => error.blame(),
+            Self::Http(error) if !matches!(error, HttpError::Refused(_)) => error.failed_side(),
             _ => (Side::Host, Exit::Host),
         }
     }

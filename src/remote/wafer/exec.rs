@@ -41,7 +41,7 @@ pub(super) struct WorkspaceShell {
     path: String,
     /// The container: `gpu`, `cpu`, `baremetal`, `auto`; `None`: the service's default.
     routing: Option<String>,
-    talk: Arc<dyn UserPrompt>,
+    user_prompt: Arc<dyn UserPrompt>,
     bills: Bills,
 }
 
@@ -72,10 +72,10 @@ impl WorkspaceShell {
         api: Api,
         workspace: &Workspace,
         routing: Option<String>,
-        talk: Arc<dyn UserPrompt>,
+        user_prompt: Arc<dyn UserPrompt>,
         bills: Bills,
     ) -> Self {
-        Self { api, path: exec_path(workspace), routing, talk, bills }
+        Self { api, path: exec_path(workspace), routing, user_prompt, bills }
     }
 
     /// Runs a command until it prints the line `end`, and returns the lines before it. The command
@@ -124,9 +124,11 @@ impl WorkspaceShell {
                     }
                     lines.push(line);
                 }
-                Some(SseLine::Phase(words)) => self.talk.starting(&words),
+                Some(SseLine::Phase(words)) => self.user_prompt.starting(&words),
                 Some(SseLine::Billing(words)) => self.record_bill(&mut meter, &words),
-                Some(SseLine::Status(words)) if words != "running" => self.talk.starting(&words),
+                Some(SseLine::Status(words)) if words != "running" => {
+                    self.user_prompt.starting(&words)
+                }
                 Some(SseLine::Status(_) | SseLine::Ssh | SseLine::Notice | SseLine::Report(_)) => {}
                 Some(SseLine::Error(words)) => {
                     return Err(WaferError::from_stream(&words, doing));
@@ -152,7 +154,7 @@ impl WorkspaceShell {
 impl WorkspaceShell {
     fn record_bill(&self, meter: &mut Meter, words: &str) {
         if let Some(words) = meter.read(words) {
-            self.talk.starting(words);
+            self.user_prompt.starting(words);
         }
     }
 }

@@ -33,7 +33,7 @@ pub(super) async fn install(
     shell: &WorkspaceShell,
     start: &Arc<AgentStart>,
     host: &str,
-    talk: &dyn UserPrompt,
+    user_prompt: &dyn UserPrompt,
 ) -> Result<(), RemoteError> {
     start.fits(host)?;
     let end = format!("end-{}", nonce());
@@ -45,8 +45,8 @@ pub(super) async fn install(
     };
     let pieces = start.pieces()?;
     let (count, upload) = (pieces.len(), nonce());
-    talk.verbose(&format!("putting the agent into `{folder}` there"));
-    talk.starting(&format!("sending the agent's program in {count} pieces"));
+    user_prompt.verbose(&format!("putting the agent into `{folder}` there"));
+    user_prompt.starting(&format!("sending the agent's program in {count} pieces"));
     let permits = Arc::new(Semaphore::new(MAX_PIECES_IN_FLIGHT));
     let mut sending = JoinSet::new();
     for (at, piece) in pieces.into_iter().enumerate() {

@@ -46,7 +46,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(super) struct MailboxClient {
     shell: WorkspaceShell,
     start: Arc<AgentStart>,
-    talk: Arc<dyn UserPrompt>,
+    user_prompt: Arc<dyn UserPrompt>,
     /// The duration of the last short command in milliseconds.
     round_trip: Arc<AtomicU64>,
 }
@@ -76,8 +76,12 @@ enum MailOutcome {
 }
 
 impl MailboxClient {
-    pub(super) fn new(shell: WorkspaceShell, start: AgentStart, talk: Arc<dyn UserPrompt>) -> Self {
-        Self { shell, start: Arc::new(start), talk, round_trip: Arc::new(AtomicU64::new(0)) }
+    pub(super) fn new(
+        shell: WorkspaceShell,
+        start: AgentStart,
+        user_prompt: Arc<dyn UserPrompt>,
+    ) -> Self {
+        Self { shell, start: Arc::new(start), user_prompt, round_trip: Arc::new(AtomicU64::new(0)) }
     }
 
     /// The duration of a short command.
@@ -113,7 +117,7 @@ impl MailboxClient {
             writer: Box::new(ClosingWriter::new(write, all_sent)),
             ending,
         };
-        deploy::await_magic(wire, &*self.talk).await
+        deploy::await_magic(wire, &*self.user_prompt).await
     }
 
     /// Starts the agent and returns its first bytes.
@@ -122,7 +126,7 @@ impl MailboxClient {
         match mailbox.send(&begin).await? {
             MailOutcome::Mail(head, bytes) => return Ok((head, bytes)),
             MailOutcome::Absent(host) => {
-                install(&self.shell, &self.start, &host, &*self.talk).await?
+                install(&self.shell, &self.start, &host, &*self.user_prompt).await?
             }
         }
         match mailbox.send(&begin).await? {
@@ -259,7 +263,7 @@ impl Mailbox {
         loop {
             match self.once(mail).await {
                 Err(error) if error.is_link() && !attempts.is_last() => {
-                    self.client.talk.verbose(&format!("{}; again", words(&error)));
+                    self.client.user_prompt.verbose(&format!("{}; again", words(&error)));
                     attempts.next().await;
                 }
                 done => return done,

@@ -26,7 +26,7 @@ use super::api::Api;
 use super::error::WaferError;
 use super::exec::nonce;
 use super::sse::{SseLine, SseStream};
-use super::workspace::PART;
+use super::workspace::PATH_SEGMENT;
 use crate::remote::foreign_text::shown;
 use crate::remote::http::{Attempts, HttpError};
 use crate::remote::provider_ncu::{MAX_OUTPUT_BYTES, ProviderJob, ProviderResult};
@@ -62,7 +62,7 @@ pub(super) async fn profile(
     job: &ProviderJob,
     report: &Path,
     bills: &Bills,
-    talk: &dyn UserPrompt,
+    user_prompt: &dyn UserPrompt,
 ) -> Result<ProviderResult, RemoteError> {
     let (kind, body) = form(job, archive(job)?)?;
     let limit = job.limit + job.queue.min(MAX_GPU_WAIT) + SERVICE_MARGIN;
@@ -79,8 +79,10 @@ pub(super) async fn profile(
     })?;
     let mut result = StreamResult::default();
     let mut meter = Meter::new(bills);
-    let reading =
-        timeout_at(Instant::now() + limit, read_stream(&mut stream, &mut result, &mut meter, talk));
+    let reading = timeout_at(
+        Instant::now() + limit,
+        read_stream(&mut stream, &mut result, &mut meter, user_prompt),
+    );
     match reading.await {
         Ok(Ok(())) => {}
         // The stream broke after the report was announced.
@@ -108,22 +110,22 @@ async fn read_stream(
     stream: &mut SseStream,
     result: &mut StreamResult,
     meter: &mut Meter,
-    talk: &dyn UserPrompt,
+    user_prompt: &dyn UserPrompt,
 ) -> Result<(), WaferError> {
     while let Some(line) = stream.next().await? {
         match line {
             SseLine::Phase(words) => {
-                talk.starting(&words);
+                user_prompt.starting(&words);
                 if words.starts_with("GPU ") && result.end.notes.len() < 8 {
                     result.end.notes.push(shown(&words));
                 }
             }
             SseLine::Billing(words) => {
                 if let Some(words) = meter.read(&words) {
-                    talk.starting(words);
+                    user_prompt.starting(words);
                 }
             }
-            SseLine::Status(status) => talk.starting(&status.replace('_', " ")),
+            SseLine::Status(status) => user_prompt.starting(&status.replace('_', " ")),
             SseLine::Report(id) => result.report = Some(id),
             SseLine::Error(words) => {
                 return Err(WaferError::from_stream(&words, DOING));
@@ -151,7 +153,7 @@ async fn read_stream(
 
 /// Fetches a report; returns whether it exists.
 async fn fetch(api: &Api, id: &str, to: &Path) -> Result<bool, RemoteError> {
-    let path = format!("/v1/ncu/run/{}/report", utf8_percent_encode(id, PART));
+    let path = format!("/v1/ncu/run/{}/report", utf8_percent_encode(id, PATH_SEGMENT));
     let mut attempts = Attempts::new(MAX_TRIES, PAUSE);
     loop {
         match api.download(&path, to, MAX_REPORT_BYTES, FETCHING).await {

@@ -66,11 +66,11 @@ struct Usage {
 }
 
 /// Characters that are not escaped in a path segment.
-pub(super) const PART: &AsciiSet =
+pub(super) const PATH_SEGMENT: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 fn path(name: &str) -> String {
-    format!("/v1/workspaces/{}", utf8_percent_encode(name, PART))
+    format!("/v1/workspaces/{}", utf8_percent_encode(name, PATH_SEGMENT))
 }
 
 /// The URL path for commands in a workspace.
@@ -103,12 +103,12 @@ pub(super) async fn find(api: &Api, name: &str) -> Result<Option<Workspace>, Waf
 pub(super) async fn bring_up(
     api: &Api,
     new_workspace: &NewWorkspace,
-    talk: &dyn UserPrompt,
+    user_prompt: &dyn UserPrompt,
 ) -> Result<Workspace, WaferError> {
     let workspace = match find(api, &new_workspace.name).await? {
         Some(workspace) => workspace,
         None => {
-            talk.starting(&format!(
+            user_prompt.starting(&format!(
                 "making the workspace `{}` ({})",
                 new_workspace.name, new_workspace.gpu_type
             ));
@@ -118,7 +118,7 @@ pub(super) async fn bring_up(
     if workspace.status == "running" {
         return Ok(workspace);
     }
-    let provisioning = provision(api, &workspace, talk);
+    let provisioning = provision(api, &workspace, user_prompt);
     let limit = START_TIMEOUT;
     let doing = "waiting for the workspace";
     tokio::time::timeout(limit, provisioning)
@@ -140,7 +140,7 @@ pub(super) async fn bring_up(
 async fn provision(
     api: &Api,
     workspace: &Workspace,
-    talk: &dyn UserPrompt,
+    user_prompt: &dyn UserPrompt,
 ) -> Result<(), WaferError> {
     let path = format!("{}/provision-stream", path(&workspace.id));
     let mut stream = api.stream(&path, None, "waiting for the workspace", MAX_SILENCE).await?;
@@ -153,7 +153,7 @@ async fn provision(
             }
             SseLine::Error(why) => return Err(WaferError::NotUp { name: name(), why }),
             SseLine::Status(words) | SseLine::Phase(words) | SseLine::Billing(words) => {
-                talk.starting(&words)
+                user_prompt.starting(&words)
             }
             SseLine::Ssh | SseLine::Exit(_) | SseLine::Done => return Ok(()),
             SseLine::Notice | SseLine::Report(_) | SseLine::Text(_) => {}

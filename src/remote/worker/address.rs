@@ -26,7 +26,7 @@ impl Address {
     ///
     /// # Errors
     /// The URL is invalid, or a token would go over the network in the clear.
-    pub(in crate::remote) fn of(spec: &RemoteSpec) -> Result<Self, RemoteError> {
+    pub(in crate::remote) fn from_spec(spec: &RemoteSpec) -> Result<Self, RemoteError> {
         let invalid =
             |why: &str| RemoteError::Address { url: spec.url.clone(), why: why.to_owned() };
         let url = Url::parse(&spec.url).map_err(|e| invalid(&e.to_string()))?;
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     fn address(url: &str) -> Result<Address, RemoteError> {
-        Address::of(&RemoteSpec::new("box", url))
+        Address::from_spec(&RemoteSpec::new("box", url))
     }
 
     #[test]
@@ -116,9 +116,9 @@ mod tests {
         assert_eq!(address("http://gpu-box:8790").unwrap_err().code(), "plain_http");
         let mut spec = RemoteSpec::new("box", "http://gpu-box:8790");
         spec.options.insert(PLAIN.into(), "yes".into());
-        Address::of(&spec).unwrap();
+        Address::from_spec(&spec).unwrap();
         spec.options.insert(PLAIN.into(), "maybe".into());
-        assert_eq!(Address::of(&spec).unwrap_err().code(), "bad_setting");
+        assert_eq!(Address::from_spec(&spec).unwrap_err().code(), "bad_setting");
     }
 
     #[test]

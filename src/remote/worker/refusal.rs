@@ -201,7 +201,7 @@ impl ServerKind {
 }
 
 /// For an answer with this status and body; `to` is the target of a redirect.
-pub(super) fn named(
+pub(super) fn refusal_of_response(
     site: ServerKind,
     url: &str,
     status: StatusCode,
@@ -240,7 +240,7 @@ pub(super) fn named(
 }
 
 /// For a successful answer that is not an agent's.
-pub(super) fn not_ours(site: ServerKind, url: &str, body: &[u8]) -> Refusal {
+pub(super) fn foreign_server(site: ServerKind, url: &str, body: &[u8]) -> Refusal {
     let (code, what) = match site {
         ServerKind::Worker => ("not_a_worker", "no worker of rgpu's"),
         ServerKind::Modal => ("not_our_app", "not rgpu's app"),
@@ -256,7 +256,7 @@ pub(super) fn not_ours(site: ServerKind, url: &str, body: &[u8]) -> Refusal {
 }
 
 /// For results that redirect to each other.
-pub(super) fn going_round(url: &str, hops: u32) -> Refusal {
+pub(super) fn redirect_loop(url: &str, hops: u32) -> Refusal {
     Refusal {
         status: StatusCode::SEE_OTHER.as_u16(),
         code: "redirect_loop",
@@ -285,9 +285,9 @@ fn shown(body: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn of(status: u16, body: &str) -> Refusal {
+    fn refusal_of(status: u16, body: &str) -> Refusal {
         let status = StatusCode::from_u16(status).unwrap();
-        named(ServerKind::Worker, "https://box", status, body.as_bytes(), None)
+        refusal_of_response(ServerKind::Worker, "https://box", status, body.as_bytes(), None)
     }
 
     #[test]
@@ -324,18 +324,20 @@ mod tests {
             (418, "a teapot", "bad_status", false),
             (599, "", "bad_status", true),
         ] {
-            let named = of(status, body);
+            let named = refusal_of(status, body);
             assert_eq!((named.code, named.passes), (code, passes), "{status} {body}");
         }
     }
 
     #[test]
     fn a_body_is_shown_in_part_and_in_one_line() {
-        let named = of(404, &format!("<html>\n  <body>{}", "x".repeat(5000)));
+        let named = refusal_of(404, &format!("<html>\n  <body>{}", "x".repeat(5000)));
         assert!(named.body.starts_with("404 Not Found: xxx"), "{}", named.body);
         assert!(named.body.len() < 300);
-        let ours =
-            of(401, r#"{"is":"refused","request":"request","code":"wrong_token","text":"no"}"#);
+        let ours = refusal_of(
+            401,
+            r#"{"is":"refused","request":"request","code":"wrong_token","text":"no"}"#,
+        );
         assert_eq!(ours.body, "401 Unauthorized: no");
     }
 }

@@ -194,7 +194,7 @@ impl WorkerClient {
                     if sent.elapsed() > FAST_REDIRECT {
                         fast_redirects = 0;
                     } else if fast_redirects == MAX_FAST_REDIRECTS {
-                        let refusal = refusal::going_round(&self.base, fast_redirects);
+                        let refusal = refusal::redirect_loop(&self.base, fast_redirects);
                         return Err(HttpError::refused(refusal));
                     } else {
                         let pause =
@@ -294,7 +294,8 @@ impl WorkerClient {
         if is_agent_answer(&body) {
             return Ok(Attempt::Answer(WorkerAnswer::AgentMessage(body)));
         }
-        let refusal = refusal::named(self.site, &self.base, status, &body, to.as_deref());
+        let refusal =
+            refusal::refusal_of_response(self.site, &self.base, status, &body, to.as_deref());
         Err((HttpError::refused(refusal), pause))
     }
 

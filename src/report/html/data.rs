@@ -193,9 +193,9 @@ fn cut<'a, T>(list: &'a [T], max: usize, what: &str, left_out: &mut Vec<String>)
 /// Hot spots of the first launches, with the heaviest instructions and lines of each.
 fn spots(subject: &Subject<'_>, caps: ListLimits, left_out: &mut Vec<String>) -> Vec<LaunchSpots> {
     let Some(all) = subject.hotspots else { return Vec::new() };
-    let mut kept: Vec<LaunchSpots> =
+    let mut shown: Vec<LaunchSpots> =
         cut(&all.launches, caps.spots, "launches' hot spots", left_out).to_vec();
-    for spots in &mut kept {
+    for spots in &mut shown {
         // The page shows only the named counts; hotspots.json has all metrics by address.
         spots.instructions.iter_mut().for_each(|i| i.counts.metrics.clear());
         spots.lines.iter_mut().for_each(|l| l.counts.metrics.clear());
@@ -208,7 +208,7 @@ fn spots(subject: &Subject<'_>, caps: ListLimits, left_out: &mut Vec<String>) ->
         }
         spots.lines.truncate(caps.instructions);
     }
-    kept
+    shown
 }
 
 impl<'a> PageLaunch<'a> {

@@ -130,7 +130,7 @@ pub(super) fn report(profile: &Profile) -> String {
             r.rung.clone(),
             ok.into(),
             r.code.clone(),
-            plain(&r.words),
+            plain(&r.message),
             format!("{:.2}", r.seconds),
         ]);
     }

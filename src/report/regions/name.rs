@@ -58,9 +58,9 @@ fn is_whole(name: &str) -> bool {
 }
 
 fn plain(name: &str) -> String {
-    let kept = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@' | '=');
+    let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@' | '=');
     let name: String =
-        name.replace("::", "__").chars().map(|c| if kept(c) { c } else { '_' }).collect();
+        name.replace("::", "__").chars().map(|c| if is_safe(c) { c } else { '_' }).collect();
     let name = cut(&name);
     let stem = name.split('.').next().unwrap_or_default().to_ascii_lowercase();
     let device = stem.trim_end_matches(|c: char| c.is_ascii_digit());

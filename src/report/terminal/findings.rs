@@ -33,8 +33,9 @@ pub(super) fn tail(page: &mut Page<'_>, profile: &Profile) {
         page.field("", &format!("lost: {lost}"));
     }
     for step in profile.ladder.iter().filter(|r| !r.ok) {
-        let words = if step.words.is_empty() { String::new() } else { format!(": {}", step.words) };
-        page.field("", &format!("not {} ({}{words})", step.rung, step.code));
+        let message =
+            if step.message.is_empty() { String::new() } else { format!(": {}", step.message) };
+        page.field("", &format!("not {} ({}{message})", step.rung, step.code));
     }
     // Failed rungs are already listed above with their reason.
     let is_listed = |text: &str| {

@@ -13,10 +13,10 @@ use crate::model::profile::{CheckVerdict, CostSource, TimingClock};
 use crate::model::{Profile, RungId, Sidecars};
 use crate::run::stages;
 use crate::store::RunRecord;
-use crate::tool::{Expectations, Request, RungInfo, Target};
+use crate::tool::{DraftInfo, Request, RungInfo, Target};
 
 /// Makes the profile from all results of the run.
-pub(in crate::run) fn profile(
+pub(in crate::run) fn build_profile(
     builder: ProfileBuilder,
     request: &Request,
     facts: HostFacts,
@@ -39,11 +39,11 @@ pub(in crate::run) fn profile(
         labels: record.labels.clone(),
         rgpu: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    profile.kernel = kernel_info(request, &builder.expect, &profile, &builder.project);
-    if let Target::Kernel { spec, data_sets, .. } = &request.target {
+    profile.kernel = kernel_info(request, &builder.draft_info, &profile, &builder.project);
+    if let Target::Kernel { spec, cases, .. } = &request.target {
         profile.kernel.model =
             spec.model.as_ref().map(|model| stages::model(model, &builder.model));
-        profile.stages = stages::stages(&profile.regions, data_sets, spec);
+        profile.stages = stages::stages(&profile.regions, cases, spec);
     }
     profile.host = Some(facts);
     profile.rung = reached;
@@ -66,7 +66,7 @@ fn drop_lower_rungs(profile: &mut Profile) {
     let step = end.step.clone();
     let lower = |record: &RungRecord| {
         let rung = RungId::from(&*record.rung);
-        let tool = |rung: &RungId| RungInfo::of(rung).map(|info| info.tool);
+        let tool = |rung: &RungId| RungInfo::find(rung).map(|info| info.tool);
         !record.ok
             // On a CPU, no rung counts as above the GPU's, whatever its name.
             && record.code != "no_gpu"
@@ -77,17 +77,17 @@ fn drop_lower_rungs(profile: &mut Profile) {
     };
     let gone: Vec<RungRecord> = profile.ladder.extract_if(.., |record| lower(record)).collect();
     profile.gaps.retain(|gap| {
-        !gone.iter().any(|r| gap.code == r.code && gap.text == format!("{}: {}", r.rung, r.words))
+        !gone.iter().any(|r| gap.code == r.code && gap.text == format!("{}: {}", r.rung, r.message))
     });
 }
 
 fn kernel_info(
     request: &Request,
-    expect: &Expectations,
+    info: &DraftInfo,
     profile: &Profile,
     project: &Path,
 ) -> KernelInfo {
-    let arch = if expect.arch.is_empty() { Vec::new() } else { vec![expect.arch.clone()] };
+    let arch = if info.arch.is_empty() { Vec::new() } else { vec![info.arch.clone()] };
     match &request.target {
         Target::Kernel { spec, .. } => KernelInfo {
             name: spec.name.clone(),
@@ -109,16 +109,16 @@ fn kernel_info(
 
 /// Sets the rates at the median time, from the case's `[work]`.
 fn set_rates(profile: &mut Profile, request: &Request) {
-    let Target::Kernel { data_sets, .. } = &request.target else { return };
-    for case in &mut profile.cases {
-        let Some(set) = data_sets.iter().find(|s| s.name == case.name) else { continue };
-        if let Some(timing) = case
+    let Target::Kernel { cases, .. } = &request.target else { return };
+    for result in &mut profile.cases {
+        let Some(case) = cases.iter().find(|case| case.name == result.name) else { continue };
+        if let Some(timing) = result
             .timing
             .as_mut()
             .filter(|t| t.median_ns > 0.0 && t.clock != TimingClock::CpuReference)
         {
-            timing.flops_per_s = set.flops.map(|f| f * 1e9 / timing.median_ns);
-            timing.bytes_per_s = set.bytes.map(|b| b * 1e9 / timing.median_ns);
+            timing.flops_per_s = case.flops.map(|f| f * 1e9 / timing.median_ns);
+            timing.bytes_per_s = case.bytes.map(|b| b * 1e9 / timing.median_ns);
         }
     }
 }

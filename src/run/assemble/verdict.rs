@@ -15,11 +15,12 @@ use crate::remote::Remote;
 use crate::run::job::{JobResult, cancelled};
 use crate::run::outcome;
 use crate::store::RunFolder;
-use crate::tool::{Expectations, Request, Target};
+use crate::tool::{DraftInfo, Request, Target};
 
 impl ProfileBuilder {
-    /// The failure of a run with several passes that measured nothing.
-    pub(in crate::run) fn failure_of_all_passes(&self, remote: &dyn Remote) -> Option<Failure> {
+    /// The failure of the last pass that failed, if no pass measured anything. For runs with
+    /// several passes, whose last job may have succeeded.
+    pub(in crate::run) fn nothing_measured_failure(&self, remote: &dyn Remote) -> Option<Failure> {
         let end = self.job.as_ref()?;
         let last = end.rungs.iter().rev().find(|r| is_pass_step(&r.step) && !r.ok)?;
         if !self.profile.launches.is_empty() || !self.survey.is_empty() {
@@ -182,17 +183,14 @@ fn runner_failure_texts(class: ErrorClass) -> (Exit, &'static str, &'static str,
 
 /// The end of the compiler's message from its log, with paths of this machine; `None` if the log is
 /// empty.
-pub(in crate::run) fn compiler_message(
-    folder: &RunFolder,
-    expect: &Expectations,
-) -> Option<String> {
+pub(in crate::run) fn compiler_message(folder: &RunFolder, info: &DraftInfo) -> Option<String> {
     let read =
         |name: &str| folder.read(name).ok().map(|b| String::from_utf8_lossy(&b).into_owned());
     let text = ["log/build.stderr", "log/build.stdout"]
         .iter()
         .filter_map(|name| read(name))
         .find(|text| !text.trim().is_empty())?;
-    let text = expect.localize(&rgpu_protocol::pattern::strip_ansi(&text));
+    let text = info.localize(&rgpu_protocol::pattern::strip_ansi(&text));
     let lines: Vec<&str> = text.lines().collect();
     Some(lines[lines.len().saturating_sub(40)..].join("\n"))
 }

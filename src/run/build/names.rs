@@ -3,28 +3,28 @@
 use std::path::Path;
 
 use super::JobResult;
-use crate::tool::Expectations;
+use crate::tool::DraftInfo;
 
 /// The path of the job's script below its folder, as commands name it.
 const SCRIPT: &str = "/harness/build_dsl.py";
 
 pub(super) struct HostPathNames<'a> {
-    expect: &'a Expectations,
+    info: &'a DraftInfo,
     /// The job's folder on the host, if a command shows it.
     job_folder: Option<String>,
 }
 
 impl<'a> HostPathNames<'a> {
-    pub(super) fn new(expect: &'a Expectations, end: &JobResult) -> Self {
+    pub(super) fn new(info: &'a DraftInfo, end: &JobResult) -> Self {
         let words = end.rungs.iter().flat_map(|rung| &rung.argv);
         let job_folder =
             words.filter_map(|word| word.strip_suffix(SCRIPT)).next().map(str::to_owned);
-        Self { expect, job_folder }
+        Self { info, job_folder }
     }
 
     /// Paths of the sources on this machine.
     pub(super) fn here(&self) -> impl Iterator<Item = &Path> {
-        self.expect.sources.iter().map(|source| source.here.as_path())
+        self.info.sources.iter().map(|source| source.here.as_path())
     }
 
     /// Replaces the sources' paths with this machine's; other paths become relative to the job's
@@ -32,14 +32,14 @@ impl<'a> HostPathNames<'a> {
     pub(super) fn localize(&self, text: &str) -> String {
         let mut text = text.to_owned();
         if let Some(job_folder) = &self.job_folder {
-            for source in &self.expect.sources {
+            for source in &self.info.sources {
                 let inner = source.there.trim_start_matches("../");
                 let here = source.here.display().to_string();
                 text = text.replace(&format!("{job_folder}/{inner}"), &here);
             }
             text = text.replace(&format!("{job_folder}/"), "");
         }
-        self.expect.localize(&text)
+        self.info.localize(&text)
     }
 }
 
@@ -53,11 +53,11 @@ mod tests {
     #[test]
     fn files_of_the_job_have_the_names_of_this_machine() {
         let source = SourceNames { there: "../src/k.py".into(), here: "mine/k.py".into() };
-        let expect = Expectations { sources: vec![source], ..Expectations::default() };
+        let info = DraftInfo { sources: vec![source], ..DraftInfo::default() };
         let argv = vec!["python".into(), "/host/job/work/harness/build_dsl.py".into()];
         let rung = RungRecord { argv, ..RungRecord::default() };
         let end = JobResult { rungs: vec![rung], ..JobResult::default() };
-        let names = HostPathNames::new(&expect, &end);
+        let names = HostPathNames::new(&info, &end);
         let text = "\"/host/job/work/src/k.py\":6 /host/job/work/env/lib/x.py ../src/k.py";
         assert_eq!(names.localize(text), "\"mine/k.py\":6 env/lib/x.py mine/k.py");
     }

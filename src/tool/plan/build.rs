@@ -77,7 +77,7 @@ pub(super) fn localized(sources: &SourceTree) -> Vec<SourceNames> {
     names
 }
 
-/// The files that the build step leaves, for [`super::draft::Expectations::built`].
+/// The files that the build step leaves, for [`super::draft::DraftInfo::built`].
 pub(super) fn built(spec: &KernelSpec) -> Vec<String> {
     let stem = stem(spec);
     match spec.entry {

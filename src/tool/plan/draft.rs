@@ -1,4 +1,5 @@
-//! A plan before its files are hashed, the results to expect from it, and the errors of planning.
+//! A plan before its files are hashed, what we know of it beyond the plan, and the errors of
+//! planning.
 
 use std::path::PathBuf;
 
@@ -16,8 +17,8 @@ pub struct Draft {
     pub plan: Plan,
     /// Files to send along.
     pub files: Vec<BundleFile>,
-    /// The results to expect.
-    pub expect: Expectations,
+    /// What we know of the plan beyond the plan itself.
+    pub info: DraftInfo,
 }
 
 /// A file of the job's folder.
@@ -66,9 +67,9 @@ impl std::fmt::Debug for Content {
     }
 }
 
-/// The results that the laptop may expect from a plan.
+/// What the laptop knows of a plan beyond the plan itself, for reading its results.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Expectations {
+pub struct DraftInfo {
     /// Architecture that the code is compiled for; empty for a program.
     pub arch: String,
     /// Path of the compiled module in the job's folder (`build/k.cubin`, `build/libk.so`); empty
@@ -93,7 +94,7 @@ pub struct SourceNames {
     pub here: PathBuf,
 }
 
-impl Expectations {
+impl DraftInfo {
     /// Replaces the host's names of source files in a compiler's message with the paths here.
     pub fn localize(&self, message: &str) -> String {
         self.sources.iter().fold(message.to_owned(), |text, source| {
@@ -222,7 +223,7 @@ impl PlanError {
             remote: remote.to_owned(),
             kernel: spec.name.clone(),
             mode,
-            why: lowest.map(|lowest| lowest.words.clone()).unwrap_or_default(),
+            why: lowest.map(|lowest| lowest.message.clone()).unwrap_or_default(),
             advice,
         }
     }
@@ -243,7 +244,7 @@ fn no_python(package: &str, python: Option<&str>) -> String {
 }
 
 /// The hint for a host on which something was installed since it was last probed.
-pub fn looks_again(remote: &str) -> String {
+pub fn probe_again_hint(remote: &str) -> String {
     format!("if it was installed since, run `rgpu doctor {remote} --fresh`")
 }
 
@@ -277,7 +278,7 @@ impl From<PlanError> for Failure {
                 let failure = failure.hint("`rgpu build` with `--yes` fetches NVIDIA's nvcc once, for profiles too; that needs python3 and a C++ compiler there");
                 match remote.as_str() {
                     "local" => failure,
-                    _ => failure.hint(looks_again(&remote)),
+                    _ => failure.hint(probe_again_hint(&remote)),
                 }
             }
             PlanError::LoginNode { remote } => {
@@ -303,7 +304,7 @@ impl From<PlanError> for Failure {
             }
             PlanError::NothingLeft { left_out, .. } => {
                 let why: Vec<String> =
-                    left_out.iter().map(|r| format!("{}: {}", r.rung, r.words)).collect();
+                    left_out.iter().map(|r| format!("{}: {}", r.rung, r.message)).collect();
                 let failure = Failure::new(Exit::Tool, "nothing_left", what).cause(why.join("; "));
                 match left_out.first() {
                     Some(record) => failure.hint(super::reason::reason(&record.code).help),

@@ -11,7 +11,7 @@ use rgpu_protocol::Plan;
 use rgpu_protocol::plan::{Arg, ArtifactSpec, Limits, OnFailure, Rung, Step, Success};
 use serde::Serialize;
 
-use super::draft::{BundleFile, Draft, Expectations, SourceNames};
+use super::draft::{BundleFile, Draft, DraftInfo, SourceNames};
 use super::message_rows::{MessageRow, NextRungs, RowAction, table};
 use super::python_env::PythonEnv;
 use super::request::JobName;
@@ -171,11 +171,7 @@ impl DslBuild {
                 limits,
             },
             files,
-            expect: Expectations {
-                arch: self.arch.clone(),
-                sources: localized,
-                ..Expectations::default()
-            },
+            info: DraftInfo { arch: self.arch.clone(), sources: localized, ..DraftInfo::default() },
         }
     }
 

@@ -4,7 +4,7 @@
 use rgpu_protocol::RungRecord;
 use rgpu_protocol::plan::{Arg, OnFailure, Rung, Success};
 
-use super::CASE_SANITIZER;
+use super::RUNNER_INPUT_SANITIZER;
 use super::draft::PlanError;
 use super::ladder::artifact;
 use super::message_rows::{NextRungs, table};
@@ -32,11 +32,11 @@ impl Planner<'_> {
             let mut rungs = Vec::new();
             match path {
                 Some(path) => rungs.push(self.sanitizer_rung(path, tool)?),
-                None => self.expect.left_out.push(RungRecord {
+                None => self.info.left_out.push(RungRecord {
                     step: id.clone(),
                     rung: RungId::Sanitizer.to_string(),
                     code: "tool_missing".to_owned(),
-                    words: reason::reason("tool_missing").title.to_owned(),
+                    message: reason::reason("tool_missing").title.to_owned(),
                     ..RungRecord::default()
                 }),
             }
@@ -44,12 +44,14 @@ impl Planner<'_> {
             // allocator.
             if kernel && !self.jobs.is_python() {
                 let report = format!("guard-{name}");
-                let (argv, artifacts) = self.jobs.words("guard", CASE_SANITIZER, &[], &report);
+                let (argv, artifacts) =
+                    self.jobs.command("guard", RUNNER_INPUT_SANITIZER, &[], &report);
                 let mut rung = plain_rung(&RungId::Guard, argv, artifacts);
                 // Exit status 10 means that the guarded run found something, which is a valid
                 // result.
                 rung.success.exit = vec![0, 10];
-                rung.loses = RungInfo::of(&RungId::Guard).map_or("", |info| info.loses).to_owned();
+                rung.loses =
+                    RungInfo::find(&RungId::Guard).map_or("", |info| info.loses).to_owned();
                 rungs.push(rung);
             }
             rungs.retain(|rung| !self.request.skip.contains(&format!("{id}/{}", rung.id)));
@@ -63,19 +65,19 @@ impl Planner<'_> {
             true => Ok(()),
             false => Err(PlanError::NothingLeft {
                 title: "check for faults".to_owned(),
-                left_out: self.expect.left_out.clone(),
+                left_out: self.info.left_out.clone(),
             }),
         }
     }
 
     fn sanitizer_rung(&self, path: &str, tool: SanitizerTool) -> Result<Rung, PlanError> {
-        let mut argv = sanitizer::words(self.request, path, tool)?;
+        let mut argv = sanitizer::command_line(self.request, path, tool)?;
         let mut artifacts = vec![artifact(sanitizer::findings(tool), ArtifactKind::SanitizerXml)];
         match &self.request.target {
             Target::Kernel { .. } => {
                 let name = format!("once-{}", tool.name());
-                let (words, own) = self.jobs.words("once", CASE_SANITIZER, &[], &name);
-                argv.extend(words);
+                let (command, own) = self.jobs.command("once", RUNNER_INPUT_SANITIZER, &[], &name);
+                argv.extend(command);
                 artifacts.extend(own);
             }
             Target::Program(program) => argv.extend(program.argv.iter().cloned()),

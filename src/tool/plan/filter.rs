@@ -54,7 +54,7 @@ impl KernelFilter {
     ///
     /// # Errors
     /// [`PlanError::Option`] for an invalid regular expression.
-    pub fn of(options: &NcuOptions) -> Result<Self, PlanError> {
+    pub fn new(options: &NcuOptions) -> Result<Self, PlanError> {
         let patterns = |flag, list: &[String]| {
             list.iter().map(|text| NamePattern::parse(flag, text)).collect::<Result<Vec<_>, _>>()
         };
@@ -71,7 +71,7 @@ impl KernelFilter {
 
     /// Whether a kernel passes the filters. If its mangled name is unknown, the demangled one is
     /// used.
-    pub fn lets(&self, demangled: &str, mangled: Option<&str>) -> bool {
+    pub fn matches(&self, demangled: &str, mangled: Option<&str>) -> bool {
         let name = match self.base {
             NameBase::Function => function_name(demangled),
             NameBase::Demangled => demangled,
@@ -172,7 +172,7 @@ mod tests {
     fn filters_let_through_what_is_named_and_not_excluded() {
         let filter = |names: &[&str], excluded: &[&str], base: Option<&str>| {
             let own = |list: &[&str]| list.iter().map(|n| (*n).to_owned()).collect();
-            KernelFilter::of(&NcuOptions {
+            KernelFilter::new(&NcuOptions {
                 kernel_name: own(names),
                 kernel_exclude: own(excluded),
                 kernel_name_base: base.map(str::to_owned),
@@ -181,7 +181,7 @@ mod tests {
             .unwrap()
         };
         let add = ("void add<float>(T1 *)", Some("_Z3addIfEvPT_"));
-        let lets = |filter: KernelFilter| filter.lets(add.0, add.1);
+        let lets = |filter: KernelFilter| filter.matches(add.0, add.1);
         assert!(lets(filter(&[], &[], None)));
         assert!(lets(filter(&["add"], &[], None)));
         assert!(lets(filter(&["regex:^a"], &["sub"], None)));

@@ -1,5 +1,5 @@
-//! The program that runs a kernel's jobs on the host: our runner, which reads a Case, or for Python
-//! a `harness.py` made from the same Case and run by the host's Python.
+//! The program that runs a kernel's jobs on the host: our runner, which reads a [`RunnerInput`], or
+//! for Python a `harness.py` made from the same input and run by the host's Python.
 
 use rgpu_case::RunnerInput;
 use rgpu_protocol::HostFacts;
@@ -8,7 +8,7 @@ use rgpu_protocol::plan::{Arg, ArtifactSpec};
 use super::draft::{BundleFile, PlanError};
 use super::ladder::artifact;
 use super::request::{Request, Target, path_of};
-use super::{CASE, CASE_PLAIN, CASE_SANITIZER, RAW, RUNNER};
+use super::{RAW, RUNNER, RUNNER_INPUT, RUNNER_INPUT_PLAIN, RUNNER_INPUT_SANITIZER};
 use crate::model::profile::ArtifactKind;
 
 /// Name of the harness in the job's folder and in the run folder.
@@ -26,8 +26,8 @@ const PARTS: [&str; 7] = [
     include_str!("../../../harness/templates/harness/jobs.py"),
 ];
 
-/// The line of the first part that is replaced with the Case.
-const CASE_PLACEHOLDER: &str = "CASE = {}  # rgpu puts the kernel's Case here\n";
+/// The line of the first part that is replaced with the runner input.
+const INPUT_PLACEHOLDER: &str = "CASE = {}  # rgpu puts the runner input here\n";
 
 /// The packages that a Python kernel cannot run without.
 const REQUIRED_PACKAGES: [&str; 2] = ["python3", "torch"];
@@ -42,7 +42,7 @@ pub(super) enum JobRunner<'a> {
 }
 
 impl<'a> JobRunner<'a> {
-    pub(super) fn of(request: &Request, facts: &'a HostFacts) -> Self {
+    pub(super) fn new(request: &Request, facts: &'a HostFacts) -> Self {
         match &request.target {
             Target::Kernel { spec, .. } if spec.is_python() => {
                 Self::Python(path_of(facts, "python3").unwrap_or("python3"))
@@ -55,47 +55,48 @@ impl<'a> JobRunner<'a> {
         matches!(self, Self::Python(_))
     }
 
-    /// Command and report artifact of a job, with the Case that it usually reads.
-    pub(super) fn usual(
+    /// Command and report artifact of a job, with the input that it usually reads.
+    pub(super) fn usual_command(
         self,
         job: &str,
         flags: &[&str],
         name: &str,
     ) -> (Vec<Arg>, Vec<ArtifactSpec>) {
         // Only these jobs compare with the reference; a missing reference must not stop the others.
-        let case = if matches!(job, "verify" | "cpu") { CASE } else { CASE_PLAIN };
-        self.words(job, case, flags, name)
+        let input = if matches!(job, "verify" | "cpu") { RUNNER_INPUT } else { RUNNER_INPUT_PLAIN };
+        self.command(job, input, flags, name)
     }
 
-    /// Command and report artifact of a job that reads `case`; `name` is the name of its report.
-    pub(super) fn words(
+    /// Command and report artifact of a job that reads `input`; `name` is the name of its report.
+    pub(super) fn command(
         self,
         job: &str,
-        case: &str,
+        input: &str,
         flags: &[&str],
         name: &str,
     ) -> (Vec<Arg>, Vec<ArtifactSpec>) {
         let report = format!("{RAW}/{name}.json");
         let mut argv = match self {
-            Self::Runner => vec![Arg::in_job(RUNNER), Arg::in_job(case), job.into()],
+            Self::Runner => vec![Arg::in_job(RUNNER), Arg::in_job(input), job.into()],
             Self::Python(python) => vec![python.into(), Arg::in_job(HARNESS), job.into()],
         };
         argv.extend(["--out".into(), Arg::in_job(&report)]);
-        if self.is_python() && case == CASE_SANITIZER {
+        if self.is_python() && input == RUNNER_INPUT_SANITIZER {
             argv.extend(["--warmup", "0"].map(Arg::from));
         }
         argv.extend(flags.iter().map(|flag| Arg::from(*flag)));
         (argv, vec![artifact(report, ArtifactKind::CaseReport)])
     }
 
-    /// As [`Self::usual`], with a log of its ranges, for rungs without a tool that records them.
-    pub(super) fn logged(
+    /// As [`Self::usual_command`], with a log of its ranges, for rungs without a tool that records
+    /// them.
+    pub(super) fn logged_command(
         self,
         job: &str,
         flags: &[&str],
         name: &str,
     ) -> (Vec<Arg>, Vec<ArtifactSpec>) {
-        let (mut argv, mut artifacts) = self.usual(job, flags, name);
+        let (mut argv, mut artifacts) = self.usual_command(job, flags, name);
         let ranges = format!("{RAW}/{name}.ranges.jsonl");
         argv.extend(["--ranges".into(), Arg::in_job(&ranges)]);
         artifacts.push(artifact(ranges, ArtifactKind::Ranges));
@@ -123,16 +124,16 @@ pub(super) fn check(request: &Request, facts: &HostFacts) -> Result<(), PlanErro
 }
 
 /// The harness of a Python kernel.
-pub(super) fn file(case: &RunnerInput) -> BundleFile {
-    BundleFile::text(HARNESS, render(case))
+pub(super) fn file(input: &RunnerInput) -> BundleFile {
+    BundleFile::text(HARNESS, render(input))
 }
 
-fn render(case: &RunnerInput) -> String {
+fn render(input: &RunnerInput) -> String {
     // A `RunnerInput` is plain data with text keys: it always serialises.
-    let value = serde_json::to_value(case).unwrap_or_default();
+    let value = serde_json::to_value(input).unwrap_or_default();
     let mut literal = String::new();
     write_python(&value, 0, &mut literal);
-    PARTS.join("\n\n").replacen(CASE_PLACEHOLDER, &format!("CASE = {literal}\n"), 1)
+    PARTS.join("\n\n").replacen(INPUT_PLACEHOLDER, &format!("CASE = {literal}\n"), 1)
 }
 
 /// Writes a JSON value as a Python literal, on one line if it fits.
@@ -183,8 +184,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_case_stands_in_the_harness_as_python() {
-        assert_eq!(PARTS.join("").matches(CASE_PLACEHOLDER).count(), 1);
+    fn the_input_stands_in_the_harness_as_python() {
+        assert_eq!(PARTS.join("").matches(INPUT_PLACEHOLDER).count(), 1);
         let value = serde_json::json!({
             "a": [1, 2.5, -3], "b": true, "c": null, "name": "q\"uote\n\u{1}",
             "long": ["x".repeat(40), "y".repeat(40)],

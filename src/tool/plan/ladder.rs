@@ -33,10 +33,14 @@ pub(super) struct Ladder<'a> {
 /// The id of the main step of a kernel without a GPU, and of the first `profile` step of a run.
 pub(super) const STEP: &str = "profile";
 
+/// The id of the step that runs a program without a tool.
+pub const PLAIN_STEP: &str = "plain";
+
 /// The id of a request's main step.
 pub(super) fn step_of(request: &Request) -> String {
     match request.part {
         PlanPart::Survey(_) => "survey".to_owned(),
+        PlanPart::Plain => PLAIN_STEP.to_owned(),
         _ => request.numbered(STEP),
     }
 }
@@ -47,14 +51,14 @@ pub(super) fn left_out(request: &Request, rung: &RungId, code: &str) -> RungReco
         step: step_of(request),
         rung: rung.to_string(),
         code: code.to_owned(),
-        words: super::reason::reason(code).title.to_owned(),
+        message: super::reason::reason(code).title.to_owned(),
         ..RungRecord::default()
     }
 }
 
 impl<'a> Ladder<'a> {
     pub(super) fn new(request: &'a Request, facts: &'a HostFacts, toolbox: &'a Toolbox) -> Self {
-        let jobs = JobRunner::of(request, facts);
+        let jobs = JobRunner::new(request, facts);
         Self { request, facts, toolbox, jobs, left_out: Vec::new(), rungs: Vec::new() }
     }
 
@@ -66,9 +70,10 @@ impl<'a> Ladder<'a> {
         let ids = match self.request.part {
             PlanPart::Survey(Survey::Ranges) => RANGE_SURVEY,
             PlanPart::Survey(Survey::Kernels) => KERNEL_SURVEY,
+            PlanPart::Plain => &[RungId::Host],
             _ => self.request.mode.info().rungs,
         };
-        let rungs: Vec<&RungInfo> = ids.iter().filter_map(RungInfo::of).collect();
+        let rungs: Vec<&RungInfo> = ids.iter().filter_map(RungInfo::find).collect();
         for same_tool in rungs.chunk_by(|a, b| a.tool == b.tool) {
             // A missing tool is reported once, for the best of its rungs.
             if let Some(first) = same_tool.first()
@@ -91,7 +96,7 @@ impl<'a> Ladder<'a> {
                     let problem = nsys.problems.iter().find(|p| p.starts_with(nsys::IMPORTER));
                     if let Some(problem) = problem {
                         let record = left_out(self.request, &info.id, "importer_broken");
-                        self.left_out.push(RungRecord { words: problem.clone(), ..record });
+                        self.left_out.push(RungRecord { message: problem.clone(), ..record });
                     }
                     return problem.is_none();
                 }
@@ -135,6 +140,10 @@ impl<'a> Ladder<'a> {
 
     /// The rungs on a host without a GPU: the reference on the CPU, or the program as it is.
     pub(super) fn on_cpu(mut self) -> (Vec<Rung>, Vec<RungRecord>) {
+        if self.request.part == PlanPart::Plain {
+            RungInfo::find(&RungId::Cpu).into_iter().for_each(|info| self.add_cpu(info));
+            return self.finish();
+        }
         let best = self.request.mode.best_rung();
         // The collector and torch's profiler work without a GPU too.
         if !matches!(best, RungId::Nvtx | RungId::Torch) {
@@ -142,7 +151,7 @@ impl<'a> Ladder<'a> {
         }
         let torch = (best == RungId::Torch).then_some(RungId::Torch);
         for id in torch.into_iter().chain([RungId::Nvtx, RungId::Cpu]) {
-            let Some(info) = RungInfo::of(&id) else { continue };
+            let Some(info) = RungInfo::find(&id) else { continue };
             match info.command {
                 RungCommand::Torch => self.add_torch(info),
                 RungCommand::Collector if self.can_use_tool(info) => self.add_collector(info),
@@ -158,14 +167,14 @@ impl<'a> Ladder<'a> {
         self.rungs.retain(|rung| !skip.contains(&rung.id));
         self.skip_failed();
         let infos: Vec<_> =
-            self.rungs.iter().filter_map(|r| RungInfo::of(&r.id[..].into())).collect();
+            self.rungs.iter().filter_map(|r| RungInfo::find(&r.id[..].into())).collect();
         for (index, (rung, info)) in self.rungs.iter_mut().zip(&infos).enumerate() {
             let below = infos.get(index + 1..).unwrap_or_default();
             let next_rungs = NextRungs {
                 leave: below.iter().find(|other| other.tool != info.tool).map(|other| &*other.id),
                 counterless: below
                     .iter()
-                    .find(|other| other.works_without_counters())
+                    .find(|other| other.is_ncu_without_user_counters())
                     .map(|other| &*other.id),
                 kernel: matches!(self.request.target, Target::Kernel { .. }),
                 filtered: ncu::filtered(self.request),
@@ -193,7 +202,7 @@ impl<'a> Ladder<'a> {
                 step: step.clone(),
                 rung: rung.id.clone(),
                 code: failed.code.clone(),
-                words: failed.words.clone(),
+                message: failed.message.clone(),
                 ..RungRecord::default()
             }));
             failed.is_none()
@@ -206,14 +215,14 @@ impl<'a> Ladder<'a> {
     /// The command that a tool profiles.
     fn target_command(&self, job: &str) -> Vec<Arg> {
         match &self.request.target {
-            Target::Kernel { .. } => self.jobs.usual(job, &[], job).0,
+            Target::Kernel { .. } => self.jobs.usual_command(job, &[], job).0,
             Target::Program(program) => program.argv.clone(),
         }
     }
 
     fn own_artifacts(&self, job: &str) -> Vec<ArtifactSpec> {
         match &self.request.target {
-            Target::Kernel { .. } => self.jobs.usual(job, &[], job).1,
+            Target::Kernel { .. } => self.jobs.usual_command(job, &[], job).1,
             Target::Program(_) => Vec::new(),
         }
     }
@@ -257,9 +266,9 @@ impl<'a> Ladder<'a> {
         let replay = match replay {
             Replay::AppRange if asked != Some("range") => return Ok(()),
             Replay::Kernel if !matches!(asked, Some("range" | "app-range")) => return Ok(()),
-            Replay::Asked if collect == Collect::Asked => asked,
+            Replay::Requested if collect == Collect::Asked => asked,
             Replay::AppRange => Some("app-range"),
-            Replay::Asked | Replay::Kernel => None,
+            Replay::Requested | Replay::Kernel => None,
         };
         let mut argv: Vec<Arg> = Vec::new();
         if as_root {
@@ -274,7 +283,7 @@ impl<'a> Ladder<'a> {
             let keep = "--preserve-env=CUDA_VISIBLE_DEVICES,LD_LIBRARY_PATH,TMPDIR";
             argv.extend([sudo.path.as_str(), "-n", keep, "--"].map(Arg::from));
         }
-        argv.extend(ncu::words(self.request, path, collect, replay)?);
+        argv.extend(ncu::command_line(self.request, path, collect, replay)?);
         argv.extend(self.target_command("once"));
         let report = format!("{}.ncu-rep", ncu::report(self.request, collect));
         let mut artifacts = vec![artifact(&report, ArtifactKind::NcuRep)];
@@ -291,7 +300,7 @@ impl<'a> Ladder<'a> {
     /// nsys before the program.
     fn add_nsys(&mut self, info: &RungInfo, trace: Trace) -> Result<(), PlanError> {
         let Some(path) = path_of(self.facts, "nsys") else { return Ok(()) };
-        let (mut argv, env) = nsys::words(self.request, path, trace)?;
+        let (mut argv, env) = nsys::command_line(self.request, path, trace)?;
         argv.extend(self.target_command("once"));
         let report = format!("{}.nsys-rep", nsys::REPORT);
         let mut artifacts = vec![
@@ -355,7 +364,7 @@ impl<'a> Ladder<'a> {
             return;
         }
         let trace = format!("{RAW}/torch.trace.json");
-        let (mut argv, mut artifacts) = self.jobs.usual("torch", &[], "torch");
+        let (mut argv, mut artifacts) = self.jobs.usual_command("torch", &[], "torch");
         argv.extend(["--trace".into(), Arg::in_job(&trace)]);
         artifacts.push(artifact(&trace, ArtifactKind::TorchTrace));
         let mut rung = self.rung(info, argv, artifacts);
@@ -370,7 +379,7 @@ impl<'a> Ladder<'a> {
     fn add_time(&mut self, info: &RungInfo, flags: &[&str]) {
         match &self.request.target {
             Target::Kernel { .. } => {
-                let (argv, artifacts) = self.jobs.logged("time", flags, STEP);
+                let (argv, artifacts) = self.jobs.logged_command("time", flags, STEP);
                 self.rungs.push(self.rung(info, argv, artifacts));
             }
             Target::Program(program) if info.id == RungId::Host => {
@@ -385,7 +394,7 @@ impl<'a> Ladder<'a> {
     /// Runs the reference on the CPU, or the program as it is.
     fn add_cpu(&mut self, info: &RungInfo) {
         let (argv, artifacts) = match self.request.target {
-            Target::Kernel { .. } => self.jobs.logged("cpu", &[], "cpu"),
+            Target::Kernel { .. } => self.jobs.logged_command("cpu", &[], "cpu"),
             Target::Program(_) => (self.target_command("cpu"), Vec::new()),
         };
         self.rungs.push(self.rung(info, argv, artifacts));
@@ -407,15 +416,19 @@ fn fails_like(id: &RungId, failed: &FailedRung) -> bool {
     if *id == failed.rung {
         return true;
     }
-    let (Some(rung), Some(other)) = (RungInfo::of(id), RungInfo::of(&failed.rung)) else {
+    let (Some(rung), Some(other)) = (RungInfo::find(id), RungInfo::find(&failed.rung)) else {
         return false;
     };
     let mut rows = other.tool.messages().iter();
     let row = rows.find(|MessageRow(_, code, _)| *code == failed.code);
     rung.tool == other.tool
         && match row {
-            Some(MessageRow(_, _, RowAction::Leave | RowAction::LeaveUnfiltered)) => true,
-            Some(MessageRow(_, _, RowAction::Counterless)) => !rung.works_without_counters(),
+            Some(MessageRow(
+                _,
+                _,
+                RowAction::Leave | RowAction::FailedLeave | RowAction::LeaveUnfiltered,
+            )) => true,
+            Some(MessageRow(_, _, RowAction::Counterless)) => !rung.is_ncu_without_user_counters(),
             _ => false,
         }
 }

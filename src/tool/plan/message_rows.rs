@@ -19,11 +19,14 @@ pub(crate) enum RowAction {
     /// As [`RowAction::Next`], but only after a failure that is known otherwise: a working tool may
     /// print the message too.
     FailedNext,
+    /// As [`RowAction::Leave`], but only after a failure that is known otherwise.
+    FailedLeave,
     /// As [`RowAction::Stop`], but only after a failure that is known otherwise.
     FailedStop,
     /// Only adds a note.
     Note,
-    /// Stops for a kernel: no rung could do better. Only a note for a program.
+    /// Stops for a kernel: no rung could do better. For a program as [`RowAction::FailedStop`]: what
+    /// was measured before its error counts.
     StopKernel,
 }
 
@@ -60,18 +63,23 @@ pub(crate) fn table(rows: &[MessageRow], next_rungs: NextRungs<'_>) -> Vec<Diagn
             pattern: Pattern::new(*pattern),
             code: (*code).to_owned(),
             when: match action {
-                RowAction::FailedNext | RowAction::FailedStop => Condition::Failed,
+                RowAction::FailedNext | RowAction::FailedLeave | RowAction::FailedStop => {
+                    Condition::Failed
+                }
+                RowAction::StopKernel if !next_rungs.kernel => Condition::Failed,
                 _ => Condition::Always,
             },
             then: match action {
                 RowAction::Next | RowAction::FailedNext => LadderAction::Next,
                 RowAction::LeaveUnfiltered if next_rungs.filtered => LadderAction::Stop,
-                RowAction::Leave | RowAction::LeaveUnfiltered => rung_or_stop(next_rungs.leave),
+                RowAction::Leave | RowAction::FailedLeave | RowAction::LeaveUnfiltered => {
+                    rung_or_stop(next_rungs.leave)
+                }
                 RowAction::Counterless => rung_or_stop(next_rungs.counterless.or(next_rungs.leave)),
-                RowAction::Stop | RowAction::FailedStop => LadderAction::Stop,
+                RowAction::Stop | RowAction::FailedStop | RowAction::StopKernel => {
+                    LadderAction::Stop
+                }
                 RowAction::Note => LadderAction::Note,
-                RowAction::StopKernel if next_rungs.kernel => LadderAction::Stop,
-                RowAction::StopKernel => LadderAction::Note,
             },
         })
         .collect()

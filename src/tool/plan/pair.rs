@@ -8,12 +8,12 @@
 use rgpu_protocol::HostFacts;
 use rgpu_protocol::plan::{Arg, ArtifactSpec, OnFailure, Plan, Rung, Step};
 
-use super::draft::{Draft, Expectations, PlanError};
+use super::draft::{Draft, DraftInfo, PlanError};
 use super::harness::JobRunner;
 use super::ladder::{self, artifact};
 use super::planner::plain_rung;
 use super::request::{JobName, Request, Toolbox};
-use super::{CASE_PLAIN, RAW, RUNNER};
+use super::{RAW, RUNNER, RUNNER_INPUT_PLAIN};
 use crate::model::RungId;
 use crate::model::profile::ArtifactKind;
 
@@ -23,13 +23,13 @@ pub const SIDES: [&str; 2] = ["a", "b"];
 /// Id of the step that times both kernels.
 pub const PAIR: &str = "pair";
 
-/// One plan for both sides, with the results to expect from each.
+/// One plan for both sides.
 #[derive(Clone, Debug)]
 pub struct PairDraft {
     /// The plan with the files of both sides.
     pub draft: Draft,
-    /// The results to expect from each side; `None` for a side that is left out.
-    pub expect: [Option<Expectations>; 2],
+    /// What we know of each side's plan; `None` for a side that is left out.
+    pub infos: [Option<DraftInfo>; 2],
 }
 
 /// Makes the plan for both sides; a request that is `None` is left out.
@@ -43,16 +43,16 @@ pub fn pair(
     job: &JobName,
 ) -> Result<PairDraft, PlanError> {
     if let [Some(a), Some(b)] = requests
-        && (JobRunner::of(a, facts).is_python() || JobRunner::of(b, facts).is_python())
+        && (JobRunner::new(a, facts).is_python() || JobRunner::new(b, facts).is_python())
     {
         return Err(PlanError::PairOfPython);
     }
-    let mut expect = [None, None];
+    let mut infos = [None, None];
     let mut parts: Vec<Draft> = Vec::new();
-    for ((request, side), expect) in requests.iter().zip(SIDES).zip(&mut expect) {
+    for ((request, side), info) in requests.iter().zip(SIDES).zip(&mut infos) {
         let Some(request) = request else { continue };
         let draft = super::plan(request, facts, toolbox, job)?;
-        *expect = Some(draft.expect.clone());
+        *info = Some(draft.info.clone());
         parts.push(move_into(draft, side));
     }
     let mut parts = parts.into_iter();
@@ -66,11 +66,11 @@ pub fn pair(
         draft.plan.gpu = draft.plan.gpu.or(other.plan.gpu);
         draft.plan.title = format!("{}, {}", draft.plan.title, other.plan.title);
     }
-    draft.expect = Expectations::default();
+    draft.info = DraftInfo::default();
     if let [Some(a), Some(_)] = requests {
         interleave(&mut draft.plan, a);
     }
-    Ok(PairDraft { draft, expect })
+    Ok(PairDraft { draft, infos })
 }
 
 /// Puts the steps in order and replaces the two `time` steps with `pair`.
@@ -100,8 +100,8 @@ fn pair_step(time: &Step, request: &Request) -> Step {
     let rungs = time.rungs.iter().map(|rung| {
         let id = RungId::from(&*rung.id);
         let mut argv = vec![Arg::in_job(format!("{a}/{RUNNER}"))];
-        argv.extend([Arg::in_job(format!("{a}/{CASE_PLAIN}")), PAIR.into()]);
-        argv.extend(["--against".into(), Arg::in_job(format!("{b}/{CASE_PLAIN}"))]);
+        argv.extend([Arg::in_job(format!("{a}/{RUNNER_INPUT_PLAIN}")), PAIR.into()]);
+        argv.extend(["--against".into(), Arg::in_job(format!("{b}/{RUNNER_INPUT_PLAIN}"))]);
         argv.extend(["--out".into(), Arg::in_job(report(a))]);
         argv.extend(["--other".into(), Arg::in_job(report(b))]);
         if id == RungId::Host {

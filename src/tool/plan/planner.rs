@@ -8,12 +8,14 @@ use rgpu_protocol::plan::{
 };
 use rgpu_protocol::{HostFacts, RungRecord};
 
-use super::draft::{BundleFile, Draft, Expectations, PlanError};
+use super::draft::{BundleFile, Draft, DraftInfo, PlanError};
 use super::harness::{self, JobRunner};
 use super::ladder::{self, Ladder, artifact};
 use super::request::{PlanPart, Program, Request, Survey, Target, Toolbox, path_of};
 use super::rungs::{RungInfo, RungTool};
-use super::{CASE, CASE_PLAIN, CASE_SANITIZER, COLLECTOR, HEADER, RAW, RUNNER};
+use super::{
+    COLLECTOR, HEADER, RAW, RUNNER, RUNNER_INPUT, RUNNER_INPUT_PLAIN, RUNNER_INPUT_SANITIZER,
+};
 use super::{arch, build, wheels};
 use crate::kernel::{KernelSpec, Mode, ModeStep, SourceTree};
 use crate::model::RungId;
@@ -24,7 +26,7 @@ use crate::tool::{nsys, nvidia_smi};
 pub(super) struct KernelTarget<'a> {
     pub(super) spec: &'a KernelSpec,
     pub(super) sources: &'a SourceTree,
-    pub(super) case: RunnerInput,
+    pub(super) input: RunnerInput,
     pub(super) arch: String,
 }
 
@@ -37,7 +39,7 @@ pub(super) struct Planner<'a> {
     pub(super) jobs: JobRunner<'a>,
     pub(super) steps: Vec<Step>,
     files: Vec<BundleFile>,
-    pub(super) expect: Expectations,
+    pub(super) info: DraftInfo,
 }
 
 impl<'a> Planner<'a> {
@@ -52,10 +54,10 @@ impl<'a> Planner<'a> {
             facts,
             toolbox,
             gpu,
-            jobs: JobRunner::of(request, facts),
+            jobs: JobRunner::new(request, facts),
             steps: Vec::new(),
             files: Vec::new(),
-            expect: Expectations::default(),
+            info: DraftInfo::default(),
         }
     }
 
@@ -64,10 +66,10 @@ impl<'a> Planner<'a> {
     pub(super) fn kernel(mut self, target: &KernelTarget<'_>) -> Result<Draft, PlanError> {
         let spec = target.spec;
         let is_retry = !self.request.reuse.is_empty();
-        self.expect.arch.clone_from(&target.arch);
-        self.expect.module = build::module(spec);
-        self.expect.built = build::built(spec);
-        self.expect.sources = build::localized(target.sources);
+        self.info.arch.clone_from(&target.arch);
+        self.info.module = build::module(spec);
+        self.info.built = build::built(spec);
+        self.info.sources = build::localized(target.sources);
         self.bring_sources(target);
         if !is_retry && !self.jobs.is_python() {
             self.build(target)?;
@@ -102,7 +104,8 @@ impl<'a> Planner<'a> {
             // folders.
             self.files.push(BundleFile::text(format!("{RAW}/.made"), ""));
         }
-        if self.gpu && self.request.mode.info().steps.contains(&ModeStep::Sanitize) {
+        let sanitize = self.request.mode.info().steps.contains(&ModeStep::Sanitize);
+        if self.gpu && sanitize && self.request.part != PlanPart::Plain {
             self.sanitize()?;
         } else {
             self.profile(Vec::new())?;
@@ -113,7 +116,7 @@ impl<'a> Planner<'a> {
     fn finish(self, title: String) -> Result<Draft, PlanError> {
         let request = self.request;
         if self.steps.is_empty() {
-            let left_out = self.expect.left_out;
+            let left_out = self.info.left_out;
             return Err(match &request.target {
                 Target::Kernel { spec, .. } if !self.gpu => {
                     PlanError::no_gpu(&self.facts.remote, spec, request.mode, &left_out)
@@ -130,7 +133,7 @@ impl<'a> Planner<'a> {
                 .facts
                 .gpus
                 .iter()
-                .filter(|gpu| self.expect.arch.is_empty() || arch::runs(&self.expect.arch, gpu.sm))
+                .filter(|gpu| self.info.arch.is_empty() || arch::runs(&self.info.arch, gpu.sm))
                 .map(|gpu| KnownGpu {
                     index: gpu.index,
                     uuid: gpu.uuid.clone(),
@@ -157,7 +160,7 @@ impl<'a> Planner<'a> {
                 ..Limits::default()
             },
         };
-        Ok(Draft { plan, files: self.files, expect: self.expect })
+        Ok(Draft { plan, files: self.files, info: self.info })
     }
 
     fn bring_sources(&mut self, target: &KernelTarget<'_>) {
@@ -184,24 +187,24 @@ impl<'a> Planner<'a> {
         let data = target.spec.data_files();
         self.files.extend(data.map(|(there, here)| BundleFile::copy(there, here)));
         if self.jobs.is_python() {
-            self.files.push(harness::file(&target.case));
+            self.files.push(harness::file(&target.input));
             return Ok(());
         }
         self.bring_runner()?;
-        let plain = RunnerInput { reference: None, ..target.case.clone() };
-        self.case(CASE, &target.case);
-        self.case(CASE_PLAIN, &plain);
+        let plain = RunnerInput { reference: None, ..target.input.clone() };
+        self.add_runner_input(RUNNER_INPUT, &target.input);
+        self.add_runner_input(RUNNER_INPUT_PLAIN, &plain);
         if self.request.mode == Mode::Sanitizer {
             // Warm-up launches would only repeat each finding.
             let timing = TimingPlan { warmup: 0, ..plain.timing.clone() };
-            self.case(CASE_SANITIZER, &RunnerInput { timing, ..plain });
+            self.add_runner_input(RUNNER_INPUT_SANITIZER, &RunnerInput { timing, ..plain });
         }
         Ok(())
     }
 
-    fn case(&mut self, path: &str, case: &RunnerInput) {
+    fn add_runner_input(&mut self, path: &str, input: &RunnerInput) {
         // A `RunnerInput` is plain data with text keys: it always serialises.
-        let text = serde_json::to_vec_pretty(case).unwrap_or_default();
+        let text = serde_json::to_vec_pretty(input).unwrap_or_default();
         self.files.push(BundleFile::text(path, text));
     }
 
@@ -228,7 +231,7 @@ impl<'a> Planner<'a> {
                         && self.request.arch.is_none() =>
                 {
                     let how_to_fetch = self.how_to_fetch();
-                    self.expect
+                    self.info
                         .notes
                         .push(format!("{error}: the kernel is not compiled; {how_to_fetch}"));
                 }
@@ -266,8 +269,8 @@ impl<'a> Planner<'a> {
         let timeout = self.request.timeout_s;
         match build::reference_step(target.sources, self.facts, on_failure, timeout) {
             Some(step) => self.steps.push(step),
-            None if target.case.reference.is_some() => self
-                .expect
+            None if target.input.reference.is_some() => self
+                .info
                 .notes
                 .push("the host has no C compiler: results are not checked".to_owned()),
             None => {}
@@ -317,8 +320,8 @@ impl<'a> Planner<'a> {
     fn verify(&mut self, name: &str) {
         let built = self.has_step("reference");
         let checked = built || self.jobs.is_python();
-        let case = if checked { CASE } else { CASE_PLAIN };
-        let (argv, artifacts) = self.jobs.words("verify", case, &[], "verify");
+        let input = if checked { RUNNER_INPUT } else { RUNNER_INPUT_PLAIN };
+        let (argv, artifacts) = self.jobs.command("verify", input, &[], "verify");
         let title = match checked {
             true => format!("check {name} against its reference"),
             false => format!("run {name} twice and compare"),
@@ -337,10 +340,11 @@ impl<'a> Planner<'a> {
         // Every timed call is compared with a reference on the GPU. A reference on the host serves
         // the `verify` step only.
         let on_gpu = matches!(
-            target.case.reference,
+            target.input.reference,
             Some(Reference::DeviceKernel { .. } | Reference::DeviceFunction { .. })
         );
-        let case = if on_gpu && self.has_step("reference") { CASE } else { CASE_PLAIN };
+        let input =
+            if on_gpu && self.has_step("reference") { RUNNER_INPUT } else { RUNNER_INPUT_PLAIN };
         let mut flags = Vec::new();
         if self.request.strict {
             flags.push("--strict");
@@ -355,7 +359,7 @@ impl<'a> Planner<'a> {
             ),
         ] {
             let flags: Vec<&str> = flags.iter().copied().chain(clock).collect();
-            let (argv, artifacts) = self.jobs.words("time", case, &flags, "time");
+            let (argv, artifacts) = self.jobs.command("time", input, &flags, "time");
             let mut rung = plain_rung(&id, argv, artifacts);
             rung.loses = loses.to_owned();
             rungs.push(rung);
@@ -368,21 +372,21 @@ impl<'a> Planner<'a> {
 
     /// Adds the step with the mode's ladder; `left_out` are rungs that were given up before it.
     fn profile(&mut self, left_out: Vec<RungRecord>) -> Result<(), PlanError> {
-        self.expect.left_out.extend(left_out);
+        self.info.left_out.extend(left_out);
         let ladder = Ladder::new(self.request, self.facts, self.toolbox);
         let (rungs, left_out) = match self.gpu {
             true => ladder.on_gpu()?,
             false => ladder.on_cpu(),
         };
-        self.expect.left_out.extend(left_out);
+        self.info.left_out.extend(left_out);
         if rungs.is_empty() {
             return Err(PlanError::NothingLeft {
                 title: format!("profile with `{}`", self.request.mode),
-                left_out: self.expect.left_out.clone(),
+                left_out: self.info.left_out.clone(),
             });
         }
         let infos: Vec<_> =
-            rungs.iter().filter_map(|rung| RungInfo::of(&rung.id[..].into())).collect();
+            rungs.iter().filter_map(|rung| RungInfo::find(&rung.id[..].into())).collect();
         if infos.iter().any(|info| info.needs_collector())
             && let Some(collector) = self.toolbox.collector.clone()
         {
@@ -390,6 +394,9 @@ impl<'a> Planner<'a> {
         }
         let nsys = infos.iter().any(|info| info.tool == RungTool::Nsys);
         let title = match self.gpu {
+            _ if self.request.part == PlanPart::Plain => {
+                "run the program without a tool".to_owned()
+            }
             true => match self.request.part {
                 PlanPart::Survey(Survey::Ranges) => "list the program's regions".to_owned(),
                 PlanPart::Survey(Survey::Kernels) => {
@@ -418,7 +425,8 @@ impl<'a> Planner<'a> {
             let report = format!("{}.nsys-rep", nsys::REPORT);
             let sqlite = format!("{}.sqlite", nsys::REPORT);
             let artifacts = vec![artifact(&sqlite, ArtifactKind::NsysSqlite)];
-            let mut rung = plain_rung(&RungId::NsysExport, nsys::export_words(path), artifacts);
+            let mut rung =
+                plain_rung(&RungId::NsysExport, nsys::export_command_line(path), artifacts);
             rung.needs = vec![report];
             rung.success.files = vec![sqlite];
             let step = self.step("export", "export the time line".to_owned(), false, vec![rung]);
@@ -431,7 +439,7 @@ impl<'a> Planner<'a> {
     fn on_cpu(&mut self, target: &KernelTarget<'_>, is_retry: bool) {
         // torch's profiler slows everything down, so check and timing come first.
         if self.request.mode == Mode::Torch && !is_retry {
-            let (argv, artifacts) = self.jobs.usual("cpu", &[], "time");
+            let (argv, artifacts) = self.jobs.usual_command("cpu", &[], "time");
             let mut rung = plain_rung(&RungId::Cpu, argv, artifacts);
             rung.loses = "the GPU".to_owned();
             let name = &target.spec.name;
@@ -442,14 +450,14 @@ impl<'a> Planner<'a> {
             return;
         }
         let without = |rung: RungId, code| ladder::left_out(self.request, &rung, code);
-        let lowest = match target.case.reference {
+        let lowest = match target.input.reference {
             Some(_) => RungRecord {
-                words: "the host has no C compiler for the reference".to_owned(),
+                message: "the host has no C compiler for the reference".to_owned(),
                 ..without(RungId::Cpu, "tool_missing")
             },
             None => without(RungId::Cpu, "no_reference"),
         };
-        self.expect.left_out.extend([without(self.request.mode.best_rung(), "no_gpu"), lowest]);
+        self.info.left_out.extend([without(self.request.mode.best_rung(), "no_gpu"), lowest]);
     }
 }
 

@@ -43,7 +43,7 @@ static SET_COSTS: &[(&str, LaunchCost)] = &[
 impl LaunchCost {
     /// The cost of one launch with the sections of `request`; `default_set` is used if it names no
     /// set, sections or metrics.
-    pub fn of(request: &Request, default_set: &str) -> Self {
+    pub fn estimate(request: &Request, default_set: &str) -> Self {
         let options = &request.ncu;
         let named = !options.sections.is_empty() || !options.metrics.is_empty();
         let set = match &options.set {
@@ -85,7 +85,7 @@ mod tests {
     fn more_sections_cost_more_and_metrics_share_passes() {
         let program = Program { name: "app".into(), ..Program::default() };
         let mut request = Request::new(Mode::Deep, Target::Program(program));
-        let passes = |request: &Request| LaunchCost::of(request, "full").passes;
+        let passes = |request: &Request| LaunchCost::estimate(request, "full").passes;
         assert_eq!(passes(&request), 38);
         request.ncu.set = Some("minimal".into());
         let minimal = passes(&request);

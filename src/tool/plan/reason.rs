@@ -307,6 +307,12 @@ pub static REASONS: &[Reason] = &[
         "install it on the host (Debian and Ubuntu: `apt install libdw1 libelf1`)",
     ),
     row(
+        "import_incomplete",
+        Side::Tool,
+        "nsys could not process all events of its trace; the report holds the others",
+        "a newer Nsight Systems may process them",
+    ),
+    row(
         "unrecognized_gpu",
         Side::Tool,
         "nsys does not recognise the GPU, so its times are lost",

@@ -100,7 +100,7 @@ impl SeenRegion {
 
     /// A region from its full path in a profile. Leading ranges of our own runner are removed if
     /// `ours` says that there are any; `None` if nothing else is left.
-    pub fn of(full: &[String], kind: RangeKind, ours: RunnerRanges) -> Option<Self> {
+    pub fn from_path(full: &[String], kind: RangeKind, ours: RunnerRanges) -> Option<Self> {
         let first = match ours {
             RunnerRanges::Around => full.iter().take_while(|part| is_ours(part)).count(),
             RunnerRanges::None => 0,
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn ranges_of_our_own_runner_are_taken_off_a_path() {
         let full = ["rgpu@timed", "rgpu@n=1", "A", "A1"].map(str::to_owned);
-        let of = |full: &[String], ours| SeenRegion::of(full, RangeKind::PushPop, ours);
+        let of = |full: &[String], ours| SeenRegion::from_path(full, RangeKind::PushPop, ours);
         assert_eq!(of(&full, RunnerRanges::Around).unwrap().display(), "A::A1");
         assert_eq!(of(&full, RunnerRanges::None).unwrap().display(), "rgpu@timed::n=1::A::A1");
         assert_eq!(of(&full[..2], RunnerRanges::Around), None);

@@ -24,6 +24,8 @@ pub enum PlanPart {
     /// All steps before the mode's own one, and in place of that one a cheap first pass that finds
     /// the regions or kernels to select from.
     Survey(Survey),
+    /// A program without any tool, to see whether it fails by itself.
+    Plain,
 }
 
 /// The data that a first pass records.
@@ -109,8 +111,8 @@ pub struct FailedRung {
     pub rung: RungId,
     /// Code of the reason.
     pub code: String,
-    /// Date and versions of the failure, in words, for the ladder.
-    pub words: String,
+    /// Date and versions of the failure, for the ladder.
+    pub message: String,
 }
 
 /// The product of the build step.
@@ -197,7 +199,7 @@ pub enum Target {
         /// From [`KernelSpec::sources`].
         sources: SourceTree,
         /// From [`KernelSpec::cases`].
-        data_sets: Vec<Case>,
+        cases: Vec<Case>,
         /// Seed of generated inputs.
         seed: u64,
     },

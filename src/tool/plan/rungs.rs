@@ -1,4 +1,5 @@
-//! Every rung in one table, best first: its tool, its command, what it gives and what it loses.
+//! Every rung in one table, best first: its tool, its command, its result and what is missing in
+//! it.
 //!
 //! The ladders of the modes ([`crate::kernel::MODES`]) name rungs of this table. The order of
 //! `--at-least` and the table in `docs/ladders.md` come from it.
@@ -10,7 +11,8 @@ use crate::tool::ncu::{self, Collect};
 use crate::tool::nsys::{self, Trace};
 use crate::tool::sanitizer;
 
-/// A rung.
+/// One way to get a result: a tool, its command and what the result contains. The ladder of a mode
+/// lists its rungs; if one fails, the next is tried.
 #[derive(Debug)]
 pub struct RungInfo {
     /// Its id.
@@ -19,12 +21,12 @@ pub struct RungInfo {
     pub subject: Subject,
     /// The tool. A failure of a tool can end all its rungs.
     pub tool: RungTool,
-    /// What it gives.
+    /// The result, for docs and reports.
     pub gives: &'static str,
-    /// What it does not give; empty if it gives everything.
+    /// What is missing compared with better rungs; empty if nothing.
     pub loses: &'static str,
-    /// What it does not give to a run that asked for counters, if that is more.
-    pub loses_of_counters: Option<&'static str>,
+    /// Replaces `loses` in mode `ncu`.
+    pub loses_in_ncu_mode: Option<&'static str>,
     /// How its command is made.
     pub(super) command: RungCommand,
 }
@@ -33,11 +35,11 @@ pub struct RungInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// How fast the code is, and why.
-    Speed,
-    /// Faults.
+    Performance,
+    /// Memory errors and races.
     Faults,
     /// Whether results are right.
-    Results,
+    Correctness,
 }
 
 /// The tool of a rung.
@@ -72,6 +74,11 @@ impl RungTool {
         }
     }
 
+    /// Whether it is a profiler or checker that may disturb the program, rather than the runner.
+    pub fn is_outside(self) -> bool {
+        self != Self::Runner
+    }
+
     /// The tool's messages with their meanings.
     pub(super) fn messages(self) -> &'static [MessageRow] {
         match self {
@@ -90,12 +97,12 @@ pub(super) enum RungCommand {
     Ncu {
         /// The data to collect.
         collect: Collect,
-        /// How passes are repeated.
+        /// How ncu repeats the work for its passes.
         replay: Replay,
         /// Whether it runs as root.
         sudo: bool,
     },
-    /// The provider's ncu, with the command of this rung.
+    /// The rental provider's ncu service, with the ncu options of this rung.
     Provider(RungId),
     /// nsys before the program.
     Nsys(Trace),
@@ -117,33 +124,34 @@ pub(super) enum RungCommand {
     Verify,
 }
 
-/// How ncu repeats passes.
+/// ncu's replay mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replay {
-    /// As the user asks.
-    Asked,
-    /// Each range by running the program again; only if the user asks for range replay.
+    /// The user's `--replay-mode`.
+    Requested,
+    /// `app-range`; fallback for a requested range replay.
     AppRange,
-    /// Each kernel alone; only if the user asks for one of the two kinds of range replay.
+    /// Kernel replay; fallback for a requested range or app-range replay.
     Kernel,
 }
 
 impl RungInfo {
     /// The rung with this id.
-    pub fn of(id: &RungId) -> Option<&'static Self> {
+    pub fn find(id: &RungId) -> Option<&'static Self> {
         RUNGS.iter().find(|info| info.id == *id)
     }
 
     /// What it loses in this mode.
     pub fn loses_in(&self, mode: Mode) -> &'static str {
-        match (mode, self.loses_of_counters) {
+        match (mode, self.loses_in_ncu_mode) {
             (Mode::Ncu, Some(loses)) => loses,
             _ => self.loses,
         }
     }
 
-    /// Whether it works on a host that refuses counters to the user.
-    pub(super) fn works_without_counters(&self) -> bool {
+    /// Whether it is ncu as root, or ncu for launch data only: these work when the driver refuses
+    /// counters to the user.
+    pub(super) fn is_ncu_without_user_counters(&self) -> bool {
         matches!(
             self.command,
             RungCommand::Ncu { sudo: true, .. } | RungCommand::Ncu { collect: Collect::Launch, .. }
@@ -164,7 +172,7 @@ pub static RUNGS: &[RungInfo] = &[
         tool: RungTool::Sanitizer,
         gives: "the tool's findings, or `clean`",
         loses: "",
-        loses_of_counters: None,
+        loses_in_ncu_mode: None,
         command: RungCommand::Sanitizer,
     },
     RungInfo {
@@ -173,43 +181,51 @@ pub static RUNGS: &[RungInfo] = &[
         tool: RungTool::Runner,
         gives: "faults found by canaries and poisoned outputs",
         loses: "certainty: a guarded run can find faults, but cannot prove that there are none",
-        loses_of_counters: None,
+        loses_in_ncu_mode: None,
         command: RungCommand::Guard,
     },
     RungInfo {
         id: RungId::Verify,
-        subject: Subject::Results,
+        subject: Subject::Correctness,
         tool: RungTool::Runner,
         gives: "the check against the reference",
         loses: "",
-        loses_of_counters: None,
+        loses_in_ncu_mode: None,
         command: RungCommand::Verify,
     },
     RungInfo {
         id: RungId::NcuSudo,
-        subject: Subject::Speed,
+        subject: Subject::Performance,
         tool: RungTool::Ncu,
         gives: "the same as `ncu.asked`, as root (`--sudo`)",
-        loses: "nothing: ncu runs as root",
-        loses_of_counters: None,
-        command: RungCommand::Ncu { collect: Collect::Asked, replay: Replay::Asked, sudo: true },
+        loses: "",
+        loses_in_ncu_mode: None,
+        command: RungCommand::Ncu {
+            collect: Collect::Asked,
+            replay: Replay::Requested,
+            sudo: true,
+        },
     },
     RungInfo {
         id: RungId::NcuAsked,
-        subject: Subject::Speed,
+        subject: Subject::Performance,
         tool: RungTool::Ncu,
         gives: "the sections and metrics that you asked for",
         loses: "",
-        loses_of_counters: None,
-        command: RungCommand::Ncu { collect: Collect::Asked, replay: Replay::Asked, sudo: false },
+        loses_in_ncu_mode: None,
+        command: RungCommand::Ncu {
+            collect: Collect::Asked,
+            replay: Replay::Requested,
+            sudo: false,
+        },
     },
     RungInfo {
         id: RungId::NcuAppRange,
-        subject: Subject::Speed,
+        subject: Subject::Performance,
         tool: RungTool::Ncu,
-        gives: "the same for each range, with the program run again for each pass",
-        loses: "one run of the range: it is run again for each pass",
-        loses_of_counters: None,
+        gives: "the requested sections and metrics of each range; the program runs once per pass",
+        loses: "a single run: each pass measures another run",
+        loses_in_ncu_mode: None,
         command: RungCommand::Ncu {
             collect: Collect::Asked,
             replay: Replay::AppRange,
@@ -218,137 +234,149 @@ pub static RUNGS: &[RungInfo] = &[
     },
     RungInfo {
         id: RungId::NcuKernel,
-        subject: Subject::Speed,
+        subject: Subject::Performance,
         tool: RungTool::Ncu,
-        gives: "the same for each kernel of a range",
+        gives: "the requested sections and metrics of each kernel in a range",
         loses: "numbers of the range as a whole: each kernel has its own",
-        loses_of_counters: None,
+        loses_in_ncu_mode: None,
         command: RungCommand::Ncu { collect: Collect::Asked, replay: Replay::Kernel, sudo: false },
     },
     RungInfo {
         id: RungId::NcuService,
-        subject: Subject::Speed,
+        subject: Subject::Performance,
         tool: RungTool::Ncu,
         gives: "the same from the provider's own ncu (Wafer)",
-        loses: "the host of the counters: the provider's own ncu read them, on a machine of its choice",
-        loses_of_counters: None,
+        loses: "control over the machine: the provider's ncu ran on one that the provider chose",
+        loses_in_ncu_mode: None,
         command: RungCommand::Provider(RungId::NcuAsked),
     },
     RungInfo {
         id: RungId::NcuBasic,
-        subject: Subject::Speed,
+        subject: Subject::Performance,
         tool: RungTool::Ncu,
         gives: "ncu's basic sections",
         loses: "all sections except the basic ones",
-        loses_of_counters: None,
-        command: RungCommand::Ncu { collect: Collect::Basic, replay: Replay::Asked, sudo: false },
+        loses_in_ncu_mode: None,
+        command: RungCommand::Ncu {
+            collect: Collect::Basic,
+            replay: Replay::Requested,
+            sudo: false,
+        },
     },
     RungInfo {
         id: RungId::NcuLaunch,
-        subject: Subject::Speed,
+        subject: Subject::Performance,
         tool: RungTool::Ncu,
         gives: "the launch: grid, registers, shared memory",
         loses: "every hardware counter: only launch facts remain",
-        loses_of_counters: None,
-        command: RungCommand::Ncu { collect: Collect::Launch, replay: Replay::Asked, sudo: false },
+        loses_in_ncu_mode: None,
+        command: RungCommand::Ncu {
+            collect: Collect::Launch,
+            replay: Replay::Requested,
+            sudo: false,
+        },
     },
     RungInfo {
         id: RungId::NcuServiceLaunch,
-        subject: Subject::Speed,
+        subject: Subject::Performance,
         tool: RungTool::Ncu,
         gives: "the launch, from the provider's own ncu",
         loses: "every hardware counter: the provider's own ncu reports only launch facts",
-        loses_of_counters: None,
+        loses_in_ncu_mode: None,
         command: RungCommand::Provider(RungId::NcuLaunch),
     },
     RungInfo {
         id: RungId::NsysFull,
-        subject: Subject::Speed,
+        subject: Subject::Performance,
         tool: RungTool::Nsys,
-        gives: "timeline of CUDA, NVTX and what else you asked for",
+        gives: "timeline of CUDA, NVTX and the other requested traces",
         loses: "",
-        loses_of_counters: Some("hardware counters: times of kernels, copies and ranges remain"),
+        loses_in_ncu_mode: None,
         command: RungCommand::Nsys(Trace::Full),
     },
     RungInfo {
         id: RungId::NsysCuda,
-        subject: Subject::Speed,
+        subject: Subject::Performance,
         tool: RungTool::Nsys,
-        gives: "timeline of CUDA and NVTX, with time stamps converted another way",
-        loses: "traces other than CUDA and NVTX, and samples of the CPU",
-        loses_of_counters: Some("hardware counters: times of kernels, copies and ranges remain"),
+        gives: "timeline of CUDA and NVTX, with NSYS CuptiUseRawGpuTimestamps=false",
+        loses: "traces other than CUDA and NVTX, and CPU sampling",
+        loses_in_ncu_mode: Some("hardware counters: times of kernels, copies and ranges remain"),
         command: RungCommand::Nsys(Trace::Cuda),
     },
     RungInfo {
         id: RungId::Torch,
-        subject: Subject::Speed,
+        subject: Subject::Performance,
         tool: RungTool::Torch,
-        gives: "operators and kernels of a Python kernel",
-        loses: "calls of other libraries: torch's profiler sees torch and its kernels",
-        loses_of_counters: Some("hardware counters: operators and times of kernels remain"),
+        gives: "PyTorch operators and the GPU kernels they launch",
+        loses: "calls outside PyTorch",
+        loses_in_ncu_mode: Some("hardware counters: operators and times of kernels remain"),
         command: RungCommand::Torch,
     },
     RungInfo {
         id: RungId::Cupti,
-        subject: Subject::Speed,
+        subject: Subject::Performance,
         tool: RungTool::Cupti,
         gives: "timeline of CUDA and NVTX, without Nsight",
-        loses: "traces other than CUDA and NVTX, and samples of the CPU",
-        loses_of_counters: Some("hardware counters: times of kernels, copies and ranges remain"),
+        loses: "traces other than CUDA and NVTX, and CPU sampling",
+        loses_in_ncu_mode: Some("hardware counters: times of kernels, copies and ranges remain"),
         command: RungCommand::Cupti,
     },
     RungInfo {
         id: RungId::NsysNvtx,
-        subject: Subject::Speed,
+        subject: Subject::Performance,
         tool: RungTool::Nsys,
         gives: "NVTX ranges in host time",
-        loses: "everything of the GPU: only NVTX ranges, in host time",
-        loses_of_counters: Some("hardware counters: times of kernels, copies and ranges remain"),
+        loses: "all GPU activity: only NVTX ranges, in host time",
+        loses_in_ncu_mode: None,
         command: RungCommand::Nsys(Trace::Nvtx),
     },
     RungInfo {
         id: RungId::NcuTimes,
-        subject: Subject::Speed,
+        subject: Subject::Performance,
         tool: RungTool::Ncu,
         gives: "the time of each launch, for the choice of kernels in mode `deep`",
         loses: "the timeline: only the time of each launch remains",
-        loses_of_counters: None,
-        command: RungCommand::Ncu { collect: Collect::Times, replay: Replay::Asked, sudo: false },
+        loses_in_ncu_mode: None,
+        command: RungCommand::Ncu {
+            collect: Collect::Times,
+            replay: Replay::Requested,
+            sudo: false,
+        },
     },
     RungInfo {
         id: RungId::Nvtx,
-        subject: Subject::Speed,
+        subject: Subject::Performance,
         tool: RungTool::Collector,
         gives: "NVTX ranges without Nsight; without a GPU, the ranges of the reference on the CPU",
-        loses: "everything of the GPU: only NVTX ranges, in host time",
-        loses_of_counters: None,
+        loses: "all GPU activity: only NVTX ranges, in host time",
+        loses_in_ncu_mode: None,
         command: RungCommand::Collector,
     },
     RungInfo {
         id: RungId::Events,
-        subject: Subject::Speed,
+        subject: Subject::Performance,
         tool: RungTool::Runner,
         gives: "the kernel's time by CUDA events",
         loses: "everything except the kernel's time",
-        loses_of_counters: None,
+        loses_in_ncu_mode: None,
         command: RungCommand::Time(&[]),
     },
     RungInfo {
         id: RungId::Host,
-        subject: Subject::Speed,
+        subject: Subject::Performance,
         tool: RungTool::Runner,
         gives: "the kernel's time by the host's clock; a program's own time",
         loses: "everything except the kernel's time by the host's clock",
-        loses_of_counters: None,
+        loses_in_ncu_mode: None,
         command: RungCommand::Time(&["--host-clock"]),
     },
     RungInfo {
         id: RungId::Cpu,
-        subject: Subject::Speed,
+        subject: Subject::Performance,
         tool: RungTool::Runner,
         gives: "the reference on the CPU, and the compiled code",
         loses: "everything of the GPU",
-        loses_of_counters: None,
+        loses_in_ncu_mode: None,
         command: RungCommand::Cpu,
     },
 ];

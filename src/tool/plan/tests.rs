@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use rgpu_protocol::HostFacts;
-use rgpu_protocol::pattern::LadderAction;
+use rgpu_protocol::pattern::{Condition, LadderAction};
 use rgpu_protocol::plan::Arg;
 use rgpu_protocol::probe::{AgentFacts, ToolFacts};
 
@@ -26,8 +26,8 @@ fn request(mode: Mode, kernel: &str) -> Request {
         KernelFolders { project: env!("CARGO_MANIFEST_DIR").into(), ..KernelFolders::default() };
     let spec = find::find(kernel, &kernel_folders).unwrap().spec;
     let sources = spec.sources(&kernel_folders).unwrap();
-    let data_sets = spec.cases(&Selection::Default).unwrap();
-    Request::new(mode, Target::Kernel { spec: Box::new(spec), sources, data_sets, seed: 42 })
+    let cases = spec.cases(&Selection::Default).unwrap();
+    Request::new(mode, Target::Kernel { spec: Box::new(spec), sources, cases, seed: 42 })
 }
 
 fn program(mode: Mode) -> Request {
@@ -76,14 +76,14 @@ fn shown(draft: &Draft) -> String {
     }
     let files: Vec<_> = draft.files.iter().map(|file| file.path.as_str()).collect();
     let _ = write!(out, "\n\nfiles: {}", files.join(" "));
-    for record in &draft.expect.left_out {
+    for record in &draft.info.left_out {
         let _ = write!(
             out,
             "\nleft out: {}/{} {}: {}",
-            record.step, record.rung, record.code, record.words
+            record.step, record.rung, record.code, record.message
         );
     }
-    for note in &draft.expect.notes {
+    for note in &draft.info.notes {
         let _ = write!(out, "\nnote: {note}");
     }
     let _ = write!(
@@ -274,7 +274,10 @@ fn diagnosed(tool: &str, case: &str) -> Vec<String> {
         .iter()
         .filter(|row| row.then != LadderAction::Note)
         .find(matches)
-        .map(|row| row.code.clone())
+        .map(|row| match row.when {
+            Condition::Failed => format!("{} if it failed", row.code),
+            Condition::Always => row.code.clone(),
+        })
         .into_iter()
         .collect();
     codes.extend(

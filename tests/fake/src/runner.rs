@@ -7,8 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rgpu_case::{
     CASE_ABI, Case, CaseReport, Correctness, DeviceFacts, ErrorClass, GuardFinding, GuardKind,
-    GuardReport, HostWarning, Job, Mismatch, OutputCheck, PairedTiming, Phase, RunError,
-    RunnerInput, RunnerReport, Timing, TimingSource, WarningKind,
+    GuardReport, HostWarning, Mismatch, OutputCheck, PairedTiming, Phase, RunnerError, RunnerInput,
+    RunnerJob, RunnerReport, Timing, TimingSource, WarningKind,
 };
 use serde_json::json;
 
@@ -42,14 +42,14 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
         }
     }
     let options = Options::read(&options, &["--strict", "--host-clock"]);
-    let [case_file, job] = rest.as_slice() else { return Ok(ErrorClass::Usage.exit_code()) };
-    let case: RunnerInput = serde_json::from_slice(&fs::read(case_file)?)?;
-    let job: Job = serde_json::from_value(json!(job))?;
+    let [input_file, job] = rest.as_slice() else { return Ok(ErrorClass::Usage.exit_code()) };
+    let input: RunnerInput = serde_json::from_slice(&fs::read(input_file)?)?;
+    let job: RunnerJob = serde_json::from_value(json!(job))?;
     println!(
         "rgpu-runner {} (synthetic): {} {}",
         env!("CARGO_PKG_VERSION"),
         job.name(),
-        case.kernel
+        input.kernel
     );
 
     let is = |word| mischief::is(host, "rgpu-runner", words, word);
@@ -57,11 +57,11 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     let warnings = if is("unfit") { vec![power_limit()] } else { Vec::new() };
     let error = if is("unfit") && options.has(&["--strict"]) {
         Some((ErrorClass::HostUnfit, Phase::Timed, "the host is not suitable for measurements"))
-    } else if is("no-events") && job == Job::Time && !options.has(&["--host-clock"]) {
+    } else if is("no-events") && job == RunnerJob::Time && !options.has(&["--host-clock"]) {
         Some((ErrorClass::Cuda, Phase::Timed, "cuEventCreate: not supported"))
     } else if is("no-driver") {
         Some((ErrorClass::NoDriver, Phase::Setup, "libcuda.so.1 cannot be loaded"))
-    } else if is("wrong-result") && job == Job::Verify {
+    } else if is("wrong-result") && job == RunnerJob::Verify {
         Some((ErrorClass::WrongResult, Phase::Verify, "output `c` does not match"))
     } else if is("illegal-access") || fault == "illegal-access" {
         let text = "an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS)";
@@ -76,29 +76,29 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     let report = RunnerReport {
         abi: CASE_ABI,
         runner: format!("{} synthetic", env!("CARGO_PKG_VERSION")),
-        kernel: case.kernel.clone(),
+        kernel: input.kernel.clone(),
         job,
         model: None,
-        data_sets: case
-            .data_sets
+        cases: input
+            .cases
             .iter()
-            .map(|set| {
+            .map(|case| {
                 if stopped {
-                    named(set)
+                    named(case)
                 } else {
-                    let paired = other.as_ref().map(|other| paired(&case, other));
-                    CaseReport { paired, ..results(&case, set, job, wrong, is("guard-finds")) }
+                    let paired = other.as_ref().map(|other| paired(&input, other));
+                    CaseReport { paired, ..results(&input, case, job, wrong, is("guard-finds")) }
                 }
             })
             .collect(),
-        device: (job != Job::Cpu).then(|| device(host)),
+        device: (job != RunnerJob::Cpu).then(|| device(host)),
         warnings,
         gaps: Vec::new(),
-        error: error.map(|(class, phase, text)| RunError {
+        error: error.map(|(class, phase, text)| RunnerError {
             class,
             text: text.to_owned(),
             phase: Some(phase),
-            data_set: case.data_sets.first().map(|set| set.name.clone()),
+            case: input.cases.first().map(|case| case.name.clone()),
             call: None,
             code: None,
         }),
@@ -114,21 +114,21 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
         (true, false, false) => Gpu::Traced,
     };
     if let (Ok(log), false) = (std::env::var("RGPU_NVTX_LOG"), is("no-ranges"))
-        && (case.kernel == "nested-regions" || gpu != Gpu::NotAsked)
+        && (input.kernel == "nested-regions" || gpu != Gpu::NotAsked)
     {
-        fs::write(format!("{log}.{}", process::id()), collected(&case, gpu)?)?;
+        fs::write(format!("{log}.{}", process::id()), collected(&input, gpu)?)?;
     }
     if let (Some(other), Some(out), false) = (&other, options.value(&["--other"]), stopped) {
-        let data_sets = other.data_sets.iter().map(|set| CaseReport {
-            timing: Some(timing(TimingSource::Events, LAUNCH_NS / advantage(&case, other))),
-            ..named(set)
+        let cases = other.cases.iter().map(|case| CaseReport {
+            timing: Some(timing(TimingSource::Events, LAUNCH_NS / advantage(&input, other))),
+            ..named(case)
         });
-        let data_sets = data_sets.collect();
-        let twin = RunnerReport { kernel: other.kernel.clone(), data_sets, ..report };
+        let cases = cases.collect();
+        let twin = RunnerReport { kernel: other.kernel.clone(), cases, ..report };
         fs::write(out, serde_json::to_vec_pretty(&twin)?)?;
     }
     if let Some(ranges) = options.value(&["--ranges"]) {
-        fs::write(ranges, range_log(&case)?)?;
+        fs::write(ranges, range_log(&input)?)?;
     }
     match error {
         None => Ok(0),
@@ -139,17 +139,25 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     }
 }
 
-fn named(set: &Case) -> CaseReport {
-    CaseReport { name: set.name.clone(), ..CaseReport::default() }
+fn named(case: &Case) -> CaseReport {
+    CaseReport { name: case.name.clone(), ..CaseReport::default() }
 }
 
-fn results(case: &RunnerInput, set: &Case, job: Job, wrong: bool, guard_finds: bool) -> CaseReport {
-    let mut report = named(set);
+fn results(
+    input: &RunnerInput,
+    case: &Case,
+    job: RunnerJob,
+    wrong: bool,
+    guard_finds: bool,
+) -> CaseReport {
+    let mut report = named(case);
     match job {
-        Job::Verify => report.correctness = Some(correctness(case, set, wrong)),
-        Job::Time | Job::Pair => report.timing = Some(timing(TimingSource::Events, LAUNCH_NS)),
-        Job::Cpu => report.timing = Some(timing(TimingSource::Cpu, LAUNCH_NS)),
-        Job::Guard => {
+        RunnerJob::Verify => report.correctness = Some(correctness(input, case, wrong)),
+        RunnerJob::Time | RunnerJob::Pair => {
+            report.timing = Some(timing(TimingSource::Events, LAUNCH_NS))
+        }
+        RunnerJob::Cpu => report.timing = Some(timing(TimingSource::Cpu, LAUNCH_NS)),
+        RunnerJob::Guard => {
             let finding = GuardFinding {
                 kind: GuardKind::WriteAfter,
                 arg: "c".to_owned(),
@@ -160,13 +168,13 @@ fn results(case: &RunnerInput, set: &Case, job: Job, wrong: bool, guard_finds: b
             let findings = if guard_finds { vec![finding] } else { Vec::new() };
             report.guard = Some(GuardReport { launches: 2, findings });
         }
-        Job::Once | Job::Torch => {}
+        RunnerJob::Once | RunnerJob::Torch => {}
     }
     report
 }
 
-fn correctness(case: &RunnerInput, set: &Case, wrong: bool) -> Correctness {
-    let outputs = set.groups.iter().enumerate().flat_map(|(group, values)| {
+fn correctness(input: &RunnerInput, case: &Case, wrong: bool) -> Correctness {
+    let outputs = case.groups.iter().enumerate().flat_map(|(group, values)| {
         values.args.iter().filter(|arg| arg.role.is_output()).map(move |arg| (group, arg))
     });
     let checked = outputs.map(|(group, arg)| OutputCheck {
@@ -184,17 +192,17 @@ fn correctness(case: &RunnerInput, set: &Case, wrong: bool) -> Correctness {
             actual: "2".to_owned(),
         }),
     });
-    let outputs = if case.reference.is_some() { checked.collect() } else { Vec::new() };
+    let outputs = if input.reference.is_some() { checked.collect() } else { Vec::new() };
     Correctness { passed: !wrong, outputs, bit_equal: true, changed_inputs: Vec::new() }
 }
 
 /// The invented speed-up of the other kernel: 2 for a different kernel, 1 for the same.
-fn advantage(case: &RunnerInput, other: &RunnerInput) -> f64 {
-    if case.kernel == other.kernel { 1.0 } else { 2.0 }
+fn advantage(input: &RunnerInput, other: &RunnerInput) -> f64 {
+    if input.kernel == other.kernel { 1.0 } else { 2.0 }
 }
 
-fn paired(case: &RunnerInput, other: &RunnerInput) -> PairedTiming {
-    let speedup = advantage(case, other);
+fn paired(input: &RunnerInput, other: &RunnerInput) -> PairedTiming {
+    let speedup = advantage(input, other);
     PairedTiming {
         against: other.kernel.clone(),
         rounds: 31,
@@ -220,7 +228,7 @@ fn timing(source: TimingSource, ns: f64) -> Timing {
         l2_flushed: true,
         flushed_bytes: Some(120 << 20),
         wall_ns: Some(ns + 12_000.0),
-        contents: Some(2),
+        distinct_inputs: Some(2),
         verified: None,
         repeated: Some(31),
         clocks: Vec::new(),
@@ -258,7 +266,7 @@ enum Gpu {
 
 /// The log that the collector would write: the runner's ranges, those of `nested-regions` inside
 /// them, and a kernel in each innermost range if CUPTI is on.
-fn collected(case: &RunnerInput, gpu: Gpu) -> Result<String, Trouble> {
+fn collected(input: &RunnerInput, gpu: Gpu) -> Result<String, Trouble> {
     let pid = process::id();
     let unix_ns = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?;
     let mut lines = vec![
@@ -272,7 +280,7 @@ fn collected(case: &RunnerInput, gpu: Gpu) -> Result<String, Trouble> {
     }
     if gpu == Gpu::Traced {
         lines.push(json!({"event": "name", "id": 0, "text": "cuLaunchKernel"}));
-        let mangled = case.kernel.replace('-', "_");
+        let mangled = input.kernel.replace('-', "_");
         lines.push(json!({"event": "name", "id": 1, "text": mangled}));
     }
     let (mut ns, mut launched) = (0, 0);
@@ -292,9 +300,9 @@ fn collected(case: &RunnerInput, gpu: Gpu) -> Result<String, Trouble> {
     };
     for phase in [Phase::Warmup, Phase::Timed] {
         event("push", 1, Some(phase.name()));
-        for set in &case.data_sets {
-            event("push", 1, Some(&set.range_name()));
-            if case.kernel == "nested-regions" {
+        for case in &input.cases {
+            event("push", 1, Some(&case.range_name()));
+            if input.kernel == "nested-regions" {
                 for (name, message) in [
                     ("push", Some("A")),
                     ("push", Some("A1")),
@@ -317,16 +325,16 @@ fn collected(case: &RunnerInput, gpu: Gpu) -> Result<String, Trouble> {
     Ok(lines.iter().map(|line| format!("{line}\n")).collect())
 }
 
-/// The range log of the real runner: each phase, and each data set within it.
-fn range_log(case: &RunnerInput) -> Result<String, Trouble> {
+/// The range log of the real runner: each phase, and each case within it.
+fn range_log(input: &RunnerInput) -> Result<String, Trouble> {
     let now = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?;
     let mut log =
         format!("{}\n", json!({"rgpu_ranges": 1, "clock": "unix_ns", "pid": process::id()}));
     let mut at = now;
     for phase in [Phase::Setup, Phase::Warmup, Phase::Timed] {
         let begun = at;
-        for set in &case.data_sets {
-            let path = [phase.name().to_owned(), set.range_name()];
+        for case in &input.cases {
+            let path = [phase.name().to_owned(), case.range_name()];
             log += &format!(
                 "{}\n",
                 json!({"domain": "rgpu", "path": path, "start_ns": at, "end_ns": at + 30_000})

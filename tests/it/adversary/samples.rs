@@ -64,7 +64,7 @@ pub(crate) fn events() -> Vec<EventBody> {
     let len = OUTPUT.len() as u64;
     vec![
         EventBody::Started { folder: "/jobs/adversary.1".into() },
-        EventBody::Queued { place: 1, holder: "someone's job".into() },
+        EventBody::Queued { position: 1, holder: "someone's job".into() },
         EventBody::GpuLocked { uuid: "GPU-1".into(), index: 0, name: "NVIDIA H200".into() },
         EventBody::GpuReleased {},
         EventBody::StepStarted { step: step.clone(), title: "running prog".into() },
@@ -91,7 +91,7 @@ pub(crate) fn rung_record() -> RungRecord {
         rung: "exec".into(),
         argv: vec!["prog".into()],
         ok: true,
-        words: "fine".into(),
+        message: "fine".into(),
         exit: Some(0),
         seconds: 0.5,
         stdout_tail: "x".into(),

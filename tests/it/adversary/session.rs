@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rgpu::remote::options::NoPrompt;
-use rgpu::remote::{ConnectOptions, FirstUse, HostLink, OnRemote, ReconnectPolicy, RemoteSpec};
+use rgpu::remote::{
+    ConnectOptions, HostLink, OnRemote, ReconnectPolicy, RemoteSpec, UnknownHostPolicy,
+};
 use rgpu::run::{
     CancelSignal, Canceller, ExecRequest, ExecRun, FactsCache, FileCopies, ProgramExit, Programs,
-    Reporter, RunContext, RunEvent, RunHost, RunStart, channel,
+    Reporter, RunContext, RunEvent, RunSession, RunStart, channel,
 };
 use rgpu::store::{RunFolder, RunRecord};
 use rgpu::tool::{BundleFile, Content, Program};
@@ -98,7 +100,7 @@ pub(crate) async fn run(case: Case) -> Result<End, String> {
         if liar.moved().max(nudged).elapsed() > IDLE {
             nudged = Instant::now();
             match asked.replace(nudged) {
-                None => canceller.ask(),
+                None => canceller.request_cancel(),
                 Some(_) => liar.go_down(),
             }
             if asked.is_some_and(|first| first.elapsed() > 3 * IDLE) {
@@ -172,8 +174,8 @@ async fn client(
 ) -> Result<bool, String> {
     let options = ConnectOptions {
         agent: "unused".into(),
-        first_use: FirstUse::Refuse,
-        talk: Arc::new(NoPrompt),
+        unknown_host_policy: UnknownHostPolicy::Refuse,
+        user_prompt: Arc::new(NoPrompt),
     };
     let patience = ReconnectPolicy {
         first: Duration::from_millis(1),
@@ -185,7 +187,7 @@ async fn client(
     // As the commands do: what asks nothing of a job ends with the first signal.
     let ask = async {
         let link = HostLink::connect(remote.clone(), options).await.on(&*remote);
-        let mut link = link.map_err(|failure| failure.to_string())?.patience(patience);
+        let mut link = link.map_err(|failure| failure.to_string())?.with_reconnect_policy(patience);
         let honest = match state {
             State::Greeting | State::Facts => {
                 link.facts(&[]).await.map(|facts| facts == super::samples::facts())
@@ -221,7 +223,7 @@ async fn client(
     let (spec, programs) = (RemoteSpec::default(), Programs::default());
     let cache = FactsCache::new(&project.join("cache"), &spec, &BTreeMap::new());
     let start = if state == State::Detaching { RunStart::Detached } else { RunStart::New };
-    let mut host = RunHost::new(&mut link, &spec, cache, &programs, start);
+    let mut session = RunSession::new(&mut link, &spec, cache, &programs, start);
     let pull = request.pull.clone();
     let program = move |_: Option<&HostFacts>| Ok(request.clone());
     let run = ExecRun {
@@ -230,7 +232,7 @@ async fn client(
         pull: &pull,
         copies: FileCopies::default(),
     };
-    let outcome = run.run(&mut host, &mut context).await;
+    let outcome = run.run(&mut session, &mut context).await;
     let closed = rgpu::run::close(link, &mut record);
     tokio::select! {
         () = closed => {}
@@ -287,7 +289,7 @@ impl Reporter for Watcher {
             RunEvent::Job { event, .. } => {
                 if self.cancels && matches!(event.body, EventBody::Output { .. }) {
                     self.cancels = false;
-                    self.canceller.ask();
+                    self.canceller.request_cancel();
                 }
             }
             _ => {}

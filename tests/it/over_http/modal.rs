@@ -158,7 +158,7 @@ fn a_large_file_that_is_written_anew_while_it_is_sent_goes_over_as_it_is_then() 
         assert_eq!(status(&output), 0, "{}", laptop.shown(&line, &output));
         assert_eq!(output.stdout.iter().filter(|b| **b == b'b').count(), BYTES);
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains("was changed while it was sent"), "{said}");
+        assert!(said.contains("changed during the upload"), "{said}");
         assert_eq!(std::fs::read_to_string(laptop.path("ran")).unwrap(), "once\n");
         let plan: serde_json::Value = laptop.latest_json("plan-1.json");
         let digest = crate::host::digest(&vec![b'b'; BYTES]).to_string();

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use rgpu::model::Profile;
 use rgpu::remote::{
-    FirstUse, JobMessage, ReconnectPolicy, RemoteFile, RemoteSpec, Submission, TransferProgress,
+    JobMessage, ReconnectPolicy, RemoteFile, RemoteSpec, Submission, TransferProgress,
+    UnknownHostPolicy,
 };
 use rgpu_protocol::{EventBody, Outcome};
 use rustix::process::Signal;
@@ -79,7 +80,10 @@ pub(super) async fn nothing_is_lost_or_run_twice<S: Send>(
         longest: Duration::from_millis(200),
         total: Duration::from_secs(60),
     };
-    let mut link = connect(spec, FirstUse::Refuse, &user).await.unwrap().patience(patience);
+    let mut link = connect(spec, UnknownHostPolicy::Refuse, &user)
+        .await
+        .unwrap()
+        .with_reconnect_policy(patience);
     mortal.die("greeted");
     link.facts(&[]).await.unwrap();
     mortal.die("asked");
@@ -243,7 +247,7 @@ async fn with_noise(laptop: &Laptop, port: u16) -> (Submission, RemoteFile) {
     let script = "head -c 40000000 /dev/urandom > out";
     let work = submission(&["/bin/sh", "-c", script], &[], &["out"]);
     let user = Arc::new(User::default());
-    let mut link = connect(&spec(laptop, port), FirstUse::Refuse, &user).await.unwrap();
+    let mut link = connect(&spec(laptop, port), UnknownHostPolicy::Refuse, &user).await.unwrap();
     link.submit(&work, &|_| ()).await.unwrap();
     let story = follow(&mut link).await.unwrap();
     link.close().await;
@@ -268,7 +272,10 @@ async fn an_artifact_that_changes_under_a_resume_is_never_put_together_of_two() 
         total: Duration::from_millis(300),
     };
     let spec = spec(&laptop, cutter.port);
-    let mut link = connect(&spec, FirstUse::Refuse, &user).await.unwrap().patience(patience);
+    let mut link = connect(&spec, UnknownHostPolicy::Refuse, &user)
+        .await
+        .unwrap()
+        .with_reconnect_policy(patience);
     // Each connection brings some of it, until the patience is over.
     cutter.cut_after(9 << 20);
     let arrived = Mutex::new(0);
@@ -285,7 +292,7 @@ async fn an_artifact_that_changes_under_a_resume_is_never_put_together_of_two() 
     fs::remove_file(&file).unwrap();
     fs::write(&file, noise(wanted.size as usize)).unwrap();
     cutter.cut_after(u64::MAX);
-    let mut link = connect(&spec, FirstUse::Refuse, &user).await.unwrap();
+    let mut link = connect(&spec, UnknownHostPolicy::Refuse, &user).await.unwrap();
     let error = link.fetch(&wanted, &dest, None, &|_| ()).await.unwrap_err().to_string();
     assert!(error.contains("damaged") || error.contains("sha256"), "{error}");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "nothing of either is left");

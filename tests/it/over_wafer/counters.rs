@@ -81,7 +81,7 @@ fn a_service_that_may_not_read_counters_either_tells_the_launch() {
     let of = |rung: &str| profile.ladder.iter().find(|record| record.rung == rung).unwrap();
     assert_eq!(of("ncu.asked").code, "tool_missing");
     assert_eq!(of("ncu.service").code, "counters_refused");
-    assert!(of("ncu.service").words.contains("ERR_NVGPUCTRPERM"));
+    assert!(of("ncu.service").message.contains("ERR_NVGPUCTRPERM"));
     let launch = of("ncu.service_launch").argv.join(" ");
     assert!(launch.contains("--section LaunchStats"), "{launch}");
     // What the workspace itself could trace stays.

@@ -6,7 +6,7 @@
 
 use super::library::NO_MORE;
 use super::record::{self, Record, RecordTiming};
-use super::{Active, active};
+use super::{ActiveCupti, active};
 use crate::log::{self, Activity, Notice};
 use crate::process::{self, Process, lock};
 use crate::text;
@@ -148,7 +148,7 @@ impl Writer {
         Self { lines: Vec::new(), work: 0, calls: 0, names: None, calls_known: None }
     }
 
-    fn write(&mut self, active: &Active, process: &Process, filled: &mut [u8]) {
+    fn write(&mut self, active: &ActiveCupti, process: &Process, filled: &mut [u8]) {
         let mut record: *mut u8 = null_mut();
         loop {
             // SAFETY: the buffer has the length that CUPTI stated, and CUPTI steps through its own
@@ -176,12 +176,12 @@ impl Writer {
     }
 
     fn hand_over(&mut self, process: &Process) {
-        process.activity(&self.lines, self.work, self.calls);
+        process.write_activity(&self.lines, self.work, self.calls);
         self.lines.clear();
         (self.work, self.calls) = (0, 0);
     }
 
-    fn line(&mut self, active: &Active, record: Record) {
+    fn line(&mut self, active: &ActiveCupti, record: Record) {
         match record {
             Record::Kernel {
                 place,
@@ -224,8 +224,8 @@ impl Writer {
                 let Some(name) = self.call_name(active, driver, number) else { return };
                 let activity = Activity {
                     event: "call",
-                    ns: active.ours(start),
-                    end_ns: active.ours(end),
+                    ns: active.to_our_clock(start),
+                    end_ns: active.to_our_clock(end),
                     id: correlation,
                     tid: Some(thread),
                     name: Some(name),
@@ -255,7 +255,7 @@ impl Writer {
         number
     }
 
-    fn call_name(&mut self, active: &Active, driver: bool, number: u32) -> Option<u32> {
+    fn call_name(&mut self, active: &ActiveCupti, driver: bool, number: u32) -> Option<u32> {
         let known = self.calls_known.get_or_insert_with(HashMap::new);
         if let Some(name) = known.get(&(driver, number)) {
             return *name;
@@ -281,11 +281,11 @@ impl Writer {
     }
 }
 
-fn at(active: &Active, event: &'static str, place: RecordTiming) -> Activity {
+fn at(active: &ActiveCupti, event: &'static str, place: RecordTiming) -> Activity {
     Activity {
         event,
-        ns: active.ours(place.start),
-        end_ns: active.ours(place.end),
+        ns: active.to_our_clock(place.start),
+        end_ns: active.to_our_clock(place.end),
         id: place.correlation,
         device: Some(place.device),
         context: Some(place.context),

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // driver calls
 
 use super::driver::{Driver, call};
-use crate::fault::{Fault, Outcome};
+use crate::fault::{Fault, Result};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute, CUstream, CUuuid};
 use rgpu_case::{DeviceFacts, ErrorClass};
 use std::ffi::{CStr, c_char};
@@ -26,7 +26,7 @@ pub(crate) struct FoundDevice {
 
 impl Gpu {
     /// Finds the device without creating a context on it.
-    pub(crate) fn find(driver: &'static Driver) -> Outcome<FoundDevice> {
+    pub(crate) fn find(driver: &'static Driver) -> Result<FoundDevice> {
         let mut count = 0;
         let mut device: CUdevice = 0;
         let mut cuda_version = 0;
@@ -50,7 +50,7 @@ impl FoundDevice {
     ///
     /// The stream synchronises with the legacy default stream, so that a host entry that uses the
     /// latter by mistake is still ordered with our copies.
-    pub(crate) fn open(self) -> Outcome<Gpu> {
+    pub(crate) fn open(self) -> Result<Gpu> {
         let driver = self.driver;
         let mut context = std::ptr::null_mut();
         let mut stream = std::ptr::null_mut();
@@ -69,13 +69,13 @@ impl FoundDevice {
 
 impl Gpu {
     /// Waits for all work on the stream. A fault of the kernel is reported here.
-    pub(crate) fn synchronize(&self) -> Outcome<()> {
+    pub(crate) fn synchronize(&self) -> Result<()> {
         // SAFETY: the stream lives as long as the process.
         unsafe { call!(self.driver, cuStreamSynchronize(self.stream)) }
     }
 
     /// Waits for all work on every stream of the context.
-    pub(crate) fn synchronize_all(&self) -> Outcome<()> {
+    pub(crate) fn synchronize_all(&self) -> Result<()> {
         let Some(synchronize) = self.driver.cuCtxSynchronize else { return self.synchronize() };
         // SAFETY: the context is current.
         self.driver.check("cuCtxSynchronize", unsafe { synchronize() })
@@ -83,14 +83,14 @@ impl Gpu {
 
     /// Resets lines that a kernel asked L2 to keep, so that a flush replaces them too. Drivers
     /// before 11.0 have no such lines.
-    pub(crate) fn reset_persisting_l2(&self) -> Outcome<()> {
+    pub(crate) fn reset_persisting_l2(&self) -> Result<()> {
         let Some(reset) = self.driver.cuCtxResetPersistingL2Cache else { return Ok(()) };
         // SAFETY: the context is current.
         self.driver.check("cuCtxResetPersistingL2Cache", unsafe { reset() })
     }
 }
 
-fn facts(driver: &Driver, device: CUdevice, cuda_version: u32) -> Outcome<DeviceFacts> {
+fn facts(driver: &Driver, device: CUdevice, cuda_version: u32) -> Result<DeviceFacts> {
     use CUdevice_attribute::*;
     let mut name: [c_char; 256] = [0; 256];
     let mut uuid = CUuuid { bytes: [0; 16] };
@@ -118,7 +118,7 @@ fn facts(driver: &Driver, device: CUdevice, cuda_version: u32) -> Outcome<Device
     })
 }
 
-fn attribute(driver: &Driver, device: CUdevice, which: CUdevice_attribute) -> Outcome<u32> {
+fn attribute(driver: &Driver, device: CUdevice, which: CUdevice_attribute) -> Result<u32> {
     let mut value = 0;
     // SAFETY: `value` is a live local.
     unsafe { call!(driver, cuDeviceGetAttribute(&mut value, which, device))? };

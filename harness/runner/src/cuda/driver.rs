@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, non_snake_case)] // the driver's own function names
 
-use crate::fault::{Fault, Outcome, loader_text};
+use crate::fault::{Fault, Result, loader_text};
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
     CUfunction_attribute, CUjit_option, CUlaunchConfig, CUmodule, CUstream, CUuuid,
@@ -101,7 +101,7 @@ pub(crate) use call;
 
 impl Driver {
     /// Opens libcuda and initialises it. The table lives as long as the process.
-    pub(crate) fn open() -> Outcome<&'static Driver> {
+    pub(crate) fn open() -> Result<&'static Driver> {
         let no_driver = |text: String| Fault::new(ErrorClass::NoDriver, text);
         // SAFETY: libcuda's initialisers are safe to run once per process.
         let library = unsafe {
@@ -121,7 +121,7 @@ impl Driver {
     }
 
     /// Converts a result into a fault with the call, the code and the driver's error text.
-    pub(crate) fn check(&self, call: &'static str, code: u32) -> Outcome<()> {
+    pub(crate) fn check(&self, call: &'static str, code: u32) -> Result<()> {
         if code == 0 {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // driver calls
 
 use super::{Gpu, driver::call};
-use crate::fault::Outcome;
+use crate::fault::Result;
 use cudarc::driver::sys::CUevent;
 
 /// A point in the stream.
@@ -13,26 +13,26 @@ pub(crate) struct Event<'g> {
 }
 
 impl<'g> Event<'g> {
-    pub(crate) fn new(gpu: &'g Gpu) -> Outcome<Event<'g>> {
+    pub(crate) fn new(gpu: &'g Gpu) -> Result<Event<'g>> {
         let mut event = std::ptr::null_mut();
         // SAFETY: `event` is a live local; flags 0 keep timing on.
         unsafe { call!(gpu.driver, cuEventCreate(&mut event, 0))? };
         Ok(Event { gpu, event })
     }
 
-    pub(crate) fn record(&self) -> Outcome<()> {
+    pub(crate) fn record(&self) -> Result<()> {
         // SAFETY: event and stream are alive.
         unsafe { call!(self.gpu.driver, cuEventRecord(self.event, self.gpu.stream)) }
     }
 
     /// Waits until the stream has passed this point. A fault of the kernel is reported here.
-    pub(crate) fn wait(&self) -> Outcome<()> {
+    pub(crate) fn wait(&self) -> Result<()> {
         // SAFETY: the event is alive.
         unsafe { call!(self.gpu.driver, cuEventSynchronize(self.event)) }
     }
 
     /// Nanoseconds from `earlier` to this event. The stream must have passed both.
-    pub(crate) fn since_ns(&self, earlier: &Event<'_>) -> Outcome<f64> {
+    pub(crate) fn since_ns(&self, earlier: &Event<'_>) -> Result<f64> {
         let mut ms = 0f32;
         // SAFETY: both events are alive, and `ms` is a live local.
         unsafe {

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // driver calls
 
 use super::{Gpu, driver::call, symbols};
-use crate::fault::{Fault, Outcome, bad_case};
+use crate::fault::{Fault, Result, bad_case};
 use cudarc::driver::sys::{
     CUfunction, CUfunction_attribute, CUjit_option, CUlaunchAttribute, CUlaunchAttributeID,
     CUlaunchAttributeValue, CUlaunchConfig, CUmodule,
@@ -15,7 +15,7 @@ use std::path::Path;
 /// Size of the buffer for the log of the driver's PTX compiler.
 const LOG_BYTES: usize = 16 * 1024;
 
-/// Number of extra zero parameters passed after those of the Case, in case the kernel takes more.
+/// Number of extra zero parameters passed after those of the input, in case the kernel takes more.
 /// Needed only for drivers that cannot report the number of parameters.
 const SPARE_PARAMETERS: usize = 64;
 
@@ -34,17 +34,17 @@ pub(crate) struct Function<'g> {
 }
 
 impl<'g> Module<'g> {
-    pub(crate) fn load(gpu: &'g Gpu, path: &Path) -> Outcome<Module<'g>> {
+    pub(crate) fn load(gpu: &'g Gpu, path: &Path) -> Result<Module<'g>> {
         let shown = path.display();
         let image = std::fs::read(path).map_err(|e| {
             Fault::new(ErrorClass::MissingFile, format!("cannot read the module `{shown}`: {e}"))
         })?;
-        Module::of_image(gpu, image, &shown.to_string())
+        Module::from_image(gpu, image, &shown.to_string())
     }
 
     /// Loads PTX, a cubin or a fatbin; errors name it by `shown`.
-    pub(crate) fn of_image(gpu: &'g Gpu, mut image: Vec<u8>, shown: &str) -> Outcome<Module<'g>> {
-        let symbols = symbols::kernels(&image);
+    pub(crate) fn from_image(gpu: &'g Gpu, mut image: Vec<u8>, shown: &str) -> Result<Module<'g>> {
+        let symbols = symbols::kernel_symbols(&image);
         image.push(0); // PTX must end with a NUL
         let mut module = std::ptr::null_mut();
         let mut log = vec![0u8; LOG_BYTES];
@@ -85,7 +85,7 @@ impl<'g> Module<'g> {
     ///
     /// The symbols are searched first, because compute-sanitizer would report a failing driver
     /// call.
-    pub(crate) fn function(&self, name: &str) -> Outcome<Function<'g>> {
+    pub(crate) fn function(&self, name: &str) -> Result<Function<'g>> {
         let named = |name: &str| {
             let function = self.get(name)?;
             Ok(Function { gpu: self.gpu, function, name: name.to_owned() })
@@ -93,7 +93,7 @@ impl<'g> Module<'g> {
         if self.symbols.iter().any(|symbol| symbol == name) {
             return named(name);
         }
-        match symbols::matching(&self.symbols, name).as_slice() {
+        match symbols::matching_symbols(&self.symbols, name).as_slice() {
             [only] => named(only),
             [] if self.symbols.is_empty() => {
                 named(name).map_err(|fault| fault.while_doing(format_args!("kernel `{name}`")))
@@ -109,7 +109,7 @@ impl<'g> Module<'g> {
         }
     }
 
-    fn get(&self, name: &str) -> Outcome<CUfunction> {
+    fn get(&self, name: &str) -> Result<CUfunction> {
         let name = CString::new(name).map_err(|_| bad_case("a kernel name contains a NUL"))?;
         let mut function = std::ptr::null_mut();
         // SAFETY: the module is loaded, and the name is a C string.
@@ -170,7 +170,7 @@ impl Function<'_> {
         launch: &Launch,
         args: &KernelArgs,
         probing: ProbeCalls,
-    ) -> Outcome<()> {
+    ) -> Result<()> {
         self.check_parameters(args, probing)?;
         let refused = |text: String| {
             Fault::new(ErrorClass::Launch, format!("kernel `{}`: {text}", self.name))
@@ -216,7 +216,7 @@ impl Function<'_> {
     }
 
     /// Enqueues a launch and returns without waiting for it.
-    pub(crate) fn launch(&self, launch: &Launch, args: &KernelArgs) -> Outcome<()> {
+    pub(crate) fn launch(&self, launch: &Launch, args: &KernelArgs) -> Result<()> {
         let Gpu { driver, stream, .. } = *self.gpu;
         let [gx, gy, gz] = launch.grid;
         let [bx, by, bz] = launch.block;
@@ -273,7 +273,7 @@ impl Function<'_> {
     }
 
     /// Checks number and sizes of the parameters, where the driver can report them (12.4 or newer).
-    fn check_parameters(&self, args: &KernelArgs, probing: ProbeCalls) -> Outcome<()> {
+    fn check_parameters(&self, args: &KernelArgs, probing: ProbeCalls) -> Result<()> {
         let Some(info) = self.gpu.driver.cuFuncGetParamInfo else { return Ok(()) };
         let most = match probing {
             ProbeCalls::Quiet => args.sizes.len(),
@@ -307,14 +307,14 @@ impl Function<'_> {
         Ok(())
     }
 
-    fn attribute(&self, which: CUfunction_attribute) -> Outcome<u32> {
+    fn attribute(&self, which: CUfunction_attribute) -> Result<u32> {
         let mut value = 0;
         // SAFETY: `value` is a live local.
         unsafe { call!(self.gpu.driver, cuFuncGetAttribute(&mut value, which, self.function))? };
         Ok(u32::try_from(value).unwrap_or(0))
     }
 
-    fn set(&self, which: CUfunction_attribute, value: c_int) -> Outcome<()> {
+    fn set(&self, which: CUfunction_attribute, value: c_int) -> Result<()> {
         // SAFETY: the function belongs to a loaded module.
         unsafe { call!(self.gpu.driver, cuFuncSetAttribute(self.function, which, value)) }
             .map_err(|fault| fault.with_class(ErrorClass::Launch))

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // driver calls
 
 use super::{Gpu, driver::call};
-use crate::fault::Outcome;
+use crate::fault::Result;
 use cudarc::driver::sys::CUdeviceptr;
 
 /// Device memory for one tensor, with `margin` bytes of our own on each side.
@@ -16,7 +16,7 @@ pub(crate) struct Buffer<'g> {
 
 impl<'g> Buffer<'g> {
     /// `margin` must be a multiple of 256, which keeps the data aligned.
-    pub(crate) fn new(gpu: &'g Gpu, size: usize, margin: usize) -> Outcome<Buffer<'g>> {
+    pub(crate) fn new(gpu: &'g Gpu, size: usize, margin: usize) -> Result<Buffer<'g>> {
         let mut base = 0;
         let total = (size + 2 * margin).max(1);
         // SAFETY: `base` is a live local.
@@ -35,25 +35,25 @@ impl<'g> Buffer<'g> {
     }
 
     /// Copies bytes into the data; waits for completion.
-    pub(crate) fn upload(&self, bytes: &[u8]) -> Outcome<()> {
+    pub(crate) fn upload(&self, bytes: &[u8]) -> Result<()> {
         self.write(self.margin, &bytes[..bytes.len().min(self.size)])
     }
 
     /// Reads the data, after earlier work on the stream.
-    pub(crate) fn download(&self, bytes: &mut [u8]) -> Outcome<()> {
+    pub(crate) fn download(&self, bytes: &mut [u8]) -> Result<()> {
         let size = bytes.len().min(self.size);
         self.read(self.margin, &mut bytes[..size])
     }
 
     /// Fills both margins; `bytes` has the length of one margin.
-    pub(crate) fn upload_margins(&self, bytes: &[u8]) -> Outcome<()> {
+    pub(crate) fn upload_margins(&self, bytes: &[u8]) -> Result<()> {
         let bytes = &bytes[..bytes.len().min(self.margin)];
         self.write(0, bytes)?;
         self.write(self.margin + self.size, bytes)
     }
 
     /// Reads the margins before and after the data.
-    pub(crate) fn download_margins(&self) -> Outcome<[Vec<u8>; 2]> {
+    pub(crate) fn download_margins(&self) -> Result<[Vec<u8>; 2]> {
         let mut margins = [vec![0; self.margin], vec![0; self.margin]];
         self.read(0, &mut margins[0])?;
         self.read(self.margin + self.size, &mut margins[1])?;
@@ -61,7 +61,7 @@ impl<'g> Buffer<'g> {
     }
 
     /// Enqueues a copy of another buffer's data.
-    pub(crate) fn copy_from(&self, other: &Buffer<'_>) -> Outcome<()> {
+    pub(crate) fn copy_from(&self, other: &Buffer<'_>) -> Result<()> {
         let size = self.size.min(other.size);
         if size == 0 {
             return Ok(());
@@ -77,13 +77,13 @@ impl<'g> Buffer<'g> {
     }
 
     /// Enqueues a memset of the data.
-    pub(crate) fn set(&self, byte: u8) -> Outcome<()> {
+    pub(crate) fn set(&self, byte: u8) -> Result<()> {
         let stream = self.gpu.stream;
         // SAFETY: the range is this allocation's own.
         unsafe { call!(self.gpu.driver, cuMemsetD8Async(self.address(), byte, self.size, stream)) }
     }
 
-    fn write(&self, offset: usize, bytes: &[u8]) -> Outcome<()> {
+    fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -92,7 +92,7 @@ impl<'g> Buffer<'g> {
         unsafe { call!(self.gpu.driver, cuMemcpyHtoD_v2(to, bytes.as_ptr().cast(), bytes.len())) }
     }
 
-    fn read(&self, offset: usize, bytes: &mut [u8]) -> Outcome<()> {
+    fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }

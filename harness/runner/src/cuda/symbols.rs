@@ -5,7 +5,7 @@
 //! fatbin cannot be searched; it needs the exact symbol.
 
 /// Kernel symbols in order of appearance, without duplicates.
-pub(crate) fn kernels(image: &[u8]) -> Vec<String> {
+pub(crate) fn kernel_symbols(image: &[u8]) -> Vec<String> {
     let is_elf = image.starts_with(b"\x7fELF");
     let marker: &[u8] = if is_elf { b".text." } else { b".entry" };
     let mut names: Vec<String> = Vec::new();
@@ -23,7 +23,7 @@ pub(crate) fn kernels(image: &[u8]) -> Vec<String> {
 }
 
 /// Symbols whose plain name (without scope, template arguments and parameters) equals `plain`.
-pub(crate) fn matching(symbols: &[String], plain: &str) -> Vec<String> {
+pub(crate) fn matching_symbols(symbols: &[String], plain: &str) -> Vec<String> {
     symbols.iter().filter(|symbol| plain_name(symbol) == Some(plain)).cloned().collect()
 }
 
@@ -72,10 +72,10 @@ mod tests {
         let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/cubin");
         for cubin in ["12.9/facts/sm_90a.cubin", "13.5/facts/sm_100a.cubin"] {
             let image = std::fs::read(format!("{fixtures}/{cubin}")).unwrap();
-            let mut found = kernels(&image);
+            let mut found = kernel_symbols(&image);
             found.sort();
             assert_eq!(found, ["_Z8spillingPf4Pairct", "_Z9clusteredPii", "block_sum"], "{cubin}");
-            assert_eq!(matching(&found, "spilling"), ["_Z8spillingPf4Pairct"]);
+            assert_eq!(matching_symbols(&found, "spilling"), ["_Z8spillingPf4Pairct"]);
         }
     }
 
@@ -83,15 +83,15 @@ mod tests {
     fn kernels_are_found_in_ptx() {
         let ptx =
             b".version 8.0\n.visible .entry _Z6vecaddPf(\n.param .u64 p)\n{}\n.entry plain()\n";
-        let symbols = kernels(ptx);
+        let symbols = kernel_symbols(ptx);
         assert_eq!(symbols, ["_Z6vecaddPf", "plain"]);
-        assert_eq!(matching(&symbols, "vecadd"), ["_Z6vecaddPf"]);
+        assert_eq!(matching_symbols(&symbols, "vecadd"), ["_Z6vecaddPf"]);
     }
 
     #[test]
     fn kernels_are_found_in_the_section_names_of_a_cubin() {
         let image = b"\x7fELF....\0.text._Z1kIfEvv\0.nv.info._Z1kIfEvv\0.text._Z1kIdEvv\0";
-        assert_eq!(kernels(image), ["_Z1kIfEvv", "_Z1kIdEvv"]);
-        assert_eq!(matching(&kernels(image), "k").len(), 2);
+        assert_eq!(kernel_symbols(image), ["_Z1kIfEvv", "_Z1kIdEvv"]);
+        assert_eq!(matching_symbols(&kernel_symbols(image), "k").len(), 2);
     }
 }

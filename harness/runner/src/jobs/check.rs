@@ -5,19 +5,19 @@
 //! tolerance, separately for each output and each call of a batch.
 
 use super::Session;
-use super::draw::{FRESH, FreshTensors, wide};
-use super::session::{DeviceCase, PreparedTarget, bind};
-use super::time::BATCH;
+use super::inputs::{FRESH, FreshTensors, gpu_filling_launch};
+use super::session::{DeviceCase, PreparedTarget, bind_kernel};
+use super::time::MAX_BATCH;
 use super::verify::DeviceReference;
 use crate::abi::AbiCase;
 use crate::cuda::{Buffer, Function, KernelArgs, Module, ProbeCalls};
 use crate::data::HostCase;
-use crate::fault::{Fault, Outcome};
+use crate::fault::{Fault, Result};
 use crate::library::DeviceReferenceLibrary;
 use crate::poison::Poison;
 use rgpu_case::{Dtype, ErrorClass};
 
-/// Checks the outputs of one data set after each call.
+/// Checks the outputs of one case after each call.
 pub(super) struct Check<'w> {
     session: &'w Session<'w>,
     reference: ReadyReference<'w>,
@@ -40,11 +40,11 @@ impl<'w> Check<'w> {
         session: &'w Session<'w>,
         reference: &'w DeviceReference<'w>,
         host: &'w HostCase<'w>,
-    ) -> Outcome<Check<'w>> {
+    ) -> Result<Check<'w>> {
         let gpu = &session.gpu;
         let twin = DeviceCase::new(gpu, host, 0)?;
         twin.fill_inputs()?;
-        let module = Module::of_image(gpu, FRESH.as_bytes().to_vec(), "fresh.ptx")?;
+        let module = Module::from_image(gpu, FRESH.as_bytes().to_vec(), "fresh.ptx")?;
         let beyond = module.function("rgpu_beyond")?;
         let mut tables = Vec::new();
         for (i, buffer) in twin.tensors() {
@@ -56,32 +56,32 @@ impl<'w> Check<'w> {
                 tables.push((i, table));
             }
         }
-        let counts = Buffer::new(gpu, 8 * BATCH * tables.len().max(1), 0)?;
+        let counts = Buffer::new(gpu, 8 * MAX_BATCH * tables.len().max(1), 0)?;
         counts.set(0)?;
         let reference = match reference {
             DeviceReference::Kernel(function) => {
-                let launch = host.set.reference_launch.as_ref();
-                let bound = bind(function, launch, &twin, ProbeCalls::Thorough)
+                let launch = host.case.reference_launch.as_ref();
+                let bound = bind_kernel(function, launch, &twin, ProbeCalls::Thorough)
                     .map_err(as_reference_fault)?;
                 ReadyReference::Kernel(bound)
             }
             DeviceReference::Function(library) => {
-                ReadyReference::Function(library, AbiCase::new(host.set, &twin.addresses()))
+                ReadyReference::Function(library, AbiCase::new(host.case, &twin.addresses()))
             }
         };
         let check = Check { session, reference, twin, beyond, tables, counts };
         if let Some((at, (i, _))) = check.tables.iter().enumerate().next() {
             let args = check.args(&check.twin, at, *i, 0);
-            check.beyond.prepare(&wide(gpu), &args, ProbeCalls::Thorough)?;
+            check.beyond.prepare(&gpu_filling_launch(gpu), &args, ProbeCalls::Thorough)?;
         }
         Ok(check)
     }
 
     /// Enqueues the reference on the contents of a call.
-    pub(super) fn expect(&self, draws: &FreshTensors<'_>, call: u64) -> Outcome<()> {
-        draws.fill(&self.twin, call)?;
-        self.twin.restore()?;
-        self.twin.poison()?;
+    pub(super) fn enqueue_reference(&self, inputs: &FreshTensors<'_>, call: u64) -> Result<()> {
+        inputs.enqueue_contents(&self.twin, call)?;
+        self.twin.restore_inout()?;
+        self.twin.enqueue_poison()?;
         match &self.reference {
             ReadyReference::Kernel(prepared) => prepared.launch().map_err(as_reference_fault),
             ReadyReference::Function(library, case) => {
@@ -91,8 +91,8 @@ impl<'w> Check<'w> {
     }
 
     /// Enqueues the comparison of the current outputs; its counts go to the batch's `slot`.
-    pub(super) fn judge(&self, device: &DeviceCase<'_>, slot: usize) -> Outcome<()> {
-        let launch = wide(&self.session.gpu);
+    pub(super) fn enqueue_comparison(&self, device: &DeviceCase<'_>, slot: usize) -> Result<()> {
+        let launch = gpu_filling_launch(&self.session.gpu);
         for (at, (i, _)) in self.tables.iter().enumerate() {
             self.beyond.launch(&launch, &self.args(device, at, *i, slot))?;
         }
@@ -101,7 +101,7 @@ impl<'w> Check<'w> {
 
     /// Waits for the comparisons, and fails if a call since the last check was wrong. `first` is
     /// the number of the call in slot 0.
-    pub(super) fn verdict(&self, first: u64) -> Outcome<()> {
+    pub(super) fn fail_on_mismatch(&self, first: u64) -> Result<()> {
         let mut bytes = vec![0; self.counts.size()];
         self.counts.download(&mut bytes)?;
         let outputs = self.tables.len().max(1);
@@ -109,11 +109,11 @@ impl<'w> Check<'w> {
             let bad = count.iter().rev().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
             let Some((i, _)) = self.tables.get(at % outputs) else { continue };
             let arg = &self.twin.host.args[*i];
-            let tolerance = arg.arg.tolerance.unwrap_or(self.session.input.case.tolerance);
+            let tolerance = arg.arg.tolerance.unwrap_or(self.session.input.spec.tolerance);
             let elements = arg.arg.count().unwrap_or(0);
             if bad as f64 > tolerance.mismatch_fraction * elements as f64 {
-                let (name, output) = (&self.twin.host.set.name, &arg.arg.name);
-                let of_group = match self.twin.host.set.groups.len() {
+                let (name, output) = (&self.twin.host.case.name, &arg.arg.name);
+                let of_group = match self.twin.host.case.groups.len() {
                     1 => String::new(),
                     _ => format!(" (group {})", arg.group),
                 };
@@ -126,7 +126,7 @@ impl<'w> Check<'w> {
                          tolerance of the reference on the GPU"
                     ),
                 );
-                fault.0.data_set = Some(name.clone());
+                fault.0.case = Some(name.clone());
                 return Err(fault);
             }
         }
@@ -135,9 +135,12 @@ impl<'w> Check<'w> {
 
     fn args(&self, device: &DeviceCase<'_>, at: usize, i: usize, slot: usize) -> KernelArgs {
         let arg = self.twin.host.args[i].arg;
-        let tolerance = arg.tolerance.unwrap_or(self.session.input.case.tolerance);
-        let address = |set: &DeviceCase<'_>| {
-            set.tensors().find(|(index, _)| *index == i).map_or(0, |(_, buffer)| buffer.address())
+        let tolerance = arg.tolerance.unwrap_or(self.session.input.spec.tolerance);
+        let address = |device: &DeviceCase<'_>| {
+            device
+                .tensors()
+                .find(|(index, _)| *index == i)
+                .map_or(0, |(_, buffer)| buffer.address())
         };
         let count = self.counts.address() + 8 * (slot * self.tables.len() + at) as u64;
         // A result may equal the pattern of an integer dtype, but not the NaN.
@@ -147,7 +150,7 @@ impl<'w> Check<'w> {
             ("actual".into(), 8, address(device)),
             ("wanted".into(), 8, address(&self.twin)),
             ("elements".into(), 8, arg.count().unwrap_or(0)),
-            ("kind".into(), 8, kind(arg.dtype)),
+            ("kind".into(), 8, dtype_kind(arg.dtype)),
             ("table".into(), 8, self.tables[at].1.address()),
             ("abs".into(), 8, tolerance.abs.to_bits()),
             ("rel".into(), 8, tolerance.rel.to_bits()),
@@ -163,7 +166,7 @@ fn as_reference_fault(fault: Fault) -> Fault {
 }
 
 /// The code by which `rgpu_beyond` identifies a dtype.
-fn kind(dtype: Dtype) -> u64 {
+fn dtype_kind(dtype: Dtype) -> u64 {
     match (dtype, dtype.bits()) {
         (_, 4) => 0,
         (_, 8) => 1,
@@ -193,7 +196,7 @@ mod tests {
     fn every_dtype_has_a_kind_and_the_narrow_ones_a_table() {
         for dtype in Dtype::ALL {
             let narrow = dtype.bits() <= 16;
-            assert_eq!(kind(dtype) <= 2, narrow, "{dtype}");
+            assert_eq!(dtype_kind(dtype) <= 2, narrow, "{dtype}");
             assert_eq!(
                 code_values(dtype).len(),
                 if narrow { 8 << dtype.bits() } else { 0 },
@@ -202,6 +205,6 @@ mod tests {
         }
         assert_eq!(code_values(Dtype::E2m1)[8 * 7..8 * 8], 6f64.to_le_bytes());
         let wide = [Dtype::F32, Dtype::F64, Dtype::I32, Dtype::U32, Dtype::I64, Dtype::U64];
-        assert_eq!(wide.map(kind), [3, 4, 5, 6, 7, 8]);
+        assert_eq!(wide.map(dtype_kind), [3, 4, 5, 6, 7, 8]);
     }
 }

@@ -1,11 +1,11 @@
 //! `cpu`: runs the reference on the CPU, without a driver, under the same ranges as a kernel.
 
 use crate::data::{HostCase, ReferenceRun};
-use crate::fault::{Fault, Outcome};
+use crate::fault::{Fault, Result};
 use crate::input::Input;
 use crate::journal::{Journal, say};
 use crate::library::ReferenceLibrary;
-use crate::sampling::{Sampling, describe};
+use crate::sampling::{Sampling, describe_timing};
 use rgpu_case::{Case, ErrorClass, HostFunction, Phase, Reference, TimingPlan, TimingSource};
 use std::time::Instant;
 
@@ -13,44 +13,44 @@ use std::time::Instant;
 const MIN_ITERS: u32 = 5;
 const MAX_SECONDS: f64 = 2.0;
 
-/// Runs and times the reference of every data set.
-pub(crate) fn run(input: &Input, journal: &Journal) -> Outcome<()> {
-    let (function, sets) = reference(input, journal)?;
+/// Runs and times the reference of every case.
+pub(crate) fn run(input: &Input, journal: &Journal) -> Result<()> {
+    let (function, cases) = reference(input, journal)?;
     let library = {
-        let _stage = journal.enter(Phase::Setup, None)?;
+        let _stage = journal.enter_phase(Phase::Setup, None)?;
         ReferenceLibrary::open(function, &input.folder)?
     };
     let plan = TimingPlan {
-        min_iters: input.case.timing.min_iters.min(MIN_ITERS),
-        max_seconds: input.case.timing.max_seconds.min(MAX_SECONDS),
-        ..input.case.timing.clone()
+        min_iters: input.spec.timing.min_iters.min(MIN_ITERS),
+        max_seconds: input.spec.timing.max_seconds.min(MAX_SECONDS),
+        ..input.spec.timing.clone()
     };
-    for set in sets {
-        run_set(input, journal, &library, set, &plan)?;
+    for case in cases {
+        run_case(input, journal, &library, case, &plan)?;
     }
     Ok(())
 }
 
-fn run_set(
+fn run_case(
     input: &Input,
     journal: &Journal,
     library: &ReferenceLibrary,
-    set: &Case,
+    case: &Case,
     plan: &TimingPlan,
-) -> Outcome<()> {
-    let setup = journal.enter(Phase::Setup, Some(set))?;
-    let host = HostCase::fill(set, input.case.seed, &input.folder)?;
+) -> Result<()> {
+    let setup = journal.enter_phase(Phase::Setup, Some(case))?;
+    let host = HostCase::generate(case, input.spec.seed, &input.folder)?;
     let mut run = ReferenceRun::new(&host)?;
     drop(setup);
     {
-        let _stage = journal.enter(Phase::Warmup, Some(set))?;
+        let _stage = journal.enter_phase(Phase::Warmup, Some(case))?;
         let start = Instant::now();
         run.call(library)?;
         let ns = start.elapsed().as_nanos() as f64;
-        journal.record(&set.name, |report| report.reference_ns = Some(ns));
+        journal.update_case(&case.name, |report| report.reference_ns = Some(ns));
         run.check_complete()?;
     }
-    let stage = journal.enter(Phase::Timed, Some(set))?;
+    let stage = journal.enter_phase(Phase::Timed, Some(case))?;
     let mut sampling = Sampling::start(plan);
     while sampling.next_batch_limit() > 0 {
         run.restore();
@@ -60,22 +60,22 @@ fn run_set(
     }
     drop(stage);
     if let Some(timing) = sampling.finish(TimingSource::Cpu, None, None) {
-        say!("cpu {}: reference {}", set.name, describe(&timing));
-        journal.record(&set.name, |report| report.timing = Some(timing));
+        say!("cpu {}: reference {}", case.name, describe_timing(&timing));
+        journal.update_case(&case.name, |report| report.timing = Some(timing));
     }
     Ok(())
 }
 
-/// The host function and the data sets that it is meant for.
-fn reference<'a>(input: &'a Input, journal: &Journal) -> Outcome<(&'a HostFunction, &'a [Case])> {
-    match &input.case.reference {
-        Some(Reference::HostLibrary(function)) => Ok((function, &input.case.data_sets)),
+/// The host function and the cases that it is meant for.
+fn reference<'a>(input: &'a Input, journal: &Journal) -> Result<(&'a HostFunction, &'a [Case])> {
+    match &input.spec.reference {
+        Some(Reference::HostLibrary(function)) => Ok((function, &input.spec.cases)),
         Some(
             Reference::DeviceKernel { check, small, .. }
             | Reference::DeviceFunction { check, small, .. },
         ) => {
-            let names = input.case.data_sets.iter().map(|set| format!("`{}`", set.name));
-            journal.gap(format!(
+            let names = input.spec.cases.iter().map(|case| format!("`{}`", case.name));
+            journal.add_gap(format!(
                 "not run: {}: its reference is a GPU kernel; the CPU reference ran on the small \
                  sizes instead",
                 names.collect::<Vec<_>>().join(", ")

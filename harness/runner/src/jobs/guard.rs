@@ -11,7 +11,7 @@ use super::Session;
 use super::session::{DeviceCase, PreparedTarget, Target};
 use crate::compare::Results;
 use crate::cuda::ProbeCalls;
-use crate::fault::{Fault, Outcome};
+use crate::fault::{Fault, Result};
 use crate::host_memory::HostBuffer;
 use crate::journal::say;
 use crate::poison::Poison;
@@ -20,37 +20,37 @@ use rgpu_case::{Case, ErrorClass, GuardFinding, GuardKind, GuardReport, Phase};
 /// Bytes of canary on each side of a buffer.
 const MARGIN: usize = 64 * 1024;
 
-pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
-    let target = session.target()?;
+pub(crate) fn run(session: &Session<'_>) -> Result<()> {
+    let target = session.load_own_target()?;
     let mut first = None;
-    for set in &session.input.case.data_sets {
-        let report = guard(session, &target, set)?;
+    for case in &session.input.spec.cases {
+        let report = guard(session, &target, case)?;
         for finding in &report.findings {
-            let text = describe(finding);
-            say!("guard {}: {text}", set.name);
+            let text = describe_finding(finding);
+            say!("guard {}: {text}", case.name);
             if first.is_none() {
                 let mut fault = Fault::new(ErrorClass::GuardFound, text);
-                fault.0.data_set = Some(set.name.clone());
+                fault.0.case = Some(case.name.clone());
                 first = Some(fault);
             }
         }
         if report.findings.is_empty() {
-            say!("guard {}: no findings, which does not mean clean", set.name);
+            say!("guard {}: no findings, which does not mean clean", case.name);
         }
-        session.journal.record(&set.name, |entry| entry.guard = Some(report));
+        session.journal.update_case(&case.name, |entry| entry.guard = Some(report));
     }
     first.map_or(Ok(()), Err)
 }
 
-fn guard(session: &Session<'_>, target: &Target<'_>, set: &Case) -> Outcome<GuardReport> {
-    let setup = session.journal.enter(Phase::Setup, Some(set))?;
-    let host = session.fill(set)?;
+fn guard(session: &Session<'_>, target: &Target<'_>, case: &Case) -> Result<GuardReport> {
+    let setup = session.journal.enter_phase(Phase::Setup, Some(case))?;
+    let host = session.generate_case(case)?;
     let device = DeviceCase::new(&session.gpu, &host, MARGIN)?;
-    device.fill(Poison::First)?;
+    device.fill_and_poison(Poison::First)?;
     let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, ProbeCalls::Quiet)?;
-    session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);
+    session.journal.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
-    let _stage = session.journal.enter(Phase::Verify, Some(set))?;
+    let _stage = session.journal.enter_phase(Phase::Verify, Some(case))?;
     let mut findings = Vec::new();
     let mut runs = Vec::new();
     for poison in [Poison::First, Poison::Second, Poison::First] {
@@ -68,7 +68,7 @@ fn guard(session: &Session<'_>, target: &Target<'_>, set: &Case) -> Outcome<Guar
                 first: first.bytes(),
                 second: second.bytes(),
             };
-            (results.unwritten_elements(), results.differing(&session.input.case.tolerance))
+            (results.unwritten_elements(), results.differing(&session.input.spec.tolerance))
         };
         let ((_, _), repeated) = between(third);
         let (unwritten, stray) = between(second);
@@ -93,9 +93,9 @@ fn guarded_launch(
     prepared: &PreparedTarget<'_>,
     poison: Poison,
     findings: &mut Vec<GuardFinding>,
-) -> Outcome<Vec<Option<HostBuffer>>> {
+) -> Result<Vec<Option<HostBuffer>>> {
     let canary = canary(poison);
-    device.fill(poison)?;
+    device.fill_and_poison(poison)?;
     for (_, buffer) in device.tensors() {
         buffer.upload_margins(&canary)?;
     }
@@ -119,7 +119,7 @@ fn guarded_launch(
         let name = arg.arg.name.clone();
         push(findings, (GuardKind::InputWritten, name, arg.group, offset as i64, count as u64));
     }
-    device.outputs()
+    device.download_outputs()
 }
 
 /// Adds a finding, unless an earlier launch reported the same kind for this argument.
@@ -149,7 +149,7 @@ fn canary(poison: Poison) -> Vec<u8> {
     (0..MARGIN).map(|i| base ^ (i as u8).wrapping_mul(31)).collect()
 }
 
-fn describe(finding: &GuardFinding) -> String {
+fn describe_finding(finding: &GuardFinding) -> String {
     let GuardFinding { kind, arg, group, offset, count } = finding;
     let place = if *group > 0 { format!("`{arg}` of group {group}") } else { format!("`{arg}`") };
     match kind {

@@ -1,39 +1,39 @@
-//! `once`: warm-up, then one launch per data set in the range `timed`, for profiling tools.
+//! `once`: warm-up, then one launch per case in the range `timed`, for profiling tools.
 
 use super::Session;
 use super::session::{DeviceCase, Target};
 use crate::cuda::ProbeCalls;
-use crate::fault::Outcome;
+use crate::fault::Result;
 use crate::journal::say;
 use rgpu_case::{Case, Phase};
 
-pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
-    let target = session.target()?;
-    for set in &session.input.case.data_sets {
-        launch_once(session, &target, set)?;
-        say!("once {}: launched", set.name);
+pub(crate) fn run(session: &Session<'_>) -> Result<()> {
+    let target = session.load_own_target()?;
+    for case in &session.input.spec.cases {
+        launch_once(session, &target, case)?;
+        say!("once {}: launched", case.name);
     }
     Ok(())
 }
 
-fn launch_once(session: &Session<'_>, target: &Target<'_>, set: &Case) -> Outcome<()> {
-    let setup = session.journal.enter(Phase::Setup, Some(set))?;
-    let host = session.fill(set)?;
+fn launch_once(session: &Session<'_>, target: &Target<'_>, case: &Case) -> Result<()> {
+    let setup = session.journal.enter_phase(Phase::Setup, Some(case))?;
+    let host = session.generate_case(case)?;
     let device = DeviceCase::new(&session.gpu, &host, 0)?;
     device.fill_inputs()?;
     let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, ProbeCalls::Quiet)?;
-    session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);
+    session.journal.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
-    let warmup = session.journal.enter(Phase::Warmup, Some(set))?;
-    for _ in 0..session.input.case.timing.warmup {
-        device.restore()?;
+    let warmup = session.journal.enter_phase(Phase::Warmup, Some(case))?;
+    for _ in 0..session.input.spec.timing.warmup {
+        device.restore_inout()?;
         prepared.launch()?;
     }
-    device.restore()?;
+    device.restore_inout()?;
     session.gpu.synchronize()?;
     drop(warmup);
     // Waiting inside the range keeps the kernel's own time within it.
-    let _timed = session.journal.enter(Phase::Timed, Some(set))?;
+    let _timed = session.journal.enter_phase(Phase::Timed, Some(case))?;
     prepared.launch()?;
     session.gpu.synchronize()
 }

@@ -1,32 +1,34 @@
-//! `pair`: measures two Cases against each other, with timed calls interleaved a, b, b, a.
+//! `pair`: measures two kernels against each other, with timed calls interleaved a, b, b, a.
 //!
 //! One process runs both entries in one context, so that clocks, temperature, memory and driver
-//! are the same for both at every call. Each call is flushed and timed as under `time`. A drift
-//! that is steady over a round cancels in the round's ratio `sqrt(a1 a2 / (b1 b2))`. The median
-//! over the rounds has the order-statistic interval of [`rgpu_case::stats`], and sampling goes on
-//! until that is narrow enough.
+//! are the same for both at every call. L2 is flushed before each call, and calls are timed as in
+//! the job `time`. A drift that is steady over a round cancels in the round's ratio
+//! `sqrt(a1 a2 / (b1 b2))`. The median over the rounds has the order-statistic interval of
+//! [`rgpu_case::stats`], and sampling goes on until that is narrow enough.
 //!
-//! Effects of a call's position must not favour one side. So every other round is b, a, a, b, which
-//! gives each side each position and each predecessor equally often. An untimed call precedes the
-//! first round of a batch, since the GPU was idle before it. If the tensors of both Cases are
+//! Effects of a call's position must not favour one side. So every other round is b, a, a, b: each
+//! side is then equally often at each position and after each side. An untimed call precedes the
+//! first round of a batch, since the GPU was idle before it. If the tensors of both inputs are
 //! alike, both use the same memory: on two copies of it the same binary differs by up to 0.6 %
 //! (H200, softmax), only because of their addresses.
 
 use super::Session;
 use super::session::DeviceCase;
-use super::time::{BATCH, TimedCase, batch_size, bind, flush_bytes, overhead};
+use super::time::{
+    MAX_BATCH, TimedCase, batch_size, event_overhead_ns, flush_bytes, prepare_target,
+};
 use crate::cli::{Clock, UnfitHost};
 use crate::cuda::{Buffer, Event};
 use crate::data::HostCase;
-use crate::fault::{Fault, Outcome, bad_case};
+use crate::fault::{Fault, Result, bad_case};
 use crate::file;
 use crate::input::Input;
 use crate::journal::say;
-use crate::sampling::{Sampling, describe};
+use crate::sampling::{Sampling, describe_timing};
 use rgpu_case::stats::Summary;
 use rgpu_case::{
-    CASE_ABI, Case, CaseReport, ClockReading, ErrorClass, Job, PairedTiming, Phase, RunnerReport,
-    Timing, TimingPlan, TimingSource,
+    CASE_ABI, Case, CaseReport, ClockReading, ErrorClass, PairedTiming, Phase, RunnerJob,
+    RunnerReport, Timing, TimingPlan, TimingSource,
 };
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -38,41 +40,43 @@ const ROUND_ORDER: [[usize; CALLS_PER_ROUND]; 2] = [[0, 1, 1, 0], [1, 0, 0, 1]];
 /// Sampling stops here; more rounds only make the report longer.
 const MAX_ROUNDS: usize = 2_500;
 
-/// The other Case and the path of its report.
-pub(crate) struct OtherSide<'a> {
+/// The runner input of the other kernel and the path of its report.
+pub(crate) struct OtherKernel<'a> {
     pub(crate) input: &'a Input,
     pub(crate) out: Option<&'a Path>,
 }
 
-/// Measures every data set that both Cases have.
+/// Measures every case that both inputs have.
 pub(crate) fn run(
     session: &Session<'_>,
-    other: &OtherSide<'_>,
+    other: &OtherKernel<'_>,
     clock: Clock,
     unfit: UnfitHost,
-) -> Outcome<()> {
+) -> Result<()> {
     if unfit == UnfitHost::Refuse {
         session.refuse_if_unfit()?;
     }
-    let (ours, theirs) = (&session.input.case, &other.input.case);
-    let targets = (session.target()?, session.target_of(other.input)?);
+    let (ours, theirs) = (&session.input.spec, &other.input.spec);
+    let targets = (session.load_own_target()?, session.load_target(other.input)?);
     let flush = match ours.timing.flush_l2 {
         true => Some(Buffer::new(&session.gpu, flush_bytes(session.gpu.facts.l2_bytes), 0)?),
         false => None,
     };
     let mut reports = Vec::new();
-    for (i, set) in ours.data_sets.iter().enumerate() {
-        let twin = theirs.data_sets.iter().find(|twin| twin.name == set.name);
-        let twin = twin.ok_or_else(|| {
-            bad_case(format!("`{}` has no data set `{}`", theirs.kernel, set.name))
-        })?;
-        let setup = session.journal.enter(Phase::Setup, Some(set))?;
-        let hosts = (session.fill(set)?, HostCase::fill(twin, theirs.seed, &other.input.folder)?);
+    for (i, case) in ours.cases.iter().enumerate() {
+        let their_case = theirs.cases.iter().find(|their_case| their_case.name == case.name);
+        let their_case = their_case
+            .ok_or_else(|| bad_case(format!("`{}` has no case `{}`", theirs.kernel, case.name)))?;
+        let setup = session.journal.enter_phase(Phase::Setup, Some(case))?;
+        let hosts = (
+            session.generate_case(case)?,
+            HostCase::generate(their_case, theirs.seed, &other.input.folder)?,
+        );
         let first = DeviceCase::new(&session.gpu, &hosts.0, 0)?;
         let second = match hosts.0.same_tensors(&hosts.1) {
-            true => first.shared_with(&hosts.1),
+            true => first.share_memory_with(&hosts.1),
             false => {
-                session.journal.gap(
+                session.journal.add_gap(
                     "the two kernels have different arguments and therefore separate memory, \
                      whose addresses may change the ratio by some tenths of a percent",
                 );
@@ -82,80 +86,82 @@ pub(crate) fn run(
         let devices = (first, second);
         devices.0.fill_inputs()?;
         devices.1.fill_inputs()?;
-        let (prepared_a, prepare_a) = bind(session, &targets.0, &devices.0)?;
-        let (prepared_b, prepare_b) = bind(session, &targets.1, &devices.1)?;
+        let (prepared_a, prepare_ns_a) = prepare_target(session, &targets.0, &devices.0)?;
+        let (prepared_b, prepare_ns_b) = prepare_target(session, &targets.1, &devices.1)?;
         drop(setup);
         let flush = flush.as_ref();
         let a = TimedCase { session, device: &devices.0, prepared: &prepared_a, flush };
         let b = TimedCase { session, device: &devices.1, prepared: &prepared_b, flush };
-        let launch_ns = a.warm_up(set)?;
-        b.warm_up(set)?;
+        let launch_ns = a.warm_up(case)?;
+        b.warm_up(case)?;
         if i == 0 {
-            a.judge_under_load(launch_ns)?;
+            a.warn_if_gpu_slowed(launch_ns)?;
             if unfit == UnfitHost::Refuse {
                 session.refuse_if_unfit()?;
             }
         }
-        let Some((first, second, mut paired)) = sample(session, [&a, &b], set, clock)? else {
+        let Some((first, second, mut paired)) = sample(session, [&a, &b], case, clock)? else {
             continue;
         };
         paired.against.clone_from(&theirs.kernel);
-        say!("pair {}: {} {}", set.name, ours.kernel, describe(&first));
-        say!("pair {}: {} {}", set.name, theirs.kernel, describe(&second));
+        say!("pair {}: {} {}", case.name, ours.kernel, describe_timing(&first));
+        say!("pair {}: {} {}", case.name, theirs.kernel, describe_timing(&second));
         say!(
-            "pair {}: {:.4} times as fast (95 % interval {:.4} to {:.4}), {} rounds",
-            set.name,
+            "pair {}: {} is {:.4} times as fast as {} (95 % interval {:.4} to {:.4}), {} rounds",
+            case.name,
+            theirs.kernel,
             paired.speedup,
+            ours.kernel,
             paired.ci95[0],
             paired.ci95[1],
             paired.rounds
         );
-        session.journal.record(&set.name, |report| {
-            report.prepare_ns = prepare_a;
+        session.journal.update_case(&case.name, |report| {
+            report.prepare_ns = prepare_ns_a;
             report.timing = Some(first);
             report.paired = Some(paired);
         });
         reports.push(CaseReport {
-            name: set.name.clone(),
-            prepare_ns: prepare_b,
+            name: case.name.clone(),
+            prepare_ns: prepare_ns_b,
             timing: Some(second),
             ..CaseReport::default()
         });
     }
-    write_other(session, other, reports)
+    write_other_report(session, other, reports)
 }
 
 /// Samples rounds until the interval of their ratio is narrow enough.
 fn sample(
     session: &Session<'_>,
-    works: [&TimedCase<'_>; 2],
-    set: &Case,
+    sides: [&TimedCase<'_>; 2],
+    case: &Case,
     clock: Clock,
-) -> Outcome<Option<(Timing, Timing, PairedTiming)>> {
-    let plan = &session.input.case.timing;
+) -> Result<Option<(Timing, Timing, PairedTiming)>> {
+    let plan = &session.input.spec.timing;
     let mut events = Vec::new();
-    for _ in 0..BATCH {
+    for _ in 0..MAX_BATCH {
         events.push((Event::new(&session.gpu)?, Event::new(&session.gpu)?));
     }
-    let overhead_ns = if clock == Clock::Events { overhead(&events[0])? } else { None };
+    let overhead_ns = if clock == Clock::Events { event_overhead_ns(&events[0])? } else { None };
     let mut samplings = [Sampling::start(plan), Sampling::start(plan)];
-    let mut rounds = Rounds::start(plan);
-    let _stage = session.journal.enter(Phase::Timed, Some(set))?;
+    let mut rounds = RoundRatios::start(plan);
+    let _stage = session.journal.enter_phase(Phase::Timed, Some(case))?;
     loop {
         let calls = batch_size(
             rounds.max_next_rounds().saturating_mul(CALLS_PER_ROUND),
-            samplings[0].typical(),
+            samplings[0].typical_ns(),
         );
         // The first batch asks for one call, but a round is the smallest unit.
-        let batch = calls.div_ceil(CALLS_PER_ROUND).min(BATCH / CALLS_PER_ROUND);
+        let batch = calls.div_ceil(CALLS_PER_ROUND).min(MAX_BATCH / CALLS_PER_ROUND);
         if calls == 0 {
             break;
         }
         let order = order(rounds.taken(), batch);
-        lead_in(works, &order)?;
+        enqueue_untimed_call(sides, &order)?;
         let (calls, reading) = match clock {
-            Clock::Events => by_events(session, works, &order, &events)?,
-            Clock::Host => by_host_clock(session, works, &order)?,
+            Clock::Events => time_by_events(session, sides, &order, &events)?,
+            Clock::Host => time_by_host_clock(session, sides, &order)?,
         };
         let mut taken = [Vec::new(), Vec::new()];
         for (side, call) in order.iter().zip(&calls) {
@@ -169,7 +175,7 @@ fn sample(
         second.push(&taken[1], reading);
     }
     let source = if clock == Clock::Events { TimingSource::Events } else { TimingSource::Host };
-    let flushed = works[0].flushed_bytes();
+    let flushed = sides[0].flushed_bytes();
     let [first, second] = samplings.map(|s| s.finish(source, overhead_ns, flushed));
     let (Some(first), Some(second)) = (first, second) else { return Ok(None) };
     let paired = rounds.finish(&[&first.discarded, &second.discarded]);
@@ -181,25 +187,26 @@ fn order(taken: usize, rounds: usize) -> Vec<usize> {
     (taken..taken + rounds).flat_map(|round| ROUND_ORDER[round % ROUND_ORDER.len()]).collect()
 }
 
-/// Enqueues an untimed call of the side that would have come before, as within a batch.
-fn lead_in(works: [&TimedCase<'_>; 2], order: &[usize]) -> Outcome<()> {
+/// Enqueues one untimed call of the other side, so that the first timed call has the predecessor it
+/// would have within a batch.
+fn enqueue_untimed_call(sides: [&TimedCase<'_>; 2], order: &[usize]) -> Result<()> {
     let Some(first) = order.first() else { return Ok(()) };
-    let before = works[1 - first];
+    let before = sides[1 - first];
     before.before_sample()?;
     before.prepared.launch()
 }
 
 /// Enqueues complete rounds and reads their events afterwards. There is a pair of events for each
 /// call.
-fn by_events(
+fn time_by_events(
     session: &Session<'_>,
-    works: [&TimedCase<'_>; 2],
+    sides: [&TimedCase<'_>; 2],
     order: &[usize],
     events: &[(Event<'_>, Event<'_>)],
-) -> Outcome<(Vec<f64>, Option<ClockReading>)> {
+) -> Result<(Vec<f64>, Option<ClockReading>)> {
     let events = &events[..order.len()];
     for ((start, end), side) in events.iter().zip(order) {
-        let work: &TimedCase<'_> = works[*side];
+        let work: &TimedCase<'_> = sides[*side];
         work.before_sample()?;
         start.record()?;
         work.prepared.launch()?;
@@ -210,19 +217,19 @@ fn by_events(
         end.wait()?;
     }
     let calls = events.iter().map(|(start, end)| end.since_ns(start));
-    Ok((calls.collect::<Outcome<_>>()?, reading))
+    Ok((calls.collect::<Result<_>>()?, reading))
 }
 
 /// Waits for each call and times it by the host's clock.
-fn by_host_clock(
+fn time_by_host_clock(
     session: &Session<'_>,
-    works: [&TimedCase<'_>; 2],
+    sides: [&TimedCase<'_>; 2],
     order: &[usize],
-) -> Outcome<(Vec<f64>, Option<ClockReading>)> {
+) -> Result<(Vec<f64>, Option<ClockReading>)> {
     let mut calls = Vec::with_capacity(order.len());
     let mut reading = None;
     for side in order {
-        let work: &TimedCase<'_> = works[*side];
+        let work: &TimedCase<'_> = sides[*side];
         work.before_sample()?;
         session.gpu.synchronize()?;
         let start = Instant::now();
@@ -237,18 +244,18 @@ fn by_host_clock(
 }
 
 /// The ratios of the rounds so far.
-struct Rounds<'a> {
+struct RoundRatios<'a> {
     plan: &'a TimingPlan,
     ratios: Vec<f64>,
     deadline: Instant,
 }
 
-impl<'a> Rounds<'a> {
-    fn start(plan: &'a TimingPlan) -> Rounds<'a> {
+impl<'a> RoundRatios<'a> {
+    fn start(plan: &'a TimingPlan) -> RoundRatios<'a> {
         let limit = Duration::try_from_secs_f64(plan.max_seconds).unwrap_or(Duration::MAX);
         let now = Instant::now();
         let deadline = now.checked_add(limit).unwrap_or(now + Duration::from_secs(86_400));
-        Rounds { plan, ratios: Vec::new(), deadline }
+        RoundRatios { plan, ratios: Vec::new(), deadline }
     }
 
     /// The maximum number of rounds in the next batch; 0 when done. A fixed sample count applies to
@@ -274,7 +281,7 @@ impl<'a> Rounds<'a> {
 
     fn converged(&self) -> bool {
         self.ratios.len() >= (self.plan.min_iters.max(1) as usize)
-            && Summary::of(&self.ratios)
+            && Summary::from_samples(&self.ratios)
                 .is_some_and(|s| s.relative_half_width() <= self.plan.ci_target)
     }
 
@@ -285,12 +292,12 @@ impl<'a> Rounds<'a> {
             .iter()
             .enumerate()
             .filter(|(round, ratio)| {
-                let lost = |sample: &usize| sample / 2 == *round;
-                ratio.is_finite() && !discarded.iter().any(|side| side.iter().any(lost))
+                let is_in_round = |sample: &usize| sample / 2 == *round;
+                ratio.is_finite() && !discarded.iter().any(|side| side.iter().any(is_in_round))
             })
             .map(|(_, ratio)| *ratio)
             .collect();
-        let summary = Summary::of(&kept)?;
+        let summary = Summary::from_samples(&kept)?;
         Some(PairedTiming {
             against: String::new(),
             rounds: kept.len(),
@@ -301,20 +308,20 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// Writes the other Case's report with the same timing fields as under `time`.
-fn write_other(
+/// Writes the other kernel's report, with the same timing fields as that of the job `time`.
+fn write_other_report(
     session: &Session<'_>,
-    other: &OtherSide<'_>,
-    data_sets: Vec<CaseReport>,
-) -> Outcome<()> {
+    other: &OtherKernel<'_>,
+    cases: Vec<CaseReport>,
+) -> Result<()> {
     let Some(out) = other.out else { return Ok(()) };
     let report = RunnerReport {
         abi: CASE_ABI,
         runner: env!("CARGO_PKG_VERSION").to_owned(),
-        kernel: other.input.case.kernel.clone(),
-        job: Job::Pair,
+        kernel: other.input.spec.kernel.clone(),
+        job: RunnerJob::Pair,
         model: None,
-        data_sets,
+        cases,
         device: Some(session.gpu.facts.clone()),
         warnings: session.journal.warnings(),
         gaps: Vec::new(),
@@ -326,15 +333,15 @@ fn write_other(
     };
     let mut bytes = serde_json::to_vec(&report).map_err(|e| unwritable(&e))?;
     bytes.push(b'\n');
-    file::write_whole(out, &bytes).map_err(|e| unwritable(&e))
+    file::write_atomically(out, &bytes).map_err(|e| unwritable(&e))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn rounds(plan: &TimingPlan, count: usize, ratio: f64) -> Rounds<'_> {
-        let mut rounds = Rounds::start(plan);
+    fn rounds(plan: &TimingPlan, count: usize, ratio: f64) -> RoundRatios<'_> {
+        let mut rounds = RoundRatios::start(plan);
         for i in 0..count {
             // A drift of 1 % per call affects both sides of a round alike.
             let drift = |call: usize| 1.01_f64.powi((i * CALLS_PER_ROUND + call) as i32);
@@ -349,8 +356,8 @@ mod tests {
     }
 
     #[test]
-    fn each_side_has_each_place_and_each_predecessor_equally_often() {
-        // Two rounds that repeat endlessly, and each batch after its lead-in.
+    fn each_side_has_each_position_and_each_predecessor_equally_often() {
+        // Two rounds that repeat endlessly, and each batch after its untimed call.
         let order = order(0, 2);
         let count = |fits: &dyn Fn(usize) -> bool| {
             let mut found = [0, 0];
@@ -358,16 +365,17 @@ mod tests {
             found
         };
         let before = |at: usize| order[(at + order.len() - 1) % order.len()];
-        for place in 0..CALLS_PER_ROUND {
-            assert_eq!(count(&|at| at % CALLS_PER_ROUND == place), [1, 1], "place {place}");
+        for position in 0..CALLS_PER_ROUND {
+            let counts = count(&|at| at % CALLS_PER_ROUND == position);
+            assert_eq!(counts, [1, 1], "position {position}");
         }
         let same = count(&|at| before(at) == order[at]);
         let other = count(&|at| before(at) != order[at]);
         assert_eq!((same[0], other[0]), (same[1], other[1]));
         // The mean position of both sides is the same, so a steady drift cancels in every round.
         for round in ROUND_ORDER {
-            let places = |side| (0..CALLS_PER_ROUND).filter(|p| round[*p] == side).sum::<usize>();
-            assert_eq!(places(0), places(1));
+            let sum = |side| (0..CALLS_PER_ROUND).filter(|p| round[*p] == side).sum::<usize>();
+            assert_eq!(sum(0), sum(1));
         }
     }
 

@@ -1,9 +1,9 @@
-//! What all GPU jobs share: the device, the entry, and a data set in device memory.
+//! What all GPU jobs share: the device, the entry, and a case in device memory.
 
 use crate::abi::AbiCase;
 use crate::cuda::{Buffer, Driver, Function, Gpu, KernelArgs, Module, ProbeCalls};
 use crate::data::HostCase;
-use crate::fault::{Fault, Outcome, bad_case};
+use crate::fault::{Fault, Result, bad_case};
 use crate::host_memory::HostBuffer;
 use crate::input::Input;
 use crate::journal::Journal;
@@ -16,7 +16,7 @@ use std::ffi::c_void;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// An open device, with the Case and the journal of the job.
+/// An open device, with the input and the journal of the job.
 pub(crate) struct Session<'a> {
     pub(crate) input: &'a Input,
     pub(crate) journal: &'a Journal,
@@ -26,10 +26,10 @@ pub(crate) struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// Opens driver and device, and checks the GPU before we create a context on it.
-    pub(crate) fn open(input: &'a Input, journal: &'a Journal) -> Outcome<Session<'a>> {
-        let _stage = journal.enter(Phase::Setup, None)?;
+    pub(crate) fn open(input: &'a Input, journal: &'a Journal) -> Result<Session<'a>> {
+        let _stage = journal.enter_phase(Phase::Setup, None)?;
         let mut found = Gpu::find(Driver::open()?)?;
-        let nvml = Nvml::open(&found.facts.uuid).map_err(|text| journal.gap(text)).ok();
+        let nvml = Nvml::open(&found.facts.uuid).map_err(|text| journal.add_gap(text)).ok();
         if let Some(nvml) = &nvml {
             found.facts.driver = nvml.driver_version();
             if nvml.mig {
@@ -37,7 +37,7 @@ impl<'a> Session<'a> {
             }
             let others = nvml.other_processes();
             if others.is_none() {
-                journal.gap("NVML does not report which processes use the GPU");
+                journal.add_gap("NVML does not report which processes use the GPU");
             }
             let facts = judge::IdleState {
                 mig: nvml.mig,
@@ -45,8 +45,8 @@ impl<'a> Session<'a> {
                 power_limits: nvml.power_limits(),
                 other_processes: others.unwrap_or_default(),
             };
-            for warning in judge::at_rest(&facts) {
-                journal.warn(warning);
+            for warning in judge::check_idle_gpu(&facts) {
+                journal.add_warning(warning);
             }
         }
         journal.set_device(found.facts.clone());
@@ -54,7 +54,7 @@ impl<'a> Session<'a> {
     }
 
     /// Under `--strict`: fails if there has been a warning about the host.
-    pub(crate) fn refuse_if_unfit(&self) -> Outcome<()> {
+    pub(crate) fn refuse_if_unfit(&self) -> Result<()> {
         let warnings = self.journal.warnings();
         if warnings.is_empty() {
             return Ok(());
@@ -64,15 +64,15 @@ impl<'a> Session<'a> {
         Err(Fault::new(ErrorClass::HostUnfit, text))
     }
 
-    pub(crate) fn target(&self) -> Outcome<Target<'_>> {
-        self.target_of(self.input)
+    pub(crate) fn load_own_target(&self) -> Result<Target<'_>> {
+        self.load_target(self.input)
     }
 
-    /// Loads the entry of a Case into this device's context.
-    pub(crate) fn target_of(&self, input: &Input) -> Outcome<Target<'_>> {
-        let _stage = self.journal.enter(Phase::Setup, None)?;
+    /// Loads the entry of an input into this device's context.
+    pub(crate) fn load_target(&self, input: &Input) -> Result<Target<'_>> {
+        let _stage = self.journal.enter_phase(Phase::Setup, None)?;
         let folder = &input.folder;
-        Ok(match &input.case.entry {
+        Ok(match &input.spec.entry {
             Entry::Device { module, function } => {
                 let module = Module::load(&self.gpu, &folder.join(module))?;
                 Target::Device(module.function(function)?)
@@ -83,9 +83,9 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Generates a data set in host memory.
-    pub(crate) fn fill<'s>(&self, set: &'s Case) -> Outcome<HostCase<'s>> {
-        HostCase::fill(set, self.input.case.seed, &self.input.folder)
+    /// Generates a case in host memory.
+    pub(crate) fn generate_case<'s>(&self, case: &'s Case) -> Result<HostCase<'s>> {
+        HostCase::generate(case, self.input.spec.seed, &self.input.folder)
     }
 }
 
@@ -95,7 +95,7 @@ pub(crate) enum Target<'g> {
     Host(EntryLibrary),
 }
 
-/// A target bound to a data set in device memory.
+/// A target bound to a case in device memory.
 pub(crate) enum PreparedTarget<'t> {
     Device { function: &'t Function<'t>, launch: Launch, args: KernelArgs },
     Host { state: EntryState<'t>, gpu: &'t Gpu },
@@ -108,14 +108,14 @@ impl<'t> Target<'t> {
         gpu: &'t Gpu,
         device: &DeviceCase<'_>,
         probing: ProbeCalls,
-    ) -> Outcome<(PreparedTarget<'t>, Option<f64>)> {
+    ) -> Result<(PreparedTarget<'t>, Option<f64>)> {
         match self {
             Target::Device(function) => {
-                let launch = device.host.set.launch.as_ref();
-                Ok((bind(function, launch, device, probing)?, None))
+                let launch = device.host.case.launch.as_ref();
+                Ok((bind_kernel(function, launch, device, probing)?, None))
             }
             Target::Host(library) => {
-                let case = AbiCase::new(device.host.set, &device.addresses());
+                let case = AbiCase::new(device.host.case, &device.addresses());
                 gpu.synchronize()?;
                 let start = Instant::now();
                 let state = library.prepare(case)?;
@@ -127,13 +127,13 @@ impl<'t> Target<'t> {
     }
 }
 
-/// Binds a kernel to a data set.
-pub(crate) fn bind<'t>(
+/// Binds a kernel to a case.
+pub(crate) fn bind_kernel<'t>(
     function: &'t Function<'t>,
     launch: Option<&Launch>,
     device: &DeviceCase<'_>,
     probing: ProbeCalls,
-) -> Outcome<PreparedTarget<'t>> {
+) -> Result<PreparedTarget<'t>> {
     let launch = launch.ok_or_else(|| bad_case("a kernel needs a launch shape"))?.clone();
     let args = device.kernel_args();
     function.prepare(&launch, &args, probing)?;
@@ -143,7 +143,7 @@ pub(crate) fn bind<'t>(
 impl PreparedTarget<'_> {
     /// Tells a host entry that the tensors have new contents, once the GPU is idle. Returns false
     /// if it has no function for that and must be prepared again.
-    pub(crate) fn refresh(&self) -> Outcome<bool> {
+    pub(crate) fn refresh(&self) -> Result<bool> {
         match self {
             PreparedTarget::Device { .. } => Ok(true),
             PreparedTarget::Host { state, gpu } => {
@@ -159,7 +159,7 @@ impl PreparedTarget<'_> {
     }
 
     /// Enqueues one launch and returns without waiting for it.
-    pub(crate) fn launch(&self) -> Outcome<()> {
+    pub(crate) fn launch(&self) -> Result<()> {
         match self {
             PreparedTarget::Device { function, launch, args } => function.launch(launch, args),
             PreparedTarget::Host { state, gpu } => {
@@ -175,7 +175,7 @@ impl PreparedTarget<'_> {
     }
 }
 
-/// A data set in device memory.
+/// A case in device memory.
 pub(crate) struct DeviceCase<'a> {
     pub(crate) host: &'a HostCase<'a>,
     /// One per argument. Absent for scalars.
@@ -191,7 +191,7 @@ impl<'a> DeviceCase<'a> {
         gpu: &'a Gpu,
         host: &'a HostCase<'a>,
         margin: usize,
-    ) -> Outcome<DeviceCase<'a>> {
+    ) -> Result<DeviceCase<'a>> {
         let mut buffers = Vec::new();
         let mut pristine = Vec::new();
         for arg in &host.args {
@@ -211,14 +211,14 @@ impl<'a> DeviceCase<'a> {
         Ok(DeviceCase { host, buffers: buffers.into(), pristine: pristine.into() })
     }
 
-    /// The same device memory for another data set with the same contents.
-    pub(crate) fn shared_with(&self, host: &'a HostCase<'a>) -> DeviceCase<'a> {
+    /// The same device memory for another case with the same contents.
+    pub(crate) fn share_memory_with(&self, host: &'a HostCase<'a>) -> DeviceCase<'a> {
         DeviceCase { host, buffers: Rc::clone(&self.buffers), pristine: Rc::clone(&self.pristine) }
     }
 
     /// Fills inputs and leaves outputs uninitialised: poison is a write, after which initcheck
     /// would treat the outputs as initialised.
-    pub(crate) fn fill_inputs(&self) -> Outcome<()> {
+    pub(crate) fn fill_inputs(&self) -> Result<()> {
         for (arg, buffer) in self.host.args.iter().zip(self.buffers.iter()) {
             if let (Some(buffer), Some(initial)) = (buffer, &arg.initial) {
                 buffer.upload(initial.bytes())?;
@@ -228,7 +228,7 @@ impl<'a> DeviceCase<'a> {
     }
 
     /// Fills inputs and poisons outputs.
-    pub(crate) fn fill(&self, poison: Poison) -> Outcome<()> {
+    pub(crate) fn fill_and_poison(&self, poison: Poison) -> Result<()> {
         for (arg, buffer) in self.host.args.iter().zip(self.buffers.iter()) {
             match (buffer, &arg.initial) {
                 (Some(buffer), Some(initial)) => buffer.upload(initial.bytes())?,
@@ -240,7 +240,7 @@ impl<'a> DeviceCase<'a> {
     }
 
     /// Enqueues the copies that restore the initial contents of `inout` tensors.
-    pub(crate) fn restore(&self) -> Outcome<()> {
+    pub(crate) fn restore_inout(&self) -> Result<()> {
         for (buffer, pristine) in self.buffers.iter().zip(self.pristine.iter()) {
             if let (Some(buffer), Some(pristine)) = (buffer, pristine) {
                 buffer.copy_from(pristine)?;
@@ -250,7 +250,7 @@ impl<'a> DeviceCase<'a> {
     }
 
     /// Enqueues filling `out` tensors with the first poison pattern.
-    pub(crate) fn poison(&self) -> Outcome<()> {
+    pub(crate) fn enqueue_poison(&self) -> Result<()> {
         for (i, buffer) in self.tensors() {
             let arg = self.host.args[i].arg;
             if arg.role == Role::Out {
@@ -262,7 +262,7 @@ impl<'a> DeviceCase<'a> {
 
     /// The buffer for new contents of an input: the one it is restored from before each launch, if
     /// any.
-    pub(crate) fn source(&self, index: usize) -> Option<&Buffer<'a>> {
+    pub(crate) fn input_buffer(&self, index: usize) -> Option<&Buffer<'a>> {
         let pristine = self.pristine.get(index)?.as_ref();
         pristine.or(self.buffers.get(index)?.as_ref())
     }
@@ -274,7 +274,7 @@ impl<'a> DeviceCase<'a> {
     }
 
     /// Reads the outputs back. Absent for other arguments.
-    pub(crate) fn outputs(&self) -> Outcome<Vec<Option<HostBuffer>>> {
+    pub(crate) fn download_outputs(&self) -> Result<Vec<Option<HostBuffer>>> {
         let read = |(i, buffer): (usize, &Option<Buffer<'a>>)| match buffer {
             Some(buffer) if self.host.args[i].arg.role.is_output() => {
                 let mut bytes = HostBuffer::new(buffer.size())?;
@@ -288,7 +288,7 @@ impl<'a> DeviceCase<'a> {
 
     /// The `in` tensors whose contents changed: index, first changed byte and number of changed
     /// bytes.
-    pub(crate) fn changed_inputs(&self) -> Outcome<Vec<(usize, usize, usize)>> {
+    pub(crate) fn changed_inputs(&self) -> Result<Vec<(usize, usize, usize)>> {
         let mut changed = Vec::new();
         for (i, buffer) in self.tensors() {
             let arg = &self.host.args[i];

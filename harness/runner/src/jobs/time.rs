@@ -7,28 +7,29 @@
 //!
 //! A timed call must not profit from an earlier one: its outputs are poisoned, and lines that
 //! persist in L2 are reset before the flush. With a reference on the GPU, each call has its own
-//! data and is compared with the reference's result on them ([`super::fresh`]). Without one, the
-//! calls alternate irregularly between two sets of data with their own memory, and the outputs of
-//! each call are compared with those of the first call on the same set ([`super::watch`]).
+//! data and is compared with the reference's result on them ([`super::time_new_inputs`]). Without
+//! one, the calls alternate irregularly between two sets of data with their own memory, and the
+//! outputs of each call are compared with those of the first call on the same set
+//! ([`super::output_watch`]).
 
 use super::Session;
-use super::fresh::FreshCase;
+use super::output_watch::{OutputWatch, wrong_result};
 use super::session::{DeviceCase, PreparedTarget, Target};
+use super::time_new_inputs::FreshCase;
 use super::verify::{DeviceReference, reference_on_device};
-use super::watch::{OutputWatch, wrong};
 use crate::cli::{Clock, UnfitHost};
 use crate::cuda::{Buffer, Event, ProbeCalls};
 use crate::data::HostCase;
-use crate::fault::Outcome;
+use crate::fault::Result;
 use crate::journal::say;
 use crate::judge;
-use crate::sampling::{Sampling, describe};
+use crate::sampling::{Sampling, describe_timing};
 use rgpu_case::stats::median;
 use rgpu_case::{Case, ClockReading, ErrorClass, Phase, Timing, TimingSource};
 use std::time::{Duration, Instant};
 
 /// Maximum number of samples in a batch: the launch queue holds about a thousand entries.
-pub(super) const BATCH: usize = 64;
+pub(super) const MAX_BATCH: usize = 64;
 
 /// A batch should keep the GPU busy for this time, so that NVML's slow readings fall within it.
 const BATCH_NS: f64 = 50e6;
@@ -39,7 +40,7 @@ const MIN_WARM_UP: Duration = Duration::from_millis(200);
 /// Warm-up ends after this many launches, even if it has lasted less than `MIN_WARM_UP`.
 const MAX_WARM_UP_LAUNCHES: u32 = 20_000;
 
-/// Larger data sets are not doubled for calls on fresh data.
+/// Larger cases are not doubled for calls on fresh data.
 const MAX_DOUBLED_BYTES: usize = 1 << 30;
 
 /// Distance between the seeds of the two sets of data.
@@ -50,24 +51,24 @@ const LATE_CALLS: usize = 5;
 
 /// The GPU may stay busy this long after a call's end event: nanoseconds, and fraction of the call.
 pub(super) const LATE_NS: f64 = 50e3;
-pub(super) const LATE_PART: f64 = 0.2;
+pub(super) const LATE_FRACTION: f64 = 0.2;
 
 /// Empty pairs of events that measure the overhead of the method.
 const EMPTY_PAIRS: usize = 25;
 
-pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Outcome<()> {
+pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Result<()> {
     if unfit == UnfitHost::Refuse {
         session.refuse_if_unfit()?;
     }
-    let target = session.target()?;
-    let flush = match session.input.case.timing.flush_l2 {
+    let target = session.load_own_target()?;
+    let flush = match session.input.spec.timing.flush_l2 {
         // Twice the size of L2, since writing just its size need not replace every line.
         true => Some(Buffer::new(&session.gpu, flush_bytes(session.gpu.facts.l2_bytes), 0)?),
         false => None,
     };
     let reference = match reference_on_device(session) {
         Err(fault) if fault.0.class == ErrorClass::MissingFile => {
-            session.journal.gap(format!(
+            session.journal.add_gap(format!(
                 "timed calls were not compared with the reference on the GPU, because nothing \
                  checks that reference: {}",
                 fault.0.text
@@ -76,66 +77,68 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Outc
         }
         reference => reference?,
     };
-    for (i, set) in session.input.case.data_sets.iter().enumerate() {
+    for (i, case) in session.input.spec.cases.iter().enumerate() {
         let first = TimingTerms { unfit, clock, first: i == 0 };
         let timing = match &reference {
-            Some(reference) => on_new_data(session, &target, flush.as_ref(), reference, set, first),
-            None => on_two_sets(session, &target, flush.as_ref(), set, first),
+            Some(reference) => {
+                time_on_new_data(session, &target, flush.as_ref(), reference, case, first)
+            }
+            None => time_on_two_sets(session, &target, flush.as_ref(), case, first),
         };
         if let Some(timing) = timing? {
-            say!("time {}: {}", set.name, describe(&timing));
-            session.journal.record(&set.name, |report| report.timing = Some(timing));
+            say!("time {}: {}", case.name, describe_timing(&timing));
+            session.journal.update_case(&case.name, |report| report.timing = Some(timing));
         }
     }
     Ok(())
 }
 
-/// How to time one data set.
+/// How to time one case.
 #[derive(Clone, Copy)]
 struct TimingTerms {
     unfit: UnfitHost,
     clock: Clock,
-    /// Whether it is the first data set of the job, on which the host is checked under load.
+    /// Whether it is the first case of the job, on which the host is checked under load.
     first: bool,
 }
 
 /// Times calls with their own data each, compared with the reference on the GPU.
-fn on_new_data(
+fn time_on_new_data(
     session: &Session<'_>,
     target: &Target<'_>,
     flush: Option<&Buffer<'_>>,
     reference: &DeviceReference<'_>,
-    set: &Case,
+    case: &Case,
     terms: TimingTerms,
-) -> Outcome<Option<Timing>> {
-    let setup = session.journal.enter(Phase::Setup, Some(set))?;
-    let host = session.fill(set)?;
+) -> Result<Option<Timing>> {
+    let setup = session.journal.enter_phase(Phase::Setup, Some(case))?;
+    let host = session.generate_case(case)?;
     let device = DeviceCase::new(&session.gpu, &host, 0)?;
     device.fill_inputs()?;
-    let (prepared, prepare_ns) = bind(session, target, &device)?;
-    session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);
+    let (prepared, prepare_ns) = prepare_target(session, target, &device)?;
+    session.journal.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
     let fresh = FreshCase::new(session, target, reference, &device, flush)?;
     drop(setup);
     let work = TimedCase { session, device: &device, prepared: &prepared, flush };
-    let (clock, wall_ns) = work.before_timing(set, terms)?;
-    let timing = fresh.time(prepared, clock)?;
+    let (clock, wall_ns) = work.before_timing(case, terms)?;
+    let timing = fresh.time_kernel(prepared, clock)?;
     Ok(timing.map(|timing| Timing { wall_ns: Some(wall_ns), ..timing }))
 }
 
 /// Times calls on two sets of data, compared with the first call on the same set.
-fn on_two_sets(
+fn time_on_two_sets(
     session: &Session<'_>,
     target: &Target<'_>,
     flush: Option<&Buffer<'_>>,
-    set: &Case,
+    case: &Case,
     terms: TimingTerms,
-) -> Outcome<Option<Timing>> {
-    let setup = session.journal.enter(Phase::Setup, Some(set))?;
-    let seed = session.input.case.seed;
-    let mut hosts = vec![session.fill(set)?];
+) -> Result<Option<Timing>> {
+    let setup = session.journal.enter_phase(Phase::Setup, Some(case))?;
+    let seed = session.input.spec.seed;
+    let mut hosts = vec![session.generate_case(case)?];
     if hosts[0].args.iter().map(|arg| arg.bytes()).sum::<usize>() <= MAX_DOUBLED_BYTES {
         let seed = seed.wrapping_add(SEED_STEP);
-        hosts.push(HostCase::fill(set, seed, &session.input.folder)?);
+        hosts.push(HostCase::generate(case, seed, &session.input.folder)?);
     }
     let mut devices = Vec::new();
     for host in &hosts {
@@ -145,51 +148,54 @@ fn on_two_sets(
     }
     let mut bound = Vec::new();
     for device in &devices {
-        bound.push(bind(session, target, device)?);
+        bound.push(prepare_target(session, target, device)?);
     }
-    session.journal.record(&set.name, |report| report.prepare_ns = bound[0].1);
+    session.journal.update_case(&case.name, |report| report.prepare_ns = bound[0].1);
     drop(setup);
-    let works: Vec<TimedCase<'_>> = devices
+    let forms: Vec<TimedCase<'_>> = devices
         .iter()
         .zip(&bound)
         .map(|(device, (prepared, _))| TimedCase { session, device, prepared, flush })
         .collect();
     // Before all other calls, so that these outputs come from a call that did the full work.
-    let mut watches = watch(&works, set)?;
-    let (clock, wall_ns) = works[0].before_timing(set, terms)?;
-    let sampled = SampledForms { works: &works, watches: &mut watches, set };
+    let mut watches = start_output_watches(&forms, case)?;
+    let (clock, wall_ns) = forms[0].before_timing(case, terms)?;
+    let sampled = SampledForms { forms: &forms, watches: &mut watches, case };
     let timing = match clock {
-        Clock::Events => sampled.by_events()?,
-        Clock::Host => sampled.by_host_clock()?,
+        Clock::Events => sampled.sample_by_events()?,
+        Clock::Host => sampled.sample_by_host_clock()?,
     };
     Ok(timing.map(|mut timing| {
         timing.wall_ns = Some(wall_ns);
-        timing.contents = Some(works.len() as u64);
+        timing.distinct_inputs = Some(forms.len() as u64);
         timing.repeated = (!watches.is_empty()).then_some(timing.sample_ns.len() as u64);
         timing
     }))
 }
 
-pub(super) fn on_a_stream_of_its_own(session: &Session<'_>, set: &Case) {
-    session.journal.gap(format!(
+pub(super) fn report_own_stream(session: &Session<'_>, case: &Case) {
+    session.journal.add_gap(format!(
         "`{}`: the GPU is still busy after the events around a call, so the kernel uses its own \
          stream; it was timed with the host's clock",
-        set.name
+        case.name
     ));
 }
 
 /// Keeps the first call's outputs of each set of data. Empty when there is not enough memory.
-fn watch<'w>(works: &'w [TimedCase<'w>], set: &Case) -> Outcome<Vec<OutputWatch<'w>>> {
+fn start_output_watches<'w>(
+    forms: &'w [TimedCase<'w>],
+    case: &Case,
+) -> Result<Vec<OutputWatch<'w>>> {
     let mut watches = Vec::new();
-    for work in works {
+    for work in forms {
         let session = work.session;
-        let _stage = session.journal.enter(Phase::Verify, Some(set))?;
+        let _stage = session.journal.enter_phase(Phase::Verify, Some(case))?;
         match OutputWatch::start(session, work.device, work.prepared) {
             Err(fault) if fault.0.class == ErrorClass::OutOfMemory => {
-                session.journal.gap(format!(
+                session.journal.add_gap(format!(
                     "`{}`: not enough memory to store its outputs, so those of timed calls were \
                      not compared",
-                    set.name
+                    case.name
                 ));
                 return Ok(Vec::new());
             }
@@ -199,11 +205,11 @@ fn watch<'w>(works: &'w [TimedCase<'w>], set: &Case) -> Outcome<Vec<OutputWatch<
     Ok(watches)
 }
 
-pub(super) fn bind<'t>(
+pub(super) fn prepare_target<'t>(
     session: &'t Session<'_>,
     target: &'t Target<'_>,
     device: &DeviceCase<'_>,
-) -> Outcome<(PreparedTarget<'t>, Option<f64>)> {
+) -> Result<(PreparedTarget<'t>, Option<f64>)> {
     target.prepare(&session.gpu, device, ProbeCalls::Thorough)
 }
 
@@ -211,7 +217,7 @@ pub(super) fn flush_bytes(l2_bytes: u64) -> usize {
     usize::try_from(l2_bytes * 2).unwrap_or(0).max(1 << 20)
 }
 
-/// One data set, ready to be measured.
+/// One case, ready to be measured.
 pub(super) struct TimedCase<'w> {
     pub(super) session: &'w Session<'w>,
     pub(super) device: &'w DeviceCase<'w>,
@@ -221,13 +227,13 @@ pub(super) struct TimedCase<'w> {
 
 impl TimedCase<'_> {
     /// Launches without measuring; returns the approximate time of one launch.
-    pub(super) fn warm_up(&self, set: &Case) -> Outcome<f64> {
-        let _stage = self.session.journal.enter(Phase::Warmup, Some(set))?;
-        let requested = self.session.input.case.timing.warmup;
+    pub(super) fn warm_up(&self, case: &Case) -> Result<f64> {
+        let _stage = self.session.journal.enter_phase(Phase::Warmup, Some(case))?;
+        let requested = self.session.input.spec.timing.warmup;
         let start = Instant::now();
         let mut done = 0;
         while done < requested || (start.elapsed() < MIN_WARM_UP && done < MAX_WARM_UP_LAUNCHES) {
-            self.device.restore()?;
+            self.device.restore_inout()?;
             self.prepared.launch()?;
             self.session.gpu.synchronize()?;
             done += 1;
@@ -236,37 +242,37 @@ impl TimedCase<'_> {
     }
 
     /// Warns about a slowed GPU, from a reading taken while the kernel runs.
-    pub(super) fn judge_under_load(&self, launch_ns: f64) -> Outcome<()> {
+    pub(super) fn warn_if_gpu_slowed(&self, launch_ns: f64) -> Result<()> {
         let Some(nvml) = &self.session.nvml else { return Ok(()) };
-        let launches = (BATCH_NS / launch_ns.max(1.0)).ceil().clamp(1.0, 4.0 * BATCH as f64);
+        let launches = (BATCH_NS / launch_ns.max(1.0)).ceil().clamp(1.0, 4.0 * MAX_BATCH as f64);
         for _ in 0..launches as usize {
-            self.device.restore()?;
+            self.device.restore_inout()?;
             self.prepared.launch()?;
         }
         let reading = nvml.reading();
         self.session.gpu.synchronize()?;
         if reading.sm_mhz.is_none() {
-            self.session.journal.gap("NVML does not report this GPU's SM clock");
+            self.session.journal.add_gap("NVML does not report this GPU's SM clock");
         }
-        for warning in judge::under_load(&reading, &self.session.input.case.policies.clocks) {
-            self.session.journal.warn(warning);
+        for warning in judge::check_loaded_gpu(&reading, &self.session.input.spec.policies.clocks) {
+            self.session.journal.add_warning(warning);
         }
         Ok(())
     }
 
     /// Warms up, checks the host, and measures whole calls. Returns the clock that can time them,
     /// and the duration of one by the host's clock.
-    fn before_timing(&self, set: &Case, terms: TimingTerms) -> Outcome<(Clock, f64)> {
-        let launch_ns = self.warm_up(set)?;
+    fn before_timing(&self, case: &Case, terms: TimingTerms) -> Result<(Clock, f64)> {
+        let launch_ns = self.warm_up(case)?;
         if terms.first {
-            self.judge_under_load(launch_ns)?;
+            self.warn_if_gpu_slowed(launch_ns)?;
             if terms.unfit == UnfitHost::Refuse {
                 self.session.refuse_if_unfit()?;
             }
         }
-        let (elsewhere, wall_ns) = self.whole_calls()?;
-        if terms.clock == Clock::Events && elsewhere {
-            on_a_stream_of_its_own(self.session, set);
+        let (busy_after_end, wall_ns) = self.measure_whole_calls()?;
+        if terms.clock == Clock::Events && busy_after_end {
+            report_own_stream(self.session, case);
             return Ok((Clock::Host, wall_ns));
         }
         Ok((terms.clock, wall_ns))
@@ -274,12 +280,12 @@ impl TimedCase<'_> {
 
     /// Whether the GPU is still busy after a call's end event, and the nanoseconds that a call
     /// takes by the host's clock.
-    fn whole_calls(&self) -> Outcome<(bool, f64)> {
+    fn measure_whole_calls(&self) -> Result<(bool, f64)> {
         let gpu = &self.session.gpu;
         let (start, end) = (Event::new(gpu)?, Event::new(gpu)?);
         let (mut took, mut late, mut call_times_ns) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..LATE_CALLS {
-            self.device.restore()?;
+            self.device.restore_inout()?;
             gpu.synchronize_all()?;
             let begin = Instant::now();
             start.record()?;
@@ -293,7 +299,7 @@ impl TimedCase<'_> {
             took.push(end.since_ns(&start)?);
         }
         let (late, took) = (median(&late).unwrap_or(0.0), median(&took).unwrap_or(0.0));
-        Ok((late > LATE_NS.max(LATE_PART * took), median(&call_times_ns).unwrap_or(0.0)))
+        Ok((late > LATE_NS.max(LATE_FRACTION * took), median(&call_times_ns).unwrap_or(0.0)))
     }
 
     /// Bytes written over L2 before each sample; `None` when L2 is not flushed.
@@ -302,54 +308,54 @@ impl TimedCase<'_> {
     }
 
     /// Enqueues the work that precedes each sample.
-    pub(super) fn before_sample(&self) -> Outcome<()> {
-        self.device.restore()?;
-        self.device.poison()?;
+    pub(super) fn before_sample(&self) -> Result<()> {
+        self.device.restore_inout()?;
+        self.device.enqueue_poison()?;
         let Some(flush) = self.flush else { return Ok(()) };
         self.session.gpu.reset_persisting_l2()?;
         flush.set(0)
     }
 }
 
-/// One data set in its two forms, ready for sampling.
+/// One case in its two forms, ready for sampling.
 struct SampledForms<'s, 'w> {
-    works: &'s [TimedCase<'w>],
+    forms: &'s [TimedCase<'w>],
     /// One per form, or empty.
     watches: &'s mut Vec<OutputWatch<'w>>,
-    set: &'s Case,
+    case: &'s Case,
 }
 
 impl SampledForms<'_, '_> {
     /// The form that a call uses, in an order that a kernel cannot predict.
-    fn pick(&self, call: usize) -> usize {
+    fn choose_form(&self, call: usize) -> usize {
         let mixed = (call as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-        (mixed.count_ones() as usize) % self.works.len()
+        (mixed.count_ones() as usize) % self.forms.len()
     }
 
-    fn by_events(mut self) -> Outcome<Option<Timing>> {
-        let session = self.works[0].session;
+    fn sample_by_events(mut self) -> Result<Option<Timing>> {
+        let session = self.forms[0].session;
         let gpu = &session.gpu;
         let mut pairs = Vec::new();
-        for _ in 0..BATCH {
+        for _ in 0..MAX_BATCH {
             pairs.push((Event::new(gpu)?, Event::new(gpu)?));
         }
-        let overhead_ns = overhead(&pairs[0])?;
-        let mut sampling = Sampling::start(&session.input.case.timing);
-        let _stage = session.journal.enter(Phase::Timed, Some(self.set))?;
+        let overhead_ns = event_overhead_ns(&pairs[0])?;
+        let mut sampling = Sampling::start(&session.input.spec.timing);
+        let _stage = session.journal.enter_phase(Phase::Timed, Some(self.case))?;
         let mut calls = 0;
         loop {
-            let batch = batch_size(sampling.next_batch_limit(), sampling.typical());
+            let batch = batch_size(sampling.next_batch_limit(), sampling.typical_ns());
             if batch == 0 {
                 break;
             }
             for (start, end) in &pairs[..batch] {
-                let form = self.pick(calls);
+                let form = self.choose_form(calls);
                 calls += 1;
-                self.works[form].before_sample()?;
+                self.forms[form].before_sample()?;
                 start.record()?;
-                self.works[form].prepared.launch()?;
+                self.forms[form].prepared.launch()?;
                 end.record()?;
-                self.compare(form)?;
+                self.enqueue_comparison(form)?;
             }
             let reading = session.nvml.as_ref().map(|nvml| nvml.reading());
             pairs[batch - 1].1.wait()?;
@@ -358,68 +364,71 @@ impl SampledForms<'_, '_> {
                 samples.push(end.since_ns(start)?);
             }
             sampling.push(&samples, reading);
-            self.judge()?;
+            self.check_outputs()?;
         }
-        Ok(sampling.finish(TimingSource::Events, overhead_ns, self.works[0].flushed_bytes()))
+        Ok(sampling.finish(TimingSource::Events, overhead_ns, self.forms[0].flushed_bytes()))
     }
 
-    fn by_host_clock(mut self) -> Outcome<Option<Timing>> {
-        let session = self.works[0].session;
-        let mut sampling = Sampling::start(&session.input.case.timing);
-        let _stage = session.journal.enter(Phase::Timed, Some(self.set))?;
+    fn sample_by_host_clock(mut self) -> Result<Option<Timing>> {
+        let session = self.forms[0].session;
+        let mut sampling = Sampling::start(&session.input.spec.timing);
+        let _stage = session.journal.enter_phase(Phase::Timed, Some(self.case))?;
         let mut calls = 0;
         loop {
-            let batch = batch_size(sampling.next_batch_limit(), sampling.typical());
+            let batch = batch_size(sampling.next_batch_limit(), sampling.typical_ns());
             if batch == 0 {
                 break;
             }
             let mut samples = Vec::with_capacity(batch);
             let mut reading: Option<ClockReading> = None;
             for _ in 0..batch {
-                let form = self.pick(calls);
+                let form = self.choose_form(calls);
                 calls += 1;
-                self.works[form].before_sample()?;
+                self.forms[form].before_sample()?;
                 session.gpu.synchronize_all()?;
                 let start = Instant::now();
-                self.works[form].prepared.launch()?;
+                self.forms[form].prepared.launch()?;
                 session.gpu.synchronize_all()?;
                 samples.push(start.elapsed().as_nanos() as f64);
-                self.compare(form)?;
+                self.enqueue_comparison(form)?;
                 if reading.is_none() {
                     reading = session.nvml.as_ref().map(|nvml| nvml.reading());
                 }
             }
             sampling.push(&samples, reading);
-            self.judge()?;
+            self.check_outputs()?;
         }
-        Ok(sampling.finish(TimingSource::Host, None, self.works[0].flushed_bytes()))
+        Ok(sampling.finish(TimingSource::Host, None, self.forms[0].flushed_bytes()))
     }
 
-    fn compare(&self, form: usize) -> Outcome<()> {
-        self.watches.get(form).map_or(Ok(()), OutputWatch::compare)
+    fn enqueue_comparison(&self, form: usize) -> Result<()> {
+        self.watches.get(form).map_or(Ok(()), OutputWatch::enqueue_comparison)
     }
 
     /// Fails if a timed call was wrong. If calls differ only in their last bits, bitwise comparison
     /// stops, and the report says so.
-    fn judge(&mut self) -> Outcome<()> {
+    fn check_outputs(&mut self) -> Result<()> {
         let mut words = 0;
         for watch in &*self.watches {
-            words += watch.differing()?;
+            words += watch.differing_words()?;
         }
         if words == 0 {
             return Ok(());
         }
-        let name = &self.set.name;
+        let name = &self.case.name;
         let mut alike = true;
-        for (watch, work) in self.watches.iter().zip(self.works) {
-            alike &= watch.look_closely(work.prepared, name)?;
+        for (watch, work) in self.watches.iter().zip(self.forms) {
+            alike &= watch.compare_values(work.prepared, name)?;
         }
         if alike {
             // Calls checked one by one give equal bits, so the timed ones that differed did not do
             // the work.
-            return Err(wrong(name, &format!("{words} words differed in timed calls alone")));
+            return Err(wrong_result(
+                name,
+                &format!("{words} words differed in timed calls alone"),
+            ));
         }
-        self.works[0].session.journal.gap(format!(
+        self.forms[0].session.journal.add_gap(format!(
             "`{name}`: calls differ in their last bits, so timed outputs were not compared beyond \
              the first batch; other calls agree within the tolerance"
         ));
@@ -431,11 +440,11 @@ impl SampledForms<'_, '_> {
 /// The first batch is one sample, from which the size of later batches follows.
 pub(super) fn batch_size(remaining: usize, typical_ns: Option<f64>) -> usize {
     let fitting = typical_ns.map_or(1.0, |ns| (BATCH_NS / ns.max(1.0)).ceil());
-    remaining.min(fitting.clamp(1.0, BATCH as f64) as usize)
+    remaining.min(fitting.clamp(1.0, MAX_BATCH as f64) as usize)
 }
 
 /// The median time of empty pairs of events, in nanoseconds.
-pub(super) fn overhead((start, end): &(Event<'_>, Event<'_>)) -> Outcome<Option<f64>> {
+pub(super) fn event_overhead_ns((start, end): &(Event<'_>, Event<'_>)) -> Result<Option<f64>> {
     let mut samples = Vec::new();
     for _ in 0..EMPTY_PAIRS {
         start.record()?;
@@ -453,7 +462,7 @@ mod tests {
     #[test]
     fn batches_fill_their_time_within_the_queue_and_the_wanted_count() {
         assert_eq!(batch_size(1000, None), 1);
-        assert_eq!(batch_size(1000, Some(1e3)), BATCH);
+        assert_eq!(batch_size(1000, Some(1e3)), MAX_BATCH);
         assert_eq!(batch_size(1000, Some(1e7)), 5);
         assert_eq!(batch_size(1000, Some(1e10)), 1);
         assert_eq!(batch_size(3, Some(1e3)), 3);

@@ -2,12 +2,12 @@
 //! reference.
 
 use super::Session;
-use super::session::{DeviceCase, Target, bind};
+use super::session::{DeviceCase, Target, bind_kernel};
 use crate::abi::AbiCase;
 use crate::compare::{Results, passes};
 use crate::cuda::{Function, Module, ProbeCalls};
 use crate::data::{HostCase, ReferenceRun};
-use crate::fault::{Fault, Outcome};
+use crate::fault::{Fault, Result};
 use crate::host_memory::HostBuffer;
 use crate::journal::say;
 use crate::library::{DeviceReferenceLibrary, ReferenceLibrary};
@@ -30,47 +30,47 @@ pub(super) enum DeviceReference<'g> {
     Function(DeviceReferenceLibrary),
 }
 
-/// Outputs of one data set, by argument. `None` for arguments that are not outputs.
+/// Outputs of one case, by argument. `None` for arguments that are not outputs.
 type Outputs = Vec<Option<HostBuffer>>;
 
-/// Verifies every data set. The first wrong one becomes the error after all are done.
-pub(crate) fn run(session: &Session<'_>) -> Outcome<()> {
-    let target = session.target()?;
+/// Verifies every case. The first wrong one becomes the error after all are done.
+pub(crate) fn run(session: &Session<'_>) -> Result<()> {
+    let target = session.load_own_target()?;
     let folder = &session.input.folder;
-    let expected = match (&session.input.case.reference, reference_on_device(session)?) {
+    let expected = match (&session.input.spec.reference, reference_on_device(session)?) {
         (_, Some(reference)) => Expected::Device(reference),
         (Some(Reference::HostLibrary(function)), None) => {
             Expected::Host(ReferenceLibrary::open(function, folder)?)
         }
         _ => {
-            session.journal.gap("the kernel has no reference: its values were not checked");
+            session.journal.add_gap("the kernel has no reference: its values were not checked");
             Expected::Nothing
         }
     };
     let mut wrong = None;
-    for set in &session.input.case.data_sets {
-        let correctness = verify(session, &target, &expected, set)?;
-        let verdict = describe(&correctness);
-        say!("verify {}: {verdict}", set.name);
+    for case in &session.input.spec.cases {
+        let correctness = verify(session, &target, &expected, case)?;
+        let verdict = describe_correctness(&correctness);
+        say!("verify {}: {verdict}", case.name);
         if !correctness.passed && wrong.is_none() {
             let mut fault = Fault::new(
                 ErrorClass::WrongResult,
-                format!("the kernel's results are wrong for `{}`: {verdict}", set.name),
+                format!("the kernel's results are wrong for `{}`: {verdict}", case.name),
             );
-            fault.0.data_set = Some(set.name.clone());
+            fault.0.case = Some(case.name.clone());
             wrong = Some(fault);
         }
-        session.journal.record(&set.name, |report| report.correctness = Some(correctness));
+        session.journal.update_case(&case.name, |report| report.correctness = Some(correctness));
     }
     wrong.map_or(Ok(()), Err)
 }
 
-/// The reference on the GPU, if the Case has one. It has been checked against the host function.
+/// The reference on the GPU, if the input has one. It has been checked against the host function.
 pub(super) fn reference_on_device<'g>(
     session: &'g Session<'_>,
-) -> Outcome<Option<DeviceReference<'g>>> {
+) -> Result<Option<DeviceReference<'g>>> {
     let folder = &session.input.folder;
-    let (reference, check, small) = match &session.input.case.reference {
+    let (reference, check, small) = match &session.input.spec.reference {
         Some(Reference::DeviceKernel { module, function, check, small }) => {
             let module = Module::load(&session.gpu, &folder.join(module))?;
             (DeviceReference::Kernel(module.function(function)?), check, small)
@@ -81,7 +81,7 @@ pub(super) fn reference_on_device<'g>(
         }
         _ => return Ok(None),
     };
-    let _stage = session.journal.enter(Phase::Setup, None)?;
+    let _stage = session.journal.enter_phase(Phase::Setup, None)?;
     check_on_small(session, &reference, check, small)?;
     Ok(Some(reference))
 }
@@ -90,25 +90,25 @@ fn verify(
     session: &Session<'_>,
     target: &Target<'_>,
     expected: &Expected<'_>,
-    set: &Case,
-) -> Outcome<Correctness> {
-    let setup = session.journal.enter(Phase::Setup, Some(set))?;
-    let host = session.fill(set)?;
+    case: &Case,
+) -> Result<Correctness> {
+    let setup = session.journal.enter_phase(Phase::Setup, Some(case))?;
+    let host = session.generate_case(case)?;
     let device = DeviceCase::new(&session.gpu, &host, 0)?;
-    device.fill(Poison::First)?;
+    device.fill_and_poison(Poison::First)?;
     let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, ProbeCalls::Thorough)?;
-    session.journal.record(&set.name, |report| report.prepare_ns = prepare_ns);
+    session.journal.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
 
-    let _stage = session.journal.enter(Phase::Verify, Some(set))?;
+    let _stage = session.journal.enter_phase(Phase::Verify, Some(case))?;
     prepared.launch()?;
     session.gpu.synchronize()?;
-    let first = device.outputs()?;
+    let first = device.download_outputs()?;
     let changed = device.changed_inputs()?;
-    device.fill(Poison::Second)?;
+    device.fill_and_poison(Poison::Second)?;
     prepared.launch()?;
     session.gpu.synchronize()?;
-    let second = device.outputs()?;
+    let second = device.download_outputs()?;
     drop(prepared);
 
     let expected_outputs = match expected {
@@ -116,12 +116,12 @@ fn verify(
         Expected::Host(library) => Some(host_reference(session, library, &host)?),
         Expected::Device(reference) => {
             let (outputs, ns) = device_reference(session, reference, &host)?;
-            session.journal.record(&set.name, |report| report.reference_ns = Some(ns));
+            session.journal.update_case(&case.name, |report| report.reference_ns = Some(ns));
             Some(outputs)
         }
     };
     let (outputs, bit_equal, passed) =
-        compare(&host, &first, &second, expected_outputs.as_ref(), &session.input.case.tolerance);
+        compare(&host, &first, &second, expected_outputs.as_ref(), &session.input.spec.tolerance);
     let changed_inputs: Vec<String> =
         changed.iter().map(|&(i, ..)| host.args[i].arg.name.clone()).collect();
     Ok(Correctness {
@@ -167,12 +167,12 @@ fn host_reference(
     session: &Session<'_>,
     library: &ReferenceLibrary,
     host: &HostCase<'_>,
-) -> Outcome<Outputs> {
+) -> Result<Outputs> {
     let run = ReferenceRun::new(host)?;
     let start = Instant::now();
     run.call(library)?;
     let ns = start.elapsed().as_nanos() as f64;
-    session.journal.record(&host.set.name, |report| report.reference_ns = Some(ns));
+    session.journal.update_case(&host.case.name, |report| report.reference_ns = Some(ns));
     run.check_complete()?;
     Ok(run.buffers)
 }
@@ -182,26 +182,26 @@ fn device_reference(
     session: &Session<'_>,
     reference: &DeviceReference<'_>,
     host: &HostCase<'_>,
-) -> Outcome<(Outputs, f64)> {
+) -> Result<(Outputs, f64)> {
     let as_reference_fault = |fault: Fault| fault.while_doing("the reference on the GPU");
     let device = DeviceCase::new(&session.gpu, host, 0)?;
-    device.fill(Poison::First)?;
+    device.fill_and_poison(Poison::First)?;
     let start = Instant::now();
     match reference {
         DeviceReference::Kernel(function) => {
-            let launch = host.set.reference_launch.as_ref();
-            let prepared = bind(function, launch, &device, ProbeCalls::Thorough)
+            let launch = host.case.reference_launch.as_ref();
+            let prepared = bind_kernel(function, launch, &device, ProbeCalls::Thorough)
                 .map_err(as_reference_fault)?;
             prepared.launch().map_err(as_reference_fault)?;
         }
         DeviceReference::Function(library) => {
-            let case = AbiCase::new(host.set, &device.addresses());
+            let case = AbiCase::new(host.case, &device.addresses());
             library.run(&case, session.gpu.stream.cast())?;
         }
     }
     session.gpu.synchronize().map_err(as_reference_fault)?;
     let ns = start.elapsed().as_nanos() as f64;
-    Ok((device.outputs()?, ns))
+    Ok((device.download_outputs()?, ns))
 }
 
 /// Trusts a reference on the GPU only after it agrees with the host function.
@@ -210,40 +210,44 @@ fn check_on_small(
     reference: &DeviceReference<'_>,
     check: &HostFunction,
     small: &[Case],
-) -> Outcome<()> {
+) -> Result<()> {
     let check = ReferenceLibrary::open(check, &session.input.folder)?;
-    small.iter().try_for_each(|set| check_reference(session, reference, &check, set))
+    small.iter().try_for_each(|case| check_reference(session, reference, &check, case))
 }
 
 fn check_reference(
     session: &Session<'_>,
     reference: &DeviceReference<'_>,
     check: &ReferenceLibrary,
-    set: &Case,
-) -> Outcome<()> {
-    let host = session.fill(set)?;
+    case: &Case,
+) -> Result<()> {
+    let host = session.generate_case(case)?;
     let run = ReferenceRun::new(&host)?;
     run.call(check)?;
     run.check_complete()?;
     let (got, _) = device_reference(session, reference, &host)?;
     let (outputs, _, passed) =
-        compare(&host, &got, &got, Some(&run.buffers), &session.input.case.tolerance);
+        compare(&host, &got, &got, Some(&run.buffers), &session.input.spec.tolerance);
     if passed {
         return Ok(());
     }
-    let verdict =
-        describe(&Correctness { passed, outputs, bit_equal: true, changed_inputs: Vec::new() });
+    let verdict = describe_correctness(&Correctness {
+        passed,
+        outputs,
+        bit_equal: true,
+        changed_inputs: Vec::new(),
+    });
     Err(Fault::new(
         ErrorClass::Reference,
         format!(
             "the reference on the GPU disagrees with its host function on `{}`: {verdict}",
-            set.name
+            case.name
         ),
     ))
 }
 
 /// One line with the first failure, or with the largest errors.
-fn describe(correctness: &Correctness) -> String {
+fn describe_correctness(correctness: &Correctness) -> String {
     let mut parts = Vec::new();
     for name in &correctness.changed_inputs {
         parts.push(format!("input `{name}` was changed"));

@@ -54,15 +54,16 @@ fn text(word: OsString) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    fn of(line: &str) -> Result<Args, String> {
+    fn parse_line(line: &str) -> Result<Args, String> {
         parse(line.split_whitespace().map(OsString::from))
     }
 
     #[test]
     fn everything_after_two_dashes_is_for_the_compiler() {
-        let args =
-            of("--source k.cu --cubin k.cubin --include a --include b -- -lineinfo --arch x")
-                .unwrap();
+        let args = parse_line(
+            "--source k.cu --cubin k.cubin --include a --include b -- -lineinfo --arch x",
+        )
+        .unwrap();
         assert_eq!(args.flags, ["-lineinfo", "--arch", "x"]);
         assert_eq!(args.include, [PathBuf::from("a"), PathBuf::from("b")]);
         assert_eq!(args.arch, None);
@@ -76,7 +77,7 @@ mod tests {
             ("--source a --ptx", "`--ptx`"),
             ("--source a --ptx b -lineinfo", "`-lineinfo`"),
         ] {
-            assert!(of(line).unwrap_err().contains(word), "{line}");
+            assert!(parse_line(line).unwrap_err().contains(word), "{line}");
         }
     }
 }

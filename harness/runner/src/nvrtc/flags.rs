@@ -139,7 +139,7 @@ fn rule_of(flag: &str) -> Option<(Rule, Option<&str>)> {
 mod tests {
     use super::*;
 
-    fn of(line: &str) -> Translated {
+    fn translate_line(line: &str) -> Translated {
         let flags: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         translate(&flags).unwrap()
     }
@@ -159,22 +159,22 @@ mod tests {
             ("-lineinfo -use_fast_math", "--generate-line-info -use_fast_math"),
             ("--expt-relaxed-constexpr", "-default-device"),
         ] {
-            assert_eq!(of(nvcc).flags.join(" "), nvrtc, "{nvcc}");
+            assert_eq!(translate_line(nvcc).flags.join(" "), nvrtc, "{nvcc}");
         }
-        assert_eq!(of("-I inc -isystem sys").include, ["inc", "sys"]);
+        assert_eq!(translate_line("-I inc -isystem sys").include, ["inc", "sys"]);
     }
 
     #[test]
     fn the_architecture_is_taken_out_in_every_spelling() {
         for line in ["-arch=sm_90a", "-arch sm_90a", "--gpu-architecture=sm_90a"] {
-            let translated = of(line);
+            let translated = translate_line(line);
             assert_eq!((translated.arch.as_deref(), translated.flags.len()), (Some("sm_90a"), 0));
         }
     }
 
     #[test]
     fn what_concerns_the_host_is_left_out_and_listed() {
-        let translated = of("-O3 -g -Xcompiler -fPIC -lcudart -L/usr/lib -t 4 -DX");
+        let translated = translate_line("-O3 -g -Xcompiler -fPIC -lcudart -L/usr/lib -t 4 -DX");
         assert_eq!(translated.flags, ["--define-macro=X"]);
         let dropped = ["-O3", "-g", "-Xcompiler -fPIC", "-lcudart", "-L/usr/lib", "-t 4"];
         assert_eq!(translated.dropped, dropped);
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn unknown_flags_and_nvrtcs_own_go_through_as_they_are() {
         for flag in ["--no-such-flag", "-Ofc=max", "--device-debug", "-no-source-include"] {
-            assert_eq!(of(flag).flags, [flag]);
+            assert_eq!(translate_line(flag).flags, [flag]);
         }
     }
 

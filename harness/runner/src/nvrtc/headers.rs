@@ -15,7 +15,7 @@ const HEADER_FOLDERS: [&str; 3] =
 
 /// The folders to search, in order: `requested`, then those of the library. Each is followed by its
 /// `cccl`, where CUDA 13 has libcu++, as with nvcc.
-pub(super) fn folders(requested: &[PathBuf], library: Option<&Path>) -> Vec<PathBuf> {
+pub(super) fn header_folders(requested: &[PathBuf], library: Option<&Path>) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = Vec::new();
     let mut add = |folder: PathBuf| {
         if !folders.contains(&folder) {
@@ -44,10 +44,10 @@ pub(super) fn folders(requested: &[PathBuf], library: Option<&Path>) -> Vec<Path
 
 /// Included before the source. nvcc includes `cuda_runtime.h` and with it host headers there, so
 /// many kernels use `uint32_t` and `INFINITY` without an include.
-pub(super) const FIRST: &str = "rgpu_nvrtc_first.h";
+pub(super) const FIRST_HEADER: &str = "rgpu_nvrtc_first.h";
 
 /// (name, text) of each replacement header that none of the folders has.
-pub(super) fn stand_ins(folders: &[PathBuf]) -> Vec<(CString, CString)> {
+pub(super) fn replacement_headers(folders: &[PathBuf]) -> Vec<(CString, CString)> {
     let is_found = |name: &str| folders.iter().any(|folder| folder.join(name).is_file());
     let cccl = is_found("cuda/std/cstdint");
     let mut found = Vec::new();
@@ -71,7 +71,7 @@ pub(super) fn stand_ins(folders: &[PathBuf]) -> Vec<(CString, CString)> {
 /// Replacement headers with all their names. An empty text means that NVRTC has the contents built
 /// in.
 const STAND_INS: &[(&[&str], &str)] = &[
-    (&[FIRST], BEFORE_ALL),
+    (&[FIRST_HEADER], BEFORE_ALL),
     (&["cuda.h"], CUDA),
     (&["stdint.h", "cstdint", "inttypes.h", "cinttypes"], STDINT),
     (&["stddef.h", "cstddef"], STDDEF),
@@ -216,7 +216,7 @@ mod tests {
         touch(&at.join("cu13/include/cuda_runtime.h"));
         touch(&at.join("cu13/include/cccl/cuda/std/cstdint"));
         let library = at.join("cu13/lib/libnvrtc.so.13");
-        let found = folders(&["mine".into()], Some(&library));
+        let found = header_folders(&["mine".into()], Some(&library));
         let include = at.join("cu13/include");
         assert_eq!(found, [PathBuf::from("mine"), include.clone(), include.join("cccl")]);
     }
@@ -227,7 +227,7 @@ mod tests {
         touch(&home.path().join("lib/libnvrtc.so.12"));
         touch(&home.path().join("include/cuda_runtime.h"));
         touch(&home.path().join("include/stdlib.h"));
-        assert!(folders(&[], Some(&home.path().join("lib/libnvrtc.so.12"))).is_empty());
+        assert!(header_folders(&[], Some(&home.path().join("lib/libnvrtc.so.12"))).is_empty());
     }
 
     #[test]
@@ -235,7 +235,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         touch(&home.path().join("cuda_runtime.h"));
         let names: Vec<CString> =
-            stand_ins(&[home.path().into()]).into_iter().map(|(name, _)| name).collect();
+            replacement_headers(&[home.path().into()]).into_iter().map(|(name, _)| name).collect();
         assert!(!names.contains(&c"cuda_runtime.h".into()));
         assert!(names.contains(&c"stdint.h".into()) && names.contains(&c"cstdint".into()));
     }

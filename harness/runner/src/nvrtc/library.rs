@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, non_snake_case)] // NVRTC's own function names
 
-use crate::fault::{Fault, Outcome, loader_text};
+use crate::fault::{Fault, Result, loader_text};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use rgpu_case::ErrorClass;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -76,7 +76,7 @@ macro_rules! call {
 
 impl Nvrtc {
     /// Opens this library, or the newest that the loader finds.
-    pub(super) fn open(path: Option<&Path>) -> Outcome<Nvrtc> {
+    pub(super) fn open(path: Option<&Path>) -> Result<Nvrtc> {
         let here = path.map(Path::to_path_buf).or_else(first_on_path);
         let library = match &here {
             Some(path) => load(path.as_os_str()),
@@ -125,7 +125,7 @@ impl Nvrtc {
         known.unwrap_or_default().iter().map(|number| format!("sm_{number}")).collect()
     }
 
-    fn check(&self, call: &str, code: u32) -> Outcome<()> {
+    fn check(&self, call: &str, code: u32) -> Result<()> {
         if code == 0 {
             return Ok(());
         }
@@ -161,7 +161,7 @@ impl<'n> Program<'n> {
         source: &CStr,
         name: &CStr,
         headers: &[(CString, CString)],
-    ) -> Outcome<Program<'n>> {
+    ) -> Result<Program<'n>> {
         let names: Vec<_> = headers.iter().map(|(name, _)| name.as_ptr()).collect();
         let texts: Vec<_> = headers.iter().map(|(_, text)| text.as_ptr()).collect();
         let mut program = std::ptr::null_mut();
@@ -183,7 +183,7 @@ impl<'n> Program<'n> {
         Ok(Program { nvrtc, program })
     }
 
-    pub(super) fn compile(&self, options: &[CString]) -> Outcome<()> {
+    pub(super) fn compile(&self, options: &[CString]) -> Result<()> {
         let words: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
         // SAFETY: the array holds as many C strings as given.
         unsafe {
@@ -201,18 +201,18 @@ impl<'n> Program<'n> {
     }
 
     /// The PTX; empty when there is none.
-    pub(super) fn ptx(&self) -> Outcome<Vec<u8>> {
+    pub(super) fn ptx(&self) -> Result<Vec<u8>> {
         let Nvrtc { nvrtcGetPTXSize: size, nvrtcGetPTX: get, .. } = *self.nvrtc;
         self.text("nvrtcGetPTX", size, get)
     }
 
     /// The cubin; empty when there is none.
-    pub(super) fn cubin(&self) -> Outcome<Vec<u8>> {
+    pub(super) fn cubin(&self) -> Result<Vec<u8>> {
         let Nvrtc { nvrtcGetCUBINSize: size, nvrtcGetCUBIN: get, .. } = *self.nvrtc;
         self.bytes("nvrtcGetCUBIN", size, get)
     }
 
-    fn text(&self, call: &str, size: GetSize, get: GetBytes) -> Outcome<Vec<u8>> {
+    fn text(&self, call: &str, size: GetSize, get: GetBytes) -> Result<Vec<u8>> {
         let mut bytes = self.bytes(call, size, get)?;
         while bytes.last() == Some(&0) {
             bytes.pop();
@@ -220,7 +220,7 @@ impl<'n> Program<'n> {
         Ok(bytes)
     }
 
-    fn bytes(&self, call: &str, size: GetSize, get: GetBytes) -> Outcome<Vec<u8>> {
+    fn bytes(&self, call: &str, size: GetSize, get: GetBytes) -> Result<Vec<u8>> {
         let mut count = 0;
         // SAFETY: `count` is a live local.
         self.nvrtc.check(&format!("{call}Size"), unsafe { size(self.program, &mut count) })?;

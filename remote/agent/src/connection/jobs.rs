@@ -86,7 +86,7 @@ impl Jobs {
         let job = folder.id().to_owned();
         self.out.send(&FromAgent::Following { job: job.clone() })?;
         // The follower notices if the supervisor has exited.
-        self.tell(&job, |link| write_message(link, &Control::Renew));
+        self.send_to_supervisor(&job, |link| write_message(link, &Control::Renew));
         let stop = Arc::new(AtomicBool::new(false));
         if let Some(earlier) = lock(&self.followers).insert(job, stop.clone()) {
             earlier.store(true, Ordering::Relaxed);
@@ -98,7 +98,11 @@ impl Jobs {
     }
 
     /// Sends a message to a job's supervisor. Does nothing if the job has ended.
-    pub(super) fn tell(&self, job: &str, send: impl FnOnce(&mut UnixStream) -> io::Result<()>) {
+    pub(super) fn send_to_supervisor(
+        &self,
+        job: &str,
+        send: impl FnOnce(&mut UnixStream) -> io::Result<()>,
+    ) {
         let mut links = lock(&self.links);
         if !links.contains_key(job) {
             let folder = self.service.find("link", job).ok();

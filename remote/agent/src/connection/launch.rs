@@ -71,7 +71,7 @@ pub(crate) fn launch(
 }
 
 /// Starts relays for jobs of a server that has ended; the other agents may still run them.
-pub(crate) fn take_up(root: &Path, relay_socket: &Path) {
+pub(crate) fn restart_relays(root: &Path, relay_socket: &Path) {
     for folder in JobFolder::all(root) {
         let start_relay = || -> Result<(), HostFault> {
             let is_dead = matches!(job_state::state(&folder)?, job_state::JobState::Dead);

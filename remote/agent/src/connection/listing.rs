@@ -44,7 +44,7 @@ pub(crate) fn line(folder: &JobFolder) -> Option<JobLine> {
     let first = reader.read_new().ok()?.into_iter().next();
     let last = last_events(&folder.events_path()).ok()?;
     let queued = match last.last().map(|e| &e.body) {
-        Some(EventBody::Queued { place, .. }) => Some(*place),
+        Some(EventBody::Queued { position, .. }) => Some(*position),
         _ => None,
     };
     let step = last.into_iter().rev().find_map(|e| match e.body {

@@ -88,7 +88,7 @@ fn wait(
     stop: &AtomicBool,
 ) -> bool {
     let Ok(blobs) = jobs.service.blobs() else { return false };
-    let targets = BlobTargets::of(plan);
+    let targets = BlobTargets::new(plan);
     let mut delay = POLL_INTERVAL;
     loop {
         let before = awaited.len();

@@ -32,7 +32,7 @@ pub(crate) struct BlobTargets<'a>(
 );
 
 impl<'a> BlobTargets<'a> {
-    pub(crate) fn of(plan: &'a Plan) -> Self {
+    pub(crate) fn new(plan: &'a Plan) -> Self {
         let mut targets: HashMap<_, Vec<_>> = HashMap::new();
         for (file, input) in plan.files.iter().enumerate() {
             for (number, piece) in input.pieces().enumerate() {

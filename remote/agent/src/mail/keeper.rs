@@ -143,7 +143,7 @@ impl Keeper {
         }
         let mut bytes = vec![0; request.len as usize];
         link.read_exact(&mut bytes)?;
-        self.take(request.take, &bytes, request.eof);
+        self.write_to_agent(request.take, &bytes, request.eof);
         let wait = Duration::from_millis(request.wait_ms).min(MAX_WAIT);
         let (head, bytes) = self.give(request.from, wait);
         *self.last_command() = Instant::now();
@@ -156,7 +156,7 @@ impl Keeper {
     }
 
     /// Writes the client's bytes to the agent, each once and in order.
-    fn take(&self, at: u64, bytes: &[u8], eof: bool) {
+    fn write_to_agent(&self, at: u64, bytes: &[u8], eof: bool) {
         if bytes.is_empty() && !eof {
             return;
         }

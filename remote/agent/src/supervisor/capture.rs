@@ -45,7 +45,7 @@ impl Masker {
     }
 
     /// Takes the next bytes. Returns those that can be passed on.
-    pub(crate) fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn mask(&mut self, bytes: &[u8]) -> Vec<u8> {
         if self.secrets.is_empty() {
             return bytes.to_vec();
         }
@@ -157,7 +157,7 @@ pub(crate) struct Excerpt {
 }
 
 impl Excerpt {
-    pub(crate) fn take(&mut self, bytes: &[u8]) {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
         let room = EXCERPT_BYTES - self.head.len();
         let (head, rest) = bytes.split_at(bytes.len().min(room));
         self.head.extend_from_slice(head);
@@ -201,8 +201,8 @@ mod tests {
         let text = b"key=hunter2-long; hunter2 hunte";
         for cut in 0..=text.len() {
             let mut masker = Masker::new(["hunter2", "hunter2-long"].into_iter());
-            let mut out = masker.take(&text[..cut]);
-            out.extend(masker.take(&text[cut..]));
+            let mut out = masker.mask(&text[..cut]);
+            out.extend(masker.mask(&text[cut..]));
             out.extend(masker.finish());
             assert_eq!(String::from_utf8_lossy(&out), "key=***; *** hunte");
         }
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn each_line_of_a_long_secret_is_a_secret() {
         let mut masker = Masker::new(["BEGIN\nabcdefghijk\nEND"].into_iter());
-        let mut out = masker.take(b"> abcdefghijk <");
+        let mut out = masker.mask(b"> abcdefghijk <");
         out.extend(masker.finish());
         assert_eq!(out, b"> *** <");
     }
@@ -236,9 +236,9 @@ mod tests {
     #[test]
     fn both_ends_of_long_output_are_kept() {
         let mut excerpt = Excerpt::default();
-        excerpt.take(b"first\n");
-        excerpt.take(&vec![b'.'; 5 << 20]);
-        excerpt.take(b"\x1b[1mlast\x1b[0m\n");
+        excerpt.add(b"first\n");
+        excerpt.add(&vec![b'.'; 5 << 20]);
+        excerpt.add(b"\x1b[1mlast\x1b[0m\n");
         let text = excerpt.text();
         assert!(text.starts_with("first\n") && text.ends_with("last\n"));
         assert!(text.len() <= 2 * EXCERPT_BYTES + 1);

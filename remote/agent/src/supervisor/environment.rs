@@ -2,7 +2,9 @@
 //! this host, then the plan's variables.
 //!
 //! Steps do not inherit the user's whole environment, because nsys stores every variable in its
-//! reports, which leave the host.
+//! reports, which leave the host. For the same reason they do not inherit a variable whose name says
+//! that it holds a secret. Variables that set up communication between GPUs and processes reach every
+//! step: on a host that others share, `NCCL_NVLS_ENABLE=0` must hold.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +16,7 @@ use crate::job::JobFolder;
 use crate::setup::Setup;
 
 /// Variables that steps inherit; a trailing `*` matches any rest.
-const INHERITED: [&str; 11] = [
+const INHERITED: [&str; 16] = [
     "PATH",
     "HOME",
     "USER",
@@ -26,7 +28,31 @@ const INHERITED: [&str; 11] = [
     "CUDA_*",
     "NVIDIA_*",
     "SHELL",
+    "NCCL_*",
+    "TORCH_*",
+    "NVSHMEM_*",
+    "OMPI_*",
+    "SLURM_*",
 ];
+
+/// Variables of the Slurm step or task that the agent runs in ("OUTPUT ENVIRONMENT VARIABLES" of
+/// srun(1)). An `srun` inside a step would take them for its own: it would be bound to one CPU.
+const OF_SLURM_STEP: [&str; 11] = [
+    "SLURM_STEP*",
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "SLURM_NODEID",
+    "SLURM_GTIDS",
+    "SLURM_TASK_PID",
+    "SLURM_CPU_BIND*",
+    "SLURM_MEM_BIND*",
+    "SLURM_LAUNCH_NODE_IPADDR",
+    "SLURM_SRUN_COMM_HOST",
+    "SLURM_SRUN_COMM_PORT",
+];
+
+/// Parts of the names of variables that hold secrets, such as `SLURM_JWT`.
+const SECRET_PARTS: [&str; 6] = ["JWT", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "API_KEY"];
 
 /// The variable that identifies a job's processes after their supervisor has died.
 const MARKER: &str = "RGPU_JOB_FOLDER";
@@ -35,17 +61,22 @@ pub(crate) type Environment = BTreeMap<String, String>;
 
 /// Returns the agent's own variables that steps inherit.
 pub(crate) fn inherited() -> Environment {
-    let is_inherited = |name: &str| {
-        INHERITED.iter().any(|item| match item.strip_suffix('*') {
-            Some(start) => name.starts_with(start),
-            None => name == *item,
-        })
-    };
     let handed_over = Setup::handed_over();
     // A plan cannot name variables that are not UTF-8.
     let variables = std::env::vars_os()
         .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
     variables.filter(|(name, _)| is_inherited(name) || handed_over(name)).collect()
+}
+
+fn is_inherited(name: &str) -> bool {
+    let listed = |list: &[&str]| {
+        list.iter().any(|item| match item.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => name == *item,
+        })
+    };
+    let secret = SECRET_PARTS.iter().any(|part| name.to_ascii_uppercase().contains(part));
+    listed(&INHERITED) && !listed(&OF_SLURM_STEP) && !secret
 }
 
 /// Returns `NAME=value`, a variable of all processes of a job.
@@ -120,6 +151,32 @@ mod tests {
         assert_eq!(env["CUDA_VISIBLE_DEVICES"], "GPU-1");
         assert!(env["TMPDIR"].starts_with("/r/tmp/") && env["TMPDIR"].len() == 17);
         assert!(!env.keys().any(|k| k.starts_with("CARGO")));
+    }
+
+    #[test]
+    fn variables_of_many_gpus_are_inherited_but_for_secrets_and_those_of_a_slurm_step() {
+        let inherited = [
+            "NCCL_NVLS_ENABLE",
+            "TORCH_SYMM_MEM_DISABLE_MULTICAST",
+            "NVSHMEM_DISABLE_NVLS",
+            "OMPI_COMM_WORLD_RANK",
+            "SLURM_JOB_ID",
+            "LC_ALL",
+        ];
+        let dropped = [
+            "SLURM_STEP_ID",
+            "SLURM_STEPID",
+            "SLURM_PROCID",
+            "SLURM_CPU_BIND_LIST",
+            "SLURM_JWT",
+            "NCCL_TOKEN",
+            "TORCH_API_KEY",
+            "CUDA_SECRET",
+            "PYTHONPATH",
+            "PATHS",
+        ];
+        assert!(inherited.into_iter().all(is_inherited));
+        assert!(!dropped.into_iter().any(is_inherited));
     }
 
     #[test]

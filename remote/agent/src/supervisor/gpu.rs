@@ -110,7 +110,7 @@ impl Supervisor {
             // Rejoin while we still hold them, so that the next job does not take the same busy
             // GPUs.
             if let Some(ticket) = &mut ticket {
-                while !queue.again(ticket, &candidates)? {
+                while !queue.rejoin(ticket, &candidates)? {
                     self.wait_in_queue(start, QUEUE_LOCK_RETRY)?;
                 }
             }
@@ -152,12 +152,14 @@ impl Supervisor {
             if ticket.is_none() {
                 *ticket = queue.enter(candidates, count, &description)?;
             }
-            let look = ticket.as_ref().map_or(Ok(QueueState::Busy), |ticket| queue.look(ticket))?;
+            let look = ticket
+                .as_ref()
+                .map_or(Ok(QueueState::Busy), |ticket| queue.try_lock_gpus(ticket))?;
             let now = match look {
                 QueueState::Ours(held) => return Ok(held),
-                QueueState::Wait { place, holder } => {
+                QueueState::Wait { position, holder } => {
                     last_look = Instant::now();
-                    (place, holder)
+                    (position, holder)
                 }
                 QueueState::Busy if last_look.elapsed() < BUSY_LIMIT => (0, String::new()),
                 QueueState::Busy => {
@@ -168,9 +170,9 @@ impl Supervisor {
             let is_due = reported_at.is_none_or(|at: Instant| at.elapsed() >= MIN_EVENT_INTERVAL);
             // A holder without a name is not worth reporting.
             if !now.1.is_empty() && reported != now && is_due {
-                let (place, holder) = now.clone();
+                let (position, holder) = now.clone();
                 (reported, reported_at) = (now, Some(Instant::now()));
-                self.emit(EventBody::Queued { place, holder })?;
+                self.emit(EventBody::Queued { position, holder })?;
             }
             self.wait_in_queue(start, pause)?;
         }

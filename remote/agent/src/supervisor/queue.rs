@@ -64,7 +64,7 @@ pub(crate) enum QueueState {
     /// Other jobs are first.
     Wait {
         /// Position in the queue; 1 is next.
-        place: u32,
+        position: u32,
         /// Description of the holder of a suitable GPU.
         holder: String,
     },
@@ -128,7 +128,11 @@ impl Queue {
 
     /// Waits again in the same position, for any of the GPUs in `wanted`. Returns false if another
     /// job is looking at the queue.
-    pub(crate) fn again(&self, ticket: &mut Ticket, wanted: &[String]) -> Result<bool, QueueError> {
+    pub(crate) fn rejoin(
+        &self,
+        ticket: &mut Ticket,
+        wanted: &[String],
+    ) -> Result<bool, QueueError> {
         let Some(_guard) = self.guard()? else { return Ok(false) };
         wanted.clone_into(&mut ticket.wish.wanted);
         self.write(ticket, &ticket.wish)?;
@@ -141,23 +145,23 @@ impl Queue {
     }
 
     /// Takes GPUs if enough are free that no earlier ticket could use. The ticket then keeps its
-    /// position, but lists no GPUs until [`Queue::again`].
+    /// position, but lists no GPUs until [`Queue::rejoin`].
     ///
     /// # Errors
     /// Too few of the ticket's GPUs have a usable lock file.
-    pub(crate) fn look(&self, ticket: &Ticket) -> Result<QueueState, QueueError> {
+    pub(crate) fn try_lock_gpus(&self, ticket: &Ticket) -> Result<QueueState, QueueError> {
         let Some(_guard) = self.guard()? else { return Ok(QueueState::Busy) };
         let wish = &ticket.wish;
         let ahead = ahead_of(&self.folder, ticket.number);
         let reserved = self.reserved(&ahead);
         let mut rivals = ahead.iter().filter(|a| a.wanted.iter().any(|u| wish.wanted.contains(u)));
-        let place = 1 + u32::try_from(rivals.clone().count()).unwrap_or(u32::MAX - 1);
+        let position = 1 + u32::try_from(rivals.clone().count()).unwrap_or(u32::MAX - 1);
         // A GPU's holder is more informative than another waiter.
         let mut holder = None;
         let mut unusable = Vec::new();
         let mut ours = Vec::new();
         for uuid in wish.wanted.iter().filter(|u| !reserved.contains(u.as_str())) {
-            match self.take(uuid, &wish.who) {
+            match self.try_lock_gpu(uuid, &wish.who) {
                 Ok(Take::Ours(lock)) => {
                     ours.push((uuid.clone(), lock));
                     if ours.len() == wish.count {
@@ -175,7 +179,7 @@ impl Queue {
             return Err(error);
         }
         let last = || rivals.next_back().map(|rival| rival.who.clone()).unwrap_or_default();
-        Ok(QueueState::Wait { place, holder: holder.unwrap_or_else(last) })
+        Ok(QueueState::Wait { position, holder: holder.unwrap_or_else(last) })
     }
 
     /// Returns the GPUs that earlier tickets will take: the first free ones on each ticket's list.
@@ -205,7 +209,7 @@ impl Queue {
     }
 
     /// Tries to lock one GPU.
-    fn take(&self, uuid: &str, who: &str) -> Result<Take, QueueError> {
+    fn try_lock_gpu(&self, uuid: &str, who: &str) -> Result<Take, QueueError> {
         let path = self.lock_path(uuid);
         let failed = |source: io::Error| QueueError::File { path: path.clone(), source };
         let file = open_shared(&path).map_err(failed)?;
@@ -317,7 +321,7 @@ mod tests {
 
     fn position(look: QueueState) -> (u32, String) {
         match look {
-            QueueState::Wait { place, holder } => (place, holder),
+            QueueState::Wait { position, holder } => (position, holder),
             other => panic!("got {other:?}"),
         }
     }
@@ -336,17 +340,17 @@ mod tests {
         let second = queue.enter(&gpus(&["A"]), 1, "two").unwrap().unwrap();
         let third = queue.enter(&gpus(&["B"]), 1, "three").unwrap().unwrap();
         // A is free, but the first job could take it.
-        assert_eq!(position(queue.look(&second).unwrap()).0, 2);
+        assert_eq!(position(queue.try_lock_gpus(&second).unwrap()).0, 2);
         // The first job takes only one, so the third gets B.
-        let b = queue.look(&third).unwrap();
+        let b = queue.try_lock_gpus(&third).unwrap();
         assert_eq!(uuid(&b), "B");
         drop(third);
-        let a = queue.look(&first).unwrap();
+        let a = queue.try_lock_gpus(&first).unwrap();
         assert_eq!(uuid(&a), "A");
         drop(first);
-        assert_eq!(position(queue.look(&second).unwrap()), (1, "one".into()));
+        assert_eq!(position(queue.try_lock_gpus(&second).unwrap()), (1, "one".into()));
         drop(a);
-        assert_eq!(uuid(&queue.look(&second).unwrap()), "A");
+        assert_eq!(uuid(&queue.try_lock_gpus(&second).unwrap()), "A");
     }
 
     #[test]
@@ -354,34 +358,34 @@ mod tests {
         let (_dir, queue) = queue();
         let mut first = queue.enter(&gpus(&["A", "B"]), 1, "one").unwrap().unwrap();
         let second = queue.enter(&gpus(&["A", "B"]), 1, "two").unwrap().unwrap();
-        let unusable = queue.look(&first).unwrap();
+        let unusable = queue.try_lock_gpus(&first).unwrap();
         assert_eq!(uuid(&unusable), "A");
         // While the first job checks its GPU, nothing is reserved for it.
-        let b = queue.look(&second).unwrap();
+        let b = queue.try_lock_gpus(&second).unwrap();
         assert_eq!(uuid(&b), "B");
         drop(unusable);
-        assert!(queue.again(&mut first, &gpus(&["B"])).unwrap());
+        assert!(queue.rejoin(&mut first, &gpus(&["B"])).unwrap());
         let third = queue.enter(&gpus(&["B"]), 1, "three").unwrap().unwrap();
         drop((second, b));
-        assert_eq!(position(queue.look(&third).unwrap()), (2, "one".into()));
-        assert_eq!(uuid(&queue.look(&first).unwrap()), "B");
+        assert_eq!(position(queue.try_lock_gpus(&third).unwrap()), (2, "one".into()));
+        assert_eq!(uuid(&queue.try_lock_gpus(&first).unwrap()), "B");
     }
 
     #[test]
     fn several_gpus_are_taken_at_once_or_not_at_all() {
         let (_dir, queue) = queue();
         let one = queue.enter(&gpus(&["A", "B"]), 1, "one").unwrap().unwrap();
-        let held = queue.look(&one).unwrap();
+        let held = queue.try_lock_gpus(&one).unwrap();
         let two = queue.enter(&gpus(&["A", "B"]), 2, "two").unwrap().unwrap();
         // A job that has its GPUs is ahead of nobody.
-        assert_eq!(position(queue.look(&two).unwrap()), (1, "one".into()));
+        assert_eq!(position(queue.try_lock_gpus(&two).unwrap()), (1, "one".into()));
         drop(one);
         // B is free, but the second job needs two. B stays reserved for it.
-        assert_eq!(position(queue.look(&two).unwrap()), (1, "one".into()));
+        assert_eq!(position(queue.try_lock_gpus(&two).unwrap()), (1, "one".into()));
         let late = queue.enter(&gpus(&["B"]), 1, "late").unwrap().unwrap();
-        assert_eq!(position(queue.look(&late).unwrap()).0, 2);
+        assert_eq!(position(queue.try_lock_gpus(&late).unwrap()).0, 2);
         drop(held);
-        let QueueState::Ours(both) = queue.look(&two).unwrap() else { panic!() };
+        let QueueState::Ours(both) = queue.try_lock_gpus(&two).unwrap() else { panic!() };
         assert_eq!(both.iter().map(|(uuid, _)| uuid.as_str()).collect::<Vec<_>>(), ["A", "B"]);
     }
 
@@ -392,7 +396,7 @@ mod tests {
         fs::write(&stale, "A").unwrap();
         let mine = queue.enter(&gpus(&["A"]), 1, "me").unwrap().unwrap();
         assert_eq!(mine.number, 2);
-        assert_eq!(uuid(&queue.look(&mine).unwrap()), "A");
+        assert_eq!(uuid(&queue.try_lock_gpus(&mine).unwrap()), "A");
         assert!(!stale.exists());
     }
 
@@ -433,11 +437,11 @@ mod tests {
         fs::write(&secret, "kept").unwrap();
         let mine = queue.enter(&gpus(&["A"]), 1, "me").unwrap().unwrap();
         fs::hard_link(&secret, dir.path().join("locks/A.lock")).unwrap();
-        assert!(queue.look(&mine).is_err());
+        assert!(queue.try_lock_gpus(&mine).is_err());
         assert_eq!(fs::read_to_string(&secret).unwrap(), "kept");
         fs::remove_file(dir.path().join("locks/A.lock")).unwrap();
         fs::create_dir(dir.path().join("locks/A.lock")).unwrap();
-        assert!(queue.look(&mine).is_err());
+        assert!(queue.try_lock_gpus(&mine).is_err());
     }
 
     /// Creates another job's file, locked while the result is open.
@@ -482,10 +486,13 @@ mod tests {
 
         let mine = queue.enter(&gpus(&["A"]), 1, "me").unwrap().unwrap();
         assert_eq!(mine.number, 10);
-        let a = queue.look(&mine).unwrap();
+        let a = queue.try_lock_gpus(&mine).unwrap();
         assert_eq!(uuid(&a), "A");
         let next = queue.enter(&gpus(&["A"]), 1, "next").unwrap().unwrap();
-        assert_eq!((next.number, position(queue.look(&next).unwrap())), (11, (1, "me".into())));
+        assert_eq!(
+            (next.number, position(queue.try_lock_gpus(&next).unwrap())),
+            (11, (1, "me".into()))
+        );
     }
 
     #[test]
@@ -500,13 +507,13 @@ mod tests {
         let (dir, queue) = queue();
         fs::create_dir(dir.path().join("locks/A.lock")).unwrap();
         let one = queue.enter(&gpus(&["A", "B"]), 1, "one").unwrap().unwrap();
-        let b = queue.look(&one).unwrap();
+        let b = queue.try_lock_gpus(&one).unwrap();
         assert_eq!(uuid(&b), "B");
         // B can still become free.
         let next = queue.enter(&gpus(&["A", "B"]), 1, "next").unwrap().unwrap();
-        assert_eq!(position(queue.look(&next).unwrap()), (1, "one".into()));
+        assert_eq!(position(queue.try_lock_gpus(&next).unwrap()), (1, "one".into()));
         let both = queue.enter(&gpus(&["A", "B"]), 2, "both").unwrap().unwrap();
-        assert!(queue.look(&both).unwrap_err().to_string().contains("A.lock"));
+        assert!(queue.try_lock_gpus(&both).unwrap_err().to_string().contains("A.lock"));
     }
 
     #[test]
@@ -514,7 +521,7 @@ mod tests {
         let (dir, queue) = queue();
         let _held = locked(&dir.path().join("locks/A.lock"), &"e\nv\x1b[2Jil ".repeat(10_000));
         let mine = queue.enter(&gpus(&["A"]), 1, "me").unwrap().unwrap();
-        let (_, holder) = position(queue.look(&mine).unwrap());
+        let (_, holder) = position(queue.try_lock_gpus(&mine).unwrap());
         assert!(holder.starts_with("ev[2Jil ev") && holder.len() == 200, "{holder}");
     }
 
@@ -523,8 +530,8 @@ mod tests {
         let (dir, queue) = queue();
         let mut mine = queue.enter(&gpus(&["A"]), 1, "me").unwrap().unwrap();
         let _guard = locked(&dir.path().join("locks/queue.lock"), "");
-        assert!(matches!(queue.look(&mine).unwrap(), QueueState::Busy));
-        assert!(!queue.again(&mut mine, &gpus(&["A"])).unwrap());
+        assert!(matches!(queue.try_lock_gpus(&mine).unwrap(), QueueState::Busy));
+        assert!(!queue.rejoin(&mut mine, &gpus(&["A"])).unwrap());
         assert!(queue.enter(&gpus(&["A"]), 1, "you").unwrap().is_none());
     }
 
@@ -532,10 +539,10 @@ mod tests {
     fn who_waits_behind_a_reserved_gpu_is_told_for_whom() {
         let (_dir, queue) = queue();
         let holder = queue.enter(&gpus(&["B"]), 1, "holder").unwrap().unwrap();
-        let _held = queue.look(&holder).unwrap();
+        let _held = queue.try_lock_gpus(&holder).unwrap();
         drop(holder);
         let _both = queue.enter(&gpus(&["A", "B"]), 2, "both").unwrap().unwrap();
         let late = queue.enter(&gpus(&["A"]), 1, "late").unwrap().unwrap();
-        assert_eq!(position(queue.look(&late).unwrap()), (2, "both".into()));
+        assert_eq!(position(queue.try_lock_gpus(&late).unwrap()), (2, "both".into()));
     }
 }

@@ -226,7 +226,7 @@ impl Relay {
     fn run(&mut self, plan: &Plan, socket: &Path) -> Result<Outcome, HostFault> {
         if self.last_seq == 0 {
             let holder = "the platform, which starts a container for it".to_owned();
-            self.journal.append(EventBody::Queued { place: 1, holder })?;
+            self.journal.append(EventBody::Queued { position: 1, holder })?;
             self.last_seq = 1;
             self.hub.wake();
         }
@@ -332,7 +332,7 @@ impl Relay {
                 return Ok(None);
             }
             self.buffer.extend_from_slice(&chunk[..n]);
-            if let Some(outcome) = self.take()? {
+            if let Some(outcome) = self.handle_frames()? {
                 return Ok(Some(match (outcome, cancelled) {
                     // The platform has ended the host that ran it.
                     (Outcome::HostError { .. }, Some(_)) => Outcome::Cancelled,
@@ -370,7 +370,7 @@ impl Relay {
     }
 
     /// Handles complete frames. Returns the outcome once it is among them.
-    fn take(&mut self) -> Result<Option<Outcome>, HostFault> {
+    fn handle_frames(&mut self) -> Result<Option<Outcome>, HostFault> {
         let bytes = std::mem::take(&mut self.buffer);
         let mut used = 0;
         if !self.has_magic {

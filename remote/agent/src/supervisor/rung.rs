@@ -219,7 +219,7 @@ impl Supervisor {
                 Ok(0)
             }
             Ok(n) => {
-                let bytes = pipe.masker.take(&piece[..n]);
+                let bytes = pipe.masker.mask(&piece[..n]);
                 self.record_output(step, pipe.stream, &mut pipe.excerpt, &bytes)?;
                 Ok(n)
             }
@@ -244,7 +244,7 @@ impl Supervisor {
         if bytes.is_empty() {
             return Ok(());
         }
-        excerpt.take(bytes);
+        excerpt.add(bytes);
         let kept = self.log(step, stream)?.append(bytes)?;
         if kept.len > 0 {
             let (step, offset, len) = (step.id.clone(), kept.offset, kept.len);

@@ -45,17 +45,17 @@ pub(crate) fn judge(
             continue;
         }
         let Some(line) = find(row, &stdout, &stderr) else { continue };
-        let words = cut(line);
+        let message = cut(line);
         if row.then == LadderAction::Note {
-            notes.push((row.code.clone(), words));
+            notes.push((row.code.clone(), message));
         } else if hit.is_none() {
-            hit = Some((row, words));
+            hit = Some((row, message));
         }
     }
-    let (code, words, verdict) = match hit {
-        Some((row, words)) => (row.code.clone(), words, verdict_of(&row.then)),
+    let (code, message, verdict) = match hit {
+        Some((row, message)) => (row.code.clone(), message, verdict_of(&row.then)),
         None => match failure {
-            Some((code, words)) => (code.to_owned(), words, RungVerdict::Next),
+            Some((code, message)) => (code.to_owned(), message, RungVerdict::Next),
             None => (String::new(), String::new(), RungVerdict::Well),
         },
     };
@@ -65,7 +65,7 @@ pub(crate) fn judge(
         argv,
         ok: verdict == RungVerdict::Well,
         code,
-        words,
+        message,
         exit: result.exit,
         signal: result.signal,
         seconds: result.seconds,
@@ -78,12 +78,12 @@ pub(crate) fn judge(
 }
 
 /// Returns the record of a rung that was not run.
-pub(crate) fn not_run(step: &Step, rung: &Rung, code: &str, words: String) -> RungRecord {
+pub(crate) fn not_run(step: &Step, rung: &Rung, code: &str, message: String) -> RungRecord {
     RungRecord {
         step: step.id.clone(),
         rung: rung.id.clone(),
         code: code.into(),
-        words,
+        message,
         loses: rung.loses.clone(),
         ..RungRecord::default()
     }
@@ -183,7 +183,7 @@ mod tests {
             rungs: Vec::new(),
         };
         let mut result = ProgramResult { exit: Some(exit), ..ProgramResult::default() };
-        result.stderr.take(stderr.as_bytes());
+        result.stderr.add(stderr.as_bytes());
         judge(&step, &rung, Vec::new(), &result, Path::new("/nowhere"))
     }
 
@@ -198,7 +198,7 @@ mod tests {
             judge_output(NCU, 0, "==WARNING== x\n==ERROR== ERR_NVGPUCTRPERM - no\n");
         assert_eq!(verdict, RungVerdict::Rung("nsys".into()));
         assert_eq!((record.ok, record.code.as_str()), (false, "counters_refused"));
-        assert_eq!(record.words, "==ERROR== ERR_NVGPUCTRPERM - no");
+        assert_eq!(record.message, "==ERROR== ERR_NVGPUCTRPERM - no");
         assert_eq!(record.notes, [("warned".into(), "==WARNING== x".into())]);
     }
 
@@ -211,7 +211,7 @@ mod tests {
     fn what_no_row_explains_goes_down_the_ladder_with_the_last_line() {
         let (record, verdict) = judge_output(NCU, 3, "one\nlast words\n\n");
         assert_eq!((verdict, record.code.as_str()), (RungVerdict::Next, "exit"));
-        assert_eq!(record.words, "last words");
+        assert_eq!(record.message, "last words");
         let rung = r#"{"id":"r","argv":["x"],"success":{"files":["out"]}}"#;
         assert_eq!(judge_output(rung, 0, "").0.code, "no_file");
         let rung = r#"{"id":"r","argv":["x"],"success":{"prints":["SUMMARY"]}}"#;

@@ -86,13 +86,13 @@ impl Supervisor {
         };
         self.emit(started)?;
         let Some(program) = program else {
-            let words = format!("`{}` is not on PATH", argv[0]);
-            return Ok((start_failed(step, rung, argv, words), RungVerdict::Next));
+            let message = format!("`{}` is not on PATH", argv[0]);
+            return Ok((start_failed(step, rung, argv, message), RungVerdict::Next));
         };
         let folder = work.join(&rung.cwd);
         if let Err(e) = std::fs::create_dir_all(&folder) {
-            let words = format!("no folder `{}`: {e}", rung.cwd);
-            return Ok((start_failed(step, rung, argv, words), RungVerdict::Next));
+            let message = format!("no folder `{}`: {e}", rung.cwd);
+            return Ok((start_failed(step, rung, argv, message), RungVerdict::Next));
         }
         let launch = Launch { program: &program, args: &argv[1..], env: &env, folder: &folder };
         let result = match self.run_program(step, &launch, secrets) {
@@ -105,8 +105,8 @@ impl Supervisor {
         let verdict = match result {
             Ok(result) => judge(step, rung, argv, &result, &work),
             Err(e) => {
-                let words = format!("`{}` does not start: {e}", program.display());
-                (start_failed(step, rung, argv, words), RungVerdict::Next)
+                let message = format!("`{}` does not start: {e}", program.display());
+                (start_failed(step, rung, argv, message), RungVerdict::Next)
             }
         };
         self.announce(step, rung, &work)?;
@@ -118,6 +118,6 @@ impl Supervisor {
     }
 }
 
-fn start_failed(step: &Step, rung: &Rung, argv: Vec<String>, words: String) -> RungRecord {
-    RungRecord { argv, ..not_run(step, rung, "start_failed", words) }
+fn start_failed(step: &Step, rung: &Rung, argv: Vec<String>, message: String) -> RungRecord {
+    RungRecord { argv, ..not_run(step, rung, "start_failed", message) }
 }

@@ -101,7 +101,7 @@ fn many_jobs_at_once_never_share_a_gpu_and_all_end() {
     let used: BTreeSet<String> = stories.iter().flat_map(locked).collect();
     assert_eq!(used.len(), 2, "both GPUs are used");
     let queued = stories.iter().flat_map(|s| &s.events).any(|e| {
-        matches!(&e.body, EventBody::Queued { place, holder } if *place > 0 && holder.contains("j."))
+        matches!(&e.body, EventBody::Queued { position, holder } if *position > 0 && holder.contains("j."))
     });
     assert!(queued, "those who wait are told their place and for whom");
     let left: Vec<_> = std::fs::read_dir(&host.env["RGPU_LOCK_DIR"])
@@ -308,7 +308,8 @@ fn a_killed_holder_frees_the_gpu_and_a_wait_has_an_end() {
     let mut waiting = host.connect();
     waiting.submit(&gpu_plan("waiting", one, "echo mine", json!({})));
     let mut wait_story = Story::default();
-    while !wait_story.events.iter().any(|e| matches!(e.body, EventBody::Queued { place: 1, .. })) {
+    while !wait_story.events.iter().any(|e| matches!(e.body, EventBody::Queued { position: 1, .. }))
+    {
         waiting.read_into(&mut wait_story);
     }
     let pid = host.supervisor("holder").to_string();

@@ -105,8 +105,8 @@ fn the_ladder_goes_down_until_a_rung_ends_well() {
             "last:ok"
         ]
     );
-    assert_eq!(story.record("exit").words, "bad");
-    assert_eq!(story.record("words").words, "==ERROR== ERR_NVGPUCTRPERM");
+    assert_eq!(story.record("exit").message, "bad");
+    assert_eq!(story.record("words").message, "==ERROR== ERR_NVGPUCTRPERM");
     assert_eq!(*story.outcome(), Outcome::Done);
     // One log for a step; its rungs append.
     assert!(story.stdout("main").ends_with("ERR_NVGPUCTRPERM\nfine\n"));
@@ -185,7 +185,7 @@ fn secrets_are_masked_wherever_output_is_kept_and_never_written() {
     client.submit_with(&secret, json!({"TOKEN": "s3cr3t-value", "OTHER": "x"}), 0);
     let story = client.story();
     assert_eq!(story.stdout("main"), "a***b\n***\n");
-    assert_eq!(story.record("host").words, "***");
+    assert_eq!(story.record("host").message, "***");
     assert_eq!(story.record("host").stderr_tail, "***\n");
     let grep = std::process::Command::new("grep")
         .args(["-r", "s3cr3t"])

@@ -31,7 +31,7 @@ pub struct Kernel {
     pub shared_reserved_bytes: u64,
     /// The kernel's own constant banks; bank 0 holds the driver's area and the parameters.
     pub constants: Vec<ConstantBank>,
-    /// Named barriers.
+    /// Number of named barriers that it uses.
     pub barriers: u32,
     /// Memory barriers (`mbarrier`) in shared memory.
     pub mbarriers: u32,

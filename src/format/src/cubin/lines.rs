@@ -100,7 +100,7 @@ pub fn lines(data: &[u8], table: Table) -> Result<Lines, CubinError> {
     let mut lines = Lines { symbols: symbols(&elf), ..Lines::default() };
     let name = table.section();
     let Some((index, section)) = find(&elf, name.as_bytes()) else { return Ok(lines) };
-    let relocations = Relocations::of(&elf, index);
+    let relocations = Relocations::read(&elf, index);
     let names = find(&elf, b".debug_str").map_or(&[][..], |(_, section)| section.data);
     let broken = |cause: gimli::Error| CubinError::Lines {
         section: name.to_owned(),
@@ -344,7 +344,7 @@ fn file_table_end(section: &[u8], unit: usize) -> Option<usize> {
 struct Relocations(HashMap<usize, u64>);
 
 impl Relocations {
-    fn of(elf: &Elf<'_>, target: usize) -> Relocations {
+    fn read(elf: &Elf<'_>, target: usize) -> Relocations {
         const SHT_RELA: u32 = 4;
         let mut places = HashMap::new();
         let tables =

@@ -181,7 +181,7 @@ pub fn read(data: &[u8]) -> Result<Cubin, CubinError> {
             .iter()
             .filter(|s| s.name == b".nv.global" || s.name == b".nv.global.init")
             .fold(0, |sum, s| sum.saturating_add(s.size)),
-        ptx: section(b".nv_debug_ptx_txt").and_then(KeptPtx::of),
+        ptx: section(b".nv_debug_ptx_txt").and_then(KeptPtx::read),
         has_lines: section(b".debug_line").is_some(),
     })
 }
@@ -291,7 +291,7 @@ fn module_constants(elf: &Elf<'_>) -> Vec<ConstantBank> {
 }
 
 impl KeptPtx {
-    fn of(section: &Section<'_>) -> Option<Self> {
+    fn read(section: &Section<'_>) -> Option<Self> {
         let bytes = section.data.iter().rposition(|b| !matches!(b, 0 | b'\n'))? + 1;
         Some(KeptPtx { offset: section.offset, bytes })
     }

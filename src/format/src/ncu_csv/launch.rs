@@ -51,7 +51,7 @@ pub struct Cell {
     pub value: CellValue,
 }
 
-/// A printed value.
+/// A metric's value as ncu prints it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CellValue {
     /// A finite number, in the cell's unit.

@@ -5,7 +5,7 @@ use super::launch::{Cell, CellValue, CsvLaunch, CsvRule, compute, ranges, triple
 use crate::csv::{CsvError, Row, Rows, number};
 use std::collections::HashMap;
 
-/// Kind of page.
+/// The page of `ncu --csv`, which decides its columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Page {
     /// One row a launch.
@@ -14,7 +14,7 @@ pub enum Page {
     Details,
 }
 
-/// A parsed page.
+/// The rows of one page of `ncu --csv`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NcuCsv {
     /// Kind of the page.

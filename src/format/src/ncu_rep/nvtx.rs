@@ -21,7 +21,7 @@ pub struct NvtxState {
 /// `NvtxDomainInfo`: 1 id, 2 name, 3 registered strings, 4 name tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NvtxDomain {
-    /// The domain's number.
+    /// Number of the domain in its process.
     pub id: u64,
     /// Its name; empty or `<default domain>` for the default one.
     pub name: String,
@@ -31,9 +31,9 @@ pub struct NvtxDomain {
 /// The nested ranges of one thread in one domain, outermost first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NvtxStack {
-    /// The thread.
+    /// Id of the host thread.
     pub thread: u64,
-    /// The domain's number.
+    /// Number of the domain in its process.
     pub domain: u64,
     /// The ranges' names, outermost first.
     pub path: Vec<String>,
@@ -42,7 +42,7 @@ pub struct NvtxStack {
 /// An open start/end range.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NvtxStartEnd {
-    /// The domain's number.
+    /// Number of the domain in its process.
     pub domain: u64,
     /// The range's own number.
     pub id: u64,

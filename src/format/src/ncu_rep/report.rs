@@ -60,7 +60,7 @@ impl<'a> NcuReport<'a> {
     fn check(&self, notes: &mut Notes) {
         for entry in &self.index.entries {
             let message = entry.message(&self.bytes);
-            match ResultKind::of(entry.kind) {
+            match ResultKind::from_entry(entry.kind) {
                 Some(kind) => NcuResult::read(kind, message, self.strings(), notes).check(notes),
                 None => drop(Source::read(message, notes)),
             }
@@ -100,7 +100,7 @@ impl<'a> NcuReport<'a> {
     /// The results in file order: kernels in launch order.
     pub fn results(&self) -> impl Iterator<Item = NcuResult<'_>> + '_ {
         self.index.entries.iter().filter_map(|entry| {
-            let kind = ResultKind::of(entry.kind)?;
+            let kind = ResultKind::from_entry(entry.kind)?;
             let message = entry.message(&self.bytes);
             Some(NcuResult::read(kind, message, self.strings(), &mut Notes::default()))
         })

@@ -51,7 +51,7 @@ struct Layout {
 }
 
 impl ResultKind {
-    pub(super) fn of(kind: EntryKind) -> Option<Self> {
+    pub(super) fn from_entry(kind: EntryKind) -> Option<Self> {
         match kind {
             EntryKind::Source => None,
             EntryKind::Kernel => Some(ResultKind::Kernel),
@@ -135,13 +135,13 @@ pub struct Launch<'a> {
     pub grid: Dim3,
     /// Threads of a block.
     pub block: Dim3,
-    /// The launching thread.
+    /// Id of the host thread that launched it.
     pub thread: u64,
     /// Number of the API call that launched it.
     pub api_call: u64,
-    /// The context's number.
+    /// Number of the CUDA context in its process.
     pub context: u64,
-    /// The stream's number.
+    /// Number of the CUDA stream in its context.
     pub stream: u64,
 }
 

@@ -118,7 +118,7 @@ impl Shared<'_> {
             let mut cursor = statement.query([segment.0, segment.1])?;
             let (mut batch, mut texts) = (Vec::with_capacity(BATCH_ROWS), 0);
             while let Some(row) = cursor.next()? {
-                let value = T::read(&Fields::of(row));
+                let value = T::read(&Fields::new(row));
                 texts += value.texts();
                 batch.push(value);
                 if batch.len() == BATCH_ROWS || texts >= MAX_BATCH_TEXT_BYTES {

@@ -26,7 +26,7 @@ pub(super) fn stream(
         let mut statement = connection.prepare(sql)?;
         let mut cursor = statement.query([])?;
         while let Some(row) = cursor.next()? {
-            each(&Fields::of(row));
+            each(&Fields::new(row));
             rows += 1;
         }
         Ok(())
@@ -89,7 +89,7 @@ pub(super) struct Fields<'r, 's> {
 }
 
 impl<'r, 's> Fields<'r, 's> {
-    pub(super) fn of(row: &'r Row<'s>) -> Self {
+    pub(super) fn new(row: &'r Row<'s>) -> Self {
         Fields { row }
     }
 

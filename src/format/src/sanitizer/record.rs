@@ -163,7 +163,7 @@ pub struct Allocation {
     pub distance_bytes: Option<u64>,
     /// The allocation's address.
     pub address: Option<u64>,
-    /// The allocation's size.
+    /// Size of the allocation in bytes.
     pub bytes: Option<u64>,
 }
 
@@ -207,9 +207,9 @@ pub struct ApiError {
 /// Memory that was never freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leak {
-    /// Its size.
+    /// Size of the allocation in bytes.
     pub bytes: u64,
-    /// Its address.
+    /// Device address of the allocation.
     pub address: Option<u64>,
 }
 

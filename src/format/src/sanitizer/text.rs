@@ -23,7 +23,7 @@ pub struct Log {
     pub program_lines: u64,
 }
 
-/// A summary line.
+/// A line of the tool's closing summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Summary {
     /// `ERROR SUMMARY: N errors`: memcheck, initcheck, synccheck.
@@ -39,9 +39,9 @@ pub enum Summary {
     },
     /// `LEAK SUMMARY: N bytes leaked in M allocations`.
     Leaks {
-        /// Bytes.
+        /// Bytes that were not freed.
         bytes: u64,
-        /// Allocations.
+        /// Number of allocations that were not freed.
         allocations: u64,
     },
 }

@@ -115,7 +115,7 @@ impl Class {
     }
 
     /// The class of an instruction by its name.
-    pub fn of(mnemonic: Mnemonic) -> Class {
+    pub fn from_mnemonic(mnemonic: Mnemonic) -> Class {
         match mnemonic {
             Mnemonic::Known(name) => by_name(name),
             Mnemonic::Unknown(_) => Class::Unknown,

@@ -7,9 +7,9 @@ use std::fmt;
 pub struct Instruction {
     /// Offset from the start of the code, in bytes.
     pub offset: u64,
-    /// Bits 0-63.
+    /// Bits 0 to 63 of the 128.
     pub low: u64,
-    /// Bits 64-127.
+    /// Bits 64 to 127 of the 128.
     pub high: u64,
 }
 
@@ -103,7 +103,7 @@ impl fmt::Display for Control {
 }
 
 impl Instruction {
-    /// Bits 0-11.
+    /// The operation: bits 0 to 11.
     pub fn opcode(&self) -> u16 {
         (self.low & 0xfff) as u16
     }

@@ -83,6 +83,7 @@ fn parts(instruction: &Instruction, sm: u32) -> (String, Mnemonic) {
 
 /// Whether the guard is a uniform predicate.
 fn uniform_guard(name: Mnemonic) -> bool {
-    let uniform = matches!(Class::of(name), Class::Uniform | Class::Tma | Class::TensorBlock);
+    let uniform =
+        matches!(Class::from_mnemonic(name), Class::Uniform | Class::Tma | Class::TensorBlock);
     uniform || matches!(name, Mnemonic::Known(n) if n.starts_with('U'))
 }

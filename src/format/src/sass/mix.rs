@@ -92,7 +92,7 @@ impl Counts {
 
 impl Mix {
     /// Instructions of one class.
-    pub fn of(&self, class: Class) -> u64 {
+    pub fn count(&self, class: Class) -> u64 {
         self.classes.iter().find(|c| c.class == class).map_or(0, |c| c.count)
     }
 

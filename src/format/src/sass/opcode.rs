@@ -110,8 +110,9 @@ pub(super) fn names() -> &'static [&'static str] {
 
 /// The class of each name.
 pub(super) fn classes() -> &'static [Class] {
-    static CLASSES: LazyLock<Vec<Class>> =
-        LazyLock::new(|| NAMES.iter().map(|name| Class::of(Mnemonic::Known(name))).collect());
+    static CLASSES: LazyLock<Vec<Class>> = LazyLock::new(|| {
+        NAMES.iter().map(|name| Class::from_mnemonic(Mnemonic::Known(name))).collect()
+    });
     &CLASSES
 }
 

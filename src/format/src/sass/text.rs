@@ -29,7 +29,7 @@ pub enum File {
 }
 
 impl File {
-    fn of(head: &str) -> Option<File> {
+    fn from_head(head: &str) -> Option<File> {
         match head.trim() {
             "GPR" => Some(File::General),
             "PRED" => Some(File::Predicate),
@@ -174,8 +174,8 @@ impl Columns {
     /// Reads a row of the header: names of register files, or numbers of registers.
     fn head(&mut self, row: &str) {
         let cells = cells(row);
-        if cells.iter().any(|(_, cell)| File::of(cell).is_some()) {
-            self.files = cells.iter().map(|(_, cell)| File::of(cell)).collect();
+        if cells.iter().any(|(_, cell)| File::from_head(cell).is_some()) {
+            self.files = cells.iter().map(|(_, cell)| File::from_head(cell)).collect();
             self.registers.clear();
         } else if cells.iter().any(|(_, cell)| cell.trim_start().starts_with("# ")) {
             self.registers.clear();

@@ -116,7 +116,7 @@ fn names_and_guards_equal_nvdisasm() {
         let name = theirs.name().split('.').next().unwrap();
         let line = theirs.text;
         assert_eq!(sass::mnemonic(ours, sm).to_string(), name, "sm_{sm} {line}");
-        assert_ne!(Class::of(sass::mnemonic(ours, sm)), Class::Unknown, "{name}");
+        assert_ne!(Class::from_mnemonic(sass::mnemonic(ours, sm)), Class::Unknown, "{name}");
         let guard = ours.guard().map(|g| g.to_string());
         assert_eq!(guard, theirs.guard().map(|g| g.replace("UP", "P")), "sm_{sm} {line}");
     });
@@ -127,7 +127,7 @@ fn reuse_flags_equal_nvdisasm() {
     every(|ours, theirs, _, sm| {
         // nvdisasm does not print the flags of texture instructions, whose operands are register
         // groups.
-        if Class::of(sass::mnemonic(ours, sm)) == Class::Texture {
+        if Class::from_mnemonic(sass::mnemonic(ours, sm)) == Class::Texture {
             return;
         }
         let printed = theirs.text.matches(".reuse").count();
@@ -165,7 +165,7 @@ fn no_load_is_used_before_its_barrier_is_waited_for() {
         for section in &cubin.code {
             let code = instructions(section, &file);
             for (at, load) in code.iter().enumerate() {
-                let class = Class::of(sass::mnemonic(load, cubin.sm.number));
+                let class = Class::from_mnemonic(sass::mnemonic(load, cubin.sm.number));
                 let register = (load.low >> 16 & 0xff) as u8;
                 if !announces(class) || register == 0xff {
                     continue;
@@ -177,11 +177,12 @@ fn no_load_is_used_before_its_barrier_is_waited_for() {
                 let rest = &code[at + 1..];
                 let end = rest.iter().position(|i| {
                     i.control().wait_mask >> barrier & 1 == 1
-                        || Class::of(sass::mnemonic(i, cubin.sm.number)) == Class::Control
+                        || Class::from_mnemonic(sass::mnemonic(i, cubin.sm.number))
+                            == Class::Control
                 });
                 for user in &rest[..end.unwrap_or(rest.len())] {
                     // Register-form arithmetic reads Ra, and Rb if the form has one.
-                    let class = Class::of(sass::mnemonic(user, cubin.sm.number));
+                    let class = Class::from_mnemonic(sass::mnemonic(user, cubin.sm.number));
                     if !matches!(class, Class::Fp32 | Class::Fp16) {
                         continue;
                     }
@@ -211,7 +212,7 @@ fn the_fifth_generation_tensor_kernel_names_its_instructions() {
         {
             assert!(mix.has(name), "{kernel} has no {name}");
         }
-        assert!(mix.of(Class::TensorBlock) >= 6 && mix.of(Class::Tma) == 1);
+        assert!(mix.count(Class::TensorBlock) >= 6 && mix.count(Class::Tma) == 1);
         assert!(mix.classes.iter().all(|c| c.class != Class::Unknown));
     }
 }

@@ -1,46 +1,48 @@
 //! Timing on new data for each call, for kernels whose reference runs on the GPU.
 //!
-//! For each call, the inputs are drawn again, a host entry is refreshed or prepared again, the
+//! For each call, the inputs are generated again, a host entry is refreshed or prepared again, the
 //! reference computes the expected outputs, outputs are poisoned and L2 is flushed. Then come
 //! event, launch, event, and after them the check of the outputs. Only the launch lies between the
 //! two events. The reference keeps the GPU busy while the host enqueues what follows, so the events
 //! include no launch latency.
 //!
-//! The host waits for each call, so that its clock shows whether the GPU was idle at the end event.
-//! A kernel that works on a stream of its own is then timed by the host's clock.
+//! The host synchronizes after each call. If the GPU is still busy after the end event, the kernel
+//! uses a stream of its own and is timed by the host's clock.
 //!
 //! The reference determines the cost: if it takes t seconds per call, `max_seconds` allows
 //! `max_seconds / t` samples.
 
 use super::Session;
 use super::check::Check;
-use super::draw::{FreshTensors, fixed_inputs};
+use super::inputs::{FreshTensors, fixed_inputs};
 use super::session::{DeviceCase, PreparedTarget, Target};
-use super::time::{LATE_NS, LATE_PART, TimedCase, batch_size, bind, overhead};
+use super::time::{
+    LATE_FRACTION, LATE_NS, TimedCase, batch_size, event_overhead_ns, prepare_target,
+};
 use super::verify::DeviceReference;
 use crate::cli::Clock;
 use crate::cuda::{Buffer, Event};
-use crate::fault::Outcome;
+use crate::fault::Result;
 use crate::sampling::Sampling;
 use rgpu_case::{Case, ClockReading, ErrorClass, Phase, Timing, TimingSource};
 use std::time::Instant;
 
-/// One data set of a kernel, ready for sampling on new contents.
+/// One case, ready to be timed with new inputs for each call.
 pub(super) struct FreshCase<'w> {
     session: &'w Session<'w>,
     target: &'w Target<'w>,
     device: &'w DeviceCase<'w>,
     flush: Option<&'w Buffer<'w>>,
-    draws: FreshTensors<'w>,
+    inputs: FreshTensors<'w>,
     /// `None` when there is not enough memory for it.
     check: Option<Check<'w>>,
-    set: &'w Case,
+    case: &'w Case,
 }
 
 /// Samples taken with one clock.
 struct ClockSamples {
     timing: Option<Timing>,
-    /// Calls after whose end event the GPU was still busy.
+    /// Calls for which the GPU was still busy after the end event.
     late: u64,
 }
 
@@ -51,64 +53,66 @@ impl<'w> FreshCase<'w> {
         reference: &'w DeviceReference<'w>,
         device: &'w DeviceCase<'w>,
         flush: Option<&'w Buffer<'w>>,
-    ) -> Outcome<FreshCase<'w>> {
-        let set = device.host.set;
-        let draws = FreshTensors::new(session, device.host)?;
+    ) -> Result<FreshCase<'w>> {
+        let case = device.host.case;
+        let inputs = FreshTensors::new(session, device.host)?;
         let check = match Check::new(session, reference, device.host) {
             Err(fault) if fault.0.class == ErrorClass::OutOfMemory => {
-                session.journal.gap(format!(
+                session.journal.add_gap(format!(
                     "`{}`: not enough memory for a reference with its own data, so the outputs of \
                      timed calls were not compared",
-                    set.name
+                    case.name
                 ));
                 None
             }
             check => Some(check?),
         };
-        let fixed = fixed_inputs(set);
+        let fixed = fixed_inputs(case);
         if !fixed.is_empty() {
-            session.journal.gap(format!(
-                "`{}`: the same contents in every timed call for `{}`, whose `init` or `seed` \
-                 leaves no choice",
-                set.name,
+            session.journal.add_gap(format!(
+                "`{}`: `{}` had the same contents in every timed call, because `init` or `seed` \
+                 fixes them",
+                case.name,
                 fixed.join("`, `")
             ));
         }
-        Ok(FreshCase { session, target, device, flush, draws, check, set })
+        Ok(FreshCase { session, target, device, flush, inputs, check, case })
     }
 
-    /// Takes samples; uses the host's clock if the GPU is still busy after the end events.
-    pub(super) fn time(
+    /// Times the kernel. If the GPU was still busy after more than half of the end events, times it
+    /// again with the host's clock.
+    pub(super) fn time_kernel(
         &self,
         prepared: PreparedTarget<'w>,
         clock: Clock,
-    ) -> Outcome<Option<Timing>> {
-        let _stage = self.session.journal.enter(Phase::Timed, Some(self.set))?;
+    ) -> Result<Option<Timing>> {
+        let _stage = self.session.journal.enter_phase(Phase::Timed, Some(self.case))?;
         let (prepared, sampled) = self.sample(prepared, clock, 0)?;
         let taken = sampled.timing.as_ref().map_or(0, |timing| timing.sample_ns.len() as u64);
         if clock == Clock::Host || sampled.late * 2 <= taken {
             return Ok(sampled.timing);
         }
-        super::time::on_a_stream_of_its_own(self.session, self.set);
+        super::time::report_own_stream(self.session, self.case);
         Ok(self.sample(prepared, Clock::Host, taken)?.1.timing)
     }
 
-    /// `before` is the number of calls that already had their data.
+    /// Times calls. `calls_before` is the number of calls made earlier; each call number gives
+    /// other inputs, so none repeat.
     fn sample(
         &self,
         mut prepared: PreparedTarget<'w>,
         clock: Clock,
-        before: u64,
-    ) -> Outcome<(PreparedTarget<'w>, ClockSamples)> {
+        calls_before: u64,
+    ) -> Result<(PreparedTarget<'w>, ClockSamples)> {
         let gpu = &self.session.gpu;
         let pair = (Event::new(gpu)?, Event::new(gpu)?);
         let (start, end) = &pair;
         let overhead_ns = match clock {
-            Clock::Events => overhead(&pair)?,
+            Clock::Events => event_overhead_ns(&pair)?,
             Clock::Host => None,
         };
-        let mut sampling = Sampling::start(&self.session.input.case.timing);
-        let (mut calls, mut late, mut each_ns) = (before, 0, None);
+        let mut sampling = Sampling::start(&self.session.input.spec.timing);
+        let (mut calls, mut late, mut each_ns) = (calls_before, 0, None);
         loop {
             let batch = batch_size(sampling.next_batch_limit(), each_ns);
             if batch == 0 {
@@ -142,9 +146,9 @@ impl<'w> FreshCase<'w> {
                         end.wait()?;
                         let passed = Instant::now();
                         gpu.synchronize_all()?;
-                        let rest = passed.elapsed().as_nanos() as f64;
+                        let busy_after_end_ns = passed.elapsed().as_nanos() as f64;
                         let ns = end.since_ns(start)?;
-                        late += u64::from(rest > LATE_NS.max(LATE_PART * ns));
+                        late += u64::from(busy_after_end_ns > LATE_NS.max(LATE_FRACTION * ns));
                         ns
                     }
                     Clock::Host => {
@@ -159,11 +163,11 @@ impl<'w> FreshCase<'w> {
                 };
                 samples.push(ns);
                 if let Some(check) = &self.check {
-                    check.judge(self.device, slot)?;
+                    check.enqueue_comparison(self.device, slot)?;
                 }
             }
             if let Some(check) = &self.check {
-                check.verdict(first)?;
+                check.fail_on_mismatch(first)?;
             }
             each_ns = Some(began.elapsed().as_nanos() as f64 / batch as f64);
             sampling.push(&samples, reading);
@@ -176,26 +180,26 @@ impl<'w> FreshCase<'w> {
         let timing = sampling.finish(source, overhead_ns, flushed).map(|mut timing| {
             let taken = timing.sample_ns.len() as u64;
             timing.verified = self.check.is_some().then_some(taken);
-            timing.contents = Some(if self.draws.any() { taken } else { 1 });
+            timing.distinct_inputs = Some(if self.inputs.has_new_inputs() { taken } else { 1 });
             timing
         });
         Ok((prepared, ClockSamples { timing, late }))
     }
 
-    /// Draws new contents, refreshes the kernel and enqueues the reference.
-    fn renew(&self, prepared: PreparedTarget<'w>, call: u64) -> Outcome<PreparedTarget<'w>> {
-        self.draws.fill(self.device, call)?;
-        self.device.restore()?;
-        let prepared = match self.draws.any() && !prepared.refresh()? {
+    /// Generates new inputs, refreshes the kernel and enqueues the reference.
+    fn renew(&self, prepared: PreparedTarget<'w>, call: u64) -> Result<PreparedTarget<'w>> {
+        self.inputs.enqueue_contents(self.device, call)?;
+        self.device.restore_inout()?;
+        let prepared = match self.inputs.has_new_inputs() && !prepared.refresh()? {
             true => {
-                // Frees its memory before the next state allocates as much.
+                // Dropped first, so that two states are not in memory at once.
                 drop(prepared);
-                bind(self.session, self.target, self.device)?.0
+                prepare_target(self.session, self.target, self.device)?.0
             }
             false => prepared,
         };
         if let Some(check) = &self.check {
-            check.expect(&self.draws, call)?;
+            check.enqueue_reference(&self.inputs, call)?;
         }
         Ok(prepared)
     }

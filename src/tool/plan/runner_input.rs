@@ -12,11 +12,11 @@ use super::request::Request;
 use crate::kernel::{Entry, KernelSpec, ModelSpec, SourceTree};
 
 /// Makes the runner's input; all paths are relative to the job's folder, where it lies.
-pub(super) fn case_of(
+pub(super) fn runner_input(
     request: &Request,
     spec: &KernelSpec,
     sources: &SourceTree,
-    data_sets: Vec<Case>,
+    cases: Vec<Case>,
     small: Vec<Case>,
     seed: u64,
 ) -> RunnerInput {
@@ -61,7 +61,7 @@ pub(super) fn case_of(
                 model: spec.model.as_ref().map(settings).unwrap_or_default(),
             }),
         },
-        data_sets,
+        cases,
         reference,
         tolerance: spec.reference.as_ref().map_or_else(Tolerance::default, |r| r.tolerance),
         seed,

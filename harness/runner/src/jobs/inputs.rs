@@ -12,7 +12,7 @@ use super::Session;
 use super::session::DeviceCase;
 use crate::cuda::{Buffer, Function, Gpu, KernelArgs, Module, ProbeCalls};
 use crate::data::HostCase;
-use crate::fault::Outcome;
+use crate::fault::Result;
 use crate::generate;
 use rgpu_case::{Arg, Case, Dtype, Init, Launch, Role};
 
@@ -25,11 +25,11 @@ const POOL_VALUES: u64 = 1 << 18;
 const POOL_KEY: u64 = 0x706f_6f6c;
 const CALL_KEY: u64 = 0x6361_6c6c;
 
-/// The tensors of a data set that get new contents for each call.
+/// The tensors of a case that get new contents for each call.
 pub(super) struct FreshTensors<'w> {
     gpu: &'w Gpu,
     draw: Function<'w>,
-    drawn: Vec<FreshTensor<'w>>,
+    tensors: Vec<FreshTensor<'w>>,
     seed: u64,
 }
 
@@ -39,73 +39,73 @@ struct FreshTensor<'w> {
     dtype: Dtype,
     elements: u64,
     /// Distinguishes the arguments within one call.
-    place: u64,
+    key: u64,
     pool: Buffer<'w>,
 }
 
 impl<'w> FreshTensors<'w> {
-    pub(super) fn new(session: &'w Session<'_>, host: &HostCase<'_>) -> Outcome<FreshTensors<'w>> {
+    pub(super) fn new(session: &'w Session<'_>, host: &HostCase<'_>) -> Result<FreshTensors<'w>> {
         let gpu = &session.gpu;
-        let module = Module::of_image(gpu, FRESH.as_bytes().to_vec(), "fresh.ptx")?;
+        let module = Module::from_image(gpu, FRESH.as_bytes().to_vec(), "fresh.ptx")?;
         let draw = module.function("rgpu_draw")?;
-        let seed = session.input.case.seed;
-        let positions = host.set.groups.first().map_or(1, |group| group.args.len().max(1));
-        let mut drawn = Vec::new();
+        let seed = session.input.spec.seed;
+        let positions = host.case.groups.first().map_or(1, |group| group.args.len().max(1));
+        let mut tensors = Vec::new();
         for (index, arg) in host.args.iter().enumerate() {
             if !is_random(arg.arg) || arg.bytes() == 0 {
                 continue;
             }
             let (group, position) = (index / positions, index % positions);
-            let place = generate::key(seed, arg.arg, group, position);
+            let key = generate::arg_key(seed, arg.arg, group, position);
             let of_pool = Arg { dims: vec![POOL_VALUES], ..arg.arg.clone() };
-            let values = generate::contents(&of_pool, place ^ POOL_KEY, &session.input.folder)?;
+            let values = generate::contents(&of_pool, key ^ POOL_KEY, &session.input.folder)?;
             let pool = Buffer::new(gpu, values.bytes().len(), 0)?;
             pool.upload(values.bytes())?;
-            let elements = arg.arg.count().unwrap_or(0); // checked when the Case was read
-            drawn.push(FreshTensor { index, dtype: arg.arg.dtype, elements, place, pool });
+            let elements = arg.arg.count().unwrap_or(0); // checked when the input was read
+            tensors.push(FreshTensor { index, dtype: arg.arg.dtype, elements, key, pool });
         }
-        let draws = FreshTensors { gpu, draw, drawn, seed };
-        if let Some(first) = draws.drawn.first() {
-            let args = draws.args(first, &first.pool, 0);
-            draws.draw.prepare(&draws.launch(), &args, ProbeCalls::Thorough)?;
+        let inputs = FreshTensors { gpu, draw, tensors, seed };
+        if let Some(first) = inputs.tensors.first() {
+            let args = inputs.args(first, &first.pool, 0);
+            inputs.draw.prepare(&inputs.launch(), &args, ProbeCalls::Thorough)?;
         }
-        Ok(draws)
+        Ok(inputs)
     }
 
     /// Whether any tensor gets new contents, so that each call has different data.
-    pub(super) fn any(&self) -> bool {
-        !self.drawn.is_empty()
+    pub(super) fn has_new_inputs(&self) -> bool {
+        !self.tensors.is_empty()
     }
 
     /// Enqueues the contents of call `call` into `device`. The same call number gives any device
-    /// memory of this data set the same contents.
-    pub(super) fn fill(&self, device: &DeviceCase<'_>, call: u64) -> Outcome<()> {
-        for drawn in &self.drawn {
-            let Some(buffer) = device.source(drawn.index) else { continue };
-            self.draw.launch(&self.launch(), &self.args(drawn, buffer, call))?;
+    /// memory of this case the same contents.
+    pub(super) fn enqueue_contents(&self, device: &DeviceCase<'_>, call: u64) -> Result<()> {
+        for tensor in &self.tensors {
+            let Some(buffer) = device.input_buffer(tensor.index) else { continue };
+            self.draw.launch(&self.launch(), &self.args(tensor, buffer, call))?;
         }
         Ok(())
     }
 
-    fn args(&self, drawn: &FreshTensor<'_>, out: &Buffer<'_>, call: u64) -> KernelArgs {
-        let key = generate::call_key(self.seed ^ CALL_KEY, call, drawn.place);
+    fn args(&self, tensor: &FreshTensor<'_>, out: &Buffer<'_>, call: u64) -> KernelArgs {
+        let key = generate::call_key(self.seed ^ CALL_KEY, call, tensor.key);
         KernelArgs::new(vec![
             ("out".into(), 8, out.address()),
-            ("pool".into(), 8, drawn.pool.address()),
+            ("pool".into(), 8, tensor.pool.address()),
             ("pool_count".into(), 8, POOL_VALUES),
-            ("elements".into(), 8, drawn.elements),
+            ("elements".into(), 8, tensor.elements),
             ("key".into(), 8, key),
-            ("bits".into(), 8, u64::from(drawn.dtype.bits())),
+            ("bits".into(), 8, u64::from(tensor.dtype.bits())),
         ])
     }
 
     fn launch(&self) -> Launch {
-        wide(self.gpu)
+        gpu_filling_launch(self.gpu)
     }
 }
 
 /// A launch shape that fills the GPU, for kernels that stride over their elements.
-pub(super) fn wide(gpu: &Gpu) -> Launch {
+pub(super) fn gpu_filling_launch(gpu: &Gpu) -> Launch {
     let blocks = 8 * gpu.facts.sms.max(1);
     Launch { grid: [blocks, 1, 1], block: [256, 1, 1], cluster: None, dynamic_shared: 0 }
 }
@@ -119,9 +119,9 @@ fn is_random(arg: &Arg) -> bool {
     random && arg.seed.is_none() && matches!(arg.role, Role::In | Role::InOut)
 }
 
-/// Names of the random arguments of a data set that are not drawn again, without duplicates.
-pub(super) fn fixed_inputs(set: &Case) -> Vec<String> {
-    let args = set.groups.first().map_or(&[][..], |group| &group.args);
+/// Names of the random arguments of a case that are not tensors again, without duplicates.
+pub(super) fn fixed_inputs(case: &Case) -> Vec<String> {
+    let args = case.groups.first().map_or(&[][..], |group| &group.args);
     let inputs = args.iter().filter(|arg| matches!(arg.role, Role::In | Role::InOut));
     inputs.filter(|arg| !is_random(arg)).map(|arg| arg.name.clone()).collect()
 }
@@ -133,11 +133,11 @@ mod tests {
 
     #[test]
     fn what_a_user_fixed_is_not_drawn_anew() {
-        let mut set = vecadd(4).data_sets.remove(0);
-        assert_eq!(fixed_inputs(&set), [""; 0]);
-        let args = &mut set.groups[0].args;
+        let mut case = vecadd(4).cases.remove(0);
+        assert_eq!(fixed_inputs(&case), [""; 0]);
+        let args = &mut case.groups[0].args;
         args[0].init = Some(Init::File { path: "a.bin".into() });
         args[1].seed = Some(7);
-        assert_eq!(fixed_inputs(&set), ["a", "b"]);
+        assert_eq!(fixed_inputs(&case), ["a", "b"]);
     }
 }

@@ -9,7 +9,7 @@ use super::Session;
 use super::session::{DeviceCase, PreparedTarget};
 use crate::compare::Results;
 use crate::cuda::{Buffer, Function, KernelArgs, Module, ProbeCalls};
-use crate::fault::{Fault, Outcome};
+use crate::fault::{Fault, Result};
 use crate::host_memory::HostBuffer;
 use rgpu_case::{ErrorClass, Launch};
 
@@ -18,7 +18,7 @@ const DIFFER: &str = include_str!("../cuda/differ.ptx");
 /// Calls compared value by value when timed calls differ in their bits.
 const VALUE_CHECKS: usize = 3;
 
-/// The expected outputs of one data set.
+/// The expected outputs of one case.
 pub(super) struct OutputWatch<'w> {
     session: &'w Session<'w>,
     device: &'w DeviceCase<'w>,
@@ -35,14 +35,14 @@ impl<'w> OutputWatch<'w> {
         session: &'w Session<'w>,
         device: &'w DeviceCase<'w>,
         prepared: &PreparedTarget<'_>,
-    ) -> Outcome<OutputWatch<'w>> {
+    ) -> Result<OutputWatch<'w>> {
         let gpu = &session.gpu;
-        let module = Module::of_image(gpu, DIFFER.as_bytes().to_vec(), "differ.ptx")?;
+        let module = Module::from_image(gpu, DIFFER.as_bytes().to_vec(), "differ.ptx")?;
         let differ = module.function("rgpu_differ")?;
         let count = Buffer::new(gpu, 8, 0)?;
         count.set(0)?;
-        device.restore()?;
-        device.poison()?;
+        device.restore_inout()?;
+        device.enqueue_poison()?;
         prepared.launch()?;
         gpu.synchronize_all()?;
         let mut kept = Vec::new();
@@ -53,12 +53,12 @@ impl<'w> OutputWatch<'w> {
                 kept.push((i, twin));
             }
         }
-        let first = device.outputs()?;
+        let first = device.download_outputs()?;
         Ok(OutputWatch { session, device, differ, count, kept, first })
     }
 
     /// Enqueues the comparison of the current outputs.
-    pub(super) fn compare(&self) -> Outcome<()> {
+    pub(super) fn enqueue_comparison(&self) -> Result<()> {
         let blocks = 2 * self.session.gpu.facts.sms.max(1);
         let launch =
             Launch { grid: [blocks, 1, 1], block: [256, 1, 1], cluster: None, dynamic_shared: 0 };
@@ -77,7 +77,7 @@ impl<'w> OutputWatch<'w> {
     }
 
     /// Waits for the comparisons so far; returns how many words differed.
-    pub(super) fn differing(&self) -> Outcome<u64> {
+    pub(super) fn differing_words(&self) -> Result<u64> {
         let mut bytes = [0; 8];
         self.count.download(&mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
@@ -85,14 +85,14 @@ impl<'w> OutputWatch<'w> {
 
     /// Makes some more calls and compares them value by value. It is an error if they differ from
     /// the first beyond the tolerance. Returns whether all bits equal the first's.
-    pub(super) fn look_closely(&self, prepared: &PreparedTarget<'_>, name: &str) -> Outcome<bool> {
+    pub(super) fn compare_values(&self, prepared: &PreparedTarget<'_>, name: &str) -> Result<bool> {
         let mut alike = true;
         for _ in 0..VALUE_CHECKS {
-            self.device.restore()?;
-            self.device.poison()?;
+            self.device.restore_inout()?;
+            self.device.enqueue_poison()?;
             prepared.launch()?;
             self.session.gpu.synchronize_all()?;
-            let now = self.device.outputs()?;
+            let now = self.device.download_outputs()?;
             for (i, arg) in self.device.host.args.iter().enumerate() {
                 let (Some(first), Some(now)) = (&self.first[i], &now[i]) else { continue };
                 let results = Results {
@@ -102,7 +102,7 @@ impl<'w> OutputWatch<'w> {
                     second: first.bytes(),
                 };
                 alike &= results.bit_equal();
-                let (bad, at) = results.differing(&self.session.input.case.tolerance);
+                let (bad, at) = results.differing(&self.session.input.spec.tolerance);
                 if bad > 0 {
                     let what = format!(
                         "{bad} elements of `{}` differ from the first call's by more than the \
@@ -110,7 +110,7 @@ impl<'w> OutputWatch<'w> {
                         arg.arg.name,
                         at.unwrap_or(0)
                     );
-                    return Err(wrong(name, &what));
+                    return Err(wrong_result(name, &what));
                 }
             }
         }
@@ -119,11 +119,11 @@ impl<'w> OutputWatch<'w> {
 }
 
 /// The error for a timed call whose values differ from those of the call before timing.
-pub(super) fn wrong(name: &str, what: &str) -> Fault {
+pub(super) fn wrong_result(name: &str, what: &str) -> Fault {
     let mut fault = Fault::new(
         ErrorClass::WrongResult,
         format!("calls of the kernel on `{name}` do not give the same result: {what}"),
     );
-    fault.0.data_set = Some(name.to_owned());
+    fault.0.case = Some(name.to_owned());
     fault
 }

@@ -1,0 +1,89 @@
+//! Programs that end with an error while a tool measures them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use rgpu::model::Profile;
+
+use crate::fake_host::FakeHost;
+use crate::laptop::{Laptop, status};
+
+/// A program that counts its runs in `runs`, then continues with these lines.
+fn program(laptop: &Laptop, lines: &str) -> String {
+    let path = laptop.path("app");
+    let runs = laptop.path("runs");
+    fs::write(&path, format!("#!/bin/sh\necho >>{}\n{lines}\n", runs.display())).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+fn runs(laptop: &Laptop) -> usize {
+    let path = laptop.path("runs");
+    let runs = fs::read_to_string(&path).unwrap_or_default().lines().count();
+    let _ = fs::remove_file(path);
+    runs
+}
+
+#[test]
+fn a_program_that_fails_by_itself_is_run_twice_and_keeps_what_was_measured() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let app = program(&laptop, "echo trouble >&2\nexit 9");
+    let line = format!("profile --mode nsys --remote h200 -- {app}");
+    let output = laptop.run(&line);
+    let shown = laptop.shown(&line, &output);
+    assert_eq!((status(&output), runs(&laptop)), (6, 2), "{shown}");
+    let error = "error: the program ended with status 9, also without a tool";
+    assert!(shown.contains(error) && shown.contains("trouble"), "{shown}");
+    let profile: Profile = serde_json::from_value(laptop.latest_json("profile.json")).unwrap();
+    assert_eq!(profile.rung, "nsys.full");
+    assert!(!profile.launches.is_empty());
+    let record = profile.ladder.iter().find(|record| record.rung == "nsys.full").unwrap();
+    assert_eq!((record.exit, record.ok), (Some(9), true), "{record:#?}");
+    // `exec` ends as the program does.
+    let line = format!("exec --mode nsys --remote h200 -- {app}");
+    let output = laptop.run(&line);
+    assert_eq!((status(&output), runs(&laptop)), (9, 2), "{}", laptop.shown(&line, &output));
+}
+
+#[test]
+fn a_program_that_fails_before_it_launches_anything_does_not_walk_down_the_ladder() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    host.mischief("nsys no-gpu-rows\nncu no-kernels\n");
+    let app = program(&laptop, "echo 'ImportError: no module' >&2\nexit 1");
+    for (mode, command) in [("nsys", "profile"), ("ncu", "profile"), ("nsys", "exec")] {
+        let line = format!("{command} --mode {mode} --remote h200 -- {app}");
+        let output = laptop.run(&line);
+        let shown = laptop.shown(&line, &output);
+        let expected = if command == "exec" { 1 } else { 6 };
+        assert_eq!((status(&output), runs(&laptop)), (expected, 2), "{shown}");
+        let error = "error: the program ended with status 1, also without a tool";
+        assert!(shown.contains(error) && shown.contains("ImportError: no module"), "{shown}");
+    }
+}
+
+#[test]
+fn a_program_that_fails_only_under_a_tool_is_measured_below_it() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    let counter = laptop.path("runs");
+    let once = format!("test $(wc -l <{}) -gt 1 || exit 3", counter.display());
+    let app = program(&laptop, &once);
+    let line = format!("profile --mode nsys --remote h200 -- {app}");
+    // The trace is there although the program failed.
+    let output = laptop.run(&line);
+    let shown = laptop.shown(&line, &output);
+    assert_eq!((status(&output), runs(&laptop)), (0, 2), "{shown}");
+    let warning = "the program ended with status 3 on rung nsys.full, but not without a tool";
+    assert!(shown.contains(warning), "{shown}");
+    assert_eq!(laptop.latest_json("profile.json")["rung"], "nsys.full");
+    // Without a trace the next rung is tried.
+    host.mischief("nsys no-gpu-rows\n");
+    let output = laptop.run(&line);
+    let shown = laptop.shown(&line, &output);
+    assert_eq!(status(&output), 0, "{shown}");
+    assert!(runs(&laptop) > 2 && shown.contains(warning), "{shown}");
+    let rung = laptop.latest_json("profile.json")["rung"].clone();
+    assert_ne!(rung, "nsys.full", "{shown}");
+}
