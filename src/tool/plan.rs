@@ -23,6 +23,7 @@ mod case;
 pub(crate) mod compiled;
 pub(crate) mod draft;
 pub(crate) mod dsl;
+pub(crate) mod dsl_layouts;
 pub(crate) mod facts;
 mod faults;
 pub(crate) mod filter;

@@ -20,7 +20,7 @@ use crate::kernel::name_of;
 use crate::model::profile::ArtifactKind;
 
 /// Scripts that run on the host.
-const MAIN: &str = include_str!("../../../harness/templates/build_dsl.py");
+pub(super) const MAIN: &str = include_str!("../../../harness/templates/build_dsl.py");
 const FOR_CUTE: &str = include_str!("../../../harness/templates/build_cute.py");
 const FOR_TRITON: &str = include_str!("../../../harness/templates/build_triton.py");
 
@@ -108,7 +108,7 @@ struct Job<'a> {
 }
 
 /// Time limit for making the environment, which fetches hundreds of megabytes.
-const FETCH_TIMEOUT_S: u64 = 45 * 60;
+pub(super) const FETCH_TIMEOUT_S: u64 = 45 * 60;
 
 impl DslBuild {
     /// The kernel's name, and the first part of its files' names.
@@ -219,7 +219,7 @@ impl DslBuild {
 const MAX_MODULES: usize = 500;
 
 /// The file and the modules beside it that it imports, directly or indirectly.
-fn modules(file: &Path) -> Vec<PathBuf> {
+pub(super) fn modules(file: &Path) -> Vec<PathBuf> {
     let folder = file.parent().unwrap_or(Path::new(""));
     let mut found: Vec<PathBuf> = Vec::new();
     let mut queue = vec![file.to_owned()];

@@ -9,6 +9,7 @@ mod brute;
 mod compose;
 mod laws;
 mod published;
+mod pycute;
 mod sm100;
 mod text;
 mod wagmiv67;
