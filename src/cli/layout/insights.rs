@@ -78,6 +78,7 @@ fn text(result: &DumpInsights) -> String {
             yes(facts.coalesced, "coalesced"),
             facts
                 .duplication
+                .filter(|times| *times > 1)
                 .map_or(String::new(), |times| format!("{times} coordinates an offset")),
         ];
         let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();

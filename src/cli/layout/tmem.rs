@@ -199,6 +199,7 @@ fn text(request: &TmemRequest, budget: &Budget) -> String {
         text += &line(
             "advice",
             match advice {
+                Advice::FewerStages { stages: 1 } => "one stage of the accumulator fits".to_owned(),
                 Advice::FewerStages { stages } => format!("{stages} stages of the accumulator fit"),
                 Advice::NarrowerTile { columns } => {
                     format!("with these stages, an accumulator of {columns} columns fits")

@@ -355,6 +355,9 @@ fn carry_rejection(
     rejection
 }
 
+/// How many shorter extents of a mode are tried for the nearest operand.
+const MAX_SHORTER_EXTENTS: usize = 1024;
+
 /// The operand nearest to `b` that differs in one leaf and has a composition: the smallest change of
 /// extent and stride together, first of the stride alone.
 fn nearest(a: &[Mode], size: i64, b: &Layout, max_tries: usize) -> Option<Layout> {
@@ -412,13 +415,20 @@ fn with_modes(b: &Layout, modes: &[Mode]) -> Result<Layout, crate::layout::Layou
     Layout::new(b.tree().map(&mut |old| Tree::Leaf(modes.next().copied().unwrap_or(old))))
 }
 
-/// `b` with its extents cut until a composition exists: the last modes first, to 1.
+/// `b` with its extents cut until a composition exists: the last modes first, each as little as
+/// possible.
 fn largest_prefix(a: &[Mode], size: i64, b: &Layout) -> Option<Layout> {
+    let exists = |modes: &[Mode]| {
+        compose_modes(a, size, modes, Limits { points: 0, nearest_tries: 0 }).is_ok()
+    };
     let mut modes = b.modes();
     for leaf in (0..modes.len()).rev() {
-        modes[leaf] = Mode::new(1, 0);
-        if compose_modes(a, size, &modes, Limits { points: 0, nearest_tries: 0 }).is_ok() {
-            return with_modes(b, &modes).ok();
+        let Mode { extent, stride } = modes[leaf];
+        for shorter in (1..extent).rev().take(MAX_SHORTER_EXTENTS).chain([1]) {
+            modes[leaf] = Mode::new(shorter, if shorter == 1 { 0 } else { stride });
+            if exists(&modes) {
+                return with_modes(b, &modes).ok();
+            }
         }
     }
     None
