@@ -360,7 +360,7 @@ fn the_real_dsl_agrees_with_the_formulas() {
         let (value, _) = document(&laptop, &line);
         let layouts = value["layouts"].as_array().unwrap();
         let compared: Vec<&Value> = layouts.iter().filter(|l| l.get("formula").is_some()).collect();
-        assert_eq!(compared.len(), 9, "{tile}: {value}");
+        assert_eq!(compared.len(), 12, "{tile}: {value}");
         assert!(compared.iter().all(|layout| layout["agrees"] == true), "{tile}: {value}");
         assert_eq!(value["failures"], json!([]), "{tile}");
     }

@@ -325,10 +325,11 @@ fn dump(app: &App, file: &Path, args: &KernelArgs, asked: Asked) -> Result<Layou
             .cause(e)
     })?;
     let tile = args.tile.as_deref().map(|text| numbers(text, 'x', DEFAULT_TILE)).transpose()?;
+    let shape = args.shape()?;
     let wanted = DslLayouts {
         file: file.to_owned(),
         questions: LayoutQuestions {
-            shape: args.shape()?,
+            shape,
             tile,
             stages: args.stages,
             cta_group: args.cta_group,
@@ -371,21 +372,21 @@ fn dump(app: &App, file: &Path, args: &KernelArgs, asked: Asked) -> Result<Layou
     let report = run.carry_out(app, &spec, output_options, status, async |host, context| {
         LayoutsRun { wanted }.run(host, context).await
     });
-    let dump = report.and_then(|bytes| document(file, &run.record.id, &bytes));
+    let dump = report.and_then(|bytes| document(file, shape, &run.record.id, &bytes));
     run.end(dump.as_ref().err(), dump.as_ref().err().map_or(0, |failure| failure.exit as u8))?;
     let dump = dump?;
     run.folder.write_json("layouts.json", &dump)?;
     Ok(dump)
 }
 
-fn document(file: &Path, run: &str, bytes: &[u8]) -> Result<LayoutDump> {
+fn document(file: &Path, shape: Option<[i64; 4]>, run: &str, bytes: &[u8]) -> Result<LayoutDump> {
     let report: ScriptReport = serde_json::from_slice(bytes).map_err(|e| {
         Failure::new(Exit::Host, "bad_report", "the report of the layouts cannot be read").cause(e)
     })?;
     if let Some(error) = &report.error {
         return Err(script_failure(file, &report, error));
     }
-    let formulas = formulas(&report.settings);
+    let formulas = formulas(&report.settings, shape);
     let layouts = report.layouts.into_iter().map(|printed| compared(printed, &formulas)).collect();
     Ok(LayoutDump {
         schema: "rgpu.layout-dump/1",
@@ -420,11 +421,15 @@ fn script_failure(file: &Path, report: &ScriptReport, error: &ScriptError) -> Fa
 }
 
 /// The layouts of our formulas for what the DSL was asked; none if no formula is known.
-fn formulas(settings: &DumpSettings) -> Vec<(&'static str, SwizzledLayout)> {
+fn formulas(
+    settings: &DumpSettings,
+    shape: Option<[i64; 4]>,
+) -> Vec<(&'static str, SwizzledLayout)> {
     let [m, n, k] = settings.tile[..] else { return Vec::new() };
     let pair = settings.cta_group == 2;
+    let shape = shape.map(|[m, n, k, l]| ProblemShape { m, n, k, l });
     MmaTile::new(m, n, k, pair, settings.sf_vec)
-        .and_then(|tile| bundle(tile, settings.stages, settings.load_columns, None))
+        .and_then(|tile| bundle(tile, settings.stages, settings.load_columns, shape))
         .unwrap_or_default()
 }
 

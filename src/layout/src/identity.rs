@@ -106,9 +106,10 @@ pub fn change(
             Some(Level::Function),
             format!("the shape {} became {}; every offset stayed", a.profile, b.profile),
         ),
-        (true, true) => {
-            (Some(Level::Profile), "only strides that no offset depends on changed".to_owned())
-        }
+        (true, true) => (
+            Some(Level::Profile),
+            "only the text changed: the shape and every offset stayed".to_owned(),
+        ),
     };
     Ok(Change { same, reason })
 }

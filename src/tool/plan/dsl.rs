@@ -22,6 +22,7 @@ use crate::model::profile::ArtifactKind;
 /// Scripts that run on the host.
 pub(super) const MAIN: &str = include_str!("../../../harness/templates/build_dsl.py");
 const FOR_CUTE: &str = include_str!("../../../harness/templates/build_cute.py");
+pub(super) const LAYOUTS: &str = include_str!("../../../harness/templates/dump_layouts.py");
 const FOR_TRITON: &str = include_str!("../../../harness/templates/build_triton.py");
 
 /// Folder of the compiled files and of the record.
@@ -149,6 +150,9 @@ impl DslBuild {
             let folder = self.file.parent().unwrap_or(Path::new(""));
             path.strip_prefix(folder).unwrap_or(path).display().to_string()
         };
+        if self.dsl == Dsl::Cute {
+            files.push(BundleFile::text("harness/dump_layouts.py", LAYOUTS));
+        }
         files.extend(sources.iter().map(|s| BundleFile::copy(format!("src/{}", relative(s)), s)));
         let localized = sources
             .iter()
@@ -198,6 +202,7 @@ impl DslBuild {
                 artifact("ptx/*", ArtifactKind::Ptx),
                 artifact("ir/*", ArtifactKind::Ir),
                 artifact("compiled_attrs/*", ArtifactKind::CompiledAttrs),
+                artifact("layouts.json*", ArtifactKind::Dsl),
                 ArtifactSpec { path: DSL_RECORD.to_owned(), kind: ArtifactKind::Dsl.into() },
             ],
             loses: String::new(),

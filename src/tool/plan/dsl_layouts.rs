@@ -11,12 +11,10 @@ use rgpu_protocol::plan::{Arg, ArtifactSpec, Limits, OnFailure, Rung, Step, Succ
 use serde::Serialize;
 
 use super::draft::{BundleFile, Draft, Expectations};
-use super::dsl::{Dsl, FETCH_TIMEOUT_S, MAIN, modules};
+use super::dsl::{Dsl, FETCH_TIMEOUT_S, LAYOUTS, MAIN, modules};
 use super::python_env::PythonEnv;
 use super::request::JobName;
 use crate::model::profile::ArtifactKind;
-
-const SCRIPT: &str = include_str!("../../../harness/templates/dump_layouts.py");
 
 /// The script's report, in the job's folder.
 const REPORT: &str = "out/layouts.json";
@@ -77,7 +75,7 @@ impl DslLayouts {
         };
         let mut files = vec![
             BundleFile::text("harness/build_dsl.py", MAIN),
-            BundleFile::text("harness/dump_layouts.py", SCRIPT),
+            BundleFile::text("harness/dump_layouts.py", LAYOUTS),
             // Plain data with text keys: it always serialises.
             BundleFile::text("job.json", serde_json::to_vec(&script).unwrap_or_default()),
         ];

@@ -7,6 +7,7 @@ mod access;
 mod blocks;
 mod brute;
 mod compose;
+mod kernel;
 mod laws;
 mod published;
 mod pycute;
