@@ -250,7 +250,7 @@ pub(super) struct PairEquality {
     #[serde(flatten)]
     only: Option<EqualityCase>,
     /// The result for each shape of `--on`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     shapes: Vec<ShapeEquality>,
 }
 

@@ -70,7 +70,7 @@ pub(super) struct BlockMapping {
     /// How the mapping is proved.
     proof: Proof,
     /// The tiles of `--block`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tiles: Vec<MappedBlock>,
     /// The function of `--emit`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -176,12 +176,12 @@ pub(in crate::cli) struct LayoutDump {
     /// The layouts, each with what our formula says.
     layouts: Vec<DumpedLayout>,
     /// Inputs of `cpasync.tma_partition`, as the DSL prints them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     records: Vec<DumpRecord>,
     /// What could not be asked, and why.
     failures: Vec<ProbeFailure>,
     /// Remarks of the script.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }
 

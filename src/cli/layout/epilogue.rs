@@ -64,7 +64,7 @@ pub(super) struct EpilogueResult {
     /// What stores cost if each thread writes the row that the load gave it, by vector width.
     direct_stores: Vec<DirectStore>,
     /// The arrangements that `--search` found, least traffic first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     candidates: Vec<StoreCandidate>,
 }
 

@@ -105,13 +105,13 @@ pub(super) struct Evaluation {
     /// The same function with as few modes as possible.
     coalesced_form: Layout,
     /// The offsets of the coordinates of `--at`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     at: Vec<Evaluated>,
     /// The matrix of `--f2`.
     #[serde(skip_serializing_if = "Option::is_none")]
     f2: Option<F2Matrix>,
     /// The files written.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     files: Vec<String>,
 }
 

@@ -80,7 +80,7 @@ pub(super) struct ScaleResult {
     /// Bytes from one batch to the next.
     batch_bytes: i64,
     /// The coordinates of `--at` and the bytes of `--offset`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     at: Vec<ScalePlace>,
     /// The details of `--prove`.
     #[serde(skip_serializing_if = "Option::is_none")]
