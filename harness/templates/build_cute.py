@@ -104,10 +104,11 @@ def compile_all(build, module):
 
 
 def keep_layouts(build, module):
-    """Keeps the layouts of a kernel whose constants name its tile, as `rgpu layout dump` prints them."""
+    """Keeps the layouts of a block-scaled kernel whose constants name its tile and its scales."""
     import dump_layouts
 
-    if not any(hasattr(module, name) for name in dump_layouts.NAMES["tile"]):
+    names = lambda *kinds: [name for kind in kinds for name in dump_layouts.NAMES[kind] if hasattr(module, name)]
+    if not names("tile") or not names("sf_vec", "sf_dtype"):
         return
     sizes = next((group for case in build.job["cases"] for group in case if len(group) == 4), None)
     job = {

@@ -285,6 +285,8 @@ def run(dump):
             return dump.fail("kernel", error)
         for name in stand_ins.used:
             dump.report["notes"].append(f"`{name}` is not in this environment: a stand-in was imported")
+    if not any(hasattr(dump.module, name) for kind in ("sf_vec", "sf_dtype") for name in NAMES[kind]):
+        dump.report["notes"].append("the file names no type of scales: NVFP4 is assumed")
     tile = tuple(int(extent) for extent in dump.constant("tile", TILE))
     dump.report["settings"] = {
         "tile": list(tile),
