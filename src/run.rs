@@ -13,6 +13,7 @@ mod cancel;
 mod cargo_build;
 mod compare;
 mod deep;
+mod dsl_layouts;
 mod event;
 mod exec;
 mod facts;
@@ -45,6 +46,7 @@ pub use build::{
 pub use cancel::{CancelSignal, Canceller, channel};
 pub use cargo_build::{CargoBuild, CargoCache};
 pub use compare::{CompareRun, ComparisonOutcome};
+pub use dsl_layouts::LayoutsRun;
 pub use event::{JsonLines, Reporter, Reporters, RunEvent, SharedReporter};
 pub use exec::{
     EXEC_STEP, ExecOutcome, ExecRequest, ExecRun, ProgramExit, ProgramSource, draft as exec_draft,

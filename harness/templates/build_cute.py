@@ -6,10 +6,15 @@ nevertheless, and the kernel file continues with an object that cannot be launch
 """
 
 import glob
+import json
 import os
 import shlex
+import subprocess
+import sys
 
 DUMPS = "dumps"
+LAYOUTS = "layouts.json"
+LAYOUTS_SECONDS = 120
 
 
 class NotLoaded:
@@ -95,6 +100,27 @@ def compile_all(build, module):
     build.compile_kernel(module, lambda made: None)
     if not products():
         build.nothing()
+    keep_layouts(build, module)
+
+
+def keep_layouts(build, module):
+    """Keeps the layouts of a block-scaled kernel whose constants name its tile and its scales."""
+    import dump_layouts
+
+    names = lambda *kinds: [name for kind in kinds for name in dump_layouts.NAMES[kind] if hasattr(module, name)]
+    if not names("tile") or not names("sf_vec", "sf_dtype"):
+        return
+    sizes = next((group for case in build.job["cases"] for group in case if len(group) == 4), None)
+    job = {
+        "file": build.job["file"], "out": os.path.abspath(LAYOUTS), "shape": sizes, "tile": None, "stages": None,
+        "cta_group": 1, "load_columns": None, "probes": ["with_module_ip"], "try_tma_partition": False, "epilogue": True,
+    }
+    with open("layouts-job.json", "w", encoding="utf-8") as file:
+        json.dump(job, file)
+    try:
+        subprocess.run([sys.executable, dump_layouts.__file__, "layouts-job.json"], check=True, timeout=LAYOUTS_SECONDS)
+    except (OSError, subprocess.SubprocessError) as error:
+        build.note(f"the layouts were not kept: {error}")
 
 
 def collect(build):

@@ -7,8 +7,8 @@ use super::support::app::GlobalArgs;
 use super::support::deferred::Deferred;
 use super::support::profile_args::ProfileArgs;
 use super::{
-    build, compare, completions, disasm, doctor, exec, kernels, remote, report, runs, schema,
-    setup, worker,
+    build, compare, completions, disasm, doctor, exec, kernels, layout, remote, report, runs,
+    schema, setup, worker,
 };
 
 /// Profile, check and run GPU kernels on a remote NVIDIA GPU
@@ -47,6 +47,9 @@ pub(super) enum Command {
     Report(Deferred<report::ReportArgs>),
     /// Read cubins, fatbins, objects, libraries, archives, wheels and PTX: registers, spills, SASS
     Disasm(Deferred<Box<disasm::DisasmArgs>>),
+    /// Compute with layouts and prove it: algebra, scale factors, tensor memory, epilogues
+    #[command(subcommand)]
+    Layout(Deferred<Box<layout::LayoutCommand>>),
     /// Compare two runs or reports, or two kernels side by side on one GPU
     Compare(Deferred<Box<compare::CompareArgs>>),
     /// Print the JSON Schema of a document that rgpu writes, or check a file against it

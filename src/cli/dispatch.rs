@@ -15,7 +15,7 @@ use super::support::exec_status::own_failure;
 use super::support::terminal::{Terminal, unwritten, written};
 use super::{
     attach, build, compare, completions, delegates, disasm, doctor, documents, exec, kernels,
-    profile, remote, report, runs, schema, setup, worker,
+    layout, profile, remote, report, runs, schema, setup, worker,
 };
 use crate::config::{Config, Environment};
 use crate::error::{Exit, Failure, Result};
@@ -92,6 +92,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Doctor(args) => doctor::run(&app, &args),
         Command::Kernels(command) => kernels::run(&app, &command),
         Command::Runs(command) => runs::run(&app, &command, attach::run),
+        Command::Layout(command) => layout::run(&app, &command),
         Command::Disasm(args) => disasm::run(&app, &args),
         Command::Report(args) => report::run(&app, &args),
         Command::Compare(args) => prune_runs(&app, compare::run(&app, &args)),

@@ -58,6 +58,12 @@ pub(super) enum SchemaName {
     DisasmDiff,
     /// summary.json of build
     Build,
+    /// Output of layout … --json
+    Layout,
+    /// Output of layout dump --json, and layouts.json
+    LayoutDump,
+    /// A snapshot of layouts
+    LayoutSnapshot,
     /// Output of exec --json
     Exec,
     /// Output of remote list, add, default and remove with --json

@@ -22,6 +22,7 @@ pub(crate) mod build;
 pub(crate) mod compiled;
 pub(crate) mod draft;
 pub(crate) mod dsl;
+pub(crate) mod dsl_layouts;
 pub(crate) mod facts;
 mod faults;
 pub(crate) mod filter;

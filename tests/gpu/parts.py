@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from cupti import cupti
+from layouts import layout
 from programs import programs
 from proxy import Proxy
 from pykernels import python
@@ -433,4 +434,4 @@ def exec_(s):
     s.check("a .cu is clean under memcheck", [r["verdict"] for r in p.get("sanitizer", [])] == ["clean"], str(p.get("sanitizer"))[:300])
 
 
-PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, wagmi, exec_, python, cupti, rungs, cutlink, programs)}
+PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, layout, wagmi, exec_, python, cupti, rungs, cutlink, programs)}

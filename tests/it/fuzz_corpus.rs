@@ -20,6 +20,8 @@ mod csv;
 mod cubin;
 #[path = "../../fuzz/fuzz_targets/fatbin.rs"]
 mod fatbin;
+#[path = "../../fuzz/fuzz_targets/layout.rs"]
+mod layout;
 #[path = "../../fuzz/fuzz_targets/logs.rs"]
 mod logs;
 #[path = "../../fuzz/fuzz_targets/ncu_rep.rs"]
@@ -67,6 +69,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("csv", csv::run),
     ("cubin", cubin::run),
     ("fatbin", fatbin::run),
+    ("layout", layout::run),
     ("logs", logs::run),
     ("ncu_rep", ncu_rep::run),
     ("nsys_rep", nsys_rep::run),

@@ -31,6 +31,7 @@ mod hosts;
 mod interrupts;
 mod kernels;
 mod laptop;
+mod layout;
 mod local;
 mod no_gpu;
 mod over_http;

@@ -8,6 +8,7 @@ mod search;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::layout::Layout;
@@ -24,7 +25,7 @@ const BANK_BYTES: i64 = 4;
 const BANKS: i64 = 32;
 
 /// Where the elements lie.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Space {
     /// Global memory: traffic is counted in sectors.
@@ -34,7 +35,7 @@ pub enum Space {
 }
 
 /// How threads access the elements of a layout.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Access {
     /// The memory.
     pub space: Space,
@@ -89,7 +90,7 @@ pub enum AccessError {
 }
 
 /// A lane of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LaneAddress {
     /// The request, from 0: all vectors of the first warp, then of the next.
     pub request: i64,
@@ -100,7 +101,7 @@ pub struct LaneAddress {
 }
 
 /// The two lanes that first break an access.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Offence {
     /// The earlier lane.
     pub first: LaneAddress,
@@ -111,7 +112,7 @@ pub struct Offence {
 }
 
 /// What the hardware does for all requests of a layout.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct AccessReport {
     /// Requests: one instruction of one warp each.
     pub requests: i64,
@@ -134,7 +135,7 @@ pub struct AccessReport {
 }
 
 /// A count for each request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Count {
     /// All requests together.
     pub total: i64,

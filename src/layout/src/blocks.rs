@@ -6,6 +6,7 @@
 
 mod emit;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::proof::{Limits, Method, Proof, Rejection};
@@ -13,7 +14,7 @@ use crate::proof::{Limits, Method, Proof, Rejection};
 pub use emit::{Language, emit};
 
 /// One problem of a group: its rows and columns. Either may be 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Problem {
     /// Rows of C.
     pub m: i64,
@@ -22,7 +23,7 @@ pub struct Problem {
 }
 
 /// The order of tiles inside a problem.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Raster {
     /// Tiles of one column of tiles follow one another.
@@ -37,7 +38,7 @@ pub enum Raster {
 }
 
 /// A grid of blocks over grouped problems.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Grid {
     problems: Vec<Problem>,
     tile_m: i64,
@@ -49,7 +50,7 @@ pub struct Grid {
 }
 
 /// The tile of a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct BlockTile {
     /// The problem.
     pub group: i64,

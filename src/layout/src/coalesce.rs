@@ -1,5 +1,6 @@
 //! The coalesced form of a layout, equality by it, and filters.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::layout::{Layout, Mode, Modes, Tree, size_of};
@@ -64,7 +65,7 @@ pub fn filter(layout: &Layout) -> Proved {
 }
 
 /// Whether two layouts are equal as functions, with the proof or the first difference.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Equality {
     /// Whether they have one size and the same offsets.
     pub equal: bool,
@@ -75,7 +76,7 @@ pub struct Equality {
 }
 
 /// One index with both offsets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Difference {
     /// The index.
     pub index: i64,

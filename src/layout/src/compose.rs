@@ -38,17 +38,16 @@ struct Piece {
 pub fn compose(a: &Layout, b: &Layout, limits: Limits) -> Result<Proved, Rejection> {
     let outer = coalesced(&a.modes());
     let inner = b.modes();
-    compose_modes(&outer, a.size(), &inner, limits)
-        .and_then(|(pieces, proof)| {
-            let layout = Layout::new(refined(b, &pieces))?;
-            Ok(Proved { layout, proof })
-        })
-        .map_err(|mut rejection| {
+    let mut pieces = Pieces::new();
+    match compose_modes(&outer, a.size(), &inner, limits, &mut pieces) {
+        Ok(proof) => Ok(Proved { layout: Layout::new(refined(b, &pieces))?, proof }),
+        Err(mut rejection) => {
             if rejection.condition != Condition::Undecided {
                 rejection.nearest = nearest(&outer, a.size(), b, limits.nearest_tries);
             }
-            rejection
-        })
+            Err(*rejection)
+        }
+    }
 }
 
 type Pieces = SmallVec<[Piece; 8]>;
@@ -76,18 +75,17 @@ fn compose_modes(
     size: i64,
     b: &[Mode],
     limits: Limits,
-) -> Result<(Pieces, Proof), Rejection> {
+    pieces: &mut Pieces,
+) -> Result<Proof, Box<Rejection>> {
     image_inside(size, b)?;
-    let mut pieces = Pieces::new();
     for (leaf, mode) in b.iter().enumerate() {
-        split(a, *mode, leaf, &mut pieces, limits)?;
+        split(a, *mode, leaf, pieces, limits)?;
     }
-    let proof = verify(a, b, &pieces, limits)?;
-    Ok((pieces, proof))
+    verify(a, b, pieces, limits)
 }
 
 /// All offsets of `b` must be coordinates of an outer layout of this size.
-fn image_inside(size: i64, b: &[Mode]) -> Result<(), Rejection> {
+fn image_inside(size: i64, b: &[Mode]) -> Result<(), Box<Rejection>> {
     let mut high = 0_i64;
     for (index, mode) in b.iter().enumerate().filter(|(_, mode)| mode.extent > 1) {
         if mode.stride < 0 {
@@ -116,13 +114,13 @@ fn outside(
     place: impl Fn(usize, &Mode) -> i64,
     offset: i64,
     reason: String,
-) -> Rejection {
+) -> Box<Rejection> {
     let coordinate = b.iter().enumerate().map(|(at, mode)| place(at, mode)).collect();
     let mut rejection = Rejection::new(Condition::ImageOutside, reason).mode(index, b[index]);
     rejection.witness =
         Some(Box::new(Witness { coordinate, required: Some(offset), candidate: None }));
     rejection.proof = Some(Proof::new(Method::Algebraic, 0, "the witness is outside"));
-    rejection
+    Box::new(rejection)
 }
 
 /// The length of the first run on which `A(i·step) = i·slope`, at most `extent`, and the mode of `a`
@@ -184,7 +182,7 @@ fn split(
     leaf: usize,
     pieces: &mut Pieces,
     limits: Limits,
-) -> Result<(), Rejection> {
+) -> Result<(), Box<Rejection>> {
     let (mut extent, mut step) = (mode.extent, mode.stride);
     if extent == 1 {
         return Ok(());
@@ -196,7 +194,8 @@ fn split(
     while extent > 1 {
         let slope = offset(a, step);
         let Some((run, stop)) = linear_run(a, step, slope, extent, limits) else {
-            return Err(Rejection::undecided(limits, "where the linear run of a mode ends"));
+            let reason = "where the linear run of a mode ends";
+            return Err(Box::new(Rejection::undecided(limits, reason)));
         };
         if extent % run != 0 {
             return Err(run_does_not_divide(a, mode, leaf, (step, extent, run), stop));
@@ -215,7 +214,7 @@ fn run_does_not_divide(
     leaf: usize,
     (step, extent, run): (i64, i64, i64),
     stop: usize,
-) -> Rejection {
+) -> Box<Rejection> {
     let prefix = size_of(&a[..=stop]);
     let divides = prefix % step == 0 || step % prefix == 0;
     let condition =
@@ -240,11 +239,16 @@ fn run_does_not_divide(
     let claim =
         "any refinement begins with the linear run, whose length does not divide the extent";
     rejection.proof = Some(Proof::new(Method::Algebraic, 0, claim));
-    rejection
+    Box::new(rejection)
 }
 
 /// Proves that the pieces are the composition, or finds the point that shows that none is.
-fn verify(a: &[Mode], b: &[Mode], pieces: &[Piece], limits: Limits) -> Result<Proof, Rejection> {
+fn verify(
+    a: &[Mode],
+    b: &[Mode],
+    pieces: &[Piece],
+    limits: Limits,
+) -> Result<Proof, Box<Rejection>> {
     // Independent of how the pieces were found: each must be what A is along it.
     let sound = pieces.iter().all(|piece| piece.outer == offset(a, piece.inner));
     let mut carry = None;
@@ -273,7 +277,8 @@ fn verify(a: &[Mode], b: &[Mode], pieces: &[Piece], limits: Limits) -> Result<Pr
         return if size <= limits.points {
             Ok(Proof::new(Method::Enumeration, size, claim))
         } else {
-            Err(Rejection::undecided(limits, "that no coordinates carry into each other"))
+            let reason = "that no coordinates carry into each other";
+            Err(Box::new(Rejection::undecided(limits, reason)))
         };
     };
     Err(carry_rejection(a, b, pieces, &digits, (k, prefix)))
@@ -324,7 +329,7 @@ fn carry_rejection(
     pieces: &[Piece],
     digits: &[i64],
     (k, prefix): (usize, i64),
-) -> Rejection {
+) -> Box<Rejection> {
     let (required, candidate) = both(a, pieces, digits);
     let mut coordinate = vec![0; b.len()];
     for (piece, digit) in pieces.iter().zip(digits) {
@@ -352,8 +357,11 @@ fn carry_rejection(
     let claim = "any refinement has the candidate's offset at the witness, because its offsets along \
                  each mode alone are forced";
     rejection.proof = Some(Proof::new(Method::Algebraic, 0, claim));
-    rejection
+    Box::new(rejection)
 }
+
+/// How many shorter extents of a mode are tried for the nearest operand.
+const MAX_SHORTER_EXTENTS: usize = 1024;
 
 /// The operand nearest to `b` that differs in one leaf and has a composition: the smallest change of
 /// extent and stride together, first of the stride alone.
@@ -396,7 +404,8 @@ fn nearest(a: &[Mode], size: i64, b: &Layout, max_tries: usize) -> Option<Layout
                 continue;
             }
             let Ok(layout) = with_modes(b, &changed) else { continue };
-            if compose_modes(a, size, &changed, no_points).is_ok() {
+            let mut pieces = Pieces::new();
+            if compose_modes(a, size, &changed, no_points, &mut pieces).is_ok() {
                 return Some(layout);
             }
         }
@@ -412,13 +421,21 @@ fn with_modes(b: &Layout, modes: &[Mode]) -> Result<Layout, crate::layout::Layou
     Layout::new(b.tree().map(&mut |old| Tree::Leaf(modes.next().copied().unwrap_or(old))))
 }
 
-/// `b` with its extents cut until a composition exists: the last modes first, to 1.
+/// `b` with its extents cut until a composition exists: the last modes first, each as little as
+/// possible.
 fn largest_prefix(a: &[Mode], size: i64, b: &Layout) -> Option<Layout> {
+    let exists = |modes: &[Mode]| {
+        let no_points = Limits { points: 0, nearest_tries: 0 };
+        compose_modes(a, size, modes, no_points, &mut Pieces::new()).is_ok()
+    };
     let mut modes = b.modes();
     for leaf in (0..modes.len()).rev() {
-        modes[leaf] = Mode::new(1, 0);
-        if compose_modes(a, size, &modes, Limits { points: 0, nearest_tries: 0 }).is_ok() {
-            return with_modes(b, &modes).ok();
+        let Mode { extent, stride } = modes[leaf];
+        for shorter in (1..extent).rev().take(MAX_SHORTER_EXTENTS).chain([1]) {
+            modes[leaf] = Mode::new(shorter, if shorter == 1 { 0 } else { stride });
+            if exists(&modes) {
+                return with_modes(b, &modes).ok();
+            }
         }
     }
     None

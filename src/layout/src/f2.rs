@@ -1,5 +1,6 @@
 //! Layouts as linear maps over F2, the form of Triton's linear layouts (arXiv:2505.23819).
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::layout::Mode;
@@ -7,7 +8,7 @@ use crate::proof::{Condition, Method, Proof, Rejection};
 use crate::swizzle::SwizzledLayout;
 
 /// A layout as a matrix over F2: the offset of an index is the XOR of the columns of its set bits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct F2Matrix {
     /// The offset of each bit of the index, lowest bit first.
     pub columns: Vec<i64>,

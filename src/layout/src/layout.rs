@@ -186,7 +186,15 @@ impl Layout {
         fn collect(tree: &Tree, modes: &mut Modes) {
             match tree {
                 Tree::Leaf(mode) => modes.push(*mode),
-                Tree::Node(parts) => parts.iter().for_each(|p| collect(p, modes)),
+                Tree::Node(parts) => {
+                    for part in parts {
+                        match part {
+                            // Most tuples hold numbers: this saves the recursion.
+                            Tree::Leaf(mode) => modes.push(*mode),
+                            part => collect(part, modes),
+                        }
+                    }
+                }
             }
         }
         let mut modes = Modes::new();

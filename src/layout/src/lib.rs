@@ -6,7 +6,7 @@
 //! and [`Limits`] bound the work.
 //!
 //! [`sm100`] has scale factors, descriptors and tensor memory, [`access`] sectors and bank conflicts,
-//! [`blocks`] the tiles of grouped problems.
+//! [`blocks`] the tiles of grouped problems, [`picture`] drawings.
 
 pub mod access;
 pub mod blocks;
@@ -15,12 +15,16 @@ mod complement;
 mod compose;
 mod divide;
 mod f2;
+mod identity;
+mod insights;
 mod inverse;
 mod layout;
 mod parse;
+pub mod picture;
 mod proof;
 mod properties;
 mod recast;
+mod schema;
 pub mod sm100;
 mod swizzle;
 
@@ -29,6 +33,8 @@ pub use complement::complement;
 pub use compose::compose;
 pub use divide::{Grouping, Tiler, compose_tiler, divide, product};
 pub use f2::{F2Matrix, f2_matrix};
+pub use identity::{Change, Identity, Level, change, identity};
+pub use insights::{EpilogueCheck, LayoutInsight, epilogue_checks, insight};
 pub use inverse::{left_inverse, right_inverse};
 pub use layout::{Coordinate, Layout, LayoutError, MAX_DEPTH, Mode, Modes, Offsets, Tree};
 pub use parse::ParseError;

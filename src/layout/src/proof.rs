@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::layout::{Layout, Mode};
 
 /// How a claim was proved, weakest last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
     /// Both sides have the same coalesced form. Two flat layouts are equal as functions on
@@ -21,7 +22,7 @@ pub enum Method {
 }
 
 /// A proof of the claim that it names. It was checked after the result was computed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Proof {
     /// How the claim was proved.
     pub method: Method,
@@ -51,7 +52,7 @@ impl Proof {
 }
 
 /// A layout with the proof that it is the result.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Proved {
     /// The result.
     pub layout: Layout,
@@ -75,7 +76,7 @@ impl Default for Limits {
 }
 
 /// The condition that a rejected operation breaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Condition {
     /// An offset of the inner layout is no coordinate of the outer one.
@@ -105,12 +106,13 @@ pub enum Condition {
 }
 
 /// A leaf of an operand, as rejections name it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ModeName {
     /// The number of the leaf, from 0, in the flattened operand.
     pub index: usize,
     /// The leaf, as `S:D`.
     #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
     pub mode: Mode,
 }
 
@@ -119,7 +121,7 @@ fn as_text<S: Serializer>(mode: &Mode, serializer: S) -> Result<S::Ok, S::Error>
 }
 
 /// A coordinate that shows why no result exists.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Witness {
     /// The coordinate, one number for each leaf of the inner operand.
     pub coordinate: Vec<i64>,
@@ -130,7 +132,7 @@ pub struct Witness {
 }
 
 /// Why there is no result.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Rejection {
     /// The condition.
     pub condition: Condition,

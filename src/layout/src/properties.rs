@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::coalesce::{coalesced, filter_zeros};
@@ -9,7 +10,7 @@ use crate::layout::{Layout, Mode, Offsets};
 use crate::proof::{Limits, Method, Proof};
 
 /// Facts about a layout as a function.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Properties {
     /// The number of coordinates.
     pub size: i64,

@@ -4,12 +4,14 @@
 //! scales in 512 bytes, and layouts that CuTe DSL 4.4.0 and 4.8.1 print for `mxf4nvf4` kernels. The
 //! last are in `tests/data/golden_layouts.json`, and the formulas here return each of them.
 
+mod bundle;
 mod descriptor;
 mod scale;
 mod scale_check;
 mod tile;
 mod tmem;
 
+pub use bundle::{ProblemShape, bundle};
 pub use descriptor::{
     DescriptorError, ElementFormat, InstructionDescriptor, MatrixDescriptor, ScaleType, SmemSwizzle,
 };

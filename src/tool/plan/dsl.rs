@@ -20,8 +20,9 @@ use crate::kernel::name_of;
 use crate::model::profile::ArtifactKind;
 
 /// Scripts that run on the host.
-const MAIN: &str = include_str!("../../../harness/templates/build_dsl.py");
+pub(super) const MAIN: &str = include_str!("../../../harness/templates/build_dsl.py");
 const FOR_CUTE: &str = include_str!("../../../harness/templates/build_cute.py");
+pub(super) const LAYOUTS: &str = include_str!("../../../harness/templates/dump_layouts.py");
 const FOR_TRITON: &str = include_str!("../../../harness/templates/build_triton.py");
 
 /// Folder of the compiled files and of the record.
@@ -108,7 +109,7 @@ struct Job<'a> {
 }
 
 /// Time limit for making the environment, which fetches hundreds of megabytes.
-const FETCH_TIMEOUT_S: u64 = 45 * 60;
+pub(super) const FETCH_TIMEOUT_S: u64 = 45 * 60;
 
 impl DslBuild {
     /// The kernel's name, and the first part of its files' names.
@@ -149,6 +150,9 @@ impl DslBuild {
             let folder = self.file.parent().unwrap_or(Path::new(""));
             path.strip_prefix(folder).unwrap_or(path).display().to_string()
         };
+        if self.dsl == Dsl::Cute {
+            files.push(BundleFile::text("harness/dump_layouts.py", LAYOUTS));
+        }
         files.extend(sources.iter().map(|s| BundleFile::copy(format!("src/{}", relative(s)), s)));
         let localized = sources
             .iter()
@@ -194,6 +198,7 @@ impl DslBuild {
                 artifact("ptx/*", ArtifactKind::Ptx),
                 artifact("ir/*", ArtifactKind::Ir),
                 artifact("compiled_attrs/*", ArtifactKind::CompiledAttrs),
+                artifact("layouts.json*", ArtifactKind::Dsl),
                 ArtifactSpec { path: DSL_RECORD.to_owned(), kind: ArtifactKind::Dsl.into() },
             ],
             loses: String::new(),
@@ -215,7 +220,7 @@ impl DslBuild {
 const MAX_MODULES: usize = 500;
 
 /// The file and the modules beside it that it imports, directly or indirectly.
-fn modules(file: &Path) -> Vec<PathBuf> {
+pub(super) fn modules(file: &Path) -> Vec<PathBuf> {
     let folder = file.parent().unwrap_or(Path::new(""));
     let mut found: Vec<PathBuf> = Vec::new();
     let mut queue = vec![file.to_owned()];

@@ -1,5 +1,6 @@
 //! The search for thread layouts that store a tile with the least traffic.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Access, AccessError, Space, check_access};
@@ -8,7 +9,7 @@ use crate::proof::Limits;
 use crate::swizzle::Swizzle;
 
 /// A tile of a row-major matrix in global memory that threads store.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StoreTile {
     /// Rows of the tile.
     pub rows: i64,
@@ -25,7 +26,7 @@ pub struct StoreTile {
 }
 
 /// A thread layout with what it costs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct StoreCandidate {
     /// Thread and value to offset in the matrix: the layout that was judged.
     pub layout: Layout,
@@ -78,25 +79,36 @@ pub enum SearchError {
     },
 }
 
+impl StoreTile {
+    /// Checks that the numbers are in range.
+    ///
+    /// # Errors
+    /// If one is not, or the threads are no whole warps.
+    pub fn check(&self) -> Result<(), SearchError> {
+        let range = |field, value, low, high| match value {
+            value if (low..=high).contains(&value) => Ok(()),
+            value => Err(SearchError::Range { field, value, low, high }),
+        };
+        range("rows", self.rows, 1, 512)?;
+        range("columns", self.columns, 1, 512)?;
+        range("element bytes", self.element_bytes, 1, 16)?;
+        range("leading dimension", self.leading, self.columns, 1 << 40)?;
+        range("threads", self.threads, 32, 1024)?;
+        range("vector widths", self.vectors.len() as i64, 1, 16)?;
+        if self.threads % 32 != 0 {
+            return Err(SearchError::Warps(self.threads));
+        }
+        Ok(())
+    }
+}
+
 /// All arrangements of the threads over the tile, those with the least traffic first: by sectors, then
 /// by store instructions, then direct ones before those through shared memory.
 ///
 /// # Errors
 /// If a number is out of range, or nothing fits.
 pub fn search_stores(tile: &StoreTile, limits: Limits) -> Result<Vec<StoreCandidate>, SearchError> {
-    let range = |field, value, low, high| match value {
-        value if (low..=high).contains(&value) => Ok(()),
-        value => Err(SearchError::Range { field, value, low, high }),
-    };
-    range("rows", tile.rows, 1, 512)?;
-    range("columns", tile.columns, 1, 512)?;
-    range("element bytes", tile.element_bytes, 1, 16)?;
-    range("leading dimension", tile.leading, tile.columns, 1 << 40)?;
-    range("threads", tile.threads, 32, 1024)?;
-    range("vector widths", tile.vectors.len() as i64, 1, 16)?;
-    if tile.threads % 32 != 0 {
-        return Err(SearchError::Warps(tile.threads));
-    }
+    tile.check()?;
     let mut candidates = Vec::new();
     for &vector in &tile.vectors {
         // Wider than an instruction.

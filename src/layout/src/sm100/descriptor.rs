@@ -3,10 +3,11 @@
 //! The bits are those of the PTX ISA: "Shared memory descriptor" and the instruction descriptor of
 //! `.kind::mxf8f6f4`, `.kind::mxf4` and `.kind::mxf4nvf4`.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The swizzle of a matrix in shared memory, bits 61 to 63 of its descriptor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SmemSwizzle {
     /// No swizzle.
@@ -84,7 +85,7 @@ pub enum DescriptorError {
 }
 
 /// The 64-bit descriptor of a matrix in shared memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct MatrixDescriptor {
     /// The start in bytes, a multiple of 16 below 2^18.
     pub start_address: u32,
@@ -161,7 +162,7 @@ fn fits(field: &'static str, value: u32, bits: u32) -> Result<u64, DescriptorErr
 }
 
 /// The format of operand elements in block-scaled instructions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ElementFormat {
     /// E2M1 of `mxf4` and `mxf4nvf4`, two in a byte.
@@ -199,7 +200,7 @@ impl ElementFormat {
 }
 
 /// The type of scale factors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScaleType {
     /// UE4M3, that of NVFP4.
@@ -209,7 +210,7 @@ pub enum ScaleType {
 }
 
 /// The 32-bit descriptor of a block-scaled `tcgen05.mma`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct InstructionDescriptor {
     /// M of the instruction, over both CTAs of a pair: 128 or 256.
     pub m: u32,

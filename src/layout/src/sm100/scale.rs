@@ -1,5 +1,6 @@
 //! Scale factors in global memory: blocks of 128 rows by four scales, 512 bytes each.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::coalesce::{equal, filter_zeros};
@@ -16,7 +17,7 @@ pub(super) const BLOCK_SCALES: i64 = 4;
 pub(super) const BLOCK_BYTES: i64 = 512;
 
 /// The scales of one operand: `rows` (M or N) by `k` elements, `batches` times.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ScaleTensor {
     rows: i64,
     k: i64,
@@ -39,7 +40,7 @@ pub enum ScaleError {
 }
 
 /// The proof that the layout built from the block equals the explicit form.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ScaleProof {
     /// The block, repeated over the tensor by the layout algebra.
     pub helper: Layout,

@@ -1,11 +1,12 @@
 //! Compares a dumped buffer of scale factors with the plain scales, and names the likely mistake.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::scale::{BLOCK_BYTES, BLOCK_ROWS, BLOCK_SCALES, ScaleTensor, div_ceil};
 
 /// A mistake that explains every byte of a wrong buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mistake {
     /// The scales are in plain row-major order: no swizzle at all.
@@ -56,7 +57,7 @@ impl std::fmt::Display for Mistake {
 }
 
 /// A scale that is not where it belongs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WrongScale {
     /// The row.
     pub row: i64,
@@ -73,7 +74,7 @@ pub struct WrongScale {
 }
 
 /// The result of a comparison.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BufferCheck {
     /// Whether every scale is in its place.
     pub equal: bool,

@@ -1,6 +1,7 @@
 //! Layouts of one tile of a block-scaled MMA with 4-bit operands: shared memory, tensor memory, and
 //! the partition of the epilogue.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::scale::{div_ceil, parsed};
@@ -9,7 +10,7 @@ use crate::proof::Rejection;
 use crate::swizzle::Swizzle;
 
 /// A tile of `mxf4nvf4` or `mxf4`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct MmaTile {
     m: i64,
     n: i64,
@@ -111,6 +112,11 @@ impl MmaTile {
     /// K of the tile.
     pub fn k(self) -> i64 {
         self.k
+    }
+
+    /// Elements that share a scale.
+    pub fn vector(self) -> i64 {
+        self.vector
     }
 
     /// Whether two CTAs share it.
@@ -235,7 +241,7 @@ pub fn accumulator_layout(tile: MmaTile) -> Result<Layout, TileError> {
 }
 
 /// How an epilogue reads the accumulator by `tcgen05.ld.32x32b.xC`: each thread one row.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct EpilogueTile {
     /// What one warp reads: `((columns, lanes), …)` to tensor memory.
     pub accumulator: Layout,

@@ -1,5 +1,6 @@
 //! The budget of tensor memory: 512 columns an SM, allocated in powers of two.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::tile::MmaTile;
@@ -10,7 +11,7 @@ pub const TMEM_COLUMNS: i64 = 512;
 const SMALLEST_ALLOCATION: i64 = 32;
 
 /// What a segment of tensor memory holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SegmentKind {
     /// One stage of the accumulator.
@@ -22,7 +23,7 @@ pub enum SegmentKind {
 }
 
 /// A segment with its place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Segment {
     /// What it holds.
     pub kind: SegmentKind,
@@ -35,7 +36,7 @@ pub struct Segment {
 }
 
 /// What a kernel needs of tensor memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TmemRequest {
     /// Columns of one stage of the accumulator.
     pub accumulator: i64,
@@ -69,7 +70,7 @@ impl TmemRequest {
 }
 
 /// Something that would make the budget better.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Advice {
     /// So many stages of the accumulator fit.
@@ -101,7 +102,7 @@ pub enum Advice {
 }
 
 /// A plan for tensor memory.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Budget {
     /// Columns in use, without gaps of alignment.
     pub used: i64,
@@ -122,7 +123,7 @@ pub struct Budget {
 }
 
 /// An order of the kinds of segments.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Order {
     /// The kinds in order.
     pub kinds: [SegmentKind; 3],

@@ -1,0 +1,99 @@
+//! `rgpu layout`: the algebra of layouts with proofs, the layouts of sm_100, and those of CuTe DSL
+//! kernels. The crate `rgpu-layout` computes; here texts become layouts, and results text or JSON.
+
+mod algebra;
+mod check;
+mod cta;
+mod diff;
+mod document;
+mod dump;
+mod epilogue;
+mod eval;
+mod input;
+mod insights;
+mod named;
+mod page;
+mod scale;
+mod snapshot;
+mod tmem;
+
+use clap::Subcommand;
+
+use super::support::app::{App, Status};
+use crate::error::Result;
+
+pub(super) use document::LayoutDocument;
+pub(super) use dump::LayoutDump;
+pub(super) use snapshot::LayoutSnapshot;
+
+/// Compute with layouts and prove it: algebra, scale factors, tensor memory, epilogues
+///
+/// A layout is written as CuTe prints it, `((32,4),8):((16,4),1)`; a shape alone is column-major. A
+/// tiler may give one layout for each mode: `<4:1,8:2>`. Swizzled layouts are `S<3,4,3> o 0 o L`.
+/// The exit status is 1 if a layout does not exist, and if a protected layout changed.
+#[derive(Subcommand, Clone, Debug)]
+pub(super) enum LayoutCommand {
+    /// What a layout is as a function: size, image, injective, compact; offsets and pictures
+    Eval(eval::EvalArgs),
+    /// The layout of A∘B: B's coordinates through A
+    Compose(algebra::ComposeArgs),
+    /// The layout that counts the places which a layout leaves out
+    Complement(algebra::ComplementArgs),
+    /// Split a layout into tiles and the rest
+    Divide(algebra::TileArgs),
+    /// Repeat a layout as another one counts
+    Product(algebra::TileArgs),
+    /// The layout that leads from offsets back to indices
+    Inverse(algebra::InverseArgs),
+    /// The same function with as few modes as possible
+    Coalesce(algebra::CoalesceArgs),
+    /// A layout without its modes of stride 0, coalesced
+    Filter(algebra::FilterArgs),
+    /// The same bytes as elements of another width
+    Recast(algebra::RecastArgs),
+    /// Whether two layouts are equal, proved, or the first coordinate where they differ
+    Equal(algebra::EqualArgs),
+    /// Sectors of global memory and bank conflicts that the accesses of warps cause
+    Check(check::CheckArgs),
+    /// Scale factors of NVFP4 and MXFP4: places, proofs, and what is wrong in a dumped buffer
+    Sf(scale::ScaleArgs),
+    /// Whether accumulators and scales fit into tensor memory, and what to change
+    Tmem(tmem::TmemArgs),
+    /// How an epilogue reads tensor memory and what its stores cost
+    Epilogue(epilogue::EpilogueArgs),
+    /// Which tile of grouped problems a block computes, proved, as code
+    Cta(cta::CtaArgs),
+    /// Print the layouts of a CuTe DSL kernel, by the DSL and by our formulas; no GPU needed
+    Dump(dump::DumpArgs),
+    /// What stands out in dumped layouts
+    Insights(insights::InsightsArgs),
+    /// Record the layouts of a kernel, to compare later ones with them
+    Snapshot(snapshot::SnapshotArgs),
+    /// Compare two snapshots; exit 1 if a protected layout changed
+    Diff(diff::DiffArgs),
+}
+
+/// Runs a `layout` command.
+pub(super) fn run(app: &App, command: &LayoutCommand) -> Result<Status> {
+    match command {
+        LayoutCommand::Eval(args) => eval::run(app, args),
+        LayoutCommand::Compose(args) => algebra::compose(app, args),
+        LayoutCommand::Complement(args) => algebra::complement(app, args),
+        LayoutCommand::Divide(args) => algebra::divide(app, args),
+        LayoutCommand::Product(args) => algebra::product(app, args),
+        LayoutCommand::Inverse(args) => algebra::inverse(app, args),
+        LayoutCommand::Coalesce(args) => algebra::coalesce(app, args),
+        LayoutCommand::Filter(args) => algebra::filter(app, args),
+        LayoutCommand::Recast(args) => algebra::recast(app, args),
+        LayoutCommand::Equal(args) => algebra::equal(app, args),
+        LayoutCommand::Check(args) => check::run(app, args),
+        LayoutCommand::Sf(args) => scale::run(app, args),
+        LayoutCommand::Tmem(args) => tmem::run(app, args),
+        LayoutCommand::Epilogue(args) => epilogue::run(app, args),
+        LayoutCommand::Cta(args) => cta::run(app, args),
+        LayoutCommand::Dump(args) => dump::run(app, args),
+        LayoutCommand::Insights(args) => insights::run(app, args),
+        LayoutCommand::Snapshot(args) => snapshot::run(app, args),
+        LayoutCommand::Diff(args) => diff::run(app, args),
+    }
+}

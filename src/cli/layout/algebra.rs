@@ -1,0 +1,393 @@
+//! The operations of the algebra: each prints a layout with its proof, or why there is none.
+
+use clap::{Args, ValueEnum};
+use rgpu_layout::{
+    Condition, Difference, Equality, Grouping, Layout, Proof, Proved, Rejection, SwizzledLayout,
+    Tiler,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::document::{LayoutResult, line, print, proof_line, rejection_text};
+use super::input::{LimitArgs, file, parsed, usage};
+use crate::cli::support::app::{App, Status};
+use crate::error::{Exit, Result};
+use crate::kernel::expr::{Division, Expr, ExprError, Grammar, Scope};
+
+/// `layout compose`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct ComposeArgs {
+    /// The outer layout
+    pub a: String,
+    /// The inner layout, or a tiler with one layout for each mode of A
+    pub b: String,
+    #[command(flatten)]
+    pub limit: LimitArgs,
+}
+
+/// `layout complement`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct ComplementArgs {
+    /// The layout
+    pub layout: String,
+    /// How many offsets to cover: a number, or a shape
+    pub bound: String,
+    #[command(flatten)]
+    pub limit: LimitArgs,
+}
+
+/// `layout divide` and `layout product`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct TileArgs {
+    /// The layout
+    pub a: String,
+    /// The tile (of `divide`) or the layout that counts copies (of `product`); or a tiler
+    pub b: String,
+    /// How the modes are grouped
+    #[arg(long, value_enum, default_value_t = Form::Logical)]
+    pub form: Form,
+    #[command(flatten)]
+    pub limit: LimitArgs,
+}
+
+/// How the modes of a division or product are grouped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum Form {
+    /// ((tile, rest), (tile, rest), …)
+    Logical,
+    /// ((tile, …), (rest, …))
+    Zipped,
+    /// ((tile, …), rest, …)
+    Tiled,
+    /// (tile, …, rest, …)
+    Flat,
+}
+
+impl Form {
+    fn grouping(self) -> Grouping {
+        match self {
+            Self::Logical => Grouping::Logical,
+            Self::Zipped => Grouping::Zipped,
+            Self::Tiled => Grouping::Tiled,
+            Self::Flat => Grouping::Flat,
+        }
+    }
+}
+
+/// `layout inverse`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct InverseArgs {
+    /// The layout
+    pub layout: String,
+    /// R with R(L(i)) = i
+    #[arg(long, required_unless_present = "right", conflicts_with = "right")]
+    pub left: bool,
+    /// R with L(R(i)) = i
+    #[arg(long)]
+    pub right: bool,
+    #[command(flatten)]
+    pub limit: LimitArgs,
+}
+
+/// `layout coalesce`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct CoalesceArgs {
+    /// The layout
+    pub layout: String,
+    /// Coalesce each mode of the outermost tuple on its own
+    #[arg(long)]
+    pub by_mode: bool,
+}
+
+/// `layout filter`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct FilterArgs {
+    /// The layout
+    pub layout: String,
+}
+
+/// `layout recast`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct RecastArgs {
+    /// The layout
+    pub layout: String,
+    /// Bits of its elements
+    #[arg(long, value_name = "BITS")]
+    pub from: i64,
+    /// Bits of the new elements
+    #[arg(long, value_name = "BITS")]
+    pub to: i64,
+}
+
+/// `layout equal`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct EqualArgs {
+    /// A layout, swizzled or not
+    pub a: String,
+    /// Another one
+    pub b: String,
+    /// Compare for each shape of this file: the layouts have expressions such as {ceil_div(M, 128)}
+    ///
+    /// A line holds M,N,K,L in this order (`80,4096,7168,1`), or names with values (`M=80 K=7168`).
+    /// Empty lines and those that begin with # are left out.
+    #[arg(long, value_name = "FILE")]
+    pub on: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    pub limit: LimitArgs,
+}
+
+/// The result of an operation: a layout with its proof, or a rejection.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Operation {
+    /// What it was applied to.
+    operands: Vec<String>,
+    /// The result. Absent if there is none, or none is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layout: Option<Layout>,
+    /// How it is proved that this is the result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proof: Option<Proof>,
+    /// Why there is no result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rejection: Option<Rejection>,
+}
+
+fn finish(
+    app: &App,
+    wrap: fn(Operation) -> LayoutResult,
+    operands: &[&str],
+    result: std::result::Result<Proved, Rejection>,
+) -> Result<Status> {
+    let operands = operands.iter().map(|&text| text.to_owned()).collect();
+    let (operation, text, status) = match result {
+        Ok(Proved { layout, proof }) => {
+            let text = format!("{layout}\n{}", proof_line(&proof));
+            let (layout, proof) = (Some(layout), Some(proof));
+            (Operation { operands, layout, proof, rejection: None }, text, 0)
+        }
+        Err(rejection) => {
+            let head = match rejection.condition {
+                Condition::Undecided => "no result is known",
+                _ => "there is no such layout",
+            };
+            let mut text = format!("{head}\n{}", rejection_text(&rejection));
+            if rejection.condition == Condition::Undecided {
+                text += &line("help", "`--max-points N` looks at more points");
+            }
+            let rejection = Some(rejection);
+            let operation = Operation { operands, layout: None, proof: None, rejection };
+            (operation, text, Exit::Findings as u8)
+        }
+    };
+    print(app, wrap(operation), &text)?;
+    Ok(status)
+}
+
+fn layout(text: &str) -> Result<Layout> {
+    parsed(text, "layout")
+}
+
+pub(super) fn compose(app: &App, args: &ComposeArgs) -> Result<Status> {
+    let (a, b): (Layout, Tiler) = (layout(&args.a)?, parsed(&args.b, "layout or tiler")?);
+    let result = rgpu_layout::compose_tiler(&a, &b, args.limit.limits());
+    finish(app, LayoutResult::Compose, &[&args.a, &args.b], result)
+}
+
+pub(super) fn complement(app: &App, args: &ComplementArgs) -> Result<Status> {
+    let whole = layout(&args.layout)?;
+    let bound: Layout = parsed(&args.bound, "number or shape")?;
+    let result = rgpu_layout::complement(&whole, bound.size(), args.limit.limits());
+    finish(app, LayoutResult::Complement, &[&args.layout, &args.bound], result)
+}
+
+pub(super) fn divide(app: &App, args: &TileArgs) -> Result<Status> {
+    let (a, b): (Layout, Tiler) = (layout(&args.a)?, parsed(&args.b, "layout or tiler")?);
+    let result = rgpu_layout::divide(&a, &b, args.form.grouping(), args.limit.limits());
+    finish(app, LayoutResult::Divide, &[&args.a, &args.b], result)
+}
+
+pub(super) fn product(app: &App, args: &TileArgs) -> Result<Status> {
+    let (a, b): (Layout, Tiler) = (layout(&args.a)?, parsed(&args.b, "layout or tiler")?);
+    let result = rgpu_layout::product(&a, &b, args.form.grouping(), args.limit.limits());
+    finish(app, LayoutResult::Product, &[&args.a, &args.b], result)
+}
+
+pub(super) fn inverse(app: &App, args: &InverseArgs) -> Result<Status> {
+    let (whole, limits) = (layout(&args.layout)?, args.limit.limits());
+    let result = match args.left {
+        true => rgpu_layout::left_inverse(&whole, limits),
+        false => rgpu_layout::right_inverse(&whole, limits),
+    };
+    finish(app, LayoutResult::Inverse, &[&args.layout], result)
+}
+
+pub(super) fn coalesce(app: &App, args: &CoalesceArgs) -> Result<Status> {
+    let whole = layout(&args.layout)?;
+    let result = match args.by_mode {
+        true => rgpu_layout::coalesce_by_mode(&whole),
+        false => rgpu_layout::coalesce(&whole),
+    };
+    finish(app, LayoutResult::Coalesce, &[&args.layout], Ok(result))
+}
+
+pub(super) fn filter(app: &App, args: &FilterArgs) -> Result<Status> {
+    let result = rgpu_layout::filter(&layout(&args.layout)?);
+    finish(app, LayoutResult::Filter, &[&args.layout], Ok(result))
+}
+
+pub(super) fn recast(app: &App, args: &RecastArgs) -> Result<Status> {
+    let result = rgpu_layout::recast(&layout(&args.layout)?, args.from, args.to);
+    finish(app, LayoutResult::Recast, &[&args.layout], result)
+}
+
+/// Whether two layouts are equal.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct PairEquality {
+    /// Whether they are equal, for every shape of `--on`. Absent if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    equal: Option<bool>,
+    /// The proof and the first difference, if there is no `--on`.
+    #[serde(flatten)]
+    only: Option<EqualityCase>,
+    /// The result for each shape of `--on`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    shapes: Vec<ShapeEquality>,
+}
+
+/// The result for a shape.
+#[derive(Serialize, JsonSchema)]
+struct ShapeEquality {
+    /// The shape, as the file has it.
+    shape: String,
+    /// Whether the layouts are equal. Absent if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    equal: Option<bool>,
+    #[serde(flatten)]
+    case: EqualityCase,
+}
+
+/// One comparison.
+#[derive(Serialize, JsonSchema)]
+struct EqualityCase {
+    /// The first layout.
+    left: SwizzledLayout,
+    /// The second layout.
+    right: SwizzledLayout,
+    /// How the result is proved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proof: Option<Proof>,
+    /// The first index where they differ. Absent if they are equal, or only their sizes differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_difference: Option<Difference>,
+    /// Why the result is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rejection: Option<Rejection>,
+}
+
+pub(super) fn equal(app: &App, args: &EqualArgs) -> Result<Status> {
+    let mut text = String::new();
+    let (equal, only, shapes) = match &args.on {
+        None => {
+            let (equal, case) = compare(&args.a, &args.b, args.limit)?;
+            text += &case_text(&case);
+            (equal, Some(case), Vec::new())
+        }
+        Some(path) => {
+            let mut shapes = Vec::new();
+            let lines = String::from_utf8_lossy(&file(path)?).into_owned();
+            let lines = lines.lines().map(str::trim);
+            for shape in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+                let (names, values) = variables(shape)?;
+                let scope = Scope { vars: &names, values: &values };
+                let (a, b) = (filled(&args.a, scope)?, filled(&args.b, scope)?);
+                let (equal, case) = compare(&a, &b, args.limit)?;
+                text += &(line("shape", shape) + &case_text(&case));
+                shapes.push(ShapeEquality { shape: shape.to_owned(), equal, case });
+            }
+            if shapes.is_empty() {
+                return Err(usage("the file names no shape").file(path.display()));
+            }
+            let equal = match shapes.iter().any(|shape| shape.equal == Some(false)) {
+                true => Some(false),
+                false => shapes.iter().all(|shape| shape.equal.is_some()).then_some(true),
+            };
+            (equal, None, shapes)
+        }
+    };
+    let head = match equal {
+        Some(true) => "equal",
+        Some(false) => "different",
+        None => "not known",
+    };
+    let text = format!("{head}\n{text}");
+    print(app, LayoutResult::Equal(PairEquality { equal, only, shapes }), &text)?;
+    Ok(if equal == Some(true) { 0 } else { Exit::Findings as u8 })
+}
+
+fn case_text(case: &EqualityCase) -> String {
+    match (&case.proof, &case.rejection) {
+        (Some(proof), _) => proof_line(proof),
+        (None, Some(rejection)) => line("unproved", &rejection.reason),
+        (None, None) => String::new(),
+    }
+}
+
+fn compare(a: &str, b: &str, limit: LimitArgs) -> Result<(Option<bool>, EqualityCase)> {
+    let (left, right) = (parsed(a, "layout")?, parsed(b, "layout")?);
+    let result = rgpu_layout::equal_swizzled(&left, &right, limit.limits());
+    let mut case =
+        EqualityCase { left, right, proof: None, first_difference: None, rejection: None };
+    match result {
+        Ok(Equality { equal, proof, first_difference }) => {
+            (case.proof, case.first_difference) = (Some(proof), first_difference);
+            Ok((Some(equal), case))
+        }
+        Err(rejection) => {
+            case.rejection = Some(rejection);
+            Ok((None, case))
+        }
+    }
+}
+
+/// The names of a shape's line with their values.
+fn variables(line: &str) -> Result<(Vec<String>, Vec<i64>)> {
+    let wrong = || usage(format!("`{line}` is no shape: `80,4096,7168,1` or `M=80 K=7168`"));
+    let value = |text: &str| text.trim().parse::<i64>().map_err(|_| wrong());
+    if line.contains('=') {
+        let (mut names, mut values) = (Vec::new(), Vec::new());
+        for part in line.split([' ', ',']).filter(|part| !part.is_empty()) {
+            let (name, text) = part.split_once('=').ok_or_else(wrong)?;
+            names.push(name.to_owned());
+            values.push(value(text)?);
+        }
+        return Ok((names, values));
+    }
+    let values = line.split(',').map(value).collect::<Result<Vec<_>>>()?;
+    if values.len() > 4 {
+        return Err(wrong());
+    }
+    Ok((["M", "N", "K", "L"][..values.len()].iter().map(|&n| n.to_owned()).collect(), values))
+}
+
+/// The text with each `{expression}` replaced by its value.
+fn filled(text: &str, scope: Scope<'_>) -> Result<String> {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{') {
+        let (expression, after) =
+            after.split_once('}').ok_or_else(|| usage(format!("a `}}` is missing in `{text}`")))?;
+        let value = Expr::parse(expression, Grammar::Size, scope.vars)
+            .and_then(|expression| expression.int(scope, Division::Exact))
+            .map_err(|error| match error {
+                ExprError::UnknownVariable { name, .. } => {
+                    usage(format!("no value for `{name}` in `{{{expression}}}`"))
+                        .hint(format!("the shape has {}", scope.vars.join(", ")))
+                }
+                error => usage(format!("`{{{expression}}}` has no value")).cause(error),
+            })?;
+        out += before;
+        out += &value.to_string();
+        rest = after;
+    }
+    Ok(out + rest)
+}

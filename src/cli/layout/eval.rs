@@ -1,0 +1,277 @@
+//! `layout eval`: facts, offsets and pictures of one layout.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use rgpu_layout::picture::{Coloring, Picture, Tile};
+use rgpu_layout::{
+    Coordinate, F2Matrix, Layout, Proof, Properties, SwizzledLayout, f2_matrix, properties,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::document::{LayoutResult, line, print, proof_line};
+use super::input::{LimitArgs, numbers, parsed, usage};
+use super::page;
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::overwrite;
+use crate::error::{Exit, Failure, Result};
+use crate::store::atomic;
+
+/// `layout eval`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct EvalArgs {
+    /// The layout, swizzled or not
+    pub layout: String,
+
+    /// Print the offset of a coordinate: an index, or a tuple such as (5,3)
+    #[arg(long, value_name = "COORDINATE", allow_hyphen_values = true)]
+    pub at: Vec<String>,
+
+    /// Print the layout as a matrix over bits, as Triton's linear layouts are
+    #[arg(long)]
+    pub f2: bool,
+
+    /// Print a table of offsets; with --tile of threads and values
+    #[arg(long, help_heading = "Pictures")]
+    pub table: bool,
+
+    /// Write a picture as SVG
+    #[arg(long, value_name = "FILE", help_heading = "Pictures")]
+    pub svg: Option<PathBuf>,
+
+    /// Write a picture in this format [default file: layout.html or layout.svg]
+    #[arg(long, value_enum, help_heading = "Pictures")]
+    pub format: Option<PictureFormat>,
+
+    /// Where --format writes
+    #[arg(long, value_name = "FILE", requires = "format", help_heading = "Pictures")]
+    pub out: Option<PathBuf>,
+
+    /// Overwrite files that are no pictures
+    #[arg(long, help_heading = "Pictures")]
+    pub force: bool,
+
+    /// The layout counts threads, then values: draw this tile, as 16x8, with who holds what
+    #[arg(long, value_name = "ROWSxCOLUMNS", help_heading = "Pictures")]
+    pub tile: Option<String>,
+
+    /// Offsets of the tile run along rows first
+    #[arg(long, requires = "tile", help_heading = "Pictures")]
+    pub row_major: bool,
+
+    /// What colours stand for [default: offset; with --tile thread]
+    #[arg(long, value_enum, help_heading = "Pictures")]
+    pub color: Option<Color>,
+
+    /// Bytes of an element, for --color bank
+    #[arg(long, value_name = "BYTES", default_value_t = 2, help_heading = "Pictures",
+          value_parser = clap::value_parser!(i64).range(1..=16))]
+    pub elem_bytes: i64,
+
+    #[command(flatten)]
+    pub limit: LimitArgs,
+}
+
+/// The format of a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum PictureFormat {
+    /// A page that tells about the cell below the pointer
+    Html,
+    /// A drawing
+    Svg,
+}
+
+/// What a colour stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum Color {
+    /// The thread; without --tile the first mode
+    Thread,
+    /// The bank of shared memory
+    Bank,
+    /// The offset
+    Offset,
+}
+
+/// The result of `layout eval`.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Evaluation {
+    /// The layout.
+    layout: SwizzledLayout,
+    /// Facts about it, below the swizzle. A swizzle changes neither size nor image size, and keeps
+    /// it injective.
+    #[serde(flatten)]
+    properties: Properties,
+    /// The same function with as few modes as possible.
+    coalesced_form: Layout,
+    /// The offsets of the coordinates of `--at`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    at: Vec<Evaluated>,
+    /// The matrix of `--f2`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    f2: Option<F2Matrix>,
+    /// The files written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    files: Vec<String>,
+}
+
+/// A coordinate with its offset.
+#[derive(Serialize, JsonSchema)]
+struct Evaluated {
+    /// The coordinate.
+    coordinate: String,
+    /// Its offset, swizzled.
+    offset: i64,
+}
+
+pub(super) fn run(app: &App, args: &EvalArgs) -> Result<Status> {
+    let layout: SwizzledLayout = parsed(&args.layout, "layout")?;
+    let plain = layout.layout();
+    let mut at = Vec::new();
+    for text in &args.at {
+        let coordinate: Coordinate = parsed(text, "coordinate")?;
+        let offset = plain.at_coordinate(&coordinate).ok_or_else(|| {
+            usage(format!("`{text}` is no coordinate of {plain}, which has {}", plain.size()))
+                .hint("give an index below its size, or a tuple nested as its shape")
+        })?;
+        let offset = layout.swizzle().apply(offset + layout.offset());
+        at.push(Evaluated { coordinate: coordinate.to_string(), offset });
+    }
+    let f2 = match args.f2.then(|| f2_matrix(&layout)).transpose() {
+        Ok(matrix) => matrix,
+        Err(rejection) => {
+            return Err(Failure::new(Exit::Findings, "no_matrix", "there is no such matrix")
+                .cause(rejection.reason));
+        }
+    };
+    let files = draw(args, &layout)?;
+    let facts = properties(plain, args.limit.limits());
+    let mut text = format!("{layout}\n{}", facts_text(plain, &facts, args.limit));
+    if !layout.swizzle().is_identity() {
+        text += &line("swizzle", format!("{} (the facts are those below it)", layout.swizzle()));
+    }
+    for Evaluated { coordinate, offset } in &at {
+        text += &line("at", format!("{coordinate} → {offset}"));
+    }
+    if let Some(matrix) = &f2 {
+        text += &f2_text(matrix);
+    }
+    if args.table {
+        text += &format!("\n{}", picture(args, &layout)?.table(app.terminal.stdout_color));
+    }
+    for file in &files {
+        text += &format!("{file}\n");
+    }
+    let coalesced_form = rgpu_layout::coalesce(plain).layout;
+    let evaluation = Evaluation { layout, properties: facts, coalesced_form, at, f2, files };
+    print(app, LayoutResult::Eval(evaluation), &text)?;
+    Ok(0)
+}
+
+fn facts_text(layout: &Layout, facts: &Properties, limit: LimitArgs) -> String {
+    let known = |value: Option<i64>| {
+        value.map_or(format!("not counted: more than {} points", limit.max_points), |v| {
+            v.to_string()
+        })
+    };
+    let yes = |value: Option<bool>| match value {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "not known",
+    };
+    let mut text = line("size", facts.size) + &line("cosize", facts.cosize);
+    text += &line("image", known(facts.image_size));
+    if let Some(times) = facts.duplication.filter(|times| *times > 1) {
+        text += &line("duplication", format!("{times} coordinates for each offset"));
+    }
+    text += &line("injective", yes(facts.injective));
+    text += &line("compact", yes(Some(facts.compact)));
+    text += &line("tractable", yes(Some(facts.tractable)));
+    text += &line(
+        "coalesced",
+        match facts.coalesced {
+            true => "yes".to_owned(),
+            false => format!("no: {}", rgpu_layout::coalesce(layout).layout),
+        },
+    );
+    if facts.filter_zeros != *layout {
+        text += &line("filter_zeros", &facts.filter_zeros);
+    }
+    let proof: Option<&Proof> = facts.proof.as_ref();
+    text + &proof.map(proof_line).unwrap_or_default()
+}
+
+fn f2_text(matrix: &F2Matrix) -> String {
+    let columns: Vec<String> = matrix.columns.iter().map(i64::to_string).collect();
+    let mut text = line("f2", format!("bit i of the index adds {}", columns.join(", ")));
+    text += &line("rank", matrix.rank);
+    for row in &matrix.rows {
+        text += &line("", row);
+    }
+    text
+}
+
+fn picture(args: &EvalArgs, layout: &SwizzledLayout) -> Result<Picture> {
+    let bank = Coloring::Bank { element_bytes: args.elem_bytes };
+    let coloring = match args.color {
+        Some(Color::Thread) => Coloring::Thread,
+        Some(Color::Bank) => bank,
+        Some(Color::Offset) => Coloring::Offset,
+        None if args.tile.is_some() => Coloring::Thread,
+        None => Coloring::Offset,
+    };
+    let drawn = match &args.tile {
+        None => Picture::of_values(layout, coloring),
+        Some(tile) => {
+            let [rows, columns] = numbers(tile, 'x', "16x8")?;
+            if !layout.swizzle().is_identity() {
+                return Err(usage("a layout of threads and values has no swizzle"));
+            }
+            let tile = Tile { rows, columns, row_major: args.row_major };
+            Picture::of_threads(layout.layout(), tile, coloring)
+        }
+    };
+    drawn.map_err(usage)
+}
+
+/// Writes the pictures and returns their paths.
+fn draw(args: &EvalArgs, layout: &SwizzledLayout) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    if let Some(path) = &args.svg {
+        files.push(save(args, path, &picture(args, layout)?.svg())?);
+    }
+    match args.format {
+        Some(PictureFormat::Svg) => {
+            let path = args.out.clone().unwrap_or_else(|| "layout.svg".into());
+            files.push(save(args, &path, &picture(args, layout)?.svg())?);
+        }
+        Some(PictureFormat::Html) => {
+            let path = args.out.clone().unwrap_or_else(|| "layout.html".into());
+            let picture = picture(args, layout)?;
+            files.push(save(args, &path, &page::render(&layout.to_string(), &picture.svg()))?);
+        }
+        None => {}
+    }
+    Ok(files)
+}
+
+fn save(args: &EvalArgs, path: &Path, text: &str) -> Result<String> {
+    let is_drawing = |head: &[u8]| head.starts_with(b"<svg ");
+    let replaces_drawing =
+        is_drawing(text.as_bytes()) && overwrite::head(path).is_some_and(|old| is_drawing(&old));
+    if !args.force && !replaces_drawing {
+        overwrite::check(path, text.as_bytes())?;
+    }
+    write(path, text)
+}
+
+/// Writes a file of the user's and returns its path.
+pub(super) fn write(path: &Path, text: &str) -> Result<String> {
+    let failed = |e: std::io::Error| {
+        Failure::new(Exit::Disk, "unwritten", "the file cannot be written")
+            .file(path.display())
+            .cause(e)
+    };
+    atomic::write(path, text.as_bytes()).map_err(failed)?;
+    Ok(path.display().to_string())
+}

@@ -1,0 +1,58 @@
+//! Turns texts of the command line into layouts and numbers; errors show the place with a caret.
+
+use std::str::FromStr;
+
+use clap::Args;
+use rgpu_layout::{Limits, ParseError};
+
+use crate::error::{Exit, Failure, Result};
+
+/// The bound on the work of proofs.
+#[derive(Args, Clone, Copy, Debug)]
+pub(in crate::cli) struct LimitArgs {
+    /// Look at no more points than this to prove something; what stays unproved is reported
+    #[arg(long, value_name = "N", default_value_t = Limits::default().points, display_order = 800)]
+    pub max_points: u64,
+}
+
+impl LimitArgs {
+    pub(super) fn limits(self) -> Limits {
+        Limits { points: self.max_points, ..Limits::default() }
+    }
+}
+
+/// Reads a layout, tiler, coordinate or swizzle.
+pub(super) fn parsed<T: FromStr<Err = ParseError>>(text: &str, what: &str) -> Result<T> {
+    text.parse().map_err(|error: ParseError| {
+        let place = format!("{}, in column {}", error.reason, error.column);
+        Failure::new(Exit::Usage, "layout_syntax", format!("this is no {what}: {place}"))
+            .cause(error.caret())
+            .hint("a layout is written `(4,8):(8,1)`, and in a shell between quotes")
+    })
+}
+
+/// A wrong value of a flag.
+pub(super) fn usage(reason: impl std::fmt::Display) -> Failure {
+    Failure::new(Exit::Usage, "usage", reason.to_string())
+}
+
+/// Reads integers between separators, as in `128x256x64` or `80,4096`.
+pub(super) fn numbers<const N: usize>(
+    text: &str,
+    separator: char,
+    example: &str,
+) -> Result<[i64; N]> {
+    let all: Option<Vec<i64>> =
+        text.split(separator).map(|number| number.trim().parse().ok()).collect();
+    all.and_then(|numbers| numbers.try_into().ok())
+        .ok_or_else(|| usage(format!("`{text}` is not written like `{example}`")))
+}
+
+/// Reads a file of the user's.
+pub(super) fn file(path: &std::path::Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|e| {
+        Failure::new(Exit::Artifact, "unreadable", "the file cannot be read")
+            .file(path.display())
+            .cause(e)
+    })
+}

@@ -1,0 +1,115 @@
+//! When two layouts are the same: as texts, as shapes, or as functions.
+
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::layout::{Layout, Mode, Tree};
+use crate::proof::{Limits, Rejection};
+use crate::swizzle::{SwizzledLayout, equal_swizzled};
+
+/// How much of a layout must stay as it is.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    /// The offset of every index. Splitting or merging modes keeps it.
+    Function,
+    /// The function, and the shape with its nesting: what partitions and slices depend on.
+    Profile,
+    /// Everything, strides of modes of extent 1 too.
+    Text,
+}
+
+impl Level {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Function => "function",
+            Self::Profile => "profile",
+            Self::Text => "text",
+        }
+    }
+}
+
+impl FromStr for Level {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        [Self::Function, Self::Profile, Self::Text]
+            .into_iter()
+            .find(|level| level.name() == text)
+            .ok_or(())
+    }
+}
+
+/// The parts of a layout that identify it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Identity {
+    /// The layout as text.
+    pub text: String,
+    /// The shape with its nesting.
+    pub profile: String,
+    /// The coalesced form with its swizzle: equal for equal functions with one swizzle.
+    pub function: String,
+}
+
+/// The identity of a layout.
+pub fn identity(layout: &SwizzledLayout) -> Identity {
+    let shape = |mode: Mode| Tree::Leaf(Mode::new(mode.extent, 0));
+    let profile = Layout::new(layout.layout().tree().map(&mut |mode| shape(mode)));
+    let profile = profile.map(|shape| shape.to_string()).unwrap_or_default();
+    let form = crate::coalesce(layout.layout()).layout;
+    let function = SwizzledLayout::new(layout.swizzle(), layout.offset(), form);
+    Identity {
+        text: layout.to_string(),
+        profile: profile.split(':').next().unwrap_or_default().to_owned(),
+        function: function.map(|function| function.to_string()).unwrap_or_default(),
+    }
+}
+
+/// How a layout changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Change {
+    /// The strongest level at which both are the same. `None` if even the functions differ.
+    pub same: Option<Level>,
+    /// What differs, as a sentence.
+    pub reason: String,
+}
+
+impl Change {
+    /// Whether a layout that is protected at this level has changed.
+    pub fn breaks(&self, level: Level) -> bool {
+        self.same.is_none_or(|same| same < level)
+    }
+}
+
+/// Compares two layouts.
+///
+/// # Errors
+/// If it is not known whether different swizzles make one function, within the limit of points.
+pub fn change(
+    old: &SwizzledLayout,
+    new: &SwizzledLayout,
+    limits: Limits,
+) -> Result<Change, Rejection> {
+    let (a, b) = (identity(old), identity(new));
+    if a.text == b.text {
+        return Ok(Change { same: Some(Level::Text), reason: "nothing changed".to_owned() });
+    }
+    let equality = equal_swizzled(old, new, limits)?;
+    let (same, reason) = match (equality.equal, a.profile == b.profile) {
+        (false, _) => (None, equality.proof.claim.into_owned()),
+        (true, false) => (
+            Some(Level::Function),
+            format!("the shape {} became {}; every offset stayed", a.profile, b.profile),
+        ),
+        (true, true) => (
+            Some(Level::Profile),
+            "only the text changed: the shape and every offset stayed".to_owned(),
+        ),
+    };
+    Ok(Change { same, reason })
+}

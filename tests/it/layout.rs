@@ -1,0 +1,367 @@
+//! `rgpu layout` as a user runs it: results with proofs, rejections, bad input, files, and a DSL that is
+//! played by a script.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::documents::printed_keeps;
+use crate::laptop::{Laptop, status};
+
+/// The document of a command, which keeps to its schema, and the exit status.
+fn document(laptop: &Laptop, line: &str) -> (Value, i32) {
+    let output = laptop.run(&format!("layout {line} --json"));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let value: Value =
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{line}: {e}: {text}"));
+    let schema = value["schema"].as_str().unwrap().trim_start_matches("rgpu.");
+    printed_keeps(schema.trim_end_matches("/1"), &value);
+    (value, status(&output))
+}
+
+#[test]
+fn results_carry_their_proofs() {
+    let laptop = Laptop::new();
+    for (line, layout, method) in [
+        ("compose '(4,8):(8,1)' 4:8", "4:2", "algebraic"),
+        ("compose '(2,2,4):(1,3,5)' '(2,2):(3,1)'", "(2,2):(4,1)", "enumeration"),
+        ("compose '(4,8):(1,8)' '<2:1,4:2>'", "(2,4):(1,16)", "algebraic"),
+        ("complement 4:2 24", "(2,3):(1,8)", "algebraic"),
+        ("complement 4:2 '(4,6)'", "(2,3):(1,8)", "algebraic"),
+        ("divide 32:1 4:1", "(4,8):(1,4)", "algebraic"),
+        (
+            "divide '(8,8):(1,8)' '<4:1,2:1>' --form zipped",
+            "((4,2),(2,4)):((1,8),(4,16))",
+            "algebraic",
+        ),
+        ("divide '(8,8):(1,8)' '<4:1,2:1>' --form tiled", "((4,2),2,4):((1,8),4,16)", "algebraic"),
+        ("divide '(8,8):(1,8)' '<4:1,2:1>' --form flat", "(4,2,2,4):(1,8,4,16)", "algebraic"),
+        ("product '(2,2):(1,2)' 3", "((2,2),3):((1,2),4)", "algebraic"),
+        ("inverse --right '(4,8):(8,1)'", "(8,4):(4,1)", "algebraic"),
+        ("inverse --left '(4,8):(8,1)'", "(8,4):(4,1)", "algebraic"),
+        ("coalesce '(2,(1,6)):(1,(6,2))'", "12:1", "normal-form"),
+        ("coalesce --by-mode '((2,2),3):((1,2),4)'", "(4,3):(1,4)", "normal-form"),
+        ("filter '(2,4):(0,1)'", "4:1", "normal-form"),
+        ("recast '(4,8):(8,1)' --from 4 --to 8", "(4,4):(4,1)", "algebraic"),
+    ] {
+        let (value, status) = document(&laptop, line);
+        assert_eq!(status, 0, "{line}");
+        assert_eq!(value["layout"], layout, "{line}");
+        assert_eq!(value["proof"]["method"], method, "{line}");
+        assert_eq!(value["command"], line.split(' ').next().unwrap());
+    }
+}
+
+#[test]
+fn a_layout_that_does_not_exist_is_refused_with_a_witness() {
+    let laptop = Laptop::new();
+    let (value, status) = document(&laptop, "compose '(4,8):(8,1)' '(3,2):(1,3)'");
+    assert_eq!(status, 1);
+    assert!(value.get("layout").is_none());
+    let rejection = &value["rejection"];
+    assert_eq!(rejection["condition"], "carry");
+    assert_eq!(rejection["witness"]["coordinate"], json!([2, 1]));
+    assert_eq!(rejection["witness"]["required"], 9);
+    assert_eq!(rejection["modes"][1]["mode"], "2:3");
+    assert_eq!(rejection["proof"]["method"], "algebraic");
+    let nearest = rejection["nearest"].as_str().unwrap();
+    let (found, status) = document(&laptop, &format!("compose '(4,8):(8,1)' '{nearest}'"));
+    assert_eq!((status, found["proof"]["method"].as_str()), (0, Some("algebraic")));
+    for line in ["inverse --left '(4,8):(8,2)'", "complement '(4,4):(1,2)' 64", "divide 10:1 4:1"] {
+        let (value, status) = document(&laptop, line);
+        assert_eq!(status, 1, "{line}");
+        assert!(value["rejection"]["reason"].is_string(), "{line}");
+    }
+    // A proof beyond the limit is no proof that there is none.
+    let few = "compose '(2,2,4):(1,3,5)' '(2,2):(3,1)' --max-points 3";
+    let (value, status) = document(&laptop, few);
+    assert_eq!((status, &value["rejection"]["condition"]), (1, &json!("undecided")));
+    assert!(value["rejection"]["proof"].is_null());
+}
+
+#[test]
+fn what_a_user_sees() {
+    let laptop = Laptop::new();
+    let shown: String = [
+        "eval '((32,4),(16,4)):((16,4),(0,1))' --at '(5,3)' --at 33",
+        "eval '(4,2):(2,1)' --table --f2",
+        "eval '((4,2),(2,1)):((2,1),(8,0))' --tile 4x4 --table",
+        "compose '(4,8):(8,1)' '(3,2):(1,3)'",
+        "equal '(4,8):(8,1)' 32:1",
+        "check 32:32 --elem-bytes 4 --access smem",
+        "check 32:9 --elem-bytes 2 --vector 8 --access gmem",
+        "sf --mn 80 --k 7168 --at 5,32 --offset 57343 --prove",
+        "tmem --tile 128x256x256 --acc-stages 2",
+        "tmem --acc-cols 128 --sfa-cols 16 --sfb-cols 16 --top-k 1 --format csv",
+        "epilogue --tile 128x128 --ldtm 32x32b.x32 --elem-bytes 2 --ldc 4096 --search --top-k 3",
+        "cta --groups '80,4096;0,7;40,7168' --tile 128x128 --swap-ab --raster swizzle:2 --block 40",
+        "snapshot --format markdown",
+    ]
+    .iter()
+    .map(|line| laptop.show(&format!("layout {line}")))
+    .collect();
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn bad_input_names_the_place() {
+    let laptop = Laptop::new();
+    let shown: String = [
+        "eval '(4,8'",
+        "eval '(4,0):(1,1)'",
+        "eval '(4,8):(1,(2,3))'",
+        "eval '(9223372036854775807,2)'",
+        "eval 9223372036854775808",
+        "eval '(4,8):(8,1)' --at '(4,0)'",
+        "eval '(256,256)' --table",
+        "compose '(4,8):(8,1)' '<4:1,2:x>'",
+        "check 33:1 --elem-bytes 4 --access smem",
+        "check 32:1 --elem-bytes 3 --access gmem",
+        "check 32:1 --elem-bytes 4 --access smem --swizzle 3,4,1",
+        "check 32:-1 --elem-bytes 4 --access gmem",
+        "sf --mn 0 --k 64",
+        "sf --mn 80 --k 64 --at 80,0",
+        "sf --mn 80 --k 64 --sf-vec 8",
+        "tmem --tile 64x256x256",
+        "tmem --tile 128x256",
+        "tmem --acc-cols 0",
+        "epilogue --tile 128x96 --ldtm 32x32b.x64 --elem-bytes 2 --ldc 4096",
+        "epilogue --tile 128x96 --ldtm 16x64b.x2 --elem-bytes 2 --ldc 4096",
+        "cta --groups '80' --tile 128x128",
+        "cta --groups '80,-1' --tile 128x128",
+        "inverse '(4,8):(8,1)'",
+        "insights no.json",
+    ]
+    .iter()
+    .map(|line| laptop.show(&format!("layout {line}")))
+    .collect();
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn layouts_are_compared_for_each_shape() {
+    let laptop = Laptop::new();
+    laptop.write("shapes.txt", "# M,N,K,L\n256,4096,7168,1\n\nM=384 K=64\n");
+    let a = "'(128,{M / 128}):(1,128)'";
+    let (value, status) = document(&laptop, &format!("equal {a} '{{M}}:1' --on shapes.txt"));
+    assert_eq!((status, &value["equal"]), (0, &json!(true)));
+    assert_eq!(value["shapes"][1]["left"], "(128,3):(1,128)");
+    let (value, status) =
+        document(&laptop, &format!("equal {a} '{{M}}:K' --on shapes.txt").replace(":K", ":{K}"));
+    assert_eq!((status, &value["equal"]), (1, &json!(false)));
+    assert_eq!(
+        value["shapes"][0]["first_difference"],
+        json!({"index": 1, "left": 1, "right": 7168})
+    );
+    let shown = laptop.show("layout equal '{X}' 1 --on shapes.txt")
+        + &laptop.show("layout equal '{M / 100}' 1 --on shapes.txt");
+    insta::assert_snapshot!(shown);
+    // Different swizzles can make one function.
+    let (value, _) = document(&laptop, "equal 'S<1,0,3> o 0 o 8:1' 8:1");
+    assert_eq!((&value["equal"], &value["proof"]["method"]), (&json!(true), &json!("algebraic")));
+}
+
+#[test]
+fn a_wrong_buffer_of_scales_is_explained() {
+    let laptop = Laptop::new();
+    // 200 rows of 8 scales; two blocks of rows, two along K.
+    let plain: Vec<u8> = (0..200_usize * 8).map(|i| (i * 31 % 251) as u8).collect();
+    let place = |row: usize, scale: usize| {
+        (row / 128 * 2 + scale / 4) * 512 + row % 32 * 16 + row % 128 / 32 * 4 + scale % 4
+    };
+    let mut right = vec![0; 2048];
+    for (index, byte) in plain.iter().enumerate() {
+        right[place(index / 8, index % 8)] = *byte;
+    }
+    for (name, bytes) in [("plain.bin", &plain), ("right.bin", &right)] {
+        fs::write(laptop.project(name), bytes).unwrap();
+    }
+    let line = "sf --mn 200 --k 128 --expect plain.bin --file";
+    let (value, status) = document(&laptop, &format!("{line} right.bin"));
+    assert_eq!((status, &value["check"]["equal"]), (0, &json!(true)));
+    let (value, status) = document(&laptop, &format!("{line} plain.bin"));
+    assert_eq!((status, &value["check"]["mistakes"]), (1, &json!(["not-swizzled"])));
+    let first = json!({"row": 0, "k": 64, "batch": 0, "offset": 512, "expected": plain[4], "found": plain[512]});
+    assert_eq!(value["check"]["first_wrong"], first);
+    right[place(150, 5)] ^= 1;
+    fs::write(laptop.project("wrong.bin"), &right).unwrap();
+    let shown = laptop.show(&format!("layout {line} wrong.bin"))
+        + &laptop.show("layout sf --mn 201 --k 128 --expect plain.bin --file right.bin");
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn pictures_are_written_and_only_pictures_overwritten() {
+    let laptop = Laptop::new();
+    let (value, _) = document(
+        &laptop,
+        "eval '(8,8):(8,1)' --svg a.svg --color bank --elem-bytes 4 --format html",
+    );
+    assert_eq!(value["files"], json!(["a.svg", "layout.html"]));
+    let svg = fs::read_to_string(laptop.project("a.svg")).unwrap();
+    assert_eq!(svg.matches("class=\"cell ").count(), 64);
+    assert!(svg.contains("(3,1) index 11 offset 25 · bank 25"), "{svg}");
+    let page = fs::read_to_string(laptop.project("layout.html")).unwrap();
+    assert!(page.contains("prefers-color-scheme:dark") && page.contains(&svg));
+    // Again is well; another file is not overwritten.
+    document(&laptop, "eval '(8,8):(8,1)' --svg a.svg --format html");
+    laptop.write("a.svg", "my notes");
+    let refused = laptop.run("layout eval 8 --svg a.svg");
+    assert_eq!(status(&refused), 2);
+    assert_eq!(fs::read_to_string(laptop.project("a.svg")).unwrap(), "my notes");
+}
+
+#[test]
+fn snippets_are_code_alone_on_stdout() {
+    let laptop = Laptop::new();
+    let cta = "layout cta --groups '80,4096;0,7;40,7168' --tile 128x128 --emit";
+    let python = laptop.run(&format!("{cta} python"));
+    laptop.write(
+        "t.py",
+        &(String::from_utf8(python.stdout).unwrap() + "print(rgpu_block_tile(40))\n"),
+    );
+    let printed = Command::new("python3").arg(laptop.project("t.py")).output().unwrap();
+    assert_eq!(printed.stdout, b"(2, 0, 8, 0, 1024)\n");
+    let cpp = laptop.run(&format!("{cta} cpp"));
+    let main = "#include <cstdio>\nint main() { RgpuBlockTile t; if (!rgpu_block_tile(40, t)) return 1; \
+                printf(\"%d %d %d %lld %lld\\n\", t.group, t.tile_m, t.tile_n, t.row, t.column); }\n";
+    laptop.write("t.cpp", &(String::from_utf8(cpp.stdout).unwrap() + main));
+    let program = laptop.project("t");
+    let compiled =
+        Command::new("g++").arg("-o").arg(&program).arg(laptop.project("t.cpp")).status().unwrap();
+    assert!(compiled.success());
+    assert_eq!(Command::new(program).output().unwrap().stdout, b"2 0 8 0 1024\n");
+}
+
+#[test]
+fn a_protected_layout_gates_a_change() {
+    let laptop = Laptop::new();
+    assert_eq!(status(&laptop.run("layout snapshot --tile 128x128x256 --out old.json")), 0);
+    assert_eq!(status(&laptop.run("layout snapshot --tile 128x192x256 --out new.json")), 0);
+    let (value, code) = document(&laptop, "diff old.json new.json");
+    assert_eq!((code, &value["kept"]), (0, &json!(true)));
+    let (value, code) =
+        document(&laptop, "diff old.json new.json --protect tCtAcc --protect sfa_smem=text");
+    assert_eq!((code, &value["kept"]), (1, &json!(false)));
+    let broken: Vec<&str> = value["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|change| change["broken"] == true)
+        .map(|change| change["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(broken, ["tCtAcc"]);
+    // A split of a mode keeps the function, a stride of an extent of 1 also the profile.
+    laptop.write("a.json", r#"{"x": "(8,1):(1,0)", "y": "8:1", "z": "4:1"}"#);
+    laptop.write("b.json", r#"{"x": "(8,1):(1,8)", "y": "(4,2):(1,4)"}"#);
+    for (protect, code) in
+        [("x=profile", 0), ("x=text", 1), ("y=function", 0), ("y=profile", 1), ("z", 1), ("all", 1)]
+    {
+        let output = laptop.run(&format!("layout diff a.json b.json --protect {protect}"));
+        assert_eq!(status(&output), code, "{protect}");
+    }
+    let shown = laptop.show("layout diff a.json b.json --protect y=profile --protect x")
+        + &laptop.show("layout diff a.json b.json --protect w")
+        + &laptop.show("layout diff a.json b.json --protect x=most");
+    insta::assert_snapshot!(shown);
+}
+
+/// A Python that answers with a report instead of the DSL's.
+fn played_dsl(laptop: &Laptop, report: &Value) -> String {
+    let path = laptop.write("dsl.sh", "");
+    let script = format!("#!/bin/sh\ncat > out/layouts.json <<'END'\n{report}\nEND\n");
+    fs::write(&path, format!("{}mkdir -p out\n{}", "#!/bin/sh\n", &script[10..])).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn a_dump_is_compared_with_the_formulas() {
+    let laptop = Laptop::new();
+    laptop.write("kernel.py", "");
+    let report = json!({
+        "dsl": "nvidia-cutlass-dsl 9", "python": "3.11.7",
+        "settings": {"tile": [128, 128, 256], "stages": 1, "sf_vec": 16, "cta_group": 1, "load_columns": 128},
+        "layouts": [
+            {"name": "tCtAcc", "layout": "((128,128),1,1):((65536,1),0,0)"},
+            {"name": "tDtAcc", "layout": "(((128,32),1),1,1):(((1,65536),0),0,0)"},
+            {"name": "tDgC", "layout": "((128,1),1,1):((1,0),0,0)"},
+            {"name": "a_smem", "layout": "S<3,4,3> o 0 o ((128,64),1,4,1):((128,1),0,64,0)"},
+            {"name": "tAgA", "layout": "(256,128):(1@0,1@1)"},
+        ],
+        "records": [{"name": "cpasync.A.stages", "text": "1"}],
+        "failures": [{"probe": "bare", "what": "all", "class": "RuntimeError", "message": "no context"}],
+        "notes": [], "error": null,
+    });
+    let dsl = played_dsl(&laptop, &report);
+    let dump = format!("dump kernel.py --shape 80,4096,7168,1 --python {dsl} --epilogue");
+    let (value, code) = document(&laptop, &format!("{dump} --out dump.json"));
+    assert_eq!(code, 0);
+    let agrees: Vec<&Value> =
+        value["layouts"].as_array().unwrap().iter().map(|layout| &layout["agrees"]).collect();
+    assert_eq!(agrees, [&json!(true), &json!(true), &json!(true), &json!(false), &Value::Null]);
+    assert_eq!(laptop.latest_json("layouts.json"), value);
+    insta::assert_snapshot!(laptop.show(&format!("layout {dump}")));
+    let (insights, _) = document(&laptop, "insights dump.json");
+    let holds = insights["epilogue"].as_array().unwrap().iter().all(|check| check["holds"] == true);
+    assert!(holds, "{insights}");
+    // Layouts without numbers are in the dump, and cannot be in a snapshot.
+    let (snapshot, _) =
+        document(&laptop, &format!("snapshot kernel.py --python {dsl} --out s.json"));
+    assert_eq!(snapshot["layouts"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn a_dsl_that_fails_is_told_apart_from_a_kernel_that_does() {
+    let laptop = Laptop::new();
+    laptop.write("kernel.py", "");
+    let failing = |kind: &str, class: &str, message: &str| {
+        json!({"dsl": "nvidia-cutlass-dsl 9", "layouts": [], "failures": [],
+               "error": {"kind": kind, "class": class, "message": message}})
+    };
+    let mut shown = String::new();
+    for (kind, class, message) in [
+        ("missing", "ModuleNotFoundError", "No module named 'cutlass'"),
+        ("dsl", "AttributeError", "no attribute 'make_smem_layout_a'"),
+        ("kernel", "NameError", "name 'x' is not defined"),
+    ] {
+        let dsl = played_dsl(&laptop, &failing(kind, class, message));
+        shown += &laptop.show(&format!("layout dump kernel.py -q --python {dsl}"));
+    }
+    shown += &laptop.show("layout dump kernel.py -q");
+    shown += &laptop.show("layout dump no.py -q --python python3");
+    shown += &laptop.show("layout dump kernel.cu -q --python python3");
+    insta::assert_snapshot!(shown);
+    // The script itself, where there is no DSL.
+    let missing = laptop.run("layout dump kernel.py -q --python python3 --json");
+    let value: Value = serde_json::from_slice(&missing.stdout).unwrap();
+    assert_eq!(value["error"]["code"], "dsl_missing");
+}
+
+/// With `RGPU_DSL_PYTHON`, a Python that has nvidia-cutlass-dsl, the real DSL is asked.
+#[test]
+fn the_real_dsl_agrees_with_the_formulas() {
+    let Some(python) = std::env::var_os("RGPU_DSL_PYTHON") else { return };
+    let laptop = Laptop::new();
+    laptop.write("kernel.py", "num_ab_stage = 2\n");
+    let python = python.to_string_lossy().into_owned();
+    for (tile, group) in [
+        ("128x64x256", 1),
+        ("128x128x128", 1),
+        ("128x192x256", 1),
+        ("128x256x64", 1),
+        ("256x256x256", 2),
+    ] {
+        let line = format!(
+            "dump kernel.py --shape 80,4096,7168,1 --epilogue --tile {tile} --cta-group {group} --python {python}"
+        );
+        let (value, _) = document(&laptop, &line);
+        let layouts = value["layouts"].as_array().unwrap();
+        let compared: Vec<&Value> = layouts.iter().filter(|l| l.get("formula").is_some()).collect();
+        assert_eq!(compared.len(), 12, "{tile}: {value}");
+        assert!(compared.iter().all(|layout| layout["agrees"] == true), "{tile}: {value}");
+        assert_eq!(value["failures"], json!([]), "{tile}");
+    }
+}
