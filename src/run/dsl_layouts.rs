@@ -5,7 +5,7 @@ use std::path::Path;
 use rgpu_protocol::Outcome;
 
 use super::job::{JobResult, RunContext};
-use super::lifecycle::{Plans, RunError, RunHost};
+use super::lifecycle::{PlanDriver, RunError, RunSession};
 use super::outcome;
 use super::pass_planner::NextStep;
 use crate::error::{Exit, Failure, Result};
@@ -15,7 +15,7 @@ use crate::tool::{Draft, DslLayouts, JobName};
 #[derive(Debug)]
 pub struct LayoutsRun {
     /// What to ask for.
-    pub wanted: DslLayouts,
+    pub request: DslLayouts,
 }
 
 impl LayoutsRun {
@@ -26,19 +26,19 @@ impl LayoutsRun {
     /// folder fails, or the user cancels.
     pub async fn run(
         self,
-        host: &mut RunHost<'_>,
+        session: &mut RunSession<'_>,
         context: &mut RunContext<'_>,
     ) -> Result<Vec<u8>> {
-        let mut plans = LayoutsPlans { run: &self, end: None };
-        host.run_plans(&mut plans, context).await?;
-        let Some(end) = plans.end else {
+        let mut driver = LayoutsDriver { run: &self, result: None };
+        session.run_plans(&mut driver, context).await?;
+        let Some(result) = driver.result else {
             return Err(Failure::new(Exit::Bug, "bug", "the job was not followed to its end"));
         };
-        host.link.drop_job(&end.job);
-        if end.outcome != Some(Outcome::Done) {
-            return Err(outcome::failure(host.link.remote(), &end));
+        session.link.drop_job(&result.job);
+        if result.outcome != Some(Outcome::Done) {
+            return Err(outcome::failure(session.link.remote(), &result));
         }
-        let report = end.files.iter().find(|file| file.host_path.ends_with("layouts.json"));
+        let report = result.files.iter().find(|file| file.host_path.ends_with("layouts.json"));
         let report = report.ok_or_else(|| {
             Failure::new(Exit::Host, "no_report", "the report of the layouts did not arrive")
         })?;
@@ -46,32 +46,32 @@ impl LayoutsRun {
     }
 }
 
-struct LayoutsPlans<'a> {
+struct LayoutsDriver<'a> {
     run: &'a LayoutsRun,
-    end: Option<JobResult>,
+    result: Option<JobResult>,
 }
 
-impl Plans for LayoutsPlans<'_> {
+impl PlanDriver for LayoutsDriver<'_> {
     fn source_folder(&self) -> Option<&Path> {
-        Some(self.run.wanted.file.parent().unwrap_or(Path::new("")))
+        Some(self.run.request.file.parent().unwrap_or(Path::new("")))
     }
 
     async fn draft(
         &mut self,
         job: &JobName,
-        _: &mut RunHost<'_>,
+        _: &mut RunSession<'_>,
         _: &mut RunContext<'_>,
     ) -> Result<Option<Draft>, RunError> {
-        Ok(Some(self.run.wanted.plan(job)))
+        Ok(Some(self.run.request.plan(job)))
     }
 
-    fn take(
+    fn handle_result(
         &mut self,
-        end: JobResult,
-        _: &mut RunHost<'_>,
+        result: JobResult,
+        _: &mut RunSession<'_>,
         _: &mut RunContext<'_>,
     ) -> Result<NextStep> {
-        self.end = Some(end);
+        self.result = Some(result);
         Ok(NextStep::End)
     }
 }

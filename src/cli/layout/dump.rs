@@ -326,7 +326,7 @@ fn dump(app: &App, file: &Path, args: &KernelArgs, asked: Asked) -> Result<Layou
     })?;
     let tile = args.tile.as_deref().map(|text| numbers(text, 'x', DEFAULT_TILE)).transpose()?;
     let shape = args.shape()?;
-    let wanted = DslLayouts {
+    let request = DslLayouts {
         file: file.to_owned(),
         questions: LayoutQuestions {
             shape,
@@ -367,13 +367,17 @@ fn dump(app: &App, file: &Path, args: &KernelArgs, asked: Asked) -> Result<Layou
         kernel: name.clone(),
         ..record
     })?;
-    let output_options = OutputOptions::beside(app, None, args.accept_new);
+    let output_options = OutputOptions::with_progress_bar(app, None, args.accept_new);
     let status = |report: &Result<Vec<u8>>| report.as_ref().err().map_or(0, |f| f.exit as u8);
-    let report = run.carry_out(app, &spec, output_options, status, async |host, context| {
-        LayoutsRun { wanted }.run(host, context).await
-    });
+    let report =
+        run.connect_and_run(app, &spec, output_options, status, async |run_session, context| {
+            LayoutsRun { request }.run(run_session, context).await
+        });
     let dump = report.and_then(|bytes| document(file, shape, &run.record.id, &bytes));
-    run.end(dump.as_ref().err(), dump.as_ref().err().map_or(0, |failure| failure.exit as u8))?;
+    run.record_end(
+        dump.as_ref().err(),
+        dump.as_ref().err().map_or(0, |failure| failure.exit as u8),
+    )?;
     let dump = dump?;
     run.folder.write_json("layouts.json", &dump)?;
     Ok(dump)

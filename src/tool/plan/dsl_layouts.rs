@@ -10,7 +10,7 @@ use rgpu_protocol::Plan;
 use rgpu_protocol::plan::{Arg, ArtifactSpec, Limits, OnFailure, Rung, Step, Success};
 use serde::Serialize;
 
-use super::draft::{BundleFile, Draft, Expectations};
+use super::draft::{BundleFile, Draft, DraftInfo};
 use super::dsl::{Dsl, FETCH_TIMEOUT_S, LAYOUTS, MAIN, modules};
 use super::python_env::PythonEnv;
 use super::request::JobName;
@@ -102,7 +102,7 @@ impl DslLayouts {
                 limits: Limits::default(),
             },
             files,
-            expect: Expectations::default(),
+            info: DraftInfo::default(),
         }
     }
 
