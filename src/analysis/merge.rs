@@ -69,7 +69,9 @@ pub(super) fn findings(
             }
         }
     }
-    causes.into_iter().map(|cause| cause.into_finding(profile, &sums)).collect()
+    let findings = causes.into_iter().map(|cause| cause.into_finding(profile, &sums));
+    // A bound that a deciding cause explains has nothing of its own to give back.
+    findings.filter(|finding| finding.stake.as_ref().is_none_or(|stake| stake.ns > 0)).collect()
 }
 
 /// The next step for whoever can take it: hints about a kernel's code help only its author.
@@ -284,5 +286,200 @@ fn percent(part: f64, whole: f64) -> String {
         share if share >= 9.95 => format!("{share:.0} %"),
         share if share >= 0.095 => format!("{share:.1} %"),
         _ => "less than 0.1 %".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::analyze;
+    use crate::model::timeline::KernelSum;
+    use crate::model::{Metric, Value};
+
+    const SM: &str = "sm__throughput.avg.pct_of_peak_sustained_elapsed";
+    const MEMORY: &str = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed";
+    const DRAM: &str = "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed";
+    const TENSOR: &str = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed";
+    const WAVES: &str = "launch__waves_per_multiprocessor";
+
+    fn launch(kernel: &str, us: f64, metrics: &[(&str, f64)]) -> Launch {
+        let metric =
+            |value| Metric { value: Value::Float(value), unit: String::new(), from: String::new() };
+        let metrics = metrics.iter().map(|(name, value)| ((*name).to_owned(), metric(*value)));
+        Launch {
+            kernel: kernel.to_owned(),
+            duration_ns: Some(us * 1e3),
+            grid: [256, 1, 1],
+            metrics: metrics.collect(),
+            ..Launch::default()
+        }
+    }
+
+    fn analyzed(launches: Vec<Launch>) -> Profile {
+        let mut profile =
+            Profile { device: Some("NVIDIA H200".to_owned()), launches, ..Profile::default() };
+        for (id, launch) in (0..).zip(&mut profile.launches) {
+            launch.id = id;
+            let ns = launch.duration_ns.unwrap() as u64;
+            match profile.kernels.iter_mut().find(|sum| sum.kernel == launch.kernel) {
+                Some(sum) => (sum.launches, sum.total_ns) = (sum.launches + 1, sum.total_ns + ns),
+                None => profile.kernels.push(KernelSum {
+                    kernel: launch.kernel.clone(),
+                    launches: 1,
+                    total_ns: ns,
+                    ..KernelSum::default()
+                }),
+            }
+        }
+        analyze(&mut profile);
+        profile
+    }
+
+    /// cuBLAS' product of 8192³ in BF16 and a thin one, as ncu's set `basic` recorded them.
+    #[test]
+    fn a_library_gemm_at_its_peak_is_not_told_to_use_tensor_cores() {
+        let large = launch(
+            "nvjet_sm90_tst_320x128_64x3_1x2_h_bz_coopB_NNT",
+            1424.7,
+            &[
+                (SM, 93.53),
+                (MEMORY, 94.7),
+                (DRAM, 18.6),
+                (TENSOR, 93.53),
+                (WAVES, 1.0),
+                ("l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed", 94.7),
+                ("launch__sm_count", 132.0),
+                ("sm__cycles_elapsed.avg", 2_208_143.2),
+                ("sm__maximum_warps_per_active_cycle_pct", 18.75),
+                ("device__attribute_compute_capability_major", 9.0),
+                ("device__attribute_compute_capability_minor", 0.0),
+            ],
+        );
+        let thin = launch(
+            "nvjet_sm90_tst_64x80_64x11_1x4_h_bz_NNT",
+            37.9,
+            &[(SM, 23.81), (MEMORY, 75.6), (DRAM, 75.6), (TENSOR, 23.81), (WAVES, 0.97)],
+        );
+        let profile = analyzed(vec![large, thin]);
+        let first = &profile.findings[0];
+        assert_eq!(first.id, "tensor_bound");
+        assert_eq!(first.text, "the tensor cores are busy for 94 % of the time, about 784 TFLOP/s");
+        let told = |word: &str| profile.findings.iter().any(|f| f.hint.contains(word));
+        assert!(!told("tensor cores where") && !told("use the tensor cores"));
+        assert!(profile.findings.iter().all(|f| f.id != "occupancy_limited"));
+        let verdicts: Vec<_> =
+            profile.launches.iter().map(|l| &*l.classification.as_ref().unwrap().primary).collect();
+        assert_eq!(verdicts, ["tensor_bound", "memory_bound"]);
+        assert_eq!(profile.kernel_verdicts.len(), 1, "the thin one has 2.6 % of the time");
+    }
+
+    #[test]
+    fn an_fp32_gemm_of_a_library_is_told_of_tf32_whatever_its_throughput() {
+        let name = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_stage3_warpsize2x2x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas";
+        let counted = launch(name, 686.8, &[(SM, 86.15), (MEMORY, 66.9), (TENSOR, 0.0)]);
+        let timed = launch(name, 686.8, &[]);
+        for launch in [counted, timed] {
+            let profile = analyzed(vec![launch]);
+            let first = &profile.findings[0];
+            assert_eq!(first.id, "fp32_gemm");
+            assert!(first.hint.contains("TF32"), "{}", first.hint);
+            assert_eq!(first.stake.as_ref().unwrap().ns, 515_100);
+        }
+    }
+
+    #[test]
+    fn short_launches_of_many_kernels_are_one_finding_with_their_sum() {
+        let mut launches: Vec<Launch> =
+            (0..30).map(|n| launch(&format!("k{}", n % 3), 2.0, &[])).collect();
+        launches.push(launch("long", 60.0, &[]));
+        let profile = analyzed(launches);
+        assert_eq!(profile.findings.len(), 1);
+        let only = &profile.findings[0];
+        assert_eq!(
+            only.text,
+            "30 launches of 3 kernels run for less than 4 µs, about as long as a launch takes: 97 % \
+             of the launches, 50 % of the GPU time"
+        );
+        let stake = only.stake.as_ref().unwrap();
+        assert_eq!((stake.ns, stake.of.as_str(), stake.share), (60_000, "gpu_time", 0.5));
+        let covers: Vec<_> = only.covers.iter().map(|c| (c.launches, c.total_ns)).collect();
+        assert_eq!(covers, [(10, 20_000); 3]);
+        let why = |kernel: &str| {
+            let verdict = profile.kernel_verdicts.iter().find(|v| v.kernel == kernel).unwrap();
+            (verdict.verdict.clone(), verdict.text.clone())
+        };
+        assert_eq!(why("k0").0.as_deref(), Some("launch_bound"));
+        assert!(why("long").0.is_none() && why("long").1.contains("no counters were measured"));
+    }
+
+    #[test]
+    fn launches_of_a_cuda_graph_are_not_told_to_use_one() {
+        let profile = Profile {
+            launches: vec![launch("a", 2.0, &[]), Launch { id: 1, ..launch("a", 2.0, &[]) }],
+            ..Profile::default()
+        };
+        let mut copy = profile.clone();
+        let verdicts = crate::analysis::classify::classify_launches(
+            &mut copy,
+            &crate::analysis::Thresholds::default(),
+        );
+        let found = findings(&profile, &verdicts, &[1].into());
+        let hints: Vec<_> = found.iter().map(|f| (f.launch, f.hint.contains("capture"))).collect();
+        assert_eq!(hints, [(Some(0), true), (Some(1), false)]);
+    }
+
+    #[test]
+    fn a_cause_is_worth_the_time_of_all_launches_that_the_profiled_ones_stand_for() {
+        let profiled = launch("k", 10.0, &[(SM, 40.0), (MEMORY, 20.0)]);
+        let mut profile = Profile { launches: vec![profiled], ..Profile::default() };
+        profile.kernels = vec![KernelSum {
+            kernel: "k".to_owned(),
+            launches: 100,
+            total_ns: 1_000_000,
+            ..KernelSum::default()
+        }];
+        analyze(&mut profile);
+        assert_eq!(profile.findings[0].id, "latency_bound");
+        let stake = profile.findings[0].stake.as_ref().unwrap();
+        assert_eq!((stake.ns, stake.share), (600_000, 0.6));
+    }
+
+    #[test]
+    fn torchs_own_kernels_are_fused_by_the_caller_and_users_kernels_are_changed() {
+        let busy = &[(SM, 37.0), (MEMORY, 8.0)][..];
+        let torch =
+            |name: &str| launch(&format!("void at::native::{name}<float>(int)"), 20.0, busy);
+        let profile = analyzed(vec![torch("a"), torch("b"), launch("mine", 30.0, busy)]);
+        let told: Vec<_> = profile
+            .findings
+            .iter()
+            .map(|f| (f.covers.len(), f.hint.contains("torch.compile"), f.text.as_str()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (
+                    2,
+                    true,
+                    "2 launches of 2 kernels wait: neither compute nor memory is busy: 67 % of the \
+                     launches, 57 % of the GPU time"
+                ),
+                (1, false, "compute runs at 37 % and memory at 8 % of their peaks: warps wait"),
+            ]
+        );
+    }
+
+    #[test]
+    fn launches_that_only_make_random_numbers_are_a_programs_set_up() {
+        let random = launch(
+            "void at::native::<unnamed>::distribution_elementwise_grid_stride_kernel<float>(int)",
+            42.8,
+            &[(SM, 73.0), (MEMORY, 15.0)],
+        );
+        let scaled = launch("void at::native::scale(int)", 17.1, &[(SM, 16.0), (MEMORY, 56.0)]);
+        let profile = analyzed(vec![random.clone(), scaled.clone()]);
+        assert_eq!(profile.findings[0].id, "only_set_up");
+        let profile = analyzed(vec![random, scaled.clone(), scaled.clone(), scaled]);
+        assert!(profile.findings.iter().all(|f| f.id != "only_set_up"));
     }
 }
