@@ -3,7 +3,7 @@
 use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{SM_THROUGHPUT, TENSOR_ACTIVE};
 use crate::analysis::known_kernel::{MatrixUnit, matrix_unit};
-use crate::analysis::threshold::{Limits, TENSOR_USED, TF32_GAIN};
+use crate::analysis::threshold::{Limits, TENSOR_USED, TF32_GAIN, Threshold};
 use crate::model::Launch;
 
 pub(super) const RULE: Rule = Rule {
@@ -29,7 +29,8 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         return None;
     }
     let gain = limits.of(&TF32_GAIN);
-    let mut evidence = vec![gain.evidence("launch.compute_capability", f64::from(major), "")];
+    let needed = Threshold { value: f64::from(FIRST_MAJOR), source: "rgpu" };
+    let mut evidence = vec![needed.evidence("device.compute_major", f64::from(major), "")];
     evidence.extend(tensor.map(|(id, tensor)| used.evidence(id, tensor, "%")));
     let mut text = "the matrix product runs on the FP32 units, the tensor cores idle".to_owned();
     if let Some((id, sm)) = launch.first_number(SM_THROUGHPUT) {

@@ -69,6 +69,13 @@ const IDLE: &[Idle] = &[
 const GRAPHS_ALREADY: &str = "the launches replay CUDA graphs already: put more work into each \
      graph, and queue the next replay before looking at a result";
 
+/// The hint for a host that is late mostly before one of cuDNN's kernels, and by more than
+/// [`PLAN_NS`]: that long it takes to make a plan for a new shape.
+const PLANS: &str = "cuDNN seems to make a new plan for each new shape: keep the shapes equal (pad a \
+     cache that grows, and mask it), or use another backend (`torch.nn.attention.sdpa_kernel`)";
+/// Nanoseconds of host work before a launch that are no mere launch.
+const PLAN_NS: u64 = 5_000_000;
+
 /// The findings of a timeline.
 pub(crate) fn findings(timeline: &Timeline, limits: &Limits<'_>) -> Vec<Finding> {
     let several = timeline.devices.len() > 1;
@@ -114,7 +121,14 @@ fn waiting(
         Some(true) => "timeline.first_launches".to_owned(),
         _ => format!("timeline.{}", idle.causes[0]),
     };
-    let hint = if in_graphs * 2 > ns { GRAPHS_ALREADY } else { idle.hint };
+    let plans = |place: &&IdlePlace| {
+        place.before.contains("cudnn") && place.total_ns * 2 > ns && place.longest_ns > PLAN_NS
+    };
+    let hint = match () {
+        () if in_graphs * 2 > ns => GRAPHS_ALREADY,
+        () if idle.id == "gpu_waits_for_host" && places.iter().any(|p| plans(&p)) => PLANS,
+        () => idle.hint,
+    };
     Some(Finding {
         id: idle.id.to_owned(),
         category: "host".to_owned(),
