@@ -37,16 +37,14 @@ fn verdict(launches: &[&Launch]) -> (Option<u32>, Option<String>, String) {
     let judged: Vec<&Launch> =
         launches.iter().copied().filter(|launch| !launch.metrics.is_empty() || !counted).collect();
     let mut times: BTreeMap<Option<&str>, f64> = BTreeMap::new();
-    let primary = |launch: &'_ Launch| launch.classification.as_ref().map(|c| c.primary.clone());
     for launch in &judged {
-        let verdict = launch.classification.as_ref().map(|class| class.primary.as_str());
-        *times.entry(verdict).or_default() += launch.duration_ns.unwrap_or_default();
+        *times.entry(primary(launch)).or_default() += launch.duration_ns.unwrap_or_default();
     }
     let Some(most) = times.iter().max_by(|a, b| a.1.total_cmp(b.1)).map(|(verdict, _)| *verdict)
     else {
         return (None, None, "none of its launches was profiled".to_owned());
     };
-    let of_verdict = judged.iter().filter(|launch| primary(launch).as_deref() == most);
+    let of_verdict = judged.iter().filter(|launch| primary(launch) == most);
     let duration = |launch: &Launch| launch.duration_ns.unwrap_or_default();
     let longest = of_verdict.max_by(|a, b| duration(a).total_cmp(&duration(b)));
     let Some(launch) = longest else { return (None, None, String::new()) };
@@ -54,6 +52,11 @@ fn verdict(launches: &[&Launch]) -> (Option<u32>, Option<String>, String) {
         Some(first) => (Some(launch.id), Some(first.verdict.clone()), first.text.clone()),
         None => (Some(launch.id), None, why_none(launch)),
     }
+}
+
+/// The id of a launch's primary verdict.
+fn primary(launch: &Launch) -> Option<&str> {
+    launch.classification.as_ref().map(|class| class.primary.as_str())
 }
 
 /// Why a launch has no verdict.

@@ -121,13 +121,15 @@ fn waiting(
         Some(true) => "timeline.first_launches".to_owned(),
         _ => format!("timeline.{}", idle.causes[0]),
     };
-    let plans = |place: &&IdlePlace| {
+    let plans = |place: &IdlePlace| {
         place.before.contains("cudnn") && place.total_ns * 2 > ns && place.longest_ns > PLAN_NS
     };
-    let hint = match () {
-        () if in_graphs * 2 > ns => GRAPHS_ALREADY,
-        () if idle.id == "gpu_waits_for_host" && places.iter().any(|p| plans(&p)) => PLANS,
-        () => idle.hint,
+    let hint = if in_graphs * 2 > ns {
+        GRAPHS_ALREADY
+    } else if idle.id == "gpu_waits_for_host" && places.iter().any(plans) {
+        PLANS
+    } else {
+        idle.hint
     };
     Some(Finding {
         id: idle.id.to_owned(),
