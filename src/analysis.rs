@@ -2,7 +2,8 @@
 //!
 //! All functions are pure functions of the model: no file, no host, no tool. [`rule::RULES`] lists
 //! the rules, one file each; [`mod@classify`] ranks their verdicts on a launch by the limits of
-//! [`threshold`]; `roofline` computes the device's ceilings.
+//! [`threshold`]; `merge` makes one finding of each cause, and `stake` orders them by the time that
+//! they could give back; `roofline` computes the device's ceilings.
 
 pub mod classify;
 pub mod compare;
@@ -11,27 +12,44 @@ mod concept;
 mod datasheet;
 mod device;
 mod geometric_mean;
+mod kernel_verdict;
+mod known_kernel;
 pub mod lint;
+mod merge;
 pub mod occupancy;
 mod roofline;
 pub mod rule;
+mod set_up;
+mod stake;
 pub mod threshold;
 pub mod timeline;
 
 #[cfg(test)]
 mod tests;
 
-pub use classify::{analyze, analyze_with, classify, classify_with};
+pub use classify::{classify, classify_with};
 pub use threshold::{Limits, Thresholds};
 
 use crate::model::{Profile, Sidecars};
 
-/// Adds everything derived from a profile and its sidecar documents: classifications, the timeline
-/// and findings.
+/// [`analyze_all`] by the built-in thresholds, for a profile without sidecar documents.
+pub fn analyze(profile: &mut Profile) {
+    analyze_all(profile, &Sidecars::default(), &Thresholds::default());
+}
+
+/// Adds everything derived from a profile and its sidecar documents: ceilings and speeds of light,
+/// classifications, the timeline, verdicts on the longest kernels, and findings.
 pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thresholds) {
-    analyze_with(profile, thresholds);
-    if let Some(trace) = &sidecars.trace {
-        let limits = Limits::new(thresholds, None);
-        timeline::analyze(profile, trace, &limits);
-    }
+    roofline::add(profile);
+    let trace = sidecars.trace.as_ref();
+    let limits = Limits::new(thresholds, None);
+    let idle = trace.map(|trace| timeline::analyze(profile, trace, &limits)).unwrap_or_default();
+    let verdicts = classify::classify_launches(profile, thresholds);
+    let graphs = trace.map(timeline::launches_in_graphs).unwrap_or_default();
+    let found = merge::findings(profile, &verdicts, &graphs);
+    profile.findings.extend(set_up::finding(profile, &limits));
+    profile.findings.extend(idle);
+    profile.findings.extend(found);
+    stake::sort(&mut profile.findings);
+    profile.kernel_verdicts = kernel_verdict::of(profile, &limits);
 }

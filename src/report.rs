@@ -10,6 +10,7 @@ pub mod code;
 pub mod comparison;
 mod csv;
 mod document;
+mod finding;
 mod grid;
 mod headline;
 mod html;

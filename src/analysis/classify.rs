@@ -1,66 +1,27 @@
-//! Applies the rules to launches and ranks their verdicts.
+//! Applies the rules to launches and ranks the verdicts on each.
 
 use super::rule::{Conclusion, Confidence, Kind, RULES, Rule};
 use super::threshold::{Limits, Thresholds};
-use super::{device, roofline};
+use super::{datasheet, device};
 use crate::model::finding;
 use crate::model::{Classification, Finding, Launch, Profile, Verdict};
 
-/// Classifies every launch by the built-in thresholds. See [`analyze_with`].
-pub fn analyze(profile: &mut Profile) {
-    analyze_with(profile, &Thresholds::default());
-}
+/// The rules that hold for one launch, in the order of [`classify_with`].
+pub(super) type Verdicts = Vec<(&'static Rule, Conclusion)>;
 
-/// Classifies every launch and adds findings to the profile, most important first. Adds ceilings
-/// and speeds of light if the profile has the data for them.
-///
-/// Of launches of the same kernel and geometry only the longest gets findings. A finding names its
-/// kernel if the profile has launches of several kernels.
-pub fn analyze_with(profile: &mut Profile, thresholds: &Thresholds) {
-    roofline::add(profile);
-    let several = profile.launches.windows(2).any(|pair| pair[0].kernel != pair[1].kernel);
+/// Classifies every launch of a profile, and returns the rules that hold for each.
+pub(super) fn classify_launches(profile: &mut Profile, thresholds: &Thresholds) -> Vec<Verdicts> {
     let device = device::find_device(profile);
-    let mut findings = Vec::new();
-    let mut reported: Vec<(String, [u32; 3], [u32; 3])> = Vec::new();
-    let mut order: Vec<usize> = (0..profile.launches.len()).collect();
-    let duration = |index: usize| profile.launches[index].duration_ns.unwrap_or_default();
-    order.sort_by(|a, b| duration(*b).total_cmp(&duration(*a)));
-    for index in order {
-        let launch = &mut profile.launches[index];
-        let major = device::major(launch).or(device.compute.map(|(major, _)| major));
-        let (classification, mut found) = classify_with(launch, &Limits::new(thresholds, major));
-        launch.classification = classification;
-        if several {
-            found.iter_mut().for_each(|f| f.kernel = Some(launch.kernel.clone()));
-        }
-        let key = (launch.kernel.clone(), launch.grid, launch.block);
-        if !reported.contains(&key) {
-            reported.push(key);
-            findings.extend(found);
-        }
-    }
-    count_short_launches(&profile.launches, &mut findings);
-    findings.sort_by_key(|finding| finding.priority);
-    profile.findings.extend(findings);
-}
-
-/// Adds to `launch_bound` findings how many launches are too short. This is counted per launch
-/// geometry, because other launches of the kernel may be long.
-fn count_short_launches(launches: &[Launch], findings: &mut [Finding]) {
-    for finding in findings.iter_mut().filter(|finding| finding.id == "launch_bound") {
-        let reported = launches.iter().find(|launch| Some(launch.id) == finding.launch);
-        let Some(reported) = reported else { continue };
-        let short = |launch: &&Launch| {
-            let class = launch.classification.as_ref();
-            (launch.grid, launch.block) == (reported.grid, reported.block)
-                && class.is_some_and(|c| c.verdicts.iter().any(|v| v.verdict == finding.id))
-        };
-        let of_kernel = launches.iter().filter(|launch| launch.kernel == reported.kernel);
-        let (all, short_count) = (of_kernel.clone().count(), of_kernel.filter(short).count());
-        if short_count < all {
-            finding.text = format!("in {short_count} of its {all} launches {}", finding.text);
-        }
-    }
+    let sheet = device.name.as_deref().and_then(datasheet::peaks);
+    let compute = device.compute.map(|(major, _)| major).or(sheet.map(|sheet| sheet.major));
+    let launches = profile.launches.iter_mut().map(|launch| {
+        let major = device::major(launch).or(compute);
+        let limits = Limits::new(thresholds, major).with_sms(sheet.map(|sheet| sheet.sms));
+        let verdicts = verdicts(launch, &limits);
+        launch.classification = classification(&verdicts);
+        verdicts
+    });
+    launches.collect()
 }
 
 /// Score from which a cause is ranked before the bounds. At this score, fixing the cause would save
@@ -82,37 +43,50 @@ pub fn classify_with(
     launch: &Launch,
     limits: &Limits<'_>,
 ) -> (Option<Classification>, Vec<Finding>) {
-    let mut conclusions: Vec<(&Rule, Conclusion)> = RULES
-        .iter()
-        .filter_map(|rule| Some((rule, (rule.apply)(launch, limits)?)))
-        .filter(|(_, conclusion)| conclusion.score.is_finite())
-        .collect();
-    conclusions.sort_by(|a, b| rank(a).cmp(&rank(b)).then(b.1.score.total_cmp(&a.1.score)));
-    let findings = conclusions.iter().zip(1_u8..).map(|((rule, conclusion), priority)| Finding {
+    let verdicts = verdicts(launch, limits);
+    let findings = verdicts.iter().zip(1_u8..).map(|((rule, conclusion), priority)| Finding {
         id: rule.id.to_owned(),
         category: rule.category.to_owned(),
         priority,
         launch: Some(launch.id),
-        kernel: None,
         text: conclusion.text.clone(),
         hint: conclusion.hint.clone(),
         evidence: conclusion.evidence.clone(),
+        ..Finding::default()
     });
-    let findings = findings.collect();
-    let verdicts: Vec<_> = conclusions.into_iter().map(verdict).collect();
-    let primary = verdicts.first().map(|verdict| verdict.verdict.clone());
-    (primary.map(|primary| Classification { primary, verdicts }), findings)
+    (classification(&verdicts), findings.collect())
 }
 
-fn rank((rule, conclusion): &(&Rule, Conclusion)) -> u8 {
-    match rule.kind {
-        Kind::Cause if conclusion.score >= MIN_DECIDING_CAUSE_SCORE => 0,
+fn verdicts(launch: &Launch, limits: &Limits<'_>) -> Verdicts {
+    let mut verdicts: Verdicts = RULES
+        .iter()
+        .filter_map(|rule| Some((rule, (rule.apply)(launch, limits)?)))
+        .filter(|(_, conclusion)| conclusion.score.is_finite())
+        .collect();
+    verdicts.sort_by(|a, b| rank(a).cmp(&rank(b)).then(b.1.score.total_cmp(&a.1.score)));
+    verdicts
+}
+
+fn classification(verdicts: &Verdicts) -> Option<Classification> {
+    let verdicts: Vec<_> = verdicts.iter().map(verdict).collect();
+    let primary = verdicts.first().map(|verdict| verdict.verdict.clone());
+    primary.map(|primary| Classification { primary, verdicts })
+}
+
+/// Whether a verdict is a cause that fixing would save much of the time.
+pub(super) fn decides((rule, conclusion): &(&Rule, Conclusion)) -> bool {
+    rule.kind == Kind::Cause && conclusion.score >= MIN_DECIDING_CAUSE_SCORE
+}
+
+fn rank(verdict: &(&Rule, Conclusion)) -> u8 {
+    match verdict.0.kind {
+        Kind::Cause if decides(verdict) => 0,
         Kind::Bound => 1,
         Kind::Cause | Kind::Symptom => 2,
     }
 }
 
-fn verdict((rule, conclusion): (&Rule, Conclusion)) -> Verdict {
+fn verdict((rule, conclusion): &(&Rule, Conclusion)) -> Verdict {
     let confidence = match conclusion.confidence {
         Confidence::High => finding::Confidence::High,
         Confidence::Medium => finding::Confidence::Medium,
@@ -123,13 +97,15 @@ fn verdict((rule, conclusion): (&Rule, Conclusion)) -> Verdict {
         // Two digits, since the rules are not more precise than that.
         score: (conclusion.score.clamp(0.0, 1.0) * 100.0).round() / 100.0,
         confidence,
-        evidence: conclusion.evidence,
+        text: conclusion.text.clone(),
+        evidence: conclusion.evidence.clone(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::analyze;
     use crate::model::launch::Stall;
     use crate::model::{Metric, Value};
 

@@ -18,13 +18,13 @@ pub(super) use interval::mean;
 pub use sentence::phrase;
 pub use time::Paired;
 
-use crate::model::Profile;
 use crate::model::comparison::TimeSource;
 use crate::model::comparison::{
     ComparedSide, Comparison, KernelChange, RegionChange, SCHEMA, TimeChange, TimeVerdict,
 };
 use crate::model::profile::CheckVerdict;
 use crate::model::profile::Gap;
+use crate::model::{Profile, Region};
 use join::KernelPair;
 use time::Times;
 
@@ -158,9 +158,14 @@ fn regions(a: &Profile, b: &Profile) -> Vec<RegionChange> {
             let other =
                 b.regions.iter().find(|r| r.path == region.path && r.kind == region.kind)?;
             let pair = |x: Option<u64>, y: Option<u64>| x.zip(y).map(|(x, y)| [x, y]);
+            let launches = |region: &Region| {
+                let launches: u64 = region.kernels.iter().map(|kernel| kernel.launches).sum();
+                Some(launches).filter(|launches| *launches > 0)
+            };
             Some(RegionChange {
                 region: region.display(),
                 instances: pair(region.instances, other.instances),
+                launches: pair(launches(region), launches(other)),
                 gpu_ns: pair(region.gpu_ns, other.gpu_ns),
                 host_ns: pair(region.host_ns, other.host_ns),
             })

@@ -50,7 +50,12 @@ pub(super) const TENSOR_ACTIVE: &[&str] = &[
     // Volta and Turing.
     "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_elapsed",
     "sm__inst_executed_pipe_tensor_op_hmma.avg.pct_of_peak_sustained_active",
+    // The only one of ncu's set `basic`.
+    TENSOR_ELAPSED[0],
 ];
+pub(super) const TENSOR_ELAPSED: &[&str] =
+    &["sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"];
+pub(super) const SM_CYCLES: &[&str] = &["sm__cycles_elapsed.avg", "sm__cycles_elapsed.max"];
 /// Warp-wide matrix instructions (`mma.sync`) of 16-bit types, which every architecture has.
 pub(super) const MMA_SYNC: &[&str] = &[
     "sm__inst_executed_pipe_tensor_op_hmma.avg.pct_of_peak_sustained_active",

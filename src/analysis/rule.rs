@@ -11,6 +11,7 @@ mod bank_conflicts;
 mod blocks;
 mod compute_bound;
 mod divergence;
+mod fp32_gemm;
 mod fp64_trickle;
 mod imbalance;
 mod instruction_cache;
@@ -31,6 +32,7 @@ mod small_grid;
 mod spills;
 mod stalled;
 mod tail;
+mod tensor_bound;
 mod tmem_bound;
 mod uncoalesced;
 mod uncoalesced_atomics;
@@ -43,6 +45,10 @@ pub struct Rule {
     pub category: &'static str,
     /// Whether the verdict names a bound, a cause or a symptom.
     pub kind: Kind,
+    /// How much of a launch's time acting on the verdict could give back.
+    pub gain: Gain,
+    /// The verdict as the predicate of a sentence about several launches.
+    pub of_several: &'static str,
     /// Applies the rule to a launch, with the thresholds that hold for that launch.
     pub apply: fn(&Launch, &Limits<'_>) -> Option<Conclusion>,
 }
@@ -56,6 +62,19 @@ pub enum Kind {
     Cause,
     /// An effect of something else. It is the primary verdict only if no other verdict holds.
     Symptom,
+}
+
+/// How much of a launch's time acting on a verdict could give back, at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gain {
+    /// What is left until the busiest unit reaches its peak.
+    Headroom,
+    /// The score of the verdict, but not more than that headroom.
+    Score,
+    /// The score of the verdict: there is less work to do afterwards, also for the busiest unit.
+    Work,
+    /// All of it.
+    Everything,
 }
 
 /// The result of a rule whose verdict holds.
@@ -88,6 +107,7 @@ pub enum Confidence {
 pub static RULES: &[Rule] = &[
     memory_bound::RULE,
     compute_bound::RULE,
+    tensor_bound::RULE,
     latency_bound::RULE,
     launch_bound::RULE,
     small_grid::RULE,
@@ -103,6 +123,7 @@ pub static RULES: &[Rule] = &[
     local_memory::RULE,
     uncoalesced_atomics::RULE,
     l2_thrash::RULE,
+    fp32_gemm::RULE,
     low_tensor_use::RULE,
     legacy_mma::RULE,
     no_tma::RULE,

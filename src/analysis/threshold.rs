@@ -128,6 +128,14 @@ table! {
     };
     TENSOR_UNCOUNTED = row("tensor_uncounted", 10.0, "rgpu",
         "% of peak from which a tensor pipe is taken to do matrix products where none are counted");
+    TENSOR_BUSY = row("tensor_busy", 60.0, "ncu HighPipeUtilization",
+        "% of peak from which the tensor cores are what bounds a matrix product");
+    TF32_GAIN = row("tf32_gain", 4.0, "rgpu",
+        "times by which TF32 on the tensor cores is taken to beat FP32 (the peaks differ 7 to 8 times)");
+    SETUP_SHARE = row("setup_share", 0.5, "rgpu",
+        "share of the time in kernels of random numbers from which launches are a program's set-up");
+    KERNEL_SHARE = row("kernel_share", 0.05, "rgpu",
+        "share of the GPU time from which a kernel's verdict is shown");
     FMA_BUSY = row("fma_busy", 60.0, "ncu HighPipeUtilization",
         "% of peak of the FMA pipe from which arithmetic is what it does");
     TMEM_BUSY = row("tmem_busy", 60.0, UNMEASURED,
@@ -193,12 +201,24 @@ impl Thresholds {
 pub struct Limits<'a> {
     own: &'a Thresholds,
     major: Option<u32>,
+    sms: Option<u32>,
 }
 
 impl<'a> Limits<'a> {
     /// The thresholds for a launch on a GPU of major compute capability `major`; `None` if unknown.
     pub fn new(own: &'a Thresholds, major: Option<u32>) -> Limits<'a> {
-        Limits { own, major }
+        Limits { own, major, sms: None }
+    }
+
+    /// The same with the number of SMs, for launches whose report does not have it.
+    #[must_use]
+    pub(super) fn with_sms(self, sms: Option<u32>) -> Limits<'a> {
+        Limits { sms, ..self }
+    }
+
+    /// The number of SMs.
+    pub(super) fn sms(&self) -> Option<u32> {
+        self.sms
     }
 
     /// The major compute capability.

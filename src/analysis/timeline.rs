@@ -6,13 +6,14 @@
 mod finding;
 mod idle;
 mod measure;
+mod places;
 mod scope;
 mod sums;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::Limits;
 use crate::model::timeline::{DeviceTime, RegionTime, StreamTime, Timeline};
@@ -20,6 +21,7 @@ use crate::model::trace::{Work, WorkKind};
 use crate::model::{Finding, Profile, Trace};
 use idle::Waits;
 use measure::union_ns;
+use places::Places;
 use sums::Causes;
 
 pub(crate) use finding::findings;
@@ -48,13 +50,20 @@ pub fn timeline(trace: &Trace) -> Option<Timeline> {
     })
 }
 
-/// Adds the timeline of `trace` and its findings to a profile.
-pub fn analyze(profile: &mut Profile, trace: &Trace, limits: &Limits<'_>) {
+/// Adds the timeline of `trace` to a profile and returns its findings.
+pub(super) fn analyze(profile: &mut Profile, trace: &Trace, limits: &Limits<'_>) -> Vec<Finding> {
     profile.timeline = timeline(trace);
-    let found = profile.timeline.iter().flat_map(|timeline| findings(timeline, limits));
-    let found: Vec<Finding> = found.collect();
-    profile.findings.extend(found);
-    profile.findings.sort_by_key(|finding| finding.priority);
+    profile.timeline.iter().flat_map(|timeline| findings(timeline, limits)).collect()
+}
+
+/// Ids of the profile's launches that belong to CUDA graphs.
+pub(super) fn launches_in_graphs(trace: &Trace) -> HashSet<u32> {
+    let in_graph = |work: &&Work| {
+        let call = work.call.and_then(|call| trace.calls.get(call as usize));
+        let name = call.and_then(|call| trace.names.get(call.name as usize));
+        name.is_some_and(|name| finding::is_graph_launch(name))
+    };
+    trace.work.iter().filter(in_graph).filter_map(|work| work.launch).collect()
 }
 
 /// Whether a piece of work is a kernel, or a graph, which stands for its kernels.
@@ -71,11 +80,13 @@ fn of_device(
 ) -> DeviceTime {
     let mut time = DeviceTime { device, ..DeviceTime::default() };
     let mut causes = Causes::default();
+    let mut places = Places::new(trace);
     let mut streams: BTreeMap<u64, StreamTime> = BTreeMap::new();
     for part in parts {
         measure::add(trace, part, &mut time);
         for gap in idle::gaps(trace, part, waits) {
             causes.add(&gap.parts);
+            places.add(&gap);
             for region in gap.regions(trace) {
                 regions.entry(region).or_default().causes.add(&gap.parts);
             }
@@ -98,6 +109,7 @@ fn of_device(
     }
     time.idle_ns = time.span_ns.saturating_sub(time.busy_ns);
     time.waiting = causes.into_sums();
+    (time.places, time.first_launches) = places.finish();
     time.gaps.sort_by_key(|gap| (std::cmp::Reverse(gap.duration_ns), gap.start_ns));
     time.gaps.truncate(MAX_LISTED_GAPS);
     time.streams = streams.into_values().collect();

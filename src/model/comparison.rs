@@ -234,6 +234,10 @@ pub struct RegionChange {
     /// Number of instances on each side, if the tools report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instances: Option<[u64; 2]>,
+    /// Number of launches inside that each side recorded, if both recorded any. GPU times of unlike
+    /// numbers have no ratio.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launches: Option<[u64; 2]>,
     /// GPU time in nanoseconds on each side, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_ns: Option<[u64; 2]>,

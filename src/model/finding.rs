@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::open_enum::open_enum;
+use super::timeline::IdlePlace;
 
 /// What limits a launch. Several verdicts may hold; one is primary.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -23,6 +24,9 @@ pub struct Verdict {
     pub score: f64,
     /// How reliable the evidence is: `high`, `medium`, `low`.
     pub confidence: Confidence,
+    /// The verdict in one sentence, with its number.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
     /// The numbers that the verdict is based on.
     pub evidence: Vec<Evidence>,
 }
@@ -42,7 +46,8 @@ pub struct Evidence {
     pub source: String,
 }
 
-/// A finding: a problem or an opportunity, with the next step.
+/// A finding: a problem or an opportunity, with the next step. One cause is one finding, whatever
+/// the number of kernels and launches.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// snake_case id of the rule.
@@ -51,7 +56,11 @@ pub struct Finding {
     pub category: String,
     /// Priority; 1 is the first thing to do.
     pub priority: u8,
-    /// Id of the launch that it concerns; absent if it concerns no single launch.
+    /// Time that acting on it could give back; absent if it is not about time, or no time is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stake: Option<Stake>,
+    /// Id of the launch that it concerns, of several the one with the most time at stake; absent if
+    /// it concerns no launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<u32>,
     /// Name of that launch's kernel; absent if the profile has only one kernel.
@@ -61,9 +70,79 @@ pub struct Finding {
     pub text: String,
     /// The next concrete step.
     pub hint: String,
-    /// The numbers that the finding is based on.
+    /// The numbers that the finding is based on. Of several launches, those of `launch`.
     #[serde(default)]
     pub evidence: Vec<Evidence>,
+    /// The kernels that it covers, most time at stake first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub covers: Vec<CoveredKernel>,
+    /// For idle time: where it is, most time first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<IdlePlace>,
+}
+
+/// Time that acting on a finding could give back. It is an upper bound from the finding's own
+/// numbers. Times of several findings can overlap.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Stake {
+    /// Nanoseconds that it could give back.
+    pub ns: u64,
+    /// What this time is a part of: `gpu_time` (the sum over all kernels), `wall_time` (from the
+    /// first kernel to the end of the last) or `region`.
+    pub of: StakeScope,
+    /// The region; only if `of` is `region`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// The part of that time, 0 to 1.
+    pub share: f64,
+}
+
+/// The launches of one kernel that a finding covers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CoveredKernel {
+    /// Demangled name.
+    pub kernel: String,
+    /// Number of launches that it covers.
+    pub launches: u64,
+    /// Their GPU time in nanoseconds.
+    pub total_ns: u64,
+    /// Time in nanoseconds that they could give back.
+    pub stake_ns: u64,
+    /// What the finding says of the launch with the most time at stake.
+    pub text: String,
+}
+
+/// A kernel with at least 5 % of the GPU time, and what limits it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct KernelVerdict {
+    /// Demangled name.
+    pub kernel: String,
+    /// Number of its launches.
+    pub launches: u64,
+    /// Their GPU time in nanoseconds.
+    pub total_ns: u64,
+    /// The part of the GPU time, in percent.
+    pub percent: f64,
+    /// Id of the launch that the verdict is about: its longest one with a verdict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<u32>,
+    /// Id of that launch's primary verdict; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<String>,
+    /// The verdict in one sentence, or why there is none.
+    pub text: String,
+}
+
+open_enum! {
+    /// What a [`Stake`] is a part of.
+    pub enum StakeScope {
+        /// The time of all kernels.
+        GpuTime = "gpu_time",
+        /// The time from the first kernel to the end of the last.
+        WallTime = "wall_time",
+        /// The time of one region.
+        Region = "region",
+    }
 }
 
 open_enum! {

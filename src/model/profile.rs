@@ -6,6 +6,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::finding::KernelVerdict;
 use super::open_enum::open_enum;
 use super::sanitizer::SanitizerResult;
 use super::selection::Selection;
@@ -87,7 +88,10 @@ pub struct Profile {
     /// Compiled code of the kernels.
     #[serde(default)]
     pub code: Vec<KernelCode>,
-    /// Findings to act on, most important first.
+    /// The kernels with at least 5 % of the GPU time, longest first, with what limits each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel_verdicts: Vec<KernelVerdict>,
+    /// Findings to act on, most time at stake first.
     #[serde(default)]
     pub findings: Vec<Finding>,
     /// Warnings about the run, such as the state of the host before the first timed call.

@@ -60,16 +60,21 @@ impl Region {
     /// The path as users write it: `A::A1`, `domain@A`; a literal `::` in a name is `\::`. A range
     /// in the same domain as its parent does not repeat the domain.
     pub fn display(&self) -> String {
-        let mut domain = "";
-        let mut parts = Vec::with_capacity(self.path.len());
-        for part in &self.path {
-            let (own, name) = part.split_once('@').unwrap_or(("", part));
-            let shown = if own == domain { name } else { part };
-            parts.push(shown.replace("::", "\\::"));
-            domain = own;
-        }
-        parts.join("::")
+        display_path(&self.path)
     }
+}
+
+/// A region's path as users write it; see [`Region::display`].
+pub fn display_path(path: &[String]) -> String {
+    let mut domain = "";
+    let mut parts = Vec::with_capacity(path.len());
+    for part in path {
+        let (own, name) = part.split_once('@').unwrap_or(("", part));
+        let shown = if own == domain { name } else { part };
+        parts.push(shown.replace("::", "\\::"));
+        domain = own;
+    }
+    parts.join("::")
 }
 
 /// All launches of one kernel.
@@ -153,6 +158,14 @@ pub struct DeviceTime {
     /// Causes of time without a kernel, longest first. The times add up to `span_ns - kernel_ns`.
     #[serde(default)]
     pub waiting: Vec<WaitSum>,
+    /// The part of `waiting` in gaps that end with the first launch of a kernel in the trace: the
+    /// host may load or compile code, or choose an algorithm.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub first_launches: Vec<WaitSum>,
+    /// Where time without a kernel is, by cause, region and the kernel that ends it; most time
+    /// first, without small ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<IdlePlace>,
     /// The longest gaps without a kernel, longest first.
     #[serde(default)]
     pub gaps: Vec<IdleGap>,
@@ -172,6 +185,33 @@ pub struct WaitSum {
     pub total_ns: u64,
     /// Number of gaps in which this cause has the largest part.
     pub gaps: u64,
+}
+
+/// Gaps of one cause that end in one region with one kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IdlePlace {
+    /// The cause of the time counted here.
+    pub cause: WaitCause,
+    /// Whether the gaps end with the first launch of that kernel in the trace.
+    #[serde(default)]
+    pub first_launch: bool,
+    /// The innermost region in which the kernel was launched; absent outside of all regions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// Name of the work that ended the gaps.
+    pub before: String,
+    /// The call of the longest gap: the one that took most of it, else the one that launched the
+    /// kernel.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub call: String,
+    /// Number of gaps.
+    pub gaps: u64,
+    /// Time of this cause in nanoseconds.
+    pub total_ns: u64,
+    /// The part of the longest gap that has this cause, in nanoseconds.
+    pub longest_ns: u64,
+    /// Start of the longest gap, in nanoseconds since the first event of the trace.
+    pub longest_start_ns: u64,
 }
 
 /// A gap in which no kernel ran.

@@ -3,6 +3,7 @@
 //! Each line is a short `key: value` fact, so a reader can stop anywhere. The last line counts the
 //! lines that did not fit.
 
+use super::finding;
 use super::headline::headline;
 use super::kernel_name::short_name;
 use super::quantity::{digits, duration, per_second, percent};
@@ -89,8 +90,11 @@ fn lines(subject: &Subject<'_>) -> Vec<String> {
         say(format!("results: {} ({} of {} wrong)", c.verdict, c.wrong, c.checked));
     }
     for f in &profile.findings {
-        let kernel = f.kernel.as_deref().map(|k| format!("{}: ", short_name(k)));
+        let kernel = finding::kernel(f).map(|kernel| format!("{kernel}: "));
         say(format!("finding {}: {}{}", f.id, kernel.unwrap_or_default(), f.text));
+        finding::worth(f).iter().for_each(|worth| say(format!("  worth: {worth}")));
+        f.places.iter().for_each(|place| say(format!("  where: {}", finding::place(place))));
+        finding::covered(f).iter().for_each(|covered| say(format!("  in: {covered}")));
         say(format!("  do: {}", f.hint));
         for e in &f.evidence {
             let (value, unit, threshold) = (digits(e.value), &e.unit, digits(e.threshold));
@@ -104,6 +108,11 @@ fn lines(subject: &Subject<'_>) -> Vec<String> {
     profile.speed_of_light.iter().for_each(|sol| {
         say(format!("speed of light {}: {} ({} side)", sol.case, percent(sol.percent), sol.bound));
     });
+    for v in &profile.kernel_verdicts {
+        let (name, share) = (short_name(&v.kernel), percent(v.percent));
+        let verdict = v.verdict.as_deref().unwrap_or("no verdict");
+        say(format!("kernel {name}: {share} of the GPU time, {verdict}: {}", v.text));
+    }
     hot(subject, &mut say);
     profile.launches.iter().filter(|l| !l.metrics.is_empty()).for_each(|l| say(launch(l)));
     sums(profile, &mut say);

@@ -2,7 +2,7 @@
 
 use super::kernel_name::short_name;
 use super::quantity::{digits, duration, percent};
-use super::{Subject, busy};
+use super::{Subject, busy, finding};
 use crate::model::profile::{CheckVerdict, TimingClock};
 use crate::model::sanitizer::SanitizerVerdict;
 use crate::model::{Classification, Launch, Profile};
@@ -74,19 +74,20 @@ pub(super) fn longest(profile: &Profile) -> Option<(&Launch, &Classification)> {
 fn counters(profile: &Profile) -> Option<Headline> {
     // Launches of a timeline may be classified too, but that says little about the program.
     profile.launches.iter().find(|l| !l.metrics.is_empty())?;
+    if let Some(several) = several_kernels(profile) {
+        return Some(several);
+    }
     let (launch, class) = longest(profile)?;
     let name = short_name(&launch.kernel);
     let mut parts = Vec::new();
-    let finding =
-        profile.findings.iter().find(|f| f.id == class.primary && f.launch == Some(launch.id));
     let primary = class.verdicts.iter().find(|v| v.verdict == class.primary);
-    match (finding, primary.and_then(|v| v.evidence.first())) {
-        (Some(finding), _) => parts.push(finding.text.clone()),
-        (None, Some(e)) => {
+    match primary.map(|verdict| (&verdict.text, verdict.evidence.first())) {
+        Some((text, _)) if !text.is_empty() => parts.push(text.clone()),
+        Some((_, Some(e))) => {
             let counter = e.metric.split('.').next().unwrap_or(&e.metric);
             parts.push(format!("`{counter}` is {} {}", digits(e.value), e.unit));
         }
-        (None, None) => {}
+        _ => {}
     }
     if let Some(ns) = launch.duration_ns {
         parts.push(format!("{} under the tool's clocks", duration(ns)));
@@ -102,11 +103,29 @@ fn counters(profile: &Profile) -> Option<Headline> {
     Some(Headline { launch: Some(launch.id), ..Headline::new(title, text) })
 }
 
+/// Of a profile with several kernels: its first finding.
+fn several_kernels(profile: &Profile) -> Option<Headline> {
+    if profile.kernels.len() < 2 {
+        return None;
+    }
+    let first = profile.findings.first()?;
+    let launch = profile.launches.iter().find(|launch| Some(launch.id) == first.launch)?;
+    let name = short_name(&launch.kernel);
+    let title = match first.covers.len() {
+        0 | 1 => format!("{name} {}", predicate(&first.id)),
+        kernels => format!("{kernels} kernels: {}", first.id.replace('_', " ")),
+    };
+    let worth = finding::worth(first).map(|worth| format!("; worth {worth}")).unwrap_or_default();
+    let text = format!("{}{worth}.", first.text);
+    Some(Headline { launch: Some(launch.id), ..Headline::new(title, text) })
+}
+
 /// A verdict as the predicate of a sentence about its kernel.
 fn predicate(verdict: &str) -> String {
     let cause_text = match verdict {
         "stalled" | "uncoalesced" => return format!("is {verdict}"),
         "small_grid" => "a small grid",
+        "fp32_gemm" => "FP32 products without tensor cores",
         "tail" => "its last wave of blocks",
         "spills" => "register spills",
         "occupancy_limited" => "its limited occupancy",
@@ -137,11 +156,20 @@ fn timeline(subject: &Subject<'_>) -> Option<Headline> {
         duration(total as f64),
         top.launches
     );
+    // Idle time comes first, with its cause.
+    let first = subject.profile.findings.first().filter(|first| !first.places.is_empty());
+    let text = first.map_or(text, |first| format!("{}.", capital(&first.text)));
     let title = match busy::busy(subject.profile) {
         Some(busy) => format!("The GPU was busy {} of the time", percent(busy.percent())),
         None => format!("{} takes most of the GPU's time", short_name(&top.kernel)),
     };
     Some(Headline::new(title, text))
+}
+
+/// A text with a capital first letter.
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 fn timed(profile: &Profile) -> Option<Headline> {

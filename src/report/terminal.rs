@@ -4,7 +4,7 @@ mod code;
 mod findings;
 pub(in crate::report) mod head;
 mod hotspots;
-mod launches;
+pub(in crate::report) mod launches;
 mod page;
 mod selection;
 pub(in crate::report) mod stages;
@@ -38,6 +38,7 @@ pub(super) fn render(subject: &Subject<'_>, style: &Style) -> Vec<Document> {
     stages::operators(&mut page, profile);
     code::sanitizer(&mut page, profile);
     code::code(&mut page, profile);
+    findings::kernel_verdicts(&mut page, profile);
     findings::findings(&mut page, profile);
     findings::tail(&mut page, profile);
     vec![Document::new("report.txt", page.out)]

@@ -59,6 +59,7 @@ const REGISTRIES: &[Registry] = &[
             "code",
             "comparison",
             "document",
+            "finding",
             "remotes_table",
             "grid",
             "headline",

@@ -34,8 +34,9 @@ pub(super) enum NumberForm {
 pub(super) enum NumberSource {
     /// The first of these metrics that both launches have.
     Metric(&'static [&'static str]),
-    /// `all / (all - lost)`, with an id of rgpu.
-    Excess { id: &'static str, all: &'static str, lost: &'static str },
+    /// Wavefronts of a shared-memory request, of those that its width needs, with an id of rgpu: the
+    /// ways of its bank conflicts. Without `requests`, `all / (all - lost)`.
+    Ways { id: &'static str, all: &'static str, lost: &'static str, requests: &'static str },
     /// `all / needed`, with an id of rgpu.
     Share { id: &'static str, all: &'static str, needed: &'static str },
 }
@@ -67,10 +68,11 @@ const RATE: NumberForm = NumberForm::Amount { floor: 0.01 };
 pub(super) static METRIC_WEIGHTS: &[MetricWeight] = &[
     line(
         "shared-memory load bank conflicts",
-        NumberSource::Excess {
+        NumberSource::Ways {
             id: "rgpu.shared_load_ways",
             all: "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
             lost: "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+            requests: "smsp__sass_inst_executed_op_shared_ld.sum",
         },
         NumberForm::Ways,
         Better::Lower,
@@ -78,10 +80,11 @@ pub(super) static METRIC_WEIGHTS: &[MetricWeight] = &[
     ),
     line(
         "shared-memory store bank conflicts",
-        NumberSource::Excess {
+        NumberSource::Ways {
             id: "rgpu.shared_store_ways",
             all: "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
             lost: "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+            requests: "smsp__sass_inst_executed_op_shared_st.sum",
         },
         NumberForm::Ways,
         Better::Lower,
@@ -281,12 +284,17 @@ pub(super) fn both(from: NumberSource, a: &Launch, b: &Launch) -> Option<(&'stat
         NumberSource::Metric(ids) => {
             ids.iter().find_map(|id| Some((*id, a.number(id)?, b.number(id)?)))
         }
-        NumberSource::Excess { id, all, lost } => {
-            let excess = |l: &Launch| {
+        NumberSource::Ways { id, all, lost, requests } => {
+            let ways = |l: &Launch| {
                 let (all, lost) = (l.number(all)?, l.number(lost)?);
-                (all > 0.0).then(|| all / (all - lost).max(1.0))
+                let needed = match l.number(requests).filter(|requests| *requests > 0.0) {
+                    Some(requests) => requests * ideal_wavefronts(l),
+                    None => all - lost,
+                };
+                // The counter includes a few replays, but a warp has no more lanes.
+                (all > 0.0).then(|| (all / needed.max(1.0)).clamp(1.0, WARP))
             };
-            either(id, excess(a), excess(b), a.number(all), b.number(all))
+            either(id, ways(a), ways(b), a.number(all), b.number(all))
         }
         NumberSource::Share { id, all, needed } => {
             let share = |l: &Launch| {
@@ -298,11 +306,23 @@ pub(super) fn both(from: NumberSource, a: &Launch, b: &Launch) -> Option<(&'stat
     }
 }
 
+/// The lanes of a warp.
+const WARP: f64 = 32.0;
+
+/// The wavefronts that an average shared-memory request of a launch needs without conflicts: 1 for
+/// words of 4 bytes, 4 for 16 bytes.
+fn ideal_wavefronts(launch: &Launch) -> f64 {
+    let ideal = launch.number("memory_l1_wavefronts_shared_ideal");
+    let requests = launch.number("smsp__sass_inst_executed_op_shared.sum");
+    let each = ideal.zip(requests.filter(|requests| *requests > 0.0)).map(|(all, n)| all / n);
+    each.unwrap_or(1.0).max(1.0)
+}
+
 /// All metrics that a number may be computed from.
 pub(super) fn ingredients(from: NumberSource) -> Vec<&'static str> {
     match from {
         NumberSource::Metric(ids) => ids.to_vec(),
-        NumberSource::Excess { all, lost, .. } => vec![all, lost],
+        NumberSource::Ways { all, lost, requests, .. } => vec![all, lost, requests],
         NumberSource::Share { all, needed, .. } => vec![all, needed],
     }
 }

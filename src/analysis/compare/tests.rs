@@ -113,7 +113,7 @@ fn a_report_of_one_launch_is_undecided_but_says_what_changed() {
     assert_eq!(
         there.summary,
         "undecided: not enough launches for an interval: 1 and 1, at least 5 each are needed; \
-         `new` took 50 % of the time of `old`: shared-memory load bank conflicts 33-way → none"
+         `new` took 50 % of the time of `old`: shared-memory load bank conflicts 32-way → none"
     );
 }
 

@@ -1,12 +1,18 @@
 //! Bank conflicts: lanes of a warp access different rows of one shared-memory bank.
 
-use super::{Conclusion, Confidence, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{L1_THROUGHPUT, SHARED_WAVEFRONTS_BUSY};
 use crate::analysis::threshold::{BANK_CONFLICTS, Limits};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule =
-    Rule { id: "bank_conflicts", category: "memory", kind: Kind::Cause, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "bank_conflicts",
+    category: "memory",
+    kind: Kind::Cause,
+    gain: Gain::Work,
+    of_several: "have bank conflicts in shared memory",
+    apply,
+};
 
 /// Actual and ideal wavefronts, summed over instructions. Unlike the L1's counters below, they
 /// distinguish conflicts from wide accesses.

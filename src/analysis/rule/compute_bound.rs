@@ -1,12 +1,20 @@
 //! Compute bound: SM throughput is high and memory throughput is not higher.
 
-use super::{Conclusion, Confidence, Kind, Rule};
+use super::matrix::{computes_products, tensor_use};
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
-use crate::analysis::threshold::{Limits, THROUGHPUT_APART, THROUGHPUT_LOW};
+use crate::analysis::known_kernel::{Author, author};
+use crate::analysis::threshold::{Limits, TENSOR_BUSY, THROUGHPUT_APART, THROUGHPUT_LOW};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule =
-    Rule { id: "compute_bound", category: "compute", kind: Kind::Bound, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "compute_bound",
+    category: "compute",
+    kind: Kind::Bound,
+    gain: Gain::Headroom,
+    of_several: "are bound by compute",
+    apply,
+};
 
 const PIPE: (&str, &str) = ("sm__inst_executed_pipe_", ".avg.pct_of_peak_sustained_active");
 
@@ -16,6 +24,13 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     if sm < limits.threshold(&THROUGHPUT_LOW).value
         || sm <= memory - limits.threshold(&THROUGHPUT_APART).value
     {
+        return None;
+    }
+    // `tensor_bound` says so of matrix products.
+    let busy = limits.threshold(&TENSOR_BUSY).value;
+    let tensor = tensor_use(launch, limits).filter(|tensor| tensor.percent >= busy);
+    let multiplies = computes_products(launch, limits);
+    if tensor.is_some() && multiplies {
         return None;
     }
     let mut evidence = vec![limits.threshold(&THROUGHPUT_LOW).evidence(sm_id, sm, "%")];
@@ -29,9 +44,15 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     } else {
         Confidence::Medium
     };
-    let hint = "execute fewer instructions on the busiest pipe: tensor cores where the work is a \
-                matrix product, fused multiply-add, cheaper index arithmetic, a faster algorithm";
-    Some(Conclusion { score: sm / 100.0, confidence, evidence, text, hint: hint.to_owned() })
+    let cores = match multiplies || author(&launch.kernel) == Author::Torch {
+        true => "",
+        false => "tensor cores where the work is a matrix product, ",
+    };
+    let hint = format!(
+        "execute fewer instructions on the busiest pipe: {cores}fused multiply-add, cheaper index \
+         arithmetic, a faster algorithm"
+    );
+    Some(Conclusion { score: sm / 100.0, confidence, evidence, text, hint })
 }
 
 fn busiest_pipe(launch: &Launch) -> Option<(String, String, f64)> {

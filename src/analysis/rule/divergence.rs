@@ -1,11 +1,17 @@
 //! Divergence: lanes of a warp take different branches.
 
-use super::{Conclusion, Confidence, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::threshold::{ACTIVE_THREADS, Limits};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule =
-    Rule { id: "divergence", category: "compute", kind: Kind::Cause, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "divergence",
+    category: "compute",
+    kind: Kind::Cause,
+    gain: Gain::Work,
+    of_several: "diverge within their warps",
+    apply,
+};
 
 const ACTIVE: &[&str] = &[
     "smsp__thread_inst_executed_pred_on_per_inst_executed.ratio",

@@ -1,12 +1,18 @@
 //! FP64 work on a device with few FP64 units.
 
-use super::{Conclusion, Confidence, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{FP64_PIPE, FP64_RATIO as RATIO_IDS};
 use crate::analysis::threshold::{FP64_BUSY, FP64_RATIO, Limits};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule =
-    Rule { id: "fp64_trickle", category: "compute", kind: Kind::Cause, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "fp64_trickle",
+    category: "compute",
+    kind: Kind::Cause,
+    gain: Gain::Work,
+    of_several: "compute in FP64 on few units",
+    apply,
+};
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (ratio_id, ratio) = launch.first_number(RATIO_IDS)?;

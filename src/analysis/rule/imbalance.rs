@@ -1,12 +1,18 @@
 //! Imbalance: some SMs are active longer than others.
 
 use super::blocks::leave_sms_empty;
-use super::{Conclusion, Confidence, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::threshold::{IMBALANCE, Limits};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule =
-    Rule { id: "imbalance", category: "occupancy", kind: Kind::Cause, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "imbalance",
+    category: "occupancy",
+    kind: Kind::Cause,
+    gain: Gain::Score,
+    of_several: "keep some SMs busy for longer than others",
+    apply,
+};
 
 const MAX: &str = "sm__cycles_active.max";
 const AVERAGE: &str = "sm__cycles_active.avg";

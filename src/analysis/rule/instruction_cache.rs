@@ -1,18 +1,30 @@
 //! Instruction fetch: warps stall because their next instruction is not in the cache.
 
-use super::{Conclusion, Confidence, Kind, Rule};
+use super::blocks::leave_sms_empty;
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::ICACHE_HIT_RATE;
 use crate::analysis::threshold::{INSTRUCTION_STALL, Limits};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule =
-    Rule { id: "instruction_cache", category: "compute", kind: Kind::Cause, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "instruction_cache",
+    category: "compute",
+    kind: Kind::Cause,
+    gain: Gain::Score,
+    of_several: "wait for instructions",
+    apply,
+};
+
+/// Nanoseconds below which the first misses are a large part of a launch.
+const SHORT_NS: f64 = 10e3;
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let stall = launch.stalls.iter().find(|stall| stall.reason == "no_instruction")?;
     let share = stall.percent? / 100.0;
     let limit = limits.threshold(&INSTRUCTION_STALL);
-    if share < limit.value {
+    // Every kernel misses at its start, which is all that a short one or one of few blocks does.
+    let starts_only = launch.duration_ns.is_some_and(|ns| ns < SHORT_NS) || leave_sms_empty(launch);
+    if share < limit.value || starts_only {
         return None;
     }
     let metric = "smsp__average_warps_issue_stalled_no_instruction_per_issue_active.ratio";
@@ -31,7 +43,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         ),
         hint:
             "make the code of the loops smaller: unroll less, split the kernel, avoid long jumps \
-               between cold and hot code; short kernels: launch fewer and larger ones"
+               between cold and hot code"
                 .to_owned(),
     })
 }

@@ -1,12 +1,18 @@
 //! L2 thrashing: the working set does not fit in the L2.
 
-use super::{Conclusion, Confidence, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{DRAM_READ, DRAM_THROUGHPUT, L2_BYTES, L2_HIT_RATE};
 use crate::analysis::threshold::{L2_FOOTPRINT, L2_HIT_RATE as LOW, Limits, THROUGHPUT_LOW};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule =
-    Rule { id: "l2_thrash", category: "memory", kind: Kind::Symptom, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "l2_thrash",
+    category: "memory",
+    kind: Kind::Symptom,
+    gain: Gain::Work,
+    of_several: "read more from DRAM than the L2 holds",
+    apply,
+};
 
 /// Confidence is low because counters cannot distinguish data that is read twice from data that is
 /// read once: a kernel that streams its input has the same low hit rate, which is no fault.

@@ -1,21 +1,27 @@
 //! Latency bound: neither compute nor memory throughput is high.
 
-use super::{Conclusion, Confidence, Kind, Rule};
-use crate::analysis::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT, WAVES};
-use crate::analysis::threshold::{Limits, THROUGHPUT_LOW, WAVES_FULL};
+use super::matrix::tensor_clause;
+use super::small_grid::leaves_sms_empty;
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
+use crate::analysis::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
+use crate::analysis::threshold::{Limits, THROUGHPUT_LOW};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule =
-    Rule { id: "latency_bound", category: "latency", kind: Kind::Bound, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "latency_bound",
+    category: "latency",
+    kind: Kind::Bound,
+    gain: Gain::Headroom,
+    of_several: "wait: neither compute nor memory is busy",
+    apply,
+};
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (sm_id, sm) = launch.first_number(SM_THROUGHPUT)?;
     let (memory_id, memory) = launch.first_number(MEMORY_THROUGHPUT)?;
     let max = sm.max(memory);
     // Less than one wave of blocks is another verdict: `small_grid`.
-    let waves = launch.first_number(WAVES).map_or(f64::INFINITY, |(_, waves)| waves);
-    if max >= limits.threshold(&THROUGHPUT_LOW).value || waves < limits.threshold(&WAVES_FULL).value
-    {
+    if max >= limits.threshold(&THROUGHPUT_LOW).value || leaves_sms_empty(launch, limits) {
         return None;
     }
     let stall = launch.stalls.first().and_then(|stall| Some((&stall.reason, stall.percent?)));
@@ -29,6 +35,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     if range {
         text.push_str(", or the GPU does, between the range's kernels");
     }
+    text.push_str(&tensor_clause(launch, limits));
     let confidence = match stall {
         _ if range => Confidence::Low,
         Some(_) => Confidence::High,

@@ -1,11 +1,17 @@
 //! Launch bound: the kernel is about as short as the launch overhead.
 
-use super::{Conclusion, Confidence, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::threshold::{LAUNCH_NS, Limits};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule =
-    Rule { id: "launch_bound", category: "host", kind: Kind::Bound, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "launch_bound",
+    category: "host",
+    kind: Kind::Bound,
+    gain: Gain::Everything,
+    of_several: "are about as short as a launch takes",
+    apply,
+};
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let duration =

@@ -5,13 +5,19 @@
 //! centre Blackwell `tcgen05` takes its place. Consumer Blackwell (12.x) has neither.
 
 use super::matrix::multiplies;
-use super::{Conclusion, Confidence, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{MMA_SYNC, TCGEN05, TENSOR_ACTIVE, WGMMA};
 use crate::analysis::threshold::{Limits, TENSOR_USED};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule =
-    Rule { id: "legacy_mma", category: "compute", kind: Kind::Cause, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "legacy_mma",
+    category: "compute",
+    kind: Kind::Cause,
+    gain: Gain::Work,
+    of_several: "multiply with an older instruction than the device has",
+    apply,
+};
 
 const HOPPER_SHARE: f64 = 2.0 / 3.0;
 

@@ -1,12 +1,18 @@
 //! Local memory without spills: per-thread arrays that are not held in registers.
 
-use super::{Conclusion, Confidence, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{INSTRUCTIONS, LOCAL, SPILLING};
 use crate::analysis::threshold::{LOCAL_MEMORY, Limits};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule =
-    Rule { id: "local_memory", category: "memory", kind: Kind::Cause, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "local_memory",
+    category: "memory",
+    kind: Kind::Cause,
+    gain: Gain::Work,
+    of_several: "access local memory",
+    apply,
+};
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (id, local) = LOCAL.iter().find_map(|(loads, stores)| {

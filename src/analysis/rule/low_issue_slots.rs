@@ -1,12 +1,18 @@
 //! Most issue slots are unused, and no single stall reason dominates.
 
-use super::{Conclusion, Confidence, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{ISSUE_ACTIVE, WARPS_ELIGIBLE};
 use crate::analysis::threshold::{ISSUE_SLOTS, Limits, STALL_SHARE};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule =
-    Rule { id: "low_issue_slots", category: "latency", kind: Kind::Symptom, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "low_issue_slots",
+    category: "latency",
+    kind: Kind::Symptom,
+    gain: Gain::Score,
+    of_several: "leave most issue slots unused",
+    apply,
+};
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (id, issue) = launch.first_number(ISSUE_ACTIVE)?;

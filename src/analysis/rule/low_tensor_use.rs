@@ -1,21 +1,33 @@
 //! Matrix work that uses the tensor cores little or not at all.
 
 use super::matrix::multiplies;
-use super::{Conclusion, Confidence, Kind, Rule};
-use crate::analysis::concept::{FMA_PIPE, TENSOR_ACTIVE};
-use crate::analysis::threshold::{FMA_BUSY, Limits, TENSOR_LOW, TENSOR_USED};
+use super::small_grid::leaves_sms_empty;
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
+use crate::analysis::concept::{FMA_PIPE, MEMORY_THROUGHPUT, TENSOR_ACTIVE};
+use crate::analysis::known_kernel::{Author, MatrixUnit, author, matrix_unit};
+use crate::analysis::threshold::{FMA_BUSY, Limits, TENSOR_LOW, TENSOR_USED, THROUGHPUT_LOW};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule =
-    Rule { id: "low_tensor_use", category: "compute", kind: Kind::Symptom, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "low_tensor_use",
+    category: "compute",
+    kind: Kind::Symptom,
+    gain: Gain::Score,
+    of_several: "use the tensor cores little",
+    apply,
+};
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (id, tensor) = launch.first_number(TENSOR_ACTIVE)?;
     let (used, low) = (limits.threshold(&TENSOR_USED), limits.threshold(&TENSOR_LOW));
-    if tensor >= low.value {
+    if tensor >= low.value || matrix_unit(&launch.kernel) == Some(MatrixUnit::Fp32) {
         return None;
     }
-    if tensor >= used.value && multiplies(launch, limits) {
+    // A product that waits for DRAM or has too few blocks cannot feed more.
+    let memory = launch.first_number(MEMORY_THROUGHPUT).map_or(0.0, |(_, memory)| memory);
+    let starved =
+        memory >= limits.threshold(&THROUGHPUT_LOW).value || leaves_sms_empty(launch, limits);
+    if tensor >= used.value && !starved && multiplies(launch, limits) {
         return Some(Conclusion {
             score: (1.0 - tensor / 100.0) / 2.0,
             confidence: Confidence::Medium,
@@ -26,7 +38,11 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
                 .to_owned(),
         });
     }
-    // Most kernels have no matrix product, so only a busy FMA pipe leads to a finding.
+    // Most kernels have no matrix product, so only a busy FMA pipe leads to a finding, and never for
+    // torch's element-wise kernels and reductions.
+    if author(&launch.kernel) == Author::Torch {
+        return None;
+    }
     let (fma_id, fma) = launch.first_number(FMA_PIPE)?;
     let busy = limits.threshold(&FMA_BUSY);
     (fma >= busy.value).then(|| Conclusion {

@@ -1,14 +1,21 @@
 //! Memory bound: memory throughput is high and SM throughput is not higher.
 
-use super::{Conclusion, Confidence, Kind, Rule};
+use super::matrix::{computes_products, tensor_clause, tensor_use};
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{
     DRAM_THROUGHPUT, L1_THROUGHPUT, L2_THROUGHPUT, MEMORY_THROUGHPUT, SM_THROUGHPUT,
 };
-use crate::analysis::threshold::{Limits, THROUGHPUT_APART, THROUGHPUT_LOW};
+use crate::analysis::threshold::{Limits, TENSOR_BUSY, THROUGHPUT_APART, THROUGHPUT_LOW};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule =
-    Rule { id: "memory_bound", category: "memory", kind: Kind::Bound, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "memory_bound",
+    category: "memory",
+    kind: Kind::Bound,
+    gain: Gain::Headroom,
+    of_several: "are bound by memory",
+    apply,
+};
 
 /// A level of the memory system.
 struct Level {
@@ -75,14 +82,26 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     {
         return None;
     }
+    let level = busiest(launch, memory);
+    // Matrix instructions read their operands from shared memory, which the L1 counts.
+    let feeds = level.as_ref().is_some_and(|(level, ..)| level.name == "L1")
+        && computes_products(launch, limits)
+        && tensor_use(launch, limits).is_some_and(|tensor| {
+            tensor.percent >= limits.threshold(&TENSOR_BUSY).value
+                && tensor.percent >= memory - limits.threshold(&THROUGHPUT_APART).value
+        });
+    if feeds {
+        return None;
+    }
     let mut evidence = vec![limits.threshold(&THROUGHPUT_LOW).evidence(memory_id, memory, "%")];
     let mut text = format!("memory runs at {memory:.0} % of its peak");
     let mut hint = LEVELS[0].hint;
-    if let Some((level, id, value)) = busiest(launch, memory) {
+    if let Some((level, id, value)) = level {
         text.push_str(&format!(", {} at {value:.0} %", level.name));
         hint = level.hint;
         evidence.push(limits.threshold(&THROUGHPUT_LOW).evidence(&id, value, "%"));
     }
+    text.push_str(&tensor_clause(launch, limits));
     let confidence = if memory - sm >= limits.threshold(&THROUGHPUT_APART).value {
         Confidence::High
     } else {

@@ -1,12 +1,19 @@
 //! Tensor cores fed by loads of every thread instead of bulk copies (TMA).
 
 use super::matrix::multiplies;
-use super::{Conclusion, Confidence, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{TENSOR_ACTIVE, TMA};
 use crate::analysis::threshold::{Limits, TENSOR_LOW, TENSOR_USED};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule = Rule { id: "no_tma", category: "memory", kind: Kind::Symptom, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "no_tma",
+    category: "memory",
+    kind: Kind::Symptom,
+    gain: Gain::Score,
+    of_several: "feed the tensor cores without TMA",
+    apply,
+};
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let major = limits.major().filter(|major| (9..=11).contains(major))?;

@@ -1,13 +1,21 @@
 //! Theoretical occupancy is low because of a resource that each block needs.
 
 use super::blocks::leave_sms_empty;
-use super::{Conclusion, Confidence, Kind, Rule};
+use super::matrix::computes_products;
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{MEMORY_THROUGHPUT, OCCUPANCY_THEORETICAL, SM_THROUGHPUT};
+use crate::analysis::known_kernel::matrix_unit;
 use crate::analysis::threshold::{Limits, OCCUPANCY_THEORETICAL as LIMIT};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule =
-    Rule { id: "occupancy_limited", category: "occupancy", kind: Kind::Cause, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "occupancy_limited",
+    category: "occupancy",
+    kind: Kind::Cause,
+    gain: Gain::Score,
+    of_several: "have a low theoretical occupancy",
+    apply,
+};
 
 const SHARED: &str = "launch__occupancy_limit_shared_mem";
 
@@ -47,8 +55,12 @@ pub(in crate::analysis) fn limiter(launch: &Launch) -> Option<(&'static str, &'s
 }
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
-    // With at most one block per SM, occupancy limits have no effect.
-    if leave_sms_empty(launch) {
+    // With at most one block per SM, occupancy limits have no effect. Matrix products take few warps
+    // with large tiles by design.
+    if leave_sms_empty(launch)
+        || matrix_unit(&launch.kernel).is_some()
+        || computes_products(launch, limits)
+    {
         return None;
     }
     let (id, theoretical) = launch.first_number(OCCUPANCY_THEORETICAL)?;

@@ -1,13 +1,19 @@
 //! Achieved occupancy is well below theoretical occupancy.
 
 use super::blocks::leave_sms_empty;
-use super::{Conclusion, Confidence, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{OCCUPANCY_ACHIEVED, OCCUPANCY_THEORETICAL};
 use crate::analysis::threshold::{Limits, OCCUPANCY_GAP};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule =
-    Rule { id: "occupancy_not_reached", category: "occupancy", kind: Kind::Symptom, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "occupancy_not_reached",
+    category: "occupancy",
+    kind: Kind::Symptom,
+    gain: Gain::Score,
+    of_several: "do not reach their theoretical occupancy",
+    apply,
+};
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (theoretical_id, theoretical) = launch.first_number(OCCUPANCY_THEORETICAL)?;

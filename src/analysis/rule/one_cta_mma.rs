@@ -1,12 +1,18 @@
 //! Blackwell tensor cores used by single blocks, although two blocks could share operands. Unmeasured.
 
-use super::{Conclusion, Confidence, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{CLUSTER, TCGEN05};
 use crate::analysis::threshold::{CLUSTER_PAIR, Limits, TENSOR_USED};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule =
-    Rule { id: "one_cta_mma", category: "compute", kind: Kind::Symptom, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "one_cta_mma",
+    category: "compute",
+    kind: Kind::Symptom,
+    gain: Gain::Score,
+    of_several: "multiply within one block where two could share operands",
+    apply,
+};
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     limits.major().filter(|major| *major == 10)?;

@@ -1,11 +1,18 @@
 //! Register spills: values are stored in local memory because there are too few registers.
 
-use super::{Conclusion, Confidence, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{INSTRUCTIONS, SPILLING};
 use crate::analysis::threshold::{Limits, SPILLS};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule = Rule { id: "spills", category: "compute", kind: Kind::Cause, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "spills",
+    category: "compute",
+    kind: Kind::Cause,
+    gain: Gain::Work,
+    of_several: "spill registers",
+    apply,
+};
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let spilling =

@@ -1,12 +1,18 @@
 //! One stall reason dominates.
 
-use super::{Conclusion, Confidence, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::ISSUE_ACTIVE;
 use crate::analysis::threshold::{ISSUE_ACTIVE as ISSUE, Limits, STALL_SHARE};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule =
-    Rule { id: "stalled", category: "latency", kind: Kind::Symptom, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "stalled",
+    category: "latency",
+    kind: Kind::Symptom,
+    gain: Gain::Score,
+    of_several: "stall most of the time, for one reason",
+    apply,
+};
 
 /// Stall reason, its meaning, and the hint.
 const REASONS: &[(&str, &str, &str)] = &[

@@ -1,11 +1,18 @@
 //! Tail effect: the last wave of blocks leaves most of the GPU idle.
 
-use super::{Conclusion, Confidence, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::WAVES;
 use crate::analysis::threshold::{Limits, TAIL_LOST, TAIL_SHARE};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule = Rule { id: "tail", category: "occupancy", kind: Kind::Cause, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "tail",
+    category: "occupancy",
+    kind: Kind::Cause,
+    gain: Gain::Score,
+    of_several: "lose time in their last wave of blocks",
+    apply,
+};
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (id, waves) = launch.first_number(WAVES)?;

@@ -1,12 +1,18 @@
 //! Blackwell tensor memory is busier than the tensor cores. Unmeasured: no recording confirms it.
 
-use super::{Conclusion, Confidence, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{TENSOR_ACTIVE, TMEM_ACTIVE};
 use crate::analysis::threshold::{Limits, TMEM_BUSY};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule =
-    Rule { id: "tmem_bound", category: "compute", kind: Kind::Symptom, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "tmem_bound",
+    category: "compute",
+    kind: Kind::Symptom,
+    gain: Gain::Score,
+    of_several: "are bound by tensor memory",
+    apply,
+};
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (id, busy) = launch.first_number(TMEM_ACTIVE)?;

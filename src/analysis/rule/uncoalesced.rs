@@ -1,12 +1,18 @@
 //! Uncoalesced global accesses: little of each moved sector is used.
 
-use super::{Conclusion, Confidence, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{L1_THROUGHPUT, L2_THROUGHPUT};
 use crate::analysis::threshold::{EXCESS_SECTORS, Limits};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule =
-    Rule { id: "uncoalesced", category: "memory", kind: Kind::Cause, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "uncoalesced",
+    category: "memory",
+    kind: Kind::Cause,
+    gain: Gain::Work,
+    of_several: "access global memory uncoalesced",
+    apply,
+};
 
 const SECTORS: &str = "memory_l2_theoretical_sectors_global";
 const IDEAL: &str = "memory_l2_theoretical_sectors_global_ideal";

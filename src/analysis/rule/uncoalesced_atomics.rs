@@ -1,12 +1,18 @@
 //! Uncoalesced atomics: nearly every lane touches a different sector.
 
-use super::{Conclusion, Confidence, Kind, Rule};
+use super::{Conclusion, Confidence, Gain, Kind, Rule};
 use crate::analysis::concept::{ATOMICS, L2_THROUGHPUT};
 use crate::analysis::threshold::{ATOMIC_SECTORS, Limits};
 use crate::model::Launch;
 
-pub(super) const RULE: Rule =
-    Rule { id: "uncoalesced_atomics", category: "memory", kind: Kind::Cause, apply };
+pub(super) const RULE: Rule = Rule {
+    id: "uncoalesced_atomics",
+    category: "memory",
+    kind: Kind::Cause,
+    gain: Gain::Work,
+    of_several: "have atomics that spread over many sectors",
+    apply,
+};
 
 fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let limit = limits.threshold(&ATOMIC_SECTORS);

@@ -1,42 +1,80 @@
-//! Findings of a timeline: causes of much idle time, each with the next step.
+//! Findings of a timeline: causes of much idle time, each with its places and the next step.
 
 use crate::analysis::Limits;
 use crate::analysis::threshold::{NCCL_ALONE, Threshold, WAITING_SHARE};
-use crate::model::timeline::WaitCause;
-use crate::model::timeline::{DeviceTime, Timeline, WaitSum};
+use crate::model::finding::{Stake, StakeScope};
+use crate::model::timeline::{DeviceTime, IdlePlace, Timeline, WaitCause, WaitSum};
 use crate::model::{Evidence, Finding};
 
-/// The causes that a user can fix: cause, finding id, explanation, hint.
-const CAUSES: &[(WaitCause, &str, &str, &str)] = &[
-    (
-        WaitCause::HostLate,
-        "gpu_waits_for_host",
-        "the host had not launched the next kernel",
-        "move work of the host off the launching thread or ahead of the launches; queue several \
-         steps before looking at a result; load modules and allocate before the loop",
-    ),
-    (
-        WaitCause::LaunchLatency,
-        "gpu_waits_for_launches",
-        "the next launch was still on its way",
-        "launch less often: fuse small kernels, batch the work, or capture the sequence in a CUDA \
-         graph",
-    ),
-    (
-        WaitCause::Synchronisation,
-        "gpu_waits_after_synchronisation",
-        "the host had waited for the GPU to finish before it launched on",
-        "wait once after the loop, not after each step; order streams with events \
-         (cudaStreamWaitEvent) instead of waiting on the host",
-    ),
-    (
-        WaitCause::Copy,
-        "gpu_waits_for_copies",
-        "only copies ran",
-        "copy from pinned memory with cudaMemcpyAsync on a stream of its own, so that the copy of \
-         one step runs beside the kernels of another",
-    ),
+/// The maximum number of places that a finding lists.
+const MAX_PLACES: usize = 5;
+
+/// A cause of idle time that a user can remove.
+struct Idle {
+    id: &'static str,
+    /// The causes of the timeline that it adds up.
+    causes: &'static [WaitCause],
+    /// Whether it is about first launches of kernels, or about the others. `None` for both.
+    first_launch: Option<bool>,
+    because: &'static str,
+    hint: &'static str,
+}
+
+const IDLE: &[Idle] = &[
+    Idle {
+        id: "gpu_waits_for_first_launches",
+        causes: &[WaitCause::HostLate, WaitCause::LaunchLatency],
+        first_launch: Some(true),
+        because: "the host prepared a kernel's first launch: it loads libraries, loads or compiles \
+                  code, or chooses an algorithm",
+        hint: "this happens once: run a few steps as a warm-up before what you measure; keep \
+               compiled code (a cache of Triton, Inductor, XLA or CuPy) between runs",
+    },
+    Idle {
+        id: "gpu_waits_for_host",
+        causes: &[WaitCause::HostLate],
+        first_launch: Some(false),
+        because: "the host had not launched the next kernel",
+        hint: "move work of the host off the launching thread or ahead of the launches (data \
+               loaders, logging, Python); queue several steps before looking at a result; capture a \
+               step that repeats in a CUDA graph",
+    },
+    Idle {
+        id: "gpu_waits_for_launches",
+        causes: &[WaitCause::LaunchLatency],
+        first_launch: Some(false),
+        because: "the next launch was still on its way",
+        hint: "launch less often: fuse small kernels, batch the work, or capture the sequence in a \
+               CUDA graph",
+    },
+    Idle {
+        id: "gpu_waits_after_synchronisation",
+        causes: &[WaitCause::Synchronisation],
+        first_launch: None,
+        because: "the host had waited for the GPU to finish before it launched on",
+        hint: "wait once after the loop, not after each step; order streams with events \
+               (cudaStreamWaitEvent) instead of waiting on the host",
+    },
+    Idle {
+        id: "gpu_waits_for_copies",
+        causes: &[WaitCause::Copy],
+        first_launch: None,
+        because: "only copies ran",
+        hint: "copy from pinned memory with cudaMemcpyAsync on a stream of its own, so that the \
+               copy of one step runs beside the kernels of another",
+    },
 ];
+
+/// The hint for launches that are late although they replay CUDA graphs.
+const GRAPHS_ALREADY: &str = "the launches replay CUDA graphs already: put more work into each \
+     graph, and queue the next replay before looking at a result";
+
+/// The hint for a host that is late mostly before one of cuDNN's kernels, and by more than
+/// [`PLAN_NS`]: that long it takes to make a plan for a new shape.
+const PLANS: &str = "cuDNN seems to make a new plan for each new shape: keep the shapes equal (pad a \
+     cache that grows, and mask it), or use another backend (`torch.nn.attention.sdpa_kernel`)";
+/// Nanoseconds of host work before a launch that are no mere launch.
+const PLAN_NS: u64 = 5_000_000;
 
 /// The findings of a timeline.
 pub(crate) fn findings(timeline: &Timeline, limits: &Limits<'_>) -> Vec<Finding> {
@@ -45,38 +83,69 @@ pub(crate) fn findings(timeline: &Timeline, limits: &Limits<'_>) -> Vec<Finding>
         .devices
         .iter()
         .flat_map(|device| {
-            let waits = device.waiting.iter();
-            let waits = waits.filter_map(|wait| waiting(device, wait, several, limits));
-            waits.chain(nccl(device, several, limits)).collect::<Vec<_>>()
+            let idle = IDLE.iter().filter_map(|idle| waiting(device, idle, several, limits));
+            idle.chain(nccl(device, several, limits)).collect::<Vec<_>>()
         })
         .collect()
 }
 
+/// Time and gaps of these causes, of all gaps or of those that first launches end.
+fn sum_of(sums: &[WaitSum], causes: &[WaitCause]) -> (u64, u64) {
+    let sums = sums.iter().filter(|sum| causes.contains(&sum.cause));
+    sums.fold((0, 0), |(ns, gaps), sum| (ns + sum.total_ns, gaps + sum.gaps))
+}
+
 fn waiting(
     device: &DeviceTime,
-    wait: &WaitSum,
+    idle: &Idle,
     several: bool,
     limits: &Limits<'_>,
 ) -> Option<Finding> {
     let threshold = limits.threshold(&WAITING_SHARE);
-    let (_, id, explanation, hint) = CAUSES.iter().find(|(cause, ..)| *cause == wait.cause)?;
-    let share = share(wait.total_ns, device)?;
-    (share >= threshold.value).then(|| Finding {
-        id: (*id).to_owned(),
+    let all = sum_of(&device.waiting, idle.causes);
+    let first = sum_of(&device.first_launches, idle.causes);
+    let (ns, gaps) = match idle.first_launch {
+        None => all,
+        Some(true) => first,
+        Some(false) => (all.0.saturating_sub(first.0), all.1.saturating_sub(first.1)),
+    };
+    let share = share(ns, device).filter(|share| *share >= threshold.value)?;
+    let of_this = |place: &&IdlePlace| {
+        idle.causes.contains(&place.cause)
+            && idle.first_launch.is_none_or(|first| place.first_launch == first)
+    };
+    let places: Vec<IdlePlace> = device.places.iter().filter(of_this).cloned().collect();
+    let in_graphs = places.iter().filter(|place| is_graph_launch(&place.call));
+    let in_graphs: u64 = in_graphs.map(|place| place.total_ns).sum();
+    let metric = match idle.first_launch {
+        Some(true) => "timeline.first_launches".to_owned(),
+        _ => format!("timeline.{}", idle.causes[0]),
+    };
+    let plans = |place: &IdlePlace| {
+        place.before.contains("cudnn") && place.total_ns * 2 > ns && place.longest_ns > PLAN_NS
+    };
+    let hint = if in_graphs * 2 > ns {
+        GRAPHS_ALREADY
+    } else if idle.id == "gpu_waits_for_host" && places.iter().any(plans) {
+        PLANS
+    } else {
+        idle.hint
+    };
+    Some(Finding {
+        id: idle.id.to_owned(),
         category: "host".to_owned(),
-        priority: priority(share),
-        launch: None,
-        kernel: None,
+        stake: Some(stake(ns, share)),
         text: format!(
-            "for {:.0} % of {:.2} ms {}runs no kernel because {explanation} ({})",
+            "for {:.0} % of {} {}runs no kernel because {} ({})",
             100.0 * share,
-            device.span_ns as f64 / 1e6,
+            time(device.span_ns),
             subject(device, several),
-            counted(wait.gaps, "gap", "gaps"),
+            idle.because,
+            counted(gaps, "gap", "gaps"),
         ),
-        hint: (*hint).to_owned(),
+        hint: hint.to_owned(),
         evidence: vec![
-            percent(&format!("timeline.{}", wait.cause), share, threshold),
+            percent(&metric, share, threshold),
             Evidence {
                 metric: "timeline.kernel_ns".to_owned(),
                 value: device.kernel_ns as f64,
@@ -85,22 +154,50 @@ fn waiting(
                 source: "span of the trace".to_owned(),
             },
         ],
+        places: merged(places).into_iter().take(MAX_PLACES).collect(),
+        ..Finding::default()
     })
+}
+
+/// Places that differ only in their cause as one.
+fn merged(places: Vec<IdlePlace>) -> Vec<IdlePlace> {
+    let mut all: Vec<IdlePlace> = Vec::new();
+    for place in places {
+        let same = all.iter_mut().find(|other| {
+            other.before == place.before
+                && other.region == place.region
+                && other.first_launch == place.first_launch
+        });
+        let Some(same) = same else {
+            all.push(place);
+            continue;
+        };
+        same.total_ns += place.total_ns;
+        same.gaps = same.gaps.max(place.gaps);
+        if same.longest_start_ns == place.longest_start_ns {
+            same.longest_ns += place.longest_ns;
+        }
+    }
+    all.sort_by_key(|place| std::cmp::Reverse(place.total_ns));
+    all
+}
+
+/// Whether a call launches a CUDA graph.
+pub(in crate::analysis) fn is_graph_launch(call: &str) -> bool {
+    call.contains("GraphLaunch")
 }
 
 fn nccl(device: &DeviceTime, several: bool, limits: &Limits<'_>) -> Option<Finding> {
     let threshold = limits.threshold(&NCCL_ALONE);
-    let alone = share(device.nccl_alone_ns, device)?;
-    (alone >= threshold.value).then(|| Finding {
+    let alone = share(device.nccl_alone_ns, device).filter(|alone| *alone >= threshold.value)?;
+    Some(Finding {
         id: "nccl_not_hidden".to_owned(),
         category: "host".to_owned(),
-        priority: priority(alone),
-        launch: None,
-        kernel: None,
+        stake: Some(stake(device.nccl_alone_ns, alone)),
         text: format!(
-            "for {:.0} % of {:.2} ms {}runs nothing but NCCL ({})",
+            "for {:.0} % of {} {}runs nothing but NCCL ({})",
             100.0 * alone,
-            device.span_ns as f64 / 1e6,
+            time(device.span_ns),
             subject(device, several),
             counted(device.nccl_launches, "launch", "launches"),
         ),
@@ -108,7 +205,12 @@ fn nccl(device: &DeviceTime, several: bool, limits: &Limits<'_>) -> Option<Findi
                computation runs beside them"
             .to_owned(),
         evidence: vec![percent("timeline.nccl_alone", alone, threshold)],
+        ..Finding::default()
     })
+}
+
+fn stake(ns: u64, share: f64) -> Stake {
+    Stake { ns, of: StakeScope::WallTime, region: None, share }
 }
 
 fn subject(device: &DeviceTime, several: bool) -> String {
@@ -120,17 +222,16 @@ fn counted(n: u64, one: &str, several: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { several })
 }
 
-fn share(ns: u64, device: &DeviceTime) -> Option<f64> {
-    (device.span_ns > 0).then(|| ns as f64 / device.span_ns as f64)
+/// `4.47 ms`, `2.50 s`.
+fn time(ns: u64) -> String {
+    match ns as f64 / 1e9 {
+        seconds if seconds >= 1.0 => format!("{seconds:.2} s"),
+        seconds => format!("{:.2} ms", seconds * 1e3),
+    }
 }
 
-/// The priority of a finding by its share of the time; 1 is the highest.
-fn priority(share: f64) -> u8 {
-    match share {
-        share if share >= 0.33 => 1,
-        share if share >= 0.2 => 2,
-        _ => 3,
-    }
+fn share(ns: u64, device: &DeviceTime) -> Option<f64> {
+    (device.span_ns > 0).then(|| ns as f64 / device.span_ns as f64)
 }
 
 fn percent(metric: &str, share: f64, threshold: Threshold) -> Evidence {

@@ -61,13 +61,14 @@ impl Waits {
 
 /// A time without a kernel.
 pub(super) struct Gap<'a> {
-    start_ns: u64,
-    end_ns: u64,
+    pub(super) start_ns: u64,
+    pub(super) end_ns: u64,
     pub(super) parts: BTreeMap<Cause, u64>,
     after: &'a str,
     before: &'a str,
     call: &'a str,
-    next: &'a Work,
+    /// The work that ended the gap.
+    pub(super) next: &'a Work,
 }
 
 impl Gap<'_> {

@@ -7,6 +7,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::*;
 use crate::analysis::Thresholds;
 use crate::import::nsys::{import_report, import_sqlite};
+use crate::model::finding::StakeScope;
 use crate::model::trace::{CallEvent, TraceRegion};
 
 fn fixture(case: &str, file: &str) -> PathBuf {
@@ -145,13 +146,19 @@ fn a_report_and_its_export_have_one_timeline() {
 fn findings_name_the_share_the_cause_and_the_next_step() {
     let own = Thresholds::default();
     let found = findings(&of("timeline-graph"), &Limits::new(&own, None));
-    let ids: Vec<_> = found.iter().map(|f| (f.id.as_str(), f.priority)).collect();
-    assert_eq!(ids, [("gpu_waits_for_host", 1), ("gpu_waits_for_copies", 2)]);
+    let ids: Vec<_> = found.iter().map(|f| f.id.as_str()).collect();
+    assert_eq!(ids, ["gpu_waits_for_host", "gpu_waits_for_copies"]);
     assert_eq!(
         found[0].text,
-        "for 37 % of 4.47 ms the GPU runs no kernel because the host had not launched the next \
-         kernel (8 gaps)"
+        "for 35 % of 4.47 ms the GPU runs no kernel because the host had not launched the next \
+         kernel (7 gaps)"
     );
+    let stake = found[0].stake.as_ref().unwrap();
+    assert_eq!(stake.of, StakeScope::WallTime);
+    assert!((stake.share - 0.348).abs() < 0.001);
+    let place = &found[0].places[0];
+    assert_eq!((place.region.as_deref(), place.gaps), (Some("busy_host"), 5));
+    assert!(!place.first_launch && place.longest_ns < place.total_ns);
     assert!(found.iter().all(|f| !f.hint.is_empty() && f.evidence[0].value >= 10.0));
 }
 
@@ -199,6 +206,47 @@ fn what_lies_between_two_cases_of_the_runner_is_no_wait() {
     assert_eq!((together.devices[0].span_ns, together.devices[0].waiting[0].total_ns), (250, 50));
     let outside = timeline(&two(regions, [vec![], vec![1]], ["a", "b"])).unwrap();
     assert_eq!(outside.devices[0].span_ns, 100);
+}
+
+#[test]
+fn time_before_a_kernels_first_launch_is_told_apart_from_a_late_host() {
+    let work = |name, start_ns, call| Work {
+        kind: WorkKind::Kernel,
+        name,
+        start_ns,
+        duration_ns: 10,
+        device: 0,
+        stream: 7,
+        bytes: None,
+        call: Some(call),
+        launch: Some(call),
+        regions: Vec::new(),
+    };
+    let call = |name, start_ns, duration_ns| CallEvent {
+        name,
+        start_ns,
+        duration_ns,
+        thread: 1,
+        waits: false,
+    };
+    let trace = Trace {
+        names: ["a", "b", "cudaLaunchKernel", "cuLibraryLoadData", "cudaGraphLaunch"]
+            .map(str::to_owned)
+            .to_vec(),
+        work: vec![work(0, 0, 0), work(1, 1000, 2), work(1, 1500, 3)],
+        calls: vec![call(2, 0, 1), call(3, 50, 900), call(2, 990, 5), call(4, 1490, 5)],
+        ..Trace::default()
+    };
+    let timeline = timeline(&trace).unwrap();
+    let first: u64 = timeline.devices[0].first_launches.iter().map(|sum| sum.total_ns).sum();
+    assert_eq!(first, 990, "b is launched first after 990 ns, then once more after 490 ns");
+    let own = Thresholds::default();
+    let found = findings(&timeline, &Limits::new(&own, None));
+    let ids: Vec<_> = found.iter().map(|f| f.id.as_str()).collect();
+    assert_eq!(ids, ["gpu_waits_for_first_launches", "gpu_waits_for_host"]);
+    assert_eq!(found[0].places[0].call, "cuLibraryLoadData");
+    assert!(!found[1].hint.contains("CUDA graph;") && found[1].hint.contains("already"));
+    assert_eq!(launches_in_graphs(&trace), [3].into());
 }
 
 #[test]

@@ -9,13 +9,15 @@ use crate::model::profile::Gap;
 const EXACT: (&str, &str) = ("smsp__average_warps_issue_stalled_", "_per_issue_active.ratio");
 const SAMPLED: &str = "smsp__pcsamp_warps_issue_stalled_";
 const SAMPLES: &str = "smsp__pcsamp_sample_count";
+/// Largest sum of the reasons as a part of the latency; more is no measurement.
+const MAX_SUM: f64 = 1.1;
 const LATENCY: &str = "smsp__average_warp_latency_per_inst_issued.ratio";
 
 /// Fills in the launch's stalls, largest first. `selected` counts warps that issued: it is part of
 /// the sums, but no stall.
 ///
-/// Returns a gap if the reasons do not sum to the number of samples. Then a reason is unknown to
-/// rgpu.
+/// Returns a gap if the reasons do not sum to the number of samples, because a reason is unknown to
+/// rgpu, or if there are too few instructions for shares.
 pub(in crate::import) fn import(launch: &mut Launch) -> Option<Gap> {
     let mut exact = BTreeMap::new();
     let mut sampled = BTreeMap::new();
@@ -31,7 +33,10 @@ pub(in crate::import) fn import(launch: &mut Launch) -> Option<Gap> {
         }
     }
     let sum: f64 = exact.values().sum();
+    // ncu measures the reasons and their sum in different passes. Of few instructions these differ,
+    // and shares of more than the whole say nothing.
     let latency = launch.number(LATENCY).unwrap_or(sum);
+    let too_few = sum > latency * MAX_SUM;
     let mut stalls: Vec<_> = exact
         .keys()
         .chain(sampled.keys())
@@ -40,7 +45,10 @@ pub(in crate::import) fn import(launch: &mut Launch) -> Option<Gap> {
         .into_iter()
         .map(|reason| Stall {
             reason: (*reason).to_owned(),
-            percent: exact.get(reason).filter(|_| latency > 0.0).map(|x| x / latency * 100.0),
+            percent: exact
+                .get(reason)
+                .filter(|_| latency > 0.0 && !too_few)
+                .map(|x| x / latency * 100.0),
             samples: sampled.get(reason).copied(),
         })
         .collect();
@@ -49,6 +57,15 @@ pub(in crate::import) fn import(launch: &mut Launch) -> Option<Gap> {
     let expected = launch.number(SAMPLES).map(|count| count as u64);
     launch.stalls = stalls;
     let wrong = !sampled.is_empty() && expected.is_some_and(|expected| expected != samples);
+    if too_few && !wrong {
+        let text = format!(
+            "launch {}: it executes too few instructions for shares of its stall reasons, which \
+             would sum to {:.0} %",
+            launch.id,
+            100.0 * sum / latency
+        );
+        return Some(Gap { code: "few_instructions".to_owned(), text });
+    }
     wrong.then(|| Gap {
         code: "stall_samples".to_owned(),
         text: format!(
@@ -110,6 +127,21 @@ mod tests {
             samples: Some(samples),
         };
         assert_eq!(launch.stalls, [stall("gmma", 75.0, 75), stall("barrier", 20.0, 20)]);
+    }
+
+    #[test]
+    fn a_launch_of_few_instructions_has_no_shares_of_more_than_the_whole() {
+        let mut launch = launch(&[
+            ("smsp__average_warp_latency_per_inst_issued.ratio", Value::Float(20.0)),
+            (
+                "smsp__average_warps_issue_stalled_no_instruction_per_issue_active.ratio",
+                Value::Float(58.0),
+            ),
+        ]);
+        let gap = import(&mut launch).unwrap();
+        assert_eq!(gap.code, "few_instructions");
+        assert!(gap.text.contains("too few instructions") && gap.text.contains("290 %"));
+        assert_eq!(launch.stalls[0].percent, None);
     }
 
     #[test]

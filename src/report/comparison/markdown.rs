@@ -1,7 +1,7 @@
 //! `compare.md`: the same facts as on the terminal.
 
 use super::words::{
-    MOST_METRICS, change, factor, interval, joined, judged, kernel, lead, side, value,
+    MOST_METRICS, change, factor, interval, joined, judged, kernel, launches, lead, side, value,
 };
 use crate::model::comparison::{Comparison, KernelChange, Unmatched};
 use crate::report::markdown::plain;
@@ -112,10 +112,7 @@ fn one_kernel(out: &mut String, k: &KernelChange) {
         let ci = interval(t);
         let ci = if ci.is_empty() { ci } else { format!(" ({ci})") };
         let times = format!("{} → {}, speedup {}{ci}", side(&t.a), side(&t.b), factor(t.speedup));
-        *out += &format!(
-            "- time under the tool: {times}, {} and {} launches\n",
-            k.launches[0], k.launches[1]
-        );
+        *out += &format!("- time under the tool: {times}, {}\n", launches(k.launches));
     }
     if let Some([a, b]) = &k.bound {
         *out += &format!("- bound by: {} → {}\n", plain(a), plain(b));
@@ -168,6 +165,7 @@ fn regions(out: &mut String, c: &Comparison) {
         ("region", Align::Left),
         ("GPU time a", Align::Right),
         ("GPU time b", Align::Right),
+        ("launches", Align::Right),
         ("host time a", Align::Right),
         ("host time b", Align::Right),
     ]);
@@ -176,7 +174,8 @@ fn regions(out: &mut String, c: &Comparison) {
             pair.map_or([String::new(), String::new()], |ns| ns.map(|ns| duration(ns as f64)))
         };
         let ([ga, gb], [ha, hb]) = (cells(r.gpu_ns), cells(r.host_ns));
-        grid.row([plain(&r.region), ga, gb, ha, hb]);
+        let launched = r.launches.map(launches).unwrap_or_default();
+        grid.row([plain(&r.region), ga, gb, launched, ha, hb]);
     }
     put(out, grid, "The sides have no region in common.");
 }

@@ -1,7 +1,7 @@
 //! A comparison on a terminal: the verdict, then the evidence.
 
 use super::words::{
-    MOST_METRICS, change, factor, interval, joined, judged, kernel, lead, side, value,
+    MOST_METRICS, change, factor, interval, joined, judged, kernel, launches, lead, side, value,
 };
 use crate::model::comparison::TimeSource;
 use crate::model::comparison::{Comparison, KernelChange, TimeChange, TimeVerdict, Unmatched};
@@ -131,12 +131,11 @@ fn one_kernel(out: &mut String, k: &KernelChange, style: &Style) {
         let ci = interval(time);
         let ci = if ci.is_empty() { ci } else { format!(", 95 % interval {ci}") };
         let text = format!(
-            "{} → {}, speedup {}{ci} ({} and {} launches under the tool)",
+            "{} → {}, speedup {}{ci} ({} under the tool)",
             side(&time.a),
             side(&time.b),
             factor(time.speedup),
-            k.launches[0],
-            k.launches[1]
+            launches(k.launches)
         );
         hang(out, "    time        ", &text, style);
     }
@@ -198,7 +197,11 @@ fn regions(out: &mut String, c: &Comparison, style: &Style) {
     ]);
     for region in c.regions.iter().filter(|r| r.gpu_ns.is_some_and(|ns| ns != [0, 0])) {
         let [a, b] = region.gpu_ns.unwrap_or_default().map(|ns| ns as f64);
-        let speedup = if b > 0.0 { factor(a / b) } else { String::new() };
+        let speedup = match region.launches {
+            Some([a, b]) if a != b => format!("unlike: {}", launches([a, b])),
+            _ if b > 0.0 => factor(a / b),
+            _ => String::new(),
+        };
         grid.row([region.region.clone(), duration(a), duration(b), speedup]);
     }
     if !grid.is_empty() {

@@ -31,6 +31,14 @@ pub(super) fn side(time: &SideTime) -> String {
     }
 }
 
+/// `5 launches each`, `3 and 31 launches`.
+pub(super) fn launches([a, b]: [u64; 2]) -> String {
+    match a == b {
+        true => format!("{a} launch{} each", if a == 1 { "" } else { "es" }),
+        false => format!("{a} and {b} launches"),
+    }
+}
+
 /// The kernel's name, or both names if they differ.
 pub(super) fn kernel(change: &KernelChange) -> String {
     let name = short_name(&change.kernel);

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use crate::model::finding::KernelVerdict;
 use crate::model::hotspots::LaunchSpots;
 use crate::model::launch::{Roof, RuleMessage, Stall};
 use crate::model::profile::{
@@ -18,6 +19,7 @@ use crate::model::{
 };
 use crate::report::Subject;
 use crate::report::busy::{self, BusyTime};
+use crate::report::finding;
 use crate::report::headline::{self, Headline};
 use crate::report::kernel_name::distinct_names;
 
@@ -65,6 +67,9 @@ pub(super) struct Page<'a> {
     sanitizer: &'a [SanitizerResult],
     code: &'a [KernelCode],
     findings: &'a [Finding],
+    /// Of each finding, the texts that all reports share.
+    finding_texts: Vec<FindingTexts>,
+    kernel_verdicts: &'a [KernelVerdict],
     warnings: &'a [Gap],
     pub(super) hotspots: Vec<LaunchSpots>,
     pub(super) trace: Option<PageTrace<'a>>,
@@ -72,6 +77,21 @@ pub(super) struct Page<'a> {
     timeline: Option<&'a Timeline>,
     comparison: Option<&'a Comparison>,
     left_out: Vec<String>,
+}
+
+/// What a finding is worth, and where idle time is.
+#[derive(Serialize)]
+struct FindingTexts {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worth: Option<String>,
+    places: Vec<String>,
+}
+
+impl FindingTexts {
+    fn new(of: &Finding) -> Self {
+        let places = of.places.iter().map(finding::place).collect();
+        Self { worth: finding::worth(of), places }
+    }
 }
 
 /// A launch without its metrics.
@@ -153,6 +173,8 @@ impl<'a> Page<'a> {
             sanitizer: &profile.sanitizer,
             code: cut(&profile.code, caps.sums, "compiled kernels", &mut left_out),
             findings: &profile.findings,
+            finding_texts: profile.findings.iter().map(FindingTexts::new).collect(),
+            kernel_verdicts: &profile.kernel_verdicts,
             warnings: &profile.warnings,
             hotspots: spots(subject, caps, &mut left_out),
             busy: busy::busy(subject.profile),

@@ -80,16 +80,45 @@ function evidence(list) {
   ], list);
 }
 
+function covered(list) {
+  return table([
+    { label: "kernel", cell: c => kernelName(c.kernel), cls: "name" },
+    { label: "launches", num: true, cell: c => count(c.launches) },
+    { label: "GPU time", num: true, cell: c => duration(c.total_ns) },
+    { label: "could give back", num: true, cell: c => duration(c.stake_ns) },
+    { label: "its longest", cell: c => said(c.text) },
+  ], list);
+}
+
+/** What limits each kernel with much of the GPU time, or why that is not known. */
+function kernelVerdicts() {
+  const list = page.kernel_verdicts || [];
+  if (page.kernels.length < 2 || !list.length) return;
+  section("verdicts", "What limits the kernels", "The kernels with at least 5 % of the GPU time, longest first.",
+    table([
+      { label: "kernel", cell: v => kernelName(v.kernel), cls: "name" },
+      { label: "GPU time", num: true, cell: v => percent(v.percent) },
+      { label: "launches", num: true, cell: v => count(v.launches) },
+      { label: "verdict", cell: v => v.verdict ? el("span", { class: "badge warn" }, words(v.verdict)) : "none" },
+      { label: "because", cell: v => said(v.text) },
+    ], list));
+}
+
 function findings() {
   if (!page.findings.length) return absent.push(["What to try", "no rule found anything to act on"]);
   const several = new Set(page.findings.map(f => f.kernel || f.launch)).size > 1;
-  section("findings", "What to try", "Most important first, each with the numbers it is based on.",
+  section("findings", "What to try", "Most time at stake first, each with the numbers it is based on.",
     el("ol", { class: "findings" }, page.findings.map((f, at) => {
       const launch = page.launches[f.launch];
       const kernel = f.kernel || (launch && launch.kernel);
+      const texts = (page.finding_texts || [])[at] || {};
+      const covers = f.covers || [];
       return el("li", null, el("span", { class: "n", "aria-hidden": "true" }, at + 1),
-        el("div", { class: "what" }, said(f.text)), el("div", { class: "hint" }, "→ ", said(f.hint)),
-        el("div", null, el("span", { class: "badge" }, words(f.category)), several && kernel ? [" ", kernelName(kernel)] : null),
+        el("div", { class: "what" }, said(f.text)), texts.worth && el("div", { class: "note" }, "worth " + texts.worth),
+        texts.places && texts.places.length ? el("ul", { class: "places" }, texts.places.map(p => el("li", null, said(p)))) : null,
+        el("div", { class: "hint" }, "→ ", said(f.hint)),
+        el("div", null, el("span", { class: "badge" }, words(f.category)), several && kernel && covers.length < 2 ? [" ", kernelName(kernel)] : null),
+        covers.length > 1 ? el("details", null, el("summary", null, plural(covers.length, "kernel")), covered(covers)) : null,
         f.evidence.length ? el("details", null, el("summary", null, "Evidence"), evidence(f.evidence)) : null);
     })));
 }

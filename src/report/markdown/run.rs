@@ -2,7 +2,13 @@
 
 use super::{Align, Grid, plain, section};
 use crate::model::Profile;
-use crate::report::quantity::{cost, digits, duration, moment, per_second};
+use crate::report::finding;
+use crate::report::kernel_name::short_name;
+use crate::report::quantity::{cost, digits, duration, moment, per_second, percent};
+use crate::report::terminal::launches::{roofline_text, stalls_text};
+
+/// The maximum number of launches listed.
+const MAX_LAUNCHES: usize = 100;
 
 /// Renders `report.md`.
 pub(super) fn report(profile: &Profile) -> String {
@@ -75,6 +81,17 @@ pub(super) fn report(profile: &Profile) -> String {
     }
     section(&mut out, grid, "This rung records no kernels.");
 
+    if !profile.kernel_verdicts.is_empty() {
+        out += "## What limits the kernels\n\n";
+        for v in &profile.kernel_verdicts {
+            let (name, share) = (plain(&short_name(&v.kernel)), percent(v.percent));
+            let verdict = v.verdict.as_deref().unwrap_or("no verdict");
+            out += &format!("- {name} ({share}): **{verdict}** {}\n", plain(&v.text));
+        }
+        out.push('\n');
+    }
+    launches(&mut out, profile);
+
     out += "## Regions\n\n";
     let mut grid = Grid::new(&[
         ("region", Align::Left),
@@ -94,11 +111,22 @@ pub(super) fn report(profile: &Profile) -> String {
         out += "No rule found anything.\n\n";
     }
     for finding in &profile.findings {
-        out += &format!("- **{}** {}", finding.id, plain(&finding.text));
+        let kernel = finding::kernel(finding).map(|kernel| format!("{}: ", plain(&kernel)));
+        let kernel = kernel.unwrap_or_default();
+        out += &format!("- **{}** {kernel}{}", finding.id, plain(&finding.text));
         if !finding.hint.is_empty() {
             out += &format!(" → {}", plain(&finding.hint));
         }
         out.push('\n');
+        if let Some(worth) = finding::worth(finding) {
+            out += &format!("  - worth {}\n", plain(&worth));
+        }
+        for place in &finding.places {
+            out += &format!("  - {}\n", plain(&finding::place(place)));
+        }
+        if let Some(covered) = finding::covered(finding) {
+            out += &format!("  - in {}\n", plain(&covered));
+        }
         for e in &finding.evidence {
             out += &format!(
                 "  - `{}` = {} {} (threshold {}, {})\n",
@@ -144,4 +172,47 @@ pub(super) fn report(profile: &Profile) -> String {
         out += &format!("- `{}`: {}\n", gap.code, plain(&gap.text));
     }
     out
+}
+
+/// The launches with counters: how busy their units were, stalls, roofline and verdict.
+fn launches(out: &mut String, profile: &Profile) {
+    let mut counted =
+        profile.launches.iter().filter(|launch| !launch.metrics.is_empty()).peekable();
+    if counted.peek().is_none() {
+        return;
+    }
+    *out += "## Launches\n\n";
+    let mut grid = Grid::new(&[
+        ("launch", Align::Right),
+        ("kernel", Align::Left),
+        ("duration", Align::Right),
+        ("SM %", Align::Right),
+        ("mem %", Align::Right),
+        ("occ %", Align::Right),
+        ("regs", Align::Right),
+        ("verdict", Align::Left),
+        ("stalls", Align::Left),
+        ("roofline", Align::Left),
+    ]);
+    for launch in counted.by_ref().take(MAX_LAUNCHES) {
+        let metric = |id| launch.number(id).map(|x| format!("{x:.1}")).unwrap_or_default();
+        let verdict = launch.classification.as_ref().map(|class| class.primary.clone());
+        grid.row([
+            launch.id.to_string(),
+            plain(&short_name(&launch.kernel)),
+            launch.duration_ns.map(duration).unwrap_or_default(),
+            metric("sm__throughput.avg.pct_of_peak_sustained_elapsed"),
+            metric("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"),
+            metric("sm__warps_active.avg.pct_of_peak_sustained_active"),
+            launch.registers.map(|n| n.to_string()).unwrap_or_default(),
+            verdict.unwrap_or_default(),
+            plain(&stalls_text(launch).unwrap_or_default()),
+            plain(&roofline_text(launch).unwrap_or_default()),
+        ]);
+    }
+    section(out, grid.without_empty_columns(), "");
+    match counted.count() {
+        0 => {}
+        more => *out += &format!("… and {more} more in `profile.json`.\n\n"),
+    }
 }

@@ -4,6 +4,7 @@
 use super::{Align, Grid, kernels, operators, plain, section};
 use crate::model::profile::TimingClock;
 use crate::model::{Launch, Profile};
+use crate::report::finding;
 use crate::report::headline::{headline, longest};
 use crate::report::kernel_name::short_name;
 use crate::report::quantity::{digits, duration, per_second, percent};
@@ -194,10 +195,12 @@ fn recommendations(out: &mut String, profile: &Profile) {
         return;
     }
     for (at, f) in profile.findings.iter().enumerate().take(MAX_TOP_ROWS) {
-        let kernel = f.kernel.as_deref().map(|k| format!("`{}`: ", code(&short_name(k))));
+        let kernel = finding::kernel(f).map(|kernel| format!("`{}`: ", code(&kernel)));
         let (kernel, hint) = (kernel.unwrap_or_default(), sentence(&f.hint));
         let why = f.text.trim().replace('<', "&lt;");
-        out.push_str(&format!("{}. {kernel}{hint} Because {why}.\n", at + 1));
+        let worth = finding::worth(f).map(|worth| format!(" Worth {}.", plain(&worth)));
+        let worth = worth.unwrap_or_default();
+        out.push_str(&format!("{}. {kernel}{hint} Because {why}.{worth}\n", at + 1));
     }
     out.push('\n');
 }

@@ -1,9 +1,51 @@
-//! Findings, the rungs that failed, and what is missing.
+//! Verdicts on the longest kernels, findings, the rungs that failed, and what is missing.
 
 use super::Page;
 use crate::model::Profile;
-use crate::report::kernel_name::short_name;
+use crate::report::finding;
+use crate::report::kernel_name::distinct_names;
+use crate::report::quantity::percent;
 use crate::report::text::wrap;
+
+/// The maximum number of places of idle time that are shown for a finding.
+const MAX_PLACES: usize = 3;
+
+/// Writes what limits the kernels that hold the time, if there are several kernels.
+pub(super) fn kernel_verdicts(page: &mut Page<'_>, profile: &Profile) {
+    if profile.kernels.len() < 2 || profile.kernel_verdicts.is_empty() {
+        return;
+    }
+    page.line("");
+    let title = page.bold("what limits the kernels");
+    page.line(&format!("  {title}"));
+    let all = &profile.kernel_verdicts;
+    let names = distinct_names(all.iter().map(|verdict| verdict.kernel.as_str()));
+    // Without counters the reason is the same for all, and is said once.
+    let mut without: Vec<(&str, Vec<String>)> = Vec::new();
+    for (verdict, name) in all.iter().zip(names) {
+        let name = format!("{name} ({})", percent(verdict.percent));
+        match &verdict.verdict {
+            Some(_) => lines(page, "", &format!("{name}: {}", verdict.text)),
+            None => match without.iter_mut().find(|(why, _)| *why == verdict.text) {
+                Some((_, names)) => names.push(name),
+                None => without.push((&verdict.text, vec![name])),
+            },
+        }
+    }
+    for (why, names) in without {
+        lines(page, "", &format!("{}: {why}", names.join(", ")));
+    }
+}
+
+/// Writes a text in the column of the findings, after `mark` in its first line.
+fn lines(page: &mut Page<'_>, mark: &str, text: &str) {
+    let indent = mark.chars().count();
+    let room = page.style.width.saturating_sub(7 + indent).max(30);
+    for (line, part) in wrap(text, room).into_iter().enumerate() {
+        let mark = if line == 0 { mark } else { "" };
+        page.line(&format!("       {mark:indent$}{part}"));
+    }
+}
 
 pub(super) fn findings(page: &mut Page<'_>, profile: &Profile) {
     if profile.findings.is_empty() {
@@ -14,15 +56,22 @@ pub(super) fn findings(page: &mut Page<'_>, profile: &Profile) {
     page.line(&format!("  {title}"));
     let room = page.style.width.saturating_sub(7).max(30);
     for (at, finding) in profile.findings.iter().take(5).enumerate() {
-        let kernel = finding.kernel.as_deref().map(|k| format!("{}: ", short_name(k)));
+        let kernel = finding::kernel(finding).map(|kernel| format!("{kernel}: "));
         let text = format!("{}{}", kernel.unwrap_or_default(), finding.text);
         for (line, part) in wrap(&text, room).into_iter().enumerate() {
             let number = if line == 0 { (at + 1).to_string() } else { String::new() };
             page.line(&format!("    {number:>1}  {part}"));
         }
-        for (line, part) in wrap(&finding.hint, room.saturating_sub(2)).into_iter().enumerate() {
-            page.line(&format!("       {} {part}", if line == 0 { "→" } else { " " }));
+        if let Some(worth) = finding::worth(finding) {
+            lines(page, "", &format!("worth {worth}"));
         }
+        for place in finding.places.iter().take(MAX_PLACES) {
+            lines(page, "· ", &finding::place(place));
+        }
+        if let Some(covered) = finding::covered(finding) {
+            lines(page, "", &format!("in {covered}"));
+        }
+        lines(page, "→ ", &finding.hint);
     }
 }
 

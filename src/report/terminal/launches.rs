@@ -46,13 +46,16 @@ pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
     page.line("");
     distinct_field(page, profile, "stalls", stalls_text);
     distinct_field(page, profile, "roofline", roofline_text);
-    distinct_field(page, profile, "bound by", |launch| {
-        launch.classification.as_ref().map(classification_text)
-    });
+    // Of several kernels, the verdicts on the longest are told below.
+    if profile.kernels.len() < 2 {
+        distinct_field(page, profile, "bound by", |launch| {
+            launch.classification.as_ref().map(classification_text)
+        });
+    }
 }
 
 /// The rate reached, as a share of the roof at the launch's DRAM arithmetic intensity.
-fn roofline_text(launch: &Launch) -> Option<String> {
+pub(in crate::report) fn roofline_text(launch: &Launch) -> Option<String> {
     let best = |unit: &str, label: Option<&str>| {
         let roofs = launch.roofline.iter().filter(|r| r.unit == unit && r.peak > 0.0);
         let roofs = roofs.filter(|r| label.is_none_or(|l| r.label == l));
@@ -101,7 +104,7 @@ fn distinct_field(
 }
 
 /// The top three stall reasons, in percent of the cycles between two instructions.
-pub(super) fn stalls_text(launch: &Launch) -> Option<String> {
+pub(in crate::report) fn stalls_text(launch: &Launch) -> Option<String> {
     let top: Vec<String> = launch
         .stalls
         .iter()

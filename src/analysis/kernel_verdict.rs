@@ -1,0 +1,75 @@
+//! What limits each kernel that holds much of the GPU time, or why that is not known.
+
+use std::collections::BTreeMap;
+
+use super::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
+use super::threshold::{KERNEL_SHARE, Limits};
+use crate::model::finding::KernelVerdict;
+use crate::model::{Launch, Profile};
+
+/// The kernels with at least 5 % of the GPU time, longest first.
+pub(super) fn of(profile: &Profile, limits: &Limits<'_>) -> Vec<KernelVerdict> {
+    let all: u64 = profile.kernels.iter().map(|kernel| kernel.total_ns).sum();
+    let share = |ns: u64| ns as f64 / all.max(1) as f64;
+    let limit = limits.threshold(&KERNEL_SHARE).value;
+    let long = profile.kernels.iter().filter(|kernel| share(kernel.total_ns) >= limit);
+    let verdicts = long.map(|kernel| {
+        let launches = profile.launches.iter().filter(|launch| launch.kernel == kernel.kernel);
+        let launches: Vec<&Launch> = launches.collect();
+        let (launch, verdict, text) = verdict(&launches);
+        KernelVerdict {
+            kernel: kernel.kernel.clone(),
+            launches: kernel.launches,
+            total_ns: kernel.total_ns,
+            percent: 100.0 * share(kernel.total_ns),
+            launch,
+            verdict,
+            text,
+        }
+    });
+    verdicts.collect()
+}
+
+/// The primary verdict that holds for most of the time of these launches, with the longest launch
+/// that has it; without a verdict the reason.
+fn verdict(launches: &[&Launch]) -> (Option<u32>, Option<String>, String) {
+    let counted = launches.iter().any(|launch| !launch.metrics.is_empty());
+    let judged: Vec<&Launch> =
+        launches.iter().copied().filter(|launch| !launch.metrics.is_empty() || !counted).collect();
+    let mut times: BTreeMap<Option<&str>, f64> = BTreeMap::new();
+    for launch in &judged {
+        *times.entry(primary(launch)).or_default() += launch.duration_ns.unwrap_or_default();
+    }
+    let Some(most) = times.iter().max_by(|a, b| a.1.total_cmp(b.1)).map(|(verdict, _)| *verdict)
+    else {
+        return (None, None, "none of its launches was profiled".to_owned());
+    };
+    let of_verdict = judged.iter().filter(|launch| primary(launch) == most);
+    let duration = |launch: &Launch| launch.duration_ns.unwrap_or_default();
+    let longest = of_verdict.max_by(|a, b| duration(a).total_cmp(&duration(b)));
+    let Some(launch) = longest else { return (None, None, String::new()) };
+    match launch.classification.as_ref().and_then(|class| class.verdicts.first()) {
+        Some(first) => (Some(launch.id), Some(first.verdict.clone()), first.text.clone()),
+        None => (Some(launch.id), None, why_none(launch)),
+    }
+}
+
+/// The id of a launch's primary verdict.
+fn primary(launch: &Launch) -> Option<&str> {
+    launch.classification.as_ref().map(|class| class.primary.as_str())
+}
+
+/// Why a launch has no verdict.
+fn why_none(launch: &Launch) -> String {
+    if launch.metrics.is_empty() {
+        return "no counters were measured (`rgpu profile --mode deep` measures the longest kernels)"
+            .to_owned();
+    }
+    let percent = |ids: &[&str]| launch.first_number(ids).map(|(_, percent)| percent);
+    match (percent(SM_THROUGHPUT), percent(MEMORY_THROUGHPUT)) {
+        (Some(sm), Some(memory)) => {
+            format!("no rule applies: compute runs at {sm:.0} % and memory at {memory:.0} %")
+        }
+        _ => "its report has no counters of throughput".to_owned(),
+    }
+}

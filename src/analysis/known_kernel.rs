@@ -1,0 +1,135 @@
+//! What the name of a kernel tells: whose kernel it is, and whether it multiplies matrices.
+//!
+//! Names are those of cuBLAS (`nvjet_…`, `sm80_xmma_gemm_…`, `ampere_sgemm_…`), cuDNN, CUTLASS,
+//! torch, CUB and XLA, as `tests/fixtures/kernel_names` lists them.
+
+/// Whose kernel it is. Hints about its code help only its author.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Author {
+    /// torch's own operators, each a kernel.
+    Torch,
+    /// Another library, such as cuBLAS or cuDNN.
+    Library,
+    /// The user or a compiler that the user directs, such as Triton.
+    User,
+}
+
+/// The author of a kernel.
+pub(super) fn author(name: &str) -> Author {
+    const TORCH: &[&str] = &["at::cuda::", "at_cuda_detail::", "c10::"];
+    const LIBRARIES: &[&str] = &[
+        "nvjet_",
+        "_xmma_",
+        "cudnn",
+        "cublas",
+        "cutlass_",
+        "cub::",
+        "thrust::",
+        "ncclDevKernel",
+        "nccl",
+        "cufft",
+        "cusparse",
+        "cusolver",
+        "curand",
+        "stream_executor::",
+        "flash_fwd",
+        "flash_bwd",
+        "fmha_",
+        "pytorch_flash::",
+    ];
+    let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    if name.contains("at::native::") {
+        Author::Torch
+    } else if has(LIBRARIES) || is_library_gemm(name) {
+        Author::Library
+    } else if has(TORCH) {
+        Author::Torch
+    } else {
+        Author::User
+    }
+}
+
+/// cuBLAS' older names: `ampere_sgemm_128x64_tn`, `volta_fp16_s884gemm_…`.
+fn is_library_gemm(name: &str) -> bool {
+    const GENERATIONS: &[&str] =
+        &["maxwell_", "pascal_", "volta_", "turing_", "ampere_", "hopper_"];
+    GENERATIONS.iter().any(|generation| name.starts_with(generation)) && name.contains("gemm")
+}
+
+/// The unit that a matrix product, a convolution or attention uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MatrixUnit {
+    /// The tensor cores, with 16-bit operands.
+    Tensor16,
+    /// The tensor cores, with another type or an unknown one.
+    Tensor,
+    /// The FP32 units.
+    Fp32,
+}
+
+/// The unit that a kernel multiplies matrices with, if its name says so.
+pub(super) fn matrix_unit(name: &str) -> Option<MatrixUnit> {
+    let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    if let Some(at) = name.find("nvjet_") {
+        // `nvjet_sm90_tst_…`: types of A, of the sum and of the result; `t` and `h` have 16 bits.
+        let types = name[at..].split('_').find(|word| word.len() == 3);
+        let half = types.is_some_and(|types| types.starts_with(['t', 'h']));
+        return Some(if half { MatrixUnit::Tensor16 } else { MatrixUnit::Tensor });
+    }
+    if has(&["_ffma_", "_simt_"]) && has(&["gemm", "conv", "fprop", "dgrad", "wgrad"]) {
+        return Some(MatrixUnit::Fp32);
+    }
+    if is_library_gemm(name) && name.contains("_sgemm_") {
+        return Some(MatrixUnit::Fp32);
+    }
+    if has(&["_xmma_", "tensorop", "wgmma", "_wmma_"]) {
+        let half = has(&["bf16bf16", "f16f16", "bf16_s", "f16_s", "wgmma_f16", "wmma_f16"]);
+        return Some(if half { MatrixUnit::Tensor16 } else { MatrixUnit::Tensor });
+    }
+    let attention = ["flash_fwd", "flash_bwd", "fmha_", "_sdpa_"];
+    has(&attention).then_some(MatrixUnit::Tensor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_the_author_and_the_unit() {
+        let of = |name: &str| (author(name), matrix_unit(name));
+        let fp32 = (Author::Library, Some(MatrixUnit::Fp32));
+        let half = (Author::Library, Some(MatrixUnit::Tensor16));
+        assert_eq!(of("nvjet_sm90_tst_320x128_64x3_1x2_h_bz_coopB_NNT"), half);
+        assert_eq!(of("nvjet_sm90_hsh_64x8_64x16_2x4_h_bz_bias_TNT"), half);
+        assert_eq!(
+            of(
+                "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_stage3_warpsize1x4x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas"
+            ),
+            fp32
+        );
+        assert_eq!(
+            of("void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>(T1::Params)"),
+            fp32
+        );
+        assert_eq!(of("ampere_sgemm_128x64_tn"), fp32);
+        assert_eq!(
+            of(
+                "sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x128x32_execute_kernel__5x_cublas"
+            ),
+            (Author::Library, Some(MatrixUnit::Tensor))
+        );
+        assert_eq!(
+            of("void cutlass__5x_cudnn::Kernel<cutlass_tensorop_bf16_s16816fprop_optimized>(T1)"),
+            half
+        );
+        assert_eq!(
+            of("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64"),
+            half
+        );
+        let elementwise =
+            "void at::native::vectorized_elementwise_kernel<(int)8, at::native::Fill>";
+        assert_eq!(of(elementwise), (Author::Torch, None));
+        assert_eq!(of("void tiled<float>(float *)"), (Author::User, None));
+        assert_eq!(of("triton_poi_fused_gelu_view_6"), (Author::User, None));
+    }
+}

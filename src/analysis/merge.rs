@@ -1,0 +1,485 @@
+//! Makes findings of the verdicts on launches: one for each cause, with the kernels and launches
+//! that it covers.
+//!
+//! Verdicts have one cause if their rule and their hint are equal. Of a kernel with counters, only
+//! launches that have them are judged, and stand for the others of that kernel.
+
+use std::collections::{HashMap, HashSet};
+
+use super::classify::Verdicts;
+use super::known_kernel::{Author, author};
+use super::rule::{Conclusion, Kind, Rule};
+use super::stake::gains;
+use crate::model::finding::{CoveredKernel, Stake, StakeScope};
+use crate::model::{Finding, Launch, Profile};
+
+const LAUNCH_BOUND: &str = "launch_bound";
+
+/// A launch with the verdict of one rule.
+struct Member<'a> {
+    launch: &'a Launch,
+    conclusion: &'a Conclusion,
+    /// Time that it could give back, for itself and the launches that it stands for.
+    stake_ns: f64,
+    /// GPU time of the same.
+    total_ns: f64,
+}
+
+/// Verdicts of one cause.
+struct Cause<'a> {
+    rule: &'static Rule,
+    hint: String,
+    members: Vec<Member<'a>>,
+}
+
+/// The findings of a profile's launches. `verdicts` has those on each launch, `graphs` the ids of
+/// launches that belong to CUDA graphs.
+pub(super) fn findings(
+    profile: &Profile,
+    verdicts: &[Verdicts],
+    graphs: &HashSet<u32>,
+) -> Vec<Finding> {
+    let sums = LaunchSums::new(profile);
+    let mut causes: Vec<Cause<'_>> = Vec::new();
+    let mut order: Vec<(&Launch, &Verdicts)> = profile.launches.iter().zip(verdicts).collect();
+    let duration = |launch: &Launch| launch.duration_ns.unwrap_or_default();
+    order.sort_by(|a, b| duration(b.0).total_cmp(&duration(a.0)));
+    for (launch, verdicts) in order {
+        let short =
+            sums.by_kernel.len() > 1 && verdicts.iter().any(|(rule, _)| rule.id == LAUNCH_BOUND);
+        for ((rule, conclusion), gain) in verdicts.iter().zip(gains(launch, verdicts)) {
+            // Of several kernels, only what matters is told: nothing but the length of launches of a
+            // few µs, and no symptom of a verdict that is told.
+            let primary = std::ptr::eq(*rule, verdicts[0].0);
+            let told = match rule.kind {
+                _ if short => rule.id == LAUNCH_BOUND,
+                Kind::Symptom => primary || sums.by_kernel.len() == 1,
+                Kind::Bound | Kind::Cause => true,
+            };
+            if !told || !sums.counts(launch, rule) {
+                continue;
+            }
+            let total_ns = duration(launch) * sums.scale(launch, rule);
+            let hint = hint(rule, conclusion, launch, graphs.contains(&launch.id));
+            let cause = causes.iter_mut().find(|c| c.rule.id == rule.id && c.hint == hint);
+            let member = Member { launch, conclusion, stake_ns: gain * total_ns, total_ns };
+            match cause {
+                Some(cause) => cause.members.push(member),
+                None => causes.push(Cause { rule, hint, members: vec![member] }),
+            }
+        }
+    }
+    let findings = causes.into_iter().map(|cause| cause.into_finding(profile, &sums));
+    // A bound that a deciding cause explains has nothing of its own to give back.
+    findings.filter(|finding| finding.stake.as_ref().is_none_or(|stake| stake.ns > 0)).collect()
+}
+
+/// The next step for whoever can take it: hints about a kernel's code help only its author.
+fn hint(rule: &Rule, conclusion: &Conclusion, launch: &Launch, in_graph: bool) -> String {
+    if rule.id == LAUNCH_BOUND {
+        return match in_graph {
+            true => {
+                "it is in a CUDA graph already: fuse small kernels, or batch the work".to_owned()
+            }
+            false => conclusion.hint.clone(),
+        };
+    }
+    if ["tensor_bound", "fp32_gemm", "fp64_trickle"].contains(&rule.id) {
+        return conclusion.hint.clone();
+    }
+    match author(&launch.kernel) {
+        Author::User => conclusion.hint.clone(),
+        Author::Torch => "these are torch's own kernels: let `torch.compile` fuse them, call one \
+                          fused operator in place of several, and give them larger or contiguous \
+                          tensors"
+            .to_owned(),
+        Author::Library => "the kernel is a library's: give it larger or better shaped work (a \
+                            larger batch, sizes that are multiples of 64), a narrower type, or try \
+                            another algorithm or backend of the library"
+            .to_owned(),
+    }
+}
+
+/// Launches and times of a profile's kernels.
+struct LaunchSums<'a> {
+    by_kernel: HashMap<&'a str, KernelLaunches>,
+    gpu_ns: f64,
+    wall_ns: Option<f64>,
+}
+
+#[derive(Default)]
+struct KernelLaunches {
+    /// Launches with and without counters, and their GPU time.
+    counted: (u64, f64),
+    uncounted: (u64, f64),
+    /// Time of all launches, as far as the profile sums it.
+    total_ns: Option<f64>,
+}
+
+impl<'a> LaunchSums<'a> {
+    fn new(profile: &'a Profile) -> LaunchSums<'a> {
+        let mut by_kernel: HashMap<&str, KernelLaunches> = HashMap::new();
+        for launch in &profile.launches {
+            let sums = by_kernel.entry(&launch.kernel).or_default();
+            let (launches, ns) = match launch.metrics.is_empty() {
+                true => &mut sums.uncounted,
+                false => &mut sums.counted,
+            };
+            *launches += 1;
+            *ns += launch.duration_ns.unwrap_or_default();
+        }
+        for kernel in &profile.kernels {
+            if let Some(sums) = by_kernel.get_mut(kernel.kernel.as_str()) {
+                sums.total_ns = Some(kernel.total_ns as f64);
+            }
+        }
+        let summed: f64 = profile.kernels.iter().map(|kernel| kernel.total_ns as f64).sum();
+        let listed: f64 = by_kernel.values().map(|k| k.counted.1 + k.uncounted.1).sum();
+        let wall = profile.timeline.iter().flat_map(|timeline| &timeline.devices);
+        let wall = wall.map(|device| device.span_ns).max();
+        LaunchSums {
+            by_kernel,
+            gpu_ns: if summed > 0.0 { summed } else { listed },
+            wall_ns: wall.filter(|ns| *ns > 0).map(|ns| ns as f64),
+        }
+    }
+
+    /// Whether a rule judges launches of this kernel by counters. How long launches are is known
+    /// without them.
+    fn by_counters(&self, launch: &Launch, rule: &Rule) -> bool {
+        let Some(sums) = self.by_kernel.get(launch.kernel.as_str()) else { return false };
+        match rule.id {
+            LAUNCH_BOUND => sums.uncounted.0 == 0,
+            _ => sums.counted.0 > 0,
+        }
+    }
+
+    /// Whether a launch is one of those that the rule judges.
+    fn counts(&self, launch: &Launch, rule: &Rule) -> bool {
+        self.by_counters(launch, rule) != launch.metrics.is_empty()
+    }
+
+    /// The time of all launches of the kernel for each nanosecond of those that are judged.
+    fn scale(&self, launch: &Launch, rule: &Rule) -> f64 {
+        let Some(sums) = self.by_kernel.get(launch.kernel.as_str()) else { return 1.0 };
+        let judged = if self.by_counters(launch, rule) { sums.counted.1 } else { sums.uncounted.1 };
+        match sums.total_ns {
+            Some(total) if judged > 0.0 && total > judged => total / judged,
+            _ => 1.0,
+        }
+    }
+
+    /// The launches that a rule judges, of all kernels.
+    fn judged(&self, profile: &Profile, rule: &Rule) -> usize {
+        profile.launches.iter().filter(|launch| self.counts(launch, rule)).count()
+    }
+}
+
+impl Cause<'_> {
+    fn into_finding(mut self, profile: &Profile, sums: &LaunchSums<'_>) -> Finding {
+        self.members.sort_by(|a, b| b.stake_ns.total_cmp(&a.stake_ns));
+        let covers = self.covers();
+        let first = &self.members[0];
+        let ns: f64 = self.members.iter().map(|member| member.stake_ns).sum();
+        let several = sums.by_kernel.len() > 1;
+        Finding {
+            id: self.rule.id.to_owned(),
+            category: self.rule.category.to_owned(),
+            stake: stake(self.rule, ns, first.launch, sums),
+            launch: Some(first.launch.id),
+            kernel: several.then(|| first.launch.kernel.clone()),
+            text: self.text(&covers, profile, sums),
+            evidence: first.conclusion.evidence.clone(),
+            hint: self.hint,
+            covers,
+            ..Finding::default()
+        }
+    }
+
+    /// The kernels of the members, most time at stake first.
+    fn covers(&self) -> Vec<CoveredKernel> {
+        let mut covers: Vec<CoveredKernel> = Vec::new();
+        let mut index: HashMap<&str, usize> = HashMap::new();
+        let mut times: Vec<(f64, f64)> = Vec::new();
+        for member in &self.members {
+            let kernel = member.launch.kernel.as_str();
+            let at = *index.entry(kernel).or_insert_with(|| {
+                covers.push(CoveredKernel {
+                    kernel: kernel.to_owned(),
+                    text: member.conclusion.text.clone(),
+                    ..CoveredKernel::default()
+                });
+                times.push((0.0, 0.0));
+                covers.len() - 1
+            });
+            covers[at].launches += 1;
+            times[at].0 += member.total_ns;
+            times[at].1 += member.stake_ns;
+        }
+        for (covered, (total, stake)) in covers.iter_mut().zip(times) {
+            (covered.total_ns, covered.stake_ns) = (total.round() as u64, stake.round() as u64);
+        }
+        covers.sort_by_key(|covered| std::cmp::Reverse(covered.stake_ns));
+        covers
+    }
+
+    fn text(&self, covers: &[CoveredKernel], profile: &Profile, sums: &LaunchSums<'_>) -> String {
+        let first = &self.members[0];
+        let members = self.members.len();
+        if covers.len() == 1 {
+            let of_kernel = profile.launches.iter().filter(|launch| {
+                launch.kernel == first.launch.kernel && sums.counts(launch, self.rule)
+            });
+            let all = of_kernel.count();
+            return match self.rule.id {
+                LAUNCH_BOUND if members < all => {
+                    format!("in {members} of its {all} launches {}", first.conclusion.text)
+                }
+                _ => first.conclusion.text.clone(),
+            };
+        }
+        let predicate = match self.rule.id {
+            LAUNCH_BOUND => {
+                let limit = first.conclusion.evidence.first().map_or(0.0, |e| e.threshold);
+                format!("run for less than {:.0} µs, about as long as a launch takes", limit / 1e3)
+            }
+            _ => self.rule.of_several.to_owned(),
+        };
+        let total: f64 = self.members.iter().map(|member| member.total_ns).sum();
+        let (whole, what) = match (self.rule.id, sums.wall_ns) {
+            (LAUNCH_BOUND, Some(wall)) => (wall, "wall"),
+            _ => (sums.gpu_ns, "GPU"),
+        };
+        let judged = sums.judged(profile, self.rule);
+        let listed: u64 = profile.kernels.iter().map(|kernel| kernel.launches).sum();
+        let all = match listed > judged as u64 && self.rule.id == LAUNCH_BOUND {
+            true => format!("first {judged} launches"),
+            false => "launches".to_owned(),
+        };
+        format!(
+            "{members} launches of {} kernels {predicate}: {} of the {all}, {} of the {what} time",
+            covers.len(),
+            percent(members as f64, judged as f64),
+            percent(total, whole),
+        )
+    }
+}
+
+fn stake(rule: &Rule, ns: f64, launch: &Launch, sums: &LaunchSums<'_>) -> Option<Stake> {
+    launch.duration_ns?;
+    // The result of a whole range has no grid, and its time is the region's.
+    let (of, region, whole) = match (rule.id, sums.wall_ns) {
+        _ if launch.grid == [0; 3] && !launch.region.is_empty() => {
+            let region = crate::model::timeline::display_path(&launch.region);
+            (StakeScope::Region, Some(region), launch.duration_ns?)
+        }
+        (LAUNCH_BOUND, Some(wall)) => (StakeScope::WallTime, None, wall),
+        _ => (StakeScope::GpuTime, None, sums.gpu_ns),
+    };
+    let share = if whole > 0.0 { (ns / whole).min(1.0) } else { 0.0 };
+    Some(Stake { ns: ns.round() as u64, of, region, share })
+}
+
+/// `61 %`, `4.2 %`, `less than 0.1 %`.
+fn percent(part: f64, whole: f64) -> String {
+    match 100.0 * part / whole.max(f64::MIN_POSITIVE) {
+        share if share >= 9.95 => format!("{share:.0} %"),
+        share if share >= 0.095 => format!("{share:.1} %"),
+        _ => "less than 0.1 %".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::analyze;
+    use crate::model::timeline::KernelSum;
+    use crate::model::{Metric, Value};
+
+    const SM: &str = "sm__throughput.avg.pct_of_peak_sustained_elapsed";
+    const MEMORY: &str = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed";
+    const DRAM: &str = "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed";
+    const TENSOR: &str = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed";
+    const WAVES: &str = "launch__waves_per_multiprocessor";
+
+    fn launch(kernel: &str, us: f64, metrics: &[(&str, f64)]) -> Launch {
+        let metric =
+            |value| Metric { value: Value::Float(value), unit: String::new(), from: String::new() };
+        let metrics = metrics.iter().map(|(name, value)| ((*name).to_owned(), metric(*value)));
+        Launch {
+            kernel: kernel.to_owned(),
+            duration_ns: Some(us * 1e3),
+            grid: [256, 1, 1],
+            metrics: metrics.collect(),
+            ..Launch::default()
+        }
+    }
+
+    fn analyzed(launches: Vec<Launch>) -> Profile {
+        let mut profile =
+            Profile { device: Some("NVIDIA H200".to_owned()), launches, ..Profile::default() };
+        for (id, launch) in (0..).zip(&mut profile.launches) {
+            launch.id = id;
+            let ns = launch.duration_ns.unwrap() as u64;
+            match profile.kernels.iter_mut().find(|sum| sum.kernel == launch.kernel) {
+                Some(sum) => (sum.launches, sum.total_ns) = (sum.launches + 1, sum.total_ns + ns),
+                None => profile.kernels.push(KernelSum {
+                    kernel: launch.kernel.clone(),
+                    launches: 1,
+                    total_ns: ns,
+                    ..KernelSum::default()
+                }),
+            }
+        }
+        analyze(&mut profile);
+        profile
+    }
+
+    /// cuBLAS' product of 8192³ in BF16 and a thin one, as ncu's set `basic` recorded them.
+    #[test]
+    fn a_library_gemm_at_its_peak_is_not_told_to_use_tensor_cores() {
+        let large = launch(
+            "nvjet_sm90_tst_320x128_64x3_1x2_h_bz_coopB_NNT",
+            1424.7,
+            &[
+                (SM, 93.53),
+                (MEMORY, 94.7),
+                (DRAM, 18.6),
+                (TENSOR, 93.53),
+                (WAVES, 1.0),
+                ("l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed", 94.7),
+                ("launch__sm_count", 132.0),
+                ("sm__cycles_elapsed.avg", 2_208_143.2),
+                ("sm__maximum_warps_per_active_cycle_pct", 18.75),
+                ("device__attribute_compute_capability_major", 9.0),
+                ("device__attribute_compute_capability_minor", 0.0),
+            ],
+        );
+        let thin = launch(
+            "nvjet_sm90_tst_64x80_64x11_1x4_h_bz_NNT",
+            37.9,
+            &[(SM, 23.81), (MEMORY, 75.6), (DRAM, 75.6), (TENSOR, 23.81), (WAVES, 0.97)],
+        );
+        let profile = analyzed(vec![large, thin]);
+        let first = &profile.findings[0];
+        assert_eq!(first.id, "tensor_bound");
+        assert_eq!(first.text, "the tensor cores are busy for 94 % of the time, about 784 TFLOP/s");
+        let told = |word: &str| profile.findings.iter().any(|f| f.hint.contains(word));
+        assert!(!told("tensor cores where") && !told("use the tensor cores"));
+        assert!(profile.findings.iter().all(|f| f.id != "occupancy_limited"));
+        let verdicts: Vec<_> =
+            profile.launches.iter().map(|l| &*l.classification.as_ref().unwrap().primary).collect();
+        assert_eq!(verdicts, ["tensor_bound", "memory_bound"]);
+        assert_eq!(profile.kernel_verdicts.len(), 1, "the thin one has 2.6 % of the time");
+    }
+
+    #[test]
+    fn an_fp32_gemm_of_a_library_is_told_of_tf32_whatever_its_throughput() {
+        let name = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_stage3_warpsize2x2x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas";
+        let counted = launch(name, 686.8, &[(SM, 86.15), (MEMORY, 66.9), (TENSOR, 0.0)]);
+        let timed = launch(name, 686.8, &[]);
+        for launch in [counted, timed] {
+            let profile = analyzed(vec![launch]);
+            let first = &profile.findings[0];
+            assert_eq!(first.id, "fp32_gemm");
+            assert!(first.hint.contains("TF32"), "{}", first.hint);
+            assert_eq!(first.stake.as_ref().unwrap().ns, 515_100);
+        }
+    }
+
+    #[test]
+    fn short_launches_of_many_kernels_are_one_finding_with_their_sum() {
+        let mut launches: Vec<Launch> =
+            (0..30).map(|n| launch(&format!("k{}", n % 3), 2.0, &[])).collect();
+        launches.push(launch("long", 60.0, &[]));
+        let profile = analyzed(launches);
+        assert_eq!(profile.findings.len(), 1);
+        let only = &profile.findings[0];
+        assert_eq!(
+            only.text,
+            "30 launches of 3 kernels run for less than 4 µs, about as long as a launch takes: 97 % \
+             of the launches, 50 % of the GPU time"
+        );
+        let stake = only.stake.as_ref().unwrap();
+        assert_eq!((stake.ns, stake.of.as_str(), stake.share), (60_000, "gpu_time", 0.5));
+        let covers: Vec<_> = only.covers.iter().map(|c| (c.launches, c.total_ns)).collect();
+        assert_eq!(covers, [(10, 20_000); 3]);
+        let why = |kernel: &str| {
+            let verdict = profile.kernel_verdicts.iter().find(|v| v.kernel == kernel).unwrap();
+            (verdict.verdict.clone(), verdict.text.clone())
+        };
+        assert_eq!(why("k0").0.as_deref(), Some("launch_bound"));
+        assert!(why("long").0.is_none() && why("long").1.contains("no counters were measured"));
+    }
+
+    #[test]
+    fn launches_of_a_cuda_graph_are_not_told_to_use_one() {
+        let profile = Profile {
+            launches: vec![launch("a", 2.0, &[]), Launch { id: 1, ..launch("a", 2.0, &[]) }],
+            ..Profile::default()
+        };
+        let mut copy = profile.clone();
+        let verdicts = crate::analysis::classify::classify_launches(
+            &mut copy,
+            &crate::analysis::Thresholds::default(),
+        );
+        let found = findings(&profile, &verdicts, &[1].into());
+        let hints: Vec<_> = found.iter().map(|f| (f.launch, f.hint.contains("capture"))).collect();
+        assert_eq!(hints, [(Some(0), true), (Some(1), false)]);
+    }
+
+    #[test]
+    fn a_cause_is_worth_the_time_of_all_launches_that_the_profiled_ones_stand_for() {
+        let profiled = launch("k", 10.0, &[(SM, 40.0), (MEMORY, 20.0)]);
+        let mut profile = Profile { launches: vec![profiled], ..Profile::default() };
+        profile.kernels = vec![KernelSum {
+            kernel: "k".to_owned(),
+            launches: 100,
+            total_ns: 1_000_000,
+            ..KernelSum::default()
+        }];
+        analyze(&mut profile);
+        assert_eq!(profile.findings[0].id, "latency_bound");
+        let stake = profile.findings[0].stake.as_ref().unwrap();
+        assert_eq!((stake.ns, stake.share), (600_000, 0.6));
+    }
+
+    #[test]
+    fn torchs_own_kernels_are_fused_by_the_caller_and_users_kernels_are_changed() {
+        let busy = &[(SM, 37.0), (MEMORY, 8.0)][..];
+        let torch =
+            |name: &str| launch(&format!("void at::native::{name}<float>(int)"), 20.0, busy);
+        let profile = analyzed(vec![torch("a"), torch("b"), launch("mine", 30.0, busy)]);
+        let told: Vec<_> = profile
+            .findings
+            .iter()
+            .map(|f| (f.covers.len(), f.hint.contains("torch.compile"), f.text.as_str()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (
+                    2,
+                    true,
+                    "2 launches of 2 kernels wait: neither compute nor memory is busy: 67 % of the \
+                     launches, 57 % of the GPU time"
+                ),
+                (1, false, "compute runs at 37 % and memory at 8 % of their peaks: warps wait"),
+            ]
+        );
+    }
+
+    #[test]
+    fn launches_that_only_make_random_numbers_are_a_programs_set_up() {
+        let random = launch(
+            "void at::native::<unnamed>::distribution_elementwise_grid_stride_kernel<float>(int)",
+            42.8,
+            &[(SM, 73.0), (MEMORY, 15.0)],
+        );
+        let scaled = launch("void at::native::scale(int)", 17.1, &[(SM, 16.0), (MEMORY, 56.0)]);
+        let profile = analyzed(vec![random.clone(), scaled.clone()]);
+        assert_eq!(profile.findings[0].id, "only_set_up");
+        let profile = analyzed(vec![random, scaled.clone(), scaled.clone(), scaled]);
+        assert!(profile.findings.iter().all(|f| f.id != "only_set_up"));
+    }
+}

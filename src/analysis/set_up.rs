@@ -1,0 +1,66 @@
+//! Tells when the profiled launches are only a program's set-up: they fill tensors with random
+//! numbers.
+
+use super::threshold::{Limits, SETUP_SHARE};
+use crate::model::finding::{CoveredKernel, Stake, StakeScope};
+use crate::model::{Finding, Launch, Profile};
+
+/// Parts of the names of kernels that make random numbers: torch's, cuRAND's and JAX' ones.
+const RANDOM: &[&str] = &["distribution_elementwise_grid_stride_kernel", "curand", "threefry"];
+
+/// The finding, if counters were measured mostly on such kernels.
+pub(super) fn finding(profile: &Profile, limits: &Limits<'_>) -> Option<Finding> {
+    if profile.timeline.is_some() || !profile.launches.iter().any(|l| !l.metrics.is_empty()) {
+        return None;
+    }
+    let ns = |launches: &[&Launch]| launches.iter().filter_map(|l| l.duration_ns).sum::<f64>();
+    let all: Vec<&Launch> = profile.launches.iter().collect();
+    let random = all.iter().copied().filter(|l| RANDOM.iter().any(|word| l.kernel.contains(word)));
+    let random: Vec<&Launch> = random.collect();
+    let (total_ns, random_ns) = (ns(&all), ns(&random));
+    let limit = limits.threshold(&SETUP_SHARE);
+    let share = random_ns / total_ns;
+    // The share is NaN without durations.
+    if share.is_nan() || share < limit.value {
+        return None;
+    }
+    let mut covers: Vec<CoveredKernel> = Vec::new();
+    for launch in &random {
+        let ns = launch.duration_ns.unwrap_or_default().round() as u64;
+        let covered = match covers.iter().position(|covered| covered.kernel == launch.kernel) {
+            Some(at) => &mut covers[at],
+            None => {
+                let kernel = launch.kernel.clone();
+                covers.push(CoveredKernel { kernel, ..CoveredKernel::default() });
+                covers.last_mut()?
+            }
+        };
+        covered.launches += 1;
+        covered.total_ns += ns;
+        covered.stake_ns += ns;
+    }
+    covers.sort_by_key(|covered| std::cmp::Reverse(covered.total_ns));
+    Some(Finding {
+        id: "only_set_up".to_owned(),
+        category: "selection".to_owned(),
+        stake: Some(Stake {
+            ns: random_ns.round() as u64,
+            of: StakeScope::GpuTime,
+            region: None,
+            share,
+        }),
+        text: format!(
+            "{:.0} % of the GPU time of the profiled launches goes into making random numbers: these \
+             {} launches are probably the program's set-up",
+            100.0 * share,
+            all.len()
+        ),
+        hint:
+            "profile what matters: an NVTX range with `--regions NAME`, the kernels that hold the \
+               time with `--mode deep`, or more launches with `--launch-count N`"
+                .to_owned(),
+        evidence: vec![limit.evidence("launches.random_share", share, "of the GPU time")],
+        covers,
+        ..Finding::default()
+    })
+}

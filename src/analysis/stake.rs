@@ -1,0 +1,62 @@
+//! The time that acting on a finding could give back, and the order of findings by it.
+
+use std::cmp::Reverse;
+
+use super::classify::{Verdicts, decides};
+use super::concept::{MEMORY_THROUGHPUT, SM_THROUGHPUT};
+use super::rule::Gain;
+use crate::model::{Finding, Launch};
+
+/// For each verdict on a launch, the part of the launch's time that acting on it could give back.
+///
+/// A launch cannot be faster than its busiest unit at its peak allows, unless there is less work to
+/// do. What a deciding cause explains of that headroom is not counted for the bound again.
+pub(super) fn gains(launch: &Launch, verdicts: &Verdicts) -> Vec<f64> {
+    let busy = launch.first_number(SM_THROUGHPUT).into_iter();
+    let busy = busy.chain(launch.first_number(MEMORY_THROUGHPUT)).map(|(_, percent)| percent);
+    let headroom = (1.0 - busy.fold(0.0, f64::max) / 100.0).clamp(0.0, 1.0);
+    let explaining = verdicts.iter().filter(|verdict| decides(verdict));
+    let explained = explaining.map(|(_, conclusion)| conclusion.score).fold(0.0, f64::max);
+    let gain = |gain: Gain, score: f64| match gain {
+        Gain::Headroom => headroom - explained.min(headroom),
+        Gain::Score => score.min(headroom),
+        Gain::Work => score,
+        Gain::Everything => 1.0,
+    };
+    verdicts.iter().map(|(rule, c)| gain(rule.gain, c.score).clamp(0.0, 1.0)).collect()
+}
+
+/// Sorts findings: correctness first, then by the time at stake, then those about no time. Their
+/// priorities are their places.
+pub(super) fn sort(findings: &mut [Finding]) {
+    let about_time = |finding: &Finding| finding.stake.as_ref().map_or(0, |stake| stake.ns);
+    findings.sort_by_key(|f| (f.category != "correctness", Reverse(about_time(f))));
+    for (at, finding) in findings.iter_mut().enumerate() {
+        finding.priority = u8::try_from(at + 1).unwrap_or(u8::MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::finding::Stake;
+
+    #[test]
+    fn correctness_comes_first_then_the_most_time() {
+        let finding = |id: &str, category: &str, ns: Option<u64>| Finding {
+            id: id.to_owned(),
+            category: category.to_owned(),
+            stake: ns.map(|ns| Stake { ns, ..Stake::default() }),
+            ..Finding::default()
+        };
+        let mut all = [
+            finding("names", "nvtx", None),
+            finding("small", "memory", Some(5)),
+            finding("large", "host", Some(500)),
+            finding("wrong", "correctness", None),
+        ];
+        sort(&mut all);
+        let order: Vec<_> = all.iter().map(|f| (f.id.as_str(), f.priority)).collect();
+        assert_eq!(order, [("wrong", 1), ("large", 2), ("small", 3), ("names", 4)]);
+    }
+}

@@ -1,0 +1,105 @@
+//! Adds up idle time by where it is: cause, region and the kernel that ends the gap.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use super::computes;
+use super::idle::Gap;
+use super::sums::{Cause, Causes};
+use crate::model::Trace;
+use crate::model::timeline::{IdlePlace, WaitSum, display_path};
+
+/// The maximum number of places listed per GPU.
+const MAX_LISTED_PLACES: usize = 30;
+
+/// Cause, whether a first launch ends the gap, region, and name of the work that ends it.
+type Key = (Cause, bool, Option<u32>, u32);
+
+/// The places of one GPU's idle time.
+pub(super) struct Places<'a> {
+    trace: &'a Trace,
+    /// Start of the first work of each name.
+    first_starts: HashMap<u32, u64>,
+    by_key: BTreeMap<Key, Place>,
+    first_launches: Causes,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    gaps: u64,
+    total_ns: u64,
+    longest_ns: u64,
+    /// Start and end of the gap with the longest time of this cause, and its call.
+    gap: (u64, u64),
+    call: Option<u32>,
+}
+
+impl<'a> Places<'a> {
+    pub(super) fn new(trace: &'a Trace) -> Places<'a> {
+        let mut first_starts = HashMap::new();
+        for work in trace.work.iter().filter(|work| computes(work)) {
+            let first = first_starts.entry(work.name).or_insert(work.start_ns);
+            *first = work.start_ns.min(*first);
+        }
+        Places { trace, first_starts, by_key: BTreeMap::new(), first_launches: Causes::default() }
+    }
+
+    /// Adds the time of one gap to its places.
+    pub(super) fn add(&mut self, gap: &Gap<'_>) {
+        let next = gap.next;
+        let first = self.first_starts.get(&next.name) == Some(&next.start_ns);
+        if first {
+            self.first_launches.add(&gap.parts);
+        }
+        for (cause, ns) in &gap.parts {
+            let key = (*cause, first, next.regions.first().copied(), next.name);
+            let place = self.by_key.entry(key).or_default();
+            place.gaps += 1;
+            place.total_ns += ns;
+            if *ns > place.longest_ns {
+                place.longest_ns = *ns;
+                place.gap = (gap.start_ns, gap.end_ns);
+                place.call = next.call;
+            }
+        }
+    }
+
+    /// The places with the most time, and the sums of all gaps that end with a first launch.
+    pub(super) fn finish(self) -> (Vec<IdlePlace>, Vec<WaitSum>) {
+        let mut all: Vec<(Key, Place)> = self.by_key.into_iter().collect();
+        all.sort_by_key(|(_, place)| Reverse(place.total_ns));
+        all.truncate(MAX_LISTED_PLACES);
+        let trace = self.trace;
+        let name = |index: u32| trace.names.get(index as usize).cloned().unwrap_or_default();
+        let places = all.into_iter().map(|((cause, first_launch, region, before), place)| {
+            let region = region.and_then(|index| trace.regions.get(index as usize));
+            IdlePlace {
+                cause: cause.name(),
+                first_launch,
+                region: region.map(|region| display_path(&region.path)),
+                before: name(before),
+                call: busiest_call(trace, &place).map(name).unwrap_or_default(),
+                gaps: place.gaps,
+                total_ns: place.total_ns,
+                longest_ns: place.longest_ns,
+                longest_start_ns: place.gap.0,
+            }
+        });
+        (places.collect(), self.first_launches.into_sums())
+    }
+}
+
+/// The name of the call that took most of a gap, if it took at least half of it; else of the call
+/// that launched the next kernel.
+fn busiest_call(trace: &Trace, place: &Place) -> Option<u32> {
+    let launching = trace.calls.get(place.call? as usize)?;
+    let (start, end) = place.gap;
+    let until = trace.calls.partition_point(|call| call.start_ns < end);
+    let of_thread = trace.calls[..until].iter().filter(|call| call.thread == launching.thread);
+    let inside = of_thread.map(|call| {
+        let call_end = call.start_ns.saturating_add(call.duration_ns);
+        (call_end.min(end).saturating_sub(call.start_ns.max(start)), call.name)
+    });
+    let busiest = inside.max_by_key(|(ns, _)| *ns).filter(|(ns, _)| *ns * 2 >= end - start);
+    Some(busiest.map_or(launching.name, |(_, name)| name))
+}

@@ -1,0 +1,123 @@
+//! The texts of a finding that all reports share: what it is worth, what it covers, and where.
+
+use super::kernel_name::{distinct_names, short_name};
+use super::quantity::{duration, percent};
+use crate::model::Finding;
+use crate::model::finding::{Stake, StakeScope};
+use crate::model::timeline::IdlePlace;
+
+/// The maximum number of kernels that a finding names in a text.
+const MAX_KERNELS: usize = 4;
+
+/// The short name of the kernel that a finding is about, if it is about a single one and the profile
+/// has others.
+pub(super) fn kernel(finding: &Finding) -> Option<String> {
+    let single = finding.covers.len() <= 1;
+    finding.kernel.as_deref().filter(|_| single).map(short_name)
+}
+
+/// `up to 1.55 s, 62 % of the wall time`.
+pub(super) fn worth(finding: &Finding) -> Option<String> {
+    finding.stake.as_ref().map(worth_of)
+}
+
+fn worth_of(stake: &Stake) -> String {
+    let whole = match (&stake.of, &stake.region) {
+        (StakeScope::WallTime, _) => "the wall time".to_owned(),
+        (StakeScope::Region, Some(region)) => format!("`{region}`"),
+        _ => "the GPU time".to_owned(),
+    };
+    format!("up to {}, {} of {whole}", duration(stake.ns as f64), percent(100.0 * stake.share))
+}
+
+/// The kernels that a finding covers, the ones with the most time at stake by name: `gelu f32 (12
+/// launches, 48.4 µs), … and 3 more`. `None` for a single launch.
+pub(super) fn covered(finding: &Finding) -> Option<String> {
+    let covers = &finding.covers;
+    if covers.iter().map(|covered| covered.launches).sum::<u64>() <= 1 {
+        return None;
+    }
+    let names = distinct_names(covers.iter().take(MAX_KERNELS).map(|c| c.kernel.as_str()));
+    let said = covers.iter().zip(names).map(|(covered, name)| {
+        let s = if covered.launches == 1 { "" } else { "es" };
+        format!("{name} ({} launch{s}, {})", covered.launches, duration(covered.total_ns as f64))
+    });
+    let mut text = said.collect::<Vec<_>>().join(", ");
+    match covers.len().saturating_sub(MAX_KERNELS) {
+        0 => {}
+        more => text += &format!(" and {more} more"),
+    }
+    Some(text)
+}
+
+/// Where idle time is: `757 ms in 127 gaps before cudnn sdpa in decode::step, the longest 56.9 ms at
+/// 2.25 s (cuLaunchKernelEx)`.
+pub(super) fn place(place: &IdlePlace) -> String {
+    let mut text = duration(place.total_ns as f64);
+    match place.gaps {
+        0 | 1 => text += " in 1 gap",
+        gaps => text += &format!(" in {gaps} gaps"),
+    }
+    text += &format!(" before {}", short_name(&place.before));
+    if let Some(region) = &place.region {
+        text += &format!(" in `{}`", super::text::cut_middle(region, 44));
+    }
+    let at = duration(place.longest_start_ns as f64);
+    text += &match place.gaps {
+        0 | 1 => format!(", at {at}"),
+        _ => format!(", the longest {} at {at}", duration(place.longest_ns as f64)),
+    };
+    if !place.call.is_empty() {
+        text += &format!(" ({})", place.call);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::finding::CoveredKernel;
+
+    #[test]
+    fn a_finding_says_what_it_is_worth_what_it_covers_and_where() {
+        let covered_kernel = |kernel: &str, launches| CoveredKernel {
+            kernel: kernel.to_owned(),
+            launches,
+            total_ns: 48_400,
+            ..CoveredKernel::default()
+        };
+        let mut finding = Finding {
+            kernel: Some("a".to_owned()),
+            stake: Some(Stake {
+                ns: 1_550_000_000,
+                of: StakeScope::WallTime,
+                region: None,
+                share: 0.62,
+            }),
+            covers: vec![covered_kernel("a", 12)],
+            ..Finding::default()
+        };
+        assert_eq!(worth(&finding).unwrap(), "up to 1.55 s, 62 % of the wall time");
+        assert_eq!(kernel(&finding).as_deref(), Some("a"));
+        assert_eq!(covered(&finding).unwrap(), "a (12 launches, 48.4 µs)");
+        finding.covers.extend(["b", "c", "d", "e", "f"].map(|name| covered_kernel(name, 1)));
+        assert_eq!(kernel(&finding), None, "it is about several kernels");
+        let text = covered(&finding).unwrap();
+        assert!(text.ends_with("d (1 launch, 48.4 µs) and 2 more"), "{text}");
+        let gaps = IdlePlace {
+            region: Some("decode::step".to_owned()),
+            before: "gemm".to_owned(),
+            call: "cuLibraryLoadData".to_owned(),
+            gaps: 127,
+            total_ns: 757_000_000,
+            longest_ns: 56_900_000,
+            longest_start_ns: 2_250_000_000,
+            ..IdlePlace::default()
+        };
+        assert_eq!(
+            place(&gaps),
+            "757 ms in 127 gaps before gemm in `decode::step`, the longest 56.9 ms at 2.25 s \
+             (cuLibraryLoadData)"
+        );
+    }
+}
