@@ -12,6 +12,7 @@ mod eval;
 mod input;
 mod insights;
 mod named;
+mod output;
 mod page;
 mod scale;
 mod snapshot;

@@ -9,8 +9,10 @@ fn schema(name: &str) -> Option<&'static str> {
     let stem = name.strip_suffix(".json")?;
     let known =
         ["profile", "run", "error", "env", "inputs", "hotspots", "trace", "compare", "fan-out"];
-    if stem == "summary" {
-        return Some("build");
+    match stem {
+        "summary" => return Some("build"),
+        "layouts" => return Some("layout-dump"),
+        _ => {}
     }
     match stem.strip_prefix("plan-") {
         Some(_) => Some("plan"),

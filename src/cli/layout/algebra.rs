@@ -1,6 +1,6 @@
 //! The operations of the algebra: each prints a layout with its proof, or why there is none.
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use rgpu_layout::{
     Condition, Difference, Equality, Grouping, Layout, Proof, Proved, Rejection, SwizzledLayout,
     Tiler,
@@ -76,11 +76,12 @@ impl Form {
 
 /// `layout inverse`.
 #[derive(Args, Clone, Debug)]
+#[command(group(ArgGroup::new("side").required(true).args(["left", "right"])))]
 pub(in crate::cli) struct InverseArgs {
     /// The layout
     pub layout: String,
     /// R with R(L(i)) = i
-    #[arg(long, required_unless_present = "right", conflicts_with = "right")]
+    #[arg(long)]
     pub left: bool,
     /// R with L(R(i)) = i
     #[arg(long)]

@@ -10,14 +10,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::document::line;
-use super::eval::write;
 use super::input::{numbers, usage};
 use super::named::NamedLayout;
+use super::output::save;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::followed_run::{FollowedRun, NewRun};
 use crate::cli::support::run_args::duration;
 use crate::cli::support::session::{self, OutputOptions};
-use crate::cli::support::{fetch_consent, json, overwrite};
+use crate::cli::support::{fetch_consent, json};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::name_of;
 use crate::remote::RemoteSpec;
@@ -285,10 +285,7 @@ pub(super) fn run(app: &App, args: &DumpArgs) -> Result<Status> {
         .map_err(|e| Failure::new(Exit::Bug, "bug", "a dump cannot be written as JSON").cause(e))?;
     let mut text = text(&dump);
     if let Some(path) = &args.out {
-        if !args.force {
-            overwrite::check(path, pretty.as_bytes())?;
-        }
-        text += &line("dump", write(path, &pretty)?);
+        text += &line("dump", save(path, &pretty, args.force)?);
     }
     app.print(if app.global.json { &pretty } else { &text });
     Ok(0)

@@ -1,6 +1,6 @@
 //! `layout eval`: facts, offsets and pictures of one layout.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use rgpu_layout::picture::{Coloring, Picture, Tile};
@@ -12,11 +12,10 @@ use serde::Serialize;
 
 use super::document::{LayoutResult, line, print, proof_line};
 use super::input::{LimitArgs, numbers, parsed, usage};
+use super::output::save;
 use super::page;
 use crate::cli::support::app::{App, Status};
-use crate::cli::support::overwrite;
 use crate::error::{Exit, Failure, Result};
-use crate::store::atomic;
 
 /// `layout eval`.
 #[derive(Args, Clone, Debug)]
@@ -238,40 +237,23 @@ fn picture(args: &EvalArgs, layout: &SwizzledLayout) -> Result<Picture> {
 fn draw(args: &EvalArgs, layout: &SwizzledLayout) -> Result<Vec<String>> {
     let mut files = Vec::new();
     if let Some(path) = &args.svg {
-        files.push(save(args, path, &picture(args, layout)?.svg())?);
+        files.push(save(path, &picture(args, layout)?.svg(), args.force)?);
     }
     match args.format {
         Some(PictureFormat::Svg) => {
             let path = args.out.clone().unwrap_or_else(|| "layout.svg".into());
-            files.push(save(args, &path, &picture(args, layout)?.svg())?);
+            files.push(save(&path, &picture(args, layout)?.svg(), args.force)?);
         }
         Some(PictureFormat::Html) => {
             let path = args.out.clone().unwrap_or_else(|| "layout.html".into());
             let picture = picture(args, layout)?;
-            files.push(save(args, &path, &page::render(&layout.to_string(), &picture.svg()))?);
+            files.push(save(
+                &path,
+                &page::render(&layout.to_string(), &picture.svg()),
+                args.force,
+            )?);
         }
         None => {}
     }
     Ok(files)
-}
-
-fn save(args: &EvalArgs, path: &Path, text: &str) -> Result<String> {
-    let is_drawing = |head: &[u8]| head.starts_with(b"<svg ");
-    let replaces_drawing =
-        is_drawing(text.as_bytes()) && overwrite::head(path).is_some_and(|old| is_drawing(&old));
-    if !args.force && !replaces_drawing {
-        overwrite::check(path, text.as_bytes())?;
-    }
-    write(path, text)
-}
-
-/// Writes a file of the user's and returns its path.
-pub(super) fn write(path: &Path, text: &str) -> Result<String> {
-    let failed = |e: std::io::Error| {
-        Failure::new(Exit::Disk, "unwritten", "the file cannot be written")
-            .file(path.display())
-            .cause(e)
-    };
-    atomic::write(path, text.as_bytes()).map_err(failed)?;
-    Ok(path.display().to_string())
 }

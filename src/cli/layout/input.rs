@@ -25,9 +25,14 @@ impl LimitArgs {
 pub(super) fn parsed<T: FromStr<Err = ParseError>>(text: &str, what: &str) -> Result<T> {
     text.parse().map_err(|error: ParseError| {
         let place = format!("{}, in column {}", error.reason, error.column);
+        let hint = match what {
+            "swizzle" => "a swizzle is written `3,4,3` or `S<3,4,3>`",
+            "coordinate" => "a coordinate is an index, or a tuple such as `(5,(1,0))`",
+            _ => "a layout is written `(4,8):(8,1)`, and in a shell between quotes",
+        };
         Failure::new(Exit::Usage, "layout_syntax", format!("this is no {what}: {place}"))
             .cause(error.caret())
-            .hint("a layout is written `(4,8):(8,1)`, and in a shell between quotes")
+            .hint(hint)
     })
 }
 

@@ -9,11 +9,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::dump;
-use super::eval::write;
 use super::input::{numbers, usage};
 use super::named::{self, NamedLayout};
+use super::output::save;
 use crate::cli::support::app::{App, Status};
-use crate::cli::support::{json, overwrite};
+use crate::cli::support::json;
 use crate::error::{Exit, Failure, Result};
 
 /// `layout snapshot`.
@@ -91,10 +91,7 @@ pub(super) fn run(app: &App, args: &SnapshotArgs) -> Result<Status> {
         app.print(&text);
         return Ok(0);
     };
-    if !args.force {
-        overwrite::check(path, text.as_bytes())?;
-    }
-    let path = write(path, &text)?;
+    let path = save(path, &text, args.force)?;
     match app.global.json {
         true => app.print_json(&snapshot)?,
         false => app.print(&format!("{} layouts: {path}\n", snapshot.layouts.len())),

@@ -8,10 +8,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::document::{LayoutResult, line, print};
-use super::eval::write;
 use super::input::{numbers, usage};
+use super::output::save;
 use crate::cli::support::app::{App, Status};
-use crate::cli::support::overwrite;
 use crate::error::{Exit, Result};
 use crate::report::{Align, Grid};
 
@@ -133,10 +132,7 @@ pub(super) fn run(app: &App, args: &TmemArgs) -> Result<Status> {
         Some(format) => segments(&budget, format),
     };
     if let Some(path) = &args.out {
-        if !args.force {
-            overwrite::check(path, text.as_bytes())?;
-        }
-        text = write(path, &text)? + "\n";
+        text = save(path, &text, args.force)? + "\n";
     }
     print(app, LayoutResult::Tmem(TmemResult { fits, request, tile, budget }), &text)?;
     Ok(if fits { 0 } else { Exit::Findings as u8 })
