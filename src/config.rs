@@ -85,6 +85,8 @@ impl Environment {
 pub struct Config {
     /// The project folder: the nearest ancestor with `rgpu.toml`, or else the current folder.
     pub project: PathBuf,
+    /// An `rgpu.toml` of another user that was found on the way to the project's, and ignored.
+    pub ignored: Option<PathBuf>,
     /// The user's settings file, which may not exist.
     pub user_file: PathBuf,
     /// The remotes by name.
@@ -131,7 +133,13 @@ impl Config {
     /// A file exists but cannot be read, is not TOML, or has unknown keys.
     pub fn load(cwd: &Path, home_config: &Path, env: &Environment) -> Result<Self> {
         let user_file = env.config.clone().unwrap_or_else(|| home_config.join("rgpu/config.toml"));
-        let project_file = cwd.ancestors().map(|dir| dir.join("rgpu.toml")).find(|p| p.is_file());
+        let (own, ignored): (Vec<_>, Vec<_>) = cwd
+            .ancestors()
+            .map(|dir| dir.join("rgpu.toml"))
+            .filter(|path| path.is_file())
+            .partition(|path| project::may_decide(path, cwd));
+        let project_file = own.into_iter().next();
+        let ignored = ignored.into_iter().next();
         let project = project_file
             .as_deref()
             .and_then(Path::parent)
@@ -200,6 +208,7 @@ impl Config {
         remotes.iter_mut().for_each(|(name, spec)| spec.name.clone_from(name));
         Ok(Self {
             project,
+            ignored,
             user_file,
             remotes,
             default_remote,

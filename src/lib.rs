@@ -17,6 +17,8 @@
 pub mod error;
 pub mod model;
 
+mod regular_file;
+
 pub mod config;
 pub mod kernel;
 

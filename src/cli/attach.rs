@@ -22,6 +22,8 @@ pub(super) fn run(
     if let Some(status) = show_if_done(app, folder)? {
         return Ok(status);
     }
+    // The folder may have come with a project: nothing is written there before this.
+    check(app, &folder.record()?, agreed)?;
     let folder = folder.clone().follow()?;
     // The command that followed it may have finished just now.
     if let Some(status) = show_if_done(app, &folder)? {
@@ -30,17 +32,13 @@ pub(super) fn run(
     let record = folder.current_record()?;
     let several = record.is_several();
     if record.jobs.is_empty() && !several {
-        let failure = never_submitted(&record);
+        let failure = never_submitted(&record).hint(super::runs::again(&record));
         if record.state == RunState::NeverSubmitted {
             let document = ErrorDocument::new(failure.clone(), failure.exit as u8);
             folder.end(&record, Some(&document))?;
         }
         return Err(failure);
     }
-    if !several {
-        session::check_run(app, &record)?;
-    }
-    started_here::check(app, &record, agreed)?;
     let argv: Vec<std::ffi::OsString> = record.argv.iter().map(Into::into).collect();
     let argv = profile::expand_preset(&argv)?;
     let cli = Cli::try_parse_from(&argv).map_err(|e| {
@@ -86,10 +84,26 @@ pub(super) fn run(
     }
 }
 
+/// Refuses a run that this machine has not started, or that is on a host the user does not know.
+/// Consent counts only for a run that has something to go on with.
+fn check(app: &App, record: &RunRecord, agreed: bool) -> Result<()> {
+    let several = record.is_several();
+    if record.jobs.is_empty() && !several {
+        return match started_here::is_known(app, record) {
+            true => Ok(()),
+            false => Err(never_submitted(record)),
+        };
+    }
+    if !several {
+        session::check_run(app, record)?;
+    }
+    started_here::check(app, record, agreed)
+}
+
 /// The failure of a run whose command ended before it submitted a job.
 fn never_submitted(record: &RunRecord) -> Failure {
     let message = format!("`{}` was never submitted: its command ended before that", record.id);
-    Failure::new(Exit::Usage, "never_submitted", message).hint(super::runs::again(record))
+    Failure::new(Exit::Usage, "never_submitted", message)
 }
 
 /// Shows the result of a finished run. `None` if the run goes on, or if a power cut lost some of

@@ -81,6 +81,12 @@ fn start(argv: &[OsString]) -> Result<Status> {
         config_dir,
         cwd,
     };
+    // The shell's completion reads names alone.
+    if let Some(file) = &app.config.ignored
+        && !matches!(cli.command, Command::Names { .. })
+    {
+        app.say(&format!("warning: `{}` is ignored: another user made it", file.display()));
+    }
     let status = match cli.command {
         Command::Profile(args) => prune_runs(&app, profile::run(&app, &args)),
         // `exec` checks for failed writes itself.

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
@@ -153,6 +154,14 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// Whether a project's `file` counts: it belongs to this user, to root, or to the owner of `cwd`.
+/// Anyone may put a file into `/tmp`, which is above many folders.
+pub(super) fn may_decide(file: &Path, cwd: &Path) -> bool {
+    let owner = |path: &Path| fs::metadata(path).map(|meta| meta.uid()).ok();
+    let own = rustix::process::geteuid().as_raw();
+    owner(file).is_some_and(|uid| uid == own || uid == 0 || Some(uid) == owner(cwd))
 }
 
 /// Refuses a runs folder outside the project, by name or by link, because rgpu writes and deletes

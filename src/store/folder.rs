@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::follower::{self, Follower, OtherFollower};
 use super::{RunRecord, RunState, atomic};
 use crate::error::{ErrorDocument, Exit, Failure};
+use crate::regular_file::{self, MAX_FILE_BYTES};
 
 /// An error of a run folder.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +76,9 @@ pub enum StoreError {
         #[source]
         source: serde_json::Error,
     },
+    /// A link to a folder inside a run folder that is to be written.
+    #[error("`{}` is a link to another folder, so nothing is written to its run", .0.display())]
+    LinkedFolder(PathBuf),
     /// A path from the host that would leave the folder.
     #[error("the host sent a file named `{}`, which is refused", .0.escape_debug())]
     HostileName(String),
@@ -111,6 +115,8 @@ impl From<StoreError> for Failure {
             StoreError::BadRecord { source, .. } => {
                 failure(Exit::Artifact, "bad_record").cause(source)
             }
+            StoreError::LinkedFolder(_) => failure(Exit::Artifact, "linked_folder")
+                .hint("rgpu makes no links in a run folder: remove it if you did not make it"),
             StoreError::HostileName(_) => failure(Exit::Host, "hostile_name"),
         }
     }
@@ -183,9 +189,10 @@ impl RunFolder {
     /// and all clones are dropped.
     ///
     /// # Errors
-    /// [`StoreError::Followed`].
+    /// [`StoreError::Followed`], [`StoreError::LinkedFolder`].
     pub fn follow(mut self) -> Result<Self, StoreError> {
         if self.follower.is_none() {
+            refuse_linked_folders(&self.path)?;
             let followed = |OtherFollower { pid }| StoreError::Followed { run: self.name(), pid };
             self.follower = Some(Arc::new(Follower::begin(&self.path).map_err(followed)?));
         }
@@ -521,7 +528,17 @@ fn write_some(file: &mut File, bytes: &[u8]) -> io::Result<usize> {
 }
 
 fn open_for_append(path: &Path) -> Result<File, StoreError> {
-    OpenOptions::new().create(true).append(true).open(path).map_err(io_error("open", path))
+    let mut options = OpenOptions::new();
+    options.create(true).append(true);
+    regular_file::open_unlinked(&mut options, path).map_err(io_error("open", path))
+}
+
+/// Refuses a run folder that contains a link to a folder. rgpu makes none, but a run folder that
+/// came with a clone may have one, and results would be written where it leads.
+fn refuse_linked_folders(folder: &Path) -> Result<(), StoreError> {
+    let entries = walkdir::WalkDir::new(folder).min_depth(1).into_iter().filter_map(Result::ok);
+    let mut links = entries.filter(|entry| entry.path_is_symlink() && entry.path().is_dir());
+    links.next().map_or(Ok(()), |link| Err(StoreError::LinkedFolder(link.into_path())))
 }
 
 /// The newest run folder directly below `path`; ids begin with the time.
@@ -552,6 +569,28 @@ mod tests {
         RunFolder::create(dir.path(), "two", Some(&out)).unwrap().write("a", b"x").unwrap();
         let again = RunFolder::create(dir.path(), "three", Some(&out));
         assert!(matches!(again, Err(StoreError::NotEmpty(_))));
+    }
+
+    #[test]
+    fn a_run_folder_with_links_is_not_written_through_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let mine = dir.path().join("mine");
+        fs::create_dir(&mine).unwrap();
+        fs::write(mine.join("settings"), "mine").unwrap();
+        let run = RunFolder::create(dir.path(), "one", None).unwrap();
+        run.write("run.json", b"{}").unwrap();
+        drop(run.recorder().unwrap());
+        let opened = || RunFolder::open(&dir.path().join("one")).unwrap();
+        drop(run);
+        assert!(opened().follow().is_ok());
+        let log = dir.path().join("one/log");
+        std::os::unix::fs::symlink(mine.join("settings"), log.join("exec.stdout")).unwrap();
+        let mut recorder = opened().recorder().unwrap();
+        assert!(recorder.output("exec", Stream::Stdout, b"x").is_err());
+        assert_eq!(fs::read(mine.join("settings")).unwrap(), b"mine");
+        fs::remove_dir_all(&log).unwrap();
+        std::os::unix::fs::symlink(&mine, &log).unwrap();
+        assert!(matches!(opened().follow(), Err(StoreError::LinkedFolder(path)) if path == log));
     }
 
     #[test]

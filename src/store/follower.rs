@@ -5,9 +5,12 @@
 //! on a removed file does not count.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use crate::regular_file;
 
 /// Name of the lock file; archives skip it as an unfinished file.
 const LOCK_FILE: &str = ".followed";
@@ -22,7 +25,7 @@ const LOCK_CHECK_TIME: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(super) struct Follower {
     path: PathBuf,
-    /// `None` if the file system has no locks or the file cannot be created.
+    /// `None` if the file system has no locks or the file cannot be created or trusted.
     lock: Option<File>,
 }
 
@@ -39,9 +42,11 @@ impl Follower {
         let path = folder.join(LOCK_FILE);
         let mut attempts = 0;
         loop {
-            let opened =
-                OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-            let Ok(mut file) = opened else { return Ok(Self { path, lock: None }) };
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false);
+            let Ok(mut file) = open(&mut options, &path) else {
+                return Ok(Self { path, lock: None });
+            };
             match file.try_lock() {
                 Ok(()) if is_removed(&file) => {}
                 Ok(()) => {
@@ -73,10 +78,20 @@ impl Drop for Follower {
 
 /// The follower of the run in `folder`, which may be this process; `None` if there is none.
 pub(super) fn current(folder: &Path) -> Option<OtherFollower> {
-    let mut file = File::open(folder.join(LOCK_FILE)).ok()?;
+    let mut file = open(OpenOptions::new().read(true), &folder.join(LOCK_FILE)).ok()?;
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => Some(OtherFollower { pid: pid(&mut file) }),
         Ok(()) | Err(TryLockError::Error(_)) => None,
+    }
+}
+
+/// Opens the lock file. A run folder may come with a clone, so this file may be a link to one of the
+/// user's, which then has another link or another name.
+fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = regular_file::open_unlinked(options, path)?;
+    match link_count(&file)? {
+        0 | 1 => Ok(file),
+        _ => Err(io::Error::other("it has another name")),
     }
 }
 
@@ -86,15 +101,12 @@ fn pid(file: &mut File) -> Option<u32> {
     text.trim().parse().ok()
 }
 
-#[cfg(unix)]
 fn is_removed(file: &File) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    file.metadata().is_ok_and(|meta| meta.nlink() == 0)
+    link_count(file).is_ok_and(|count| count == 0)
 }
 
-#[cfg(not(unix))]
-fn is_removed(_: &File) -> bool {
-    false
+fn link_count(file: &File) -> io::Result<u64> {
+    Ok(file.metadata()?.nlink())
 }
 
 #[cfg(test)]
@@ -123,6 +135,35 @@ mod tests {
         let follower = Follower::begin(dir.path()).unwrap();
         assert_eq!(current(dir.path()).unwrap().pid, Some(std::process::id()));
         drop(follower);
+    }
+
+    #[test]
+    fn a_lock_file_that_leads_elsewhere_is_neither_written_nor_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let (run, mine) = (dir.path().join("run"), dir.path().join("mine"));
+        let lock = run.join(LOCK_FILE);
+        fs::create_dir(&run).unwrap();
+        let plants: [fn(&Path, &Path) -> io::Result<()>; 3] = [
+            |mine, lock| std::os::unix::fs::symlink(mine, lock),
+            |mine, lock| fs::hard_link(mine, lock),
+            |_, lock| {
+                let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+                Ok(rustix::fs::mkfifoat(rustix::fs::CWD, lock, mode)?)
+            },
+        ];
+        for plant in plants {
+            fs::write(&mine, "settings").unwrap();
+            plant(&mine, &lock).unwrap();
+            let follower = Follower::begin(&run).unwrap();
+            assert_eq!(current(&run), None);
+            drop(follower);
+            assert_eq!(fs::read(&mine).unwrap(), b"settings");
+            fs::remove_file(&lock).unwrap();
+        }
+        // A dangling link creates nothing.
+        std::os::unix::fs::symlink(dir.path().join("new"), &lock).unwrap();
+        drop(Follower::begin(&run).unwrap());
+        assert!(!dir.path().join("new").exists());
     }
 
     #[test]

@@ -315,6 +315,78 @@ fn a_run_that_came_with_the_project_goes_on_only_if_the_user_says_so() {
     assert!(status(&output) != 0 && !shown.contains("was not started"), "{shown}");
 }
 
+/// The record of a run that was never started here.
+fn planted(id: &str, changes: serde_json::Value) -> String {
+    let mut run = serde_json::json!({
+        "schema": "rgpu.run/1", "id": id, "started": "2026-01-01T00:00:00Z", "title": "exec true",
+        "command": "exec", "argv": ["rgpu", "exec", "--mount", "/home", "--", "true"],
+        "remote": "local", "state": "done", "exit": 0,
+    });
+    let fields = changes.as_object().unwrap().clone();
+    run.as_object_mut().unwrap().extend(fields);
+    run.to_string()
+}
+
+#[test]
+fn a_run_folder_that_came_with_the_project_writes_no_file_of_the_user() {
+    let laptop = Laptop::new();
+    let mine = laptop.path("home/mine");
+    let (run, lock) = ("artifacts/runs/old", "artifacts/runs/old/.followed");
+    laptop.write("rgpu.toml", "keep = 0\n");
+    let running = serde_json::json!({
+        "state": "running", "exit": null, "jobs": [{"job": "old.1", "remote": "local"}],
+    });
+    for (record, lines) in [
+        (serde_json::json!({}), ["exec -- true", "runs clean --keep 0", "runs note old x"]),
+        (running, ["runs attach old", "runs cancel old", "runs note old x"]),
+    ] {
+        for line in lines {
+            fs::write(&mine, "settings").unwrap();
+            laptop.write(&format!("{run}/run.json"), &planted("old", record.clone()));
+            let _ = fs::remove_file(laptop.project(lock));
+            symlink(&mine, laptop.project(lock)).unwrap();
+            let output = laptop.run(line);
+            assert_eq!(fs::read(&mine).unwrap(), b"settings", "{}", laptop.shown(line, &output));
+        }
+    }
+    // Nothing is written before the user's word.
+    fs::remove_file(laptop.project(lock)).unwrap();
+    let names = || {
+        let entries = fs::read_dir(laptop.project(run)).unwrap().map(|e| e.unwrap().file_name());
+        entries.collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = names();
+    refused(&laptop, "runs attach old", "started_elsewhere", &["--yes"]);
+    assert_eq!(names(), before);
+    // A folder of the run may be a link, too.
+    symlink(laptop.path("home"), laptop.project(run).join("log")).unwrap();
+    refused(&laptop, "runs attach old --yes", "linked_folder", &["remove it"]);
+}
+
+#[test]
+fn settings_of_another_user_above_the_project_are_ignored() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let laptop = Laptop::new();
+    laptop.write("mine/k.cu", "__global__ void k(float *x) {}\n");
+    let settings = laptop.write("rgpu.toml", "default_remote = \"theirs\"\n");
+    let remote = |folder: &str| {
+        let mut command = laptop.rgpu(words("exec -- true"));
+        let output = command.current_dir(laptop.project(folder)).output().unwrap();
+        laptop.shown(folder, &output)
+    };
+    assert!(remote("mine").contains("theirs"));
+    std::os::unix::fs::chown(&settings, Some(65534), None).unwrap();
+    let shown = remote("mine");
+    assert!(shown.contains("rgpu.toml` is ignored: another user made it"), "{shown}");
+    assert!(!shown.contains("theirs"), "{shown}");
+    // In a folder of that user, it is the project's.
+    std::os::unix::fs::chown(laptop.project("mine"), Some(65534), None).unwrap();
+    let shown = remote("mine");
+    assert!(shown.contains("theirs") && !shown.contains("ignored"), "{shown}");
+}
+
 #[test]
 fn a_command_that_goes_to_a_host_says_which() {
     let laptop = Laptop::new();

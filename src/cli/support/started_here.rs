@@ -36,13 +36,18 @@ pub(in crate::cli) fn remember(app: &App, record: &RunRecord) {
         .and_then(|mut file| file.write_all(format!("{}\n", line(record)).as_bytes()));
 }
 
+/// Whether the run was started here, or the user agreed to it.
+pub(in crate::cli) fn is_known(app: &App, record: &RunRecord) -> bool {
+    let (text, line) = (fs::read_to_string(file(app)).unwrap_or_default(), line(record));
+    text.lines().any(|known| known == line)
+}
+
 /// Refuses a run that was not started here, unless the user agreed (`--yes`).
 ///
 /// # Errors
 /// It was not started here.
 pub(in crate::cli) fn check(app: &App, record: &RunRecord, agreed: bool) -> Result<()> {
-    let (text, line) = (fs::read_to_string(file(app)).unwrap_or_default(), line(record));
-    if text.lines().any(|known| known == line) {
+    if is_known(app, record) {
         return Ok(());
     }
     if agreed {

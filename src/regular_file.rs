@@ -1,0 +1,99 @@
+//! Opens files at paths that somebody else chose: files of a run folder, of a project, of a
+//! profile.
+//!
+//! Such a path may be a pipe, which blocks, or a device, which never ends. So only regular files
+//! are opened, without blocking, and at most a given number of bytes is read. A file to be written
+//! may also be a link to another file of the user, so links are not followed there.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// Larger files are not read into memory, where nothing else limits them.
+pub(crate) const MAX_FILE_BYTES: u64 = 2 << 30;
+
+/// Opens a regular file for reading. Links are followed.
+///
+/// # Errors
+/// I/O errors; it is no regular file.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    open_with(OpenOptions::new().read(true), path, OFlags::NONBLOCK)
+}
+
+/// Opens a regular file as `options` say, not through a link.
+///
+/// # Errors
+/// As [`open`]; it is a link.
+pub(crate) fn open_unlinked(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    open_with(options, path, OFlags::NONBLOCK | OFlags::NOFOLLOW)
+}
+
+/// Reads a regular file of at most `max_bytes`. Links are followed.
+///
+/// # Errors
+/// As [`open`]; it is larger.
+pub(crate) fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let file = open(path)?;
+    let mut bytes = Vec::new();
+    // A growing file may be longer than it was.
+    let is_too_large = file.metadata()?.len() > max_bytes
+        || file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)? as u64 > max_bytes;
+    match is_too_large {
+        true => Err(io::Error::other(format!("it has more than {max_bytes} bytes"))),
+        false => Ok(bytes),
+    }
+}
+
+/// As [`read`], as text.
+///
+/// # Errors
+/// As [`read`]; it is not UTF-8.
+pub(crate) fn read_to_string(path: &Path, max_bytes: u64) -> io::Result<String> {
+    let text = String::from_utf8(read(path, max_bytes)?);
+    text.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+}
+
+fn open_with(options: &mut OpenOptions, path: &Path, flags: OFlags) -> io::Result<File> {
+    let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is no regular file")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn pipes_devices_and_large_files_are_not_read_and_links_not_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::write(path("file"), "text").unwrap();
+        symlink(path("file"), path("link")).unwrap();
+        symlink("/dev/zero", path("zero")).unwrap();
+        symlink(path("missing"), path("dangling")).unwrap();
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, path("pipe"), mode).unwrap();
+        for name in ["file", "link"] {
+            assert_eq!(read_to_string(&path(name), 4).unwrap(), "text");
+            assert!(read(&path(name), 3).is_err());
+        }
+        for name in ["zero", "pipe", "dangling", "."] {
+            assert!(read(&path(name), MAX_FILE_BYTES).is_err(), "{name}");
+        }
+        let mut append = OpenOptions::new();
+        append.create(true).append(true);
+        for name in ["link", "zero", "pipe", "dangling"] {
+            assert!(open_unlinked(&mut append, &path(name)).is_err(), "{name}");
+        }
+        assert!(!path("missing").exists());
+        assert!(open_unlinked(&mut append, &path("file")).is_ok());
+    }
+}
