@@ -244,7 +244,7 @@ pub(crate) fn inset(text: &str, columns: usize) -> String {
 }
 
 /// Characters at which some terminal, pager or Markdown reader starts a new line.
-fn is_line_break(c: char) -> bool {
+pub(crate) fn is_line_break(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 

@@ -30,7 +30,7 @@ pub use document::{Destination, Document};
 pub use grid::{Align, Grid};
 pub use quantity::{bytes, cost, duration, moment, per_second, percent, usd};
 pub use subject::Subject;
-pub use text::wrap;
+pub use text::{one_line, wrap};
 
 /// The output style of a report.
 #[derive(Clone, Copy, Debug)]

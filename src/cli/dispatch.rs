@@ -8,11 +8,9 @@ use clap::{CommandFactory, FromArgMatches};
 use etcetera::BaseStrategy;
 
 use super::args::{Cli, Command};
-use super::support::app::{
-    App, Status, show_failure, stdout_is_taken, will_want_json, write_stderr,
-};
+use super::support::app::{App, Status, show_failure, stdout_is_taken, will_want_json};
 use super::support::exec_status::own_failure;
-use super::support::terminal::{Terminal, unwritten, written};
+use super::support::terminal::{Terminal, unwritten, write_stderr, written};
 use super::{
     attach, build, compare, completions, delegates, disasm, doctor, documents, exec, kernels,
     layout, profile, remote, report, runs, schema, setup, worker,

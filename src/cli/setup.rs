@@ -1,14 +1,14 @@
 //! `rgpu setup`: fetches optional tools of NVIDIA after the user agrees. They are under NVIDIA's
 //! licence, so nothing is fetched without consent and none of it is shipped.
 
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::support::app::{App, Status};
 use super::support::nvdisasm;
-use super::support::terminal::safe;
+use super::support::terminal::{safe, write_stderr};
 use crate::disasm::{FetchError, PipOutput, WHEEL, fetch, fetched, find, pinned};
 use crate::error::{Exit, Failure, Result};
 
@@ -96,7 +96,7 @@ fn consent(app: &App, args: &NvdisasmArgs, version: &str) -> Result<()> {
         .hint("`rgpu setup nvdisasm --yes` gives your consent"));
     }
     let mut answer = String::new();
-    let _ = write!(std::io::stderr().lock(), "{about}\nFetch it? [y/N] ");
+    write_stderr(&format!("{about}\nFetch it? [y/N] "));
     let read = std::io::stdin().lock().read_line(&mut answer);
     match read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes") {
         true => Ok(()),

@@ -1,5 +1,7 @@
 //! Cuts and wraps texts for reports.
 
+use crate::error::is_line_break;
+
 /// A text in at most `room` columns, cut in the middle: both ends of a name tell it apart.
 pub(super) fn cut_middle(text: &str, room: usize) -> String {
     let columns = text.chars().count();
@@ -13,8 +15,9 @@ pub(super) fn cut_middle(text: &str, room: usize) -> String {
 }
 
 /// A foreign text without control characters, so that it stays on one line.
-pub(super) fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+pub fn one_line(text: &str) -> String {
+    let is_break = |c: char| c.is_control() || is_line_break(c);
+    text.chars().map(|c| if is_break(c) { ' ' } else { c }).collect()
 }
 
 /// Wraps a text at blanks into lines of at most `room` columns, not counting colours. Longer words

@@ -4,6 +4,7 @@
 //! [`agent`] is a host in memory that tells one lie at one state of the client, and [`session`] runs
 //! a real client against it in a sandbox. A message of the protocol without a sample fails.
 //! [`client_side`] lies to a real agent in the same way, and [`http`] is a server that lies.
+//! [`terminal`] looks at what the command line then shows.
 
 mod agent;
 mod client_side;
@@ -11,6 +12,7 @@ mod http;
 mod lies;
 mod samples;
 mod session;
+mod terminal;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;

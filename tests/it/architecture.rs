@@ -250,6 +250,32 @@ fn only_the_harness_has_unsafe_code() {
     }
 }
 
+/// The files that may write to the terminal: this one escapes what it writes, and the other has the
+/// output of the user's own program.
+const WRITERS: &[&str] = &["terminal.rs", "program_output.rs"];
+
+#[test]
+fn all_text_for_the_terminal_goes_through_one_file() {
+    let mut broken = Vec::new();
+    for path in sources() {
+        if WRITERS.iter().any(|name| path.ends_with(format!("cli/support/{name}"))) {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let text = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+        // Asking what a stream is writes nothing, and pip shows its own progress.
+        let text = text.replace("stdout().is_terminal()", "");
+        let text = text.replace("stderr().is_terminal()", "");
+        let text = text.replace("Stdio::from(io::stderr())", "");
+        for call in ["print!(", "println!(", "stdout()", "stderr()"] {
+            if text.contains(call) {
+                broken.push(format!("{}: {call}", path.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
 /// The files of the command line that stand above the commands and may name them: the arguments,
 /// the dispatcher, and what needs either.
 const ABOVE_COMMANDS: &[&str] =

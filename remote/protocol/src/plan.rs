@@ -377,9 +377,14 @@ pub fn valid_job_id(id: &str) -> bool {
 /// `.` parts, no control characters, at most 1,024 bytes.
 pub fn valid_relative_path(path: &str) -> bool {
     path.len() <= 1024
-        && !path.chars().any(char::is_control)
+        && !path.chars().any(|c| c.is_control() || reorders(c))
         && !path.contains('\\')
         && path.split('/').all(|part| !matches!(part, "" | "." | "..") && part.len() <= 255)
+}
+
+/// Whether a character reorders the text after it, so that a name looks like another one.
+fn reorders(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -395,6 +400,7 @@ mod tests {
         {
             assert!(!valid_relative_path(bad), "{bad:?}");
         }
+        assert!(!valid_relative_path("a\u{202e}gpj.exe") && valid_relative_path("\u{200f}\u{5d0}"));
     }
 
     #[test]

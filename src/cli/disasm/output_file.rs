@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use super::DisasmArgs;
 use crate::cli::support::app::App;
 use crate::cli::support::overwrite;
-use crate::cli::support::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::store::atomic;
 
@@ -21,10 +20,7 @@ pub(super) struct OutputFile<'a> {
 /// Prints `text`, or writes it into a file and prints the path.
 pub(super) fn text(app: &App, into: Option<OutputFile<'_>>, text: &str) -> Result<()> {
     let Some(OutputFile { path: out, args, files }) = into else {
-        // Names come from files, so they are escaped on a terminal; files and pipes get them
-        // unchanged.
-        let tty = app.terminal.stdout_tty;
-        app.print(&if tty { safe(text.as_bytes()) } else { text.to_owned() });
+        app.print(text);
         return Ok(());
     };
     if files.iter().any(|file| same(file, out)) {

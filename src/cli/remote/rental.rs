@@ -1,6 +1,6 @@
 //! `rgpu remote up`, `down` and `login`: handles rented remotes.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::super::support::app::{App, Status};
 use super::super::support::session;
-use super::super::support::terminal::safe;
+use super::super::support::terminal::{safe, write_stderr};
 use crate::config::LOCAL;
 use crate::error::{Exit, Failure, Result};
 use crate::remote::{HostKeyQuestion, OnRemote, Remote, RemoteSpec, Rental, UserPrompt, wafer};
@@ -346,12 +346,7 @@ fn confirm(spec: &RemoteSpec) -> Result<bool> {
         return Err(Failure::new(Exit::Usage, "not_agreed", message)
             .hint(format!("to confirm: `rgpu remote down {} --yes`", spec.name)));
     }
-    let _ = write!(
-        std::io::stderr().lock(),
-        "Destroy `{}` ({}) and all its data? [y/N] ",
-        spec.name,
-        spec.url
-    );
+    write_stderr(&format!("Destroy `{}` ({}) and all its data? [y/N] ", spec.name, spec.url));
     let mut answer = String::new();
     let read = std::io::stdin().read_line(&mut answer);
     Ok(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))

@@ -6,7 +6,6 @@ use super::ReportArgs;
 use crate::cli::support::app::App;
 use crate::cli::support::open_profile::OpenedProfile;
 use crate::cli::support::overwrite;
-use crate::cli::support::terminal::safe;
 use crate::error::{Exit, Failure, Result};
 use crate::report::{Destination, Document, Report, Style};
 use crate::store::atomic;
@@ -33,10 +32,7 @@ pub(super) fn place(
         if !rest.is_empty() {
             app.say(&format!("`--out FOLDER` writes {} too", rest.join(", ")));
         }
-        // Names are foreign text, so they are escaped on a terminal; files and pipes get them
-        // unchanged.
-        let tty = app.terminal.stdout_tty;
-        app.print(&if tty { safe(text.as_bytes()) } else { text });
+        app.print(&text);
         return Ok(());
     }
     // A file is not read by this terminal.

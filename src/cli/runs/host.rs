@@ -4,7 +4,7 @@
 //! this machine and has fetched everything, unless the user removes all.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::time::{Duration, Instant};
 
 use rgpu_protocol::message::JobLine;
@@ -16,12 +16,12 @@ use super::super::support::app::{App, Status};
 use super::super::support::progress::LiveOutput;
 use super::super::support::session::{self, OutputOptions};
 use super::super::support::started_here;
-use super::super::support::terminal::safe;
+use super::super::support::terminal::{safe, write_stderr};
 use super::clean::{CleanArgs, CleanResult, counted};
 use super::{AttachArgs, outcome_word};
-use crate::error::{Exit, Failure, Result};
+use crate::error::{Exit, Failure, Result, inset};
 use crate::remote::{HostJobs, HostLink, OnRemote};
-use crate::report::{Align, Grid, bytes};
+use crate::report::{Align, Grid, bytes, one_line};
 use crate::store::{JobRecord, RunFolder, RunRecord, RunState, Runs};
 
 /// Limits a run's plans: each may have 1 MiB.
@@ -129,7 +129,7 @@ fn state(job: &JobLine) -> String {
         (Some(outcome), _) => outcome_word(outcome).to_owned(),
         (None, Some(place)) => format!("waits for a GPU, place {place}"),
         (None, None) if job.step.is_empty() => "running".to_owned(),
-        (None, None) => format!("at step {}", safe(job.step.as_bytes())),
+        (None, None) => format!("at step {}", one_line(&job.step)),
     }
 }
 
@@ -176,7 +176,7 @@ pub(super) fn clean(app: &App, runs: &Runs, remote: &str, args: &CleanArgs) -> R
     }
     let verb = if args.dry_run { "would remove" } else { "removed" };
     for job in &removed {
-        let name = safe(job.job.as_bytes());
+        let name = one_line(&job.job);
         app.print(&format!("{verb} {name}  {}\n", bytes(job.bytes as f64)));
     }
     let total: u64 = removed.iter().map(|job| job.bytes).sum();
@@ -344,12 +344,11 @@ fn agreed(app: &App, job: &str, origin: &Origin) -> bool {
     if app.global.json || !app.attended() {
         return false;
     }
-    let _ = write!(
-        std::io::stderr().lock(),
+    write_stderr(&format!(
         "the host says that `{}` came from\n  {}\nFinish it here as that command? [y/N] ",
-        safe(job.as_bytes()),
-        command(origin)
-    );
+        one_line(job),
+        inset(&command(origin), 4)
+    ));
     let mut answer = String::new();
     let read = std::io::stdin().lock().read_line(&mut answer);
     read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")

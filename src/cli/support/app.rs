@@ -1,13 +1,13 @@
 //! What every command is given: settings, flags, terminal and folders; how it prints and fails.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use serde::Serialize;
 
-use super::terminal::{Terminal, safe, write_out};
+use super::terminal::{Terminal, safe, write_out, write_stderr};
 use super::{json, open_files};
 use crate::config::{Config, Environment};
 use crate::error::{ErrorDocument, Exit, Failure, Result, inset};
@@ -98,7 +98,7 @@ impl App {
 
     /// Prints an error about part of the work on stderr, even with `--quiet`.
     pub(in crate::cli) fn complain(&self, text: &str) {
-        write_stderr(&safe(format!("error: {}\n", inset(text, 7)).as_bytes()));
+        write_stderr(&format!("error: {}\n", inset(text, 7)));
     }
 
     /// Whether somebody can answer a question at the terminal.
@@ -152,11 +152,6 @@ impl App {
 pub(in crate::cli) fn stdout_is_taken() -> Failure {
     Failure::new(Exit::Usage, "usage", "stdout is used for the result")
         .hint("write the events to a file: `--events FILE`")
-}
-
-/// Writes to stderr. A failure is ignored: there is no place left to report it.
-pub(in crate::cli) fn write_stderr(text: &str) {
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// Prints a failure on stderr, and with `--json` also on stdout as `rgpu.error/1`.

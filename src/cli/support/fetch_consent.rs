@@ -1,10 +1,11 @@
 //! Asks whether a compiler may be fetched to a remote, and remembers the consent per remote.
 
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::path::PathBuf;
 
 use super::app::App;
 use super::session::is_local;
+use super::terminal::write_stderr;
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
 use crate::store::atomic;
@@ -109,13 +110,12 @@ fn ask(app: &App, spec: &RemoteSpec, wheels: &Wheels) -> bool {
     if app.global.json || !app.attended() {
         return false;
     }
-    let _ = write!(
-        std::io::stderr().lock(),
+    write_stderr(&format!(
         "{} is fetched once: about {} MB of pinned wheels into rgpu's cache {}. Go on? [y/N] ",
         wheels.title,
         wheels.megabytes,
         host_phrase(spec)
-    );
+    ));
     let mut answer = String::new();
     let read = std::io::stdin().lock().read_line(&mut answer);
     read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")

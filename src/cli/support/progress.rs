@@ -6,7 +6,6 @@
 //! goes to stderr.
 
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,10 +14,10 @@ use rgpu_protocol::event::Stream;
 use rgpu_protocol::{Event, EventBody, RungRecord};
 
 use super::program_output::{OutputStyle, ProgramOutput};
-use super::terminal::{Terminal, safe};
+use super::terminal::{Terminal, safe, write_stderr, write_stderr_unchanged};
 use crate::config::LOCAL;
 use crate::error::inset;
-use crate::report::bytes as show_bytes;
+use crate::report::{bytes as show_bytes, one_line};
 use crate::run::{Canceller, MAX_CAUSE_LINES, Reporter, RunEvent};
 use crate::store::LogPosition;
 use crate::tool::{SIDES, side_of};
@@ -170,8 +169,10 @@ impl Progress {
         self.bar.clone()
     }
 
-    /// Shows a phase on the bar; without a bar prints it once as a line.
-    fn set_phase(&mut self, text: String) {
+    /// Shows a phase on the bar; without a bar prints it once as a line. The bar writes to the
+    /// terminal itself.
+    fn set_phase(&mut self, text: &str) {
+        let text = one_line(&safe(text.as_bytes()));
         if self.phase == text {
             return;
         }
@@ -202,7 +203,7 @@ impl Progress {
             return;
         }
         if !self.phase.starts_with(verb) {
-            self.set_phase(format!("{verb} {}", show_bytes(total as f64)));
+            self.set_phase(&format!("{verb} {}", show_bytes(total as f64)));
             self.bar.set_style(transfer_style());
             self.bar.set_length(total);
         }
@@ -245,12 +246,10 @@ impl Progress {
 
     /// Prints output above the bar.
     fn print_beside(&self, bytes: &[u8]) {
-        self.bar.suspend(|| {
-            let mut err = std::io::stderr().lock();
-            let _ = match self.terminal.stderr_tty && self.live != LiveOutput::Raw {
-                true => err.write_all(safe(bytes).as_bytes()),
-                false => err.write_all(bytes),
-            };
+        let is_shown = self.terminal.stderr_tty && self.live != LiveOutput::Raw;
+        self.bar.suspend(|| match is_shown {
+            true => write_stderr(&String::from_utf8_lossy(bytes)),
+            false => write_stderr_unchanged(bytes),
         });
     }
 
@@ -275,10 +274,7 @@ impl Progress {
     fn show_event(&mut self, event: &Event) {
         match &event.body {
             EventBody::Queued { position, holder } => {
-                self.set_phase(format!(
-                    "waiting for the GPU: place {position}, held by {}",
-                    safe(holder.as_bytes())
-                ));
+                self.set_phase(&format!("waiting for the GPU: place {position}, held by {holder}"));
             }
             EventBody::StepStarted { step, title } => {
                 let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
@@ -290,7 +286,7 @@ impl Progress {
                 };
                 drop(silence);
                 if !matches!(self.live, LiveOutput::SameStream | LiveOutput::Raw) {
-                    self.set_phase(safe(title.as_bytes()));
+                    self.set_phase(title);
                 }
             }
             EventBody::RungStarted { step, .. } if is_build_step(step) => {
@@ -310,24 +306,19 @@ impl Progress {
                     format!(": {}", record.message)
                 };
                 self.print_line(&format!(
-                    "  {} did not work ({}{})",
-                    record.rung,
-                    record.code,
-                    safe(message.as_bytes())
+                    "  {} did not work ({}{message})",
+                    record.rung, record.code
                 ));
             }
-            EventBody::Warning { text, .. } => {
-                self.print_line(&format!("warning: {}", safe(text.as_bytes())))
-            }
+            EventBody::Warning { text, .. } => self.print_line(&format!("warning: {text}")),
             EventBody::OutputDropped { step, stream, .. } => {
                 let key = (step.clone(), *stream);
                 // The event comes again at the end, with the total.
                 if !self.cut_streams.contains(&key) {
                     self.cut_streams.push(key);
                     self.print_line(&format!(
-                        "warning: {} of step `{}` has reached `--log-limit`; the rest is dropped",
-                        stream.as_str(),
-                        safe(step.as_bytes())
+                        "warning: {} of step `{step}` has reached `--log-limit`; the rest is dropped",
+                        stream.as_str()
                     ));
                 }
             }
@@ -354,12 +345,10 @@ impl Progress {
                     let last = if s.last_line.is_empty() {
                         String::new()
                     } else {
-                        format!("; its last line: {}", safe(s.last_line.as_bytes()))
+                        format!("; its last line: {}", s.last_line)
                     };
-                    let text = format!(
-                        "{line_prefix}step `{}` has been silent for a minute{last}\n",
-                        safe(s.step.as_bytes())
-                    );
+                    let text = format!("step `{}` has been silent for a minute{last}", s.step);
+                    let text = format!("{line_prefix}{}\n", inset(&text, 4));
                     bar.suspend(|| write_stderr(&text));
                 }
             }
@@ -378,15 +367,13 @@ impl Reporter for Progress {
                 if !(program_only && *address == LOCAL) && named.insert((*remote).to_owned()) {
                     let more =
                         if address == remote { String::new() } else { format!(" ({address})") };
-                    self.print_line(&safe(format!("on {remote}{more}").as_bytes()));
+                    self.print_line(&format!("on {remote}{more}"));
                 }
             }
             RunEvent::Connecting {} => self.bar.set_message("connecting"),
-            RunEvent::Starting { what } => self.set_phase((*what).to_owned()),
-            RunEvent::Asking {} => {
-                self.set_phase("asking the host for its GPUs and tools".to_owned())
-            }
-            RunEvent::Compiling { what } => self.set_phase(format!("compiling {what}")),
+            RunEvent::Starting { what } => self.set_phase(what),
+            RunEvent::Asking {} => self.set_phase("asking the host for its GPUs and tools"),
+            RunEvent::Compiling { what } => self.set_phase(&format!("compiling {what}")),
             // The step was already printed as a line; the count is only for the bar.
             RunEvent::Disassembling { done, total } => {
                 self.bar.set_message(format!("disassemble with nvdisasm: {done} of {total}"));
@@ -431,11 +418,6 @@ impl Drop for Progress {
 
 fn count_nonblank_lines(bytes: &[u8]) -> usize {
     bytes.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty()).count()
-}
-
-/// Writes to stderr and ignores a closed stderr.
-fn write_stderr(text: &str) {
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
 fn spinner() -> ProgressStyle {

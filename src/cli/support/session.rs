@@ -2,7 +2,7 @@
 //! and questions to the user.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,14 +13,15 @@ use rgpu_protocol::HostFacts;
 use super::app::App;
 use super::program_output::ProgramOutput;
 use super::progress::{LiveOutput, Progress, ProgressRow};
-use super::terminal::safe;
+use super::terminal::{Stdout, write_stderr};
 use super::{signals, started_here};
 use crate::config::{Config, LOCAL, Origin};
-use crate::error::{Exit, Failure, Result, shell_word};
+use crate::error::{Exit, Failure, Result, inset, shell_word};
 use crate::remote::{
     ConnectOptions, HostKeyQuestion, HostLink, OnRemote, Remote, RemoteError, RemoteSpec,
     SentRecord, UnknownHostPolicy, UserPrompt,
 };
+use crate::report::one_line;
 use crate::run::{
     CancelSignal, Canceller, FactsCache, JsonLines, Programs, Reporter, Reporters, RunEvent,
     SharedReporter, channel, find_programs, set_up_compilers, triple,
@@ -399,7 +400,7 @@ fn run_reporters(
     let mut reporters = Reporters::default();
     match output_options.events {
         None => {}
-        Some("-") => reporters.0.push(Box::new(JsonLines(std::io::stdout()))),
+        Some("-") => reporters.0.push(Box::new(JsonLines(Stdout))),
         Some(path) => {
             let file = std::fs::File::create(path).map_err(|e| {
                 Failure::new(Exit::Disk, "disk", "cannot write the events").file(path).cause(e)
@@ -448,14 +449,13 @@ struct TerminalPrompt {
 impl UserPrompt for TerminalPrompt {
     fn ask_host_key(&self, question: &HostKeyQuestion) -> bool {
         self.bar.suspend(|| {
-            let _ = write!(
-                std::io::stderr().lock(),
+            write_stderr(&format!(
                 "the host {} is unknown\n  {} key {}\nAccept the key and store it in {}? [y/N] ",
-                safe(question.host.as_bytes()),
-                safe(question.algorithm.as_bytes()),
-                safe(question.fingerprint.as_bytes()),
+                one_line(&question.host),
+                one_line(&question.algorithm),
+                one_line(&question.fingerprint),
                 question.file.display()
-            );
+            ));
             let mut answer = String::new();
             let read = std::io::stdin().lock().read_line(&mut answer);
             read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
@@ -472,12 +472,11 @@ impl UserPrompt for TerminalPrompt {
             return Box::new(());
         }
         self.bar.suspend(|| {
-            let _ = writeln!(
-                std::io::stderr().lock(),
+            write_stderr(&format!(
                 "your own ssh logs in ({}); it may ask for a password, or wait until you touch \
-                 your security key",
-                safe(why.as_bytes())
-            );
+                 your security key\n",
+                one_line(why)
+            ));
         });
         // Redrawing the bar would erase the question.
         let hidden = self.bar.is_hidden();
@@ -487,9 +486,7 @@ impl UserPrompt for TerminalPrompt {
 
     fn verbose(&self, line: &str) {
         if self.verbose {
-            self.bar.suspend(|| {
-                let _ = writeln!(std::io::stderr().lock(), "  | {}", safe(line.as_bytes()));
-            });
+            self.bar.suspend(|| write_stderr(&format!("  | {}\n", inset(line, 4))));
         }
     }
 

@@ -1,11 +1,13 @@
-//! Detects what the terminal can do, and makes foreign text safe to show.
+//! Detects what the terminal can do, and writes to it.
 //!
 //! stdout carries data, stderr messages. Colours follow `NO_COLOR`, `CLICOLOR_FORCE` and whether
-//! the stream is a terminal. Text from a host goes unchanged into files and pipes; on a terminal
-//! everything but SGR (colour) sequences and newlines is escaped.
+//! the stream is a terminal. All that rgpu writes goes through this file, because any text may
+//! contain words of a host, a project or a file: on a terminal everything but SGR (colour)
+//! sequences and newlines is escaped. Data goes unchanged into files and pipes. Only the output of
+//! the user's own program has another path, `program_output.rs`.
 
-use std::io::{ErrorKind, IsTerminal, Write};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 
 use rgpu_protocol::plan::Stdin;
 
@@ -14,12 +16,41 @@ use crate::error::{Exit, Failure};
 /// The first error of a write to stdout, other than a closed pipe.
 static WRITE_ERROR: OnceLock<String> = OnceLock::new();
 
-/// Writes data to stdout and returns whether that worked. A failure is kept for [`written`].
+/// Writes data to stdout, on a terminal made [`safe`], and returns whether that worked. A failure is
+/// kept for [`written`].
 pub(in crate::cli) fn write_out(bytes: &[u8]) -> bool {
-    let mut out = std::io::stdout().lock();
-    let done = out.write_all(bytes).and_then(|()| out.flush());
-    drop(out);
-    done.map_err(|error| unwritten(&error)).is_ok()
+    Stdout.write_all(bytes).map_err(|error| unwritten(&error)).is_ok()
+}
+
+/// stdout as a writer: each write is flushed, and on a terminal made [`safe`].
+pub(in crate::cli) struct Stdout;
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        static IS_TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
+        let mut out = io::stdout().lock();
+        match *IS_TERMINAL {
+            true => out.write_all(safe(bytes).as_bytes())?,
+            false => out.write_all(bytes)?,
+        }
+        out.flush()?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes a text to stderr, made [`safe`]. A failure is ignored: there is no place left to report
+/// it.
+pub(in crate::cli) fn write_stderr(text: &str) {
+    write_stderr_unchanged(safe(text.as_bytes()).as_bytes());
+}
+
+/// Writes bytes to stderr as they are: for a pipe, or a terminal that the program owns.
+pub(in crate::cli) fn write_stderr_unchanged(bytes: &[u8]) {
+    let _ = io::stderr().lock().write_all(bytes);
 }
 
 /// Keeps the first failure to write to stdout. A closed pipe (`| head`) does not count.
@@ -149,7 +180,8 @@ impl Drop for RawTerminal {
 }
 
 /// Foreign bytes as text that cannot harm a terminal. SGR sequences and newlines stay (a carriage
-/// return before a newline is dropped); other control characters become `\x1b` and the like.
+/// return before a newline is dropped); other control characters become `\u001b` and the like, so
+/// that JSON stays JSON: there they occur in strings only.
 pub(in crate::cli) fn safe(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut out = String::with_capacity(text.len());
@@ -164,7 +196,9 @@ pub(in crate::cli) fn safe(bytes: &[u8]) -> String {
         match c {
             '\n' | '\t' => out.push(c),
             '\r' if rest.starts_with('\n') => {}
-            c if c.is_control() || is_bidi(c) => out.extend(c.escape_default()),
+            '\r' => out.push_str("\\r"),
+            // All of them have four digits.
+            c if c.is_control() || is_bidi(c) => out.push_str(&format!("\\u{:04x}", u32::from(c))),
             c => out.push(c),
         }
     }
@@ -235,11 +269,16 @@ mod tests {
     #[test]
     fn colours_stay_and_everything_else_is_shown_escaped() {
         assert_eq!(safe(b"\x1b[31mred\x1b[0m\r\n"), "\u{1b}[31mred\u{1b}[0m\n");
-        assert_eq!(safe(b"\x1b]0;title\x07"), "\\u{1b}]0;title\\u{7}");
-        assert_eq!(safe(b"\x1b[2J"), "\\u{1b}[2J");
+        assert_eq!(safe(b"\x1b]0;title\x07"), "\\u001b]0;title\\u0007");
+        assert_eq!(safe(b"\x1b[2J"), "\\u001b[2J");
         assert_eq!(safe(b"50%\r100%"), "50%\\r100%");
-        assert_eq!(safe("a\u{202e}b".as_bytes()), "a\\u{202e}b");
+        assert_eq!(safe("a\u{202e}b".as_bytes()), "a\\u202eb");
         assert_eq!(safe(b"\xff"), "\u{fffd}");
+        // A document is still the same document.
+        let document = serde_json::json!({ "a\u{9b}\u{7f}": "\r\n\u{1b}[1m\u{202e}\u{7}" });
+        let shown = safe(serde_json::to_string_pretty(&document).unwrap().as_bytes());
+        assert!(!shown.contains(|c: char| c != '\n' && (c.is_control() || is_bidi(c))), "{shown}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), document);
     }
 
     #[test]

@@ -143,9 +143,18 @@ impl Liar {
         if *self.0.down.borrow() {
             return Err(RemoteError::LinkCut { doing: "connecting", why: "down".into() });
         }
+        let (read, write) = tokio::io::split(self.duplex());
+        Ok(AgentStream {
+            reader: FrameReader::new(Box::new(read)),
+            writer: Box::new(write),
+            ending: StreamEnd::default(),
+        })
+    }
+
+    /// A new link: the client's end of it.
+    pub(crate) fn duplex(&self) -> DuplexStream {
         let first = self.0.links.fetch_add(1, Ordering::SeqCst) == 0;
         let (client, agent) = tokio::io::duplex(256 << 10);
-        let (read, write) = tokio::io::split(client);
         let (host, mut down) = (self.0.clone(), self.0.down.subscribe());
         tokio::spawn(async move {
             let mut link = Link { host, io: agent, first, blobs: 0, job: JOB.to_owned() };
@@ -154,11 +163,7 @@ impl Liar {
                 _ = down.wait_for(|down| *down) => {}
             }
         });
-        Ok(AgentStream {
-            reader: FrameReader::new(Box::new(read)),
-            writer: Box::new(write),
-            ending: StreamEnd::default(),
-        })
+        client
     }
 }
 
