@@ -103,8 +103,8 @@ pub fn fetch(folder: &Path, pip_output: PipOutput) -> Result<Nvdisasm, FetchErro
 /// Finds a Python with pip.
 fn python() -> Option<PathBuf> {
     ["python3", "python"].into_iter().filter_map(|name| which::which(name).ok()).find(|python| {
-        let mut pip = Command::new(python);
-        pip.args(["-m", "pip", "--version"]).stdin(Stdio::null());
+        let mut pip = rgpu_wheels::pip(python);
+        pip.arg("--version").stdin(Stdio::null());
         pip.output().is_ok_and(|output| output.status.success())
     })
 }

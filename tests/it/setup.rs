@@ -10,6 +10,7 @@ fn pip(laptop: &Laptop, version: &str) {
     let script = format!(
         r#"#!/bin/sh
 echo "$@" >> '{log}'
+echo "$PYTHONSAFEPATH $(pwd)" >> '{log}.folders'
 [ "$3" = --version ] && exec echo 'pip 23.2'
 while [ $# -gt 1 ]; do [ "$1" = -r ] && list=$2; target=$2; shift; done
 [ '{version}' = none ] && {{ echo 'ERROR: No matching distribution found' >&2; exit 1; }}
@@ -47,6 +48,9 @@ fn nvdisasm_is_fetched_on_the_users_word_alone_and_found_from_then_on() {
     assert_eq!((&done["version"], &done["fetched"]), (&"13.5.37".into(), &false.into()));
     let calls = fs::read_to_string(laptop.path("pip")).unwrap();
     assert_eq!(calls.matches("--require-hashes").count(), 1, "{calls}");
+    // Python imports from the current folder first: never from the project, which may have a pip.py.
+    let folders = fs::read_to_string(laptop.path("pip.folders")).unwrap();
+    assert!(folders.lines().count() > 1 && folders.lines().all(|at| at == "1 /"), "{folders}");
     let folder = laptop.path("home/.local/share/rgpu");
     let names: Vec<_> = fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names, ["nvdisasm"]);

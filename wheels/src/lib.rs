@@ -32,11 +32,19 @@ pub fn requirement(list: &str, package: &str) -> Option<Requirement> {
     Some(Requirement { version, text: format!("{}\n", text.trim_end_matches([' ', '\\'])) })
 }
 
+/// A Python's pip. Python imports modules from its current folder first, which may be a cloned
+/// project with a `pip.py`, so it runs in the root folder. All paths must be absolute.
+pub fn pip(python: &Path) -> Command {
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip"]).current_dir("/").env("PYTHONSAFEPATH", "1");
+    pip
+}
+
 /// The command that installs a requirements file with a Python's pip: only wheels, exactly these by
 /// their hashes, and no dependencies.
 pub fn install(python: &Path, list: &Path) -> Command {
-    let mut pip = Command::new(python);
-    pip.args(["-m", "pip", "install", "--disable-pip-version-check"])
+    let mut pip = pip(python);
+    pip.args(["install", "--disable-pip-version-check"])
         .args(["--no-deps", "--only-binary=:all:", "--require-hashes", "-r"])
         .arg(list);
     pip
