@@ -8,6 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::regular_file;
+
 /// The content of `env.json` (`rgpu.env/1`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EnvRecord {
@@ -117,63 +119,166 @@ pub fn digest_of(mut reader: impl std::io::Read) -> std::io::Result<(u64, Digest
 
 /// Settings under which git starts none of the programs that a repository configures. An unpacked
 /// archive, or a bare repository among other files, has settings that somebody else chose.
-const NO_PROGRAMS: [&str; 6] = [
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "core.hooksPath=/dev/null",
-    "-c",
-    "safe.bareRepository=explicit",
+const NO_PROGRAMS: [(&str, &str); 3] = [
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", "/dev/null"),
+    ("safe.bareRepository", "explicit"),
 ];
 
 /// The repository that contains `folder`, as reported by git; `None` without git or outside a
 /// repository.
 fn repository(folder: &Path) -> Option<Repository> {
-    let git = |args: &[&str]| {
-        let mut git = std::process::Command::new("git");
-        let output = git.arg("-C").arg(folder).args(NO_PROGRAMS).args(args).output().ok()?;
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    };
-    let commit = git(&["rev-parse", "HEAD"])?;
-    let dirty = !git(&["status", "--porcelain", "--untracked-files=normal", "--", "."])?.is_empty();
-    Some(Repository { commit, dirty })
+    let mut settings: Vec<(String, &str)> =
+        NO_PROGRAMS.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect();
+    // Listed in `.gitattributes`, a filter runs on every changed file. Without the repository's own
+    // filters, a file that needs one may count as changed.
+    let listed =
+        git(folder, &settings, &["config", "--null", "--show-scope", "--get-regexp", FILTER]);
+    let listed = listed.unwrap_or_default();
+    let mut fields = listed.split('\0');
+    while let (Some(scope), Some(entry)) = (fields.next(), fields.next()) {
+        let key = entry.split('\n').next().unwrap_or_default();
+        if matches!(scope, "local" | "worktree") {
+            settings.push((key.to_owned(), if key.ends_with(".required") { "false" } else { "" }));
+        }
+    }
+    let commit = git(folder, &settings, &["rev-parse", "HEAD"])?;
+    // For changes inside a submodule, git would start another git with the submodule's settings.
+    let flags = ["--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty"];
+    let status = git(folder, &settings, &[&["status"], &flags[..], &["--", "."]].concat())?;
+    Some(Repository { commit: commit.trim().to_owned(), dirty: !status.trim().is_empty() })
+}
+
+/// The settings of filters, as a pattern of their keys.
+const FILTER: &str = r"^filter\.";
+
+/// What git prints in `folder` with these settings; `None` if it fails. It fetches nothing: in a
+/// partial clone, the repository's settings name the program that fetches a missing object.
+fn git(folder: &Path, settings: &[(String, &str)], args: &[&str]) -> Option<String> {
+    let mut git = std::process::Command::new("git");
+    git.arg("-C").arg(folder).args(args);
+    git.env("GIT_NO_LAZY_FETCH", "1").env("GIT_ALLOW_PROTOCOL", "none");
+    // Keys may contain `=`, so they cannot be arguments of `-c`.
+    git.env("GIT_CONFIG_COUNT", settings.len().to_string());
+    for (at, (key, value)) in settings.iter().enumerate() {
+        git.env(format!("GIT_CONFIG_KEY_{at}"), key).env(format!("GIT_CONFIG_VALUE_{at}"), value);
+    }
+    let output = git.output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
 
     use super::*;
+
+    /// A script that leaves a mark when it runs, and the mark.
+    fn marking_script(folder: &Path) -> (PathBuf, PathBuf) {
+        let (script, ran) = (folder.join("script"), folder.join("ran"));
+        fs::write(&script, format!("#!/bin/sh\ntouch '{}'\ncat\n", ran.display())).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        (script, ran)
+    }
+
+    fn user_git(folder: &Path, args: &[&str]) {
+        let mut git = std::process::Command::new("git");
+        git.arg("-C").arg(folder).args(["-c", "user.name=x", "-c", "user.email=x@x"]);
+        assert!(git.args(args).output().unwrap().status.success(), "{args:?}");
+    }
+
+    /// A repository with one committed file.
+    fn committed(folder: &Path) {
+        fs::create_dir_all(folder).unwrap();
+        user_git(folder, &["init", "-q"]);
+        fs::write(folder.join("file"), "one").unwrap();
+        user_git(folder, &["add", "-A"]);
+        user_git(folder, &["commit", "-q", "-m", "x"]);
+    }
+
+    #[test]
+    fn a_repositorys_filters_submodules_and_remotes_start_no_program() {
+        let dir = tempfile::tempdir().unwrap();
+        let (script, ran) = marking_script(dir.path());
+        let script = script.display().to_string();
+        let top = dir.path().join("unpacked");
+        committed(&top);
+        // A changed file runs the filter that `.gitattributes` names.
+        for (name, key) in [("x", "clean"), ("a=b.c", "process")] {
+            let attributes = format!("* filter={name}\n");
+            fs::write(top.join(".gitattributes"), attributes).unwrap();
+            fs::write(top.join("file"), key).unwrap();
+            user_git(&top, &["config", &format!("filter.{name}.{key}"), &script]);
+            user_git(&top, &["config", &format!("filter.{name}.required"), "true"]);
+            let _ = std::process::Command::new("git").arg("-C").arg(&top).arg("status").output();
+            assert!(ran.exists(), "git alone starts `{key}`");
+            fs::remove_file(&ran).unwrap();
+            assert!(repository(&top).is_some_and(|repository| repository.dirty));
+            assert!(!ran.exists(), "{key}");
+        }
+        // A submodule has settings of its own.
+        let inner = top.join("inner");
+        committed(&inner);
+        let head = repository(&inner).unwrap().commit;
+        user_git(&top, &["update-index", "--add", "--cacheinfo", &format!("160000,{head},inner")]);
+        user_git(&inner, &["config", "core.fsmonitor", &script]);
+        user_git(&top, &["status"]);
+        assert!(ran.exists(), "git alone starts it");
+        fs::remove_file(&ran).unwrap();
+        assert!(repository(&top).is_some());
+        assert!(!ran.exists());
+        // In a partial clone, a missing object is fetched by a program.
+        let partial = dir.path().join("partial");
+        committed(&partial);
+        for (key, value) in [
+            ("core.repositoryFormatVersion", "1"),
+            ("extensions.partialClone", "origin"),
+            ("remote.origin.promisor", "true"),
+            ("remote.origin.url", "."),
+            ("remote.origin.uploadpack", &script),
+        ] {
+            user_git(&partial, &["config", key, value]);
+        }
+        let objects = walkdir::WalkDir::new(partial.join(".git/objects")).into_iter().flatten();
+        let tree = std::process::Command::new("git")
+            .arg("-C")
+            .arg(&partial)
+            .args(["rev-parse", "HEAD^{tree}"])
+            .output()
+            .unwrap();
+        let tree = String::from_utf8(tree.stdout).unwrap();
+        let name = tree.trim()[2..].to_owned();
+        let lost = objects.filter(|entry| entry.file_name().to_string_lossy() == name);
+        lost.for_each(|entry| fs::remove_file(entry.path()).unwrap());
+        fs::remove_file(partial.join(".git/index")).unwrap();
+        let _ = std::process::Command::new("git").arg("-C").arg(&partial).arg("status").output();
+        assert!(ran.exists(), "git alone starts it");
+        fs::remove_file(&ran).unwrap();
+        assert_eq!(repository(&partial), None);
+        assert!(!ran.exists());
+    }
 
     #[test]
     fn a_repositorys_own_settings_start_no_program() {
         let dir = tempfile::tempdir().unwrap();
-        let (script, ran) = (dir.path().join("script"), dir.path().join("ran"));
-        fs::write(&script, format!("#!/bin/sh\ntouch '{}'\n", ran.display())).unwrap();
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-        let git = |folder: &Path, args: &[&str]| {
-            let mut git = std::process::Command::new("git");
-            git.arg("-C").arg(folder).args(["-c", "user.name=x", "-c", "user.email=x@x"]);
-            assert!(git.args(args).output().unwrap().status.success(), "{args:?}");
-        };
+        let (script, ran) = marking_script(dir.path());
         // An unpacked repository with a file system monitor.
         let unpacked = dir.path().join("unpacked");
-        fs::create_dir(&unpacked).unwrap();
-        git(&unpacked, &["init", "-q"]);
-        git(&unpacked, &["commit", "-q", "--allow-empty", "-m", "x"]);
-        git(&unpacked, &["config", "core.fsmonitor", &script.display().to_string()]);
-        git(&unpacked, &["status"]);
+        committed(&unpacked);
+        user_git(&unpacked, &["config", "core.fsmonitor", &script.display().to_string()]);
+        user_git(&unpacked, &["status"]);
         assert!(ran.exists(), "git alone starts it");
         fs::remove_file(&ran).unwrap();
         assert!(repository(&unpacked).is_some_and(|repository| !repository.dirty));
         // A bare repository among another's files.
         let bare = dir.path().join("bare");
-        git(dir.path(), &["clone", "-q", "--bare", "unpacked", "bare"]);
+        user_git(dir.path(), &["clone", "-q", "--bare", "unpacked", "bare"]);
         for (key, value) in [("core.bare", "false"), ("core.worktree", "..")] {
-            git(&bare, &["config", key, value]);
+            user_git(&bare, &["config", key, value]);
         }
-        git(&bare, &["config", "core.fsmonitor", &script.display().to_string()]);
+        user_git(&bare, &["config", "core.fsmonitor", &script.display().to_string()]);
         assert_eq!(repository(&bare), None);
         assert!(!ran.exists());
     }
