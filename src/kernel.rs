@@ -31,6 +31,7 @@ pub use language::{LANGUAGES, Language};
 pub use mode::{
     FlagGroup, KERNEL_SURVEY, MODES, Mode, ModeInfo, ModeStep, RANGE_SURVEY, UnknownMode,
 };
+pub(crate) use own_files::OwnFiles;
 pub use read::read;
 pub use sizes::Selection;
 pub use source::{SourceTree, is_private};

@@ -38,6 +38,9 @@ pub struct Mount {
     pub to: String,
     /// An absolute path on the host where the mount is visible too, e.g. `/data`.
     pub link: Option<String>,
+    /// Whether the path as typed is relative and has no `..`, so that it looks like a part of the
+    /// current folder.
+    pub looks_inner: bool,
 }
 
 impl Mount {
@@ -53,6 +56,8 @@ impl Mount {
             Some((from, to)) if !cwd.join(text).exists() => (from, Some(to)),
             _ => (text, None),
         };
+        let is_inner = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+        let looks_inner = Path::new(from).components().all(is_inner);
         let full = cwd.join(from);
         let metadata = fs::metadata(&full)
             .map_err(|e| failed(&format!("`{from}` cannot be looked at: {e}")))?;
@@ -74,7 +79,13 @@ impl Mount {
         if link.is_some() && to.is_empty() {
             return Err(failed("that would be the host's root"));
         }
-        Ok(Self { from, to, link })
+        Ok(Self { from, to, link, looks_inner })
+    }
+
+    /// Whether a link leads from what looks like a part of `cwd` to somewhere else. A cloned project
+    /// may contain such a link.
+    pub fn leads_out_of(&self, cwd: &Path) -> bool {
+        self.looks_inner && fs::canonicalize(cwd).is_ok_and(|cwd| !self.from.starts_with(cwd))
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{KernelError, KernelFolders};
 
 /// The folder whose files may be sent along with a kernel.
-pub(super) struct OwnFiles {
+pub(crate) struct OwnFiles {
     root: PathBuf,
 }
 
@@ -15,7 +15,7 @@ impl OwnFiles {
     /// For the kernel in `folder`: the nearest parent with `.git` or the nearest with `rgpu.toml`,
     /// the outer one if there are both; else the folder of `kernel_folders` that contains it; else
     /// its own folder.
-    pub(super) fn find(folder: &Path, kernel_folders: &KernelFolders) -> Self {
+    pub(crate) fn find(folder: &Path, kernel_folders: &KernelFolders) -> Self {
         let start = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let Ok(real) = start.canonicalize() else { return Self { root: start.to_owned() } };
         let nearest_with = |mark: &str| real.ancestors().find(|above| above.join(mark).exists());
@@ -37,7 +37,7 @@ impl OwnFiles {
     /// # Errors
     /// [`KernelError::Elsewhere`]. A file that does not exist is not an error here; its reader
     /// reports it.
-    pub(super) fn check(
+    pub(crate) fn check(
         &self,
         path: &Path,
         named_by: Option<&'static str>,

@@ -300,7 +300,7 @@ impl PlanDriver for BuildDriver<'_> {
     ) -> Result<Option<Draft>, RunError> {
         let draft = match &self.run.target {
             // It needs no facts.
-            BuildTarget::Dsl(build) => build.plan(job),
+            BuildTarget::Dsl(build) => build.plan(job).map_err(Failure::from)?,
             BuildTarget::Kernel(request) => {
                 let facts = session.facts(context).await?;
                 let toolbox = Toolbox { collector: None, ..session.toolbox(&facts) };

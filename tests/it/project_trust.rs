@@ -388,6 +388,24 @@ fn settings_of_another_user_above_the_project_are_ignored() {
 }
 
 #[test]
+fn a_mount_that_is_a_link_says_where_its_files_come_from() {
+    let laptop = Laptop::new();
+    let outside = laptop.path("home");
+    fs::write(outside.join("notes"), "").unwrap();
+    symlink(&outside, laptop.project("data")).unwrap();
+    laptop.write("own/file", "");
+    symlink("own", laptop.project("inner")).unwrap();
+    let told = |mount: &str| {
+        let line = format!("exec --mount {mount} -- true");
+        laptop.show(&line)
+    };
+    assert!(told("data").contains("`data` is a link: the files of [TMP]/home are sent"));
+    for mount in ["inner", "own", "../home"] {
+        assert!(!told(mount).contains("is a link"), "{mount}");
+    }
+}
+
+#[test]
 fn a_command_that_goes_to_a_host_says_which() {
     let laptop = Laptop::new();
     let stranger = Stranger::new();

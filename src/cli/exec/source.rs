@@ -170,7 +170,13 @@ fn mounts(app: &App, args: &ExecArgs) -> Result<Snapshot> {
     }
     let mut mounts = Vec::new();
     for (index, text) in args.mount.iter().enumerate() {
-        mounts.push(Mount::parse(text, index == 0, &app.cwd)?);
+        let mount = Mount::parse(text, index == 0, &app.cwd)?;
+        if mount.leads_out_of(&app.cwd) {
+            let name = text.split(':').next().unwrap_or(text);
+            let from = mount.from.display();
+            app.say(&format!("warning: `{name}` is a link: the files of {from} are sent"));
+        }
+        mounts.push(mount);
     }
     let contents = snapshot(&mounts, args.mount_limit.unwrap_or(MAX_MOUNT_BYTES))?;
     for skipped in contents.left_out.iter().take(5) {

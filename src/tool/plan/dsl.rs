@@ -16,8 +16,9 @@ use super::message_rows::{MessageRow, NextRungs, RowAction, table};
 use super::python_env::PythonEnv;
 use super::request::JobName;
 use super::wheels::{CUTE, TRITON, Wheels};
-use crate::kernel::name_of;
+use crate::kernel::{KernelError, KernelFolders, OwnFiles, is_private, name_of};
 use crate::model::profile::ArtifactKind;
+use crate::regular_file::{self, MAX_FILE_BYTES};
 
 /// Scripts that run on the host.
 pub(super) const MAIN: &str = include_str!("../../../harness/templates/build_dsl.py");
@@ -118,9 +119,12 @@ impl DslBuild {
     }
 
     /// The plan of the job that compiles it.
-    pub fn plan(&self, job: &JobName) -> Draft {
+    ///
+    /// # Errors
+    /// [`KernelError::Elsewhere`] for a module outside of the file's own repository or project.
+    pub fn plan(&self, job: &JobName) -> Result<Draft, KernelError> {
         let environment = self.dsl.wheels().environment();
-        let sources = modules(&self.file);
+        let sources = modules(&self.file)?;
         let file_name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned());
         let script = Job {
             dsl: self.dsl.name(),
@@ -161,22 +165,21 @@ impl DslBuild {
         let mut limits = Limits::default();
         limits.log_bytes = self.log_bytes.unwrap_or(limits.log_bytes);
         let title = format!("build {} for {}", self.stem(), self.arch);
-        Draft {
-            plan: Plan {
-                job: job.job(),
-                title,
-                facts: None,
-                files: Vec::new(),
-                steps: vec![environment.step(FETCH_TIMEOUT_S), self.step()],
-                gpu: None,
-                env: BTreeMap::new(),
-                secrets: Vec::new(),
-                origin: None,
-                limits,
-            },
-            files,
-            info: DraftInfo { arch: self.arch.clone(), sources: localized, ..DraftInfo::default() },
-        }
+        let info =
+            DraftInfo { arch: self.arch.clone(), sources: localized, ..DraftInfo::default() };
+        let plan = Plan {
+            job: job.job(),
+            title,
+            facts: None,
+            files: Vec::new(),
+            steps: vec![environment.step(FETCH_TIMEOUT_S), self.step()],
+            gpu: None,
+            env: BTreeMap::new(),
+            secrets: Vec::new(),
+            origin: None,
+            limits,
+        };
+        Ok(Draft { plan, files, info })
     }
 
     fn step(&self) -> Step {
@@ -219,16 +222,24 @@ impl DslBuild {
 /// Limit on the modules sent along: a kernel does not have more of its own.
 const MAX_MODULES: usize = 500;
 
-/// The file and the modules beside it that it imports, directly or indirectly.
-pub(super) fn modules(file: &Path) -> Vec<PathBuf> {
+/// The file and the modules beside it that it imports, directly or indirectly. The user named the
+/// file, so it may lie anywhere; a module may be a link, and must be the project's own.
+pub(super) fn modules(file: &Path) -> Result<Vec<PathBuf>, KernelError> {
     let folder = file.parent().unwrap_or(Path::new(""));
+    let own_files = OwnFiles::find(folder, &KernelFolders::default());
     let mut found: Vec<PathBuf> = Vec::new();
     let mut queue = vec![file.to_owned()];
     while let Some(path) = queue.pop() {
         if found.contains(&path) || found.len() >= MAX_MODULES {
             continue;
         }
-        let text = std::fs::read(&path).unwrap_or_default();
+        if path != file {
+            own_files.check(&path, None)?;
+            if path.canonicalize().is_ok_and(|real| is_private(&real)) {
+                continue;
+            }
+        }
+        let text = regular_file::read(&path, MAX_FILE_BYTES).unwrap_or_default();
         for name in imports(&String::from_utf8_lossy(&text)) {
             let beside = folder.join(format!("{name}.py"));
             if beside.is_file() {
@@ -240,7 +251,7 @@ pub(super) fn modules(file: &Path) -> Vec<PathBuf> {
         found.push(path);
     }
     found.sort();
-    found
+    Ok(found)
 }
 
 /// Every module of a package.
@@ -271,6 +282,38 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_module_that_leads_to_a_file_of_others_does_not_travel() {
+        let folder = tempfile::tempdir().unwrap();
+        let clone = folder.path().join("clone");
+        for (path, text) in [
+            ("secret.py", "key"),
+            ("package/__init__.py", ""),
+            ("clone/k.py", "import helper"),
+            ("clone/own.py", ""),
+            ("clone/id_ed25519", "key"),
+        ] {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let helper = clone.join("helper.py");
+        let link = |target: &str, link: &Path| {
+            std::os::unix::fs::symlink(folder.path().join(target), link).unwrap();
+        };
+        let file = clone.join("k.py");
+        link("secret.py", &helper);
+        assert!(matches!(modules(&file), Err(KernelError::Elsewhere { .. })));
+        std::fs::remove_file(&helper).unwrap();
+        link("package", &clone.join("helper"));
+        assert!(matches!(modules(&file), Err(KernelError::Elsewhere { .. })));
+        link("clone/id_ed25519", &helper);
+        assert_eq!(modules(&file).unwrap(), [file.clone()]);
+        std::fs::remove_file(&helper).unwrap();
+        link("clone/own.py", &helper);
+        assert_eq!(modules(&file).unwrap(), [helper, file]);
+    }
+
+    #[test]
     fn a_plan_brings_the_file_and_the_modules_beside_it() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
@@ -298,7 +341,7 @@ mod tests {
             timeout_s: 600,
             log_bytes: None,
         };
-        let draft = build.plan(&JobName { run: "r".into(), sequence: 1 });
+        let draft = build.plan(&JobName { run: "r".into(), sequence: 1 }).unwrap();
         let sources = draft.files.iter().map(|f| f.path.as_str()).filter(|p| p.starts_with("src/"));
         let sources: Vec<&str> = sources.collect();
         assert_eq!(sources, ["src/k.py", "src/lib/__init__.py", "src/lib/more.py", "src/tiles.py"]);
