@@ -5,14 +5,15 @@
 //! opened, and only lines near those of instructions are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use rgpu_protocol::Plan;
 use rgpu_protocol::plan::valid_job_id;
 
+use crate::kernel::is_private;
 use crate::model::code::SourceText;
 use crate::model::hotspots::SourceAt;
+use crate::regular_file::{self, MAX_FILE_BYTES};
 use crate::store::{InputsRecord, digest_file};
 
 /// Lines kept before and after a line with instructions.
@@ -84,28 +85,50 @@ fn from_run_inputs(named: &Path, cubin: &Path) -> Option<(String, PathBuf)> {
     let sent = plan.files.iter().find(|file| Path::new(&file.path).file_name() == Some(name))?;
     let folders = inputs.files.iter().filter_map(|file| Path::new(&file.path).parent());
     folders.map(|folder| folder.join(name)).find_map(|path| {
+        let text = read(&path)?;
         let unchanged = digest_file(&path).is_ok_and(|now| now.sha256 == sent.digest);
-        Some((read(&path).filter(|_| unchanged)?, path))
+        unchanged.then_some((text, path))
     })
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
-    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+    serde_json::from_slice(&regular_file::read(path, MAX_FILE_BYTES).ok()?).ok()
 }
 
+/// The text of a source file. The real path counts: a link may be named as a source and lead to
+/// any file.
 fn read(path: &Path) -> Option<String> {
+    let path = path.canonicalize().ok()?;
     let ending = path.extension()?.to_str()?.to_ascii_lowercase();
-    if !SOURCE_EXTENSIONS.contains(&ending.as_str()) || !path.metadata().ok()?.is_file() {
+    if !SOURCE_EXTENSIONS.contains(&ending.as_str()) || is_private(&path) {
         return None;
     }
-    let mut bytes = Vec::new();
-    std::fs::File::open(path).ok()?.take(MAX_SOURCE_BYTES + 1).read_to_end(&mut bytes).ok()?;
-    (bytes.len() as u64 <= MAX_SOURCE_BYTES).then(|| String::from_utf8_lossy(&bytes).into_owned())
+    let bytes = regular_file::read(&path, MAX_SOURCE_BYTES).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_with_a_sources_name_does_not_bring_another_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::create_dir(path(".ssh")).unwrap();
+        for (target, link) in [("id_ed25519", "key.cu"), (".ssh/my.py", "mine.cu")] {
+            std::fs::write(path(target), "secret\n").unwrap();
+            std::os::unix::fs::symlink(path(target), path(link)).unwrap();
+        }
+        std::os::unix::fs::symlink("/dev/zero", path("zero.cu")).unwrap();
+        std::fs::write(path("k.cuh"), "text\n").unwrap();
+        std::os::unix::fs::symlink(path("k.cuh"), path("linked.cu")).unwrap();
+        let text = |name: &str| find_text(&format!("/nowhere/{name}"), &path("k.cubin")).0;
+        for name in ["key.cu", "mine.cu", "zero.cu"] {
+            assert_eq!(text(name), None, "{name}");
+        }
+        assert_eq!(text("linked.cu").as_deref(), Some("text\n"));
+    }
 
     #[test]
     fn what_a_job_of_ours_compiled_is_read_where_its_run_had_it_while_it_is_the_same() {

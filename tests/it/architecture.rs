@@ -24,7 +24,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("analysis", &["model"]),
     ("report", &["model"]),
     ("redact", &["model"]),
-    ("disasm", &["tool", "store", "import", "analysis", "model"]),
+    ("disasm", &["kernel", "tool", "store", "import", "analysis", "model"]),
     (
         "run",
         &[
