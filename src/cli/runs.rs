@@ -12,9 +12,10 @@ use clap::{Args, Subcommand};
 use super::support::app::{App, Status};
 use super::support::progress::LiveOutput;
 use super::support::session::{self, OutputOptions};
-use super::support::{open_profile, saved_comparison, saved_fan_out};
-use crate::error::{Exit, Result};
+use super::support::{open_profile, saved_comparison, saved_fan_out, started_here};
+use crate::error::{Exit, Result, inset};
 use crate::remote::{HostLink, JobMessage, OnRemote, RemoteError};
+use crate::report::one_line;
 use crate::store::{Cost, RunFolder, RunRecord, RunState, Runs};
 use rgpu_protocol::EventBody;
 use rgpu_protocol::plan::{Limits, PULLED};
@@ -163,7 +164,7 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
     let place = || {
         let note = match record.note.as_str() {
             "" => String::new(),
-            note => format!("  note        {}\n", super::support::terminal::safe(note.as_bytes())),
+            note => format!("  note        {}\n", inset(note, 14)),
         };
         format!("{note}  run         {}\n", folder.path().display())
     };
@@ -200,10 +201,10 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
     app.print(&format!(
         "{}\n  what        {}\n  remote      {} ({})\n  started     {}\n  state       {}{}\n{cost}{}{}",
         record.id,
-        record.title,
-        record.remote,
-        record.address,
-        crate::report::moment(&record.started),
+        one_line(&record.title),
+        one_line(&record.remote),
+        one_line(&record.address),
+        one_line(&crate::report::moment(&record.started)),
         match has_no_answer(&record) {
             true => last_seen(folder, &record),
             false => state_text(&record),

@@ -4,6 +4,8 @@ use comfy_table::{
     Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets,
 };
 
+use crate::error::is_line_break;
+
 /// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
@@ -26,9 +28,11 @@ impl Grid {
         Self { head: head.iter().map(|(n, a)| ((*n).to_owned(), *a)).collect(), rows: Vec::new() }
     }
 
-    /// Adds a row; missing cells are empty, surplus ones dropped.
+    /// Adds a row; missing cells are empty, surplus ones dropped. A cell is one line: with a line
+    /// break, a foreign text could look like a line of ours.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        let mut row: Vec<String> = cells.into_iter().take(self.head.len()).collect();
+        let cells = cells.into_iter().take(self.head.len());
+        let mut row: Vec<String> = cells.map(|cell| cell.replace(is_line_break, " ")).collect();
         row.resize(self.head.len(), String::new());
         self.rows.push(row);
     }
@@ -212,6 +216,16 @@ fn cell(text: &str, align: Align) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_foreign_text_does_not_begin_a_line() {
+        let mut grid = Grid::new(&[("run", Align::Left), ("what", Align::Left)]);
+        grid.row(["a\nhelp: a lie".to_owned(), "x\r\u{2028}error: b".to_owned()]);
+        let tables = [grid.plain(80, 0), grid.fitted(40, 0), grid.stacked(40), grid.markdown()];
+        for table in tables {
+            assert!(!table.contains("\nhelp") && !table.contains("\nerror"), "{table}");
+        }
+    }
 
     fn sample() -> Grid {
         let mut grid =

@@ -11,9 +11,9 @@ use crate::cli::support::app::{App, Status};
 use crate::cli::support::host_text::host_text;
 use crate::cli::support::progress::LiveOutput;
 use crate::cli::support::session::{self, OutputOptions};
-use crate::cli::support::terminal::safe;
 use crate::error::Result;
 use crate::remote::RemoteSpec;
+use crate::report::one_line;
 use crate::run::{Reporter, RunEvent};
 
 /// `remote check`.
@@ -53,7 +53,7 @@ pub(super) fn gpus(host: &HostFacts) -> String {
         .into_iter()
         .map(|(name, n)| if n > 1 { format!("{n} × {name}") } else { name })
         .collect();
-    safe(list.join(", ").as_bytes())
+    one_line(&list.join(", "))
 }
 
 /// Connects, asks for the facts and prints them.

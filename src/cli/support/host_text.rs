@@ -2,8 +2,7 @@
 
 use rgpu_protocol::HostFacts;
 
-use super::terminal::safe;
-use crate::report::{Align, Grid, wrap};
+use crate::report::{Align, Grid, one_line, wrap};
 
 /// The facts of a host in a few lines of `width` columns.
 pub(in crate::cli) fn host_text(
@@ -12,7 +11,7 @@ pub(in crate::cli) fn host_text(
     seconds: f64,
     width: usize,
 ) -> String {
-    let clean = |text: &str| safe(text.as_bytes());
+    let clean = one_line;
     let agent = &facts.agent;
     let head = format!(
         "{name}  {} ({}, {} CPUs, {}), as {}  [{seconds:.1} s]",
