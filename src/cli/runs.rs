@@ -222,7 +222,11 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
             None => format!("attach with `rgpu runs attach {}`", record.id),
         });
     }
-    if record.state == RunState::NeverSubmitted && folder.failure().is_none() {
+    // A record that came with a project could name any command line.
+    if record.state == RunState::NeverSubmitted
+        && folder.failure().is_none()
+        && started_here::is_known(app, &record)
+    {
         app.say(&again(&record));
     }
     Ok(0)

@@ -10,6 +10,7 @@ use std::time::Duration;
 use rgpu_protocol::Event;
 use rgpu_protocol::event::Stream;
 use rgpu_protocol::plan::{PULLED, valid_job_id, valid_relative_path};
+use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 
 use super::follower::{self, Follower, OtherFollower};
@@ -258,14 +259,21 @@ impl RunFolder {
         &self.path
     }
 
-    /// Reads the run's record.
+    /// Reads the run's record. The names of the run and its jobs are valid: they become parts of
+    /// command lines that the user is told to type.
     ///
     /// # Errors
     /// I/O errors, [`StoreError::BadRecord`].
     pub fn record(&self) -> Result<RunRecord, StoreError> {
         let path = self.path.join("run.json");
-        let bytes = fs::read(&path).map_err(io_error("read", &path))?;
-        serde_json::from_slice(&bytes).map_err(|source| StoreError::BadRecord { path, source })
+        let bytes = self.read("run.json")?;
+        let record = serde_json::from_slice::<RunRecord>(&bytes).and_then(|record| {
+            let names = record.jobs.iter().map(|job| &job.job).chain([&record.id]);
+            let bad = names.into_iter().find(|name| !valid_job_id(name)).cloned();
+            let refused = |name| serde_json::Error::custom(format!("`{name}` is no name of a run"));
+            bad.map_or(Ok(record), |name| Err(refused(name)))
+        });
+        record.map_err(|source| StoreError::BadRecord { path, source })
     }
 
     /// Reads the record and corrects its state: a command that was killed could not record that it

