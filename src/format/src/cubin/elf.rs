@@ -64,6 +64,7 @@ pub(super) fn read(data: &[u8]) -> Result<Elf<'_>, CubinError> {
     }
     let table = header.sections(e, data).map_err(broken("section table"))?;
     let mut sections = Vec::with_capacity(table.len());
+    let mut left = data.len();
     for (index, section) in table.enumerate() {
         let broken = broken_one("section", index.0);
         let name = table.section_name(e, section).map_err(broken)?;
@@ -73,6 +74,11 @@ pub(super) fn read(data: &[u8]) -> Result<Elf<'_>, CubinError> {
         } else {
             section.data(e, data).map_err(broken)?
         };
+        // A few bytes that thousands of headers name would be read thousands of times.
+        left = left.checked_sub(bytes.len()).ok_or_else(|| CubinError::Elf {
+            part: format!("section {}", index.0),
+            cause: "the sections overlap".to_owned(),
+        })?;
         sections.push(Section {
             name,
             kind: kind.0,

@@ -7,6 +7,7 @@ use super::table::{self, Fields};
 use crate::nsys_row::{
     ApiCall, Diagnostic, Gpu, GraphLaunch, Kernel, KernelRun, Memcpy, Memset, NvtxEvent, Strings,
 };
+use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 use std::collections::{BTreeMap, HashSet};
 use std::ops::RangeInclusive;
@@ -16,6 +17,7 @@ use std::path::Path;
 #[derive(Debug)]
 pub struct NsysSqlite {
     uri: String,
+    bytes: u64,
     connection: Connection,
     tables: HashSet<String>,
 }
@@ -28,13 +30,15 @@ impl NsysSqlite {
     /// [`NsysSqliteError::NotNsys`] for one that nsys did not write.
     pub fn open(path: &Path) -> Result<NsysSqlite, NsysSqliteError> {
         let uri = uri(path);
-        let connection = connect(&uri).map_err(NsysSqliteError::Open)?;
+        // SQLite says why a file cannot be read.
+        let bytes = std::fs::metadata(path).map_or(0, |meta| meta.len());
+        let connection = connect(&uri, bytes).map_err(NsysSqliteError::Open)?;
         let tables = table::names(&connection).map_err(NsysSqliteError::Open)?;
         let known = ["StringIds", "META_DATA_EXPORT", "EXPORT_META_DATA", Gpu::TABLE];
         if !known.iter().any(|name| tables.contains(*name)) {
             return Err(NsysSqliteError::NotNsys { tables: tables.len() });
         }
-        Ok(NsysSqlite { uri, connection, tables })
+        Ok(NsysSqlite { uri, bytes, connection, tables })
     }
 
     /// Whether there is any row of GPU work: kernels, copies, fills or graphs. nsys writes a report
@@ -135,7 +139,7 @@ impl NsysSqlite {
         }
         let all = table::select(&self.connection, Kernel::TABLE, Kernel::COLUMNS)?;
         let sql = format!("{all} LIMIT {}", i64::try_from(limit).unwrap_or(i64::MAX));
-        table::stream(&self.connection, Kernel::TABLE, &sql, |f| row(Kernel::read(f)))
+        table::stream((&self.connection, self.bytes), Kernel::TABLE, &sql, |f| row(Kernel::read(f)))
     }
 
     /// Streams only the fields of the kernels that sums need: a third of the columns, in a third of
@@ -217,7 +221,7 @@ impl NsysSqlite {
             return Ok(0);
         }
         let sql = table::select(&self.connection, table, columns)?;
-        table::stream(&self.connection, table, &sql, row)
+        table::stream((&self.connection, self.bytes), table, &sql, row)
     }
 
     /// Reads the rows of a table that may be large, on several threads if so. `row` is called in
@@ -234,24 +238,47 @@ impl NsysSqlite {
             |ids: &RangeInclusive<i64>| ids.start().abs_diff(*ids.end()) >= LARGE_ID_SPAN;
         if let Some(ids) = ids.filter(|ids| readers > 1 && is_large(ids)) {
             let sql = format!("{sql} WHERE {} BETWEEN ?1 AND ?2", table::ROW_ID);
-            let shared = Shared { uri: &self.uri, table, sql: &sql, ids };
+            let shared = Shared { uri: &self.uri, bytes: self.bytes, table, sql: &sql, ids };
             if let Some(outcome) = shared.stream(readers, &mut row) {
                 return outcome;
             }
         }
-        table::stream(&self.connection, table, &sql, |f| row(T::read(f)))
+        table::stream((&self.connection, self.bytes), table, &sql, |f| row(T::read(f)))
     }
 }
 
 /// Tables with a smaller span of row ids are read in a few milliseconds, so threads would not pay.
 const LARGE_ID_SPAN: u64 = 1 << 15;
 
-/// Opens a further connection, which changes nothing and trusts nothing.
-pub(super) fn connect(uri: &str) -> rusqlite::Result<Connection> {
+/// A row takes a few operations for each of its columns, and each column at least a byte.
+const OPERATIONS_PER_BYTE: u64 = 16;
+/// More than any reader runs on one connection over a whole table.
+const MAX_STATEMENTS: u64 = 16;
+/// Operations of statements that read nothing, such as those that read the schema.
+const BASE_OPERATIONS: u64 = 1 << 20;
+/// Operations between two looks at the count.
+const OPERATIONS_PER_CHECK: u32 = 1 << 12;
+
+/// Opens a further connection to a file of `bytes` bytes, which changes nothing and trusts nothing.
+/// In a damaged file the parts of a table may lead back to earlier ones, so that reading would never
+/// end. So a connection interrupts its statements after more operations than a sound file needs, and
+/// takes no text longer than the file.
+pub(super) fn connect(uri: &str, bytes: u64) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_URI
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(uri, flags)?;
+    let mut connection = Connection::open_with_flags(uri, flags)?;
+    let longest = i32::try_from(bytes).unwrap_or(i32::MAX).max(1 << 16);
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, longest)?;
+    let each_statement = BASE_OPERATIONS + OPERATIONS_PER_BYTE.saturating_mul(bytes);
+    let mut left = each_statement.saturating_mul(MAX_STATEMENTS);
+    connection.progress_handler(
+        OPERATIONS_PER_CHECK.cast_signed(),
+        Some(move || {
+            left = left.saturating_sub(u64::from(OPERATIONS_PER_CHECK));
+            left == 0
+        }),
+    )?;
     connection.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA query_only = ON;")?;
     Ok(connection)
 }

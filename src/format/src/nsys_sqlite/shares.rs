@@ -8,7 +8,7 @@
 use super::NsysSqliteError;
 use super::connection::connect;
 use super::rows::TableRow;
-use super::table::Fields;
+use super::table::{Fields, RowBudget};
 use std::ops::RangeInclusive;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -36,6 +36,8 @@ enum ReaderMessage<T> {
 pub(super) struct Shared<'a> {
     /// URI of the file, for further connections.
     pub(super) uri: &'a str,
+    /// Length of the file.
+    pub(super) bytes: u64,
     pub(super) table: &'static str,
     /// Selects the rows between the row ids `?1` and `?2`.
     pub(super) sql: &'a str,
@@ -71,10 +73,16 @@ impl Shared<'_> {
                 streams.push(from);
             }
             let mut rows = 0;
+            let mut budget = RowBudget::of(self.bytes);
             for (_, stream) in segments.iter().zip(streams.iter().cycle()) {
                 for handed in stream {
                     match handed {
                         ReaderMessage::Rows(batch) => {
+                            let texts = batch.iter().map(|row| row.texts() as u64).sum();
+                            if let Err(cause) = budget.take(batch.len() as u64, texts) {
+                                let table = self.table;
+                                return Some(Err(NsysSqliteError::Table { table, rows, cause }));
+                            }
                             rows += batch.len() as u64;
                             batch.into_iter().for_each(&mut row);
                         }
@@ -112,7 +120,7 @@ impl Shared<'_> {
         segments: impl Iterator<Item = &'s (i64, i64)>,
         to: &SyncSender<ReaderMessage<T>>,
     ) -> rusqlite::Result<()> {
-        let connection = connect(self.uri)?;
+        let connection = connect(self.uri, self.bytes)?;
         let mut statement = connection.prepare(self.sql)?;
         for segment in segments {
             let mut cursor = statement.query([segment.0, segment.1])?;
@@ -145,7 +153,7 @@ mod tests {
     use super::*;
 
     fn segments(ids: RangeInclusive<i64>) -> Vec<(i64, i64)> {
-        Shared { uri: "", table: "t", sql: "", ids }.segments()
+        Shared { uri: "", bytes: 0, table: "t", sql: "", ids }.segments()
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::NsysSqliteError;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, Row, ffi};
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
@@ -14,19 +14,51 @@ pub(super) fn names(connection: &Connection) -> rusqlite::Result<HashSet<String>
     names.collect()
 }
 
-/// Reads the rows that `sql` selects from `table`, and returns their number.
+/// Bytes of a file that each row takes at least, in any table.
+const MIN_ROW_BYTES: u64 = 4;
+
+/// What the rows of one table may take together, since they lie in different parts of the file.
+pub(super) struct RowBudget(u64);
+
+impl RowBudget {
+    /// For a file of this length. A file in UTF-16 has shorter texts than we count.
+    pub(super) fn of(file_bytes: u64) -> Self {
+        Self(file_bytes.saturating_mul(2))
+    }
+
+    /// Counts rows with these bytes of text.
+    ///
+    /// # Errors
+    /// The rows take more than the file has, so some are in it only once.
+    pub(super) fn take(&mut self, rows: u64, text_bytes: u64) -> rusqlite::Result<()> {
+        let taken = (rows.saturating_mul(MIN_ROW_BYTES)).saturating_add(text_bytes);
+        self.0 = self.0.checked_sub(taken).ok_or_else(|| {
+            let corrupt = ffi::Error::new(ffi::SQLITE_CORRUPT);
+            let why = "its rows take more bytes than the file has".to_owned();
+            rusqlite::Error::SqliteFailure(corrupt, Some(why))
+        })?;
+        Ok(())
+    }
+}
+
+/// Reads the rows that `sql` selects from `table` of a file with this many bytes, and returns their
+/// number.
 pub(super) fn stream(
-    connection: &Connection,
+    (connection, file_bytes): (&Connection, u64),
     table: &'static str,
     sql: &str,
     mut each: impl FnMut(&Fields<'_, '_>),
 ) -> Result<u64, NsysSqliteError> {
     let mut rows = 0;
+    let mut budget = RowBudget::of(file_bytes);
     let mut run = || -> rusqlite::Result<()> {
         let mut statement = connection.prepare(sql)?;
+        let columns = statement.column_count();
         let mut cursor = statement.query([])?;
         while let Some(row) = cursor.next()? {
-            each(&Fields::new(row));
+            let fields = Fields::new(row);
+            budget.take(1, fields.text_bytes(columns))?;
+            each(&fields);
             rows += 1;
         }
         Ok(())
@@ -95,6 +127,15 @@ impl<'r, 's> Fields<'r, 's> {
 
     fn value(&self, column: usize) -> ValueRef<'_> {
         self.row.get_ref(column).unwrap_or(ValueRef::Null)
+    }
+
+    /// Bytes of the texts in these many columns.
+    fn text_bytes(&self, columns: usize) -> u64 {
+        let bytes = |column| match self.value(column) {
+            ValueRef::Text(text) => text.len() as u64,
+            _ => 0,
+        };
+        (0..columns).map(bytes).sum()
     }
 
     /// A whole number.

@@ -188,3 +188,25 @@ fn damaged_cubins_never_panic() {
         damage::flip_bits(&data, 4_000, read);
     }
 }
+
+#[test]
+fn thousands_of_headers_for_one_section_are_refused() {
+    let data = fixture::bytes("cubin/13.5/facts/sm_90a.cubin");
+    let number = |at: usize, len: usize| -> usize {
+        let bytes = data[at..at + len].iter().rev();
+        bytes.fold(0, |all, byte| all << 8 | usize::from(*byte))
+    };
+    // `e_shoff`, `e_shentsize` and `e_shnum`; in a header, the size is at 32.
+    let (table, entry, count) = (number(40, 8), number(58, 2), number(60, 2));
+    let headers = (0..count).map(|n| table + n * entry);
+    let longest = headers.max_by_key(|at| number(at + 32, 8)).unwrap();
+    let mut bomb = data.clone();
+    bomb.extend_from_slice(&data[table..table + count * entry]);
+    for _ in 0..2_000 {
+        bomb.extend_from_slice(&data[longest..longest + entry]);
+    }
+    bomb[40..48].copy_from_slice(&(data.len() as u64).to_le_bytes());
+    bomb[60..62].copy_from_slice(&(count as u16 + 2_000).to_le_bytes());
+    let error = cubin::read(&bomb).unwrap_err();
+    assert!(error.to_string().contains("overlap"), "{error}");
+}

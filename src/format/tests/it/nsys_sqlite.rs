@@ -261,3 +261,54 @@ fn a_table_read_by_several_threads_comes_whole_and_in_the_files_order() {
     let told = matches!(error, NsysSqliteError::Table { rows, .. } if rows == before);
     assert!(told, "{error}");
 }
+
+/// Bytes of a page in these databases.
+const PAGE: usize = 512;
+
+/// Makes a page an inner one, of as many cells as fit, which all name one child. The first page of
+/// a file has the file's header before it.
+fn name_one_child(data: &mut [u8], page: u32, child: u32) {
+    let begin = (page as usize - 1) * PAGE;
+    let header = if page == 1 { 100 } else { 0 };
+    let page = &mut data[begin..begin + PAGE];
+    // One cell at the end: the child, and a key. Its offset is in the list of cells many times.
+    let cell = PAGE - 5;
+    let count = (cell - header - 12) / 2;
+    page[header..].fill(0);
+    page[header] = 5;
+    page[header + 3..header + 5].copy_from_slice(&(count as u16).to_be_bytes());
+    page[header + 5..header + 7].copy_from_slice(&(cell as u16).to_be_bytes());
+    page[header + 8..header + 12].copy_from_slice(&child.to_be_bytes());
+    for offset in page[header + 12..header + 12 + 2 * count].chunks_mut(2) {
+        offset.copy_from_slice(&(cell as u16).to_be_bytes());
+    }
+    page[cell..cell + 4].copy_from_slice(&child.to_be_bytes());
+}
+
+#[test]
+fn a_table_whose_pages_are_read_again_and_again_comes_to_an_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500)
+        INSERT INTO NVTX_EVENTS (start, eventType, text) SELECT i, 59, 'name' FROM n;";
+    let path = database(folder.path(), &format!("{NEW} {rows}"));
+    let sql = "SELECT rootpage FROM sqlite_master WHERE name = 'NVTX_EVENTS'";
+    let root: u32 = Connection::open(&path).unwrap().query_row(sql, [], |row| row.get(0)).unwrap();
+    let data = std::fs::read(&path).unwrap();
+    let leaf = |page: &u32| data[(*page as usize - 1) * PAGE] == 13;
+    let leaves: Vec<u32> = (root + 1..=(data.len() / PAGE) as u32).filter(leaf).take(9).collect();
+    assert_eq!(leaves.len(), 9);
+    let chain = |top: u32| {
+        let mut bomb = data.clone();
+        let pages: Vec<u32> = std::iter::once(top).chain(leaves.iter().copied()).collect();
+        pages.windows(2).for_each(|pair| name_one_child(&mut bomb, pair[0], pair[1]));
+        let path = folder.path().join("bomb.sqlite");
+        std::fs::write(&path, bomb).unwrap();
+        NsysSqlite::open(&path)
+    };
+    let error = chain(root).unwrap().nvtx_events(|_| {}).unwrap_err();
+    let NsysSqliteError::Table { rows, cause, .. } = &error else { panic!("{error}") };
+    assert!(*rows < data.len() as u64, "{rows}");
+    assert!(cause.to_string().contains("more bytes than the file"), "{cause}");
+    // The table of tables is one, too.
+    assert!(chain(1).is_err());
+}
