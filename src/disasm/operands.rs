@@ -14,6 +14,7 @@ use super::host_listings::ListingRequest;
 use super::nvdisasm::{Nvdisasm, ToolError};
 use crate::import::gpu_code;
 use crate::model::HotSpots;
+use crate::regular_file::{self, MAX_FILE_BYTES};
 
 /// Why hot spots get no operands.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +51,7 @@ pub fn operands(
     path: &Path,
     tool: &Nvdisasm,
 ) -> Result<usize, OperandsError> {
-    let bytes = std::fs::read(path)?;
+    let bytes = regular_file::read(path, MAX_FILE_BYTES)?;
     let (report, _) = NcuReport::read(&bytes, &Limits::default())?;
     let sources = report.sources();
     let mut cubins = Vec::new();
@@ -79,7 +80,7 @@ pub fn operands(
 
 /// The listings that [`operands`] will need for the report at `path`; none if it cannot be read.
 pub fn listing_requests(hotspots: &HotSpots, from: &str, path: &Path) -> Vec<ListingRequest> {
-    let Ok(bytes) = std::fs::read(path) else { return Vec::new() };
+    let Ok(bytes) = regular_file::read(path, MAX_FILE_BYTES) else { return Vec::new() };
     let Ok((report, _)) = NcuReport::read(&bytes, &Limits::default()) else { return Vec::new() };
     let mut all = Vec::new();
     for source in &report.sources() {

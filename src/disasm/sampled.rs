@@ -15,6 +15,7 @@ use crate::import::gpu_code;
 use crate::model::HotSpots;
 use crate::model::code::CodeImage;
 use crate::model::hotspots::LaunchSpots;
+use crate::regular_file::{self, MAX_FILE_BYTES};
 
 /// The code that the hot spots from the report at `path` belong to; `from` is the report's name in
 /// them. For each kernel, the launch with the most samples is used.
@@ -27,7 +28,7 @@ pub fn sampled(
     path: &Path,
     task: &ImageTask,
 ) -> Result<Vec<CodeImage>, OperandsError> {
-    let bytes = std::fs::read(path)?;
+    let bytes = regular_file::read(path, MAX_FILE_BYTES)?;
     let (report, _) = NcuReport::read(&bytes, &Limits::default())?;
     let mut images = Vec::new();
     for source in &report.sources() {

@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::own_files::OwnFiles;
 use super::{KernelError, KernelFolders, KernelSpec};
+use crate::regular_file::{self, MAX_FILE_BYTES};
 
 /// Limit on the files sent along: a kernel does not have more of its own.
 const MAX_FILES: usize = 2_000;
@@ -48,11 +49,6 @@ impl KernelSpec {
             if found.contains(&path) || found.len() >= MAX_FILES {
                 continue;
             }
-            let bytes = match std::fs::read(&path) {
-                Ok(bytes) => bytes,
-                Err(_) if named_by.is_none() => continue,
-                Err(error) => return Err(KernelError::unreadable(&path, named_by)(error)),
-            };
             // A link may lead anywhere, so the real path is checked as well.
             let real = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
             if named_by.is_none() && (is_private(&path) || is_private(&real)) {
@@ -62,6 +58,11 @@ impl KernelSpec {
             if self.file.is_some() || path != source {
                 own_files.check(&path, named_by)?;
             }
+            let bytes = match regular_file::read(&path, MAX_FILE_BYTES) {
+                Ok(bytes) => bytes,
+                Err(_) if named_by.is_none() => continue,
+                Err(error) => return Err(KernelError::unreadable(&path, named_by)(error)),
+            };
             let folder = path.parent().unwrap_or(Path::new("")).to_owned();
             let text = String::from_utf8_lossy(&bytes);
             if path.extension().is_some_and(|extension| extension == "py") {

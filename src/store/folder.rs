@@ -386,7 +386,7 @@ impl RunFolder {
     /// I/O errors.
     pub fn read(&self, name: &str) -> Result<Vec<u8>, StoreError> {
         let path = self.path.join(name);
-        fs::read(&path).map_err(io_error("read", &path))
+        regular_file::read(&path, MAX_FILE_BYTES).map_err(io_error("read", &path))
     }
 
     /// The path in the run folder for an artifact of a job, by its kind: below `raw/`, `cubin/`,
@@ -434,7 +434,7 @@ impl RunFolder {
         fs::create_dir_all(&log).map_err(io_error("create", &log))?;
         // End a last line that a crash cut short, so that the next line is readable.
         let has_partial_line =
-            fs::read(&path).is_ok_and(|text| text.last().is_some_and(|b| *b != b'\n'));
+            self.read("events.jsonl").is_ok_and(|text| text.last().is_some_and(|b| *b != b'\n'));
         let mut events = open_for_append(&path)?;
         if has_partial_line {
             events.write_all(b"\n").map_err(io_error("write", &path))?;

@@ -10,6 +10,10 @@ use jiff::Timestamp;
 use super::folder::io_error;
 use super::follower::{self, Follower};
 use super::{RunFolder, RunRecord, RunState, StoreError, atomic};
+use crate::regular_file;
+
+/// Longer than any id with its newline.
+const MAX_LATEST_BYTES: u64 = 1024;
 
 /// The documents of which a run with a result has one.
 const RESULTS: [&str; 3] = ["profile.json", "compare.json", "fan-out.json"];
@@ -174,7 +178,7 @@ impl Runs {
             None => None,
         };
         if let Some(back) = back {
-            let last = fs::read_to_string(self.root.join("latest")).unwrap_or_default();
+            let last = self.latest().unwrap_or_default();
             let ids = self.newest_first(ids);
             let at = ids.iter().position(|id| id == last.trim()).unwrap_or(0);
             let folders = ids[at..].iter().map(|id| RunFolder::open(&self.root.join(id)));
@@ -222,9 +226,14 @@ impl Runs {
         self.repair_latest()
     }
 
+    /// The id in the file `latest`, with its newline.
+    fn latest(&self) -> Option<String> {
+        regular_file::read_to_string(&self.root.join("latest"), MAX_LATEST_BYTES).ok()
+    }
+
     fn repair_latest(&self) -> Result<(), StoreError> {
         let latest = self.root.join("latest");
-        let Ok(last) = fs::read_to_string(&latest) else { return Ok(()) };
+        let Some(last) = self.latest() else { return Ok(()) };
         let ids = self.ids()?;
         if ids.iter().any(|id| id == last.trim()) {
             return Ok(());

@@ -94,7 +94,7 @@ impl EnvRecord {
 /// # Errors
 /// The file cannot be read.
 pub fn digest_file(path: &Path) -> std::io::Result<InputDigest> {
-    let (size, sha256) = digest_of(std::fs::File::open(path)?)?;
+    let (size, sha256) = digest_of(regular_file::open(path)?)?;
     Ok(InputDigest { path: path.display().to_string(), size, sha256 })
 }
 

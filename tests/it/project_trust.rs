@@ -409,6 +409,38 @@ fn a_record_that_came_with_the_project_puts_no_words_into_hints() {
 }
 
 #[test]
+fn devices_and_pipes_in_the_project_are_not_read() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let failed = serde_json::json!({"state": "failed", "exit": 1});
+    laptop.write("artifacts/runs/a/run.json", &planted("a", failed));
+    laptop.write("k.cu", "#include \"x.h\"\n__global__ void k(float *x) {}\n");
+    let pipe = laptop.path("pipe");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
+    for target in [Path::new("/dev/zero"), &pipe] {
+        let link = |name: &str| {
+            let _ = fs::remove_file(laptop.project(name));
+            symlink(target, laptop.project(name)).unwrap();
+        };
+        link("artifacts/runs/a/error.json");
+        link("artifacts/runs/latest");
+        for line in ["runs show a", "runs list"] {
+            assert_eq!(status(&laptop.run(line)), 0, "{line}");
+        }
+        assert_ne!(status(&laptop.run("runs show")), 70);
+        link("x.h");
+        let build = "build --kernel k.cu --arch sm_90a --remote h200";
+        refused(&laptop, build, "source_elsewhere", &["x.h"]);
+    }
+    // A pipe of the project's own is no include.
+    fs::remove_file(laptop.project("x.h")).unwrap();
+    fs::rename(&pipe, laptop.project("x.h")).unwrap();
+    let output = laptop.run("profile --kernel k.cu --remote h200 --dry-run");
+    assert_ne!(status(&output), 70, "{}", laptop.shown("--dry-run", &output));
+}
+
+#[test]
 fn a_mount_that_is_a_link_says_where_its_files_come_from() {
     let laptop = Laptop::new();
     let outside = laptop.path("home");

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::super::spec::{Entry, PythonFunction, ReferenceSpec, Sizes, Work};
 use super::super::{KernelError, KernelSpec, name_of};
 use super::Language;
+use crate::regular_file::{self, MAX_FILE_BYTES};
 
 /// Kernels in Python.
 pub(super) struct Python;
@@ -39,7 +40,7 @@ impl Language for Python {
         let reference = reference(file, text).ok_or_else(|| {
             not_inferred("there is no `generate_input`, in it or in a reference.py beside it")
         })?;
-        let source = std::fs::read_to_string(&reference).unwrap_or_default();
+        let source = regular_file::read_to_string(&reference, MAX_FILE_BYTES).unwrap_or_default();
         let (_, parameters) = functions(&source)
             .find(|(name, _)| *name == "generate_input")
             .ok_or_else(|| not_inferred("`generate_input` cannot be read"))?;
@@ -121,7 +122,8 @@ fn reference(file: &Path, text: &str) -> Option<PathBuf> {
         return Some(file.to_owned());
     }
     let beside = file.with_file_name("reference.py");
-    has_generate_input(&std::fs::read_to_string(&beside).ok()?).then_some(beside)
+    let source = regular_file::read_to_string(&beside, MAX_FILE_BYTES).ok()?;
+    has_generate_input(&source).then_some(beside)
 }
 
 /// Functions at the top level, each with the text of its parameter list.
