@@ -6,6 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, IoSlice, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Writes `bytes` to `path` in one step, creating the folders above it.
@@ -23,7 +24,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 pub fn write_parts<'p>(path: &Path, parts: impl IntoIterator<Item = &'p [u8]>) -> io::Result<()> {
     let folder = parent(path)?;
     fs::create_dir_all(folder)?;
-    let mut file = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
+    let mut file = default_mode().tempfile_in(folder)?;
     let mut slices: Vec<IoSlice<'_>> = parts.into_iter().map(IoSlice::new).collect();
     let mut remaining = slices.as_mut_slice();
     IoSlice::advance_slices(&mut remaining, 0);
@@ -35,7 +36,6 @@ pub fn write_parts<'p>(path: &Path, parts: impl IntoIterator<Item = &'p [u8]>) -
             Err(e) => return Err(e),
         }
     }
-    set_default_mode(file.as_file())?;
     file.persist(path).map_err(|e| e.error)?;
     Ok(())
 }
@@ -50,9 +50,7 @@ pub struct UnnamedFile(tempfile::TempPath);
 /// I/O errors; the temporary file is removed.
 pub fn unnamed(folder: &Path, bytes: &[u8]) -> io::Result<UnnamedFile> {
     fs::create_dir_all(folder)?;
-    let mut file = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
-    // tempfile creates files with mode 0600; files of a run folder are readable by others.
-    set_default_mode(file.as_file())?;
+    let mut file = default_mode().tempfile_in(folder)?;
     file.write_all(bytes)?;
     Ok(UnnamedFile(file.into_temp_path()))
 }
@@ -73,9 +71,8 @@ impl UnnamedFile {
 /// [`io::ErrorKind::AlreadyExists`], or other I/O errors; the temporary file is removed.
 pub fn write_new(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let folder = parent(path)?;
-    let mut file = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
+    let mut file = default_mode().tempfile_in(folder)?;
     fill(file.as_file_mut())?;
-    set_default_mode(file.as_file())?;
     file.as_file().sync_all()?;
     file.persist_noclobber(path).map_err(|e| e.error)?;
     Ok(())
@@ -116,15 +113,12 @@ fn parent(path: &Path) -> io::Result<&Path> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not a file's path"))
 }
 
-#[cfg(unix)]
-fn set_default_mode(file: &File) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(fs::Permissions::from_mode(0o644))
-}
-
-#[cfg(not(unix))]
-fn set_default_mode(_: &File) -> io::Result<()> {
-    Ok(())
+/// Temporary files with the mode of any new file, as the user's umask has it. tempfile's own mode is
+/// 0600.
+fn default_mode() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".writing-").permissions(fs::Permissions::from_mode(0o666));
+    builder
 }
 
 #[cfg(test)]
@@ -155,9 +149,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(unix)]
     fn private_files_are_for_their_owner_alone() {
-        use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config.toml");
         write_private(&path, b"x").unwrap();

@@ -116,7 +116,7 @@ impl Destination {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         loop {
             let temporary = format!(".writing-{:016x}", RandomState::new().build_hasher().finish());
-            let mode = Mode::from_raw_mode(0o644);
+            let mode = Mode::from_raw_mode(0o666);
             match rustix::fs::openat(&self.folder, &*temporary, flags, mode) {
                 Ok(file) => {
                     let partial = PartialFile { destination: self, temporary: Some(temporary) };

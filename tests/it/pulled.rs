@@ -13,6 +13,19 @@ fn leftovers(laptop: &Laptop) -> Vec<String> {
 }
 
 #[test]
+fn names_that_differ_by_case_alone_are_pulled_under_the_hosts_names() {
+    let laptop = Laptop::new();
+    let line = "exec --pull x --pull X -- sh -c 'echo 1 > x; head -c 3000000 /dev/zero > X'";
+    let output = laptop.run(line);
+    assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+    let length = |name: &str| fs::metadata(laptop.project(name)).unwrap().len();
+    assert_eq!((length("x"), length("X")), (2, 3_000_000));
+    let names = fs::read_dir(laptop.project("")).unwrap().map(|e| e.unwrap().file_name());
+    assert_eq!(names.count(), 3, "the files and the runs");
+    assert_eq!(leftovers(&laptop), [""; 0]);
+}
+
+#[test]
 fn what_was_written_here_while_the_program_ran_stays_and_is_told() {
     let laptop = Laptop::new();
     for name in ["mine.txt", "theirs.txt", "long", "touched.txt"] {

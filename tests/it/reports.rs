@@ -289,3 +289,21 @@ fn a_file_of_another_kind_is_refused_by_its_first_bytes_however_large() {
     let (status, text) = failed(&laptop, "disasm huge.cubin --tool rgpu");
     assert!(status == 7 && text.contains("\\x00\\x00\\x00\\x00"), "{text}");
 }
+
+#[test]
+fn a_written_report_has_the_mode_that_the_umask_gives() {
+    use std::os::unix::fs::PermissionsExt;
+    for (umask, mode) in [("077", 0o600), ("022", 0o644)] {
+        let laptop = matmul();
+        let rgpu = laptop.rgpu([""; 0]);
+        let mut shell = Command::new("sh");
+        let line = "umask $1; exec \"$0\" report matmul.ncu-repz --format json --out r.json";
+        shell.args(["-c", line]).arg(rgpu.get_program()).arg(umask);
+        shell.current_dir(laptop.project("")).env_clear();
+        shell.envs(rgpu.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let output = shell.output().unwrap();
+        assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+        let written = std::fs::metadata(laptop.project("r.json")).unwrap();
+        assert_eq!(written.permissions().mode() & 0o777, mode);
+    }
+}

@@ -85,7 +85,9 @@ pub(super) fn place(
     let pull_dir = PullFolder::new(folder, record);
     for file in pulled {
         let run_file = folder.path().join(&file.artifact.path);
-        let Some(name) = file.artifact.path.strip_prefix("pulled/") else { continue };
+        // In the run folder, a file has another name if one differs from it by case alone.
+        let Some(name) = file.host_path.strip_prefix("here/") else { continue };
+        let has_own_name = file.artifact.path.strip_prefix("pulled/") == Some(name);
         let mut skip = |why| {
             let file = run_file.clone();
             placed.unplaced.push(SkippedFile { name: name.to_owned(), why, file });
@@ -105,7 +107,8 @@ pub(super) fn place(
                 return Err(unwritten(&destination_path, &run_file, error));
             }
         };
-        let written = match (pull_dir.find(&destination, file), copies.take(&file.artifact.path)) {
+        let copy = copies.take(&file.artifact.path).filter(|_| has_own_name);
+        let written = match (pull_dir.find(&destination, file), copy) {
             (ExistingFile::Obstacle(why), _) => {
                 skip(why);
                 continue;
