@@ -19,6 +19,7 @@ mod doctor;
 mod documents;
 mod exec;
 mod kernels;
+mod model;
 mod profile;
 mod remote;
 mod report;

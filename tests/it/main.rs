@@ -32,6 +32,7 @@ mod interrupts;
 mod kernels;
 mod laptop;
 mod local;
+mod model;
 mod no_gpu;
 mod over_http;
 mod over_ssh;
