@@ -68,7 +68,7 @@ pub fn fit(gpu_name: &str, gpu: &Gpu, topology: Option<&Topology>, rows: &[Measu
             too_fast.push((row.clone(), predicted.bound_ns(), time_ns));
             continue;
         }
-        let is_held_out = hash(&row.configuration()) % HELD_OUT == 0;
+        let is_held_out = hash(&row.configuration()).is_multiple_of(HELD_OUT);
         match (predicted, row.kind) {
             (Predicted::Kernel(kernel), Kind::Kernel) => {
                 let dtype = row.dtype.unwrap_or(Dtype::Bf16);

@@ -249,7 +249,7 @@ pub fn read_csv(text: &[u8]) -> Result<Vec<Measurement>, CsvError> {
     for (at, row) in csv::Reader::from_reader(text).deserialize::<Measurement>().enumerate() {
         let line = at as u64 + 2;
         let row = row.map_err(|error| CsvError { line, cause: error.to_string() })?;
-        match row.numbers().find(|(_, value)| !(*value >= 0.0 && *value <= MAX_NUMBER)) {
+        match row.numbers().find(|(_, value)| !(0.0..=MAX_NUMBER).contains(value)) {
             Some((name, value)) => {
                 let cause = format!("{name} is {value}; it must be 0 to {MAX_NUMBER:e}");
                 return Err(CsvError { line, cause });

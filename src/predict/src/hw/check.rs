@@ -164,7 +164,7 @@ fn sparse_is_not_dense(hardware: &Hardware, report: &mut impl FnMut(String, Stri
             };
             let a_processor = rate / hardware.processors.value;
             let ratio = a_processor / (known_rate / known.processors.value);
-            if ratio > SAME_ARCHITECTURE || ratio < 1.0 / SAME_ARCHITECTURE {
+            if !(1.0 / SAME_ARCHITECTURE..=SAME_ARCHITECTURE).contains(&ratio) {
                 let guess = match ratio {
                     r if (1.7..2.3).contains(&r) => ": this looks like the sparse figure",
                     r if (0.43..0.59).contains(&r) => ": this looks like half the dense figure",
