@@ -20,6 +20,7 @@ mod documents;
 mod exec;
 mod kernels;
 mod layout;
+mod model;
 mod profile;
 mod remote;
 mod report;

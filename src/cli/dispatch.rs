@@ -13,7 +13,7 @@ use super::support::exec_status::own_failure;
 use super::support::terminal::{Terminal, unwritten, write_stderr, written};
 use super::{
     attach, build, compare, completions, delegates, disasm, doctor, documents, exec, kernels,
-    layout, profile, remote, report, runs, schema, setup, worker,
+    layout, model, profile, remote, report, runs, schema, setup, worker,
 };
 use crate::config::{Config, Environment};
 use crate::error::{Exit, Failure, Result};
@@ -100,6 +100,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Disasm(args) => disasm::run(&app, &args),
         Command::Report(args) => report::run(&app, &args),
         Command::Compare(args) => prune_runs(&app, compare::run(&app, &args)),
+        Command::Model(command) => model::run(&app, &command),
         Command::Schema(args) => schema::run(&app, &args, documents::schema_of),
         Command::Setup(command) => setup::run(&app, &command),
         Command::Worker(args) => worker::run(&app, &args),

@@ -35,6 +35,19 @@ pub(super) fn schema_of(name: SchemaName) -> schemars::Schema {
         SchemaName::Jobs => schemars::schema_for!(super::runs::JobList),
         SchemaName::Cleaned => schemars::schema_for!(super::runs::CleanResult),
         SchemaName::Exported => schemars::schema_for!(super::runs::ExportResult),
+        SchemaName::ModelGpus => schemars::schema_for!(rgpu_predict::document::GpuList),
+        SchemaName::ModelGpu => schemars::schema_for!(rgpu_predict::document::GpuDocument),
+        SchemaName::ModelCheck => schemars::schema_for!(rgpu_predict::document::CheckDocument),
+        SchemaName::ModelKernel => schemars::schema_for!(rgpu_predict::document::KernelDocument),
+        SchemaName::ModelLlm => schemars::schema_for!(rgpu_predict::document::LlmDocument),
+        SchemaName::ModelCollective => {
+            schemars::schema_for!(rgpu_predict::document::CollectiveDocument)
+        }
+        SchemaName::ModelConfig => schemars::schema_for!(rgpu_predict::document::ModelDocument),
+        SchemaName::ModelImport => schemars::schema_for!(super::model::ImportResult),
+        SchemaName::ModelFit => schemars::schema_for!(super::model::FitResult),
+        SchemaName::ModelReconcile => schemars::schema_for!(super::model::ReconcileResult),
+        SchemaName::ModelTerms => schemars::schema_for!(rgpu_predict::document::TermsDocument),
         SchemaName::Error => schemars::schema_for!(crate::error::ErrorDocument),
         SchemaName::Openapi => {
             rgpu_protocol::http::openapi::document().try_into().unwrap_or_default()

@@ -88,6 +88,28 @@ pub(super) enum SchemaName {
     Cleaned,
     /// Output of runs export --json
     Exported,
+    /// Output of model hw list --json
+    ModelGpus,
+    /// Output of model hw show --json
+    ModelGpu,
+    /// Output of model hw check and model check --json
+    ModelCheck,
+    /// Output of model kernel --json
+    ModelKernel,
+    /// Output of model layer and llm --json
+    ModelLlm,
+    /// Output of model coll --json
+    ModelCollective,
+    /// Output of model import hf --json
+    ModelConfig,
+    /// Output of model import --json; its rows are those of the CSV
+    ModelImport,
+    /// Output of model fit --json
+    ModelFit,
+    /// Output of model reconcile --json
+    ModelReconcile,
+    /// Output of model explain --json
+    ModelTerms,
     /// A failure with --json
     Error,
     /// The OpenAPI description of `rgpu worker`

@@ -62,7 +62,7 @@ impl PlanDriver for LayoutsDriver<'_> {
         _: &mut RunSession<'_>,
         _: &mut RunContext<'_>,
     ) -> Result<Option<Draft>, RunError> {
-        Ok(Some(self.run.request.plan(job)))
+        Ok(Some(self.run.request.plan(job).map_err(Failure::from)?))
     }
 
     fn handle_result(

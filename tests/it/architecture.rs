@@ -103,6 +103,12 @@ const REGISTRIES: &[Registry] = &[
         others: Some(&[]),
     },
     Registry { folder: "src/import", table: "IMPORTERS", entry: ": Importer =", others: None },
+    Registry {
+        folder: "src/predict/src/config",
+        table: "ARCHITECTURES",
+        entry: ": Architecture =",
+        others: Some(&["fields"]),
+    },
     Registry { folder: "src/remote", table: "REMOTES", entry: ": RemoteKind =", others: None },
 ];
 
@@ -115,7 +121,7 @@ fn sources() -> Vec<PathBuf> {
     walkdir::WalkDir::new(root().join("src"))
         .into_iter()
         .filter_entry(|e| {
-            e.depth() != 1 || !["format", "layout"].iter().any(|n| e.file_name() == *n)
+            e.depth() != 1 || !["format", "layout", "predict"].iter().any(|n| e.file_name() == *n)
         })
         .filter_map(Result::ok)
         .map(walkdir::DirEntry::into_path)

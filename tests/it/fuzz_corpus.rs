@@ -30,6 +30,8 @@ mod ncu_rep;
 mod nsys_rep;
 #[path = "../../fuzz/fuzz_targets/nsys_sqlite.rs"]
 mod nsys_sqlite;
+#[path = "../../fuzz/fuzz_targets/predict.rs"]
+mod predict;
 #[path = "../../fuzz/fuzz_targets/sanitizer.rs"]
 mod sanitizer;
 #[path = "../../fuzz/fuzz_targets/sass.rs"]
@@ -74,6 +76,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("ncu_rep", ncu_rep::run),
     ("nsys_rep", nsys_rep::run),
     ("nsys_sqlite", nsys_sqlite::run),
+    ("predict", predict::run),
     ("sanitizer", sanitizer::run),
     ("sass", sass::run),
     ("sass_text", sass_text::run),

@@ -14,6 +14,7 @@ use super::draft::{BundleFile, Draft, DraftInfo};
 use super::dsl::{Dsl, FETCH_TIMEOUT_S, LAYOUTS, MAIN, modules};
 use super::python_env::PythonEnv;
 use super::request::JobName;
+use crate::kernel::KernelError;
 use crate::model::profile::ArtifactKind;
 
 /// The script's report, in the job's folder.
@@ -63,7 +64,10 @@ struct Job<'a> {
 
 impl DslLayouts {
     /// The plan of the job.
-    pub fn plan(&self, job: &JobName) -> Draft {
+    ///
+    /// # Errors
+    /// [`KernelError::Elsewhere`] for a module outside of the file's own repository or project.
+    pub fn plan(&self, job: &JobName) -> Result<Draft, KernelError> {
         let environment = Dsl::Cute.wheels().environment();
         let folder = self.file.parent().unwrap_or(Path::new(""));
         let relative =
@@ -79,7 +83,7 @@ impl DslLayouts {
             // Plain data with text keys: it always serialises.
             BundleFile::text("job.json", serde_json::to_vec(&script).unwrap_or_default()),
         ];
-        let sources = modules(&self.file);
+        let sources = modules(&self.file)?;
         files.extend(sources.iter().map(|s| BundleFile::copy(format!("src/{}", relative(s)), s)));
         let mut steps = Vec::new();
         if self.python.is_none() {
@@ -88,7 +92,7 @@ impl DslLayouts {
         }
         steps.push(self.step());
         let title = format!("layouts of {}", crate::kernel::name_of(&self.file));
-        Draft {
+        Ok(Draft {
             plan: Plan {
                 job: job.job(),
                 title,
@@ -103,7 +107,7 @@ impl DslLayouts {
             },
             files,
             info: DraftInfo::default(),
-        }
+        })
     }
 
     fn step(&self) -> Step {

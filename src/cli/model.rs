@@ -1,0 +1,66 @@
+//! `rgpu model`: what is possible on a GPU, what to expect, and how far measurements are from it.
+//! Needs no host: the numbers come from the catalogue, from files, and from `rgpu-predict`.
+
+mod check;
+mod coll;
+mod explain;
+mod fit;
+mod gpu;
+mod hw;
+mod import;
+mod input;
+mod kernel;
+mod llm;
+mod llm_text;
+mod reconcile;
+
+use clap::Subcommand;
+
+use super::support::app::{App, Status};
+use crate::error::Result;
+
+pub(super) use fit::FitResult;
+pub(super) use import::ImportResult;
+pub(super) use reconcile::ReconcileResult;
+
+/// Predict kernels, collectives and language models on a GPU, and compare with measurements
+#[derive(Subcommand, Clone, Debug)]
+pub(super) enum ModelCommand {
+    /// List, show, add and check GPUs
+    #[command(subcommand)]
+    Hw(hw::HwCommand),
+    /// Predict one kernel: its bound, its time and every term
+    Kernel(Box<kernel::KernelArgs>),
+    /// Predict the layers of a model, kernel by kernel
+    Layer(Box<llm::LlmArgs>),
+    /// Predict a model's server: time to first token, time per token, throughput, memory
+    Llm(Box<llm::LlmArgs>),
+    /// Predict a collective by message size
+    Coll(coll::CollArgs),
+    /// Read configs and results of other tools
+    Import(import::ImportArgs),
+    /// Fit efficiencies to measured rows
+    Fit(fit::FitArgs),
+    /// Compare predictions with measured rows
+    Reconcile(reconcile::ReconcileArgs),
+    /// Show every term of a prediction that was saved with --json, with formula and source
+    Explain(explain::ExplainArgs),
+    /// Check GPUs and configs, and hold the predictions against known results
+    Check(check::CheckArgs),
+}
+
+/// Runs a `model` command.
+pub(super) fn run(app: &App, command: &ModelCommand) -> Result<Status> {
+    match command {
+        ModelCommand::Hw(command) => hw::run(app, command),
+        ModelCommand::Kernel(args) => kernel::run(app, args),
+        ModelCommand::Layer(args) => llm::run(app, args, llm::Detail::Layers),
+        ModelCommand::Llm(args) => llm::run(app, args, llm::Detail::Server),
+        ModelCommand::Coll(args) => coll::run(app, args),
+        ModelCommand::Import(args) => import::run(app, args),
+        ModelCommand::Fit(args) => fit::run(app, args),
+        ModelCommand::Reconcile(args) => reconcile::run(app, args),
+        ModelCommand::Explain(args) => explain::run(app, args),
+        ModelCommand::Check(args) => check::run(app, args),
+    }
+}

@@ -1,0 +1,207 @@
+//! `rgpu model fit`: efficiencies from measured rows, judged on rows that were held out.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use rgpu_predict::Calibration;
+use rgpu_predict::calibration::{Errors, Regime};
+use rgpu_predict::collective::Topology;
+use rgpu_predict::fit::{fit, of_gpu};
+use rgpu_predict::measurement::{Measurement, read_csv};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{gpu, input};
+use crate::cli::support::app::{App, Status};
+use crate::error::{Exit, Failure, Result};
+use crate::report::{Align, Grid, duration, percent};
+use crate::store::atomic;
+
+/// Fit efficiencies to measured rows
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct FitArgs {
+    /// CSVs of `rgpu model import`
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+
+    /// The GPU whose rows are fitted
+    #[arg(long, value_name = "NAME|FILE")]
+    pub gpu: String,
+
+    /// Write the calibration here
+    #[arg(long, short, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+
+    /// Fit rows of one framework only, for example vllm
+    #[arg(long, value_name = "NAME")]
+    pub framework: Option<String>,
+}
+
+/// What was fitted (`rgpu.model-fit/1`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(in crate::cli) struct FitResult {
+    /// `rgpu.model-fit/1`.
+    schema: &'static str,
+    /// The calibration.
+    calibration: Calibration,
+    /// Rows faster than light, which were left out.
+    too_fast: Vec<TooFast>,
+    /// Kinds with too few rows to fit.
+    too_few: Vec<TooFew>,
+    /// Rows that no fit can use: of servers, or without a size.
+    unused: usize,
+    /// The file that was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    out: Option<String>,
+}
+
+/// A row faster than light: faulty, or warm in a cache.
+#[derive(Debug, Serialize, JsonSchema)]
+struct TooFast {
+    /// The row.
+    row: Measurement,
+    /// Its speed of light.
+    bound_ns: f64,
+    /// As measured.
+    measured_ns: f64,
+}
+
+/// A kind with too few rows.
+#[derive(Debug, Serialize, JsonSchema)]
+struct TooFew {
+    /// The kind.
+    kind: String,
+    /// Its rows.
+    rows: usize,
+}
+
+/// The rows of CSVs.
+pub(super) fn rows(files: &[PathBuf]) -> Result<Vec<Measurement>> {
+    let mut rows = Vec::new();
+    for file in files {
+        rows.extend(read_csv(&input::read(file)?).map_err(|error| {
+            Failure::new(Exit::Artifact, "bad_csv", error.to_string())
+                .file(file.display())
+                .hint("`rgpu model import` writes such CSVs")
+        })?);
+    }
+    Ok(rows)
+}
+
+/// Fits rows.
+pub(super) fn run(app: &App, args: &FitArgs) -> Result<Status> {
+    let hardware = gpu::load(app, &args.gpu)?;
+    let numbers = gpu::resolve(&hardware)?;
+    let all = rows(&args.files)?;
+    let wanted = |row: &&Measurement| match &args.framework {
+        Some(name) => row.framework.as_deref() == Some(name),
+        None => true,
+    };
+    let own: Vec<Measurement> = of_gpu(&all, &hardware.id).filter(wanted).cloned().collect();
+    if own.is_empty() {
+        let what = format!("none of {} rows is of `{}`", all.len(), hardware.id);
+        return Err(Failure::new(Exit::Artifact, "no_rows", what));
+    }
+    let topology = Topology::of(&numbers);
+    let fitted = fit(&hardware.id, &numbers, topology.as_ref(), &own);
+    let calibration = fitted.calibration;
+    let is_empty = calibration.kernel.is_empty() && calibration.collective.is_empty();
+    if let (Some(out), false) = (&args.out, is_empty) {
+        let text = toml::to_string(&calibration).map_err(|error| {
+            Failure::new(Exit::Bug, "bug", "the fit cannot be written as TOML").cause(error)
+        })?;
+        atomic::write(out, text.as_bytes()).map_err(|error| {
+            Failure::new(Exit::Disk, "disk", "cannot write").file(out.display()).cause(error)
+        })?;
+        app.say(&format!("wrote {}", out.display()));
+    }
+    if !app.global.json {
+        app.print(&text(app, &calibration));
+    }
+    if !fitted.too_fast.is_empty() {
+        let share = 100.0 * fitted.too_fast.len() as f64 / own.len() as f64;
+        let n = fitted.too_fast.len();
+        app.say(&format!("{n} rows ({}) are faster than light and were left out", percent(share)));
+    }
+    for (kind, n) in &fitted.too_few {
+        app.say(&format!("{kind}: {n} rows are too few to fit"));
+    }
+    if fitted.unused > 0 {
+        app.say(&format!("{} rows are of servers, or lack a size", fitted.unused));
+    }
+    if app.global.json {
+        let too_fast = fitted.too_fast.into_iter();
+        let too_few = fitted.too_few.into_iter();
+        app.print_json(&FitResult {
+            schema: "rgpu.model-fit/1",
+            calibration,
+            too_fast: too_fast
+                .map(|(row, bound_ns, measured_ns)| TooFast { row, bound_ns, measured_ns })
+                .collect(),
+            too_few: too_few.map(|(kind, rows)| TooFew { kind, rows }).collect(),
+            unused: fitted.unused,
+            out: args.out.as_ref().map(|out| out.display().to_string()),
+        })?;
+    }
+    match is_empty {
+        true => Err(Failure::new(Exit::Artifact, "no_fit", "no kind has enough rows to fit")),
+        false => Ok(0),
+    }
+}
+
+/// How well a fit predicts, as cells: rows, mean, median, 90 %.
+pub(super) fn error_cells(errors: &Errors) -> [String; 5] {
+    [
+        errors.n.to_string(),
+        percent(100.0 * errors.mape),
+        percent(100.0 * errors.median),
+        percent(100.0 * errors.p90),
+        percent(100.0 * errors.bias),
+    ]
+}
+
+fn text(app: &App, calibration: &Calibration) -> String {
+    let mut grid = Grid::new(&[
+        ("fit", Align::Left),
+        ("compute", Align::Right),
+        ("memory or link", Align::Right),
+        ("launch or latency", Align::Right),
+        ("fitted", Align::Right),
+        ("mean error", Align::Right),
+        ("held out", Align::Right),
+        ("mean", Align::Right),
+        ("median", Align::Right),
+        ("90 %", Align::Right),
+        ("on a bound", Align::Left),
+    ]);
+    let errors = |train: &Errors, test: &Errors| {
+        let [n, mape, ..] = error_cells(train);
+        let [held_out, mean, median, p90, _] = error_cells(test);
+        [n, mape, held_out, mean, median, p90]
+    };
+    for fit in &calibration.kernel {
+        let launch = fit.efficiency.launch_ns.map(duration).unwrap_or_default();
+        let head = [
+            format!("{} {}", fit.op.name(), fit.dtype),
+            percent(100.0 * fit.efficiency.compute),
+            percent(100.0 * fit.efficiency.memory),
+            launch,
+        ];
+        let row = head.into_iter().chain(errors(&fit.train, &fit.test));
+        grid.row(row.chain([fit.active_bounds.join(", ")]));
+    }
+    for fit in &calibration.collective {
+        let of_all = |value: fn(&Regime) -> String| {
+            fit.regimes.iter().map(value).collect::<Vec<_>>().join(", ")
+        };
+        let head = [
+            format!("{} on {}", fit.op, fit.gpus),
+            String::new(),
+            of_all(|regime| percent(100.0 * regime.bandwidth)),
+            of_all(|regime| duration(regime.alpha_ns)),
+        ];
+        let row = head.into_iter().chain(errors(&fit.train, &fit.test));
+        grid.row(row.chain([fit.active_bounds.join(", ")]));
+    }
+    grid.fitted(app.columns(), 0)
+}

@@ -1,0 +1,242 @@
+//! `rgpu model hw`: the catalogue of GPUs.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use rgpu_predict::document::{CheckDocument, Checked, GpuList, gpu_document, gpu_line};
+use rgpu_predict::hw::{FigureKind, Hardware, check, find};
+
+use super::{gpu, input};
+use crate::cli::support::app::{App, Status};
+use crate::error::{Exit, Failure, Result};
+use crate::report::{Align, Grid, bytes, per_second};
+use crate::store::atomic;
+
+/// List, show, add and check GPUs
+#[derive(Subcommand, Clone, Debug)]
+pub(in crate::cli) enum HwCommand {
+    /// List the GPUs that --gpu takes
+    List,
+    /// Show every number of a GPU with its unit and source
+    Show(ShowArgs),
+    /// Check a hardware file and add it to the catalogue
+    Add(AddArgs),
+    /// Check hardware files: units, ranges, and numbers that must agree
+    Check(CheckArgs),
+}
+
+/// `hw show`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct ShowArgs {
+    /// A name or a file
+    pub name: String,
+
+    /// Print the file itself, to start another from
+    #[arg(long)]
+    pub toml: bool,
+}
+
+/// `hw add`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct AddArgs {
+    /// The file
+    pub file: PathBuf,
+
+    /// Replace a GPU of this name that was added before
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// `hw check`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct CheckArgs {
+    /// Files; without any, those that were added
+    pub files: Vec<PathBuf>,
+}
+
+/// Runs a `hw` command.
+pub(super) fn run(app: &App, command: &HwCommand) -> Result<Status> {
+    match command {
+        HwCommand::List => list(app),
+        HwCommand::Show(args) => show(app, args),
+        HwCommand::Add(args) => add(app, args),
+        HwCommand::Check(args) => check_files(app, args),
+    }
+}
+
+fn list(app: &App) -> Result<Status> {
+    let all = gpu::all(app);
+    let lines: Vec<_> = all.iter().filter_map(|(gpu, from)| gpu_line(gpu, from)).collect();
+    if app.global.json {
+        app.print_json(&GpuList { schema: "rgpu.model-gpus/1", gpus: lines })?;
+        return Ok(0);
+    }
+    let mut grid = Grid::new(&[
+        ("name", Align::Left),
+        ("HBM", Align::Right),
+        ("", Align::Right),
+        ("bf16", Align::Right),
+        ("fp8", Align::Right),
+        ("fp4", Align::Right),
+        ("NVLink one way", Align::Right),
+        ("product", Align::Left),
+        ("from", Align::Left),
+    ]);
+    let rate = |flops: f64| if flops > 0.0 { per_second(flops, "FLOP") } else { "none".into() };
+    for line in lines {
+        grid.row([
+            line.id,
+            bytes(line.hbm_bytes),
+            per_second(line.hbm_bandwidth, "B"),
+            rate(line.bf16),
+            rate(line.fp8),
+            rate(line.fp4),
+            line.nvlink.map(|rate| per_second(rate, "B")).unwrap_or_default(),
+            line.name,
+            line.from,
+        ]);
+    }
+    app.print(&grid.fitted(app.columns(), 0));
+    Ok(0)
+}
+
+fn show(app: &App, args: &ShowArgs) -> Result<Status> {
+    let hardware = gpu::load(app, &args.name)?;
+    let document = gpu_document(&hardware);
+    if app.global.json {
+        app.print_json(&document)?;
+        return Ok(0);
+    }
+    if args.toml {
+        let text = toml::to_string(&hardware).map_err(|error| {
+            Failure::new(Exit::Bug, "bug", "the GPU cannot be written as TOML").cause(error)
+        })?;
+        app.print(&text);
+        return Ok(0);
+    }
+    app.print(&format!("{}  {}\n\n", hardware.id, hardware.name));
+    app.print(&figures(&hardware).fitted(app.columns(), 2));
+    app.print("\n  ridge points: ");
+    let ridges = document.ridge_flop_per_byte.iter();
+    let ridges: Vec<String> = ridges.map(|(dtype, x)| format!("{dtype} {x:.0}")).collect();
+    app.print(&format!("{} FLOP a byte of HBM\n\n", ridges.join(", ")));
+    let mut grid = Grid::new(&[("source", Align::Left), ("read", Align::Left), ("", Align::Left)]);
+    for (name, source) in &hardware.sources {
+        let url = source.url.as_deref().unwrap_or_default();
+        grid.row([name.clone(), source.date.clone(), format!("{} {url}", source.title)]);
+    }
+    app.print(&grid.fitted(app.columns(), 2));
+    Ok(0)
+}
+
+/// Every number with its unit, kind and source.
+fn figures(hardware: &Hardware) -> Grid {
+    let mut grid = Grid::new(&[
+        ("number", Align::Left),
+        ("value", Align::Right),
+        ("unit", Align::Left),
+        ("", Align::Left),
+        ("source", Align::Left),
+    ]);
+    let unit = |unit| serde_json::to_value(unit).ok().and_then(|v| v.as_str().map(str::to_owned));
+    let kind = |kind| match kind {
+        FigureKind::Stated => "",
+        FigureKind::Measured => "measured",
+        FigureKind::Derived => "derived",
+    };
+    let mut row = |name: String, value: f64, of, words: String, source: &str| {
+        let unit = unit(of).unwrap_or_default();
+        grid.row([name, value.to_string(), unit, words, source.to_owned()]);
+    };
+    let mut figure = |name: String, figure: &rgpu_predict::hw::Figure| {
+        row(name, figure.value, figure.unit, kind(figure.kind).to_owned(), &figure.source);
+    };
+    figure("processors".into(), &hardware.processors);
+    figure("domain".into(), &hardware.domain);
+    if let Some(clock) = &hardware.clock {
+        figure("clock".into(), clock);
+    }
+    for memory in &hardware.memory {
+        let tier = format!("{:?}", memory.tier).to_lowercase();
+        if let Some(capacity) = &memory.capacity {
+            figure(format!("{tier} capacity"), capacity);
+        }
+        if let Some(bandwidth) = &memory.bandwidth {
+            figure(format!("{tier} bandwidth"), bandwidth);
+        }
+    }
+    for peak in &hardware.compute {
+        let name = format!("{} {:?}", peak.dtype, peak.path).to_lowercase();
+        let words = format!("{:?} {}", peak.sparsity, kind(peak.kind)).to_lowercase();
+        row(name, peak.value, peak.unit, words.trim().to_owned(), &peak.source);
+    }
+    for link in &hardware.link {
+        let name = format!("{:?} link", link.kind).to_lowercase();
+        let words = match link.direction {
+            rgpu_predict::hw::Direction::One => "one way",
+            rgpu_predict::hw::Direction::Both => "both ways",
+        };
+        row(name, link.value, link.unit, words.to_owned(), &link.source);
+    }
+    grid
+}
+
+fn add(app: &App, args: &AddArgs) -> Result<Status> {
+    let hardware = gpu::read(&args.file)?;
+    let problems = check(&hardware);
+    if let Some(first) = problems.first() {
+        let what = format!("the file has {} problems", problems.len());
+        return Err(Failure::new(Exit::Config, "bad_hardware", what)
+            .file(args.file.display())
+            .cause(format!("{}: {}", first.place, first.text))
+            .hint(format!("`rgpu model hw check {}` shows all", args.file.display())));
+    }
+    if find(&hardware.id).is_ok() {
+        let what = format!("`{}` is a GPU of the catalogue: give it another id", hardware.id);
+        return Err(Failure::new(Exit::Config, "exists", what).file(args.file.display()));
+    }
+    let target = gpu::folder(app).join(format!("{}.toml", hardware.id));
+    if target.exists() && !args.force {
+        let what = format!("there is already a GPU `{}`", hardware.id);
+        return Err(Failure::new(Exit::Config, "exists", what)
+            .file(target.display())
+            .hint("`--force` replaces it"));
+    }
+    let unwritten = |error: std::io::Error| {
+        Failure::new(Exit::Disk, "disk", "cannot write").file(target.display()).cause(error)
+    };
+    std::fs::create_dir_all(gpu::folder(app)).map_err(unwritten)?;
+    atomic::write(&target, &input::read(&args.file)?).map_err(unwritten)?;
+    app.say(&format!("added {} as `{}`", target.display(), hardware.id));
+    Ok(0)
+}
+
+fn check_files(app: &App, args: &CheckArgs) -> Result<Status> {
+    let files = if args.files.is_empty() { gpu::added(app) } else { args.files.clone() };
+    let mut checks = Vec::new();
+    for file in &files {
+        let hardware = gpu::read(file)?;
+        checks.push(Checked { subject: file.display().to_string(), problems: check(&hardware) });
+    }
+    if files.is_empty() {
+        app.say("no GPU was added; name a file to check");
+    }
+    print_checks(app, checks)
+}
+
+/// Prints checks, and fails if one found something.
+pub(super) fn print_checks(app: &App, checks: Vec<Checked>) -> Result<Status> {
+    let passed = checks.iter().all(|check| check.problems.is_empty());
+    if app.global.json {
+        app.print_json(&CheckDocument { schema: "rgpu.model-check/1", passed, checks })?;
+    } else {
+        for check in &checks {
+            let mark = if check.problems.is_empty() { "ok  " } else { "bad " };
+            app.print(&format!("{mark} {}\n", check.subject));
+            for problem in &check.problems {
+                app.print(&format!("     {}: {}\n", problem.place, problem.text));
+            }
+        }
+    }
+    Ok(if passed { 0 } else { Exit::Findings as u8 })
+}

@@ -1,0 +1,377 @@
+//! `rgpu model kernel`: the bound and the predicted time of one kernel.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use rgpu_predict::Dtype;
+use rgpu_predict::document::{KernelDocument, Shares, kernel_document};
+use rgpu_predict::kernel::gemm::grouped;
+use rgpu_predict::kernel::{Attention, AttentionKind, Experts, Gemm, KernelTime, Stream};
+
+use super::gpu::{GpuArgs, Target, target};
+use super::input;
+use crate::cli::support::app::{App, Status};
+use crate::error::{Exit, Failure, Result};
+use crate::report::{Align, Grid, bytes, duration, percent};
+
+/// Predict one kernel: its bound, its time and every term
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct KernelArgs {
+    /// The kernel
+    #[arg(value_enum)]
+    pub op: KernelName,
+
+    #[command(flatten)]
+    pub gpu: GpuArgs,
+
+    /// The format of the operands
+    #[arg(long, default_value = "bf16")]
+    pub dtype: Dtype,
+
+    /// The format of weights, or of the KV cache, if it differs
+    #[arg(long, value_name = "DTYPE")]
+    pub weights: Option<Dtype>,
+
+    /// A product's rows, columns and inner dimension
+    #[arg(long, value_name = "M,N,K", value_parser = sizes)]
+    pub mnk: Option<Sizes>,
+
+    /// A file with one `m,n,k` a line: one launch for all
+    #[arg(long, value_name = "FILE", conflicts_with = "mnk")]
+    pub grouped: Option<PathBuf>,
+
+    /// Sequences
+    #[arg(long, default_value = "1", value_parser = input::count)]
+    pub batch: f64,
+
+    /// Queries a sequence: 1 is decode
+    #[arg(long, value_parser = input::count)]
+    pub queries: Option<f64>,
+
+    /// Keys a sequence, with those of the queries
+    #[arg(long, value_parser = input::count)]
+    pub keys: Option<f64>,
+
+    /// Query heads
+    #[arg(long, value_parser = input::count)]
+    pub heads: Option<f64>,
+
+    /// KV heads; as many as query heads if not given
+    #[arg(long, value_parser = input::count)]
+    pub kv_heads: Option<f64>,
+
+    /// The length of a head
+    #[arg(long, default_value = "128", value_parser = input::count)]
+    pub head_dim: f64,
+
+    /// MLA: the length of the latent and of the rotated part, for example 512,64
+    #[arg(long, value_name = "RANK,ROPE", value_parser = latent)]
+    pub mla: Option<(f64, f64)>,
+
+    /// A query sees at most this many keys
+    #[arg(long, value_parser = input::count)]
+    pub window: Option<f64>,
+
+    /// Every query sees every key
+    #[arg(long)]
+    pub no_mask: bool,
+
+    /// Write scores to memory, as attention without a fused kernel does
+    #[arg(long)]
+    pub naive: bool,
+
+    /// Experts in all, and a token, for example 128,8
+    #[arg(long, value_name = "ALL,CHOSEN", value_parser = latent)]
+    pub experts: Option<(f64, f64)>,
+
+    /// Tokens of a mixture of experts
+    #[arg(long, value_parser = input::count)]
+    pub tokens: Option<f64>,
+
+    /// The model's width, and the width inside an expert, for example 2048,768
+    #[arg(long, value_name = "HIDDEN,INNER", value_parser = latent)]
+    pub widths: Option<(f64, f64)>,
+
+    /// Elements of a norm's or an elementwise kernel's tensor
+    #[arg(long, value_parser = input::count)]
+    pub elements: Option<f64>,
+
+    /// How often that tensor crosses HBM, reads and writes together
+    #[arg(long, default_value = "2", value_parser = input::count)]
+    pub passes: f64,
+
+    /// A measured time in µs: shows the share of the bound that it reaches
+    #[arg(long, value_name = "US")]
+    pub measured_us: Option<f64>,
+
+    /// The clock during that measurement: shows the share at this clock too
+    #[arg(long, value_name = "MHZ", requires = "measured_us")]
+    pub clock_mhz: Option<f64>,
+}
+
+/// The kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum KernelName {
+    /// A matrix product (--mnk), or a group of them (--grouped)
+    Gemm,
+    /// Attention (--queries, --keys, --heads)
+    Attention,
+    /// Both products of a mixture of experts (--experts, --tokens, --widths)
+    Moe,
+    /// A norm (--elements)
+    Norm,
+    /// Any kernel that reads and writes its operands once (--elements)
+    Elementwise,
+}
+
+/// The sizes of a product.
+type Sizes = [f64; 3];
+
+fn sizes(typed: &str) -> std::result::Result<Sizes, String> {
+    let numbers: Vec<f64> =
+        typed.split(',').map(|n| input::count(n.trim())).collect::<std::result::Result<_, _>>()?;
+    numbers.try_into().map_err(|_| format!("`{typed}` is not M,N,K"))
+}
+
+fn latent(typed: &str) -> std::result::Result<(f64, f64), String> {
+    match typed.split_once(',') {
+        Some((first, second)) => Ok((input::count(first.trim())?, input::count(second.trim())?)),
+        None => Err(format!("`{typed}` is not two numbers with a comma")),
+    }
+}
+
+/// A flag that the kernel needs.
+fn needed<T>(value: Option<T>, flag: &str, op: KernelName) -> Result<T> {
+    value.ok_or_else(|| {
+        let name = op.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
+        Failure::new(Exit::Usage, "usage", format!("`{name}` needs {flag}"))
+    })
+}
+
+/// Predicts a kernel.
+pub(super) fn run(app: &App, args: &KernelArgs) -> Result<Status> {
+    let target = target(app, &args.gpu)?;
+    let mut documents = predict(args, &target)?;
+    if let (Some(us), [document]) = (args.measured_us, &mut documents[..]) {
+        document.shares = Some(shares(args, &target, us)?);
+    }
+    for document in &documents {
+        match app.global.json {
+            true => app.print_json(document)?,
+            false => print(app, document),
+        }
+    }
+    Ok(0)
+}
+
+fn predict(args: &KernelArgs, target: &Target) -> Result<Vec<KernelDocument>> {
+    let context = target.context();
+    let op = args.op;
+    let document = |subject: String, time: &KernelTime| {
+        let mut document = kernel_document(subject, time, &target.hardware, &context);
+        let wanted = args.weights.filter(|w| w.bits() > args.dtype.bits()).unwrap_or(args.dtype);
+        if target.gpu.math(wanted) != wanted.math() {
+            let name = &target.hardware.id;
+            let note = format!("{name} multiplies no {wanted}: values are widened to 16 bits");
+            document.notes.push(note);
+        }
+        document
+    };
+    let weights = args.weights.unwrap_or(args.dtype);
+    Ok(match op {
+        KernelName::Gemm => {
+            let gemm = |[m, n, k]: Sizes| Gemm { b: weights, ..Gemm::new(m, n, k, args.dtype) };
+            match &args.grouped {
+                Some(path) => {
+                    let groups: Vec<Gemm> = group_sizes(path)?.into_iter().map(gemm).collect();
+                    let subject =
+                        format!("{} products in one launch, {}", groups.len(), args.dtype);
+                    vec![document(subject, &grouped(&groups, &context))]
+                }
+                None => {
+                    let [m, n, k] = needed(args.mnk, "--mnk M,N,K or --grouped FILE", op)?;
+                    let subject = format!("gemm {m}x{n}x{k} {}", args.dtype);
+                    vec![document(subject, &gemm([m, n, k]).time(&context))]
+                }
+            }
+        }
+        KernelName::Attention => {
+            let heads = needed(args.heads, "--heads", op)?;
+            let keys = needed(args.keys, "--keys", op)?;
+            let queries = args.queries.unwrap_or(1.0);
+            if queries > keys {
+                let what = format!("{queries} queries are more than {keys} keys");
+                return Err(Failure::new(Exit::Usage, "usage", what)
+                    .hint("--keys counts the keys of the queries too"));
+            }
+            let kv_heads = args.kv_heads.unwrap_or(heads);
+            if heads % kv_heads != 0.0 {
+                let what = format!("{kv_heads} KV heads do not divide {heads} heads");
+                return Err(Failure::new(Exit::Usage, "usage", what));
+            }
+            let mut attention = Attention {
+                batch: args.batch,
+                queries,
+                keys,
+                causal: !args.no_mask,
+                window: args.window,
+                kv_dtype: weights,
+                kind: if args.naive { AttentionKind::Naive } else { AttentionKind::Flash },
+                ..Attention::new(heads, kv_heads, args.head_dim, args.dtype)
+            };
+            if let Some((rank, rope)) = args.mla {
+                attention.kv_heads = 1.0;
+                (attention.key_dim, attention.value_dim) = (rank + rope, rank);
+                attention.cached = rank + rope;
+            }
+            let subject = format!(
+                "attention of {} x {queries} queries, {keys} keys, {heads} heads, {}",
+                args.batch, args.dtype
+            );
+            vec![document(subject, &attention.time(&context))]
+        }
+        KernelName::Moe => {
+            let (experts, chosen) = needed(args.experts, "--experts ALL,CHOSEN", op)?;
+            let (hidden, inner) = needed(args.widths, "--widths HIDDEN,INNER", op)?;
+            let tokens = needed(args.tokens, "--tokens", op)?;
+            if chosen > experts {
+                let what = format!("{chosen} of {experts} experts cannot be chosen");
+                return Err(Failure::new(Exit::Usage, "usage", what));
+            }
+            let layer = Experts {
+                experts,
+                chosen,
+                hidden,
+                inner,
+                expert_ranks: 1.0,
+                a: args.dtype,
+                b: weights,
+            };
+            let touched = layer.touched(tokens);
+            let [up, down] = layer.products(tokens, &context);
+            let subject = |what: &str| {
+                format!("{what} of {tokens} tokens over {touched:.1} of {experts} experts")
+            };
+            vec![document(subject("gate and up"), &up), document(subject("down"), &down)]
+        }
+        KernelName::Norm | KernelName::Elementwise => {
+            let elements = needed(args.elements, "--elements", op)?;
+            let stream = Stream {
+                is_norm: op == KernelName::Norm,
+                elements,
+                passes: args.passes,
+                flops: 0.0,
+                dtype: args.dtype,
+                launches: 1.0,
+            };
+            let subject = format!("{elements} elements, {} passes, {}", args.passes, args.dtype);
+            vec![document(subject, &stream.time(&context))]
+        }
+    })
+}
+
+/// The products of a file: one `m,n,k` a line. Empty lines and those with `#` are left out.
+fn group_sizes(path: &Path) -> Result<Vec<Sizes>> {
+    let text = input::text(path)?;
+    let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
+    let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let groups = lines.map(|(at, line)| {
+        sizes(line).map_err(|error| {
+            Failure::new(Exit::Config, "bad_sizes", error)
+                .file(format!("{}:{at}", path.display()))
+                .hint("write one `m,n,k` a line")
+        })
+    });
+    let groups: Vec<Sizes> = groups.collect::<Result<_>>()?;
+    match groups.is_empty() {
+        true => {
+            Err(Failure::new(Exit::Config, "bad_sizes", "the file has no product")
+                .file(path.display()))
+        }
+        false => Ok(groups),
+    }
+}
+
+fn shares(args: &KernelArgs, target: &Target, us: f64) -> Result<Shares> {
+    let positive = |value: f64, flag: &str| match value.is_finite() && value > 0.0 {
+        true => Ok(value),
+        false => Err(Failure::new(Exit::Usage, "usage", format!("{flag} must be above 0"))),
+    };
+    let measured_ns = positive(us, "--measured-us")? * 1e3;
+    let bound = |target: &Target| {
+        predict(args, target).map(|documents| documents[0].bound_ns / measured_ns)
+    };
+    let of_bound_at_clock = match args.clock_mhz {
+        Some(mhz) => {
+            let hz = positive(mhz, "--clock-mhz")? * 1e6;
+            if target.gpu.clock_hz.is_none() {
+                let what = format!("the specified clock of `{}` is not known", target.hardware.id);
+                return Err(Failure::new(Exit::Config, "no_clock", what)
+                    .hint("leave --clock-mhz out, or add [clock] to a hardware file"));
+            }
+            let slower = Target {
+                hardware: target.hardware.clone(),
+                gpu: target.gpu.at_clock(hz),
+                calibration: None,
+                launch: target.launch,
+            };
+            Some(bound(&slower)?)
+        }
+        None => None,
+    };
+    let of_bound = bound(target)?;
+    Ok(Shares { measured_ns, of_bound, clock_mhz: args.clock_mhz, of_bound_at_clock })
+}
+
+fn print(app: &App, document: &KernelDocument) {
+    app.print(&format!("{} on {}\n", document.subject, document.gpu));
+    let mut grid = Grid::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left)]);
+    let mut row = |name: &str, value: String, words: String| {
+        grid.row([name.to_owned(), value, words]);
+    };
+    let limited = format!("{:?}", document.limited_by).to_lowercase();
+    row("bound", duration(document.bound_ns), "speed of light".into());
+    row(
+        "time",
+        duration(document.time_ns),
+        format!("{}, limited by {limited}", document.calibration.word()),
+    );
+    let intensity = format!("{:.1} FLOP a byte", document.intensity);
+    row("work", format!("{:.4e} FLOP", document.flops), intensity);
+    row("traffic", bytes(document.bytes), String::new());
+    if let Some(tile) = document.tile {
+        let split =
+            if tile.split > 1.0 { format!(", k in {} parts", tile.split) } else { String::new() };
+        row(
+            "tile",
+            format!("{}x{}", tile.rows, tile.columns),
+            format!("best of a library's{split}"),
+        );
+    }
+    if let Some(shares) = document.shares {
+        row(
+            "measured",
+            duration(shares.measured_ns),
+            format!("{} of the bound at the specified clock", percent(100.0 * shares.of_bound)),
+        );
+        if let (Some(mhz), Some(share)) = (shares.clock_mhz, shares.of_bound_at_clock) {
+            let words = format!("{} of the bound at {mhz} MHz", percent(100.0 * share));
+            row("", String::new(), words);
+        }
+        if shares.of_bound > 1.0 {
+            row("", String::new(), "faster than light: check the measurement".into());
+        }
+    }
+    app.print(&grid.plain(app.style().width, 2));
+    for note in &document.notes {
+        app.print(&format!("  note: {note}\n"));
+    }
+    let mut grid =
+        Grid::new(&[("term", Align::Left), ("time", Align::Right), ("formula", Align::Left)]);
+    for term in &document.terms {
+        let mark = if term.counts { "" } else { "  (not in the sum)" };
+        grid.row([term.name.to_owned(), duration(term.ns), format!("{}{mark}", term.formula)]);
+    }
+    app.print("\n");
+    app.print(&grid.plain(app.style().width, 2));
+}

@@ -1,0 +1,195 @@
+//! A model's prediction as text.
+
+use rgpu_predict::document::{LlmDocument, PhaseDocument};
+use rgpu_predict::llm::{Parallelism, Serving};
+
+use super::llm::Detail;
+use crate::cli::support::app::App;
+use crate::report::{Align, Grid, bytes, duration, percent};
+
+/// Prints what was asked for.
+pub(super) fn print(app: &App, document: &LlmDocument, detail: Detail) {
+    let model = &document.model;
+    app.print(&format!(
+        "{}: {:.2} B parameters, {:.2} B a token, {} layers, on {} ({})\n",
+        model.architecture,
+        model.parameters / 1e9,
+        model.active_parameters / 1e9,
+        model.layers,
+        document.gpu,
+        spread(&document.parallelism),
+    ));
+    app.print(&format!(
+        "{}; KV cache {} a token\n",
+        document.calibration.word(),
+        bytes(model.kv_bytes_per_token)
+    ));
+    for phase in &document.phases {
+        app.print(&layers(app, phase, detail));
+    }
+    if detail == Detail::Server {
+        app.print(&format!("\nmemory a GPU\n{}", stages(app, document)));
+        app.print(&format!("\nserver\n{}", points(app, document)));
+        app.print(&suggestions(app, document));
+    }
+    for note in &document.notes {
+        app.say(&format!("note: {note}"));
+    }
+}
+
+fn spread(parallelism: &Parallelism) -> String {
+    let mut words = format!("tp {}, pp {}, ep {}", parallelism.tp, parallelism.pp, parallelism.ep);
+    for (is_on, word) in [(parallelism.sp, ", sp"), (parallelism.dp_attention, ", dp attention")] {
+        if is_on {
+            words += word;
+        }
+    }
+    words
+}
+
+/// The layers of a phase, or their kernels.
+fn layers(app: &App, phase: &PhaseDocument, detail: Detail) -> String {
+    let name = format!("{:?}", phase.phase).to_lowercase();
+    let mut text = format!(
+        "\n{name} of {} x {} tokens, context {}\n",
+        phase.sequences, phase.queries, phase.keys
+    );
+    let head = [
+        ("layers", Align::Right),
+        ("kind", Align::Left),
+        ("time of one", Align::Right),
+        ("bound", Align::Right),
+        ("links", Align::Right),
+        ("launches", Align::Right),
+        ("MFU", Align::Right),
+        ("weights", Align::Right),
+    ];
+    let mut grid = Grid::new(&head);
+    for layer in &phase.layers {
+        grid.row([
+            layer.count.to_string(),
+            layer.name.clone(),
+            duration(layer.total.time_ns),
+            duration(layer.total.bound_ns),
+            duration(layer.total.collective_ns),
+            layer.total.launches.to_string(),
+            percent(100.0 * layer.mfu),
+            if layer.weight_bytes > 0.0 { bytes(layer.weight_bytes) } else { String::new() },
+        ]);
+    }
+    text += &grid.fitted(app.columns(), 2);
+    if detail == Detail::Server {
+        return text;
+    }
+    for layer in &phase.layers {
+        text += &format!("\n  {}\n", layer.name);
+        let mut grid = Grid::new(&[
+            ("part", Align::Left),
+            ("time", Align::Right),
+            ("bound", Align::Right),
+            ("limited by", Align::Left),
+        ]);
+        for part in &layer.parts {
+            grid.row([
+                part.name.to_owned(),
+                duration(part.time_ns),
+                duration(part.bound_ns),
+                format!("{:?}", part.limited_by).to_lowercase(),
+            ]);
+        }
+        text += &grid.fitted(app.columns(), 4);
+    }
+    text
+}
+
+fn stages(app: &App, document: &LlmDocument) -> String {
+    let mut grid = Grid::new(&[
+        ("stage", Align::Right),
+        ("layers", Align::Left),
+        ("weights", Align::Right),
+        ("KV cache", Align::Right),
+        ("activations", Align::Right),
+        ("in HBM", Align::Right),
+        ("of", Align::Right),
+    ]);
+    for (at, stage) in document.stages.iter().enumerate() {
+        grid.row([
+            at.to_string(),
+            format!("{} to {}", stage.first_layer, stage.first_layer + stage.layers - 1),
+            bytes(stage.weights_bytes),
+            bytes(stage.kv_bytes),
+            bytes(stage.activation_bytes),
+            bytes(stage.hbm_bytes),
+            bytes(stage.hbm_capacity_bytes),
+        ]);
+    }
+    grid.fitted(app.columns(), 2)
+}
+
+/// The columns of a server.
+fn cells(serving: &Serving) -> [String; 6] {
+    [
+        duration(serving.ttft_ns),
+        duration(serving.tpot_ns),
+        duration(serving.tpot_bound_ns),
+        duration(serving.tpot_mixed_ns),
+        format!("{:.0}", serving.output_tokens_per_s),
+        format!("{:.0}", serving.output_tokens_per_s_gpu),
+    ]
+}
+
+const SERVING: [(&str, Align); 6] = [
+    ("TTFT", Align::Right),
+    ("TPOT", Align::Right),
+    ("its bound", Align::Right),
+    ("with prefills", Align::Right),
+    ("tokens/s", Align::Right),
+    ("a GPU", Align::Right),
+];
+
+fn points(app: &App, document: &LlmDocument) -> String {
+    let head = [&[("requests", Align::Right)][..], &SERVING, &[("", Align::Left)]].concat();
+    let mut grid = Grid::new(&head);
+    for point in &document.points {
+        let requests = point.concurrency.to_string();
+        match &point.serving {
+            Some(serving) => {
+                let row = std::iter::once(requests).chain(cells(serving));
+                grid.row(row.chain([String::new()]));
+            }
+            None => {
+                let row = std::iter::once(requests)
+                    .chain(std::array::from_fn::<_, 6, _>(|_| String::new()));
+                grid.row(row.chain([point.impossible.clone().unwrap_or_default()]));
+            }
+        }
+    }
+    grid.fitted(app.columns(), 2)
+}
+
+fn suggestions(app: &App, document: &LlmDocument) -> String {
+    if document.suggestions.is_empty() {
+        return String::new();
+    }
+    let head = [&[("way", Align::Left)][..], &SERVING].concat();
+    let mut grid = Grid::new(&head);
+    let mut ruled_out = String::new();
+    for suggestion in &document.suggestions {
+        let way = spread(&suggestion.parallelism);
+        match (&suggestion.serving, &suggestion.impossible) {
+            (Some(serving), _) => grid.row(std::iter::once(way).chain(cells(serving))),
+            (None, reason) => {
+                let reason = reason.as_deref().unwrap_or_default();
+                ruled_out += &format!("  {way}: {reason}\n");
+            }
+        }
+    }
+    let mut text = "\nways to spread it over as many GPUs\n".to_owned();
+    if !grid.is_empty() {
+        text += &grid.fitted(app.columns(), 2);
+    }
+    if !ruled_out.is_empty() {
+        text += &format!("\nruled out\n{ruled_out}");
+    }
+    text
+}

@@ -1,0 +1,251 @@
+//! `rgpu model reconcile`: predictions beside measured rows.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use rgpu_predict::collective::Topology;
+use rgpu_predict::config::Model;
+use rgpu_predict::hw::Gpu;
+use rgpu_predict::import::between;
+use rgpu_predict::kernel::Context;
+use rgpu_predict::llm::{Deployment, Load, Parallelism, serve};
+use rgpu_predict::measurement::{self, Kind, Measurement};
+use rgpu_predict::reconcile::{Pair, Reconciled, reconcile};
+use rgpu_predict::{Calibration, Dtype};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::fit::{error_cells, rows};
+use super::{gpu, input, llm};
+use crate::cli::support::app::{App, Status};
+use crate::error::{Exit, Failure, Result};
+use crate::report::{Align, Grid, percent};
+
+/// Compare predictions with measured rows
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct ReconcileArgs {
+    /// CSVs of `rgpu model import`
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+
+    /// The GPU whose rows are compared
+    #[arg(long, value_name = "NAME|FILE")]
+    pub gpu: String,
+
+    /// Measured efficiencies, as `rgpu model fit` writes them
+    #[arg(long, value_name = "FILE")]
+    pub calib: Option<PathBuf>,
+
+    /// The config.json of the servers' model
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Compare only rows whose model has this in its name
+    #[arg(long, value_name = "TEXT")]
+    pub model: Option<String>,
+
+    /// Leave out rows of days before this one
+    #[arg(long, value_parser = input::day)]
+    pub since: Option<String>,
+
+    /// Leave out rows of days after this one
+    #[arg(long, value_parser = input::day)]
+    pub until: Option<String>,
+}
+
+/// How far predictions are from measurements (`rgpu.model-reconcile/1`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(in crate::cli) struct ReconcileResult {
+    /// `rgpu.model-reconcile/1`.
+    schema: &'static str,
+    /// The GPU.
+    gpu: String,
+    /// Errors by quantity, axis and month.
+    summary: Reconciled,
+    /// Rows without a prediction, by reason.
+    unpredicted: Vec<Unpredicted>,
+    /// Every row with its prediction.
+    pairs: Vec<Pair>,
+}
+
+/// Rows without a prediction.
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
+struct Unpredicted {
+    /// Why.
+    reason: String,
+    /// How many.
+    rows: usize,
+}
+
+/// The patterns that the text shows.
+const SHOWN_PATTERNS: usize = 16;
+
+/// Compares rows.
+pub(super) fn run(app: &App, args: &ReconcileArgs) -> Result<Status> {
+    let hardware = gpu::load(app, &args.gpu)?;
+    let numbers = gpu::resolve(&hardware)?;
+    let calibration = match &args.calib {
+        Some(path) => Some(gpu::calibration(path, &hardware.id)?),
+        None => None,
+    };
+    let model = args.config.as_deref().map(llm::model).transpose()?;
+    let all = between(rows(&args.files)?, args.since.as_deref(), args.until.as_deref());
+    let has_name = |row: &&Measurement| match &args.model {
+        Some(part) => row.model.as_deref().is_some_and(|name| name.contains(part)),
+        None => true,
+    };
+    let own: Vec<&Measurement> =
+        rgpu_predict::fit::of_gpu(&all, &hardware.id).filter(has_name).collect();
+    let predictor = Predictor {
+        gpu: &numbers,
+        calibration: calibration.as_ref(),
+        topology: Topology::of(&numbers),
+        model: model.as_ref(),
+    };
+    let mut pairs = Vec::new();
+    let mut unpredicted: Vec<Unpredicted> = Vec::new();
+    for row in own {
+        if let Err(reason) = predictor.pairs(row, &mut pairs) {
+            match unpredicted.iter_mut().find(|other| other.reason == reason) {
+                Some(same) => same.rows += 1,
+                None => unpredicted.push(Unpredicted { reason, rows: 1 }),
+            }
+        }
+    }
+    for Unpredicted { reason, rows } in &unpredicted {
+        app.say(&format!("{rows} rows have no prediction: {reason}"));
+    }
+    if pairs.is_empty() {
+        let what = format!("no row of `{}` could be compared", hardware.id);
+        return Err(Failure::new(Exit::Artifact, "no_rows", what)
+            .hint("servers need the model: `--config config.json`"));
+    }
+    let summary = reconcile(&pairs);
+    if app.global.json {
+        app.print_json(&ReconcileResult {
+            schema: "rgpu.model-reconcile/1",
+            gpu: hardware.id,
+            summary,
+            unpredicted,
+            pairs,
+        })?;
+        return Ok(0);
+    }
+    print(app, &summary, &pairs);
+    Ok(0)
+}
+
+struct Predictor<'a> {
+    gpu: &'a Gpu,
+    calibration: Option<&'a Calibration>,
+    topology: Option<Topology>,
+    model: Option<&'a Model>,
+}
+
+impl Predictor<'_> {
+    /// The pairs of a row, or why there are none.
+    fn pairs(&self, row: &Measurement, pairs: &mut Vec<Pair>) -> std::result::Result<(), String> {
+        if row.kind == Kind::Serving {
+            return self.serving(row, pairs);
+        }
+        let context = measurement::context(self.gpu, self.calibration);
+        let predicted = row.predict(&context, self.topology.as_ref());
+        let predicted = predicted.ok_or("a size or the kind is not known")?;
+        let measured_ns = row.time_ns.ok_or("no time was measured")?;
+        pairs.push(Pair {
+            row: row.clone(),
+            quantity: "time",
+            measured_ns,
+            bound_ns: predicted.bound_ns(),
+            predicted_ns: predicted.time_ns(),
+            is_calibrated: predicted.is_calibrated(),
+        });
+        Ok(())
+    }
+
+    fn serving(&self, row: &Measurement, pairs: &mut Vec<Pair>) -> std::result::Result<(), String> {
+        let model = self.model.ok_or("servers need --config")?;
+        let topology = self.topology.ok_or("no link between GPUs is known")?;
+        let mut model = model.clone();
+        // A quantised checkpoint has its own config; this is for rows of another precision.
+        if let Some(dtype) = row.dtype.filter(|dtype| *dtype != Dtype::Bf16)
+            && model.expert_dtype.bits() > dtype.bits()
+        {
+            (model.linear_dtype, model.expert_dtype) = (dtype, dtype);
+        }
+        let mut deployment = Deployment::new(&model, topology);
+        deployment.parallelism = Parallelism {
+            tp: row.tp.ok_or("tp is not known")?,
+            pp: row.pp.unwrap_or(1),
+            ep: row.ep.unwrap_or(1).max(1),
+            sp: false,
+            dp_attention: row.dp_attention.unwrap_or(false),
+        };
+        let load = Load {
+            input: row.input.ok_or("the prompt's length is not known")?,
+            output: row.output.ok_or("the answer's length is not known")?,
+            concurrency: row.concurrency.ok_or("the concurrency is not known")?.max(1.0),
+            prefill_gpus: None,
+        };
+        let context = Context { calibration: self.calibration, ..Context::new(self.gpu) };
+        let served = serve(&model, &deployment, &load, &context).map_err(|e| e.to_string())?;
+        let serving = served.serving;
+        let quantities = [
+            ("ttft", row.ttft_ns, serving.ttft_bound_ns, serving.ttft_ns),
+            ("tpot", row.tpot_ns, serving.tpot_bound_ns, serving.tpot_mixed_ns),
+        ];
+        for (quantity, measured, bound_ns, predicted_ns) in quantities {
+            if let Some(measured_ns) = measured {
+                pairs.push(Pair {
+                    row: row.clone(),
+                    quantity,
+                    measured_ns,
+                    bound_ns,
+                    predicted_ns,
+                    is_calibrated: serving.is_calibrated,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn print(app: &App, summary: &Reconciled, pairs: &[Pair]) {
+    let calibrated = pairs.iter().filter(|pair| pair.is_calibrated).count();
+    app.print(&format!("{} comparisons, {calibrated} of them calibrated\n\n", pairs.len()));
+    const ERRORS: [(&str, Align); 5] = [
+        ("rows", Align::Right),
+        ("mean", Align::Right),
+        ("median", Align::Right),
+        ("90 %", Align::Right),
+        ("bias", Align::Right),
+    ];
+    let mut grid = Grid::new(
+        &[&[("error", Align::Left)][..], &ERRORS, &[("share of bound", Align::Right)]].concat(),
+    );
+    for (quantity, errors) in &summary.by_quantity {
+        let share = summary.share_of_bound.get(quantity).copied().unwrap_or_default();
+        let row = std::iter::once((*quantity).to_owned()).chain(error_cells(errors));
+        grid.row(row.chain([percent(100.0 * share)]));
+    }
+    app.print(&grid.fitted(app.columns(), 0));
+    let mut grid = Grid::new(&[&[("where", Align::Left)][..], &ERRORS].concat());
+    for pattern in summary.patterns.iter().take(SHOWN_PATTERNS) {
+        let place = format!("{} {}", pattern.axis, pattern.value);
+        grid.row(std::iter::once(place).chain(error_cells(&pattern.errors)));
+    }
+    if !grid.is_empty() {
+        app.print(&format!("\nworst first\n{}", grid.fitted(app.columns(), 0)));
+    }
+    let mut grid = Grid::new(&[&[("month", Align::Left)][..], &ERRORS].concat());
+    for month in &summary.trend {
+        grid.row(std::iter::once(month.value.clone()).chain(error_cells(&month.errors)));
+    }
+    if !grid.is_empty() {
+        app.print(&format!("\nover time\n{}", grid.fitted(app.columns(), 0)));
+    }
+    if summary.too_fast > 0 {
+        let n = summary.too_fast;
+        app.say(&format!("{n} measured times are faster than light and are in no error above"));
+    }
+}

@@ -1,0 +1,181 @@
+//! Measured efficiencies, as `rgpu model fit` writes them and predictions read them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Dtype;
+use crate::dtype::MathKind;
+use crate::kernel::OpKind;
+
+/// The schema of a calibration file.
+pub const SCHEMA: &str = "rgpu.calibration/1";
+
+/// A calibration file: fits of one GPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Calibration {
+    /// `rgpu.calibration/1`.
+    pub schema: String,
+    /// The GPU's name in the catalogue.
+    pub gpu: String,
+    /// Fits of kernels.
+    #[serde(default)]
+    pub kernel: Vec<KernelFit>,
+    /// Fits of collectives.
+    #[serde(default)]
+    pub collective: Vec<CollectiveFit>,
+}
+
+/// How much of a peak a kernel reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Efficiency {
+    /// Of the peak of products, above 0 and at most 1.
+    pub compute: f64,
+    /// Of HBM's bandwidth, above 0 and at most 1.
+    pub memory: f64,
+    /// What a launch adds in ns. `None` uses the stated time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch_ns: Option<f64>,
+}
+
+impl Efficiency {
+    /// Everything at its peak.
+    pub const PERFECT: Self = Self { compute: 1.0, memory: 1.0, launch_ns: None };
+}
+
+/// How well a fit predicts, as fractions: 0.1 is 10 %.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Errors {
+    /// Rows.
+    pub n: usize,
+    /// The mean of |predicted − measured| / measured.
+    pub mape: f64,
+    /// The median of the same.
+    pub median: f64,
+    /// Nine of ten rows are at most this far off.
+    pub p90: f64,
+    /// The mean of (predicted − measured) / measured: negative if predictions are too fast.
+    pub bias: f64,
+}
+
+/// The fit of one kind of kernel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KernelFit {
+    /// The kind of kernel.
+    pub op: OpKind,
+    /// The format of its factors.
+    pub dtype: Dtype,
+    /// The result.
+    pub efficiency: Efficiency,
+    /// Parameters that lie on their bound: the data do not determine them.
+    pub active_bounds: Vec<String>,
+    /// The FLOPs of the rows, least and most. Outside, this fit is not used.
+    pub flops: [f64; 2],
+    /// The bytes of the rows, least and most.
+    pub bytes: [f64; 2],
+    /// On the rows that were fitted.
+    pub train: Errors,
+    /// On the rows that were held out.
+    pub test: Errors,
+}
+
+/// Messages of some sizes: t = α + V / (B · share).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Regime {
+    /// The sizes, least and most.
+    pub bytes: [f64; 2],
+    /// The time of an empty message in ns.
+    pub alpha_ns: f64,
+    /// The share of the link's rate, above 0 and at most 1.
+    pub bandwidth: f64,
+}
+
+/// The fit of one collective.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CollectiveFit {
+    /// Its name, for example `all_reduce`.
+    pub op: String,
+    /// How many GPUs.
+    pub gpus: u32,
+    /// Message sizes with their own parameters, smallest first.
+    pub regimes: Vec<Regime>,
+    /// Parameters that lie on their bound.
+    pub active_bounds: Vec<String>,
+    /// On the rows that were fitted.
+    pub train: Errors,
+    /// On the rows that were held out.
+    pub test: Errors,
+}
+
+/// A text that is no calibration.
+#[derive(Debug, thiserror::Error)]
+pub enum CalibrationError {
+    /// Not TOML, or not of this form.
+    #[error("the calibration cannot be read: {0}")]
+    Toml(#[from] toml::de::Error),
+    /// Of another version.
+    #[error("the calibration's schema is `{0}`; this rgpu reads `{SCHEMA}`")]
+    Schema(String),
+    /// A number that no fit gives.
+    #[error("`{what}` of the calibration is {value}; it must be above 0 and at most 1")]
+    Efficiency {
+        /// Which.
+        what: String,
+        /// Its value.
+        value: f64,
+    },
+}
+
+impl Calibration {
+    /// Reads a calibration file.
+    ///
+    /// # Errors
+    /// The text is not of this form or version, or an efficiency is above 1.
+    pub fn parse(text: &str) -> Result<Self, CalibrationError> {
+        let calibration: Self = toml::from_str(text)?;
+        if calibration.schema != SCHEMA {
+            return Err(CalibrationError::Schema(calibration.schema));
+        }
+        let kernels = calibration.kernel.iter().flat_map(|fit| {
+            let name = fit.op.name();
+            [
+                (format!("{name}.compute"), fit.efficiency.compute),
+                (format!("{name}.memory"), fit.efficiency.memory),
+            ]
+        });
+        let collectives = calibration.collective.iter().flat_map(|fit| {
+            fit.regimes.iter().map(|regime| (format!("{}.bandwidth", fit.op), regime.bandwidth))
+        });
+        match kernels.chain(collectives).find(|(_, value)| !(*value > 0.0 && *value <= 1.0)) {
+            Some((what, value)) => Err(CalibrationError::Efficiency { what, value }),
+            None => Ok(calibration),
+        }
+    }
+
+    /// The efficiencies for a kernel. `None` if this kind was not measured, or only at other sizes.
+    #[must_use]
+    pub fn efficiency(
+        &self,
+        op: OpKind,
+        math: MathKind,
+        flops: f64,
+        bytes: f64,
+    ) -> Option<Efficiency> {
+        let is_inside = |[least, most]: [f64; 2], value: f64| value >= least && value <= most;
+        let fit = self.kernel.iter().find(|fit| fit.op == op && fit.dtype.math() == math)?;
+        (is_inside(fit.flops, flops) && is_inside(fit.bytes, bytes)).then_some(fit.efficiency)
+    }
+
+    /// The parameters for a collective. `None` if it was not measured, or only at other sizes.
+    #[must_use]
+    pub fn collective(&self, op: &str, gpus: u32, bytes: f64) -> Option<&Regime> {
+        let fit = self.collective.iter().find(|fit| fit.op == op && fit.gpus == gpus)?;
+        let least = fit.regimes.first()?.bytes[0];
+        // Between two regimes the larger one counts.
+        fit.regimes.iter().find(|regime| bytes >= least && bytes <= regime.bytes[1])
+    }
+}

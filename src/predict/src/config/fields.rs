@@ -1,0 +1,332 @@
+//! The fields of a config: each is read once, and those that nobody read are errors.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::Model;
+use crate::{Dtype, nearest};
+
+/// Fields that change neither time nor memory.
+const WITHOUT_EFFECT: &[&str] = &[
+    "_name_or_path",
+    "architectures",
+    "attention_dropout",
+    "auto_map",
+    "bos_token_id",
+    "dtype",
+    "eos_token_id",
+    "hidden_dropout",
+    "initializer_range",
+    "model_type",
+    "output_router_logits",
+    "pad_token_id",
+    "pretraining_tp",
+    "rms_norm_eps",
+    "rope_parameters",
+    "rope_scaling",
+    "rope_theta",
+    "router_aux_loss_coef",
+    "torch_dtype",
+    "transformers_version",
+    "use_cache",
+];
+
+/// No size of a model is larger.
+const MAX_COUNT: u64 = 1 << 32;
+/// No model has more layers.
+const MAX_LAYERS: u64 = 4096;
+
+/// A config that is no model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// Not a JSON object.
+    #[error("the config is no JSON object")]
+    NoObject,
+    /// No reader for this architecture.
+    #[error("`{name}` at /architectures is no known architecture; the nearest is `{nearest}`")]
+    Architecture {
+        /// The name in the config.
+        name: String,
+        /// The most similar name.
+        nearest: String,
+    },
+    /// A field is not there.
+    #[error("the config lacks /{field}")]
+    Missing {
+        /// Its name.
+        field: String,
+    },
+    /// A field has a value that it cannot have.
+    #[error("/{field} of the config must be {wanted}, is {value}")]
+    Value {
+        /// Its name.
+        field: String,
+        /// What it may be.
+        wanted: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// A field that the architecture does not know.
+    #[error("/{field} is not known for `{architecture}` and may change the model{hint}")]
+    Unknown {
+        /// Its name.
+        field: String,
+        /// The architecture.
+        architecture: String,
+        /// The most similar field that is known, as the end of the sentence.
+        hint: String,
+    },
+    /// Two fields contradict each other.
+    #[error("/{field} of the config contradicts /{other}: {text}")]
+    Contradiction {
+        /// One field.
+        field: String,
+        /// The other.
+        other: String,
+        /// How.
+        text: String,
+    },
+}
+
+/// The fields of a config.
+pub struct Fields<'a> {
+    object: &'a Map<String, Value>,
+    read: RefCell<BTreeSet<&'static str>>,
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of a JSON object.
+    ///
+    /// # Errors
+    /// The value is no object.
+    pub fn new(config: &'a Value) -> Result<Self, ConfigError> {
+        let object = config.as_object().ok_or(ConfigError::NoObject)?;
+        Ok(Self { object, read: RefCell::default() })
+    }
+
+    /// The first name in `architectures`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn architecture(&self) -> Result<String, ConfigError> {
+        let names = self.object.get("architectures");
+        let first = names.and_then(|names| names.get(0)).and_then(Value::as_str);
+        first.map(ToOwned::to_owned).ok_or(ConfigError::Missing { field: "architectures".into() })
+    }
+
+    /// A field that is neither absent nor null.
+    pub fn get(&self, field: &'static str) -> Option<&'a Value> {
+        self.read.borrow_mut().insert(field);
+        self.object.get(field).filter(|value| !value.is_null())
+    }
+
+    /// Marks fields as known without reading them.
+    pub fn ignore(&self, fields: &[&'static str]) {
+        self.read.borrow_mut().extend(fields);
+    }
+
+    fn wrong(field: &str, wanted: &'static str, value: &Value) -> ConfigError {
+        let mut shown = value.to_string();
+        if shown.len() > 80 {
+            shown = shown.chars().take(77).collect::<String>() + "...";
+        }
+        ConfigError::Value { field: field.to_owned(), wanted, value: shown }
+    }
+
+    /// A whole number above 0. `None` if the field is absent.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn optional_count(&self, field: &'static str) -> Result<Option<f64>, ConfigError> {
+        let Some(value) = self.get(field) else { return Ok(None) };
+        match value.as_u64().filter(|n| (1..=MAX_COUNT).contains(n)) {
+            Some(n) => Ok(Some(n as f64)),
+            None => Err(Self::wrong(field, "a whole number above 0", value)),
+        }
+    }
+
+    /// A whole number above 0.
+    ///
+    /// # Errors
+    /// It is absent or something else.
+    pub fn count(&self, field: &'static str) -> Result<f64, ConfigError> {
+        let count = self.optional_count(field)?;
+        count.ok_or_else(|| ConfigError::Missing { field: field.to_owned() })
+    }
+
+    /// A whole number of 0 or more; 0 if the field is absent.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn count_or_zero(&self, field: &'static str) -> Result<f64, ConfigError> {
+        match self.get(field) {
+            Some(Value::Number(n)) if n.as_u64() == Some(0) => Ok(0.0),
+            Some(_) => self.count(field),
+            None => Ok(0.0),
+        }
+    }
+
+    /// How many layers there are.
+    ///
+    /// # Errors
+    /// The field is absent, no number, or larger than any model.
+    pub fn layers(&self) -> Result<usize, ConfigError> {
+        let layers = self.count("num_hidden_layers")?;
+        match layers <= MAX_LAYERS as f64 {
+            true => Ok(layers as usize),
+            false => Err(ConfigError::Value {
+                field: "num_hidden_layers".into(),
+                wanted: "at most 4096",
+                value: layers.to_string(),
+            }),
+        }
+    }
+
+    /// True or false; `default` if the field is absent.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn flag(&self, field: &'static str, default: bool) -> Result<bool, ConfigError> {
+        let Some(value) = self.get(field) else { return Ok(default) };
+        value.as_bool().ok_or_else(|| Self::wrong(field, "true or false", value))
+    }
+
+    /// Fails unless the field is absent or `wanted`.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn must_be(&self, field: &'static str, wanted: &'static str) -> Result<(), ConfigError> {
+        match self.get(field) {
+            Some(value) if value.as_str() != Some(wanted) => Err(Self::wrong(field, wanted, value)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The format of activations.
+    ///
+    /// # Errors
+    /// `torch_dtype` is no known format.
+    pub fn dtype(&self) -> Result<Dtype, ConfigError> {
+        let Some(value) = self.get("torch_dtype").or_else(|| self.get("dtype")) else {
+            return Ok(Dtype::Bf16);
+        };
+        let dtype = value.as_str().and_then(|name| name.parse().ok());
+        dtype.ok_or_else(|| Self::wrong("torch_dtype", "a number format", value))
+    }
+
+    /// The length of a head: `head_dim`, or the width over the heads.
+    ///
+    /// # Errors
+    /// Neither is there, or the heads do not divide the width.
+    pub fn head_dim(&self, hidden: f64, heads: f64) -> Result<f64, ConfigError> {
+        match self.optional_count("head_dim")? {
+            Some(length) => Ok(length),
+            None if hidden % heads == 0.0 => Ok(hidden / heads),
+            None => Err(ConfigError::Contradiction {
+                field: "hidden_size".into(),
+                other: "num_attention_heads".into(),
+                text: format!("{heads} heads do not divide {hidden}, and there is no /head_dim"),
+            }),
+        }
+    }
+
+    /// The heads of keys and values, which divide `heads`.
+    ///
+    /// # Errors
+    /// They do not.
+    pub fn kv_heads(&self, heads: f64) -> Result<f64, ConfigError> {
+        let kv_heads = self.optional_count("num_key_value_heads")?.unwrap_or(heads);
+        match heads % kv_heads == 0.0 {
+            true => Ok(kv_heads),
+            false => Err(ConfigError::Contradiction {
+                field: "num_key_value_heads".into(),
+                other: "num_attention_heads".into(),
+                text: format!("{kv_heads} does not divide {heads}"),
+            }),
+        }
+    }
+
+    /// Experts in all and a token. `all` and `chosen` are the fields' names.
+    ///
+    /// # Errors
+    /// A field is missing, or more are chosen than there are.
+    pub fn experts(
+        &self,
+        all: &'static str,
+        chosen: &'static str,
+    ) -> Result<(f64, f64), ConfigError> {
+        let (experts, of_token) = (self.count(all)?, self.count(chosen)?);
+        match of_token <= experts {
+            true => Ok((experts, of_token)),
+            false => Err(ConfigError::Contradiction {
+                field: chosen.to_owned(),
+                other: all.to_owned(),
+                text: format!("{of_token} of {experts} experts cannot be chosen"),
+            }),
+        }
+    }
+
+    /// The formats of linear weights and of experts' weights that `quantization_config` gives;
+    /// `dtype` without one.
+    ///
+    /// # Errors
+    /// The method is not known.
+    pub fn weight_dtypes(&self, dtype: Dtype) -> Result<(Dtype, Dtype), ConfigError> {
+        let Some(config) = self.get("quantization_config") else { return Ok((dtype, dtype)) };
+        let method = config.get("quant_method").and_then(Value::as_str);
+        let bits = config.get("bits").and_then(Value::as_u64);
+        match (method, bits) {
+            (Some("fp8" | "fbgemm_fp8"), _) => Ok((Dtype::Fp8, Dtype::Fp8)),
+            // gpt-oss: only the experts; the rest is listed in `modules_to_not_convert`.
+            (Some("mxfp4"), _) => Ok((dtype, Dtype::Mxfp4)),
+            (Some("awq" | "gptq"), Some(4)) => Ok((Dtype::Int4, Dtype::Int4)),
+            (Some("gptq"), Some(8)) => Ok((Dtype::Int8, Dtype::Int8)),
+            _ => Err(Self::wrong(
+                "quantization_config/quant_method",
+                "fp8, fbgemm_fp8, mxfp4, awq or gptq of 4 bits, or gptq of 8",
+                config.get("quant_method").unwrap_or(config),
+            )),
+        }
+    }
+
+    /// What all architectures share, without layers.
+    ///
+    /// # Errors
+    /// A field is missing or wrong.
+    pub fn model(&self) -> Result<Model, ConfigError> {
+        let dtype = self.dtype()?;
+        let (linear_dtype, expert_dtype) = self.weight_dtypes(dtype)?;
+        self.must_be("hidden_act", "silu")?;
+        Ok(Model {
+            architecture: self.architecture()?,
+            hidden: self.count("hidden_size")?,
+            vocabulary: self.count("vocab_size")?,
+            is_tied: self.flag("tie_word_embeddings", false)?,
+            kinds: Vec::new(),
+            order: Vec::new(),
+            dtype,
+            linear_dtype,
+            expert_dtype,
+            max_context: self.optional_count("max_position_embeddings")?.map(|n| n as u64),
+        })
+    }
+
+    /// Fails if there is a field that nobody read.
+    ///
+    /// # Errors
+    /// There is one.
+    pub fn finish(&self) -> Result<(), ConfigError> {
+        let read = self.read.borrow();
+        let is_known = |name: &str| read.contains(name) || WITHOUT_EFFECT.contains(&name);
+        let Some(field) = self.object.keys().find(|name| !is_known(name)) else { return Ok(()) };
+        let known = read.iter().copied().chain(WITHOUT_EFFECT.iter().copied());
+        let near = nearest(field, known).filter(|near| strsim::jaro(field, near) > 0.8);
+        Err(ConfigError::Unknown {
+            field: field.clone(),
+            architecture: self.architecture()?,
+            hint: near.map(|near| format!("; is it `{near}`?")).unwrap_or_default(),
+        })
+    }
+}

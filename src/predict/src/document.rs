@@ -1,0 +1,687 @@
+//! The results that commands print as JSON, each with its schema: the same for every face.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::collective::{Algorithm, CollectiveTime, Op, Protocol};
+use crate::config::{AttentionShape, MlpShape, Model};
+use crate::dtype::MathKind;
+use crate::hw::{Hardware, LinkKind, Problem, Tier};
+use crate::kernel::{Context, KernelTime, LimitedBy, OpKind};
+use crate::llm::layer::{embedding_parts, head_parts, layer_parts};
+use crate::llm::memory::{layer_kv_bytes, layer_weight_bytes};
+use crate::llm::serve::DEFINITIONS;
+use crate::llm::{
+    Candidate, Deployment, Load, Parallelism, Part, Phase, PhaseTime, Placement, Serving,
+    StageMemory, Step,
+};
+use crate::term::{Input, Term};
+
+/// Whether measured efficiencies were used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CalibrationState {
+    /// For all of it.
+    Calibrated,
+    /// Not, or not for all of it: times are bounds with stated launch and latency terms.
+    Uncalibrated,
+}
+
+impl CalibrationState {
+    /// The state for a flag.
+    #[must_use]
+    pub fn of(is_calibrated: bool) -> Self {
+        if is_calibrated { Self::Calibrated } else { Self::Uncalibrated }
+    }
+
+    /// The word in texts.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Calibrated => "calibrated",
+            Self::Uncalibrated => "uncalibrated",
+        }
+    }
+}
+
+/// A GPU with what follows from its numbers (`rgpu.model-gpu/1`).
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct GpuDocument {
+    /// `rgpu.model-gpu/1`.
+    pub schema: &'static str,
+    /// The file.
+    pub hardware: Hardware,
+    /// FLOP a byte of HBM traffic at which products begin to limit, by format.
+    pub ridge_flop_per_byte: BTreeMap<String, f64>,
+    /// Links in one direction, in B/s.
+    pub links_one_way: BTreeMap<&'static str, f64>,
+    /// Bandwidths of memories in B/s.
+    pub bandwidths: BTreeMap<String, f64>,
+}
+
+/// A hardware file with what follows from it.
+#[must_use]
+pub fn gpu_document(hardware: &Hardware) -> GpuDocument {
+    let dense = hardware.compute.iter().map(|peak| peak.dtype);
+    let ridge = |dtype: crate::Dtype| Some((dtype.to_string(), hardware.ridge(dtype.math())?));
+    let link = |(name, kind)| Some((name, hardware.link(kind)?));
+    let links = [("nvlink", LinkKind::Nvlink), ("host", LinkKind::Host), ("nic", LinkKind::Nic)];
+    let bandwidth =
+        |tier: Tier| Some((format!("{tier:?}").to_lowercase(), hardware.bandwidth(tier)?));
+    GpuDocument {
+        schema: "rgpu.model-gpu/1",
+        hardware: hardware.clone(),
+        ridge_flop_per_byte: dense.filter_map(ridge).collect(),
+        links_one_way: links.into_iter().filter_map(link).collect(),
+        bandwidths: hardware.memory.iter().filter_map(|memory| bandwidth(memory.tier)).collect(),
+    }
+}
+
+/// All GPUs that can be named (`rgpu.model-gpus/1`).
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct GpuList {
+    /// `rgpu.model-gpus/1`.
+    pub schema: &'static str,
+    /// The GPUs.
+    pub gpus: Vec<GpuLine>,
+}
+
+/// A GPU in a list.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct GpuLine {
+    /// Its name.
+    pub id: String,
+    /// The product's name.
+    pub name: String,
+    /// HBM in bytes.
+    pub hbm_bytes: f64,
+    /// HBM in B/s.
+    pub hbm_bandwidth: f64,
+    /// Dense BF16 in FLOP/s.
+    pub bf16: f64,
+    /// Dense FP8; 0 if there is none.
+    pub fp8: f64,
+    /// Dense FP4; 0 if there is none.
+    pub fp4: f64,
+    /// NVLink in one direction, in B/s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nvlink: Option<f64>,
+    /// `shipped`, or the file that defines it.
+    pub from: String,
+}
+
+/// A line of a list. `None` if the file lacks a number that predictions need.
+#[must_use]
+pub fn gpu_line(hardware: &Hardware, from: &str) -> Option<GpuLine> {
+    let gpu = hardware.gpu().ok()?;
+    Some(GpuLine {
+        id: hardware.id.clone(),
+        name: hardware.name.clone(),
+        hbm_bytes: gpu.hbm_bytes,
+        hbm_bandwidth: gpu.hbm,
+        bf16: gpu.peaks[MathKind::Half.index()],
+        fp8: gpu.peaks[MathKind::Fp8.index()],
+        fp4: gpu.peaks[MathKind::Fp4.index()],
+        nvlink: gpu.nvlink,
+        from: from.to_owned(),
+    })
+}
+
+/// What was found in hardware files and known results (`rgpu.model-check/1`).
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct CheckDocument {
+    /// `rgpu.model-check/1`.
+    pub schema: &'static str,
+    /// Whether nothing was found.
+    pub passed: bool,
+    /// Each thing that was checked.
+    pub checks: Vec<Checked>,
+}
+
+/// One thing that was checked.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Checked {
+    /// A file, a GPU or a known result.
+    pub subject: String,
+    /// What is wrong; empty if nothing is.
+    pub problems: Vec<Problem>,
+}
+
+/// A kernel (`rgpu.model-kernel/1`).
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct KernelDocument {
+    /// `rgpu.model-kernel/1`.
+    pub schema: &'static str,
+    /// The GPU.
+    pub gpu: String,
+    /// The kernel with its sizes.
+    pub subject: String,
+    /// The kind of kernel.
+    pub op: OpKind,
+    /// FLOPs that the result needs.
+    pub flops: f64,
+    /// Bytes that must cross HBM.
+    pub bytes: f64,
+    /// FLOP a byte.
+    pub intensity: f64,
+    /// The speed of light.
+    pub bound_ns: f64,
+    /// The prediction.
+    pub time_ns: f64,
+    /// The longest term of the prediction.
+    pub limited_by: LimitedBy,
+    /// Whether measured efficiencies were used.
+    pub calibration: CalibrationState,
+    /// The tile of a product: rows, columns, and parts that its columns are split into.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tile: Option<Tile>,
+    /// A measured time beside the bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shares: Option<Shares>,
+    /// What else to know, as sentences.
+    pub notes: Vec<String>,
+    /// The terms of the bound and of the prediction.
+    pub terms: Vec<Term>,
+}
+
+/// The tile of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Tile {
+    /// Rows.
+    pub rows: f64,
+    /// Columns.
+    pub columns: f64,
+    /// Parts that the inner dimension is split into.
+    pub split: f64,
+}
+
+/// A measured time beside the bound.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Shares {
+    /// The measured time.
+    pub measured_ns: f64,
+    /// The bound at the specified clock over it: 1 is the speed of light.
+    pub of_bound: f64,
+    /// The measured clock in MHz.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_mhz: Option<f64>,
+    /// The bound at the measured clock over it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of_bound_at_clock: Option<f64>,
+}
+
+/// The document of a kernel.
+#[must_use]
+pub fn kernel_document(
+    subject: String,
+    time: &KernelTime,
+    hardware: &Hardware,
+    context: &Context<'_>,
+) -> KernelDocument {
+    let work = &time.work;
+    let [rows, columns, split] = work.tile;
+    KernelDocument {
+        schema: "rgpu.model-kernel/1",
+        gpu: hardware.id.clone(),
+        subject,
+        op: work.op,
+        flops: work.flops,
+        bytes: work.bytes,
+        intensity: if work.bytes > 0.0 { work.flops / work.bytes } else { 0.0 },
+        bound_ns: time.bound_ns(),
+        time_ns: time.time_ns(),
+        limited_by: time.limited_by(),
+        calibration: CalibrationState::of(time.is_calibrated),
+        tile: (rows > 0.0).then_some(Tile { rows, columns, split }),
+        shares: None,
+        notes: Vec::new(),
+        terms: time.terms(hardware, context.launch),
+    }
+}
+
+/// A collective (`rgpu.model-collective/1`).
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct CollectiveDocument {
+    /// `rgpu.model-collective/1`.
+    pub schema: &'static str,
+    /// The GPU.
+    pub gpu: String,
+    /// The collective.
+    pub op: Op,
+    /// Ranks.
+    pub gpus: f64,
+    /// The size in bytes.
+    pub bytes: f64,
+    /// The speed of light of the links, without reductions inside the switch.
+    pub bound_ns: f64,
+    /// The prediction.
+    pub time_ns: f64,
+    /// The rate that nccl-tests would print, in B/s.
+    pub bus_bandwidth: f64,
+    /// The algorithm that takes least.
+    pub algorithm: Algorithm,
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// Whether a measured latency and rate were used.
+    pub calibration: CalibrationState,
+    /// The same for other sizes.
+    pub sizes: Vec<SizeLine>,
+    /// The terms.
+    pub terms: Vec<Term>,
+}
+
+/// A collective of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct SizeLine {
+    /// The size in bytes.
+    pub bytes: f64,
+    /// The prediction.
+    pub time_ns: f64,
+    /// Its bound.
+    pub bound_ns: f64,
+    /// The rate in B/s.
+    pub bus_bandwidth: f64,
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// The protocol.
+    pub protocol: Protocol,
+}
+
+/// The line of a size.
+#[must_use]
+pub fn size_line(time: &CollectiveTime) -> SizeLine {
+    SizeLine {
+        bytes: time.bytes,
+        time_ns: time.time_ns(),
+        bound_ns: time.bound_ns,
+        bus_bandwidth: time.bus_bandwidth(),
+        algorithm: time.algorithm,
+        protocol: time.protocol,
+    }
+}
+
+/// The document of a collective, with `sizes` beside it.
+#[must_use]
+pub fn collective_document(
+    gpu: &str,
+    time: &CollectiveTime,
+    sizes: Vec<SizeLine>,
+    link_source: &str,
+) -> CollectiveDocument {
+    CollectiveDocument {
+        schema: "rgpu.model-collective/1",
+        gpu: gpu.to_owned(),
+        op: time.op,
+        gpus: time.ranks,
+        bytes: time.bytes,
+        bound_ns: time.bound_ns,
+        time_ns: time.time_ns(),
+        bus_bandwidth: time.bus_bandwidth(),
+        algorithm: time.algorithm,
+        protocol: time.protocol,
+        calibration: CalibrationState::of(time.is_calibrated),
+        sizes,
+        terms: time.terms(link_source),
+    }
+}
+
+/// What a model is (`rgpu.model-config/1`).
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ModelDocument {
+    /// `rgpu.model-config/1`.
+    pub schema: &'static str,
+    /// The architecture's name.
+    pub architecture: String,
+    /// All parameters.
+    pub parameters: f64,
+    /// Those that one token uses.
+    pub active_parameters: f64,
+    /// The model's width.
+    pub hidden: f64,
+    /// Tokens that it knows.
+    pub vocabulary: f64,
+    /// Layers.
+    pub layers: usize,
+    /// The kinds of layers.
+    pub kinds: Vec<LayerKind>,
+    /// The format of activations.
+    pub dtype: crate::Dtype,
+    /// The format of linear weights.
+    pub linear_dtype: crate::Dtype,
+    /// The format of experts' weights.
+    pub expert_dtype: crate::Dtype,
+    /// Bytes of KV cache a token in all layers, in the activations' format.
+    pub kv_bytes_per_token: f64,
+    /// The longest context.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_context: Option<u64>,
+}
+
+/// A kind of layer.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct LayerKind {
+    /// Its parts in words.
+    pub name: String,
+    /// How many layers are of this kind.
+    pub count: f64,
+    /// Parameters of one.
+    pub parameters: f64,
+}
+
+/// A kind of layer in words, for example `grouped 32/8x128, gated 14336`.
+#[must_use]
+pub fn layer_name(layer: &crate::config::Layer) -> String {
+    let attention = match layer.attention {
+        AttentionShape::Grouped { heads, kv_heads, head_dim, window } => {
+            let window = window.map(|w| format!(" window {w}")).unwrap_or_default();
+            format!("grouped {heads}/{kv_heads}x{head_dim}{window}")
+        }
+        AttentionShape::Latent { heads, kv_rank, rope, .. } => {
+            format!("latent {heads} heads, {kv_rank}+{rope}")
+        }
+    };
+    let mlp = match layer.mlp {
+        MlpShape::Gated { inner } => format!("gated {inner}"),
+        MlpShape::Experts { experts, chosen, inner, shared } if shared > 0.0 => {
+            format!("{chosen} of {experts} experts of {inner}, {shared} shared")
+        }
+        MlpShape::Experts { experts, chosen, inner, .. } => {
+            format!("{chosen} of {experts} experts of {inner}")
+        }
+    };
+    format!("{attention}; {mlp}")
+}
+
+/// The document of a model.
+#[must_use]
+pub fn model_document(model: &Model) -> ModelDocument {
+    let kinds = model.kinds.iter().enumerate().map(|(at, layer)| LayerKind {
+        name: layer_name(layer),
+        count: model.count(at),
+        parameters: model.layer_parameters(layer),
+    });
+    let cached: f64 = model.layers().map(|layer| layer.attention.cached()).sum();
+    ModelDocument {
+        schema: "rgpu.model-config/1",
+        architecture: model.architecture.clone(),
+        parameters: model.parameters(),
+        active_parameters: model.active_parameters(),
+        hidden: model.hidden,
+        vocabulary: model.vocabulary,
+        layers: model.order.len(),
+        kinds: kinds.filter(|kind| kind.count > 0.0).collect(),
+        dtype: model.dtype,
+        linear_dtype: model.linear_dtype,
+        expert_dtype: model.expert_dtype,
+        kv_bytes_per_token: model.dtype.bytes(1.0, cached),
+        max_context: model.max_context,
+    }
+}
+
+/// A model on GPUs (`rgpu.model-llm/1`).
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct LlmDocument {
+    /// `rgpu.model-llm/1`.
+    pub schema: &'static str,
+    /// The GPU.
+    pub gpu: String,
+    /// The model.
+    pub model: ModelDocument,
+    /// How it is spread.
+    pub parallelism: Parallelism,
+    /// Where its data live.
+    pub placement: Placement,
+    /// Whether measured efficiencies were used in all points.
+    pub calibration: CalibrationState,
+    /// Each load.
+    pub points: Vec<LoadPoint>,
+    /// Prefill and decode of the first load that runs.
+    pub phases: Vec<PhaseDocument>,
+    /// The memory of every stage under that load.
+    pub stages: Vec<StageMemory>,
+    /// Other ways to spread the model over as many GPUs, best first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub suggestions: Vec<Suggestion>,
+    /// What the numbers mean.
+    pub definitions: BTreeMap<&'static str, &'static str>,
+    /// What else to know, as sentences.
+    pub notes: Vec<String>,
+}
+
+/// A load and what the server does under it.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct LoadPoint {
+    /// Tokens of a prompt.
+    pub input: f64,
+    /// Tokens of an answer.
+    pub output: f64,
+    /// Requests at once.
+    pub concurrency: f64,
+    /// The result. Absent if it cannot run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serving: Option<Serving>,
+    /// Why it cannot run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub impossible: Option<String>,
+}
+
+/// A way to spread a model.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Suggestion {
+    /// The way.
+    pub parallelism: Parallelism,
+    /// What it does. Absent if it cannot run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serving: Option<Serving>,
+    /// What rules it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub impossible: Option<String>,
+}
+
+impl From<Candidate> for Suggestion {
+    fn from(candidate: Candidate) -> Self {
+        let (serving, impossible) = match candidate.outcome {
+            Ok(serving) => (Some(serving), None),
+            Err(reason) => (None, Some(reason.to_string())),
+        };
+        Self { parallelism: candidate.parallelism, serving, impossible }
+    }
+}
+
+/// A phase, layer by layer.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PhaseDocument {
+    /// Which.
+    pub phase: Phase,
+    /// Sequences of one step.
+    pub sequences: f64,
+    /// New tokens a sequence.
+    pub queries: f64,
+    /// Tokens a sequence that are seen.
+    pub keys: f64,
+    /// The kinds of layers, then the ends.
+    pub layers: Vec<LayerLine>,
+}
+
+/// One layer of a kind, or an end of the model.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct LayerLine {
+    /// Its parts in words.
+    pub name: String,
+    /// How many there are.
+    pub count: f64,
+    /// The sums over its parts, for one layer.
+    pub total: PhaseTime,
+    /// The share of the bf16 peak that products reach.
+    pub mfu: f64,
+    /// Weights on one GPU, for one layer.
+    pub weight_bytes: f64,
+    /// KV cache of one token on one GPU, for one layer.
+    pub kv_bytes_per_token: f64,
+    /// Its kernels and collectives in their order.
+    pub parts: Vec<PartLine>,
+}
+
+/// A kernel or collective of a layer.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PartLine {
+    /// Its name.
+    pub name: &'static str,
+    /// The prediction.
+    pub time_ns: f64,
+    /// The speed of light.
+    pub bound_ns: f64,
+    /// The longest term.
+    pub limited_by: LimitedBy,
+    /// The terms.
+    pub terms: Vec<Term>,
+}
+
+/// What a document of a model needs.
+pub struct LlmParts<'a> {
+    /// The GPU's file.
+    pub hardware: &'a Hardware,
+    /// The model.
+    pub model: &'a Model,
+    /// How it runs.
+    pub deployment: &'a Deployment,
+    /// What predictions use.
+    pub context: &'a Context<'a>,
+}
+
+impl LlmParts<'_> {
+    /// A phase of a step, layer by layer.
+    #[must_use]
+    pub fn phase(&self, step: &Step, times: &crate::llm::layer::PhaseTimes) -> PhaseDocument {
+        let (model, deployment, context) = (self.model, self.deployment, self.context);
+        let peak = context.gpu.peaks[MathKind::Half.index()];
+        let line = |name: String, count: f64, total: &PhaseTime, parts: Vec<PartLine>| LayerLine {
+            name,
+            count,
+            total: *total,
+            mfu: total.mfu(peak),
+            weight_bytes: 0.0,
+            kv_bytes_per_token: 0.0,
+            parts,
+        };
+        let mut layers = Vec::new();
+        for (at, (layer, total)) in model.kinds.iter().zip(&times.layers).enumerate() {
+            let count = model.count(at);
+            if count == 0.0 {
+                continue;
+            }
+            let mut parts = Vec::new();
+            layer_parts(model, layer, deployment, step, context, &mut |name, part| {
+                parts.push(self.part(name, &part));
+            });
+            layers.push(LayerLine {
+                weight_bytes: layer_weight_bytes(model, layer, deployment),
+                kv_bytes_per_token: layer_kv_bytes(layer, deployment),
+                ..line(layer_name(layer), count, total, parts)
+            });
+        }
+        let mut parts = Vec::new();
+        embedding_parts(model, deployment, step, context, &mut |name, part| {
+            parts.push(self.part(name, &part));
+        });
+        layers.push(line("embedding".into(), 1.0, &times.embedding, parts));
+        let mut parts = Vec::new();
+        head_parts(model, deployment, step, context, &mut |name, part| {
+            parts.push(self.part(name, &part));
+        });
+        layers.push(line("last norm and logits".into(), 1.0, &times.head, parts));
+        PhaseDocument {
+            phase: step.phase,
+            sequences: step.sequences,
+            queries: step.queries,
+            keys: step.keys,
+            layers,
+        }
+    }
+
+    fn part(&self, name: &'static str, part: &Part) -> PartLine {
+        match part {
+            Part::Kernel(kernel) => PartLine {
+                name,
+                time_ns: kernel.time_ns(),
+                bound_ns: kernel.bound_ns(),
+                limited_by: kernel.limited_by(),
+                terms: kernel.terms(self.hardware, self.context.launch),
+            },
+            Part::Collective(collective) => PartLine {
+                name,
+                time_ns: collective.time_ns(),
+                bound_ns: collective.bound_ns,
+                limited_by: LimitedBy::Link,
+                terms: collective.terms(&link_source(self.hardware)),
+            },
+            Part::Fetch { tier, bytes, ns } => PartLine {
+                name,
+                time_ns: *ns,
+                bound_ns: *ns,
+                limited_by: LimitedBy::Link,
+                terms: vec![Term {
+                    name: "fetch",
+                    ns: *ns,
+                    counts: false,
+                    formula: "Q / B, beside the layer's kernels",
+                    inputs: vec![
+                        Input::computed("Q", *bytes, "B"),
+                        Input::sourced(
+                            "B",
+                            bytes / ns * 1e9,
+                            "B/s",
+                            &format!("{tier:?} of {}", self.hardware.id),
+                        ),
+                    ],
+                }],
+            },
+        }
+    }
+}
+
+/// The source of a GPU's links.
+#[must_use]
+pub fn link_source(hardware: &Hardware) -> String {
+    let link = hardware.link.iter().find(|link| link.kind == LinkKind::Nvlink);
+    let link = link.or_else(|| hardware.link.first());
+    link.map(|link| hardware.source_text(&link.source)).unwrap_or_default()
+}
+
+/// What the numbers of a server mean, by name.
+#[must_use]
+pub fn definitions() -> BTreeMap<&'static str, &'static str> {
+    DEFINITIONS.iter().copied().collect()
+}
+
+/// The terms of a saved prediction (`rgpu.model-terms/1`).
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct TermsDocument {
+    /// `rgpu.model-terms/1`.
+    pub schema: &'static str,
+    /// The parts of the prediction that have terms.
+    pub parts: Vec<PartTerms>,
+}
+
+/// The terms of a part.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PartTerms {
+    /// The part, with those that it belongs to: `prefill / grouped 32/8x128; gated 14336 / qkv`.
+    pub part: String,
+    /// Its terms, as the prediction has them.
+    pub terms: Vec<serde_json::Value>,
+}
+
+/// A load and what came of it.
+#[must_use]
+pub fn load_point(load: &Load, outcome: &Result<Serving, String>) -> LoadPoint {
+    LoadPoint {
+        input: load.input,
+        output: load.output,
+        concurrency: load.concurrency,
+        serving: outcome.as_ref().ok().copied(),
+        impossible: outcome.as_ref().err().cloned(),
+    }
+}

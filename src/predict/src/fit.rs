@@ -1,0 +1,422 @@
+//! Efficiencies from measured rows: bounded, regularised, judged on rows that were held out.
+//!
+//! Time is max(C/η_c, Q/η_m, shared) + n·τ, where C and Q are the times at the peaks. The fit
+//! minimises the mean of squared relative errors, plus a small pull towards η = 1 and the stated
+//! τ, so that parameters that the rows do not determine stay where they are without data.
+
+use std::collections::BTreeMap;
+
+use crate::calibration::{
+    Calibration, CollectiveFit, Efficiency, Errors, KernelFit, Regime, SCHEMA,
+};
+use crate::collective::Topology;
+use crate::hw::Gpu;
+use crate::kernel::{KernelTime, LaunchMode, OpKind};
+use crate::measurement::{Kind, Measurement, Predicted, context};
+use crate::{Dtype, measurement};
+
+/// Fewer rows are not fitted.
+pub const MIN_ROWS: usize = 8;
+/// Fewer rows are no regime of a collective.
+const MIN_REGIME_ROWS: usize = 6;
+/// One configuration of this many is held out.
+const HELD_OUT: u64 = 4;
+/// The weight of the pull, against a mean of squared relative errors.
+const PULL: f64 = 1e-4;
+const EFFICIENCY: (f64, f64) = (0.02, 1.0);
+const LAUNCH_NS: (f64, f64) = (1.0, 100_000.0);
+const ALPHA_NS: (f64, f64) = (100.0, 10_000_000.0);
+/// A parameter this close to its bound, as a ratio, lies on it.
+const ON_BOUND: f64 = 1.001;
+const SWEEPS: usize = 24;
+const GOLDEN_STEPS: usize = 36;
+
+/// A fit, and what was left out of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fitted {
+    /// The result.
+    pub calibration: Calibration,
+    /// Rows faster than light: faulty, or warm in a cache. With their bound and time.
+    pub too_fast: Vec<(Measurement, f64, f64)>,
+    /// Kinds with too few rows: their name and rows.
+    pub too_few: Vec<(String, usize)>,
+    /// Rows of servers, and those without a size, which no fit can use.
+    pub unused: usize,
+}
+
+/// A parameter: its name, its bounds, where it starts and is pulled to.
+struct Parameter {
+    name: &'static str,
+    bounds: (f64, f64),
+    start: f64,
+}
+
+/// Fits what `rows` of one GPU allow.
+#[must_use]
+pub fn fit(gpu_name: &str, gpu: &Gpu, topology: Option<&Topology>, rows: &[Measurement]) -> Fitted {
+    let context = context(gpu, None);
+    let mut kernels: BTreeMap<(OpKind, Dtype), Vec<(KernelTime, f64, bool)>> = BTreeMap::new();
+    let mut collectives: BTreeMap<(String, u32), Vec<CollectiveRow>> = BTreeMap::new();
+    let (mut too_fast, mut unused) = (Vec::new(), 0);
+    for row in rows {
+        let (Some(predicted), Some(time_ns)) = (row.predict(&context, topology), row.time_ns)
+        else {
+            unused += 1;
+            continue;
+        };
+        if time_ns < predicted.bound_ns() || time_ns <= 0.0 {
+            too_fast.push((row.clone(), predicted.bound_ns(), time_ns));
+            continue;
+        }
+        let is_held_out = hash(&row.configuration()).is_multiple_of(HELD_OUT);
+        match (predicted, row.kind) {
+            (Predicted::Kernel(kernel), Kind::Kernel) => {
+                let dtype = row.dtype.unwrap_or(Dtype::Bf16);
+                let rows = kernels.entry((kernel.work.op, dtype)).or_default();
+                rows.push((kernel, time_ns, is_held_out));
+            }
+            (Predicted::Collective(time), _) => {
+                let key = (time.op.name().to_owned(), time.ranks as u32);
+                let rows = collectives.entry(key).or_default();
+                rows.push((time.bytes, time.bound_ns, time_ns, is_held_out));
+            }
+            _ => unused += 1,
+        }
+    }
+    let mut too_few = Vec::new();
+    let mut calibration = Calibration {
+        schema: SCHEMA.to_owned(),
+        gpu: gpu_name.to_owned(),
+        kernel: Vec::new(),
+        collective: Vec::new(),
+    };
+    for ((op, dtype), rows) in kernels {
+        match fit_kernel(op, dtype, &rows) {
+            Some(fit) => calibration.kernel.push(fit),
+            None => too_few.push((format!("{} {dtype}", op.name()), rows.len())),
+        }
+    }
+    for ((op, gpus), rows) in collectives {
+        match fit_collective(&op, gpus, &rows) {
+            Some(fit) => calibration.collective.push(fit),
+            None => too_few.push((format!("{op} on {gpus} GPUs"), rows.len())),
+        }
+    }
+    Fitted { calibration, too_fast, too_few, unused }
+}
+
+fn fit_kernel(op: OpKind, dtype: Dtype, rows: &[(KernelTime, f64, bool)]) -> Option<KernelFit> {
+    let parameters = [
+        Parameter { name: "compute", bounds: EFFICIENCY, start: 1.0 },
+        Parameter { name: "memory", bounds: EFFICIENCY, start: 1.0 },
+        Parameter { name: "launch_ns", bounds: LAUNCH_NS, start: LaunchMode::Stream.ns() },
+    ];
+    let time = |kernel: &KernelTime, [compute, memory, launch]: [f64; 3]| {
+        let work = (kernel.compute_ns / compute).max(kernel.memory_ns / memory);
+        work.max(kernel.shared_ns) + launch * kernel.work.launches
+    };
+    let (train, test) = split(rows, |row| row.2)?;
+    let values = minimise(&parameters, |values| {
+        mean_square(&train, |row| time(&row.0, values), |row| row.1)
+    });
+    let errors = |rows: &[&(KernelTime, f64, bool)]| {
+        errors(rows.iter().map(|row| (time(&row.0, values), row.1)))
+    };
+    let range =
+        |value: fn(&KernelTime) -> f64| least_and_most(rows.iter().map(|row| value(&row.0)));
+    Some(KernelFit {
+        op,
+        dtype,
+        efficiency: Efficiency {
+            compute: values[0],
+            memory: values[1],
+            launch_ns: Some(values[2]),
+        },
+        active_bounds: active_bounds(&parameters, &values),
+        flops: range(|kernel| kernel.work.flops),
+        bytes: range(|kernel| kernel.work.bytes),
+        train: errors(&train),
+        test: errors(&test),
+    })
+}
+
+/// A row of a collective: its size, its bound, its time, and whether it is held out.
+type CollectiveRow = (f64, f64, f64, bool);
+
+fn fit_collective(op: &str, gpus: u32, rows: &[CollectiveRow]) -> Option<CollectiveFit> {
+    let parameters = [
+        Parameter { name: "alpha_ns", bounds: ALPHA_NS, start: 10_000.0 },
+        Parameter { name: "bandwidth", bounds: EFFICIENCY, start: 1.0 },
+    ];
+    let time = |bound: f64, [alpha, share]: [f64; 2]| alpha + bound / share;
+    let (mut train, test) = split(rows, |row| row.3)?;
+    train.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let fit_part = |part: &[&CollectiveRow]| {
+        let loss = |values| mean_square(part, |row| time(row.1, values), |row| row.2);
+        let values = minimise(&parameters, loss);
+        (values, loss(values) * part.len() as f64)
+    };
+    let (all, mut least) = fit_part(&train);
+    let mut parts = vec![(train.len(), all)];
+    for at in MIN_REGIME_ROWS..train.len().saturating_sub(MIN_REGIME_ROWS) {
+        let (below, above) = (train[at - 1], train[at]);
+        if below.0 == above.0 {
+            continue;
+        }
+        let ((small, loss_small), (large, loss_large)) =
+            (fit_part(&train[..at]), fit_part(&train[at..]));
+        // A larger message is never faster.
+        let is_rising = time(above.1, large) >= time(below.1, small);
+        if is_rising && loss_small + loss_large < least {
+            least = loss_small + loss_large;
+            parts = vec![(at, small), (train.len(), large)];
+        }
+    }
+    let [smallest, largest] = least_and_most(rows.iter().map(|row| row.0));
+    let mut regimes: Vec<Regime> = Vec::new();
+    let mut start = smallest;
+    for (end, [alpha_ns, bandwidth]) in &parts {
+        let last = if *end == train.len() { largest } else { train[end - 1].0 };
+        let bytes = [start, last];
+        regimes.push(Regime { bytes, alpha_ns: *alpha_ns, bandwidth: *bandwidth });
+        start = train.get(*end).map_or(largest, |row| row.0);
+    }
+    let predicted = |row: &CollectiveRow| {
+        let regime = regimes.iter().find(|regime| row.0 <= regime.bytes[1]);
+        regime.map_or(row.1, |regime| time(row.1, [regime.alpha_ns, regime.bandwidth]))
+    };
+    let errors = |rows: &[&CollectiveRow]| errors(rows.iter().map(|row| (predicted(row), row.2)));
+    Some(CollectiveFit {
+        op: op.to_owned(),
+        gpus,
+        active_bounds: parts.iter().flat_map(|part| active_bounds(&parameters, &part.1)).collect(),
+        train: errors(&train),
+        test: errors(&test),
+        regimes,
+    })
+}
+
+/// Rows to fit and rows to judge by. `None` if either are too few.
+fn split<T>(rows: &[T], is_held_out: impl Fn(&T) -> bool) -> Option<(Vec<&T>, Vec<&T>)> {
+    let (test, train): (Vec<&T>, Vec<&T>) = rows.iter().partition(|row| is_held_out(row));
+    (train.len() >= MIN_ROWS && !test.is_empty()).then_some((train, test))
+}
+
+fn mean_square<T>(rows: &[&T], time: impl Fn(&T) -> f64, measured: impl Fn(&T) -> f64) -> f64 {
+    let square = |row: &&T| ((time(row) - measured(row)) / measured(row)).powi(2);
+    rows.iter().map(square).sum::<f64>() / rows.len() as f64
+}
+
+/// The values that make `loss` and the pull least: one parameter after the other, on a log scale.
+fn minimise<const N: usize>(
+    parameters: &[Parameter; N],
+    loss: impl Fn([f64; N]) -> f64,
+) -> [f64; N] {
+    let mut values: [f64; N] = std::array::from_fn(|i| parameters[i].start);
+    let whole = |values: [f64; N]| {
+        let pull: f64 =
+            (0..N).map(|i| (values[i] / parameters[i].start).ln().powi(2)).sum::<f64>() * PULL;
+        loss(values) + pull
+    };
+    let mut best = whole(values);
+    for _ in 0..SWEEPS {
+        let before = best;
+        for (i, parameter) in parameters.iter().enumerate() {
+            let (mut low, mut high) = (parameter.bounds.0.ln(), parameter.bounds.1.ln());
+            let now = values;
+            let at = |x: f64| {
+                let mut changed = now;
+                changed[i] = x.exp();
+                whole(changed)
+            };
+            let ratio = (5.0_f64.sqrt() - 1.0) / 2.0;
+            for _ in 0..GOLDEN_STEPS {
+                let (left, right) = (high - ratio * (high - low), low + ratio * (high - low));
+                if at(left) < at(right) { high = right } else { low = left }
+            }
+            // The ends too: a minimum on a bound is one.
+            let ends = [parameter.bounds.0.ln(), parameter.bounds.1.ln(), (low + high) / 2.0];
+            for x in ends {
+                let loss = at(x);
+                if loss < best {
+                    best = loss;
+                    values[i] = x.exp().clamp(parameter.bounds.0, parameter.bounds.1);
+                }
+            }
+        }
+        if before - best < before * 1e-9 {
+            break;
+        }
+    }
+    values
+}
+
+fn active_bounds<const N: usize>(parameters: &[Parameter; N], values: &[f64; N]) -> Vec<String> {
+    let is_on = |value: f64, bound: f64| value / bound < ON_BOUND && bound / value < ON_BOUND;
+    let pairs = parameters.iter().zip(values);
+    pairs
+        .filter(|(parameter, value)| {
+            is_on(**value, parameter.bounds.0) || is_on(**value, parameter.bounds.1)
+        })
+        .map(|(parameter, value)| format!("{} = {value}", parameter.name))
+        .collect()
+}
+
+/// How far pairs of a predicted and a measured time are apart.
+#[must_use]
+pub fn errors(pairs: impl Iterator<Item = (f64, f64)>) -> Errors {
+    let signed: Vec<f64> = pairs.map(|(time, measured)| (time - measured) / measured).collect();
+    if signed.is_empty() {
+        return Errors::default();
+    }
+    let n = signed.len();
+    let mut sizes: Vec<f64> = signed.iter().map(|error| error.abs()).collect();
+    sizes.sort_by(f64::total_cmp);
+    Errors {
+        n,
+        mape: sizes.iter().sum::<f64>() / n as f64,
+        median: quantile(&sizes, 0.5),
+        p90: quantile(&sizes, 0.9),
+        bias: signed.iter().sum::<f64>() / n as f64,
+    }
+}
+
+/// A quantile of sorted values, between two of them where it falls so.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let at = share * (sorted.len() - 1) as f64;
+    let (low, high) = (at.floor() as usize, at.ceil() as usize);
+    sorted[low] + (sorted[high] - sorted[low]) * (at - low as f64)
+}
+
+fn least_and_most(values: impl Iterator<Item = f64>) -> [f64; 2] {
+    values.fold([f64::INFINITY, 0.0], |[least, most], value| [least.min(value), most.max(value)])
+}
+
+/// FNV-1a, so that a configuration is held out on every machine and version alike.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The rows of one GPU: its name is that of the catalogue, or contains it, as in `NVIDIA H200`.
+pub fn of_gpu<'a>(
+    rows: &'a [Measurement],
+    id: &'a str,
+) -> impl Iterator<Item = &'a measurement::Measurement> {
+    rows.iter().filter(move |row| {
+        let name = row.gpu.to_lowercase();
+        name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == id)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hw::find;
+
+    /// Rows of products that run at `compute` and `memory` of the peaks, with `launch` ns each.
+    fn made(compute: f64, memory: f64, launch: f64) -> (Gpu, Vec<Measurement>) {
+        let gpu = find("h200").unwrap().gpu().unwrap();
+        let context = context(&gpu, None);
+        let mut rows = Vec::new();
+        for m in [1, 8, 64, 256, 1024, 4096, 16384] {
+            for (n, k) in [(4096, 4096), (7168, 2048), (14336, 4096), (2048, 8192)] {
+                let mut row = Measurement::new(Kind::Kernel, "made", "h200");
+                row.op = Some("gemm".into());
+                row.dtype = Some(Dtype::Bf16);
+                (row.m, row.n, row.k) =
+                    (Some(f64::from(m)), Some(f64::from(n)), Some(f64::from(k)));
+                let Some(Predicted::Kernel(time)) = row.predict(&context, None) else { panic!() };
+                let work = (time.compute_ns / compute).max(time.memory_ns / memory);
+                row.time_ns = Some(work.max(time.shared_ns) + launch);
+                rows.push(row);
+            }
+        }
+        (gpu, rows)
+    }
+
+    #[test]
+    fn known_efficiencies_are_found_again() {
+        let (gpu, rows) = made(0.75, 0.6, 3000.0);
+        let fitted = fit("h200", &gpu, None, &rows);
+        let [kernel] = &fitted.calibration.kernel[..] else { panic!("{fitted:?}") };
+        assert!((kernel.efficiency.compute - 0.75).abs() < 0.02, "{:?}", kernel.efficiency);
+        assert!((kernel.efficiency.memory - 0.6).abs() < 0.02, "{:?}", kernel.efficiency);
+        assert!((kernel.efficiency.launch_ns.unwrap() - 3000.0).abs() < 200.0);
+        assert!(kernel.test.mape < 0.02 && kernel.test.n > 0 && kernel.active_bounds.is_empty());
+        let text = toml::to_string(&fitted.calibration).unwrap();
+        assert_eq!(Calibration::parse(&text).unwrap(), fitted.calibration);
+    }
+
+    #[test]
+    fn no_efficiency_is_above_one_and_rows_faster_than_light_are_left_out() {
+        let (gpu, mut rows) = made(1.0, 1.0, 500.0);
+        let slow = rows.len();
+        let mut fast = rows[20].clone();
+        fast.time_ns = Some(10.0);
+        rows.push(fast);
+        let fitted = fit("h200", &gpu, None, &rows);
+        assert_eq!(fitted.too_fast.len(), 1);
+        let kernel = &fitted.calibration.kernel[0];
+        assert!(kernel.efficiency.compute <= 1.0 && kernel.efficiency.memory <= 1.0);
+        assert!(!kernel.active_bounds.is_empty());
+        assert_eq!(kernel.train.n + kernel.test.n, slow);
+    }
+
+    #[test]
+    fn a_fit_is_not_used_outside_its_rows() {
+        let (gpu, rows) = made(0.5, 0.5, 1000.0);
+        let calibration = fit("h200", &gpu, None, &rows).calibration;
+        let context = context(&gpu, Some(&calibration));
+        let inside = crate::kernel::Gemm::new(64.0, 4096.0, 4096.0, Dtype::Bf16);
+        assert!(inside.time(&context).is_calibrated);
+        let outside = crate::kernel::Gemm::new(1e6, 65536.0, 65536.0, Dtype::Bf16);
+        assert!(!outside.time(&context).is_calibrated);
+        let other = crate::kernel::Gemm::new(64.0, 4096.0, 4096.0, Dtype::Fp8);
+        assert!(!other.time(&context).is_calibrated);
+    }
+
+    #[test]
+    fn two_regimes_of_a_collective_are_found_again() {
+        let gpu = find("h200").unwrap().gpu().unwrap();
+        let topology = Topology::of(&gpu).unwrap();
+        let mut rows = Vec::new();
+        for power in 8..29 {
+            let bytes = f64::from(1_u32 << power);
+            for part in [1.0, 1.25, 1.5] {
+                let mut row = Measurement::new(Kind::Collective, "made", "h200");
+                row.op = Some("all_reduce".into());
+                (row.gpus, row.bytes) = (Some(8), Some(bytes * part));
+                let bound = row.predict(&context(&gpu, None), Some(&topology)).unwrap().bound_ns();
+                let is_small = bytes * part < 2e6;
+                let (alpha, share) = if is_small { (10_000.0, 0.25) } else { (30_000.0, 0.8) };
+                row.time_ns = Some(alpha + bound / share);
+                rows.push(row);
+            }
+        }
+        let calibration = fit("h200", &gpu, Some(&topology), &rows).calibration;
+        let [collective] = &calibration.collective[..] else { panic!("{calibration:?}") };
+        assert_eq!(collective.regimes.len(), 2);
+        assert!(collective.test.mape < 0.02, "{collective:?}");
+        assert!((collective.regimes[0].alpha_ns - 10_000.0).abs() < 300.0);
+        assert!((collective.regimes[1].bandwidth - 0.8).abs() < 0.02);
+        assert_eq!(calibration.collective("all_reduce", 8, 1.0), None);
+        assert!(calibration.collective("all_reduce", 8, 5e6).is_some());
+    }
+
+    #[test]
+    fn few_rows_are_not_fitted() {
+        let (gpu, rows) = made(0.5, 0.5, 1000.0);
+        let fitted = fit("h200", &gpu, None, &rows[..5]);
+        assert!(fitted.calibration.kernel.is_empty());
+        assert_eq!(fitted.too_few, [("gemm bf16".to_owned(), 5)]);
+    }
+
+    #[test]
+    fn a_gpu_is_found_in_its_long_name() {
+        let rows = [Measurement::new(Kind::Kernel, "a", "NVIDIA H200")];
+        assert_eq!(of_gpu(&rows, "h200").count(), 1);
+        assert_eq!(of_gpu(&rows, "h20").count(), 0);
+    }
+}

@@ -1,0 +1,70 @@
+//! The GPUs that are shipped. A new one is one file in `data/` and one line in `FILES`.
+
+use std::sync::OnceLock;
+
+use super::Hardware;
+use crate::nearest;
+
+const FILES: &[&str] = &[
+    include_str!("../../data/a100.toml"),
+    include_str!("../../data/h100.toml"),
+    include_str!("../../data/h200.toml"),
+    include_str!("../../data/b200.toml"),
+    include_str!("../../data/b300.toml"),
+    include_str!("../../data/gb200.toml"),
+    include_str!("../../data/gb300.toml"),
+    include_str!("../../data/mi300x.toml"),
+];
+
+/// All shipped GPUs.
+#[must_use]
+pub fn shipped() -> &'static [Hardware] {
+    static SHIPPED: OnceLock<Vec<Hardware>> = OnceLock::new();
+    // A test reads every file, so none is left out here.
+    SHIPPED.get_or_init(|| FILES.iter().filter_map(|text| Hardware::parse(text).ok()).collect())
+}
+
+/// A name that is no GPU.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{typed}` is no GPU of the catalogue; the nearest is `{nearest}`")]
+pub struct UnknownGpu {
+    /// The name as typed.
+    pub typed: String,
+    /// The most similar name.
+    pub nearest: String,
+}
+
+/// The GPU of this name among the shipped ones.
+///
+/// # Errors
+/// There is none; the error names the nearest.
+pub fn find(name: &str) -> Result<&'static Hardware, UnknownGpu> {
+    let lower = name.to_lowercase();
+    let all = shipped();
+    all.iter().find(|hardware| hardware.id == lower).ok_or_else(|| UnknownGpu {
+        typed: name.to_owned(),
+        nearest: nearest(name, all.iter().map(|hardware| hardware.id.as_str()))
+            .unwrap_or_default()
+            .to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_is_read_and_resolves() {
+        for text in FILES {
+            let hardware = Hardware::parse(text).unwrap();
+            hardware.gpu().unwrap();
+        }
+        assert_eq!(shipped().len(), FILES.len());
+    }
+
+    #[test]
+    fn the_nearest_name_is_suggested() {
+        assert_eq!(find("H200").unwrap().id, "h200");
+        assert_eq!(find("h20").unwrap_err().nearest, "h200");
+    }
+}

@@ -1,0 +1,351 @@
+//! Kernels: their bound, their predicted time, and the terms of it.
+//!
+//! `bound` = max(FLOPs / peak, bytes / HBM). `time` = max(products with padding and waves, bytes,
+//! shared memory) + launches. All arithmetic is on plain numbers; texts are made only for
+//! [`KernelTime::terms`].
+
+pub mod attention;
+pub mod gemm;
+pub mod launch;
+pub mod moe;
+pub mod stream;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use attention::{Attention, AttentionKind};
+pub use gemm::Gemm;
+pub use launch::{Fusion, LaunchMode};
+pub use moe::Experts;
+pub use stream::Stream;
+
+use crate::calibration::{Calibration, Efficiency};
+use crate::dtype::MathKind;
+use crate::hw::{Gpu, Hardware, Tier};
+use crate::term::{Input, Term};
+use crate::{Dtype, nearest};
+
+/// A kind of kernel. Calibrations keep their efficiencies by it.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum OpKind {
+    /// One matrix product, or several in one launch.
+    Gemm,
+    /// Many products of different sizes in one launch.
+    GroupedGemm,
+    /// Attention of many queries.
+    AttentionPrefill,
+    /// Attention of one query a sequence.
+    AttentionDecode,
+    /// A normalisation.
+    Norm,
+    /// Any other kernel that reads and writes its operands once.
+    Elementwise,
+}
+
+impl OpKind {
+    /// All kinds, with their names.
+    pub const ALL: &'static [(Self, &'static str)] = &[
+        (Self::Gemm, "gemm"),
+        (Self::GroupedGemm, "grouped_gemm"),
+        (Self::AttentionPrefill, "attention_prefill"),
+        (Self::AttentionDecode, "attention_decode"),
+        (Self::Norm, "norm"),
+        (Self::Elementwise, "elementwise"),
+    ];
+
+    /// The name in flags and files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
+    }
+}
+
+/// A name that is no kind of kernel.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{typed}` is no kernel that can be predicted; the nearest is `{nearest}`")]
+pub struct UnknownOp {
+    /// The name as typed.
+    pub typed: String,
+    /// The most similar name.
+    pub nearest: &'static str,
+}
+
+impl std::str::FromStr for OpKind {
+    type Err = UnknownOp;
+
+    fn from_str(text: &str) -> Result<Self, UnknownOp> {
+        let found = Self::ALL.iter().find(|(_, name)| *name == text).map(|(kind, _)| *kind);
+        let names = Self::ALL.iter().map(|(_, name)| *name);
+        found.ok_or_else(|| UnknownOp {
+            typed: text.to_owned(),
+            nearest: nearest(text, names).unwrap_or("gemm"),
+        })
+    }
+}
+
+/// What a prediction is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The GPU.
+    pub gpu: &'a Gpu,
+    /// Measured efficiencies.
+    pub calibration: Option<&'a Calibration>,
+    /// How kernels are launched.
+    pub launch: LaunchMode,
+}
+
+impl<'a> Context<'a> {
+    /// Kernels of a CUDA graph, without measured efficiencies.
+    #[must_use]
+    pub fn new(gpu: &'a Gpu) -> Self {
+        Self { gpu, calibration: None, launch: LaunchMode::Graph }
+    }
+
+    fn efficiency(&self, op: OpKind, math: MathKind, flops: f64, bytes: f64) -> Option<Efficiency> {
+        self.calibration?.efficiency(op, math, flops, bytes)
+    }
+}
+
+/// The work of a kernel: what it must do, and what its shape adds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Work {
+    /// The kind of kernel.
+    pub op: OpKind,
+    /// What its products run on.
+    pub math: MathKind,
+    /// FLOPs that the result needs.
+    pub flops: f64,
+    /// Bytes that must cross HBM.
+    pub bytes: f64,
+    /// FLOPs with those on padding, at least `flops`.
+    pub padded_flops: f64,
+    /// Work groups that run at once on the GPU, as a multiple of those there are: at least 1.
+    pub wave_factor: f64,
+    /// Bytes that cross shared memory, 0 if not known.
+    pub shared_bytes: f64,
+    /// Bytes that this way of computing adds to HBM's traffic.
+    pub added_bytes: f64,
+    /// Launches.
+    pub launches: f64,
+    /// The tile that was chosen, for texts; zeros if there is none.
+    pub tile: [f64; 3],
+}
+
+impl Work {
+    /// Work that pads nothing and fills the GPU.
+    #[must_use]
+    pub fn ideal(op: OpKind, math: MathKind, flops: f64, bytes: f64) -> Self {
+        Self {
+            op,
+            math,
+            flops,
+            bytes,
+            padded_flops: flops,
+            wave_factor: 1.0,
+            shared_bytes: 0.0,
+            added_bytes: 0.0,
+            launches: 1.0,
+            tile: [0.0; 3],
+        }
+    }
+
+    /// How long this work takes.
+    #[must_use]
+    pub fn time(&self, context: &Context<'_>) -> KernelTime {
+        let gpu = context.gpu;
+        let peak = gpu.peaks[self.math.index()];
+        let efficiency = context.efficiency(self.op, self.math, self.flops, self.bytes);
+        let used = efficiency.unwrap_or(Efficiency::PERFECT);
+        let seconds = 1e9;
+        let compute = |flops: f64| if peak > 0.0 { flops / peak * seconds } else { 0.0 };
+        let wave_ns = compute(self.padded_flops) * self.wave_factor;
+        let shared_ns = gpu.shared.map_or(0.0, |rate| self.shared_bytes / rate * seconds);
+        let launch_ns = efficiency.and_then(|e| e.launch_ns).unwrap_or(context.launch.ns());
+        KernelTime {
+            work: *self,
+            bound_compute_ns: compute(self.flops),
+            bound_memory_ns: self.bytes / gpu.hbm * seconds,
+            compute_ns: wave_ns / used.compute,
+            memory_ns: (self.bytes + self.added_bytes) / gpu.hbm * seconds / used.memory,
+            shared_ns: shared_ns * self.wave_factor,
+            launch_ns: launch_ns * self.launches,
+            efficiency: used,
+            is_calibrated: efficiency.is_some(),
+        }
+    }
+}
+
+/// The bound and the predicted time of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KernelTime {
+    /// What it was computed from.
+    pub work: Work,
+    /// FLOPs over peak.
+    pub bound_compute_ns: f64,
+    /// Bytes over HBM's bandwidth.
+    pub bound_memory_ns: f64,
+    /// Products, with padding, waves and efficiency.
+    pub compute_ns: f64,
+    /// Memory, with added traffic and efficiency.
+    pub memory_ns: f64,
+    /// Shared memory.
+    pub shared_ns: f64,
+    /// Launches.
+    pub launch_ns: f64,
+    /// The efficiencies that were used; ones without a calibration.
+    pub efficiency: Efficiency,
+    /// Whether measured efficiencies were used.
+    pub is_calibrated: bool,
+}
+
+/// What the longest term of a kernel is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LimitedBy {
+    /// Products.
+    Compute,
+    /// HBM.
+    Memory,
+    /// Shared memory.
+    Shared,
+    /// Launches.
+    Launch,
+    /// Links between GPUs.
+    Link,
+}
+
+impl KernelTime {
+    /// The speed of light in ns.
+    #[must_use]
+    pub fn bound_ns(&self) -> f64 {
+        self.bound_compute_ns.max(self.bound_memory_ns)
+    }
+
+    /// The predicted time in ns.
+    #[must_use]
+    pub fn time_ns(&self) -> f64 {
+        self.compute_ns.max(self.memory_ns).max(self.shared_ns) + self.launch_ns
+    }
+
+    /// The longest term of the prediction.
+    #[must_use]
+    pub fn limited_by(&self) -> LimitedBy {
+        let work = self.compute_ns.max(self.memory_ns).max(self.shared_ns);
+        match work {
+            work if self.launch_ns > work => LimitedBy::Launch,
+            work if work == self.memory_ns => LimitedBy::Memory,
+            work if work == self.compute_ns => LimitedBy::Compute,
+            _ => LimitedBy::Shared,
+        }
+    }
+
+    /// The terms of the bound and of the prediction, with formulas and sources.
+    #[must_use]
+    pub fn terms(&self, hardware: &Hardware, launch: LaunchMode) -> Vec<Term> {
+        let work = &self.work;
+        let peak = hardware.peak(work.math);
+        let peak_source = peak.map(|(_, peak)| hardware.source_text(&peak.source));
+        let peak = Input {
+            symbol: "P",
+            value: peak.map_or(0.0, |(rate, _)| rate),
+            unit: "FLOP/s",
+            source: peak_source,
+        };
+        let bandwidth = Input {
+            symbol: "B",
+            value: hardware.bandwidth(Tier::Hbm).unwrap_or(0.0),
+            unit: "B/s",
+            source: (hardware.memory(Tier::Hbm).and_then(|memory| memory.bandwidth.as_ref()))
+                .map(|figure| hardware.source_text(&figure.source)),
+        };
+        let computed = Input::computed;
+        let is_longest = |ns: f64| ns + self.launch_ns >= self.time_ns();
+        let calibrated = "calibration";
+        let mut terms = vec![
+            Term {
+                name: "bound_compute",
+                ns: self.bound_compute_ns,
+                counts: false,
+                formula: "F / P",
+                inputs: vec![computed("F", work.flops, "FLOP"), peak.clone()],
+            },
+            Term {
+                name: "bound_memory",
+                ns: self.bound_memory_ns,
+                counts: false,
+                formula: "Q / B",
+                inputs: vec![computed("Q", work.bytes, "B"), bandwidth.clone()],
+            },
+            Term {
+                name: "compute",
+                ns: self.compute_ns,
+                counts: is_longest(self.compute_ns),
+                formula: "F_padded * w / (P * eta_c)",
+                inputs: vec![
+                    computed("F_padded", work.padded_flops, "FLOP"),
+                    computed("w", work.wave_factor, "waves, rounded up / exact"),
+                    peak,
+                    Input::sourced("eta_c", self.efficiency.compute, "1", calibrated),
+                ],
+            },
+            Term {
+                name: "memory",
+                ns: self.memory_ns,
+                counts: is_longest(self.memory_ns),
+                formula: "(Q + Q_added) / (B * eta_m)",
+                inputs: vec![
+                    computed("Q", work.bytes, "B"),
+                    computed("Q_added", work.added_bytes, "B"),
+                    bandwidth,
+                    Input::sourced("eta_m", self.efficiency.memory, "1", calibrated),
+                ],
+            },
+        ];
+        if let (Some(rate), true) = (hardware.bandwidth(Tier::Shared), self.shared_ns > 0.0) {
+            let figure = hardware.memory(Tier::Shared).and_then(|memory| memory.bandwidth.as_ref());
+            let source = figure.map(|f| hardware.source_text(&f.source)).unwrap_or_default();
+            terms.push(Term {
+                name: "shared_memory",
+                ns: self.shared_ns,
+                counts: is_longest(self.shared_ns),
+                formula: "Q_shared * w / B_shared",
+                inputs: vec![
+                    computed("Q_shared", work.shared_bytes, "B"),
+                    computed("w", work.wave_factor, "waves, rounded up / exact"),
+                    Input::sourced("B_shared", rate, "B/s", &source),
+                ],
+            });
+        }
+        let (tau, source) = match self.efficiency.launch_ns {
+            Some(tau) => (tau, calibrated),
+            None => (launch.ns(), launch::SOURCE),
+        };
+        terms.push(Term {
+            name: "launch",
+            ns: self.launch_ns,
+            counts: true,
+            formula: "n * tau",
+            inputs: vec![
+                computed("n", work.launches, "launches"),
+                Input::sourced("tau", tau, "ns", source),
+            ],
+        });
+        if !self.is_calibrated {
+            // An efficiency of 1 is the bound's assumption, not a measurement.
+            for input in terms.iter_mut().flat_map(|term| &mut term.inputs) {
+                if input.source.as_deref() == Some(calibrated) {
+                    input.source = None;
+                }
+            }
+        }
+        terms
+    }
+}
+
+/// Both factors' formats: the wider one decides what the products run on.
+pub(crate) fn math_of(gpu: &Gpu, a: Dtype, b: Dtype) -> MathKind {
+    gpu.math(if a.bits() >= b.bits() { a } else { b })
+}

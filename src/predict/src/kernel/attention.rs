@@ -1,0 +1,208 @@
+//! Attention: prefill and decode, grouped heads, latent caches (MLA), sliding windows, and with or
+//! without the score matrix in HBM.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Context, KernelTime, OpKind, Work, math_of};
+use crate::Dtype;
+use crate::hw::Gpu;
+
+/// Whether scores go through HBM.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AttentionKind {
+    /// Scores stay on the chip.
+    #[default]
+    Flash,
+    /// Scores are written, read by the softmax, written, and read again.
+    Naive,
+}
+
+/// The attention of one layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Attention {
+    /// Sequences.
+    pub batch: f64,
+    /// Queries a sequence: 1 in decode.
+    pub queries: f64,
+    /// Keys a sequence, with those of this step.
+    pub keys: f64,
+    /// Query heads.
+    pub heads: f64,
+    /// Heads of the cache: 1 for a latent cache.
+    pub kv_heads: f64,
+    /// The length of a query and key that is multiplied.
+    pub key_dim: f64,
+    /// The length of a value that is multiplied.
+    pub value_dim: f64,
+    /// Elements of the cache for one position and KV head: K and V, or the latent.
+    pub cached: f64,
+    /// Whether a query sees only keys before it.
+    pub causal: bool,
+    /// A query sees at most this many keys.
+    pub window: Option<f64>,
+    /// The format of queries and results.
+    pub dtype: Dtype,
+    /// The format of the cache.
+    pub kv_dtype: Dtype,
+    /// Whether scores go through HBM.
+    pub kind: AttentionKind,
+}
+
+/// Queries of one head that a work group of prefill computes (FlashAttention 2 and 3).
+const PREFILL_ROWS: f64 = 128.0;
+/// Rows of the smallest product (PTX ISA: mma.sync m16n8k16).
+const MMA_ROWS: f64 = 16.0;
+/// Products with K, softmax, products with V.
+const NAIVE_LAUNCHES: f64 = 3.0;
+/// Parts of the keys of decode, and their sum.
+const DECODE_LAUNCHES: f64 = 2.0;
+
+impl Attention {
+    /// Attention with the usual cache of keys and values.
+    #[must_use]
+    pub fn new(heads: f64, kv_heads: f64, head_dim: f64, dtype: Dtype) -> Self {
+        Self {
+            batch: 1.0,
+            queries: 1.0,
+            keys: 1.0,
+            heads,
+            kv_heads,
+            key_dim: head_dim,
+            value_dim: head_dim,
+            cached: 2.0 * head_dim,
+            causal: true,
+            window: None,
+            dtype,
+            kv_dtype: dtype,
+            kind: AttentionKind::Flash,
+        }
+    }
+
+    /// Pairs of a query and a key that it sees, for one sequence and head.
+    #[must_use]
+    pub fn pairs(&self) -> f64 {
+        let window = self.window.unwrap_or(f64::INFINITY);
+        if !self.causal {
+            return self.queries * self.keys.min(window);
+        }
+        // Query i of q sees min(keys - q + i, window) keys, i from 1.
+        let (first, last) = ((self.keys - self.queries + 1.0).max(0.0), self.keys);
+        if window >= last {
+            return self.queries * (first + last) / 2.0;
+        }
+        if window <= first {
+            return self.queries * window;
+        }
+        let growing = window - first;
+        growing * (first + window - 1.0) / 2.0 + (self.queries - growing) * window
+    }
+
+    /// Products of queries with keys, and of scores with values.
+    #[must_use]
+    pub fn flops(&self) -> f64 {
+        2.0 * self.batch * self.heads * self.pairs() * (self.key_dim + self.value_dim)
+    }
+
+    /// The bytes of cache that are read.
+    #[must_use]
+    pub fn cache_bytes(&self) -> f64 {
+        let seen =
+            self.window.map_or(self.keys, |window| self.keys.min(window + self.queries - 1.0));
+        self.batch * seen * self.kv_dtype.bytes(self.kv_heads, self.cached)
+    }
+
+    /// The work on a GPU.
+    #[must_use]
+    pub fn work(&self, gpu: &Gpu) -> Work {
+        let rows = self.batch * self.queries;
+        let ends = self.dtype.bytes(rows * self.heads, self.key_dim + self.value_dim);
+        let bytes = self.cache_bytes() + ends;
+        let math = math_of(gpu, self.dtype, self.kv_dtype);
+        let is_decode = self.queries <= 1.0;
+        let op = if is_decode { OpKind::AttentionDecode } else { OpKind::AttentionPrefill };
+        let mut work = Work::ideal(op, math, self.flops(), bytes);
+        if is_decode {
+            let shared_rows = (self.heads / self.kv_heads).max(1.0);
+            work.padded_flops *= (shared_rows / MMA_ROWS).ceil() * MMA_ROWS / shared_rows;
+            work.launches = DECODE_LAUNCHES;
+        } else {
+            let blocks = (self.queries / PREFILL_ROWS).ceil();
+            let waves = self.batch * self.heads * blocks / gpu.processors;
+            work.padded_flops *= blocks * PREFILL_ROWS / self.queries;
+            work.wave_factor = waves.ceil() / waves;
+        }
+        if self.kind == AttentionKind::Naive {
+            let scores = self.batch * self.heads * self.queries * self.keys;
+            work.added_bytes = 4.0 * self.dtype.bytes(1.0, scores);
+            work.launches = NAIVE_LAUNCHES;
+        }
+        work
+    }
+
+    /// The bound and the time.
+    #[must_use]
+    pub fn time(&self, context: &Context<'_>) -> KernelTime {
+        self.work(context.gpu).time(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hw::find;
+
+    #[test]
+    fn pairs_are_those_that_a_loop_counts() {
+        let mut attention = Attention::new(8., 8., 64., Dtype::Bf16);
+        for (queries, keys, window) in [
+            (5, 5, None),
+            (5, 9, None),
+            (1, 9, None),
+            (7, 9, Some(4)),
+            (7, 7, Some(3)),
+            (2, 9, Some(20)),
+        ] {
+            attention.queries = f64::from(queries);
+            attention.keys = f64::from(keys);
+            attention.window = window.map(f64::from);
+            let seen = |i: i32| (keys - queries + i).min(window.unwrap_or(keys));
+            let counted: i32 = (1..=queries).map(seen).sum();
+            assert_eq!(attention.pairs(), f64::from(counted), "{queries} {keys} {window:?}");
+        }
+    }
+
+    #[test]
+    fn decode_reads_the_cache_once_for_all_heads_of_a_group() {
+        // Llama 3.1 8B: 8 KV heads of 128, ctx 4096, bf16: 16.8 MB a sequence and layer.
+        let mut attention = Attention::new(32., 8., 128., Dtype::Bf16);
+        attention.keys = 4096.0;
+        assert_eq!(attention.cache_bytes(), 2.0 * 4096.0 * 8.0 * 128.0 * 2.0);
+        let gpu = find("h200").unwrap().gpu().unwrap();
+        let time = attention.time(&Context::new(&gpu));
+        assert_eq!(time.bound_ns(), time.bound_memory_ns);
+    }
+
+    #[test]
+    fn long_prefill_is_limited_by_products_and_scores_in_hbm_cost_more() {
+        let gpu = find("h200").unwrap().gpu().unwrap();
+        let mut attention = Attention::new(32., 8., 128., Dtype::Bf16);
+        (attention.queries, attention.keys) = (8192., 8192.);
+        let flash = attention.time(&Context::new(&gpu));
+        assert_eq!(flash.bound_ns(), flash.bound_compute_ns);
+        attention.kind = AttentionKind::Naive;
+        let naive = attention.time(&Context::new(&gpu));
+        assert!(naive.time_ns() > 2.0 * flash.time_ns());
+        assert_eq!(naive.bound_ns(), flash.bound_ns());
+    }
+
+    #[test]
+    fn a_window_bounds_what_decode_reads() {
+        let mut attention = Attention::new(64., 8., 64., Dtype::Bf16);
+        attention.keys = 8192.0;
+        let all = attention.cache_bytes();
+        attention.window = Some(128.0);
+        assert_eq!(attention.cache_bytes() * 64.0, all);
+    }
+}

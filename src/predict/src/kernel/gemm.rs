@@ -1,0 +1,194 @@
+//! Matrix products: one, several of one size, or a group of different sizes in one launch.
+
+use super::{Context, KernelTime, OpKind, Work, math_of};
+use crate::Dtype;
+use crate::hw::Gpu;
+
+/// C[m,n] = A[m,k] · B[n,k].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gemm {
+    /// Rows of A and C.
+    pub m: f64,
+    /// Rows of B, columns of C.
+    pub n: f64,
+    /// Columns of A and B.
+    pub k: f64,
+    /// The format of A.
+    pub a: Dtype,
+    /// The format of B.
+    pub b: Dtype,
+    /// The format of C.
+    pub c: Dtype,
+}
+
+/// The tiles that a library may choose from: an instruction's 64 or 128 rows and 8 to 256 columns
+/// (PTX ISA: wgmma m64nNk16, tcgen05.mma with M of 64 or 128), and the same with A and B swapped.
+const TILES: &[(f64, f64)] = &[
+    (128.0, 256.0),
+    (256.0, 128.0),
+    (128.0, 128.0),
+    (128.0, 64.0),
+    (64.0, 128.0),
+    (64.0, 64.0),
+    (128.0, 32.0),
+    (32.0, 128.0),
+    (64.0, 32.0),
+    (32.0, 64.0),
+    (128.0, 16.0),
+    (16.0, 128.0),
+    (64.0, 16.0),
+    (16.0, 64.0),
+];
+
+/// Into how many parts the columns of A and B may be split.
+const SPLITS: &[f64] = &[1.0, 2.0, 4.0, 8.0];
+/// No part has fewer columns.
+const MIN_SPLIT_COLUMNS: f64 = 256.0;
+/// Partial results are FP32.
+const PARTIAL_BYTES: f64 = 4.0;
+
+impl Gemm {
+    /// A product of `dtype` matrices with a 16-bit or wider result.
+    #[must_use]
+    pub fn new(m: f64, n: f64, k: f64, dtype: Dtype) -> Self {
+        let c = match dtype {
+            Dtype::Fp32 | Dtype::Tf32 => Dtype::Fp32,
+            Dtype::Fp16 | Dtype::Bf16 => dtype,
+            _ => Dtype::Fp16,
+        };
+        Self { m, n, k, a: dtype, b: dtype, c }
+    }
+
+    /// 2mnk.
+    #[must_use]
+    pub fn flops(&self) -> f64 {
+        2.0 * self.m * self.n * self.k
+    }
+
+    /// Each matrix once, with its scales.
+    #[must_use]
+    pub fn bytes(&self) -> f64 {
+        self.a.bytes(self.m, self.k) + self.b.bytes(self.n, self.k) + self.c.bytes(self.m, self.n)
+    }
+
+    /// The work of this product on a GPU, with the best tile.
+    #[must_use]
+    pub fn work(&self, gpu: &Gpu) -> Work {
+        group_work(std::slice::from_ref(self), 1.0, gpu, OpKind::Gemm)
+    }
+
+    /// The bound and the time of this product.
+    #[must_use]
+    pub fn time(&self, context: &Context<'_>) -> KernelTime {
+        self.work(context.gpu).time(context)
+    }
+}
+
+/// The bound and the time of a group in one launch.
+#[must_use]
+pub fn grouped(groups: &[Gemm], context: &Context<'_>) -> KernelTime {
+    group_work(groups, 1.0, context.gpu, OpKind::GroupedGemm).time(context)
+}
+
+/// The work of `times` copies of all products of `groups` in one launch, with the tile and split
+/// that take least. Empty products cost nothing.
+#[must_use]
+pub(crate) fn group_work(groups: &[Gemm], times: f64, gpu: &Gpu, op: OpKind) -> Work {
+    let Some(first) = groups.first() else {
+        return Work::ideal(op, crate::dtype::MathKind::Half, 0.0, 0.0);
+    };
+    let math = math_of(gpu, first.a, first.b);
+    let flops = times * groups.iter().map(Gemm::flops).sum::<f64>();
+    let bytes = times * groups.iter().map(Gemm::bytes).sum::<f64>();
+    let results = times * groups.iter().map(|group| group.m * group.n).sum::<f64>();
+    let element = f64::from(first.a.bits().max(first.b.bits())) / 8.0;
+    let peak = gpu.peaks[math.index()];
+    let mut best = Work::ideal(op, math, flops, bytes);
+    let mut least = f64::INFINITY;
+    for &(rows, columns) in TILES {
+        // FLOPs and shared-memory bytes of a tile grow with k, so tiles are counted by k.
+        let (mut tiles, mut depth) = (0.0, 0.0);
+        for group in groups {
+            let of_group = (group.m / rows).ceil() * (group.n / columns).ceil() * times;
+            tiles += of_group;
+            depth += of_group * group.k;
+        }
+        if tiles == 0.0 {
+            continue;
+        }
+        for &split in SPLITS {
+            if split > 1.0 && (tiles >= gpu.processors || depth / tiles / split < MIN_SPLIT_COLUMNS)
+            {
+                break;
+            }
+            let waves = tiles * split / gpu.processors;
+            let work = Work {
+                padded_flops: 2.0 * depth * rows * columns,
+                wave_factor: waves.ceil() / waves,
+                shared_bytes: depth * (rows + columns) * element,
+                added_bytes: match split {
+                    1.0 => 0.0,
+                    split => 2.0 * split * results * PARTIAL_BYTES,
+                },
+                tile: [rows, columns, split],
+                ..best
+            };
+            let compute = work.padded_flops / peak * work.wave_factor;
+            let shared = gpu.shared.map_or(0.0, |rate| work.shared_bytes / rate * work.wave_factor);
+            let time = compute.max(shared).max((bytes + work.added_bytes) / gpu.hbm);
+            if time < least {
+                least = time;
+                best = work;
+            }
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hw::find;
+
+    fn gpu(name: &str) -> Gpu {
+        find(name).unwrap().gpu().unwrap()
+    }
+
+    /// On an H200 the same sizes are limited by bf16 products: 60.8, 30.4, 13.0 and 6.5 us.
+    #[test]
+    fn fp4_on_hopper_is_computed_in_bf16() {
+        let gpu = gpu("h200");
+        let groups = [192., 320.].map(|m| Gemm::new(m, 3072., 4096., Dtype::Nvfp4));
+        let time = grouped(&groups, &Context::new(&gpu));
+        assert!((time.bound_ns() / 1000.0 - 13.0).abs() < 0.05, "{}", time.bound_ns());
+        assert_eq!(time.bound_ns(), time.bound_compute_ns);
+    }
+
+    #[test]
+    fn a_square_product_is_worked_by_hand() {
+        // 8192³: 1.0995e12 FLOP / 989.4e12 = 1111.3 us; 3·8192²·2 B / 4.8e12 = 83.9 us.
+        let gpu = gpu("h200");
+        let time = Gemm::new(8192., 8192., 8192., Dtype::Bf16).time(&Context::new(&gpu));
+        assert!((time.bound_compute_ns / 1e3 - 1111.29).abs() < 0.01);
+        assert!((time.bound_memory_ns / 1e3 - 83.886).abs() < 0.01);
+        // 128·128 tiles of 64x64 on 132 SMs: 124.1 waves take the time of 125. Larger tiles leave
+        // more of their last wave empty: 16 waves for 15.52 with 128x256.
+        assert_eq!(time.work.tile, [64.0, 64.0, 1.0]);
+        assert!((time.compute_ns / time.bound_compute_ns - 125.0 * 132.0 / 16384.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_row_of_tokens_is_padded_little() {
+        let gpu = gpu("h200");
+        let time = Gemm::new(1., 4096., 4096., Dtype::Bf16).time(&Context::new(&gpu));
+        assert_eq!(time.limited_by(), super::super::LimitedBy::Memory);
+    }
+
+    #[test]
+    fn an_empty_group_takes_no_work() {
+        let gpu = gpu("h200");
+        let time = grouped(&[], &Context::new(&gpu));
+        assert_eq!(time.bound_ns(), 0.0);
+        assert_eq!(time.time_ns(), time.launch_ns);
+    }
+}

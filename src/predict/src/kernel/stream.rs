@@ -1,0 +1,61 @@
+//! Kernels that read and write their operands once: norms, activations, rotations, copies.
+
+use super::{Context, KernelTime, OpKind, Work};
+use crate::Dtype;
+use crate::dtype::MathKind;
+
+/// A kernel without reuse.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stream {
+    /// Whether it is a norm.
+    pub is_norm: bool,
+    /// Elements of its tensor.
+    pub elements: f64,
+    /// How often the tensor crosses HBM, reads and writes together.
+    pub passes: f64,
+    /// FLOPs an element.
+    pub flops: f64,
+    /// The format of the tensor.
+    pub dtype: Dtype,
+    /// Launches.
+    pub launches: f64,
+}
+
+impl Stream {
+    /// The work.
+    #[must_use]
+    pub fn work(&self) -> Work {
+        let op = if self.is_norm { OpKind::Norm } else { OpKind::Elementwise };
+        let bytes = self.passes * self.dtype.bytes(1.0, self.elements);
+        let mut work = Work::ideal(op, MathKind::Fp32, self.flops * self.elements, bytes);
+        work.launches = self.launches;
+        work
+    }
+
+    /// The bound and the time.
+    #[must_use]
+    pub fn time(&self, context: &Context<'_>) -> KernelTime {
+        self.work().time(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hw::find;
+
+    #[test]
+    fn a_copy_takes_its_bytes() {
+        let gpu = find("h200").unwrap().gpu().unwrap();
+        let copy = Stream {
+            is_norm: false,
+            elements: 1.2e9,
+            passes: 2.0,
+            flops: 0.0,
+            dtype: Dtype::Bf16,
+            launches: 1.0,
+        };
+        // 4.8 GB over 4.8 TB/s.
+        assert!((copy.time(&Context::new(&gpu)).bound_ns() - 1e6).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,224 @@
+//! A language model on GPUs: what a layer, a phase and a request take, and what fits.
+//!
+//! One pipeline stage has `tp` GPUs. Attention is split over its heads, or, with `dp_attention`,
+//! over its sequences. `ep` of the stage's GPUs share the experts, and the rest of `tp` splits
+//! each expert. A model runs on `tp · pp` GPUs.
+
+pub mod layer;
+pub mod memory;
+pub mod serve;
+pub mod suggest;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use layer::{Part, Phase, PhaseTime, Step, phase};
+pub use memory::{StageMemory, stages};
+pub use serve::{Load, Serving, serve};
+pub use suggest::{Candidate, suggest};
+
+use crate::Dtype;
+use crate::collective::Topology;
+use crate::config::{MlpShape, Model};
+use crate::hw::{Gpu, Tier};
+use crate::kernel::{AttentionKind, Fusion};
+
+/// How a model is spread over GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Parallelism {
+    /// GPUs of a stage.
+    pub tp: u32,
+    /// Stages.
+    pub pp: u32,
+    /// GPUs of a stage that share the experts.
+    pub ep: u32,
+    /// Whether norms and residuals are split over the tokens.
+    pub sp: bool,
+    /// Whether attention is split over sequences instead of heads.
+    pub dp_attention: bool,
+}
+
+impl Parallelism {
+    /// One GPU.
+    pub const NONE: Self = Self { tp: 1, pp: 1, ep: 1, sp: false, dp_attention: false };
+
+    /// All GPUs.
+    #[must_use]
+    pub fn gpus(&self) -> f64 {
+        f64::from(self.tp) * f64::from(self.pp)
+    }
+}
+
+/// Where a model's data live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Placement {
+    /// The weights.
+    pub weights: Tier,
+    /// The KV cache.
+    pub kv: Tier,
+}
+
+/// How a model is run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Deployment {
+    /// How it is spread.
+    pub parallelism: Parallelism,
+    /// Where its data live.
+    pub placement: Placement,
+    /// The format of the KV cache.
+    pub kv_dtype: Dtype,
+    /// What shares a kernel.
+    pub fusion: Fusion,
+    /// How attention is computed.
+    pub attention: AttentionKind,
+    /// The links.
+    pub topology: Topology,
+}
+
+impl Deployment {
+    /// One GPU, everything in HBM, the cache in the activations' format.
+    #[must_use]
+    pub fn new(model: &Model, topology: Topology) -> Self {
+        Self {
+            parallelism: Parallelism::NONE,
+            placement: Placement { weights: Tier::Hbm, kv: Tier::Hbm },
+            kv_dtype: model.dtype,
+            fusion: Fusion::Fused,
+            attention: AttentionKind::Flash,
+            topology,
+        }
+    }
+}
+
+/// Why a model cannot run in a way.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Impossible {
+    /// A size is not a multiple of the GPUs that share it.
+    #[error("{what} ({size}) cannot be split over {ways} GPUs: use one of {allowed}")]
+    Split {
+        /// What is split.
+        what: &'static str,
+        /// Its size.
+        size: f64,
+        /// Over how many GPUs.
+        ways: u32,
+        /// What is possible.
+        allowed: String,
+    },
+    /// More stages than layers.
+    #[error("{layers} layers cannot be {stages} stages")]
+    Stages {
+        /// Layers.
+        layers: usize,
+        /// Stages.
+        stages: u32,
+    },
+    /// EP without experts, or more than TP.
+    #[error("ep {ep} needs a model with experts, and must divide tp {tp}")]
+    Experts {
+        /// The value.
+        ep: u32,
+        /// The stage's GPUs.
+        tp: u32,
+    },
+    /// The links do not join that many GPUs.
+    #[error("{gpus} GPUs need a network between nodes, and none is known: give --topology")]
+    Network {
+        /// GPUs.
+        gpus: f64,
+    },
+    /// A tier has no known rate.
+    #[error("the rate of `{tier:?}` is not known: add it to the GPU's file, or place data in hbm")]
+    Tier {
+        /// The tier.
+        tier: Tier,
+    },
+    /// A stage needs more memory than there is.
+    #[error(
+        "stage {stage} needs {needed_gb:.1} GB of {tier:?} a GPU and there are {there_gb:.1} GB: \
+         {missing_gb:.1} GB too much"
+    )]
+    Memory {
+        /// The stage, from 0.
+        stage: usize,
+        /// Where it does not fit.
+        tier: Tier,
+        /// What it needs.
+        needed_gb: f64,
+        /// What there is.
+        there_gb: f64,
+        /// The difference.
+        missing_gb: f64,
+    },
+    /// The context is longer than the model's.
+    #[error("{tokens} tokens are more than the model's context of {most}")]
+    Context {
+        /// Input and output.
+        tokens: u64,
+        /// The model's.
+        most: u64,
+    },
+}
+
+fn divisors(size: f64) -> String {
+    let fits = [1_u32, 2, 4, 8, 16, 32, 64].into_iter().filter(|n| size % f64::from(*n) == 0.0);
+    fits.map(|n| n.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Fails if `model` cannot be spread like this, whatever the memory.
+///
+/// # Errors
+/// A size does not divide, or a link or tier is not known.
+pub fn check_parallelism(
+    model: &Model,
+    deployment: &Deployment,
+    gpu: &Gpu,
+) -> Result<(), Impossible> {
+    let Parallelism { tp, pp, ep, dp_attention, .. } = deployment.parallelism;
+    let split = |what, size: f64, ways: u32| match size % f64::from(ways) == 0.0 {
+        true => Ok(()),
+        false => Err(Impossible::Split { what, size, ways, allowed: divisors(size) }),
+    };
+    if pp as usize > model.order.len() || pp == 0 || tp == 0 {
+        return Err(Impossible::Stages { layers: model.order.len(), stages: pp });
+    }
+    let has_experts = model.kinds.iter().any(|kind| matches!(kind.mlp, MlpShape::Experts { .. }));
+    if ep == 0 || !tp.is_multiple_of(ep) || (ep > 1 && !has_experts) {
+        return Err(Impossible::Experts { ep, tp });
+    }
+    for kind in &model.kinds {
+        if !dp_attention {
+            split("attention heads", kind.attention.heads(), tp)?;
+        }
+        match kind.mlp {
+            MlpShape::Gated { inner } => split("the MLP's width", inner, tp)?,
+            MlpShape::Experts { experts, inner, .. } => {
+                split("experts", experts, ep)?;
+                split("an expert's width", inner, tp / ep)?;
+            }
+        }
+    }
+    let gpus = deployment.parallelism.gpus();
+    if !deployment.topology.joins(gpus) {
+        return Err(Impossible::Network { gpus });
+    }
+    for tier in [deployment.placement.weights, deployment.placement.kv] {
+        if tier_rate(gpu, tier, &deployment.topology).is_none() {
+            return Err(Impossible::Tier { tier });
+        }
+    }
+    Ok(())
+}
+
+/// How fast a GPU reads a tier in B/s. `None` if that is not known.
+#[must_use]
+pub fn tier_rate(gpu: &Gpu, tier: Tier, topology: &Topology) -> Option<f64> {
+    match tier {
+        Tier::Hbm => Some(gpu.hbm),
+        Tier::Host => gpu.host,
+        Tier::Pool => topology.has_nvlink.then_some(topology.inside),
+        // A drive is behind the host's link.
+        Tier::Nvme => Some(gpu.nvme?.min(gpu.host?)),
+        Tier::Registers | Tier::Shared | Tier::L2 | Tier::L3 => None,
+    }
+}

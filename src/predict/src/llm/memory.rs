@@ -1,0 +1,149 @@
+//! What every stage keeps in memory, and whether it fits.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::layer::stage_layers;
+use super::{Deployment, Impossible, Load};
+use crate::config::{Layer, MlpShape, Model};
+use crate::hw::{Gpu, Tier};
+
+/// The memory of one GPU of a stage, in bytes. The runtime's own needs, such as the CUDA context
+/// and NCCL's buffers, are not counted.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct StageMemory {
+    /// The first layer of the stage, from 0.
+    pub first_layer: usize,
+    /// Its layers.
+    pub layers: usize,
+    /// Weights.
+    pub weights_bytes: f64,
+    /// The KV cache of all requests at their full length.
+    pub kv_bytes: f64,
+    /// The largest activations of a prompt.
+    pub activation_bytes: f64,
+    /// What is in HBM.
+    pub hbm_bytes: f64,
+    /// What HBM has.
+    pub hbm_capacity_bytes: f64,
+}
+
+/// The weights of a layer on one GPU.
+#[must_use]
+pub fn layer_weight_bytes(model: &Model, layer: &Layer, deployment: &Deployment) -> f64 {
+    let parallelism = deployment.parallelism;
+    let (tp, hidden) = (f64::from(parallelism.tp), model.hidden);
+    let attention_ways = if parallelism.dp_attention { 1.0 } else { tp };
+    let linear = model.linear_dtype;
+    // Rows do not matter for the size, so a matrix is one row; blocks of scales divide it.
+    let attention = linear.bytes(1.0, layer.attention.parameters(hidden) / attention_ways);
+    let dense = linear.bytes(1.0, layer.mlp.dense_parameters(hidden) / tp);
+    let experts = model.expert_dtype.bytes(1.0, layer.mlp.expert_parameters(hidden) / tp);
+    let rest = model.dtype.bytes(1.0, layer.mlp.router_parameters(hidden) + layer.small);
+    attention + dense + experts + rest
+}
+
+/// The KV cache of one token in a layer on one GPU.
+#[must_use]
+pub fn layer_kv_bytes(layer: &Layer, deployment: &Deployment) -> f64 {
+    use crate::config::AttentionShape::{Grouped, Latent};
+    let tp = f64::from(deployment.parallelism.tp);
+    let all = deployment.kv_dtype.bytes(1.0, layer.attention.cached());
+    match layer.attention {
+        // Sequences are split.
+        _ if deployment.parallelism.dp_attention => all / tp,
+        Grouped { kv_heads, .. } => all / tp.min(kv_heads),
+        // Every GPU keeps the latent.
+        Latent { .. } => all,
+    }
+}
+
+/// What every stage keeps for `load`.
+#[must_use]
+pub fn stages(model: &Model, deployment: &Deployment, load: &Load, gpu: &Gpu) -> Vec<StageMemory> {
+    let parallelism = deployment.parallelism;
+    let (tp, count) = (f64::from(parallelism.tp), parallelism.pp as usize);
+    let tokens = load.concurrency * (load.input + load.output);
+    let embedding = model.dtype.bytes(model.vocabulary / tp, model.hidden);
+    (0..count)
+        .map(|stage| {
+            let range = stage_layers(model.order.len(), count, stage);
+            let (mut weights, mut kv, mut activations) = (0.0, 0.0, 0.0_f64);
+            let of_stage = model.order[range.clone()].iter();
+            for layer in of_stage.filter_map(|kind| model.kinds.get(usize::from(*kind))) {
+                weights += layer_weight_bytes(model, layer, deployment);
+                kv += cached_tokens(layer, load, tokens) * layer_kv_bytes(layer, deployment);
+                activations = activations.max(activation_bytes(model, layer, load, tp));
+            }
+            if stage == 0 {
+                weights += embedding;
+            }
+            if stage + 1 == count && !(model.is_tied && stage == 0) {
+                weights += embedding;
+            }
+            let in_hbm = |tier, bytes: f64| if tier == Tier::Hbm { bytes } else { 0.0 };
+            StageMemory {
+                first_layer: range.start,
+                layers: range.len(),
+                weights_bytes: weights,
+                kv_bytes: kv,
+                activation_bytes: activations,
+                hbm_bytes: in_hbm(deployment.placement.weights, weights)
+                    + in_hbm(deployment.placement.kv, kv)
+                    + activations,
+                hbm_capacity_bytes: gpu.hbm_bytes,
+            }
+        })
+        .collect()
+}
+
+/// Tokens that a layer keeps: with a window, no more than that a sequence.
+fn cached_tokens(layer: &Layer, load: &Load, tokens: f64) -> f64 {
+    match layer.attention {
+        crate::config::AttentionShape::Grouped { window: Some(window), .. } => {
+            tokens.min(load.concurrency * window)
+        }
+        _ => tokens,
+    }
+}
+
+/// The input, the residual and the widest result of one prompt.
+fn activation_bytes(model: &Model, layer: &Layer, load: &Load, tp: f64) -> f64 {
+    let widest = match layer.mlp {
+        MlpShape::Gated { inner } => 3.0 * inner / tp,
+        MlpShape::Experts { chosen, inner, shared, .. } => 3.0 * (chosen * inner + shared) / tp,
+    };
+    model.dtype.bytes(load.input, 2.0 * model.hidden + widest)
+}
+
+/// Fails if a stage does not fit, by how much.
+///
+/// # Errors
+/// It does not fit.
+pub fn check(stages: &[StageMemory], deployment: &Deployment, gpu: &Gpu) -> Result<(), Impossible> {
+    for (stage, memory) in stages.iter().enumerate() {
+        let places = [
+            (Tier::Hbm, memory.hbm_bytes, Some(gpu.hbm_bytes)),
+            (Tier::Host, elsewhere(memory, deployment, Tier::Host), gpu.host_bytes),
+            (Tier::Nvme, elsewhere(memory, deployment, Tier::Nvme), gpu.nvme_bytes),
+        ];
+        for (tier, needed, there) in places {
+            if let Some(there) = there.filter(|there| needed > *there) {
+                return Err(Impossible::Memory {
+                    stage,
+                    tier,
+                    needed_gb: needed / 1e9,
+                    there_gb: there / 1e9,
+                    missing_gb: (needed - there) / 1e9,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn elsewhere(memory: &StageMemory, deployment: &Deployment, tier: Tier) -> f64 {
+    let placement = deployment.placement;
+    let weights = if placement.weights == tier { memory.weights_bytes } else { 0.0 };
+    weights + if placement.kv == tier { memory.kv_bytes } else { 0.0 }
+}

@@ -1,0 +1,327 @@
+//! Measured rows: one CSV for kernels, collectives and servers, whatever tool measured them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Dtype;
+use crate::collective::{self, CollectiveTime, Topology};
+use crate::hw::Gpu;
+use crate::kernel::{Attention, Context, Gemm, KernelTime, LaunchMode, OpKind};
+
+/// What was measured.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// One kernel.
+    Kernel,
+    /// One collective.
+    Collective,
+    /// A server under load.
+    Serving,
+}
+
+/// One row. What was not measured, or does not apply, is absent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Measurement {
+    /// What was measured.
+    pub kind: Kind,
+    /// The file that the row comes from.
+    pub source: String,
+    /// The GPU's name in the catalogue, or as the file has it.
+    pub gpu: String,
+    /// GPUs that took part.
+    pub gpus: Option<u32>,
+    /// The program that ran, for example `vllm`.
+    pub framework: Option<String>,
+    /// Its version.
+    pub version: Option<String>,
+    /// The day, as YYYY-MM-DD.
+    pub date: Option<String>,
+    /// The kernel or collective.
+    pub op: Option<String>,
+    /// The number format.
+    pub dtype: Option<Dtype>,
+    /// Rows of A.
+    pub m: Option<f64>,
+    /// Rows of B.
+    pub n: Option<f64>,
+    /// Columns of both.
+    pub k: Option<f64>,
+    /// Sequences.
+    pub batch: Option<f64>,
+    /// Queries a sequence.
+    pub queries: Option<f64>,
+    /// Keys a sequence.
+    pub keys: Option<f64>,
+    /// Query heads.
+    pub heads: Option<f64>,
+    /// KV heads.
+    pub kv_heads: Option<f64>,
+    /// The length of a head.
+    pub head_dim: Option<f64>,
+    /// The size of a message.
+    pub bytes: Option<f64>,
+    /// The model.
+    pub model: Option<String>,
+    /// Tokens of a prompt.
+    pub input: Option<f64>,
+    /// Tokens of an answer.
+    pub output: Option<f64>,
+    /// Requests at once.
+    pub concurrency: Option<f64>,
+    /// GPUs of a stage.
+    pub tp: Option<u32>,
+    /// Stages.
+    pub pp: Option<u32>,
+    /// GPUs that share the experts.
+    pub ep: Option<u32>,
+    /// Whether attention is split over sequences.
+    pub dp_attention: Option<bool>,
+    /// The time of a kernel or collective.
+    pub time_ns: Option<f64>,
+    /// The median time to the first token, or the mean where no median is there.
+    pub ttft_ns: Option<f64>,
+    /// The median time per output token, or the mean.
+    pub tpot_ns: Option<f64>,
+    /// Tokens of answers a second and GPU.
+    pub output_tokens_per_s_gpu: Option<f64>,
+}
+
+/// The prediction for a row of a kernel or collective.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Predicted {
+    /// A kernel.
+    Kernel(KernelTime),
+    /// A collective.
+    Collective(CollectiveTime),
+}
+
+impl Predicted {
+    /// The speed of light.
+    #[must_use]
+    pub fn bound_ns(&self) -> f64 {
+        match self {
+            Self::Kernel(kernel) => kernel.bound_ns(),
+            Self::Collective(collective) => collective.bound_ns,
+        }
+    }
+
+    /// The predicted time.
+    #[must_use]
+    pub fn time_ns(&self) -> f64 {
+        match self {
+            Self::Kernel(kernel) => kernel.time_ns(),
+            Self::Collective(collective) => collective.time_ns(),
+        }
+    }
+
+    /// Whether measured efficiencies were used.
+    #[must_use]
+    pub fn is_calibrated(&self) -> bool {
+        match self {
+            Self::Kernel(kernel) => kernel.is_calibrated,
+            Self::Collective(collective) => collective.is_calibrated,
+        }
+    }
+}
+
+/// No size and no time in ns is larger.
+pub(crate) const MAX_NUMBER: f64 = 1e15;
+
+/// A CSV that is no list of measurements.
+#[derive(Debug, thiserror::Error)]
+#[error("line {line} of the measurements cannot be read: {cause}")]
+pub struct CsvError {
+    /// The line, from 1.
+    line: u64,
+    /// What the reader says.
+    cause: String,
+}
+
+impl Measurement {
+    /// A row in which only what every row has is set.
+    #[must_use]
+    pub fn new(kind: Kind, source: &str, gpu: &str) -> Self {
+        Self {
+            kind,
+            source: source.to_owned(),
+            gpu: gpu.to_owned(),
+            gpus: None,
+            framework: None,
+            version: None,
+            date: None,
+            op: None,
+            dtype: None,
+            m: None,
+            n: None,
+            k: None,
+            batch: None,
+            queries: None,
+            keys: None,
+            heads: None,
+            kv_heads: None,
+            head_dim: None,
+            bytes: None,
+            model: None,
+            input: None,
+            output: None,
+            concurrency: None,
+            tp: None,
+            pp: None,
+            ep: None,
+            dp_attention: None,
+            time_ns: None,
+            ttft_ns: None,
+            tpot_ns: None,
+            output_tokens_per_s_gpu: None,
+        }
+    }
+
+    /// What makes this row another configuration: everything that was not measured, without the
+    /// file and the day.
+    #[must_use]
+    pub fn configuration(&self) -> String {
+        let mut bare = self.clone();
+        bare.source.clear();
+        bare.date = None;
+        bare.time_ns = None;
+        bare.ttft_ns = None;
+        bare.tpot_ns = None;
+        bare.output_tokens_per_s_gpu = None;
+        serde_json::to_string(&bare).unwrap_or_default()
+    }
+
+    /// The prediction for this row. `None` if it is of a server, or lacks a size.
+    #[must_use]
+    pub fn predict(&self, context: &Context<'_>, topology: Option<&Topology>) -> Option<Predicted> {
+        match self.kind {
+            Kind::Serving => None,
+            Kind::Collective => {
+                let op: collective::Op = self.op.as_deref()?.parse().ok()?;
+                let topology = topology?;
+                let ranks = f64::from(self.gpus?);
+                if ranks < 2.0 || !topology.joins(ranks) {
+                    return None;
+                }
+                let time =
+                    collective::predict(op, self.bytes?, ranks, topology, context.calibration);
+                Some(Predicted::Collective(time))
+            }
+            Kind::Kernel => self.kernel(context).map(Predicted::Kernel),
+        }
+    }
+
+    fn kernel(&self, context: &Context<'_>) -> Option<KernelTime> {
+        let dtype = self.dtype?;
+        match self.op.as_deref()?.parse().ok()? {
+            OpKind::Gemm => Some(Gemm::new(self.m?, self.n?, self.k?, dtype).time(context)),
+            OpKind::AttentionPrefill | OpKind::AttentionDecode => {
+                let activations = if dtype.bits() < 16 { Dtype::Bf16 } else { dtype };
+                let heads = self.heads?;
+                let kv_heads = self.kv_heads.unwrap_or(heads);
+                let mut attention = Attention::new(heads, kv_heads, self.head_dim?, activations);
+                attention.kv_dtype = dtype;
+                attention.batch = self.batch?;
+                attention.queries = self.queries?;
+                attention.keys = self.keys?;
+                Some(attention.time(context))
+            }
+            OpKind::GroupedGemm | OpKind::Norm | OpKind::Elementwise => None,
+        }
+    }
+}
+
+/// The context in which rows are predicted: kernels in a stream, as benchmarks launch them.
+#[must_use]
+pub fn context<'a>(gpu: &'a Gpu, calibration: Option<&'a crate::Calibration>) -> Context<'a> {
+    Context { gpu, calibration, launch: LaunchMode::Stream }
+}
+
+/// Reads the CSV.
+///
+/// # Errors
+/// A line is not of this form, or a number is negative or not finite.
+pub fn read_csv(text: &[u8]) -> Result<Vec<Measurement>, CsvError> {
+    let mut rows = Vec::new();
+    for (at, row) in csv::Reader::from_reader(text).deserialize::<Measurement>().enumerate() {
+        let line = at as u64 + 2;
+        let row = row.map_err(|error| CsvError { line, cause: error.to_string() })?;
+        match row.numbers().find(|(_, value)| !(0.0..=MAX_NUMBER).contains(value)) {
+            Some((name, value)) => {
+                let cause = format!("{name} is {value}; it must be 0 to {MAX_NUMBER:e}");
+                return Err(CsvError { line, cause });
+            }
+            None => rows.push(row),
+        }
+    }
+    Ok(rows)
+}
+
+/// Writes the CSV.
+///
+/// # Errors
+/// A field cannot be written.
+pub fn write_csv(rows: &[Measurement]) -> Result<Vec<u8>, csv::Error> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for row in rows {
+        writer.serialize(row)?;
+    }
+    writer.into_inner().map_err(|error| csv::Error::from(error.into_error()))
+}
+
+impl Measurement {
+    /// All numbers with their names.
+    fn numbers(&self) -> impl Iterator<Item = (&'static str, f64)> + use<> {
+        [
+            ("m", self.m),
+            ("n", self.n),
+            ("k", self.k),
+            ("batch", self.batch),
+            ("queries", self.queries),
+            ("keys", self.keys),
+            ("heads", self.heads),
+            ("kv_heads", self.kv_heads),
+            ("head_dim", self.head_dim),
+            ("bytes", self.bytes),
+            ("input", self.input),
+            ("output", self.output),
+            ("concurrency", self.concurrency),
+            ("time_ns", self.time_ns),
+            ("ttft_ns", self.ttft_ns),
+            ("tpot_ns", self.tpot_ns),
+            ("output_tokens_per_s_gpu", self.output_tokens_per_s_gpu),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_survive_a_csv() {
+        let mut row = Measurement::new(Kind::Kernel, "a,\"b\".json", "h200");
+        row.op = Some("gemm".into());
+        row.dtype = Some(Dtype::Nvfp4);
+        (row.m, row.n, row.k, row.time_ns) = (Some(1.0), Some(2.0), Some(3.0), Some(4.5));
+        let mut other = Measurement::new(Kind::Serving, "x", "b200");
+        (other.tp, other.dp_attention) = (Some(8), Some(true));
+        let rows = vec![row, other];
+        assert_eq!(read_csv(&write_csv(&rows).unwrap()).unwrap(), rows);
+    }
+
+    #[test]
+    fn bad_lines_are_named() {
+        let row = Measurement::new(Kind::Kernel, "a", "h200");
+        let text = String::from_utf8(write_csv(&[row]).unwrap()).unwrap();
+        let cut = text.replace("kernel,", "colonel,");
+        assert!(read_csv(cut.as_bytes()).unwrap_err().to_string().starts_with("line 2"));
+        let unknown = text.replace("ttft_ns", "ttft_ms");
+        assert!(read_csv(unknown.as_bytes()).is_err());
+    }
+}

@@ -1,0 +1,186 @@
+//! Predicted beside measured: how far apart, on which axis, and since when.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::calibration::Errors;
+use crate::fit::errors;
+use crate::measurement::Measurement;
+
+/// A measured number and its prediction.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Pair {
+    /// The row.
+    pub row: Measurement,
+    /// What was compared: `time`, `ttft` or `tpot`.
+    pub quantity: &'static str,
+    /// As measured.
+    pub measured_ns: f64,
+    /// The speed of light.
+    pub bound_ns: f64,
+    /// The prediction.
+    pub predicted_ns: f64,
+    /// Whether it used measured efficiencies.
+    pub is_calibrated: bool,
+}
+
+impl Pair {
+    /// The share of the speed of light that was reached.
+    #[must_use]
+    pub fn share_of_bound(&self) -> f64 {
+        self.bound_ns / self.measured_ns
+    }
+
+    /// (predicted − measured) / measured.
+    #[must_use]
+    pub fn error(&self) -> f64 {
+        (self.predicted_ns - self.measured_ns) / self.measured_ns
+    }
+}
+
+/// Errors of the rows with one value on one axis.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Pattern {
+    /// The axis, for example `tp`.
+    pub axis: &'static str,
+    /// The value.
+    pub value: String,
+    /// The errors of its rows.
+    pub errors: Errors,
+}
+
+/// What came of a comparison.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Reconciled {
+    /// By quantity: `time`, `ttft`, `tpot`.
+    pub by_quantity: BTreeMap<&'static str, Errors>,
+    /// By axis and value, worst first. Axes with one value are left out.
+    pub patterns: Vec<Pattern>,
+    /// By month, oldest first; empty if no row has a date.
+    pub trend: Vec<Pattern>,
+    /// The median share of the bound, by quantity.
+    pub share_of_bound: BTreeMap<&'static str, f64>,
+    /// Rows faster than light, which are in no error above.
+    pub too_fast: usize,
+}
+
+type Axis = (&'static str, fn(&Pair) -> Option<String>);
+
+fn shown<T: ToString>(value: Option<T>) -> Option<String> {
+    value.map(|value| value.to_string())
+}
+
+/// What rows may differ in.
+const AXES: &[Axis] = &[
+    ("gpu", |pair| Some(pair.row.gpu.clone())),
+    ("gpus", |pair| shown(pair.row.gpus)),
+    ("framework", |pair| pair.row.framework.clone()),
+    ("model", |pair| pair.row.model.clone()),
+    ("op", |pair| pair.row.op.clone()),
+    ("dtype", |pair| shown(pair.row.dtype)),
+    ("tp", |pair| shown(pair.row.tp)),
+    ("ep", |pair| shown(pair.row.ep)),
+    ("dp_attention", |pair| shown(pair.row.dp_attention)),
+    ("concurrency", |pair| shown(pair.row.concurrency)),
+    ("input", |pair| shown(pair.row.input)),
+    ("output", |pair| shown(pair.row.output)),
+    ("m", |pair| pair.row.m.map(decade)),
+    ("bytes", |pair| pair.row.bytes.map(decade)),
+];
+
+/// A size as its power of ten.
+fn decade(size: f64) -> String {
+    format!("1e{}", size.max(1.0).log10().floor())
+}
+
+/// Sums up pairs.
+#[must_use]
+pub fn reconcile(pairs: &[Pair]) -> Reconciled {
+    let is_too_fast = |pair: &&Pair| pair.measured_ns < pair.bound_ns || pair.measured_ns <= 0.0;
+    let (too_fast, kept): (Vec<&Pair>, Vec<&Pair>) = pairs.iter().partition(is_too_fast);
+    let of = |rows: &[&Pair]| errors(rows.iter().map(|p| (p.predicted_ns, p.measured_ns)));
+    let group = |key: &dyn Fn(&Pair) -> Option<String>| {
+        let mut groups: BTreeMap<String, Vec<&Pair>> = BTreeMap::new();
+        for pair in &kept {
+            if let Some(value) = key(pair) {
+                groups.entry(value).or_default().push(pair);
+            }
+        }
+        groups
+    };
+    let mut quantities: BTreeMap<&'static str, Vec<&Pair>> = BTreeMap::new();
+    for pair in &kept {
+        quantities.entry(pair.quantity).or_default().push(pair);
+    }
+    let by_quantity = quantities.iter().map(|(name, rows)| (*name, of(rows))).collect();
+    let share_of_bound = quantities
+        .iter()
+        .map(|(name, rows)| {
+            let mut shares: Vec<f64> = rows.iter().map(|pair| pair.share_of_bound()).collect();
+            shares.sort_by(f64::total_cmp);
+            (*name, shares[shares.len() / 2])
+        })
+        .collect();
+    let mut patterns = Vec::new();
+    for (axis, value_of) in AXES {
+        let groups = group(value_of);
+        if groups.len() < 2 {
+            continue;
+        }
+        let rows = groups.into_iter();
+        patterns.extend(rows.map(|(value, rows)| Pattern { axis, value, errors: of(&rows) }));
+    }
+    patterns.sort_by(|a, b| b.errors.mape.total_cmp(&a.errors.mape));
+    let month = |pair: &Pair| pair.row.date.as_deref().and_then(|d| d.get(..7)).map(str::to_owned);
+    let trend = group(&month)
+        .into_iter()
+        .map(|(value, rows)| Pattern { axis: "month", value, errors: of(&rows) })
+        .collect();
+    Reconciled { by_quantity, patterns, trend, share_of_bound, too_fast: too_fast.len() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measurement::Kind;
+
+    fn pair(tp: u32, date: &str, measured: f64, predicted: f64) -> Pair {
+        let mut row = Measurement::new(Kind::Serving, "a", "h200");
+        row.tp = Some(tp);
+        row.date = Some(date.to_owned());
+        Pair {
+            row,
+            quantity: "tpot",
+            measured_ns: measured,
+            bound_ns: 50.0,
+            predicted_ns: predicted,
+            is_calibrated: false,
+        }
+    }
+
+    #[test]
+    fn the_worst_axis_comes_first_and_months_are_in_order() {
+        let pairs = [
+            pair(1, "2026-02-01", 100.0, 90.0),
+            pair(1, "2026-01-09", 100.0, 95.0),
+            pair(8, "2026-02-03", 100.0, 50.0),
+            pair(8, "2026-02-04", 10.0, 50.0),
+        ];
+        let result = reconcile(&pairs);
+        assert_eq!(result.too_fast, 1);
+        assert_eq!((result.patterns[0].axis, result.patterns[0].value.as_str()), ("tp", "8"));
+        assert_eq!(result.patterns[0].errors.bias, -0.5);
+        let months: Vec<&str> = result.trend.iter().map(|month| month.value.as_str()).collect();
+        assert_eq!(months, ["2026-01", "2026-02"]);
+        assert_eq!(result.by_quantity["tpot"].n, 3);
+        assert_eq!(result.share_of_bound["tpot"], 0.5);
+    }
+
+    #[test]
+    fn nothing_gives_nothing() {
+        let result = reconcile(&[]);
+        assert!(result.by_quantity.is_empty() && result.patterns.is_empty());
+    }
+}

@@ -1,0 +1,250 @@
+//! `rgpu model`: predictions, files of other tools, fits and comparisons, without any host.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::documents::printed_keeps;
+use crate::laptop::{Laptop, status};
+
+/// A config of the crate's fixtures, by its name.
+fn config(laptop: &Laptop, name: &str) {
+    let path = format!("{}/src/predict/tests/data/configs/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    laptop.write("config.json", &fs::read_to_string(path).unwrap());
+}
+
+/// The JSON output of a command that succeeds, which keeps to its schema.
+fn json(laptop: &Laptop, schema: &str, line: &str) -> Value {
+    let output = laptop.run(&format!("model {line} --json"));
+    assert_eq!(status(&output), 0, "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    let document = serde_json::from_slice(&output.stdout).unwrap();
+    printed_keeps(schema, &document);
+    document
+}
+
+/// What a command that fails prints on stderr, and its exit status.
+fn refused(laptop: &Laptop, line: &str) -> (i32, String) {
+    let output = laptop.run(&format!("model {line}"));
+    (status(&output), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_group_of_products_has_the_published_bound_and_every_term_its_source() {
+    let laptop = Laptop::new();
+    let rows = [80, 176, 128, 72, 64, 248, 96, 160];
+    let sizes: Vec<String> = rows.iter().map(|m| format!("{m},4096,7168")).collect();
+    laptop.write("sizes.txt", &format!("# m,n,k\n{}\n", sizes.join("\n")));
+    let line = "kernel gemm --grouped sizes.txt --dtype nvfp4 --gpu b200";
+    let document = json(&laptop, "model-kernel", line);
+    let bound = document["bound_ns"].as_f64().unwrap();
+    assert!((bound - 18833.0).abs() < 0.5, "{bound}");
+    assert_eq!(document["calibration"], "uncalibrated");
+    laptop.write("prediction.json", &document.to_string());
+    let explained = laptop.show("model explain prediction.json");
+    for source in ["GPU MODE", "Q / B", "Getting Started with CUDA Graphs", "n * tau"] {
+        assert!(explained.contains(source), "{source} is not in {explained}");
+    }
+    json(&laptop, "model-terms", "explain prediction.json");
+    laptop.write("sizes.txt", "80,4096\n");
+    let (exit, text) = refused(&laptop, line);
+    assert_eq!(exit, 3);
+    assert!(text.contains("sizes.txt:1") && text.contains("is not M,N,K"), "{text}");
+}
+
+#[test]
+fn wrong_names_get_the_nearest_right_one() {
+    let laptop = Laptop::new();
+    let (exit, text) = refused(&laptop, "kernel gemm --mnk 1,2,3 --gpu h20");
+    assert_eq!(exit, 3);
+    assert!(text.contains("the nearest is `h200`"), "{text}");
+    let (exit, text) = refused(&laptop, "kernel gemm --mnk 1,2,3 --gpu h200 --dtype nvfp5");
+    assert_eq!(exit, 2);
+    assert!(text.contains("the nearest is `nvfp4`"), "{text}");
+    let (exit, text) = refused(&laptop, "coll allreduse --bytes 1M --gpus 8 --gpu h200");
+    assert_eq!(exit, 2);
+    assert!(text.contains("the nearest is `all_reduce`"), "{text}");
+}
+
+#[test]
+fn a_measurement_stands_beside_the_bound_at_both_clocks() {
+    let laptop = Laptop::new();
+    let line = "kernel gemm --mnk 8192,8192,8192 --gpu h200 --measured-us 1600 --clock-mhz 1500";
+    let shares = &json(&laptop, "model-kernel", line)["shares"];
+    // 1111.3 us at 1830 MHz, 1355.8 us at 1500 MHz.
+    assert!((shares["of_bound"].as_f64().unwrap() - 1111.3 / 1600.0).abs() < 1e-3);
+    assert!((shares["of_bound_at_clock"].as_f64().unwrap() - 1355.8 / 1600.0).abs() < 1e-3);
+    let (exit, text) =
+        refused(&laptop, "kernel gemm --mnk 8,8,8 --gpu b200 --measured-us 9 --clock-mhz 1500");
+    assert_eq!(exit, 3);
+    assert!(text.contains("clock of `b200` is not known"), "{text}");
+}
+
+#[test]
+fn a_server_is_predicted_over_its_load_with_every_layer() {
+    let laptop = Laptop::new();
+    config(&laptop, "llama-3.1-70b");
+    let line = "llm config.json --gpu h200 --tp 4 --pp 2 --sp --concurrency 1..64:x4 --suggest";
+    let document = json(&laptop, "model-llm", line);
+    let points = document["points"].as_array().unwrap();
+    assert_eq!(points.len(), 4);
+    let rate = |at: usize| points[at]["serving"]["output_tokens_per_s"].as_f64().unwrap();
+    assert!(rate(0) < rate(1) && rate(1) < rate(3));
+    assert_eq!(document["stages"].as_array().unwrap().len(), 2);
+    let parts = document["phases"][1]["layers"][0]["parts"].as_array().unwrap();
+    let names: Vec<&str> = parts.iter().map(|part| part["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"reduce_scatter") && names.contains(&"gate_up"), "{names:?}");
+    assert!(document["suggestions"].as_array().unwrap().len() > 3);
+    let text = laptop.show("model layer config.json --gpu h200 --tp 4");
+    assert!(text.contains("uncalibrated") && text.contains("all_reduce"), "{text}");
+}
+
+#[test]
+fn what_cannot_run_is_refused_with_how_much_is_missing() {
+    let laptop = Laptop::new();
+    config(&laptop, "deepseek-v3");
+    let (exit, text) = refused(&laptop, "llm config.json --gpu h200 --tp 4");
+    assert_eq!(exit, 3);
+    assert!(text.contains("GB too much"), "{text}");
+    let (_, text) = refused(&laptop, "llm config.json --gpu h200 --tp 3");
+    assert!(text.contains("use one of 1, 2, 4, 8"), "{text}");
+    config(&laptop, "llama-3.1-8b");
+    let path = laptop.project("config.json");
+    let typo = fs::read_to_string(&path).unwrap().replace("num_key_value_heads", "num_kv_heads");
+    fs::write(&path, typo).unwrap();
+    let (exit, text) = refused(&laptop, "import hf config.json");
+    assert_eq!(exit, 3);
+    assert!(text.contains("/num_kv_heads"), "{text}");
+}
+
+#[test]
+fn collectives_are_drawn_by_size_and_follow_a_topology() {
+    let laptop = Laptop::new();
+    let line = "coll allreduce --bytes 64M --gpus 16 --gpu h200";
+    let plain = json(&laptop, "model-collective", line);
+    laptop.write("switch.toml", "oversubscription = 4.0\n");
+    let narrow = json(&laptop, "model-collective", &format!("{line} --topology switch.toml"));
+    let time = |document: &Value| document["time_ns"].as_f64().unwrap();
+    assert!(time(&narrow) > time(&plain));
+    assert!(plain["sizes"].as_array().unwrap().len() > 6);
+    assert!(laptop.show(&format!("model {line}")).contains("###"));
+    laptop.write("switch.toml", "oversubscription = 0.5\n");
+    let (exit, text) = refused(&laptop, &format!("{line} --topology switch.toml"));
+    assert_eq!(exit, 3);
+    assert!(text.contains("oversubscription"), "{text}");
+}
+
+#[test]
+fn a_gpu_is_checked_before_it_is_added() {
+    let laptop = Laptop::new();
+    let shown = laptop.run("model hw show h200 --toml").stdout;
+    let file = String::from_utf8(shown).unwrap().replace("id = \"h200\"", "id = \"h200-lab\"");
+    laptop.write("lab.toml", &file.replace("989.4", "1978.9"));
+    let output = laptop.run("model hw check lab.toml");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(status(&output), 1);
+    assert!(text.contains("sparse figure"), "{text}");
+    assert_eq!(refused(&laptop, "hw add lab.toml").0, 3);
+    laptop.write("lab.toml", &file);
+    assert_eq!(status(&laptop.run("model hw add lab.toml")), 0);
+    assert_eq!(refused(&laptop, "hw add lab.toml").0, 3, "it is there already");
+    let document = json(&laptop, "model-kernel", "kernel norm --elements 1000 --gpu h200-lab");
+    assert_eq!(document["gpu"], "h200-lab");
+    let all = json(&laptop, "model-gpus", "hw list");
+    assert_eq!(all["gpus"].as_array().unwrap().len(), 9);
+    json(&laptop, "model-gpu", "hw show h200-lab");
+    assert_eq!(json(&laptop, "model-check", "check")["passed"], true);
+}
+
+#[test]
+fn results_of_other_tools_become_one_table_and_are_compared() {
+    let laptop = Laptop::new();
+    config(&laptop, "llama-3.1-8b");
+    let row = |concurrency: u32, tpot: f64, date: &str| {
+        serde_json::json!({
+            "hw": "h200", "tp": 1, "ep": 1, "conc": concurrency, "dp_attention": "false",
+            "model": "meta-llama/Llama-3.1-8B", "framework": "vllm", "precision": "bf16",
+            "isl": 1024, "osl": 1024, "output_tput_per_gpu": 100.0, "median_ttft": 0.05,
+            "median_tpot": tpot, "date": date,
+        })
+    };
+    let first = [row(1, 0.006, "2026-01-05"), row(8, 0.008, "2026-02-05")];
+    laptop.write("agg_bmk.json", &serde_json::json!(first).to_string());
+    // The same row once more, one of the next month, and one faster than light.
+    let second =
+        [row(8, 0.008, "2026-02-05"), row(64, 0.012, "2026-03-05"), row(64, 1e-6, "2026-03-06")];
+    laptop.write("more.json", &serde_json::json!(second).to_string());
+    let line = "import inferencemax agg_bmk.json more.json --out rows.csv";
+    let imported = json(&laptop, "model-import", line);
+    assert_eq!(imported["rows"].as_array().unwrap().len(), 4);
+    assert_eq!(imported["duplicates"][0]["file"], "more.json");
+
+    let line = "reconcile rows.csv --gpu h200 --config config.json";
+    let compared = json(&laptop, "model-reconcile", line);
+    let summary = &compared["summary"];
+    assert_eq!(summary["by_quantity"]["tpot"]["n"], 3);
+    assert_eq!(summary["too_fast"], 1);
+    assert_eq!(summary["trend"].as_array().unwrap().len(), 3);
+    let later = json(&laptop, "model-reconcile", &format!("{line} --since 2026-02-01"));
+    assert_eq!(later["summary"]["by_quantity"]["tpot"]["n"], 2);
+    let (exit, text) = refused(&laptop, "reconcile rows.csv --gpu h200");
+    assert_eq!(exit, 7);
+    assert!(text.contains("--config config.json"), "{text}");
+
+    // Another file is not overwritten with a table.
+    laptop.write("notes.txt", "mine\n");
+    assert_eq!(refused(&laptop, "import inferencemax more.json --out notes.txt").0, 2);
+    let (exit, text) = refused(&laptop, "import trtllm more.json --gpu h200");
+    assert_eq!(exit, 7);
+    assert!(text.contains("/world_info/tp_size"), "{text}");
+}
+
+#[test]
+fn a_fit_is_judged_on_rows_held_out_and_applies_only_inside_them() {
+    let laptop = Laptop::new();
+    let mut table = "framework,version,device,gemm_dtype,m,n,k,latency\n".to_owned();
+    for m in [1, 16, 256, 1024, 4096, 16384] {
+        for (n, k) in [(4096, 4096), (8192, 8192), (14336, 4096), (4096, 14336), (7168, 2048)] {
+            // 70 % of the products' peak, half of the bandwidth, 4 us a launch.
+            let (m, n, k) = (f64::from(m), f64::from(n), f64::from(k));
+            let compute = 2.0 * m * n * k / (0.7 * 989.4e12);
+            let memory = 2.0 * (m * k + n * k + m * n) / (0.5 * 4.8e12);
+            let ms = 1e3 * (compute.max(memory) + 4e-6);
+            table += &format!("VLLM,0.24.0,NVIDIA H200,bfloat16,{m},{n},{k},{ms}\n");
+        }
+    }
+    table += "VLLM,0.24.0,NVIDIA H200,bfloat16,16384,8192,8192,0.0001\n";
+    laptop.write("tables/gemm_perf.txt", &table);
+    assert_eq!(status(&laptop.run("model import aic tables --out rows.csv")), 0);
+    let fitted = json(&laptop, "model-fit", "fit rows.csv --gpu h200 --out calib.toml");
+    assert_eq!(fitted["too_fast"].as_array().unwrap().len(), 1);
+    let kernel = &fitted["calibration"]["kernel"][0];
+    assert!(kernel["test"]["n"].as_u64().unwrap() > 0);
+    assert!(kernel["test"]["median"].as_f64().unwrap() < 0.15, "{kernel}");
+    for share in ["compute", "memory"] {
+        let value = kernel["efficiency"][share].as_f64().unwrap();
+        assert!(value > 0.4 && value <= 1.0, "{share} {value}");
+    }
+    let line = "--gpu h200 --calib calib.toml";
+    let inside = format!("kernel gemm --mnk 256,4096,4096 {line}");
+    assert_eq!(json(&laptop, "model-kernel", &inside)["calibration"], "calibrated");
+    let outside = format!("kernel gemm --mnk 1000000,65536,65536 {line}");
+    assert_eq!(json(&laptop, "model-kernel", &outside)["calibration"], "uncalibrated");
+    let (exit, text) = refused(&laptop, "kernel gemm --mnk 1,2,3 --gpu b200 --calib calib.toml");
+    assert_eq!(exit, 3);
+    assert!(text.contains("of `h200`, not of `b200`"), "{text}");
+    let compared =
+        json(&laptop, "model-reconcile", "reconcile rows.csv --gpu h200 --calib calib.toml");
+    let calibrated = compared["summary"]["by_quantity"]["time"]["mape"].as_f64().unwrap();
+    let plain = json(&laptop, "model-reconcile", "reconcile rows.csv --gpu h200");
+    assert!(calibrated < plain["summary"]["by_quantity"]["time"]["mape"].as_f64().unwrap());
+}
+
+#[test]
+fn a_config_shows_what_was_read_from_it() {
+    let laptop = Laptop::new();
+    config(&laptop, "gpt-oss-120b");
+    let document = json(&laptop, "model-config", "import hf config.json");
+    assert_eq!(document["parameters"], 116_829_156_672.0);
+    assert_eq!(document["expert_dtype"], "mxfp4");
+    assert_eq!(document["kinds"].as_array().unwrap().len(), 2);
+}
