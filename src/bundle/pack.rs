@@ -13,6 +13,7 @@ use rgpu_protocol::{Digest, PIECE_BYTES, Plan};
 use sha2::{Digest as _, Sha256};
 
 use super::BundleError;
+use crate::regular_file;
 use crate::tool::{BundleFile, Content, Draft, DraftInfo};
 
 /// Default limit of all files of a bundle together, in bytes.
@@ -82,7 +83,7 @@ impl BlobSource {
             Self::Bytes(bytes) => Ok(bytes.to_vec()),
             Self::File { path, offset, len, modified } => {
                 let unreadable = |source| BundleError::Unreadable { path: path.clone(), source };
-                let mut file = File::open(path).map_err(unreadable)?;
+                let mut file = regular_file::open(path).map_err(unreadable)?;
                 file.seek(SeekFrom::Start(*offset)).map_err(unreadable)?;
                 let mut bytes = Vec::with_capacity(usize::try_from(*len).unwrap_or(0));
                 (&mut file).take(*len).read_to_end(&mut bytes).map_err(unreadable)?;
@@ -242,7 +243,7 @@ impl Packer {
 
     fn hash(&mut self, path: &Path) -> Result<FileDigests, BundleError> {
         let unreadable = |source| BundleError::Unreadable { path: path.to_owned(), source };
-        let mut file = File::open(path).map_err(unreadable)?;
+        let mut file = regular_file::open(path).map_err(unreadable)?;
         let before = file.metadata().map_err(unreadable)?;
         let modified = before.modified().ok();
         if let Some(known) = self.known.get(path)

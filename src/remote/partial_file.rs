@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 
 use super::piece_digests::PieceDigests;
 use super::{FetchOutcome, RemoteError, RemoteFile};
+use crate::regular_file;
 
 /// Pieces that may wait to be written, and to be copied. The copy queue is longer, so that neither
 /// thread waits for a short pause of the other.
@@ -68,13 +69,9 @@ impl PartialFile {
         let name = dest.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
         let path = dest.with_file_name(format!(".{name}.{}.part", &wanted.digest.as_str()[..16]));
         let disk_error = |source| RemoteError::Disk { path: path.clone(), source };
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(disk_error)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = regular_file::open_unlinked(&mut options, &path).map_err(disk_error)?;
         let (check, len) = resume(&mut file, wanted).map_err(disk_error)?;
         let copy = copy.filter(|_| len == 0);
         let (dest, sync) = (dest.to_owned(), wanted.size <= ALWAYS_SYNCED_BYTES);

@@ -119,29 +119,13 @@ pub fn digest_of(mut reader: impl std::io::Read) -> std::io::Result<(u64, Digest
 
 /// Settings under which git starts none of the programs that a repository configures. An unpacked
 /// archive, or a bare repository among other files, has settings that somebody else chose.
-const NO_PROGRAMS: [(&str, &str); 3] = [
-    ("core.fsmonitor", "false"),
-    ("core.hooksPath", "/dev/null"),
-    ("safe.bareRepository", "explicit"),
-];
+const NO_PROGRAMS: [&str; 3] =
+    ["core.fsmonitor=false", "core.hooksPath=/dev/null", "safe.bareRepository=explicit"];
 
 /// The repository that contains `folder`, as reported by git; `None` without git or outside a
 /// repository.
 fn repository(folder: &Path) -> Option<Repository> {
-    let mut settings: Vec<(String, &str)> =
-        NO_PROGRAMS.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect();
-    // Listed in `.gitattributes`, a filter runs on every changed file. Without the repository's own
-    // filters, a file that needs one may count as changed.
-    let listed =
-        git(folder, &settings, &["config", "--null", "--show-scope", "--get-regexp", FILTER]);
-    let listed = listed.unwrap_or_default();
-    let mut fields = listed.split('\0');
-    while let (Some(scope), Some(entry)) = (fields.next(), fields.next()) {
-        let key = entry.split('\n').next().unwrap_or_default();
-        if matches!(scope, "local" | "worktree") {
-            settings.push((key.to_owned(), if key.ends_with(".required") { "false" } else { "" }));
-        }
-    }
+    let settings = without_own_filters(folder)?;
     let commit = git(folder, &settings, &["rev-parse", "HEAD"])?;
     // For changes inside a submodule, git would start another git with the submodule's settings.
     let flags = ["--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty"];
@@ -149,21 +133,36 @@ fn repository(folder: &Path) -> Option<Repository> {
     Some(Repository { commit: commit.trim().to_owned(), dirty: !status.trim().is_empty() })
 }
 
-/// The settings of filters, as a pattern of their keys.
-const FILTER: &str = r"^filter\.";
+/// Settings that replace the repository's own filters, which git runs on changed files that
+/// `.gitattributes` lists. A file that needs such a filter may then count as changed. `None` if a
+/// filter's name cannot be given to git.
+fn without_own_filters(folder: &Path) -> Option<Vec<String>> {
+    let mut settings = Vec::new();
+    for scope in ["--local", "--worktree"] {
+        let list = [scope, "--includes", "--null", "--name-only", "--get-regexp", r"^filter\."];
+        // It fails if there is none.
+        let keys = git(folder, &[], &[&["config"], &list[..]].concat()).unwrap_or_default();
+        for key in keys.split('\0').filter(|key| !key.is_empty()) {
+            if key.contains('=') {
+                return None;
+            }
+            let value = if key.ends_with(".required") { "false" } else { "" };
+            settings.push(format!("{key}={value}"));
+        }
+    }
+    Some(settings)
+}
 
 /// What git prints in `folder` with these settings; `None` if it fails. It fetches nothing: in a
 /// partial clone, the repository's settings name the program that fetches a missing object.
-fn git(folder: &Path, settings: &[(String, &str)], args: &[&str]) -> Option<String> {
+fn git(folder: &Path, settings: &[String], args: &[&str]) -> Option<String> {
     let mut git = std::process::Command::new("git");
-    git.arg("-C").arg(folder).args(args);
-    git.env("GIT_NO_LAZY_FETCH", "1").env("GIT_ALLOW_PROTOCOL", "none");
-    // Keys may contain `=`, so they cannot be arguments of `-c`.
-    git.env("GIT_CONFIG_COUNT", settings.len().to_string());
-    for (at, (key, value)) in settings.iter().enumerate() {
-        git.env(format!("GIT_CONFIG_KEY_{at}"), key).env(format!("GIT_CONFIG_VALUE_{at}"), value);
+    git.arg("-C").arg(folder);
+    for setting in NO_PROGRAMS.into_iter().chain(settings.iter().map(String::as_str)) {
+        git.args(["-c", setting]);
     }
-    let output = git.output().ok()?;
+    git.env("GIT_NO_LAZY_FETCH", "1").env("GIT_ALLOW_PROTOCOL", "none");
+    let output = git.args(args).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -178,7 +177,7 @@ mod tests {
     /// A script that leaves a mark when it runs, and the mark.
     fn marking_script(folder: &Path) -> (PathBuf, PathBuf) {
         let (script, ran) = (folder.join("script"), folder.join("ran"));
-        fs::write(&script, format!("#!/bin/sh\ntouch '{}'\ncat\n", ran.display())).unwrap();
+        fs::write(&script, format!("#!/bin/sh\ntouch '{}'\n", ran.display())).unwrap();
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
         (script, ran)
     }
@@ -206,18 +205,23 @@ mod tests {
         let top = dir.path().join("unpacked");
         committed(&top);
         // A changed file runs the filter that `.gitattributes` names.
-        for (name, key) in [("x", "clean"), ("a=b.c", "process")] {
+        // It has the length of the committed one: git compares no others.
+        for (name, key, text) in
+            [("x", "clean", "two"), ("a.b", "process", "six"), ("c=d", "clean", "ten")]
+        {
             let attributes = format!("* filter={name}\n");
             fs::write(top.join(".gitattributes"), attributes).unwrap();
-            fs::write(top.join("file"), key).unwrap();
+            fs::write(top.join("file"), text).unwrap();
             user_git(&top, &["config", &format!("filter.{name}.{key}"), &script]);
             user_git(&top, &["config", &format!("filter.{name}.required"), "true"]);
             let _ = std::process::Command::new("git").arg("-C").arg(&top).arg("status").output();
             assert!(ran.exists(), "git alone starts `{key}`");
             fs::remove_file(&ran).unwrap();
-            assert!(repository(&top).is_some_and(|repository| repository.dirty));
-            assert!(!ran.exists(), "{key}");
+            let repository = repository(&top);
+            assert!(repository.is_none_or(|repository| repository.dirty));
+            assert!(!ran.exists(), "{name} {key}");
         }
+        user_git(&top, &["config", "--remove-section", "filter.c=d"]);
         // A submodule has settings of its own.
         let inner = top.join("inner");
         committed(&inner);

@@ -1,7 +1,13 @@
 //! Builds the terminal report: lines, labelled fields and tables, wrapped to the terminal's width.
 
+use crate::error::is_line_break;
 use crate::report::text::wrap;
 use crate::report::{Grid, Style};
+
+/// The lines of a foreign text, wrapped: its own line breaks begin continuation lines, too.
+fn lines(text: &str, room: usize) -> impl Iterator<Item = String> {
+    text.split(is_line_break).flat_map(move |line| wrap(line, room))
+}
 
 /// The text so far and its style.
 pub(super) struct Page<'a> {
@@ -18,7 +24,7 @@ impl Page<'_> {
 
     /// Adds text; continuation lines are indented.
     pub(super) fn wrapped(&mut self, text: &str) {
-        for (at, part) in wrap(text, self.style.width - 4).into_iter().enumerate() {
+        for (at, part) in lines(text, self.style.width - 4).enumerate() {
             self.line(&format!("{}{part}", if at == 0 { "" } else { "    " }));
         }
     }
@@ -31,7 +37,7 @@ impl Page<'_> {
     /// Like [`Page::field`], with the text in a colour.
     pub(super) fn painted_field(&mut self, label: &str, text: &str, sgr: &str) {
         let room = self.style.width.saturating_sub(14).max(30);
-        for (at, part) in wrap(text, room).into_iter().enumerate() {
+        for (at, part) in lines(text, room).enumerate() {
             let label = if at == 0 { label } else { "" };
             let part = if sgr.is_empty() { part } else { self.paint(sgr, &part) };
             self.line(&format!("  {label:<11} {part}"));

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use regex::Regex;
-use rgpu_protocol::{Event, EventBody, FromAgent, RungRecord};
+use rgpu_protocol::{Event, EventBody, FromAgent, RungRecord, frame};
+use tokio::io::AsyncWriteExt;
 
 use super::agent::{Liar, State};
 use super::lies::{self, ESCAPES, Lie};
@@ -41,6 +42,7 @@ fn run(laptop: &Laptop, line: &str, state: State, lie: &Lie, in_place: bool) -> 
         while let Ok((mut socket, _)) = listener.accept().await {
             let mut host = host.duplex();
             tokio::spawn(async move {
+                let _ = socket.write_all(frame::MAGIC).await;
                 let _ = tokio::io::copy_bidirectional(&mut socket, &mut host).await;
             });
         }
