@@ -212,7 +212,7 @@ fn a_fit_is_judged_on_rows_held_out_and_applies_only_inside_them() {
             table += &format!("VLLM,0.24.0,NVIDIA H200,bfloat16,{m},{n},{k},{ms}\n");
         }
     }
-    table += "VLLM,0.24.0,NVIDIA H200,bfloat16,16384,8192,8192,0.0001\n";
+    table += "VLLM,0.24.0,NVIDIA H200,bfloat16,8192,8192,8192,0.0001\n";
     laptop.write("tables/gemm_perf.txt", &table);
     assert_eq!(status(&laptop.run("model import aic tables --out rows.csv")), 0);
     let fitted = json(&laptop, "model-fit", "fit rows.csv --gpu h200 --out calib.toml");

@@ -1,5 +1,7 @@
 //! How many configurations a second one core predicts. 10 us a configuration are 10^5 a second.
 
+#![allow(clippy::unwrap_used, reason = "an unwrap tells a failure well enough")]
+
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
