@@ -197,7 +197,7 @@ fn write_result(
     let program_failed = failure.as_ref().is_some_and(|failure| failure.code == "program_failed");
     // `exec` ends with the program's own status, whose output the user has seen.
     let failure = failure
-        .filter(|_| !(is_exec && program_failed && profile.is_some()))
+        .filter(|_| !(is_exec && program_failed))
         .or_else(|| profile.as_ref().and_then(|p| below_required_rung(p, args)))
         .or_else(|| profile.as_deref().and_then(unverified))
         .map(|failure| match failure.place.log {
@@ -209,7 +209,6 @@ fn write_result(
     let has_findings =
         profile.iter().flat_map(|p| &p.sanitizer).any(|s| s.verdict == SanitizerVerdict::Found);
     let status = match &failure {
-        Some(_) if is_exec && program_failed => program_status(record),
         Some(failure) if is_exec => status_of_failure(failure),
         Some(failure) => failure.exit as u8,
         None if has_findings => Exit::Findings as u8,

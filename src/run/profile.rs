@@ -186,11 +186,17 @@ impl PlanDriver for ProfileDriver<'_> {
         if self.program_checked || self.builder.has_findings() {
             return self.next_plan(refused, result, session, context);
         }
+        // A program that the user executes runs once.
+        let may_repeat = context.record.command != "exec";
         let Some(record) = program_error::find(request, &result) else {
             return self.next_plan(refused, result, session, context);
         };
         self.program_checked = true;
-        match ProgramError::check(record, &result, refused, request) {
+        if !may_repeat && refused.is_none() {
+            return self.next_plan(None, result, session, context);
+        }
+        let checked = may_repeat.then(|| ProgramError::check(record, &result, refused, request));
+        match checked.flatten() {
             Some(error) => {
                 context.reporter.report(&RunEvent::Note { text: &error.note() });
                 self.program_error = Some(error);
@@ -258,6 +264,7 @@ impl ProfileDriver<'_> {
             }
             Some(Fault::Tool(gap)) => {
                 let text = gap.text.clone();
+                builder.profile.warnings.retain(|warning| warning.code != "program_status");
                 builder.profile.warnings.push(gap);
                 if error.measured() {
                     return self.next_plan(error.refused, error.result, session, context);

@@ -38,7 +38,7 @@ fn padding_is_faster_and_the_bank_conflicts_are_the_reason() {
     let line = "compare eight-transpose-conflicts.ncu-rep eight-transpose-padded.ncu-rep";
     let there = compared(&laptop, &format!("{line} --json --fail-on slower"), 0);
     assert_eq!(there.verdict, TimeVerdict::Faster);
-    let reason = "shared-memory load bank conflicts 33-way → none";
+    let reason = "shared-memory load bank conflicts 32-way → none";
     assert!(there.summary.contains(reason), "{}", there.summary);
     let bound = there.kernels[0].bound.clone().unwrap();
     assert_eq!(bound[0], "bank_conflicts");
@@ -62,7 +62,7 @@ fn one_launch_of_each_is_undecided_with_what_changed() {
     let line = "compare full-transpose-conflicts.ncu-rep full-transpose-padded.ncu-rep";
     let there = compared(&laptop, &format!("{line} --json"), 0);
     assert_eq!(there.verdict, TimeVerdict::Ambiguous);
-    assert!(there.summary.contains("33-way → none"), "{}", there.summary);
+    assert!(there.summary.contains("32-way → none"), "{}", there.summary);
     let stalls = there.kernels[0].metrics.iter().filter(|m| m.metric.contains("stalled"));
     assert_eq!(
         stalls.clone().next().unwrap().label,
@@ -212,7 +212,7 @@ fn two_kernels_are_timed_interleaved_in_one_job_and_looked_at_by_ncu() {
     assert_eq!(there.verdict, TimeVerdict::Faster);
     let time = there.time.clone().unwrap();
     assert_eq!((time.source.as_str(), time.rounds, time.speedup), ("abba", Some(31), 2.0));
-    assert!(there.summary.contains("33-way → none"), "{}", there.summary);
+    assert!(there.summary.contains("32-way → none"), "{}", there.summary);
     let parts: Vec<_> = there.parts.iter().map(|p| (p.part.as_str(), p.there)).collect();
     assert_eq!(parts, [("speedup", true), ("nsys", false), ("ncu", true)], "{:#?}", there.parts);
     let run = laptop.latest();

@@ -195,7 +195,7 @@ impl Laptop {
     /// What a user saw, fit for a snapshot.
     pub(crate) fn shown(&self, line: &str, output: &Output) -> String {
         let text = |bytes: &[u8]| self.filtered(&String::from_utf8_lossy(bytes));
-        let mut shown = format!("$ rgpu {line}\n");
+        let mut shown = format!("$ rgpu {}\n", self.filtered(line));
         for (name, bytes) in [("stdout", &output.stdout), ("stderr", &output.stderr)] {
             if !bytes.is_empty() {
                 shown += &format!("--- {name}\n{}", text(bytes));

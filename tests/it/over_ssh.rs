@@ -67,12 +67,13 @@ fn the_hosts_settings_for_communication_between_gpus_reach_a_program() {
             .unwrap();
     }
     know(&laptop, &sshd, sshd.port);
-    let output = laptop.run("exec --remote box -- env");
+    let output = laptop.run("exec --remote box --accept-new -- env");
+    let shown = laptop.shown("exec --remote box --accept-new -- env", &output);
     let env = String::from_utf8_lossy(&output.stdout);
     for setting in OF_MANY_GPUS {
-        assert!(env.lines().any(|line| line == setting), "{setting}: {env}");
+        assert!(env.lines().any(|line| line == setting), "{setting}: {shown}");
     }
-    assert!(!env.contains("SLURM_JWT"), "{env}");
+    assert!(!env.contains("SLURM_JWT"), "{shown}");
 }
 
 #[test]

@@ -530,7 +530,11 @@ fn inputs_that_a_case_fixes_are_named_and_the_calls_are_compared_all_the_same() 
     });
     let (output, report) = bench.run(&["time"]);
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(report.gaps.iter().any(|gap| gap.contains("for `b`")), "{:?}", report.gaps);
+    assert!(
+        report.gaps.iter().any(|gap| gap.contains("`b` had the same contents")),
+        "{:?}",
+        report.gaps
+    );
     assert_eq!(report.cases[0].timing.as_ref().unwrap().distinct_inputs, Some(9));
 }
 

@@ -279,7 +279,7 @@ mod tests {
                 ("foo__bar.sum", "neutral"),
             ]
         );
-        assert_eq!((changes[0].a, changes[0].rank), (33.0, 1.0));
+        assert_eq!((changes[0].a, changes[0].rank), (32.0, 1.0));
         assert!(metrics(&a, &a).is_empty());
     }
 

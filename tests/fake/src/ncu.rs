@@ -80,6 +80,9 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
         true => Some(9),
         false => program::run(options.program, &[]),
     })?;
+    if let Some(status) = ended.filter(|status| *status != 0 && !killed) {
+        println!("==ERROR== The application returned an error code ({status}).");
+    }
     if let Some(bytes) = recorded.ncu_report()? {
         let bytes = if is("cut-report") { &bytes[..bytes.len() / 2] } else { &bytes };
         fs::write(&report, bytes)?;

@@ -12,6 +12,9 @@ const EM_CUDA: u16 = 190;
 /// shared memory (used by older toolkits, and still by large libraries).
 const WITHOUT_BYTES: [u32; 3] = [0x7000_0007, 0x7000_0009, 0x7000_000a];
 
+/// How often all bytes of a file may be named by its sections. Those of newer toolkits share some.
+const MAX_SHARED: usize = 4;
+
 pub(super) struct Elf<'a> {
     pub(super) os_abi: u8,
     pub(super) abi_version: u8,
@@ -64,7 +67,7 @@ pub(super) fn read(data: &[u8]) -> Result<Elf<'_>, CubinError> {
     }
     let table = header.sections(e, data).map_err(broken("section table"))?;
     let mut sections = Vec::with_capacity(table.len());
-    let mut left = data.len();
+    let mut left = data.len().saturating_mul(MAX_SHARED);
     for (index, section) in table.enumerate() {
         let broken = broken_one("section", index.0);
         let name = table.section_name(e, section).map_err(broken)?;
