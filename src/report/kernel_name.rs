@@ -139,9 +139,9 @@ fn elementwise(kernel: &str, args: &[&str]) -> Option<String> {
     let mut functors = args.iter().filter(|arg| number(arg).is_none() && scalar(arg).is_none());
     let (prefix, functor) = match kernel {
         "multi_tensor_apply_kernel" => {
-            let operands = functors.filter(|arg| !arg.contains("TensorList"));
+            let mut operands = functors.filter(|arg| !arg.contains("TensorList"));
             // The operator stands after the functor that reads the lists: `std::plus<float>`.
-            ("foreach ", operands.last()?)
+            ("foreach ", operands.next_back()?)
         }
         "reduce_kernel" => ("reduce ", functors.next()?),
         "distribution_elementwise_grid_stride_kernel" => ("random ", functors.next()?),

@@ -251,7 +251,8 @@ fn no_lie_of_a_client_at_any_state_breaks_the_agent() {
             let own = state == State::Greeting && message == "hello";
             // Each case starts a process, so of the lies about a message as a whole each state
             // takes its turn of a third.
-            let takes = |i: usize, lie: &Lie| own || lie.name.starts_with('/') || (i + n) % 3 == 0;
+            let takes =
+                |i: usize, lie: &Lie| own || lie.name.starts_with('/') || (i + n).is_multiple_of(3);
             let turn = super::turn(lies, n, own).enumerate();
             for (_, lie) in turn.filter(|(i, lie)| takes(*i, lie)) {
                 cases.push_back((state, message.clone(), lie.clone()));

@@ -116,9 +116,10 @@ pub(crate) async fn run(case: Case) -> Result<End, String> {
         (Ok(false), None) => End::Believed,
         (Err(_), None) => End::Refused,
     };
-    let mut after = listing(sandbox.path());
+    let after = listing(sandbox.path());
     let run = Path::new("home/user/project/artifacts");
-    let inside: BTreeMap<_, _> = after.extract_if(.., |path, _| path.starts_with(run)).collect();
+    let (inside, after): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        after.into_iter().partition(|(path, _)| path.starts_with(run));
     if after != before {
         return Err(format!("files outside the run folder: {after:?}"));
     }
@@ -286,11 +287,11 @@ impl Reporter for Watcher {
     fn report(&mut self, event: &RunEvent<'_>) {
         match event {
             RunEvent::Output { bytes, .. } => self.output.extend_from_slice(bytes),
-            RunEvent::Job { event, .. } => {
-                if self.cancels && matches!(event.body, EventBody::Output { .. }) {
-                    self.cancels = false;
-                    self.canceller.request_cancel();
-                }
+            RunEvent::Job { event, .. }
+                if self.cancels && matches!(event.body, EventBody::Output { .. }) =>
+            {
+                self.cancels = false;
+                self.canceller.request_cancel();
             }
             _ => {}
         }
