@@ -19,7 +19,7 @@ mod shell;
 /// The inputs for making a program of a snippet.
 #[derive(Debug)]
 pub struct BuildTools<'a> {
-    /// The host's facts; set for languages whose [`Language::asks`] is true.
+    /// The host's facts; set for languages whose [`Language::needs_facts`] is true.
     pub facts: Option<&'a HostFacts>,
     /// The program that was compiled on this machine, or why there is none.
     pub built: Result<PathBuf, String>,

@@ -102,7 +102,7 @@ impl Reporter for CallCounter<'_> {
 /// Requests listings from a host in jobs of their own. `None` if it has no working nvdisasm.
 ///
 /// # Errors
-/// As [`ListingHost::all`].
+/// As `ListingHost::all`.
 pub async fn host_listings(
     session: &mut RunSession<'_>,
     questions: &[ListingRequest],

@@ -2,7 +2,7 @@
 //! 1, compressed with zstd or not at all, plain or with a dictionary.
 //!
 //! The file ends with its metadata in Thrift's compact protocol, their length and `PAR1`
-//! (https://github.com/apache/parquet-format). What other writers may use is refused by name.
+//! (<https://github.com/apache/parquet-format>). What other writers may use is refused by name.
 
 use std::collections::BTreeMap;
 

@@ -4,7 +4,7 @@ use super::{Context, KernelTime, OpKind, Work, math_of};
 use crate::Dtype;
 use crate::hw::Gpu;
 
-/// C[m,n] = A[m,k] · B[n,k].
+/// `C[m,n] = A[m,k] · B[n,k]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gemm {
     /// Rows of A and C.
