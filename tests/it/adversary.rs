@@ -3,13 +3,15 @@
 //! [`samples`] has one honest message of each kind, and [`lies`] makes every false one of it.
 //! [`agent`] is a host in memory that tells one lie at one state of the client, and [`session`] runs
 //! a real client against it in a sandbox. A message of the protocol without a sample fails.
-//! [`client_side`] lies to a real agent in the same way, and [`http`] is a server that lies.
+//! [`client_side`] lies to a real agent in the same way, and [`http`] is a server that lies, also as a
+//! provider does ([`provider_lies`]).
 //! [`terminal`] looks at what the command line then shows.
 
 mod agent;
 mod client_side;
 mod http;
 mod lies;
+mod provider_lies;
 mod samples;
 mod session;
 mod terminal;

@@ -1,5 +1,6 @@
 //! A hostile HTTP server: answers that are false in status, headers, length, encoding and target, to
-//! the first request and to later ones. The token goes to no other server.
+//! the first request and to later ones. It plays a worker, an app on Modal and Wafer's service. The
+//! token goes to no other server.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -12,7 +13,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use serde_json::json;
+
 use super::lies::ESCAPES;
+use super::provider_lies;
 use crate::floods::{MAX_KIB, hello, know, peak_kib};
 use crate::laptop::{Laptop, status, wait_for, words};
 
@@ -22,9 +26,38 @@ const SIGNAL_AFTER: Duration = Duration::from_secs(2);
 /// How long a command may take to end after a signal, whatever the machine does beside it.
 const STOPPED: Duration = Duration::from_secs(10);
 
+/// What the server plays. Each kind has its own client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Played {
+    Worker,
+    Modal,
+    Wafer,
+}
+
+impl Played {
+    const ALL: [Self; 3] = [Self::Worker, Self::Modal, Self::Wafer];
+
+    /// The answer to an honest first request.
+    fn honest(self) -> Vec<u8> {
+        match self {
+            Self::Worker | Self::Modal => hello(),
+            Self::Wafer => provider_lies::workspace(json!({})),
+        }
+    }
+
+    /// Makes the server at `port` known to the laptop as `box`.
+    fn know(self, laptop: &Laptop, port: u16) {
+        match self {
+            Self::Worker => know(laptop, port),
+            Self::Modal => provider_lies::know_modal(laptop, port),
+            Self::Wafer => provider_lies::know_wafer(laptop, port),
+        }
+    }
+}
+
 /// What the server sends after the request.
 #[derive(Clone)]
-enum Answer {
+pub(super) enum Answer {
     /// These bytes, then the end.
     Bytes(Vec<u8>),
     /// The first bytes, then the second ones again and again.
@@ -38,10 +71,6 @@ fn answers(other: u16) -> Vec<(String, Answer)> {
     let mut all = Vec::new();
     let mut add = |name: &str, answer: Answer| all.push((name.to_owned(), answer));
     let head = |status: &str, more: &str| format!("HTTP/1.1 {status}\r\n{more}\r\n").into_bytes();
-    let whole = |status: &str, more: &str, body: &[u8]| {
-        let more = format!("Content-Length: {}\r\nConnection: close\r\n{more}", body.len());
-        [&head(status, &more), body].concat()
-    };
     for status in [
         204, 206, 301, 304, 400, 401, 403, 404, 405, 409, 410, 413, 416, 418, 429, 500, 502, 503,
         504, 999,
@@ -162,8 +191,16 @@ fn bomb() -> Vec<u8> {
     packed.finish().unwrap()
 }
 
-/// Serves `honest` hellos, then `answer` to everything; returns the port.
-fn serve(answer: Answer, honest: usize, over: Arc<AtomicBool>) -> u16 {
+/// An answer with this status line, further header lines, and a whole body.
+pub(super) fn whole(status: &str, more: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let head =
+        format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n{more}\r\n");
+    [head.as_bytes(), body].concat()
+}
+
+/// Serves `honest` honest answers, then `answer` to everything; returns the port.
+fn serve(played: Played, answer: Answer, honest: usize, over: Arc<AtomicBool>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let left = Arc::new(AtomicUsize::new(honest));
@@ -175,7 +212,7 @@ fn serve(answer: Answer, honest: usize, over: Arc<AtomicBool>) -> u16 {
             let (answer, left, over) = (answer.clone(), left.clone(), over.clone());
             std::thread::spawn(move || {
                 // The client hangs up some day.
-                let _ = respond(stream, &answer, &left, &over);
+                let _ = respond(stream, played, &answer, &left, &over);
             });
         }
     });
@@ -184,6 +221,7 @@ fn serve(answer: Answer, honest: usize, over: Arc<AtomicBool>) -> u16 {
 
 fn respond(
     mut stream: TcpStream,
+    played: Played,
     answer: &Answer,
     left: &AtomicUsize,
     over: &AtomicBool,
@@ -196,12 +234,7 @@ fn respond(
     }
     let honest = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
     if honest.is_ok() {
-        let body = hello();
-        let head = format!(
-            "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
-            body.len()
-        );
-        return stream.write_all(&[head.as_bytes(), &body].concat());
+        return stream.write_all(&whole("200 OK", "", &played.honest()));
     }
     // What the client still sends is read, so that it receives our answer.
     std::thread::spawn(move || drop(std::io::copy(&mut head, &mut std::io::sink())));
@@ -230,10 +263,10 @@ fn respond(
 }
 
 /// Runs a command against the server; returns its end, or the promise that was broken.
-fn run(answer: &Answer, honest: usize) -> Result<char, String> {
+fn run(played: Played, answer: &Answer, honest: usize) -> Result<char, String> {
     let laptop = Laptop::new();
     let over = Arc::new(AtomicBool::new(false));
-    know(&laptop, serve(answer.clone(), honest, over.clone()));
+    played.know(&laptop, serve(played, answer.clone(), honest, over.clone()));
     let mut command = laptop.rgpu(words("remote check box"));
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (begun, mut peak, mut asked) = (Instant::now(), 0, None);
@@ -265,7 +298,8 @@ fn run(answer: &Answer, honest: usize) -> Result<char, String> {
     }
     match (code, asked) {
         (130, Some(_)) => Ok('s'),
-        (2..=8, None) => Ok('r'),
+        // It may have been refused while the signal was on its way.
+        (2..=8, _) => Ok('r'),
         _ => Err(format!("status {code}: {said}")),
     }
 }
@@ -273,22 +307,37 @@ fn run(answer: &Answer, honest: usize) -> Result<char, String> {
 #[test]
 fn no_answer_of_a_server_breaks_a_promise() {
     let strangers = TcpListener::bind("127.0.0.1:0").unwrap();
-    let answers = answers(strangers.local_addr().unwrap().port());
+    let other = strangers.local_addr().unwrap().port();
     strangers.set_nonblocking(true).unwrap();
-    let cases = answers.iter().flat_map(|case| [(0, case), (1, case)]);
-    let cases: Mutex<VecDeque<_>> = Mutex::new(cases.collect());
-    let (ends, broken) = (Mutex::new(BTreeMap::new()), Mutex::new(Vec::new()));
+    let mut cases = VecDeque::new();
+    for played in Played::ALL {
+        let mut answers = answers(other);
+        if played == Played::Wafer {
+            answers.extend(provider_lies::of_wafer());
+        }
+        for (name, answer) in answers {
+            cases.extend([(played, name.clone(), 0, answer.clone()), (played, name, 1, answer)]);
+        }
+    }
+    let cases = Mutex::new(cases);
+    let (ends, broken) = (Mutex::new(BTreeMap::<_, BTreeMap<_, _>>::new()), Mutex::new(Vec::new()));
     std::thread::scope(|threads| {
-        for _ in 0..4 {
+        // Most of them wait.
+        for _ in 0..12 {
             threads.spawn(|| {
                 loop {
-                    let Some((honest, (name, answer))) = cases.lock().unwrap().pop_front() else {
+                    let Some((played, name, honest, answer)) = cases.lock().unwrap().pop_front()
+                    else {
                         return;
                     };
-                    match run(answer, honest) {
-                        Ok(end) => drop(ends.lock().unwrap().insert((name.clone(), honest), end)),
+                    match run(played, &answer, honest) {
+                        Ok(end) => {
+                            let mut ends = ends.lock().unwrap();
+                            ends.entry(name).or_default().insert((played, honest), end);
+                        }
                         Err(why) => {
-                            broken.lock().unwrap().push(format!("{name} ({honest}): {why}"))
+                            let case = format!("{played:?}: {name} ({honest}): {why}");
+                            broken.lock().unwrap().push(case);
                         }
                     }
                 }
@@ -298,13 +347,19 @@ fn no_answer_of_a_server_breaks_a_promise() {
     let broken = broken.into_inner().unwrap();
     assert!(broken.is_empty(), "{}", broken.join("\n"));
     // A redirect is not followed to another server, so the token does not get there.
-    assert!(strangers.accept().is_err(), "a redirect was followed to another server");
-    let ends = ends.into_inner().unwrap();
+    assert!(strangers.accept().is_err(), "another server was asked");
     // Printed only: on a slow machine the signal may come before an error.
-    let mut text = format!("r: refused, s: waits until a signal\n\n{:<46}hello  later\n", "");
-    for (name, _) in &answers {
-        let end = |honest| ends[&(name.clone(), honest)];
-        writeln!(text, "{name:<46}{:<7}{}", end(0), end(1)).unwrap();
+    let mut text = "r: refused, s: waits until a signal; first and second answer\n".to_owned();
+    write!(text, "{:<46}", "").unwrap();
+    for played in Played::ALL {
+        write!(text, "{:<8}", format!("{played:?}").to_lowercase()).unwrap();
+    }
+    for (name, ends) in ends.into_inner().unwrap() {
+        write!(text, "\n{name:<46}").unwrap();
+        for played in Played::ALL {
+            let end = |honest| ends.get(&(played, honest)).copied().unwrap_or('-');
+            write!(text, "{} {}     ", end(0), end(1)).unwrap();
+        }
     }
     eprintln!("{text}");
 }
