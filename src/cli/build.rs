@@ -170,7 +170,7 @@ impl BuildTask<'_> {
             name: build_command.name.clone(),
             source: build_command.source.clone(),
             emit: build_command.emit,
-            nvdisasm: &|| nvdisasm::candidates(app),
+            nvdisasm: &|| nvdisasm::search(app),
         };
         let status = |built: &Result<BuildOutcome>| match built {
             Ok(BuildOutcome::Built(_, Some(failure)) | BuildOutcome::NoCompiler(failure))

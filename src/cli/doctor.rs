@@ -21,6 +21,7 @@ use super::support::session::{self, OutputOptions, RemoteSession};
 use super::support::terminal::safe;
 use super::support::verification::unverified;
 use crate::config::Origin;
+use crate::disasm::NvdisasmSearch;
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::{KernelError, KernelFolders, MODES, Mode, Selection, find};
 use crate::model::RungId;
@@ -230,7 +231,7 @@ async fn try_mode(
         project: &app.config.project,
         thresholds: &app.config.thresholds.value,
         source_folder: &source_folder,
-        local_nvdisasm_paths: &[],
+        local_nvdisasm: &NvdisasmSearch::default(),
         required_rung: None,
         retry_failed_rungs: true,
     };

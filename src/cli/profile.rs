@@ -119,7 +119,7 @@ fn carry_out(
         project: &app.config.project,
         thresholds: &app.config.thresholds.value,
         source_folder: &profile_command.folder,
-        local_nvdisasm_paths: &nvdisasm::candidates(app),
+        local_nvdisasm: &nvdisasm::search(app),
         required_rung: args.run.at_least.as_ref(),
         retry_failed_rungs: false,
     };

@@ -55,7 +55,7 @@ fn nvdisasm(app: &App, args: &NvdisasmArgs) -> Result<Status> {
     let (tool, now) = match there {
         Some(tool) => (tool, false),
         None => {
-            if let Some(other) = find(&nvdisasm::candidates(app)) {
+            if let Some(other) = nvdisasm::find_here(app) {
                 let path = other.path().map(|p| p.display().to_string()).unwrap_or_default();
                 app.say(&format!("there is already nvdisasm {}: {path}", other.version()));
             }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::host_listings::HostListings;
 use super::limited_process;
+use super::listing_cache::CachedListing;
 use super::shards;
 use super::spare_cores::{self, CORES};
 
@@ -26,7 +27,7 @@ pub struct Nvdisasm {
 #[derive(Clone, Debug)]
 enum NvdisasmOrigin {
     /// A program on this machine.
-    Local { path: PathBuf, limit: Option<Duration> },
+    Local { path: PathBuf, limit: Option<Duration>, cache: Option<PathBuf> },
     /// A host; holds the output of all its calls.
     Host { host: String, listings: Arc<HostListings> },
 }
@@ -60,6 +61,31 @@ pub enum ToolError {
         /// The host.
         host: String,
     },
+}
+
+/// Where this machine may have nvdisasm, and the cache of what it prints.
+#[derive(Clone, Debug, Default)]
+pub struct NvdisasmSearch {
+    /// Programs to try, best first.
+    pub paths: Vec<PathBuf>,
+    /// Folder of cached listings; `None`: no cache.
+    pub cache: Option<PathBuf>,
+}
+
+impl NvdisasmSearch {
+    /// The first of the programs that answers to `--version`.
+    pub fn find(&self) -> Option<Nvdisasm> {
+        self.find_in(&self.paths)
+    }
+
+    /// As [`Self::find`], with other programs.
+    pub fn find_in(&self, paths: &[PathBuf]) -> Option<Nvdisasm> {
+        let mut tool = find(paths)?;
+        if let NvdisasmOrigin::Local { cache, .. } = &mut tool.origin {
+            cache.clone_from(&self.cache);
+        }
+        Some(tool)
+    }
 }
 
 /// The first of `candidates` that answers to `--version`.
@@ -119,7 +145,7 @@ pub(super) fn with_expected_header(cubin: &[u8], version: &str) -> Option<Vec<u8
 
 impl Nvdisasm {
     fn local(path: PathBuf, version: String) -> Self {
-        Self { version, origin: NvdisasmOrigin::Local { path, limit: None } }
+        Self { version, origin: NvdisasmOrigin::Local { path, limit: None, cache: None } }
     }
 
     /// Sets the processor time of each call on this machine; `None` derives it from the cubin's
@@ -173,13 +199,23 @@ impl Nvdisasm {
             NvdisasmOrigin::Host { host, listings } => listings
                 .listing(cubin, flags, symbols)
                 .unwrap_or_else(|| Err(ToolError::NotAsked { host: host.clone() })),
-            NvdisasmOrigin::Local { path, limit } => {
+            NvdisasmOrigin::Local { path, limit, cache } => {
+                let cached = cache
+                    .as_deref()
+                    .and_then(|folder| CachedListing::new(folder, path, cubin, flags, symbols));
+                if let Some(listing) = cached.as_ref().and_then(CachedListing::read) {
+                    return Ok(listing);
+                }
                 let file = CubinFile::new(path, cubin, &self.version)?;
                 let time = limit.unwrap_or_else(|| default_time_limit(cubin.len()));
                 let calls = shards::cut(cubin, flags, symbols, spare_cores::core_count());
                 let run_call = |(): &mut (), at: usize| file.listing(path, &calls[at], time);
                 let texts = CORES.spread(calls.len(), || (), run_call);
-                Ok(shards::join(texts.into_iter().collect::<Result<_, _>>()?))
+                let listing = shards::join(texts.into_iter().collect::<Result<_, _>>()?);
+                if let Some(cached) = cached {
+                    cached.write(&listing);
+                }
+                Ok(listing)
             }
         }
     }

@@ -18,7 +18,7 @@ use super::lifecycle::{PlanDriver, RunError, RunSession};
 use super::listings::{self, CompiledFiles};
 use super::outcome;
 use super::pass_planner::NextStep;
-use crate::disasm::{self, ImageTask};
+use crate::disasm::{self, ImageTask, NvdisasmSearch};
 use crate::error::{Exit, Failure, Result, Side};
 use crate::model::RungId;
 use crate::model::build::{Build, BuildError, LogSettings, SCHEMA, Status};
@@ -62,7 +62,7 @@ pub struct BuildRun<'a> {
     pub emit: Emit,
     /// Finds where this machine has nvdisasm, for the operands of listings. Called only when
     /// needed, since compiling may install one.
-    pub nvdisasm: &'a dyn Fn() -> Vec<PathBuf>,
+    pub nvdisasm: &'a dyn Fn() -> NvdisasmSearch,
 }
 
 /// How a build ended.
@@ -327,10 +327,10 @@ impl PlanDriver for BuildDriver<'_> {
 async fn facts_to_list_by(
     session: &mut RunSession<'_>,
     context: &mut RunContext<'_>,
-    here: &[PathBuf],
+    here: &NvdisasmSearch,
 ) -> HostFacts {
     let known = session.known_facts().unwrap_or_default();
-    let is_available = known.tool("nvdisasm").is_some() || disasm::find(here).is_some();
+    let is_available = known.tool("nvdisasm").is_some() || here.find().is_some();
     if is_available || super::is_local(session.link) {
         return known;
     }

@@ -6,7 +6,7 @@
 //! pass is missing.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rgpu_case::RunnerReport;
 use rgpu_protocol::{GpuChoice, HostFacts, Outcome, RungRecord};
@@ -20,6 +20,7 @@ use super::local_build;
 use super::pass_planner::NextStep;
 use crate::analysis::Thresholds;
 use crate::analysis::compare::Paired;
+use crate::disasm::NvdisasmSearch;
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::Mode;
 use crate::model::comparison::{Part, PartName};
@@ -44,7 +45,7 @@ pub struct CompareRun<'a> {
     /// The user's thresholds for the rules.
     pub thresholds: &'a Thresholds,
     /// Paths where this machine may have nvdisasm, for hosts without one.
-    pub nvdisasm: &'a [PathBuf],
+    pub nvdisasm: &'a NvdisasmSearch,
 }
 
 /// The result of a comparison.

@@ -12,7 +12,8 @@ use super::event::{Reporter, RunEvent};
 use super::host_listings::ListingHost;
 use super::job::RunContext;
 use crate::disasm::{
-    self, ImageTask, ListingRequest, Nvdisasm, find, listing_requests, operands, questions,
+    self, ImageTask, ListingRequest, Nvdisasm, NvdisasmSearch, listing_requests, operands,
+    questions,
 };
 use crate::error::Failure;
 use crate::model::HotSpots;
@@ -141,15 +142,15 @@ pub(super) async fn fill(
     link: &mut HostLink,
     context: &mut RunContext<'_>,
     facts: &HostFacts,
-    candidates: &[PathBuf],
+    search: &NvdisasmSearch,
     built: &mut [CompiledFiles<'_>],
 ) -> Vec<Vec<Artifact>> {
     if built.iter().all(|b| b.cubins.is_empty() && b.hotspots.is_none()) {
         return built.iter().map(|_| Vec::new()).collect();
     }
-    let tool = match ask_host(link, context, facts, built).await {
+    let tool = match ask_host(link, context, facts, search, built).await {
         Some(tool) => Some(tool),
-        None => find(candidates),
+        None => search.find(),
     };
     built.iter_mut().map(|b| b.list(tool.as_ref(), context.reporter)).collect()
 }
@@ -159,11 +160,12 @@ async fn ask_host(
     link: &mut HostLink,
     context: &mut RunContext<'_>,
     facts: &HostFacts,
+    search: &NvdisasmSearch,
     built: &[CompiledFiles<'_>],
 ) -> Option<Nvdisasm> {
     let known = facts.tool("nvdisasm").filter(|t| t.problems.is_empty())?;
     if super::is_local(link)
-        && let Some(tool) = find(&[PathBuf::from(&known.path)])
+        && let Some(tool) = search.find_in(&[PathBuf::from(&known.path)])
     {
         return Some(tool);
     }

@@ -7,7 +7,7 @@
 //! the build. A run that needs a survey before it can select kernels or regions sends further plans
 //! in the same way (`pass_planner`).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rgpu_protocol::HostFacts;
 
@@ -21,6 +21,7 @@ use super::pass_planner::{NextStep, PassPlanner};
 use super::program_error::{self, Fault, ProgramError};
 use super::required_rung::{below_rung_failure, is_below, misses_rung};
 use crate::analysis::Thresholds;
+use crate::disasm::NvdisasmSearch;
 use crate::error::{Exit, Failure, Result};
 use crate::model::{Profile, RungId, Sidecars};
 use crate::tool::{self, Draft, DraftInfo, JobName, PlanError, Request, Target};
@@ -41,7 +42,7 @@ pub struct ProfileRun<'a> {
     /// The folder of the kernel's source; the state of its repository is recorded.
     pub source_folder: &'a Path,
     /// Paths where this machine may have nvdisasm, for hosts without one.
-    pub local_nvdisasm_paths: &'a [PathBuf],
+    pub local_nvdisasm: &'a NvdisasmSearch,
     /// The lowest rung that counts as success, if any is required. A rung is one way to get a
     /// result; see [`RungInfo`](crate::tool::RungInfo).
     pub required_rung: Option<&'a RungId>,
@@ -308,8 +309,7 @@ impl ProfileDriver<'_> {
         let built =
             CompiledFiles::new(context.folder, &profile.artifacts, sidecars.hotspots.as_mut());
         let listings =
-            listings::fill(session.link, context, &facts, run.local_nvdisasm_paths, &mut [built])
-                .await;
+            listings::fill(session.link, context, &facts, run.local_nvdisasm, &mut [built]).await;
         profile.artifacts.extend(listings.into_iter().flatten());
         let failure = failure.or_else(|| run.compile_only_failure(&profile, &facts));
         let (profile, sidecars) = (Box::new(profile), Box::new(sidecars));

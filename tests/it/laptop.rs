@@ -46,6 +46,13 @@ impl Laptop {
         // As an administrator makes it for all users of a host.
         fs::set_permissions(laptop.path("lock"), fs::Permissions::from_mode(0o1777)).unwrap();
         symlink(built("rgpu-agent"), laptop.path("libexec/rgpu-agent")).unwrap();
+        // All tests share the listings of nvdisasm, which would take most of their processor time.
+        let listings = Path::new(env!("CARGO_TARGET_TMPDIR")).join("listings");
+        fs::create_dir_all(&listings).unwrap();
+        fs::create_dir_all(laptop.path("home/.cache/rgpu")).unwrap();
+        fs::set_permissions(laptop.path("home/.cache/rgpu"), fs::Permissions::from_mode(0o700))
+            .unwrap();
+        symlink(listings, laptop.path("home/.cache/rgpu/listings")).unwrap();
         laptop
     }
 

@@ -181,7 +181,7 @@ fn carry_out(
         project: &app.config.project,
         source_folder: &a.folder,
         thresholds: &app.config.thresholds.value,
-        nvdisasm: &nvdisasm::candidates(app),
+        nvdisasm: &nvdisasm::search(app),
     };
     let events = args.run.events.as_deref();
     let output_options = OutputOptions::with_progress_bar(app, events, args.place.accept_new);

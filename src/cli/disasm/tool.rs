@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use super::args::{DisasmArgs, Tool};
 use crate::cli::support::app::App;
 use crate::cli::support::followed_run::FollowedRun;
-use crate::cli::support::nvdisasm::candidates;
+use crate::cli::support::nvdisasm::search;
 use crate::cli::support::session::{self, OutputOptions, RemoteSession};
-use crate::disasm::{ImageTask, ListingRequest, Nvdisasm, find, questions};
+use crate::disasm::{ImageTask, ListingRequest, Nvdisasm, questions};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
 use crate::run::{RunStart, host_listings};
@@ -42,8 +42,8 @@ pub(super) fn chosen(
             found => Ok(found),
         };
     }
-    let candidates = candidates(app);
-    if let Some(tool) = find(&candidates) {
+    let search = search(app);
+    if let Some(tool) = search.find() {
         return Ok(Some(tool.within(args.timeout)));
     }
     let default = session::spec(app, None).ok().filter(|spec| !session::is_local(spec));
@@ -58,7 +58,7 @@ pub(super) fn chosen(
         }
     }
     if args.tool == Tool::Nvdisasm {
-        let tried: Vec<String> = candidates.iter().map(|p| p.display().to_string()).collect();
+        let tried: Vec<String> = search.paths.iter().map(|p| p.display().to_string()).collect();
         return Err(no_tool(app, "on this machine").cause(match tried.is_empty() {
             true => why,
             false => format!("none of these answers: {}", tried.join(", ")),

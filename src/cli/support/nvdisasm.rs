@@ -5,23 +5,29 @@ use std::path::{Path, PathBuf};
 use super::app::App;
 use super::session;
 use super::terminal::safe;
-use crate::disasm::{Nvdisasm, fetched, find};
+use crate::disasm::{Nvdisasm, NvdisasmSearch, fetched};
 use crate::model::HotSpots;
 use crate::run::set_up_compilers;
 
 /// Any nvdisasm on this machine. Prints nothing if there is none.
 pub(in crate::cli) fn find_here(app: &App) -> Option<Nvdisasm> {
-    find(&candidates(app))
+    search(app).find()
 }
+
 /// The folder that `rgpu setup nvdisasm` installs into.
 pub(in crate::cli) fn fetched_folder(app: &App) -> PathBuf {
     app.data.join("nvdisasm")
 }
 
+/// The search for nvdisasm on this machine. Listings are cached for the next command.
+pub(in crate::cli) fn search(app: &App) -> NvdisasmSearch {
+    NvdisasmSearch { paths: candidates(app), cache: Some(app.cache.join("listings")) }
+}
+
 /// Candidates: PATH, a toolkit's home, the fetched one, the one that set-up put into rgpu's own
 /// workspace, and Python environments (active ones, those that rgpu made, the user's packages).
 /// Never a program that is only in the user's project.
-pub(in crate::cli) fn candidates(app: &App) -> Vec<PathBuf> {
+fn candidates(app: &App) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = which::which("nvdisasm").into_iter().collect();
     let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os);
     all.extend(homes.map(|home| PathBuf::from(home).join("bin/nvdisasm")));
