@@ -349,7 +349,7 @@ impl Config {
                 .cause(e)
         };
         let file = resolve_links(&self.user_file);
-        let _lock = atomic::lock_folder(&file).map_err(write_error)?;
+        let _lock = atomic::lock_parent_of(&file).map_err(write_error)?;
         let text = match fs::read_to_string(&file) {
             Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
