@@ -204,7 +204,7 @@ impl Supervisor {
 
     /// Fails if a client has cancelled the job. Warns if the lease has expired.
     fn check_stop(&mut self) -> Result<(), EarlyEnd> {
-        if self.hub.lapsed() {
+        if self.hub.detach_if_lease_expired() {
             let lease = self.plan.limits.lease_s;
             let text = format!(
                 "no client has followed this job for {lease} s; it continues within its own limits"

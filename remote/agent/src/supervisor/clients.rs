@@ -71,15 +71,15 @@ impl Hub {
         self.cancelled.then_some(StopReason::Cancelled)
     }
 
-    /// Returns true once when the lease has expired. From then on the job counts as detached: only
-    /// its own limits apply, and its program reads the end of standard input.
-    pub(crate) fn lapsed(&mut self) -> bool {
-        let lapsed = !self.detached && self.renewed.elapsed() > self.lease;
-        if lapsed {
+    /// Detaches the job if its lease has expired; returns whether this call did so. A detached job
+    /// has only its own limits, and its program reads the end of standard input.
+    pub(crate) fn detach_if_lease_expired(&mut self) -> bool {
+        let expired = !self.detached && self.renewed.elapsed() > self.lease;
+        if expired {
             self.detached = true;
             self.stdin.end();
         }
-        lapsed
+        expired
     }
 
     /// Returns the secrets, once a client has sent them.
@@ -379,14 +379,14 @@ mod tests {
             Hub::new(listener, dir.path().join("stdin"), Duration::from_millis(10)).unwrap()
         };
         let mut left = hub("left");
-        assert!(!left.lapsed());
+        assert!(!left.detach_if_lease_expired());
         left.wait(&[], Duration::from_secs(5)).unwrap();
-        assert!(left.lapsed() && !left.lapsed());
+        assert!(left.detach_if_lease_expired() && !left.detach_if_lease_expired());
         assert!(left.stdin().is_over());
         assert_eq!(left.stop(), None);
         let mut detached = hub("detached");
         detached.detached = true;
         std::thread::sleep(Duration::from_millis(20));
-        assert!(!detached.lapsed());
+        assert!(!detached.detach_if_lease_expired());
     }
 }

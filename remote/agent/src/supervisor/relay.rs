@@ -300,7 +300,7 @@ impl Relay {
             let fds = [(stream.as_fd(), PollFlags::IN)];
             let ready = self.hub.wait(&fds, Duration::from_secs(1))?;
             self.pass_input(plan, commands)?;
-            self.hub.lapsed();
+            self.hub.detach_if_lease_expired();
             match cancelled {
                 None if self.hub.stop().is_some() => {
                     let _ = commands.send((ToAgent::Cancel { job: job() }, Vec::new()));
