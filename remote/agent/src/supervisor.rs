@@ -45,7 +45,7 @@ pub use guard::guard;
 pub(crate) use relay::facts;
 pub use relay::relay;
 
-use clients::{Hub, StopReason};
+use clients::{ClientSet, StopReason};
 use gpu::GpuLock;
 use guard::{GUARD_AFTER, Guard};
 use step::StepResult;
@@ -102,14 +102,14 @@ fn supervise(folder: PathBuf) -> Result<(), HostFault> {
     let tmp = folder.tmp();
     DirBuilder::new().mode(0o700).recursive(true).create(&tmp).doing("make", &tmp)?;
     let lease = Duration::from_secs(plan.limits.lease_s);
-    let hub = Hub::new(listener.into(), folder.path().join("stdin"), lease);
-    let hub = hub.doing("listen in", folder.path())?;
+    let clients = ClientSet::new(listener.into(), folder.path().join("stdin"), lease);
+    let clients = clients.doing("listen in", folder.path())?;
     let root = folder.path().ancestors().nth(2).unwrap_or(Path::new("/")).to_owned();
     let mut supervisor = Supervisor {
         blobs: Blobs::new(&root),
         plan: std::rc::Rc::new(plan),
         journal,
-        hub,
+        clients,
         gpu: None,
         logs: HashMap::new(),
         announced: AnnouncedFiles::default(),
@@ -156,7 +156,7 @@ pub(crate) struct Supervisor {
     folder: JobFolder,
     plan: std::rc::Rc<Plan>,
     journal: Journal,
-    hub: Hub,
+    clients: ClientSet,
     blobs: Blobs,
     gpu: Option<GpuLock>,
     logs: HashMap<(String, Stream), capture::StreamLog>,
@@ -170,7 +170,7 @@ impl Supervisor {
     /// Appends an event and wakes the clients.
     fn emit(&mut self, body: EventBody) -> Result<(), HostFault> {
         self.journal.append(body)?;
-        self.hub.wake();
+        self.clients.wake();
         Ok(())
     }
 
@@ -204,14 +204,14 @@ impl Supervisor {
 
     /// Fails if a client has cancelled the job. Warns if the lease has expired.
     fn check_stop(&mut self) -> Result<(), EarlyEnd> {
-        if self.hub.detach_if_lease_expired() {
+        if self.clients.detach_if_lease_expired() {
             let lease = self.plan.limits.lease_s;
             let text = format!(
                 "no client has followed this job for {lease} s; it continues within its own limits"
             );
             self.warn("lease_expired", text)?;
         }
-        self.hub.stop().map_or(Ok(()), |stop| Err(EarlyEnd::Stop(stop)))
+        self.clients.stop().map_or(Ok(()), |stop| Err(EarlyEnd::Stop(stop)))
     }
 
     /// Runs all steps in order.
@@ -251,7 +251,7 @@ impl Supervisor {
     fn await_secrets(&mut self, plan: &Plan) -> Result<BTreeMap<String, String>, EarlyEnd> {
         let start = Instant::now();
         while !plan.secrets.is_empty() {
-            if let Some(values) = self.hub.secrets() {
+            if let Some(values) = self.clients.secrets() {
                 let named = values.iter().filter(|(name, _)| plan.secrets.contains(name));
                 return Ok(named.map(|(n, v)| (n.clone(), v.clone())).collect());
             }
@@ -260,7 +260,7 @@ impl Supervisor {
                 let code = "no_secrets".into();
                 return Err(EarlyEnd::Outcome(Outcome::HostError { code, text }));
             }
-            self.hub.wait(&[], Duration::from_secs(1))?;
+            self.clients.wait(&[], Duration::from_secs(1))?;
             self.check_stop()?;
         }
         Ok(BTreeMap::new())
@@ -277,7 +277,7 @@ impl Supervisor {
         let _ = remove_tree(&self.folder.tmp());
         let _ = std::fs::remove_file(self.folder.path().join("stdin"));
         self.journal.append(EventBody::Ended { outcome })?;
-        self.hub.wake();
+        self.clients.wake();
         self.journal.close();
         Ok(())
     }

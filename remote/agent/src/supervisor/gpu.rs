@@ -184,7 +184,7 @@ impl Supervisor {
         if left.is_zero() {
             return Err(EarlyEnd::Outcome(Outcome::QueueTimeout));
         }
-        self.hub.wait(&[], pause.min(left))?;
+        self.clients.wait(&[], pause.min(left))?;
         self.check_stop()
     }
 
@@ -198,7 +198,7 @@ impl Supervisor {
         std::thread::scope(|scope| {
             let listing = scope.spawn(|| foreign_processes(request, uuid, &stop));
             while !listing.is_finished() {
-                let waited = self.hub.wait(&[], QUEUE_LOCK_RETRY).map_err(EarlyEnd::from);
+                let waited = self.clients.wait(&[], QUEUE_LOCK_RETRY).map_err(EarlyEnd::from);
                 if let Err(early_end) = waited.and_then(|_| self.check_stop()) {
                     stop.store(true, Ordering::Relaxed);
                     return Err(early_end);
