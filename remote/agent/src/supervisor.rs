@@ -47,7 +47,7 @@ pub use relay::relay;
 
 use clients::{ClientSet, StopReason};
 use gpu::GpuLock;
-use guard::{GUARD_AFTER, Guard};
+use guard::{GUARD_AFTER, GuardProcess};
 use step::StepResult;
 
 /// How long the client may take to send the secrets after its plan.
@@ -161,7 +161,7 @@ pub(crate) struct Supervisor {
     gpu: Option<GpuLock>,
     logs: HashMap<(String, Stream), capture::StreamLog>,
     announced: AnnouncedFiles,
-    guard: Option<Guard>,
+    guard: Option<GuardProcess>,
     /// When the job began, or when the last attempt to start a guard failed.
     started: Instant,
 }
@@ -183,7 +183,7 @@ impl Supervisor {
     fn guard(&mut self) -> Duration {
         let left = GUARD_AFTER.saturating_sub(self.started.elapsed());
         if self.guard.is_none() && left.is_zero() {
-            match Guard::start(self.folder.path(), &[]) {
+            match GuardProcess::start(self.folder.path(), &[]) {
                 Ok(guard) => self.guard = Some(guard),
                 // No resources for another process: try again later.
                 Err(_) => self.started = Instant::now(),
@@ -195,7 +195,7 @@ impl Supervisor {
     /// Starts a guard that holds `files`, and dismisses the one before.
     fn guard_with(&mut self, files: Vec<BorrowedFd<'_>>) -> Result<(), HostFault> {
         let path = self.folder.path();
-        let guard = Guard::start(path, &files).doing("start a guard of", path)?;
+        let guard = GuardProcess::start(path, &files).doing("start a guard of", path)?;
         if let Some(before) = self.guard.replace(guard) {
             before.dismiss();
         }
@@ -268,7 +268,7 @@ impl Supervisor {
 
     /// Kills all remaining processes and writes the terminal event.
     fn end(mut self, outcome: Outcome) -> Result<(), HostFault> {
-        let left = kill_descendants(self.guard.as_ref().map(Guard::pid));
+        let left = kill_descendants(self.guard.as_ref().map(GuardProcess::pid));
         if !left.is_empty() {
             // The outcome matters more than this warning.
             let _ = self.warn("unkillable", unkillable(&left));

@@ -24,7 +24,7 @@ const FOLDER_VARIABLE: &str = "RGPU_LOCK_DIR";
 /// How often the first job in the queue looks; the others look less often.
 const QUEUE_POLL: Duration = Duration::from_millis(20);
 
-/// Pause before the next attempt to rejoin the queue while another job looks at it.
+/// Pause before the next attempt to enter the queue again while another job looks at it.
 const QUEUE_LOCK_RETRY: Duration = Duration::from_millis(2);
 
 /// Shortest time between two queue events: holders can change their description at will.
@@ -110,7 +110,7 @@ impl Supervisor {
             // Rejoin while we still hold them, so that the next job does not take the same busy
             // GPUs.
             if let Some(ticket) = &mut ticket {
-                while !queue.rejoin(ticket, &candidates)? {
+                while !queue.requeue(ticket, &candidates)? {
                     self.wait_in_queue(start, QUEUE_LOCK_RETRY)?;
                 }
             }
@@ -163,7 +163,7 @@ impl Supervisor {
                 }
                 QueueState::Busy if last_look.elapsed() < BUSY_LIMIT => (0, String::new()),
                 QueueState::Busy => {
-                    (0, format!("whoever locks `{}`", queue.guard_path().display()))
+                    (0, format!("whoever locks `{}`", queue.queue_lock_path().display()))
                 }
             };
             let pause = QUEUE_POLL * now.0.clamp(1, 25);

@@ -120,7 +120,7 @@ impl Queue {
         count: usize,
         who: &str,
     ) -> Result<Option<Ticket>, QueueError> {
-        let Some(_guard) = self.guard()? else { return Ok(None) };
+        let Some(_lock) = self.lock_queue()? else { return Ok(None) };
         let wish = Wish { wanted: wanted.to_vec(), count, who: who.to_owned() };
         let created = Ticket::create(&self.folder, wish);
         created.map(Some).map_err(|(path, source)| QueueError::File { path, source })
@@ -128,12 +128,12 @@ impl Queue {
 
     /// Waits again in the same position, for any of the GPUs in `wanted`. Returns false if another
     /// job is looking at the queue.
-    pub(crate) fn rejoin(
+    pub(crate) fn requeue(
         &self,
         ticket: &mut Ticket,
         wanted: &[String],
     ) -> Result<bool, QueueError> {
-        let Some(_guard) = self.guard()? else { return Ok(false) };
+        let Some(_lock) = self.lock_queue()? else { return Ok(false) };
         wanted.clone_into(&mut ticket.wish.wanted);
         self.write(ticket, &ticket.wish)?;
         Ok(true)
@@ -145,12 +145,12 @@ impl Queue {
     }
 
     /// Takes GPUs if enough are free that no earlier ticket could use. The ticket then keeps its
-    /// position, but lists no GPUs until [`Queue::rejoin`].
+    /// position, but lists no GPUs until [`Queue::requeue`].
     ///
     /// # Errors
     /// Too few of the ticket's GPUs have a usable lock file.
     pub(crate) fn try_lock_gpus(&self, ticket: &Ticket) -> Result<QueueState, QueueError> {
-        let Some(_guard) = self.guard()? else { return Ok(QueueState::Busy) };
+        let Some(_lock) = self.lock_queue()? else { return Ok(QueueState::Busy) };
         let wish = &ticket.wish;
         let ahead = ahead_of(&self.folder, ticket.number);
         let reserved = self.reserved(&ahead);
@@ -232,8 +232,8 @@ impl Queue {
     }
 
     /// Locks the queue; `None` if another job holds that lock.
-    fn guard(&self) -> Result<Option<File>, QueueError> {
-        let path = self.guard_path();
+    fn lock_queue(&self) -> Result<Option<File>, QueueError> {
+        let path = self.queue_lock_path();
         let failed = |source: io::Error| QueueError::File { path: path.clone(), source };
         let file = match open_shared(&path) {
             // The file's owner holds a lease on it.
@@ -248,7 +248,7 @@ impl Queue {
     }
 
     /// The file that is locked during a look at the queue.
-    pub(crate) fn guard_path(&self) -> PathBuf {
+    pub(crate) fn queue_lock_path(&self) -> PathBuf {
         self.folder.join("queue.lock")
     }
 }
@@ -364,7 +364,7 @@ mod tests {
         let b = queue.try_lock_gpus(&second).unwrap();
         assert_eq!(uuid(&b), "B");
         drop(unusable);
-        assert!(queue.rejoin(&mut first, &gpus(&["B"])).unwrap());
+        assert!(queue.requeue(&mut first, &gpus(&["B"])).unwrap());
         let third = queue.enter(&gpus(&["B"]), 1, "three").unwrap().unwrap();
         drop((second, b));
         assert_eq!(position(queue.try_lock_gpus(&third).unwrap()), (2, "one".into()));
@@ -529,9 +529,9 @@ mod tests {
     fn who_cannot_look_is_not_held_up() {
         let (dir, queue) = queue();
         let mut mine = queue.enter(&gpus(&["A"]), 1, "me").unwrap().unwrap();
-        let _guard = locked(&dir.path().join("locks/queue.lock"), "");
+        let _lock = locked(&dir.path().join("locks/queue.lock"), "");
         assert!(matches!(queue.try_lock_gpus(&mine).unwrap(), QueueState::Busy));
-        assert!(!queue.rejoin(&mut mine, &gpus(&["A"])).unwrap());
+        assert!(!queue.requeue(&mut mine, &gpus(&["A"])).unwrap());
         assert!(queue.enter(&gpus(&["A"]), 1, "you").unwrap().is_none());
     }
 

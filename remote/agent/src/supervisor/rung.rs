@@ -20,7 +20,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitStatus, pidfd_open};
 
 use super::capture::{Excerpt, Masker, StreamLog};
 use super::environment::Environment;
-use super::guard::Guard;
+use super::guard::GuardProcess;
 use super::{EarlyEnd, KILL_WAIT, StopReason, Supervisor, unkillable};
 use crate::process::{self, Children};
 use crate::terminal;
@@ -96,7 +96,7 @@ impl Supervisor {
             Ok(running) => running,
             Err(e) => return Ok(Err(e)),
         };
-        running.guard = self.guard.as_ref().map(Guard::pid);
+        running.guard = self.guard.as_ref().map(GuardProcess::pid);
         let mut timed_out = false;
         while running.status.is_none() {
             if let Err(early_end) = self.check_stop() {
@@ -117,7 +117,7 @@ impl Supervisor {
                 break;
             }
             let until_guarded = self.guard();
-            running.guard = self.guard.as_ref().map(Guard::pid);
+            running.guard = self.guard.as_ref().map(GuardProcess::pid);
             self.pump(step, &mut running, left.min(until_guarded))?;
         }
         let seconds = start.elapsed().as_secs_f64();
