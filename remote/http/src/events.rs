@@ -13,7 +13,7 @@ use axum::response::Response;
 use base64ct::{Base64, Encoding};
 use rgpu_agent::connection::follow::{ClientOutput, Position};
 use rgpu_agent::service::JobCommand;
-use rgpu_protocol::http::{BEAT, Events, FRAMES, LONGEST_WAIT_S, OutputPiece, parse_had};
+use rgpu_protocol::http::{BEAT, Events, FRAMES, LONGEST_WAIT_S, OutputPiece, parse_received};
 use rgpu_protocol::{EventBody, FromAgent};
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::time::timeout;
@@ -90,7 +90,7 @@ impl EventsQuery {
                 "had" => {
                     let had = query_params.had.get_or_insert_default();
                     if !value.is_empty() {
-                        had.push(parse_had(value).ok_or_else(bad)?);
+                        had.push(parse_received(value).ok_or_else(bad)?);
                     }
                 }
                 _ => return Err(bad()),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderName};
 use rgpu_protocol::frame::{self, Frame, Kind, MAX_BODY};
-use rgpu_protocol::http::{BEAT, FRAMES, IDEMPOTENCY_KEY, LONGEST_WAIT_S, had_word};
+use rgpu_protocol::http::{BEAT, FRAMES, IDEMPOTENCY_KEY, LONGEST_WAIT_S, format_received};
 use rgpu_protocol::message::ReceivedOutput;
 use rgpu_protocol::{BLOB_BYTES, EventBody, FromAgent, Stream};
 
@@ -131,7 +131,7 @@ impl FollowPosition {
         );
         for ((step, stream), bytes) in had {
             let had = ReceivedOutput { step: step.clone(), stream: *stream, bytes: *bytes };
-            path += &format!("&had={}", in_path(&had_word(&had)));
+            path += &format!("&had={}", in_path(&format_received(&had)));
         }
         WorkerRequest::get(path, FOLLOWING).accept(FRAMES)
     }
