@@ -136,9 +136,12 @@ impl Session {
         loop {
             let incoming = match self.backlog.take_piece(&wanted.path, part.len) {
                 Some(piece) => piece,
-                None => timeout(limits::STALL, self.conversation.incoming(doing))
+                None => timeout(limits::STALL_TIMEOUT, self.conversation.incoming(doing))
                     .await
-                    .map_err(|_| RemoteError::Silent { doing, limit: limits::STALL })??,
+                    .map_err(|_| RemoteError::Silent {
+                    doing,
+                    limit: limits::STALL_TIMEOUT,
+                })??,
             };
             match incoming {
                 Incoming::Piece { job, path, offset, mut bytes }

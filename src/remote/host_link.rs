@@ -54,7 +54,11 @@ pub struct ReconnectPolicy {
 
 impl Default for ReconnectPolicy {
     fn default() -> Self {
-        Self { first: Duration::from_secs(1), longest: limits::BACK_OFF, total: limits::RECONNECT }
+        Self {
+            first: Duration::from_secs(1),
+            longest: limits::MAX_RECONNECT_PAUSE,
+            total: limits::RECONNECT_TIMEOUT,
+        }
     }
 }
 
@@ -111,7 +115,7 @@ impl HostLink {
             submitting,
             outage,
             reconnect_policy,
-            confirm_within: limits::CANCEL,
+            confirm_within: limits::CANCEL_TIMEOUT,
             input,
         })
     }

@@ -31,7 +31,7 @@ pub(super) fn client(url: &Url) -> ClientBuilder {
     let mut client = Client::builder()
         .redirect(redirect::Policy::none())
         .referer(false)
-        .connect_timeout(limits::CONNECT)
+        .connect_timeout(limits::CONNECT_TIMEOUT)
         .tcp_keepalive(Duration::from_secs(15))
         .user_agent(concat!("rgpu/", env!("CARGO_PKG_VERSION")));
     if is_loopback(url) {
@@ -109,7 +109,7 @@ pub(super) async fn body(
 /// What comes of the body of a refusal; its beginning is good enough.
 pub(super) async fn refusal_body(response: Response, max_bytes: usize) -> Vec<u8> {
     let mut body = Vec::new();
-    let _ = timeout(limits::CONNECT, read(response, max_bytes, &mut body)).await;
+    let _ = timeout(limits::CONNECT_TIMEOUT, read(response, max_bytes, &mut body)).await;
     body
 }
 

@@ -134,7 +134,7 @@ impl Session {
         let mut rounds = 0;
         loop {
             let doing = "submitting the plan";
-            let request = Request { name: "submit", doing, limit: limits::ANSWER };
+            let request = Request { name: "submit", doing, limit: limits::ANSWER_TIMEOUT };
             match self.ask(&message, request).await? {
                 FromAgent::Following { job } => {
                     self.start_following(job, &submission.plan.job)?;
@@ -298,7 +298,7 @@ impl Session {
     /// Waits until a plan whose blobs are all confirmed starts.
     async fn wait_for_start(&mut self) -> Result<String, RemoteError> {
         let doing = "submitting the plan";
-        let request = Request { name: "submit", doing, limit: limits::ANSWER };
+        let request = Request { name: "submit", doing, limit: limits::ANSWER_TIMEOUT };
         match self.answered(&request).await? {
             FromAgent::Following { job } => Ok(job),
             other => Err(unexpected_answer(&other)),
@@ -482,7 +482,7 @@ async fn send_blobs(
                 unconfirmed += 1;
             }
             () = tokio::time::sleep(STREAM_OPEN_POLL), if reserved => {}
-            incoming = timeout(limits::STALL, conversation.incoming("uploading")) => match incoming {
+            incoming = timeout(limits::STALL_TIMEOUT, conversation.incoming("uploading")) => match incoming {
                 Ok(incoming) => match incoming? {
                     Incoming::Answer(FromAgent::Stored { digest }) => {
                         unconfirmed = unconfirmed.checked_sub(1).ok_or_else(|| {
@@ -501,7 +501,7 @@ async fn send_blobs(
                 // The upload is slow but moves.
                 Err(_) if writer.written() > written_before => {}
                 Err(_) => {
-                    return Err(RemoteError::Silent { doing: "uploading", limit: limits::STALL });
+                    return Err(RemoteError::Silent { doing: "uploading", limit: limits::STALL_TIMEOUT });
                 }
             },
         }

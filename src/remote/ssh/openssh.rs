@@ -72,7 +72,7 @@ impl Streams for SshProcesses {
         let terminal = self.user_prompt.own_ssh(&self.why);
         let wire = child(command)?;
         let ending = wire.ending.clone();
-        let started = self.start.run(wire, &*self.user_prompt, limits::OWN_SSH).await;
+        let started = self.start.run(wire, &*self.user_prompt, limits::USER_SSH_TIMEOUT).await;
         drop(terminal);
         match started {
             Err(RemoteError::AgentStart { .. }) if ending.exit() == Some(OWN_FAILURE) => {
@@ -139,7 +139,7 @@ fn arguments(
     };
     let mut option = |text: String| flag_with_value("-o", text.into());
     option(format!("StrictHostKeyChecking={strict}"));
-    option(format!("ConnectTimeout={}", limits::CONNECT.as_secs()));
+    option(format!("ConnectTimeout={}", limits::CONNECT_TIMEOUT.as_secs()));
     for text in [
         "ServerAliveInterval=15",
         "ServerAliveCountMax=3",

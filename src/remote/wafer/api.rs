@@ -137,9 +137,9 @@ impl Api {
         doing: &'static str,
     ) -> Result<ApiAnswer, WaferError> {
         let body = body.map(|body| (JSON, body));
-        let response = self.send(method, path, body, doing, limits::ANSWER).await?;
+        let response = self.send(method, path, body, doing, limits::ANSWER_TIMEOUT).await?;
         let status = response.status();
-        let body = http::body(response, MAX_BODY_BYTES, limits::ANSWER, doing).await?;
+        let body = http::body(response, MAX_BODY_BYTES, limits::ANSWER_TIMEOUT, doing).await?;
         Ok(ApiAnswer { status, body })
     }
 
@@ -179,7 +179,7 @@ impl Api {
         max_bytes: u64,
         doing: &'static str,
     ) -> Result<(), RemoteError> {
-        let mut response = self.send(Method::GET, path, None, doing, limits::STALL).await?;
+        let mut response = self.send(Method::GET, path, None, doing, limits::STALL_TIMEOUT).await?;
         let status = response.status();
         if !status.is_success() {
             let body = http::refusal_body(response, MAX_BODY_BYTES).await;
@@ -190,7 +190,8 @@ impl Api {
         let mut file = File::create(&temporary).await.map_err(disk_error)?;
         let mut received_bytes = 0;
         let result = async {
-            while let Some(bytes) = http::chunk(&mut response, limits::STALL, doing).await? {
+            while let Some(bytes) = http::chunk(&mut response, limits::STALL_TIMEOUT, doing).await?
+            {
                 received_bytes += bytes.len() as u64;
                 if received_bytes > max_bytes {
                     let why = format!("it is over {max_bytes} bytes");
