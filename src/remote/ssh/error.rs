@@ -10,7 +10,7 @@ use super::trouble::SshTrouble;
 use crate::error::{Exit, Failure, Side};
 
 /// Precedes the output of the user's own `ssh` if both clients were refused.
-const OWN_SSH_TOO: &str = "then your own ssh: ";
+const USER_SSH_OUTPUT_PREFIX: &str = "then your own ssh: ";
 
 /// An error between this machine and an sshd.
 #[derive(Debug, thiserror::Error)]
@@ -205,7 +205,7 @@ impl SshError {
     pub(super) fn with_own_ssh_message(self, words: &str) -> Self {
         match self {
             Self::Denied { user, host, mut tried, allowed, own_ssh_hint } => {
-                tried.push(format!("{OWN_SSH_TOO}{words}"));
+                tried.push(format!("{USER_SSH_OUTPUT_PREFIX}{words}"));
                 Self::Denied { user, host, tried, allowed, own_ssh_hint }
             }
             Self::Jump { jump, source } => {
@@ -312,7 +312,7 @@ impl SshError {
                     ))
                 };
                 // Hardware keys, passwords, second factors, Kerberos: ssh itself can ask for them.
-                if tried.contains(OWN_SSH_TOO) {
+                if tried.contains(USER_SSH_OUTPUT_PREFIX) {
                     failure
                 } else if ["keyboard-interactive", "password", "gssapi"].iter().any(|m| allowed.contains(m)) {
                     failure.hint(format!(
