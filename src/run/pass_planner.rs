@@ -281,11 +281,11 @@ impl PassPlanner {
             .launches
             .iter()
             .filter(|launch| {
-                ranges == RunnerRanges::None || !timed || regions::is_timed(&launch.region)
+                ranges == RunnerRanges::Absent || !timed || regions::is_timed(&launch.region)
             })
             .filter(|launch| chosen_regions.has(&launch.region, ranges))
             .collect();
-        let whole = ranges == RunnerRanges::None && chosen_regions.regions.is_empty();
+        let whole = ranges == RunnerRanges::Absent && chosen_regions.regions.is_empty();
         let sums = if whole { builder.profile.kernels.as_slice() } else { &[] };
         let all = deep::candidates(scope.iter().copied(), sums);
         let total: u64 = all.iter().map(|kernel| kernel.total_ns).sum();
@@ -451,8 +451,8 @@ pub(super) enum NextStep {
 /// Whether the runner's own ranges enclose the user's.
 pub(super) fn runner_ranges(request: &Request) -> RunnerRanges {
     match request.target {
-        Target::Kernel { .. } => RunnerRanges::Around,
-        Target::Program(_) => RunnerRanges::None,
+        Target::Kernel { .. } => RunnerRanges::Present,
+        Target::Program(_) => RunnerRanges::Absent,
     }
 }
 

@@ -98,7 +98,7 @@ mod tests {
         let nested = before.iter().filter(|path| *path == "A::A1").count();
         assert!(nested > 0);
         let asked = [region(&["A1"], RangeKind::PushPop), region(&["B"], RangeKind::PushPop)];
-        let gap = keep_regions(&mut imported, &asked, RunnerRanges::None).unwrap();
+        let gap = keep_regions(&mut imported, &asked, RunnerRanges::Absent).unwrap();
         assert_eq!(gap.code, "foreign_region");
         assert!(paths(&imported).iter().all(|path| path == "B"), "{:?}", paths(&imported));
         let dropped = before.len() - imported.launches.len();
@@ -122,11 +122,11 @@ mod tests {
         for asked in [region(&["A"], RangeKind::PushPop), region(&["A"], RangeKind::Either)] {
             let mut imported = recorded("regions-include");
             let before = paths(&imported);
-            assert_eq!(keep_regions(&mut imported, &[asked], RunnerRanges::None), None);
+            assert_eq!(keep_regions(&mut imported, &[asked], RunnerRanges::Absent), None);
             assert_eq!(paths(&imported), before);
             assert!(before.contains(&"A::A1".to_owned()), "{before:?}");
         }
-        assert_eq!(keep_regions(&mut recorded("regions"), &[], RunnerRanges::None), None);
+        assert_eq!(keep_regions(&mut recorded("regions"), &[], RunnerRanges::Absent), None);
     }
 
     #[test]

@@ -191,7 +191,7 @@ mod tests {
             of(&["rgpu@timed", "rgpu@large", "A", "A1"]),
         ];
         let shown: Vec<_> =
-            user_regions(&regions, RunnerRanges::Around).iter().map(SeenRegion::display).collect();
+            user_regions(&regions, RunnerRanges::Present).iter().map(SeenRegion::display).collect();
         assert_eq!(shown, ["A", "A::A1"]);
     }
 
@@ -225,8 +225,8 @@ mod tests {
     fn a_launch_lies_in_a_region_or_in_one_inside_it() {
         let layer = RegionLayer { regions: vec![region(&["A"])] };
         let path = |parts: &[&str]| parts.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>();
-        assert!(layer.has(&path(&["rgpu@timed", "rgpu@n=1", "A", "A1"]), RunnerRanges::Around));
-        assert!(!layer.has(&path(&["rgpu@timed", "rgpu@n=1", "B"]), RunnerRanges::Around));
-        assert!(!layer.has(&[], RunnerRanges::Around));
+        assert!(layer.has(&path(&["rgpu@timed", "rgpu@n=1", "A", "A1"]), RunnerRanges::Present));
+        assert!(!layer.has(&path(&["rgpu@timed", "rgpu@n=1", "B"]), RunnerRanges::Present));
+        assert!(!layer.has(&[], RunnerRanges::Present));
     }
 }

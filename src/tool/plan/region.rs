@@ -102,8 +102,8 @@ impl SeenRegion {
     /// `ours` says that there are any; `None` if nothing else is left.
     pub fn from_path(full: &[String], kind: RangeKind, ours: RunnerRanges) -> Option<Self> {
         let first = match ours {
-            RunnerRanges::Around => full.iter().take_while(|part| is_ours(part)).count(),
-            RunnerRanges::None => 0,
+            RunnerRanges::Present => full.iter().take_while(|part| is_ours(part)).count(),
+            RunnerRanges::Absent => 0,
         };
         (first < full.len()).then(|| Self { path: full[first..].to_vec(), kind })
     }
@@ -145,10 +145,10 @@ impl SeenRegion {
 /// Whether our own runner adds ranges around those of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunnerRanges {
-    /// A kernel under the runner.
-    Around,
-    /// A program as it is.
-    None,
+    /// The runner's ranges enclose the user's.
+    Present,
+    /// The program runs without our runner.
+    Absent,
 }
 
 /// Splits at the first `separator` without a backslash before it.
@@ -217,9 +217,9 @@ mod tests {
     fn ranges_of_our_own_runner_are_taken_off_a_path() {
         let full = ["rgpu@timed", "rgpu@n=1", "A", "A1"].map(str::to_owned);
         let of = |full: &[String], ours| SeenRegion::from_path(full, RangeKind::PushPop, ours);
-        assert_eq!(of(&full, RunnerRanges::Around).unwrap().display(), "A::A1");
-        assert_eq!(of(&full, RunnerRanges::None).unwrap().display(), "rgpu@timed::n=1::A::A1");
-        assert_eq!(of(&full[..2], RunnerRanges::Around), None);
+        assert_eq!(of(&full, RunnerRanges::Present).unwrap().display(), "A::A1");
+        assert_eq!(of(&full, RunnerRanges::Absent).unwrap().display(), "rgpu@timed::n=1::A::A1");
+        assert_eq!(of(&full[..2], RunnerRanges::Present), None);
     }
 
     #[test]
