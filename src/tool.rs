@@ -49,7 +49,7 @@ pub use plan::price::LaunchCost;
 pub use plan::provider_rungs::{ProviderRung, asks_for_less, served};
 pub use plan::python_env::{PythonEnv, ScriptError};
 pub use plan::reason::{REASONS, Reason, lasts, reason};
-pub use plan::region::{OUR_DOMAIN, RangeKind, RegionPath, RunnerRanges, SeenRegion};
+pub use plan::region::{RGPU_DOMAIN, RangeKind, RecordedRegion, RegionPath, RunnerRanges};
 pub use plan::request::{
     Budget, BuildOptions, CaptureRange, DeepOptions, FailedRung, JobName, NcuOptions, NsysOptions,
     Output, PlanPart, Program, Request, SanitizerOptions, SanitizerTool, Survey, Target, Toolbox,

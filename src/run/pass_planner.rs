@@ -21,7 +21,7 @@ use crate::model::profile::Gap;
 use crate::model::selection::KernelChoice;
 use crate::model::{Launch, RungId, Selection};
 use crate::tool::{
-    KernelFilter, LaunchCost, PlanPart, Request, RungTool, RunnerRanges, SeenRegion, Survey,
+    KernelFilter, LaunchCost, PlanPart, RecordedRegion, Request, RungTool, RunnerRanges, Survey,
     Target, function_name,
 };
 
@@ -43,7 +43,7 @@ pub(super) struct PassPlanner {
     /// The regions of the current pass.
     current: RegionLayer,
     /// Regions whose launches an earlier pass has measured one by one.
-    covered: Vec<SeenRegion>,
+    covered: Vec<RecordedRegion>,
     selection: Selection,
     /// Why nothing could be selected.
     failure: Option<Failure>,
@@ -153,7 +153,7 @@ impl PassPlanner {
         request.part = PlanPart::Whole;
         let ranges = runner_ranges(&self.user_request);
         let seen = regions::user_regions(&builder.profile.regions, ranges);
-        self.selection.regions_seen = seen.iter().map(SeenRegion::display).collect();
+        self.selection.regions_seen = seen.iter().map(RecordedRegion::display).collect();
         if !self.user_request.patterns.is_empty() {
             match regions::choose(&self.user_request.patterns, &seen) {
                 Ok(chosen) => self.set_regions(&self.user_request.patterns.clone(), chosen),
@@ -174,7 +174,11 @@ impl PassPlanner {
         Ok(self.next_pass(request))
     }
 
-    fn set_regions(&mut self, patterns: &[crate::tool::RegionPattern], chosen: Vec<SeenRegion>) {
+    fn set_regions(
+        &mut self,
+        patterns: &[crate::tool::RegionPattern],
+        chosen: Vec<RecordedRegion>,
+    ) {
         self.selection.regions = regions::choices(patterns, &chosen);
         self.current = RegionLayer { regions: chosen };
     }
@@ -200,7 +204,7 @@ impl PassPlanner {
         // Skip regions whose launches were already measured one by one.
         while let Some(pass) = self.passes.pop_front() {
             self.passes_started += 1;
-            let inside = |region: &SeenRegion| self.covered.iter().any(|c| c.holds(region));
+            let inside = |region: &RecordedRegion| self.covered.iter().any(|c| c.contains(region));
             if !pass.regions.regions.is_empty() && pass.regions.regions.iter().all(inside) {
                 continue;
             }
@@ -232,7 +236,7 @@ impl PassPlanner {
             0 | 1 => "profile".to_owned(),
             pass => format!("profile-{pass}"),
         };
-        let names = self.current.regions.iter().map(SeenRegion::display).collect::<Vec<_>>();
+        let names = self.current.regions.iter().map(RecordedRegion::display).collect::<Vec<_>>();
         let subject = if names.is_empty() { request.ncu.kernel_name.clone() } else { names };
         let subject = subject.join("`, `");
         let failed = end.rungs.iter().find(|r| r.step == step && !r.ok);
@@ -409,7 +413,7 @@ impl PassPlanner {
         if !patterns.is_empty() && self.selection.regions.is_empty() && self.failure.is_none() {
             let seen =
                 regions::user_regions(&builder.profile.regions, runner_ranges(&self.user_request));
-            self.selection.regions_seen = seen.iter().map(SeenRegion::display).collect();
+            self.selection.regions_seen = seen.iter().map(RecordedRegion::display).collect();
             // The runner opens a kernel's ranges around its launches, and there were none.
             let kernel = matches!(self.user_request.target, Target::Kernel { .. });
             let reference = kernel && facts.gpus.is_empty() && seen.is_empty();

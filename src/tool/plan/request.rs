@@ -9,7 +9,7 @@ use rgpu_protocol::{GpuChoice, HostFacts};
 
 use super::draft::BundleFile;
 use super::pattern::RegionPattern;
-use super::region::SeenRegion;
+use super::region::RecordedRegion;
 use crate::kernel::{KernelSpec, Mode, SourceTree};
 use crate::model::RungId;
 
@@ -61,7 +61,7 @@ pub struct Request {
     /// Options of mode `deep`.
     pub deep: DeepOptions,
     /// Regions from the first pass that the user selected; empty: all.
-    pub regions: Vec<SeenRegion>,
+    pub regions: Vec<RecordedRegion>,
     /// Number of this plan's main step among those of the run, from 1; each has its own logs and
     /// report. 0: it is the only one.
     pub pass: u32,
