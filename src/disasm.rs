@@ -72,10 +72,10 @@ pub fn each<T: Send>(
     if task.out.is_none() || !(task.sass || task.extract) {
         let process_file =
             |(): &mut (), number: usize| make(number, reader.read(number, &files[number]).0);
-        return CORES.spread(files.len(), || (), process_file);
+        return CORES.parallel_map(files.len(), || (), process_file);
     }
     let process_file = |(): &mut (), number: usize| reader.read(number, &files[number]);
-    let read = CORES.spread(files.len(), || (), process_file);
+    let read = CORES.parallel_map(files.len(), || (), process_file);
     let mut named = reader.writer.named();
     let mut inputs = Vec::with_capacity(read.len());
     for (number, (mut input, numbers)) in read.into_iter().enumerate() {
@@ -92,7 +92,7 @@ pub fn each<T: Send>(
         }
         inputs.push(Mutex::new(Some(input)));
     }
-    let results = CORES.spread(
+    let results = CORES.parallel_map(
         inputs.len(),
         || (),
         |(), number| {

@@ -90,7 +90,7 @@ impl<'w> ImageReader<'w> {
         (file, first): (usize, usize),
         found: &[Found<'_>],
     ) -> Vec<Result<Option<Image>, String>> {
-        CORES.spread(found.len(), Unpacker::default, |unpacker, at| {
+        CORES.parallel_map(found.len(), Unpacker::default, |unpacker, at| {
             let (place, found) = &found[at];
             let result: Result<ImageResult, String> = match found {
                 Ok(found) => image(path, place, found, self, unpacker),
@@ -225,7 +225,7 @@ fn kernels(cubin: &Cubin, arch: &str, bytes: &[u8], reader: &ImageReader<'_>) ->
         facts.occupancy = theoretical_occupancy(&facts, arch, task.threads);
         facts
     };
-    let facts_by_chunk = CORES.spread(
+    let facts_by_chunk = CORES.parallel_map(
         chunks.len(),
         || (),
         |(), at| chunks[at].iter().map(facts).collect::<Vec<Kernel>>(),
