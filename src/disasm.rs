@@ -69,7 +69,7 @@ pub fn each<T: Send>(
 ) -> Vec<T> {
     let reader = ImageReader::new(task);
     // Written files get their final names only after those of all files before them.
-    if task.out.is_none() || !(task.sass || task.extract) {
+    if task.out.is_none() || !(task.write_listings || task.extract) {
         let process_file =
             |(): &mut (), number: usize| make(number, reader.read(number, &files[number]).0);
         return CORES.parallel_map(files.len(), || (), process_file);
@@ -83,7 +83,7 @@ pub fn each<T: Send>(
             match named.remove(&(number, at)) {
                 Some(Ok(names)) => image.files = names,
                 Some(Err(error)) => {
-                    task.not_written(&error);
+                    task.record_write_error(&error);
                     input.errors.push(error);
                     input.status = Status::Partial;
                 }

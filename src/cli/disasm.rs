@@ -90,8 +90,8 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         check_format(view, args)?;
         let mut task = ImageTask {
             wanted,
-            shown: listing_columns(args),
-            lives: view::lives(view),
+            columns: listing_columns(args),
+            life_ranges: view::life_ranges(view),
             ..ImageTask::default()
         };
         if matches!(view, View::Sass | View::Source | View::Live) {
@@ -125,11 +125,11 @@ fn listings(
 ) -> Result<Status> {
     let mut task = ImageTask {
         wanted,
-        sass: !args.list && args.tool != Tool::None,
+        write_listings: !args.list && args.tool != Tool::None,
         by_kernel: args.per_kernel,
         extract: args.extract,
         list_only: args.list,
-        shown: listing_columns(args),
+        columns: listing_columns(args),
         threads: args.block,
         out: if args.list { None } else { Some(out(app, args)?) },
         ..ImageTask::default()
@@ -177,7 +177,7 @@ fn listings(
         text.map(|text| PrintedInput { input, text, empty, symbols })
     });
     drop(bar);
-    if let (Some(why), Some(out)) = (task.unwritten.get(), &task.out) {
+    if let (Some(why), Some(out)) = (task.first_write_error.get(), &task.out) {
         return Err(Failure::new(Exit::Disk, "unwritten", "the listings cannot be written")
             .file(out.display())
             .cause(why)
@@ -208,7 +208,7 @@ fn listings(
     } else {
         show::table(app, printed.iter().map(|t| &t.input), args.list);
         if let Some(out) = out {
-            let listings = if task.sass { "listings and " } else { "" };
+            let listings = if task.write_listings { "listings and " } else { "" };
             app.say(&format!("{listings}summary.json: {}", out.display()));
         }
     }

@@ -110,8 +110,12 @@ pub fn listings(
     let out = folder.path().join(LISTINGS_FOLDER);
     std::fs::create_dir_all(&out)?;
     let files: Vec<PathBuf> = cubins.iter().map(|cubin| folder.path().join(cubin)).collect();
-    let task =
-        ImageTask { out: Some(out), sass: true, nvdisasm: tool.cloned(), ..ImageTask::default() };
+    let task = ImageTask {
+        out: Some(out),
+        write_listings: true,
+        nvdisasm: tool.cloned(),
+        ..ImageTask::default()
+    };
     let mut document = disasm::all(&files, &task, &|_| {});
     for (input, cubin) in document.inputs.iter_mut().zip(cubins) {
         input.path.clone_from(cubin);

@@ -32,7 +32,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     let mut task = ImageTask {
         wanted: image_filter(args)?,
         threads: args.block,
-        shown: listing_columns(args),
+        columns: listing_columns(args),
         ..ImageTask::default()
     };
     let all: Vec<PathBuf> = old_files.iter().chain(&new_files).cloned().collect();

@@ -57,7 +57,7 @@ pub(super) fn spots(app: &App, args: &DisasmArgs) -> Result<(HotSpots, Option<Pa
     let mut spots = opened.sidecars.hotspots.ok_or_else(none)?;
     let image_filter = image_filter(args)?;
     let names: Vec<String> = spots.launches.iter().map(|l| l.kernel.clone()).collect();
-    spots.launches.retain(|launch| image_filter.kernel(&launch.kernel));
+    spots.launches.retain(|launch| image_filter.matches_kernel(&launch.kernel));
     if spots.launches.is_empty() {
         let counted = names.join(", ");
         let requested = args.kernel_name.join(", ");

@@ -18,7 +18,7 @@ use crate::model::code::{Code, CodeImage, SCHEMA};
 use crate::report::code::{ExtraColumn, dot, live, mix, source, svg};
 
 /// Whether a view needs life ranges.
-pub(super) fn lives(view: View) -> LifeRanges {
+pub(super) fn life_ranges(view: View) -> LifeRanges {
     if view == View::Live { LifeRanges::Needed } else { LifeRanges::Unasked }
 }
 
@@ -184,7 +184,7 @@ pub(super) fn gather_quietly(
             if cubin::is_cubin(&bytes) {
                 match cubin::read(&bytes) {
                     // Only its content gives the architecture of a bare cubin.
-                    Ok(cubin) if !task.wanted.arch(&cubin.sm.to_string()) => {}
+                    Ok(cubin) if !task.wanted.matches_arch(&cubin.sm.to_string()) => {}
                     // Do not run a tool on code that is filtered out.
                     Ok(cubin) if !any_selected(&cubin, task) => {}
                     Ok(cubin) => match read(file, &cubin, &bytes)? {
@@ -221,7 +221,8 @@ pub(super) fn gather_quietly(
 
 /// Whether `-k` selects a kernel of the cubin.
 fn any_selected(cubin: &Cubin, task: &ImageTask) -> bool {
-    task.wanted.all_kernels() || cubin.code.iter().any(|s| task.wanted.kernel(&s.name))
+    task.wanted.selects_all_kernels()
+        || cubin.code.iter().any(|s| task.wanted.matches_kernel(&s.name))
 }
 
 /// Removes what the view does not show.
