@@ -28,14 +28,14 @@ mod spare_cores;
 pub use code::{CodeError, LifeRanges, SourcePositions, code};
 pub use diff::{DiffSide, diff};
 pub use fetch::{FetchError, PipOutput, WHEEL, fetch, fetched, pinned};
-pub use host_listings::{ListingCalls, ListingRequest, questions};
+pub use host_listings::{ListingCalls, ListingRequest, cubin_listing_requests};
 pub use image_task::{ImageFilter, ImageTask};
 pub use images::{LocatedImage, image_bytes};
 pub use inputs::{InputError, Inputs, NamedInput, inputs};
 pub use lines_diff::{ComparedText, lines_diff};
 pub use names::FileNames;
 pub use nvdisasm::{Nvdisasm, ToolError, find};
-pub use operands::{OperandsError, listing_requests, operands};
+pub use operands::{OperandsError, hot_spot_listing_requests, operands};
 pub use read::{OTHER_ARCHES, listing};
 pub use sampled::sampled;
 

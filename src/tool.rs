@@ -29,7 +29,7 @@ mod slurm;
 mod sudo;
 
 pub use ncu::escaped;
-pub use nvdisasm::{CALL_TIMEOUT_S, LISTINGS, LISTINGS_STEP, ListingCall, listings};
+pub use nvdisasm::{CALL_TIMEOUT_S, LISTINGS, ListingCall, NVDISASM_STEP_ID, listings};
 pub use nvidia_smi::gpu_processes;
 pub use plan::arch::target_arch;
 pub use plan::build::{Compiler, compilers};

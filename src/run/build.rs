@@ -242,7 +242,9 @@ impl BuildRun<'_> {
             let here = (self.nvdisasm)();
             let facts = facts_to_list_by(session, context, &here).await;
             let mut built = [CompiledFiles::new(folder, &build.files, None)];
-            let listings = listings::fill(session.link, context, &facts, &here, &mut built).await;
+            let listings =
+                listings::write_all_listings(session.link, context, &facts, &here, &mut built)
+                    .await;
             build.files.extend(listings.into_iter().flatten());
             let summary: Disasm = serde_json::from_slice(&folder.read("sass/summary.json")?)
                 .map_err(|e| {

@@ -126,7 +126,8 @@ impl CompareRun<'_> {
         for ((profile, sidecars), folder) in made.profiles.iter_mut().zip(&folders) {
             built.push(CompiledFiles::new(folder, &profile.artifacts, sidecars.hotspots.as_mut()));
         }
-        let listings = listings::fill(session.link, context, &facts, nvdisasm, &mut built).await;
+        let listings =
+            listings::write_all_listings(session.link, context, &facts, nvdisasm, &mut built).await;
         for ((profile, _), listings) in made.profiles.iter_mut().zip(listings) {
             profile.artifacts.extend(listings);
         }

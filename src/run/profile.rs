@@ -307,9 +307,14 @@ impl ProfileDriver<'_> {
             assemble::build_profile(builder, &run.request, facts.clone(), context.record);
         let built =
             CompiledFiles::new(context.folder, &profile.artifacts, sidecars.hotspots.as_mut());
-        let listings =
-            listings::fill(session.link, context, &facts, run.local_nvdisasm_paths, &mut [built])
-                .await;
+        let listings = listings::write_all_listings(
+            session.link,
+            context,
+            &facts,
+            run.local_nvdisasm_paths,
+            &mut [built],
+        )
+        .await;
         profile.artifacts.extend(listings.into_iter().flatten());
         let failure = failure.or_else(|| run.compile_only_failure(&profile, &facts));
         let (profile, sidecars) = (Box::new(profile), Box::new(sidecars));
