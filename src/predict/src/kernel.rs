@@ -8,7 +8,7 @@ pub mod attention;
 pub mod gemm;
 pub mod launch;
 pub mod moe;
-pub mod stream;
+pub mod streaming;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub use attention::{Attention, AttentionKind};
 pub use gemm::Gemm;
 pub use launch::{Fusion, LaunchMode};
 pub use moe::Experts;
-pub use stream::Stream;
+pub use streaming::StreamingKernel;
 
 use crate::calibration::{Calibration, Efficiency};
 use crate::dtype::MathKind;

@@ -9,7 +9,7 @@ use crate::collective::{self, CollectiveTime, Op};
 use crate::config::{AttentionShape, Layer, MlpShape, Model};
 use crate::hw::Tier;
 use crate::kernel::launch::SmallOp;
-use crate::kernel::{Attention, Context, Experts, Gemm, KernelTime, Stream};
+use crate::kernel::{Attention, Context, Experts, Gemm, KernelTime, StreamingKernel};
 
 /// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -294,7 +294,7 @@ impl Parts<'_> {
 
     fn small(&self, op: SmallOp, elements: f64) -> Part {
         let fusion = self.deployment.fusion;
-        let stream = Stream {
+        let kernel = StreamingKernel {
             is_norm: op == SmallOp::Norm,
             elements,
             passes: fusion.passes(op),
@@ -302,7 +302,7 @@ impl Parts<'_> {
             dtype: self.model.dtype,
             launches: fusion.launches(op),
         };
-        Part::Kernel(stream.time(self.context))
+        Part::Kernel(kernel.time(self.context))
     }
 
     /// A norm over the tokens of one GPU.
@@ -563,7 +563,7 @@ pub fn embedding_parts(
     visit: &mut dyn FnMut(&'static str, Part),
 ) {
     let tokens = step.sequences * step.queries;
-    let stream = Stream {
+    let kernel = StreamingKernel {
         is_norm: false,
         elements: tokens * model.hidden,
         passes: 2.0,
@@ -571,7 +571,7 @@ pub fn embedding_parts(
         dtype: model.dtype,
         launches: deployment.fusion.products(1.0),
     };
-    visit("embedding", Part::Kernel(stream.time(context)));
+    visit("embedding", Part::Kernel(kernel.time(context)));
 }
 
 /// The last norm, and the output for the last token of every sequence.
