@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use rgpu_predict::document::model_document;
-use rgpu_predict::import::{Given, ImportError, Merged, between, merge};
+use rgpu_predict::import::{ImportDefaults, ImportError, Merged, between, merge};
 use rgpu_predict::import::{aic, inferencemax, mlperf, trtllm, vllm};
 use rgpu_predict::measurement::{Measurement, write_csv};
 use schemars::JsonSchema;
@@ -106,7 +106,7 @@ pub(super) fn run(app: &App, args: &ImportArgs) -> Result<Status> {
     if args.format == Format::Hf {
         return config(app, args);
     }
-    let given = Given {
+    let defaults = ImportDefaults {
         gpu: args.gpu.clone(),
         tp: args.tp,
         input: args.isl,
@@ -118,10 +118,10 @@ pub(super) fn run(app: &App, args: &ImportArgs) -> Result<Status> {
         let data = input::read(&file)?;
         let name = file.display().to_string();
         let read = match args.format {
-            Format::Inferencemax => inferencemax::read(&name, &data, &given),
-            Format::Vllm => vllm::read(&name, &data, &given),
-            Format::Trtllm => trtllm::read(&name, &data, &given),
-            Format::Mlperf => mlperf::read(&name, &data, &given),
+            Format::Inferencemax => inferencemax::read(&name, &data, &defaults),
+            Format::Vllm => vllm::read(&name, &data, &defaults),
+            Format::Trtllm => trtllm::read(&name, &data, &defaults),
+            Format::Mlperf => mlperf::read(&name, &data, &defaults),
             Format::Aic | Format::Hf => aic::read(&name, &data),
         };
         rows.extend(read.map_err(failure)?);

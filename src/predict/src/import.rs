@@ -13,9 +13,9 @@ use serde_json::Value;
 
 use crate::measurement::{MAX_NUMBER, Measurement};
 
-/// What a file does not say, and its user does.
+/// Values that the file lacks and the user gives.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Given {
+pub struct ImportDefaults {
     /// The GPU.
     pub gpu: Option<String>,
     /// GPUs of a stage.
