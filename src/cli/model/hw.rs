@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use rgpu_predict::document::{CheckDocument, Checked, GpuList, gpu_document, gpu_line};
+use rgpu_predict::document::{CheckDocument, CheckedItem, GpuList, gpu_document, gpu_line};
 use rgpu_predict::hw::{FigureKind, Hardware, check, find};
 
 use super::{gpu, input};
@@ -216,7 +216,8 @@ fn check_files(app: &App, args: &CheckArgs) -> Result<Status> {
     let mut checks = Vec::new();
     for file in &files {
         let hardware = gpu::read(file)?;
-        checks.push(Checked { subject: file.display().to_string(), problems: check(&hardware) });
+        checks
+            .push(CheckedItem { subject: file.display().to_string(), problems: check(&hardware) });
     }
     if files.is_empty() {
         app.say("no GPU was added; name a file to check");
@@ -225,7 +226,7 @@ fn check_files(app: &App, args: &CheckArgs) -> Result<Status> {
 }
 
 /// Prints checks, and fails if one found something.
-pub(super) fn print_checks(app: &App, checks: Vec<Checked>) -> Result<Status> {
+pub(super) fn print_checks(app: &App, checks: Vec<CheckedItem>) -> Result<Status> {
     let passed = checks.iter().all(|check| check.problems.is_empty());
     if app.global.json {
         app.print_json(&CheckDocument { schema: "rgpu.model-check/1", passed, checks })?;

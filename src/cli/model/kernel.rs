@@ -359,7 +359,11 @@ fn print(app: &App, document: &KernelDocument) {
             row("", String::new(), words);
         }
         if shares.of_bound > 1.0 {
-            row("", String::new(), "faster than light: check the measurement".into());
+            row(
+                "",
+                String::new(),
+                "faster than the speed-of-light bound: check the measurement".into(),
+            );
         }
     }
     app.print(&grid.plain(app.style().width, 2));

@@ -10,7 +10,7 @@ use rgpu_predict::import::between;
 use rgpu_predict::kernel::Context;
 use rgpu_predict::llm::{Deployment, Load, Parallelism, serve};
 use rgpu_predict::measurement::{self, Kind, Measurement};
-use rgpu_predict::reconcile::{Pair, Reconciled, reconcile};
+use rgpu_predict::reconcile::{Pair, ReconcileSummary, reconcile};
 use rgpu_predict::{Calibration, Dtype};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -61,7 +61,7 @@ pub(in crate::cli) struct ReconcileResult {
     /// The GPU.
     gpu: String,
     /// Errors by quantity, axis and month.
-    summary: Reconciled,
+    summary: ReconcileSummary,
     /// Rows without a prediction, by reason.
     unpredicted: Vec<Unpredicted>,
     /// Every row with its prediction.
@@ -210,7 +210,7 @@ impl Predictor<'_> {
     }
 }
 
-fn print(app: &App, summary: &Reconciled, pairs: &[Pair]) {
+fn print(app: &App, summary: &ReconcileSummary, pairs: &[Pair]) {
     let calibrated = pairs.iter().filter(|pair| pair.is_calibrated).count();
     app.print(&format!("{} comparisons, {calibrated} of them calibrated\n\n", pairs.len()));
     const ERRORS: [(&str, Align); 5] = [
@@ -246,6 +246,8 @@ fn print(app: &App, summary: &Reconciled, pairs: &[Pair]) {
     }
     if summary.too_fast > 0 {
         let n = summary.too_fast;
-        app.say(&format!("{n} measured times are faster than light and are in no error above"));
+        app.say(&format!(
+            "{n} measured times are faster than the speed-of-light bound and are in no error above"
+        ));
     }
 }

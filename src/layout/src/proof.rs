@@ -53,7 +53,7 @@ impl Proof {
 
 /// A layout with the proof that it is the result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Proved {
+pub struct ProvenLayout {
     /// The result.
     pub layout: Layout,
     /// Why it is the result.

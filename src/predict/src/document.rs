@@ -129,21 +129,21 @@ pub fn gpu_line(hardware: &Hardware, from: &str) -> Option<GpuLine> {
     })
 }
 
-/// What was found in hardware files and known results (`rgpu.model-check/1`).
+/// The result of checking hardware files and known results (`rgpu.model-check/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CheckDocument {
     /// `rgpu.model-check/1`.
     pub schema: &'static str,
     /// Whether nothing was found.
     pub passed: bool,
-    /// Each thing that was checked.
-    pub checks: Vec<Checked>,
+    /// Each checked file, GPU or known result.
+    pub checks: Vec<CheckedItem>,
 }
 
-/// One thing that was checked.
+/// A checked file, GPU or known result.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Checked {
-    /// A file, a GPU or a known result.
+pub struct CheckedItem {
+    /// Its path or name.
     pub subject: String,
     /// What is wrong; empty if nothing is.
     pub problems: Vec<Problem>,

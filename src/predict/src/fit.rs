@@ -12,7 +12,7 @@ use crate::calibration::{
 use crate::collective::Topology;
 use crate::hw::Gpu;
 use crate::kernel::{KernelTime, LaunchMode, OpKind};
-use crate::measurement::{Kind, Measurement, Predicted, context};
+use crate::measurement::{Kind, Measurement, Prediction, context};
 use crate::{Dtype, measurement};
 
 /// Fewer rows are not fitted.
@@ -31,14 +31,15 @@ const ON_BOUND: f64 = 1.001;
 const SWEEPS: usize = 24;
 const GOLDEN_STEPS: usize = 36;
 
-/// A fit, and what was left out of it.
+/// A fit, and the rows that were left out of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fitted {
-    /// The result.
+pub struct FitOutcome {
+    /// The fitted calibration.
     pub calibration: Calibration,
-    /// Rows faster than light: faulty, or warm in a cache. With their bound and time.
+    /// Rows faster than their bound (the measurement is faulty or data was in a cache), each with
+    /// its bound and its time, in ns.
     pub too_fast: Vec<(Measurement, f64, f64)>,
-    /// Kinds with too few rows: their name and rows.
+    /// Kinds with too few rows: name and number of rows.
     pub too_few: Vec<(String, usize)>,
     /// Rows of servers, and those without a size, which no fit can use.
     pub unused: usize,
@@ -53,7 +54,12 @@ struct Parameter {
 
 /// Fits what `rows` of one GPU allow.
 #[must_use]
-pub fn fit(gpu_name: &str, gpu: &Gpu, topology: Option<&Topology>, rows: &[Measurement]) -> Fitted {
+pub fn fit(
+    gpu_name: &str,
+    gpu: &Gpu,
+    topology: Option<&Topology>,
+    rows: &[Measurement],
+) -> FitOutcome {
     let context = context(gpu, None);
     let mut kernels: BTreeMap<(OpKind, Dtype), Vec<(KernelTime, f64, bool)>> = BTreeMap::new();
     let mut collectives: BTreeMap<(String, u32), Vec<CollectiveRow>> = BTreeMap::new();
@@ -70,12 +76,12 @@ pub fn fit(gpu_name: &str, gpu: &Gpu, topology: Option<&Topology>, rows: &[Measu
         }
         let is_held_out = hash(&row.configuration()).is_multiple_of(HELD_OUT);
         match (predicted, row.kind) {
-            (Predicted::Kernel(kernel), Kind::Kernel) => {
+            (Prediction::Kernel(kernel), Kind::Kernel) => {
                 let dtype = row.dtype.unwrap_or(Dtype::Bf16);
                 let rows = kernels.entry((kernel.work.op, dtype)).or_default();
                 rows.push((kernel, time_ns, is_held_out));
             }
-            (Predicted::Collective(time), _) => {
+            (Prediction::Collective(time), _) => {
                 let key = (time.op.name().to_owned(), time.ranks as u32);
                 let rows = collectives.entry(key).or_default();
                 rows.push((time.bytes, time.bound_ns, time_ns, is_held_out));
@@ -102,7 +108,7 @@ pub fn fit(gpu_name: &str, gpu: &Gpu, topology: Option<&Topology>, rows: &[Measu
             None => too_few.push((format!("{op} on {gpus} GPUs"), rows.len())),
         }
     }
-    Fitted { calibration, too_fast, too_few, unused }
+    FitOutcome { calibration, too_fast, too_few, unused }
 }
 
 fn fit_kernel(op: OpKind, dtype: Dtype, rows: &[(KernelTime, f64, bool)]) -> Option<KernelFit> {
@@ -327,7 +333,7 @@ mod tests {
                 row.dtype = Some(Dtype::Bf16);
                 (row.m, row.n, row.k) =
                     (Some(f64::from(m)), Some(f64::from(n)), Some(f64::from(k)));
-                let Some(Predicted::Kernel(time)) = row.predict(&context, None) else { panic!() };
+                let Some(Prediction::Kernel(time)) = row.predict(&context, None) else { panic!() };
                 let work = (time.compute_ns / compute).max(time.memory_ns / memory);
                 row.time_ns = Some(work.max(time.shared_ns) + launch);
                 rows.push(row);

@@ -90,9 +90,9 @@ impl Deployment {
     }
 }
 
-/// Why a model cannot run in a way.
+/// Why a model cannot run with the chosen parallelism.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Impossible {
+pub enum PlacementError {
     /// A size is not a multiple of the GPUs that share it.
     #[error("{what} ({size}) cannot be split over {ways} GPUs: use one of {allowed}")]
     Split {
@@ -173,18 +173,18 @@ pub fn check_parallelism(
     model: &Model,
     deployment: &Deployment,
     gpu: &Gpu,
-) -> Result<(), Impossible> {
+) -> Result<(), PlacementError> {
     let Parallelism { tp, pp, ep, dp_attention, .. } = deployment.parallelism;
     let split = |what, size: f64, ways: u32| match size % f64::from(ways) == 0.0 {
         true => Ok(()),
-        false => Err(Impossible::Split { what, size, ways, allowed: divisors(size) }),
+        false => Err(PlacementError::Split { what, size, ways, allowed: divisors(size) }),
     };
     if pp as usize > model.order.len() || pp == 0 || tp == 0 {
-        return Err(Impossible::Stages { layers: model.order.len(), stages: pp });
+        return Err(PlacementError::Stages { layers: model.order.len(), stages: pp });
     }
     let has_experts = model.kinds.iter().any(|kind| matches!(kind.mlp, MlpShape::Experts { .. }));
     if ep == 0 || !tp.is_multiple_of(ep) || (ep > 1 && !has_experts) {
-        return Err(Impossible::Experts { ep, tp });
+        return Err(PlacementError::Experts { ep, tp });
     }
     for kind in &model.kinds {
         if !dp_attention {
@@ -200,11 +200,11 @@ pub fn check_parallelism(
     }
     let gpus = deployment.parallelism.gpus();
     if !deployment.topology.joins(gpus) {
-        return Err(Impossible::Network { gpus });
+        return Err(PlacementError::Network { gpus });
     }
     for tier in [deployment.placement.weights, deployment.placement.kv] {
         if tier_rate(gpu, tier, &deployment.topology).is_none() {
-            return Err(Impossible::Tier { tier });
+            return Err(PlacementError::Tier { tier });
         }
     }
     Ok(())

@@ -92,15 +92,15 @@ pub struct Measurement {
 
 /// The prediction for a row of a kernel or collective.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Predicted {
+pub enum Prediction {
     /// A kernel.
     Kernel(KernelTime),
     /// A collective.
     Collective(CollectiveTime),
 }
 
-impl Predicted {
-    /// The speed of light.
+impl Prediction {
+    /// The speed-of-light bound, in ns.
     #[must_use]
     pub fn bound_ns(&self) -> f64 {
         match self {
@@ -109,7 +109,7 @@ impl Predicted {
         }
     }
 
-    /// The predicted time.
+    /// The predicted time, in ns.
     #[must_use]
     pub fn time_ns(&self) -> f64 {
         match self {
@@ -196,7 +196,11 @@ impl Measurement {
 
     /// The prediction for this row. `None` if it is of a server, or lacks a size.
     #[must_use]
-    pub fn predict(&self, context: &Context<'_>, topology: Option<&Topology>) -> Option<Predicted> {
+    pub fn predict(
+        &self,
+        context: &Context<'_>,
+        topology: Option<&Topology>,
+    ) -> Option<Prediction> {
         match self.kind {
             Kind::Serving => None,
             Kind::Collective => {
@@ -208,9 +212,9 @@ impl Measurement {
                 }
                 let time =
                     collective::predict(op, self.bytes?, ranks, topology, context.calibration);
-                Some(Predicted::Collective(time))
+                Some(Prediction::Collective(time))
             }
-            Kind::Kernel => self.kernel(context).map(Predicted::Kernel),
+            Kind::Kernel => self.kernel(context).map(Prediction::Kernel),
         }
     }
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::layer::stage_layers;
-use super::{Deployment, Impossible, Load};
+use super::{Deployment, Load, PlacementError};
 use crate::config::{Layer, MlpShape, Model};
 use crate::hw::{Gpu, Tier};
 
@@ -120,7 +120,11 @@ fn activation_bytes(model: &Model, layer: &Layer, load: &Load, tp: f64) -> f64 {
 ///
 /// # Errors
 /// It does not fit.
-pub fn check(stages: &[StageMemory], deployment: &Deployment, gpu: &Gpu) -> Result<(), Impossible> {
+pub fn check(
+    stages: &[StageMemory],
+    deployment: &Deployment,
+    gpu: &Gpu,
+) -> Result<(), PlacementError> {
     for (stage, memory) in stages.iter().enumerate() {
         let places = [
             (Tier::Hbm, memory.hbm_bytes, Some(gpu.hbm_bytes)),
@@ -129,7 +133,7 @@ pub fn check(stages: &[StageMemory], deployment: &Deployment, gpu: &Gpu) -> Resu
         ];
         for (tier, needed, there) in places {
             if let Some(there) = there.filter(|there| needed > *there) {
-                return Err(Impossible::Memory {
+                return Err(PlacementError::Memory {
                     stage,
                     tier,
                     needed_gb: needed / 1e9,

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::layer::{Phase, PhaseTimes, Step, phase};
-use super::{Deployment, Impossible, StageMemory, check_parallelism, memory};
+use super::{Deployment, PlacementError, StageMemory, check_parallelism, memory};
 use crate::collective::{self, Op};
 use crate::config::Model;
 use crate::kernel::Context;
@@ -75,9 +75,9 @@ pub struct Serving {
     pub is_calibrated: bool,
 }
 
-/// Everything that was computed for a load.
+/// The result for a load, with the phases and the memory it is made of.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Served {
+pub struct LoadResult {
     /// The result.
     pub serving: Serving,
     /// One prompt.
@@ -101,11 +101,11 @@ pub fn serve(
     deployment: &Deployment,
     load: &Load,
     context: &Context<'_>,
-) -> Result<Served, Impossible> {
+) -> Result<LoadResult, PlacementError> {
     check_parallelism(model, deployment, context.gpu)?;
     let tokens = (load.input + load.output) as u64;
     if let Some(most) = model.max_context.filter(|most| tokens > *most) {
-        return Err(Impossible::Context { tokens, most });
+        return Err(PlacementError::Context { tokens, most });
     }
     let memory = memory::stages(model, deployment, load, context.gpu);
     memory::check(&memory, deployment, context.gpu)?;
@@ -171,5 +171,5 @@ pub fn serve(
         gpus,
         is_calibrated: of_all(&prefill) && of_all(&decode),
     };
-    Ok(Served { serving, prefill, decode, memory, micro_batches, kv_transfer_ns })
+    Ok(LoadResult { serving, prefill, decode, memory, micro_batches, kv_transfer_ns })
 }

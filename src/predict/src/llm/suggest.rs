@@ -1,6 +1,6 @@
 //! Ways to spread a model over GPUs, best first, and what rules the others out.
 
-use super::{Deployment, Impossible, Load, Parallelism, Serving, serve};
+use super::{Deployment, Load, Parallelism, PlacementError, Serving, serve};
 use crate::config::Model;
 use crate::kernel::Context;
 
@@ -10,7 +10,7 @@ pub struct Candidate {
     /// The way.
     pub parallelism: Parallelism,
     /// What it does, or why it cannot be.
-    pub outcome: Result<Serving, Impossible>,
+    pub outcome: Result<Serving, PlacementError>,
 }
 
 /// All ways to spread `model` over `gpus` GPUs in powers of two: those that run by their tokens a
