@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use rgpu_format::container::{self, ContainerError, Found, Image as Packed, Kind, Limits, Place};
+use rgpu_format::container::{
+    self, ContainerError, Image as Packed, ImageEntry, Kind, Limits, Place,
+};
 use rgpu_format::fatbin::{Compression, EntryKind};
 use rgpu_format::ncu_rep;
 
@@ -24,7 +26,7 @@ pub fn image_bytes(
 ) -> Result<(Vec<LocatedImage>, Vec<String>), String> {
     let data = inputs::bytes(path)?;
     let (mut all, mut errors) = (Vec::new(), Vec::new());
-    let read_image = |(place, image): &Found<'_>| -> Result<Option<LocatedImage>, String> {
+    let read_image = |(place, image): &ImageEntry<'_>| -> Result<Option<LocatedImage>, String> {
         let image = image.as_ref().map_err(ToString::to_string)?;
         let image_header = header(place, image);
         if !task.wanted.matches_arch(&image_header.arch) && !image_header.arch.is_empty() {
@@ -53,7 +55,7 @@ pub fn image_bytes(
 pub(super) fn walk(
     data: &[u8],
     limits: &Limits,
-    visit: &mut dyn FnMut(Vec<Found<'_>>),
+    visit: &mut dyn FnMut(Vec<ImageEntry<'_>>),
 ) -> Result<InputKind, ContainerError> {
     let unknown = match container::batches(data, limits, visit) {
         Err(unknown @ ContainerError::UnknownFile { .. }) => unknown,

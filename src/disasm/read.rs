@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rgpu_format::container::{Found, Image as Packed, Place};
+use rgpu_format::container::{Image as Packed, ImageEntry, Place};
 use rgpu_format::cubin::{self, CodeSection, Cubin};
 use rgpu_format::demangle::{self, demangle};
 use rgpu_format::fatbin::Unpacker;
@@ -88,7 +88,7 @@ impl<'w> ImageReader<'w> {
         &self,
         path: &Path,
         (file, first): (usize, usize),
-        found: &[Found<'_>],
+        found: &[ImageEntry<'_>],
     ) -> Vec<Result<Option<Image>, String>> {
         CORES.parallel_map(found.len(), Unpacker::default, |unpacker, at| {
             let (place, found) = &found[at];

@@ -19,7 +19,7 @@ mod host;
 mod walk;
 mod zipped;
 
-pub use walk::{Found, Image, Kind, Place, batches, kind, walk};
+pub use walk::{Image, ImageEntry, Kind, Place, batches, kind, walk};
 
 use crate::fatbin::FatbinError;
 use crate::unpack::TooLarge;

@@ -114,8 +114,8 @@ impl<'a> Image<'a> {
     }
 }
 
-/// An image or the error of a part that could not be read, with its position.
-pub type Found<'a> = (Place, Result<Image<'a>, ContainerError>);
+/// The path of an image with the image, or with the error of a part that could not be read.
+pub type ImageEntry<'a> = (Place, Result<Image<'a>, ContainerError>);
 
 /// Passes every image of a file to `visit`, in file order.
 ///
@@ -141,7 +141,7 @@ pub fn walk(
 pub fn batches(
     data: &[u8],
     limits: &Limits,
-    visit: &mut dyn FnMut(Vec<Found<'_>>),
+    visit: &mut dyn FnMut(Vec<ImageEntry<'_>>),
 ) -> Result<Kind, ContainerError> {
     let Some(kind) = kind(&data[..data.len().min(4096)]) else {
         let start = data[..data.len().min(16)].escape_ascii().to_string();
@@ -161,7 +161,7 @@ pub(super) fn inside<'a>(
     kind: Kind,
     place: &Place,
     limits: &Limits,
-) -> Vec<Found<'a>> {
+) -> Vec<ImageEntry<'a>> {
     let mut found = Vec::new();
     add(data, kind, place, limits, &mut found);
     found
@@ -173,7 +173,7 @@ pub(super) fn add<'a>(
     kind: Kind,
     place: &Place,
     limits: &Limits,
-    found: &mut Vec<Found<'a>>,
+    found: &mut Vec<ImageEntry<'a>>,
 ) {
     match kind {
         Kind::Cubin => found.push((place.clone(), Ok(Image::Cubin(data)))),
@@ -190,7 +190,7 @@ pub(super) fn fatbins<'a>(
     data: &'a [u8],
     place: &Place,
     limits: &Limits,
-    found: &mut Vec<Found<'a>>,
+    found: &mut Vec<ImageEntry<'a>>,
 ) {
     for (number, fatbin) in fatbin::find(data).enumerate() {
         if found.len() > limits.members {
