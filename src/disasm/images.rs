@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rgpu_format::container::{
-    self, ContainerError, Image as Packed, ImageEntry, Kind, Limits, Place,
+    self, ContainerError, Image as Packed, ImageEntry, ImagePath, Kind, Limits,
 };
 use rgpu_format::fatbin::{Compression, EntryKind};
 use rgpu_format::ncu_rep;
@@ -75,7 +75,8 @@ pub(super) fn walk(
             continue;
         }
         seen.push(source.cubin);
-        let place = Place { members: vec![format!("cubin {}", seen.len())], ..Place::default() };
+        let place =
+            ImagePath { members: vec![format!("cubin {}", seen.len())], ..ImagePath::default() };
         found.push((place, Ok(Packed::Cubin(source.cubin))));
     }
     visit(found);
@@ -94,7 +95,7 @@ fn input_kind(kind: Kind) -> InputKind {
 }
 
 /// The facts of an image that need no decompression.
-pub(super) fn header(place: &Place, found: &Packed<'_>) -> Image {
+pub(super) fn header(place: &ImagePath, found: &Packed<'_>) -> Image {
     let mut image = Image { place: place.to_string(), ..Image::default() };
     let plain = |image: &mut Image, kind: ImageKind, bytes: &[u8]| {
         image.kind = kind;
@@ -131,7 +132,7 @@ pub(super) fn header(place: &Place, found: &Packed<'_>) -> Image {
 }
 
 /// An error with the position of the part that it is about.
-pub(super) fn at_place(place: &Place, error: String) -> String {
+pub(super) fn at_place(place: &ImagePath, error: String) -> String {
     match place.to_string() {
         here if here.is_empty() => error,
         place => format!("{place}: {error}"),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rgpu_format::container::{Image as Packed, ImageEntry, Place};
+use rgpu_format::container::{Image as Packed, ImageEntry, ImagePath};
 use rgpu_format::cubin::{self, CodeSection, Cubin};
 use rgpu_format::demangle::{self, demangle};
 use rgpu_format::fatbin::Unpacker;
@@ -112,7 +112,7 @@ impl<'w> ImageReader<'w> {
 /// One image.
 fn image(
     path: &Path,
-    place: &Place,
+    place: &ImagePath,
     found: &Packed<'_>,
     reader: &ImageReader<'_>,
     unpacker: &mut Unpacker,

@@ -1,12 +1,12 @@
 //! Reads `ar` archives: static libraries of host objects. Members may share a name.
 
-use super::walk::{ImageEntry, Kind, Place, add, kind};
+use super::walk::{ImageEntry, ImagePath, Kind, add, kind};
 use super::{ContainerError, Limits};
 use goblin::archive::Archive;
 
 pub(super) fn walk<'a>(
     data: &'a [u8],
-    place: &Place,
+    place: &ImagePath,
     limits: &Limits,
     found: &mut Vec<ImageEntry<'a>>,
 ) {

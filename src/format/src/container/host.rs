@@ -1,6 +1,6 @@
 //! Reads the sections of CPU ELF files in which compilers store fatbins.
 
-use super::walk::{ImageEntry, Place, fatbins};
+use super::walk::{ImageEntry, ImagePath, fatbins};
 use super::{ContainerError, Limits};
 use goblin::container::{Container, Ctx};
 use goblin::elf::section_header::{SHN_XINDEX, SHT_NOBITS};
@@ -11,7 +11,7 @@ const SECTIONS: &[&[u8]] = &[b".nv_fatbin", b"__nv_relfatbin", b"__nv_fatbin"];
 
 pub(super) fn walk<'a>(
     data: &'a [u8],
-    place: &Place,
+    place: &ImagePath,
     limits: &Limits,
     found: &mut Vec<ImageEntry<'a>>,
 ) {
@@ -28,7 +28,7 @@ pub(super) fn walk<'a>(
                     found.push((place.clone(), Err(cut)));
                     continue;
                 };
-                let place = Place { section: Some((name, index)), ..place.clone() };
+                let place = ImagePath { section: Some((name, index)), ..place.clone() };
                 fatbins(bytes, &place, limits, found);
             }
         }
