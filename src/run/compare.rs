@@ -19,7 +19,7 @@ use super::listings::{self, CompiledFiles};
 use super::local_build;
 use super::pass_planner::NextStep;
 use crate::analysis::Thresholds;
-use crate::analysis::compare::Paired;
+use crate::analysis::compare::PairedTimes;
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::Mode;
 use crate::model::comparison::{Part, PartName};
@@ -53,7 +53,7 @@ pub struct ComparisonOutcome {
     /// The profile of each side with its sidecars.
     pub profiles: [(Profile, Sidecars); 2],
     /// The paired timings by case; empty without a GPU.
-    pub paired: Vec<Paired>,
+    pub paired: Vec<PairedTimes>,
     /// For each tool, its result or why there is none.
     pub parts: Vec<Part>,
 }
@@ -442,13 +442,13 @@ fn part(mode: Mode, pass_results: Option<&[(Mode, PassResult); 2]>) -> Part {
 }
 
 /// The paired timings in the runner's report.
-fn read_paired(side: &RunFolder) -> Vec<Paired> {
+fn read_paired(side: &RunFolder) -> Vec<PairedTimes> {
     let Ok(bytes) = side.read("raw/time.json") else { return Vec::new() };
     let Ok(report) = serde_json::from_slice::<RunnerReport>(&bytes) else { return Vec::new() };
     let to_paired = |case: rgpu_case::CaseReport| {
         let paired = case.paired?;
         let sound = paired.ci95.iter().all(|x| x.is_finite() && *x > 0.0);
-        sound.then_some(Paired {
+        sound.then_some(PairedTimes {
             case: case.name,
             speedup: paired.speedup,
             ci95: paired.ci95,

@@ -43,7 +43,7 @@ pub(super) struct Cupti {
     pub(super) register_clock: Option<unsafe extern "C" fn(Stamp) -> Status>,
 }
 
-/// An opened libcupti.
+/// A libcupti that the process has loaded.
 pub(super) struct LoadedCupti {
     pub(super) cupti: Cupti,
     pub(super) version: u32,
