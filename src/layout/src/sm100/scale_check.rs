@@ -152,14 +152,15 @@ fn size_fits(tensor: ScaleTensor, plain: &[u8]) -> Result<(), BufferError> {
     Err(BufferError::PlainSize { rows, scales, expected, found: plain.len() })
 }
 
-type Place<'a> = dyn Fn(i64, i64, i64) -> i64 + 'a;
+/// The byte offset of a scale, from its row, its number in the row, and its batch.
+type ScaleOffsetFn<'a> = dyn Fn(i64, i64, i64) -> i64 + 'a;
 
-/// Counts scales that are not where `place` puts them, up to `enough`, and returns the first.
+/// Counts scales that are not at the offsets of `offset_of`, up to `enough`, and returns the first.
 fn compare(
     tensor: ScaleTensor,
     buffer: &[u8],
     plain: &[u8],
-    place: &Place<'_>,
+    offset_of: &ScaleOffsetFn<'_>,
     enough: i64,
 ) -> (i64, Option<WrongScale>) {
     let (mut wrong, mut first) = (0, None);
@@ -167,7 +168,7 @@ fn compare(
     for (index, &expected) in (0_i64..).zip(plain) {
         let (row, scale) = (index / scales, index % scales);
         let (batch, row) = (row / tensor.rows(), row % tensor.rows());
-        let offset = place(row, scale, batch);
+        let offset = offset_of(row, scale, batch);
         let found = usize::try_from(offset).ok().and_then(|at| buffer.get(at)).copied();
         if found != Some(expected) {
             wrong += 1;
@@ -182,18 +183,18 @@ fn compare(
 }
 
 /// Orders that mistakes lead to.
-fn explanations(tensor: ScaleTensor) -> Vec<(Mistake, Box<Place<'static>>)> {
+fn explanations(tensor: ScaleTensor) -> Vec<(Mistake, Box<ScaleOffsetFn<'static>>)> {
     let (rows, scales) = (tensor.rows(), tensor.scales_in_row());
     let (row_blocks, k_blocks) = (tensor.row_blocks(), tensor.k_blocks());
     // The block of a scale in the right order, and what a mistake makes of the place inside.
-    let inside = move |place: fn(i64, i64) -> i64| -> Box<Place<'static>> {
+    let inside = move |place: fn(i64, i64) -> i64| -> Box<ScaleOffsetFn<'static>> {
         Box::new(move |row, scale, batch| {
             let block = (batch * row_blocks + row / BLOCK_ROWS) * k_blocks + scale / BLOCK_SCALES;
             block * BLOCK_BYTES + place(row % BLOCK_ROWS, scale % BLOCK_SCALES)
         })
     };
     let interleaved = |row: i64, scale: i64| row % 32 * 16 + row / 32 * 4 + scale;
-    let mut explanations: Vec<(Mistake, Box<Place<'static>>)> = vec![
+    let mut explanations: Vec<(Mistake, Box<ScaleOffsetFn<'static>>)> = vec![
         (
             Mistake::NotSwizzled,
             Box::new(move |row, scale, batch| (batch * rows + row) * scales + scale),
