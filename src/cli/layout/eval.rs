@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use rgpu_layout::picture::{Coloring, Picture, Tile};
+use rgpu_layout::picture::{CellGrid, Coloring, Tile};
 use rgpu_layout::{
     Coordinate, F2Matrix, Layout, Proof, Properties, SwizzledLayout, f2_matrix, properties,
 };
@@ -210,7 +210,7 @@ fn f2_text(matrix: &F2Matrix) -> String {
     text
 }
 
-fn picture(args: &EvalArgs, layout: &SwizzledLayout) -> Result<Picture> {
+fn picture(args: &EvalArgs, layout: &SwizzledLayout) -> Result<CellGrid> {
     let bank = Coloring::Bank { element_bytes: args.elem_bytes };
     let coloring = match args.color {
         Some(Color::Thread) => Coloring::Thread,
@@ -220,14 +220,14 @@ fn picture(args: &EvalArgs, layout: &SwizzledLayout) -> Result<Picture> {
         None => Coloring::Offset,
     };
     let drawn = match &args.tile {
-        None => Picture::of_values(layout, coloring),
+        None => CellGrid::of_values(layout, coloring),
         Some(tile) => {
             let [rows, columns] = numbers(tile, 'x', "16x8")?;
             if !layout.swizzle().is_identity() {
                 return Err(usage("a layout of threads and values has no swizzle"));
             }
             let tile = Tile { rows, columns, row_major: args.row_major };
-            Picture::of_threads(layout.layout(), tile, coloring)
+            CellGrid::of_threads(layout.layout(), tile, coloring)
         }
     };
     drawn.map_err(usage)

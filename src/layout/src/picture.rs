@@ -76,14 +76,14 @@ pub struct Cell {
 
 /// A grid of cells.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Picture {
+pub struct CellGrid {
     title: String,
     columns: i64,
     /// By rows. `None` where nothing lies.
     cells: Vec<Option<Cell>>,
 }
 
-impl Picture {
+impl CellGrid {
     /// A value layout: its first mode runs down, the others run right; a single mode runs right.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{COLORS, Picture};
+use super::{COLORS, CellGrid};
 
 /// Height of a line of text in a cell.
 const LINE: i64 = 14;
@@ -11,7 +11,7 @@ const CHARACTER: i64 = 8;
 /// Around the cells.
 const MARGIN: i64 = 34;
 
-impl Picture {
+impl CellGrid {
     /// The picture as a document of its own.
     pub fn svg(&self) -> String {
         let lines = self.cells.iter().flatten().map(|cell| cell.lines.len()).max().unwrap_or(1);
