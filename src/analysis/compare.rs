@@ -58,7 +58,7 @@ pub fn compare(a: &Profile, b: &Profile, options: &CompareOptions<'_>) -> Compar
     }
     let differences = differences(a, b);
     let verdict = time.as_ref().map_or(TimeVerdict::Ambiguous, |t| t.verdict);
-    let summary = sentence::summary(&sentence::Subject {
+    let summary = sentence::summary(&sentence::SentenceInput {
         names: options.names,
         time: time.as_ref(),
         verdict,
