@@ -54,7 +54,7 @@ pub use plan::request::{
     Budget, BuildOptions, CaptureRange, DeepOptions, FailedRung, JobName, NcuOptions, NsysOptions,
     Output, PlanPart, Program, Request, SanitizerOptions, SanitizerTool, Survey, Target, Toolbox,
 };
-pub use plan::rungs::{RUNGS, RungInfo, RungTool, Subject};
+pub use plan::rungs::{RUNGS, RungInfo, RungPurpose, RungTool};
 pub use plan::sections::{SETS, sections};
 pub use plan::wheels::{NVCC, Wheels};
 pub use plan::{check, plan};

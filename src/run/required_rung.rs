@@ -15,8 +15,8 @@ pub fn rung_names() -> impl Iterator<Item = &'static str> {
 /// [`RungId::None`] is below every rung.
 pub fn is_below(rung: &RungId, required: &RungId) -> bool {
     let position = |id: &RungId| RUNGS.iter().position(|info| info.id == *id);
-    let same_subject = || Some(RungInfo::find(rung)?.subject == RungInfo::find(required)?.subject);
-    *rung == RungId::None || same_subject() == Some(true) && position(rung) > position(required)
+    let same_purpose = || Some(RungInfo::find(rung)?.purpose == RungInfo::find(required)?.purpose);
+    *rung == RungId::None || same_purpose() == Some(true) && position(rung) > position(required)
 }
 
 /// Whether a run on `rung` misses the rung `required`. On a CPU no GPU was measured, whatever
