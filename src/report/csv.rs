@@ -7,11 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Document, Style, Subject};
+use super::{Document, ReportInput, Style};
 use crate::model::{Launch, Profile, Value};
 
 /// `kernels.csv`, `metrics.csv`, `regions.csv`.
-pub(super) fn render(subject: &Subject<'_>, _: &Style) -> Vec<Document> {
+pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document> {
     let profile = subject.profile;
     vec![
         Document::new("kernels.csv", kernels(profile)),
