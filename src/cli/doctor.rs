@@ -134,7 +134,7 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
             p.as_ref().map_or("not built".to_owned(), |p| p.display().to_string())
         };
         let arch = &host.agent.arch;
-        let tools = session.programs.toolbox(arch);
+        let tools = session.programs.host_binaries(arch);
         let other = session.programs.agent_for(arch).filter(|_| arch != std::env::consts::ARCH);
         let agent = other.unwrap_or_else(|| session.programs.agent.clone());
         let chosen = ChosenPaths {

@@ -184,7 +184,8 @@ impl PlanDriver for CompareDriver<'_> {
             for (slot, side) in requests.iter_mut().zip(&self.sides) {
                 *slot = side.open.then_some(&side.request);
             }
-            let error = match tool::plan_pair(requests, &facts, &session.toolbox(&facts), job) {
+            let error = match tool::plan_pair(requests, &facts, &session.host_binaries(&facts), job)
+            {
                 Ok(PairDraft { draft, infos }) => {
                     report_notes(&infos, context);
                     for (side, info) in self.sides.iter_mut().zip(infos) {

@@ -136,7 +136,8 @@ impl PlanDriver for ProfileDriver<'_> {
         let (request, builder) = (&mut self.run.request, &mut self.builder);
         local_build::compile_here(request, builder, FIRST_BUILD, session, &facts, context).await?;
         let draft = loop {
-            let planned = tool::plan(&self.run.request, &facts, &session.toolbox(&facts), job);
+            let planned =
+                tool::plan(&self.run.request, &facts, &session.host_binaries(&facts), job);
             match planned {
                 Err(error @ PlanError::NothingLeft { .. }) if self.planner.is_surveying() => {
                     let reason = Failure::from(error).cause.unwrap_or_default();

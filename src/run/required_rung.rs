@@ -11,7 +11,7 @@ pub fn rung_names() -> impl Iterator<Item = &'static str> {
     RUNGS.iter().map(|info| info.id.as_str())
 }
 
-/// Whether `rung` is below `required`. Between rungs with different subjects this is false;
+/// Whether `rung` is below `required`. Between rungs with different purposes this is false;
 /// [`RungId::None`] is below every rung.
 pub fn is_below(rung: &RungId, required: &RungId) -> bool {
     let position = |id: &RungId| RUNGS.iter().position(|info| info.id == *id);

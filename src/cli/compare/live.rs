@@ -109,9 +109,9 @@ fn dry_run(
         let names: Vec<&str> = later.iter().map(|mode| mode.name()).collect();
         app.say(&format!("this is the first plan; {} follows in its own plan", names.join(", ")));
     }
-    print_plan(app, args.place.remote.as_deref(), |facts, toolbox, job| {
+    print_plan(app, args.place.remote.as_deref(), |facts, binaries, job| {
         let [a, b] = &requests;
-        Ok(tool::plan_pair([Some(a), Some(b)], facts, toolbox, job)?.draft)
+        Ok(tool::plan_pair([Some(a), Some(b)], facts, binaries, job)?.draft)
     })
 }
 

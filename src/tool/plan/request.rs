@@ -351,7 +351,7 @@ impl SanitizerTool {
 
 /// Our own binaries for the host's architecture, on this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Toolbox {
+pub struct HostBinaries {
     /// The path of `rgpu-runner`.
     pub runner: Option<PathBuf>,
     /// The path of `librgpu_collector.so`.
