@@ -51,8 +51,8 @@ pub use plan::python_env::{PythonEnv, ScriptError};
 pub use plan::reason::{REASONS, Reason, lasts, reason};
 pub use plan::region::{RGPU_DOMAIN, RangeKind, RecordedRegion, RegionPath, RunnerRanges};
 pub use plan::request::{
-    Budget, BuildOptions, CaptureRange, DeepOptions, FailedRung, HostBinaries, JobName, NcuOptions,
-    NsysOptions, Output, PlanPart, Program, Request, SanitizerOptions, SanitizerTool, Survey,
+    Budget, BuildOptions, CaptureRange, DeepOptions, FailedRung, FirstPass, HostBinaries, JobName,
+    NcuOptions, NsysOptions, Output, PlanPart, Program, Request, SanitizerOptions, SanitizerTool,
     Target,
 };
 pub use plan::rungs::{RUNGS, RungInfo, RungPurpose, RungTool};

@@ -21,7 +21,7 @@ use crate::model::profile::Gap;
 use crate::model::selection::KernelChoice;
 use crate::model::{Launch, RungId, Selection};
 use crate::tool::{
-    KernelFilter, LaunchCost, PlanPart, RecordedRegion, Request, RungTool, RunnerRanges, Survey,
+    FirstPass, KernelFilter, LaunchCost, PlanPart, RecordedRegion, Request, RungTool, RunnerRanges,
     Target, function_name,
 };
 
@@ -35,7 +35,7 @@ pub fn first_plan(request: &mut Request, facts: &HostFacts) -> bool {
 pub(super) struct PassPlanner {
     /// The user's request, before any pass narrowed it.
     user_request: Request,
-    survey: Option<Survey>,
+    first_pass: Option<FirstPass>,
     passes: VecDeque<Pass>,
     /// Number of passes; 0 if the request runs unchanged.
     pass_count: u32,
@@ -70,14 +70,14 @@ impl PassPlanner {
     pub(super) fn start_run(request: &mut Request, facts: &HostFacts) -> Self {
         let user_request = request.clone();
         let counters = request.mode.collects_counters() && !facts.gpus.is_empty();
-        let survey = match request.mode {
-            Mode::Deep => Some(Survey::Kernels),
-            _ if !request.patterns.is_empty() => Some(Survey::Ranges),
+        let first_pass = match request.mode {
+            Mode::Deep => Some(FirstPass::Kernels),
+            _ if !request.patterns.is_empty() => Some(FirstPass::Ranges),
             _ => None,
         };
-        let survey = survey.filter(|_| counters);
-        if let Some(survey) = survey {
-            request.part = PlanPart::Survey(survey);
+        let first_pass = first_pass.filter(|_| counters);
+        if let Some(first_pass) = first_pass {
+            request.part = PlanPart::FirstPass(first_pass);
         }
         let options = &user_request.ncu;
         let selection = Selection {
@@ -89,7 +89,7 @@ impl PassPlanner {
         };
         Self {
             user_request,
-            survey,
+            first_pass,
             passes: VecDeque::new(),
             pass_count: 0,
             passes_started: 0,
@@ -102,17 +102,17 @@ impl PassPlanner {
 
     /// Whether the current plan is the survey.
     pub(super) fn is_surveying(&self) -> bool {
-        self.survey.is_some()
+        self.first_pass.is_some()
     }
 
     /// Goes on without a survey, which cannot be made on this host.
     pub(super) fn skip_survey(&mut self, request: &mut Request, why: &str) -> NextStep {
-        let survey = self.survey.take();
+        let first_pass = self.first_pass.take();
         self.selection
             .left_out
             .push(Gap { code: "no_survey".to_owned(), text: format!("no first pass: {why}") });
         request.part = PlanPart::Whole;
-        if survey == Some(Survey::Kernels) && self.user_request.patterns.is_empty() {
+        if first_pass == Some(FirstPass::Kernels) && self.user_request.patterns.is_empty() {
             return NextStep::Plan;
         }
         match regions::exact_regions(&self.user_request.patterns) {
@@ -136,7 +136,7 @@ impl PassPlanner {
         end: &JobResult,
         say: &mut dyn FnMut(&str),
     ) -> Result<NextStep> {
-        if self.survey.is_none() {
+        if self.first_pass.is_none() {
             self.record_pass(request, end);
             return Ok(self.next_pass(request));
         }
@@ -149,7 +149,7 @@ impl PassPlanner {
             let why = why.to_owned();
             return Ok(self.skip_survey(request, &why));
         }
-        let survey = self.survey.take();
+        let first_pass = self.first_pass.take();
         request.part = PlanPart::Whole;
         let ranges = runner_ranges(&self.user_request);
         let seen = regions::user_regions(&builder.profile.regions, ranges);
@@ -163,8 +163,8 @@ impl PassPlanner {
                 }
             }
         }
-        match survey {
-            Some(Survey::Kernels) => {
+        match first_pass {
+            Some(FirstPass::Kernels) => {
                 let program_s = end.rungs.iter().rev().find(|r| r.ok).map_or(1.0, |r| r.seconds);
                 self.choose_kernels(builder, program_s, say)?;
                 builder.keep_survey();

@@ -9,7 +9,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 use super::draft::PlanError;
 use super::harness::JobRunner;
 use super::message_rows::{MessageRow, NextRungs, RowAction, table};
-use super::request::{FailedRung, HostBinaries, PlanPart, Request, Survey, Target, path_of};
+use super::request::{FailedRung, FirstPass, HostBinaries, PlanPart, Request, Target, path_of};
 use super::rungs::{Replay, RungCommand, RungInfo, RungTool};
 use super::{COLLECTOR, RAW};
 use crate::kernel::{KERNEL_SURVEY, RANGE_SURVEY};
@@ -39,7 +39,7 @@ pub const PLAIN_STEP: &str = "plain";
 /// The id of a request's main step.
 pub(super) fn step_of(request: &Request) -> String {
     match request.part {
-        PlanPart::Survey(_) => "survey".to_owned(),
+        PlanPart::FirstPass(_) => "survey".to_owned(),
         PlanPart::Plain => PLAIN_STEP.to_owned(),
         _ => request.numbered(STEP),
     }
@@ -72,8 +72,8 @@ impl<'a> Ladder<'a> {
     /// [`PlanError`] for invalid options.
     pub(super) fn on_gpu(mut self) -> Result<(Vec<Rung>, Vec<RungRecord>), PlanError> {
         let ids = match self.request.part {
-            PlanPart::Survey(Survey::Ranges) => RANGE_SURVEY,
-            PlanPart::Survey(Survey::Kernels) => KERNEL_SURVEY,
+            PlanPart::FirstPass(FirstPass::Ranges) => RANGE_SURVEY,
+            PlanPart::FirstPass(FirstPass::Kernels) => KERNEL_SURVEY,
             PlanPart::Plain => &[RungId::Host],
             _ => self.request.mode.info().rungs,
         };

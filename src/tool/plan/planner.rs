@@ -11,7 +11,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 use super::draft::{BundleFile, Draft, DraftInfo, PlanError};
 use super::harness::{self, JobRunner};
 use super::ladder::{self, Ladder, artifact};
-use super::request::{HostBinaries, PlanPart, Program, Request, Survey, Target, path_of};
+use super::request::{FirstPass, HostBinaries, PlanPart, Program, Request, Target, path_of};
 use super::rungs::{RungInfo, RungTool};
 use super::{
     COLLECTOR, HEADER, RAW, RUNNER, RUNNER_INPUT, RUNNER_INPUT_PLAIN, RUNNER_INPUT_SANITIZER,
@@ -398,8 +398,8 @@ impl<'a> Planner<'a> {
                 "run the program without a tool".to_owned()
             }
             true => match self.request.part {
-                PlanPart::Survey(Survey::Ranges) => "list the program's regions".to_owned(),
-                PlanPart::Survey(Survey::Kernels) => {
+                PlanPart::FirstPass(FirstPass::Ranges) => "list the program's regions".to_owned(),
+                PlanPart::FirstPass(FirstPass::Kernels) => {
                     "find the kernels with the most GPU time".to_owned()
                 }
                 _ if self.request.mode == Mode::Deep => "profile these kernels with ncu".to_owned(),

@@ -23,14 +23,14 @@ pub enum PlanPart {
     Build,
     /// All steps before the mode's own one, and in place of that one a cheap first pass that finds
     /// the regions or kernels to select from.
-    Survey(Survey),
+    FirstPass(FirstPass),
     /// A program without any tool, to see whether it fails by itself.
     Plain,
 }
 
-/// The data that a first pass records.
+/// The data that a first pass (step `survey`) records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Survey {
+pub enum FirstPass {
     /// The program's NVTX ranges.
     Ranges,
     /// Every kernel with its time, and NVTX ranges.
