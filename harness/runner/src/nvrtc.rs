@@ -12,7 +12,7 @@ pub(crate) use args::{Args, parse};
 
 use crate::fault::{Fault, Result};
 use crate::file;
-use crate::journal::{self, say};
+use crate::report_writer::{self, say};
 use flags::Translated;
 use library::{Nvrtc, Program};
 use rgpu_case::ErrorClass;
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Args) -> u8 {
     match compile(args) {
         Ok(()) => 0,
         Err(fault) => {
-            journal::print_error(&fault.0);
+            report_writer::print_error(&fault.0);
             fault.class().exit_code()
         }
     }

@@ -13,8 +13,8 @@ use crate::compare::Results;
 use crate::cuda::ProbeCalls;
 use crate::fault::{Fault, Result};
 use crate::host_memory::HostBuffer;
-use crate::journal::say;
 use crate::poison::Poison;
+use crate::report_writer::say;
 use rgpu_case::{Case, ErrorClass, GuardFinding, GuardKind, GuardReport, Phase};
 
 /// Bytes of canary on each side of a buffer.
@@ -37,20 +37,20 @@ pub(crate) fn run(session: &Session<'_>) -> Result<()> {
         if report.findings.is_empty() {
             say!("guard {}: no findings, which does not mean clean", case.name);
         }
-        session.journal.update_case(&case.name, |entry| entry.guard = Some(report));
+        session.report.update_case(&case.name, |entry| entry.guard = Some(report));
     }
     first.map_or(Ok(()), Err)
 }
 
 fn guard(session: &Session<'_>, target: &Target<'_>, case: &Case) -> Result<GuardReport> {
-    let setup = session.journal.enter_phase(Phase::Setup, Some(case))?;
+    let setup = session.report.enter_phase(Phase::Setup, Some(case))?;
     let host = session.generate_case(case)?;
     let device = DeviceCase::new(&session.gpu, &host, MARGIN)?;
     device.fill_and_poison(Poison::First)?;
     let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, ProbeCalls::Quiet)?;
-    session.journal.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
+    session.report.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
-    let _stage = session.journal.enter_phase(Phase::Verify, Some(case))?;
+    let _ranges = session.report.enter_phase(Phase::Verify, Some(case))?;
     let mut findings = Vec::new();
     let mut runs = Vec::new();
     for poison in [Poison::First, Poison::Second, Poison::First] {

@@ -6,30 +6,30 @@ use crate::data::HostCase;
 use crate::fault::{Fault, Result, bad_case};
 use crate::host_memory::HostBuffer;
 use crate::input::Input;
-use crate::journal::Journal;
 use crate::judge;
 use crate::library::{EntryLibrary, EntryState};
 use crate::nvml::Nvml;
 use crate::poison::Poison;
+use crate::report_writer::ReportWriter;
 use rgpu_case::{Case, Entry, ErrorClass, Launch, Phase, Role};
 use std::ffi::c_void;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// An open device, with the input and the journal of the job.
+/// An open device, with the input and the report writer of the job.
 pub(crate) struct Session<'a> {
     pub(crate) input: &'a Input,
-    pub(crate) journal: &'a Journal,
+    pub(crate) report: &'a ReportWriter,
     pub(crate) gpu: Gpu,
     pub(crate) nvml: Option<Nvml>,
 }
 
 impl<'a> Session<'a> {
     /// Opens driver and device, and checks the GPU before we create a context on it.
-    pub(crate) fn open(input: &'a Input, journal: &'a Journal) -> Result<Session<'a>> {
-        let _stage = journal.enter_phase(Phase::Setup, None)?;
+    pub(crate) fn open(input: &'a Input, report: &'a ReportWriter) -> Result<Session<'a>> {
+        let _ranges = report.enter_phase(Phase::Setup, None)?;
         let mut found = Gpu::find(Driver::open()?)?;
-        let nvml = Nvml::open(&found.facts.uuid).map_err(|text| journal.add_gap(text)).ok();
+        let nvml = Nvml::open(&found.facts.uuid).map_err(|text| report.add_gap(text)).ok();
         if let Some(nvml) = &nvml {
             found.facts.driver = nvml.driver_version();
             if nvml.mig {
@@ -37,7 +37,7 @@ impl<'a> Session<'a> {
             }
             let others = nvml.other_processes();
             if others.is_none() {
-                journal.add_gap("NVML does not report which processes use the GPU");
+                report.add_gap("NVML does not report which processes use the GPU");
             }
             let facts = judge::IdleState {
                 mig: nvml.mig,
@@ -46,16 +46,16 @@ impl<'a> Session<'a> {
                 other_processes: others.unwrap_or_default(),
             };
             for warning in judge::check_idle_gpu(&facts) {
-                journal.add_warning(warning);
+                report.add_warning(warning);
             }
         }
-        journal.set_device(found.facts.clone());
-        Ok(Session { input, journal, gpu: found.open()?, nvml })
+        report.set_device(found.facts.clone());
+        Ok(Session { input, report, gpu: found.open()?, nvml })
     }
 
     /// Under `--strict`: fails if there has been a warning about the host.
     pub(crate) fn refuse_if_unfit(&self) -> Result<()> {
-        let warnings = self.journal.warnings();
+        let warnings = self.report.warnings();
         if warnings.is_empty() {
             return Ok(());
         }
@@ -70,7 +70,7 @@ impl<'a> Session<'a> {
 
     /// Loads the entry of an input into this device's context.
     pub(crate) fn load_target(&self, input: &Input) -> Result<Target<'_>> {
-        let _stage = self.journal.enter_phase(Phase::Setup, None)?;
+        let _ranges = self.report.enter_phase(Phase::Setup, None)?;
         let folder = &input.folder;
         Ok(match &input.spec.entry {
             Entry::Device { module, function } => {
