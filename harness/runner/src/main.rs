@@ -5,10 +5,10 @@
 //! kernel must not end anything else. It is built against an old glibc and opens libcuda at run
 //! time, so that one binary starts on hosts with and without a driver.
 //!
-//! [`cli`] and [`input`] parse; [`data`] fills inputs with [`generate`]; [`jobs`] launch and
+//! [`cli`] and [`input`] parse; [`host_case`] fills inputs with [`generate`]; [`jobs`] launch and
 //! measure through [`cuda`] and [`library`]; [`compare`], [`sampling`] and [`rgpu_case::stats`]
-//! judge the results; [`report_writer`] writes the report, and [`ranges`] opens the ranges that tools
-//! see. [`nvrtc`] is independent of these: it compiles a kernel on hosts without nvcc.
+//! judge the results; [`report_writer`] writes the report, and [`ranges`] opens the ranges that
+//! tools see. [`nvrtc`] is independent of these: it compiles a kernel on hosts without nvcc.
 //!
 //! Unsafe code is allowed per module, in those that call the driver or the user's libraries.
 
@@ -18,10 +18,10 @@ mod abi;
 mod cli;
 mod compare;
 mod cuda;
-mod data;
 mod fault;
 mod file;
 mod generate;
+mod host_case;
 mod host_memory;
 mod input;
 mod jobs;

@@ -1,7 +1,7 @@
 //! `cpu`: runs the reference on the CPU, without a driver, under the same ranges as a kernel.
 
-use crate::data::{HostCase, ReferenceRun};
 use crate::fault::{Fault, Result};
+use crate::host_case::{HostCase, ReferenceRun};
 use crate::input::Input;
 use crate::library::ReferenceLibrary;
 use crate::report_writer::{ReportWriter, say};

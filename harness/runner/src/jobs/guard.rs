@@ -63,7 +63,7 @@ fn guard(session: &Session<'_>, target: &Target<'_>, case: &Case) -> Result<Guar
         };
         let between = |second: &'_ HostBuffer| {
             let results = Results {
-                arg: arg.arg,
+                arg: arg.spec,
                 group: arg.group,
                 first: first.bytes(),
                 second: second.bytes(),
@@ -79,8 +79,8 @@ fn guard(session: &Session<'_>, target: &Target<'_>, case: &Case) -> Result<Guar
             (GuardKind::ReadsStray, stray),
         ] {
             if let Some(index) = index {
-                let offset = (index * arg.arg.dtype.bits() as usize / 8) as i64;
-                push(&mut findings, (kind, arg.arg.name.clone(), arg.group, offset, count));
+                let offset = (index * arg.spec.dtype.bits() as usize / 8) as i64;
+                push(&mut findings, (kind, arg.spec.name.clone(), arg.group, offset, count));
             }
         }
     }
@@ -105,7 +105,7 @@ fn guarded_launch(
         let arg = &device.host.args[i];
         let [before, after] = buffer.download_margins()?;
         let mut add = |kind, offset: i64, count| {
-            push(findings, (kind, arg.arg.name.clone(), arg.group, offset, count));
+            push(findings, (kind, arg.spec.name.clone(), arg.group, offset, count));
         };
         if let Some((offset, count)) = difference(&before, &canary) {
             add(GuardKind::WriteBefore, offset as i64 - MARGIN as i64, count);
@@ -116,7 +116,7 @@ fn guarded_launch(
     }
     for (i, offset, count) in device.changed_inputs()? {
         let arg = &device.host.args[i];
-        let name = arg.arg.name.clone();
+        let name = arg.spec.name.clone();
         push(findings, (GuardKind::InputWritten, name, arg.group, offset as i64, count as u64));
     }
     device.download_outputs()

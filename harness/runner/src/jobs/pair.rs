@@ -19,9 +19,9 @@ use super::time::{
 };
 use crate::cli::{Clock, UnfitHost};
 use crate::cuda::{Buffer, Event};
-use crate::data::HostCase;
 use crate::fault::{Fault, Result, bad_case};
 use crate::file;
+use crate::host_case::HostCase;
 use crate::input::Input;
 use crate::report_writer::say;
 use crate::sampling::{Sampling, describe_timing};

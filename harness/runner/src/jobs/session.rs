@@ -2,8 +2,8 @@
 
 use crate::abi::AbiCase;
 use crate::cuda::{Buffer, Driver, Function, Gpu, KernelArgs, Module, ProbeCalls};
-use crate::data::HostCase;
 use crate::fault::{Fault, Result, bad_case};
+use crate::host_case::HostCase;
 use crate::host_memory::HostBuffer;
 use crate::input::Input;
 use crate::judge;
@@ -195,13 +195,14 @@ impl<'a> DeviceCase<'a> {
         let mut buffers = Vec::new();
         let mut pristine = Vec::new();
         for arg in &host.args {
-            let is_tensor = arg.arg.role != Role::Scalar;
+            let is_tensor = arg.spec.role != Role::Scalar;
             let allocate = |margin| {
-                Buffer::new(gpu, arg.bytes(), margin)
-                    .map_err(|fault| fault.while_doing(format_args!("argument `{}`", arg.arg.name)))
+                Buffer::new(gpu, arg.bytes(), margin).map_err(|fault| {
+                    fault.while_doing(format_args!("argument `{}`", arg.spec.name))
+                })
             };
             let tensor = is_tensor.then(|| allocate(margin)).transpose()?;
-            let kept = (arg.arg.role == Role::InOut).then(|| allocate(0)).transpose()?;
+            let kept = (arg.spec.role == Role::InOut).then(|| allocate(0)).transpose()?;
             if let (Some(kept), Some(initial)) = (&kept, &arg.initial) {
                 kept.upload(initial.bytes())?;
             }
@@ -252,7 +253,7 @@ impl<'a> DeviceCase<'a> {
     /// Enqueues filling `out` tensors with the first poison pattern.
     pub(crate) fn enqueue_poison(&self) -> Result<()> {
         for (i, buffer) in self.tensors() {
-            let arg = self.host.args[i].arg;
+            let arg = self.host.args[i].spec;
             if arg.role == Role::Out {
                 buffer.set(Poison::first_byte(arg.dtype))?;
             }
@@ -276,7 +277,7 @@ impl<'a> DeviceCase<'a> {
     /// Reads the outputs back. Absent for other arguments.
     pub(crate) fn download_outputs(&self) -> Result<Vec<Option<HostBuffer>>> {
         let read = |(i, buffer): (usize, &Option<Buffer<'a>>)| match buffer {
-            Some(buffer) if self.host.args[i].arg.role.is_output() => {
+            Some(buffer) if self.host.args[i].spec.role.is_output() => {
                 let mut bytes = HostBuffer::new(buffer.size())?;
                 buffer.download(bytes.bytes_mut())?;
                 Ok(Some(bytes))
@@ -292,7 +293,7 @@ impl<'a> DeviceCase<'a> {
         let mut changed = Vec::new();
         for (i, buffer) in self.tensors() {
             let arg = &self.host.args[i];
-            let (Role::In, Some(initial)) = (arg.arg.role, &arg.initial) else { continue };
+            let (Role::In, Some(initial)) = (arg.spec.role, &arg.initial) else { continue };
             let mut now = HostBuffer::new(buffer.size())?;
             buffer.download(now.bytes_mut())?;
             if now.bytes() == initial.bytes() {
@@ -319,7 +320,7 @@ impl<'a> DeviceCase<'a> {
     fn kernel_args(&self) -> KernelArgs {
         let parameter = |(i, buffer): (usize, &Option<Buffer<'_>>)| {
             let arg = &self.host.args[i];
-            let name = arg.arg.name.clone();
+            let name = arg.spec.name.clone();
             match buffer {
                 Some(buffer) => (name, 8, buffer.address()),
                 None => (name, arg.bytes(), *arg.scalar),

@@ -6,8 +6,8 @@ use super::session::{DeviceCase, Target, bind_kernel};
 use crate::abi::AbiCase;
 use crate::compare::{Results, passes};
 use crate::cuda::{Function, Module, ProbeCalls};
-use crate::data::{HostCase, ReferenceRun};
 use crate::fault::{Fault, Result};
+use crate::host_case::{HostCase, ReferenceRun};
 use crate::host_memory::HostBuffer;
 use crate::library::{DeviceReferenceLibrary, ReferenceLibrary};
 use crate::poison::Poison;
@@ -123,7 +123,7 @@ fn verify(
     let (outputs, bit_equal, passed) =
         compare(&host, &first, &second, expected_outputs.as_ref(), &session.input.spec.tolerance);
     let changed_inputs: Vec<String> =
-        changed.iter().map(|&(i, ..)| host.args[i].arg.name.clone()).collect();
+        changed.iter().map(|&(i, ..)| host.args[i].spec.name.clone()).collect();
     Ok(Correctness {
         passed: passed && changed_inputs.is_empty(),
         outputs,
@@ -146,7 +146,7 @@ fn compare(
     for (i, arg) in host.args.iter().enumerate() {
         let (Some(first), Some(second)) = (&first[i], &second[i]) else { continue };
         let results = Results {
-            arg: arg.arg,
+            arg: arg.spec,
             group: arg.group,
             first: first.bytes(),
             second: second.bytes(),
@@ -156,7 +156,7 @@ fn compare(
             expected_outputs.and_then(|expected_outputs| expected_outputs[i].as_ref())
         {
             let checked = results.check(expected_outputs.bytes(), tolerance);
-            passed &= passes(&checked, arg.arg, tolerance);
+            passed &= passes(&checked, arg.spec, tolerance);
             outputs.push(checked);
         }
     }
