@@ -46,7 +46,7 @@ pub(in crate::cli) struct WaferArgs {
     #[arg(long, value_name = "WAY")]
     pub carrier: Option<String>,
 
-    /// Whose ncu reads counters: auto (the service's if the workspace's may not), or workspace only
+    /// The ncu that reads counters: `auto` (the workspace's, else the service's) or `workspace`
     #[arg(long, value_name = "WHOSE")]
     pub ncu: Option<String>,
 }
