@@ -10,12 +10,12 @@ use crate::config::{AttentionShape, MlpShape, Model};
 use crate::dtype::MathKind;
 use crate::hw::{Hardware, LinkKind, Problem, Tier};
 use crate::kernel::{Context, KernelTime, LimitedBy, OpKind};
-use crate::llm::layer::{embedding_parts, head_parts, layer_parts};
+use crate::llm::layer::{visit_embedding, visit_head, visit_layer};
 use crate::llm::memory::{layer_kv_bytes, layer_weight_bytes};
 use crate::llm::serve::DEFINITIONS;
 use crate::llm::{
-    Candidate, Deployment, Load, Parallelism, Part, Phase, PhaseTime, Placement, Serving,
-    StageMemory, Step,
+    Candidate, Deployment, Load, Parallelism, Phase, PhaseTime, Placement, Serving, StageMemory,
+    Step, StepOperation,
 };
 use crate::term::{Input, Term};
 
@@ -573,7 +573,7 @@ impl LlmParts<'_> {
                 continue;
             }
             let mut parts = Vec::new();
-            layer_parts(model, layer, deployment, step, context, &mut |name, part| {
+            visit_layer(model, layer, deployment, step, context, &mut |name, part| {
                 parts.push(self.part(name, &part));
             });
             layers.push(LayerLine {
@@ -583,12 +583,12 @@ impl LlmParts<'_> {
             });
         }
         let mut parts = Vec::new();
-        embedding_parts(model, deployment, step, context, &mut |name, part| {
+        visit_embedding(model, deployment, step, context, &mut |name, part| {
             parts.push(self.part(name, &part));
         });
         layers.push(line("embedding".into(), 1.0, &times.embedding, parts));
         let mut parts = Vec::new();
-        head_parts(model, deployment, step, context, &mut |name, part| {
+        visit_head(model, deployment, step, context, &mut |name, part| {
             parts.push(self.part(name, &part));
         });
         layers.push(line("last norm and logits".into(), 1.0, &times.head, parts));
@@ -601,23 +601,23 @@ impl LlmParts<'_> {
         }
     }
 
-    fn part(&self, name: &'static str, part: &Part) -> PartLine {
+    fn part(&self, name: &'static str, part: &StepOperation) -> PartLine {
         match part {
-            Part::Kernel(kernel) => PartLine {
+            StepOperation::Kernel(kernel) => PartLine {
                 name,
                 time_ns: kernel.time_ns(),
                 bound_ns: kernel.bound_ns(),
                 limited_by: kernel.limited_by(),
                 terms: kernel.terms(self.hardware, self.context.launch),
             },
-            Part::Collective(collective) => PartLine {
+            StepOperation::Collective(collective) => PartLine {
                 name,
                 time_ns: collective.time_ns(),
                 bound_ns: collective.bound_ns,
                 limited_by: LimitedBy::Link,
                 terms: collective.terms(&link_source(self.hardware)),
             },
-            Part::Fetch { tier, bytes, ns } => PartLine {
+            StepOperation::Fetch { tier, bytes, ns } => PartLine {
                 name,
                 time_ns: *ns,
                 bound_ns: *ns,

@@ -12,7 +12,7 @@ pub mod suggest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use layer::{Part, Phase, PhaseTime, Step, phase};
+pub use layer::{Phase, PhaseTime, Step, StepOperation, phase};
 pub use memory::{StageMemory, stages};
 pub use serve::{Load, Serving, serve};
 pub use suggest::{Candidate, suggest};

@@ -132,12 +132,12 @@ pub fn serve(
                 .time_ns()
         }
     };
-    let ttft_ns = prefill.through_ns() + kv_transfer_ns;
+    let ttft_ns = prefill.pipeline_latency_ns() + kv_transfer_ns;
     // A step passes all stages; the next can start when the slowest stage has done all
     // micro-batches.
-    let tpot_ns = decode.through_ns().max(micro_batches * decode.longest_stage_ns());
+    let tpot_ns = decode.pipeline_latency_ns().max(micro_batches * decode.longest_stage_ns());
     let bound = |times: &PhaseTimes| times.stages.iter().map(|s| s.bound_ns).fold(0.0, f64::max);
-    let tpot_bound_ns = decode.through_bound_ns().max(micro_batches * bound(&decode));
+    let tpot_bound_ns = decode.pipeline_latency_bound_ns().max(micro_batches * bound(&decode));
 
     let others = (load.output - 1.0).max(1.0);
     let (tpot_mixed_ns, gpus) = match load.prefill_gpus {
@@ -160,7 +160,7 @@ pub fn serve(
     let of_all = |times: &PhaseTimes| times.stages.iter().all(|stage| stage.is_calibrated);
     let serving = Serving {
         ttft_ns,
-        ttft_bound_ns: prefill.through_bound_ns(),
+        ttft_bound_ns: prefill.pipeline_latency_bound_ns(),
         tpot_ns,
         tpot_bound_ns,
         tpot_mixed_ns,

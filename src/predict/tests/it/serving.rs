@@ -51,7 +51,7 @@ fn stages_share_layers_and_the_ends() {
     assert!(served.memory[0].weights_bytes > served.memory[1].weights_bytes);
     // One request is in one stage at a time.
     assert_eq!(served.serving.bubble, 2.0 / 3.0);
-    assert!(served.serving.tpot_ns >= served.decode.through_ns());
+    assert!(served.serving.tpot_ns >= served.decode.pipeline_latency_ns());
     let full = Load { concurrency: 30.0, ..LOAD };
     let full =
         serve(&model, &deployment(&model, "h200", 1, 3), &full, &Context::new(&gpu)).unwrap();
