@@ -519,7 +519,7 @@ fn blob_sizes(plan: &Plan) -> HashMap<Digest, u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fake::{self, FakeHost};
+    use super::super::fake::{self, InProcessAgent};
     use crate::remote::{HostLink, ReconnectPolicy};
 
     use super::*;
@@ -539,7 +539,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_host_that_loses_what_it_confirmed_is_sent_it_a_few_times_only() {
-        let host = FakeHost::new(vec![fake::ended()]);
+        let host = InProcessAgent::new(vec![fake::ended()]);
         host.forget_blobs();
         let bytes = noise(10_000);
         let submission = fake::submission(&[("in", &bytes)]);
@@ -548,7 +548,7 @@ mod tests {
         assert_eq!(host.blob_bytes(), u64::from(MAX_UPLOAD_ROUNDS) * bytes.len() as u64);
     }
 
-    async fn connect(host: &FakeHost) -> HostLink {
+    async fn connect(host: &InProcessAgent) -> HostLink {
         let patience = ReconnectPolicy {
             first: Duration::from_millis(1),
             longest: Duration::from_millis(1),
@@ -562,7 +562,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_large_bundle_goes_over_several_streams_and_the_next_run_sends_nothing() {
-        let host = FakeHost::new(vec![fake::ended()]);
+        let host = InProcessAgent::new(vec![fake::ended()]);
         let (big, small) = (noise(9 << 20), vec![7; 1 << 20]);
         let submission = fake::submission(&[("big", &big), ("small", &small)]);
         let seen = Mutex::new(Vec::new());
@@ -583,7 +583,7 @@ mod tests {
     #[tokio::test]
     async fn a_large_bundle_that_is_new_goes_out_unasked_and_each_blob_once() {
         const BYTES: usize = 34 << 20;
-        let host = FakeHost::new(vec![fake::ended()]);
+        let host = InProcessAgent::new(vec![fake::ended()]);
         let big = noise(BYTES);
         let submission = fake::submission(&[("big", &big)]);
         let (cache, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -605,7 +605,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_upload_over_links_that_are_cut_goes_on_with_what_is_missing() {
-        let host = FakeHost::new(vec![fake::ended()]);
+        let host = InProcessAgent::new(vec![fake::ended()]);
         let big = noise(12 << 20);
         let submission = fake::submission(&[("big", &big)]);
         let mut link = fake::connect(&host).await;
@@ -618,7 +618,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_that_is_gone_stops_the_upload() {
-        let host = FakeHost::new(vec![]);
+        let host = InProcessAgent::new(vec![]);
         let mut submission = fake::submission(&[("a", b"abc")]);
         submission.blobs = Arc::new(fake::Blobs::default());
         let error = fake::connect(&host).await.submit(&submission, &|_| ()).await.unwrap_err();

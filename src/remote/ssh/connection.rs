@@ -354,7 +354,7 @@ async fn shake_hands(
         match timeout(limits::CONNECT_TIMEOUT, &mut connecting).await {
             Ok(result) => break result,
             // There is no limit while the user compares a fingerprint.
-            Err(_) if host_key.asking() => {}
+            Err(_) if host_key.is_asking_user() => {}
             Err(_) => {
                 return Err(SshError::Timeout {
                     address: resolved.address(),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::super::error::because;
-use super::trouble::SshTrouble;
+use super::failure_kind::SshFailureKind;
 use crate::error::{Exit, Failure, Side};
 
 /// Precedes the output of the user's own `ssh` if both clients were refused.
@@ -148,12 +148,12 @@ pub enum SshError {
         why: String,
     },
     /// The user's own `ssh` failed.
-    #[error("{}", trouble.describe(host))]
+    #[error("{}", kind.describe(host))]
     Own {
         /// The host as the user wrote it.
         host: String,
         /// The kind of failure.
-        trouble: SshTrouble,
+        kind: SshFailureKind,
         /// The output of `ssh`.
         words: String,
     },
@@ -225,7 +225,7 @@ impl SshError {
             | Self::Handshake { .. }
             | Self::Broken { .. }
             | Self::Proxy { .. } => true,
-            Self::Own { trouble, .. } => trouble.is_link(),
+            Self::Own { kind, .. } => kind.is_link(),
             Self::Jump { source, .. } => source.is_link(),
             _ => false,
         }
@@ -248,7 +248,7 @@ impl SshError {
             Self::Broken { .. } => "link_cut",
             Self::Proxy { .. } => "proxy_command",
             Self::NeedsOwnSsh { .. } => "needs_openssh",
-            Self::Own { trouble, .. } => trouble.code(),
+            Self::Own { kind, .. } => kind.code(),
             Self::Jump { source, .. } => source.code(),
         }
     }
@@ -256,7 +256,7 @@ impl SshError {
     pub(in crate::remote) fn failed_side(&self) -> (Side, Exit) {
         match self {
             Self::Config { .. } | Self::NeedsOwnSsh { .. } => (Side::Local, Exit::Config),
-            Self::Own { trouble, .. } => trouble.failed_side(),
+            Self::Own { kind, .. } => kind.failed_side(),
             Self::Remember { .. } | Self::Proxy { .. } => (Side::Local, Exit::Host),
             Self::Denied { .. } => (Side::Host, Exit::Host),
             _ => (Side::Transport, Exit::Host),
@@ -328,9 +328,9 @@ impl SshError {
             Self::NeedsOwnSsh { .. } => {
                 failure.hint(format!("let it carry the connection: `transport = \"openssh\"` in {table}"))
             }
-            Self::Own { trouble, words, .. } => {
+            Self::Own { kind, words, .. } => {
                 let failure = failure.cause(words);
-                match trouble.hint(remote) {
+                match kind.hint(remote) {
                     Some(hint) => failure.hint(hint),
                     None => failure,
                 }

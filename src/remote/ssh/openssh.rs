@@ -13,8 +13,8 @@ use tokio::process::Command;
 
 use super::SshError;
 use super::connection::Route;
+use super::failure_kind::{self, SshFailureKind};
 use super::resolve::can_ask_elsewhere;
-use super::trouble::{self, SshTrouble};
 use crate::remote::client::Streams;
 use crate::remote::deploy::AgentStart;
 use crate::remote::local::child;
@@ -76,9 +76,9 @@ impl Streams for SshProcesses {
         drop(terminal);
         match started {
             Err(RemoteError::AgentStart { .. }) if ending.exit() == Some(OWN_FAILURE) => {
-                let words = trouble::plain(&ending.last_words(usize::MAX));
+                let words = failure_kind::plain(&ending.last_words(usize::MAX));
                 let host = self.route.address.host.clone();
-                Err(SshError::Own { host, trouble: SshTrouble::read(&words), words }.into())
+                Err(SshError::Own { host, kind: SshFailureKind::read(&words), words }.into())
             }
             started => started,
         }
