@@ -113,7 +113,7 @@ fn show_if_done(app: &App, folder: &RunFolder) -> Result<Option<Status>> {
     if record.state != RunState::Done || !folder.unsynced_files_are_here(&record) {
         return Ok(None);
     }
-    app.say(&format!("`{}` has ended; this is its result", record.id));
+    app.print_note(&format!("`{}` has ended; this is its result", record.id));
     let shown = super::runs::show(app, folder)?;
     Ok(Some(record.exit.unwrap_or(shown)))
 }

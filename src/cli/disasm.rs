@@ -73,14 +73,14 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     let Inputs { files, reports } = disasm::inputs(&named).map_err(|error| failure(&error))?;
     if let [first, ..] = reports.as_slice() {
         let first = first.display();
-        app.say(&match reports.len() {
+        app.print_note(&match reports.len() {
             1 => format!("skipped: `{first}`; name it to read the cubins in it"),
             n => format!("skipped: {n} reports of ncu; name one to read its cubins: `{first}`"),
         });
     }
     let launched = launched::symbols(app, args, &named);
     if launched.is_some() {
-        app.say("only kernels that were launched are shown; `--all-kernels` shows all");
+        app.print_note("only kernels that were launched are shown; `--all-kernels` shows all");
     }
     let wanted = ImageFilter { launched, ..image_filter(args)? };
     if html {
@@ -159,7 +159,7 @@ fn listings(
     let inputs = disasm::each(files, &task, &|number, mut input| {
         bar.done();
         if app.global.verbose > 0 {
-            app.say(&format!("{}: {} images", input.path, input.images.len()));
+            app.print_note(&format!("{}: {} images", input.path, input.images.len()));
         }
         let text = match renders_text {
             true => entry(&input, number == last),
@@ -209,7 +209,7 @@ fn listings(
         show::table(app, printed.iter().map(|t| &t.input), args.list);
         if let Some(out) = out {
             let listings = if task.write_listings { "listings and " } else { "" };
-            app.say(&format!("{listings}summary.json: {}", out.display()));
+            app.print_note(&format!("{listings}summary.json: {}", out.display()));
         }
     }
     show::errors(app, printed.iter().map(|t| &t.input));

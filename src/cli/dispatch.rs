@@ -83,7 +83,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
     if let Some(file) = &app.config.ignored
         && !matches!(cli.command, Command::Names { .. })
     {
-        app.say(&format!("warning: `{}` is ignored: another user made it", file.display()));
+        app.print_note(&format!("warning: `{}` is ignored: another user made it", file.display()));
     }
     let status = match cli.command {
         Command::Profile(args) => prune_runs(&app, profile::run(&app, &args)),

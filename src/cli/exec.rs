@@ -226,7 +226,7 @@ fn compile_library(
             file.display().to_string()
         }
     };
-    app.say(&format!(
+    app.print_note(&format!(
         "`{}` has no `main`: its kernels are compiled and nothing is run",
         snippet.name
     ));
@@ -509,7 +509,7 @@ fn finish(
         && pulled.is_empty()
         && !args.pull.is_empty()
     {
-        app.say(&format!(
+        app.print_note(&format!(
             "warning: nothing was pulled: no new or changed file matches `{}`",
             args.pull.join("` or `")
         ));
@@ -518,7 +518,7 @@ fn finish(
         Ok(end) => end,
         Err(failure) => {
             if let Err(unwritten) = placement {
-                app.say(&unwritten.to_string());
+                app.print_note(&unwritten.to_string());
             }
             return Err(failure);
         }
@@ -539,13 +539,13 @@ fn finish(
     }
     let name = record.title.strip_prefix("exec ").unwrap_or_default();
     match end {
-        ProgramExit::TimedOut => app.say(&format!(
+        ProgramExit::TimedOut => app.print_note(&format!(
             "error: `{name}` was stopped after {} s\n  help: raise the limit with `--timeout`",
             args.run.timeout.unwrap_or(TIMEOUT).as_secs()
         )),
         // Whoever closed the pipe or pressed Ctrl-C needs no message.
         ProgramExit::Signal(n) if ![SIGPIPE, SIGINT].contains(&n) => {
-            app.say(&format!("error: `{name}` was ended by {}", signal(n)));
+            app.print_note(&format!("error: `{name}` was ended by {}", signal(n)));
         }
         ProgramExit::Signal(_) | ProgramExit::Exit(_) => {}
     }

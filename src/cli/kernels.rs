@@ -227,7 +227,7 @@ fn show(app: &App, name: &str) -> Result<Status> {
         }
     ));
     for assumption in &loaded.assumptions {
-        app.say(&format!("assumed: {assumption}"));
+        app.print_note(&format!("assumed: {assumption}"));
     }
     Ok(0)
 }
@@ -246,7 +246,7 @@ fn new(app: &App, args: &NewArgs) -> Result<Status> {
     })?;
     let parent = args.file.parent().filter(|p| !p.as_os_str().is_empty());
     let folder = parent.unwrap_or(Path::new("."));
-    app.say(&format!("wrote {}; fill in sizes and the reference, then", target.display()));
-    app.say(&format!("  rgpu profile --kernel {}", shell_word(folder.display())));
+    app.print_note(&format!("wrote {}; fill in sizes and the reference, then", target.display()));
+    app.print_note(&format!("  rgpu profile --kernel {}", shell_word(folder.display())));
     Ok(0)
 }

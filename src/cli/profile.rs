@@ -40,7 +40,7 @@ pub(super) fn run_resolved(
     command: &str,
 ) -> Result<Status> {
     for assumption in &profile_command.assumptions {
-        app.say(&format!("assumed: {assumption}"));
+        app.print_note(&format!("assumed: {assumption}"));
     }
     tool::check(&profile_command.request)?;
     if args.run.dry_run {

@@ -33,9 +33,9 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         app.print(&safe(text(&spots).as_bytes()));
         let texts = || spots.launches.iter().flat_map(|l| &l.instructions).map(|i| &i.sass);
         if texts().all(Option::is_none) {
-            app.say("the report has no cubin that can be read: offsets only");
+            app.print_note("the report has no cubin that can be read: offsets only");
         } else if !texts().flatten().any(|text| text.contains(", ")) {
-            app.say("no nvdisasm here: instructions come without operands");
+            app.print_note("no nvdisasm here: instructions come without operands");
         }
     }
     Ok(0)

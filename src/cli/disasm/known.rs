@@ -83,7 +83,7 @@ pub(super) fn passed_over<'k>(
     for typed in &args.kernel_name {
         let name_filter = ImageFilter { kernels: vec![pattern(typed)?], ..ImageFilter::default() };
         if !symbols.iter().any(|symbol| name_filter.matches_kernel(symbol)) {
-            app.say(&format!("no kernel is named `{typed}`"));
+            app.print_note(&format!("no kernel is named `{typed}`"));
         }
     }
     Ok(())

@@ -83,7 +83,7 @@ fn sampled(
     if args.tool != super::args::Tool::Rgpu {
         task.nvdisasm = find_here(app);
         if task.nvdisasm.is_none() {
-            app.say("no nvdisasm here: instructions come without operands");
+            app.print_note("no nvdisasm here: instructions come without operands");
         }
     }
     let name = args.what.first().map_or("code", String::as_str);

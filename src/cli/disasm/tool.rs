@@ -36,7 +36,10 @@ pub(super) fn chosen(
                     .hint(format!("`rgpu doctor {} --fresh` checks again", spec.name)))
             }
             None => {
-                app.say(&format!("no nvdisasm on `{}`: listings come without operands", spec.name));
+                app.print_note(&format!(
+                    "no nvdisasm on `{}`: listings come without operands",
+                    spec.name
+                ));
                 Ok(None)
             }
             found => Ok(found),
@@ -64,7 +67,10 @@ pub(super) fn chosen(
             false => format!("none of these answers: {}", tried.join(", ")),
         }));
     }
-    app.say(&format!("{why}: listings come without operands\n  help: {}", app.setup_nvdisasm()));
+    app.print_note(&format!(
+        "{why}: listings come without operands\n  help: {}",
+        app.setup_nvdisasm()
+    ));
     Ok(None)
 }
 

@@ -56,9 +56,9 @@ pub(super) fn run(
                 // nvdisasm's own text, including what it prints around the instructions.
                 let (text, tool, problem) = listing(cubin, bytes, task);
                 if let Some(problem) = problem {
-                    app.say(&show::problem_of(&image.arch, &problem));
+                    app.print_note(&show::problem_of(&image.arch, &problem));
                 }
-                app.say(&format!("{}: listed by {tool}", cubin.sm));
+                app.print_note(&format!("{}: listed by {tool}", cubin.sm));
                 texts.push(text);
             }
             Ok(CubinImage::Image(image))
@@ -77,7 +77,7 @@ pub(super) fn run(
     });
     // If one error kept everything from being shown, the command fails with it instead.
     if document.errors.len() > 1 || first_failure.is_none() || !document.images.is_empty() {
-        document.errors.iter().for_each(|error| app.complain(error));
+        document.errors.iter().for_each(|error| app.print_error(error));
     }
     let status = match (&first_failure, document.errors.is_empty()) {
         (Some(failure), _) => failure.exit as u8,
@@ -157,7 +157,7 @@ pub(super) fn gather(
     task: &ImageTask,
 ) -> Result<Code> {
     let document = gather_quietly(files, view, read, task)?;
-    document.errors.iter().for_each(|error| app.complain(error));
+    document.errors.iter().for_each(|error| app.print_error(error));
     Ok(document)
 }
 

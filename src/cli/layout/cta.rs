@@ -124,7 +124,7 @@ pub(super) fn run(app: &App, args: &CtaArgs) -> Result<Status> {
     }
     // Code goes to a file or a compiler, so nothing else is on stdout.
     if let (Some(code), false) = (&code, app.global.json) {
-        app.say(text.trim_end());
+        app.print_note(text.trim_end());
         text.clone_from(code);
     }
     let swap_operands = args.swap_ab;

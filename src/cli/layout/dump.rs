@@ -300,7 +300,9 @@ pub(super) fn layouts(app: &App, file: &Path, args: &KernelArgs) -> Result<Vec<N
     for DumpedLayout { name, layout, .. } in dump.layouts {
         match layout.parse() {
             Ok(layout) => layouts.push(NamedLayout { name, layout }),
-            Err(_) => app.say(&format!("`{name}` is left out: `{layout}` has no fixed offsets")),
+            Err(_) => {
+                app.print_note(&format!("`{name}` is left out: `{layout}` has no fixed offsets"))
+            }
         }
     }
     Ok(layouts)

@@ -113,7 +113,7 @@ pub(super) fn run(app: &App, args: &FitArgs) -> Result<Status> {
         atomic::write(out, text.as_bytes()).map_err(|error| {
             Failure::new(Exit::Disk, "disk", "cannot write").file(out.display()).cause(error)
         })?;
-        app.say(&format!("wrote {}", out.display()));
+        app.print_note(&format!("wrote {}", out.display()));
     }
     if !app.global.json {
         app.print(&text(app, &calibration));
@@ -121,16 +121,16 @@ pub(super) fn run(app: &App, args: &FitArgs) -> Result<Status> {
     if !fitted.too_fast.is_empty() {
         let share = 100.0 * fitted.too_fast.len() as f64 / own.len() as f64;
         let n = fitted.too_fast.len();
-        app.say(&format!(
+        app.print_note(&format!(
             "{n} rows ({}) are faster than the speed-of-light bound and were left out",
             percent(share)
         ));
     }
     for (kind, n) in &fitted.too_few {
-        app.say(&format!("{kind}: {n} rows are too few to fit"));
+        app.print_note(&format!("{kind}: {n} rows are too few to fit"));
     }
     if fitted.unused > 0 {
-        app.say(&format!("{} rows are of servers, or lack a size", fitted.unused));
+        app.print_note(&format!("{} rows are of servers, or lack a size", fitted.unused));
     }
     if app.global.json {
         let too_fast = fitted.too_fast.into_iter();

@@ -207,7 +207,7 @@ fn add(app: &App, args: &AddArgs) -> Result<Status> {
     };
     std::fs::create_dir_all(gpu::folder(app)).map_err(unwritten)?;
     atomic::write(&target, &input::read(&args.file)?).map_err(unwritten)?;
-    app.say(&format!("added {} as `{}`", target.display(), hardware.id));
+    app.print_note(&format!("added {} as `{}`", target.display(), hardware.id));
     Ok(0)
 }
 
@@ -220,7 +220,7 @@ fn check_files(app: &App, args: &CheckArgs) -> Result<Status> {
             .push(CheckedItem { subject: file.display().to_string(), problems: check(&hardware) });
     }
     if files.is_empty() {
-        app.say("no GPU was added; name a file to check");
+        app.print_note("no GPU was added; name a file to check");
     }
     print_checks(app, checks)
 }

@@ -129,7 +129,7 @@ pub(super) fn run(app: &App, args: &ImportArgs) -> Result<Status> {
     let rows = between(rows, args.since.as_deref(), args.until.as_deref());
     let Merged { rows, duplicates } = merge(rows);
     for (file, kept) in &duplicates {
-        app.say(&format!("duplicate: a row of {file} is already in {kept}"));
+        app.print_note(&format!("duplicate: a row of {file} is already in {kept}"));
     }
     if rows.is_empty() {
         return Err(Failure::new(Exit::Artifact, "no_rows", "the files have no row that fits")
@@ -143,7 +143,7 @@ pub(super) fn run(app: &App, args: &ImportArgs) -> Result<Status> {
         atomic::write(out, &table).map_err(|error| {
             Failure::new(Exit::Disk, "disk", "cannot write").file(out.display()).cause(error)
         })?;
-        app.say(&format!("wrote {} rows to {}", rows.len(), out.display()));
+        app.print_note(&format!("wrote {} rows to {}", rows.len(), out.display()));
     }
     if app.global.json {
         let duplicates = duplicates.into_iter();

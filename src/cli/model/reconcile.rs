@@ -113,7 +113,7 @@ pub(super) fn run(app: &App, args: &ReconcileArgs) -> Result<Status> {
         }
     }
     for Unpredicted { reason, rows } in &unpredicted {
-        app.say(&format!("{rows} rows have no prediction: {reason}"));
+        app.print_note(&format!("{rows} rows have no prediction: {reason}"));
     }
     if pairs.is_empty() {
         let what = format!("no row of `{}` could be compared", hardware.id);
@@ -246,7 +246,7 @@ fn print(app: &App, summary: &ReconcileSummary, pairs: &[Pair]) {
     }
     if summary.too_fast > 0 {
         let n = summary.too_fast;
-        app.say(&format!(
+        app.print_note(&format!(
             "{n} measured times are faster than the speed-of-light bound and are in no error above"
         ));
     }

@@ -51,7 +51,7 @@ pub(super) fn run(app: &App, args: &ProfileArgs, remotes: &str) -> Result<Status
             profile_command
                 .assumptions
                 .iter()
-                .for_each(|text| app.say(&format!("assumed: {text}")));
+                .for_each(|text| app.print_note(&format!("assumed: {text}")));
         }
         tool::check(&profile_command.request)?;
         if args.run.dry_run {

@@ -18,7 +18,7 @@ pub(in crate::cli) fn print_plan(
     let spec = session::spec(app, remote)?;
     let known = session::facts_cache(app, &spec).last();
     if known.is_none() {
-        app.say(&format!(
+        app.print_note(&format!(
             "nothing is known about `{}` yet, so this is the plan for a host with a GPU and every \
              tool; run `rgpu remote check {}` to ask the host",
             spec.name, spec.name
