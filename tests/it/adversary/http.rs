@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::lies::ESCAPES;
-use crate::floods::{MAX_KIB, hello, know, peak_kib};
+use crate::floods::{MAX_KIB, add_remote_to_config, hello, peak_kib};
 use crate::laptop::{Laptop, status, wait_for, words};
 
 /// A command that has not ended by itself after this time gets one signal.
@@ -233,7 +233,7 @@ fn respond(
 fn run(answer: &Answer, honest: usize) -> Result<char, String> {
     let laptop = Laptop::new();
     let over = Arc::new(AtomicBool::new(false));
-    know(&laptop, serve(answer.clone(), honest, over.clone()));
+    add_remote_to_config(&laptop, serve(answer.clone(), honest, over.clone()));
     let mut command = laptop.rgpu(words("remote check box"));
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (begun, mut peak, mut asked) = (Instant::now(), 0, None);

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::worker::know;
+use super::worker::add_remote_to_config;
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, built, status};
 
@@ -50,7 +50,7 @@ impl ForwardingServer {
             .unwrap();
         let mut line = String::new();
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        know(laptop, line.trim().rsplit_once(':').expect(&line).1.parse().unwrap());
+        add_remote_to_config(laptop, line.trim().rsplit_once(':').expect(&line).1.parse().unwrap());
         Self { server, cut }
     }
 }

@@ -15,7 +15,7 @@ use rgpu::remote::{
 use rgpu_protocol::{EventBody, Outcome};
 use rustix::process::Signal;
 
-use super::worker::{Worker, know};
+use super::worker::{Worker, add_remote_to_config};
 use super::{NCU, artifact, spec};
 use crate::fake_host::FakeHost;
 use crate::host::{User, connect, follow, submission};
@@ -230,7 +230,7 @@ async fn a_warm_command_is_one_connection() {
     let laptop = Laptop::new();
     let worker = Worker::start(&laptop);
     let cutter = Cutter::before(worker.port).await;
-    know(&laptop, cutter.port);
+    add_remote_to_config(&laptop, cutter.port);
     let line = "exec --remote box -q -- true";
     assert_eq!(status(&tokio::task::block_in_place(|| laptop.run(line))), 0);
     // On a busy machine one may not be free again when the next request goes out.
