@@ -72,7 +72,7 @@ impl Deployed {
     }
 
     /// Kills the front with all its processes and files; another comes up.
-    fn die(self, laptop: &Laptop, python: &Path) -> Self {
+    fn kill_and_restart(self, laptop: &Laptop, python: &Path) -> Self {
         let port = self.port;
         drop(self);
         kill(laptop, &["rgpu-agent-http serve", "rgpu-agent relay"]);
