@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::lies::ESCAPES;
+use super::invalid_messages::ESCAPES;
 use crate::floods::{MAX_KIB, add_remote_to_config, hello, peak_kib};
 use crate::laptop::{Laptop, status, wait_for, words};
 
