@@ -14,7 +14,7 @@ use rgpu_protocol::{Event, EventBody, FromAgent, RungRecord, frame};
 use tokio::io::AsyncWriteExt;
 
 use super::agent::{FaultyAgent, State};
-use super::invalid_messages::{self, ESCAPES, InvalidMessage};
+use super::invalid_messages::{ESCAPES, InvalidMessage};
 use super::samples;
 use crate::laptop::{Laptop, words};
 
