@@ -15,7 +15,7 @@ use crate::kernel::{KernelTime, LaunchMode, OpKind};
 use crate::measurement::{Kind, Measurement, Prediction, context};
 use crate::{Dtype, measurement};
 
-/// Fewer rows are not fitted.
+/// The minimum number of rows for a fit.
 pub const MIN_ROWS: usize = 8;
 /// Fewer rows are no regime of a collective.
 const MIN_REGIME_ROWS: usize = 6;
@@ -52,7 +52,7 @@ struct Parameter {
     start: f64,
 }
 
-/// Fits what `rows` of one GPU allow.
+/// Fits all kernels and collectives for which `rows` of one GPU suffice.
 #[must_use]
 pub fn fit(
     gpu_name: &str,

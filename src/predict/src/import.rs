@@ -16,37 +16,37 @@ use crate::measurement::{MAX_NUMBER, Measurement};
 /// Values that the file lacks and the user gives.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImportDefaults {
-    /// The GPU.
+    /// The GPU's name in the catalogue.
     pub gpu: Option<String>,
-    /// GPUs of a stage.
+    /// Number of GPUs per pipeline stage (tensor parallelism).
     pub tp: Option<u32>,
-    /// Tokens of a prompt.
+    /// Prompt length, in tokens.
     pub input: Option<f64>,
-    /// Tokens of an answer.
+    /// Output length, in tokens.
     pub output: Option<f64>,
-    /// The day, as YYYY-MM-DD.
+    /// The date, as YYYY-MM-DD.
     pub date: Option<String>,
 }
 
 /// A file that holds no rows that can be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
-    /// Not JSON.
+    /// The file is not JSON.
     #[error("`{file}` is not JSON: {cause}")]
     Json {
-        /// The file.
+        /// The path of the file.
         file: String,
-        /// What the reader says.
+        /// The error of the parser.
         cause: String,
     },
-    /// Something is missing or wrong.
+    /// A field is missing or wrong.
     #[error("`{file}`: {place} {text}")]
     Shape {
-        /// The file.
+        /// The path of the file.
         file: String,
-        /// Where in the file.
+        /// The JSON pointer in the file, or another position.
         place: String,
-        /// What is wrong, and what to do.
+        /// The problem and what to do.
         text: String,
     },
 }

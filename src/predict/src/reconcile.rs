@@ -12,15 +12,15 @@ use crate::measurement::Measurement;
 /// A measured number and its prediction.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Pair {
-    /// The row.
+    /// The measurement.
     pub row: Measurement,
-    /// What was compared: `time`, `ttft` or `tpot`.
+    /// The compared quantity: `time`, `ttft` or `tpot`.
     pub quantity: &'static str,
-    /// As measured.
+    /// The measured time, in ns.
     pub measured_ns: f64,
-    /// The speed of light.
+    /// The speed-of-light bound, in ns.
     pub bound_ns: f64,
-    /// The prediction.
+    /// The predicted time, in ns.
     pub predicted_ns: f64,
     /// Whether it used measured efficiencies.
     pub is_calibrated: bool,
@@ -33,7 +33,7 @@ impl Pair {
         self.bound_ns / self.measured_ns
     }
 
-    /// (predicted − measured) / measured.
+    /// The relative error: (predicted − measured) / measured.
     #[must_use]
     pub fn error(&self) -> f64 {
         (self.predicted_ns - self.measured_ns) / self.measured_ns
@@ -45,7 +45,7 @@ impl Pair {
 pub struct Pattern {
     /// The axis, for example `tp`.
     pub axis: &'static str,
-    /// The value.
+    /// The value on the axis.
     pub value: String,
     /// The errors of its rows.
     pub errors: Errors,
@@ -90,12 +90,12 @@ const AXES: &[Axis] = &[
     ("bytes", |pair| pair.row.bytes.map(decade)),
 ];
 
-/// A size as its power of ten.
+/// A size rounded down to a power of ten.
 fn decade(size: f64) -> String {
     format!("1e{}", size.max(1.0).log10().floor())
 }
 
-/// Sums up pairs.
+/// Summarizes the errors of all pairs.
 #[must_use]
 pub fn reconcile(pairs: &[Pair]) -> ReconcileSummary {
     let is_too_fast = |pair: &&Pair| pair.measured_ns < pair.bound_ns || pair.measured_ns <= 0.0;

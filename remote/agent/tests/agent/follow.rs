@@ -116,7 +116,8 @@ fn several_clients_follow_the_same_job() {
     for client in &mut clients {
         client.submit(&job);
     }
-    let stories: Vec<JobOutput> = clients.iter_mut().map(crate::client::Client::story).collect();
+    let stories: Vec<JobOutput> =
+        clients.iter_mut().map(crate::client::Client::follow_to_end).collect();
     for story in &stories {
         assert_eq!(story.stdout("main"), "1\n2\n3\n4\n5\n");
         assert_eq!(story.events, stories[0].events, "it ran once");

@@ -7,12 +7,12 @@ use super::catalogue::shipped;
 use super::{Direction, Figure, Hardware, LinkKind, Quantity, Sparsity, Tier};
 use crate::dtype::MathKind;
 
-/// A number that cannot be right.
+/// An implausible number of a hardware file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Problem {
     /// Where in the file, for example `compute.bf16`.
     pub place: String,
-    /// What is wrong, and what it may be.
+    /// The problem, with the plausible values.
     pub text: String,
 }
 

@@ -84,7 +84,7 @@ fn row(
     Ok(row)
 }
 
-/// What the name of an artifact says.
+/// The settings in the name of an artifact.
 struct Named {
     defaults: ImportDefaults,
     precision: String,

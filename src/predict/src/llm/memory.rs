@@ -1,4 +1,4 @@
-//! What every stage keeps in memory, and whether it fits.
+//! The memory of each pipeline stage, and whether it fits.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,21 +14,21 @@ use crate::hw::{Gpu, Tier};
 pub struct StageMemory {
     /// The first layer of the stage, from 0.
     pub first_layer: usize,
-    /// Its layers.
+    /// Number of layers of the stage.
     pub layers: usize,
-    /// Weights.
+    /// Bytes of weights.
     pub weights_bytes: f64,
-    /// The KV cache of all requests at their full length.
+    /// Bytes of the KV cache of all requests at their full length.
     pub kv_bytes: f64,
-    /// The largest activations of a prompt.
+    /// Bytes of the largest activations of a prompt.
     pub activation_bytes: f64,
-    /// What is in HBM.
+    /// Bytes that must be in HBM.
     pub hbm_bytes: f64,
-    /// What HBM has.
+    /// HBM capacity, in bytes.
     pub hbm_capacity_bytes: f64,
 }
 
-/// The weights of a layer on one GPU.
+/// Bytes of weights of one layer on one GPU.
 #[must_use]
 pub fn layer_weight_bytes(model: &Model, layer: &Layer, deployment: &Deployment) -> f64 {
     let parallelism = deployment.parallelism;
@@ -43,7 +43,7 @@ pub fn layer_weight_bytes(model: &Model, layer: &Layer, deployment: &Deployment)
     attention + dense + experts + rest
 }
 
-/// The KV cache of one token in a layer on one GPU.
+/// Bytes of KV cache per token of one layer on one GPU.
 #[must_use]
 pub fn layer_kv_bytes(layer: &Layer, deployment: &Deployment) -> f64 {
     use crate::config::AttentionShape::{Grouped, Latent};
@@ -58,7 +58,7 @@ pub fn layer_kv_bytes(layer: &Layer, deployment: &Deployment) -> f64 {
     }
 }
 
-/// What every stage keeps for `load`.
+/// The memory of each stage under `load`.
 #[must_use]
 pub fn stages(model: &Model, deployment: &Deployment, load: &Load, gpu: &Gpu) -> Vec<StageMemory> {
     let parallelism = deployment.parallelism;

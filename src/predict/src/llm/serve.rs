@@ -12,17 +12,17 @@ use crate::kernel::Context;
 /// A steady load of equal requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Tokens of a prompt.
+    /// Prompt length, in tokens.
     pub input: f64,
-    /// Tokens of an answer.
+    /// Output length, in tokens.
     pub output: f64,
-    /// Requests at once; one that ends is replaced by the next.
+    /// Number of concurrent requests; one that ends is replaced by the next.
     pub concurrency: f64,
-    /// GPUs that only read prompts. `None` if every GPU does both.
+    /// Number of GPUs that only read prompts. `None` if every GPU does both.
     pub prefill_gpus: Option<u32>,
 }
 
-/// What the numbers of [`Serving`] mean.
+/// The definitions of the numbers of [`Serving`].
 pub const DEFINITIONS: &[(&str, &str)] = &[
     (
         "ttft_ns",
@@ -48,28 +48,28 @@ pub const DEFINITIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// What a server does under a load.
+/// The performance of a server under a load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Serving {
-    /// Time to first token.
+    /// Time to first token, in ns.
     pub ttft_ns: f64,
-    /// Its bound.
+    /// The speed-of-light bound of the time to first token, in ns.
     pub ttft_bound_ns: f64,
-    /// Time per output token without prefills in between.
+    /// Time per output token without prefills in between, in ns.
     pub tpot_ns: f64,
-    /// Its bound.
+    /// The speed-of-light bound of the time per output token, in ns.
     pub tpot_bound_ns: f64,
-    /// Time per output token with prefills in between.
+    /// Time per output token with prefills in between, in ns.
     pub tpot_mixed_ns: f64,
-    /// A whole request.
+    /// Time of a whole request, in ns.
     pub request_ns: f64,
-    /// Answers of all requests, in tokens a second.
+    /// Output tokens per second, of all requests.
     pub output_tokens_per_s: f64,
-    /// The same for one GPU.
+    /// Output tokens per second and GPU.
     pub output_tokens_per_s_gpu: f64,
-    /// The share of a decode step in which a stage waits.
+    /// The fraction of a decode step in which a stage waits.
     pub bubble: f64,
-    /// GPUs, with those that only read prompts.
+    /// Number of GPUs, including those that only read prompts.
     pub gpus: f64,
     /// Whether every kernel and collective had measured efficiencies.
     pub is_calibrated: bool,
@@ -78,17 +78,17 @@ pub struct Serving {
 /// The result for a load, with the phases and the memory it is made of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadResult {
-    /// The result.
+    /// The performance.
     pub serving: Serving,
-    /// One prompt.
+    /// The prefill of one prompt.
     pub prefill: PhaseTimes,
     /// One decode step of one micro-batch.
     pub decode: PhaseTimes,
     /// The memory of every stage.
     pub memory: Vec<StageMemory>,
-    /// Micro-batches of decode.
+    /// Number of micro-batches of decode.
     pub micro_batches: f64,
-    /// The transfer of one KV cache between separate GPUs.
+    /// Time to transfer the KV cache of one request between separate GPUs, in ns.
     pub kv_transfer_ns: f64,
 }
 

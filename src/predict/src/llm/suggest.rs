@@ -4,12 +4,12 @@ use super::{Deployment, Load, Parallelism, PlacementError, Serving, serve};
 use crate::config::Model;
 use crate::kernel::Context;
 
-/// One way to spread a model.
+/// A choice of parallelism with its result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// The way.
+    /// How the model is split over GPUs.
     pub parallelism: Parallelism,
-    /// What it does, or why it cannot be.
+    /// The performance, or why the model cannot run.
     pub outcome: Result<Serving, PlacementError>,
 }
 
