@@ -49,7 +49,7 @@ pub(super) struct DoctorArgs {
 const KERNEL: &str = "vecadd";
 const CASE: &str = "n=65536";
 
-/// What `doctor --json` prints (`rgpu.doctor/1`).
+/// The output of `doctor --json` (`rgpu.doctor/1`).
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Diagnosis {
     /// `rgpu.doctor/1`.

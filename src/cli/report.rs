@@ -71,7 +71,7 @@ fn budget(text: &str) -> Result<usize, String> {
     }
 }
 
-/// What can be looked for.
+/// The things that can be searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum LintName {
     /// NVTX ranges

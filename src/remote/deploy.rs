@@ -214,7 +214,7 @@ impl AgentStart {
     }
 }
 
-/// What happened to frames sent before the agent's hello.
+/// The outcome of frames that were sent before the agent's hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EarlyFrames {
     /// The agent reads them.

@@ -71,7 +71,7 @@ struct SideBuilder {
     pass_results: Vec<(Mode, PassResult)>,
     /// Whether the current pass needs another plan for this side.
     open: bool,
-    /// What we know of the current plan beyond the plan itself; `None` if the side is not part of
+    /// Facts about the current plan that are not in the plan; `None` if the side is not part of
     /// it.
     draft_info: Option<DraftInfo>,
 }

@@ -129,7 +129,7 @@ pub(super) trait PlanDriver {
     ) -> Result<NextStep>;
 }
 
-/// What a run has on its host: the connection, the facts, and the files for its plans.
+/// The resources of a run on its host: the connection, the facts, and the files for its plans.
 pub struct RunSession<'a> {
     /// The connection.
     pub(super) link: &'a mut HostLink,

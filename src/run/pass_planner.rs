@@ -444,7 +444,7 @@ impl PassPlanner {
     }
 }
 
-/// What follows a plan.
+/// The next step after a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextStep {
     Plan,

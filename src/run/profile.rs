@@ -108,7 +108,7 @@ pub(super) struct ProfileDriver<'a> {
     pub(super) run: ProfileRun<'a>,
     pub(super) builder: ProfileBuilder,
     planner: PassPlanner,
-    /// What we know of the current plan beyond the plan itself.
+    /// Facts about the current plan that are not in the plan itself.
     draft_info: DraftInfo,
     max_plans: u32,
     /// The program's error under a tool, while the program runs without one.

@@ -140,7 +140,7 @@ pub(in crate::cli) struct EqualArgs {
 /// The result of an operation: a layout with its proof, or a rejection.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Operation {
-    /// What it was applied to.
+    /// The arguments of the operation.
     operands: Vec<String>,
     /// The result. Absent if there is none, or none is known.
     #[serde(skip_serializing_if = "Option::is_none")]

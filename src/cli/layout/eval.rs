@@ -81,7 +81,7 @@ pub(in crate::cli) enum PictureFormat {
     Svg,
 }
 
-/// What a colour stands for.
+/// The meaning of a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum Color {
     /// The thread; without --tile the first mode

@@ -61,7 +61,7 @@ pub(in crate::cli) struct ImportArgs {
     pub until: Option<String>,
 }
 
-/// What files are.
+/// The format of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum Format {
     /// A model's config.json: shows what rgpu reads from it
@@ -78,7 +78,7 @@ pub(in crate::cli) enum Format {
     Aic,
 }
 
-/// What was imported (`rgpu.model-import/1`).
+/// The result of an import (`rgpu.model-import/1`).
 #[derive(Debug, Serialize, JsonSchema)]
 pub(in crate::cli) struct ImportResult {
     /// `rgpu.model-import/1`.

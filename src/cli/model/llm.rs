@@ -92,7 +92,7 @@ pub(in crate::cli) struct LlmArgs {
     pub suggest: bool,
 }
 
-/// What is shown.
+/// The document to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
     /// Kernels of each kind of layer.

@@ -19,7 +19,7 @@ use crate::report::usd;
 /// How long a platform may take to report a remote's state for a list.
 const STATE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What `remote add NAME wafer` takes besides.
+/// Further arguments of `remote add NAME wafer`.
 #[derive(Args, Clone, Debug, Default)]
 pub(in crate::cli) struct WaferArgs {
     /// The workspace at Wafer; `remote up` creates it if it does not exist

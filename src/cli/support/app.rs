@@ -1,4 +1,4 @@
-//! What every command is given: settings, flags, terminal and folders; how it prints and fails.
+//! The context of every command: settings, flags, terminal and folders; printing and failing.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;

@@ -14,7 +14,7 @@ use crate::swizzle::{Swizzle, SwizzledLayout};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}, in column {column} of `{text}`")]
 pub struct ParseError {
-    /// What is wrong.
+    /// The problem.
     pub reason: String,
     /// The whole text.
     pub text: String,

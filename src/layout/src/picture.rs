@@ -15,7 +15,7 @@ pub const MAX_CELLS: i64 = 1 << 14;
 /// How many colours there are: one for each bank of shared memory.
 const COLORS: i64 = 32;
 
-/// What a colour stands for.
+/// The meaning of a colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coloring {
     /// The thread; of a value layout, the first mode.

@@ -54,7 +54,7 @@ pub enum MathKind {
 }
 
 impl MathKind {
-    /// How many there are; [`MathKind::index`] is below.
+    /// Number of kinds; [`MathKind::index`] is below it.
     pub const COUNT: usize = 6;
 
     /// The index in tables by kind.
@@ -96,7 +96,7 @@ impl Dtype {
         }
     }
 
-    /// How many elements share one scale of a byte. `None` if there are no scales.
+    /// Number of elements that share one scale of a byte. `None` if there are no scales.
     #[must_use]
     pub fn scale_block(self) -> Option<u64> {
         match self {
@@ -113,7 +113,7 @@ impl Dtype {
         rows * (columns * f64::from(self.bits()) / 8.0 + scales)
     }
 
-    /// What products of this format run on.
+    /// The arithmetic of products of this format.
     #[must_use]
     pub fn math(self) -> MathKind {
         match self {

@@ -268,7 +268,7 @@ fn active_bounds<const N: usize>(parameters: &[Parameter; N], values: &[f64; N])
         .collect()
 }
 
-/// How far pairs of a predicted and a measured time are apart.
+/// The errors of pairs of a predicted and a measured time.
 #[must_use]
 pub fn errors(pairs: impl Iterator<Item = (f64, f64)>) -> Errors {
     let signed: Vec<f64> = pairs.map(|(time, measured)| (time - measured) / measured).collect();

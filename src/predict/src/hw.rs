@@ -313,7 +313,7 @@ impl Hardware {
         self.compute.iter().find(is_wanted).map(|peak| (peak.unit.base(peak.value), peak))
     }
 
-    /// How many FLOP a byte of HBM traffic must do before products limit a kernel.
+    /// FLOP per byte of HBM traffic above which products limit a kernel.
     #[must_use]
     pub fn ridge(&self, math: MathKind) -> Option<f64> {
         Some(self.peak(math)?.0 / self.bandwidth(Tier::Hbm)?)
@@ -401,7 +401,7 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// What `dtype` is multiplied with on this GPU: its own kind, or FP16 after widening where the
+    /// The arithmetic of `dtype` on this GPU: its own kind, or FP16 after widening where the
     /// tensor cores do not know it.
     #[must_use]
     pub fn math(&self, dtype: Dtype) -> MathKind {

@@ -180,8 +180,8 @@ impl Measurement {
         }
     }
 
-    /// What makes this row another configuration: everything that was not measured, without the
-    /// file and the day.
+    /// The configuration of this row: everything that was not measured, without the file and the
+    /// date.
     #[must_use]
     pub fn configuration(&self) -> String {
         let mut bare = self.clone();

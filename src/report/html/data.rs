@@ -79,7 +79,7 @@ pub(super) struct Page<'a> {
     left_out: Vec<String>,
 }
 
-/// What a finding is worth, and where idle time is.
+/// The possible saving of a finding, and the places of idle time.
 #[derive(Serialize)]
 struct FindingTexts {
     #[serde(skip_serializing_if = "Option::is_none")]

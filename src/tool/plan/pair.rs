@@ -28,7 +28,7 @@ pub const PAIR: &str = "pair";
 pub struct PairDraft {
     /// The plan with the files of both sides.
     pub draft: Draft,
-    /// What we know of each side's plan; `None` for a side that is left out.
+    /// Facts about each side's plan; `None` for a side that is left out.
     pub infos: [Option<DraftInfo>; 2],
 }
 

@@ -42,7 +42,7 @@ pub enum FirstPass {
 pub struct Request {
     /// The part to plan.
     pub part: PlanPart,
-    /// What to measure with.
+    /// The mode to measure with.
     pub mode: Mode,
     /// The kernel or program.
     pub target: Target,
@@ -130,7 +130,7 @@ pub enum Output {
 /// Options of the build step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BuildOptions {
-    /// What to compile to.
+    /// The files to compile to.
     pub output: Output,
     /// Whether nvcc's preprocessed device source comes back as well.
     pub keep_ir: bool,

@@ -23,7 +23,7 @@ pub struct RungInfo {
     pub tool: RungTool,
     /// The result, for docs and reports.
     pub gives: &'static str,
-    /// What is missing compared with better rungs; empty if nothing.
+    /// The data that better rungs have and this one lacks; empty if none.
     pub loses: &'static str,
     /// Replaces `loses` in mode `ncu`.
     pub loses_in_ncu_mode: Option<&'static str>,
@@ -141,7 +141,7 @@ impl RungInfo {
         RUNGS.iter().find(|info| info.id == *id)
     }
 
-    /// What it loses in this mode.
+    /// The data that it lacks in this mode.
     pub fn loses_in(&self, mode: Mode) -> &'static str {
         match (mode, self.loses_in_ncu_mode) {
             (Mode::Ncu, Some(loses)) => loses,

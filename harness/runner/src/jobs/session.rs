@@ -1,4 +1,4 @@
-//! What all GPU jobs share: the device, the entry, and a case in device memory.
+//! The shared state of GPU jobs: the device, the entry, and a case in device memory.
 
 use crate::abi::AbiCase;
 use crate::cuda::{Buffer, Driver, Function, Gpu, KernelArgs, Module, ProbeCalls};

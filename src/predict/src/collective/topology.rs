@@ -1,4 +1,4 @@
-//! Which links join the GPUs of a collective.
+//! The links between the GPUs of a collective.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub struct Topology {
     pub has_nvlink: bool,
     /// The rate between domains; 0 if there is no network.
     pub network: f64,
-    /// How many times more the GPUs can send than the switches between domains carry: at least 1.
+    /// The rate that all GPUs can send, over the rate of the switches between domains: at least 1.
     pub oversubscription: f64,
     /// GPUs of one NUMA node, and the rate between NUMA nodes for one GPU, where PCIe joins them.
     pub numa: Option<(f64, f64)>,
@@ -38,7 +38,7 @@ pub struct TopologyFile {
     /// The network of one GPU, one way, in GB/s.
     #[serde(default)]
     pub network_gb_s: Option<f64>,
-    /// How many times more the GPUs can send than the switches carry.
+    /// The rate that all GPUs can send, over the rate of the switches between domains.
     #[serde(default)]
     pub oversubscription: Option<f64>,
     /// Number of GPUs per NUMA node.
@@ -129,7 +129,7 @@ impl Topology {
         })
     }
 
-    /// How many domains `ranks` GPUs take.
+    /// Number of domains that `ranks` GPUs need.
     #[must_use]
     pub fn nodes(&self, ranks: f64) -> f64 {
         (ranks / self.domain).ceil().max(1.0)

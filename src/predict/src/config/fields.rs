@@ -168,7 +168,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// How many layers there are.
+    /// Number of layers.
     ///
     /// # Errors
     /// The field is absent, no number, or larger than any model.
@@ -291,7 +291,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// What all architectures share, without layers.
+    /// A model without layers, from the fields that all architectures share.
     ///
     /// # Errors
     /// A field is missing or wrong.

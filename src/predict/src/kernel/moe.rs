@@ -24,7 +24,7 @@ pub struct Experts {
 }
 
 impl Experts {
-    /// How many experts `tokens` tokens touch, if each expert is equally likely:
+    /// Number of experts that `tokens` tokens touch, if each expert is equally likely:
     /// E·(1 − (1 − k/E)^tokens).
     #[must_use]
     pub fn touched(&self, tokens: f64) -> f64 {

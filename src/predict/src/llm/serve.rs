@@ -92,7 +92,7 @@ pub struct LoadResult {
     pub kv_transfer_ns: f64,
 }
 
-/// What `model` does under `load`.
+/// Predicts the performance of `model` under `load`.
 ///
 /// # Errors
 /// It cannot be spread like this, or does not fit.
