@@ -367,9 +367,9 @@ impl Config {
 /// and linked.
 fn resolve_links(path: &Path) -> PathBuf {
     // The system's own limit (`path_resolution(7)`).
-    const LINKS: usize = 40;
+    const MAX_LINKS: usize = 40;
     let mut path = path.to_owned();
-    for _ in 0..LINKS {
+    for _ in 0..MAX_LINKS {
         let Ok(target) = fs::read_link(&path) else { break };
         path = path.parent().unwrap_or(Path::new("")).join(target);
     }

@@ -39,7 +39,7 @@ use pull_folder::SkippedFile;
 use source::ExecSource;
 
 /// The default time limit of a program.
-const TIMEOUT: Duration = Duration::from_secs(600);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The output of `exec --json` (`rgpu.exec/1`).
 #[derive(Serialize, JsonSchema)]
@@ -251,7 +251,7 @@ fn dry_run(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<Status> {
         program: compile::dry(args, source, &facts)?,
         env: args.env.iter().cloned().collect(),
         secrets: source.secrets.clone(),
-        timeout: args.run.timeout.unwrap_or(TIMEOUT),
+        timeout: args.run.timeout.unwrap_or(DEFAULT_TIMEOUT),
         ..ExecRequest::default()
     };
     let plan = exec_draft(&request, "dry-run.1".to_owned()).plan;
@@ -303,7 +303,7 @@ fn request(
         program: compile::program(args, source, facts, built)?,
         env,
         secrets: source.secrets.clone(),
-        timeout: args.run.timeout.unwrap_or(TIMEOUT),
+        timeout: args.run.timeout.unwrap_or(DEFAULT_TIMEOUT),
         stdin: terminal.map_or(source.stdin(args.run.detach), RawTerminal::as_stdin),
         log_bytes: args.run.log_limit,
         pull: args.pull.clone(),
@@ -541,7 +541,7 @@ fn finish(
     match end {
         ProgramExit::TimedOut => app.print_note(&format!(
             "error: `{name}` was stopped after {} s\n  help: raise the limit with `--timeout`",
-            args.run.timeout.unwrap_or(TIMEOUT).as_secs()
+            args.run.timeout.unwrap_or(DEFAULT_TIMEOUT).as_secs()
         )),
         // Whoever closed the pipe or pressed Ctrl-C needs no message.
         ProgramExit::Signal(n) if ![SIGPIPE, SIGINT].contains(&n) => {

@@ -39,11 +39,11 @@ use crate::{Digest, Event, Plan, Probe, Stream};
 /// The media type of frames ([`crate::frame`]), without the magic line.
 pub const FRAMES: &str = "application/vnd.rgpu.frames";
 
-/// Longest time that the server holds a request, in seconds. Some platforms end requests at 150.
-pub const LONGEST_WAIT_S: u64 = 100;
+/// Maximum time that the server holds a request, in seconds. Some platforms end requests at 150.
+pub const MAX_WAIT_S: u64 = 100;
 
-/// How often an idle stream sends a sign of life: a `pong`, or a comment in server-sent events.
-pub const BEAT: Duration = Duration::from_secs(10);
+/// The interval at which an idle stream sends a sign of life: a `pong`, or a comment in server-sent events.
+pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Header of `POST /v1/jobs`: the plan's job. Submitting it again attaches to that job.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";

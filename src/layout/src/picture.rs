@@ -9,10 +9,10 @@ use crate::swizzle::SwizzledLayout;
 
 pub use svg::style;
 
-/// How many cells a picture may have.
+/// Maximum number of cells of a picture.
 pub const MAX_CELLS: i64 = 1 << 14;
 
-/// How many colours there are: one for each bank of shared memory.
+/// Number of colours: one for each bank of shared memory.
 const COLORS: i64 = 32;
 
 /// The meaning of a colour.

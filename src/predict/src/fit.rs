@@ -20,15 +20,15 @@ pub const MIN_ROWS: usize = 8;
 /// Fewer rows are no regime of a collective.
 const MIN_REGIME_ROWS: usize = 6;
 /// One configuration of this many is held out.
-const HELD_OUT: u64 = 4;
+const CONFIGURATIONS_PER_HELD_OUT: u64 = 4;
 /// The weight of the pull, against a mean of squared relative errors.
-const PULL: f64 = 1e-4;
-const EFFICIENCY: (f64, f64) = (0.02, 1.0);
-const LAUNCH_NS: (f64, f64) = (1.0, 100_000.0);
-const ALPHA_NS: (f64, f64) = (100.0, 10_000_000.0);
+const PULL_WEIGHT: f64 = 1e-4;
+const EFFICIENCY_BOUNDS: (f64, f64) = (0.02, 1.0);
+const LAUNCH_BOUNDS_NS: (f64, f64) = (1.0, 100_000.0);
+const ALPHA_BOUNDS_NS: (f64, f64) = (100.0, 10_000_000.0);
 /// A parameter this close to its bound, as a ratio, lies on it.
-const ON_BOUND: f64 = 1.001;
-const SWEEPS: usize = 24;
+const MAX_RATIO_ON_BOUND: f64 = 1.001;
+const DESCENT_SWEEPS: usize = 24;
 const GOLDEN_STEPS: usize = 36;
 
 /// A fit, and the rows that were left out of it.
@@ -74,7 +74,7 @@ pub fn fit(
             too_fast.push((row.clone(), predicted.bound_ns(), time_ns));
             continue;
         }
-        let is_held_out = hash(&row.configuration()).is_multiple_of(HELD_OUT);
+        let is_held_out = hash(&row.configuration()).is_multiple_of(CONFIGURATIONS_PER_HELD_OUT);
         match (predicted, row.kind) {
             (Prediction::Kernel(kernel), Kind::Kernel) => {
                 let dtype = row.dtype.unwrap_or(Dtype::Bf16);
@@ -113,9 +113,9 @@ pub fn fit(
 
 fn fit_kernel(op: OpKind, dtype: Dtype, rows: &[(KernelTime, f64, bool)]) -> Option<KernelFit> {
     let parameters = [
-        Parameter { name: "compute", bounds: EFFICIENCY, start: 1.0 },
-        Parameter { name: "memory", bounds: EFFICIENCY, start: 1.0 },
-        Parameter { name: "launch_ns", bounds: LAUNCH_NS, start: LaunchMode::Stream.ns() },
+        Parameter { name: "compute", bounds: EFFICIENCY_BOUNDS, start: 1.0 },
+        Parameter { name: "memory", bounds: EFFICIENCY_BOUNDS, start: 1.0 },
+        Parameter { name: "launch_ns", bounds: LAUNCH_BOUNDS_NS, start: LaunchMode::Stream.ns() },
     ];
     let time = |kernel: &KernelTime, [compute, memory, launch]: [f64; 3]| {
         let work = (kernel.compute_ns / compute).max(kernel.memory_ns / memory);
@@ -151,8 +151,8 @@ type CollectiveRow = (f64, f64, f64, bool);
 
 fn fit_collective(op: &str, gpus: u32, rows: &[CollectiveRow]) -> Option<CollectiveFit> {
     let parameters = [
-        Parameter { name: "alpha_ns", bounds: ALPHA_NS, start: 10_000.0 },
-        Parameter { name: "bandwidth", bounds: EFFICIENCY, start: 1.0 },
+        Parameter { name: "alpha_ns", bounds: ALPHA_BOUNDS_NS, start: 10_000.0 },
+        Parameter { name: "bandwidth", bounds: EFFICIENCY_BOUNDS, start: 1.0 },
     ];
     let time = |bound: f64, [alpha, share]: [f64; 2]| alpha + bound / share;
     let (mut train, test) = split(rows, |row| row.3)?;
@@ -220,12 +220,12 @@ fn minimise<const N: usize>(
 ) -> [f64; N] {
     let mut values: [f64; N] = std::array::from_fn(|i| parameters[i].start);
     let whole = |values: [f64; N]| {
-        let pull: f64 =
-            (0..N).map(|i| (values[i] / parameters[i].start).ln().powi(2)).sum::<f64>() * PULL;
+        let pull: f64 = (0..N).map(|i| (values[i] / parameters[i].start).ln().powi(2)).sum::<f64>()
+            * PULL_WEIGHT;
         loss(values) + pull
     };
     let mut best = whole(values);
-    for _ in 0..SWEEPS {
+    for _ in 0..DESCENT_SWEEPS {
         let before = best;
         for (i, parameter) in parameters.iter().enumerate() {
             let (mut low, mut high) = (parameter.bounds.0.ln(), parameter.bounds.1.ln());
@@ -258,7 +258,9 @@ fn minimise<const N: usize>(
 }
 
 fn active_bounds<const N: usize>(parameters: &[Parameter; N], values: &[f64; N]) -> Vec<String> {
-    let is_on = |value: f64, bound: f64| value / bound < ON_BOUND && bound / value < ON_BOUND;
+    let is_on = |value: f64, bound: f64| {
+        value / bound < MAX_RATIO_ON_BOUND && bound / value < MAX_RATIO_ON_BOUND
+    };
     let pairs = parameters.iter().zip(values);
     pairs
         .filter(|(parameter, value)| {

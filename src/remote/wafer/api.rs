@@ -27,7 +27,7 @@ pub(super) const JSON: &str = "application/json";
 
 /// Attempts for a request that changes nothing, and the pause before the second.
 const MAX_TRIES: u32 = 4;
-const PAUSE: Duration = Duration::from_millis(200);
+const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// A client of the service. Clones share its connections.
 #[derive(Clone, Debug)]
@@ -110,7 +110,7 @@ impl Api {
         path: &str,
         doing: &'static str,
     ) -> Result<ApiAnswer, WaferError> {
-        let mut attempts = Attempts::new(MAX_TRIES, PAUSE);
+        let mut attempts = Attempts::new(MAX_TRIES, FIRST_RETRY_PAUSE);
         loop {
             let answer = self.ask(Method::GET, path, None, doing).await;
             let passes = match &answer {
