@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::deploy::EarlyFrames;
 use super::followed::FollowedJob;
-use super::upload::{ProgressSink, Submission, Uploaded};
+use super::upload::{ProgressSink, Submission, UploadTotals};
 use super::{
     Bill, ConnectOptions, FetchOutcome, HostJobs, JobMessage, JobStdin, Remote, RemoteError,
     RemoteFile, SentRecord, Session, UserPrompt, limits,
@@ -232,7 +232,7 @@ impl HostLink {
         &mut self,
         submission: &Submission,
         progress: ProgressSink<'_>,
-    ) -> Result<Uploaded, RemoteError> {
+    ) -> Result<UploadTotals, RemoteError> {
         self.job = None;
         let job = FollowedJob::new(&submission.plan.job, &submission.plan.limits);
         self.submitting = Some(job.clone());

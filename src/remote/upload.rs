@@ -88,7 +88,7 @@ pub struct Submission {
 
 /// The amount that an upload moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Uploaded {
+pub struct UploadTotals {
     /// Number of blobs that were sent.
     pub blobs: usize,
     /// The size of these blobs before compression.
@@ -111,7 +111,7 @@ impl Session {
         &mut self,
         submission: &Submission,
         progress: ProgressSink<'_>,
-    ) -> Result<Uploaded, RemoteError> {
+    ) -> Result<UploadTotals, RemoteError> {
         let message = ToAgent::Submit {
             plan: Box::new(submission.plan.clone()),
             secrets: submission.secrets.clone(),
@@ -123,7 +123,7 @@ impl Session {
             },
             await_blobs: true,
         };
-        let mut uploaded = Uploaded::default();
+        let mut uploaded = UploadTotals::default();
         let total_bytes = submission.plan.files.iter().map(|file| file.size).sum();
         let knew_agent = self.agent().is_some();
         let mut opening = match total_bytes > EARLY_OPEN_MIN_BYTES {
@@ -216,7 +216,7 @@ impl Session {
         missing: MissingOnHost,
         streams: EarlyWork,
         progress: ProgressSink<'_>,
-    ) -> Result<(Uploaded, Option<String>), RemoteError> {
+    ) -> Result<(UploadTotals, Option<String>), RemoteError> {
         let sizes = blob_sizes(&submission.plan);
         let MissingOnHost { mut digests, then } = missing;
         digests.sort();
@@ -292,7 +292,7 @@ impl Session {
         }
         progress(TransferProgress { done: total, total });
         let streams = work.lanes.load(Ordering::Relaxed);
-        Ok((Uploaded { blobs, bytes: total, streams }, begun))
+        Ok((UploadTotals { blobs, bytes: total, streams }, begun))
     }
 
     /// Waits until a plan whose blobs are all confirmed starts.
@@ -577,7 +577,7 @@ mod tests {
         assert_eq!(seen.last(), Some(&TransferProgress { done: 10 << 20, total: 10 << 20 }));
 
         let second = fake::connect(&host).await.submit(&submission, &|_| ()).await.unwrap();
-        assert_eq!(second, Uploaded::default());
+        assert_eq!(second, UploadTotals::default());
     }
 
     #[tokio::test]
@@ -597,10 +597,10 @@ mod tests {
         assert!(first.streams > 1, "{first:?}");
         assert_eq!(host.blob_bytes(), BYTES as u64);
         let second = remembering(&cache).await.submit(&submission, &|_| ()).await.unwrap();
-        assert_eq!((second, host.blob_bytes()), (Uploaded::default(), BYTES as u64));
+        assert_eq!((second, host.blob_bytes()), (UploadTotals::default(), BYTES as u64));
         // An empty record says that nothing was sent, which is wrong here. The job starts anyway.
         let third = remembering(&other).await.submit(&submission, &|_| ()).await.unwrap();
-        assert_eq!(third, Uploaded::default());
+        assert_eq!(third, UploadTotals::default());
     }
 
     #[tokio::test]
@@ -613,7 +613,7 @@ mod tests {
         host.cut_after(800);
         link.submit(&submission, &|_| ()).await.unwrap();
         let again = fake::connect(&host).await.submit(&submission, &|_| ()).await.unwrap();
-        assert_eq!(again, Uploaded::default());
+        assert_eq!(again, UploadTotals::default());
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::extract::{Path as InPath, State as Shared};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use rgpu_agent::blob::Packed;
+use rgpu_agent::blob::BlobEncoding;
 use rgpu_agent::service::{Refusal, Service};
 use rgpu_protocol::http::{MissingBlobs, MissingRequest, PLAIN_SIZE, UPLOAD_OFFSET};
 use rgpu_protocol::{BLOB_BYTES, Digest, FromAgent};
@@ -80,8 +80,8 @@ pub(crate) async fn put(
     });
     let range = range.transpose()?;
     let packed = match headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes) {
-        None | Some(b"identity") => Packed::Plain,
-        Some(b"zstd") if range.is_none() => Packed::Zstd,
+        None | Some(b"identity") => BlobEncoding::Plain,
+        Some(b"zstd") if range.is_none() => BlobEncoding::Zstd,
         Some(_) => {
             let text = "a whole blob may be zstd; a range must be uncompressed";
             return Err(HttpRefusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_encoding", text));
@@ -89,8 +89,8 @@ pub(crate) async fn put(
     };
     let bytes = read(body, MAX_BLOB_BODY_BYTES).await?;
     let size = match packed {
-        Packed::Plain => bytes.len() as u64,
-        Packed::Zstd => {
+        BlobEncoding::Plain => bytes.len() as u64,
+        BlobEncoding::Zstd => {
             let size = headers.get(PLAIN_SIZE).and_then(|size| size.to_str().ok()?.parse().ok());
             size.filter(|size| *size <= BLOB_BYTES).ok_or_else(|| {
                 let text =
@@ -172,7 +172,7 @@ fn append(
     let whole = fs::read(&path).map_err(io)?;
     // The blob is complete or damaged, so the partial file is of no more use.
     let _ = fs::remove_file(&path);
-    service.put_blob(digest, range.total, &whole, Packed::Plain).map(|()| StoredBytes::Whole)
+    service.put_blob(digest, range.total, &whole, BlobEncoding::Plain).map(|()| StoredBytes::Whole)
 }
 
 fn parse(digest: String) -> Result<Digest, HttpRefusal> {

@@ -105,7 +105,7 @@ pub(super) struct Evaluation {
     coalesced_form: Layout,
     /// The offsets of the coordinates of `--at`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    at: Vec<Evaluated>,
+    at: Vec<CoordinateOffset>,
     /// The matrix of `--f2`.
     #[serde(skip_serializing_if = "Option::is_none")]
     f2: Option<F2Matrix>,
@@ -116,7 +116,7 @@ pub(super) struct Evaluation {
 
 /// A coordinate with its offset.
 #[derive(Serialize, JsonSchema)]
-struct Evaluated {
+struct CoordinateOffset {
     /// The coordinate.
     coordinate: String,
     /// Its offset, swizzled.
@@ -134,7 +134,7 @@ pub(super) fn run(app: &App, args: &EvalArgs) -> Result<Status> {
                 .hint("give an index below its size, or a tuple nested as its shape")
         })?;
         let offset = layout.swizzle().apply(offset + layout.offset());
-        at.push(Evaluated { coordinate: coordinate.to_string(), offset });
+        at.push(CoordinateOffset { coordinate: coordinate.to_string(), offset });
     }
     let f2 = match args.f2.then(|| f2_matrix(&layout)).transpose() {
         Ok(matrix) => matrix,
@@ -149,7 +149,7 @@ pub(super) fn run(app: &App, args: &EvalArgs) -> Result<Status> {
     if !layout.swizzle().is_identity() {
         text += &line("swizzle", format!("{} (the facts are those below it)", layout.swizzle()));
     }
-    for Evaluated { coordinate, offset } in &at {
+    for CoordinateOffset { coordinate, offset } in &at {
         text += &line("at", format!("{coordinate} → {offset}"));
     }
     if let Some(matrix) = &f2 {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use rgpu_predict::document::model_document;
-use rgpu_predict::import::{ImportDefaults, ImportError, Merged, between, merge};
+use rgpu_predict::import::{ImportDefaults, ImportError, MergedRows, between, merge};
 use rgpu_predict::import::{aic, inferencemax, mlperf, trtllm, vllm};
 use rgpu_predict::measurement::{Measurement, write_csv};
 use schemars::JsonSchema;
@@ -127,7 +127,7 @@ pub(super) fn run(app: &App, args: &ImportArgs) -> Result<Status> {
         rows.extend(read.map_err(failure)?);
     }
     let rows = between(rows, args.since.as_deref(), args.until.as_deref());
-    let Merged { rows, duplicates } = merge(rows);
+    let MergedRows { rows, duplicates } = merge(rows);
     for (file, kept) in &duplicates {
         app.print_note(&format!("duplicate: a row of {file} is already in {kept}"));
     }

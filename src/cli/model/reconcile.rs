@@ -63,14 +63,14 @@ pub(in crate::cli) struct ReconcileResult {
     /// Errors by quantity, axis and month.
     summary: ReconcileSummary,
     /// Rows without a prediction, by reason.
-    unpredicted: Vec<Unpredicted>,
+    unpredicted: Vec<UnpredictedRows>,
     /// Every row with its prediction.
     pairs: Vec<Pair>,
 }
 
 /// Rows without a prediction.
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
-struct Unpredicted {
+struct UnpredictedRows {
     /// Why.
     reason: String,
     /// How many.
@@ -103,16 +103,16 @@ pub(super) fn run(app: &App, args: &ReconcileArgs) -> Result<Status> {
         model: model.as_ref(),
     };
     let mut pairs = Vec::new();
-    let mut unpredicted: Vec<Unpredicted> = Vec::new();
+    let mut unpredicted: Vec<UnpredictedRows> = Vec::new();
     for row in own {
         if let Err(reason) = predictor.pairs(row, &mut pairs) {
             match unpredicted.iter_mut().find(|other| other.reason == reason) {
                 Some(same) => same.rows += 1,
-                None => unpredicted.push(Unpredicted { reason, rows: 1 }),
+                None => unpredicted.push(UnpredictedRows { reason, rows: 1 }),
             }
         }
     }
-    for Unpredicted { reason, rows } in &unpredicted {
+    for UnpredictedRows { reason, rows } in &unpredicted {
         app.print_note(&format!("{rows} rows have no prediction: {reason}"));
     }
     if pairs.is_empty() {

@@ -99,7 +99,7 @@ fn gpu_name(name: &str) -> String {
 
 /// Rows without those that repeat a configuration.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Merged {
+pub struct MergedRows {
     /// One row a configuration, in the order they came.
     pub rows: Vec<Measurement>,
     /// Rows left out: their file, and the file of the row that was kept.
@@ -108,9 +108,9 @@ pub struct Merged {
 
 /// Keeps the first row of every configuration and day.
 #[must_use]
-pub fn merge(rows: Vec<Measurement>) -> Merged {
+pub fn merge(rows: Vec<Measurement>) -> MergedRows {
     let mut first: BTreeMap<(String, Option<String>), String> = BTreeMap::new();
-    let mut merged = Merged { rows: Vec::new(), duplicates: Vec::new() };
+    let mut merged = MergedRows { rows: Vec::new(), duplicates: Vec::new() };
     for row in rows {
         match first.entry((row.configuration(), row.date.clone())) {
             std::collections::btree_map::Entry::Occupied(kept) => {

@@ -85,7 +85,7 @@ fn row(
 }
 
 /// The settings in the name of an artifact.
-struct Named {
+struct ArtifactSettings {
     defaults: ImportDefaults,
     precision: String,
     framework: String,
@@ -94,7 +94,7 @@ struct Named {
     concurrency: f64,
 }
 
-impl Named {
+impl ArtifactSettings {
     fn apply(&self, row: &mut Measurement) {
         row.dtype = self.precision.parse().ok();
         row.framework = Some(self.framework.clone());
@@ -107,7 +107,7 @@ impl Named {
 }
 
 /// Reads a name from its end, since models have `_` in theirs.
-fn configuration(file: &str) -> Option<Named> {
+fn configuration(file: &str) -> Option<ArtifactSettings> {
     let name = file.rsplit(['/', '\\']).next()?;
     let name = name.strip_suffix(".json")?;
     let mut words = name.rsplit('_');
@@ -122,7 +122,7 @@ fn configuration(file: &str) -> Option<Named> {
     let precision = words.next()?.to_owned();
     let (input, output) = lengths(words.next()?)?;
     let defaults = ImportDefaults { gpu: Some(gpu), tp: Some(tp), input, output, date: None };
-    Some(Named { defaults, precision, framework, ep, dp_attention, concurrency })
+    Some(ArtifactSettings { defaults, precision, framework, ep, dp_attention, concurrency })
 }
 
 /// `1k8k` as 1024 and 8192.
