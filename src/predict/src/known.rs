@@ -1,4 +1,4 @@
-//! Results that are known from elsewhere, to hold predictions and contributed hardware against.
+//! Published results, to compare predictions and contributed hardware with.
 
 use crate::Dtype;
 use crate::hw::find;
