@@ -5,19 +5,19 @@
 //! command takes `--json`, `-q` and `-v`.
 //!
 //! Commands do not import each other: what they share is in `support`. Above them stand `args`,
-//! `dispatch`, `attach`, `completions`, `delegates` and `documents`, which name every command.
+//! `dispatch`, `attach`, `completions`, `exec_commands` and `documents`, which name every command.
 
 mod args;
 mod attach;
 mod build;
 mod compare;
 mod completions;
-mod delegates;
 mod disasm;
 mod dispatch;
 mod doctor;
 mod documents;
 mod exec;
+mod exec_commands;
 mod kernels;
 mod layout;
 mod model;

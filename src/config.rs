@@ -349,7 +349,7 @@ impl Config {
                 .cause(e)
         };
         let file = resolve_links(&self.user_file);
-        let _lock = atomic::lock_folder(&file).map_err(write_error)?;
+        let _lock = atomic::lock_parent_of(&file).map_err(write_error)?;
         let text = match fs::read_to_string(&file) {
             Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
@@ -367,9 +367,9 @@ impl Config {
 /// and linked.
 fn resolve_links(path: &Path) -> PathBuf {
     // The system's own limit (`path_resolution(7)`).
-    const LINKS: usize = 40;
+    const MAX_LINKS: usize = 40;
     let mut path = path.to_owned();
-    for _ in 0..LINKS {
+    for _ in 0..MAX_LINKS {
         let Ok(target) = fs::read_link(&path) else { break };
         path = path.parent().unwrap_or(Path::new("")).join(target);
     }

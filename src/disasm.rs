@@ -29,14 +29,14 @@ mod spare_cores;
 pub use code::{CodeError, LifeRanges, SourcePositions, code};
 pub use diff::{DiffSide, diff};
 pub use fetch::{FetchError, PipOutput, WHEEL, fetch, fetched, pinned};
-pub use host_listings::{ListingCalls, ListingRequest, questions};
+pub use host_listings::{ListingCalls, ListingRequest, cubin_listing_requests};
 pub use image_task::{ImageFilter, ImageTask};
 pub use images::{LocatedImage, image_bytes};
 pub use inputs::{InputError, Inputs, NamedInput, inputs};
 pub use lines_diff::{ComparedText, lines_diff};
 pub use names::FileNames;
 pub use nvdisasm::{Nvdisasm, NvdisasmSearch, ToolError, find};
-pub use operands::{OperandsError, listing_requests, operands};
+pub use operands::{OperandsError, hot_spot_listing_requests, operands};
 pub use read::{OTHER_ARCHES, listing};
 pub use sampled::sampled;
 
@@ -70,13 +70,13 @@ pub fn each<T: Send>(
 ) -> Vec<T> {
     let reader = ImageReader::new(task);
     // Written files get their final names only after those of all files before them.
-    if task.out.is_none() || !(task.sass || task.extract) {
+    if task.out.is_none() || !(task.write_listings || task.extract) {
         let process_file =
             |(): &mut (), number: usize| make(number, reader.read(number, &files[number]).0);
-        return CORES.spread(files.len(), || (), process_file);
+        return CORES.parallel_map(files.len(), || (), process_file);
     }
     let process_file = |(): &mut (), number: usize| reader.read(number, &files[number]);
-    let read = CORES.spread(files.len(), || (), process_file);
+    let read = CORES.parallel_map(files.len(), || (), process_file);
     let mut named = reader.writer.named();
     let mut inputs = Vec::with_capacity(read.len());
     for (number, (mut input, numbers)) in read.into_iter().enumerate() {
@@ -84,7 +84,7 @@ pub fn each<T: Send>(
             match named.remove(&(number, at)) {
                 Some(Ok(names)) => image.files = names,
                 Some(Err(error)) => {
-                    task.not_written(&error);
+                    task.record_write_error(&error);
                     input.errors.push(error);
                     input.status = Status::Partial;
                 }
@@ -93,7 +93,7 @@ pub fn each<T: Send>(
         }
         inputs.push(Mutex::new(Some(input)));
     }
-    let results = CORES.spread(
+    let results = CORES.parallel_map(
         inputs.len(),
         || (),
         |(), number| {

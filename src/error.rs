@@ -84,7 +84,7 @@ pub struct FailurePlace {
 pub struct Failure {
     /// Stable code in snake_case, e.g. `unknown_kernel`.
     pub code: String,
-    /// What happened, in one line, lower case, values in backticks.
+    /// The error in one line, in lower case, with values in backticks.
     pub what: String,
     /// The side on which it failed.
     pub side: Side,
@@ -94,7 +94,7 @@ pub struct Failure {
     /// Why it failed: the underlying error, or the tool's message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// What to do next, each a sentence or a command.
+    /// The next steps, each a sentence or a command.
     #[serde(default)]
     pub hints: Vec<String>,
     /// The exit status of the command.

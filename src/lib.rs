@@ -11,8 +11,9 @@
 //!    (report)     (analysis)  (import)            (rgpu-format)
 //! ```
 //!
-//! The modules below are in that order. All of them use `model`; only `run` joins tools, remotes,
-//! store and importers; `cli` is on top and no module imports it.
+//! Beside them, `config` reads settings, `exec` makes snippets into programs, `disasm` reads compiled
+//! code, and `redact` removes names from an export. All of them use `model` and `error`; only `run`
+//! joins tools, remotes, store and importers; `cli` is on top and no module imports it.
 
 pub mod error;
 pub mod model;

@@ -1,6 +1,6 @@
 //! Renders profiles. Each report format is one file here and one line in [`REPORTS`].
 //!
-//! Reports are pure functions of a [`Subject`]: no network, no GPU, no file. So snapshot tests can
+//! Reports are pure functions of a [`ReportInput`]: no network, no GPU, no file. So snapshot tests can
 //! check their output. A report is one or several [`Document`]s; the first one is the main document,
 //! which a terminal shows.
 
@@ -14,6 +14,7 @@ mod finding;
 mod grid;
 mod headline;
 mod html;
+mod input;
 mod json;
 mod kernel_name;
 mod markdown;
@@ -21,15 +22,14 @@ mod perfetto;
 mod quantity;
 pub mod regions;
 pub mod remotes_table;
-mod subject;
 mod terminal;
 mod text;
 
 pub use brief::LEAST_BUDGET;
 pub use document::{Destination, Document};
 pub use grid::{Align, Grid};
+pub use input::ReportInput;
 pub use quantity::{bytes, cost, duration, moment, per_second, percent, usd};
-pub use subject::Subject;
 pub use text::{one_line, wrap};
 
 /// The output style of a report.
@@ -56,9 +56,9 @@ pub struct Report {
     /// Where it goes without `--out`.
     pub shown: Destination,
     /// Returns why there is nothing to render; `None` if there is.
-    pub lacks: fn(&Subject<'_>) -> Option<&'static str>,
+    pub lacks: fn(&ReportInput<'_>) -> Option<&'static str>,
     /// Renders at least one document, the main one first.
-    pub render: fn(&Subject<'_>, &Style) -> Vec<Document>,
+    pub render: fn(&ReportInput<'_>, &Style) -> Vec<Document>,
 }
 
 /// All formats of `rgpu report --format`.
@@ -89,7 +89,7 @@ pub fn report(id: &str) -> Option<&'static Report> {
 
 impl Report {
     /// The main document as text, as a terminal shows it.
-    pub fn text(&self, subject: &Subject<'_>, style: &Style) -> String {
+    pub fn text(&self, subject: &ReportInput<'_>, style: &Style) -> String {
         let documents = (self.render)(subject, style);
         documents.into_iter().next().map(Document::into_text).unwrap_or_default()
     }

@@ -54,10 +54,9 @@ pub use exec::{
 pub use facts::FactsCache;
 pub use failed_rungs::FailedRungs;
 pub use file_copies::FileCopies;
-pub use host_listings::host_listings;
+pub use host_listings::fetch_host_listings;
 pub use job::{HostFile, JobResult, RunContext, close, record_output};
 pub use lifecycle::{RunSession, RunStart};
-pub use listings::listings;
 pub use outcome::{MAX_CAUSE_LINES, signal};
 pub use pass_planner::first_plan;
 pub use profile::{ProfileOutcome, ProfileRun};

@@ -29,7 +29,7 @@ mod slurm;
 mod sudo;
 
 pub use ncu::escaped;
-pub use nvdisasm::{CALL_TIMEOUT_S, LISTINGS, LISTINGS_STEP, ListingCall, listings};
+pub use nvdisasm::{CALL_TIMEOUT_S, LISTINGS, ListingCall, NVDISASM_STEP_ID, listings};
 pub use nvidia_smi::gpu_processes;
 pub use plan::arch::target_arch;
 pub use plan::build::{Compiler, compilers};
@@ -49,12 +49,13 @@ pub use plan::price::LaunchCost;
 pub use plan::provider_rungs::{ProviderRung, asks_for_less, served};
 pub use plan::python_env::{PythonEnv, ScriptError};
 pub use plan::reason::{REASONS, Reason, lasts, reason};
-pub use plan::region::{OUR_DOMAIN, RangeKind, RegionPath, RunnerRanges, SeenRegion};
+pub use plan::region::{RGPU_DOMAIN, RangeKind, RecordedRegion, RegionPath, RunnerRanges};
 pub use plan::request::{
-    Budget, BuildOptions, CaptureRange, DeepOptions, FailedRung, JobName, NcuOptions, NsysOptions,
-    Output, PlanPart, Program, Request, SanitizerOptions, SanitizerTool, Survey, Target, Toolbox,
+    Budget, BuildOptions, CaptureRange, DeepOptions, FailedRung, FirstPass, HostBinaries, JobName,
+    NcuOptions, NsysOptions, Output, PlanPart, Program, Request, SanitizerOptions, SanitizerTool,
+    Target,
 };
-pub use plan::rungs::{RUNGS, RungInfo, RungTool, Subject};
+pub use plan::rungs::{RUNGS, RungInfo, RungPurpose, RungTool};
 pub use plan::sections::{SETS, sections};
 pub use plan::wheels::{NVCC, Wheels};
 pub use plan::{check, plan};

@@ -7,7 +7,7 @@ use rgpu_predict::collective::Topology;
 use rgpu_predict::collective::topology::TopologyFile;
 use rgpu_predict::config::Model;
 use rgpu_predict::hw::{Hardware, check, find};
-use rgpu_predict::import::{Given, aic, inferencemax, mlperf, trtllm, vllm};
+use rgpu_predict::import::{ImportDefaults, aic, inferencemax, mlperf, trtllm, vllm};
 use rgpu_predict::kernel::Context;
 use rgpu_predict::llm::{Deployment, Load, serve};
 use rgpu_predict::measurement::{context, read_csv, write_csv};
@@ -33,7 +33,8 @@ fuzz_target!(|file: &[u8]| {
         }
         let _ = (TopologyFile::parse(text), Calibration::parse(text));
     }
-    let given = Given { gpu: Some("h200".into()), tp: Some(8), ..Given::default() };
+    let given =
+        ImportDefaults { gpu: Some("h200".into()), tp: Some(8), ..ImportDefaults::default() };
     let mut rows = Vec::new();
     for read in [inferencemax::read, vllm::read, trtllm::read, mlperf::read] {
         rows.extend(read("file.json", file, &given).unwrap_or_default());

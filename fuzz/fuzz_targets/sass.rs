@@ -9,7 +9,7 @@ use rgpu_format::sass::{self, Columns};
 fuzz_target!(|bytes: &[u8]| {
     let Some((sm, code)) = bytes.split_first() else { return };
     let sm = u32::from(*sm);
-    let survey = sass::survey(code, sm);
+    let summary = sass::summarize_code(code, sm);
     let code: Vec<_> = sass::decode(code).collect();
     let trimmed = sass::trimmed(&code, sm);
     assert!(trimmed.len() <= code.len());
@@ -24,9 +24,9 @@ fuzz_target!(|bytes: &[u8]| {
     }
     // The single pass agrees with the separate functions.
     let loops = blocks.iter().filter(|b| b.loop_head).count();
-    assert_eq!(survey.bytes, trimmed.len() * 16);
-    assert_eq!((survey.blocks, survey.loops), (blocks.len() as u64, loops as u64));
-    assert_eq!(survey.mix, sass::mix(trimmed, sm));
+    assert_eq!(summary.bytes, trimmed.len() * 16);
+    assert_eq!((summary.blocks, summary.loops), (blocks.len() as u64, loops as u64));
+    assert_eq!(summary.mix, sass::mix(trimmed, sm));
     let columns = Columns { control: true, bits: true };
     let text = sass::listing(&code, sm, columns, &BTreeMap::new());
     assert!(text.lines().count() >= code.len());

@@ -16,7 +16,7 @@ mod time;
 pub use alike::{differences, untimed};
 pub(super) use interval::mean;
 pub use sentence::phrase;
-pub use time::Paired;
+pub use time::PairedTimes;
 
 use crate::model::comparison::TimeSource;
 use crate::model::comparison::{
@@ -36,7 +36,7 @@ pub struct CompareOptions<'a> {
     /// The smallest relevant effect, as a fraction.
     pub threshold: f64,
     /// Times of interleaved calls, by case; empty if the sides were timed separately.
-    pub paired: &'a [Paired],
+    pub paired: &'a [PairedTimes],
 }
 
 /// Compares `b` with the base `a`.
@@ -58,7 +58,7 @@ pub fn compare(a: &Profile, b: &Profile, options: &CompareOptions<'_>) -> Compar
     }
     let differences = differences(a, b);
     let verdict = time.as_ref().map_or(TimeVerdict::Ambiguous, |t| t.verdict);
-    let summary = sentence::summary(&sentence::Subject {
+    let summary = sentence::summary(&sentence::SentenceInput {
         names: options.names,
         time: time.as_ref(),
         verdict,

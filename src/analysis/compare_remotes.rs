@@ -65,7 +65,10 @@ fn device(profile: &Profile) -> Option<String> {
 
 /// Compares all times with the first profile that has one and fills in `against_base`. Returns that
 /// profile's remote, if there is one, and a one-sentence summary.
-pub fn hold(rows: &mut [FanOutRow], profiles: &[Option<Profile>]) -> (Option<String>, String) {
+pub fn compare_with_first(
+    rows: &mut [FanOutRow],
+    profiles: &[Option<Profile>],
+) -> (Option<String>, String) {
     // A time of the reference on a CPU says nothing about the kernel.
     let timed = |profile: &&Profile| {
         let on_gpu = |timing: &Timing| timing.clock != TimingClock::CpuReference;
@@ -141,7 +144,7 @@ mod tests {
                 ..profile.as_ref().map(row).unwrap_or_default()
             })
             .collect();
-        let (base, summary) = hold(&mut rows, profiles);
+        let (base, summary) = compare_with_first(&mut rows, profiles);
         (rows, base, summary)
     }
 

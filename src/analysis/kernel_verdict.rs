@@ -1,4 +1,4 @@
-//! What limits each kernel that holds much of the GPU time, or why that is not known.
+//! The limit of each kernel with much of the GPU time, or why it is not known.
 
 use std::collections::BTreeMap;
 

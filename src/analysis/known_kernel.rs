@@ -1,9 +1,9 @@
-//! What the name of a kernel tells: whose kernel it is, and whether it multiplies matrices.
+//! Facts from the name of a kernel: its author, and whether it multiplies matrices.
 //!
 //! Names are those of cuBLAS (`nvjet_…`, `sm80_xmma_gemm_…`, `ampere_sgemm_…`), cuDNN, CUTLASS,
 //! torch, CUB and XLA, as `tests/fixtures/kernel_names` lists them.
 
-/// Whose kernel it is. Hints about its code help only its author.
+/// The author of a kernel. Hints about its code help only the author.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Author {
     /// torch's own operators, each a kernel.

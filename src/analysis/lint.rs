@@ -85,9 +85,9 @@ fn is_ours(path: &[String]) -> bool {
 
 /// The first few names, quoted, and the number of the others.
 fn some_of(names: &[String]) -> String {
-    const SHOWN: usize = 5;
-    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
-    match names.len().saturating_sub(SHOWN) {
+    const MAX_SHOWN: usize = 5;
+    let shown: Vec<String> = names.iter().take(MAX_SHOWN).map(|name| format!("`{name}`")).collect();
+    match names.len().saturating_sub(MAX_SHOWN) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }

@@ -48,15 +48,15 @@ pub(super) fn findings(
         let short =
             sums.by_kernel.len() > 1 && verdicts.iter().any(|(rule, _)| rule.id == LAUNCH_BOUND);
         for ((rule, conclusion), gain) in verdicts.iter().zip(gains(launch, verdicts)) {
-            // Of several kernels, only what matters is told: nothing but the length of launches of a
-            // few µs, and no symptom of a verdict that is told.
+            // With several kernels, a short launch gets only its launch_bound verdict, and a symptom
+            // is omitted unless it is the primary verdict.
             let primary = std::ptr::eq(*rule, verdicts[0].0);
-            let told = match rule.kind {
+            let is_reported = match rule.kind {
                 _ if short => rule.id == LAUNCH_BOUND,
                 Kind::Symptom => primary || sums.by_kernel.len() == 1,
                 Kind::Bound | Kind::Cause => true,
             };
-            if !told || !sums.counts(launch, rule) {
+            if !is_reported || !sums.counts(launch, rule) {
                 continue;
             }
             let total_ns = duration(launch) * sums.scale(launch, rule);

@@ -55,9 +55,9 @@ static LIMITS: &[SmLimits] = &[
     sm((12, 1), 48, 24, 100),
 ];
 
-const LANES: u32 = 32;
-const PARTITIONS: u32 = 4;
-const REGISTERS: u32 = 64 << 10;
+const WARP_LANES: u32 = 32;
+const SM_PARTITIONS: u32 = 4;
+const REGISTERS_PER_SM: u32 = 64 << 10;
 const REGISTER_UNIT: u32 = 256;
 const MAX_THREADS: u32 = 1024;
 const MAX_REGISTERS: u32 = 255;
@@ -136,12 +136,12 @@ pub fn occupancy(sm: &SmLimits, block: &Block) -> Option<Occupancy> {
     if block.threads == 0 || block.threads > MAX_THREADS || block.registers > MAX_REGISTERS {
         return None;
     }
-    let warps = block.threads.div_ceil(LANES);
+    let warps = block.threads.div_ceil(WARP_LANES);
     // Each partition of the SM has its own registers, and a warp stays in one partition.
-    let registers_per_warp = (block.registers * LANES).next_multiple_of(REGISTER_UNIT);
+    let registers_per_warp = (block.registers * WARP_LANES).next_multiple_of(REGISTER_UNIT);
     let by_registers = match registers_per_warp {
-        0 => sm.warps * PARTITIONS,
-        registers_per_warp => REGISTERS / PARTITIONS / registers_per_warp * PARTITIONS,
+        0 => sm.warps * SM_PARTITIONS,
+        registers_per_warp => REGISTERS_PER_SM / SM_PARTITIONS / registers_per_warp * SM_PARTITIONS,
     };
     let shared = block.shared_bytes.checked_add(sm.shared_reserved)?;
     let shared = shared.checked_next_multiple_of(sm.shared_unit)?;

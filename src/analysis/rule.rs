@@ -67,7 +67,7 @@ pub enum Kind {
 /// How much of a launch's time acting on a verdict could give back, at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gain {
-    /// What is left until the busiest unit reaches its peak.
+    /// The distance of the busiest unit from its peak.
     Headroom,
     /// The score of the verdict, but not more than that headroom.
     Score,

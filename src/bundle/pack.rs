@@ -35,7 +35,7 @@ pub struct Bundle {
     pub plan: Plan,
     /// The source of each blob's bytes.
     pub blobs: BTreeMap<Digest, BlobSource>,
-    /// What we know of the plan beyond the plan itself.
+    /// Facts about the plan that are not in the plan itself.
     pub info: DraftInfo,
 }
 

@@ -8,7 +8,7 @@ use super::support::app::{App, Status};
 use super::support::exec_status::own_failure;
 use super::support::followed_run::FollowedRun;
 use super::support::{session, started_here};
-use super::{build, compare, delegates, exec, profile};
+use super::{build, compare, exec, exec_commands, profile};
 use crate::error::{ErrorDocument, Exit, Failure, Result};
 use crate::store::{RunFolder, RunRecord, RunState};
 
@@ -72,7 +72,7 @@ pub(super) fn run(
                 app,
                 &args,
                 FollowedRun::resume(folder, record),
-                &delegates::EXEC_DELEGATES,
+                &exec_commands::EXEC_COMMANDS,
             )
             .or_else(|failure| own_failure(failure, app.global.json))
         }
@@ -113,7 +113,7 @@ fn show_if_done(app: &App, folder: &RunFolder) -> Result<Option<Status>> {
     if record.state != RunState::Done || !folder.unsynced_files_are_here(&record) {
         return Ok(None);
     }
-    app.say(&format!("`{}` has ended; this is its result", record.id));
+    app.print_note(&format!("`{}` has ended; this is its result", record.id));
     let shown = super::runs::show(app, folder)?;
     Ok(Some(record.exit.unwrap_or(shown)))
 }

@@ -28,7 +28,7 @@ pub(super) fn run(app: &App, args: &BuildArgs) -> Result<Status> {
     }
     let mut build_command = request::resolve(app, args)?;
     for assumption in &build_command.assumptions {
-        app.say(&format!("assumed: {assumption}"));
+        app.print_note(&format!("assumed: {assumption}"));
     }
     let out = destination(args.out.as_deref(), build_command.emit)?;
     let spec = session::spec(app, args.remote.as_deref())?;
@@ -205,7 +205,9 @@ impl BuildTask<'_> {
             return None;
         }
         let name = &default_spec.name;
-        self.app.say(&format!("`{name}` has no CUDA compiler: this was compiled on this machine"));
+        self.app.print_note(&format!(
+            "`{name}` has no CUDA compiler: this was compiled on this machine"
+        ));
         let settings = self.app.config.record(&self.spec);
         let written = self.run.folder.write("config.toml", settings.as_bytes());
         Some(written.map_err(Failure::from).and(built))

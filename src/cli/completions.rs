@@ -29,7 +29,7 @@ pub(super) enum NameKind {
     Kernels,
     /// Names for `--remote`.
     Remotes,
-    /// What `runs show` takes.
+    /// Arguments of `runs show`.
     Runs,
 }
 

@@ -73,14 +73,14 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     let Inputs { files, reports } = disasm::inputs(&named).map_err(|error| failure(&error))?;
     if let [first, ..] = reports.as_slice() {
         let first = first.display();
-        app.say(&match reports.len() {
+        app.print_note(&match reports.len() {
             1 => format!("skipped: `{first}`; name it to read the cubins in it"),
             n => format!("skipped: {n} reports of ncu; name one to read its cubins: `{first}`"),
         });
     }
     let launched = launched::symbols(app, args, &named);
     if launched.is_some() {
-        app.say("only kernels that were launched are shown; `--all-kernels` shows all");
+        app.print_note("only kernels that were launched are shown; `--all-kernels` shows all");
     }
     let wanted = ImageFilter { launched, ..image_filter(args)? };
     if html {
@@ -90,8 +90,8 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         check_format(view, args)?;
         let mut task = ImageTask {
             wanted,
-            shown: listing_columns(args),
-            lives: view::lives(view),
+            columns: listing_columns(args),
+            life_ranges: view::life_ranges(view),
             ..ImageTask::default()
         };
         if matches!(view, View::Sass | View::Source | View::Live) {
@@ -125,11 +125,11 @@ fn listings(
 ) -> Result<Status> {
     let mut task = ImageTask {
         wanted,
-        sass: !args.list && args.tool != Tool::None,
+        write_listings: !args.list && args.tool != Tool::None,
         by_kernel: args.per_kernel,
         extract: args.extract,
         list_only: args.list,
-        shown: listing_columns(args),
+        columns: listing_columns(args),
         threads: args.block,
         out: if args.list { None } else { Some(out(app, args)?) },
         ..ImageTask::default()
@@ -159,7 +159,7 @@ fn listings(
     let inputs = disasm::each(files, &task, &|number, mut input| {
         bar.done();
         if app.global.verbose > 0 {
-            app.say(&format!("{}: {} images", input.path, input.images.len()));
+            app.print_note(&format!("{}: {} images", input.path, input.images.len()));
         }
         let text = match renders_text {
             true => entry(&input, number == last),
@@ -177,7 +177,7 @@ fn listings(
         text.map(|text| PrintedInput { input, text, empty, symbols })
     });
     drop(bar);
-    if let (Some(why), Some(out)) = (task.unwritten.get(), &task.out) {
+    if let (Some(why), Some(out)) = (task.first_write_error.get(), &task.out) {
         return Err(Failure::new(Exit::Disk, "unwritten", "the listings cannot be written")
             .file(out.display())
             .cause(why)
@@ -208,8 +208,8 @@ fn listings(
     } else {
         show::table(app, printed.iter().map(|t| &t.input), args.list);
         if let Some(out) = out {
-            let listings = if task.sass { "listings and " } else { "" };
-            app.say(&format!("{listings}summary.json: {}", out.display()));
+            let listings = if task.write_listings { "listings and " } else { "" };
+            app.print_note(&format!("{listings}summary.json: {}", out.display()));
         }
     }
     show::errors(app, printed.iter().map(|t| &t.input));

@@ -12,7 +12,7 @@ use super::support::app::{App, Status, show_failure, stdout_is_taken, will_want_
 use super::support::exec_status::own_failure;
 use super::support::terminal::{Terminal, unwritten, write_stderr, written};
 use super::{
-    attach, build, compare, completions, delegates, disasm, doctor, documents, exec, kernels,
+    attach, build, compare, completions, disasm, doctor, documents, exec, exec_commands, kernels,
     layout, model, profile, remote, report, runs, schema, setup, worker,
 };
 use crate::config::{Config, Environment};
@@ -83,13 +83,13 @@ fn start(argv: &[OsString]) -> Result<Status> {
     if let Some(file) = &app.config.ignored
         && !matches!(cli.command, Command::Names { .. })
     {
-        app.say(&format!("warning: `{}` is ignored: another user made it", file.display()));
+        app.print_note(&format!("warning: `{}` is ignored: another user made it", file.display()));
     }
     let status = match cli.command {
         Command::Profile(args) => prune_runs(&app, profile::run(&app, &args)),
         // `exec` checks for failed writes itself.
         Command::Exec(args) => {
-            return prune_runs(&app, exec::run(&app, &args, &delegates::EXEC_DELEGATES));
+            return prune_runs(&app, exec::run(&app, &args, &exec_commands::EXEC_COMMANDS));
         }
         Command::Build(args) => prune_runs(&app, build::run(&app, &args)),
         Command::Remote(command) => remote::run(&app, &command),

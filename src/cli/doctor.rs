@@ -50,7 +50,7 @@ pub(super) struct DoctorArgs {
 const KERNEL: &str = "vecadd";
 const CASE: &str = "n=65536";
 
-/// What `doctor --json` prints (`rgpu.doctor/1`).
+/// The output of `doctor --json` (`rgpu.doctor/1`).
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Diagnosis {
     /// `rgpu.doctor/1`.
@@ -135,7 +135,7 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
             p.as_ref().map_or("not built".to_owned(), |p| p.display().to_string())
         };
         let arch = &host.agent.arch;
-        let tools = session.programs.toolbox(arch);
+        let tools = session.programs.host_binaries(arch);
         let other = session.programs.agent_for(arch).filter(|_| arch != std::env::consts::ARCH);
         let agent = other.unwrap_or_else(|| session.programs.agent.clone());
         let chosen = ChosenPaths {

@@ -39,7 +39,7 @@ use pull_folder::SkippedFile;
 use source::ExecSource;
 
 /// The default time limit of a program.
-const TIMEOUT: Duration = Duration::from_secs(600);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The output of `exec --json` (`rgpu.exec/1`).
 #[derive(Serialize, JsonSchema)]
@@ -68,7 +68,7 @@ pub(super) struct ExecResult {
 
 /// The parts of `exec` that are another command's work. The dispatcher hands them in, because
 /// commands do not import each other.
-pub(super) struct Delegates {
+pub(super) struct ExecCommands {
     /// Profiles a program (`--mode`), or resumes its run.
     pub(super) profile:
         fn(&App, &ProfileArgs, ProfileCommand, Option<FollowedRun>) -> Result<Status>,
@@ -76,13 +76,13 @@ pub(super) struct Delegates {
     pub(super) build: fn(&App, String, &PlaceArgs, &RunArgs, Option<FollowedRun>) -> Result<Status>,
 }
 
-pub(super) fn run(app: &App, args: &ExecArgs, delegates: &Delegates) -> Result<Status> {
-    execute(app, args, delegates)
+pub(super) fn run(app: &App, args: &ExecArgs, commands: &ExecCommands) -> Result<Status> {
+    execute(app, args, commands)
         .and_then(|status| written().map(|()| status))
         .or_else(|failure| own_failure(failure, app.global.json))
 }
 
-fn execute(app: &App, args: &ExecArgs, delegates: &Delegates) -> Result<Status> {
+fn execute(app: &App, args: &ExecArgs, commands: &ExecCommands) -> Result<Status> {
     let started_at = Instant::now();
     let source = ExecSource::read(app, args)?;
     if args.tty && !source.stdin {
@@ -93,10 +93,10 @@ fn execute(app: &App, args: &ExecArgs, delegates: &Delegates) -> Result<Status> 
         ));
     }
     if args.mode.is_some() {
-        return profile_program(app, args, &source, None, delegates);
+        return profile_program(app, args, &source, None, commands);
     }
     if source.is_library() && !needs_program(args) {
-        return compile_library(app, args, &source, delegates);
+        return compile_library(app, args, &source, commands);
     }
     first_given(&args.profile())?;
     if args.run.detach {
@@ -210,7 +210,7 @@ fn compile_library(
     app: &App,
     args: &ExecArgs,
     source: &ExecSource,
-    delegates: &Delegates,
+    commands: &ExecCommands,
 ) -> Result<Status> {
     let Some(snippet) = &source.snippet else { return Ok(0) };
     let scratch = tempfile::tempdir().map_err(|e| {
@@ -226,11 +226,11 @@ fn compile_library(
             file.display().to_string()
         }
     };
-    app.say(&format!(
+    app.print_note(&format!(
         "`{}` has no `main`: its kernels are compiled and nothing is run",
         snippet.name
     ));
-    (delegates.build)(app, file, &args.place, &args.run, None).map_err(|mut failure| {
+    (commands.build)(app, file, &args.place, &args.run, None).map_err(|mut failure| {
         let remote = args.place.remote.as_ref();
         let remote =
             remote.map(|name| format!(" --remote {}", shell_word(name))).unwrap_or_default();
@@ -251,7 +251,7 @@ fn dry_run(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<Status> {
         program: compile::dry(args, source, &facts)?,
         env: args.env.iter().cloned().collect(),
         secrets: source.secrets.clone(),
-        timeout: args.run.timeout.unwrap_or(TIMEOUT),
+        timeout: args.run.timeout.unwrap_or(DEFAULT_TIMEOUT),
         ..ExecRequest::default()
     };
     let plan = exec_draft(&request, "dry-run.1".to_owned()).plan;
@@ -303,7 +303,7 @@ fn request(
         program: compile::program(args, source, facts, built)?,
         env,
         secrets: source.secrets.clone(),
-        timeout: args.run.timeout.unwrap_or(TIMEOUT),
+        timeout: args.run.timeout.unwrap_or(DEFAULT_TIMEOUT),
         stdin: terminal.map_or(source.stdin(args.run.detach), RawTerminal::as_stdin),
         log_bytes: args.run.log_limit,
         pull: args.pull.clone(),
@@ -319,7 +319,7 @@ fn profile_program(
     args: &ExecArgs,
     source: &ExecSource,
     resumed: Option<FollowedRun>,
-    delegates: &Delegates,
+    commands: &ExecCommands,
 ) -> Result<Status> {
     let profile_args = args.profile();
     let spec = session::spec(app, args.place.remote.as_deref())?;
@@ -363,7 +363,7 @@ fn profile_program(
         files: Vec::new(),
     };
     let profile_command = profile_request::of_program(app, &profile_args, mode, program, inputs)?;
-    (delegates.profile)(app, &profile_args, profile_command, resumed)
+    (commands.profile)(app, &profile_args, profile_command, resumed)
 }
 
 /// Refuses flags that cannot be used with `--mode`.
@@ -389,15 +389,15 @@ pub(super) fn attach(
     app: &App,
     args: &ExecArgs,
     mut run: FollowedRun,
-    delegates: &Delegates,
+    commands: &ExecCommands,
 ) -> Result<Status> {
     let started_at = Instant::now();
     if args.mode.is_some() {
         let source = ExecSource::read(app, args)?;
-        return profile_program(app, args, &source, Some(run), delegates);
+        return profile_program(app, args, &source, Some(run), commands);
     }
     if let (true, Some(file)) = (run.record.title.starts_with("build "), &args.file) {
-        return (delegates.build)(app, file.clone(), &args.place, &args.run, Some(run));
+        return (commands.build)(app, file.clone(), &args.place, &args.run, Some(run));
     }
     let spec = session::spec(app, Some(&run.record.remote))?;
     let id = run.record.id.clone();
@@ -509,7 +509,7 @@ fn finish(
         && pulled.is_empty()
         && !args.pull.is_empty()
     {
-        app.say(&format!(
+        app.print_note(&format!(
             "warning: nothing was pulled: no new or changed file matches `{}`",
             args.pull.join("` or `")
         ));
@@ -518,7 +518,7 @@ fn finish(
         Ok(end) => end,
         Err(failure) => {
             if let Err(unwritten) = placement {
-                app.say(&unwritten.to_string());
+                app.print_note(&unwritten.to_string());
             }
             return Err(failure);
         }
@@ -539,13 +539,13 @@ fn finish(
     }
     let name = record.title.strip_prefix("exec ").unwrap_or_default();
     match end {
-        ProgramExit::TimedOut => app.say(&format!(
+        ProgramExit::TimedOut => app.print_note(&format!(
             "error: `{name}` was stopped after {} s\n  help: raise the limit with `--timeout`",
-            args.run.timeout.unwrap_or(TIMEOUT).as_secs()
+            args.run.timeout.unwrap_or(DEFAULT_TIMEOUT).as_secs()
         )),
         // Whoever closed the pipe or pressed Ctrl-C needs no message.
         ProgramExit::Signal(n) if ![SIGPIPE, SIGINT].contains(&n) => {
-            app.say(&format!("error: `{name}` was ended by {}", signal(n)));
+            app.print_note(&format!("error: `{name}` was ended by {}", signal(n)));
         }
         ProgramExit::Signal(_) | ProgramExit::Exit(_) => {}
     }

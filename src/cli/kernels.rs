@@ -1,5 +1,6 @@
 //! `rgpu kernels`: lists and shows the kernels that `--kernel` finds.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -226,7 +227,7 @@ fn show(app: &App, name: &str) -> Result<Status> {
         }
     ));
     for assumption in &loaded.assumptions {
-        app.say(&format!("assumed: {assumption}"));
+        app.print_note(&format!("assumed: {assumption}"));
     }
     Ok(0)
 }
@@ -234,16 +235,18 @@ fn show(app: &App, name: &str) -> Result<Status> {
 fn new(app: &App, args: &NewArgs) -> Result<Status> {
     let text = find::skeleton(&args.file).map_err(Failure::from)?;
     let target = args.file.with_file_name("kernel.toml");
-    if target.exists() {
-        return Err(Failure::new(Exit::Config, "exists", "there is already a kernel.toml")
-            .file(target.display()));
-    }
-    atomic::write(&target, text.as_bytes()).map_err(|e| {
-        Failure::new(Exit::Disk, "disk", "cannot write").file(target.display()).cause(e)
+    atomic::write_new(&target, |file| file.write_all(text.as_bytes())).map_err(|e| {
+        match e.kind() {
+            io::ErrorKind::AlreadyExists => {
+                Failure::new(Exit::Config, "exists", "there is already a kernel.toml")
+                    .file(target.display())
+            }
+            _ => Failure::new(Exit::Disk, "disk", "cannot write").file(target.display()).cause(e),
+        }
     })?;
     let parent = args.file.parent().filter(|p| !p.as_os_str().is_empty());
     let folder = parent.unwrap_or(Path::new("."));
-    app.say(&format!("wrote {}; fill in sizes and the reference, then", target.display()));
-    app.say(&format!("  rgpu profile --kernel {}", shell_word(folder.display())));
+    app.print_note(&format!("wrote {}; fill in sizes and the reference, then", target.display()));
+    app.print_note(&format!("  rgpu profile --kernel {}", shell_word(folder.display())));
     Ok(0)
 }

@@ -40,7 +40,7 @@ pub(super) fn run_resolved(
     command: &str,
 ) -> Result<Status> {
     for assumption in &profile_command.assumptions {
-        app.say(&format!("assumed: {assumption}"));
+        app.print_note(&format!("assumed: {assumption}"));
     }
     tool::check(&profile_command.request)?;
     if args.run.dry_run {
@@ -183,7 +183,7 @@ fn write_result(
                 folder.write_json("trace.json", trace)?;
             }
             // Write the reports now, so that they can be read without rgpu.
-            let subject = crate::report::Subject::new(&profile, &sidecars);
+            let subject = crate::report::ReportInput::new(&profile, &sidecars);
             for report in ["markdown", "html"].into_iter().filter_map(crate::report::report) {
                 for document in (report.render)(&subject, &crate::report::Style::default()) {
                     folder.write(document.name, &document.bytes)?;

@@ -71,9 +71,9 @@ pub(super) fn run(app: &App, command: &RemoteCommand) -> Result<Status> {
             session::spec(app, Some(name))?;
             app.config.set_default(name)?;
             let set = app.settings()?.default_remote;
-            app.say(&format!("`{name}` is the default remote"));
+            app.print_note(&format!("`{name}` is the default remote"));
             if set.value != *name {
-                app.say(&format!("warning: here it is `{}`, by {}", set.value, set.origin));
+                app.print_note(&format!("warning: here it is `{}`, by {}", set.value, set.origin));
             }
             list::now_set(app)
         }
@@ -81,7 +81,7 @@ pub(super) fn run(app: &App, command: &RemoteCommand) -> Result<Status> {
             if !app.config.remove_remote(name)? {
                 return Err(unknown_remote(app, name));
             }
-            app.say(&format!("`{name}` is removed from your remotes"));
+            app.print_note(&format!("`{name}` is removed from your remotes"));
             list::now_set(app)
         }
     }

@@ -71,7 +71,7 @@ fn budget(text: &str) -> Result<usize, String> {
     }
 }
 
-/// What can be looked for.
+/// The things that can be searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum LintName {
     /// NVTX ranges
@@ -96,7 +96,7 @@ fn lint(app: &App, opened: &OpenedProfile) -> Result<Status> {
         || opened.profile.launches.iter().any(|launch| !launch.region.is_empty())
         || trace.is_some_and(|t| !t.ranges.is_empty());
     if findings.is_empty() {
-        app.say(if ranges {
+        app.print_note(if ranges {
             "no fault was found in the NVTX ranges"
         } else {
             "nothing to check: no NVTX ranges were recorded"

@@ -217,7 +217,7 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         place(),
     ));
     if matches!(record.state, RunState::Running | RunState::Detached) {
-        app.say(&match folder.followed_by() {
+        app.print_note(&match folder.followed_by() {
             Some(who) => format!("{who} is attached to it"),
             None => format!("attach with `rgpu runs attach {}`", record.id),
         });
@@ -227,7 +227,7 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         && folder.failure().is_none()
         && started_here::is_known(app, &record)
     {
-        app.say(&again(&record));
+        app.print_note(&again(&record));
     }
     Ok(0)
 }
@@ -362,7 +362,7 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
     let started_at = Instant::now();
     let mut record = folder.current_record()?;
     if record.state == RunState::NeverSubmitted {
-        app.say(&format!("`{}` was never submitted, so nothing runs", record.id));
+        app.print_note(&format!("`{}` was never submitted, so nothing runs", record.id));
         return Ok(record);
     }
     let Some(job) = record
@@ -372,7 +372,7 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
         .find(|j| j.outcome.is_none())
         .map(|j| (j.job.clone(), j.remote.clone()))
     else {
-        app.say(&format!("`{}` has ended already", record.id));
+        app.print_note(&format!("`{}` has ended already", record.id));
         return Ok(record);
     };
     let (job, remote) = job;
@@ -405,7 +405,7 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
         }
     }
     let text = outcome.as_ref().map_or("ended", outcome_word);
-    app.say(&match is_missing {
+    app.print_note(&match is_missing {
         true => format!("`{remote}` has no job `{id}`: it never arrived there, or was removed"),
         false => format!(
             "`{id}` is stopped on `{remote}`: {text} ({:.1} s)",
@@ -414,7 +414,7 @@ fn stop(app: &App, folder: &RunFolder) -> Result<RunRecord> {
     });
     // A command that follows the run fetches the files itself.
     if has_pulled_files && is_unfollowed {
-        app.say(&format!("`rgpu runs attach {id}` fetches the files for `--pull`"));
+        app.print_note(&format!("`rgpu runs attach {id}` fetches the files for `--pull`"));
     }
     Ok(record)
 }

@@ -166,13 +166,13 @@ fn keeps(app: &App, name: SchemaName, schema: &Value, path: &Path) -> Result<Sta
     let unknown = check::unknown_keys(schema, &document);
     if !unknown.is_empty() {
         let keys: Vec<String> = unknown.iter().map(|k| format!("`{k}`")).collect();
-        app.say(&format!("not in the schema, and allowed: {}", keys.join(", ")));
+        app.print_note(&format!("not in the schema, and allowed: {}", keys.join(", ")));
     }
     let broken: Vec<String> =
         found.iter().map(|v| format!("{}: {}", pointer(&v.pointer), v.text)).collect();
     let id = name.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
     if broken.is_empty() {
-        app.say(&format!("{} matches the schema", path.display()));
+        app.print_note(&format!("{} matches the schema", path.display()));
         if app.global.json {
             let file = path.display().to_string();
             app.print_json(&CheckPassed { document: id, file, unknown_keys: unknown })?;

@@ -57,7 +57,7 @@ fn nvdisasm(app: &App, args: &NvdisasmArgs) -> Result<Status> {
         None => {
             if let Some(other) = nvdisasm::find_here(app) {
                 let path = other.path().map(|p| p.display().to_string()).unwrap_or_default();
-                app.say(&format!("there is already nvdisasm {}: {path}", other.version()));
+                app.print_note(&format!("there is already nvdisasm {}: {path}", other.version()));
             }
             consent(app, args, &version)?;
             let quiet = app.global.quiet || app.global.json;
@@ -83,10 +83,10 @@ fn consent(app: &App, args: &NvdisasmArgs, version: &str) -> Result<()> {
          pip fetches it as `{WHEEL}` (5 MB) from the index that it is set up with"
     );
     if args.yes {
-        app.say(&about);
+        app.print_note(&about);
         return Ok(());
     }
-    if !app.attended() {
+    if !app.is_attended() {
         return Err(Failure::new(
             Exit::Usage,
             "no_consent",

@@ -1,4 +1,4 @@
-//! What commands share. A command imports this and the library, and no other command.
+//! Code that commands share. A command imports this and the library, and no other command.
 
 pub(super) mod app;
 pub(super) mod deferred;

@@ -72,10 +72,10 @@ pub(super) fn run(app: &App, args: &WorkerArgs) -> Result<Status> {
     if make_token(&file).map_err(|e| {
         Failure::new(Exit::Disk, "disk", "the token cannot be written").file(&path_text).cause(e)
     })? {
-        app.say(&format!("a token was made: {path_text}"));
+        app.print_note(&format!("a token was made: {path_text}"));
     }
     check_token(&file)?;
-    app.say(&format!(
+    app.print_note(&format!(
         "on the other side: rgpu remote add NAME {} --token-file FILE",
         if args.listen.ip().is_loopback() {
             format!("http://{}", args.listen)

@@ -73,7 +73,7 @@ pub fn code(
     };
     let listing = listing(&mut image, cubin, bytes, task)?;
     let texts = rgpu_format::sass::text::read(&listing);
-    if task.lives == LifeRanges::Needed && !texts.iter().any(|t| t.has_lives) {
+    if task.life_ranges == LifeRanges::Needed && !texts.iter().any(|t| t.has_lives) {
         return Err(CodeError::NoLives);
     }
     let with_positions = positions == SourcePositions::Wanted;
@@ -81,7 +81,7 @@ pub fn code(
     let tables = (table(Table::Source), table(Table::Ptx));
     let mut sources = Sources::default();
     let mut used_texts = BTreeSet::new();
-    for section in cubin.code.iter().filter(|s| task.wanted.kernel(&s.name)) {
+    for section in cubin.code.iter().filter(|s| task.wanted.matches_kernel(&s.name)) {
         // Sections of one name are matched by order, which is the same in both.
         let text = texts
             .iter()
@@ -108,14 +108,14 @@ fn listing(
     task: &ImageTask,
 ) -> Result<String, CodeError> {
     let Some(tool) = task.nvdisasm.as_ref() else {
-        return match task.lives {
+        return match task.life_ranges {
             LifeRanges::Needed => Err(CodeError::NoTool),
             _ => Ok(String::new()),
         };
     };
     let (flags, symbols) = listing_options(cubin, task);
     let mut result = tool.listing(bytes, flags, &symbols);
-    if result.is_err() && task.lives == LifeRanges::Welcome {
+    if result.is_err() && task.life_ranges == LifeRanges::Welcome {
         result = tool.listing(bytes, &[], &symbols);
     }
     match result {
@@ -123,7 +123,7 @@ fn listing(
             image.tool = Some(tool.name());
             Ok(text)
         }
-        Err(error) if task.lives == LifeRanges::Needed => Err(error.into()),
+        Err(error) if task.life_ranges == LifeRanges::Needed => Err(error.into()),
         Err(error) => {
             image.tool_problem = Some(error.to_string());
             Ok(String::new())

@@ -27,13 +27,13 @@ pub struct ListingRequest {
 
 /// The requests for every listing that [`super::listing`] will need for these files. Unreadable
 /// files are left out; reading them later reports the error.
-pub fn questions(files: &[PathBuf], task: &ImageTask) -> Vec<ListingRequest> {
+pub fn cubin_listing_requests(files: &[PathBuf], task: &ImageTask) -> Vec<ListingRequest> {
     let mut all: Vec<ListingRequest> = Vec::new();
     let read = files.iter().filter_map(|file| image_bytes(file, task).ok());
     for (_, bytes) in read.flat_map(|(images, _)| images) {
         let Ok(cubin) = cubin::read(&bytes) else { continue };
         let (flags, symbols) = listing_options(&cubin, task);
-        let no_code = !cubin.code.iter().any(|section| task.wanted.kernel(&section.name));
+        let no_code = !cubin.code.iter().any(|section| task.wanted.matches_kernel(&section.name));
         let request = ListingRequest { cubin: bytes, flags: flags.to_vec(), symbols };
         if !no_code && !all.contains(&request) {
             all.push(request);

@@ -1,4 +1,4 @@
-//! Which images and kernels to read from files, and what to do with them.
+//! Filters and options for reading compiled code.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ pub struct ImageTask {
     /// The output folder; `None` writes no files.
     pub out: Option<PathBuf>,
     /// Whether to write listings.
-    pub sass: bool,
+    pub write_listings: bool,
     /// Whether each kernel gets its own listing.
     pub by_kernel: bool,
     /// Whether to write cubins and PTX.
@@ -40,9 +40,9 @@ pub struct ImageTask {
     /// Whether to read only headers, without decompressing images or reading kernels.
     pub list_only: bool,
     /// The columns of listings.
-    pub shown: ListingColumns,
+    pub columns: ListingColumns,
     /// Whether views have life ranges of registers.
-    pub lives: LifeRanges,
+    pub life_ranges: LifeRanges,
     /// The tool for operands, if there is one.
     pub nvdisasm: Option<Nvdisasm>,
     /// Threads per block for occupancy, if the kernel does not require a block size.
@@ -52,21 +52,21 @@ pub struct ImageTask {
     /// File names that are taken in `out`.
     pub names: FileNames,
     /// The first error while writing a file.
-    pub unwritten: OnceLock<String>,
+    pub first_write_error: OnceLock<String>,
 }
 
 impl ImageTask {
     /// Records an error while writing a file.
-    pub(super) fn not_written(&self, why: &str) {
+    pub(super) fn record_write_error(&self, error: &str) {
         // Later errors have the same cause, so only the first is kept.
-        let _ = self.unwritten.set(why.to_owned());
+        let _ = self.first_write_error.set(error.to_owned());
     }
 }
 
 impl ImageFilter {
     /// Whether code for `arch` is requested: `sm_100` includes `sm_100a` and `sm_100f`, which run
     /// on the same GPUs; `sm_100a` only itself.
-    pub fn arch(&self, arch: &str) -> bool {
+    pub fn matches_arch(&self, arch: &str) -> bool {
         fn plain(arch: &str) -> &str {
             arch.trim_start_matches("sm_").trim_start_matches("compute_")
         }
@@ -76,12 +76,12 @@ impl ImageFilter {
     }
 
     /// Whether every kernel is requested.
-    pub fn all_kernels(&self) -> bool {
+    pub fn selects_all_kernels(&self) -> bool {
         self.kernels.is_empty() && self.launched.is_none()
     }
 
     /// Whether the kernel or function with this symbol is requested.
-    pub fn kernel(&self, symbol: &str) -> bool {
+    pub fn matches_kernel(&self, symbol: &str) -> bool {
         if self.launched.as_ref().is_some_and(|launched| !launched.contains(symbol)) {
             return false;
         }

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use rgpu_format::container::{self, ContainerError, Found, Image as Packed, Kind, Limits, Place};
+use rgpu_format::container::{
+    self, ContainerError, Image as Packed, ImageEntry, ImagePath, Kind, Limits,
+};
 use rgpu_format::fatbin::{Compression, EntryKind};
 use rgpu_format::ncu_rep;
 
@@ -24,10 +26,10 @@ pub fn image_bytes(
 ) -> Result<(Vec<LocatedImage>, Vec<String>), String> {
     let data = inputs::bytes(path)?;
     let (mut all, mut errors) = (Vec::new(), Vec::new());
-    let read_image = |(place, image): &Found<'_>| -> Result<Option<LocatedImage>, String> {
+    let read_image = |(place, image): &ImageEntry<'_>| -> Result<Option<LocatedImage>, String> {
         let image = image.as_ref().map_err(ToString::to_string)?;
         let image_header = header(place, image);
-        if !task.wanted.arch(&image_header.arch) && !image_header.arch.is_empty() {
+        if !task.wanted.matches_arch(&image_header.arch) && !image_header.arch.is_empty() {
             return Ok(None);
         }
         // LTO IR and unknown kinds are not code yet; only their headers are listed.
@@ -53,7 +55,7 @@ pub fn image_bytes(
 pub(super) fn walk(
     data: &[u8],
     limits: &Limits,
-    visit: &mut dyn FnMut(Vec<Found<'_>>),
+    visit: &mut dyn FnMut(Vec<ImageEntry<'_>>),
 ) -> Result<InputKind, ContainerError> {
     let unknown = match container::batches(data, limits, visit) {
         Err(unknown @ ContainerError::UnknownFile { .. }) => unknown,
@@ -73,7 +75,8 @@ pub(super) fn walk(
             continue;
         }
         seen.push(source.cubin);
-        let place = Place { members: vec![format!("cubin {}", seen.len())], ..Place::default() };
+        let place =
+            ImagePath { members: vec![format!("cubin {}", seen.len())], ..ImagePath::default() };
         found.push((place, Ok(Packed::Cubin(source.cubin))));
     }
     visit(found);
@@ -92,7 +95,7 @@ fn input_kind(kind: Kind) -> InputKind {
 }
 
 /// The facts of an image that need no decompression.
-pub(super) fn header(place: &Place, found: &Packed<'_>) -> Image {
+pub(super) fn header(place: &ImagePath, found: &Packed<'_>) -> Image {
     let mut image = Image { place: place.to_string(), ..Image::default() };
     let plain = |image: &mut Image, kind: ImageKind, bytes: &[u8]| {
         image.kind = kind;
@@ -129,7 +132,7 @@ pub(super) fn header(place: &Place, found: &Packed<'_>) -> Image {
 }
 
 /// An error with the position of the part that it is about.
-pub(super) fn at_place(place: &Place, error: String) -> String {
+pub(super) fn at_place(place: &ImagePath, error: String) -> String {
     match place.to_string() {
         here if here.is_empty() => error,
         place => format!("{place}: {error}"),

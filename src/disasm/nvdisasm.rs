@@ -210,7 +210,7 @@ impl Nvdisasm {
                 let time = limit.unwrap_or_else(|| default_time_limit(cubin.len()));
                 let calls = shards::cut(cubin, flags, symbols, spare_cores::core_count());
                 let run_call = |(): &mut (), at: usize| file.listing(path, &calls[at], time);
-                let texts = CORES.spread(calls.len(), || (), run_call);
+                let texts = CORES.parallel_map(calls.len(), || (), run_call);
                 let listing = shards::join(texts.into_iter().collect::<Result<_, _>>()?);
                 if let Some(cached) = cached {
                     cached.write(&listing);

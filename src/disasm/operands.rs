@@ -79,7 +79,11 @@ pub fn operands(
 }
 
 /// The listings that [`operands`] will need for the report at `path`; none if it cannot be read.
-pub fn listing_requests(hotspots: &HotSpots, from: &str, path: &Path) -> Vec<ListingRequest> {
+pub fn hot_spot_listing_requests(
+    hotspots: &HotSpots,
+    from: &str,
+    path: &Path,
+) -> Vec<ListingRequest> {
     let Ok(bytes) = regular_file::read(path, MAX_FILE_BYTES) else { return Vec::new() };
     let Ok((report, _)) = NcuReport::read(&bytes, &Limits::default()) else { return Vec::new() };
     let mut all = Vec::new();

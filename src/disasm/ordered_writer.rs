@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use super::names::FileNames;
-use crate::store::atomic::{self, UnnamedFile};
+use crate::store::atomic::{self, TemporaryFile};
 
 /// A written file without its final name.
 #[derive(Debug)]
 pub(super) struct PendingFile {
-    file: UnnamedFile,
+    file: TemporaryFile,
     input: PathBuf,
     arch: String,
     part: Option<String>,
@@ -27,7 +27,7 @@ impl PendingFile {
         extension: &'static str,
         bytes: &[u8],
     ) -> Result<Self, String> {
-        let file = atomic::unnamed(out, bytes);
+        let file = atomic::write_temporary(out, bytes);
         let file = file.map_err(|e| format!("not written in `{}`: {e}", out.display()))?;
         let (input, arch) = (input.to_owned(), arch.to_owned());
         Ok(Self { file, input, arch, part: part.map(str::to_owned), extension })
@@ -35,7 +35,7 @@ impl PendingFile {
 
     fn name(self, names: &FileNames, out: &Path) -> Result<String, String> {
         let name = names.fresh(&self.input, &self.arch, self.part.as_deref(), self.extension);
-        self.file.name(&out.join(&name)).map_err(|e| format!("`{name}` not written: {e}"))?;
+        self.file.rename_to(&out.join(&name)).map_err(|e| format!("`{name}` not written: {e}"))?;
         Ok(name)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rgpu_format::container::{Found, Image as Packed, Place};
+use rgpu_format::container::{Image as Packed, ImageEntry, ImagePath};
 use rgpu_format::cubin::{self, CodeSection, Cubin};
 use rgpu_format::demangle::{self, demangle};
 use rgpu_format::fatbin::Unpacker;
@@ -88,9 +88,9 @@ impl<'w> ImageReader<'w> {
         &self,
         path: &Path,
         (file, first): (usize, usize),
-        found: &[Found<'_>],
+        found: &[ImageEntry<'_>],
     ) -> Vec<Result<Option<Image>, String>> {
-        CORES.spread(found.len(), Unpacker::default, |unpacker, at| {
+        CORES.parallel_map(found.len(), Unpacker::default, |unpacker, at| {
             let (place, found) = &found[at];
             let result: Result<ImageResult, String> = match found {
                 Ok(found) => image(path, place, found, self, unpacker),
@@ -112,7 +112,7 @@ impl<'w> ImageReader<'w> {
 /// One image.
 fn image(
     path: &Path,
-    place: &Place,
+    place: &ImagePath,
     found: &Packed<'_>,
     reader: &ImageReader<'_>,
     unpacker: &mut Unpacker,
@@ -120,7 +120,7 @@ fn image(
     let task = reader.task;
     let mut image = header(place, found);
     let from_header = !image.arch.is_empty();
-    if from_header && !task.wanted.arch(&image.arch) {
+    if from_header && !task.wanted.matches_arch(&image.arch) {
         return Ok(None);
     }
     if task.list_only && from_header || !matches!(image.kind, ImageKind::Cubin | ImageKind::Ptx) {
@@ -142,18 +142,18 @@ fn read_ptx(
 ) -> Result<ImageResult, String> {
     let text = String::from_utf8_lossy(bytes);
     let ptx = ptx::read(&text).map_err(|e| e.to_string())?;
-    if !task.wanted.arch(&ptx.target) {
+    if !task.wanted.matches_arch(&ptx.target) {
         return Ok(None);
     }
     image.arch = ptx.target;
     image.version = Some(ptx.version);
-    image.entries = ptx.entries.into_iter().filter(|e| task.wanted.kernel(e)).collect();
+    image.entries = ptx.entries.into_iter().filter(|e| task.wanted.matches_kernel(e)).collect();
     let mut files = Vec::new();
     if task.extract
         && let Some(out) = &task.out
     {
         let file = PendingFile::write(out, (path, &image.arch, None), "ptx", bytes);
-        files.push(file.inspect_err(|why| task.not_written(why))?);
+        files.push(file.inspect_err(|why| task.record_write_error(why))?);
     }
     Ok(Some((image, files)))
 }
@@ -167,7 +167,7 @@ fn read_cubin(
     let task = reader.task;
     let cubin = cubin::read(bytes).map_err(|e| e.to_string())?;
     let arch = cubin.sm.to_string();
-    if !task.wanted.arch(&arch) {
+    if !task.wanted.matches_arch(&arch) {
         return Ok(None);
     }
     image.arch = arch;
@@ -185,7 +185,7 @@ fn read_cubin(
     let Some(out) = &task.out else { return Ok(Some((image, files))) };
     let mut write = |part: Option<&str>, extension, bytes: &[u8]| {
         let file = PendingFile::write(out, (path, &image.arch, part), extension, bytes);
-        files.push(file.inspect_err(|why| task.not_written(why))?);
+        files.push(file.inspect_err(|why| task.record_write_error(why))?);
         Ok::<(), String>(())
     };
     if task.extract {
@@ -194,8 +194,8 @@ fn read_cubin(
             write(None, "ptx", ptx.text(bytes).as_bytes())?;
         }
     }
-    let no_kernel_matches = image.kernels.is_empty() && !task.wanted.all_kernels();
-    if task.sass && !no_kernel_matches {
+    let no_kernel_matches = image.kernels.is_empty() && !task.wanted.selects_all_kernels();
+    if task.write_listings && !no_kernel_matches {
         let (text, tool, problem) = listing(&cubin, bytes, task);
         if task.by_kernel {
             for (kernel, text) in split_by_kernel(&text) {
@@ -218,14 +218,15 @@ const KERNELS_PER_CHUNK: usize = 16;
 /// The facts of the requested kernels of a cubin.
 fn kernels(cubin: &Cubin, arch: &str, bytes: &[u8], reader: &ImageReader<'_>) -> Vec<Kernel> {
     let task = reader.task;
-    let wanted: Vec<_> = cubin.kernels.iter().filter(|k| task.wanted.kernel(&k.name)).collect();
+    let wanted: Vec<_> =
+        cubin.kernels.iter().filter(|k| task.wanted.matches_kernel(&k.name)).collect();
     let chunks: Vec<_> = wanted.chunks(KERNELS_PER_CHUNK).collect();
     let facts = |kernel: &&cubin::Kernel| {
         let mut facts = gpu_code::kernel(kernel, cubin, bytes);
         facts.occupancy = theoretical_occupancy(&facts, arch, task.threads);
         facts
     };
-    let facts_by_chunk = CORES.spread(
+    let facts_by_chunk = CORES.parallel_map(
         chunks.len(),
         || (),
         |(), at| chunks[at].iter().map(facts).collect::<Vec<Kernel>>(),
@@ -261,7 +262,7 @@ pub fn listing(cubin: &Cubin, bytes: &[u8], task: &ImageTask) -> (String, String
         let (flags, symbols) = listing_options(cubin, task);
         match tool.listing(bytes, flags, &symbols) {
             Ok(text) => {
-                let text = match task.shown.control {
+                let text = match task.columns.control {
                     true => gpu_code::annotate(&text, cubin, bytes),
                     false => text,
                 };
@@ -271,8 +272,8 @@ pub fn listing(cubin: &Cubin, bytes: &[u8], task: &ImageTask) -> (String, String
         }
     }
     let own_name = format!("rgpu {}", env!("CARGO_PKG_VERSION"));
-    let wanted = |section: &CodeSection| task.wanted.kernel(&section.name);
-    (gpu_code::listing(cubin, bytes, task.shown, &wanted), own_name, problem)
+    let wanted = |section: &CodeSection| task.wanted.matches_kernel(&section.name);
+    (gpu_code::listing(cubin, bytes, task.columns, &wanted), own_name, problem)
 }
 
 /// nvdisasm's flags for a cubin, and the symbol indices of the requested functions, empty for all.
@@ -280,15 +281,15 @@ pub(super) fn listing_options(
     cubin: &Cubin,
     task: &ImageTask,
 ) -> (&'static [&'static str], Vec<usize>) {
-    let flags: &[&str] = match (task.lives, task.shown.lines) {
+    let flags: &[&str] = match (task.life_ranges, task.columns.lines) {
         // nvdisasm does not accept both flags together.
         (LifeRanges::Welcome | LifeRanges::Needed, _) => &["-plr"],
         (LifeRanges::Unasked, true) => &["-gi"],
         (LifeRanges::Unasked, false) => &[],
     };
-    let wanted = cubin.kernels.iter().filter(|k| task.wanted.kernel(&k.name));
+    let wanted = cubin.kernels.iter().filter(|k| task.wanted.matches_kernel(&k.name));
     let symbols = wanted.map(|k| k.symbol_index);
-    (flags, if task.wanted.all_kernels() { Vec::new() } else { symbols.collect() })
+    (flags, if task.wanted.selects_all_kernels() { Vec::new() } else { symbols.collect() })
 }
 
 /// The theoretical occupancy for the kernel's required block size, else for `threads`, else for the

@@ -1,11 +1,11 @@
-//! Spreads work over the machine's cores: files, the images of a file, the kernels of an image, and
-//! the calls of nvdisasm for an image, each over the cores that are free.
+//! Runs nested loops (files, images, kernels, nvdisasm calls) in parallel on at most as many threads
+//! as there are cores.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};
 use std::thread::Scope;
 
-/// The cores of this machine. All spreads share them, so no more threads work than there are cores.
+/// The cores of this machine. All loops share them, so no more threads work than there are cores.
 pub(super) static CORES: LazyLock<SpareCores> =
     LazyLock::new(|| SpareCores(AtomicUsize::new(core_count() - 1)));
 
@@ -30,7 +30,7 @@ impl SpareCores {
     /// Calls `work` with each number below `count` and returns the results in order. It starts with
     /// the lowest, on this thread and on every core that is or becomes free. Each thread has its
     /// own `state`.
-    pub(super) fn spread<T: Send, S>(
+    pub(super) fn parallel_map<T: Send, S>(
         &self,
         count: usize,
         state: impl Fn() -> S + Sync,
@@ -64,7 +64,7 @@ impl Drop for CorePermit<'_> {
     }
 }
 
-/// The shared state of the threads of one spread.
+/// The shared state of one `parallel_map` call.
 struct WorkQueue<'c, T, M, W> {
     cores: &'c SpareCores,
     next: AtomicUsize,
@@ -105,17 +105,17 @@ mod tests {
     #[test]
     fn everything_is_done_once_and_comes_back_in_order() {
         let cores = SpareCores(AtomicUsize::new(3));
-        let squares = cores.spread(
+        let squares = cores.parallel_map(
             100,
             || 0,
             |done, at| {
                 *done += 1;
                 assert!(*done <= 100);
-                cores.spread(at, || (), |(), inner| inner).len() * at
+                cores.parallel_map(at, || (), |(), inner| inner).len() * at
             },
         );
         assert!(squares.iter().enumerate().all(|(at, square)| *square == at * at));
         assert_eq!(cores.0.into_inner(), 3);
-        assert!(SpareCores(AtomicUsize::new(0)).spread(0, || (), |(), _| ()).is_empty());
+        assert!(SpareCores(AtomicUsize::new(0)).parallel_map(0, || (), |(), _| ()).is_empty());
     }
 }

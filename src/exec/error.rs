@@ -60,7 +60,7 @@ pub enum ExecError {
     Mount {
         /// The value as typed.
         text: String,
-        /// What is wrong with the mount.
+        /// The problem with the mount.
         problem: String,
     },
     /// The mounts exceed a limit.
@@ -80,7 +80,7 @@ pub enum ExecError {
         path: PathBuf,
         /// The line number, from 1.
         line: usize,
-        /// What is wrong with the line.
+        /// The problem with the line.
         problem: &'static str,
     },
     /// An invalid block of dependencies in a Python file.
@@ -88,7 +88,7 @@ pub enum ExecError {
     Script {
         /// The file with the script block.
         name: String,
-        /// What is wrong with the block.
+        /// The problem with the block.
         source: ScriptError,
     },
     /// An invalid embedded manifest in a Rust file.
@@ -96,7 +96,7 @@ pub enum ExecError {
     Manifest {
         /// The file with the manifest.
         name: String,
-        /// What is wrong with the manifest.
+        /// The problem with the manifest.
         problem: String,
     },
     /// Neither this machine nor the host can compile the snippet.

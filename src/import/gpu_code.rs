@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use rgpu_format::cubin::{CodeSection, Cubin, Kernel as CubinKernel, Lines, Stack, Table, lines};
 use rgpu_format::demangle::demangle;
-use rgpu_format::sass::{self, Class, Columns, Instruction, Survey};
+use rgpu_format::sass::{self, Class, CodeSummary, Columns, Instruction};
 use rgpu_protocol::Digest;
 
 use crate::model::disasm::{ByName, Kernel, Param};
@@ -44,8 +44,8 @@ pub fn kernel(kernel: &CubinKernel, cubin: &Cubin, file: &[u8]) -> Kernel {
     let code = section.ok().map(|at| cubin.code[at].code(file)).unwrap_or_default();
     let read = sass::is_read(cubin.sm.number);
     let found = match read {
-        true => sass::survey(code, cubin.sm.number),
-        false => Survey { bytes: code.len(), shape: code.to_vec(), ..Survey::default() },
+        true => sass::summarize_code(code, cubin.sm.number),
+        false => CodeSummary { bytes: code.len(), shape: code.to_vec(), ..CodeSummary::default() },
     };
     let mix = &found.mix;
     let mut classes = ByName::new();

@@ -1,4 +1,4 @@
-//! What an importer returns, and how it is merged into the profile.
+//! The result of an importer, and how it is merged into the profile.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub struct Imported {
     pub sanitizer: Vec<SanitizerResult>,
     /// Compiled code, one entry for each kernel.
     pub code: Vec<KernelCode>,
-    /// What is missing and why.
+    /// Missing data, with the reasons.
     pub gaps: Vec<Gap>,
     /// Cases with the runner's results. The engine joins them with the run's cases by name.
     pub cases: Vec<CaseResult>,

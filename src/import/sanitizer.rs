@@ -5,7 +5,7 @@
 //! names of causes. The stem names the tool.
 
 use rgpu_format::sanitizer::{
-    self, AbortKind, Hazard, Kind, Log, Place, Record, Tool, UnknownReason, Verdict,
+    self, AbortKind, Hazard, InstructionLocation, Kind, Log, Record, Tool, UnknownReason, Verdict,
 };
 
 use super::{ImportError, Imported, Importer, Source};
@@ -188,7 +188,7 @@ fn reports(record: &Record) -> u64 {
 }
 
 /// The position of the instruction itself.
-fn innermost(record: &Record) -> Option<&Place> {
+fn innermost(record: &Record) -> Option<&InstructionLocation> {
     record.place.as_ref().or_else(|| record.race.first().map(|side| &side.place))
 }
 

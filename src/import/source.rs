@@ -33,7 +33,7 @@ pub trait ReadProgress: std::fmt::Debug {
     fn read(&self, done: u64, all: u64);
 }
 
-/// What a trace must contain.
+/// The data that a trace must contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TracedActivity {
     /// GPU work: a trace without any is refused.

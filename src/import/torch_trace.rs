@@ -62,10 +62,10 @@ fn work(kind: EventKind) -> bool {
 /// The trace as rows. It has one process, so all ids have the same process part.
 struct TorchRows<'a>(&'a TorchTrace);
 
-const PROCESS: i64 = 1 << 24;
+const PROCESS_ID: i64 = 1 << 24;
 
 fn thread(event: &TorchEvent) -> i64 {
-    PROCESS | (event.tid & (PROCESS - 1))
+    PROCESS_ID | (event.tid & (PROCESS_ID - 1))
 }
 
 impl TorchRows<'_> {
@@ -110,7 +110,7 @@ impl TraceRows for TorchRows<'_> {
                 device: event.device,
                 stream: stream(event),
                 correlation: event.correlation,
-                global_pid: Some(PROCESS),
+                global_pid: Some(PROCESS_ID),
                 demangled: Some(i64::from(event.name)),
                 grid: event.grid,
                 block: event.block,
@@ -131,7 +131,7 @@ impl TraceRows for TorchRows<'_> {
                 device: event.device,
                 stream: stream(event),
                 correlation: event.correlation,
-                global_pid: Some(PROCESS),
+                global_pid: Some(PROCESS_ID),
             });
         })
     }
@@ -146,7 +146,7 @@ impl TraceRows for TorchRows<'_> {
                 device: event.device,
                 stream: stream(event),
                 correlation: event.correlation,
-                global_pid: Some(PROCESS),
+                global_pid: Some(PROCESS_ID),
             });
         })
     }

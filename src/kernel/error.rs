@@ -48,7 +48,7 @@ pub enum KernelError {
         line: usize,
         /// The key, e.g. `arg[2].dtype`; empty for the document.
         key: String,
-        /// What is wrong there.
+        /// The problem.
         problem: String,
         /// The next step for the user.
         hint: Option<String>,
@@ -81,7 +81,7 @@ pub enum KernelError {
     Sizes {
         /// The value as given.
         given: String,
-        /// What is wrong with the sizes.
+        /// The problem with the sizes.
         problem: String,
         /// The next step for the user.
         hint: String,

@@ -79,7 +79,7 @@ pub struct ModeInfo {
     pub mode: Mode,
     /// The name on the command line and in kernel.toml.
     pub name: &'static str,
-    /// What the mode gives, for help and documentation.
+    /// The result of the mode, for help and documentation.
     pub gives: &'static str,
     /// Its steps on a host with a GPU.
     pub steps: &'static [ModeStep],

@@ -170,7 +170,7 @@ pub struct KernelChange {
     /// Durations as the tool measured them; absent if either side has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<TimeChange>,
-    /// What limits it on each side; absent unless both sides were classified.
+    /// The primary verdict on each side; absent unless both sides were classified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<[String; 2]>,
     /// Resources that it uses: registers, shared memory …

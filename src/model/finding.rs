@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::open_enum::open_enum;
 use super::timeline::IdlePlace;
 
-/// What limits a launch. Several verdicts may hold; one is primary.
+/// The classification of a launch: its verdicts. Several may hold; one is primary.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Classification {
     /// Id of the most important verdict: `memory_bound` …
@@ -87,8 +87,8 @@ pub struct Finding {
 pub struct Stake {
     /// Nanoseconds that it could give back.
     pub ns: u64,
-    /// What this time is a part of: `gpu_time` (the sum over all kernels), `wall_time` (from the
-    /// first kernel to the end of the last) or `region`.
+    /// The total that this time is a part of: `gpu_time` (the sum over all kernels), `wall_time`
+    /// (from the first kernel to the end of the last) or `region`.
     pub of: StakeScope,
     /// The region; only if `of` is `region`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,7 +108,7 @@ pub struct CoveredKernel {
     pub total_ns: u64,
     /// Time in nanoseconds that they could give back.
     pub stake_ns: u64,
-    /// What the finding says of the launch with the most time at stake.
+    /// The finding's text for the launch with the most time at stake.
     pub text: String,
 }
 
@@ -134,7 +134,7 @@ pub struct KernelVerdict {
 }
 
 open_enum! {
-    /// What a [`Stake`] is a part of.
+    /// The total that a [`Stake`] is a part of.
     pub enum StakeScope {
         /// The time of all kernels.
         GpuTime = "gpu_time",

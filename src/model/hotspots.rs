@@ -8,7 +8,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tally::Tally;
+use super::named_numbers::NamedNumbers;
 
 /// The schema name that every document carries.
 pub const SCHEMA: &str = "rgpu.hotspots/1";
@@ -125,11 +125,11 @@ pub struct Counts {
     pub samples_not_issued: Option<u64>,
     /// Number of samples by reason, named as in [`super::Stall`]; zeros are left out. Together with
     /// `selected`, which is not a stall, they add up to `samples`.
-    #[serde(default, skip_serializing_if = "Tally::is_empty")]
-    pub stalls: Tally<u64>,
+    #[serde(default, skip_serializing_if = "NamedNumbers::is_empty")]
+    pub stalls: NamedNumbers<u64>,
     /// Of `stalls`, the samples in which the scheduler issued no instruction.
-    #[serde(default, skip_serializing_if = "Tally::is_empty")]
-    pub stalls_not_issued: Tally<u64>,
+    #[serde(default, skip_serializing_if = "NamedNumbers::is_empty")]
+    pub stalls_not_issued: NamedNumbers<u64>,
     /// Number of times that a warp executed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executed: Option<u64>,
@@ -139,6 +139,6 @@ pub struct Counts {
     pub thread_executed: Option<u64>,
     /// All other counts by address, by NVIDIA's metric name: sectors, wavefronts, ideal ones. A
     /// line has only those that can be added up.
-    #[serde(default, skip_serializing_if = "Tally::is_empty")]
-    pub metrics: Tally<f64>,
+    #[serde(default, skip_serializing_if = "NamedNumbers::is_empty")]
+    pub metrics: NamedNumbers<f64>,
 }

@@ -51,7 +51,7 @@ pub struct Launch {
     /// Warp stall reasons, largest first.
     #[serde(default)]
     pub stalls: Vec<Stall>,
-    /// What limits this launch.
+    /// The verdicts on this launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classification: Option<Classification>,
     /// Messages of the tool's own rules.

@@ -201,7 +201,7 @@ pub struct ModelInfo {
 pub struct Gap {
     /// Stable code: `no_driver`, `nan_metric`, `unknown_metric`, `no_gpu_rows` …
     pub code: String,
-    /// What is missing and why.
+    /// The missing data and the reason, as a sentence.
     pub text: String,
 }
 

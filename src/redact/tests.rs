@@ -8,7 +8,7 @@ use crate::analysis;
 use crate::import::ncu::{self, RequestedCounters};
 use crate::import::nsys;
 use crate::model::launch::RuleMessage;
-use crate::report::{REPORTS, Style, Subject};
+use crate::report::{REPORTS, ReportInput, Style};
 
 /// Nothing of this may survive.
 const SECRETS: &[&str] = &[
@@ -85,7 +85,7 @@ fn nothing_of_a_list_of_secrets_survives_in_documents_or_reports() {
         ("trace".to_owned(), serde_json::to_string(&sidecars.trace).unwrap()),
     ];
     for report in REPORTS {
-        for document in (report.render)(&Subject::new(&profile, &sidecars), &Style::default()) {
+        for document in (report.render)(&ReportInput::new(&profile, &sidecars), &Style::default()) {
             let text = String::from_utf8_lossy(&document.bytes).into_owned();
             texts.push((format!("{} {}", report.id, document.name), text));
         }

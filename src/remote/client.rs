@@ -193,9 +193,9 @@ impl Conversation {
         }
         self.send_hello(setup)?;
         let doing = "greeting the agent";
-        let frame = timeout(limits::ANSWER, self.reader.frame())
+        let frame = timeout(limits::ANSWER_TIMEOUT, self.reader.frame())
             .await
-            .map_err(|_| RemoteError::Silent { doing, limit: limits::ANSWER })??
+            .map_err(|_| RemoteError::Silent { doing, limit: limits::ANSWER_TIMEOUT })??
             .ok_or_else(|| self.link_cut(doing))?;
         let hello: Hello =
             serde_json::from_slice(&frame.body).map_err(|_| self.unexpected_body(&frame.body))?;
@@ -489,7 +489,8 @@ impl Session {
         self.conversation.writer.message(message)?;
         self.greeted().await?;
         if early {
-            if let Ok(answer) = timeout(limits::EARLY_ANSWER, self.answered(&request)).await {
+            if let Ok(answer) = timeout(limits::EARLY_ANSWER_TIMEOUT, self.answered(&request)).await
+            {
                 return answer;
             }
             // A slow agent answers the ping as well. If the host's start-up files swallowed our
@@ -514,7 +515,7 @@ impl Session {
     /// The link fails, or the agent refuses.
     pub async fn facts(&mut self, probes: Vec<Probe>) -> Result<AgentFacts, RemoteError> {
         let doing = "asking for the host's facts";
-        let request = Request { name: "facts", doing, limit: limits::FACTS };
+        let request = Request { name: "facts", doing, limit: limits::FACTS_TIMEOUT };
         match self.ask(&ToAgent::Facts { probes }, request).await? {
             FromAgent::Facts { facts } => Ok(*facts),
             other => Err(unexpected_answer(&other)),
@@ -526,7 +527,8 @@ impl Session {
     /// # Errors
     /// The link fails, or the agent refuses.
     pub async fn jobs(&mut self) -> Result<HostJobs, RemoteError> {
-        let request = Request { name: "jobs", doing: "listing jobs", limit: limits::ANSWER };
+        let request =
+            Request { name: "jobs", doing: "listing jobs", limit: limits::ANSWER_TIMEOUT };
         match self.ask(&ToAgent::Jobs {}, request).await? {
             FromAgent::Jobs { jobs, now_ms, used_bytes, quota_bytes } => {
                 Ok(HostJobs { jobs, now_ms, used_bytes, quota_bytes })
@@ -540,7 +542,8 @@ impl Session {
     /// # Errors
     /// The link fails, or `no_such_job`.
     pub async fn plan(&mut self, job: &str) -> Result<Plan, RemoteError> {
-        let request = Request { name: "plan", doing: "asking for a plan", limit: limits::ANSWER };
+        let request =
+            Request { name: "plan", doing: "asking for a plan", limit: limits::ANSWER_TIMEOUT };
         match self.ask(&ToAgent::Plan { job: job.to_owned() }, request).await? {
             FromAgent::Plan { plan } => Ok(*plan),
             other => Err(unexpected_answer(&other)),
@@ -552,7 +555,8 @@ impl Session {
     /// # Errors
     /// The link fails, or the agent refuses because the job runs.
     pub async fn forget(&mut self, job: &str) -> Result<(), RemoteError> {
-        let request = Request { name: "forget", doing: "removing a job", limit: limits::ANSWER };
+        let request =
+            Request { name: "forget", doing: "removing a job", limit: limits::ANSWER_TIMEOUT };
         match self.ask(&ToAgent::Forget { job: job.to_owned() }, request).await? {
             FromAgent::Done { .. } => Ok(()),
             other => Err(unexpected_answer(&other)),
@@ -582,7 +586,7 @@ impl Session {
         let message =
             ToAgent::Attach { job: job.to_owned(), from_seq, had, inline_bytes: INLINE_BYTES };
         let doing = "attaching to the job";
-        let request = Request { name: "attach", doing, limit: limits::ANSWER };
+        let request = Request { name: "attach", doing, limit: limits::ANSWER_TIMEOUT };
         match self.ask(&message, request).await? {
             FromAgent::Following { job: followed } => self.start_following(followed, job),
             other => Err(unexpected_answer(&other)),
@@ -606,7 +610,7 @@ impl Session {
         self.backlog.follow(job);
         self.lease = Some(Lease(tokio::spawn(async move {
             loop {
-                tokio::time::sleep(limits::LEASE_RENEWAL).await;
+                tokio::time::sleep(limits::LEASE_RENEWAL_INTERVAL).await;
                 if writer.message(&renew).is_err() {
                     return;
                 }
@@ -679,7 +683,8 @@ impl Session {
     pub async fn detach(&mut self) -> Result<(), RemoteError> {
         let Some(job) = self.backlog.leave() else { return Ok(()) };
         self.lease = None;
-        let request = Request { name: "detach", doing: "leaving the job", limit: limits::ANSWER };
+        let request =
+            Request { name: "detach", doing: "leaving the job", limit: limits::ANSWER_TIMEOUT };
         self.ask(&ToAgent::Detach { job }, request).await?;
         Ok(())
     }
@@ -691,7 +696,7 @@ impl Session {
         let Conversation { reader: _reader, writer, writing, .. } = conversation;
         drop(writer);
         // A stream that does not close within the limit is dropped.
-        let _ = timeout(limits::CLOSE, writing).await;
+        let _ = timeout(limits::CLOSE_TIMEOUT, writing).await;
     }
 }
 

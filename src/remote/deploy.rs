@@ -134,15 +134,15 @@ impl AgentStart {
         let mut reply = next_reply(reader, ending, user_prompt, login).await?;
         if let StartReply::Absent(host) = &reply {
             self.check_needs(host, user_prompt)?;
-            send(writer, self.install.as_bytes(), limits::AGENT_START).await?;
-            reply = next_reply(reader, ending, user_prompt, limits::AGENT_START).await?;
+            send(writer, self.install.as_bytes(), limits::AGENT_START_TIMEOUT).await?;
+            reply = next_reply(reader, ending, user_prompt, limits::AGENT_START_TIMEOUT).await?;
         }
         // If a folder turns out to be full, the script asks again with the next one.
         for _ in 0..MAX_SENDS {
             let StartReply::Send(folder) = &reply else { break };
             user_prompt.verbose(&format!("putting the agent into `{folder}` on the host"));
-            send(writer, &self.program, limits::AGENT_UPLOAD).await?;
-            reply = next_reply(reader, ending, user_prompt, limits::AGENT_START).await?;
+            send(writer, &self.program, limits::AGENT_UPLOAD_TIMEOUT).await?;
+            reply = next_reply(reader, ending, user_prompt, limits::AGENT_START_TIMEOUT).await?;
         }
         reply.magic()?;
         Ok(wire)
@@ -161,7 +161,7 @@ impl AgentStart {
         user_prompt: &dyn UserPrompt,
         early_frames: &mut EarlyFrames,
     ) -> Result<(), RemoteError> {
-        let first = next_reply(reader, ending, user_prompt, limits::AGENT_START).await;
+        let first = next_reply(reader, ending, user_prompt, limits::AGENT_START_TIMEOUT).await;
         let mut reply = first.map_err(|error| match error {
             // The agent may have started and read everything.
             RemoteError::AgentStart { ended: why, .. } if ending.is_lost() => {
@@ -173,13 +173,13 @@ impl AgentStart {
             *early_frames = EarlyFrames::Nothing;
             self.check_needs(host, user_prompt)?;
             writer.raw(self.install.as_bytes())?;
-            reply = next_reply(reader, ending, user_prompt, limits::AGENT_START).await?;
+            reply = next_reply(reader, ending, user_prompt, limits::AGENT_START_TIMEOUT).await?;
         }
         for _ in 0..MAX_SENDS {
             let StartReply::Send(folder) = &reply else { break };
             user_prompt.verbose(&format!("putting the agent into `{folder}` on the host"));
             writer.raw(&self.program)?;
-            let limit = limits::AGENT_UPLOAD + limits::AGENT_START;
+            let limit = limits::AGENT_UPLOAD_TIMEOUT + limits::AGENT_START_TIMEOUT;
             reply = next_reply(reader, ending, user_prompt, limit).await?;
         }
         reply.magic()
@@ -195,7 +195,7 @@ impl AgentStart {
         user_prompt: &dyn UserPrompt,
     ) -> Result<AgentStream, RemoteError> {
         let AgentStream { reader, ending, .. } = &mut wire;
-        match next_reply(reader, ending, user_prompt, limits::AGENT_START).await? {
+        match next_reply(reader, ending, user_prompt, limits::AGENT_START_TIMEOUT).await? {
             StartReply::Magic => Ok(wire),
             _ => Err(RemoteError::AgentStart {
                 ended: "it is not there".to_owned(),
@@ -214,7 +214,7 @@ impl AgentStart {
     }
 }
 
-/// What happened to frames sent before the agent's hello.
+/// The outcome of frames that were sent before the agent's hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EarlyFrames {
     /// The agent reads them.
@@ -232,7 +232,7 @@ pub async fn await_magic(
     user_prompt: &dyn UserPrompt,
 ) -> Result<AgentStream, RemoteError> {
     let AgentStream { reader, ending, .. } = &mut wire;
-    match next_reply(reader, ending, user_prompt, limits::AGENT_START).await? {
+    match next_reply(reader, ending, user_prompt, limits::AGENT_START_TIMEOUT).await? {
         StartReply::Magic => Ok(wire),
         _ => Err(RemoteError::Nonsense { what: "an agent that says it is absent".to_owned() }),
     }

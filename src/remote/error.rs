@@ -71,7 +71,7 @@ pub enum RemoteError {
     /// Our agent cannot run on that host.
     #[error("the agent cannot run on the host: {why}")]
     Unfit {
-        /// What does not match.
+        /// The mismatch, in words.
         why: String,
         /// The host's architecture in the words of `uname -m`, if the architecture does not match.
         arch: Option<String>,

@@ -23,14 +23,14 @@ use super::{
 
 /// A host with one agent, reachable over any number of links.
 #[derive(Clone, Default)]
-pub(crate) struct FakeHost(Arc<State>);
+pub(crate) struct InProcessAgent(Arc<State>);
 
 #[derive(Default)]
 struct State {
     blobs: Mutex<BTreeMap<Digest, Vec<u8>>>,
     job: Mutex<Option<String>>,
     /// The messages that the job sends, in order.
-    pub(crate) script: Mutex<Vec<Say>>,
+    pub(crate) script: Mutex<Vec<FakeMessage>>,
     artifacts: Mutex<BTreeMap<String, Vec<u8>>>,
     links: AtomicUsize,
     blob_bytes: AtomicU64,
@@ -48,13 +48,13 @@ struct State {
 /// One message of a fake job.
 #[derive(Clone)]
 #[expect(clippy::large_enum_variant, reason = "a script of a few lines")]
-pub(crate) enum Say {
+pub(crate) enum FakeMessage {
     Event(EventBody),
     Output(Stream, &'static [u8]),
 }
 
-impl FakeHost {
-    pub(crate) fn new(script: Vec<Say>) -> Self {
+impl InProcessAgent {
+    pub(crate) fn new(script: Vec<FakeMessage>) -> Self {
         let host = Self::default();
         *host.0.script.lock().unwrap() = script;
         host
@@ -115,7 +115,7 @@ impl FakeHost {
 }
 
 #[async_trait::async_trait]
-impl Remote for FakeHost {
+impl Remote for InProcessAgent {
     fn name(&self) -> &str {
         "fake"
     }
@@ -130,7 +130,7 @@ impl Remote for FakeHost {
 }
 
 #[async_trait::async_trait]
-impl Streams for FakeHost {
+impl Streams for InProcessAgent {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
         Ok(self.link())
     }
@@ -256,8 +256,8 @@ impl Agent {
         let mut seq = 0;
         for say in script {
             let event = match say {
-                Say::Event(body) => body,
-                Say::Output(stream, bytes) => {
+                FakeMessage::Event(body) => body,
+                FakeMessage::Output(stream, bytes) => {
                     let offset = *sent_bytes.get(&stream).unwrap_or(&0);
                     let (step, len) = ("run".to_owned(), bytes.len() as u64);
                     *sent_bytes.entry(stream).or_default() += len;
@@ -316,7 +316,7 @@ impl Agent {
 }
 
 /// Connects to a host, with pauses that no test waits for.
-pub(crate) async fn connect(host: &FakeHost) -> HostLink {
+pub(crate) async fn connect(host: &InProcessAgent) -> HostLink {
     let patience = ReconnectPolicy {
         first: Duration::from_millis(1),
         longest: Duration::from_millis(1),
@@ -381,6 +381,6 @@ pub(crate) fn submission(files: &[(&str, &[u8])]) -> Submission {
 }
 
 /// The usual last message.
-pub(crate) fn ended() -> Say {
-    Say::Event(EventBody::Ended { outcome: Outcome::Done })
+pub(crate) fn ended() -> FakeMessage {
+    FakeMessage::Event(EventBody::Ended { outcome: Outcome::Done })
 }

@@ -136,9 +136,12 @@ impl Session {
         loop {
             let incoming = match self.backlog.take_piece(&wanted.path, part.len) {
                 Some(piece) => piece,
-                None => timeout(limits::STALL, self.conversation.incoming(doing))
+                None => timeout(limits::STALL_TIMEOUT, self.conversation.incoming(doing))
                     .await
-                    .map_err(|_| RemoteError::Silent { doing, limit: limits::STALL })??,
+                    .map_err(|_| RemoteError::Silent {
+                    doing,
+                    limit: limits::STALL_TIMEOUT,
+                })??,
             };
             match incoming {
                 Incoming::Piece { job, path, offset, mut bytes }
@@ -181,7 +184,7 @@ mod tests {
 
     use rgpu_protocol::digest::sha256;
 
-    use super::super::fake::{self, FakeHost};
+    use super::super::fake::{self, InProcessAgent};
 
     use super::*;
 
@@ -213,7 +216,7 @@ mod tests {
         let big = bytes(3 * BLOB_BYTES as usize + 17);
         let composite = by_pieces("raw/big", &big);
         for wanted in [RemoteFile { composite: None, ..composite.clone() }, composite] {
-            let host = FakeHost::new(vec![]);
+            let host = InProcessAgent::new(vec![]);
             host.artifact("raw/big", big.clone());
             host.cut_after(6 << 20);
             let folder = tempfile::tempdir().unwrap();
@@ -230,7 +233,7 @@ mod tests {
     #[tokio::test]
     async fn what_an_earlier_try_has_left_is_taken_up_but_for_a_piece_that_was_cut() {
         let big = bytes(3 * PIECE_BYTES as usize + 17);
-        let host = FakeHost::new(vec![]);
+        let host = InProcessAgent::new(vec![]);
         let digest = host.artifact("raw/big", big.clone());
         let wanted = by_pieces("raw/big", &big);
         let long = [&*big, &[7; 100]].concat();
@@ -257,7 +260,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_with_a_wrong_digest_leaves_nothing_behind() {
-        let host = FakeHost::new(vec![]);
+        let host = InProcessAgent::new(vec![]);
         host.artifact("raw/x", bytes(1000));
         let folder = tempfile::tempdir().unwrap();
         let whole = wanted("raw/x", 1000, Digest::of(b"other"));
@@ -277,7 +280,7 @@ mod tests {
     async fn a_file_that_has_become_shorter_leaves_nothing_behind() {
         let size = 2 * PIECE_BYTES as usize;
         for left in [size - 10, PIECE_BYTES as usize] {
-            let host = FakeHost::new(vec![]);
+            let host = InProcessAgent::new(vec![]);
             let digest = host.artifact("raw/x", bytes(left));
             let folder = tempfile::tempdir().unwrap();
             let (wanted, dest) = (wanted("raw/x", size, digest), folder.path().join("x"));
@@ -291,7 +294,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_empty_file_needs_no_request() {
-        let host = FakeHost::new(vec![]);
+        let host = InProcessAgent::new(vec![]);
         let folder = tempfile::tempdir().unwrap();
         let dest = folder.path().join("empty");
         let wanted = wanted("raw/empty", 0, Digest::of(b""));

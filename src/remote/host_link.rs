@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::deploy::EarlyFrames;
 use super::followed::FollowedJob;
-use super::upload::{ProgressSink, Submission, Uploaded};
+use super::upload::{ProgressSink, Submission, UploadTotals};
 use super::{
     Bill, ConnectOptions, FetchOutcome, HostJobs, JobMessage, JobStdin, Remote, RemoteError,
     RemoteFile, SentRecord, Session, UserPrompt, limits,
@@ -54,7 +54,11 @@ pub struct ReconnectPolicy {
 
 impl Default for ReconnectPolicy {
     fn default() -> Self {
-        Self { first: Duration::from_secs(1), longest: limits::BACK_OFF, total: limits::RECONNECT }
+        Self {
+            first: Duration::from_secs(1),
+            longest: limits::MAX_RECONNECT_PAUSE,
+            total: limits::RECONNECT_TIMEOUT,
+        }
     }
 }
 
@@ -111,7 +115,7 @@ impl HostLink {
             submitting,
             outage,
             reconnect_policy,
-            confirm_within: limits::CANCEL,
+            confirm_within: limits::CANCEL_TIMEOUT,
             input,
         })
     }
@@ -228,7 +232,7 @@ impl HostLink {
         &mut self,
         submission: &Submission,
         progress: ProgressSink<'_>,
-    ) -> Result<Uploaded, RemoteError> {
+    ) -> Result<UploadTotals, RemoteError> {
         self.job = None;
         let job = FollowedJob::new(&submission.plan.job, &submission.plan.limits);
         self.submitting = Some(job.clone());
@@ -501,7 +505,7 @@ impl HostLink {
 mod tests {
     use rgpu_protocol::{EventBody, FromAgent, Stream};
 
-    use super::super::fake::{self, FakeHost, Say};
+    use super::super::fake::{self, FakeMessage, InProcessAgent};
     use super::*;
 
     const QUICK: ReconnectPolicy = ReconnectPolicy {
@@ -510,12 +514,12 @@ mod tests {
         total: Duration::from_secs(2),
     };
 
-    fn script() -> Vec<Say> {
+    fn script() -> Vec<FakeMessage> {
         vec![
-            Say::Event(EventBody::Started { folder: "/tmp/job".into() }),
-            Say::Output(Stream::Stdout, b"one two three"),
-            Say::Output(Stream::Stderr, b"four"),
-            Say::Output(Stream::Stdout, b" five\n"),
+            FakeMessage::Event(EventBody::Started { folder: "/tmp/job".into() }),
+            FakeMessage::Output(Stream::Stdout, b"one two three"),
+            FakeMessage::Output(Stream::Stderr, b"four"),
+            FakeMessage::Output(Stream::Stdout, b" five\n"),
             fake::ended(),
         ]
     }
@@ -538,7 +542,7 @@ mod tests {
         Ok((seqs, out, err))
     }
 
-    async fn connect(host: &FakeHost) -> HostLink {
+    async fn connect(host: &InProcessAgent) -> HostLink {
         HostLink::connect(Arc::new(host.clone()), fake::options())
             .await
             .unwrap()
@@ -550,7 +554,7 @@ mod tests {
         let mut resumed = 0;
         // A shorter link could not carry the hellos and one event.
         for cut in (300..1200).step_by(7) {
-            let host = FakeHost::new(script());
+            let host = InProcessAgent::new(script());
             let mut link = connect(&host).await;
             host.cut_after(cut);
             link.link_lost(RemoteError::LinkCut { doing: "testing", why: String::new() });
@@ -568,7 +572,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_link_that_never_comes_back_is_given_up_in_time() {
-        let host = FakeHost::new(vec![]);
+        let host = InProcessAgent::new(vec![]);
         let mut link = connect(&host)
             .await
             .with_reconnect_policy(ReconnectPolicy { total: Duration::from_millis(50), ..QUICK });
@@ -580,7 +584,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_cancel_while_the_link_is_cut_is_sent_when_it_is_back() {
-        let host = FakeHost::new(script());
+        let host = InProcessAgent::new(script());
         let mut link = connect(&host).await;
         link.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
         link.link_lost(RemoteError::LinkCut { doing: "testing", why: String::new() });
@@ -596,7 +600,7 @@ mod tests {
     async fn a_cancel_that_is_never_confirmed_is_waited_for_no_longer_than_its_limit() {
         // A host that sends nothing more, and one that never pauses.
         for bytes in [None, Some(b"x")] {
-            let host = FakeHost::new(vec![Say::Event(EventBody::GpuReleased {})]);
+            let host = InProcessAgent::new(vec![FakeMessage::Event(EventBody::GpuReleased {})]);
             if let Some(bytes) = bytes {
                 host.print_for_ever(bytes);
             }
@@ -618,7 +622,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_submission_dropped_halfway_is_looked_for_and_cancelled() {
-        let host = FakeHost::new(script());
+        let host = InProcessAgent::new(script());
         let submission = fake::submission(&[("a", b"abc")]);
         let mut link = connect(&host).await;
         // Dropped before the host has received the plan.
@@ -641,7 +645,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_dropped_halfway_is_not_mistaken_for_the_next() {
-        let host = FakeHost::new(script());
+        let host = InProcessAgent::new(script());
         let mut link = connect(&host).await;
         for _ in 0..3 {
             // The fake host never answers this one.
@@ -663,7 +667,7 @@ mod tests {
             offset: 0,
             len: bytes.len() as u64,
         };
-        let host = FakeHost::new(script());
+        let host = InProcessAgent::new(script());
         let mut link = connect(&host).await;
         link.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
         follow_to_end(&mut link).await.unwrap();
@@ -671,7 +675,7 @@ mod tests {
         let error = link.facts(&[]).await.unwrap_err();
         assert!(matches!(error, RemoteError::Nonsense { .. }), "{error:?}");
         // Messages of a job that is not followed are not stored, so no queue overflows.
-        let host = FakeHost::new(script());
+        let host = InProcessAgent::new(script());
         let mut link = connect(&host).await;
         host.flood(output("other.1"), bytes);
         let asked = tokio::time::timeout(Duration::from_secs(1), link.facts(&[])).await;
@@ -680,7 +684,7 @@ mod tests {
 
     #[tokio::test]
     async fn output_beyond_the_plans_limit_ends_the_following() {
-        let host = FakeHost::new(script());
+        let host = InProcessAgent::new(script());
         let mut submission = fake::submission(&[]);
         submission.plan.limits.log_bytes = 7;
         let mut link = connect(&host).await;
@@ -702,7 +706,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_job_that_is_not_there_is_refused_not_waited_for() {
-        let host = FakeHost::new(script());
+        let host = InProcessAgent::new(script());
         let error =
             connect(&host).await.attach("other.1", &Limits::default(), 1, &[]).await.unwrap_err();
         assert!(matches!(&error, RemoteError::Refused { code, .. } if code == "no_such_job"));
@@ -710,7 +714,7 @@ mod tests {
 
     #[tokio::test]
     async fn attaching_in_the_middle_brings_only_the_rest() {
-        let host = FakeHost::new(script());
+        let host = InProcessAgent::new(script());
         let mut first = connect(&host).await;
         first.submit(&fake::submission(&[]), &|_| ()).await.unwrap();
         let had = ReceivedOutput { step: "run".into(), stream: Stream::Stdout, bytes: 4 };

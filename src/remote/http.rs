@@ -1,4 +1,4 @@
-//! What all requests over HTTP have in common, whether to a worker, an app on Modal or Wafer's
+//! Shared by all requests over HTTP, whether to a worker, an app on Modal or Wafer's
 //! service: the client, time limits, bounded bodies, pauses between attempts, and errors.
 //!
 //! No redirects, because a token must not be carried to another address.
@@ -31,7 +31,7 @@ pub(super) fn client(url: &Url) -> ClientBuilder {
     let mut client = Client::builder()
         .redirect(redirect::Policy::none())
         .referer(false)
-        .connect_timeout(limits::CONNECT)
+        .connect_timeout(limits::CONNECT_TIMEOUT)
         .tcp_keepalive(Duration::from_secs(15))
         .user_agent(concat!("rgpu/", env!("CARGO_PKG_VERSION")));
     if is_loopback(url) {
@@ -106,10 +106,10 @@ pub(super) async fn body(
     }
 }
 
-/// What comes of the body of a refusal; its beginning is good enough.
+/// Reads the body of a refusal, as far as it arrives; its beginning is enough.
 pub(super) async fn refusal_body(response: Response, max_bytes: usize) -> Vec<u8> {
     let mut body = Vec::new();
-    let _ = timeout(limits::CONNECT, read(response, max_bytes, &mut body)).await;
+    let _ = timeout(limits::CONNECT_TIMEOUT, read(response, max_bytes, &mut body)).await;
     body
 }
 

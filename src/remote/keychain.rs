@@ -32,7 +32,7 @@ pub(super) fn secret(service: &str, account: &str) -> Result<String, CredentialE
         ),
         _ => keychain_error(format!("`{program}` cannot be started: {e}"), ""),
     })?;
-    answer(program, child, limits::LOGIN)?.ok_or_else(|| CredentialError {
+    answer(program, child, limits::LOGIN_TIMEOUT)?.ok_or_else(|| CredentialError {
         why: format!("the keychain has no `{account}` of `{service}`, or is locked"),
         hint: Some(format!("put it there: {}", store_command(service, account))),
     })

@@ -72,7 +72,7 @@ impl Streams for LocalStreams {
         let start = AgentStart::new(&self.spec, &self.options.agent)?;
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(start.command()).process_group(0);
-        start.run(child(command)?, &*self.options.user_prompt, limits::AGENT_START).await
+        start.run(child(command)?, &*self.options.user_prompt, limits::AGENT_START_TIMEOUT).await
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a front end provides for a new connection: options, and an interface to the user.
+//! The options of a new connection, and the interface to the user that a front end provides.
 
 use std::path::PathBuf;
 use std::sync::Arc;

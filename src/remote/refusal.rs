@@ -12,7 +12,7 @@ pub struct Refusal {
     pub status: u16,
     /// The error's code in `--json`.
     pub code: &'static str,
-    /// What happened.
+    /// The error, in one line.
     pub what: String,
     /// The start of the server's own text.
     pub body: String,

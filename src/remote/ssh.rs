@@ -12,14 +12,14 @@ mod channel;
 mod config_file;
 mod connection;
 mod error;
+mod failure_kind;
 mod host_key;
 mod known_hosts;
 mod openssh;
 mod remote;
 mod resolve;
 mod socket;
-mod trouble;
 
 pub use error::SshError;
+pub use failure_kind::SshFailureKind;
 pub use remote::KIND;
-pub use trouble::SshTrouble;

@@ -88,7 +88,7 @@ pub struct Submission {
 
 /// The amount that an upload moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Uploaded {
+pub struct UploadTotals {
     /// Number of blobs that were sent.
     pub blobs: usize,
     /// The size of these blobs before compression.
@@ -111,7 +111,7 @@ impl Session {
         &mut self,
         submission: &Submission,
         progress: ProgressSink<'_>,
-    ) -> Result<Uploaded, RemoteError> {
+    ) -> Result<UploadTotals, RemoteError> {
         let message = ToAgent::Submit {
             plan: Box::new(submission.plan.clone()),
             secrets: submission.secrets.clone(),
@@ -123,7 +123,7 @@ impl Session {
             },
             await_blobs: true,
         };
-        let mut uploaded = Uploaded::default();
+        let mut uploaded = UploadTotals::default();
         let total_bytes = submission.plan.files.iter().map(|file| file.size).sum();
         let knew_agent = self.agent().is_some();
         let mut opening = match total_bytes > EARLY_OPEN_MIN_BYTES {
@@ -134,7 +134,7 @@ impl Session {
         let mut rounds = 0;
         loop {
             let doing = "submitting the plan";
-            let request = Request { name: "submit", doing, limit: limits::ANSWER };
+            let request = Request { name: "submit", doing, limit: limits::ANSWER_TIMEOUT };
             match self.ask(&message, request).await? {
                 FromAgent::Following { job } => {
                     self.start_following(job, &submission.plan.job)?;
@@ -216,7 +216,7 @@ impl Session {
         missing: MissingOnHost,
         streams: EarlyWork,
         progress: ProgressSink<'_>,
-    ) -> Result<(Uploaded, Option<String>), RemoteError> {
+    ) -> Result<(UploadTotals, Option<String>), RemoteError> {
         let sizes = blob_sizes(&submission.plan);
         let MissingOnHost { mut digests, then } = missing;
         digests.sort();
@@ -292,13 +292,13 @@ impl Session {
         }
         progress(TransferProgress { done: total, total });
         let streams = work.lanes.load(Ordering::Relaxed);
-        Ok((Uploaded { blobs, bytes: total, streams }, begun))
+        Ok((UploadTotals { blobs, bytes: total, streams }, begun))
     }
 
     /// Waits until a plan whose blobs are all confirmed starts.
     async fn wait_for_start(&mut self) -> Result<String, RemoteError> {
         let doing = "submitting the plan";
-        let request = Request { name: "submit", doing, limit: limits::ANSWER };
+        let request = Request { name: "submit", doing, limit: limits::ANSWER_TIMEOUT };
         match self.answered(&request).await? {
             FromAgent::Following { job } => Ok(job),
             other => Err(unexpected_answer(&other)),
@@ -482,7 +482,7 @@ async fn send_blobs(
                 unconfirmed += 1;
             }
             () = tokio::time::sleep(STREAM_OPEN_POLL), if reserved => {}
-            incoming = timeout(limits::STALL, conversation.incoming("uploading")) => match incoming {
+            incoming = timeout(limits::STALL_TIMEOUT, conversation.incoming("uploading")) => match incoming {
                 Ok(incoming) => match incoming? {
                     Incoming::Answer(FromAgent::Stored { digest }) => {
                         unconfirmed = unconfirmed.checked_sub(1).ok_or_else(|| {
@@ -501,7 +501,7 @@ async fn send_blobs(
                 // The upload is slow but moves.
                 Err(_) if writer.written() > written_before => {}
                 Err(_) => {
-                    return Err(RemoteError::Silent { doing: "uploading", limit: limits::STALL });
+                    return Err(RemoteError::Silent { doing: "uploading", limit: limits::STALL_TIMEOUT });
                 }
             },
         }
@@ -519,7 +519,7 @@ fn blob_sizes(plan: &Plan) -> HashMap<Digest, u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fake::{self, FakeHost};
+    use super::super::fake::{self, InProcessAgent};
     use crate::remote::{HostLink, ReconnectPolicy};
 
     use super::*;
@@ -539,7 +539,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_host_that_loses_what_it_confirmed_is_sent_it_a_few_times_only() {
-        let host = FakeHost::new(vec![fake::ended()]);
+        let host = InProcessAgent::new(vec![fake::ended()]);
         host.forget_blobs();
         let bytes = noise(10_000);
         let submission = fake::submission(&[("in", &bytes)]);
@@ -548,7 +548,7 @@ mod tests {
         assert_eq!(host.blob_bytes(), u64::from(MAX_UPLOAD_ROUNDS) * bytes.len() as u64);
     }
 
-    async fn connect(host: &FakeHost) -> HostLink {
+    async fn connect(host: &InProcessAgent) -> HostLink {
         let patience = ReconnectPolicy {
             first: Duration::from_millis(1),
             longest: Duration::from_millis(1),
@@ -562,7 +562,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_large_bundle_goes_over_several_streams_and_the_next_run_sends_nothing() {
-        let host = FakeHost::new(vec![fake::ended()]);
+        let host = InProcessAgent::new(vec![fake::ended()]);
         let (big, small) = (noise(9 << 20), vec![7; 1 << 20]);
         let submission = fake::submission(&[("big", &big), ("small", &small)]);
         let seen = Mutex::new(Vec::new());
@@ -577,13 +577,13 @@ mod tests {
         assert_eq!(seen.last(), Some(&TransferProgress { done: 10 << 20, total: 10 << 20 }));
 
         let second = fake::connect(&host).await.submit(&submission, &|_| ()).await.unwrap();
-        assert_eq!(second, Uploaded::default());
+        assert_eq!(second, UploadTotals::default());
     }
 
     #[tokio::test]
     async fn a_large_bundle_that_is_new_goes_out_unasked_and_each_blob_once() {
         const BYTES: usize = 34 << 20;
-        let host = FakeHost::new(vec![fake::ended()]);
+        let host = InProcessAgent::new(vec![fake::ended()]);
         let big = noise(BYTES);
         let submission = fake::submission(&[("big", &big)]);
         let (cache, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -597,15 +597,15 @@ mod tests {
         assert!(first.streams > 1, "{first:?}");
         assert_eq!(host.blob_bytes(), BYTES as u64);
         let second = remembering(&cache).await.submit(&submission, &|_| ()).await.unwrap();
-        assert_eq!((second, host.blob_bytes()), (Uploaded::default(), BYTES as u64));
+        assert_eq!((second, host.blob_bytes()), (UploadTotals::default(), BYTES as u64));
         // An empty record says that nothing was sent, which is wrong here. The job starts anyway.
         let third = remembering(&other).await.submit(&submission, &|_| ()).await.unwrap();
-        assert_eq!(third, Uploaded::default());
+        assert_eq!(third, UploadTotals::default());
     }
 
     #[tokio::test]
     async fn an_upload_over_links_that_are_cut_goes_on_with_what_is_missing() {
-        let host = FakeHost::new(vec![fake::ended()]);
+        let host = InProcessAgent::new(vec![fake::ended()]);
         let big = noise(12 << 20);
         let submission = fake::submission(&[("big", &big)]);
         let mut link = fake::connect(&host).await;
@@ -613,12 +613,12 @@ mod tests {
         host.cut_after(800);
         link.submit(&submission, &|_| ()).await.unwrap();
         let again = fake::connect(&host).await.submit(&submission, &|_| ()).await.unwrap();
-        assert_eq!(again, Uploaded::default());
+        assert_eq!(again, UploadTotals::default());
     }
 
     #[tokio::test]
     async fn a_file_that_is_gone_stops_the_upload() {
-        let host = FakeHost::new(vec![]);
+        let host = InProcessAgent::new(vec![]);
         let mut submission = fake::submission(&[("a", b"abc")]);
         submission.blobs = Arc::new(fake::Blobs::default());
         let error = fake::connect(&host).await.submit(&submission, &|_| ()).await.unwrap_err();

@@ -97,7 +97,7 @@ impl Worker {
         requests: &WorkerClient,
         user_prompt: &dyn UserPrompt,
     ) -> Result<Vec<u8>, HttpError> {
-        let request = WorkerRequest::get("/v1/health", GREETING).within(limits::CONNECT);
+        let request = WorkerRequest::get("/v1/health", GREETING).within(limits::CONNECT_TIMEOUT);
         let mut greeting = std::pin::pin!(async {
             match requests.message(request).await {
                 // A TLS server ends a plain connection, each kind in its own way.

@@ -8,7 +8,7 @@ use super::headline::headline;
 use super::kernel_name::short_name;
 use super::quantity::{digits, duration, per_second, percent};
 use super::text::one_line;
-use super::{Document, Style, Subject};
+use super::{Document, ReportInput, Style};
 use crate::model::profile::TimingClock;
 use crate::model::{Launch, Profile};
 
@@ -16,7 +16,7 @@ use crate::model::{Launch, Profile};
 pub const LEAST_BUDGET: usize = 256;
 
 /// Renders the summary.
-pub(super) fn render(subject: &Subject<'_>, style: &Style) -> Vec<Document> {
+pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document> {
     vec![Document::new("brief.txt", within(&lines(subject), style.budget))]
 }
 
@@ -52,7 +52,7 @@ fn within(lines: &[String], budget: usize) -> String {
     if out.len() + last.len() <= budget { out + &last } else { out }
 }
 
-fn lines(subject: &Subject<'_>) -> Vec<String> {
+fn lines(subject: &ReportInput<'_>) -> Vec<String> {
     let profile = subject.profile;
     let mut out = Vec::new();
     let mut say = |text: String| out.push(one_line(&text));
@@ -124,7 +124,7 @@ fn lines(subject: &Subject<'_>) -> Vec<String> {
     out
 }
 
-fn hot(subject: &Subject<'_>, say: &mut impl FnMut(String)) {
+fn hot(subject: &ReportInput<'_>, say: &mut impl FnMut(String)) {
     for spots in subject.hotspots.iter().flat_map(|h| &h.launches) {
         let total = spots.samples.unwrap_or(0).max(1) as f64;
         for spot in spots.lines.iter().take(3) {

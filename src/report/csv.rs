@@ -7,11 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Document, Style, Subject};
+use super::{Document, ReportInput, Style};
 use crate::model::{Launch, Profile, Value};
 
 /// `kernels.csv`, `metrics.csv`, `regions.csv`.
-pub(super) fn render(subject: &Subject<'_>, _: &Style) -> Vec<Document> {
+pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document> {
     let profile = subject.profile;
     vec![
         Document::new("kernels.csv", kernels(profile)),
@@ -21,14 +21,14 @@ pub(super) fn render(subject: &Subject<'_>, _: &Style) -> Vec<Document> {
 }
 
 /// A CSV writer into memory, which cannot fail.
-struct Sheet(csv::Writer<Vec<u8>>);
+struct CsvBuffer(csv::Writer<Vec<u8>>);
 
-impl Sheet {
+impl CsvBuffer {
     fn new<'a>(head: impl IntoIterator<Item = &'a str>) -> Self {
         let terminator = csv::Terminator::CRLF;
-        let mut sheet = Self(csv::WriterBuilder::new().terminator(terminator).from_writer(vec![]));
-        sheet.row(head.into_iter().map(str::to_owned));
-        sheet
+        let mut buffer = Self(csv::WriterBuilder::new().terminator(terminator).from_writer(vec![]));
+        buffer.row(head.into_iter().map(str::to_owned));
+        buffer
     }
 
     fn row(&mut self, cells: impl IntoIterator<Item = String>) {
@@ -54,7 +54,7 @@ fn number(x: Option<impl ToString>) -> String {
 }
 
 fn kernels(profile: &Profile) -> Vec<u8> {
-    let mut sheet = Sheet::new([
+    let mut buffer = CsvBuffer::new([
         "kernel",
         "device",
         "launches",
@@ -66,7 +66,7 @@ fn kernels(profile: &Profile) -> Vec<u8> {
     ]);
     let all: u64 = profile.kernels.iter().map(|k| k.total_ns).sum();
     for k in &profile.kernels {
-        sheet.row([
+        buffer.row([
             text(&k.kernel),
             text(profile.device.as_deref().unwrap_or_default()),
             k.launches.to_string(),
@@ -77,7 +77,7 @@ fn kernels(profile: &Profile) -> Vec<u8> {
             format!("{:.3}", 100.0 * k.total_ns as f64 / all.max(1) as f64),
         ]);
     }
-    sheet.into_bytes()
+    buffer.into_bytes()
 }
 
 /// One row per launch. A metric with two units gets two columns.
@@ -93,7 +93,7 @@ fn metrics(profile: &Profile) -> Vec<u8> {
         .keys()
         .map(|(id, unit)| if unit.is_empty() { text(id) } else { text(&format!("{id} [{unit}]")) })
         .collect();
-    let mut sheet = Sheet::new(fixed.into_iter().chain(heads.iter().map(String::as_str)));
+    let mut buffer = CsvBuffer::new(fixed.into_iter().chain(heads.iter().map(String::as_str)));
     for launch in &profile.launches {
         let mut cells = vec![String::new(); columns.len()];
         for (id, metric) in &launch.metrics {
@@ -105,9 +105,9 @@ fn metrics(profile: &Profile) -> Vec<u8> {
                 };
             }
         }
-        sheet.row(launch_cells(launch).into_iter().chain(cells));
+        buffer.row(launch_cells(launch).into_iter().chain(cells));
     }
-    sheet.into_bytes()
+    buffer.into_bytes()
 }
 
 fn launch_cells(launch: &Launch) -> [String; 8] {
@@ -130,7 +130,7 @@ fn launch_cells(launch: &Launch) -> [String; 8] {
 }
 
 fn regions(profile: &Profile) -> Vec<u8> {
-    let mut sheet = Sheet::new([
+    let mut buffer = CsvBuffer::new([
         "region",
         "depth",
         "kind",
@@ -144,7 +144,7 @@ fn regions(profile: &Profile) -> Vec<u8> {
         // If the tool did not see a region's work, the cell is empty instead of zero.
         let seen = r.gpu_ns.is_some() || !r.kernels.is_empty();
         let launches: u64 = r.kernels.iter().map(|k| k.launches).sum();
-        sheet.row([
+        buffer.row([
             text(&r.display()),
             r.path.len().to_string(),
             r.kind.to_string(),
@@ -155,7 +155,7 @@ fn regions(profile: &Profile) -> Vec<u8> {
             number(seen.then_some(r.kernels.len())),
         ]);
     }
-    sheet.into_bytes()
+    buffer.into_bytes()
 }
 
 #[cfg(test)]

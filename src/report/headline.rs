@@ -2,7 +2,7 @@
 
 use super::kernel_name::short_name;
 use super::quantity::{digits, duration, percent};
-use super::{Subject, busy, finding};
+use super::{ReportInput, busy, finding};
 use crate::model::profile::{CheckVerdict, TimingClock};
 use crate::model::sanitizer::SanitizerVerdict;
 use crate::model::{Classification, Launch, Profile};
@@ -27,7 +27,7 @@ impl Headline {
 
 /// The headline for `subject`. A comparison comes first, then wrong results, sanitizer results,
 /// counters, timeline sums, and times.
-pub(super) fn headline(subject: &Subject<'_>) -> Headline {
+pub(super) fn headline(subject: &ReportInput<'_>) -> Headline {
     let profile = subject.profile;
     if let Some(c) = subject.comparison {
         return Headline::new(format!("{}: {}", c.b.name, c.verdict.as_str()), &c.summary);
@@ -145,7 +145,7 @@ fn predicate(verdict: &str) -> String {
     format!("is bound by {cause_text}")
 }
 
-fn timeline(subject: &Subject<'_>) -> Option<Headline> {
+fn timeline(subject: &ReportInput<'_>) -> Option<Headline> {
     let top = subject.profile.kernels.first()?;
     let total: u64 = subject.profile.kernels.iter().map(|k| k.total_ns).sum();
     let share = 100.0 * top.total_ns as f64 / total.max(1) as f64;

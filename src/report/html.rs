@@ -10,7 +10,7 @@ mod fit;
 use base64ct::{Base64, Encoding};
 use sha2::{Digest, Sha256};
 
-use super::{Document, Style, Subject};
+use super::{Document, ReportInput, Style};
 
 const CSS: &str = include_str!("html/page.css");
 /// Helpers that all pages share.
@@ -38,7 +38,7 @@ const SCRIPT: &str = concat!(
 const MAX_PAGE_BYTES: usize = 3_000_000;
 
 /// Renders the page.
-pub(super) fn render(subject: &Subject<'_>, _: &Style) -> Vec<Document> {
+pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document> {
     let room = MAX_PAGE_BYTES - SCRIPT.len() - CSS.len() - 16_384;
     let data = fit::json(subject, room).replace('<', "\\u003c");
     let title = escape(&format!("{} · rgpu", subject.profile.kernel.name));
@@ -65,7 +65,7 @@ pub(super) fn render(subject: &Subject<'_>, _: &Style) -> Vec<Document> {
 }
 
 /// Device, mode and start time, for the header line.
-fn place(subject: &Subject<'_>) -> String {
+fn place(subject: &ReportInput<'_>) -> String {
     let profile = subject.profile;
     let started = super::moment(&profile.run.started);
     let parts = [profile.device.as_deref().unwrap_or_default(), &profile.run.mode, &started];

@@ -1,9 +1,9 @@
 //! The profile as indented JSON, as `--json` prints it.
 
-use super::{Document, Style, Subject};
+use super::{Document, ReportInput, Style};
 
 /// The profile as JSON.
-pub(super) fn render(subject: &Subject<'_>, _: &Style) -> Vec<Document> {
+pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document> {
     let mut text = serde_json::to_string_pretty(subject.profile)
         .unwrap_or_else(|e| format!("{{\"error\": \"the profile cannot be written: {e}\"}}"));
     text.push('\n');

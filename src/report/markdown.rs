@@ -8,10 +8,10 @@ mod operators;
 mod run;
 mod stakeholder;
 
-use super::{Align, Document, Grid, Style, Subject};
+use super::{Align, Document, Grid, ReportInput, Style};
 
 /// `report.md`, `kernels.md`, `operators.md`, `stakeholder_summary.md`.
-pub(super) fn render(subject: &Subject<'_>, _: &Style) -> Vec<Document> {
+pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document> {
     vec![
         Document::new("report.md", run::report(subject.profile)),
         Document::new("kernels.md", kernels::report(subject.profile)),

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use nest::{Slice, lanes};
 use wire::Message;
 
-use super::{Document, Style, Subject};
+use super::{Document, ReportInput, Style};
 use crate::model::trace::{Trace, WorkKind};
 
 /// `TrackEvent.type`.
@@ -26,7 +26,7 @@ const SEQUENCE: u64 = 1;
 const PID: u64 = 1;
 
 /// Returns why there is nothing to render; a trace without events would show as empty.
-pub(super) fn lacks(subject: &Subject<'_>) -> Option<&'static str> {
+pub(super) fn lacks(subject: &ReportInput<'_>) -> Option<&'static str> {
     let events = |t: &Trace| t.work.len() + t.ranges.len() + t.calls.len();
     match subject.trace {
         Some(trace) if events(trace) > 0 => None,
@@ -37,7 +37,7 @@ pub(super) fn lacks(subject: &Subject<'_>) -> Option<&'static str> {
 }
 
 /// Renders the trace; it has no tracks if there is no timeline.
-pub(super) fn render(subject: &Subject<'_>, _: &Style) -> Vec<Document> {
+pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document> {
     let mut file = File::default();
     if let Some(trace) = subject.trace {
         file.host(trace, &subject.profile.kernel.name);

@@ -79,6 +79,7 @@ fn failure(row: &FanOutRow) -> String {
     format!("{}: {what} (exit {})", row.remote, row.exit)
 }
 
+/// One row per remote. The rung is the tool and options that produced the result.
 fn rows(fan_out: &FanOut) -> Grid {
     let mut grid = Grid::new(&[
         ("remote", Align::Left),
@@ -95,14 +96,15 @@ fn rows(fan_out: &FanOut) -> Grid {
     ]);
     let percent = |x: Option<f64>| x.map(|x| format!("{x:.1}")).unwrap_or_default();
     for row in &fan_out.remotes {
+        // Without a rung the column shows the state.
         let rung = row.rung.as_ref().map_or_else(|| row.state.to_string(), RungId::to_string);
-        let base = fan_out.base.as_ref() == Some(&row.remote);
+        let is_base = fan_out.base.as_ref() == Some(&row.remote);
         let times = row.against_base.as_ref().map(|t| format!("{:.3}", t.speedup));
         grid.row([
             row.remote.clone(),
             row.device.clone().unwrap_or_default(),
             row.median_ns.map(duration).unwrap_or_default(),
-            times.or_else(|| base.then(|| "1".to_owned())).unwrap_or_default(),
+            times.or_else(|| is_base.then(|| "1".to_owned())).unwrap_or_default(),
             percent(row.sm_percent),
             percent(row.memory_percent),
             percent(row.occupancy_percent),

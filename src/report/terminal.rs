@@ -12,13 +12,13 @@ mod timeline;
 
 use page::Page;
 
-use super::{Document, Style, Subject};
+use super::{Document, ReportInput, Style};
 
 /// The maximum number of rows per table; the profile has all.
 const MAX_ROWS: usize = 12;
 
 /// The profile as a short text.
-pub(super) fn render(subject: &Subject<'_>, style: &Style) -> Vec<Document> {
+pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document> {
     let profile = subject.profile;
     let mut page = Page { out: String::new(), style };
     head::head(&mut page, profile);

@@ -66,7 +66,7 @@ pub(super) struct ProfileBuilder {
     sidecars: Sidecars,
     /// Launches of the survey, which later passes replace.
     survey: Vec<Launch>,
-    /// What we know of the last plan beyond the plan itself.
+    /// Facts about the last plan that are not in the plan itself.
     draft_info: DraftInfo,
     /// Built files, for reuse by the next plan.
     pub built: Vec<(String, PathBuf)>,

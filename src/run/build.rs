@@ -26,7 +26,9 @@ use crate::model::disasm::{Disasm, ImageKind, Input};
 use crate::model::profile::ArtifactKind;
 use crate::remote::Remote;
 use crate::store::RunFolder;
-use crate::tool::{self, Draft, DraftInfo, DslBuild, JobName, PlanError, Request, Target, Toolbox};
+use crate::tool::{
+    self, Draft, DraftInfo, DslBuild, HostBinaries, JobName, PlanError, Request, Target,
+};
 use dsl_record::DslRecord;
 use names::HostPathNames;
 
@@ -242,7 +244,9 @@ impl BuildRun<'_> {
             let here = (self.nvdisasm)();
             let facts = facts_to_list_by(session, context, &here).await;
             let mut built = [CompiledFiles::new(folder, &build.files, None)];
-            let listings = listings::fill(session.link, context, &facts, &here, &mut built).await;
+            let listings =
+                listings::write_all_listings(session.link, context, &facts, &here, &mut built)
+                    .await;
             build.files.extend(listings.into_iter().flatten());
             let summary: Disasm = serde_json::from_slice(&folder.read("sass/summary.json")?)
                 .map_err(|e| {
@@ -303,8 +307,8 @@ impl PlanDriver for BuildDriver<'_> {
             BuildTarget::Dsl(build) => build.plan(job).map_err(Failure::from)?,
             BuildTarget::Kernel(request) => {
                 let facts = session.facts(context).await?;
-                let toolbox = Toolbox { collector: None, ..session.toolbox(&facts) };
-                tool::plan(request, &facts, &toolbox, job)?
+                let binaries = HostBinaries { collector: None, ..session.host_binaries(&facts) };
+                tool::plan(request, &facts, &binaries, job)?
             }
         };
         self.draft_info = draft.info.clone();

@@ -19,7 +19,7 @@ use super::listings::{self, CompiledFiles};
 use super::local_build;
 use super::pass_planner::NextStep;
 use crate::analysis::Thresholds;
-use crate::analysis::compare::Paired;
+use crate::analysis::compare::PairedTimes;
 use crate::disasm::NvdisasmSearch;
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::Mode;
@@ -54,7 +54,7 @@ pub struct ComparisonOutcome {
     /// The profile of each side with its sidecars.
     pub profiles: [(Profile, Sidecars); 2],
     /// The paired timings by case; empty without a GPU.
-    pub paired: Vec<Paired>,
+    pub paired: Vec<PairedTimes>,
     /// For each tool, its result or why there is none.
     pub parts: Vec<Part>,
 }
@@ -72,7 +72,7 @@ struct SideBuilder {
     pass_results: Vec<(Mode, PassResult)>,
     /// Whether the current pass needs another plan for this side.
     open: bool,
-    /// What we know of the current plan beyond the plan itself; `None` if the side is not part of
+    /// Facts about the current plan that are not in the plan; `None` if the side is not part of
     /// it.
     draft_info: Option<DraftInfo>,
 }
@@ -127,7 +127,8 @@ impl CompareRun<'_> {
         for ((profile, sidecars), folder) in made.profiles.iter_mut().zip(&folders) {
             built.push(CompiledFiles::new(folder, &profile.artifacts, sidecars.hotspots.as_mut()));
         }
-        let listings = listings::fill(session.link, context, &facts, nvdisasm, &mut built).await;
+        let listings =
+            listings::write_all_listings(session.link, context, &facts, nvdisasm, &mut built).await;
         for ((profile, _), listings) in made.profiles.iter_mut().zip(listings) {
             profile.artifacts.extend(listings);
         }
@@ -184,7 +185,8 @@ impl PlanDriver for CompareDriver<'_> {
             for (slot, side) in requests.iter_mut().zip(&self.sides) {
                 *slot = side.open.then_some(&side.request);
             }
-            let error = match tool::plan_pair(requests, &facts, &session.toolbox(&facts), job) {
+            let error = match tool::plan_pair(requests, &facts, &session.host_binaries(&facts), job)
+            {
                 Ok(PairDraft { draft, infos }) => {
                     report_notes(&infos, context);
                     for (side, info) in self.sides.iter_mut().zip(infos) {
@@ -442,13 +444,13 @@ fn part(mode: Mode, pass_results: Option<&[(Mode, PassResult); 2]>) -> Part {
 }
 
 /// The paired timings in the runner's report.
-fn read_paired(side: &RunFolder) -> Vec<Paired> {
+fn read_paired(side: &RunFolder) -> Vec<PairedTimes> {
     let Ok(bytes) = side.read("raw/time.json") else { return Vec::new() };
     let Ok(report) = serde_json::from_slice::<RunnerReport>(&bytes) else { return Vec::new() };
     let to_paired = |case: rgpu_case::CaseReport| {
         let paired = case.paired?;
         let sound = paired.ci95.iter().all(|x| x.is_finite() && *x > 0.0);
-        sound.then_some(Paired {
+        sound.then_some(PairedTimes {
             case: case.name,
             speedup: paired.speedup,
             ci95: paired.ci95,

@@ -119,7 +119,7 @@ fn price(kernels: &[KernelCandidate], cap: u64, cost: &LaunchCost, program_s: f6
     let cut = kernels.iter().any(|kernel| kernel.launches > cap);
     // If launches are capped, each kernel skips a different number and needs its own pass.
     let passes = if cut { kernels.len() } else { 1 };
-    let mut seconds = LaunchCost::look_seconds(program_s) * passes as f64;
+    let mut seconds = LaunchCost::ncu_run_seconds(program_s) * passes as f64;
     let mut bytes = 0;
     for kernel in kernels {
         let count = kernel.launches.min(cap);

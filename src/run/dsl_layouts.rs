@@ -14,7 +14,7 @@ use crate::tool::{Draft, DslLayouts, JobName};
 /// A run that prints layouts.
 #[derive(Debug)]
 pub struct LayoutsRun {
-    /// What to ask for.
+    /// The request to the DSL.
     pub request: DslLayouts,
 }
 

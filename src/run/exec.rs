@@ -33,7 +33,7 @@ pub struct ExecRequest {
     pub secrets: BTreeMap<String, String>,
     /// Time limit of the program.
     pub timeout: Duration,
-    /// What the program reads on standard input.
+    /// The standard input of the program.
     pub stdin: Stdin,
     /// Bytes of each output stream to keep; `None` for the default.
     pub log_bytes: Option<u64>,

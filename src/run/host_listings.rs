@@ -11,7 +11,7 @@ use crate::bundle::{DEFAULT_MAX_BYTES, Packer};
 use crate::disasm::{ListingCalls, ListingRequest, Nvdisasm};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::HostLink;
-use crate::tool::{self, JobName, LISTINGS, LISTINGS_STEP};
+use crate::tool::{self, JobName, LISTINGS, NVDISASM_STEP_ID};
 
 /// A host to request listings from.
 pub(super) struct ListingHost<'a> {
@@ -29,16 +29,16 @@ impl ListingHost<'_> {
     /// # Errors
     /// The link, the host or the run folder fails, or the user cancels. A cubin that nvdisasm
     /// rejects is no error here: its listing is.
-    pub(super) async fn all(
+    pub(super) async fn fetch_listings(
         self,
-        questions: &[ListingRequest],
+        requests: &[ListingRequest],
         context: &mut RunContext<'_>,
     ) -> Result<Option<Nvdisasm>, SubmitError> {
         let Some(version) = self.facts.tool("nvdisasm").map(|tool| tool.version.clone()) else {
             return Ok(None);
         };
         let cores = usize::try_from(self.facts.agent.cpus).unwrap_or(1);
-        let mut listing = ListingCalls::new(questions, &version, cores);
+        let mut listing = ListingCalls::new(requests, &version, cores);
         let cubins = std::mem::take(&mut listing.cubins);
         let Some(draft) = tool::listings(self.job.clone(), cubins, &listing.calls, self.facts)
         else {
@@ -58,7 +58,7 @@ impl ListingHost<'_> {
         job::submit(self.link, &submission, &mut counting_context).await?;
         let end = job::follow_to_end(self.link, &self.job, &[], &mut counting_context).await?;
         let file = end.files.iter().find(|file| file.host_path == LISTINGS);
-        let Some(file) = file.filter(|_| end.step_ok(LISTINGS_STEP)) else {
+        let Some(file) = file.filter(|_| end.step_ok(NVDISASM_STEP_ID)) else {
             return Err(outcome::failure(self.link.remote(), &end).into());
         };
         let text = context.folder.read(&file.artifact.path)?;
@@ -89,7 +89,7 @@ struct CallCounter<'r> {
 impl Reporter for CallCounter<'_> {
     fn report(&mut self, event: &RunEvent<'_>) {
         match event {
-            RunEvent::Output { step: LISTINGS_STEP, stream: Stream::Stdout, bytes, .. } => {
+            RunEvent::Output { step: NVDISASM_STEP_ID, stream: Stream::Stdout, bytes, .. } => {
                 let ended = bytes.iter().filter(|b| **b == b'\n').count();
                 self.done = self.total.min(self.done + ended);
                 self.inner.report(&RunEvent::Disassembling { done: self.done, total: self.total });
@@ -102,10 +102,10 @@ impl Reporter for CallCounter<'_> {
 /// Requests listings from a host in jobs of their own. `None` if it has no working nvdisasm.
 ///
 /// # Errors
-/// As `ListingHost::all`.
-pub async fn host_listings(
+/// As `ListingHost::fetch_listings`.
+pub async fn fetch_host_listings(
     session: &mut RunSession<'_>,
-    questions: &[ListingRequest],
+    requests: &[ListingRequest],
     context: &mut RunContext<'_>,
 ) -> Result<Option<Nvdisasm>> {
     // A second try is for a host that changed since its facts were cached.
@@ -113,7 +113,7 @@ pub async fn host_listings(
         let facts = session.facts(context).await?;
         let job = JobName { run: context.record.id.clone(), sequence }.job();
         let listing_host = ListingHost { link: session.link, facts: &facts, job: job.clone() };
-        let result = listing_host.all(questions, context).await;
+        let result = listing_host.fetch_listings(requests, context).await;
         // No other command uses this job.
         session.link.drop_job(&job);
         match result {

@@ -600,7 +600,7 @@ mod tests {
 
     use super::super::event::Reporters;
     use super::*;
-    use crate::remote::fake::{self, FakeHost, Say};
+    use crate::remote::fake::{self, FakeMessage, InProcessAgent};
 
     #[test]
     fn files_whose_names_differ_by_case_alone_get_places_apart() {
@@ -617,8 +617,8 @@ mod tests {
     #[tokio::test]
     async fn a_cancel_that_is_never_confirmed_ends_the_command() {
         // The job starts and sends nothing more.
-        let script = vec![Say::Event(EventBody::Started { folder: "/tmp/job".into() })];
-        let host = FakeHost::new(script);
+        let script = vec![FakeMessage::Event(EventBody::Started { folder: "/tmp/job".into() })];
+        let host = InProcessAgent::new(script);
         let remote = Arc::new(host.clone());
         let link = HostLink::connect(remote, fake::options()).await.unwrap();
         let mut link = link.confirm_within(Duration::from_secs(1));

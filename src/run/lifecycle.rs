@@ -23,7 +23,7 @@ use crate::bundle::{self, BlobSource, Bundle, DEFAULT_MAX_BYTES, Packer};
 use crate::error::{Failure, Result};
 use crate::remote::{HostLink, OnRemote, RemoteSpec, Submission};
 use crate::store::{EnvRecord, RunFolder, StoreError};
-use crate::tool::{Draft, JobName, PlanError, Toolbox};
+use crate::tool::{Draft, HostBinaries, JobName, PlanError};
 
 /// How a run starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ pub(super) trait PlanDriver {
     ) -> Result<NextStep>;
 }
 
-/// What a run has on its host: the connection, the facts, and the files for its plans.
+/// The resources of a run on its host: the connection, the facts, and the files for its plans.
 pub struct RunSession<'a> {
     /// The connection.
     pub(super) link: &'a mut HostLink,
@@ -224,8 +224,8 @@ impl<'a> RunSession<'a> {
     }
 
     /// rgpu's programs for a host with these facts.
-    pub(super) fn toolbox(&self, facts: &HostFacts) -> Toolbox {
-        self.programs.toolbox(&facts.agent.arch)
+    pub(super) fn host_binaries(&self, facts: &HostFacts) -> HostBinaries {
+        self.programs.host_binaries(&facts.agent.arch)
     }
 
     /// Makes built files inputs of later plans. Pairs of (path on the host, local path).

@@ -1,4 +1,4 @@
-//! Lists the compiled code of a run in its folder's `sass/`, and adds operands to its hot spots.
+//! Disassembles the cubins of a run into its folder's `sass/`, and adds operands to its hot spots.
 //!
 //! The nvdisasm of the run's host is preferred, since it is as new as the compiler there; it takes
 //! one more job on the same connection. Else one on this machine is used, else rgpu lists without
@@ -12,8 +12,8 @@ use super::event::{Reporter, RunEvent};
 use super::host_listings::ListingHost;
 use super::job::RunContext;
 use crate::disasm::{
-    self, ImageTask, ListingRequest, Nvdisasm, NvdisasmSearch, listing_requests, operands,
-    questions,
+    self, ImageTask, ListingRequest, Nvdisasm, NvdisasmSearch, cubin_listing_requests,
+    hot_spot_listing_requests, operands,
 };
 use crate::error::Failure;
 use crate::model::HotSpots;
@@ -27,7 +27,7 @@ use crate::store::{RunFolder, digest_file};
 const LISTINGS_FOLDER: &str = "sass";
 
 /// The step of listings among a run's artifacts.
-const LISTING_STEP: &str = "sass";
+const SASS_ARTIFACT_STEP: &str = "sass";
 
 /// The compiled files of a run, or of one side of a comparison.
 pub(super) struct CompiledFiles<'a> {
@@ -65,22 +65,26 @@ impl<'a> CompiledFiles<'a> {
         reports
     }
 
-    fn questions(&self) -> Vec<ListingRequest> {
-        let mut all = questions(&self.files(), &ImageTask::default());
+    fn listing_requests(&self) -> Vec<ListingRequest> {
+        let mut all = cubin_listing_requests(&self.files(), &ImageTask::default());
         if let Some(hotspots) = &self.hotspots {
             for from in self.reports() {
                 let path = self.folder.path().join(&from);
-                all.extend(listing_requests(hotspots, &from, &path));
+                all.extend(hot_spot_listing_requests(hotspots, &from, &path));
             }
         }
         all
     }
 
-    /// Lists the cubins and adds operands to the hot spots; returns the new artifacts.
-    fn list(&mut self, tool: Option<&Nvdisasm>, reporter: &mut dyn Reporter) -> Vec<Artifact> {
+    /// Writes the listings and adds operands to the hot spots; returns the new artifacts.
+    fn write_listings(
+        &mut self,
+        tool: Option<&Nvdisasm>,
+        reporter: &mut dyn Reporter,
+    ) -> Vec<Artifact> {
         let mut written = Vec::new();
         if !self.cubins.is_empty() {
-            match listings(self.folder, &self.cubins, tool) {
+            match write_listings(self.folder, &self.cubins, tool) {
                 Ok((_, artifacts)) => written = artifacts,
                 Err(error) => note(reporter, &format!("no listings in `sass/`: {error}")),
             }
@@ -103,7 +107,7 @@ impl<'a> CompiledFiles<'a> {
 ///
 /// # Errors
 /// The folder cannot be written. An unreadable cubin is reported in the summary.
-pub fn listings(
+fn write_listings(
     folder: &RunFolder,
     cubins: &[String],
     tool: Option<&Nvdisasm>,
@@ -111,8 +115,12 @@ pub fn listings(
     let out = folder.path().join(LISTINGS_FOLDER);
     std::fs::create_dir_all(&out)?;
     let files: Vec<PathBuf> = cubins.iter().map(|cubin| folder.path().join(cubin)).collect();
-    let task =
-        ImageTask { out: Some(out), sass: true, nvdisasm: tool.cloned(), ..ImageTask::default() };
+    let task = ImageTask {
+        out: Some(out),
+        write_listings: true,
+        nvdisasm: tool.cloned(),
+        ..ImageTask::default()
+    };
     let mut document = disasm::all(&files, &task, &|_| {});
     for (input, cubin) in document.inputs.iter_mut().zip(cubins) {
         input.path.clone_from(cubin);
@@ -128,7 +136,7 @@ pub fn listings(
         artifacts.push(Artifact {
             path,
             kind: ArtifactKind::Sass,
-            step: LISTING_STEP.to_owned(),
+            step: SASS_ARTIFACT_STEP.to_owned(),
             size: digest.size,
             sha256: digest.sha256.into(),
         });
@@ -136,9 +144,9 @@ pub fn listings(
     Ok((document, artifacts))
 }
 
-/// Lists everything that was built, and adds operands to its hot spots. `candidates` are paths
+/// Writes the listings of everything that was built, and adds operands to its hot spots. `candidates` are paths
 /// where this machine may have nvdisasm. Returns the new artifacts for each of `built`.
-pub(super) async fn fill(
+pub(super) async fn write_all_listings(
     link: &mut HostLink,
     context: &mut RunContext<'_>,
     facts: &HostFacts,
@@ -152,7 +160,7 @@ pub(super) async fn fill(
         Some(tool) => Some(tool),
         None => search.find(),
     };
-    built.iter_mut().map(|b| b.list(tool.as_ref(), context.reporter)).collect()
+    built.iter_mut().map(|b| b.write_listings(tool.as_ref(), context.reporter)).collect()
 }
 
 /// The nvdisasm of the host with all needed listings; `None` if it has none or fails.
@@ -169,14 +177,16 @@ async fn ask_host(
     {
         return Some(tool);
     }
-    let questions: Vec<ListingRequest> = built.iter().flat_map(CompiledFiles::questions).collect();
-    if questions.is_empty() {
+    let requests: Vec<ListingRequest> =
+        built.iter().flat_map(CompiledFiles::listing_requests).collect();
+    if requests.is_empty() {
         return None;
     }
     let run = format!("{}.sass", context.record.id);
     let before = context.record.jobs.iter().filter(|job| job.job.starts_with(&run)).count();
     let job = format!("{run}.{}", before + 1);
-    let result = ListingHost { link, facts, job: job.clone() }.all(&questions, context).await;
+    let result =
+        ListingHost { link, facts, job: job.clone() }.fetch_listings(&requests, context).await;
     link.drop_job(&job);
     match result {
         Ok(tool) => tool,

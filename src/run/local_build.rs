@@ -20,7 +20,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::kernel::Entry;
 use crate::remote::options::NoPrompt;
 use crate::remote::{ConnectOptions, HostLink, OnRemote, Remote, RemoteSpec, UnknownHostPolicy};
-use crate::tool::{self, DraftInfo, JobName, PlanError, PlanPart, Request, Target, Toolbox};
+use crate::tool::{self, DraftInfo, HostBinaries, JobName, PlanError, PlanPart, Request, Target};
 
 /// Compiles the request's kernel on this machine if its host cannot, and adds the files to the
 /// request. Without a compiler here, the plan reports that the host has none. `sequence` numbers the
@@ -77,12 +77,12 @@ async fn build(
     let mut link = HostLink::connect(Arc::clone(&remote), options).await.on(&*remote)?;
     let answers = link.facts(&tool::probes(&programs.compilers)).await.on(&*remote)?;
     let facts = tool::facts(&spec.name, remote.transport(), answers);
-    let toolbox = Toolbox { runner: programs.runner.clone(), collector: None };
+    let binaries = HostBinaries { runner: programs.runner.clone(), collector: None };
     let arch = tool::target_arch(request, host)?;
     let mut for_host = Request { part: PlanPart::Build, arch: Some(arch), ..request.clone() };
     for_host.build.fetch = request.build.fetch_here;
     let job = JobName { run: format!("{}.local", context.record.id), sequence };
-    let draft = match tool::plan(&for_host, &facts, &toolbox, &job) {
+    let draft = match tool::plan(&for_host, &facts, &binaries, &job) {
         Err(PlanError::NoCompiler { .. }) => return Ok(None),
         draft => draft?,
     };

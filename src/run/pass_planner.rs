@@ -21,7 +21,7 @@ use crate::model::profile::Gap;
 use crate::model::selection::KernelChoice;
 use crate::model::{Launch, RungId, Selection};
 use crate::tool::{
-    KernelFilter, LaunchCost, PlanPart, Request, RungTool, RunnerRanges, SeenRegion, Survey,
+    FirstPass, KernelFilter, LaunchCost, PlanPart, RecordedRegion, Request, RungTool, RunnerRanges,
     Target, function_name,
 };
 
@@ -35,7 +35,7 @@ pub fn first_plan(request: &mut Request, facts: &HostFacts) -> bool {
 pub(super) struct PassPlanner {
     /// The user's request, before any pass narrowed it.
     user_request: Request,
-    survey: Option<Survey>,
+    first_pass: Option<FirstPass>,
     passes: VecDeque<Pass>,
     /// Number of passes; 0 if the request runs unchanged.
     pass_count: u32,
@@ -43,7 +43,7 @@ pub(super) struct PassPlanner {
     /// The regions of the current pass.
     current: RegionLayer,
     /// Regions whose launches an earlier pass has measured one by one.
-    covered: Vec<SeenRegion>,
+    covered: Vec<RecordedRegion>,
     selection: Selection,
     /// Why nothing could be selected.
     failure: Option<Failure>,
@@ -70,14 +70,14 @@ impl PassPlanner {
     pub(super) fn start_run(request: &mut Request, facts: &HostFacts) -> Self {
         let user_request = request.clone();
         let counters = request.mode.collects_counters() && !facts.gpus.is_empty();
-        let survey = match request.mode {
-            Mode::Deep => Some(Survey::Kernels),
-            _ if !request.patterns.is_empty() => Some(Survey::Ranges),
+        let first_pass = match request.mode {
+            Mode::Deep => Some(FirstPass::Kernels),
+            _ if !request.patterns.is_empty() => Some(FirstPass::Ranges),
             _ => None,
         };
-        let survey = survey.filter(|_| counters);
-        if let Some(survey) = survey {
-            request.part = PlanPart::Survey(survey);
+        let first_pass = first_pass.filter(|_| counters);
+        if let Some(first_pass) = first_pass {
+            request.part = PlanPart::FirstPass(first_pass);
         }
         let options = &user_request.ncu;
         let selection = Selection {
@@ -89,7 +89,7 @@ impl PassPlanner {
         };
         Self {
             user_request,
-            survey,
+            first_pass,
             passes: VecDeque::new(),
             pass_count: 0,
             passes_started: 0,
@@ -102,17 +102,17 @@ impl PassPlanner {
 
     /// Whether the current plan is the survey.
     pub(super) fn is_surveying(&self) -> bool {
-        self.survey.is_some()
+        self.first_pass.is_some()
     }
 
     /// Goes on without a survey, which cannot be made on this host.
     pub(super) fn skip_survey(&mut self, request: &mut Request, why: &str) -> NextStep {
-        let survey = self.survey.take();
+        let first_pass = self.first_pass.take();
         self.selection
             .left_out
             .push(Gap { code: "no_survey".to_owned(), text: format!("no first pass: {why}") });
         request.part = PlanPart::Whole;
-        if survey == Some(Survey::Kernels) && self.user_request.patterns.is_empty() {
+        if first_pass == Some(FirstPass::Kernels) && self.user_request.patterns.is_empty() {
             return NextStep::Plan;
         }
         match regions::exact_regions(&self.user_request.patterns) {
@@ -136,7 +136,7 @@ impl PassPlanner {
         end: &JobResult,
         say: &mut dyn FnMut(&str),
     ) -> Result<NextStep> {
-        if self.survey.is_none() {
+        if self.first_pass.is_none() {
             self.record_pass(request, end);
             return Ok(self.next_pass(request));
         }
@@ -149,11 +149,11 @@ impl PassPlanner {
             let why = why.to_owned();
             return Ok(self.skip_survey(request, &why));
         }
-        let survey = self.survey.take();
+        let first_pass = self.first_pass.take();
         request.part = PlanPart::Whole;
         let ranges = runner_ranges(&self.user_request);
         let seen = regions::user_regions(&builder.profile.regions, ranges);
-        self.selection.regions_seen = seen.iter().map(SeenRegion::display).collect();
+        self.selection.regions_seen = seen.iter().map(RecordedRegion::display).collect();
         if !self.user_request.patterns.is_empty() {
             match regions::choose(&self.user_request.patterns, &seen) {
                 Ok(chosen) => self.set_regions(&self.user_request.patterns.clone(), chosen),
@@ -163,8 +163,8 @@ impl PassPlanner {
                 }
             }
         }
-        match survey {
-            Some(Survey::Kernels) => {
+        match first_pass {
+            Some(FirstPass::Kernels) => {
                 let program_s = end.rungs.iter().rev().find(|r| r.ok).map_or(1.0, |r| r.seconds);
                 self.choose_kernels(builder, program_s, say)?;
                 builder.keep_survey();
@@ -174,7 +174,11 @@ impl PassPlanner {
         Ok(self.next_pass(request))
     }
 
-    fn set_regions(&mut self, patterns: &[crate::tool::RegionPattern], chosen: Vec<SeenRegion>) {
+    fn set_regions(
+        &mut self,
+        patterns: &[crate::tool::RegionPattern],
+        chosen: Vec<RecordedRegion>,
+    ) {
         self.selection.regions = regions::choices(patterns, &chosen);
         self.current = RegionLayer { regions: chosen };
     }
@@ -200,7 +204,7 @@ impl PassPlanner {
         // Skip regions whose launches were already measured one by one.
         while let Some(pass) = self.passes.pop_front() {
             self.passes_started += 1;
-            let inside = |region: &SeenRegion| self.covered.iter().any(|c| c.holds(region));
+            let inside = |region: &RecordedRegion| self.covered.iter().any(|c| c.contains(region));
             if !pass.regions.regions.is_empty() && pass.regions.regions.iter().all(inside) {
                 continue;
             }
@@ -232,7 +236,7 @@ impl PassPlanner {
             0 | 1 => "profile".to_owned(),
             pass => format!("profile-{pass}"),
         };
-        let names = self.current.regions.iter().map(SeenRegion::display).collect::<Vec<_>>();
+        let names = self.current.regions.iter().map(RecordedRegion::display).collect::<Vec<_>>();
         let subject = if names.is_empty() { request.ncu.kernel_name.clone() } else { names };
         let subject = subject.join("`, `");
         let failed = end.rungs.iter().find(|r| r.step == step && !r.ok);
@@ -281,11 +285,11 @@ impl PassPlanner {
             .launches
             .iter()
             .filter(|launch| {
-                ranges == RunnerRanges::None || !timed || regions::is_timed(&launch.region)
+                ranges == RunnerRanges::Absent || !timed || regions::is_timed(&launch.region)
             })
             .filter(|launch| chosen_regions.has(&launch.region, ranges))
             .collect();
-        let whole = ranges == RunnerRanges::None && chosen_regions.regions.is_empty();
+        let whole = ranges == RunnerRanges::Absent && chosen_regions.regions.is_empty();
         let sums = if whole { builder.profile.kernels.as_slice() } else { &[] };
         let all = deep::candidates(scope.iter().copied(), sums);
         let total: u64 = all.iter().map(|kernel| kernel.total_ns).sum();
@@ -409,7 +413,7 @@ impl PassPlanner {
         if !patterns.is_empty() && self.selection.regions.is_empty() && self.failure.is_none() {
             let seen =
                 regions::user_regions(&builder.profile.regions, runner_ranges(&self.user_request));
-            self.selection.regions_seen = seen.iter().map(SeenRegion::display).collect();
+            self.selection.regions_seen = seen.iter().map(RecordedRegion::display).collect();
             // The runner opens a kernel's ranges around its launches, and there were none.
             let kernel = matches!(self.user_request.target, Target::Kernel { .. });
             let reference = kernel && facts.gpus.is_empty() && seen.is_empty();
@@ -440,7 +444,7 @@ impl PassPlanner {
     }
 }
 
-/// What follows a plan.
+/// The next step after a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextStep {
     Plan,
@@ -451,8 +455,8 @@ pub(super) enum NextStep {
 /// Whether the runner's own ranges enclose the user's.
 pub(super) fn runner_ranges(request: &Request) -> RunnerRanges {
     match request.target {
-        Target::Kernel { .. } => RunnerRanges::Around,
-        Target::Program(_) => RunnerRanges::None,
+        Target::Kernel { .. } => RunnerRanges::Present,
+        Target::Program(_) => RunnerRanges::Absent,
     }
 }
 

@@ -109,7 +109,7 @@ pub(super) struct ProfileDriver<'a> {
     pub(super) run: ProfileRun<'a>,
     pub(super) builder: ProfileBuilder,
     planner: PassPlanner,
-    /// What we know of the current plan beyond the plan itself.
+    /// Facts about the current plan that are not in the plan itself.
     draft_info: DraftInfo,
     max_plans: u32,
     /// The program's error under a tool, while the program runs without one.
@@ -137,7 +137,8 @@ impl PlanDriver for ProfileDriver<'_> {
         let (request, builder) = (&mut self.run.request, &mut self.builder);
         local_build::compile_here(request, builder, FIRST_BUILD, session, &facts, context).await?;
         let draft = loop {
-            let planned = tool::plan(&self.run.request, &facts, &session.toolbox(&facts), job);
+            let planned =
+                tool::plan(&self.run.request, &facts, &session.host_binaries(&facts), job);
             match planned {
                 Err(error @ PlanError::NothingLeft { .. }) if self.planner.is_surveying() => {
                     let reason = Failure::from(error).cause.unwrap_or_default();
@@ -308,8 +309,14 @@ impl ProfileDriver<'_> {
             assemble::build_profile(builder, &run.request, facts.clone(), context.record);
         let built =
             CompiledFiles::new(context.folder, &profile.artifacts, sidecars.hotspots.as_mut());
-        let listings =
-            listings::fill(session.link, context, &facts, run.local_nvdisasm, &mut [built]).await;
+        let listings = listings::write_all_listings(
+            session.link,
+            context,
+            &facts,
+            run.local_nvdisasm,
+            &mut [built],
+        )
+        .await;
         profile.artifacts.extend(listings.into_iter().flatten());
         let failure = failure.or_else(|| run.compile_only_failure(&profile, &facts));
         let (profile, sidecars) = (Box::new(profile), Box::new(sidecars));

@@ -32,7 +32,7 @@ pub(super) struct ProgramError {
     part: PlanPart,
 }
 
-/// What is known after the program ran without a tool.
+/// The result of running the program without a tool.
 pub(super) enum Fault {
     /// It fails by itself.
     Program(Failure),
@@ -97,7 +97,7 @@ impl ProgramError {
         Some(Self { record: record.clone(), result: result.clone(), refused, part })
     }
 
-    /// What is said before that run.
+    /// The note that is shown before that run.
     pub(super) fn note(&self) -> String {
         format!(
             "the program {} on rung {}; it is run once without a tool",

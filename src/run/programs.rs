@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Exit, Failure, Result};
 use crate::remote::arch_of;
-use crate::tool::Toolbox;
+use crate::tool::HostBinaries;
 
 /// rgpu's programs for one target. The agent is required; the others may not have been built.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,11 +37,11 @@ impl Programs {
     }
 
     /// The programs that plans for hosts of this architecture may send along.
-    pub fn toolbox(&self, arch: &str) -> Toolbox {
+    pub fn host_binaries(&self, arch: &str) -> HostBinaries {
         if arch.is_empty() || triple(arch) == self.triple {
-            return Toolbox { runner: self.runner.clone(), collector: self.collector.clone() };
+            return HostBinaries { runner: self.runner.clone(), collector: self.collector.clone() };
         }
-        Toolbox {
+        HostBinaries {
             runner: self.file("rgpu-runner", arch),
             collector: self.file("librgpu_collector.so", arch),
         }
@@ -212,14 +212,14 @@ mod tests {
         put("bin/librgpu_collector.so", 62);
         let exe = dir.path().join("bin/rgpu");
         let found = find(&triple("x86_64"), None, &exe).unwrap();
-        let tools = found.toolbox("aarch64");
+        let tools = found.host_binaries("aarch64");
         assert!(tools.runner.unwrap().ends_with("aarch64-unknown-linux-gnu/rgpu-runner"));
         assert_eq!(tools.collector, None);
         let agent = found.agent_for("aarch64").unwrap();
         assert!(agent.ends_with("aarch64-unknown-linux-gnu/rgpu-agent"));
         assert_eq!(found.agent_for("riscv64"), None);
         for own in ["x86_64", ""] {
-            let Toolbox { runner, collector } = found.toolbox(own);
+            let HostBinaries { runner, collector } = found.host_binaries(own);
             assert_eq!((runner, collector), (found.runner.clone(), found.collector.clone()));
         }
     }

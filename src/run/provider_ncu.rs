@@ -99,7 +99,8 @@ impl ProfileDriver<'_> {
     fn provider_rungs(&self, session: &RunSession<'_>, facts: &HostFacts) -> Vec<ProviderRung> {
         // No job of this name is submitted.
         let job = JobName { run: String::new(), sequence: 1 };
-        tool::served(&self.run.request, facts, &session.toolbox(facts), &job).unwrap_or_default()
+        tool::served(&self.run.request, facts, &session.host_binaries(facts), &job)
+            .unwrap_or_default()
     }
 
     fn provider_job(

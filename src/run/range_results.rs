@@ -7,7 +7,7 @@ use super::regions::is_timed;
 use crate::import::Imported;
 use crate::model::timeline::RegionKind;
 use crate::model::{Launch, Profile, Region, RungId};
-use crate::tool::{OUR_DOMAIN, Request, Target};
+use crate::tool::{RGPU_DOMAIN, Request, Target};
 
 /// Whether this rung measured whole ranges.
 pub(super) fn measured_ranges(rung: &RungId, request: &Request) -> bool {
@@ -24,7 +24,7 @@ pub(super) fn keep_timed(imported: &mut Imported, request: &Request) {
     if !matches!(request.target, Target::Kernel { .. }) {
         return;
     }
-    let prefix = format!("{OUR_DOMAIN}@");
+    let prefix = format!("{RGPU_DOMAIN}@");
     let is_untimed = |launch: &Launch| {
         launch.region.first().is_some_and(|part| part.starts_with(&prefix))
             && !is_timed(&launch.region)

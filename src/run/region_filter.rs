@@ -9,13 +9,13 @@ use crate::import::Imported;
 use crate::model::profile::Gap;
 use crate::model::timeline::RegionKind;
 use crate::model::{Launch, Region};
-use crate::tool::{RangeKind, RunnerRanges, SeenRegion, domain_and_name};
+use crate::tool::{RangeKind, RecordedRegion, RunnerRanges, domain_and_name};
 
 /// Drops launches outside `regions`; none if `regions` is empty. Returns a gap that says how many
 /// were dropped.
 pub(super) fn keep_regions(
     imported: &mut Imported,
-    regions: &[SeenRegion],
+    regions: &[RecordedRegion],
     runner_ranges: RunnerRanges,
 ) -> Option<Gap> {
     if regions.is_empty() {
@@ -23,7 +23,7 @@ pub(super) fn keep_regions(
     }
     let rows = imported.regions.clone();
     let dropped = imported.keep_launches(|launch| {
-        let own = SeenRegion::from_path(&launch.region, RangeKind::Either, runner_ranges);
+        let own = RecordedRegion::from_path(&launch.region, RangeKind::Either, runner_ranges);
         // A launch without range names has passed ncu's own filter; keep it.
         own.is_none_or(|own| {
             regions.iter().any(|region| holds(region, &own) || was_open(region, launch, &rows))
@@ -32,7 +32,7 @@ pub(super) fn keep_regions(
     if dropped == 0 {
         return None;
     }
-    let names = regions.iter().map(SeenRegion::display).collect::<Vec<_>>().join("`, `");
+    let names = regions.iter().map(RecordedRegion::display).collect::<Vec<_>>().join("`, `");
     let noun = if dropped == 1 { "launch" } else { "launches" };
     Some(Gap {
         code: "foreign_region".to_owned(),
@@ -45,9 +45,9 @@ pub(super) fn keep_regions(
 
 /// Whether `inner` is in `region`. ncu keeps one stack per domain and does not say how those of
 /// several domains nest, so only the region's innermost domain counts, as in ncu's filter.
-fn holds(region: &SeenRegion, inner: &SeenRegion) -> bool {
+fn holds(region: &RecordedRegion, inner: &RecordedRegion) -> bool {
     let domain = region.path.last().map_or("", |part| domain_and_name(part).0);
-    let in_domain = |path: &SeenRegion| -> Vec<String> {
+    let in_domain = |path: &RecordedRegion| -> Vec<String> {
         path.path.iter().filter(|part| domain_and_name(part).0 == domain).cloned().collect()
     };
     let (region_path, launch_path) = (in_domain(region), in_domain(inner));
@@ -59,7 +59,7 @@ fn holds(region: &SeenRegion, inner: &SeenRegion) -> bool {
 }
 
 /// Whether `region` is a start/end range that was open at the launch.
-fn was_open(region: &SeenRegion, launch: &Launch, rows: &[Region]) -> bool {
+fn was_open(region: &RecordedRegion, launch: &Launch, rows: &[Region]) -> bool {
     region.kind != RangeKind::PushPop
         && rows.iter().any(|row| {
             row.kind == RegionKind::StartEnd
@@ -82,8 +82,8 @@ mod tests {
         (importer.import)(&Source::new(&path, "raw/report.ncu-rep")).unwrap()
     }
 
-    fn region(path: &[&str], kind: RangeKind) -> SeenRegion {
-        SeenRegion { path: path.iter().map(|part| (*part).to_owned()).collect(), kind }
+    fn region(path: &[&str], kind: RangeKind) -> RecordedRegion {
+        RecordedRegion { path: path.iter().map(|part| (*part).to_owned()).collect(), kind }
     }
 
     fn paths(imported: &Imported) -> Vec<String> {
@@ -98,7 +98,7 @@ mod tests {
         let nested = before.iter().filter(|path| *path == "A::A1").count();
         assert!(nested > 0);
         let asked = [region(&["A1"], RangeKind::PushPop), region(&["B"], RangeKind::PushPop)];
-        let gap = keep_regions(&mut imported, &asked, RunnerRanges::None).unwrap();
+        let gap = keep_regions(&mut imported, &asked, RunnerRanges::Absent).unwrap();
         assert_eq!(gap.code, "foreign_region");
         assert!(paths(&imported).iter().all(|path| path == "B"), "{:?}", paths(&imported));
         let dropped = before.len() - imported.launches.len();
@@ -122,11 +122,11 @@ mod tests {
         for asked in [region(&["A"], RangeKind::PushPop), region(&["A"], RangeKind::Either)] {
             let mut imported = recorded("regions-include");
             let before = paths(&imported);
-            assert_eq!(keep_regions(&mut imported, &[asked], RunnerRanges::None), None);
+            assert_eq!(keep_regions(&mut imported, &[asked], RunnerRanges::Absent), None);
             assert_eq!(paths(&imported), before);
             assert!(before.contains(&"A::A1".to_owned()), "{before:?}");
         }
-        assert_eq!(keep_regions(&mut recorded("regions"), &[], RunnerRanges::None), None);
+        assert_eq!(keep_regions(&mut recorded("regions"), &[], RunnerRanges::Absent), None);
     }
 
     #[test]

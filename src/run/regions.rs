@@ -4,7 +4,7 @@ use crate::error::{Exit, Failure};
 use crate::model::Region;
 use crate::model::selection::RegionChoice;
 use crate::model::timeline::RegionKind;
-use crate::tool::{OUR_DOMAIN, RangeKind, RegionPattern, RunnerRanges, SeenRegion};
+use crate::tool::{RGPU_DOMAIN, RangeKind, RecordedRegion, RegionPattern, RunnerRanges};
 
 /// A failure lists at most this many regions.
 const MAX_SHOWN_REGIONS: usize = 20;
@@ -12,7 +12,7 @@ const MAX_SHOWN_REGIONS: usize = 20;
 /// Regions that one pass measures together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RegionLayer {
-    pub regions: Vec<SeenRegion>,
+    pub regions: Vec<RecordedRegion>,
 }
 
 impl RegionLayer {
@@ -21,7 +21,7 @@ impl RegionLayer {
         if self.regions.is_empty() {
             return true;
         }
-        let Some(launch) = SeenRegion::from_path(path, RangeKind::Either, runner_ranges) else {
+        let Some(launch) = RecordedRegion::from_path(path, RangeKind::Either, runner_ranges) else {
             return false;
         };
         self.regions.iter().any(|region| {
@@ -34,8 +34,9 @@ impl RegionLayer {
     /// Splits the regions into layers without nesting, since range replay knows no nested ranges.
     pub(super) fn antichains(self) -> Vec<RegionLayer> {
         let mut layers: Vec<RegionLayer> = Vec::new();
-        let depth =
-            |region: &SeenRegion| self.regions.iter().filter(|other| other.holds(region)).count();
+        let depth = |region: &RecordedRegion| {
+            self.regions.iter().filter(|other| other.contains(region)).count()
+        };
         for region in &self.regions {
             let depth = depth(region);
             while layers.len() <= depth {
@@ -50,18 +51,18 @@ impl RegionLayer {
 
 /// Whether a path is inside the runner's timed phase.
 pub(super) fn is_timed(path: &[String]) -> bool {
-    path.first().is_some_and(|part| *part == format!("{OUR_DOMAIN}@timed"))
+    path.first().is_some_and(|part| *part == format!("{RGPU_DOMAIN}@timed"))
 }
 
 /// The user's regions of a profile, each path once, parents before children.
-pub(super) fn user_regions(regions: &[Region], runner_ranges: RunnerRanges) -> Vec<SeenRegion> {
-    let mut seen: Vec<SeenRegion> = Vec::new();
+pub(super) fn user_regions(regions: &[Region], runner_ranges: RunnerRanges) -> Vec<RecordedRegion> {
+    let mut seen: Vec<RecordedRegion> = Vec::new();
     for region in regions {
         let kind = match region.kind {
             RegionKind::StartEnd => RangeKind::StartEnd,
             _ => RangeKind::PushPop,
         };
-        if let Some(region) = SeenRegion::from_path(&region.path, kind, runner_ranges)
+        if let Some(region) = RecordedRegion::from_path(&region.path, kind, runner_ranges)
             && !seen.contains(&region)
         {
             seen.push(region);
@@ -76,8 +77,8 @@ pub(super) fn user_regions(regions: &[Region], runner_ranges: RunnerRanges) -> V
 /// `no_matching_region` for the first pattern without a match, with the regions that exist.
 pub(super) fn choose(
     patterns: &[RegionPattern],
-    seen: &[SeenRegion],
-) -> Result<Vec<SeenRegion>, Box<Failure>> {
+    seen: &[RecordedRegion],
+) -> Result<Vec<RecordedRegion>, Box<Failure>> {
     for pattern in patterns {
         if !seen.iter().any(|region| pattern.matches(region)) {
             return Err(Box::new(no_match(pattern, seen)));
@@ -88,10 +89,14 @@ pub(super) fn choose(
 }
 
 /// The regions that each pattern matched.
-pub(super) fn choices(patterns: &[RegionPattern], chosen: &[SeenRegion]) -> Vec<RegionChoice> {
+pub(super) fn choices(patterns: &[RegionPattern], chosen: &[RecordedRegion]) -> Vec<RegionChoice> {
     let choice = |pattern: &RegionPattern| RegionChoice {
         asked: pattern.text().to_owned(),
-        matched: chosen.iter().filter(|r| pattern.matches(r)).map(SeenRegion::display).collect(),
+        matched: chosen
+            .iter()
+            .filter(|r| pattern.matches(r))
+            .map(RecordedRegion::display)
+            .collect(),
     };
     patterns.iter().map(choice).collect()
 }
@@ -100,7 +105,9 @@ pub(super) fn choices(patterns: &[RegionPattern], chosen: &[SeenRegion]) -> Vec<
 ///
 /// # Errors
 /// `no_survey` if a pattern is not exact.
-pub(super) fn exact_regions(patterns: &[RegionPattern]) -> Result<Vec<SeenRegion>, Box<Failure>> {
+pub(super) fn exact_regions(
+    patterns: &[RegionPattern],
+) -> Result<Vec<RecordedRegion>, Box<Failure>> {
     let mut regions = Vec::new();
     for pattern in patterns {
         if !pattern.is_exact() {
@@ -124,7 +131,7 @@ pub(super) fn exact_regions(patterns: &[RegionPattern]) -> Result<Vec<SeenRegion
             None => name.clone(),
         };
         let path = path.names.iter().map(part).collect();
-        regions.push(SeenRegion { path, kind: RangeKind::Either });
+        regions.push(RecordedRegion { path, kind: RangeKind::Either });
     }
     Ok(regions)
 }
@@ -137,7 +144,7 @@ pub(super) fn no_gpu() -> Failure {
 }
 
 /// The failure for a pattern without a match; lists the existing regions, most similar first.
-fn no_match(pattern: &RegionPattern, seen: &[SeenRegion]) -> Failure {
+fn no_match(pattern: &RegionPattern, seen: &[RecordedRegion]) -> Failure {
     let failure = Failure::new(
         Exit::Config,
         "no_matching_region",
@@ -148,7 +155,7 @@ fn no_match(pattern: &RegionPattern, seen: &[SeenRegion]) -> Failure {
             .cause("the program opened no NVTX range")
             .hint("ranges come from nvtxRangePush and nvtxRangeStart, in Python from `nvtx` or `torch.cuda.nvtx`");
     }
-    let names: Vec<String> = seen.iter().map(SeenRegion::display).collect();
+    let names: Vec<String> = seen.iter().map(RecordedRegion::display).collect();
     let near = crate::error::nearest(pattern.text(), names.iter().map(String::as_str));
     let mut shown: Vec<&str> = near;
     for name in &names {
@@ -169,8 +176,8 @@ fn no_match(pattern: &RegionPattern, seen: &[SeenRegion]) -> Failure {
 mod tests {
     use super::*;
 
-    fn region(path: &[&str]) -> SeenRegion {
-        SeenRegion::push_pop(path.iter().map(|part| (*part).to_owned()).collect())
+    fn region(path: &[&str]) -> RecordedRegion {
+        RecordedRegion::push_pop(path.iter().map(|part| (*part).to_owned()).collect())
     }
 
     fn patterns(list: &str) -> Vec<RegionPattern> {
@@ -190,8 +197,10 @@ mod tests {
             of(&["rgpu@timed", "rgpu@large", "A"]),
             of(&["rgpu@timed", "rgpu@large", "A", "A1"]),
         ];
-        let shown: Vec<_> =
-            user_regions(&regions, RunnerRanges::Around).iter().map(SeenRegion::display).collect();
+        let shown: Vec<_> = user_regions(&regions, RunnerRanges::Present)
+            .iter()
+            .map(RecordedRegion::display)
+            .collect();
         assert_eq!(shown, ["A", "A::A1"]);
     }
 
@@ -210,8 +219,10 @@ mod tests {
     fn nested_regions_are_looked_at_in_layers() {
         let regions = vec![region(&["A"]), region(&["A", "A1"]), region(&["B"])];
         let layers = RegionLayer { regions }.antichains();
-        let shown: Vec<Vec<String>> =
-            layers.iter().map(|l| l.regions.iter().map(SeenRegion::display).collect()).collect();
+        let shown: Vec<Vec<String>> = layers
+            .iter()
+            .map(|l| l.regions.iter().map(RecordedRegion::display).collect())
+            .collect();
         assert_eq!(shown, [vec!["A", "B"], vec!["A::A1"]]);
     }
 
@@ -225,8 +236,8 @@ mod tests {
     fn a_launch_lies_in_a_region_or_in_one_inside_it() {
         let layer = RegionLayer { regions: vec![region(&["A"])] };
         let path = |parts: &[&str]| parts.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>();
-        assert!(layer.has(&path(&["rgpu@timed", "rgpu@n=1", "A", "A1"]), RunnerRanges::Around));
-        assert!(!layer.has(&path(&["rgpu@timed", "rgpu@n=1", "B"]), RunnerRanges::Around));
-        assert!(!layer.has(&[], RunnerRanges::Around));
+        assert!(layer.has(&path(&["rgpu@timed", "rgpu@n=1", "A", "A1"]), RunnerRanges::Present));
+        assert!(!layer.has(&path(&["rgpu@timed", "rgpu@n=1", "B"]), RunnerRanges::Present));
+        assert!(!layer.has(&[], RunnerRanges::Present));
     }
 }

@@ -11,12 +11,12 @@ pub fn rung_names() -> impl Iterator<Item = &'static str> {
     RUNGS.iter().map(|info| info.id.as_str())
 }
 
-/// Whether `rung` is below `required`. Between rungs with different subjects this is false;
+/// Whether `rung` is below `required`. Between rungs with different purposes this is false;
 /// [`RungId::None`] is below every rung.
 pub fn is_below(rung: &RungId, required: &RungId) -> bool {
     let position = |id: &RungId| RUNGS.iter().position(|info| info.id == *id);
-    let same_subject = || Some(RungInfo::find(rung)?.subject == RungInfo::find(required)?.subject);
-    *rung == RungId::None || same_subject() == Some(true) && position(rung) > position(required)
+    let same_purpose = || Some(RungInfo::find(rung)?.purpose == RungInfo::find(required)?.purpose);
+    *rung == RungId::None || same_purpose() == Some(true) && position(rung) > position(required)
 }
 
 /// Whether a run on `rung` misses the rung `required`. On a CPU no GPU was measured, whatever

@@ -1,8 +1,10 @@
 //! Writes files atomically: to a temporary name beside the target, then a rename.
 //!
-//! After a crash the old or the new file is there, never half of one. Files that exist only on this
-//! machine (a user's own file, a secret) are synced before the rename. Files that a host has too
-//! are not; [`crate::remote::FetchOutcome`] says for which of them the host may drop its copy.
+//! If rgpu is killed, the old or the new file is there, never half of one. [`write_new`] and
+//! [`write_private`] also sync the file before the rename, so that it survives a power failure.
+//! [`write()`], [`write_parts`] and [`write_temporary`] do not: a command can make their files
+//! again, or a host has them too. [`crate::remote::FetchOutcome`] says for which files the host may
+//! drop its copy.
 
 use std::fs::{self, File};
 use std::io::{self, IoSlice, Write};
@@ -14,7 +16,7 @@ use std::path::Path;
 /// # Errors
 /// I/O errors; the temporary file is removed.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    unnamed(parent(path)?, bytes)?.name(path)
+    write_temporary(parent(path)?, bytes)?.rename_to(path)
 }
 
 /// As [`write()`], with the concatenation of `parts`.
@@ -42,25 +44,25 @@ pub fn write_parts<'p>(path: &Path, parts: impl IntoIterator<Item = &'p [u8]>) -
 
 /// A written file under a temporary name. It is removed unless it is renamed.
 #[derive(Debug)]
-pub struct UnnamedFile(tempfile::TempPath);
+pub struct TemporaryFile(tempfile::TempPath);
 
 /// Writes `bytes` to a temporary file in a folder, creating the folder if needed.
 ///
 /// # Errors
 /// I/O errors; the temporary file is removed.
-pub fn unnamed(folder: &Path, bytes: &[u8]) -> io::Result<UnnamedFile> {
+pub fn write_temporary(folder: &Path, bytes: &[u8]) -> io::Result<TemporaryFile> {
     fs::create_dir_all(folder)?;
     let mut file = default_mode().tempfile_in(folder)?;
     file.write_all(bytes)?;
-    Ok(UnnamedFile(file.into_temp_path()))
+    Ok(TemporaryFile(file.into_temp_path()))
 }
 
-impl UnnamedFile {
+impl TemporaryFile {
     /// Renames the file to `path` in its folder, replacing an existing file.
     ///
     /// # Errors
     /// I/O errors; the temporary file is removed.
-    pub fn name(self, path: &Path) -> io::Result<()> {
+    pub fn rename_to(self, path: &Path) -> io::Result<()> {
         self.0.persist(path).map_err(|e| e.error)
     }
 }
@@ -92,15 +94,15 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for the lock under which a file may be read, changed and rewritten; dropping the returned
+/// Waits for the lock under which `file` may be read, changed and rewritten; dropping the returned
 /// handle releases it. On a file system without locks it does not wait.
 ///
-/// The lock is on the folder, since each write replaces the file itself.
+/// The lock is on the file's folder, since each write replaces the file itself.
 ///
 /// # Errors
 /// The folder cannot be created or opened.
-pub fn lock_folder(path: &Path) -> io::Result<File> {
-    let folder = parent(path)?;
+pub fn lock_parent_of(file: &Path) -> io::Result<File> {
+    let folder = parent(file)?;
     fs::create_dir_all(folder)?;
     let lock = File::open(folder)?;
     let _ = lock.lock();

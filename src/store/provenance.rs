@@ -153,7 +153,7 @@ fn without_own_filters(folder: &Path) -> Option<Vec<String>> {
     Some(settings)
 }
 
-/// What git prints in `folder` with these settings; `None` if it fails. It fetches nothing: in a
+/// The output of git in `folder` with these settings; `None` if it fails. It fetches nothing: in a
 /// partial clone, the repository's settings name the program that fetches a missing object.
 fn git(folder: &Path, settings: &[String], args: &[&str]) -> Option<String> {
     let mut git = std::process::Command::new("git");

@@ -57,7 +57,7 @@ pub struct RunRecord {
     /// Wall-clock time of the run in seconds.
     #[serde(default)]
     pub seconds: f64,
-    /// What the run cost.
+    /// The cost of the run.
     #[serde(flatten)]
     pub cost: Cost,
 }

@@ -12,7 +12,7 @@ use super::Tool;
 use super::plan::draft::PlanError;
 use super::plan::facts::{dotted_after, run, tool};
 use super::plan::message_rows::{MessageRow, RowAction};
-use super::plan::region::{OUR_DOMAIN, RegionPath, SeenRegion};
+use super::plan::region::{RGPU_DOMAIN, RecordedRegion, RegionPath};
 use super::plan::request::{Request, Target};
 use super::plan::sections::{check_section, set_named};
 
@@ -255,19 +255,19 @@ pub(super) fn command_line(
         flag("--launch-count", &count.to_string());
     }
     let mut include: Vec<String> = regions(request)?.iter().flat_map(RegionPath::for_ncu).collect();
-    include.extend(request.regions.iter().flat_map(SeenRegion::for_ncu));
+    include.extend(request.regions.iter().flat_map(RecordedRegion::for_ncu));
     for expression in &include {
         flag("--nvtx-include", expression);
     }
     // Our own launches count only inside `timed`. With the user's regions, which the warm-up enters
     // too, our other phases are excluded instead.
     match (kernel, include.is_empty()) {
-        (true, true) => flag("--nvtx-include", &format!("{OUR_DOMAIN}@timed/")),
+        (true, true) => flag("--nvtx-include", &format!("{RGPU_DOMAIN}@timed/")),
         // For ranges, the laptop drops results from outside the timed phase.
         (true, false) if ranges => {}
         (true, false) => {
             for phase in ["setup", "warmup", "verify"] {
-                flag("--nvtx-exclude", &format!("{OUR_DOMAIN}@{phase}/"));
+                flag("--nvtx-exclude", &format!("{RGPU_DOMAIN}@{phase}/"));
             }
         }
         (false, _) => {}

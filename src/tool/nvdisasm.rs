@@ -48,7 +48,7 @@ impl Tool for Nvdisasm {
 }
 
 /// Id of the step.
-pub const LISTINGS_STEP: &str = "sass";
+pub const NVDISASM_STEP_ID: &str = "sass";
 
 /// The file with all listings, in the job's folder. Each begins with a line that has the number of
 /// the call from 1, its exit status, and the bytes of its output and of its errors that follow.
@@ -113,7 +113,7 @@ pub fn listings(
         loses: String::new(),
     };
     let step = Step {
-        id: LISTINGS_STEP.to_owned(),
+        id: NVDISASM_STEP_ID.to_owned(),
         title: "disassemble with nvdisasm".to_owned(),
         gpu: false,
         needs: Vec::new(),

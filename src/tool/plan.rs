@@ -45,7 +45,7 @@ pub(crate) mod wheels;
 
 use draft::{Draft, PlanError};
 use planner::{KernelTarget, Planner};
-use request::{JobName, Request, Target, Toolbox};
+use request::{HostBinaries, JobName, Request, Target};
 
 use super::{ncu, nsys, sanitizer, slurm};
 
@@ -81,7 +81,7 @@ pub fn check(request: &Request) -> Result<(), PlanError> {
 pub fn plan(
     request: &Request,
     facts: &HostFacts,
-    toolbox: &Toolbox,
+    binaries: &HostBinaries,
     job: &JobName,
 ) -> Result<Draft, PlanError> {
     check(request)?;
@@ -92,7 +92,7 @@ pub fn plan(
     let mut draft = match &request.target {
         Target::Program(program) => {
             let name = program.name.clone();
-            let mut draft = Planner::new(request, facts, toolbox, gpu).program(program)?;
+            let mut draft = Planner::new(request, facts, binaries, gpu).program(program)?;
             draft.plan.title = format!("profile {name} ({})", request.mode);
             draft.files.extend(program.files.iter().cloned());
             draft
@@ -119,7 +119,7 @@ pub fn plan(
                 },
             };
             harness::check(request, facts)?;
-            Planner::new(request, facts, toolbox, gpu).kernel(&target)?
+            Planner::new(request, facts, binaries, gpu).kernel(&target)?
         }
     };
     draft.plan.job = job.job();

@@ -1,6 +1,6 @@
 //! A hostile host: every message of the protocol, false in every way, at every state.
 //!
-//! [`samples`] has one honest message of each kind, and [`lies`] makes every false one of it.
+//! [`samples`] has one honest message of each kind, and [`invalid_messages`] makes every false one of it.
 //! [`agent`] is a host in memory that tells one lie at one state of the client, and [`session`] runs
 //! a real client against it in a sandbox. A message of the protocol without a sample fails.
 //! [`client_side`] lies to a real agent in the same way, and [`http`] is a server that lies, also as a
@@ -10,7 +10,7 @@
 mod agent;
 mod client_side;
 mod http;
-mod lies;
+mod invalid_messages;
 mod provider_lies;
 mod samples;
 mod session;
@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::json;
 
 use agent::State;
-use lies::Lie;
+use invalid_messages::InvalidMessage;
 use session::{Case, End};
 
 /// The job of the samples. The agent puts the followed job in its place.
@@ -41,16 +41,17 @@ const FILE: &[u8] = b"an input\n";
 /// Every case, by state and message.
 fn cases() -> Vec<Case> {
     let hello = json!({"rgpu": rgpu_protocol::PROTOCOL, "features": ["pieces"], "required": [], "version": "v"});
-    let mut rows = vec![("hello".to_owned(), lies::about(&hello, &[]))];
+    let mut rows = vec![("hello".to_owned(), InvalidMessage::variants_of(&hello, &[]))];
     for sample in samples::from_agent() {
-        rows.push((sample.name, lies::about(&sample.message, &sample.bytes)));
+        rows.push((sample.name, InvalidMessage::variants_of(&sample.message, &sample.bytes)));
     }
-    rows.push(("no message".to_owned(), lies::garbage()));
+    rows.push(("no message".to_owned(), invalid_messages::garbage()));
     let mut cases = Vec::new();
     for (n, state) in State::ALL.into_iter().enumerate() {
         for (message, lies) in &rows {
             let own = *message == state.awaits();
-            let case = |lie: &Lie| Case { state, message: message.clone(), lie: lie.clone() };
+            let case =
+                |lie: &InvalidMessage| Case { state, message: message.clone(), lie: lie.clone() };
             cases.extend(turn(lies, n, own).map(case));
         }
     }
@@ -60,10 +61,11 @@ fn cases() -> Vec<Case> {
 /// The lies that state number `n` takes. The lies about the message that it waits for (`own`) are
 /// all told. Of the others each state takes its turn of a sixth, beside those about the message as a
 /// whole. With `RGPU_TEST_ALL_LIES` every state takes all, which lasts minutes.
-fn turn(lies: &[Lie], n: usize, own: bool) -> impl Iterator<Item = &Lie> {
+fn turn(lies: &[InvalidMessage], n: usize, own: bool) -> impl Iterator<Item = &InvalidMessage> {
     let all = own || std::env::var_os("RGPU_TEST_ALL_LIES").is_some();
-    let takes =
-        move |i: usize, lie: &Lie| all || !lie.name.starts_with('/') || (i + n).is_multiple_of(6);
+    let takes = move |i: usize, lie: &InvalidMessage| {
+        all || !lie.name.starts_with('/') || (i + n).is_multiple_of(6)
+    };
     lies.iter().enumerate().filter(move |(i, lie)| takes(*i, lie)).map(|(_, lie)| lie)
 }
 

@@ -34,9 +34,9 @@ enum Direction {
     Down,
 }
 
-/// Where in a frame.
+/// The position of a cut in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum CutPosition {
     Before,
     Header,
     Body,
@@ -47,19 +47,19 @@ enum Place {
 struct Cut {
     direction: Direction,
     frame: usize,
-    place: Place,
+    place: CutPosition,
 }
 
-/// Follows the frames of one way and says how many bytes may pass.
-struct Meter {
-    cut: Option<(usize, Place)>,
+/// Counts the frames of one direction and returns how many bytes may pass.
+struct CutCounter {
+    cut: Option<(usize, CutPosition)>,
     /// Bytes until something happens: of the magic line, or of a body.
     left: usize,
     header: Vec<u8>,
     frames: Arc<AtomicUsize>,
 }
 
-impl Meter {
+impl CutCounter {
     fn new(direction: Direction, cut: Option<Cut>, left: usize, frames: &Arc<AtomicUsize>) -> Self {
         let cut = cut.filter(|cut| cut.direction == direction).map(|cut| (cut.frame, cut.place));
         frames.store(0, Ordering::Relaxed);
@@ -74,10 +74,12 @@ impl Meter {
             (at, self.left) = (at + n, self.left - n);
             let here = self.cut.filter(|(frame, _)| *frame == self.frames.load(Ordering::Relaxed));
             match here {
-                Some((_, Place::Before)) if self.left == 0 && self.header.is_empty() => {
+                Some((_, CutPosition::Before)) if self.left == 0 && self.header.is_empty() => {
                     return (at, true);
                 }
-                Some((_, Place::Header)) if self.header.len() == HEADER / 2 => return (at, true),
+                Some((_, CutPosition::Header)) if self.header.len() == HEADER / 2 => {
+                    return (at, true);
+                }
                 _ => {}
             }
             if at == bytes.len() {
@@ -91,7 +93,7 @@ impl Meter {
                 if here.is_some() {
                     // Half of the body, which may lie behind these bytes.
                     self.left /= 2;
-                    self.cut = Some((usize::MAX, Place::Before));
+                    self.cut = Some((usize::MAX, CutPosition::Before));
                     self.frames.store(usize::MAX, Ordering::Relaxed);
                 } else {
                     self.frames.fetch_add(1, Ordering::Relaxed);
@@ -101,13 +103,13 @@ impl Meter {
     }
 }
 
-/// What the agent prints, until the cut.
-struct Down {
+/// The output of the agent, until the cut.
+struct CutReader {
     from: Option<ChildStdout>,
-    meter: Meter,
+    counter: CutCounter,
 }
 
-impl AsyncRead for Down {
+impl AsyncRead for CutReader {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -118,7 +120,7 @@ impl AsyncRead for Down {
         let before = buffer.filled().len();
         let polled = Pin::new(from).poll_read(context, buffer);
         if matches!(polled, Poll::Ready(Ok(()))) {
-            let (n, ends) = this.meter.pass(&buffer.filled()[before..]);
+            let (n, ends) = this.counter.pass(&buffer.filled()[before..]);
             buffer.set_filled(before + n);
             if ends {
                 this.from = None;
@@ -128,16 +130,16 @@ impl AsyncRead for Down {
     }
 }
 
-/// What the agent reads, until the cut.
-struct Up {
+/// The input of the agent, until the cut.
+struct CutWriter {
     to: Option<ChildStdin>,
-    meter: Meter,
+    counter: CutCounter,
     /// What has passed and is not yet written.
     passed: Vec<u8>,
     ends: bool,
 }
 
-impl Up {
+impl CutWriter {
     fn drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let (Some(to), false) = (&mut self.to, self.passed.is_empty()) {
             let n = ready!(Pin::new(to).poll_write(context, &self.passed))?;
@@ -150,7 +152,7 @@ impl Up {
     }
 }
 
-impl AsyncWrite for Up {
+impl AsyncWrite for CutWriter {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -160,7 +162,7 @@ impl AsyncWrite for Up {
         if self.to.is_none() {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let (n, ends) = self.meter.pass(bytes);
+        let (n, ends) = self.counter.pass(bytes);
         self.passed.extend_from_slice(&bytes[..n]);
         self.ends = ends;
         // A cut is seen by whoever reads: what was sent last is gone unnoticed.
@@ -180,7 +182,7 @@ impl AsyncWrite for Up {
 
 /// This machine, over links of which the first ones are cut.
 #[derive(Clone)]
-struct Cutting {
+struct CutRemote {
     home: PathBuf,
     cuts: Arc<Mutex<Vec<Cut>>>,
     links: Arc<AtomicUsize>,
@@ -189,7 +191,7 @@ struct Cutting {
 }
 
 #[async_trait::async_trait]
-impl Remote for Cutting {
+impl Remote for CutRemote {
     fn name(&self) -> &str {
         "cutting"
     }
@@ -205,7 +207,7 @@ impl Remote for Cutting {
 }
 
 #[async_trait::async_trait]
-impl Streams for Cutting {
+impl Streams for CutRemote {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
         self.links.fetch_add(1, Ordering::Relaxed);
         let cut = {
@@ -215,13 +217,16 @@ impl Streams for Cutting {
         let mut command = Command::new(agent());
         command.arg("stdio").env("HOME", &self.home).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let down = Meter::new(Direction::Down, cut, MAGIC.len(), &self.down);
-        let up = Meter::new(Direction::Up, cut, 0, &self.up);
+        let down = CutCounter::new(Direction::Down, cut, MAGIC.len(), &self.down);
+        let up = CutCounter::new(Direction::Up, cut, 0, &self.up);
         let wire = AgentStream {
-            reader: FrameReader::new(Box::new(Down { from: child.stdout.take(), meter: down })),
-            writer: Box::new(Up {
+            reader: FrameReader::new(Box::new(CutReader {
+                from: child.stdout.take(),
+                counter: down,
+            })),
+            writer: Box::new(CutWriter {
                 to: child.stdin.take(),
-                meter: up,
+                counter: up,
                 passed: Vec::new(),
                 ends: false,
             }),
@@ -237,7 +242,7 @@ impl Streams for Cutting {
     }
 }
 
-impl Cutting {
+impl CutRemote {
     fn new(home: &Path) -> Self {
         let home = home.to_owned();
         let counter = || Arc::new(AtomicUsize::new(0));
@@ -299,21 +304,21 @@ const GREETING: usize = 1;
 #[tokio::test]
 async fn a_link_cut_at_every_boundary_of_frames_loses_nothing_and_runs_nothing_twice() {
     let home = tempfile::Builder::new().prefix("rgpu-cuts-").tempdir().unwrap();
-    let remote = Cutting::new(home.path());
+    let remote = CutRemote::new(home.path());
     remote.job(&[]).await.unwrap();
     let (up, down) = (remote.up.load(Ordering::Relaxed), remote.down.load(Ordering::Relaxed));
     assert!(up > 6 && down > 12, "{up} frames up, {down} down");
     let mut cut_links = 0;
     for (direction, frames) in [(Direction::Up, up), (Direction::Down, down)] {
         for frame in 0..frames {
-            for place in [Place::Before, Place::Header, Place::Body] {
-                if place == Place::Header && frame % 4 != 1 {
+            for place in [CutPosition::Before, CutPosition::Header, CutPosition::Body] {
+                if place == CutPosition::Header && frame % 4 != 1 {
                     continue;
                 }
                 let cut = Cut { direction, frame, place };
                 // Now and then the same again on the link that takes up the job.
                 let twice = [cut, cut];
-                let again = usize::from(place == Place::Before && frame % 2 == 0);
+                let again = usize::from(place == CutPosition::Before && frame % 2 == 0);
                 for cuts in [&twice[..1], &twice].into_iter().take(1 + again) {
                     let ended =
                         tokio::time::timeout(Duration::from_secs(30), remote.job(cuts)).await;

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::disasm::summary;
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, fixture, status, wait_for, words};
-use crate::over_ssh::know;
+use crate::over_ssh::add_remote_to_config;
 use crate::sshd::Sshd;
 
 /// Recorded cubins with their recorded listings.
@@ -25,7 +25,7 @@ fn laptop(files: &[(&str, &str)]) -> (Laptop, Sshd) {
     }
     fs::create_dir_all(laptop.path("h200/bin")).unwrap();
     let sshd = Sshd::start();
-    know(&laptop, &sshd, sshd.port);
+    add_remote_to_config(&laptop, &sshd, sshd.port);
     assert_eq!(status(&laptop.run("exec --remote box --accept-new -- true")), 0);
     fs::remove_dir_all(laptop.project("artifacts")).unwrap();
     (laptop, sshd)
@@ -176,7 +176,7 @@ fn a_profile_has_the_sass_of_its_kernel_from_the_hosts_nvdisasm() {
     let laptop = Laptop::new();
     FakeHost::new(&laptop);
     let sshd = Sshd::start();
-    know(&laptop, &sshd, sshd.port);
+    add_remote_to_config(&laptop, &sshd, sshd.port);
     let answer = fixture("ncu/2025.3.1/full-tiled-matmul/nvdisasm.sass");
     let version = "[ \"$1\" = --version ] && exec echo 'release 13.0, V13.0.85'";
     played(&laptop, &format!("#!/bin/sh\n{version}\nexec cat '{}'\n", answer.display()));

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::laptop::{Laptop, status, wait_for, words};
-use crate::over_ssh::know;
+use crate::over_ssh::add_remote_to_config;
 use crate::sshd::Sshd;
 
 #[test]
@@ -68,7 +68,7 @@ fn standard_input_reaches_the_command_whole() {
 fn both_streams_come_in_the_order_in_which_they_were_written() {
     let laptop = Laptop::new();
     let sshd = Sshd::start();
-    know(&laptop, &sshd, sshd.port);
+    add_remote_to_config(&laptop, &sshd, sshd.port);
     let both = fs::File::create(laptop.path("both")).unwrap();
     let script = "for i in 1 2 3; do echo out $i; sleep 0.3; echo err $i >&2; sleep 0.3; done";
     let words = ["exec", "--remote", "box", "--accept-new", "-q", "--", "sh", "-c", script];

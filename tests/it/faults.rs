@@ -12,7 +12,7 @@ use rgpu::remote::{RemoteFile, UnknownHostPolicy};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::fake_host::FakeHost;
-use crate::host::{Story, User, connect, follow, submission};
+use crate::host::{JobOutput, User, connect, follow, submission};
 use crate::laptop::{Laptop, status, wait_for};
 use crate::sshd::{Cutter, Sshd};
 
@@ -51,7 +51,7 @@ fn tail(text: &str) -> &str {
 }
 
 /// The first file that a job announced.
-fn announced(job: &str, story: &Story) -> RemoteFile {
+fn announced(job: &str, story: &JobOutput) -> RemoteFile {
     story.events.iter().find_map(|event| RemoteFile::from_event(job, event)).unwrap()
 }
 

@@ -157,7 +157,7 @@ fn answer(mut stream: TcpStream, flood: &[u8]) -> std::io::Result<()> {
     }
 }
 
-pub(crate) fn know(laptop: &Laptop, port: u16) {
+pub(crate) fn add_remote_to_config(laptop: &Laptop, port: u16) {
     let token = laptop.path("token");
     fs::write(&token, "a-token-of-a-worker-that-floods\n").unwrap();
     fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
@@ -170,7 +170,7 @@ pub(crate) fn know(laptop: &Laptop, port: u16) {
 #[test]
 fn a_worker_that_floods_in_place_of_an_answer_takes_no_memory_and_is_stopped_at_once() {
     let laptop = Laptop::new();
-    know(&laptop, endless_worker(vec![b' '; 1 << 20]));
+    add_remote_to_config(&laptop, endless_worker(vec![b' '; 1 << 20]));
     let (status, peak) = stopped_once(&laptop, "remote check box");
     assert_eq!(status, 130);
     assert!(peak < MAX_KIB, "{peak} KiB");
@@ -185,7 +185,7 @@ fn a_worker_whose_event_stream_never_ends_takes_no_memory() {
     let endless = framed(Kind::Output, &vec![b'x'; 1 << 20]);
     for flood in [output, ahead, [announced, endless.repeat(8)].concat()] {
         let laptop = Laptop::new();
-        know(&laptop, endless_worker(flood));
+        add_remote_to_config(&laptop, endless_worker(flood));
         let line = "exec --remote box -- true";
         let mut command = laptop.rgpu(words(line));
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

@@ -146,15 +146,15 @@ fn unique() -> String {
     format!("{}-{}", std::process::id(), now.as_nanos())
 }
 
-/// What a job said, put together.
+/// The output and events of a job.
 #[derive(Debug, Default)]
-pub(crate) struct Story {
+pub(crate) struct JobOutput {
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
     pub(crate) events: Vec<EventBody>,
 }
 
-impl Story {
+impl JobOutput {
     /// How the job ended.
     pub(crate) fn outcome(&self) -> &Outcome {
         match self.events.last() {
@@ -165,8 +165,8 @@ impl Story {
 }
 
 /// Follows the job to its terminal event.
-pub(crate) async fn follow(follow: &mut HostLink) -> Result<Story, RemoteError> {
-    let mut story = Story::default();
+pub(crate) async fn follow(follow: &mut HostLink) -> Result<JobOutput, RemoteError> {
+    let mut story = JobOutput::default();
     while let Some(message) = follow.next().await? {
         match message {
             JobMessage::Event(event) => story.events.push(event.body),

@@ -10,7 +10,7 @@ use rgpu::remote::{RemoteError, RemoteSpec, UnknownHostPolicy};
 use rgpu_protocol::Outcome;
 
 use crate::fake_host::FakeHost;
-use crate::host::{Story, connect, files_in, follow, submission};
+use crate::host::{JobOutput, connect, files_in, follow, submission};
 use crate::laptop::{Laptop, status};
 use crate::ssh::{error, user};
 use crate::sshd::Sshd;
@@ -22,7 +22,7 @@ fn script(path: &Path, text: &str) -> String {
 }
 
 /// Runs a shell's script on the host.
-async fn run(spec: &RemoteSpec, text: &str) -> Story {
+async fn run(spec: &RemoteSpec, text: &str) -> JobOutput {
     let mut link = match connect(spec, UnknownHostPolicy::AcceptNew, &user()).await {
         Ok(link) => link,
         Err(error) => panic!("{}", error.failure("box", "ssh")),

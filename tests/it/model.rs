@@ -169,7 +169,7 @@ fn results_of_other_tools_become_one_table_and_are_compared() {
     };
     let first = [row(1, 0.006, "2026-01-05"), row(8, 0.008, "2026-02-05")];
     laptop.write("agg_bmk.json", &serde_json::json!(first).to_string());
-    // The same row once more, one of the next month, and one faster than light.
+    // The same row once more, one of the next month, and one faster than its bound.
     let second =
         [row(8, 0.008, "2026-02-05"), row(64, 0.012, "2026-03-05"), row(64, 1e-6, "2026-03-06")];
     laptop.write("more.json", &serde_json::json!(second).to_string());

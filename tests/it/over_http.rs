@@ -243,7 +243,7 @@ async fn input_that_a_cut_meets_in_the_middle_arrives_whole_and_once() {
     let laptop = Laptop::new();
     let worker = Worker::start(&laptop);
     let cutter = Cutter::before(worker.port).await;
-    worker::know(&laptop, cutter.port);
+    worker::add_remote_to_config(&laptop, cutter.port);
     tokio::task::block_in_place(|| {
         let links = std::cell::Cell::new(0);
         let (printed, told) = laptop.typed_around(

@@ -11,7 +11,7 @@ use crate::sshd::{Cutter, Sshd, free_port, keygen};
 const NCU: &str = "profile --kernel vecadd --mode ncu --remote box --accept-new --json";
 
 /// Makes the server known to the laptop as `box`, with the played tools on its path.
-pub(crate) fn know(laptop: &Laptop, sshd: &Sshd, port: u16) {
+pub(crate) fn add_remote_to_config(laptop: &Laptop, sshd: &Sshd, port: u16) {
     let settings = format!(
         "[remote.box]\nurl = \"ssh://{}@127.0.0.1:{port}\"\nssh_config = {:?}\npath = [{:?}]\nenv = {{ RGPU_FAKE_HOST = {:?} }}\n",
         sshd.user,
@@ -44,7 +44,7 @@ fn a_profile_over_ssh_is_whole_though_the_hosts_start_up_file_prints() {
     for file in [".bashrc", ".profile", ".zshenv", ".kshrc"] {
         fs::write(sshd.path("home").join(file), "echo 'Welcome!'; printf 'no newline'\n").unwrap();
     }
-    know(&laptop, &sshd, sshd.port);
+    add_remote_to_config(&laptop, &sshd, sshd.port);
     for _ in 0..2 {
         let output = laptop.run(NCU);
         assert_eq!(status(&output), 0, "{}", laptop.shown(NCU, &output));
@@ -66,7 +66,7 @@ fn the_hosts_settings_for_communication_between_gpus_reach_a_program() {
         fs::write(sshd.path("home").join(file), format!("{exports}export SLURM_JWT=secret\n"))
             .unwrap();
     }
-    know(&laptop, &sshd, sshd.port);
+    add_remote_to_config(&laptop, &sshd, sshd.port);
     let output = laptop.run("exec --remote box --accept-new -- env");
     let shown = laptop.shown("exec --remote box --accept-new -- env", &output);
     let env = String::from_utf8_lossy(&output.stdout);
@@ -80,7 +80,7 @@ fn the_hosts_settings_for_communication_between_gpus_reach_a_program() {
 fn hosts_that_cannot_be_trusted_or_reached_are_status_four() {
     let laptop = Laptop::new();
     let sshd = Sshd::start();
-    know(&laptop, &sshd, sshd.port);
+    add_remote_to_config(&laptop, &sshd, sshd.port);
     // Nobody is there to be asked.
     insta::assert_snapshot!(shown(&laptop, &sshd, "profile --kernel vecadd --remote box"));
     assert_eq!(status(&laptop.run("exec --remote box --accept-new -- true")), 0);
@@ -89,7 +89,7 @@ fn hosts_that_cannot_be_trusted_or_reached_are_status_four() {
     keygen(&sshd.path("host_key"));
     let sshd = sshd.restart("");
     insta::assert_snapshot!(shown(&laptop, &sshd, "remote check box"));
-    know(&laptop, &sshd, free_port());
+    add_remote_to_config(&laptop, &sshd, free_port());
     insta::assert_snapshot!(shown(&laptop, &sshd, "profile --kernel vecadd --remote box"));
 }
 
@@ -97,7 +97,7 @@ fn hosts_that_cannot_be_trusted_or_reached_are_status_four() {
 fn a_user_who_may_not_log_in_is_told_what_was_tried() {
     let laptop = Laptop::new();
     let sshd = Sshd::start();
-    know(&laptop, &sshd, sshd.port);
+    add_remote_to_config(&laptop, &sshd, sshd.port);
     fs::write(sshd.path("authorized_keys"), "").unwrap();
     let text = shown(&laptop, &sshd, "remote check box --accept-new");
     assert!(text.ends_with("status 4\n"), "{text}");
@@ -111,7 +111,7 @@ async fn a_link_that_is_cut_in_the_middle_costs_the_profile_nothing() {
     host.mischief("ncu gate\n");
     let sshd = Sshd::start();
     let cutter = Cutter::before(sshd.port).await;
-    know(&laptop, &sshd, cutter.port);
+    add_remote_to_config(&laptop, &sshd, cutter.port);
     tokio::task::block_in_place(|| {
         let child = laptop.start(NCU);
         host.wait_for_gate("ncu");
@@ -137,7 +137,7 @@ async fn input_that_a_cut_meets_in_the_middle_arrives_whole_and_once() {
     let laptop = Laptop::new();
     let sshd = Sshd::start();
     let cutter = Cutter::before(sshd.port).await;
-    know(&laptop, &sshd, cutter.port);
+    add_remote_to_config(&laptop, &sshd, cutter.port);
     tokio::task::block_in_place(|| {
         assert_eq!(status(&laptop.run("exec --remote box --accept-new -- true")), 0);
         let before = cutter.links() + 1;
@@ -158,7 +158,7 @@ async fn input_that_a_cut_meets_in_the_middle_arrives_whole_and_once() {
 fn input_and_output_of_many_megabytes_flow_at_once() {
     let laptop = Laptop::new();
     let sshd = Sshd::start();
-    know(&laptop, &sshd, sshd.port);
+    add_remote_to_config(&laptop, &sshd, sshd.port);
     assert_eq!(status(&laptop.run("exec --remote box --accept-new -- true")), 0);
     let input: Vec<u8> = (0..30_000_000_u32).map(|i| (i * 7 / 3 % 256) as u8).collect();
     for _ in 0..4 {
@@ -174,7 +174,7 @@ fn input_and_output_of_many_megabytes_flow_at_once() {
 fn a_command_that_is_being_flooded_with_input_and_floods_back_hears_a_signal() {
     let laptop = Laptop::new();
     let sshd = Sshd::start();
-    know(&laptop, &sshd, sshd.port);
+    add_remote_to_config(&laptop, &sshd, sshd.port);
     assert_eq!(status(&laptop.run("exec --remote box --accept-new -- true")), 0);
     let output = laptop.run_flooded_until_stopped("exec --remote box -- cat");
     let said = String::from_utf8_lossy(&output.stderr);

@@ -227,7 +227,7 @@ fn a_workspace_with_ssh_is_reached_by_it_with_host_keys_checked() {
     let sshd = Sshd::start();
     let ssh = json!({"ssh": ["127.0.0.1", sshd.port, sshd.user]});
     let service = Service::with(&laptop, ssh);
-    service.know(&laptop, &format!("ssh_config = {:?}", sshd.path("ssh_config")));
+    service.add_remote_to_config(&laptop, &format!("ssh_config = {:?}", sshd.path("ssh_config")));
     let output = laptop.run("exec --remote w200 -q -- true");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(status(&output) == 125 && said.contains("is not known yet"), "{said}");
@@ -239,7 +239,7 @@ fn a_workspace_with_ssh_is_reached_by_it_with_host_keys_checked() {
     // A container that only the service can choose is asked of the service.
     let routed =
         format!("ssh_config = {:?}\noptions = {{ routing = \"gpu\" }}", sshd.path("ssh_config"));
-    service.know(&laptop, &routed);
+    service.add_remote_to_config(&laptop, &routed);
     let output = laptop.run("exec --remote w200 -q -- echo routed");
     assert_eq!((status(&output), &*output.stdout), (0, &b"routed\n"[..]));
     assert!(Service::asked(&laptop, "POST") > 0);

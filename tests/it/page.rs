@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use rgpu::model::{Profile, Sidecars};
-use rgpu::report::{Style, Subject, report};
+use rgpu::report::{ReportInput, Style, report};
 
 use crate::browser::Browser;
 use crate::laptop::{Laptop, fixture, status};
@@ -111,7 +111,7 @@ fn names_that_are_markup_stay_names() {
     }
     profile.findings.iter_mut().for_each(|f| f.text = evil.to_owned());
     let sidecars = Sidecars::default();
-    let subject = Subject::new(&profile, &sidecars);
+    let subject = ReportInput::new(&profile, &sidecars);
     let text = report("html").unwrap().text(&subject, &Style::default());
     assert!(!text.contains("<img"));
     assert_eq!(text.matches("<script").count(), 2);

@@ -12,11 +12,11 @@ use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status, words};
 
 /// A server that a project would like to be chosen.
-struct Stranger {
+struct UntrustedServer {
     listener: TcpListener,
 }
 
-impl Stranger {
+impl UntrustedServer {
     fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         Self { listener }
@@ -75,10 +75,10 @@ fn default_remote_is_no_address_and_no_alias() {
     fs::create_dir(laptop.path("home/.ssh")).unwrap();
     fs::write(laptop.path("home/.ssh/config"), "Host prod\n  User root\n").unwrap();
     laptop.write(".env", "SECRET=mine\n");
-    let stranger = Stranger::new();
+    let server = UntrustedServer::new();
     for (named, typed) in [
-        (stranger.address("http"), stranger.address("http")),
-        (stranger.address("ssh"), stranger.address("ssh")),
+        (server.address("http"), server.address("http")),
+        (server.address("ssh"), server.address("ssh")),
         ("prod".to_owned(), "ssh://prod".to_owned()),
     ] {
         laptop.write("rgpu.toml", &format!("default_remote = {named:?}\n"));
@@ -87,13 +87,13 @@ fn default_remote_is_no_address_and_no_alias() {
             refused(&laptop, command, "remote_of_project", &[&line, "--remote NAME", "rgpu.toml"]);
         }
     }
-    assert!(stranger.was_left_alone());
+    assert!(server.was_left_alone());
     // What the user types, or sets, is the user's word.
-    let stranger = Stranger::new();
-    let typed = format!("exec --remote {} -- echo hi", stranger.address("http"));
+    let server = UntrustedServer::new();
+    let typed = format!("exec --remote {} -- echo hi", server.address("http"));
     let mut child = laptop.rgpu(words(&typed));
     let mut child = child.env("RGPU_WORKER_TOKEN", "token-of-mine").spawn().unwrap();
-    assert_eq!(stranger.token().as_deref(), Some("bearer token-of-mine"));
+    assert_eq!(server.token().as_deref(), Some("bearer token-of-mine"));
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -197,12 +197,12 @@ fn a_preset_says_what_is_measured_and_nothing_else() {
             refused(&laptop, line, "preset_of_project", &[&typed, "config.toml"]);
         }
     }
-    let stranger = Stranger::new();
-    for remote in [stranger.address("http"), format!("h200,{}", stranger.address("ssh"))] {
+    let server = UntrustedServer::new();
+    for remote in [server.address("http"), format!("h200,{}", server.address("ssh"))] {
         laptop.write("rgpu.toml", &format!("[preset.p]\nremote = {remote:?}\n"));
         refused(&laptop, "exec --preset p -- true", "remote_of_project", &["rgpu remote add NAME"]);
     }
-    assert!(stranger.was_left_alone());
+    assert!(server.was_left_alone());
     // The user's own presets set every flag.
     fs::remove_file(laptop.project("rgpu.toml")).unwrap();
     let settings = laptop.path("config/config.toml");
@@ -263,8 +263,8 @@ fn programs_and_libraries_of_the_project_are_not_used() {
 fn a_run_that_came_with_the_project_leads_to_no_stranger() {
     let laptop = Laptop::new();
     assert_eq!(status(&laptop.run("exec --run-id one -- true")), 0);
-    let stranger = Stranger::new();
-    let address = stranger.address("http");
+    let server = UntrustedServer::new();
+    let address = server.address("http");
     let file = laptop.project("artifacts/runs/one/run.json");
     let mut run: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     run["state"] = "running".into();
@@ -280,7 +280,7 @@ fn a_run_that_came_with_the_project_leads_to_no_stranger() {
             refused(&laptop, line, "remote_of_run", &[&add]);
         }
     }
-    assert!(stranger.was_left_alone());
+    assert!(server.was_left_alone());
 }
 
 #[test]
@@ -463,10 +463,10 @@ fn a_mount_that_is_a_link_says_where_its_files_come_from() {
 #[test]
 fn a_command_that_goes_to_a_host_says_which() {
     let laptop = Laptop::new();
-    let stranger = Stranger::new();
+    let server = UntrustedServer::new();
     // It answers no connection: what is said comes before.
-    let address = stranger.address("ssh");
-    drop(stranger);
+    let address = server.address("ssh");
+    drop(server);
     let told = |line: &str| {
         let output = laptop.run(line);
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())

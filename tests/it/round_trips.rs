@@ -1,6 +1,6 @@
-//! What is said before the agent has spoken, and how many round trips a job over ssh takes, counted:
-//! a link that carries what both sides have said only once both have fallen silent, one turn after
-//! the other. So no clock is asked, and a round trip that creeps in is seen on any machine.
+//! Counts the round trips of a job over ssh: a proxy forwards data only when both directions are
+//! idle, so the count does not depend on timing. Also tests requests that are sent before the
+//! agent's first answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,86 +19,85 @@ use crate::host::{User, agent, connect, follow, submission};
 use crate::ssh::user;
 use crate::sshd::{Cutter, Sshd};
 
-/// Both sides have said what they have to say when neither says more for so many milliseconds. On a
-/// busy machine one may be slower: then a turn is counted twice, and the next try waits longer. A
-/// longer silence joins no turns, since nothing is carried within it: what answers another word
-/// cannot come before that word has.
-const SILENCES_MS: [u64; 6] = [40, 40, 80, 160, 400, 1000];
+/// Idle time after which one half round trip counts as complete, in ms. On a busy machine a side may
+/// be slower than that: then a half round trip is counted twice, and the next attempt waits longer.
+/// A longer idle time never joins two, since nothing is forwarded within it.
+const IDLE_MS: [u64; 6] = [40, 40, 80, 160, 400, 1000];
 
-/// A link that takes turns.
-struct Turns {
+/// A proxy that forwards only when both directions are idle.
+struct HalfDuplexProxy {
     port: u16,
-    taken: Arc<AtomicU64>,
+    count: Arc<AtomicU64>,
 }
 
-impl Turns {
-    async fn before(port: u16, silence: Duration) -> Self {
+impl HalfDuplexProxy {
+    async fn start(port: u16, idle: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let this = Self { port: listener.local_addr().unwrap().port(), taken: Arc::default() };
-        let taken = this.taken.clone();
+        let this = Self { port: listener.local_addr().unwrap().port(), count: Arc::default() };
+        let count = this.count.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let server = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-                tokio::spawn(carry(client, server, taken.clone(), silence));
+                tokio::spawn(carry(client, server, count.clone(), idle));
             }
         });
         this
     }
 
-    /// Half a round trip each.
-    fn taken(&self) -> u64 {
-        self.taken.load(Ordering::SeqCst)
+    /// Number of half round trips so far.
+    fn half_round_trips(&self) -> u64 {
+        self.count.load(Ordering::SeqCst)
     }
 }
 
-async fn carry(client: TcpStream, server: TcpStream, taken: Arc<AtomicU64>, silence: Duration) {
+async fn carry(client: TcpStream, server: TcpStream, count: Arc<AtomicU64>, idle: Duration) {
     client.set_nodelay(true).unwrap();
     server.set_nodelay(true).unwrap();
     let ((mut up, mut to_client), (mut down, mut to_server)) =
         (client.into_split(), server.into_split());
     let (mut from_client, mut from_server) = (vec![0; 1 << 20], vec![0; 1 << 20]);
     loop {
-        let (mut said_up, mut said_down) = (Vec::new(), Vec::new());
+        let (mut from_up, mut from_down) = (Vec::new(), Vec::new());
         let mut open = true;
         loop {
-            let heard = async {
+            let received = async {
                 tokio::select! {
                     n = up.read(&mut from_client) => {
                         let n = n.unwrap_or(0);
-                        said_up.extend_from_slice(&from_client[..n]);
+                        from_up.extend_from_slice(&from_client[..n]);
                         n
                     }
                     n = down.read(&mut from_server) => {
                         let n = n.unwrap_or(0);
-                        said_down.extend_from_slice(&from_server[..n]);
+                        from_down.extend_from_slice(&from_server[..n]);
                         n
                     }
                 }
             };
-            match timeout(silence, heard).await {
+            match timeout(idle, received).await {
                 Ok(0) => {
                     open = false;
                     break;
                 }
                 Ok(_) => {}
-                Err(_) if said_up.is_empty() && said_down.is_empty() => {}
+                Err(_) if from_up.is_empty() && from_down.is_empty() => {}
                 Err(_) => break,
             }
         }
-        taken.fetch_add(1, Ordering::SeqCst);
-        let sent = (to_server.write_all(&said_up).await, to_client.write_all(&said_down).await);
+        count.fetch_add(1, Ordering::SeqCst);
+        let sent = (to_server.write_all(&from_up).await, to_client.write_all(&from_down).await);
         if !open || sent.0.is_err() || sent.1.is_err() {
             return;
         }
     }
 }
 
-/// Turns from the first byte to the end of a job with all that it brings; tried until they are
-/// `enough`, or as few as they get.
-async fn turns(sshd: &Sshd, enough: u64, work: impl Fn(usize) -> Submission) -> u64 {
+/// Half round trips from the first byte to the last fetched file of a job. Repeated with longer idle
+/// times until they are `enough`; returns the fewest.
+async fn half_round_trips(sshd: &Sshd, enough: u64, work: impl Fn(usize) -> Submission) -> u64 {
     let mut least = u64::MAX;
-    for (attempt, silence) in SILENCES_MS.into_iter().enumerate() {
-        let link = Turns::before(sshd.port, Duration::from_millis(silence)).await;
+    for (attempt, idle) in IDLE_MS.into_iter().enumerate() {
+        let link = HalfDuplexProxy::start(sshd.port, Duration::from_millis(idle)).await;
         let options = ConnectOptions {
             agent: agent(),
             unknown_host_policy: UnknownHostPolicy::AcceptNew,
@@ -118,7 +117,7 @@ async fn turns(sshd: &Sshd, enough: u64, work: impl Fn(usize) -> Submission) -> 
         for file in &files {
             job.fetch(file, &folder.path().join("file"), None, &|_| ()).await.unwrap();
         }
-        least = least.min(link.taken());
+        least = least.min(link.half_round_trips());
         job.close().await;
         if least <= enough {
             break;
@@ -128,7 +127,7 @@ async fn turns(sshd: &Sshd, enough: u64, work: impl Fn(usize) -> Submission) -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_takes_as_few_turns_as_ssh_lets_it() {
+async fn a_job_takes_as_few_round_trips_as_ssh_lets_it() {
     let sshd = Sshd::start();
     // The agent is there already.
     connect(&sshd.remote(), UnknownHostPolicy::AcceptNew, &user()).await.unwrap().close().await;
@@ -136,21 +135,21 @@ async fn a_job_takes_as_few_turns_as_ssh_lets_it() {
     // Eight round trips: versions and keys, then the service, the key, the signature, the channel, the
     // command, and the plan, which goes out before the agent has spoken.
     const WARM: u64 = 16;
-    let warm = turns(&sshd, WARM, |_| submission(&["/bin/true"], &[], &[])).await;
-    assert!(warm <= WARM, "{warm} turns");
+    let warm = half_round_trips(&sshd, WARM, |_| submission(&["/bin/true"], &[], &[])).await;
+    assert!(warm <= WARM, "{warm} half round trips");
 
     // What is missing, and the bytes.
-    let upload = turns(&sshd, WARM + 2, |attempt| {
+    let upload = half_round_trips(&sshd, WARM + 2, |attempt| {
         let bytes = attempt.to_le_bytes().repeat(1000);
         submission(&["/bin/true"], &[("file", &bytes)], &[])
     });
     let upload = upload.await;
-    assert!(upload <= WARM + 2, "{upload} turns, {warm} without a file");
+    assert!(upload <= WARM + 2, "{upload} half round trips, {warm} without a file");
 
     // A file that is too large for the terminal event comes with it all the same.
     let make = ["/bin/sh", "-c", "head -c 1000000 /dev/urandom > file"];
-    let download = turns(&sshd, WARM + 1, |_| submission(&make, &[], &["file"])).await;
-    assert!(download <= WARM + 1, "{download} turns, {warm} without a file");
+    let download = half_round_trips(&sshd, WARM + 1, |_| submission(&make, &[], &["file"])).await;
+    assert!(download <= WARM + 1, "{download} half round trips, {warm} without a file");
 }
 
 /// How often the program of `script` has run.

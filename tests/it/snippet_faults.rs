@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status, wait_for};
-use crate::over_ssh::know;
+use crate::over_ssh::add_remote_to_config;
 use crate::snippets::with_rust;
 use crate::sshd::{Cutter, Sshd};
 
@@ -137,7 +137,7 @@ fn a_host_that_goes_down_under_a_program_is_told_and_nothing_of_it_is_left() {
 fn a_program_that_prints_what_other_tools_take_for_an_end_is_passed_through() {
     let laptop = Laptop::new();
     let sshd = Sshd::start();
-    know(&laptop, &sshd, sshd.port);
+    add_remote_to_config(&laptop, &sshd, sshd.port);
     laptop.write(
         "odd.py",
         "import sys\nsys.stdout.buffer.write(b'[EXIT:0]\\n[DONE]\\ndata: x\\n\\x1b[2J\\x00\\xff no newline')\nsys.stderr.buffer.write(b'\\xfe')\nsys.exit(9)\n",
@@ -152,7 +152,7 @@ fn a_program_that_prints_what_other_tools_take_for_an_end_is_passed_through() {
 fn megabytes_of_output_pass_whole_on_both_streams() {
     let laptop = Laptop::new();
     let sshd = Sshd::start();
-    know(&laptop, &sshd, sshd.port);
+    add_remote_to_config(&laptop, &sshd, sshd.port);
     let script = "head -c 30000000 /dev/zero; head -c 20000000 /dev/zero >&2";
     let output = laptop.run(&format!("exec -q --remote box --accept-new -- sh -c '{script}'"));
     assert_eq!((status(&output), output.stdout.len()), (0, 30_000_000));
@@ -163,7 +163,7 @@ fn megabytes_of_output_pass_whole_on_both_streams() {
 fn a_tree_that_grows_without_end_is_stopped_by_its_time_limit() {
     let laptop = Laptop::new();
     let sshd = Sshd::start();
-    know(&laptop, &sshd, sshd.port);
+    add_remote_to_config(&laptop, &sshd, sshd.port);
     // Each generation starts the next before it ends, in sessions of their own and deaf to
     // SIGTERM; bounded, so that a machine that tests this stays usable.
     let bomb = "trap '' TERM INT HUP\nn=$1\n[ \"$n\" -gt 40 ] && exec sleep 1000\nsetsid sh \"$0\" $((n + 1)) &\nsetsid sleep 1000 &\n[ \"$n\" -gt 0 ] || sleep 1000\n";
@@ -182,7 +182,7 @@ fn a_true_fork_bomb_is_stopped_by_its_time_limit() {
     }
     let laptop = Laptop::new();
     let sshd = Sshd::start();
-    know(&laptop, &sshd, sshd.port);
+    add_remote_to_config(&laptop, &sshd, sshd.port);
     let bomb = "exec setpriv --reuid 64321 --regid 64321 --clear-groups prlimit --nproc=60 nice -n 19 \\\n  sh -c 'bomb() { bomb | bomb & }; echo lit; bomb 2>/dev/null; while :; do sleep 1; done' 2>/dev/null\n";
     laptop.write("bomb.sh", bomb);
     let output = laptop.run("exec bomb.sh --remote box --accept-new --timeout 3s");
@@ -230,7 +230,7 @@ async fn ctrl_c_during_an_upload_leaves_nothing_half_begun_and_the_next_goes_thr
     let laptop = Laptop::new();
     let sshd = Sshd::start();
     let slow = Cutter::before(sshd.port).await;
-    know(&laptop, &sshd, slow.port);
+    add_remote_to_config(&laptop, &sshd, slow.port);
     tokio::task::block_in_place(|| {
         assert_eq!(status(&laptop.run("exec --remote box --accept-new -- true")), 0);
         // Nothing that zstd makes small: it must not fit before the place where the link stops.
@@ -258,7 +258,7 @@ async fn ctrl_c_while_results_are_fetched_stops_that_and_they_can_be_had_later()
     let laptop = Laptop::new();
     let sshd = Sshd::start();
     let slow = Cutter::before(sshd.port).await;
-    know(&laptop, &sshd, slow.port);
+    add_remote_to_config(&laptop, &sshd, slow.port);
     tokio::task::block_in_place(|| {
         assert_eq!(status(&laptop.run("exec --remote box --accept-new -- true")), 0);
         slow.hold_after(2_000_000);
@@ -345,7 +345,7 @@ fn host_that_never_answers(laptop: &Laptop, sshd: &Sshd) {
     let nvcc = laptop.path("h200/bin/nvcc");
     fs::write(&nvcc, script).unwrap();
     fs::set_permissions(nvcc, fs::Permissions::from_mode(0o755)).unwrap();
-    know(laptop, sshd, sshd.port);
+    add_remote_to_config(laptop, sshd, sshd.port);
 }
 
 #[test]
@@ -388,7 +388,7 @@ fn ctrl_c_in_the_queue_for_a_gpu_gives_the_place_back() {
     let laptop = Laptop::new();
     let sshd = Sshd::start();
     FakeHost::new(&laptop);
-    know(&laptop, &sshd, sshd.port);
+    add_remote_to_config(&laptop, &sshd, sshd.port);
     let go = laptop.path("go");
     let hold = format!(
         "exec --remote box --accept-new --gpus 1 --run-id first -- sh -c 'while [ ! -e {} ]; do sleep 0.05; done'",

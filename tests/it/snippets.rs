@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::laptop::{Laptop, status, wait_for, words};
-use crate::over_ssh::know;
+use crate::over_ssh::add_remote_to_config;
 use crate::sshd::Sshd;
 
 /// The folder of the compiler that built this test.
@@ -36,7 +36,7 @@ fn said(output: &Output) -> String {
 fn a_rust_file_is_compiled_here_once_and_runs_there_with_its_arguments_and_status() {
     let laptop = Laptop::new();
     let sshd = Sshd::start();
-    know(&laptop, &sshd, sshd.port);
+    add_remote_to_config(&laptop, &sshd, sshd.port);
     laptop.write(
         "count.rs",
         "fn main() {\n    let n = std::env::args().count() - 1;\n    println!(\"{n} {}\", include_str!(\"word.txt\"));\n    std::process::exit(n as i32);\n}\n",
@@ -78,7 +78,7 @@ fn a_host_that_was_booted_anew_is_asked_anew() {
 fn a_rust_file_for_a_host_with_an_older_glibc_is_compiled_there_once() {
     let laptop = Laptop::new();
     let sshd = Sshd::start();
-    know(&laptop, &sshd, sshd.port);
+    add_remote_to_config(&laptop, &sshd, sshd.port);
     // The host has Rust too.
     fs::create_dir_all(laptop.path("h200/bin")).unwrap();
     for tool in ["cargo", "rustc"] {
@@ -215,7 +215,7 @@ with zipfile.ZipFile(sys.argv[1] + "/little-1.0-py3-none-any.whl", "w") as z:
 fn what_a_python_file_depends_on_is_installed_once_on_the_host() {
     let laptop = Laptop::new();
     let sshd = Sshd::start();
-    know(&laptop, &sshd, sshd.port);
+    add_remote_to_config(&laptop, &sshd, sshd.port);
     let folder = laptop.path("tmp");
     let made = Command::new("python3").args(["-c", WHEEL]).arg(&folder).status().unwrap();
     assert!(made.success());
@@ -262,7 +262,7 @@ fn secret_variables_reach_the_program_and_nothing_else() {
 fn what_is_new_or_changed_comes_back_and_what_was_sent_does_not() {
     let laptop = Laptop::new();
     let sshd = Sshd::start();
-    know(&laptop, &sshd, sshd.port);
+    add_remote_to_config(&laptop, &sshd, sshd.port);
     laptop.write("repo/out/old.txt", "old\n");
     laptop.write("repo/out/kept.txt", "kept\n");
     let script = "mkdir -p out/deep; echo new > out/old.txt; printf '\\377\\000' > out/deep/b; echo no > other; ln -s /etc/passwd out/link";
@@ -286,7 +286,7 @@ fn what_is_new_or_changed_comes_back_and_what_was_sent_does_not() {
 fn unchanged_files_are_not_sent_again() {
     let laptop = Laptop::new();
     let sshd = Sshd::start();
-    know(&laptop, &sshd, sshd.port);
+    add_remote_to_config(&laptop, &sshd, sshd.port);
     let big: String = (0..200_000).map(|n| format!("{n} ")).collect();
     laptop.write("repo/big.txt", &big);
     let line = "exec --remote box --accept-new --mount repo --events e.jsonl -- wc -c big.txt";
@@ -311,7 +311,7 @@ printf '#!/bin/sh\necho "ran $*"; exit 6\n' > "$out"; chmod +x "$out"
 fn a_cuda_file_is_compiled_on_the_host_once() {
     let laptop = Laptop::new();
     let sshd = Sshd::start();
-    know(&laptop, &sshd, sshd.port);
+    add_remote_to_config(&laptop, &sshd, sshd.port);
     laptop.write("../h200/bin/nvcc", NVCC);
     let chmod = Command::new("chmod").arg("+x").arg(laptop.path("h200/bin/nvcc")).status().unwrap();
     assert!(chmod.success());
@@ -350,7 +350,7 @@ fn a_cuda_file_needs_nvcc_on_the_host() {
 fn with_a_terminal_the_program_sees_one_and_its_size() {
     let laptop = Laptop::new();
     let sshd = Sshd::start();
-    know(&laptop, &sshd, sshd.port);
+    add_remote_to_config(&laptop, &sshd, sshd.port);
     let script = "test -t 0 && test -t 1 && test -t 2 && stty size && echo done >&2; exit 5";
     let line = format!("exec -t --remote box --accept-new -- sh -c '{script}'");
     let output = laptop.run(&line);

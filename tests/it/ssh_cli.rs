@@ -10,11 +10,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::sshd::{Cutter, Sshd};
 
 /// A user whose only remote is a server on loopback.
-struct Desk {
+struct SshUser {
     sshd: Sshd,
 }
 
-impl Desk {
+impl SshUser {
     /// Reached at `port`, which may be a proxy's.
     fn new(sshd: Sshd, port: u16) -> Self {
         fs::create_dir(sshd.path("project")).unwrap();
@@ -79,7 +79,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn a_command_over_ssh_keeps_its_output_and_its_status() {
-    let host = Desk::direct();
+    let host = SshUser::direct();
     let refused = host.run(&["exec", "--", "true"]);
     assert_eq!(refused.status.code(), Some(125));
     assert!(text(&refused.stderr).contains("is not known yet"), "{}", text(&refused.stderr));
@@ -94,7 +94,7 @@ fn a_command_over_ssh_keeps_its_output_and_its_status() {
 async fn a_command_whose_link_is_cut_again_and_again_ends_as_if_it_had_not_been() {
     let sshd = Sshd::start();
     let cutter = Cutter::before(sshd.port).await;
-    let host = Desk::new(sshd, cutter.port);
+    let host = SshUser::new(sshd, cutter.port);
     assert_eq!(host.run(&["exec", "--accept-new", "--", "true"]).status.code(), Some(0));
     let before = cutter.links();
     cutter.cut_after(500_000);
@@ -111,7 +111,7 @@ async fn a_command_whose_link_is_cut_again_and_again_ends_as_if_it_had_not_been(
 
 #[test]
 fn a_command_that_was_killed_is_taken_up_where_it_left_off() {
-    let host = Desk::direct();
+    let host = SshUser::direct();
     let script = format!(
         "echo first; touch {}; while [ ! -e {} ]; do sleep 0.1; done; echo last; exit 5",
         host.path("started"),
@@ -133,7 +133,7 @@ fn a_command_that_was_killed_is_taken_up_where_it_left_off() {
 
 #[test]
 fn ctrl_c_stops_what_runs_on_the_host() {
-    let host = Desk::direct();
+    let host = SshUser::direct();
     let script = format!("touch {}; sleep 3; touch {}", host.path("started"), host.path("late"));
     let child = host.start(&script, "started");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
@@ -145,7 +145,7 @@ fn ctrl_c_stops_what_runs_on_the_host() {
 
 #[test]
 fn a_changed_host_key_is_a_failure_with_both_keys_in_json_too() {
-    let host = Desk::direct();
+    let host = SshUser::direct();
     crate::sshd::keygen(&host.sshd.path("other"));
     let other = fs::read_to_string(host.sshd.path("other.pub")).unwrap();
     let line = format!("[127.0.0.1]:{} {other}", host.sshd.port);

@@ -1,6 +1,6 @@
 //! The clocks of the log.
 
-/// Nanoseconds of `CLOCK_MONOTONIC`, which all processes share between two boots.
+/// Nanoseconds of `CLOCK_MONOTONIC`, the same clock in all processes until the next boot.
 pub(crate) fn monotonic_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }

@@ -12,7 +12,7 @@ mod record;
 use crate::clock::monotonic_ns;
 use crate::log::Notice;
 use crate::process::{self, print_warning};
-use library::{Cupti, Opened};
+use library::{Cupti, LoadedCupti};
 use std::ffi::c_int;
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
@@ -87,7 +87,7 @@ fn start() {
 }
 
 /// Tries every libcupti that is found. The error says why none works.
-fn begin() -> Result<(Opened, &'static str), String> {
+fn begin() -> Result<(LoadedCupti, &'static str), String> {
     if let Some(loaded) = library::loaded() {
         // A second copy beside the program's own would take its records away.
         let opened = loaded.map_err(|why| format!("the program's own libcupti {why}"))?;
@@ -112,7 +112,7 @@ fn begin() -> Result<(Opened, &'static str), String> {
 }
 
 /// Enables activity records. Returns how the clocks were aligned.
-fn activate(opened: &Opened) -> Result<&'static str, String> {
+fn activate(opened: &LoadedCupti) -> Result<&'static str, String> {
     let cupti = opened.cupti;
     // SAFETY, for every CUPTI call here: the functions' types are those of its headers, and each
     // pointer is valid and of the requested type.

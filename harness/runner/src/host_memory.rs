@@ -8,7 +8,7 @@ use std::alloc::Layout;
 use std::ptr::NonNull;
 
 /// Alignment of tensor data in bytes, promised by `rgpu.h`.
-const ALIGNMENT: usize = 256;
+const ALIGNMENT_BYTES: usize = 256;
 
 /// A zeroed byte buffer with a fixed address.
 #[derive(Debug)]
@@ -25,7 +25,8 @@ impl HostBuffer {
             let text = format!("cannot allocate {size} bytes of host memory");
             Fault::new(ErrorClass::OutOfMemory, text)
         };
-        let layout = Layout::from_size_align(size.max(1), ALIGNMENT).map_err(|_| refused())?;
+        let layout =
+            Layout::from_size_align(size.max(1), ALIGNMENT_BYTES).map_err(|_| refused())?;
         // SAFETY: the layout's size is at least 1.
         let start = unsafe { std::alloc::alloc_zeroed(layout) };
         let start = NonNull::new(start).ok_or_else(refused)?;
@@ -63,7 +64,7 @@ mod tests {
     #[test]
     fn buffers_are_aligned_zeroed_and_may_be_empty() {
         let buffer = HostBuffer::new(1000).unwrap();
-        assert_eq!(buffer.bytes().as_ptr() as usize % ALIGNMENT, 0);
+        assert_eq!(buffer.bytes().as_ptr() as usize % ALIGNMENT_BYTES, 0);
         assert!(buffer.bytes().iter().all(|&byte| byte == 0));
         assert!(HostBuffer::new(0).unwrap().bytes().is_empty());
     }

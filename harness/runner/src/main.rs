@@ -5,10 +5,10 @@
 //! kernel must not end anything else. It is built against an old glibc and opens libcuda at run
 //! time, so that one binary starts on hosts with and without a driver.
 //!
-//! [`cli`] and [`input`] parse; [`data`] fills inputs with [`generate`]; [`jobs`] launch and
+//! [`cli`] and [`input`] parse; [`host_case`] fills inputs with [`generate`]; [`jobs`] launch and
 //! measure through [`cuda`] and [`library`]; [`compare`], [`sampling`] and [`rgpu_case::stats`]
-//! judge the results; [`journal`] writes the report, and [`ranges`] opens the ranges that tools
-//! see. [`nvrtc`] is independent of these: it compiles a kernel on hosts without nvcc.
+//! judge the results; [`report_writer`] writes the report, and [`ranges`] opens the ranges that
+//! tools see. [`nvrtc`] is independent of these: it compiles a kernel on hosts without nvcc.
 //!
 //! Unsafe code is allowed per module, in those that call the driver or the user's libraries.
 
@@ -18,26 +18,26 @@ mod abi;
 mod cli;
 mod compare;
 mod cuda;
-mod data;
 mod fault;
 mod file;
 mod generate;
+mod host_case;
 mod host_memory;
 mod input;
 mod jobs;
-mod journal;
 mod judge;
 mod library;
 mod nvml;
 mod nvrtc;
 mod poison;
 mod ranges;
+mod report_writer;
 mod sampling;
 
 use cli::{Args, RunnerCommand};
 use fault::{Fault, Result};
 use jobs::Session;
-use journal::{Journal, say};
+use report_writer::{ReportWriter, say};
 use rgpu_case::{ErrorClass, RunnerJob};
 use std::process::ExitCode;
 
@@ -64,25 +64,25 @@ fn run(args: Args) -> u8 {
     let ranges = match ranges::Ranges::new(args.ranges.as_deref()) {
         Ok(ranges) => ranges,
         Err(fault) => {
-            journal::print_error(&fault.0);
+            report_writer::print_error(&fault.0);
             return fault.class().exit_code();
         }
     };
-    let journal = Journal::new(args.job, args.out.clone(), ranges);
+    let report = ReportWriter::new(args.job, args.out.clone(), ranges);
     // A panic is a bug in the runner, and the report must still be written.
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&args, &journal)));
-    journal.finish(outcome.unwrap_or_else(|panic| Err(from_panic(&*panic))))
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&args, &report)));
+    report.finish(outcome.unwrap_or_else(|panic| Err(from_panic(&*panic))))
 }
 
-fn work(args: &Args, journal: &Journal) -> Result<()> {
+fn work(args: &Args, report: &ReportWriter) -> Result<()> {
     let input = input::read(&args.input)?;
-    journal.set_kernel(&input.spec.kernel);
+    report.set_kernel(&input.spec.kernel);
     say!("rgpu-runner {}: {} {}", env!("CARGO_PKG_VERSION"), args.job.name(), input.spec.kernel);
     if args.job == RunnerJob::Cpu {
-        return jobs::cpu::run(&input, journal);
+        return jobs::cpu::run(&input, report);
     }
     let against = args.against.as_ref().map(|other| input::read(&other.input)).transpose()?;
-    let session = Session::open(&input, journal)?;
+    let session = Session::open(&input, report)?;
     if let (Some(input), Some(to)) = (&against, &args.against) {
         let other = jobs::pair::OtherKernel { input, out: to.out.as_deref() };
         return jobs::pair::run(&session, &other, args.clock, args.unfit);

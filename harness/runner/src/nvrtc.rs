@@ -12,8 +12,8 @@ pub(crate) use args::{Args, parse};
 
 use crate::fault::{Fault, Result};
 use crate::file;
-use crate::journal::{self, say};
-use flags::Translated;
+use crate::report_writer::{self, say};
+use flags::TranslatedFlags;
 use library::{Nvrtc, Program};
 use rgpu_case::ErrorClass;
 use std::ffi::CString;
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Args) -> u8 {
     match compile(args) {
         Ok(()) => 0,
         Err(fault) => {
-            journal::print_error(&fault.0);
+            report_writer::print_error(&fault.0);
             fault.class().exit_code()
         }
     }
@@ -128,7 +128,7 @@ fn show(log: &[u8]) {
 }
 
 /// The architecture, from the option or from a flag; both must agree.
-fn architecture(args: &Args, translated: &Translated) -> Result<String, String> {
+fn architecture(args: &Args, translated: &TranslatedFlags) -> Result<String, String> {
     match (&args.arch, &translated.arch) {
         (Some(arg_arch), Some(flag)) if arg_arch != flag => {
             Err(format!("a flag asks for `{flag}`, `--arch` for `{arg_arch}`"))
@@ -155,7 +155,8 @@ mod tests {
     fn the_architecture_may_come_from_a_flag_but_not_from_two_places() {
         let args = |arch: Option<&str>| Args { arch: arch.map(str::to_owned), ..Args::default() };
         let of = |arch: Option<&str>, flag: Option<&str>| {
-            let arch_flag = Translated { arch: flag.map(str::to_owned), ..Translated::default() };
+            let arch_flag =
+                TranslatedFlags { arch: flag.map(str::to_owned), ..TranslatedFlags::default() };
             architecture(&args(arch), &arch_flag)
         };
         assert_eq!(of(Some("sm_80"), None).unwrap(), "sm_80");

@@ -98,13 +98,13 @@ impl Blobs {
         digest: &Digest,
         size: u64,
         wire: &[u8],
-        packed: Packed,
+        packed: BlobEncoding,
     ) -> Result<(), BlobError> {
         let damaged = |why: String| BlobError::Damaged { wanted: digest.clone(), why };
         let unpacked;
         let bytes = match packed {
-            Packed::Plain => wire,
-            Packed::Zstd => {
+            BlobEncoding::Plain => wire,
+            BlobEncoding::Zstd => {
                 unpacked = zstd::bulk::decompress(wire, size.min(BLOB_BYTES) as usize)
                     .map_err(|e| damaged(e.to_string()))?;
                 &unpacked
@@ -162,7 +162,7 @@ impl Blobs {
 
 /// How bytes are compressed on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Packed {
+pub enum BlobEncoding {
     /// The bytes are not compressed.
     Plain,
     /// The bytes are one zstd frame.
@@ -207,11 +207,11 @@ mod tests {
     fn a_damaged_blob_never_gets_a_name() {
         let (_dir, blobs) = store();
         let digest = Digest::of(b"right");
-        let error = blobs.put(&digest, 5, b"wrong", Packed::Plain).unwrap_err();
+        let error = blobs.put(&digest, 5, b"wrong", BlobEncoding::Plain).unwrap_err();
         assert_eq!(error.code(), "damaged_blob");
         assert!(!blobs.has(&digest, 5));
-        assert!(blobs.put(&digest, 5, b"no zstd", Packed::Zstd).is_err());
-        blobs.put(&digest, 5, b"right", Packed::Plain).unwrap();
+        assert!(blobs.put(&digest, 5, b"no zstd", BlobEncoding::Zstd).is_err());
+        blobs.put(&digest, 5, b"right", BlobEncoding::Plain).unwrap();
         assert!(blobs.has(&digest, 5));
     }
 
@@ -219,7 +219,7 @@ mod tests {
     fn a_bomb_is_refused_at_its_announced_size() {
         let (_dir, blobs) = store();
         let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 3).unwrap();
-        assert!(blobs.put(&Digest::of(b""), 10, &bomb, Packed::Zstd).is_err());
+        assert!(blobs.put(&Digest::of(b""), 10, &bomb, BlobEncoding::Zstd).is_err());
     }
 
     #[test]

@@ -24,7 +24,7 @@ use rgpu_protocol::frame::{Kind, MAGIC};
 use rgpu_protocol::{BLOB_BYTES, Digest, FromAgent, Hello, PROTOCOL, ToAgent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::blob::Packed;
+use crate::blob::BlobEncoding;
 use crate::control::Control;
 use crate::root::RootCandidate;
 use crate::service::{Refusal, Service};
@@ -200,7 +200,7 @@ impl Connection {
                 self.submit(order, await_blobs)?;
             }
             ToAgent::Blob { digest, size, stored, zstd } => {
-                let packed = if zstd { Packed::Zstd } else { Packed::Plain };
+                let packed = if zstd { BlobEncoding::Zstd } else { BlobEncoding::Plain };
                 return self.take_blob(&digest, size, stored, packed, reader);
             }
             ToAgent::Attach { job, from_seq, had, inline_bytes } => {
@@ -336,7 +336,7 @@ impl Connection {
         digest: &Digest,
         size: u64,
         stored: u64,
-        packed: Packed,
+        packed: BlobEncoding,
         reader: &mut FrameReader<File>,
     ) -> Result<(), WireError> {
         // The margin is for zstd's overhead on incompressible bytes.

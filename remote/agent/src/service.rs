@@ -16,7 +16,7 @@ use rgpu_protocol::message::JobLine;
 use rgpu_protocol::probe::AgentFacts;
 use rgpu_protocol::{Digest, FromAgent, Plan, Probe};
 
-use crate::blob::{Blobs, Packed};
+use crate::blob::{BlobEncoding, Blobs};
 use crate::connection::{fetch, launch, listing};
 use crate::control::{self, Control};
 use crate::inside::open_regular;
@@ -360,7 +360,7 @@ impl Service {
         digest: &Digest,
         size: u64,
         wire: &[u8],
-        packed: Packed,
+        packed: BlobEncoding,
     ) -> Result<(), Refusal> {
         let put = self.blobs()?.put(digest, size, wire, packed);
         put.map_err(|e| Refusal::new("blob", e.code(), e.to_string()))

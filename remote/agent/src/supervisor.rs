@@ -45,9 +45,9 @@ pub use guard::guard;
 pub(crate) use relay::facts;
 pub use relay::relay;
 
-use clients::{Hub, StopReason};
+use clients::{ClientSet, StopReason};
 use gpu::GpuLock;
-use guard::{GUARD_AFTER, Guard};
+use guard::{GUARD_AFTER, GuardProcess};
 use step::StepResult;
 
 /// How long the client may take to send the secrets after its plan.
@@ -102,14 +102,14 @@ fn supervise(folder: PathBuf) -> Result<(), HostFault> {
     let tmp = folder.tmp();
     DirBuilder::new().mode(0o700).recursive(true).create(&tmp).doing("make", &tmp)?;
     let lease = Duration::from_secs(plan.limits.lease_s);
-    let hub = Hub::new(listener.into(), folder.path().join("stdin"), lease);
-    let hub = hub.doing("listen in", folder.path())?;
+    let clients = ClientSet::new(listener.into(), folder.path().join("stdin"), lease);
+    let clients = clients.doing("listen in", folder.path())?;
     let root = folder.path().ancestors().nth(2).unwrap_or(Path::new("/")).to_owned();
     let mut supervisor = Supervisor {
         blobs: Blobs::new(&root),
         plan: std::rc::Rc::new(plan),
         journal,
-        hub,
+        clients,
         gpu: None,
         logs: HashMap::new(),
         announced: AnnouncedFiles::default(),
@@ -156,12 +156,12 @@ pub(crate) struct Supervisor {
     folder: JobFolder,
     plan: std::rc::Rc<Plan>,
     journal: Journal,
-    hub: Hub,
+    clients: ClientSet,
     blobs: Blobs,
     gpu: Option<GpuLock>,
     logs: HashMap<(String, Stream), capture::StreamLog>,
     announced: AnnouncedFiles,
-    guard: Option<Guard>,
+    guard: Option<GuardProcess>,
     /// When the job began, or when the last attempt to start a guard failed.
     started: Instant,
 }
@@ -170,7 +170,7 @@ impl Supervisor {
     /// Appends an event and wakes the clients.
     fn emit(&mut self, body: EventBody) -> Result<(), HostFault> {
         self.journal.append(body)?;
-        self.hub.wake();
+        self.clients.wake();
         Ok(())
     }
 
@@ -183,7 +183,7 @@ impl Supervisor {
     fn guard(&mut self) -> Duration {
         let left = GUARD_AFTER.saturating_sub(self.started.elapsed());
         if self.guard.is_none() && left.is_zero() {
-            match Guard::start(self.folder.path(), &[]) {
+            match GuardProcess::start(self.folder.path(), &[]) {
                 Ok(guard) => self.guard = Some(guard),
                 // No resources for another process: try again later.
                 Err(_) => self.started = Instant::now(),
@@ -195,7 +195,7 @@ impl Supervisor {
     /// Starts a guard that holds `files`, and dismisses the one before.
     fn guard_with(&mut self, files: Vec<BorrowedFd<'_>>) -> Result<(), HostFault> {
         let path = self.folder.path();
-        let guard = Guard::start(path, &files).doing("start a guard of", path)?;
+        let guard = GuardProcess::start(path, &files).doing("start a guard of", path)?;
         if let Some(before) = self.guard.replace(guard) {
             before.dismiss();
         }
@@ -204,14 +204,14 @@ impl Supervisor {
 
     /// Fails if a client has cancelled the job. Warns if the lease has expired.
     fn check_stop(&mut self) -> Result<(), EarlyEnd> {
-        if self.hub.lapsed() {
+        if self.clients.detach_if_lease_expired() {
             let lease = self.plan.limits.lease_s;
             let text = format!(
                 "no client has followed this job for {lease} s; it continues within its own limits"
             );
             self.warn("lease_expired", text)?;
         }
-        self.hub.stop().map_or(Ok(()), |stop| Err(EarlyEnd::Stop(stop)))
+        self.clients.stop().map_or(Ok(()), |stop| Err(EarlyEnd::Stop(stop)))
     }
 
     /// Runs all steps in order.
@@ -251,7 +251,7 @@ impl Supervisor {
     fn await_secrets(&mut self, plan: &Plan) -> Result<BTreeMap<String, String>, EarlyEnd> {
         let start = Instant::now();
         while !plan.secrets.is_empty() {
-            if let Some(values) = self.hub.secrets() {
+            if let Some(values) = self.clients.secrets() {
                 let named = values.iter().filter(|(name, _)| plan.secrets.contains(name));
                 return Ok(named.map(|(n, v)| (n.clone(), v.clone())).collect());
             }
@@ -260,7 +260,7 @@ impl Supervisor {
                 let code = "no_secrets".into();
                 return Err(EarlyEnd::Outcome(Outcome::HostError { code, text }));
             }
-            self.hub.wait(&[], Duration::from_secs(1))?;
+            self.clients.wait(&[], Duration::from_secs(1))?;
             self.check_stop()?;
         }
         Ok(BTreeMap::new())
@@ -268,7 +268,7 @@ impl Supervisor {
 
     /// Kills all remaining processes and writes the terminal event.
     fn end(mut self, outcome: Outcome) -> Result<(), HostFault> {
-        let left = kill_descendants(self.guard.as_ref().map(Guard::pid));
+        let left = kill_descendants(self.guard.as_ref().map(GuardProcess::pid));
         if !left.is_empty() {
             // The outcome matters more than this warning.
             let _ = self.warn("unkillable", unkillable(&left));
@@ -277,7 +277,7 @@ impl Supervisor {
         let _ = remove_tree(&self.folder.tmp());
         let _ = std::fs::remove_file(self.folder.path().join("stdin"));
         self.journal.append(EventBody::Ended { outcome })?;
-        self.hub.wake();
+        self.clients.wake();
         self.journal.close();
         Ok(())
     }

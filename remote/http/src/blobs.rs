@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::extract::{Path as InPath, State as Shared};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use rgpu_agent::blob::Packed;
+use rgpu_agent::blob::BlobEncoding;
 use rgpu_agent::service::{Refusal, Service};
 use rgpu_protocol::http::{MissingBlobs, MissingRequest, PLAIN_SIZE, UPLOAD_OFFSET};
 use rgpu_protocol::{BLOB_BYTES, Digest, FromAgent};
@@ -22,8 +22,8 @@ use crate::body::{read, read_json};
 use crate::range::ContentRange;
 use crate::state::State;
 
-/// Most bytes of a blob on the wire: zstd may add a little to incompressible bytes.
-const ZSTD_OVERHEAD_BYTES: usize = BLOB_BYTES as usize + (64 << 10);
+/// The maximum size of a request body: zstd may enlarge incompressible bytes a little.
+const MAX_BLOB_BODY_BYTES: usize = BLOB_BYTES as usize + (64 << 10);
 
 /// Returns the blobs of the request that are not stored.
 pub(crate) async fn missing(
@@ -57,7 +57,7 @@ pub(crate) async fn head(
         .await?;
     let mut response = match whole {
         Some(_) => StatusCode::OK.into_response(),
-        None => HttpRefusal::new(StatusCode::NOT_FOUND, "no_such_blob", "it is not stored here")
+        None => HttpRefusal::new(StatusCode::NOT_FOUND, "no_such_blob", "the blob is not stored")
             .into_response(),
     };
     response.headers_mut().insert(UPLOAD_OFFSET, HeaderValue::from(whole.unwrap_or(part)));
@@ -80,21 +80,21 @@ pub(crate) async fn put(
     });
     let range = range.transpose()?;
     let packed = match headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes) {
-        None | Some(b"identity") => Packed::Plain,
-        Some(b"zstd") if range.is_none() => Packed::Zstd,
+        None | Some(b"identity") => BlobEncoding::Plain,
+        Some(b"zstd") if range.is_none() => BlobEncoding::Zstd,
         Some(_) => {
-            let text = "bodies are plain, or zstd when they are whole";
+            let text = "a whole blob may be zstd; a range must be uncompressed";
             return Err(HttpRefusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_encoding", text));
         }
     };
-    let bytes = read(body, ZSTD_OVERHEAD_BYTES).await?;
+    let bytes = read(body, MAX_BLOB_BODY_BYTES).await?;
     let size = match packed {
-        Packed::Plain => bytes.len() as u64,
-        Packed::Zstd => {
+        BlobEncoding::Plain => bytes.len() as u64,
+        BlobEncoding::Zstd => {
             let size = headers.get(PLAIN_SIZE).and_then(|size| size.to_str().ok()?.parse().ok());
             size.filter(|size| *size <= BLOB_BYTES).ok_or_else(|| {
                 let text =
-                    format!("`{PLAIN_SIZE}` says how many bytes they are, at most {BLOB_BYTES}");
+                    format!("`{PLAIN_SIZE}` must be the uncompressed size, at most {BLOB_BYTES}");
                 HttpRefusal::new(StatusCode::BAD_REQUEST, "bad_blob", text)
             })?
         }
@@ -113,7 +113,7 @@ pub(crate) async fn put(
     let (status, offset) = match stored {
         StoredBytes::Whole => (StatusCode::OK, None),
         StoredBytes::Part(offset) => (StatusCode::ACCEPTED, Some(offset)),
-        StoredBytes::Elsewhere(offset) => {
+        StoredBytes::WrongOffset { stored: offset } => {
             let text = format!("{offset} bytes of it are stored: continue there");
             let mut response =
                 HttpRefusal::new(StatusCode::CONFLICT, "wrong_offset", text).into_response();
@@ -134,8 +134,8 @@ enum StoredBytes {
     Whole,
     /// This many bytes of it are stored.
     Part(u64),
-    /// The range does not begin where the stored bytes end. Their number.
-    Elsewhere(u64),
+    /// The range does not begin where the stored bytes end.
+    WrongOffset { stored: u64 },
 }
 
 fn append(
@@ -147,7 +147,9 @@ fn append(
     let refuse = |text: String| Refusal::new("blob", "bad_blob", text);
     if range.total > BLOB_BYTES || range.len() != bytes.len() as u64 {
         let len = bytes.len();
-        return Err(refuse(format!("{len} bytes for the range {range}, of {BLOB_BYTES} at most")));
+        return Err(refuse(format!(
+            "the body has {len} bytes, but the range is {range} (a blob has at most {BLOB_BYTES} bytes)"
+        )));
     }
     let path = service.blobs()?.part_path(digest);
     let io = |e: io::Error| {
@@ -161,7 +163,7 @@ fn append(
         // The client starts again.
         file.set_len(0).map_err(io)?;
     } else if range.first != stored_len {
-        return Ok(StoredBytes::Elsewhere(stored_len));
+        return Ok(StoredBytes::WrongOffset { stored: stored_len });
     }
     file.write_all(bytes).map_err(io)?;
     if range.end < range.total {
@@ -170,7 +172,7 @@ fn append(
     let whole = fs::read(&path).map_err(io)?;
     // The blob is complete or damaged, so the partial file is of no more use.
     let _ = fs::remove_file(&path);
-    service.put_blob(digest, range.total, &whole, Packed::Plain).map(|()| StoredBytes::Whole)
+    service.put_blob(digest, range.total, &whole, BlobEncoding::Plain).map(|()| StoredBytes::Whole)
 }
 
 fn parse(digest: String) -> Result<Digest, HttpRefusal> {

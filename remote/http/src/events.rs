@@ -13,7 +13,9 @@ use axum::response::Response;
 use base64ct::{Base64, Encoding};
 use rgpu_agent::connection::follow::{ClientOutput, Position};
 use rgpu_agent::service::JobCommand;
-use rgpu_protocol::http::{BEAT, Events, FRAMES, LONGEST_WAIT_S, OutputPiece, parse_had};
+use rgpu_protocol::http::{
+    Events, FRAMES, HEARTBEAT_INTERVAL, MAX_WAIT_S, OutputPiece, parse_received,
+};
 use rgpu_protocol::{EventBody, FromAgent};
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::time::timeout;
@@ -48,20 +50,25 @@ pub(crate) async fn events(
         .await?;
     let had = query_params.had.map_or(ClientOutput::WithEvents, ClientOutput::Given);
     let from_seq = after.saturating_add(1);
-    let position = Position { from_seq, had, inline_bytes: query_params.inline, beat: Some(BEAT) };
+    let position = Position {
+        from_seq,
+        had,
+        inline_bytes: query_params.inline,
+        beat: Some(HEARTBEAT_INTERVAL),
+    };
     let follow = |position, default_s| {
         FollowedBody::start(&state, folder, position, wait_for(query_params.wait, default_s))
     };
     if wants(&headers, FRAMES) {
-        return Ok(follow(position, LONGEST_WAIT_S)?.frames());
+        return Ok(follow(position, MAX_WAIT_S)?.frames());
     }
     let position = Position { inline_bytes: 0, ..position };
     if wants(&headers, "text/event-stream") {
-        return Ok(server_sent(follow(position, LONGEST_WAIT_S)?));
+        return Ok(server_sent(follow(position, MAX_WAIT_S)?));
     }
     let wait = wait_for(query_params.wait, 0);
     // `document` keeps the time itself: it returns existing events even if `wait` is 0.
-    let followed = follow(position, LONGEST_WAIT_S)?;
+    let followed = follow(position, MAX_WAIT_S)?;
     Ok(json(StatusCode::OK, &document(followed, after, wait).await?))
 }
 
@@ -90,7 +97,7 @@ impl EventsQuery {
                 "had" => {
                     let had = query_params.had.get_or_insert_default();
                     if !value.is_empty() {
-                        had.push(parse_had(value).ok_or_else(bad)?);
+                        had.push(parse_received(value).ok_or_else(bad)?);
                     }
                 }
                 _ => return Err(bad()),

@@ -12,7 +12,7 @@ use rgpu_agent::service::{JobCommand, SubmitResult};
 use rgpu_agent::setup::Setup;
 use rgpu_protocol::FromAgent;
 use rgpu_protocol::frame::MAX_BODY;
-use rgpu_protocol::http::{BEAT, FRAMES, IDEMPOTENCY_KEY, LONGEST_WAIT_S, SubmitRequest};
+use rgpu_protocol::http::{FRAMES, HEARTBEAT_INTERVAL, IDEMPOTENCY_KEY, MAX_WAIT_S, SubmitRequest};
 use serde::Deserialize;
 
 use crate::answer::{HttpRefusal, done, json};
@@ -38,7 +38,7 @@ pub(crate) fn wants(headers: &HeaderMap, media: &str) -> bool {
 
 /// Returns the time to wait, within the limit of all platforms.
 pub(crate) fn wait_for(seconds: Option<u64>, default_s: u64) -> Duration {
-    Duration::from_secs(seconds.unwrap_or(default_s).min(LONGEST_WAIT_S))
+    Duration::from_secs(seconds.unwrap_or(default_s).min(MAX_WAIT_S))
 }
 
 /// Starts a job, or attaches to the existing one with the same name.
@@ -81,8 +81,13 @@ pub(crate) async fn submit(
     };
     if wants(&headers, FRAMES) {
         let had = ClientOutput::Given(Vec::new());
-        let position = Position { from_seq: 1, had, inline_bytes: query.inline, beat: Some(BEAT) };
-        let wait = wait_for(query.wait, LONGEST_WAIT_S);
+        let position = Position {
+            from_seq: 1,
+            had,
+            inline_bytes: query.inline,
+            beat: Some(HEARTBEAT_INTERVAL),
+        };
+        let wait = wait_for(query.wait, MAX_WAIT_S);
         return Ok(FollowedBody::start(&state, folder, position, wait)?.frames());
     }
     Ok(json(status, &FromAgent::Following { job }))

@@ -197,7 +197,7 @@ pub struct RungRecord {
     /// Last 3,000 bytes of standard error, likewise.
     #[serde(default)]
     pub stderr_tail: String,
-    /// What this rung does not provide that a better one does.
+    /// The data that a better rung provides and this one does not.
     #[serde(default)]
     pub loses: String,
     /// Messages recognised in the output that are not failures: code and text.

@@ -39,11 +39,11 @@ use crate::{Digest, Event, Plan, Probe, Stream};
 /// The media type of frames ([`crate::frame`]), without the magic line.
 pub const FRAMES: &str = "application/vnd.rgpu.frames";
 
-/// Longest time that the server holds a request, in seconds. Some platforms end requests at 150.
-pub const LONGEST_WAIT_S: u64 = 100;
+/// Maximum time that the server holds a request, in seconds. Some platforms end requests at 150.
+pub const MAX_WAIT_S: u64 = 100;
 
-/// How often an idle stream sends a sign of life: a `pong`, or a comment in server-sent events.
-pub const BEAT: Duration = Duration::from_secs(10);
+/// The interval at which an idle stream sends a sign of life: a `pong`, or a comment in server-sent events.
+pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Header of `POST /v1/jobs`: the plan's job. Submitting it again attaches to that job.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -141,12 +141,12 @@ pub struct OutputPiece {
 }
 
 /// Formats a `had=` parameter of `GET /v1/jobs/{id}/events`: `STEP.STREAM:BYTES`.
-pub fn had_word(had: &ReceivedOutput) -> String {
+pub fn format_received(had: &ReceivedOutput) -> String {
     format!("{}.{}:{}", had.step, had.stream.as_str(), had.bytes)
 }
 
-/// Parses the output of [`had_word`]; `None` if it is malformed.
-pub fn parse_had(word: &str) -> Option<ReceivedOutput> {
+/// Parses the output of [`format_received`]; `None` if it is malformed.
+pub fn parse_received(word: &str) -> Option<ReceivedOutput> {
     let (source, bytes) = word.rsplit_once(':')?;
     let (step, stream) = source.rsplit_once('.')?;
     let stream = match stream {
@@ -162,12 +162,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_had_is_one_word_whatever_the_step_is_called() {
+    fn received_output_is_one_word_for_any_step_id() {
         let had = ReceivedOutput { step: "a.b-2".into(), stream: Stream::Stderr, bytes: 7 };
-        assert_eq!(had_word(&had), "a.b-2.stderr:7");
-        assert_eq!(parse_had("a.b-2.stderr:7"), Some(had));
+        assert_eq!(format_received(&had), "a.b-2.stderr:7");
+        assert_eq!(parse_received("a.b-2.stderr:7"), Some(had));
         for bad in ["", "a:1", "a.stdin:1", "a.stdout:-1", "a.stdout"] {
-            assert_eq!(parse_had(bad), None, "{bad}");
+            assert_eq!(parse_received(bad), None, "{bad}");
         }
     }
 }

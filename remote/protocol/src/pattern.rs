@@ -62,7 +62,7 @@ pub struct Diagnosis {
     /// When the row applies.
     #[serde(default)]
     pub when: Condition,
-    /// What to do with the rung.
+    /// The action on the rung.
     #[serde(default)]
     pub then: LadderAction,
 }
@@ -79,7 +79,7 @@ pub enum Condition {
     Failed,
 }
 
-/// What a diagnosis does with the rung.
+/// The action of a diagnosis on the rung.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LadderAction {

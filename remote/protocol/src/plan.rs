@@ -130,7 +130,7 @@ pub struct Step {
     /// Steps that must have succeeded; otherwise this one is skipped.
     #[serde(default)]
     pub needs: Vec<String>,
-    /// What happens to the job when this step fails.
+    /// The effect on the job when this step fails.
     #[serde(default)]
     pub on_failure: OnFailure,
     /// Time limit of each rung, in seconds.
@@ -142,7 +142,7 @@ pub struct Step {
     pub rungs: Vec<Rung>,
 }
 
-/// What happens to the job when a step fails on its last rung.
+/// The effect on the job when a step fails on its last rung.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
@@ -199,7 +199,7 @@ pub struct Rung {
     /// Files to fetch after this rung has run, whether it succeeded or not.
     #[serde(default)]
     pub artifacts: Vec<ArtifactSpec>,
-    /// What is missing compared with better rungs, in words; empty if nothing.
+    /// The data that better rungs have and this one lacks, in words; empty if none.
     #[serde(default)]
     pub loses: String,
 }

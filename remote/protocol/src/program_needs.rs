@@ -1,4 +1,4 @@
-//! What a Linux program needs of its host: architecture, loader, libraries, glibc.
+//! The requirements of a Linux program on its host: architecture, loader, libraries, glibc.
 //!
 //! The laptop checks this before it sends a program, `cargo xtask dist` for what it has built. The
 //! dynamic loader's own error ("GLIBC_2.34 not found") does not tell a user what to do.

@@ -1,8 +1,8 @@
 //! Changes between two launches of one kernel: metrics ranked by importance, and resources.
 
 use super::importance::{
-    Better, METRIC_WEIGHTS, NO_STALLS, NumberForm, OTHER_WEIGHT, STALL_PREFIX, STALL_SUFFIX,
-    STALL_WEIGHT, both, ingredients,
+    METRIC_WEIGHTS, NO_STALLS, NumberForm, OTHER_WEIGHT, Preference, STALL_PREFIX, STALL_SUFFIX,
+    STALL_WEIGHT, metrics_of, values_of_both_sides,
 };
 use crate::model::comparison::ChangeEffect;
 use crate::model::comparison::MetricChange;
@@ -22,8 +22,8 @@ pub(super) fn metrics(a: &Launch, b: &Launch) -> Vec<MetricChange> {
     let mut known: Vec<&str> = Vec::new();
     let mut changes = Vec::new();
     for line in METRIC_WEIGHTS {
-        let Some((id, x, y)) = both(line.from, a, b) else { continue };
-        known.extend(ingredients(line.from));
+        let Some((id, x, y)) = values_of_both_sides(line.from, a, b) else { continue };
+        known.extend(metrics_of(line.from));
         known.push(id);
         let Some(size) = size(x, y, line.form).filter(|size| *size >= MIN_CHANGE) else { continue };
         changes.push(MetricChange {
@@ -52,7 +52,7 @@ pub(super) fn metrics(a: &Launch, b: &Launch) -> Vec<MetricChange> {
                 a: x,
                 b: y,
                 unit: unit(a, id, form),
-                change: judged(Better::Neither, x, y),
+                change: judged(Preference::Neither, x, y),
                 rank: rounded(OTHER_WEIGHT * weight_of(x, y, form, size)),
             })
         })
@@ -95,7 +95,7 @@ fn stalls(a: &Launch, b: &Launch) -> Vec<MetricChange> {
             a: x,
             b: y,
             unit: String::new(),
-            change: judged(Better::Lower, x, y),
+            change: judged(Preference::Lower, x, y),
             rank: rounded(STALL_WEIGHT * part),
         })
     };
@@ -124,10 +124,10 @@ fn weight_of(a: f64, b: f64, form: NumberForm, size: f64) -> f64 {
     }
 }
 
-fn judged(better: Better, a: f64, b: f64) -> ChangeEffect {
+fn judged(better: Preference, a: f64, b: f64) -> ChangeEffect {
     match (better, b > a) {
-        (Better::Neither, _) => ChangeEffect::Neutral,
-        (Better::Higher, true) | (Better::Lower, false) => ChangeEffect::Better,
+        (Preference::Neither, _) => ChangeEffect::Neutral,
+        (Preference::Higher, true) | (Preference::Lower, false) => ChangeEffect::Better,
         _ => ChangeEffect::Worse,
     }
 }
@@ -165,7 +165,7 @@ pub(super) fn resources(
     let metric = |l: &Launch, id: &str| l.number(id);
     let theoretical = "sm__maximum_warps_per_active_cycle_pct";
     let achieved = "sm__warps_active.avg.pct_of_peak_sustained_active";
-    let neither = Better::Neither;
+    let neither = Preference::Neither;
     [
         (
             "registers per thread",
@@ -187,7 +187,7 @@ pub(super) fn resources(
             "spilled per thread",
             "rgpu.spill_bytes",
             "byte",
-            Better::Lower,
+            Preference::Lower,
             spills(code_a),
             spills(code_b),
         ),
@@ -195,7 +195,7 @@ pub(super) fn resources(
             "theoretical occupancy",
             theoretical,
             "%",
-            Better::Higher,
+            Preference::Higher,
             metric(a, theoretical),
             metric(b, theoretical),
         ),
@@ -203,7 +203,7 @@ pub(super) fn resources(
             "achieved occupancy",
             achieved,
             "%",
-            Better::Higher,
+            Preference::Higher,
             metric(a, achieved),
             metric(b, achieved),
         ),

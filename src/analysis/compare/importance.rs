@@ -8,9 +8,9 @@
 
 use crate::model::Launch;
 
-/// Which direction of a number is better.
+/// The better direction of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Better {
+pub(super) enum Preference {
     Higher,
     Lower,
     Neither,
@@ -47,7 +47,7 @@ pub(super) struct MetricWeight {
     pub(super) label: &'static str,
     pub(super) from: NumberSource,
     pub(super) form: NumberForm,
-    pub(super) better: Better,
+    pub(super) better: Preference,
     pub(super) weight: f64,
 }
 
@@ -55,7 +55,7 @@ const fn line(
     label: &'static str,
     from: NumberSource,
     form: NumberForm,
-    better: Better,
+    better: Preference,
     weight: f64,
 ) -> MetricWeight {
     MetricWeight { label, from, form, better, weight }
@@ -75,7 +75,7 @@ pub(super) static METRIC_WEIGHTS: &[MetricWeight] = &[
             requests: "smsp__sass_inst_executed_op_shared_ld.sum",
         },
         NumberForm::Ways,
-        Better::Lower,
+        Preference::Lower,
         1.0,
     ),
     line(
@@ -87,7 +87,7 @@ pub(super) static METRIC_WEIGHTS: &[MetricWeight] = &[
             requests: "smsp__sass_inst_executed_op_shared_st.sum",
         },
         NumberForm::Ways,
-        Better::Lower,
+        Preference::Lower,
         1.0,
     ),
     line(
@@ -98,21 +98,21 @@ pub(super) static METRIC_WEIGHTS: &[MetricWeight] = &[
             needed: "memory_l2_theoretical_sectors_global_ideal",
         },
         NumberForm::Each,
-        Better::Lower,
+        Preference::Lower,
         1.0,
     ),
     line(
         "local-memory requests of spilled registers",
         NumberSource::Metric(&["derived__local_spilling_requests"]),
         COUNT,
-        Better::Lower,
+        Preference::Lower,
         0.95,
     ),
     line(
         "active threads of a warp",
         NumberSource::Metric(&["smsp__thread_inst_executed_per_inst_executed.ratio"]),
         RATE,
-        Better::Higher,
+        Preference::Higher,
         0.95,
     ),
     line(
@@ -123,77 +123,77 @@ pub(super) static METRIC_WEIGHTS: &[MetricWeight] = &[
             "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
         ]),
         NumberForm::Percent,
-        Better::Higher,
+        Preference::Higher,
         0.9,
     ),
     line(
         "L1 wavefronts for shared memory",
         NumberSource::Metric(&["l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"]),
         COUNT,
-        Better::Lower,
+        Preference::Lower,
         0.85,
     ),
     line(
         "DRAM bytes read",
         NumberSource::Metric(&["dram__bytes_read.sum"]),
         COUNT,
-        Better::Lower,
+        Preference::Lower,
         0.8,
     ),
     line(
         "DRAM bytes written",
         NumberSource::Metric(&["dram__bytes_write.sum"]),
         COUNT,
-        Better::Lower,
+        Preference::Lower,
         0.7,
     ),
     line(
         "L2 sectors from L1",
         NumberSource::Metric(&["lts__t_sectors_srcunit_tex.sum"]),
         COUNT,
-        Better::Lower,
+        Preference::Lower,
         0.75,
     ),
     line(
         "L1 sectors of global loads",
         NumberSource::Metric(&["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"]),
         COUNT,
-        Better::Lower,
+        Preference::Lower,
         0.7,
     ),
     line(
         "L1 sectors of global stores",
         NumberSource::Metric(&["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"]),
         COUNT,
-        Better::Lower,
+        Preference::Lower,
         0.7,
     ),
     line(
         "instructions executed",
         NumberSource::Metric(&["smsp__inst_executed.sum", "sm__inst_executed.sum"]),
         COUNT,
-        Better::Lower,
+        Preference::Lower,
         0.7,
     ),
     line(
         "theoretical occupancy",
         NumberSource::Metric(&["sm__maximum_warps_per_active_cycle_pct"]),
         NumberForm::Percent,
-        Better::Higher,
+        Preference::Higher,
         0.6,
     ),
     line(
         "L2 hit rate",
         NumberSource::Metric(&["lts__t_sector_hit_rate.pct"]),
         NumberForm::Percent,
-        Better::Higher,
+        Preference::Higher,
         0.5,
     ),
     line(
         "L1 hit rate",
         NumberSource::Metric(&["l1tex__t_sector_hit_rate.pct"]),
         NumberForm::Percent,
-        Better::Higher,
+        Preference::Higher,
         0.5,
     ),
     line(
@@ -203,56 +203,56 @@ pub(super) static METRIC_WEIGHTS: &[MetricWeight] = &[
             "dram__throughput.avg.pct_of_peak_sustained_elapsed",
         ]),
         NumberForm::Percent,
-        Better::Higher,
+        Preference::Higher,
         0.45,
     ),
     line(
         "SM throughput",
         NumberSource::Metric(&["sm__throughput.avg.pct_of_peak_sustained_elapsed"]),
         NumberForm::Percent,
-        Better::Higher,
+        Preference::Higher,
         0.4,
     ),
     line(
         "instructions issued per cycle",
         NumberSource::Metric(&["smsp__issue_active.avg.per_cycle_active"]),
         RATE,
-        Better::Higher,
+        Preference::Higher,
         0.35,
     ),
     line(
         "achieved occupancy",
         NumberSource::Metric(&["sm__warps_active.avg.pct_of_peak_sustained_active"]),
         NumberForm::Percent,
-        Better::Higher,
+        Preference::Higher,
         0.35,
     ),
     line(
         "memory throughput",
         NumberSource::Metric(&["gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"]),
         NumberForm::Percent,
-        Better::Neither,
+        Preference::Neither,
         0.3,
     ),
     line(
         "L1 throughput",
         NumberSource::Metric(&["l1tex__throughput.avg.pct_of_peak_sustained_elapsed"]),
         NumberForm::Percent,
-        Better::Neither,
+        Preference::Neither,
         0.3,
     ),
     line(
         "L2 throughput",
         NumberSource::Metric(&["lts__throughput.avg.pct_of_peak_sustained_elapsed"]),
         NumberForm::Percent,
-        Better::Neither,
+        Preference::Neither,
         0.3,
     ),
     line(
         "waves of blocks",
         NumberSource::Metric(&["launch__waves_per_multiprocessor"]),
         RATE,
-        Better::Neither,
+        Preference::Neither,
         0.2,
     ),
     line(
@@ -262,7 +262,7 @@ pub(super) static METRIC_WEIGHTS: &[MetricWeight] = &[
             "smsp__cycles_elapsed.avg.per_second",
         ]),
         COUNT,
-        Better::Neither,
+        Preference::Neither,
         0.2,
     ),
 ];
@@ -279,7 +279,11 @@ pub(super) const NO_STALLS: &[&str] = &["selected", "not_selected"];
 pub(super) const OTHER_WEIGHT: f64 = 0.05;
 
 /// The id of a line's number and its values on both sides; `None` if a side lacks it.
-pub(super) fn both(from: NumberSource, a: &Launch, b: &Launch) -> Option<(&'static str, f64, f64)> {
+pub(super) fn values_of_both_sides(
+    from: NumberSource,
+    a: &Launch,
+    b: &Launch,
+) -> Option<(&'static str, f64, f64)> {
     match from {
         NumberSource::Metric(ids) => {
             ids.iter().find_map(|id| Some((*id, a.number(id)?, b.number(id)?)))
@@ -319,7 +323,7 @@ fn ideal_wavefronts(launch: &Launch) -> f64 {
 }
 
 /// All metrics that a number may be computed from.
-pub(super) fn ingredients(from: NumberSource) -> Vec<&'static str> {
+pub(super) fn metrics_of(from: NumberSource) -> Vec<&'static str> {
     match from {
         NumberSource::Metric(ids) => ids.to_vec(),
         NumberSource::Ways { all, lost, requests, .. } => vec![all, lost, requests],

@@ -12,7 +12,7 @@ const MAX_REASONS: usize = 3;
 const MIN_REASON_RANK: f64 = 0.05;
 
 /// The input of the sentence.
-pub(super) struct Subject<'a> {
+pub(super) struct SentenceInput<'a> {
     /// The sides as the user named them.
     pub(super) names: [&'a str; 2],
     pub(super) time: Option<&'a TimeChange>,
@@ -36,11 +36,11 @@ pub(super) fn called([a, b]: [&str; 2]) -> [String; 2] {
 }
 
 /// The sentence that sums up a comparison.
-pub(super) fn summary(subject: &Subject<'_>) -> String {
-    let Subject { time, verdict, threshold, .. } = subject;
+pub(super) fn summary(input: &SentenceInput<'_>) -> String {
+    let SentenceInput { time, verdict, threshold, .. } = input;
     let within = format!("{} %", number(threshold * 100.0));
-    let [a, b] = called(subject.names);
-    let per = if subject.shared.per_launch { " per launch" } else { "" };
+    let [a, b] = called(input.names);
+    let per = if input.shared.per_launch { " per launch" } else { "" };
     let mut text = match (verdict, time) {
         (TimeVerdict::Faster, Some(t)) => {
             format!("{b} is {} times as fast as {a}{per}{}", factor(t.speedup), interval(t.ci95))
@@ -61,8 +61,8 @@ pub(super) fn summary(subject: &Subject<'_>) -> String {
             )
         }
         (TimeVerdict::Ambiguous, Some(t)) if t.ci95.is_some() => {
-            let why = match subject.cases.iter().any(|c| c.time.verdict == TimeVerdict::Faster)
-                && subject.cases.iter().any(|c| c.time.verdict == TimeVerdict::Slower)
+            let why = match input.cases.iter().any(|c| c.time.verdict == TimeVerdict::Faster)
+                && input.cases.iter().any(|c| c.time.verdict == TimeVerdict::Slower)
             {
                 true => "some cases are faster, some slower".to_owned(),
                 false => format!("the interval crosses the threshold of {within}"),
@@ -71,38 +71,38 @@ pub(super) fn summary(subject: &Subject<'_>) -> String {
         }
         (_, Some(t)) => format!(
             "undecided: {}; {}{b} took {} of the time of {a}{per}",
-            no_interval(subject, t),
-            if subject.shared.too_little.is_some() { "in the kernels of both sides " } else { "" },
+            no_interval(input, t),
+            if input.shared.too_little.is_some() { "in the kernels of both sides " } else { "" },
             percent(1.0 / t.speedup)
         ),
         (_, None) => {
-            format!("undecided: {}", subject.no_time.unwrap_or("no time is known for both sides"))
+            format!("undecided: {}", input.no_time.unwrap_or("no time is known for both sides"))
         }
     };
-    if let [only] = subject.kernels
+    if let [only] = input.kernels
         && let Some(other) = &only.kernel_b
         && time.is_none_or(|t| t.source == TimeSource::Launches)
     {
         text =
             format!("the compared kernels `{}` and `{other}` are different: {text}", only.kernel);
     }
-    let reasons = reasons(subject);
+    let reasons = reasons(input);
     if !reasons.is_empty() {
         text += &format!(": {}", reasons.join("; "));
     }
-    if !subject.differences.is_empty() {
-        let unlike: Vec<&str> = subject.differences.iter().map(|d| d.what.as_str()).collect();
+    if !input.differences.is_empty() {
+        let unlike: Vec<&str> = input.differences.iter().map(|d| d.what.as_str()).collect();
         text += &format!(" (compared with `--force` although these differ: {})", unlike.join(", "));
     }
     text
 }
 
 /// Why a time has no interval. Of several kernels, names a relevant one with too few launches.
-fn no_interval(subject: &Subject<'_>, all: &TimeChange) -> String {
-    if let Some(text) = &subject.shared.too_little {
+fn no_interval(input: &SentenceInput<'_>, all: &TimeChange) -> String {
+    if let Some(text) = &input.shared.too_little {
         return text.clone();
     }
-    if !subject.cases.is_empty() {
+    if !input.cases.is_empty() {
         return few("", all.a.samples, all.b.samples);
     }
     let matters = |kernel: &&KernelChange| {
@@ -113,7 +113,7 @@ fn no_interval(subject: &Subject<'_>, all: &TimeChange) -> String {
             share(&t.a, &all.a) || share(&t.b, &all.b)
         })
     };
-    match subject.kernels {
+    match input.kernels {
         [] | [_] => few("", all.a.samples, all.b.samples),
         kernels => match kernels.iter().find(matters).and_then(|k| Some((k, k.time.as_ref()?))) {
             Some((kernel, t)) => few(&format!(" of `{}`", kernel.kernel), t.a.samples, t.b.samples),
@@ -127,15 +127,15 @@ fn few(of: &str, a: u64, b: u64) -> String {
 }
 
 /// The changes of the longest kernel that explain the verdict.
-fn reasons(subject: &Subject<'_>) -> Vec<String> {
-    let Some(kernel) = subject.kernels.first() else { return Vec::new() };
-    let speedup = subject.time.or(kernel.time.as_ref()).map_or(1.0, |t| t.speedup);
-    let expected_change = match subject.verdict {
+fn reasons(input: &SentenceInput<'_>) -> Vec<String> {
+    let Some(kernel) = input.kernels.first() else { return Vec::new() };
+    let speedup = input.time.or(kernel.time.as_ref()).map_or(1.0, |t| t.speedup);
+    let expected_change = match input.verdict {
         TimeVerdict::Faster => ChangeEffect::Better,
         TimeVerdict::Slower => ChangeEffect::Worse,
         TimeVerdict::Same => return Vec::new(),
-        TimeVerdict::Ambiguous if speedup > 1.0 + subject.threshold => ChangeEffect::Better,
-        TimeVerdict::Ambiguous if speedup * (1.0 + subject.threshold) < 1.0 => ChangeEffect::Worse,
+        TimeVerdict::Ambiguous if speedup > 1.0 + input.threshold => ChangeEffect::Better,
+        TimeVerdict::Ambiguous if speedup * (1.0 + input.threshold) < 1.0 => ChangeEffect::Worse,
         TimeVerdict::Ambiguous => return Vec::new(),
     };
     let fitting =

@@ -20,7 +20,7 @@ const MAX_NAMED_KERNELS: usize = 3;
 
 /// The result of interleaved calls of one case.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Paired {
+pub struct PairedTimes {
     /// The case's name.
     pub case: String,
     /// `a / b`, the median over all rounds.

@@ -20,12 +20,13 @@ pub(super) struct Places<'a> {
     trace: &'a Trace,
     /// Start of the first work of each name.
     first_starts: HashMap<u32, u64>,
-    by_key: BTreeMap<Key, Place>,
+    by_key: BTreeMap<Key, IdleSum>,
     first_launches: Causes,
 }
 
+/// The gaps of one key.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct IdleSum {
     gaps: u64,
     total_ns: u64,
     longest_ns: u64,
@@ -66,7 +67,7 @@ impl<'a> Places<'a> {
 
     /// The places with the most time, and the sums of all gaps that end with a first launch.
     pub(super) fn finish(self) -> (Vec<IdlePlace>, Vec<WaitSum>) {
-        let mut all: Vec<(Key, Place)> = self.by_key.into_iter().collect();
+        let mut all: Vec<(Key, IdleSum)> = self.by_key.into_iter().collect();
         all.sort_by_key(|(_, place)| Reverse(place.total_ns));
         all.truncate(MAX_LISTED_PLACES);
         let trace = self.trace;
@@ -91,7 +92,7 @@ impl<'a> Places<'a> {
 
 /// The name of the call that took most of a gap, if it took at least half of it; else of the call
 /// that launched the next kernel.
-fn busiest_call(trace: &Trace, place: &Place) -> Option<u32> {
+fn busiest_call(trace: &Trace, place: &IdleSum) -> Option<u32> {
     let launching = trace.calls.get(place.call? as usize)?;
     let (start, end) = place.gap;
     let until = trace.calls.partition_point(|call| call.start_ns < end);

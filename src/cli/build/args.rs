@@ -119,7 +119,7 @@ impl BuildArgs {
             out: run.out.clone(),
             remote: place.remote.clone(),
             accept_new: place.accept_new,
-            timeout: run.timeout.unwrap_or(TIMEOUT),
+            timeout: run.timeout.unwrap_or(DEFAULT_TIMEOUT),
             run_id: run.run_id.clone(),
             events: run.events.clone(),
             detach: run.detach,
@@ -128,7 +128,7 @@ impl BuildArgs {
 }
 
 /// The default time limit.
-const TIMEOUT: Duration = Duration::from_secs(600);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A Python DSL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

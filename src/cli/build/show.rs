@@ -55,10 +55,10 @@ pub(super) fn result(app: &App, build: &Build, folder: &Path, places: &CopiedPat
     // Names come from files and compilers, so they may hold control characters.
     app.print(&safe(text.as_bytes()));
     for note in &build.notes {
-        app.say(&safe(format!("note: {note}").as_bytes()));
+        app.print_note(&safe(format!("note: {note}").as_bytes()));
     }
     if by_rgpu {
-        app.say(&format!(
+        app.print_note(&format!(
             "note: the listing has no operands because there is no nvdisasm: {}",
             app.setup_nvdisasm()
         ));

@@ -128,7 +128,7 @@ pub(in crate::cli) struct LiveArgs {
     pub events: Option<String>,
 }
 
-/// What to look with.
+/// The tool that compares the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum CompareMode {
     /// Nsight Systems, then Nsight Compute

@@ -23,10 +23,10 @@ use crate::tool::{self, Target};
 pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     let sides = sides(app, args)?;
     for assumption in sides.iter().flat_map(|side| &side.assumptions) {
-        app.say(&format!("assumed: {assumption}"));
+        app.print_note(&format!("assumed: {assumption}"));
     }
     if let (true, Some((name, all))) = (args.problem_sizes.is_empty(), default_case(&sides[0])) {
-        app.say(&format!(
+        app.print_note(&format!(
             "on `{name}`, the default of {all} sizes; `--problem-sizes all` compares on each"
         ));
     }
@@ -107,11 +107,14 @@ fn dry_run(
         && !later.is_empty()
     {
         let names: Vec<&str> = later.iter().map(|mode| mode.name()).collect();
-        app.say(&format!("this is the first plan; {} follows in its own plan", names.join(", ")));
+        app.print_note(&format!(
+            "this is the first plan; {} follows in its own plan",
+            names.join(", ")
+        ));
     }
-    print_plan(app, args.place.remote.as_deref(), |facts, toolbox, job| {
+    print_plan(app, args.place.remote.as_deref(), |facts, binaries, job| {
         let [a, b] = &requests;
-        Ok(tool::plan_pair([Some(a), Some(b)], facts, toolbox, job)?.draft)
+        Ok(tool::plan_pair([Some(a), Some(b)], facts, binaries, job)?.draft)
     })
 }
 

@@ -109,7 +109,7 @@ pub(in crate::cli) struct DisasmArgs {
     pub block: Option<u32>,
 }
 
-/// What `--view` prints.
+/// The text that `--view` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum View {
     /// The listing
@@ -174,7 +174,7 @@ fn arch(typed: &str) -> Result<String, String> {
     }
 }
 
-/// What `--diff` fails on.
+/// The differences on which `--diff` fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum FailOn {
     /// Any difference in code or facts, or a kernel only on one side
@@ -196,14 +196,14 @@ impl FailOn {
     }
 }
 
-/// What does not count in a comparison.
+/// The differences that a comparison ignores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum IgnoredDifference {
     /// Register numbers
     Registers,
 }
 
-/// Who writes listings.
+/// The program that writes listings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum Tool {
     /// nvdisasm if it is found, else rgpu

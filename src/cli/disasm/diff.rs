@@ -32,7 +32,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     let mut task = ImageTask {
         wanted: image_filter(args)?,
         threads: args.block,
-        shown: listing_columns(args),
+        columns: listing_columns(args),
         ..ImageTask::default()
     };
     let all: Vec<PathBuf> = old_files.iter().chain(&new_files).cloned().collect();
@@ -67,7 +67,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         app.print(&safe(text(app, &diff).as_bytes()));
     }
     let Some(on) = args.fail_on.iter().find(|on| has_change(**on, &diff)) else { return Ok(0) };
-    app.say(&format!("failed as asked: {}", on.found()));
+    app.print_note(&format!("failed as asked: {}", on.found()));
     Ok(Exit::Findings as u8)
 }
 
@@ -98,7 +98,7 @@ fn list_instructions(app: &App, files: &[PathBuf], task: &ImageTask) -> Result<C
         let image = code(file, cubin, bytes, task, SourcePositions::Unasked);
         let image = image.map_err(|e| view::failure(app, &e, "sass"))?;
         if let Some(problem) = &image.tool_problem {
-            app.say(&show::problem_of(&image.arch, problem));
+            app.print_note(&show::problem_of(&image.arch, problem));
         }
         Ok(view::CubinImage::Image(image))
     };

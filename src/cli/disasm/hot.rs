@@ -33,9 +33,9 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         app.print(&safe(text(&spots).as_bytes()));
         let texts = || spots.launches.iter().flat_map(|l| &l.instructions).map(|i| &i.sass);
         if texts().all(Option::is_none) {
-            app.say("the report has no cubin that can be read: offsets only");
+            app.print_note("the report has no cubin that can be read: offsets only");
         } else if !texts().flatten().any(|text| text.contains(", ")) {
-            app.say("no nvdisasm here: instructions come without operands");
+            app.print_note("no nvdisasm here: instructions come without operands");
         }
     }
     Ok(0)
@@ -57,7 +57,7 @@ pub(super) fn spots(app: &App, args: &DisasmArgs) -> Result<(HotSpots, Option<Pa
     let mut spots = opened.sidecars.hotspots.ok_or_else(none)?;
     let image_filter = image_filter(args)?;
     let names: Vec<String> = spots.launches.iter().map(|l| l.kernel.clone()).collect();
-    spots.launches.retain(|launch| image_filter.kernel(&launch.kernel));
+    spots.launches.retain(|launch| image_filter.matches_kernel(&launch.kernel));
     if spots.launches.is_empty() {
         let counted = names.join(", ");
         let requested = args.kernel_name.join(", ");

@@ -23,7 +23,7 @@ pub(super) fn unmatched(args: &DisasmArgs, files: &[PathBuf]) -> Option<Failure>
     let document = disasm::all(files, &ImageTask::default(), &|_| {});
     let images = || document.inputs.iter().flat_map(|i| &i.images);
     let arch_filter = ImageFilter { arches: args.arch.clone(), ..ImageFilter::default() };
-    let of_arch = |arch: &str| arch_filter.arch(arch);
+    let of_arch = |arch: &str| arch_filter.matches_arch(arch);
     let arches: BTreeSet<&str> =
         images().map(|i| i.arch.as_str()).filter(|a| !a.is_empty()).collect();
     if !arches.iter().any(|arch| of_arch(arch)) {
@@ -82,8 +82,8 @@ pub(super) fn passed_over<'k>(
     let symbols: Vec<&str> = symbols.collect();
     for typed in &args.kernel_name {
         let name_filter = ImageFilter { kernels: vec![pattern(typed)?], ..ImageFilter::default() };
-        if !symbols.iter().any(|symbol| name_filter.kernel(symbol)) {
-            app.say(&format!("no kernel is named `{typed}`"));
+        if !symbols.iter().any(|symbol| name_filter.matches_kernel(symbol)) {
+            app.print_note(&format!("no kernel is named `{typed}`"));
         }
     }
     Ok(())

@@ -23,8 +23,8 @@ pub(super) fn run(
 ) -> Result<Status> {
     let mut task = ImageTask {
         wanted,
-        shown: listing_columns(args),
-        lives: LifeRanges::Welcome,
+        columns: listing_columns(args),
+        life_ranges: LifeRanges::Welcome,
         ..ImageTask::default()
     };
     task.nvdisasm = tool::chosen(app, args, files, &task)?;
@@ -76,14 +76,14 @@ fn sampled(
 ) -> Result<Status> {
     let mut task = ImageTask {
         wanted: image_filter(args)?,
-        shown: listing_columns(args),
-        lives: LifeRanges::Welcome,
+        columns: listing_columns(args),
+        life_ranges: LifeRanges::Welcome,
         ..ImageTask::default()
     };
     if args.tool != super::args::Tool::Rgpu {
         task.nvdisasm = find_here(app);
         if task.nvdisasm.is_none() {
-            app.say("no nvdisasm here: instructions come without operands");
+            app.print_note("no nvdisasm here: instructions come without operands");
         }
     }
     let name = args.what.first().map_or("code", String::as_str);

@@ -127,12 +127,12 @@ pub(super) fn errors<'i>(app: &App, inputs: impl IntoIterator<Item = &'i Input>)
             Status::Failed => "",
         };
         for error in &input.errors {
-            app.complain(&format!("`{}`: {error}{note}", input.path));
+            app.print_error(&format!("`{}`: {error}{note}", input.path));
         }
         for image in &input.images {
             if let Some(problem) = &image.tool_problem {
                 let line = format!("`{}` {}", input.path, problem_of(&image.arch, problem));
-                app.say(&safe(line.as_bytes()));
+                app.print_note(&safe(line.as_bytes()));
             }
         }
     }

@@ -7,10 +7,10 @@ use crate::cli::support::app::App;
 use crate::cli::support::followed_run::FollowedRun;
 use crate::cli::support::nvdisasm::search;
 use crate::cli::support::session::{self, OutputOptions, RemoteSession};
-use crate::disasm::{ImageTask, ListingRequest, Nvdisasm, questions};
+use crate::disasm::{ImageTask, ListingRequest, Nvdisasm, cubin_listing_requests};
 use crate::error::{Exit, Failure, Result};
 use crate::remote::RemoteSpec;
-use crate::run::{RunStart, host_listings};
+use crate::run::{RunStart, fetch_host_listings};
 use crate::store::{RunFolder, RunRecord, Runs};
 
 /// The tool for these files: on the host of `--remote`, else on this machine, else on the default
@@ -26,17 +26,20 @@ pub(super) fn chosen(
     }
     if let Some(remote) = &args.remote {
         let spec = session::spec(app, Some(remote))?;
-        let questions = questions(files, task);
-        if questions.is_empty() {
+        let requests = cubin_listing_requests(files, task);
+        if requests.is_empty() {
             return Ok(None);
         }
-        return match ask(app, args, &spec, &questions)? {
+        return match ask(app, args, &spec, &requests)? {
             None if args.tool == Tool::Nvdisasm => {
                 Err(no_tool(app, &format!("on `{}`", spec.name))
                     .hint(format!("`rgpu doctor {} --fresh` checks again", spec.name)))
             }
             None => {
-                app.say(&format!("no nvdisasm on `{}`: listings come without operands", spec.name));
+                app.print_note(&format!(
+                    "no nvdisasm on `{}`: listings come without operands",
+                    spec.name
+                ));
                 Ok(None)
             }
             found => Ok(found),
@@ -48,9 +51,9 @@ pub(super) fn chosen(
     }
     let default = session::spec(app, None).ok().filter(|spec| !session::is_local(spec));
     let mut why = "no nvdisasm here".to_owned();
-    let questions = if default.is_some() { questions(files, task) } else { Vec::new() };
-    if let Some(spec) = default.filter(|_| !questions.is_empty()) {
-        match ask(app, args, &spec, &questions) {
+    let requests = if default.is_some() { cubin_listing_requests(files, task) } else { Vec::new() };
+    if let Some(spec) = default.filter(|_| !requests.is_empty()) {
+        match ask(app, args, &spec, &requests) {
             Ok(Some(tool)) => return Ok(Some(tool)),
             Ok(None) => why = format!("{why} or on `{}`", spec.name),
             Err(failure) if failure.exit == Exit::Cancelled => return Err(failure),
@@ -64,7 +67,10 @@ pub(super) fn chosen(
             false => format!("none of these answers: {}", tried.join(", ")),
         }));
     }
-    app.say(&format!("{why}: listings come without operands\n  help: {}", app.setup_nvdisasm()));
+    app.print_note(&format!(
+        "{why}: listings come without operands\n  help: {}",
+        app.setup_nvdisasm()
+    ));
     Ok(None)
 }
 
@@ -101,7 +107,7 @@ fn ask(
         let session = session::open(app, spec.clone(), output_options).await?;
         let ask = async |session: &mut RemoteSession, run: &mut FollowedRun| {
             let (mut run_session, mut context) = run.session_and_context(app, session);
-            host_listings(&mut run_session, requests, &mut context).await
+            fetch_host_listings(&mut run_session, requests, &mut context).await
         };
         run.run_connected(session, status, ask).await
     })

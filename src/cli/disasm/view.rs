@@ -18,7 +18,7 @@ use crate::model::code::{Code, CodeImage, SCHEMA};
 use crate::report::code::{ExtraColumn, dot, live, mix, source, svg};
 
 /// Whether a view needs life ranges.
-pub(super) fn lives(view: View) -> LifeRanges {
+pub(super) fn life_ranges(view: View) -> LifeRanges {
     if view == View::Live { LifeRanges::Needed } else { LifeRanges::Unasked }
 }
 
@@ -56,9 +56,9 @@ pub(super) fn run(
                 // nvdisasm's own text, including what it prints around the instructions.
                 let (text, tool, problem) = listing(cubin, bytes, task);
                 if let Some(problem) = problem {
-                    app.say(&show::problem_of(&image.arch, &problem));
+                    app.print_note(&show::problem_of(&image.arch, &problem));
                 }
-                app.say(&format!("{}: listed by {tool}", cubin.sm));
+                app.print_note(&format!("{}: listed by {tool}", cubin.sm));
                 texts.push(text);
             }
             Ok(CubinImage::Image(image))
@@ -77,7 +77,7 @@ pub(super) fn run(
     });
     // If one error kept everything from being shown, the command fails with it instead.
     if document.errors.len() > 1 || first_failure.is_none() || !document.images.is_empty() {
-        document.errors.iter().for_each(|error| app.complain(error));
+        document.errors.iter().for_each(|error| app.print_error(error));
     }
     let status = match (&first_failure, document.errors.is_empty()) {
         (Some(failure), _) => failure.exit as u8,
@@ -157,7 +157,7 @@ pub(super) fn gather(
     task: &ImageTask,
 ) -> Result<Code> {
     let document = gather_quietly(files, view, read, task)?;
-    document.errors.iter().for_each(|error| app.complain(error));
+    document.errors.iter().for_each(|error| app.print_error(error));
     Ok(document)
 }
 
@@ -184,7 +184,7 @@ pub(super) fn gather_quietly(
             if cubin::is_cubin(&bytes) {
                 match cubin::read(&bytes) {
                     // Only its content gives the architecture of a bare cubin.
-                    Ok(cubin) if !task.wanted.arch(&cubin.sm.to_string()) => {}
+                    Ok(cubin) if !task.wanted.matches_arch(&cubin.sm.to_string()) => {}
                     // Do not run a tool on code that is filtered out.
                     Ok(cubin) if !any_selected(&cubin, task) => {}
                     Ok(cubin) => match read(file, &cubin, &bytes)? {
@@ -221,7 +221,8 @@ pub(super) fn gather_quietly(
 
 /// Whether `-k` selects a kernel of the cubin.
 fn any_selected(cubin: &Cubin, task: &ImageTask) -> bool {
-    task.wanted.all_kernels() || cubin.code.iter().any(|s| task.wanted.kernel(&s.name))
+    task.wanted.selects_all_kernels()
+        || cubin.code.iter().any(|s| task.wanted.matches_kernel(&s.name))
 }
 
 /// Removes what the view does not show.

@@ -131,7 +131,7 @@ pub(super) fn dry(args: &ExecArgs, source: &ExecSource, facts: &HostFacts) -> Re
 
 /// The time limit of each step before the program, in seconds: at least a minute.
 fn timeout_s(args: &ExecArgs) -> u64 {
-    args.run.timeout.unwrap_or(super::TIMEOUT).as_secs().max(60)
+    args.run.timeout.unwrap_or(super::DEFAULT_TIMEOUT).as_secs().max(60)
 }
 
 /// The program for this host.

@@ -121,7 +121,7 @@ pub(super) fn place(
         placed.names.push(name.to_owned());
     }
     if !placed.names.is_empty() {
-        app.say(&format!("pulled {}", list_first(&placed.names)));
+        app.print_note(&format!("pulled {}", list_first(&placed.names)));
     }
     warn_about_skipped(app, &placed.unplaced);
     Ok(placed)
@@ -133,7 +133,7 @@ fn warn_about_skipped(app: &App, unplaced: &[SkippedFile]) {
     let mut refused: BTreeMap<String, Vec<&SkippedFile>> = BTreeMap::new();
     for skipped in unplaced {
         match &skipped.why {
-            SkipReason::WrittenHere {} => app.say(&format!(
+            SkipReason::WrittenHere {} => app.print_note(&format!(
                 "warning: `{}` was changed here after the run began and is kept; the host's \
                  version is {}",
                 skipped.name,
@@ -162,7 +162,7 @@ fn warn_about_skipped(app: &App, unplaced: &[SkippedFile]) {
     for (why, files) in refused {
         let names: Vec<_> =
             files.iter().map(|skipped| relative_to_cwd(app, &skipped.file)).collect();
-        app.say(&format!("warning: {why}; the host's file is {}", list_first(&names)));
+        app.print_note(&format!("warning: {why}; the host's file is {}", list_first(&names)));
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) enum SkipReason {
     },
 }
 
-/// What already exists where a pulled file is to be put.
+/// The kind of file that already exists at the target of a pulled file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ExistingFile {
     /// Nothing, or a file that may be replaced.

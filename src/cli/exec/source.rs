@@ -96,7 +96,7 @@ impl ExecSource {
         match pending_input(rustix::stdio::stdin()) {
             SourceInput::Nothing => Ok(()),
             SourceInput::Perhaps => {
-                app.say("warning: standard input is not sent with `--detach`");
+                app.print_note("warning: standard input is not sent with `--detach`");
                 Ok(())
             }
             SourceInput::Bytes => Err(Failure::new(
@@ -174,16 +174,16 @@ fn mounts(app: &App, args: &ExecArgs) -> Result<Snapshot> {
         if mount.leads_out_of(&app.cwd) {
             let name = text.split(':').next().unwrap_or(text);
             let from = mount.from.display();
-            app.say(&format!("warning: `{name}` is a link: the files of {from} are sent"));
+            app.print_note(&format!("warning: `{name}` is a link: the files of {from} are sent"));
         }
         mounts.push(mount);
     }
     let contents = snapshot(&mounts, args.mount_limit.unwrap_or(MAX_MOUNT_BYTES))?;
     for skipped in contents.left_out.iter().take(5) {
-        app.say(&format!("not sent: `{}`: {}", skipped.path, skipped.why));
+        app.print_note(&format!("not sent: `{}`: {}", skipped.path, skipped.why));
     }
     if let Some(more) = contents.left_out.len().checked_sub(5).filter(|n| *n > 0) {
-        app.say(&format!("not sent: {more} more like these"));
+        app.print_note(&format!("not sent: {more} more like these"));
     }
     if contents.files.is_empty() {
         let text = args.mount.join(" ");

@@ -2,8 +2,8 @@
 
 use clap::{ArgGroup, Args, ValueEnum};
 use rgpu_layout::{
-    Condition, Difference, Equality, Grouping, Layout, Proof, Proved, Rejection, SwizzledLayout,
-    Tiler,
+    Condition, Difference, Equality, Grouping, Layout, Proof, ProvenLayout, Rejection,
+    SwizzledLayout, Tiler,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -140,7 +140,7 @@ pub(in crate::cli) struct EqualArgs {
 /// The result of an operation: a layout with its proof, or a rejection.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Operation {
-    /// What it was applied to.
+    /// The arguments of the operation.
     operands: Vec<String>,
     /// The result. Absent if there is none, or none is known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -157,11 +157,11 @@ fn finish(
     app: &App,
     wrap: fn(Operation) -> LayoutResult,
     operands: &[&str],
-    result: std::result::Result<Proved, Rejection>,
+    result: std::result::Result<ProvenLayout, Rejection>,
 ) -> Result<Status> {
     let operands = operands.iter().map(|&text| text.to_owned()).collect();
     let (operation, text, status) = match result {
-        Ok(Proved { layout, proof }) => {
+        Ok(ProvenLayout { layout, proof }) => {
             let text = format!("{layout}\n{}", proof_line(&proof));
             let (layout, proof) = (Some(layout), Some(proof));
             (Operation { operands, layout, proof, rejection: None }, text, 0)

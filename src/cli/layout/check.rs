@@ -1,7 +1,7 @@
 //! `layout check`: what the accesses of warps cost.
 
 use clap::{Args, ValueEnum};
-use rgpu_layout::access::{Access, AccessReport, Count, Space, check_access};
+use rgpu_layout::access::{Access, AccessReport, RequestCounts, Space, check_access};
 use rgpu_layout::{Layout, Swizzle};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -88,7 +88,8 @@ pub(super) fn run(app: &App, args: &CheckArgs) -> Result<Status> {
         swizzle,
     };
     let report = check_access(&layout, access, args.limit.limits()).map_err(usage)?;
-    let mean = |count: Option<Count>| count.map(|c| c.total as f64 / report.requests as f64);
+    let mean =
+        |count: Option<RequestCounts>| count.map(|c| c.total as f64 / report.requests as f64);
     let check = AccessCheck {
         sectors_per_request: mean(report.sectors),
         wavefronts_per_request: mean(report.wavefronts),
@@ -106,7 +107,7 @@ fn text(check: &AccessCheck) -> String {
     let report = &check.report;
     let mut text = format!("{}\n", check.layout);
     text += &line("requests", format!("{} of {} bytes a lane", report.requests, report.lane_bytes));
-    let range = |count: &Count| match count.least == count.most {
+    let range = |count: &RequestCounts| match count.least == count.most {
         true => format!("{} a request", count.most),
         false => format!("{} to {} a request", count.least, count.most),
     };
@@ -139,7 +140,7 @@ fn text(check: &AccessCheck) -> String {
         let place = format!("lane {} of request {}", at.lane, at.request);
         text += &line("split", format!("{place}: its elements are no neighbours"));
     }
-    if let Some(offence) = &report.first_offence {
+    if let Some(offence) = &report.first_conflict {
         let (a, b) = (&offence.first, &offence.second);
         text += &line(
             "first",

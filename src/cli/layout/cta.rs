@@ -11,8 +11,8 @@ use super::input::{LimitArgs, numbers, usage};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 
-/// How many blocks behind the last one are looked at.
-const BEYOND: i64 = 64;
+/// Number of blocks after the last one that are checked too.
+const BLOCKS_BEYOND_LAST: i64 = 64;
 
 /// `layout cta`.
 #[derive(Args, Clone, Debug)]
@@ -92,7 +92,7 @@ pub(super) fn run(app: &App, args: &CtaArgs) -> Result<Status> {
     let [tile_m, tile_n] = numbers(&args.tile, 'x', "128x128")?;
     let raster = raster(&args.raster)?;
     let grid = Grid::new(&problems, (tile_m, tile_n), raster, args.swap_ab).map_err(usage)?;
-    let proof = grid.prove(BEYOND, args.limit.limits()).map_err(|rejection| {
+    let proof = grid.prove(BLOCKS_BEYOND_LAST, args.limit.limits()).map_err(|rejection| {
         Failure::new(Exit::Findings, "unproved", "the mapping is not proved")
             .cause(rejection_text(&rejection).trim())
             .hint("`--max-points N` looks at more points")
@@ -124,7 +124,7 @@ pub(super) fn run(app: &App, args: &CtaArgs) -> Result<Status> {
     }
     // Code goes to a file or a compiler, so nothing else is on stdout.
     if let (Some(code), false) = (&code, app.global.json) {
-        app.say(text.trim_end());
+        app.print_note(text.trim_end());
         text.clone_from(code);
     }
     let swap_operands = args.swap_ab;

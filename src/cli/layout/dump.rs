@@ -28,7 +28,7 @@ use crate::tool::{Dsl, DslLayouts, LayoutQuestions};
 /// The tile if neither the command line nor the kernel names one.
 pub(super) const DEFAULT_TILE: &str = "128x128x256";
 
-/// What a kernel is asked for, and where.
+/// The problem and tile of a kernel, and the Python that prints its layouts.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct KernelArgs {
     /// The problem: M,N,K,L
@@ -171,21 +171,21 @@ pub(in crate::cli) struct LayoutDump {
     dsl: String,
     /// The version of Python.
     python: String,
-    /// What the DSL was asked for.
+    /// The settings of the requested layouts.
     settings: DumpSettings,
     /// The layouts, each with what our formula says.
     layouts: Vec<DumpedLayout>,
     /// Inputs of `cpasync.tma_partition`, as the DSL prints them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     records: Vec<DumpRecord>,
-    /// What could not be asked, and why.
+    /// Probes that failed.
     failures: Vec<ProbeFailure>,
     /// Remarks of the script.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }
 
-/// What the DSL was asked for.
+/// The settings of the layouts that the DSL was asked for.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 struct DumpSettings {
@@ -230,7 +230,7 @@ struct DumpRecord {
 struct ProbeFailure {
     /// The way to ask.
     probe: String,
-    /// What was asked for.
+    /// The requested thing.
     what: String,
     /// The class of the exception.
     class: String,
@@ -272,7 +272,7 @@ struct ScriptError {
 }
 
 pub(super) fn run(app: &App, args: &DumpArgs) -> Result<Status> {
-    let asked = Asked {
+    let options = DumpOptions {
         probes: match args.probe {
             Probe::Default => vec!["with_module_ip"],
             Probe::All => vec!["with_module_ip", "with_context", "bare"],
@@ -280,7 +280,7 @@ pub(super) fn run(app: &App, args: &DumpArgs) -> Result<Status> {
         try_tma_partition: args.try_tma_partition,
         epilogue: args.epilogue,
     };
-    let dump = dump(app, &args.kernel_file, &args.kernel, asked)?;
+    let dump = dump(app, &args.kernel_file, &args.kernel, options)?;
     let pretty = json::pretty(&dump)
         .map_err(|e| Failure::new(Exit::Bug, "bug", "a dump cannot be written as JSON").cause(e))?;
     let mut text = text(&dump);
@@ -293,26 +293,29 @@ pub(super) fn run(app: &App, args: &DumpArgs) -> Result<Status> {
 
 /// The layouts of a kernel with its epilogue, for a snapshot.
 pub(super) fn layouts(app: &App, file: &Path, args: &KernelArgs) -> Result<Vec<NamedLayout>> {
-    let asked = Asked { probes: vec!["with_module_ip"], try_tma_partition: false, epilogue: true };
-    let dump = dump(app, file, args, asked)?;
+    let options =
+        DumpOptions { probes: vec!["with_module_ip"], try_tma_partition: false, epilogue: true };
+    let dump = dump(app, file, args, options)?;
     let mut layouts = Vec::new();
     for DumpedLayout { name, layout, .. } in dump.layouts {
         match layout.parse() {
             Ok(layout) => layouts.push(NamedLayout { name, layout }),
-            Err(_) => app.say(&format!("`{name}` is left out: `{layout}` has no fixed offsets")),
+            Err(_) => {
+                app.print_note(&format!("`{name}` is left out: `{layout}` has no fixed offsets"))
+            }
         }
     }
     Ok(layouts)
 }
 
-/// What is asked beyond the operands.
-struct Asked {
+/// Requests beyond the layouts of the operands.
+struct DumpOptions {
     probes: Vec<&'static str>,
     try_tma_partition: bool,
     epilogue: bool,
 }
 
-fn dump(app: &App, file: &Path, args: &KernelArgs, asked: Asked) -> Result<LayoutDump> {
+fn dump(app: &App, file: &Path, args: &KernelArgs, options: DumpOptions) -> Result<LayoutDump> {
     if file.extension().is_none_or(|extension| extension != "py") {
         return Err(usage(format!("`{}` is not a Python file", file.display())));
     }
@@ -331,9 +334,9 @@ fn dump(app: &App, file: &Path, args: &KernelArgs, asked: Asked) -> Result<Layou
             stages: args.stages,
             cta_group: args.cta_group,
             load_columns: args.load()?,
-            probes: asked.probes,
-            try_tma_partition: asked.try_tma_partition,
-            epilogue: asked.epilogue,
+            probes: options.probes,
+            try_tma_partition: options.try_tma_partition,
+            epilogue: options.epilogue,
         },
         python: args.python.clone(),
         timeout_s: args.timeout.as_secs().max(1),
@@ -421,7 +424,7 @@ fn script_failure(file: &Path, report: &ScriptReport, error: &ScriptError) -> Fa
     }
 }
 
-/// The layouts of our formulas for what the DSL was asked; none if no formula is known.
+/// The layouts of our formulas for these settings; none if no formula is known.
 fn formulas(
     settings: &DumpSettings,
     shape: Option<[i64; 4]>,

@@ -61,7 +61,7 @@ pub(super) struct EpilogueResult {
     partition: EpilogueTile,
     /// From (row, column) of the tile to elements of C.
     tile_of_c: Layout,
-    /// What stores cost if each thread writes the row that the load gave it, by vector width.
+    /// The cost of stores if each thread writes the row that the load gave it, by vector width.
     direct_stores: Vec<DirectStore>,
     /// The arrangements that `--search` found, least traffic first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use rgpu_layout::picture::{Coloring, Picture, Tile};
+use rgpu_layout::picture::{CellGrid, Coloring, Tile};
 use rgpu_layout::{
     Coordinate, F2Matrix, Layout, Proof, Properties, SwizzledLayout, f2_matrix, properties,
 };
@@ -81,7 +81,7 @@ pub(in crate::cli) enum PictureFormat {
     Svg,
 }
 
-/// What a colour stands for.
+/// The meaning of a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum Color {
     /// The thread; without --tile the first mode
@@ -105,7 +105,7 @@ pub(super) struct Evaluation {
     coalesced_form: Layout,
     /// The offsets of the coordinates of `--at`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    at: Vec<Evaluated>,
+    at: Vec<CoordinateOffset>,
     /// The matrix of `--f2`.
     #[serde(skip_serializing_if = "Option::is_none")]
     f2: Option<F2Matrix>,
@@ -116,7 +116,7 @@ pub(super) struct Evaluation {
 
 /// A coordinate with its offset.
 #[derive(Serialize, JsonSchema)]
-struct Evaluated {
+struct CoordinateOffset {
     /// The coordinate.
     coordinate: String,
     /// Its offset, swizzled.
@@ -134,7 +134,7 @@ pub(super) fn run(app: &App, args: &EvalArgs) -> Result<Status> {
                 .hint("give an index below its size, or a tuple nested as its shape")
         })?;
         let offset = layout.swizzle().apply(offset + layout.offset());
-        at.push(Evaluated { coordinate: coordinate.to_string(), offset });
+        at.push(CoordinateOffset { coordinate: coordinate.to_string(), offset });
     }
     let f2 = match args.f2.then(|| f2_matrix(&layout)).transpose() {
         Ok(matrix) => matrix,
@@ -149,7 +149,7 @@ pub(super) fn run(app: &App, args: &EvalArgs) -> Result<Status> {
     if !layout.swizzle().is_identity() {
         text += &line("swizzle", format!("{} (the facts are those below it)", layout.swizzle()));
     }
-    for Evaluated { coordinate, offset } in &at {
+    for CoordinateOffset { coordinate, offset } in &at {
         text += &line("at", format!("{coordinate} → {offset}"));
     }
     if let Some(matrix) = &f2 {
@@ -210,7 +210,7 @@ fn f2_text(matrix: &F2Matrix) -> String {
     text
 }
 
-fn picture(args: &EvalArgs, layout: &SwizzledLayout) -> Result<Picture> {
+fn picture(args: &EvalArgs, layout: &SwizzledLayout) -> Result<CellGrid> {
     let bank = Coloring::Bank { element_bytes: args.elem_bytes };
     let coloring = match args.color {
         Some(Color::Thread) => Coloring::Thread,
@@ -220,14 +220,14 @@ fn picture(args: &EvalArgs, layout: &SwizzledLayout) -> Result<Picture> {
         None => Coloring::Offset,
     };
     let drawn = match &args.tile {
-        None => Picture::of_values(layout, coloring),
+        None => CellGrid::of_values(layout, coloring),
         Some(tile) => {
             let [rows, columns] = numbers(tile, 'x', "16x8")?;
             if !layout.swizzle().is_identity() {
                 return Err(usage("a layout of threads and values has no swizzle"));
             }
             let tile = Tile { rows, columns, row_major: args.row_major };
-            Picture::of_threads(layout.layout(), tile, coloring)
+            CellGrid::of_threads(layout.layout(), tile, coloring)
         }
     };
     drawn.map_err(usage)

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use rgpu_predict::document::Checked;
+use rgpu_predict::document::CheckedItem;
 use rgpu_predict::hw::{Problem, check};
 use rgpu_predict::known;
 
@@ -34,11 +34,11 @@ pub(super) fn run(app: &App, args: &CheckArgs) -> Result<Status> {
         } else {
             check(&gpu::read(file)?)
         };
-        checks.push(Checked { subject, problems });
+        checks.push(CheckedItem { subject, problems });
     }
     if args.files.is_empty() {
         for (hardware, _) in gpu::all(app) {
-            checks.push(Checked { subject: hardware.id.clone(), problems: check(&hardware) });
+            checks.push(CheckedItem { subject: hardware.id.clone(), problems: check(&hardware) });
         }
     }
     for result in known::results() {
@@ -49,7 +49,7 @@ pub(super) fn run(app: &App, args: &CheckArgs) -> Result<Status> {
                 text: format!("is {:.4}, must be {}", result.computed, result.known),
             }],
         };
-        checks.push(Checked { subject: result.name.to_owned(), problems });
+        checks.push(CheckedItem { subject: result.name.to_owned(), problems });
     }
     hw::print_checks(app, checks)
 }

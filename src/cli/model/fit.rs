@@ -37,15 +37,15 @@ pub(in crate::cli) struct FitArgs {
     pub framework: Option<String>,
 }
 
-/// What was fitted (`rgpu.model-fit/1`).
+/// The result of a fit (`rgpu.model-fit/1`).
 #[derive(Debug, Serialize, JsonSchema)]
 pub(in crate::cli) struct FitResult {
     /// `rgpu.model-fit/1`.
     schema: &'static str,
     /// The calibration.
     calibration: Calibration,
-    /// Rows faster than light, which were left out.
-    too_fast: Vec<TooFast>,
+    /// Rows faster than their speed-of-light bound, which were left out.
+    too_fast: Vec<FasterThanBound>,
     /// Kinds with too few rows to fit.
     too_few: Vec<TooFew>,
     /// Rows that no fit can use: of servers, or without a size.
@@ -55,14 +55,14 @@ pub(in crate::cli) struct FitResult {
     out: Option<String>,
 }
 
-/// A row faster than light: faulty, or warm in a cache.
+/// A row measured faster than its bound: the measurement is faulty or data was in a cache.
 #[derive(Debug, Serialize, JsonSchema)]
-struct TooFast {
-    /// The row.
+struct FasterThanBound {
+    /// The measurement.
     row: Measurement,
-    /// Its speed of light.
+    /// Its speed-of-light bound.
     bound_ns: f64,
-    /// As measured.
+    /// Its measured time.
     measured_ns: f64,
 }
 
@@ -113,7 +113,7 @@ pub(super) fn run(app: &App, args: &FitArgs) -> Result<Status> {
         atomic::write(out, text.as_bytes()).map_err(|error| {
             Failure::new(Exit::Disk, "disk", "cannot write").file(out.display()).cause(error)
         })?;
-        app.say(&format!("wrote {}", out.display()));
+        app.print_note(&format!("wrote {}", out.display()));
     }
     if !app.global.json {
         app.print(&text(app, &calibration));
@@ -121,13 +121,16 @@ pub(super) fn run(app: &App, args: &FitArgs) -> Result<Status> {
     if !fitted.too_fast.is_empty() {
         let share = 100.0 * fitted.too_fast.len() as f64 / own.len() as f64;
         let n = fitted.too_fast.len();
-        app.say(&format!("{n} rows ({}) are faster than light and were left out", percent(share)));
+        app.print_note(&format!(
+            "{n} rows ({}) are faster than the speed-of-light bound and were left out",
+            percent(share)
+        ));
     }
     for (kind, n) in &fitted.too_few {
-        app.say(&format!("{kind}: {n} rows are too few to fit"));
+        app.print_note(&format!("{kind}: {n} rows are too few to fit"));
     }
     if fitted.unused > 0 {
-        app.say(&format!("{} rows are of servers, or lack a size", fitted.unused));
+        app.print_note(&format!("{} rows are of servers, or lack a size", fitted.unused));
     }
     if app.global.json {
         let too_fast = fitted.too_fast.into_iter();
@@ -136,7 +139,7 @@ pub(super) fn run(app: &App, args: &FitArgs) -> Result<Status> {
             schema: "rgpu.model-fit/1",
             calibration,
             too_fast: too_fast
-                .map(|(row, bound_ns, measured_ns)| TooFast { row, bound_ns, measured_ns })
+                .map(|(row, bound_ns, measured_ns)| FasterThanBound { row, bound_ns, measured_ns })
                 .collect(),
             too_few: too_few.map(|(kind, rows)| TooFew { kind, rows }).collect(),
             unused: fitted.unused,

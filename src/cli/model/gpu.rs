@@ -12,7 +12,7 @@ use super::input;
 use crate::cli::support::app::App;
 use crate::error::{Exit, Failure, Result};
 
-/// What all predictions take.
+/// Arguments of every prediction.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct GpuArgs {
     /// The GPU: a name of `rgpu model hw list`, or a hardware file
@@ -37,7 +37,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// What predictions need.
+    /// The inputs of predictions.
     pub(super) fn context(&self) -> Context<'_> {
         Context { gpu: &self.gpu, calibration: self.calibration.as_ref(), launch: self.launch }
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use rgpu_predict::document::{CheckDocument, Checked, GpuList, gpu_document, gpu_line};
+use rgpu_predict::document::{CheckDocument, CheckedItem, GpuList, gpu_document, gpu_line};
 use rgpu_predict::hw::{FigureKind, Hardware, check, find};
 
 use super::{gpu, input};
@@ -207,7 +207,7 @@ fn add(app: &App, args: &AddArgs) -> Result<Status> {
     };
     std::fs::create_dir_all(gpu::folder(app)).map_err(unwritten)?;
     atomic::write(&target, &input::read(&args.file)?).map_err(unwritten)?;
-    app.say(&format!("added {} as `{}`", target.display(), hardware.id));
+    app.print_note(&format!("added {} as `{}`", target.display(), hardware.id));
     Ok(0)
 }
 
@@ -216,16 +216,17 @@ fn check_files(app: &App, args: &CheckArgs) -> Result<Status> {
     let mut checks = Vec::new();
     for file in &files {
         let hardware = gpu::read(file)?;
-        checks.push(Checked { subject: file.display().to_string(), problems: check(&hardware) });
+        checks
+            .push(CheckedItem { subject: file.display().to_string(), problems: check(&hardware) });
     }
     if files.is_empty() {
-        app.say("no GPU was added; name a file to check");
+        app.print_note("no GPU was added; name a file to check");
     }
     print_checks(app, checks)
 }
 
 /// Prints checks, and fails if one found something.
-pub(super) fn print_checks(app: &App, checks: Vec<Checked>) -> Result<Status> {
+pub(super) fn print_checks(app: &App, checks: Vec<CheckedItem>) -> Result<Status> {
     let passed = checks.iter().all(|check| check.problems.is_empty());
     if app.global.json {
         app.print_json(&CheckDocument { schema: "rgpu.model-check/1", passed, checks })?;

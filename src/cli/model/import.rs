@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use rgpu_predict::document::model_document;
-use rgpu_predict::import::{Given, ImportError, Merged, between, merge};
+use rgpu_predict::import::{ImportDefaults, ImportError, MergedRows, between, merge};
 use rgpu_predict::import::{aic, inferencemax, mlperf, trtllm, vllm};
 use rgpu_predict::measurement::{Measurement, write_csv};
 use schemars::JsonSchema;
@@ -61,7 +61,7 @@ pub(in crate::cli) struct ImportArgs {
     pub until: Option<String>,
 }
 
-/// What files are.
+/// The format of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum Format {
     /// A model's config.json: shows what rgpu reads from it
@@ -78,7 +78,7 @@ pub(in crate::cli) enum Format {
     Aic,
 }
 
-/// What was imported (`rgpu.model-import/1`).
+/// The result of an import (`rgpu.model-import/1`).
 #[derive(Debug, Serialize, JsonSchema)]
 pub(in crate::cli) struct ImportResult {
     /// `rgpu.model-import/1`.
@@ -106,7 +106,7 @@ pub(super) fn run(app: &App, args: &ImportArgs) -> Result<Status> {
     if args.format == Format::Hf {
         return config(app, args);
     }
-    let given = Given {
+    let defaults = ImportDefaults {
         gpu: args.gpu.clone(),
         tp: args.tp,
         input: args.isl,
@@ -118,18 +118,18 @@ pub(super) fn run(app: &App, args: &ImportArgs) -> Result<Status> {
         let data = input::read(&file)?;
         let name = file.display().to_string();
         let read = match args.format {
-            Format::Inferencemax => inferencemax::read(&name, &data, &given),
-            Format::Vllm => vllm::read(&name, &data, &given),
-            Format::Trtllm => trtllm::read(&name, &data, &given),
-            Format::Mlperf => mlperf::read(&name, &data, &given),
+            Format::Inferencemax => inferencemax::read(&name, &data, &defaults),
+            Format::Vllm => vllm::read(&name, &data, &defaults),
+            Format::Trtllm => trtllm::read(&name, &data, &defaults),
+            Format::Mlperf => mlperf::read(&name, &data, &defaults),
             Format::Aic | Format::Hf => aic::read(&name, &data),
         };
         rows.extend(read.map_err(failure)?);
     }
     let rows = between(rows, args.since.as_deref(), args.until.as_deref());
-    let Merged { rows, duplicates } = merge(rows);
+    let MergedRows { rows, duplicates } = merge(rows);
     for (file, kept) in &duplicates {
-        app.say(&format!("duplicate: a row of {file} is already in {kept}"));
+        app.print_note(&format!("duplicate: a row of {file} is already in {kept}"));
     }
     if rows.is_empty() {
         return Err(Failure::new(Exit::Artifact, "no_rows", "the files have no row that fits")
@@ -143,7 +143,7 @@ pub(super) fn run(app: &App, args: &ImportArgs) -> Result<Status> {
         atomic::write(out, &table).map_err(|error| {
             Failure::new(Exit::Disk, "disk", "cannot write").file(out.display()).cause(error)
         })?;
-        app.say(&format!("wrote {} rows to {}", rows.len(), out.display()));
+        app.print_note(&format!("wrote {} rows to {}", rows.len(), out.display()));
     }
     if app.global.json {
         let duplicates = duplicates.into_iter();

@@ -90,7 +90,7 @@ pub(super) fn counts(typed: &str) -> std::result::Result<Counts, String> {
     }
 }
 
-/// What [`counts`] reads.
+/// A number or a range, as [`counts`] reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::cli) struct Counts(pub(super) Vec<f64>);
 

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use rgpu_predict::Dtype;
 use rgpu_predict::document::{KernelDocument, Shares, kernel_document};
 use rgpu_predict::kernel::gemm::grouped;
-use rgpu_predict::kernel::{Attention, AttentionKind, Experts, Gemm, KernelTime, Stream};
+use rgpu_predict::kernel::{Attention, AttentionKind, Experts, Gemm, KernelTime, StreamingKernel};
 
 use super::gpu::{GpuArgs, Target, target};
 use super::input;
@@ -256,7 +256,7 @@ fn predict(args: &KernelArgs, target: &Target) -> Result<Vec<KernelDocument>> {
         }
         KernelName::Norm | KernelName::Elementwise => {
             let elements = needed(args.elements, "--elements", op)?;
-            let stream = Stream {
+            let kernel = StreamingKernel {
                 is_norm: op == KernelName::Norm,
                 elements,
                 passes: args.passes,
@@ -265,7 +265,7 @@ fn predict(args: &KernelArgs, target: &Target) -> Result<Vec<KernelDocument>> {
                 launches: 1.0,
             };
             let subject = format!("{elements} elements, {} passes, {}", args.passes, args.dtype);
-            vec![document(subject, &stream.time(&context))]
+            vec![document(subject, &kernel.time(&context))]
         }
     })
 }
@@ -359,7 +359,11 @@ fn print(app: &App, document: &KernelDocument) {
             row("", String::new(), words);
         }
         if shares.of_bound > 1.0 {
-            row("", String::new(), "faster than light: check the measurement".into());
+            row(
+                "",
+                String::new(),
+                "faster than the speed-of-light bound: check the measurement".into(),
+            );
         }
     }
     app.print(&grid.plain(app.style().width, 2));

@@ -10,7 +10,7 @@ use rgpu_predict::document::{
 };
 use rgpu_predict::hw::Tier;
 use rgpu_predict::kernel::{AttentionKind, Fusion};
-use rgpu_predict::llm::serve::Served;
+use rgpu_predict::llm::serve::LoadResult;
 use rgpu_predict::llm::{Deployment, Load, Parallelism, Phase, Placement, Step, serve, suggest};
 
 use super::gpu::{GpuArgs, Target, target};
@@ -92,7 +92,7 @@ pub(in crate::cli) struct LlmArgs {
     pub suggest: bool,
 }
 
-/// What is shown.
+/// The document to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
     /// Kernels of each kind of layer.
@@ -134,7 +134,7 @@ pub(super) fn model(path: &Path) -> Result<Model> {
 }
 
 /// The failure for a way that cannot be.
-fn impossible(error: &rgpu_predict::llm::Impossible) -> Failure {
+fn impossible(error: &rgpu_predict::llm::PlacementError) -> Failure {
     Failure::new(Exit::Config, "impossible", error.to_string())
         .hint("`--suggest` shows which ways are possible")
 }
@@ -191,7 +191,7 @@ fn predict(
 ) -> Result<LlmDocument> {
     let context = target.context();
     let mut points = Vec::new();
-    let mut first: Option<(Load, Served)> = None;
+    let mut first: Option<(Load, LoadResult)> = None;
     let mut refused = None;
     for concurrency in &args.concurrency.0 {
         let load = Load {

@@ -33,7 +33,7 @@ pub(super) fn print(app: &App, document: &LlmDocument, detail: Detail) {
         app.print(&suggestions(app, document));
     }
     for note in &document.notes {
-        app.say(&format!("note: {note}"));
+        app.print_note(&format!("note: {note}"));
     }
 }
 

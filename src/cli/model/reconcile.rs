@@ -10,7 +10,7 @@ use rgpu_predict::import::between;
 use rgpu_predict::kernel::Context;
 use rgpu_predict::llm::{Deployment, Load, Parallelism, serve};
 use rgpu_predict::measurement::{self, Kind, Measurement};
-use rgpu_predict::reconcile::{Pair, Reconciled, reconcile};
+use rgpu_predict::reconcile::{Pair, ReconcileSummary, reconcile};
 use rgpu_predict::{Calibration, Dtype};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -61,16 +61,16 @@ pub(in crate::cli) struct ReconcileResult {
     /// The GPU.
     gpu: String,
     /// Errors by quantity, axis and month.
-    summary: Reconciled,
+    summary: ReconcileSummary,
     /// Rows without a prediction, by reason.
-    unpredicted: Vec<Unpredicted>,
+    unpredicted: Vec<UnpredictedRows>,
     /// Every row with its prediction.
     pairs: Vec<Pair>,
 }
 
 /// Rows without a prediction.
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
-struct Unpredicted {
+struct UnpredictedRows {
     /// Why.
     reason: String,
     /// How many.
@@ -103,17 +103,17 @@ pub(super) fn run(app: &App, args: &ReconcileArgs) -> Result<Status> {
         model: model.as_ref(),
     };
     let mut pairs = Vec::new();
-    let mut unpredicted: Vec<Unpredicted> = Vec::new();
+    let mut unpredicted: Vec<UnpredictedRows> = Vec::new();
     for row in own {
         if let Err(reason) = predictor.pairs(row, &mut pairs) {
             match unpredicted.iter_mut().find(|other| other.reason == reason) {
                 Some(same) => same.rows += 1,
-                None => unpredicted.push(Unpredicted { reason, rows: 1 }),
+                None => unpredicted.push(UnpredictedRows { reason, rows: 1 }),
             }
         }
     }
-    for Unpredicted { reason, rows } in &unpredicted {
-        app.say(&format!("{rows} rows have no prediction: {reason}"));
+    for UnpredictedRows { reason, rows } in &unpredicted {
+        app.print_note(&format!("{rows} rows have no prediction: {reason}"));
     }
     if pairs.is_empty() {
         let what = format!("no row of `{}` could be compared", hardware.id);
@@ -210,7 +210,7 @@ impl Predictor<'_> {
     }
 }
 
-fn print(app: &App, summary: &Reconciled, pairs: &[Pair]) {
+fn print(app: &App, summary: &ReconcileSummary, pairs: &[Pair]) {
     let calibrated = pairs.iter().filter(|pair| pair.is_calibrated).count();
     app.print(&format!("{} comparisons, {calibrated} of them calibrated\n\n", pairs.len()));
     const ERRORS: [(&str, Align); 5] = [
@@ -246,6 +246,8 @@ fn print(app: &App, summary: &Reconciled, pairs: &[Pair]) {
     }
     if summary.too_fast > 0 {
         let n = summary.too_fast;
-        app.say(&format!("{n} measured times are faster than light and are in no error above"));
+        app.print_note(&format!(
+            "{n} measured times are faster than the speed-of-light bound and are in no error above"
+        ));
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn run(app: &App, args: &ProfileArgs, remotes: &str) -> Result<Status
             profile_command
                 .assumptions
                 .iter()
-                .for_each(|text| app.say(&format!("assumed: {text}")));
+                .for_each(|text| app.print_note(&format!("assumed: {text}")));
         }
         tool::check(&profile_command.request)?;
         if args.run.dry_run {
@@ -138,7 +138,7 @@ fn join_results(
     let status = status(&results);
     let mut rows: Vec<FanOutRow> =
         results.iter().map(|(one, record, result)| row(folder, one, record, result)).collect();
-    let (base, summary) = analysis::compare_remotes::hold(&mut rows, &profiles);
+    let (base, summary) = analysis::compare_remotes::compare_with_first(&mut rows, &profiles);
     let states: Vec<RunState> = results.iter().map(|(_, record, _)| record.state).collect();
     let waiting = states.iter().filter(|state| **state == RunState::Detached).count();
     record.seconds += started_at.elapsed().as_secs_f64();

@@ -21,7 +21,7 @@ pub(super) fn result(app: &App, args: &ProfileArgs, profile: &Profile, folder: &
         text += &format!("  run         {}\n", short(app, folder.path()));
     }
     match args.run.events.as_deref() {
-        Some("-") => app.say(text.trim_end()),
+        Some("-") => app.print_note(text.trim_end()),
         _ => app.print(&text),
     }
 }
@@ -37,11 +37,13 @@ pub(super) fn dry_run(
     args: &ProfileArgs,
     profile_command: &ProfileCommand,
 ) -> Result<Status> {
-    print_plan(app, args.place.remote.as_deref(), |facts, toolbox, job| {
+    print_plan(app, args.place.remote.as_deref(), |facts, binaries, job| {
         let mut request = profile_command.request.clone();
         if crate::run::first_plan(&mut request, facts) {
-            app.say("this is the first plan; its result decides what ncu is asked to collect");
+            app.print_note(
+                "this is the first plan; its result decides what ncu is asked to collect",
+            );
         }
-        Ok(tool::plan(&request, facts, toolbox, job)?)
+        Ok(tool::plan(&request, facts, binaries, job)?)
     })
 }

@@ -184,7 +184,7 @@ pub(super) fn add(app: &App, args: &AddArgs) -> Result<Status> {
     check_credentials(app, args, &spec)?;
     app.config.add_remote(&args.name, &spec, args.default)?;
     let verb = if known.is_some() { "is changed:" } else { "is" };
-    app.say(&format!("`{}` {verb} {url}", args.name));
+    app.print_note(&format!("`{}` {verb} {url}", args.name));
     // Settings of one host may not suit another.
     let unchanged_settings = previous
         .filter(|previous| previous.url != url)
@@ -192,7 +192,7 @@ pub(super) fn add(app: &App, args: &AddArgs) -> Result<Status> {
     if let Some(unchanged_settings) =
         unchanged_settings.filter(|unchanged_settings| !unchanged_settings.is_empty())
     {
-        app.say(&format!(
+        app.print_note(&format!(
             "it keeps its earlier settings: {}; to start over: rgpu remote remove {}",
             unchanged_settings.join(", "),
             args.name
@@ -204,7 +204,7 @@ pub(super) fn add(app: &App, args: &AddArgs) -> Result<Status> {
     // Remotes that are created or deployed first are woken and checked before anything runs there.
     let needs_up = |remote: &dyn Remote| remote.rented().is_some() || remote.transport() == "modal";
     let next = if spec.open().is_ok_and(|remote| needs_up(&*remote)) { "up" } else { "check" };
-    app.say(&format!("next: rgpu remote {next} {}", args.name));
+    app.print_note(&format!("next: rgpu remote {next} {}", args.name));
     list::now_set(app)
 }
 
@@ -251,7 +251,7 @@ fn check_credentials(app: &App, args: &AddArgs, spec: &RemoteSpec) -> Result<()>
     let named = [&args.token_env, &args.key_env, &args.secret_env];
     for name in named.into_iter().flatten() {
         if std::env::var_os(name).is_none_or(|value| value.is_empty()) {
-            app.say(&format!(
+            app.print_note(&format!(
                 "warning: ${name} is not set here; export it before you use `{}`",
                 spec.name
             ));

@@ -27,7 +27,7 @@ pub(in crate::cli) struct CheckArgs {
     pub accept_new: bool,
 }
 
-/// What `remote check --json` prints (`rgpu.host/1`).
+/// The output of `remote check --json` (`rgpu.host/1`).
 #[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct HostSummary {
     /// `rgpu.host/1`.

@@ -64,7 +64,7 @@ pub(super) fn list(app: &App) -> Result<Status> {
         ("state", Align::Left),
     ]);
     if !document.remotes.iter().any(|line| line.default) {
-        app.say(&format!(
+        app.print_note(&format!(
             "the default remote is `{}`, by {}",
             document.default_remote, app.config.default_remote.origin
         ));

@@ -19,7 +19,7 @@ use crate::report::usd;
 /// How long a platform may take to report a remote's state for a list.
 const STATE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What `remote add NAME wafer` takes besides.
+/// Further arguments of `remote add NAME wafer`.
 #[derive(Args, Clone, Debug, Default)]
 pub(in crate::cli) struct WaferArgs {
     /// The workspace at Wafer; `remote up` creates it if it does not exist
@@ -46,7 +46,7 @@ pub(in crate::cli) struct WaferArgs {
     #[arg(long, value_name = "WAY")]
     pub carrier: Option<String>,
 
-    /// Whose ncu reads counters: auto (the service's if the workspace's may not), or workspace only
+    /// The ncu that reads counters: `auto` (the workspace's, else the service's) or `workspace`
     #[arg(long, value_name = "WHOSE")]
     pub ncu: Option<String>,
 }
@@ -125,14 +125,14 @@ impl UserPrompt for StatusPrinter<'_> {
 
     fn verbose(&self, line: &str) {
         if self.app.global.verbose > 0 {
-            self.app.say(&safe(line.as_bytes()));
+            self.app.print_note(&safe(line.as_bytes()));
         }
     }
 
     fn starting(&self, what: &str) {
         let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if *last != what {
-            self.app.say(&safe(what.as_bytes()));
+            self.app.print_note(&safe(what.as_bytes()));
             what.clone_into(&mut last);
         }
     }
@@ -162,12 +162,15 @@ pub(super) fn up(app: &App, name: &str) -> Result<Status> {
     }
     if let Some(version) = &rental.version {
         let version = safe(version.as_bytes());
-        app.say(&format!("`{}` answers, with an app of rgpu {version}", spec.name));
-        app.say(&format!("next: rgpu remote check {}", spec.name));
+        app.print_note(&format!("`{}` answers, with an app of rgpu {version}", spec.name));
+        app.print_note(&format!("next: rgpu remote check {}", spec.name));
         return Ok(0);
     }
-    app.say(&format!("`{}` is {}", spec.name, words(&rental)));
-    app.say(&format!("next: rgpu remote check {}; rgpu remote down {0} gives it back", spec.name));
+    app.print_note(&format!("`{}` is {}", spec.name, words(&rental)));
+    app.print_note(&format!(
+        "next: rgpu remote check {}; rgpu remote down {0} gives it back",
+        spec.name
+    ));
     Ok(0)
 }
 
@@ -178,7 +181,7 @@ pub(super) fn down(app: &App, name: &str, yes: bool) -> Result<Status> {
         return Err(not_rented(&spec, RentalRequest::Down));
     }
     if !yes && !confirm(&spec)? {
-        app.say("nothing was done");
+        app.print_note("nothing was done");
         return Ok(0);
     }
     let was_destroyed = app.block_on(async {
@@ -192,7 +195,7 @@ pub(super) fn down(app: &App, name: &str, yes: bool) -> Result<Status> {
         app.print_json(&RentalStatus::new(&spec.name, Rental { state, ..Rental::default() }))?;
         return Ok(0);
     }
-    app.say(&match was_destroyed {
+    app.print_note(&match was_destroyed {
         true => format!("`{}` is destroyed", spec.name),
         false => format!("`{}` was not there", spec.name),
     });
@@ -211,7 +214,7 @@ pub(super) fn login(app: &App, what: &str) -> Result<Status> {
     }
     let show = |url: &str| {
         let url = safe(url.as_bytes());
-        app.say(&format!(
+        app.print_note(&format!(
             "open this page in any browser and log in there:\n  {url}\nwaiting for \
                           the login …"
         ));
@@ -224,7 +227,7 @@ pub(super) fn login(app: &App, what: &str) -> Result<Status> {
         app.print_json(&Login { schema: "rgpu.login/1", who: done.who, file: done.file })?;
         return Ok(0);
     }
-    app.say(&format!("logged in as {}; kept in {}", safe(done.who.as_bytes()), done.file));
+    app.print_note(&format!("logged in as {}; kept in {}", safe(done.who.as_bytes()), done.file));
     Ok(0)
 }
 

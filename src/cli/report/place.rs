@@ -30,7 +30,7 @@ pub(super) fn place(
         let text = documents.next().map(Document::into_text).unwrap_or_default();
         let rest: Vec<&str> = documents.map(|d| d.name).collect();
         if !rest.is_empty() {
-            app.say(&format!("`--out FOLDER` writes {} too", rest.join(", ")));
+            app.print_note(&format!("`--out FOLDER` writes {} too", rest.join(", ")));
         }
         app.print(&text);
         return Ok(());

@@ -75,9 +75,9 @@ pub(super) fn clean(app: &App, runs: &Runs, args: &CleanArgs) -> Result<Status> 
     for line in &old {
         app.print(&format!("{verb} {}  {}\n", line.record.id, bytes(line.bytes as f64)));
     }
-    app.say(&format!("{verb} {}, {}", counted(old.len(), "run"), bytes(total as f64)));
+    app.print_note(&format!("{verb} {}, {}", counted(old.len(), "run"), bytes(total as f64)));
     if !noted.is_empty() {
-        app.say(&format!("{} with a note stay; `--all` removes them too", noted.len()));
+        app.print_note(&format!("{} with a note stay; `--all` removes them too", noted.len()));
     }
     Ok(0)
 }
@@ -105,6 +105,6 @@ pub(in crate::cli) fn prune(app: &App) {
         runs.remove(&old)
     });
     if let Err(error) = pruned {
-        app.say(&format!("warning: old runs cannot be removed (`keep = {keep}`): {error}"));
+        app.print_note(&format!("warning: old runs cannot be removed (`keep = {keep}`): {error}"));
     }
 }

@@ -57,7 +57,7 @@ struct ArchiveDocument {
 pub(super) fn export(app: &App, folder: &RunFolder, args: &ExportArgs) -> Result<Status> {
     let record = folder.current_record()?;
     if matches!(record.state, RunState::Running | RunState::Detached) {
-        app.say(&format!(
+        app.print_note(&format!(
             "warning: `{}` has not ended: `rgpu runs attach {}` fetches the rest",
             record.id, record.id
         ));
@@ -100,7 +100,7 @@ pub(super) fn export(app: &App, folder: &RunFolder, args: &ExportArgs) -> Result
         return Ok(0);
     }
     app.print(&format!("{}\n", path.display()));
-    app.say(&match documents {
+    app.print_note(&match documents {
         None => format!(
             "{}; it tells where and by whom it was made (see `--redact`)",
             bytes(size as f64)

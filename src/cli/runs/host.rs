@@ -77,7 +77,7 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
         shown <= count || job.ended.is_none()
     });
     if job_count > jobs.len() {
-        app.say(&format!(
+        app.print_note(&format!(
             "the newest {} of {job_count} jobs; `--count {job_count}` shows all",
             jobs.len()
         ));
@@ -111,11 +111,11 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
         ]);
     }
     if jobs.is_empty() {
-        app.say("no jobs of yours are there");
+        app.print_note("no jobs of yours are there");
     }
     app.print(&grid.fitted(app.style().width, 0));
     if quota_bytes > 0 && !jobs.is_empty() {
-        app.say(&format!(
+        app.print_note(&format!(
             "jobs and their inputs use {} of {} there; `home`: whether all results were fetched",
             bytes(used_bytes as f64),
             bytes(quota_bytes as f64)
@@ -180,9 +180,9 @@ pub(super) fn clean(app: &App, runs: &Runs, remote: &str, args: &CleanArgs) -> R
         app.print(&format!("{verb} {name}  {}\n", bytes(job.bytes as f64)));
     }
     let total: u64 = removed.iter().map(|job| job.bytes).sum();
-    app.say(&format!("{verb} {}, {}", counted(removed.len(), "job"), bytes(total as f64)));
+    app.print_note(&format!("{verb} {}, {}", counted(removed.len(), "job"), bytes(total as f64)));
     if !left.is_empty() {
-        app.say(&format!(
+        app.print_note(&format!(
             "{} ended, but their results were not fetched here; `--all` removes them too",
             left.len()
         ));
@@ -206,12 +206,12 @@ pub(super) fn cancel(app: &App, runs: &Runs, remote: &str, job: &str) -> Result<
         return Err(no_such_job(remote, job));
     }
     let text = stopped.outcome.as_ref().map_or("ended", outcome_word);
-    app.say(&format!(
+    app.print_note(&format!(
         "`{job}` is stopped on `{remote}`: {text} ({:.1} s)",
         begun.elapsed().as_secs_f64()
     ));
     if stopped.has_pulled_files {
-        app.say(&format!(
+        app.print_note(&format!(
             "`rgpu runs attach --remote {remote} {job}` fetches the files for `--pull`"
         ));
     }
@@ -341,7 +341,7 @@ fn command(origin: &Origin) -> String {
 }
 
 fn agreed(app: &App, job: &str, origin: &Origin) -> bool {
-    if app.global.json || !app.attended() {
+    if app.global.json || !app.is_attended() {
         return false;
     }
     write_stderr(&format!(

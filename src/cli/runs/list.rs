@@ -29,7 +29,10 @@ pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
     let all = lines.len();
     lines.truncate(count);
     if all > lines.len() {
-        app.say(&format!("the newest {} of {all} runs; `--count {all}` shows all", lines.len()));
+        app.print_note(&format!(
+            "the newest {} of {all} runs; `--count {all}` shows all",
+            lines.len()
+        ));
     }
     if app.global.json {
         let runs = lines.into_iter().map(|line| line.record).collect();
@@ -37,7 +40,7 @@ pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
         return Ok(0);
     }
     if all == 0 {
-        app.say(&format!("no runs in {}", runs.root().display()));
+        app.print_note(&format!("no runs in {}", runs.root().display()));
         return Ok(0);
     }
     let mut grid = Grid::new(&[

@@ -1,4 +1,4 @@
-//! What every command is given: settings, flags, terminal and folders; how it prints and fails.
+//! The context of every command: settings, flags, terminal and folders; printing and failing.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -90,25 +90,25 @@ impl App {
     }
 
     /// Prints a line on stderr, unless `--quiet`.
-    pub(in crate::cli) fn say(&self, text: &str) {
+    pub(in crate::cli) fn print_note(&self, text: &str) {
         if !self.global.quiet {
             write_stderr(&format!("{text}\n"));
         }
     }
 
     /// Prints an error about part of the work on stderr, even with `--quiet`.
-    pub(in crate::cli) fn complain(&self, text: &str) {
+    pub(in crate::cli) fn print_error(&self, text: &str) {
         write_stderr(&format!("error: {}\n", inset(text, 7)));
     }
 
     /// Whether somebody can answer a question at the terminal.
-    pub(in crate::cli) fn attended(&self) -> bool {
+    pub(in crate::cli) fn is_attended(&self) -> bool {
         std::io::stdin().is_terminal() && self.terminal.stderr_tty
     }
 
     /// The hint on how to get nvdisasm. A script has to pass `--yes`.
     pub(in crate::cli) fn setup_nvdisasm(&self) -> &'static str {
-        match self.attended() {
+        match self.is_attended() {
             true => "`rgpu setup nvdisasm` fetches it (5 MB)",
             false => "`rgpu setup nvdisasm --yes` fetches it (5 MB)",
         }

@@ -7,27 +7,27 @@ use super::session;
 use crate::bundle;
 use crate::error::Result;
 use crate::report;
-use crate::tool::{self, Draft, JobName, Toolbox};
+use crate::tool::{self, Draft, HostBinaries, JobName};
 
 /// Prints a plan made from the saved facts of a host.
 pub(in crate::cli) fn print_plan(
     app: &App,
     remote: Option<&str>,
-    plan: impl Fn(&HostFacts, &Toolbox, &JobName) -> Result<Draft>,
+    plan: impl Fn(&HostFacts, &HostBinaries, &JobName) -> Result<Draft>,
 ) -> Result<Status> {
     let spec = session::spec(app, remote)?;
     let known = session::facts_cache(app, &spec).last();
     if known.is_none() {
-        app.say(&format!(
+        app.print_note(&format!(
             "nothing is known about `{}` yet, so this is the plan for a host with a GPU and every \
              tool; run `rgpu remote check {}` to ask the host",
             spec.name, spec.name
         ));
     }
     let facts = known.unwrap_or_else(|| tool::assumed(&spec.name, std::env::consts::ARCH));
-    let toolbox = session::programs(app)?.toolbox(&facts.agent.arch);
+    let binaries = session::programs(app)?.host_binaries(&facts.agent.arch);
     let job = JobName { run: "dry-run".to_owned(), sequence: 1 };
-    let draft = plan(&facts, &toolbox, &job)?;
+    let draft = plan(&facts, &binaries, &job)?;
     let packed = bundle::Packer::new(bundle::DEFAULT_MAX_BYTES).pack(draft)?;
     if app.global.json {
         app.print_json(&packed.plan)?;

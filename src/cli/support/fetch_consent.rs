@@ -107,7 +107,7 @@ fn save_consent(consent_file: &std::path::Path) {
 }
 
 fn ask(app: &App, spec: &RemoteSpec, wheels: &Wheels) -> bool {
-    if app.global.json || !app.attended() {
+    if app.global.json || !app.is_attended() {
         return false;
     }
     write_stderr(&format!(

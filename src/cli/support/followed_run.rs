@@ -149,7 +149,7 @@ impl FollowedRun {
     /// Prints that the job continues on the host, and how to attach.
     pub(in crate::cli) fn show_detached(&self, app: &App) -> Result<Status> {
         let id = &self.record.id;
-        app.say(&format!(
+        app.print_note(&format!(
             "`{id}` continues on the host; `rgpu runs attach {id}` fetches the results"
         ));
         if app.global.json {

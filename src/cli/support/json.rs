@@ -28,11 +28,11 @@ pub(in crate::cli) fn append(
     value: &impl Serialize,
     depth: usize,
 ) -> serde_json::Result<()> {
-    let formatter = Indented { depth, filled: false };
+    let formatter = IndentedFormatter { depth, filled: false };
     value.serialize(&mut Serializer::with_formatter(text, formatter))
 }
 
-struct Indented {
+struct IndentedFormatter {
     depth: usize,
     /// Whether the current list or object has an element.
     filled: bool,
@@ -42,7 +42,7 @@ struct Indented {
 const NEWLINE_AND_SPACES: &[u8] =
     b"\n                                                                ";
 
-impl Indented {
+impl IndentedFormatter {
     fn line<W: ?Sized + Write>(&self, out: &mut W) -> io::Result<()> {
         let mut spaces = self.depth * 2;
         let max_spaces = NEWLINE_AND_SPACES.len() - 1;
@@ -76,7 +76,7 @@ impl Indented {
     }
 }
 
-impl Formatter for Indented {
+impl Formatter for IndentedFormatter {
     fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
         self.open(out, b"[")
     }

@@ -90,7 +90,7 @@ pub(in crate::cli) fn add_operands(
     for from in reports {
         if let Err(error) = crate::disasm::operands(spots, &from, &path(&from), &tool) {
             let line = format!("`{from}`: instructions have no operands: {error}");
-            app.say(&safe(line.as_bytes()));
+            app.print_note(&safe(line.as_bytes()));
         }
     }
 }

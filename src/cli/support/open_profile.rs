@@ -14,7 +14,7 @@ use crate::import::{DEFAULT_MAX_BYTES, IMPORTERS, ImportError, Source};
 use crate::model::profile::CodeLanguage;
 use crate::model::profile::{Gap, KernelInfo, RunInfo, SCHEMA};
 use crate::model::{Comparison, Profile, Sidecars};
-use crate::report::Subject;
+use crate::report::ReportInput;
 use crate::store::{RunFolder, Runs, StoreError};
 
 /// A profile and its sidecar documents.
@@ -30,9 +30,9 @@ pub(in crate::cli) struct OpenedProfile {
 
 impl OpenedProfile {
     /// The subject that reports render.
-    pub(in crate::cli) fn subject(&self) -> Subject<'_> {
+    pub(in crate::cli) fn subject(&self) -> ReportInput<'_> {
         let comparison = self.comparison.as_ref();
-        Subject { comparison, ..Subject::new(&self.profile, &self.sidecars) }
+        ReportInput { comparison, ..ReportInput::new(&self.profile, &self.sidecars) }
     }
 }
 

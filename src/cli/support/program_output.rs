@@ -104,7 +104,7 @@ enum QueuedPiece {
 }
 
 impl QueuedPiece {
-    /// What it adds to the queue's size: its output and its own memory, in bytes.
+    /// Its share of the queue's size: its output and its own memory, in bytes.
     fn weight(&self) -> u64 {
         match self {
             Self::Output { len, .. } => *len + PIECE_BYTES,

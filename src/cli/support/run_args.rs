@@ -29,7 +29,7 @@ pub(in crate::cli) struct PlaceArgs {
     pub accept_new: bool,
 }
 
-/// What every run takes.
+/// Arguments of every run.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Run")]
 pub(in crate::cli) struct RunArgs {

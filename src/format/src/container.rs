@@ -2,7 +2,7 @@
 //!
 //! [`walk`] searches cubins, fatbins, PTX, host ELF files (objects, executables, shared libraries:
 //! sections `.nv_fatbin` and `__nv_relfatbin`), `ar` archives of those, and zip files (wheels). It
-//! passes each [`Image`] to the caller with its [`Place`]; [`batches`] passes many at once, for
+//! passes each [`Image`] to the caller with its [`ImagePath`]; [`batches`] passes many at once, for
 //! several threads. A part that cannot be read is passed as an error, and the walk continues.
 //! Images are decompressed only on request. Members of a zip file are decompressed one at a time,
 //! and only if their first bytes show a kind of interest.
@@ -19,7 +19,7 @@ mod host;
 mod walk;
 mod zipped;
 
-pub use walk::{Found, Image, Kind, Place, batches, kind, walk};
+pub use walk::{Image, ImageEntry, ImagePath, Kind, batches, kind, walk};
 
 use crate::fatbin::FatbinError;
 use crate::unpack::TooLarge;

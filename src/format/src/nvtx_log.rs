@@ -28,7 +28,7 @@ pub struct NvtxLog {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Session {
     /// The process that wrote the session.
-    pub opened: Opened,
+    pub opened: SessionHeader,
     /// Names of domains by number; 0 is the default domain and has none.
     pub domains: BTreeMap<u64, String>,
     /// Names of threads by number.
@@ -52,7 +52,7 @@ pub struct Session {
 
 /// The first line of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct Opened {
+pub struct SessionHeader {
     /// Version of the format.
     pub format: u32,
     /// Process id.
@@ -253,7 +253,7 @@ pub enum NvtxLogError {
 #[derive(Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 enum Line {
-    Opened(Opened),
+    Opened(SessionHeader),
     Domain {
         domain: u64,
         name: String,

@@ -32,7 +32,7 @@ mod listing;
 mod mix;
 mod mnemonic;
 mod opcode;
-mod survey;
+mod summary;
 mod table;
 pub mod text;
 
@@ -42,7 +42,7 @@ pub use instruction::{Control, Guard, Instruction, decode};
 pub use listing::{Columns, brief, listing};
 pub use mix::{ClassCount, Mix, mix};
 pub use mnemonic::{Mnemonic, mnemonic};
-pub use survey::{Survey, survey};
+pub use summary::{CodeSummary, summarize_code};
 
 /// Whether code for architecture `sm` has this form. Instructions before Volta have 64 bits, with
 /// one control word per three instructions, and are not read here.

@@ -106,7 +106,7 @@ impl<'c> HotSpotBuilder<'c> {
     }
 }
 
-/// What the instances of a metric count.
+/// The unit that the instances of a metric count.
 enum Kind {
     Samples,
     Stall { reason: Arc<str>, issued: bool },

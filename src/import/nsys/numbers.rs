@@ -8,21 +8,21 @@ pub(super) struct ValueNumbers {
     all: Vec<u64>,
     by_value: HashMap<u64, u32>,
     /// Numbers of recently seen values, in a slot chosen by the value's bits.
-    recent: [u32; RECENT],
+    recent: [u32; RECENT_SLOTS],
 }
 
-const RECENT: usize = 256;
+const RECENT_SLOTS: usize = 256;
 
 impl Default for ValueNumbers {
     fn default() -> ValueNumbers {
-        ValueNumbers { all: Vec::new(), by_value: HashMap::new(), recent: [0; RECENT] }
+        ValueNumbers { all: Vec::new(), by_value: HashMap::new(), recent: [0; RECENT_SLOTS] }
     }
 }
 
 /// The slot of a value. String and thread ids differ in their lowest bits, process ids above bit
 /// 24.
 fn place(value: u64) -> usize {
-    (value ^ (value >> 24)) as usize % RECENT
+    (value ^ (value >> 24)) as usize % RECENT_SLOTS
 }
 
 impl ValueNumbers {

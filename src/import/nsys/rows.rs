@@ -52,7 +52,7 @@ pub(super) struct ExportRows<'a> {
 }
 
 /// Rows between two progress reports, which take a few milliseconds to read.
-const ROWS_A_LOOK: u64 = 1 << 14;
+const ROWS_PER_PROGRESS_REPORT: u64 = 1 << 14;
 
 impl<'a> ExportRows<'a> {
     pub(super) fn new(file: &'a NsysSqlite, watch: Option<&'a dyn ReadProgress>) -> ExportRows<'a> {
@@ -65,7 +65,7 @@ impl<'a> ExportRows<'a> {
         move |value| {
             let read = self.read.get() + 1;
             self.read.set(read);
-            if read.is_multiple_of(ROWS_A_LOOK)
+            if read.is_multiple_of(ROWS_PER_PROGRESS_REPORT)
                 && let Some(watch) = self.watch
             {
                 watch.read(read.min(self.all), self.all);

@@ -20,10 +20,10 @@ use super::super::{KernelError, KernelSpec, name_of};
 use super::Language;
 
 /// Elements of each array of a bare kernel: enough to fill any GPU.
-const ELEMENTS: i64 = 1 << 24;
+const DEFAULT_ELEMENTS: i64 = 1 << 24;
 
 /// Threads per block if the source does not say.
-const BLOCK: u32 = 256;
+const DEFAULT_BLOCK_THREADS: u32 = 256;
 
 /// Kernels in CUDA C++.
 pub(super) struct Cuda;
@@ -64,7 +64,7 @@ impl Language for Cuda {
         for param in &function.params {
             args.push(arg(param, n().map_err(invalid_expr)?).map_err(not_inferred)?);
         }
-        let block = function.max_threads.unwrap_or(BLOCK);
+        let block = function.max_threads.unwrap_or(DEFAULT_BLOCK_THREADS);
         let grid = Expr::parse(&format!("ceil_div(n, {block})"), Grammar::Size, &vars)
             .map_err(invalid_expr)?;
         let spec = KernelSpec {
@@ -87,7 +87,10 @@ impl Language for Cuda {
             sizes: Sizes {
                 vars,
                 groups: false,
-                cases: vec![NamedCase { name: "large".to_owned(), groups: vec![vec![ELEMENTS]] }],
+                cases: vec![NamedCase {
+                    name: "large".to_owned(),
+                    groups: vec![vec![DEFAULT_ELEMENTS]],
+                }],
                 default: Some("large".to_owned()),
             },
             reference: None,
@@ -243,8 +246,10 @@ fn assumptions(
         names.join(", ")
     };
     let mut lines = vec![match length {
-        Some(length) => format!("`{length}` is the number of elements of every array: {ELEMENTS}"),
-        None => format!("every array has {ELEMENTS} elements"),
+        Some(length) => {
+            format!("`{length}` is the number of elements of every array: {DEFAULT_ELEMENTS}")
+        }
+        None => format!("every array has {DEFAULT_ELEMENTS} elements"),
     }];
     let (inputs, both) = (names(Role::In), names(Role::InOut));
     if !inputs.is_empty() {
@@ -330,7 +335,7 @@ fn device_skeleton(file: &Path, function: &Function, source: &Source) -> String 
             }
         }
     }
-    let block = function.max_threads.unwrap_or(BLOCK);
+    let block = function.max_threads.unwrap_or(DEFAULT_BLOCK_THREADS);
     line(String::new());
     line("[launch]".into());
     line(format!("grid = [\"ceil_div({}, {block})\"]   # check", vars[0]));
@@ -347,7 +352,7 @@ fn device_skeleton(file: &Path, function: &Function, source: &Source) -> String 
         format!("{{ {} }}", pairs.join(", "))
     };
     line(format!("cases.small = {}", case(1000)));
-    line(format!("cases.large = {}", case(if vars.len() == 1 { ELEMENTS } else { 1024 })));
+    line(format!("cases.large = {}", case(if vars.len() == 1 { DEFAULT_ELEMENTS } else { 1024 })));
     line("default = \"large\"".into());
     line(String::new());
     line("# A plain C function with the same result makes rgpu check the kernel:".into());
@@ -390,7 +395,7 @@ role = "out"
 [sizes]
 vars = ["n"]
 cases.small = {{ n = 1000 }}
-cases.large = {{ n = {ELEMENTS} }}
+cases.large = {{ n = {DEFAULT_ELEMENTS} }}
 default = "large"
 
 # A plain C function with the same result makes rgpu check the kernel:

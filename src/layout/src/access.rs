@@ -100,18 +100,18 @@ pub struct LaneAddress {
     pub address: i64,
 }
 
-/// The two lanes that first break an access.
+/// Two lanes that cost a sector or a wavefront more than needed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Offence {
+pub struct ConflictPair {
     /// The earlier lane.
     pub first: LaneAddress,
     /// The later lane.
     pub second: LaneAddress,
-    /// What is wrong with them.
+    /// Why they cost more, as a sentence.
     pub reason: String,
 }
 
-/// What the hardware does for all requests of a layout.
+/// The hardware's cost of all requests of a layout.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct AccessReport {
     /// Requests: one instruction of one warp each.
@@ -123,20 +123,21 @@ pub struct AccessReport {
     /// The first lane whose elements do not follow one another. One instruction cannot access them.
     pub split_vector: Option<LaneAddress>,
     /// Sectors of all requests together (global memory).
-    pub sectors: Option<Count>,
+    pub sectors: Option<RequestCounts>,
     /// Wavefronts of all requests together (shared memory).
-    pub wavefronts: Option<Count>,
+    pub wavefronts: Option<RequestCounts>,
     /// Wavefronts of the worst request by those of a request without conflicts.
     pub conflict_ways: Option<f64>,
     /// Bytes that lanes asked for, of all bytes in the sectors (global memory).
     pub efficiency: Option<f64>,
     /// The first two lanes that cost a sector or a wavefront more than needed.
-    pub first_offence: Option<Offence>,
+    #[serde(rename = "first_offence")]
+    pub first_conflict: Option<ConflictPair>,
 }
 
-/// A count for each request.
+/// Sectors or wavefronts, counted for each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Count {
+pub struct RequestCounts {
     /// All requests together.
     pub total: i64,
     /// The fewest that any order of the same bytes needs.
@@ -147,7 +148,7 @@ pub struct Count {
     pub most: i64,
 }
 
-impl Count {
+impl RequestCounts {
     fn add(count: &mut Option<Self>, value: i64, ideal: i64) {
         let new = count.get_or_insert(Self { total: 0, ideal: 0, least: value, most: value });
         new.total += value;
@@ -204,7 +205,7 @@ pub fn check_access(
         wavefronts: None,
         conflict_ways: None,
         efficiency: None,
-        first_offence: None,
+        first_conflict: None,
     };
     let step = if values == 1 { 1 } else { vector };
     let mut asked = 0;
@@ -256,14 +257,14 @@ fn global(report: &mut AccessReport, lanes: &[LaneAddress], bytes: i64) -> i64 {
     let asked = starts.len() as i64 * bytes;
     let ideal = (asked + SECTOR_BYTES - 1) / SECTOR_BYTES;
     let count = sectors.len() as i64;
-    Count::add(&mut report.sectors, count, ideal);
-    if count > ideal && report.first_offence.is_none() {
+    RequestCounts::add(&mut report.sectors, count, ideal);
+    if count > ideal && report.first_conflict.is_none() {
         // The first neighbours that leave a part of a sector unused between them.
-        report.first_offence = lanes.windows(2).find_map(|pair| {
+        report.first_conflict = lanes.windows(2).find_map(|pair| {
             let [first, second] = *pair else { return None };
             let gap = second.address - first.address;
             let new_sector = second.address / SECTOR_BYTES != first.address / SECTOR_BYTES;
-            (gap != bytes && new_sector).then(|| Offence {
+            (gap != bytes && new_sector).then(|| ConflictPair {
                 first,
                 second,
                 reason: format!("{gap} bytes apart, so lane {} opens another sector", second.lane),
@@ -294,15 +295,16 @@ fn shared(report: &mut AccessReport, lanes: &[LaneAddress], bytes: i64) {
             for word in at.address / BANK_BYTES..=(at.address + bytes - 1) / BANK_BYTES {
                 let bank = words.entry(word % BANKS).or_default();
                 if let (Some(first), false) = (bank.values().next(), bank.contains_key(&word))
-                    && report.first_offence.is_none()
+                    && report.first_conflict.is_none()
                 {
                     let reason = format!("different words of bank {}", word % BANKS);
-                    report.first_offence = Some(Offence { first: *first, second: *at, reason });
+                    report.first_conflict =
+                        Some(ConflictPair { first: *first, second: *at, reason });
                 }
                 bank.entry(word).or_insert(*at);
             }
         }
         wavefronts += words.values().map(BTreeMap::len).max().unwrap_or(0) as i64;
     }
-    Count::add(&mut report.wavefronts, wavefronts, phases(bytes, lanes.len() as i64));
+    RequestCounts::add(&mut report.wavefronts, wavefronts, phases(bytes, lanes.len() as i64));
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::layout::{Layout, Mode, Modes, Tree, size_of};
-use crate::proof::{Method, Proof, Proved};
+use crate::proof::{Method, Proof, ProvenLayout};
 
 /// The coalesced form: no extents of 1, and no neighbours that are one mode. It is the same for all
 /// layouts that are equal as functions on `[0, size)`.
@@ -26,21 +26,21 @@ pub(crate) fn coalesced(modes: &[Mode]) -> Modes {
 }
 
 /// The same function with as few modes as possible.
-pub fn coalesce(layout: &Layout) -> Proved {
+pub fn coalesce(layout: &Layout) -> ProvenLayout {
     let form = coalesced(&layout.modes());
     let claim = "R(i) = L(i) for all i: both have this coalesced form";
-    Proved {
+    ProvenLayout {
         layout: Layout::flat(&form).unwrap_or_else(|_| layout.clone()),
         proof: Proof::new(Method::NormalForm, 0, claim),
     }
 }
 
 /// Coalesces each mode of the outermost tuple on its own.
-pub fn coalesce_by_mode(layout: &Layout) -> Proved {
+pub fn coalesce_by_mode(layout: &Layout) -> ProvenLayout {
     let Tree::Node(_) = layout.tree() else { return coalesce(layout) };
     let parts = layout.parts().into_iter().map(|part| coalesce(&part).layout);
     let claim = "each mode of R equals that of L: both have one coalesced form";
-    Proved {
+    ProvenLayout {
         layout: Layout::tuple(parts).unwrap_or_else(|_| layout.clone()),
         proof: Proof::new(Method::NormalForm, 0, claim),
     }
@@ -57,7 +57,7 @@ pub fn filter_zeros(layout: &Layout) -> Layout {
 }
 
 /// Drops modes of stride 0 and coalesces the others. The image stays as it is.
-pub fn filter(layout: &Layout) -> Proved {
+pub fn filter(layout: &Layout) -> ProvenLayout {
     let mut filtered = coalesce(&filter_zeros(layout));
     filtered.proof.claim =
         "R equals L without its modes of stride 0: both have this coalesced form".into();

@@ -2,7 +2,7 @@
 
 use crate::coalesce::coalesced;
 use crate::layout::{Layout, Mode};
-use crate::proof::{Condition, Limits, Method, Proof, Proved, Rejection, Witness};
+use crate::proof::{Condition, Limits, Method, Proof, ProvenLayout, Rejection, Witness};
 use crate::properties::first_collision;
 
 /// The complement of `layout` in `[0, bound)`: `(L, R)` is injective, the offsets of `R` rise, and
@@ -12,7 +12,7 @@ use crate::properties::first_collision;
 ///
 /// # Errors
 /// A [`Rejection`] if strides are negative, or a mode begins inside the reach of the smaller ones.
-pub fn complement(layout: &Layout, bound: i64, limits: Limits) -> Result<Proved, Rejection> {
+pub fn complement(layout: &Layout, bound: i64, limits: Limits) -> Result<ProvenLayout, Rejection> {
     let leaves = layout.modes();
     let mut sorted: Vec<(usize, Mode)> = leaves
         .iter()
@@ -44,7 +44,7 @@ pub fn complement(layout: &Layout, bound: i64, limits: Limits) -> Result<Proved,
     rest.push(Mode::new(bound / end + i64::from(bound % end > 0), end));
     let result = Layout::flat(&coalesced(&rest))?;
     let proof = check(&sorted, &result, bound, tiles)?;
-    Ok(Proved { layout: result, proof })
+    Ok(ProvenLayout { layout: result, proof })
 }
 
 /// Checks the properties of the result from it alone.

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use crate::coalesce::coalesced;
 use crate::layout::{Layout, Mode, Offsets, Tree, offset, size_of, unrank};
-use crate::proof::{Condition, Limits, Method, Proof, Proved, Rejection, Witness};
+use crate::proof::{Condition, Limits, Method, Proof, ProvenLayout, Rejection, Witness};
 
 /// A part of a mode of `B` on which `A` is linear: `extent` steps of `inner` in `B`'s offsets become
 /// as many of `outer`.
@@ -35,12 +35,12 @@ struct Piece {
 /// # Errors
 /// A [`Rejection`] if no layout that refines `b` represents it, with a witness and the nearest tiler
 /// that is admissible, or if it needs more points than the limit.
-pub fn compose(a: &Layout, b: &Layout, limits: Limits) -> Result<Proved, Rejection> {
+pub fn compose(a: &Layout, b: &Layout, limits: Limits) -> Result<ProvenLayout, Rejection> {
     let outer = coalesced(&a.modes());
     let inner = b.modes();
     let mut pieces = Pieces::new();
     match compose_modes(&outer, a.size(), &inner, limits, &mut pieces) {
-        Ok(proof) => Ok(Proved { layout: Layout::new(refined(b, &pieces))?, proof }),
+        Ok(proof) => Ok(ProvenLayout { layout: Layout::new(refined(b, &pieces))?, proof }),
         Err(mut rejection) => {
             if rejection.condition != Condition::Undecided {
                 rejection.nearest = nearest(&outer, a.size(), b, limits.nearest_tries);

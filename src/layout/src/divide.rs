@@ -3,7 +3,7 @@
 use crate::complement::complement;
 use crate::compose::compose;
 use crate::layout::{Layout, Tree};
-use crate::proof::{Condition, Limits, Proof, Proved, Rejection};
+use crate::proof::{Condition, Limits, Proof, ProvenLayout, Rejection};
 
 /// A layout that tiles, or one for each mode: `<4:1,8:2>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum Grouping {
 ///
 /// # Errors
 /// As [`compose`]; also if the tiler has more modes than `a`.
-pub fn compose_tiler(a: &Layout, tiler: &Tiler, limits: Limits) -> Result<Proved, Rejection> {
+pub fn compose_tiler(a: &Layout, tiler: &Tiler, limits: Limits) -> Result<ProvenLayout, Rejection> {
     by_mode(a, tiler, &|a, b| compose(a, b, limits), Grouping::Logical)
 }
 
@@ -44,7 +44,7 @@ pub fn divide(
     tiler: &Tiler,
     grouping: Grouping,
     limits: Limits,
-) -> Result<Proved, Rejection> {
+) -> Result<ProvenLayout, Rejection> {
     let split = |a: &Layout, b: &Layout| {
         let rest = complement(b, a.size(), limits)?;
         let pair = Layout::tuple([b.clone(), rest.layout])?;
@@ -55,7 +55,7 @@ pub fn divide(
         })?;
         let claim = "R(i) = A((B, complement of B)(i)) for all i";
         let proof = Proof::all([&rest.proof, &composed.proof], claim);
-        Ok(Proved { layout: composed.layout, proof })
+        Ok(ProvenLayout { layout: composed.layout, proof })
     };
     by_mode(a, tiler, &split, grouping)
 }
@@ -69,14 +69,14 @@ pub fn product(
     tiler: &Tiler,
     grouping: Grouping,
     limits: Limits,
-) -> Result<Proved, Rejection> {
+) -> Result<ProvenLayout, Rejection> {
     let repeat = |a: &Layout, b: &Layout| {
         let bound = a.size().checked_mul(b.cosize()).ok_or(crate::LayoutError::Size)?;
         let rest = complement(a, bound, limits)?;
         let copies = compose(&rest.layout, b, limits)?;
         let layout = Layout::tuple([a.clone(), copies.layout])?;
         let claim = "R = (A, A*∘B) for the complement A* of A";
-        Ok(Proved { layout, proof: Proof::all([&rest.proof, &copies.proof], claim) })
+        Ok(ProvenLayout { layout, proof: Proof::all([&rest.proof, &copies.proof], claim) })
     };
     by_mode(a, tiler, &repeat, grouping)
 }
@@ -111,14 +111,14 @@ fn nearest_tile(a: &Layout, b: &Layout, limits: Limits) -> Option<Layout> {
     None
 }
 
-type Operation<'a> = &'a dyn Fn(&Layout, &Layout) -> Result<Proved, Rejection>;
+type Operation<'a> = &'a dyn Fn(&Layout, &Layout) -> Result<ProvenLayout, Rejection>;
 
 fn by_mode(
     a: &Layout,
     tiler: &Tiler,
     operation: Operation<'_>,
     grouping: Grouping,
-) -> Result<Proved, Rejection> {
+) -> Result<ProvenLayout, Rejection> {
     let mut proofs = Vec::new();
     let split = apply(a, tiler, operation, &mut proofs)?;
     let layout = match grouping {
@@ -140,7 +140,7 @@ fn by_mode(
         [one] => one.claim.clone(),
         _ => "by mode, each mode on its own".into(),
     };
-    Ok(Proved { layout, proof: Proof::all(&proofs, claim) })
+    Ok(ProvenLayout { layout, proof: Proof::all(&proofs, claim) })
 }
 
 /// The results of an operation, with the structure of the tiler.
@@ -158,7 +158,7 @@ fn apply(
 ) -> Result<Split, Rejection> {
     match tiler {
         Tiler::Layout(b) => {
-            let Proved { layout, proof } = operation(a, b)?;
+            let ProvenLayout { layout, proof } = operation(a, b)?;
             proofs.push(proof);
             Ok(Split::One(layout))
         }

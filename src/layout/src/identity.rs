@@ -75,7 +75,7 @@ pub fn identity(layout: &SwizzledLayout) -> Identity {
 pub struct Change {
     /// The strongest level at which both are the same. `None` if even the functions differ.
     pub same: Option<Level>,
-    /// What differs, as a sentence.
+    /// The difference, as a sentence.
     pub reason: String,
 }
 

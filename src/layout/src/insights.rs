@@ -1,4 +1,4 @@
-//! What stands out in the layouts of a kernel, and whether the layouts of its epilogue fit together.
+//! Remarks on the layouts of a kernel, and whether the layouts of its epilogue fit together.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::proof::{Limits, Proof};
 use crate::properties::{Properties, properties};
 use crate::swizzle::SwizzledLayout;
 
-/// What is known about a named layout.
+/// The facts about a named layout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LayoutInsight {
     /// Its name.
@@ -23,7 +23,7 @@ pub struct LayoutInsight {
     pub coalesced: Layout,
     /// The number of coordinates without modes of stride 0.
     pub filtered_size: i64,
-    /// What stands out, as sentences.
+    /// Remarks, as sentences.
     pub remarks: Vec<String>,
 }
 
@@ -83,11 +83,11 @@ pub fn insight(name: &str, layout: &SwizzledLayout, limits: Limits) -> LayoutIns
 /// A condition that the layouts of an epilogue must meet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct EpilogueCheck {
-    /// What is checked, as a sentence that is true if it holds.
+    /// The checked claim, as a sentence.
     pub claim: String,
     /// Whether it holds.
     pub holds: bool,
-    /// What was found.
+    /// The found value, in words.
     pub found: String,
     /// How it was proved, if a proof was needed.
     pub proof: Option<Proof>,

@@ -3,7 +3,7 @@
 use crate::coalesce::coalesced;
 use crate::compose::compose;
 use crate::layout::{Layout, Mode, size_of};
-use crate::proof::{Condition, Limits, Method, Proof, Proved, Rejection, Witness};
+use crate::proof::{Condition, Limits, Method, Proof, ProvenLayout, Rejection, Witness};
 use crate::properties::first_collision;
 
 /// The modes of the coalesced form by stride, with the number and the index distance of each.
@@ -27,7 +27,7 @@ fn by_stride(layout: &Layout) -> Result<Vec<(usize, Mode, i64)>, Rejection> {
 ///
 /// # Errors
 /// A [`Rejection`] if a stride is negative.
-pub fn right_inverse(layout: &Layout, limits: Limits) -> Result<Proved, Rejection> {
+pub fn right_inverse(layout: &Layout, limits: Limits) -> Result<ProvenLayout, Rejection> {
     let mut next = 1;
     let mut modes = Vec::new();
     for (_, mode, distance) in by_stride(layout)? {
@@ -41,7 +41,7 @@ pub fn right_inverse(layout: &Layout, limits: Limits) -> Result<Proved, Rejectio
     let proof = identity(layout, &result, covered, limits)?;
     let whole = if covered == layout.size() { ", all coordinates of L" } else { "" };
     let claim = format!("L(R(i)) = i for all i below {covered}{whole}");
-    Ok(Proved { layout: result, proof: Proof { claim: claim.into(), ..proof } })
+    Ok(ProvenLayout { layout: result, proof: Proof { claim: claim.into(), ..proof } })
 }
 
 /// A layout `R` with `R(L(i)) = i` for all `i`.
@@ -49,7 +49,7 @@ pub fn right_inverse(layout: &Layout, limits: Limits) -> Result<Proved, Rejectio
 /// # Errors
 /// A [`Rejection`] if `L` is not injective, with the two indices and a proof, or if its strides are no
 /// divisible chain. The latter has no proof: another kind of inverse may exist.
-pub fn left_inverse(layout: &Layout, limits: Limits) -> Result<Proved, Rejection> {
+pub fn left_inverse(layout: &Layout, limits: Limits) -> Result<ProvenLayout, Rejection> {
     let mut modes = Vec::new();
     // The stride of the mode before, the index distance to repeat over it, and its end.
     let (mut step, mut value, mut end) = (1_i64, 0_i64, 1_i64);
@@ -65,7 +65,7 @@ pub fn left_inverse(layout: &Layout, limits: Limits) -> Result<Proved, Rejection
     let result = Layout::flat(&coalesced(&modes))?;
     let proof = identity(&result, layout, layout.size(), limits)?;
     let claim = format!("R(L(i)) = i for all {} i", layout.size());
-    Ok(Proved { layout: result, proof: Proof { claim: claim.into(), ..proof } })
+    Ok(ProvenLayout { layout: result, proof: Proof { claim: claim.into(), ..proof } })
 }
 
 fn no_left_inverse(
@@ -100,7 +100,7 @@ fn no_left_inverse(
 
 /// Proves that `outer∘inner` is the identity on `[0, size)`, by composing and comparing normal forms.
 fn identity(outer: &Layout, inner: &Layout, size: i64, limits: Limits) -> Result<Proof, Rejection> {
-    let Proved { layout, proof } = compose(outer, inner, limits)?;
+    let ProvenLayout { layout, proof } = compose(outer, inner, limits)?;
     let form = coalesced(&layout.modes());
     let is_identity = match form.as_slice() {
         [] => size == 1,

@@ -38,7 +38,7 @@ pub use insights::{EpilogueCheck, LayoutInsight, epilogue_checks, insight};
 pub use inverse::{left_inverse, right_inverse};
 pub use layout::{Coordinate, Layout, LayoutError, MAX_DEPTH, Mode, Modes, Offsets, Tree};
 pub use parse::ParseError;
-pub use proof::{Condition, Limits, Method, ModeName, Proof, Proved, Rejection, Witness};
+pub use proof::{Condition, Limits, Method, ModeName, Proof, ProvenLayout, Rejection, Witness};
 pub use properties::{Properties, injective, properties};
 pub use recast::recast;
 pub use swizzle::{Swizzle, SwizzleError, SwizzledLayout, equal_swizzled};

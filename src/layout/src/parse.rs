@@ -14,7 +14,7 @@ use crate::swizzle::{Swizzle, SwizzledLayout};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}, in column {column} of `{text}`")]
 pub struct ParseError {
-    /// What is wrong.
+    /// The problem.
     pub reason: String,
     /// The whole text.
     pub text: String,
@@ -32,7 +32,7 @@ impl ParseError {
     }
 }
 
-type Parsed<T> = Result<T, ParseError>;
+type ParseResult<T> = Result<T, ParseError>;
 
 /// A nested tuple of integers with the byte position of each part.
 enum Tuple {
@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
         found
     }
 
-    fn expect(&mut self, wanted: char) -> Parsed<()> {
+    fn expect(&mut self, wanted: char) -> ParseResult<()> {
         if self.take(wanted) { Ok(()) } else { Err(self.unexpected(&format!("`{wanted}`"))) }
     }
 
@@ -90,11 +90,11 @@ impl<'a> Reader<'a> {
         self.error(self.at, format!("{wanted} is expected, not {found}"))
     }
 
-    fn end(&mut self) -> Parsed<()> {
+    fn end(&mut self) -> ParseResult<()> {
         if self.peek().is_none() { Ok(()) } else { Err(self.unexpected("the end")) }
     }
 
-    fn number(&mut self) -> Parsed<i64> {
+    fn number(&mut self) -> ParseResult<i64> {
         let negative = self.take('-');
         // CuTe prints static integers as `_4`.
         self.take('_');
@@ -112,7 +112,7 @@ impl<'a> Reader<'a> {
             .map_err(|_| self.error(start, "a number beyond 2^63 - 1 does not fit"))
     }
 
-    fn tuple(&mut self, depth: usize) -> Parsed<Tuple> {
+    fn tuple(&mut self, depth: usize) -> ParseResult<Tuple> {
         self.peek();
         let start = self.at;
         if depth > MAX_DEPTH {
@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
         Ok(Tuple::Node(parts, start))
     }
 
-    fn layout(&mut self) -> Parsed<Layout> {
+    fn layout(&mut self) -> ParseResult<Layout> {
         self.peek();
         let start = self.at;
         let shape = self.tuple(0)?;
@@ -151,21 +151,21 @@ impl<'a> Reader<'a> {
         Layout::new(tree).map_err(|error| self.error(start, error.to_string()))
     }
 
-    fn extent(&self, extent: i64, at: usize) -> Parsed<i64> {
+    fn extent(&self, extent: i64, at: usize) -> ParseResult<i64> {
         match extent {
             1.. => Ok(extent),
             _ => Err(self.error(at, LayoutError::Extent(extent).to_string())),
         }
     }
 
-    fn join(&self, shape: &Tuple, stride: &Tuple) -> Parsed<Tree> {
+    fn join(&self, shape: &Tuple, stride: &Tuple) -> ParseResult<Tree> {
         match (shape, stride) {
             (Tuple::Leaf(extent, at), Tuple::Leaf(stride, _)) => {
                 Ok(Tree::Leaf(Mode::new(self.extent(*extent, *at)?, *stride)))
             }
             (Tuple::Node(shapes, _), Tuple::Node(strides, _)) if shapes.len() == strides.len() => {
                 let parts = shapes.iter().zip(strides).map(|(s, d)| self.join(s, d));
-                Ok(Tree::Node(parts.collect::<Parsed<_>>()?))
+                Ok(Tree::Node(parts.collect::<ParseResult<_>>()?))
             }
             (shape, stride) => {
                 let count = |tuple: &Tuple| match tuple {
@@ -178,7 +178,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn column_major(&self, shape: &Tuple, stride: &mut Option<i64>) -> Parsed<Tree> {
+    fn column_major(&self, shape: &Tuple, stride: &mut Option<i64>) -> ParseResult<Tree> {
         match shape {
             Tuple::Leaf(extent, at) => {
                 let extent = self.extent(*extent, *at)?;
@@ -189,12 +189,12 @@ impl<'a> Reader<'a> {
             }
             Tuple::Node(parts, _) => {
                 let parts = parts.iter().map(|part| self.column_major(part, stride));
-                Ok(Tree::Node(parts.collect::<Parsed<_>>()?))
+                Ok(Tree::Node(parts.collect::<ParseResult<_>>()?))
             }
         }
     }
 
-    fn tiler(&mut self, depth: usize) -> Parsed<Tiler> {
+    fn tiler(&mut self, depth: usize) -> ParseResult<Tiler> {
         if !self.take('<') {
             return Ok(Tiler::Layout(self.layout()?));
         }
@@ -211,7 +211,7 @@ impl<'a> Reader<'a> {
         Ok(Tiler::Modes(parts))
     }
 
-    fn swizzle_numbers(&mut self) -> Parsed<Swizzle> {
+    fn swizzle_numbers(&mut self) -> ParseResult<Swizzle> {
         self.peek();
         let start = self.at;
         let bits = self.number()?;
@@ -224,7 +224,7 @@ impl<'a> Reader<'a> {
         Swizzle::new(narrow(bits)?, narrow(base)?, narrow(shift)?).map_err(|e| error(&e))
     }
 
-    fn swizzled(&mut self) -> Parsed<SwizzledLayout> {
+    fn swizzled(&mut self) -> ParseResult<SwizzledLayout> {
         let mut swizzle = None;
         let mut offset = 0;
         if self.take('S') {
@@ -247,7 +247,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn whole<T>(text: &str, read: impl FnOnce(&mut Reader<'_>) -> Parsed<T>) -> Parsed<T> {
+fn whole<T>(text: &str, read: impl FnOnce(&mut Reader<'_>) -> ParseResult<T>) -> ParseResult<T> {
     let mut reader = Reader::new(text);
     let value = read(&mut reader)?;
     reader.end()?;
@@ -257,7 +257,7 @@ fn whole<T>(text: &str, read: impl FnOnce(&mut Reader<'_>) -> Parsed<T>) -> Pars
 impl FromStr for Layout {
     type Err = ParseError;
 
-    fn from_str(text: &str) -> Parsed<Self> {
+    fn from_str(text: &str) -> ParseResult<Self> {
         whole(text, |reader| reader.layout())
     }
 }
@@ -265,7 +265,7 @@ impl FromStr for Layout {
 impl FromStr for Tiler {
     type Err = ParseError;
 
-    fn from_str(text: &str) -> Parsed<Self> {
+    fn from_str(text: &str) -> ParseResult<Self> {
         whole(text, |reader| reader.tiler(0))
     }
 }
@@ -273,7 +273,7 @@ impl FromStr for Tiler {
 impl FromStr for SwizzledLayout {
     type Err = ParseError;
 
-    fn from_str(text: &str) -> Parsed<Self> {
+    fn from_str(text: &str) -> ParseResult<Self> {
         whole(text, |reader| reader.swizzled())
     }
 }
@@ -282,7 +282,7 @@ impl FromStr for Swizzle {
     type Err = ParseError;
 
     /// Three numbers, `3,4,3`, or CuTe's `S<3,4,3>`.
-    fn from_str(text: &str) -> Parsed<Self> {
+    fn from_str(text: &str) -> ParseResult<Self> {
         whole(text, |reader| {
             if !reader.take('S') {
                 return reader.swizzle_numbers();
@@ -299,7 +299,7 @@ impl FromStr for Swizzle {
 impl FromStr for Coordinate {
     type Err = ParseError;
 
-    fn from_str(text: &str) -> Parsed<Self> {
+    fn from_str(text: &str) -> ParseResult<Self> {
         fn convert(tuple: &Tuple) -> Coordinate {
             match tuple {
                 Tuple::Leaf(value, _) => Coordinate::Index(*value),

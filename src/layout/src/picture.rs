@@ -9,13 +9,13 @@ use crate::swizzle::SwizzledLayout;
 
 pub use svg::style;
 
-/// How many cells a picture may have.
+/// Maximum number of cells of a picture.
 pub const MAX_CELLS: i64 = 1 << 14;
 
-/// How many colours there are: one for each bank of shared memory.
+/// Number of colours: one for each bank of shared memory.
 const COLORS: i64 = 32;
 
-/// What a colour stands for.
+/// The meaning of a colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coloring {
     /// The thread; of a value layout, the first mode.
@@ -76,14 +76,14 @@ pub struct Cell {
 
 /// A grid of cells.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Picture {
+pub struct CellGrid {
     title: String,
     columns: i64,
     /// By rows. `None` where nothing lies.
     cells: Vec<Option<Cell>>,
 }
 
-impl Picture {
+impl CellGrid {
     /// A value layout: its first mode runs down, the others run right; a single mode runs right.
     ///
     /// # Errors

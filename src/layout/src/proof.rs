@@ -1,4 +1,4 @@
-//! What a result carries: how it was proved, or why it does not exist.
+//! The proof of a result, or the reason why it does not exist.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -28,7 +28,7 @@ pub struct Proof {
     pub method: Method,
     /// The points that were looked at; 0 unless by enumeration.
     pub points: u64,
-    /// What is proved, as a sentence.
+    /// The proved claim, as a sentence.
     pub claim: Cow<'static, str>,
 }
 
@@ -53,7 +53,7 @@ impl Proof {
 
 /// A layout with the proof that it is the result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Proved {
+pub struct ProvenLayout {
     /// The result.
     pub layout: Layout,
     /// Why it is the result.

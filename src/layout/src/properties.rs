@@ -1,4 +1,4 @@
-//! What kind of function a layout is: injective, compact, tractable, the size of its image.
+//! Properties of a layout as a function: injective, compact, tractable, the size of its image.
 
 use std::borrow::Cow;
 

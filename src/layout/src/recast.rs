@@ -1,13 +1,13 @@
 //! The same bytes as elements of another width.
 
 use crate::layout::{Layout, Mode, Tree};
-use crate::proof::{Condition, Method, Proof, Proved, Rejection};
+use crate::proof::{Condition, Method, Proof, ProvenLayout, Rejection};
 
 /// The layout of elements of `to_bits` over the bytes of a layout of elements of `from_bits`.
 ///
 /// # Errors
 /// If neither width divides the other, or the modes do not consist of whole elements.
-pub fn recast(layout: &Layout, from_bits: i64, to_bits: i64) -> Result<Proved, Rejection> {
+pub fn recast(layout: &Layout, from_bits: i64, to_bits: i64) -> Result<ProvenLayout, Rejection> {
     if from_bits < 1 || to_bits < 1 {
         let reason = "an element has at least one bit";
         return Err(Rejection::new(Condition::ElementWidth, reason));
@@ -23,7 +23,7 @@ pub fn recast(layout: &Layout, from_bits: i64, to_bits: i64) -> Result<Proved, R
 }
 
 /// Joins `count` neighbouring elements into one.
-fn upcast(layout: &Layout, count: i64) -> Result<Proved, Rejection> {
+fn upcast(layout: &Layout, count: i64) -> Result<ProvenLayout, Rejection> {
     let mut failure = None;
     // The largest offset inside a joined element, over all modes.
     let mut inside = 0_i128;
@@ -58,7 +58,7 @@ fn upcast(layout: &Layout, count: i64) -> Result<Proved, Rejection> {
         return Err(Rejection::new(Condition::ElementWidth, reason));
     }
     let claim = format!("{count}·R(c) is the offset of the first part of element c");
-    Ok(Proved { layout: Layout::new(tree)?, proof: Proof::new(Method::Algebraic, 0, claim) })
+    Ok(ProvenLayout { layout: Layout::new(tree)?, proof: Proof::new(Method::Algebraic, 0, claim) })
 }
 
 /// The mode of joined elements, and the largest offset within one.
@@ -83,7 +83,7 @@ fn join(mode: Mode, count: i64) -> Option<(Mode, i64)> {
 }
 
 /// Splits each element into `count`.
-fn downcast(layout: &Layout, count: i64) -> Result<Proved, Rejection> {
+fn downcast(layout: &Layout, count: i64) -> Result<ProvenLayout, Rejection> {
     let unit = |mode: &Mode| mode.extent > 1 && mode.stride == 1;
     let units = layout.modes().iter().filter(|mode| unit(mode)).count();
     if units != 1 {
@@ -109,5 +109,5 @@ fn downcast(layout: &Layout, count: i64) -> Result<Proved, Rejection> {
         return Err(crate::LayoutError::Offset.into());
     }
     let claim = format!("R at part p of element c is {count}·L(c) + p, for all p below {count}");
-    Ok(Proved { layout: Layout::new(tree)?, proof: Proof::new(Method::Algebraic, 0, claim) })
+    Ok(ProvenLayout { layout: Layout::new(tree)?, proof: Proof::new(Method::Algebraic, 0, claim) })
 }

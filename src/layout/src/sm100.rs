@@ -16,7 +16,7 @@ pub use descriptor::{
     DescriptorError, ElementFormat, InstructionDescriptor, MatrixDescriptor, ScaleType, SmemSwizzle,
 };
 pub use scale::{ScaleError, ScaleProof, ScaleTensor};
-pub use scale_check::{BufferCheck, BufferError, Mistake, WrongScale, check_buffer};
+pub use scale_check::{BufferCheck, BufferError, ScaleLayoutError, WrongScale, check_buffer};
 pub use tile::{
     EpilogueTile, MmaTile, TileError, accumulator_layout, operand_smem, scale_smem, scale_tmem,
     smem_swizzle,

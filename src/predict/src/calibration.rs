@@ -18,42 +18,42 @@ pub struct Calibration {
     pub schema: String,
     /// The GPU's name in the catalogue.
     pub gpu: String,
-    /// Fits of kernels.
+    /// The fits of kernels, by kind and format.
     #[serde(default)]
     pub kernel: Vec<KernelFit>,
-    /// Fits of collectives.
+    /// The fits of collectives, by name and number of GPUs.
     #[serde(default)]
     pub collective: Vec<CollectiveFit>,
 }
 
-/// How much of a peak a kernel reaches.
+/// The fractions of the peaks that a kernel reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Efficiency {
-    /// Of the peak of products, above 0 and at most 1.
+    /// The fraction of the compute peak, above 0 and at most 1.
     pub compute: f64,
-    /// Of HBM's bandwidth, above 0 and at most 1.
+    /// The fraction of HBM's bandwidth, above 0 and at most 1.
     pub memory: f64,
-    /// What a launch adds in ns. `None` uses the stated time.
+    /// The time that a launch adds, in ns. `None` uses the stated time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch_ns: Option<f64>,
 }
 
 impl Efficiency {
-    /// Everything at its peak.
+    /// Full peak and full bandwidth, with the stated launch time.
     pub const PERFECT: Self = Self { compute: 1.0, memory: 1.0, launch_ns: None };
 }
 
-/// How well a fit predicts, as fractions: 0.1 is 10 %.
+/// The errors of a fit, as fractions: 0.1 is 10 %.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Errors {
-    /// Rows.
+    /// Number of rows.
     pub n: usize,
     /// The mean of |predicted − measured| / measured.
     pub mape: f64,
-    /// The median of the same.
+    /// The median of |predicted − measured| / measured.
     pub median: f64,
-    /// Nine of ten rows are at most this far off.
+    /// The 90th percentile of |predicted − measured| / measured.
     pub p90: f64,
     /// The mean of (predicted − measured) / measured: negative if predictions are too fast.
     pub bias: f64,
@@ -67,25 +67,25 @@ pub struct KernelFit {
     pub op: OpKind,
     /// The format of its factors.
     pub dtype: Dtype,
-    /// The result.
+    /// The fitted efficiencies.
     pub efficiency: Efficiency,
     /// Parameters that lie on their bound: the data do not determine them.
     pub active_bounds: Vec<String>,
     /// The FLOPs of the rows, least and most. Outside, this fit is not used.
     pub flops: [f64; 2],
-    /// The bytes of the rows, least and most.
+    /// The bytes of the rows, least and largest.
     pub bytes: [f64; 2],
-    /// On the rows that were fitted.
+    /// The errors on the rows that were fitted.
     pub train: Errors,
-    /// On the rows that were held out.
+    /// The errors on the rows that were held out.
     pub test: Errors,
 }
 
-/// Messages of some sizes: t = α + V / (B · share).
+/// A range of message sizes with one latency and rate: t = α + V / (B · share).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Regime {
-    /// The sizes, least and most.
+    /// The least and the largest size in bytes.
     pub bytes: [f64; 2],
     /// The time of an empty message in ns.
     pub alpha_ns: f64,
@@ -93,39 +93,39 @@ pub struct Regime {
     pub bandwidth: f64,
 }
 
-/// The fit of one collective.
+/// The fit of one collective on one number of GPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CollectiveFit {
     /// Its name, for example `all_reduce`.
     pub op: String,
-    /// How many GPUs.
+    /// Number of GPUs.
     pub gpus: u32,
     /// Message sizes with their own parameters, smallest first.
     pub regimes: Vec<Regime>,
     /// Parameters that lie on their bound.
     pub active_bounds: Vec<String>,
-    /// On the rows that were fitted.
+    /// The errors on the rows that were fitted.
     pub train: Errors,
-    /// On the rows that were held out.
+    /// The errors on the rows that were held out.
     pub test: Errors,
 }
 
-/// A text that is no calibration.
+/// Why a text is no calibration.
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrationError {
-    /// Not TOML, or not of this form.
+    /// The text is not TOML, or has unknown or missing keys.
     #[error("the calibration cannot be read: {0}")]
     Toml(#[from] toml::de::Error),
-    /// Of another version.
+    /// The schema is of another version.
     #[error("the calibration's schema is `{0}`; this rgpu reads `{SCHEMA}`")]
     Schema(String),
-    /// A number that no fit gives.
+    /// A number is not in the range that a fit can give.
     #[error("`{what}` of the calibration is {value}; it must be above 0 and at most 1")]
     Efficiency {
-        /// Which.
+        /// The name of the number.
         what: String,
-        /// Its value.
+        /// The number.
         value: f64,
     },
 }

@@ -17,7 +17,7 @@ use crate::calibration::Calibration;
 use crate::nearest;
 use crate::term::{Input, Term};
 
-/// A collective.
+/// A collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Op {
@@ -29,7 +29,7 @@ pub enum Op {
     ReduceScatter,
     /// Every rank sends a part to every other. The size is one rank's buffer.
     AllToAll,
-    /// One rank sends to another.
+    /// Point to point: one rank sends to another.
     P2p,
 }
 
@@ -37,7 +37,7 @@ pub enum Op {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{typed}` is no collective that can be predicted; the nearest is `{nearest}`")]
 pub struct UnknownCollective {
-    /// The name as typed.
+    /// The name that was given.
     pub typed: String,
     /// The most similar name.
     pub nearest: &'static str,
@@ -69,7 +69,7 @@ impl Op {
         }
     }
 
-    /// Steps of a ring.
+    /// The number of steps of a ring.
     fn steps(self, ranks: f64) -> f64 {
         match self {
             Self::AllReduce => 2.0 * (ranks - 1.0),
@@ -101,7 +101,7 @@ impl std::str::FromStr for Op {
     }
 }
 
-/// How a collective is routed.
+/// The route of a collective's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Algorithm {
@@ -109,43 +109,43 @@ pub enum Algorithm {
     Ring,
     /// A chain in each node, and a tree over nodes.
     Tree,
-    /// Inside nodes, between nodes, inside nodes.
+    /// Inside nodes, then between nodes, then inside nodes.
     Hierarchical,
-    /// Straight from rank to rank.
+    /// Each rank sends directly to the other ranks.
     Direct,
-    /// As measured: the calibration does not tell.
+    /// Taken from a calibration, which does not record the algorithm.
     Measured,
 }
 
 /// The bound and the predicted time of a collective.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CollectiveTime {
-    /// Which.
+    /// The collective.
     pub op: Op,
     /// The size in bytes; see [`Op`] for what it counts.
     pub bytes: f64,
-    /// Ranks.
+    /// Number of ranks.
     pub ranks: f64,
-    /// Bytes over each GPU's link.
+    /// Bytes that cross each GPU's link.
     pub volume: f64,
     /// The rate of that link, one way, in B/s.
     pub link: f64,
-    /// The speed of light in ns.
+    /// The speed-of-light bound, in ns.
     pub bound_ns: f64,
-    /// The part of the time that does not depend on the size.
+    /// The part of the time that does not depend on the size, in ns.
     pub latency_ns: f64,
-    /// The part that does.
+    /// The part of the time that grows with the size, in ns.
     pub transfer_ns: f64,
-    /// The algorithm that took least.
+    /// The fastest algorithm.
     pub algorithm: Algorithm,
-    /// Its protocol.
+    /// The NCCL protocol of that algorithm.
     pub protocol: Protocol,
     /// Whether a measured latency and rate were used.
     pub is_calibrated: bool,
 }
 
 impl CollectiveTime {
-    /// A collective of one rank.
+    /// A collective of one rank, which takes no time.
     #[must_use]
     pub fn none(op: Op) -> Self {
         Self {

@@ -17,11 +17,11 @@ pub use fields::{ConfigError, Fields};
 
 use crate::{Dtype, nearest};
 
-/// How a config of one architecture is read.
+/// A model architecture and the reader of its configs.
 pub struct Architecture {
-    /// The names in `architectures`.
+    /// The names that `architectures` of a config may have.
     pub names: &'static [&'static str],
-    /// Reads the fields.
+    /// Reads the config's fields.
     pub read: fn(&Fields<'_>) -> Result<Model, ConfigError>,
 }
 
@@ -35,83 +35,83 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &gpt_oss::GPT_OSS,
 ];
 
-/// The attention of a layer.
+/// The sizes of a layer's attention.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AttentionShape {
     /// Heads that share keys and values in groups; one head a group is multi-head attention.
     Grouped {
-        /// Query heads.
+        /// Number of query heads.
         heads: f64,
-        /// Heads of keys and values.
+        /// Number of heads of keys and values.
         kv_heads: f64,
-        /// The length of a head.
+        /// The head dimension, in elements.
         head_dim: f64,
         /// A query sees at most this many keys.
         window: Option<f64>,
     },
-    /// A latent for all heads (MLA).
+    /// One latent that all heads share (multi-head latent attention).
     Latent {
-        /// Heads.
+        /// Number of heads.
         heads: f64,
         /// The rank of queries; `None` if they are not compressed.
         query_rank: Option<f64>,
-        /// The length of the latent.
+        /// The dimension of the latent, in elements.
         kv_rank: f64,
-        /// The part of a key without rotation.
+        /// The dimension of the part of a key without rotation.
         nope: f64,
-        /// The part of a key with rotation.
+        /// The dimension of the part of a key with rotation.
         rope: f64,
-        /// The length of a value.
+        /// The dimension of a value, in elements.
         value: f64,
     },
 }
 
-/// The MLP of a layer.
+/// The sizes of a layer's MLP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MlpShape {
-    /// Gate, up and down.
+    /// Three matrices: gate, up and down.
     Gated {
-        /// The width inside.
+        /// The intermediate size, in elements.
         inner: f64,
     },
     /// Routed experts, each gate, up and down.
     Experts {
-        /// Experts in all.
+        /// Number of routed experts.
         experts: f64,
-        /// Experts a token.
+        /// Number of routed experts that each token uses.
         chosen: f64,
-        /// The width inside an expert.
+        /// The intermediate size of one expert, in elements.
         inner: f64,
         /// The width inside the experts that every token takes; 0 if there are none.
         shared: f64,
     },
 }
 
-/// One kind of layer.
+/// A kind of layer: layers with the same sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Layer {
-    /// Its attention.
+    /// The sizes of its attention.
     pub attention: AttentionShape,
-    /// Its MLP.
+    /// The sizes of its MLP.
     pub mlp: MlpShape,
-    /// Parameters of its norms, biases and sinks.
+    /// Number of parameters of its norms, biases and sinks.
     pub small: f64,
 }
 
-/// A decoder.
+/// A decoder-only language model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
-    /// The architecture's name.
+    /// The architecture's name in the config.
     pub architecture: String,
-    /// The model's width.
+    /// The hidden size, in elements.
     pub hidden: f64,
-    /// Tokens that it knows.
+    /// The vocabulary size, in tokens.
     pub vocabulary: f64,
     /// Whether the output shares the embedding's weights.
     pub is_tied: bool,
-    /// The kinds of layers.
+    /// The different kinds of layers.
     pub kinds: Vec<Layer>,
-    /// The kind of every layer, in their order.
+    /// The kind of each layer, as an index into `kinds`.
     pub order: Vec<u8>,
     /// The format of activations, norms and embeddings.
     pub dtype: Dtype,
@@ -124,7 +124,7 @@ pub struct Model {
 }
 
 impl AttentionShape {
-    /// Query heads.
+    /// Number of query heads.
     #[must_use]
     pub fn heads(&self) -> f64 {
         match *self {
@@ -132,7 +132,7 @@ impl AttentionShape {
         }
     }
 
-    /// Weights of its products.
+    /// Number of weights of its matrices.
     #[must_use]
     pub fn parameters(&self, hidden: f64) -> f64 {
         match *self {
@@ -170,7 +170,7 @@ impl MlpShape {
         }
     }
 
-    /// Weights of the routed experts.
+    /// Number of weights of the routed experts.
     #[must_use]
     pub fn expert_parameters(&self, hidden: f64) -> f64 {
         match *self {
@@ -179,7 +179,7 @@ impl MlpShape {
         }
     }
 
-    /// Weights of the router.
+    /// Number of weights of the router.
     #[must_use]
     pub fn router_parameters(&self, hidden: f64) -> f64 {
         match *self {
@@ -217,25 +217,25 @@ impl Model {
         Ok(model)
     }
 
-    /// The layers, in their order.
+    /// The layers in order.
     pub fn layers(&self) -> impl Iterator<Item = &Layer> {
         self.order.iter().filter_map(|kind| self.kinds.get(usize::from(*kind)))
     }
 
-    /// How many layers are of a kind.
+    /// Number of layers of a kind.
     #[must_use]
     pub fn count(&self, kind: usize) -> f64 {
         self.order.iter().filter(|k| usize::from(**k) == kind).count() as f64
     }
 
-    /// All parameters.
+    /// Number of all parameters.
     #[must_use]
     pub fn parameters(&self) -> f64 {
         let embeddings = if self.is_tied { 1.0 } else { 2.0 } * self.vocabulary * self.hidden;
         embeddings + self.hidden + self.sum(|layer| self.layer_parameters(layer))
     }
 
-    /// Parameters that one token uses.
+    /// Number of parameters that one token uses.
     #[must_use]
     pub fn active_parameters(&self) -> f64 {
         let unused = |layer: &Layer| {
@@ -244,7 +244,7 @@ impl Model {
         self.parameters() - self.sum(unused)
     }
 
-    /// All parameters of a layer.
+    /// Number of parameters of one layer.
     #[must_use]
     pub fn layer_parameters(&self, layer: &Layer) -> f64 {
         layer.attention.parameters(self.hidden)

@@ -10,12 +10,12 @@ use crate::config::{AttentionShape, MlpShape, Model};
 use crate::dtype::MathKind;
 use crate::hw::{Hardware, LinkKind, Problem, Tier};
 use crate::kernel::{Context, KernelTime, LimitedBy, OpKind};
-use crate::llm::layer::{embedding_parts, head_parts, layer_parts};
+use crate::llm::layer::{visit_embedding, visit_head, visit_layer};
 use crate::llm::memory::{layer_kv_bytes, layer_weight_bytes};
 use crate::llm::serve::DEFINITIONS;
 use crate::llm::{
-    Candidate, Deployment, Load, Parallelism, Part, Phase, PhaseTime, Placement, Serving,
-    StageMemory, Step,
+    Candidate, Deployment, Load, Parallelism, Phase, PhaseTime, Placement, Serving, StageMemory,
+    Step, StepOperation,
 };
 use crate::term::{Input, Term};
 
@@ -23,20 +23,21 @@ use crate::term::{Input, Term};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CalibrationState {
-    /// For all of it.
+    /// Measured efficiencies were used everywhere.
     Calibrated,
-    /// Not, or not for all of it: times are bounds with stated launch and latency terms.
+    /// Measured efficiencies were used nowhere, or not everywhere: times are bounds with stated
+    /// launch and latency terms.
     Uncalibrated,
 }
 
 impl CalibrationState {
-    /// The state for a flag.
+    /// Converts a flag.
     #[must_use]
     pub fn of(is_calibrated: bool) -> Self {
         if is_calibrated { Self::Calibrated } else { Self::Uncalibrated }
     }
 
-    /// The word in texts.
+    /// The word for it in texts.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -51,13 +52,13 @@ impl CalibrationState {
 pub struct GpuDocument {
     /// `rgpu.model-gpu/1`.
     pub schema: &'static str,
-    /// The file.
+    /// The hardware file.
     pub hardware: Hardware,
     /// FLOP a byte of HBM traffic at which products begin to limit, by format.
     pub ridge_flop_per_byte: BTreeMap<String, f64>,
-    /// Links in one direction, in B/s.
+    /// The rate of each link in one direction, in B/s, by kind.
     pub links_one_way: BTreeMap<&'static str, f64>,
-    /// Bandwidths of memories in B/s.
+    /// The bandwidth of each memory, in B/s, by tier.
     pub bandwidths: BTreeMap<String, f64>,
 }
 
@@ -84,28 +85,28 @@ pub fn gpu_document(hardware: &Hardware) -> GpuDocument {
 pub struct GpuList {
     /// `rgpu.model-gpus/1`.
     pub schema: &'static str,
-    /// The GPUs.
+    /// The GPUs of the catalogue.
     pub gpus: Vec<GpuLine>,
 }
 
 /// A GPU in a list.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct GpuLine {
-    /// Its name.
+    /// The name that `--gpu` takes.
     pub id: String,
     /// The product's name.
     pub name: String,
-    /// HBM in bytes.
+    /// HBM capacity, in bytes.
     pub hbm_bytes: f64,
-    /// HBM in B/s.
+    /// HBM bandwidth, in B/s.
     pub hbm_bandwidth: f64,
-    /// Dense BF16 in FLOP/s.
+    /// Dense BF16 peak, in FLOP/s.
     pub bf16: f64,
-    /// Dense FP8; 0 if there is none.
+    /// Dense FP8 peak, in FLOP/s; 0 if the GPU has none.
     pub fp8: f64,
-    /// Dense FP4; 0 if there is none.
+    /// Dense FP4 peak, in FLOP/s; 0 if the GPU has none.
     pub fp4: f64,
-    /// NVLink in one direction, in B/s.
+    /// NVLink rate in one direction, in B/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nvlink: Option<f64>,
     /// `shipped`, or the file that defines it.
@@ -129,23 +130,23 @@ pub fn gpu_line(hardware: &Hardware, from: &str) -> Option<GpuLine> {
     })
 }
 
-/// What was found in hardware files and known results (`rgpu.model-check/1`).
+/// The result of checking hardware files and known results (`rgpu.model-check/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CheckDocument {
     /// `rgpu.model-check/1`.
     pub schema: &'static str,
-    /// Whether nothing was found.
+    /// Whether no problem was found.
     pub passed: bool,
-    /// Each thing that was checked.
-    pub checks: Vec<Checked>,
+    /// Each checked file, GPU or known result.
+    pub checks: Vec<CheckedItem>,
 }
 
-/// One thing that was checked.
+/// A checked file, GPU or known result.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Checked {
-    /// A file, a GPU or a known result.
+pub struct CheckedItem {
+    /// Its path or name.
     pub subject: String,
-    /// What is wrong; empty if nothing is.
+    /// The problems found; empty if there are none.
     pub problems: Vec<Problem>,
 }
 
@@ -154,7 +155,7 @@ pub struct Checked {
 pub struct KernelDocument {
     /// `rgpu.model-kernel/1`.
     pub schema: &'static str,
-    /// The GPU.
+    /// The GPU's name in the catalogue.
     pub gpu: String,
     /// The kernel with its sizes.
     pub subject: String,
@@ -164,11 +165,11 @@ pub struct KernelDocument {
     pub flops: f64,
     /// Bytes that must cross HBM.
     pub bytes: f64,
-    /// FLOP a byte.
+    /// Arithmetic intensity, in FLOP per byte of HBM traffic.
     pub intensity: f64,
-    /// The speed of light.
+    /// The speed-of-light bound, in ns.
     pub bound_ns: f64,
-    /// The prediction.
+    /// The predicted time, in ns.
     pub time_ns: f64,
     /// The longest term of the prediction.
     pub limited_by: LimitedBy,
@@ -177,42 +178,42 @@ pub struct KernelDocument {
     /// The tile of a product: rows, columns, and parts that its columns are split into.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tile: Option<Tile>,
-    /// A measured time beside the bound.
+    /// A measured time in relation to the bound. Absent without `--measured-us`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares: Option<Shares>,
-    /// What else to know, as sentences.
+    /// Remarks, as sentences.
     pub notes: Vec<String>,
     /// The terms of the bound and of the prediction.
     pub terms: Vec<Term>,
 }
 
-/// The tile of a product.
+/// The tile of a matrix product.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Tile {
-    /// Rows.
+    /// Rows of the tile.
     pub rows: f64,
-    /// Columns.
+    /// Columns of the tile.
     pub columns: f64,
-    /// Parts that the inner dimension is split into.
+    /// Number of parts that the inner dimension is split into.
     pub split: f64,
 }
 
-/// A measured time beside the bound.
+/// A measured time in relation to the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Shares {
-    /// The measured time.
+    /// The measured time, in ns.
     pub measured_ns: f64,
-    /// The bound at the specified clock over it: 1 is the speed of light.
+    /// The bound at the specified clock, divided by the measured time: 1 is the speed of light.
     pub of_bound: f64,
-    /// The measured clock in MHz.
+    /// The measured clock, in MHz.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_mhz: Option<f64>,
-    /// The bound at the measured clock over it.
+    /// The bound at the measured clock, divided by the measured time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of_bound_at_clock: Option<f64>,
 }
 
-/// The document of a kernel.
+/// Makes the document of a kernel.
 #[must_use]
 pub fn kernel_document(
     subject: String,
@@ -246,50 +247,50 @@ pub fn kernel_document(
 pub struct CollectiveDocument {
     /// `rgpu.model-collective/1`.
     pub schema: &'static str,
-    /// The GPU.
+    /// The GPU's name in the catalogue.
     pub gpu: String,
     /// The collective.
     pub op: Op,
-    /// Ranks.
+    /// Number of ranks.
     pub gpus: f64,
     /// The size in bytes.
     pub bytes: f64,
     /// The speed of light of the links, without reductions inside the switch.
     pub bound_ns: f64,
-    /// The prediction.
+    /// The predicted time, in ns.
     pub time_ns: f64,
-    /// The rate that nccl-tests would print, in B/s.
+    /// The bus bandwidth as nccl-tests computes it, in B/s.
     pub bus_bandwidth: f64,
-    /// The algorithm that takes least.
+    /// The fastest algorithm.
     pub algorithm: Algorithm,
-    /// Its protocol.
+    /// The NCCL protocol of that algorithm.
     pub protocol: Protocol,
     /// Whether a measured latency and rate were used.
     pub calibration: CalibrationState,
-    /// The same for other sizes.
+    /// Predictions for other sizes.
     pub sizes: Vec<SizeLine>,
-    /// The terms.
+    /// The terms of the prediction.
     pub terms: Vec<Term>,
 }
 
-/// A collective of one size.
+/// A collective with one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SizeLine {
     /// The size in bytes.
     pub bytes: f64,
-    /// The prediction.
+    /// The predicted time, in ns.
     pub time_ns: f64,
     /// Its bound.
     pub bound_ns: f64,
-    /// The rate in B/s.
+    /// The bus bandwidth as nccl-tests computes it, in B/s.
     pub bus_bandwidth: f64,
-    /// The algorithm.
+    /// The fastest algorithm.
     pub algorithm: Algorithm,
-    /// The protocol.
+    /// The NCCL protocol of that algorithm.
     pub protocol: Protocol,
 }
 
-/// The line of a size.
+/// Makes the line of one size.
 #[must_use]
 pub fn size_line(time: &CollectiveTime) -> SizeLine {
     SizeLine {
@@ -327,24 +328,24 @@ pub fn collective_document(
     }
 }
 
-/// What a model is (`rgpu.model-config/1`).
+/// The sizes of a model (`rgpu.model-config/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ModelDocument {
     /// `rgpu.model-config/1`.
     pub schema: &'static str,
     /// The architecture's name.
     pub architecture: String,
-    /// All parameters.
+    /// Number of parameters.
     pub parameters: f64,
-    /// Those that one token uses.
+    /// Number of parameters that one token uses.
     pub active_parameters: f64,
-    /// The model's width.
+    /// The hidden size, in elements.
     pub hidden: f64,
-    /// Tokens that it knows.
+    /// The vocabulary size, in tokens.
     pub vocabulary: f64,
-    /// Layers.
+    /// Number of layers.
     pub layers: usize,
-    /// The kinds of layers.
+    /// The different kinds of layers.
     pub kinds: Vec<LayerKind>,
     /// The format of activations.
     pub dtype: crate::Dtype,
@@ -354,7 +355,7 @@ pub struct ModelDocument {
     pub expert_dtype: crate::Dtype,
     /// Bytes of KV cache a token in all layers, in the activations' format.
     pub kv_bytes_per_token: f64,
-    /// The longest context.
+    /// The longest context, in tokens; absent if the config does not state it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_context: Option<u64>,
 }
@@ -362,11 +363,11 @@ pub struct ModelDocument {
 /// A kind of layer.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LayerKind {
-    /// Its parts in words.
+    /// Its attention and MLP in words.
     pub name: String,
-    /// How many layers are of this kind.
+    /// Number of layers of this kind.
     pub count: f64,
-    /// Parameters of one.
+    /// Number of parameters.
     pub parameters: f64,
 }
 
@@ -394,7 +395,7 @@ pub fn layer_name(layer: &crate::config::Layer) -> String {
     format!("{attention}; {mlp}")
 }
 
-/// The document of a model.
+/// Makes the document of a model.
 #[must_use]
 pub fn model_document(model: &Model) -> ModelDocument {
     let kinds = model.kinds.iter().enumerate().map(|(at, layer)| LayerKind {
@@ -420,22 +421,22 @@ pub fn model_document(model: &Model) -> ModelDocument {
     }
 }
 
-/// A model on GPUs (`rgpu.model-llm/1`).
+/// The prediction for a model on GPUs (`rgpu.model-llm/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LlmDocument {
     /// `rgpu.model-llm/1`.
     pub schema: &'static str,
-    /// The GPU.
+    /// The GPU's name in the catalogue.
     pub gpu: String,
-    /// The model.
+    /// The sizes of the model.
     pub model: ModelDocument,
-    /// How it is spread.
+    /// How the model is split over GPUs.
     pub parallelism: Parallelism,
-    /// Where its data live.
+    /// The memory of weights and KV cache.
     pub placement: Placement,
     /// Whether measured efficiencies were used in all points.
     pub calibration: CalibrationState,
-    /// Each load.
+    /// The result for each load.
     pub points: Vec<LoadPoint>,
     /// Prefill and decode of the first load that runs.
     pub phases: Vec<PhaseDocument>,
@@ -444,38 +445,38 @@ pub struct LlmDocument {
     /// Other ways to spread the model over as many GPUs, best first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub suggestions: Vec<Suggestion>,
-    /// What the numbers mean.
+    /// The definitions of the numbers, by name.
     pub definitions: BTreeMap<&'static str, &'static str>,
-    /// What else to know, as sentences.
+    /// Remarks, as sentences.
     pub notes: Vec<String>,
 }
 
-/// A load and what the server does under it.
+/// A load with its result.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LoadPoint {
-    /// Tokens of a prompt.
+    /// Prompt length, in tokens.
     pub input: f64,
-    /// Tokens of an answer.
+    /// Output length, in tokens.
     pub output: f64,
-    /// Requests at once.
+    /// Number of concurrent requests.
     pub concurrency: f64,
-    /// The result. Absent if it cannot run.
+    /// The performance. Absent if it cannot run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serving: Option<Serving>,
-    /// Why it cannot run.
+    /// Why it cannot run. Absent if it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impossible: Option<String>,
 }
 
-/// A way to spread a model.
+/// A choice of parallelism.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Suggestion {
-    /// The way.
+    /// How the model is split over GPUs.
     pub parallelism: Parallelism,
-    /// What it does. Absent if it cannot run.
+    /// The performance. Absent if it cannot run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serving: Option<Serving>,
-    /// What rules it out.
+    /// Why it cannot run. Absent if it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impossible: Option<String>,
 }
@@ -490,69 +491,69 @@ impl From<Candidate> for Suggestion {
     }
 }
 
-/// A phase, layer by layer.
+/// A phase by kind of layer.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PhaseDocument {
-    /// Which.
+    /// The phase.
     pub phase: Phase,
-    /// Sequences of one step.
+    /// Number of sequences per step.
     pub sequences: f64,
-    /// New tokens a sequence.
+    /// New tokens per sequence.
     pub queries: f64,
-    /// Tokens a sequence that are seen.
+    /// Tokens per sequence that attention reads.
     pub keys: f64,
-    /// The kinds of layers, then the ends.
+    /// The kinds of layers, then the embedding and the output.
     pub layers: Vec<LayerLine>,
 }
 
 /// One layer of a kind, or an end of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LayerLine {
-    /// Its parts in words.
+    /// Its attention and MLP in words.
     pub name: String,
-    /// How many there are.
+    /// Number of such layers.
     pub count: f64,
-    /// The sums over its parts, for one layer.
+    /// The sums over one layer.
     pub total: PhaseTime,
-    /// The share of the bf16 peak that products reach.
+    /// Model FLOPs utilization, as a fraction of the bf16 peak.
     pub mfu: f64,
-    /// Weights on one GPU, for one layer.
+    /// Bytes of weights on one GPU, for one layer.
     pub weight_bytes: f64,
     /// KV cache of one token on one GPU, for one layer.
     pub kv_bytes_per_token: f64,
-    /// Its kernels and collectives in their order.
+    /// Its kernels and collectives in order.
     pub parts: Vec<PartLine>,
 }
 
 /// A kernel or collective of a layer.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PartLine {
-    /// Its name.
+    /// The name of the kernel or collective.
     pub name: &'static str,
-    /// The prediction.
+    /// The predicted time, in ns.
     pub time_ns: f64,
-    /// The speed of light.
+    /// The speed-of-light bound, in ns.
     pub bound_ns: f64,
-    /// The longest term.
+    /// The longest term of the prediction.
     pub limited_by: LimitedBy,
-    /// The terms.
+    /// The terms of the prediction.
     pub terms: Vec<Term>,
 }
 
-/// What a document of a model needs.
+/// The inputs of [`LlmParts::phase`].
 pub struct LlmParts<'a> {
-    /// The GPU's file.
+    /// The GPU's hardware file.
     pub hardware: &'a Hardware,
     /// The model.
     pub model: &'a Model,
-    /// How it runs.
+    /// How the model runs.
     pub deployment: &'a Deployment,
-    /// What predictions use.
+    /// The GPU, calibration and launch mode of predictions.
     pub context: &'a Context<'a>,
 }
 
 impl LlmParts<'_> {
-    /// A phase of a step, layer by layer.
+    /// Makes the document of one phase of a step.
     #[must_use]
     pub fn phase(&self, step: &Step, times: &crate::llm::layer::PhaseTimes) -> PhaseDocument {
         let (model, deployment, context) = (self.model, self.deployment, self.context);
@@ -573,7 +574,7 @@ impl LlmParts<'_> {
                 continue;
             }
             let mut parts = Vec::new();
-            layer_parts(model, layer, deployment, step, context, &mut |name, part| {
+            visit_layer(model, layer, deployment, step, context, &mut |name, part| {
                 parts.push(self.part(name, &part));
             });
             layers.push(LayerLine {
@@ -583,12 +584,12 @@ impl LlmParts<'_> {
             });
         }
         let mut parts = Vec::new();
-        embedding_parts(model, deployment, step, context, &mut |name, part| {
+        visit_embedding(model, deployment, step, context, &mut |name, part| {
             parts.push(self.part(name, &part));
         });
         layers.push(line("embedding".into(), 1.0, &times.embedding, parts));
         let mut parts = Vec::new();
-        head_parts(model, deployment, step, context, &mut |name, part| {
+        visit_head(model, deployment, step, context, &mut |name, part| {
             parts.push(self.part(name, &part));
         });
         layers.push(line("last norm and logits".into(), 1.0, &times.head, parts));
@@ -601,23 +602,23 @@ impl LlmParts<'_> {
         }
     }
 
-    fn part(&self, name: &'static str, part: &Part) -> PartLine {
+    fn part(&self, name: &'static str, part: &StepOperation) -> PartLine {
         match part {
-            Part::Kernel(kernel) => PartLine {
+            StepOperation::Kernel(kernel) => PartLine {
                 name,
                 time_ns: kernel.time_ns(),
                 bound_ns: kernel.bound_ns(),
                 limited_by: kernel.limited_by(),
                 terms: kernel.terms(self.hardware, self.context.launch),
             },
-            Part::Collective(collective) => PartLine {
+            StepOperation::Collective(collective) => PartLine {
                 name,
                 time_ns: collective.time_ns(),
                 bound_ns: collective.bound_ns,
                 limited_by: LimitedBy::Link,
                 terms: collective.terms(&link_source(self.hardware)),
             },
-            Part::Fetch { tier, bytes, ns } => PartLine {
+            StepOperation::Fetch { tier, bytes, ns } => PartLine {
                 name,
                 time_ns: *ns,
                 bound_ns: *ns,
@@ -642,7 +643,7 @@ impl LlmParts<'_> {
     }
 }
 
-/// The source of a GPU's links.
+/// The source of the numbers of a GPU's links.
 #[must_use]
 pub fn link_source(hardware: &Hardware) -> String {
     let link = hardware.link.iter().find(|link| link.kind == LinkKind::Nvlink);
@@ -650,7 +651,7 @@ pub fn link_source(hardware: &Hardware) -> String {
     link.map(|link| hardware.source_text(&link.source)).unwrap_or_default()
 }
 
-/// What the numbers of a server mean, by name.
+/// The definitions of a server's numbers, by name.
 #[must_use]
 pub fn definitions() -> BTreeMap<&'static str, &'static str> {
     DEFINITIONS.iter().copied().collect()
@@ -665,7 +666,7 @@ pub struct TermsDocument {
     pub parts: Vec<PartTerms>,
 }
 
-/// The terms of a part.
+/// The terms of one kernel or collective.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PartTerms {
     /// The part, with those that it belongs to: `prefill / grouped 32/8x128; gated 14336 / qkv`.
@@ -674,7 +675,7 @@ pub struct PartTerms {
     pub terms: Vec<serde_json::Value>,
 }
 
-/// A load and what came of it.
+/// Makes the point of a load from its result.
 #[must_use]
 pub fn load_point(load: &Load, outcome: &Result<Serving, String>) -> LoadPoint {
     LoadPoint {

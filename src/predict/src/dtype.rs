@@ -14,7 +14,7 @@ use crate::nearest;
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
-    /// 32 bits.
+    /// 32-bit floats.
     Fp32,
     /// 32 bits in memory, multiplied with 19.
     Tf32,
@@ -36,14 +36,14 @@ pub enum Dtype {
     Int4,
 }
 
-/// What a product is computed with. Formats of one kind share a peak.
+/// The arithmetic of a product. Formats of one kind share a peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MathKind {
     /// FP32 on the vector units.
     Fp32,
-    /// TF32.
+    /// TF32 on tensor cores.
     Tf32,
-    /// FP16 and BF16.
+    /// FP16 and BF16 on tensor cores.
     Half,
     /// FP8.
     Fp8,
@@ -54,10 +54,10 @@ pub enum MathKind {
 }
 
 impl MathKind {
-    /// How many there are; [`MathKind::index`] is below.
+    /// Number of kinds; [`MathKind::index`] is below it.
     pub const COUNT: usize = 6;
 
-    /// A place in a table.
+    /// The index in tables by kind.
     #[must_use]
     pub fn index(self) -> usize {
         self as usize
@@ -96,7 +96,7 @@ impl Dtype {
         }
     }
 
-    /// How many elements share one scale of a byte. `None` if there are no scales.
+    /// Number of elements that share one scale of a byte. `None` if there are no scales.
     #[must_use]
     pub fn scale_block(self) -> Option<u64> {
         match self {
@@ -113,7 +113,7 @@ impl Dtype {
         rows * (columns * f64::from(self.bits()) / 8.0 + scales)
     }
 
-    /// What products of this format run on.
+    /// The arithmetic of products of this format.
     #[must_use]
     pub fn math(self) -> MathKind {
         match self {
@@ -138,7 +138,7 @@ impl fmt::Display for Dtype {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{typed}` is no number format; the nearest is `{nearest}`")]
 pub struct UnknownDtype {
-    /// The name as typed.
+    /// The name that was given.
     pub typed: String,
     /// The most similar name.
     pub nearest: &'static str,

@@ -12,33 +12,34 @@ use crate::calibration::{
 use crate::collective::Topology;
 use crate::hw::Gpu;
 use crate::kernel::{KernelTime, LaunchMode, OpKind};
-use crate::measurement::{Kind, Measurement, Predicted, context};
+use crate::measurement::{Kind, Measurement, Prediction, context};
 use crate::{Dtype, measurement};
 
-/// Fewer rows are not fitted.
+/// The minimum number of rows for a fit.
 pub const MIN_ROWS: usize = 8;
 /// Fewer rows are no regime of a collective.
 const MIN_REGIME_ROWS: usize = 6;
 /// One configuration of this many is held out.
-const HELD_OUT: u64 = 4;
+const CONFIGURATIONS_PER_HELD_OUT: u64 = 4;
 /// The weight of the pull, against a mean of squared relative errors.
-const PULL: f64 = 1e-4;
-const EFFICIENCY: (f64, f64) = (0.02, 1.0);
-const LAUNCH_NS: (f64, f64) = (1.0, 100_000.0);
-const ALPHA_NS: (f64, f64) = (100.0, 10_000_000.0);
+const PULL_WEIGHT: f64 = 1e-4;
+const EFFICIENCY_BOUNDS: (f64, f64) = (0.02, 1.0);
+const LAUNCH_BOUNDS_NS: (f64, f64) = (1.0, 100_000.0);
+const ALPHA_BOUNDS_NS: (f64, f64) = (100.0, 10_000_000.0);
 /// A parameter this close to its bound, as a ratio, lies on it.
-const ON_BOUND: f64 = 1.001;
-const SWEEPS: usize = 24;
+const MAX_RATIO_ON_BOUND: f64 = 1.001;
+const DESCENT_SWEEPS: usize = 24;
 const GOLDEN_STEPS: usize = 36;
 
-/// A fit, and what was left out of it.
+/// A fit, and the rows that were left out of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fitted {
-    /// The result.
+pub struct FitOutcome {
+    /// The fitted calibration.
     pub calibration: Calibration,
-    /// Rows faster than light: faulty, or warm in a cache. With their bound and time.
+    /// Rows faster than their bound (the measurement is faulty or data was in a cache), each with
+    /// its bound and its time, in ns.
     pub too_fast: Vec<(Measurement, f64, f64)>,
-    /// Kinds with too few rows: their name and rows.
+    /// Kinds with too few rows: name and number of rows.
     pub too_few: Vec<(String, usize)>,
     /// Rows of servers, and those without a size, which no fit can use.
     pub unused: usize,
@@ -51,9 +52,14 @@ struct Parameter {
     start: f64,
 }
 
-/// Fits what `rows` of one GPU allow.
+/// Fits all kernels and collectives for which `rows` of one GPU suffice.
 #[must_use]
-pub fn fit(gpu_name: &str, gpu: &Gpu, topology: Option<&Topology>, rows: &[Measurement]) -> Fitted {
+pub fn fit(
+    gpu_name: &str,
+    gpu: &Gpu,
+    topology: Option<&Topology>,
+    rows: &[Measurement],
+) -> FitOutcome {
     let context = context(gpu, None);
     let mut kernels: BTreeMap<(OpKind, Dtype), Vec<(KernelTime, f64, bool)>> = BTreeMap::new();
     let mut collectives: BTreeMap<(String, u32), Vec<CollectiveRow>> = BTreeMap::new();
@@ -68,14 +74,14 @@ pub fn fit(gpu_name: &str, gpu: &Gpu, topology: Option<&Topology>, rows: &[Measu
             too_fast.push((row.clone(), predicted.bound_ns(), time_ns));
             continue;
         }
-        let is_held_out = hash(&row.configuration()).is_multiple_of(HELD_OUT);
+        let is_held_out = hash(&row.configuration()).is_multiple_of(CONFIGURATIONS_PER_HELD_OUT);
         match (predicted, row.kind) {
-            (Predicted::Kernel(kernel), Kind::Kernel) => {
+            (Prediction::Kernel(kernel), Kind::Kernel) => {
                 let dtype = row.dtype.unwrap_or(Dtype::Bf16);
                 let rows = kernels.entry((kernel.work.op, dtype)).or_default();
                 rows.push((kernel, time_ns, is_held_out));
             }
-            (Predicted::Collective(time), _) => {
+            (Prediction::Collective(time), _) => {
                 let key = (time.op.name().to_owned(), time.ranks as u32);
                 let rows = collectives.entry(key).or_default();
                 rows.push((time.bytes, time.bound_ns, time_ns, is_held_out));
@@ -102,14 +108,14 @@ pub fn fit(gpu_name: &str, gpu: &Gpu, topology: Option<&Topology>, rows: &[Measu
             None => too_few.push((format!("{op} on {gpus} GPUs"), rows.len())),
         }
     }
-    Fitted { calibration, too_fast, too_few, unused }
+    FitOutcome { calibration, too_fast, too_few, unused }
 }
 
 fn fit_kernel(op: OpKind, dtype: Dtype, rows: &[(KernelTime, f64, bool)]) -> Option<KernelFit> {
     let parameters = [
-        Parameter { name: "compute", bounds: EFFICIENCY, start: 1.0 },
-        Parameter { name: "memory", bounds: EFFICIENCY, start: 1.0 },
-        Parameter { name: "launch_ns", bounds: LAUNCH_NS, start: LaunchMode::Stream.ns() },
+        Parameter { name: "compute", bounds: EFFICIENCY_BOUNDS, start: 1.0 },
+        Parameter { name: "memory", bounds: EFFICIENCY_BOUNDS, start: 1.0 },
+        Parameter { name: "launch_ns", bounds: LAUNCH_BOUNDS_NS, start: LaunchMode::Stream.ns() },
     ];
     let time = |kernel: &KernelTime, [compute, memory, launch]: [f64; 3]| {
         let work = (kernel.compute_ns / compute).max(kernel.memory_ns / memory);
@@ -145,8 +151,8 @@ type CollectiveRow = (f64, f64, f64, bool);
 
 fn fit_collective(op: &str, gpus: u32, rows: &[CollectiveRow]) -> Option<CollectiveFit> {
     let parameters = [
-        Parameter { name: "alpha_ns", bounds: ALPHA_NS, start: 10_000.0 },
-        Parameter { name: "bandwidth", bounds: EFFICIENCY, start: 1.0 },
+        Parameter { name: "alpha_ns", bounds: ALPHA_BOUNDS_NS, start: 10_000.0 },
+        Parameter { name: "bandwidth", bounds: EFFICIENCY_BOUNDS, start: 1.0 },
     ];
     let time = |bound: f64, [alpha, share]: [f64; 2]| alpha + bound / share;
     let (mut train, test) = split(rows, |row| row.3)?;
@@ -214,12 +220,12 @@ fn minimise<const N: usize>(
 ) -> [f64; N] {
     let mut values: [f64; N] = std::array::from_fn(|i| parameters[i].start);
     let whole = |values: [f64; N]| {
-        let pull: f64 =
-            (0..N).map(|i| (values[i] / parameters[i].start).ln().powi(2)).sum::<f64>() * PULL;
+        let pull: f64 = (0..N).map(|i| (values[i] / parameters[i].start).ln().powi(2)).sum::<f64>()
+            * PULL_WEIGHT;
         loss(values) + pull
     };
     let mut best = whole(values);
-    for _ in 0..SWEEPS {
+    for _ in 0..DESCENT_SWEEPS {
         let before = best;
         for (i, parameter) in parameters.iter().enumerate() {
             let (mut low, mut high) = (parameter.bounds.0.ln(), parameter.bounds.1.ln());
@@ -252,7 +258,9 @@ fn minimise<const N: usize>(
 }
 
 fn active_bounds<const N: usize>(parameters: &[Parameter; N], values: &[f64; N]) -> Vec<String> {
-    let is_on = |value: f64, bound: f64| value / bound < ON_BOUND && bound / value < ON_BOUND;
+    let is_on = |value: f64, bound: f64| {
+        value / bound < MAX_RATIO_ON_BOUND && bound / value < MAX_RATIO_ON_BOUND
+    };
     let pairs = parameters.iter().zip(values);
     pairs
         .filter(|(parameter, value)| {
@@ -262,7 +270,7 @@ fn active_bounds<const N: usize>(parameters: &[Parameter; N], values: &[f64; N])
         .collect()
 }
 
-/// How far pairs of a predicted and a measured time are apart.
+/// The errors of pairs of a predicted and a measured time.
 #[must_use]
 pub fn errors(pairs: impl Iterator<Item = (f64, f64)>) -> Errors {
     let signed: Vec<f64> = pairs.map(|(time, measured)| (time - measured) / measured).collect();
@@ -327,7 +335,7 @@ mod tests {
                 row.dtype = Some(Dtype::Bf16);
                 (row.m, row.n, row.k) =
                     (Some(f64::from(m)), Some(f64::from(n)), Some(f64::from(k)));
-                let Some(Predicted::Kernel(time)) = row.predict(&context, None) else { panic!() };
+                let Some(Prediction::Kernel(time)) = row.predict(&context, None) else { panic!() };
                 let work = (time.compute_ns / compute).max(time.memory_ns / memory);
                 row.time_ns = Some(work.max(time.shared_ns) + launch);
                 rows.push(row);

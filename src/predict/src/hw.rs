@@ -36,50 +36,50 @@ pub struct Hardware {
     /// The compute capability without its dot, for example 90. Absent for other vendors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sm: Option<u32>,
-    /// Where numbers come from, by the name that figures use.
+    /// The sources of the numbers, by the name that figures use.
     pub sources: BTreeMap<String, Source>,
-    /// How many SMs or compute units there are.
+    /// Number of SMs or compute units.
     pub processors: Figure,
-    /// The clock that the peaks are stated at.
+    /// The clock at which the peaks are stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<Figure>,
-    /// How many GPUs NVLink joins: those of a node or rack.
+    /// Number of GPUs that NVLink joins: those of a node or rack.
     pub domain: Figure,
-    /// Peak rates.
+    /// The peak rates by format.
     pub compute: Vec<Peak>,
     /// The memories, from registers outwards.
     pub memory: Vec<Memory>,
-    /// The links of one GPU.
+    /// The links of one GPU, by kind.
     #[serde(default)]
     pub link: Vec<Link>,
 }
 
-/// Where numbers come from.
+/// The source of numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
-    /// The document and the place in it.
+    /// The title of the document and the position in it.
     pub title: String,
-    /// Its address.
+    /// The address of the document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// The day it was read, as YYYY-MM-DD.
     pub date: String,
-    /// What else to know.
+    /// A remark for the reader of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// How a number was come by.
+/// How a number was obtained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FigureKind {
-    /// The source states it.
+    /// Stated by the source.
     #[default]
     Stated,
-    /// The source measured it.
+    /// Measured by the source.
     Measured,
-    /// Computed from what the source states.
+    /// Computed from numbers of the source.
     Derived,
 }
 
@@ -87,16 +87,16 @@ pub enum FigureKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// The number.
+    /// The number, in `unit`.
     pub value: f64,
-    /// Its unit.
+    /// The unit of the value.
     pub unit: Unit,
-    /// How it was come by.
+    /// How it was obtained.
     #[serde(default)]
     pub kind: FigureKind,
-    /// The name of its source.
+    /// The name of its source, a key of `sources`.
     pub source: String,
-    /// What else to know.
+    /// A remark for the reader of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -111,7 +111,7 @@ pub enum Sparsity {
     Sparse,
 }
 
-/// Which units do the products.
+/// The units that compute products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ComputePath {
@@ -125,25 +125,25 @@ pub enum ComputePath {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Peak {
-    /// The format of the factors.
+    /// The number format of the factors.
     pub dtype: Dtype,
-    /// Which units.
+    /// The units that reach this rate.
     pub path: ComputePath,
-    /// Dense or sparse.
+    /// Whether the rate needs structured zeros.
     pub sparsity: Sparsity,
-    /// The number.
+    /// The number, in `unit`.
     pub value: f64,
-    /// Its unit.
+    /// The unit of the value.
     pub unit: Unit,
     /// The clock of this rate in MHz, if it is not the file's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_mhz: Option<f64>,
-    /// How it was come by.
+    /// How it was obtained.
     #[serde(default)]
     pub kind: FigureKind,
-    /// The name of its source.
+    /// The name of its source, a key of `sources`.
     pub source: String,
-    /// What else to know.
+    /// A remark for the reader of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -158,9 +158,9 @@ pub enum Tier {
     Registers,
     /// Shared memory, or the LDS.
     Shared,
-    /// The L2.
+    /// The L2 cache.
     L2,
-    /// A cache on the memory side.
+    /// A memory-side cache.
     L3,
     /// The GPU's own memory.
     Hbm,
@@ -168,25 +168,25 @@ pub enum Tier {
     Host,
     /// Memory of other GPUs, behind NVLink.
     Pool,
-    /// A drive of the host.
+    /// An NVMe drive of the host.
     Nvme,
 }
 
-/// One level of memory.
+/// The size and speed of a level of memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
-    /// Which.
+    /// The level.
     pub tier: Tier,
-    /// How much there is.
+    /// The capacity. Absent if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Figure>,
-    /// How fast it is read.
+    /// The read bandwidth. Absent if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Figure>,
 }
 
-/// What a link joins.
+/// The two ends of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LinkKind {
@@ -194,7 +194,7 @@ pub enum LinkKind {
     Nvlink,
     /// The GPU and its host: PCIe, or NVLink-C2C.
     Host,
-    /// The GPU's share of the network.
+    /// The GPU's share of the network adapters.
     Nic,
 }
 
@@ -202,46 +202,46 @@ pub enum LinkKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
-    /// One way.
+    /// One direction.
     One,
-    /// The sum of both ways.
+    /// The sum of both directions.
     Both,
 }
 
-/// A link of one GPU.
+/// The links of one kind of one GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// What it joins.
+    /// The two ends of the link.
     pub kind: LinkKind,
-    /// What the number counts.
+    /// The directions that the number counts.
     pub direction: Direction,
-    /// The number, for all links of this kind together.
+    /// The number in `unit`, for all links of this kind together.
     pub value: f64,
-    /// Its unit.
+    /// The unit of the value.
     pub unit: Unit,
-    /// The name of its source.
+    /// The name of its source, a key of `sources`.
     pub source: String,
-    /// What else to know.
+    /// A remark for the reader of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// A text that is no hardware file.
+/// Why a text is no hardware file.
 #[derive(Debug, thiserror::Error)]
 pub enum HardwareError {
-    /// Not TOML, or not of this form.
+    /// The text is not TOML, or has unknown or missing keys.
     #[error("the hardware file cannot be read: {0}")]
     Toml(#[from] toml::de::Error),
-    /// Of another version.
+    /// The schema is of another version.
     #[error("the hardware file's schema is `{0}`; this rgpu reads `{SCHEMA}`")]
     Schema(String),
-    /// A number that predictions need is not there.
+    /// A number that predictions need is missing.
     #[error("`{id}` has no {what}; add it to its file with a source")]
     Missing {
-        /// The GPU.
+        /// The GPU's name.
         id: String,
-        /// What is missing.
+        /// The missing number, in words.
         what: &'static str,
     },
 }
@@ -259,13 +259,13 @@ impl Hardware {
         }
     }
 
-    /// A level of memory.
+    /// The data of a level of memory; `None` if the file has none.
     #[must_use]
     pub fn memory(&self, tier: Tier) -> Option<&Memory> {
         self.memory.iter().find(|memory| memory.tier == tier)
     }
 
-    /// The clock in Hz.
+    /// The clock of the peaks in Hz; `None` if the file has none.
     #[must_use]
     pub fn clock_hz(&self) -> Option<f64> {
         self.clock.as_ref().map(|clock| clock.unit.base(clock.value))
@@ -313,7 +313,7 @@ impl Hardware {
         self.compute.iter().find(is_wanted).map(|peak| (peak.unit.base(peak.value), peak))
     }
 
-    /// How many FLOP a byte of HBM traffic must do before products limit a kernel.
+    /// FLOP per byte of HBM traffic above which products limit a kernel.
     #[must_use]
     pub fn ridge(&self, math: MathKind) -> Option<f64> {
         Some(self.peak(math)?.0 / self.bandwidth(Tier::Hbm)?)
@@ -372,36 +372,36 @@ impl Hardware {
 /// known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gpu {
-    /// SMs or compute units.
+    /// Number of SMs or compute units.
     pub processors: f64,
-    /// GPUs that NVLink joins.
+    /// Number of GPUs that NVLink joins.
     pub domain: f64,
-    /// The clock of the peaks in Hz.
+    /// The clock of the peaks, in Hz.
     pub clock_hz: Option<f64>,
     /// Dense peaks in FLOP/s by [`MathKind::index`]; 0 if the GPU has no such products.
     pub peaks: [f64; MathKind::COUNT],
-    /// HBM in bytes.
+    /// HBM capacity, in bytes.
     pub hbm_bytes: f64,
-    /// HBM in B/s.
+    /// HBM bandwidth, in B/s.
     pub hbm: f64,
-    /// Shared memory of all SMs in B/s.
+    /// Shared-memory bandwidth of all SMs together, in B/s.
     pub shared: Option<f64>,
-    /// NVLink, one way, in B/s.
+    /// NVLink rate in one direction, in B/s.
     pub nvlink: Option<f64>,
     /// The link to the host, one way, in B/s.
     pub host: Option<f64>,
-    /// The network, one way, in B/s.
+    /// Network rate of one GPU in one direction, in B/s.
     pub nic: Option<f64>,
-    /// Drives in B/s.
+    /// Read bandwidth of the drives, in B/s.
     pub nvme: Option<f64>,
     /// The host's memory for one GPU in bytes.
     pub host_bytes: Option<f64>,
-    /// Drives for one GPU in bytes.
+    /// Capacity of the drives, for one GPU, in bytes.
     pub nvme_bytes: Option<f64>,
 }
 
 impl Gpu {
-    /// What `dtype` is multiplied with on this GPU: its own kind, or FP16 after widening where the
+    /// The arithmetic of `dtype` on this GPU: its own kind, or FP16 after widening where the
     /// tensor cores do not know it.
     #[must_use]
     pub fn math(&self, dtype: Dtype) -> MathKind {

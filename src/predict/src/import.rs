@@ -13,40 +13,40 @@ use serde_json::Value;
 
 use crate::measurement::{MAX_NUMBER, Measurement};
 
-/// What a file does not say, and its user does.
+/// Values that the file lacks and the user gives.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Given {
-    /// The GPU.
+pub struct ImportDefaults {
+    /// The GPU's name in the catalogue.
     pub gpu: Option<String>,
-    /// GPUs of a stage.
+    /// Number of GPUs per pipeline stage (tensor parallelism).
     pub tp: Option<u32>,
-    /// Tokens of a prompt.
+    /// Prompt length, in tokens.
     pub input: Option<f64>,
-    /// Tokens of an answer.
+    /// Output length, in tokens.
     pub output: Option<f64>,
-    /// The day, as YYYY-MM-DD.
+    /// The date, as YYYY-MM-DD.
     pub date: Option<String>,
 }
 
 /// A file that holds no rows that can be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
-    /// Not JSON.
+    /// The file is not JSON.
     #[error("`{file}` is not JSON: {cause}")]
     Json {
-        /// The file.
+        /// The path of the file.
         file: String,
-        /// What the reader says.
+        /// The error of the parser.
         cause: String,
     },
-    /// Something is missing or wrong.
+    /// A field is missing or wrong.
     #[error("`{file}`: {place} {text}")]
     Shape {
-        /// The file.
+        /// The path of the file.
         file: String,
-        /// Where in the file.
+        /// The JSON pointer in the file, or another position.
         place: String,
-        /// What is wrong, and what to do.
+        /// The problem and what to do.
         text: String,
     },
 }
@@ -99,7 +99,7 @@ fn gpu_name(name: &str) -> String {
 
 /// Rows without those that repeat a configuration.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Merged {
+pub struct MergedRows {
     /// One row a configuration, in the order they came.
     pub rows: Vec<Measurement>,
     /// Rows left out: their file, and the file of the row that was kept.
@@ -108,9 +108,9 @@ pub struct Merged {
 
 /// Keeps the first row of every configuration and day.
 #[must_use]
-pub fn merge(rows: Vec<Measurement>) -> Merged {
+pub fn merge(rows: Vec<Measurement>) -> MergedRows {
     let mut first: BTreeMap<(String, Option<String>), String> = BTreeMap::new();
-    let mut merged = Merged { rows: Vec::new(), duplicates: Vec::new() };
+    let mut merged = MergedRows { rows: Vec::new(), duplicates: Vec::new() };
     for row in rows {
         match first.entry((row.configuration(), row.date.clone())) {
             std::collections::btree_map::Entry::Occupied(kept) => {

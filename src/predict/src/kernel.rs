@@ -8,7 +8,7 @@ pub mod attention;
 pub mod gemm;
 pub mod launch;
 pub mod moe;
-pub mod stream;
+pub mod streaming;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub use attention::{Attention, AttentionKind};
 pub use gemm::Gemm;
 pub use launch::{Fusion, LaunchMode};
 pub use moe::Experts;
-pub use stream::Stream;
+pub use streaming::StreamingKernel;
 
 use crate::calibration::{Calibration, Efficiency};
 use crate::dtype::MathKind;
@@ -37,9 +37,9 @@ pub enum OpKind {
     GroupedGemm,
     /// Attention of many queries.
     AttentionPrefill,
-    /// Attention of one query a sequence.
+    /// Attention of one query per sequence.
     AttentionDecode,
-    /// A normalisation.
+    /// A normalization.
     Norm,
     /// Any other kernel that reads and writes its operands once.
     Elementwise,
@@ -67,7 +67,7 @@ impl OpKind {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{typed}` is no kernel that can be predicted; the nearest is `{nearest}`")]
 pub struct UnknownOp {
-    /// The name as typed.
+    /// The name that was given.
     pub typed: String,
     /// The most similar name.
     pub nearest: &'static str,
@@ -86,12 +86,12 @@ impl std::str::FromStr for OpKind {
     }
 }
 
-/// What a prediction is made for.
+/// The GPU, calibration and launch mode of a prediction.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// The GPU.
     pub gpu: &'a Gpu,
-    /// Measured efficiencies.
+    /// Measured efficiencies; `None` predicts with full efficiency.
     pub calibration: Option<&'a Calibration>,
     /// How kernels are launched.
     pub launch: LaunchMode,
@@ -114,7 +114,7 @@ impl<'a> Context<'a> {
 pub struct Work {
     /// The kind of kernel.
     pub op: OpKind,
-    /// What its products run on.
+    /// The arithmetic of its products.
     pub math: MathKind,
     /// FLOPs that the result needs.
     pub flops: f64,
@@ -122,13 +122,13 @@ pub struct Work {
     pub bytes: f64,
     /// FLOPs with those on padding, at least `flops`.
     pub padded_flops: f64,
-    /// Work groups that run at once on the GPU, as a multiple of those there are: at least 1.
+    /// Waves rounded up, over exact waves: at least 1.
     pub wave_factor: f64,
     /// Bytes that cross shared memory, 0 if not known.
     pub shared_bytes: f64,
     /// Bytes that this way of computing adds to HBM's traffic.
     pub added_bytes: f64,
-    /// Launches.
+    /// Number of launches.
     pub launches: f64,
     /// The tile that was chosen, for texts; zeros if there is none.
     pub tile: [f64; 3],
@@ -152,7 +152,7 @@ impl Work {
         }
     }
 
-    /// How long this work takes.
+    /// Its bound and predicted time on one GPU.
     #[must_use]
     pub fn time(&self, context: &Context<'_>) -> KernelTime {
         let gpu = context.gpu;
@@ -181,19 +181,19 @@ impl Work {
 /// The bound and the predicted time of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KernelTime {
-    /// What it was computed from.
+    /// The work that was timed.
     pub work: Work,
-    /// FLOPs over peak.
+    /// FLOPs over the peak rate, in ns.
     pub bound_compute_ns: f64,
-    /// Bytes over HBM's bandwidth.
+    /// Bytes over HBM's bandwidth, in ns.
     pub bound_memory_ns: f64,
-    /// Products, with padding, waves and efficiency.
+    /// Time of the products with padding, waves and efficiency, in ns.
     pub compute_ns: f64,
-    /// Memory, with added traffic and efficiency.
+    /// Time of the HBM traffic with added bytes and efficiency, in ns.
     pub memory_ns: f64,
-    /// Shared memory.
+    /// Time of the shared-memory traffic, in ns.
     pub shared_ns: f64,
-    /// Launches.
+    /// Time of all launches, in ns.
     pub launch_ns: f64,
     /// The efficiencies that were used; ones without a calibration.
     pub efficiency: Efficiency,
@@ -201,30 +201,30 @@ pub struct KernelTime {
     pub is_calibrated: bool,
 }
 
-/// What the longest term of a kernel is.
+/// The longest term of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LimitedBy {
-    /// Products.
+    /// The products.
     Compute,
-    /// HBM.
+    /// HBM traffic.
     Memory,
-    /// Shared memory.
+    /// Shared-memory traffic.
     Shared,
-    /// Launches.
+    /// The launches.
     Launch,
-    /// Links between GPUs.
+    /// The links between GPUs.
     Link,
 }
 
 impl KernelTime {
-    /// The speed of light in ns.
+    /// The speed-of-light bound, in ns.
     #[must_use]
     pub fn bound_ns(&self) -> f64 {
         self.bound_compute_ns.max(self.bound_memory_ns)
     }
 
-    /// The predicted time in ns.
+    /// The predicted time, in ns.
     #[must_use]
     pub fn time_ns(&self) -> f64 {
         self.compute_ns.max(self.memory_ns).max(self.shared_ns) + self.launch_ns

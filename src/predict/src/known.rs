@@ -1,4 +1,4 @@
-//! Results that are known from elsewhere, to hold predictions and contributed hardware against.
+//! Published results, to compare predictions and contributed hardware with.
 
 use crate::Dtype;
 use crate::hw::find;
@@ -8,20 +8,20 @@ use crate::kernel::{Context, Gemm};
 /// A number that is known from elsewhere.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownResult {
-    /// What it is.
+    /// The name of the number.
     pub name: &'static str,
-    /// Who says so.
+    /// The publication that states it.
     pub source: &'static str,
-    /// As known.
+    /// The published value.
     pub known: f64,
-    /// As computed here; NaN if it cannot be.
+    /// The value that rgpu computes; NaN if it cannot.
     pub computed: f64,
-    /// How far both may be apart: half the last digit that is known.
+    /// The accepted difference: half the last published digit.
     pub tolerance: f64,
 }
 
 impl KnownResult {
-    /// Whether both agree.
+    /// Whether both values agree within the tolerance.
     #[must_use]
     pub fn holds(&self) -> bool {
         (self.computed - self.known).abs() <= self.tolerance

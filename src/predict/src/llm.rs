@@ -12,7 +12,7 @@ pub mod suggest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use layer::{Part, Phase, PhaseTime, Step, phase};
+pub use layer::{Phase, PhaseTime, Step, StepOperation, phase};
 pub use memory::{StageMemory, stages};
 pub use serve::{Load, Serving, serve};
 pub use suggest::{Candidate, suggest};
@@ -23,55 +23,55 @@ use crate::config::{MlpShape, Model};
 use crate::hw::{Gpu, Tier};
 use crate::kernel::{AttentionKind, Fusion};
 
-/// How a model is spread over GPUs.
+/// How a model is split over GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Parallelism {
-    /// GPUs of a stage.
+    /// Number of GPUs per pipeline stage (tensor parallelism).
     pub tp: u32,
-    /// Stages.
+    /// Number of pipeline stages.
     pub pp: u32,
-    /// GPUs of a stage that share the experts.
+    /// Number of GPUs of a stage that share the experts (expert parallelism).
     pub ep: u32,
-    /// Whether norms and residuals are split over the tokens.
+    /// Whether norms and residuals are split over the tokens (sequence parallelism).
     pub sp: bool,
     /// Whether attention is split over sequences instead of heads.
     pub dp_attention: bool,
 }
 
 impl Parallelism {
-    /// One GPU.
+    /// Everything on one GPU.
     pub const NONE: Self = Self { tp: 1, pp: 1, ep: 1, sp: false, dp_attention: false };
 
-    /// All GPUs.
+    /// Number of all GPUs.
     #[must_use]
     pub fn gpus(&self) -> f64 {
         f64::from(self.tp) * f64::from(self.pp)
     }
 }
 
-/// Where a model's data live.
+/// The memory of a model's weights and KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Placement {
-    /// The weights.
+    /// The memory of the weights.
     pub weights: Tier,
-    /// The KV cache.
+    /// The memory of the KV cache.
     pub kv: Tier,
 }
 
-/// How a model is run.
+/// The settings with which a model runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Deployment {
-    /// How it is spread.
+    /// How the model is spread over GPUs.
     pub parallelism: Parallelism,
-    /// Where its data live.
+    /// The memory of weights and KV cache.
     pub placement: Placement,
     /// The format of the KV cache.
     pub kv_dtype: Dtype,
-    /// What shares a kernel.
+    /// The operations that share a kernel.
     pub fusion: Fusion,
-    /// How attention is computed.
+    /// How attention treats its score matrix.
     pub attention: AttentionKind,
-    /// The links.
+    /// The links between GPUs.
     pub topology: Topology,
 }
 
@@ -90,47 +90,47 @@ impl Deployment {
     }
 }
 
-/// Why a model cannot run in a way.
+/// Why a model cannot run with the chosen parallelism.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Impossible {
+pub enum PlacementError {
     /// A size is not a multiple of the GPUs that share it.
     #[error("{what} ({size}) cannot be split over {ways} GPUs: use one of {allowed}")]
     Split {
-        /// What is split.
+        /// The size that is split, in words.
         what: &'static str,
-        /// Its size.
+        /// Its value.
         size: f64,
-        /// Over how many GPUs.
+        /// Number of GPUs to split it over.
         ways: u32,
-        /// What is possible.
+        /// The numbers of GPUs that divide it.
         allowed: String,
     },
-    /// More stages than layers.
+    /// There are more stages than layers.
     #[error("{layers} layers cannot be {stages} stages")]
     Stages {
-        /// Layers.
+        /// Number of layers.
         layers: usize,
-        /// Stages.
+        /// Number of pipeline stages.
         stages: u32,
     },
     /// EP without experts, or more than TP.
     #[error("ep {ep} needs a model with experts, and must divide tp {tp}")]
     Experts {
-        /// The value.
+        /// The number of GPUs that should share the experts.
         ep: u32,
-        /// The stage's GPUs.
+        /// The number of GPUs per stage.
         tp: u32,
     },
     /// The links do not join that many GPUs.
     #[error("{gpus} GPUs need a network between nodes, and none is known: give --topology")]
     Network {
-        /// GPUs.
+        /// The number of GPUs.
         gpus: f64,
     },
-    /// A tier has no known rate.
+    /// The rate of a memory is not known.
     #[error("the rate of `{tier:?}` is not known: add it to the GPU's file, or place data in hbm")]
     Tier {
-        /// The tier.
+        /// The memory.
         tier: Tier,
     },
     /// A stage needs more memory than there is.
@@ -139,23 +139,23 @@ pub enum Impossible {
          {missing_gb:.1} GB too much"
     )]
     Memory {
-        /// The stage, from 0.
+        /// The number of the stage, from 0.
         stage: usize,
-        /// Where it does not fit.
+        /// The memory.
         tier: Tier,
-        /// What it needs.
+        /// The needed size per GPU, in GB.
         needed_gb: f64,
-        /// What there is.
+        /// The capacity per GPU, in GB.
         there_gb: f64,
-        /// The difference.
+        /// The difference, in GB.
         missing_gb: f64,
     },
     /// The context is longer than the model's.
     #[error("{tokens} tokens are more than the model's context of {most}")]
     Context {
-        /// Input and output.
+        /// Prompt and output length together, in tokens.
         tokens: u64,
-        /// The model's.
+        /// The model's longest context, in tokens.
         most: u64,
     },
 }
@@ -173,18 +173,18 @@ pub fn check_parallelism(
     model: &Model,
     deployment: &Deployment,
     gpu: &Gpu,
-) -> Result<(), Impossible> {
+) -> Result<(), PlacementError> {
     let Parallelism { tp, pp, ep, dp_attention, .. } = deployment.parallelism;
     let split = |what, size: f64, ways: u32| match size % f64::from(ways) == 0.0 {
         true => Ok(()),
-        false => Err(Impossible::Split { what, size, ways, allowed: divisors(size) }),
+        false => Err(PlacementError::Split { what, size, ways, allowed: divisors(size) }),
     };
     if pp as usize > model.order.len() || pp == 0 || tp == 0 {
-        return Err(Impossible::Stages { layers: model.order.len(), stages: pp });
+        return Err(PlacementError::Stages { layers: model.order.len(), stages: pp });
     }
     let has_experts = model.kinds.iter().any(|kind| matches!(kind.mlp, MlpShape::Experts { .. }));
     if ep == 0 || !tp.is_multiple_of(ep) || (ep > 1 && !has_experts) {
-        return Err(Impossible::Experts { ep, tp });
+        return Err(PlacementError::Experts { ep, tp });
     }
     for kind in &model.kinds {
         if !dp_attention {
@@ -200,11 +200,11 @@ pub fn check_parallelism(
     }
     let gpus = deployment.parallelism.gpus();
     if !deployment.topology.joins(gpus) {
-        return Err(Impossible::Network { gpus });
+        return Err(PlacementError::Network { gpus });
     }
     for tier in [deployment.placement.weights, deployment.placement.kv] {
         if tier_rate(gpu, tier, &deployment.topology).is_none() {
-            return Err(Impossible::Tier { tier });
+            return Err(PlacementError::Tier { tier });
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ use crate::collective::{self, CollectiveTime, Topology};
 use crate::hw::Gpu;
 use crate::kernel::{Attention, Context, Gemm, KernelTime, LaunchMode, OpKind};
 
-/// What was measured.
+/// The kind of a measurement.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -22,85 +22,85 @@ pub enum Kind {
     Serving,
 }
 
-/// One row. What was not measured, or does not apply, is absent.
+/// One row. A value that was not measured, or does not apply, is absent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Measurement {
-    /// What was measured.
+    /// The kind of measurement.
     pub kind: Kind,
-    /// The file that the row comes from.
+    /// The name of the file that the row comes from.
     pub source: String,
     /// The GPU's name in the catalogue, or as the file has it.
     pub gpu: String,
-    /// GPUs that took part.
+    /// Number of GPUs that took part.
     pub gpus: Option<u32>,
     /// The program that ran, for example `vllm`.
     pub framework: Option<String>,
-    /// Its version.
+    /// The version of that program.
     pub version: Option<String>,
-    /// The day, as YYYY-MM-DD.
+    /// The date, as YYYY-MM-DD.
     pub date: Option<String>,
-    /// The kernel or collective.
+    /// The name of the kernel or collective.
     pub op: Option<String>,
     /// The number format.
     pub dtype: Option<Dtype>,
-    /// Rows of A.
+    /// Number of rows of A.
     pub m: Option<f64>,
-    /// Rows of B.
+    /// Number of rows of B.
     pub n: Option<f64>,
-    /// Columns of both.
+    /// Number of columns of A and B.
     pub k: Option<f64>,
-    /// Sequences.
+    /// Number of sequences.
     pub batch: Option<f64>,
-    /// Queries a sequence.
+    /// Queries per sequence.
     pub queries: Option<f64>,
-    /// Keys a sequence.
+    /// Keys per sequence.
     pub keys: Option<f64>,
-    /// Query heads.
+    /// Number of query heads.
     pub heads: Option<f64>,
-    /// KV heads.
+    /// Number of KV heads.
     pub kv_heads: Option<f64>,
-    /// The length of a head.
+    /// The head dimension, in elements.
     pub head_dim: Option<f64>,
-    /// The size of a message.
+    /// Message size, in bytes.
     pub bytes: Option<f64>,
-    /// The model.
+    /// The name of the model.
     pub model: Option<String>,
-    /// Tokens of a prompt.
+    /// Prompt length, in tokens.
     pub input: Option<f64>,
-    /// Tokens of an answer.
+    /// Output length, in tokens.
     pub output: Option<f64>,
-    /// Requests at once.
+    /// Number of concurrent requests.
     pub concurrency: Option<f64>,
-    /// GPUs of a stage.
+    /// Number of GPUs per pipeline stage (tensor parallelism).
     pub tp: Option<u32>,
-    /// Stages.
+    /// Number of pipeline stages.
     pub pp: Option<u32>,
-    /// GPUs that share the experts.
+    /// Number of GPUs that share the experts (expert parallelism).
     pub ep: Option<u32>,
     /// Whether attention is split over sequences.
     pub dp_attention: Option<bool>,
-    /// The time of a kernel or collective.
+    /// The time of a kernel or collective, in ns.
     pub time_ns: Option<f64>,
-    /// The median time to the first token, or the mean where no median is there.
+    /// The median time to first token in ns, or the mean if there is no median.
     pub ttft_ns: Option<f64>,
-    /// The median time per output token, or the mean.
+    /// The median time per output token in ns, or the mean if there is no median.
     pub tpot_ns: Option<f64>,
-    /// Tokens of answers a second and GPU.
+    /// Output tokens per second and GPU.
     pub output_tokens_per_s_gpu: Option<f64>,
 }
 
 /// The prediction for a row of a kernel or collective.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Predicted {
+pub enum Prediction {
     /// A kernel.
     Kernel(KernelTime),
     /// A collective.
     Collective(CollectiveTime),
 }
 
-impl Predicted {
-    /// The speed of light.
+impl Prediction {
+    /// The speed-of-light bound, in ns.
     #[must_use]
     pub fn bound_ns(&self) -> f64 {
         match self {
@@ -109,7 +109,7 @@ impl Predicted {
         }
     }
 
-    /// The predicted time.
+    /// The predicted time, in ns.
     #[must_use]
     pub fn time_ns(&self) -> f64 {
         match self {
@@ -135,9 +135,9 @@ pub(crate) const MAX_NUMBER: f64 = 1e15;
 #[derive(Debug, thiserror::Error)]
 #[error("line {line} of the measurements cannot be read: {cause}")]
 pub struct CsvError {
-    /// The line, from 1.
+    /// The line number, from 1.
     line: u64,
-    /// What the reader says.
+    /// The error of the parser.
     cause: String,
 }
 
@@ -180,8 +180,8 @@ impl Measurement {
         }
     }
 
-    /// What makes this row another configuration: everything that was not measured, without the
-    /// file and the day.
+    /// The configuration of this row: everything that was not measured, without the file and the
+    /// date.
     #[must_use]
     pub fn configuration(&self) -> String {
         let mut bare = self.clone();
@@ -196,7 +196,11 @@ impl Measurement {
 
     /// The prediction for this row. `None` if it is of a server, or lacks a size.
     #[must_use]
-    pub fn predict(&self, context: &Context<'_>, topology: Option<&Topology>) -> Option<Predicted> {
+    pub fn predict(
+        &self,
+        context: &Context<'_>,
+        topology: Option<&Topology>,
+    ) -> Option<Prediction> {
         match self.kind {
             Kind::Serving => None,
             Kind::Collective => {
@@ -208,9 +212,9 @@ impl Measurement {
                 }
                 let time =
                     collective::predict(op, self.bytes?, ranks, topology, context.calibration);
-                Some(Predicted::Collective(time))
+                Some(Prediction::Collective(time))
             }
-            Kind::Kernel => self.kernel(context).map(Predicted::Kernel),
+            Kind::Kernel => self.kernel(context).map(Prediction::Kernel),
         }
     }
 

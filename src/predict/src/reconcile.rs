@@ -12,15 +12,15 @@ use crate::measurement::Measurement;
 /// A measured number and its prediction.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Pair {
-    /// The row.
+    /// The measurement.
     pub row: Measurement,
-    /// What was compared: `time`, `ttft` or `tpot`.
+    /// The compared quantity: `time`, `ttft` or `tpot`.
     pub quantity: &'static str,
-    /// As measured.
+    /// The measured time, in ns.
     pub measured_ns: f64,
-    /// The speed of light.
+    /// The speed-of-light bound, in ns.
     pub bound_ns: f64,
-    /// The prediction.
+    /// The predicted time, in ns.
     pub predicted_ns: f64,
     /// Whether it used measured efficiencies.
     pub is_calibrated: bool,
@@ -33,7 +33,7 @@ impl Pair {
         self.bound_ns / self.measured_ns
     }
 
-    /// (predicted − measured) / measured.
+    /// The relative error: (predicted − measured) / measured.
     #[must_use]
     pub fn error(&self) -> f64 {
         (self.predicted_ns - self.measured_ns) / self.measured_ns
@@ -45,15 +45,15 @@ impl Pair {
 pub struct Pattern {
     /// The axis, for example `tp`.
     pub axis: &'static str,
-    /// The value.
+    /// The value on the axis.
     pub value: String,
     /// The errors of its rows.
     pub errors: Errors,
 }
 
-/// What came of a comparison.
+/// The result of comparing predictions with measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Reconciled {
+pub struct ReconcileSummary {
     /// By quantity: `time`, `ttft`, `tpot`.
     pub by_quantity: BTreeMap<&'static str, Errors>,
     /// By axis and value, worst first. Axes with one value are left out.
@@ -62,7 +62,7 @@ pub struct Reconciled {
     pub trend: Vec<Pattern>,
     /// The median share of the bound, by quantity.
     pub share_of_bound: BTreeMap<&'static str, f64>,
-    /// Rows faster than light, which are in no error above.
+    /// Number of rows faster than their speed-of-light bound, which are in no error above.
     pub too_fast: usize,
 }
 
@@ -72,7 +72,7 @@ fn shown<T: ToString>(value: Option<T>) -> Option<String> {
     value.map(|value| value.to_string())
 }
 
-/// What rows may differ in.
+/// The axes along which rows may differ.
 const AXES: &[Axis] = &[
     ("gpu", |pair| Some(pair.row.gpu.clone())),
     ("gpus", |pair| shown(pair.row.gpus)),
@@ -90,14 +90,14 @@ const AXES: &[Axis] = &[
     ("bytes", |pair| pair.row.bytes.map(decade)),
 ];
 
-/// A size as its power of ten.
+/// A size rounded down to a power of ten.
 fn decade(size: f64) -> String {
     format!("1e{}", size.max(1.0).log10().floor())
 }
 
-/// Sums up pairs.
+/// Summarizes the errors of all pairs.
 #[must_use]
-pub fn reconcile(pairs: &[Pair]) -> Reconciled {
+pub fn reconcile(pairs: &[Pair]) -> ReconcileSummary {
     let is_too_fast = |pair: &&Pair| pair.measured_ns < pair.bound_ns || pair.measured_ns <= 0.0;
     let (too_fast, kept): (Vec<&Pair>, Vec<&Pair>) = pairs.iter().partition(is_too_fast);
     let of = |rows: &[&Pair]| errors(rows.iter().map(|p| (p.predicted_ns, p.measured_ns)));
@@ -138,7 +138,7 @@ pub fn reconcile(pairs: &[Pair]) -> Reconciled {
         .into_iter()
         .map(|(value, rows)| Pattern { axis: "month", value, errors: of(&rows) })
         .collect();
-    Reconciled { by_quantity, patterns, trend, share_of_bound, too_fast: too_fast.len() }
+    ReconcileSummary { by_quantity, patterns, trend, share_of_bound, too_fast: too_fast.len() }
 }
 
 #[cfg(test)]

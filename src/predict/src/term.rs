@@ -8,7 +8,7 @@ use serde::Serialize;
 pub struct Term {
     /// A short name, for example `memory`.
     pub name: &'static str,
-    /// Its time in ns.
+    /// The time of the term, in ns.
     pub ns: f64,
     /// Whether this time is part of the sum `time_ns`. A term that is hidden behind a longer one
     /// is not.
@@ -19,14 +19,14 @@ pub struct Term {
     pub inputs: Vec<Input>,
 }
 
-/// A value of a formula.
+/// An input of a formula.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Input {
     /// Its symbol in the formula.
     pub symbol: &'static str,
-    /// Its value.
+    /// Its value, in `unit`.
     pub value: f64,
-    /// Its unit.
+    /// The unit of the value.
     pub unit: &'static str,
     /// Where the value comes from. Absent if it was computed from the arguments.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -44,23 +44,25 @@ pub(super) fn find(spec: &RemoteSpec) -> Result<Credentials, HttpError> {
     let (key, secret) = match (spec.options.get(FILE), spec.options.get(KEYCHAIN)) {
         (Some(path), _) => {
             let path = PathBuf::from(path);
-            let text = read_private(&path).map_err(token_error)?;
+            let text = read_private(&path).map_err(from_credential_error)?;
             let variables = variables(&text);
             let part = |name: &str| match variables.get(name) {
-                Some(value) => Ok(TokenPart { value: value.clone(), from: in_file(name, &path) }),
-                None => Err(unfit(&format!("there is no {}", in_file(name, &path)))),
+                Some(value) => {
+                    Ok(TokenPart { value: value.clone(), from: describe_in_file(name, &path) })
+                }
+                None => Err(token_error(&format!("there is no {}", describe_in_file(name, &path)))),
             };
             (part(&names.0)?, part(&names.1)?)
         }
         (None, Some(service)) => {
-            (in_keychain(service, ACCOUNTS.0)?, in_keychain(service, ACCOUNTS.1)?)
+            (read_from_keychain(service, ACCOUNTS.0)?, read_from_keychain(service, ACCOUNTS.1)?)
         }
-        (None, None) => (in_environment(&names.0)?, in_environment(&names.1)?),
+        (None, None) => (read_from_environment(&names.0)?, read_from_environment(&names.1)?),
     };
     key.check("wk-")?;
     secret.check("ws-")?;
     Credentials::pair(("modal-key", &key.value), ("modal-secret", &secret.value))
-        .ok_or_else(|| unfit("it holds characters that no token has"))
+        .ok_or_else(|| token_error("it holds characters that no token has"))
 }
 
 /// One part of a token and its source.
@@ -70,49 +72,48 @@ struct TokenPart {
 }
 
 impl TokenPart {
-    /// Refuses a value that cannot be this part.
-    fn check(&self, begins: &str) -> Result<(), HttpError> {
+    /// Refuses a value that cannot be this part: it must begin with `prefix`.
+    fn check(&self, prefix: &str) -> Result<(), HttpError> {
         let Self { value, from } = self;
-        let begins_with = |prefix: &str| value.starts_with(prefix);
         if value.is_empty() {
-            return Err(unfit(&format!("{from} is empty")));
+            return Err(token_error(&format!("{from} is empty")));
         }
-        if begins_with("ak-") || begins_with("as-") {
+        if value.starts_with("ak-") || value.starts_with("as-") {
             return Err(HttpError::ApiToken { from: from.clone() });
         }
-        let other = if begins == "wk-" { "ws-" } else { "wk-" };
-        if begins_with(other) {
-            return Err(unfit(&format!(
-                "{from} begins with `{other}`, and `{begins}` is wanted: the two parts are swapped"
+        let other = if prefix == "wk-" { "ws-" } else { "wk-" };
+        if value.starts_with(other) {
+            return Err(token_error(&format!(
+                "{from} begins with `{other}` instead of `{prefix}`: key and secret are swapped"
             )));
         }
         Ok(())
     }
 }
 
-fn unfit(why: &str) -> HttpError {
+fn token_error(why: &str) -> HttpError {
     HttpError::ProxyToken { why: why.to_owned(), hint: None }
 }
 
-fn token_error(error: CredentialError) -> HttpError {
+fn from_credential_error(error: CredentialError) -> HttpError {
     HttpError::ProxyToken { why: error.why, hint: error.hint }
 }
 
-fn in_environment(name: &str) -> Result<TokenPart, HttpError> {
+fn read_from_environment(name: &str) -> Result<TokenPart, HttpError> {
     let from = format!("${name}");
     match std::env::var(name) {
         Ok(value) => Ok(TokenPart { value: value.trim().to_owned(), from }),
-        Err(_) => Err(unfit(&format!("{from} is not set"))),
+        Err(_) => Err(token_error(&format!("{from} is not set"))),
     }
 }
 
-fn in_file(name: &str, path: &Path) -> String {
+fn describe_in_file(name: &str, path: &Path) -> String {
     format!("`{name}` in `{}`", path.display())
 }
 
 /// The value that the desktop's keychain has for an account.
-fn in_keychain(service: &str, account: &str) -> Result<TokenPart, HttpError> {
-    let value = keychain::secret(service, account).map_err(token_error)?;
+fn read_from_keychain(service: &str, account: &str) -> Result<TokenPart, HttpError> {
+    let value = keychain::secret(service, account).map_err(from_credential_error)?;
     Ok(TokenPart { value, from: format!("`{account}` of `{service}` in the keychain") })
 }
 

@@ -49,7 +49,7 @@ struct AttemptLog {
 impl Login<'_> {
     pub(super) async fn run(&self, handle: &mut Handle<HostKeyHandler>) -> Result<(), SshError> {
         let mut log = AttemptLog::default();
-        let tried = timeout(limits::LOGIN, self.try_all(handle, &mut log)).await;
+        let tried = timeout(limits::LOGIN_TIMEOUT, self.try_all(handle, &mut log)).await;
         if self.resolved.kerberos
             && !matches!(tried, Ok(Ok(LoginAttempt::LoggedIn)))
             && has_ticket().await
@@ -72,7 +72,7 @@ impl Login<'_> {
             Err(_) => Err(SshError::Timeout {
                 address: self.resolved.address(),
                 stage: "logging in",
-                limit: limits::LOGIN,
+                limit: limits::LOGIN_TIMEOUT,
             }),
         }
     }
@@ -320,7 +320,7 @@ impl Login<'_> {
 async fn has_ticket() -> bool {
     let mut klist = tokio::process::Command::new("klist");
     klist.arg("-s").stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-    matches!(timeout(limits::RESOLVE, klist.status()).await, Ok(Ok(status)) if status.success())
+    matches!(timeout(limits::RESOLVE_TIMEOUT, klist.status()).await, Ok(Ok(status)) if status.success())
 }
 
 /// Whether a missing key file is reported.

@@ -106,7 +106,7 @@ impl Connection {
         // A host may have refused the later ones of these, and would refuse a new one too.
         loop {
             let Some(spare) = self.spares.lock().await.pop() else { break };
-            if let Ok(Ok(Ok(open))) = timeout(limits::CONNECT, spare).await {
+            if let Ok(Ok(Ok(open))) = timeout(limits::CONNECT_TIMEOUT, spare).await {
                 return self.exec(open, command).await;
             }
         }
@@ -124,7 +124,7 @@ impl Connection {
 
     async fn channel(&self) -> Result<channel::OpenChannel, SshError> {
         let doing = "opening a channel";
-        match timeout(limits::CONNECT, self.handle.channel_open_session()).await {
+        match timeout(limits::CONNECT_TIMEOUT, self.handle.channel_open_session()).await {
             Ok(open) => open.map_err(|source| self.broken(doing, source)),
             Err(_) => Err(self.timed_out(doing)),
         }
@@ -136,7 +136,7 @@ impl Connection {
         command: &str,
     ) -> Result<AgentStream, SshError> {
         let doing = "starting the agent";
-        match timeout(limits::CONNECT, open.exec(false, command)).await {
+        match timeout(limits::CONNECT_TIMEOUT, open.exec(false, command)).await {
             Ok(result) => result.map_err(|source| self.broken(doing, source))?,
             Err(_) => return Err(self.timed_out(doing)),
         }
@@ -148,7 +148,7 @@ impl Connection {
     }
 
     fn timed_out(&self, stage: &'static str) -> SshError {
-        SshError::Timeout { address: self.address.clone(), stage, limit: limits::CONNECT }
+        SshError::Timeout { address: self.address.clone(), stage, limit: limits::CONNECT_TIMEOUT }
     }
 }
 
@@ -261,7 +261,7 @@ async fn connect_through(
         "127.0.0.1",
         0,
     );
-    let channel = match timeout(limits::CONNECT, opening).await {
+    let channel = match timeout(limits::CONNECT_TIMEOUT, opening).await {
         Ok(Ok(channel)) => channel,
         Ok(Err(russh::Error::ChannelOpenFailure(why))) => {
             let source = io::Error::other(format!("the jump host answers {why:?}"));
@@ -273,7 +273,7 @@ async fn connect_through(
         }
         Err(_) => {
             let (address, stage, limit) =
-                (target.address(), "connecting through the jump host", limits::CONNECT);
+                (target.address(), "connecting through the jump host", limits::CONNECT_TIMEOUT);
             return Err(wrap(SshError::Timeout { address, stage, limit }));
         }
     };
@@ -291,17 +291,17 @@ async fn connect_tcp(resolved: &ResolvedHost) -> Result<TcpStream, SshError> {
         _ => true,
     };
     let found: Vec<SocketAddr> =
-        match timeout(limits::CONNECT, lookup_host((name, resolved.port))).await {
+        match timeout(limits::CONNECT_TIMEOUT, lookup_host((name, resolved.port))).await {
             Ok(Ok(found)) => found.filter(family_matches).collect(),
             Ok(Err(source)) => return Err(SshError::Name { host: name.to_owned(), source }),
             Err(_) => {
-                let (stage, limit) = ("looking up its name", limits::CONNECT);
+                let (stage, limit) = ("looking up its name", limits::CONNECT_TIMEOUT);
                 return Err(SshError::Timeout { address, stage, limit });
             }
         };
     let mut last = None;
     for socket in found {
-        match timeout(limits::CONNECT, TcpStream::connect(socket)).await {
+        match timeout(limits::CONNECT_TIMEOUT, TcpStream::connect(socket)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 last = Some(SshError::Refused { address: address.clone() });
@@ -310,7 +310,7 @@ async fn connect_tcp(resolved: &ResolvedHost) -> Result<TcpStream, SshError> {
                 last = Some(SshError::Unreachable { address: address.clone(), source });
             }
             Err(_) => {
-                let (stage, limit) = ("connecting", limits::CONNECT);
+                let (stage, limit) = ("connecting", limits::CONNECT_TIMEOUT);
                 last = Some(SshError::Timeout { address: address.clone(), stage, limit });
             }
         }
@@ -351,15 +351,15 @@ async fn shake_hands(
     let connecting = client::connect_stream(config, stream, host_key.handler());
     tokio::pin!(connecting);
     let result = loop {
-        match timeout(limits::CONNECT, &mut connecting).await {
+        match timeout(limits::CONNECT_TIMEOUT, &mut connecting).await {
             Ok(result) => break result,
             // There is no limit while the user compares a fingerprint.
-            Err(_) if host_key.asking() => {}
+            Err(_) if host_key.is_asking_user() => {}
             Err(_) => {
                 return Err(SshError::Timeout {
                     address: resolved.address(),
                     stage: "exchanging keys",
-                    limit: limits::CONNECT,
+                    limit: limits::CONNECT_TIMEOUT,
                 });
             }
         }

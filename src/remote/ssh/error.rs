@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::super::error::because;
-use super::trouble::SshTrouble;
+use super::failure_kind::SshFailureKind;
 use crate::error::{Exit, Failure, Side};
 
 /// Precedes the output of the user's own `ssh` if both clients were refused.
-const OWN_SSH_TOO: &str = "then your own ssh: ";
+const USER_SSH_OUTPUT_PREFIX: &str = "then your own ssh: ";
 
 /// An error between this machine and an sshd.
 #[derive(Debug, thiserror::Error)]
@@ -148,12 +148,12 @@ pub enum SshError {
         why: String,
     },
     /// The user's own `ssh` failed.
-    #[error("{}", trouble.describe(host))]
+    #[error("{}", kind.describe(host))]
     Own {
         /// The host as the user wrote it.
         host: String,
         /// The kind of failure.
-        trouble: SshTrouble,
+        kind: SshFailureKind,
         /// The output of `ssh`.
         words: String,
     },
@@ -205,7 +205,7 @@ impl SshError {
     pub(super) fn with_own_ssh_message(self, words: &str) -> Self {
         match self {
             Self::Denied { user, host, mut tried, allowed, own_ssh_hint } => {
-                tried.push(format!("{OWN_SSH_TOO}{words}"));
+                tried.push(format!("{USER_SSH_OUTPUT_PREFIX}{words}"));
                 Self::Denied { user, host, tried, allowed, own_ssh_hint }
             }
             Self::Jump { jump, source } => {
@@ -225,7 +225,7 @@ impl SshError {
             | Self::Handshake { .. }
             | Self::Broken { .. }
             | Self::Proxy { .. } => true,
-            Self::Own { trouble, .. } => trouble.is_link(),
+            Self::Own { kind, .. } => kind.is_link(),
             Self::Jump { source, .. } => source.is_link(),
             _ => false,
         }
@@ -248,7 +248,7 @@ impl SshError {
             Self::Broken { .. } => "link_cut",
             Self::Proxy { .. } => "proxy_command",
             Self::NeedsOwnSsh { .. } => "needs_openssh",
-            Self::Own { trouble, .. } => trouble.code(),
+            Self::Own { kind, .. } => kind.code(),
             Self::Jump { source, .. } => source.code(),
         }
     }
@@ -256,7 +256,7 @@ impl SshError {
     pub(in crate::remote) fn failed_side(&self) -> (Side, Exit) {
         match self {
             Self::Config { .. } | Self::NeedsOwnSsh { .. } => (Side::Local, Exit::Config),
-            Self::Own { trouble, .. } => trouble.failed_side(),
+            Self::Own { kind, .. } => kind.failed_side(),
             Self::Remember { .. } | Self::Proxy { .. } => (Side::Local, Exit::Host),
             Self::Denied { .. } => (Side::Host, Exit::Host),
             _ => (Side::Transport, Exit::Host),
@@ -312,7 +312,7 @@ impl SshError {
                     ))
                 };
                 // Hardware keys, passwords, second factors, Kerberos: ssh itself can ask for them.
-                if tried.contains(OWN_SSH_TOO) {
+                if tried.contains(USER_SSH_OUTPUT_PREFIX) {
                     failure
                 } else if ["keyboard-interactive", "password", "gssapi"].iter().any(|m| allowed.contains(m)) {
                     failure.hint(format!(
@@ -328,9 +328,9 @@ impl SshError {
             Self::NeedsOwnSsh { .. } => {
                 failure.hint(format!("let it carry the connection: `transport = \"openssh\"` in {table}"))
             }
-            Self::Own { trouble, words, .. } => {
+            Self::Own { kind, words, .. } => {
                 let failure = failure.cause(words);
-                match trouble.hint(remote) {
+                match kind.hint(remote) {
                     Some(hint) => failure.hint(hint),
                     None => failure,
                 }

@@ -76,8 +76,8 @@ impl HostKeyState {
         HostKeyHandler { shared: self.clone() }
     }
 
-    /// Whether the user is being asked. No time limit should interrupt that.
-    pub(super) fn asking(&self) -> bool {
+    /// Whether the user is answering a question. No time limit interrupts that.
+    pub(super) fn is_asking_user(&self) -> bool {
         self.asking.load(Ordering::Relaxed)
     }
 

@@ -13,8 +13,8 @@ use tokio::process::Command;
 
 use super::SshError;
 use super::connection::Route;
+use super::failure_kind::{self, SshFailureKind};
 use super::resolve::can_ask_elsewhere;
-use super::trouble::{self, SshTrouble};
 use crate::remote::client::Streams;
 use crate::remote::deploy::AgentStart;
 use crate::remote::local::child;
@@ -72,13 +72,13 @@ impl Streams for SshProcesses {
         let terminal = self.user_prompt.own_ssh(&self.why);
         let wire = child(command)?;
         let ending = wire.ending.clone();
-        let started = self.start.run(wire, &*self.user_prompt, limits::OWN_SSH).await;
+        let started = self.start.run(wire, &*self.user_prompt, limits::USER_SSH_TIMEOUT).await;
         drop(terminal);
         match started {
             Err(RemoteError::AgentStart { .. }) if ending.exit() == Some(OWN_FAILURE) => {
-                let words = trouble::plain(&ending.last_words(usize::MAX));
+                let words = failure_kind::plain(&ending.last_words(usize::MAX));
                 let host = self.route.address.host.clone();
-                Err(SshError::Own { host, trouble: SshTrouble::read(&words), words }.into())
+                Err(SshError::Own { host, kind: SshFailureKind::read(&words), words }.into())
             }
             started => started,
         }
@@ -139,7 +139,7 @@ fn arguments(
     };
     let mut option = |text: String| flag_with_value("-o", text.into());
     option(format!("StrictHostKeyChecking={strict}"));
-    option(format!("ConnectTimeout={}", limits::CONNECT.as_secs()));
+    option(format!("ConnectTimeout={}", limits::CONNECT_TIMEOUT.as_secs()));
     for text in [
         "ServerAliveInterval=15",
         "ServerAliveCountMax=3",

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::SshError;
 use super::address::Address;
 use super::connection::{Connection, Route};
+use super::failure_kind::SshFailureKind;
 use super::openssh;
-use super::trouble::SshTrouble;
 use crate::remote::client::{StartingAgent, Streams};
 use crate::remote::deploy::{self, AgentStart};
 use crate::remote::stream::AgentStream;
@@ -79,9 +79,9 @@ impl Ssh {
                 Ok(session)
             }
             // Our error lists what was tried.
-            Err(RemoteError::Ssh(SshError::Own { trouble: SshTrouble::Denied, words, .. })) => {
-                Err(error.with_own_ssh_message(&words).into())
-            }
+            Err(RemoteError::Ssh(SshError::Own {
+                kind: SshFailureKind::Denied, words, ..
+            })) => Err(error.with_own_ssh_message(&words).into()),
             // No `ssh` is installed.
             Err(RemoteError::AgentStart { ended, .. }) if ended.contains("127") => {
                 Err(error.into())

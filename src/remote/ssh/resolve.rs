@@ -77,7 +77,7 @@ pub(super) async fn resolve(
     }
     // Address::parse has checked the form; `--` covers anything that missed.
     command.arg("--").arg(&address.host).stdin(Stdio::null()).kill_on_drop(true);
-    let answer = match timeout(limits::RESOLVE, command.output()).await {
+    let answer = match timeout(limits::RESOLVE_TIMEOUT, command.output()).await {
         Ok(Ok(answer)) if answer.status.success() => {
             String::from_utf8_lossy(&answer.stdout).into_owned()
         }
@@ -89,7 +89,10 @@ pub(super) async fn resolve(
         }
         Ok(Err(error)) => return Err(fail(format!("`ssh -G`: {error}"))),
         Err(_) => {
-            return Err(fail(format!("`ssh -G` took over {} s", limits::RESOLVE.as_secs())));
+            return Err(fail(format!(
+                "`ssh -G` took over {} s",
+                limits::RESOLVE_TIMEOUT.as_secs()
+            )));
         }
     };
     let resolved = read_answer(&answer, &address.host, &LoginSession::read());

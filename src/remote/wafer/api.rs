@@ -27,7 +27,7 @@ pub(super) const JSON: &str = "application/json";
 
 /// Attempts for a request that changes nothing, and the pause before the second.
 const MAX_TRIES: u32 = 4;
-const PAUSE: Duration = Duration::from_millis(200);
+const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// A client of the service. Clones share its connections.
 #[derive(Clone, Debug)]
@@ -110,7 +110,7 @@ impl Api {
         path: &str,
         doing: &'static str,
     ) -> Result<ApiAnswer, WaferError> {
-        let mut attempts = Attempts::new(MAX_TRIES, PAUSE);
+        let mut attempts = Attempts::new(MAX_TRIES, FIRST_RETRY_PAUSE);
         loop {
             let answer = self.ask(Method::GET, path, None, doing).await;
             let passes = match &answer {
@@ -137,9 +137,9 @@ impl Api {
         doing: &'static str,
     ) -> Result<ApiAnswer, WaferError> {
         let body = body.map(|body| (JSON, body));
-        let response = self.send(method, path, body, doing, limits::ANSWER).await?;
+        let response = self.send(method, path, body, doing, limits::ANSWER_TIMEOUT).await?;
         let status = response.status();
-        let body = http::body(response, MAX_BODY_BYTES, limits::ANSWER, doing).await?;
+        let body = http::body(response, MAX_BODY_BYTES, limits::ANSWER_TIMEOUT, doing).await?;
         Ok(ApiAnswer { status, body })
     }
 
@@ -179,7 +179,7 @@ impl Api {
         max_bytes: u64,
         doing: &'static str,
     ) -> Result<(), RemoteError> {
-        let mut response = self.send(Method::GET, path, None, doing, limits::STALL).await?;
+        let mut response = self.send(Method::GET, path, None, doing, limits::STALL_TIMEOUT).await?;
         let status = response.status();
         if !status.is_success() {
             let body = http::refusal_body(response, MAX_BODY_BYTES).await;
@@ -190,7 +190,8 @@ impl Api {
         let mut file = File::create(&temporary).await.map_err(disk_error)?;
         let mut received_bytes = 0;
         let result = async {
-            while let Some(bytes) = http::chunk(&mut response, limits::STALL, doing).await? {
+            while let Some(bytes) = http::chunk(&mut response, limits::STALL_TIMEOUT, doing).await?
+            {
                 received_bytes += bytes.len() as u64;
                 if received_bytes > max_bytes {
                     let why = format!("it is over {max_bytes} bytes");

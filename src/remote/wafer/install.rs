@@ -18,10 +18,10 @@ const MAX_PIECES_IN_FLIGHT: usize = 4;
 
 /// Attempts for a piece, and the pause before the second.
 const MAX_TRIES: u32 = 8;
-const PAUSE: Duration = Duration::from_millis(200);
+const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// The limit on each of these commands.
-const LIMIT: Duration = Duration::from_secs(60);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
 const DOING: &str = "sending the agent's program";
 
@@ -74,9 +74,9 @@ async fn run_with_retries(
     command: &str,
     end: &str,
 ) -> Result<Vec<String>, WaferError> {
-    let mut attempts = Attempts::new(MAX_TRIES, PAUSE);
+    let mut attempts = Attempts::new(MAX_TRIES, FIRST_RETRY_PAUSE);
     loop {
-        match shell.run(command, end, LIMIT, DOING).await {
+        match shell.run(command, end, COMMAND_TIMEOUT, DOING).await {
             Err(error) if error.is_link() && attempts.next().await => {}
             done => return done,
         }

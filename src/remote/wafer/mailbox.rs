@@ -26,7 +26,7 @@ use crate::remote::worker::ClosingWriter;
 use crate::remote::{RemoteError, UserPrompt};
 
 /// The size of the pipe between a session and its mailbox.
-const PIPE: usize = 1 << 20;
+const PIPE_BYTES: usize = 1 << 20;
 
 /// Pieces sent to the agent at the same time.
 const MAX_PIECES_IN_FLIGHT: usize = 4;
@@ -39,7 +39,7 @@ const COMMAND_MARGIN: Duration = Duration::from_secs(45);
 
 /// Attempts of a command, and the pause before the second.
 const MAX_TRIES: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(200);
+const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// Opens streams to agents in one workspace.
 #[derive(Clone)]
@@ -107,7 +107,7 @@ impl MailboxClient {
         };
         let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.round_trip.store(ms, Ordering::Relaxed);
-        let (session_end, mailbox_end) = tokio::io::duplex(PIPE);
+        let (session_end, mailbox_end) = tokio::io::duplex(PIPE_BYTES);
         let (read, write) = tokio::io::split(session_end);
         let ending = StreamEnd::default();
         let (ended, all_sent) = oneshot::channel();
@@ -259,7 +259,7 @@ impl Mailbox {
 
     /// Runs one command, and repeats it if that may help.
     async fn send(&self, mail: &MailCommand<'_>) -> Result<MailOutcome, WaferError> {
-        let mut attempts = Attempts::new(MAX_TRIES, PAUSE);
+        let mut attempts = Attempts::new(MAX_TRIES, FIRST_RETRY_PAUSE);
         loop {
             match self.once(mail).await {
                 Err(error) if error.is_link() && !attempts.is_last() => {

@@ -48,7 +48,7 @@ const MAX_REPORT_BYTES: u64 = 2 << 30;
 
 /// Attempts to fetch the report, and the pause before the second.
 const MAX_TRIES: u32 = 4;
-const PAUSE: Duration = Duration::from_millis(500);
+const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 const DOING: &str = "running Wafer's own ncu";
 const FETCHING: &str = "fetching the report of Wafer's own ncu";
@@ -154,7 +154,7 @@ async fn read_stream(
 /// Fetches a report; returns whether it exists.
 async fn fetch(api: &Api, id: &str, to: &Path) -> Result<bool, RemoteError> {
     let path = format!("/v1/ncu/run/{}/report", utf8_percent_encode(id, PATH_SEGMENT));
-    let mut attempts = Attempts::new(MAX_TRIES, PAUSE);
+    let mut attempts = Attempts::new(MAX_TRIES, FIRST_RETRY_PAUSE);
     loop {
         match api.download(&path, to, MAX_REPORT_BYTES, FETCHING).await {
             Err(RemoteError::Wafer(WaferError::Http(HttpError::Refused(refusal))))

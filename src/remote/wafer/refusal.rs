@@ -7,33 +7,33 @@ use serde::Deserialize;
 use crate::remote::foreign_text::shown;
 use crate::remote::refusal::{self, Refusal, RefusalRow, passing, row};
 
-const REFUSED: &str = "Wafer rejects the login: it is wrong or has expired";
-const LOGIN: &str = "log in again: `rgpu remote login wafer`";
-const CREDIT: &str = "add credit with Wafer; `rgpu remote list --json` shows the balance";
-const UP: &str = "start it: `rgpu remote up REMOTE`";
-const GPU: &str = "all its GPUs are busy: try again in a minute";
-const TIME: &str =
+const REFUSED_LOGIN: &str = "Wafer rejects the login: it is wrong or has expired";
+const LOGIN_HINT: &str = "log in again: `rgpu remote login wafer`";
+const ADD_CREDIT_HINT: &str = "add credit with Wafer; `rgpu remote list --json` shows the balance";
+const START_HINT: &str = "start it: `rgpu remote up REMOTE`";
+const GPU_HINT: &str = "all its GPUs are busy: try again in a minute";
+const TIME_LIMIT_HINT: &str =
     "the platform ended it, not rgpu; the job itself goes on while its workspace does";
 
 /// Wafer's answers, in lower case.
 static ROWS: &[RefusalRow] = &[
     // `invalid or expired` does not say which of the two.
-    row(401, "or expired", "refused_token", REFUSED, LOGIN),
-    row(401, "expired or", "refused_token", REFUSED, LOGIN),
-    row(401, "expired", "expired_token", "the login for Wafer has expired", LOGIN),
-    row(401, "invalid", "wrong_token", "Wafer rejects the login: it is wrong", LOGIN),
-    row(401, "", "refused_token", REFUSED, LOGIN),
-    row(402, "", "no_credit", "the credits at Wafer are used up", CREDIT),
-    row(404, "", "no_workspace", "Wafer has no such workspace", UP),
-    row(0, "credit", "no_credit", "the credits at Wafer are used up", CREDIT),
-    row(0, "not running", "workspace_not_running", "the workspace is not running", UP),
-    passing(503, "", "no_gpu", "Wafer has no GPU free", GPU),
-    passing(0, "no gpu", "no_gpu", "Wafer has no GPU free", GPU),
-    passing(0, "creating", "workspace_creating", "the workspace is still being made", UP),
-    passing(0, "timeout", "session_timeout", "a session timed out inside Wafer", TIME),
-    passing(0, "timed out", "session_timeout", "a session timed out inside Wafer", TIME),
+    row(401, "or expired", "refused_token", REFUSED_LOGIN, LOGIN_HINT),
+    row(401, "expired or", "refused_token", REFUSED_LOGIN, LOGIN_HINT),
+    row(401, "expired", "expired_token", "the login for Wafer has expired", LOGIN_HINT),
+    row(401, "invalid", "wrong_token", "Wafer rejects the login: it is wrong", LOGIN_HINT),
+    row(401, "", "refused_token", REFUSED_LOGIN, LOGIN_HINT),
+    row(402, "", "no_credit", "the credits at Wafer are used up", ADD_CREDIT_HINT),
+    row(404, "", "no_workspace", "Wafer has no such workspace", START_HINT),
+    row(0, "credit", "no_credit", "the credits at Wafer are used up", ADD_CREDIT_HINT),
+    row(0, "not running", "workspace_not_running", "the workspace is not running", START_HINT),
+    passing(503, "", "no_gpu", "Wafer has no GPU free", GPU_HINT),
+    passing(0, "no gpu", "no_gpu", "Wafer has no GPU free", GPU_HINT),
+    passing(0, "creating", "workspace_creating", "the workspace is still being made", START_HINT),
+    passing(0, "timeout", "session_timeout", "a session timed out inside Wafer", TIME_LIMIT_HINT),
+    passing(0, "timed out", "session_timeout", "a session timed out inside Wafer", TIME_LIMIT_HINT),
     row(400, "", "bad_request", "Wafer does not understand the request", ""),
-    row(403, "", "forbidden", "Wafer forbids it", LOGIN),
+    row(403, "", "forbidden", "Wafer forbids it", LOGIN_HINT),
     row(409, "", "conflict", "Wafer already uses that name for something else", ""),
     row(413, "", "too_long", "Wafer accepts no request of this length", ""),
     passing(429, "", "too_many", "Wafer received too many requests", "wait a minute"),

@@ -261,7 +261,7 @@ impl Bridge {
             ToAgent::Facts { probes } => {
                 let body = json(&FactsRequest { probes, settings: self.settings.clone() })?;
                 let ask = WorkerRequest::post("/v1/facts", body, "asking for the host's facts");
-                self.send_for_message("facts", ask.within(limits::FACTS));
+                self.send_for_message("facts", ask.within(limits::FACTS_TIMEOUT));
             }
             ToAgent::Submit { plan, secrets, inline_bytes, .. } => {
                 let job = plan.job.clone();
@@ -278,7 +278,7 @@ impl Bridge {
                     .method(Method::PUT)
                     .header(CONTENT_TYPE, "application/octet-stream")
                     .body(bytes)
-                    .within(limits::STALL);
+                    .within(limits::STALL_TIMEOUT);
                 if zstd {
                     ask = ask
                         .header(CONTENT_ENCODING, "zstd")

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderName};
 use rgpu_protocol::frame::{self, Frame, Kind, MAX_BODY};
-use rgpu_protocol::http::{BEAT, FRAMES, IDEMPOTENCY_KEY, LONGEST_WAIT_S, had_word};
+use rgpu_protocol::http::{
+    FRAMES, HEARTBEAT_INTERVAL, IDEMPOTENCY_KEY, MAX_WAIT_S, format_received,
+};
 use rgpu_protocol::message::ReceivedOutput;
 use rgpu_protocol::{BLOB_BYTES, EventBody, FromAgent, Stream};
 
@@ -18,7 +20,7 @@ use crate::remote::announced::announced_bytes;
 use crate::remote::http::{self, HttpError};
 
 /// After this silence, without even a heartbeat, a stream is dead.
-const MAX_SILENCE: Duration = BEAT.saturating_mul(4);
+const MAX_SILENCE: Duration = HEARTBEAT_INTERVAL.saturating_mul(4);
 
 /// The largest message with its announced bytes and frame headers; a piece of an artifact is the
 /// longest.
@@ -99,7 +101,7 @@ impl FollowStart {
     fn first(self) -> (&'static str, WorkerRequest, FollowPosition) {
         match self {
             Self::Submit { job, body, inline_bytes } => {
-                let path = format!("/v1/jobs?wait={LONGEST_WAIT_S}&inline={inline_bytes}");
+                let path = format!("/v1/jobs?wait={MAX_WAIT_S}&inline={inline_bytes}");
                 let ask = WorkerRequest::post(path, body, "submitting the plan")
                     .accept(FRAMES)
                     .header(HeaderName::from_static(IDEMPOTENCY_KEY), &job);
@@ -126,12 +128,12 @@ impl FollowPosition {
     fn ask(&self) -> WorkerRequest {
         let Self { job, seq, had, inline_bytes, .. } = self;
         let mut path = format!(
-            "{}/events?after={seq}&wait={LONGEST_WAIT_S}&inline={inline_bytes}&had=",
+            "{}/events?after={seq}&wait={MAX_WAIT_S}&inline={inline_bytes}&had=",
             job_path(job)
         );
         for ((step, stream), bytes) in had {
             let had = ReceivedOutput { step: step.clone(), stream: *stream, bytes: *bytes };
-            path += &format!("&had={}", in_path(&had_word(&had)));
+            path += &format!("&had={}", in_path(&format_received(&had)));
         }
         WorkerRequest::get(path, FOLLOWING).accept(FRAMES)
     }

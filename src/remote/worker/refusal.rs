@@ -18,23 +18,29 @@ pub enum ServerKind {
     Modal,
 }
 
-const PROXY_TOKEN: &str = "it takes proxy tokens (`wk-…` and `ws-…`), not the API's: `modal workspace proxy-tokens create`";
-const TOKEN: &str = "show the token that the worker was started with: `rgpu remote add REMOTE URL --token-env VARIABLE`";
-const URL: &str = "check the address: `rgpu remote list`";
-const DEPLOYED: &str = "take the address that `modal deploy remote/modal_app.py` printed; `modal app list` shows what runs";
-const LOGS: &str =
+const PROXY_TOKEN_HINT: &str = "it takes proxy tokens (`wk-…` and `ws-…`), not the API's: `modal workspace proxy-tokens create`";
+const TOKEN_HINT: &str = "give the token that the worker was started with: `rgpu remote add REMOTE URL --token-env VARIABLE`";
+const URL_HINT: &str = "check the address: `rgpu remote list`";
+const APP_ADDRESS_HINT: &str = "take the address that `modal deploy remote/modal_app.py` printed; `modal app list` shows what runs";
+const APP_LOGS_HINT: &str =
     "`modal app logs rgpu` shows what the app said; jobs go on: `rgpu runs attach latest`";
 
-/// Plain-text answers of Modal itself, sent in place of the app's.
-static MODALS: &[RefusalRow] = &[
+/// Plain-text answers of Modal itself instead of the app.
+static MODAL_PLATFORM_ANSWERS: &[RefusalRow] = &[
     row(
         401,
         "missing credentials for proxy",
         "wrong_token",
         "the platform saw no proxy token",
-        PROXY_TOKEN,
+        PROXY_TOKEN_HINT,
     ),
-    row(401, "proxy authorization", "wrong_token", "the platform rejects the token", PROXY_TOKEN),
+    row(
+        401,
+        "proxy authorization",
+        "wrong_token",
+        "the platform rejects the token",
+        PROXY_TOKEN_HINT,
+    ),
     passing(
         404,
         "invalid function call",
@@ -63,7 +69,7 @@ static MODALS: &[RefusalRow] = &[
         "a result was asked for in the wrong way",
         "this is a defect of rgpu: nothing was sent twice",
     ),
-    passing(408, "Missing request", "request_lost", "the platform lost the request", LOGS),
+    passing(408, "Missing request", "request_lost", "the platform lost the request", APP_LOGS_HINT),
     passing(
         500,
         "function execution timed out",
@@ -78,20 +84,26 @@ static MODALS: &[RefusalRow] = &[
         "the container died",
         "it may have run out of memory: `modal app logs rgpu` shows it",
     ),
-    passing(500, "lost track of input", "request_lost", "the platform lost the request", LOGS),
+    passing(
+        500,
+        "lost track of input",
+        "request_lost",
+        "the platform lost the request",
+        APP_LOGS_HINT,
+    ),
 ];
 
-/// Further answers of an address on Modal.
-static ON_MODAL: &[RefusalRow] = &[
-    row(401, "", "wrong_token", "the token is rejected", PROXY_TOKEN),
+/// Other answers from an address on Modal: of the app, or by status alone.
+static MODAL_APP_ANSWERS: &[RefusalRow] = &[
+    row(401, "", "wrong_token", "the token is rejected", PROXY_TOKEN_HINT),
     row(402, "", "no_credit", "the platform requires a payment", "add credit with the platform"),
-    row(403, "", "forbidden", "the platform forbids it", PROXY_TOKEN),
-    row(404, "", "wrong_address", "there is no app of rgpu's at this address", DEPLOYED),
+    row(403, "", "forbidden", "the platform forbids it", PROXY_TOKEN_HINT),
+    row(404, "", "wrong_address", "there is no app of rgpu's at this address", APP_ADDRESS_HINT),
     passing(408, "", "slow_link", "the request came too slowly for the platform", ""),
     row(413, "", "too_long", "the platform accepts no bodies of this length", ""),
     passing(429, "", "too_many", "the platform received too many requests", "wait a minute"),
-    passing(500, "", "server_error", "the app failed", LOGS),
-    passing(502, "", "bad_gateway", "the app does not answer", LOGS),
+    passing(500, "", "server_error", "the app failed", APP_LOGS_HINT),
+    passing(502, "", "bad_gateway", "the app does not answer", APP_LOGS_HINT),
     passing(
         503,
         "",
@@ -99,11 +111,11 @@ static ON_MODAL: &[RefusalRow] = &[
         "the platform has no capacity now",
         "wait, or deploy in another region (RGPU_REGION)",
     ),
-    passing(504, "", "bad_gateway", "the app does not answer in time", LOGS),
+    passing(504, "", "bad_gateway", "the app does not answer in time", APP_LOGS_HINT),
 ];
 
 /// Answers of a worker or of a proxy before it.
-static ROWS: &[RefusalRow] = &[
+static WORKER_ANSWERS: &[RefusalRow] = &[
     row(400, "HTTPS", "wants_tls", "the server only accepts TLS", "write https:// before it"),
     row(400, "plain HTTP", "wants_tls", "the server only accepts TLS", "write https:// before it"),
     row(400, "\"no_host\"", "bad_proxy", "the worker was asked without a name", ""),
@@ -115,7 +127,7 @@ static ROWS: &[RefusalRow] = &[
         "the token did not reach the worker",
         "a proxy may remove it; the worker says",
     ),
-    row(401, "", "wrong_token", "the worker rejects the token", TOKEN),
+    row(401, "", "wrong_token", "the worker rejects the token", TOKEN_HINT),
     row(402, "", "no_credit", "the platform requires a payment", "add credit with the platform"),
     row(
         403,
@@ -124,8 +136,8 @@ static ROWS: &[RefusalRow] = &[
         "the worker mistakes the request for one from a web page",
         "",
     ),
-    row(403, "", "forbidden", "the server forbids it", TOKEN),
-    row(404, "", "wrong_address", "there is no worker at this address", URL),
+    row(403, "", "forbidden", "the server forbids it", TOKEN_HINT),
+    row(404, "", "wrong_address", "there is no worker at this address", URL_HINT),
     row(
         407,
         "",
@@ -184,8 +196,8 @@ impl ServerKind {
 
     fn hint(self) -> &'static str {
         match self {
-            Self::Worker => URL,
-            Self::Modal => DEPLOYED,
+            Self::Worker => URL_HINT,
+            Self::Modal => APP_ADDRESS_HINT,
         }
     }
 
@@ -223,8 +235,8 @@ pub(super) fn refusal_of_response(
     let text = String::from_utf8_lossy(body);
     let body = words(status, body);
     let tables = match site {
-        ServerKind::Worker => [MODALS, ROWS],
-        ServerKind::Modal => [MODALS, ON_MODAL],
+        ServerKind::Worker => [MODAL_PLATFORM_ANSWERS, WORKER_ANSWERS],
+        ServerKind::Modal => [MODAL_PLATFORM_ANSWERS, MODAL_APP_ANSWERS],
     };
     match refusal::find(&tables, number, &text) {
         Some(row) => row.refusal(number, format!("{}: `{url}`", row.what), body),
@@ -262,7 +274,7 @@ pub(super) fn redirect_loop(url: &str, hops: u32) -> Refusal {
         code: "redirect_loop",
         what: format!("`{url}` redirects again and again without an answer"),
         body: format!("303 See Other, {hops} times in a row without delay"),
-        hint: LOGS,
+        hint: APP_LOGS_HINT,
         passes: false,
     }
 }

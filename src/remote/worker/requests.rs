@@ -94,7 +94,7 @@ impl WorkerRequest {
             accept: "application/json",
             headers: Vec::new(),
             body: bytes::Bytes::new(),
-            limit: limits::ANSWER,
+            limit: limits::ANSWER_TIMEOUT,
             retry: Retry::Safe,
             doing,
             result: None,
@@ -187,8 +187,8 @@ impl WorkerClient {
                 Err((error, requested_pause)) => (error, requested_pause),
                 Ok(Attempt::Answer(answer)) => return Ok(answer),
                 Ok(Attempt::Later(url)) => {
-                    if begun.elapsed() > limits::RESULT {
-                        let (doing, limit) = (ask.doing, limits::RESULT);
+                    if begun.elapsed() > limits::RESULT_TIMEOUT {
+                        let (doing, limit) = (ask.doing, limits::RESULT_TIMEOUT);
                         return Err(HttpError::Silent { doing, limit });
                     }
                     if sent.elapsed() > FAST_REDIRECT {
@@ -227,7 +227,7 @@ impl WorkerClient {
     /// # Errors
     /// As for [`Self::send`].
     pub(super) async fn message(&self, ask: WorkerRequest) -> Result<Vec<u8>, HttpError> {
-        let (doing, limit) = (ask.doing, ask.limit.min(limits::ANSWER));
+        let (doing, limit) = (ask.doing, ask.limit.min(limits::ANSWER_TIMEOUT));
         match self.send(ask).await? {
             WorkerAnswer::AgentMessage(body) => Ok(body),
             WorkerAnswer::Response(response) => http::body(response, MAX_BODY, limit, doing).await,
@@ -255,7 +255,7 @@ impl WorkerClient {
         // A container may have to start for it.
         let limit = match self.site {
             ServerKind::Worker => ask.limit,
-            ServerKind::Modal => ask.limit.max(limits::HELD_ANSWER),
+            ServerKind::Modal => ask.limit.max(limits::HELD_ANSWER_TIMEOUT),
         };
         let url = match &ask.result {
             Some(url) => url.to_string(),

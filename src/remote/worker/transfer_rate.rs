@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::remote::limits;
 
-/// Bytes that must arrive within [`limits::STALL`]: a hundredth of a modem's rate.
+/// Bytes that must arrive within [`limits::STALL_TIMEOUT`]: a hundredth of a modem's rate.
 const MIN_BYTES: usize = 16 << 10;
 
 /// Counts the bytes of one transfer.
@@ -29,7 +29,7 @@ impl TransferRate {
     pub(super) fn add_bytes(&mut self, bytes: usize, now: Instant) -> Result<(), String> {
         self.bytes += bytes;
         let elapsed: Duration = now.saturating_duration_since(self.since);
-        if elapsed < limits::STALL {
+        if elapsed < limits::STALL_TIMEOUT {
             return Ok(());
         }
         if self.bytes < MIN_BYTES {
@@ -49,8 +49,8 @@ mod tests {
         let begun = Instant::now();
         let at = |seconds: u64| begun + Duration::from_secs(seconds);
         let mut transfer_rate = TransferRate::new(begun);
-        let slow =
-            (1..=limits::STALL.as_secs()).find_map(|s| transfer_rate.add_bytes(1, at(s)).err());
+        let slow = (1..=limits::STALL_TIMEOUT.as_secs())
+            .find_map(|s| transfer_rate.add_bytes(1, at(s)).err());
         assert_eq!(slow.as_deref(), Some("only 120 bytes came in 120 s"));
         let mut transfer_rate = TransferRate::new(begun);
         assert!((1..=1000).all(|s| transfer_rate.add_bytes(200, at(s)).is_ok()));

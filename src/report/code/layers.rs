@@ -33,12 +33,12 @@ pub(super) enum Edge {
     Lane { from: (f64, f64), lane: f64, to: (f64, f64) },
 }
 
-const BETWEEN_ROWS: f64 = 34.0;
-const BETWEEN_BOXES: f64 = 26.0;
-const LANE: f64 = 11.0;
+const ROW_GAP_PX: f64 = 34.0;
+const BOX_GAP_PX: f64 = 26.0;
+const LANE_WIDTH_PX: f64 = 11.0;
 /// Edges over more rows than this run in a lane.
 const MAX_EDGE_ROWS: usize = 24;
-const SWEEPS: usize = 6;
+const ORDERING_SWEEPS: usize = 6;
 
 /// An element of a row: a box, or an edge that passes through.
 #[derive(Clone, Copy)]
@@ -100,7 +100,7 @@ fn order(rows: &mut [Vec<usize>], nodes: &mut [Node], above: &[Vec<usize>], belo
         row.iter().enumerate().for_each(|(at, node)| nodes[*node].x = at as f64);
     };
     rows.iter().for_each(|row| number(row, nodes));
-    for sweep in 0..SWEEPS {
+    for sweep in 0..ORDERING_SWEEPS {
         let down = sweep % 2 == 0;
         let count = rows.len();
         for step in 0..count {
@@ -124,7 +124,7 @@ fn mean(neighbours: &[usize], nodes: &[Node]) -> Option<f64> {
 
 /// Sets the x of every node's centre: near its neighbours, in its row's order, without overlaps.
 fn settle(rows: &[Vec<usize>], nodes: &mut [Node], above: &[Vec<usize>], below: &[Vec<usize>]) {
-    let apart = |a: &Node, b: &Node| (a.width + b.width) / 2.0 + BETWEEN_BOXES;
+    let apart = |a: &Node, b: &Node| (a.width + b.width) / 2.0 + BOX_GAP_PX;
     for row in rows {
         let mut x = 0.0;
         for (at, node) in row.iter().enumerate() {
@@ -134,7 +134,7 @@ fn settle(rows: &[Vec<usize>], nodes: &mut [Node], above: &[Vec<usize>], below: 
             nodes[*node].x = x;
         }
     }
-    for sweep in 0..SWEEPS * 2 {
+    for sweep in 0..ORDERING_SWEEPS * 2 {
         let down = sweep % 2 == 0;
         for step in 0..rows.len() {
             let row = &rows[if down { step } else { rows.len() - 1 - step }];
@@ -174,7 +174,7 @@ fn build_drawing(
         let height = row.iter().filter_map(|n| sizes.get(*n)).map(|s| s.height).fold(0.0, f64::max);
         tops.push(y);
         heights.push(height);
-        y += height + BETWEEN_ROWS;
+        y += height + ROW_GAP_PX;
     }
     let top = |node: usize| tops[rows_of[node]];
     let bottom = |node: usize| top(node) + sizes[node].height;
@@ -195,7 +195,7 @@ fn build_drawing(
                 Edge::Down(points)
             }
             None => {
-                width += LANE;
+                width += LANE_WIDTH_PX;
                 let side = |node: usize| middle(node) + sizes[node].width / 2.0;
                 let half = |node: usize| sizes[node].height / 2.0;
                 let out = (side(from), top(from) + half(from) + 4.0);
@@ -204,12 +204,12 @@ fn build_drawing(
         });
     }
     let places = sizes.iter().enumerate().map(|(n, s)| (middle(n) - s.width / 2.0, top(n)));
-    let any_lane = if width > lanes_from { LANE } else { 0.0 };
+    let any_lane = if width > lanes_from { LANE_WIDTH_PX } else { 0.0 };
     Drawing {
         places: places.collect(),
         edges: drawn,
         width: width + any_lane,
-        height: (y - BETWEEN_ROWS).max(0.0),
+        height: (y - ROW_GAP_PX).max(0.0),
     }
 }
 

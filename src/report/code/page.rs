@@ -131,7 +131,7 @@ fn of_line(line: &CodeLine, at: &[[usize; 2]]) -> Value {
 
 /// The lines of a source file that belong to this kernel, with some lines around them.
 fn source(image: &CodeImage, kernel: &CodeKernel, file: &str) -> Value {
-    const AROUND: u32 = 6;
+    const CONTEXT_LINES: u32 = 6;
     let seen: Vec<u32> = kernel
         .instructions
         .iter()
@@ -142,7 +142,7 @@ fn source(image: &CodeImage, kernel: &CodeKernel, file: &str) -> Value {
     let text = image.sources.iter().find(|s| s.file == file);
     let mut lines: BTreeMap<u32, Option<&str>> = seen.iter().map(|line| (*line, None)).collect();
     for (number, words) in text.iter().flat_map(|t| &t.lines) {
-        if seen.iter().any(|line| line.abs_diff(*number) <= AROUND) {
+        if seen.iter().any(|line| line.abs_diff(*number) <= CONTEXT_LINES) {
             lines.insert(*number, Some(words));
         }
     }

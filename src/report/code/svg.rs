@@ -7,11 +7,11 @@ use super::dot::label;
 use super::layers::{Drawing, Edge, Size, draw};
 use crate::model::code::{CodeImage, CodeKernel};
 
-const LINE: f64 = 16.0;
-const CHARACTER: f64 = 7.3;
-const PAD: f64 = 9.0;
-const MARGIN: f64 = 24.0;
-const HEAD: f64 = 34.0;
+const LINE_HEIGHT_PX: f64 = 16.0;
+const CHARACTER_WIDTH_PX: f64 = 7.3;
+const BOX_PADDING_PX: f64 = 9.0;
+const MARGIN_PX: f64 = 24.0;
+const HEAD_HEIGHT_PX: f64 = 34.0;
 
 const STYLE: &str = "\
 svg{background:#fff;font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace}\
@@ -25,23 +25,23 @@ rect{fill:#161b23;stroke:#5a6474}.l,.b{stroke:#8fb0ff}path{stroke:#9aa5b5}.b{str
 /// on the right in the same colour, blocks with an unknown branch target are dashed.
 pub fn svg(images: &[CodeImage]) -> String {
     let mut body = String::new();
-    let (mut width, mut y) = (0.0_f64, MARGIN);
+    let (mut width, mut y) = (0.0_f64, MARGIN_PX);
     let kernels = images.iter().flat_map(|i| i.kernels.iter().map(move |k| (i, k)));
     for (image, kernel) in kernels {
         let head = format!("{} ({})", kernel.shown(), image.arch);
         let _ = writeln!(
             body,
-            "<text class=\"h\" x=\"{MARGIN}\" y=\"{:.0}\">{}</text>",
+            "<text class=\"h\" x=\"{MARGIN_PX}\" y=\"{:.0}\">{}</text>",
             y + 12.0,
             escape(&head)
         );
-        y += HEAD;
+        y += HEAD_HEIGHT_PX;
         let drawing = of_kernel(&mut body, kernel, y);
-        let head = (head.chars().count() as f64) * CHARACTER;
+        let head = (head.chars().count() as f64) * CHARACTER_WIDTH_PX;
         width = width.max(drawing.width).max(head);
-        y += drawing.height + HEAD;
+        y += drawing.height + HEAD_HEIGHT_PX;
     }
-    let (width, height) = (width + MARGIN * 2.0, y);
+    let (width, height) = (width + MARGIN_PX * 2.0, y);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
          viewBox=\"0 0 {width:.0} {height:.0}\">\n<style>{STYLE}</style>\n\
@@ -59,8 +59,8 @@ fn of_kernel(body: &mut String, kernel: &CodeKernel, top: f64) -> Drawing {
         .iter()
         .map(|lines| {
             let longest = lines.iter().map(|l| l.chars().count()).max().unwrap_or(0);
-            let width = longest as f64 * CHARACTER + PAD * 2.0;
-            Size { width, height: lines.len() as f64 * LINE + PAD }
+            let width = longest as f64 * CHARACTER_WIDTH_PX + BOX_PADDING_PX * 2.0;
+            Size { width, height: lines.len() as f64 * LINE_HEIGHT_PX + BOX_PADDING_PX }
         })
         .collect();
     let numbers: BTreeMap<u64, usize> =
@@ -73,7 +73,7 @@ fn of_kernel(body: &mut String, kernel: &CodeKernel, top: f64) -> Drawing {
         .filter_map(|(n, to)| Some((n, *numbers.get(&to)?)))
         .collect();
     let drawing = draw(&sizes, &edges);
-    let at = |(x, y): (f64, f64)| format!("{:.1} {:.1}", x + MARGIN, y + top);
+    let at = |(x, y): (f64, f64)| format!("{:.1} {:.1}", x + MARGIN_PX, y + top);
     for (edge, ends) in drawing.edges.iter().zip(&edges) {
         let (class, marker) = if ends.1 <= ends.0 { (" class=\"b\"", "b") } else { ("", "a") };
         let path = match edge {
@@ -102,7 +102,7 @@ fn of_kernel(body: &mut String, kernel: &CodeKernel, top: f64) -> Drawing {
             (false, true) => " class=\"i\"",
             (false, false) => "",
         };
-        let (x, y) = (x + MARGIN, y + top);
+        let (x, y) = (x + MARGIN_PX, y + top);
         let Size { width, height } = size;
         let _ = writeln!(
             body,
@@ -110,8 +110,8 @@ fn of_kernel(body: &mut String, kernel: &CodeKernel, top: f64) -> Drawing {
         );
         for (n, line) in lines.iter().enumerate() {
             let class = if n == 0 { "" } else { " class=\"n\"" };
-            let down = y + PAD / 2.0 + LINE * (n as f64 + 0.75);
-            let right = x + PAD;
+            let down = y + BOX_PADDING_PX / 2.0 + LINE_HEIGHT_PX * (n as f64 + 0.75);
+            let right = x + BOX_PADDING_PX;
             let _ = writeln!(
                 body,
                 "<text{class} x=\"{right:.1}\" y=\"{down:.1}\">{}</text>",

@@ -17,7 +17,7 @@ use crate::model::trace::{Trace, WorkKind};
 use crate::model::{
     Classification, Comparison, Finding, KernelCode, Launch, Operator, Region, SpeedOfLight, Value,
 };
-use crate::report::Subject;
+use crate::report::ReportInput;
 use crate::report::busy::{self, BusyTime};
 use crate::report::finding;
 use crate::report::headline::{self, Headline};
@@ -79,7 +79,7 @@ pub(super) struct Page<'a> {
     left_out: Vec<String>,
 }
 
-/// What a finding is worth, and where idle time is.
+/// The possible saving of a finding, and the places of idle time.
 #[derive(Serialize)]
 struct FindingTexts {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -143,7 +143,7 @@ pub(super) struct PageTrace<'a> {
 
 impl<'a> Page<'a> {
     /// The data of `subject` within `caps`.
-    pub(super) fn new(subject: &Subject<'a>, caps: ListLimits) -> Self {
+    pub(super) fn new(subject: &ReportInput<'a>, caps: ListLimits) -> Self {
         let profile = subject.profile;
         let mut left_out = Vec::new();
         let trace = subject.trace.map(|t| PageTrace::new(t, caps.events));
@@ -187,7 +187,7 @@ impl<'a> Page<'a> {
 }
 
 /// The short name of each kernel that the page names.
-fn names<'a>(subject: &Subject<'a>, caps: ListLimits) -> Vec<(&'a str, String)> {
+fn names<'a>(subject: &ReportInput<'a>, caps: ListLimits) -> Vec<(&'a str, String)> {
     let profile = subject.profile;
     let launches = profile.launches.iter().take(caps.launches).map(|l| &l.kernel);
     let kernels = profile.kernels.iter().take(caps.sums).map(|k| &k.kernel);
@@ -213,7 +213,11 @@ fn cut<'a, T>(list: &'a [T], max: usize, what: &str, left_out: &mut Vec<String>)
 }
 
 /// Hot spots of the first launches, with the heaviest instructions and lines of each.
-fn spots(subject: &Subject<'_>, caps: ListLimits, left_out: &mut Vec<String>) -> Vec<LaunchSpots> {
+fn spots(
+    subject: &ReportInput<'_>,
+    caps: ListLimits,
+    left_out: &mut Vec<String>,
+) -> Vec<LaunchSpots> {
     let Some(all) = subject.hotspots else { return Vec::new() };
     let mut shown: Vec<LaunchSpots> =
         cut(&all.launches, caps.spots, "launches' hot spots", left_out).to_vec();

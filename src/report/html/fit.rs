@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::data::{ListLimits, Page};
-use crate::report::Subject;
+use crate::report::ReportInput;
 
 /// The maximum lengths of the lists, whatever their size in bytes.
 const CAPS: ListLimits = ListLimits {
@@ -17,7 +17,7 @@ const CAPS: ListLimits = ListLimits {
 
 /// The page's data as JSON. Halves the lists until the JSON has at most `room` bytes, or until
 /// there are no more events to cut.
-pub(super) fn json(subject: &Subject<'_>, room: usize) -> String {
+pub(super) fn json(subject: &ReportInput<'_>, room: usize) -> String {
     let mut caps = CAPS;
     loop {
         let page = Page::new(subject, caps);

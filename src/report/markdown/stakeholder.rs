@@ -8,13 +8,13 @@ use crate::report::finding;
 use crate::report::headline::{headline, longest};
 use crate::report::kernel_name::short_name;
 use crate::report::quantity::{digits, duration, per_second, percent};
-use crate::report::{Subject, busy};
+use crate::report::{ReportInput, busy};
 
 /// The maximum number of rows of the top tables and recommendations.
 const MAX_TOP_ROWS: usize = 10;
 
 /// Renders `stakeholder_summary.md`.
-pub(super) fn report(subject: &Subject<'_>) -> String {
+pub(super) fn report(subject: &ReportInput<'_>) -> String {
     let profile = subject.profile;
     let mut out = format!("# {}: summary\n\n", plain(&profile.kernel.name));
     executive(&mut out, subject);
@@ -55,7 +55,7 @@ fn heading(out: &mut String, text: &str) {
     out.push_str(&format!("## {text}\n\n"));
 }
 
-fn executive(out: &mut String, subject: &Subject<'_>) {
+fn executive(out: &mut String, subject: &ReportInput<'_>) {
     heading(out, "Executive Summary");
     let head = headline(subject);
     out.push_str(&format!("**{}.** {}\n\n", plain(&head.title), sentence(&head.text)));
@@ -91,7 +91,7 @@ fn environment(profile: &Profile) -> Grid {
     grid
 }
 
-fn aggregates(subject: &Subject<'_>) -> Grid {
+fn aggregates(subject: &ReportInput<'_>) -> Grid {
     let profile = subject.profile;
     let mut grid = Grid::new(&[("what", Align::Left), ("value", Align::Right)]);
     let mut row = |what: &str, value: String| grid.row([what.to_owned(), value]);
@@ -205,7 +205,7 @@ fn recommendations(out: &mut String, profile: &Profile) {
     out.push('\n');
 }
 
-fn narrative(out: &mut String, subject: &Subject<'_>) {
+fn narrative(out: &mut String, subject: &ReportInput<'_>) {
     let profile = subject.profile;
     let mut sentences = Vec::new();
     if let Some(t) = &profile.timing {

@@ -4,15 +4,17 @@ use std::collections::BTreeSet;
 
 use super::name::folder_names;
 use crate::model::regions::{RegionEntry, RegionLaunch, RegionTotals, RegionsDocument, SCHEMA};
-use crate::model::timeline::RegionKind;
+use crate::model::timeline::{RegionKind, display_path};
 use crate::model::{Launch, Profile, Region};
 
 /// The maximum number of launches listed per region.
 const MAX_LISTED_LAUNCHES: usize = 1_000;
 
-/// The ranges that rgpu's own runner opens around its phases.
-const TIMED: &str = "rgpu@timed";
-const NOT_MEASURED: &[&str] = &["rgpu@setup", "rgpu@warmup", "rgpu@verify"];
+/// The runner's range around the launches that it times.
+const RUNNER_TIMED_RANGE: &str = "rgpu@timed";
+
+/// The runner's ranges around its other phases.
+const RUNNER_UNTIMED_RANGES: &[&str] = &["rgpu@setup", "rgpu@warmup", "rgpu@verify"];
 
 /// A region of the user's code, with the case in which it was recorded.
 struct UserRegion<'a> {
@@ -24,28 +26,28 @@ struct UserRegion<'a> {
 
 /// The document; `None` if no region of the user's code was recorded and none was requested.
 pub(super) fn document(profile: &Profile) -> Option<RegionsDocument> {
-    let asked = profile.selection.as_ref().map(|selection| &selection.regions[..]);
-    let asked = asked.unwrap_or_default();
+    let requested = profile.selection.as_ref().map(|selection| &selection.regions[..]);
+    let requested = requested.unwrap_or_default();
     let user_regions: Vec<UserRegion<'_>> =
         profile.regions.iter().filter_map(user_region).collect();
     let matched: BTreeSet<&str> =
-        asked.iter().flat_map(|choice| &choice.matched).map(String::as_str).collect();
+        requested.iter().flat_map(|choice| &choice.matched).map(String::as_str).collect();
     let chosen: Vec<UserRegion<'_>> = user_regions
         .into_iter()
         .filter(|user_region| {
-            asked.is_empty() || matched.contains(shown(user_region.path).as_str())
+            requested.is_empty() || matched.contains(display_path(user_region.path).as_str())
         })
         .collect();
-    if chosen.is_empty() && asked.is_empty() {
+    if chosen.is_empty() && requested.is_empty() {
         return None;
     }
     let cases: BTreeSet<_> = chosen.iter().filter_map(|user_region| user_region.case).collect();
     let named = |user_region: &UserRegion<'_>| match user_region.case {
-        Some(case) if cases.len() > 1 => format!("{case}::{}", shown(user_region.path)),
-        _ => shown(user_region.path),
+        Some(case) if cases.len() > 1 => format!("{case}::{}", display_path(user_region.path)),
+        _ => display_path(user_region.path),
     };
     let mut names: Vec<String> = chosen.iter().map(named).collect();
-    tell_kinds_apart(&mut names, &chosen);
+    make_names_unique(&mut names, &chosen);
     let folders = folder_names(&names);
     let entries = chosen.iter().zip(names).zip(folders);
     let regions: Vec<RegionEntry> = entries
@@ -59,7 +61,7 @@ pub(super) fn document(profile: &Profile) -> Option<RegionsDocument> {
         mode: profile.run.mode.clone(),
         rung: profile.rung.clone(),
         device: profile.device.clone(),
-        no_match: asked
+        no_match: requested
             .iter()
             .filter(|choice| choice.matched.is_empty())
             .map(|choice| choice.asked.clone())
@@ -79,10 +81,10 @@ pub(super) fn document(profile: &Profile) -> Option<RegionsDocument> {
 /// The region as a user region; `None` for the runner's own ranges and unmeasured phases.
 fn user_region(region: &Region) -> Option<UserRegion<'_>> {
     let first = region.path.first()?;
-    if NOT_MEASURED.contains(&first.as_str()) {
+    if RUNNER_UNTIMED_RANGES.contains(&first.as_str()) {
         return None;
     }
-    if first != TIMED {
+    if first != RUNNER_TIMED_RANGE {
         return Some(UserRegion { region, case: None, path: &region.path });
     }
     let case = region.path.get(1)?;
@@ -90,13 +92,8 @@ fn user_region(region: &Region) -> Option<UserRegion<'_>> {
     Some(UserRegion { region, case: Some(case.strip_prefix("rgpu@").unwrap_or(case)), path })
 }
 
-/// A path in the notation of users.
-fn shown(path: &[String]) -> String {
-    Region { path: path.to_vec(), ..Region::default() }.display()
-}
-
 /// Makes names unique: a push/pop and a start/end region may have the same name.
-fn tell_kinds_apart(names: &mut [String], chosen: &[UserRegion<'_>]) {
+fn make_names_unique(names: &mut [String], chosen: &[UserRegion<'_>]) {
     let mut seen: BTreeSet<String> = BTreeSet::new();
     for (name, user_region) in names.iter_mut().zip(chosen) {
         let mut number = 1;

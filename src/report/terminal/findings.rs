@@ -97,8 +97,8 @@ pub(super) fn tail(page: &mut Page<'_>, profile: &Profile) {
 
 /// Shortens a text that ends in a long list of names to the first few names.
 fn first_names(text: &str) -> String {
-    const FEW: usize = 5;
-    match text.match_indices("`, `").nth(FEW - 1) {
+    const MAX_NAMES: usize = 5;
+    match text.match_indices("`, `").nth(MAX_NAMES - 1) {
         Some((at, _)) => {
             let more = text[at..].matches("`, `").count();
             format!("{}`, … and {more} more", &text[..at])

@@ -18,7 +18,7 @@ pub struct KnownMessage {
     pub words: &'static str,
     /// The likely cause, for users.
     pub cause: &'static str,
-    /// What the user should do next.
+    /// The next step for the user.
     pub next: &'static str,
 }
 

@@ -17,7 +17,7 @@ pub struct Draft {
     pub plan: Plan,
     /// Files to send along.
     pub files: Vec<BundleFile>,
-    /// What we know of the plan beyond the plan itself.
+    /// Facts about the plan that are not in the plan itself.
     pub info: DraftInfo,
 }
 
@@ -67,7 +67,7 @@ impl std::fmt::Debug for Content {
     }
 }
 
-/// What the laptop knows of a plan beyond the plan itself, for reading its results.
+/// Facts about a plan that only the laptop has, for reading its results.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DraftInfo {
     /// Architecture that the code is compiled for; empty for a program.

@@ -46,7 +46,7 @@ pub struct LayoutQuestions {
 pub struct DslLayouts {
     /// The path of the kernel's file.
     pub file: PathBuf,
-    /// What to ask for.
+    /// The requested layouts.
     pub questions: LayoutQuestions,
     /// A Python of the host that has the DSL. `None`: the pinned environment.
     pub python: Option<String>,

@@ -139,7 +139,7 @@ fn render(input: &RunnerInput) -> String {
 /// Writes a JSON value as a Python literal, on one line if it fits.
 fn write_python(value: &serde_json::Value, depth: usize, literal: &mut String) {
     use serde_json::Value::{Array, Bool, Null, Number, Object, String as Text};
-    const WIDTH: usize = 88;
+    const MAX_LINE_CHARS: usize = 88;
     let scalar = |value: &serde_json::Value| match value {
         Null => "None".to_owned(),
         Bool(true) => "True".to_owned(),
@@ -164,7 +164,7 @@ fn write_python(value: &serde_json::Value, depth: usize, literal: &mut String) {
         literal.push_str(key);
         write_python(item, depth + 1, literal);
     }
-    if literal.len() - start + 4 * depth > WIDTH || literal[start..].contains('\n') {
+    if literal.len() - start + 4 * depth > MAX_LINE_CHARS || literal[start..].contains('\n') {
         literal.truncate(start);
         for (key, item) in &items {
             literal.push('\n');

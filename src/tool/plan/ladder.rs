@@ -9,7 +9,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 use super::draft::PlanError;
 use super::harness::JobRunner;
 use super::message_rows::{MessageRow, NextRungs, RowAction, table};
-use super::request::{FailedRung, PlanPart, Request, Survey, Target, Toolbox, path_of};
+use super::request::{FailedRung, FirstPass, HostBinaries, PlanPart, Request, Target, path_of};
 use super::rungs::{Replay, RungCommand, RungInfo, RungTool};
 use super::{COLLECTOR, RAW};
 use crate::kernel::{KERNEL_SURVEY, RANGE_SURVEY};
@@ -23,7 +23,7 @@ use crate::tool::nsys::{self, Trace};
 pub(super) struct Ladder<'a> {
     pub(super) request: &'a Request,
     pub(super) facts: &'a HostFacts,
-    pub(super) toolbox: &'a Toolbox,
+    pub(super) binaries: &'a HostBinaries,
     jobs: JobRunner<'a>,
     /// Rungs that cannot work on this host, with the reason.
     pub(super) left_out: Vec<RungRecord>,
@@ -39,7 +39,7 @@ pub const PLAIN_STEP: &str = "plain";
 /// The id of a request's main step.
 pub(super) fn step_of(request: &Request) -> String {
     match request.part {
-        PlanPart::Survey(_) => "survey".to_owned(),
+        PlanPart::FirstPass(_) => "survey".to_owned(),
         PlanPart::Plain => PLAIN_STEP.to_owned(),
         _ => request.numbered(STEP),
     }
@@ -57,9 +57,13 @@ pub(super) fn left_out(request: &Request, rung: &RungId, code: &str) -> RungReco
 }
 
 impl<'a> Ladder<'a> {
-    pub(super) fn new(request: &'a Request, facts: &'a HostFacts, toolbox: &'a Toolbox) -> Self {
+    pub(super) fn new(
+        request: &'a Request,
+        facts: &'a HostFacts,
+        binaries: &'a HostBinaries,
+    ) -> Self {
         let jobs = JobRunner::new(request, facts);
-        Self { request, facts, toolbox, jobs, left_out: Vec::new(), rungs: Vec::new() }
+        Self { request, facts, binaries, jobs, left_out: Vec::new(), rungs: Vec::new() }
     }
 
     /// The rungs on a host with a GPU.
@@ -68,8 +72,8 @@ impl<'a> Ladder<'a> {
     /// [`PlanError`] for invalid options.
     pub(super) fn on_gpu(mut self) -> Result<(Vec<Rung>, Vec<RungRecord>), PlanError> {
         let ids = match self.request.part {
-            PlanPart::Survey(Survey::Ranges) => RANGE_SURVEY,
-            PlanPart::Survey(Survey::Kernels) => KERNEL_SURVEY,
+            PlanPart::FirstPass(FirstPass::Ranges) => RANGE_SURVEY,
+            PlanPart::FirstPass(FirstPass::Kernels) => KERNEL_SURVEY,
             PlanPart::Plain => &[RungId::Host],
             _ => self.request.mode.info().rungs,
         };
@@ -87,7 +91,7 @@ impl<'a> Ladder<'a> {
 
     /// Whether the host has the rung's tool. If not, the rung is left out.
     fn can_use_tool(&mut self, info: &RungInfo) -> bool {
-        let has_collector = self.toolbox.collector.is_some();
+        let has_collector = self.binaries.collector.is_some();
         let missing = match info.tool {
             RungTool::Ncu if path_of(self.facts, "ncu").is_none() => "tool_missing",
             RungTool::Nsys => match self.facts.tool("nsys") {

@@ -12,7 +12,7 @@ use super::draft::{Draft, DraftInfo, PlanError};
 use super::harness::JobRunner;
 use super::ladder::{self, artifact};
 use super::planner::plain_rung;
-use super::request::{JobName, Request, Toolbox};
+use super::request::{HostBinaries, JobName, Request};
 use super::{RAW, RUNNER, RUNNER_INPUT_PLAIN};
 use crate::model::RungId;
 use crate::model::profile::ArtifactKind;
@@ -28,7 +28,7 @@ pub const PAIR: &str = "pair";
 pub struct PairDraft {
     /// The plan with the files of both sides.
     pub draft: Draft,
-    /// What we know of each side's plan; `None` for a side that is left out.
+    /// Facts about each side's plan; `None` for a side that is left out.
     pub infos: [Option<DraftInfo>; 2],
 }
 
@@ -39,7 +39,7 @@ pub struct PairDraft {
 pub fn pair(
     requests: [Option<&Request>; 2],
     facts: &HostFacts,
-    toolbox: &Toolbox,
+    binaries: &HostBinaries,
     job: &JobName,
 ) -> Result<PairDraft, PlanError> {
     if let [Some(a), Some(b)] = requests
@@ -51,7 +51,7 @@ pub fn pair(
     let mut parts: Vec<Draft> = Vec::new();
     for ((request, side), info) in requests.iter().zip(SIDES).zip(&mut infos) {
         let Some(request) = request else { continue };
-        let draft = super::plan(request, facts, toolbox, job)?;
+        let draft = super::plan(request, facts, binaries, job)?;
         *info = Some(draft.info.clone());
         parts.push(move_into(draft, side));
     }

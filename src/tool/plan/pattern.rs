@@ -14,7 +14,7 @@
 use regex::Regex;
 
 use super::draft::PlanError;
-use super::region::{OUR_DOMAIN, SeenRegion, split_once_unescaped};
+use super::region::{RGPU_DOMAIN, RecordedRegion, split_once_unescaped};
 
 const FLAG: &str = "--regions";
 
@@ -106,7 +106,7 @@ impl RegionPattern {
     }
 
     /// Whether the pattern matches a region.
-    pub fn matches(&self, region: &SeenRegion) -> bool {
+    pub fn matches(&self, region: &RecordedRegion) -> bool {
         match &self.form {
             PatternForm::Whole(regex) => regex.is_match(&region.display()),
             PatternForm::Names { domain, names, .. } => {
@@ -128,7 +128,7 @@ pub fn domain_and_name(part: &str) -> (&str, &str) {
 
 /// Whether a path part is a range of our own harness.
 pub(super) fn is_ours(part: &str) -> bool {
-    domain_and_name(part).0 == OUR_DOMAIN
+    domain_and_name(part).0 == RGPU_DOMAIN
 }
 
 fn has_wildcard(text: &str) -> bool {
@@ -164,8 +164,8 @@ fn glob(text: &str) -> Result<Regex, regex::Error> {
 mod tests {
     use super::*;
 
-    fn seen(path: &[&str]) -> SeenRegion {
-        SeenRegion::push_pop(path.iter().map(|part| (*part).to_owned()).collect())
+    fn seen(path: &[&str]) -> RecordedRegion {
+        RecordedRegion::push_pop(path.iter().map(|part| (*part).to_owned()).collect())
     }
 
     fn matched(pattern: &str) -> Vec<String> {
@@ -179,7 +179,11 @@ mod tests {
             seen(&["x*y"]),
         ];
         let pattern = RegionPattern::parse(pattern).unwrap();
-        regions.iter().filter(|region| pattern.matches(region)).map(SeenRegion::display).collect()
+        regions
+            .iter()
+            .filter(|region| pattern.matches(region))
+            .map(RecordedRegion::display)
+            .collect()
     }
 
     #[test]

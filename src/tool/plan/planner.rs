@@ -11,7 +11,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 use super::draft::{BundleFile, Draft, DraftInfo, PlanError};
 use super::harness::{self, JobRunner};
 use super::ladder::{self, Ladder, artifact};
-use super::request::{PlanPart, Program, Request, Survey, Target, Toolbox, path_of};
+use super::request::{FirstPass, HostBinaries, PlanPart, Program, Request, Target, path_of};
 use super::rungs::{RungInfo, RungTool};
 use super::{
     COLLECTOR, HEADER, RAW, RUNNER, RUNNER_INPUT, RUNNER_INPUT_PLAIN, RUNNER_INPUT_SANITIZER,
@@ -34,7 +34,7 @@ pub(super) struct KernelTarget<'a> {
 pub(super) struct Planner<'a> {
     pub(super) request: &'a Request,
     pub(super) facts: &'a HostFacts,
-    toolbox: &'a Toolbox,
+    binaries: &'a HostBinaries,
     gpu: bool,
     pub(super) jobs: JobRunner<'a>,
     pub(super) steps: Vec<Step>,
@@ -46,13 +46,13 @@ impl<'a> Planner<'a> {
     pub(super) fn new(
         request: &'a Request,
         facts: &'a HostFacts,
-        toolbox: &'a Toolbox,
+        binaries: &'a HostBinaries,
         gpu: bool,
     ) -> Self {
         Self {
             request,
             facts,
-            toolbox,
+            binaries,
             gpu,
             jobs: JobRunner::new(request, facts),
             steps: Vec::new(),
@@ -175,7 +175,7 @@ impl<'a> Planner<'a> {
 
     fn bring_runner(&mut self) -> Result<(), PlanError> {
         let runner = self
-            .toolbox
+            .binaries
             .runner
             .clone()
             .ok_or_else(|| PlanError::NoRunner { arch: self.facts.agent.arch.clone() })?;
@@ -373,7 +373,7 @@ impl<'a> Planner<'a> {
     /// Adds the step with the mode's ladder; `left_out` are rungs that were given up before it.
     fn profile(&mut self, left_out: Vec<RungRecord>) -> Result<(), PlanError> {
         self.info.left_out.extend(left_out);
-        let ladder = Ladder::new(self.request, self.facts, self.toolbox);
+        let ladder = Ladder::new(self.request, self.facts, self.binaries);
         let (rungs, left_out) = match self.gpu {
             true => ladder.on_gpu()?,
             false => ladder.on_cpu(),
@@ -388,7 +388,7 @@ impl<'a> Planner<'a> {
         let infos: Vec<_> =
             rungs.iter().filter_map(|rung| RungInfo::find(&rung.id[..].into())).collect();
         if infos.iter().any(|info| info.needs_collector())
-            && let Some(collector) = self.toolbox.collector.clone()
+            && let Some(collector) = self.binaries.collector.clone()
         {
             self.files.push(BundleFile::copy(COLLECTOR, collector));
         }
@@ -398,8 +398,8 @@ impl<'a> Planner<'a> {
                 "run the program without a tool".to_owned()
             }
             true => match self.request.part {
-                PlanPart::Survey(Survey::Ranges) => "list the program's regions".to_owned(),
-                PlanPart::Survey(Survey::Kernels) => {
+                PlanPart::FirstPass(FirstPass::Ranges) => "list the program's regions".to_owned(),
+                PlanPart::FirstPass(FirstPass::Kernels) => {
                     "find the kernels with the most GPU time".to_owned()
                 }
                 _ if self.request.mode == Mode::Deep => "profile these kernels with ncu".to_owned(),

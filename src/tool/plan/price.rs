@@ -70,7 +70,7 @@ impl LaunchCost {
 
     /// Seconds for one run under ncu of a program that takes `program_s` without it, launches
     /// excluded.
-    pub fn look_seconds(program_s: f64) -> f64 {
+    pub fn ncu_run_seconds(program_s: f64) -> f64 {
         NCU_START_S + program_s
     }
 }

@@ -9,7 +9,7 @@ use rgpu_protocol::{Diagnosis, HostFacts};
 use super::draft::{Draft, PlanError};
 use super::ladder::step_of;
 use super::message_rows::{MessageRow, RowAction};
-use super::request::{JobName, PlanPart, Request, Target, Toolbox};
+use super::request::{HostBinaries, JobName, PlanPart, Request, Target};
 use super::rungs::{RUNGS, RungCommand};
 use super::{RAW, plan};
 use crate::kernel::Mode;
@@ -45,7 +45,7 @@ pub struct ProviderRung {
 pub fn served(
     request: &Request,
     facts: &HostFacts,
-    toolbox: &Toolbox,
+    binaries: &HostBinaries,
     job: &JobName,
 ) -> Result<Vec<ProviderRung>, PlanError> {
     let travels = matches!(&request.target, Target::Kernel { spec, .. } if !spec.is_python());
@@ -61,7 +61,7 @@ pub fn served(
     let mut facts = facts.clone();
     facts.tools.retain(|tool| tool.name != "ncu");
     facts.tools.push(ToolFacts { name: "ncu".into(), path: "ncu".into(), ..ToolFacts::default() });
-    let draft = plan(&request, &facts, toolbox, job)?;
+    let draft = plan(&request, &facts, binaries, job)?;
     let step = step_of(&request);
     let Some(profile_step) = draft.plan.steps.iter().find(|s| s.id == step) else {
         return Ok(Vec::new());

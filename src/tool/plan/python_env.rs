@@ -78,7 +78,7 @@ pub enum ScriptError {
     Toml {
         /// Line on which it begins, from 1.
         line: usize,
-        /// What is wrong with the block.
+        /// The problem with the block.
         problem: String,
     },
 }

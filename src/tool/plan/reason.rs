@@ -11,7 +11,7 @@ use crate::error::Side;
 pub struct Reason {
     /// The code, as in reports and events.
     pub code: &'static str,
-    /// What happened, in one line.
+    /// The reason, in one line.
     pub title: &'static str,
     /// The next step for the user; empty if there is none.
     pub help: &'static str,

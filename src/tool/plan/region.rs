@@ -4,8 +4,8 @@
 use super::draft::PlanError;
 use super::pattern::{domain_and_name, is_ours};
 
-/// The NVTX domain of our own harness's ranges.
-pub const OUR_DOMAIN: &str = "rgpu";
+/// The NVTX domain of the ranges of rgpu's harness.
+pub const RGPU_DOMAIN: &str = "rgpu";
 
 /// A path of nested ranges, optionally in a named domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl RegionPath {
 
 /// A region that a first pass recorded: its exact path, and how its ranges are opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeenRegion {
+pub struct RecordedRegion {
     /// Path parts, outermost first, without the ranges of our own runner; `domain@name` for domains
     /// other than the default.
     pub path: Vec<String>,
@@ -92,7 +92,7 @@ pub enum RangeKind {
     Either,
 }
 
-impl SeenRegion {
+impl RecordedRegion {
     /// A region of push/pop ranges.
     pub fn push_pop(path: Vec<String>) -> Self {
         Self { path, kind: RangeKind::PushPop }
@@ -102,8 +102,8 @@ impl SeenRegion {
     /// `ours` says that there are any; `None` if nothing else is left.
     pub fn from_path(full: &[String], kind: RangeKind, ours: RunnerRanges) -> Option<Self> {
         let first = match ours {
-            RunnerRanges::Around => full.iter().take_while(|part| is_ours(part)).count(),
-            RunnerRanges::None => 0,
+            RunnerRanges::Present => full.iter().take_while(|part| is_ours(part)).count(),
+            RunnerRanges::Absent => 0,
         };
         (first < full.len()).then(|| Self { path: full[first..].to_vec(), kind })
     }
@@ -137,7 +137,7 @@ impl SeenRegion {
     }
 
     /// Whether `other` is nested inside this one.
-    pub fn holds(&self, other: &Self) -> bool {
+    pub fn contains(&self, other: &Self) -> bool {
         other.path.len() > self.path.len() && other.path.starts_with(&self.path)
     }
 }
@@ -145,10 +145,10 @@ impl SeenRegion {
 /// Whether our own runner adds ranges around those of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunnerRanges {
-    /// A kernel under the runner.
-    Around,
-    /// A program as it is.
-    None,
+    /// The runner's ranges enclose the user's.
+    Present,
+    /// The program runs without our runner.
+    Absent,
 }
 
 /// Splits at the first `separator` without a backslash before it.
@@ -201,9 +201,9 @@ mod tests {
     }
 
     #[test]
-    fn a_seen_region_is_told_to_ncu_in_the_one_form_that_fits() {
+    fn a_recorded_region_becomes_the_one_ncu_filter_that_fits() {
         let filters = |path: &[&str], kind| {
-            SeenRegion { path: path.iter().map(|p| (*p).to_owned()).collect(), kind }.for_ncu()
+            RecordedRegion { path: path.iter().map(|p| (*p).to_owned()).collect(), kind }.for_ncu()
         };
         assert_eq!(filters(&["A"], RangeKind::PushPop), ["A/"]);
         assert_eq!(filters(&["A"], RangeKind::StartEnd), ["A"]);
@@ -216,10 +216,10 @@ mod tests {
     #[test]
     fn ranges_of_our_own_runner_are_taken_off_a_path() {
         let full = ["rgpu@timed", "rgpu@n=1", "A", "A1"].map(str::to_owned);
-        let of = |full: &[String], ours| SeenRegion::from_path(full, RangeKind::PushPop, ours);
-        assert_eq!(of(&full, RunnerRanges::Around).unwrap().display(), "A::A1");
-        assert_eq!(of(&full, RunnerRanges::None).unwrap().display(), "rgpu@timed::n=1::A::A1");
-        assert_eq!(of(&full[..2], RunnerRanges::Around), None);
+        let of = |full: &[String], ours| RecordedRegion::from_path(full, RangeKind::PushPop, ours);
+        assert_eq!(of(&full, RunnerRanges::Present).unwrap().display(), "A::A1");
+        assert_eq!(of(&full, RunnerRanges::Absent).unwrap().display(), "rgpu@timed::n=1::A::A1");
+        assert_eq!(of(&full[..2], RunnerRanges::Present), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use rgpu_protocol::{GpuChoice, HostFacts};
 
 use super::draft::BundleFile;
 use super::pattern::RegionPattern;
-use super::region::SeenRegion;
+use super::region::RecordedRegion;
 use crate::kernel::{KernelSpec, Mode, SourceTree};
 use crate::model::RungId;
 
@@ -23,14 +23,14 @@ pub enum PlanPart {
     Build,
     /// All steps before the mode's own one, and in place of that one a cheap first pass that finds
     /// the regions or kernels to select from.
-    Survey(Survey),
+    FirstPass(FirstPass),
     /// A program without any tool, to see whether it fails by itself.
     Plain,
 }
 
-/// The data that a first pass records.
+/// The data that a first pass (step `survey`) records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Survey {
+pub enum FirstPass {
     /// The program's NVTX ranges.
     Ranges,
     /// Every kernel with its time, and NVTX ranges.
@@ -42,7 +42,7 @@ pub enum Survey {
 pub struct Request {
     /// The part to plan.
     pub part: PlanPart,
-    /// What to measure with.
+    /// The mode to measure with.
     pub mode: Mode,
     /// The kernel or program.
     pub target: Target,
@@ -61,7 +61,7 @@ pub struct Request {
     /// Options of mode `deep`.
     pub deep: DeepOptions,
     /// Regions from the first pass that the user selected; empty: all.
-    pub regions: Vec<SeenRegion>,
+    pub regions: Vec<RecordedRegion>,
     /// Number of this plan's main step among those of the run, from 1; each has its own logs and
     /// report. 0: it is the only one.
     pub pass: u32,
@@ -130,7 +130,7 @@ pub enum Output {
 /// Options of the build step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BuildOptions {
-    /// What to compile to.
+    /// The files to compile to.
     pub output: Output,
     /// Whether nvcc's preprocessed device source comes back as well.
     pub keep_ir: bool,
@@ -351,7 +351,7 @@ impl SanitizerTool {
 
 /// Our own binaries for the host's architecture, on this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Toolbox {
+pub struct HostBinaries {
     /// The path of `rgpu-runner`.
     pub runner: Option<PathBuf>,
     /// The path of `librgpu_collector.so`.

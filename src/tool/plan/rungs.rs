@@ -17,13 +17,13 @@ use crate::tool::sanitizer;
 pub struct RungInfo {
     /// Its id.
     pub id: RungId,
-    /// What its result is about. Only rungs with the same subject are better or worse.
-    pub subject: Subject,
+    /// The question it answers.
+    pub purpose: RungPurpose,
     /// The tool. A failure of a tool can end all its rungs.
     pub tool: RungTool,
     /// The result, for docs and reports.
     pub gives: &'static str,
-    /// What is missing compared with better rungs; empty if nothing.
+    /// The data that better rungs have and this one lacks; empty if none.
     pub loses: &'static str,
     /// Replaces `loses` in mode `ncu`.
     pub loses_in_ncu_mode: Option<&'static str>,
@@ -31,9 +31,9 @@ pub struct RungInfo {
     pub(super) command: RungCommand,
 }
 
-/// What a result is about.
+/// The kind of question that a rung answers. Only rungs with the same purpose are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum RungPurpose {
     /// How fast the code is, and why.
     Performance,
     /// Memory errors and races.
@@ -141,7 +141,7 @@ impl RungInfo {
         RUNGS.iter().find(|info| info.id == *id)
     }
 
-    /// What it loses in this mode.
+    /// The data that it lacks in this mode.
     pub fn loses_in(&self, mode: Mode) -> &'static str {
         match (mode, self.loses_in_ncu_mode) {
             (Mode::Ncu, Some(loses)) => loses,
@@ -164,11 +164,11 @@ impl RungInfo {
     }
 }
 
-/// Every rung of a mode, best first among those with the same subject.
+/// Every rung of a mode, best first among those with the same purpose.
 pub static RUNGS: &[RungInfo] = &[
     RungInfo {
         id: RungId::Sanitizer,
-        subject: Subject::Faults,
+        purpose: RungPurpose::Faults,
         tool: RungTool::Sanitizer,
         gives: "the tool's findings, or `clean`",
         loses: "",
@@ -177,7 +177,7 @@ pub static RUNGS: &[RungInfo] = &[
     },
     RungInfo {
         id: RungId::Guard,
-        subject: Subject::Faults,
+        purpose: RungPurpose::Faults,
         tool: RungTool::Runner,
         gives: "faults found by canaries and poisoned outputs",
         loses: "certainty: a guarded run can find faults, but cannot prove that there are none",
@@ -186,7 +186,7 @@ pub static RUNGS: &[RungInfo] = &[
     },
     RungInfo {
         id: RungId::Verify,
-        subject: Subject::Correctness,
+        purpose: RungPurpose::Correctness,
         tool: RungTool::Runner,
         gives: "the check against the reference",
         loses: "",
@@ -195,7 +195,7 @@ pub static RUNGS: &[RungInfo] = &[
     },
     RungInfo {
         id: RungId::NcuSudo,
-        subject: Subject::Performance,
+        purpose: RungPurpose::Performance,
         tool: RungTool::Ncu,
         gives: "the same as `ncu.asked`, as root (`--sudo`)",
         loses: "",
@@ -208,7 +208,7 @@ pub static RUNGS: &[RungInfo] = &[
     },
     RungInfo {
         id: RungId::NcuAsked,
-        subject: Subject::Performance,
+        purpose: RungPurpose::Performance,
         tool: RungTool::Ncu,
         gives: "the sections and metrics that you asked for",
         loses: "",
@@ -221,7 +221,7 @@ pub static RUNGS: &[RungInfo] = &[
     },
     RungInfo {
         id: RungId::NcuAppRange,
-        subject: Subject::Performance,
+        purpose: RungPurpose::Performance,
         tool: RungTool::Ncu,
         gives: "the requested sections and metrics of each range; the program runs once per pass",
         loses: "a single run: each pass measures another run",
@@ -234,7 +234,7 @@ pub static RUNGS: &[RungInfo] = &[
     },
     RungInfo {
         id: RungId::NcuKernel,
-        subject: Subject::Performance,
+        purpose: RungPurpose::Performance,
         tool: RungTool::Ncu,
         gives: "the requested sections and metrics of each kernel in a range",
         loses: "numbers of the range as a whole: each kernel has its own",
@@ -243,7 +243,7 @@ pub static RUNGS: &[RungInfo] = &[
     },
     RungInfo {
         id: RungId::NcuService,
-        subject: Subject::Performance,
+        purpose: RungPurpose::Performance,
         tool: RungTool::Ncu,
         gives: "the same from the provider's own ncu (Wafer)",
         loses: "control over the machine: the provider's ncu ran on one that the provider chose",
@@ -252,7 +252,7 @@ pub static RUNGS: &[RungInfo] = &[
     },
     RungInfo {
         id: RungId::NcuBasic,
-        subject: Subject::Performance,
+        purpose: RungPurpose::Performance,
         tool: RungTool::Ncu,
         gives: "ncu's basic sections",
         loses: "all sections except the basic ones",
@@ -265,7 +265,7 @@ pub static RUNGS: &[RungInfo] = &[
     },
     RungInfo {
         id: RungId::NcuLaunch,
-        subject: Subject::Performance,
+        purpose: RungPurpose::Performance,
         tool: RungTool::Ncu,
         gives: "the launch: grid, registers, shared memory",
         loses: "every hardware counter: only launch facts remain",
@@ -278,7 +278,7 @@ pub static RUNGS: &[RungInfo] = &[
     },
     RungInfo {
         id: RungId::NcuServiceLaunch,
-        subject: Subject::Performance,
+        purpose: RungPurpose::Performance,
         tool: RungTool::Ncu,
         gives: "the launch, from the provider's own ncu",
         loses: "every hardware counter: the provider's own ncu reports only launch facts",
@@ -287,7 +287,7 @@ pub static RUNGS: &[RungInfo] = &[
     },
     RungInfo {
         id: RungId::NsysFull,
-        subject: Subject::Performance,
+        purpose: RungPurpose::Performance,
         tool: RungTool::Nsys,
         gives: "timeline of CUDA, NVTX and the other requested traces",
         loses: "",
@@ -296,7 +296,7 @@ pub static RUNGS: &[RungInfo] = &[
     },
     RungInfo {
         id: RungId::NsysCuda,
-        subject: Subject::Performance,
+        purpose: RungPurpose::Performance,
         tool: RungTool::Nsys,
         gives: "timeline of CUDA and NVTX, with NSYS CuptiUseRawGpuTimestamps=false",
         loses: "traces other than CUDA and NVTX, and CPU sampling",
@@ -305,7 +305,7 @@ pub static RUNGS: &[RungInfo] = &[
     },
     RungInfo {
         id: RungId::Torch,
-        subject: Subject::Performance,
+        purpose: RungPurpose::Performance,
         tool: RungTool::Torch,
         gives: "PyTorch operators and the GPU kernels they launch",
         loses: "calls outside PyTorch",
@@ -314,7 +314,7 @@ pub static RUNGS: &[RungInfo] = &[
     },
     RungInfo {
         id: RungId::Cupti,
-        subject: Subject::Performance,
+        purpose: RungPurpose::Performance,
         tool: RungTool::Cupti,
         gives: "timeline of CUDA and NVTX, without Nsight",
         loses: "traces other than CUDA and NVTX, and CPU sampling",
@@ -323,7 +323,7 @@ pub static RUNGS: &[RungInfo] = &[
     },
     RungInfo {
         id: RungId::NsysNvtx,
-        subject: Subject::Performance,
+        purpose: RungPurpose::Performance,
         tool: RungTool::Nsys,
         gives: "NVTX ranges in host time",
         loses: "all GPU activity: only NVTX ranges, in host time",
@@ -332,7 +332,7 @@ pub static RUNGS: &[RungInfo] = &[
     },
     RungInfo {
         id: RungId::NcuTimes,
-        subject: Subject::Performance,
+        purpose: RungPurpose::Performance,
         tool: RungTool::Ncu,
         gives: "the time of each launch, for the choice of kernels in mode `deep`",
         loses: "the timeline: only the time of each launch remains",
@@ -345,7 +345,7 @@ pub static RUNGS: &[RungInfo] = &[
     },
     RungInfo {
         id: RungId::Nvtx,
-        subject: Subject::Performance,
+        purpose: RungPurpose::Performance,
         tool: RungTool::Collector,
         gives: "NVTX ranges without Nsight; without a GPU, the ranges of the reference on the CPU",
         loses: "all GPU activity: only NVTX ranges, in host time",
@@ -354,7 +354,7 @@ pub static RUNGS: &[RungInfo] = &[
     },
     RungInfo {
         id: RungId::Events,
-        subject: Subject::Performance,
+        purpose: RungPurpose::Performance,
         tool: RungTool::Runner,
         gives: "the kernel's time by CUDA events",
         loses: "everything except the kernel's time",
@@ -363,7 +363,7 @@ pub static RUNGS: &[RungInfo] = &[
     },
     RungInfo {
         id: RungId::Host,
-        subject: Subject::Performance,
+        purpose: RungPurpose::Performance,
         tool: RungTool::Runner,
         gives: "the kernel's time by the host's clock; a program's own time",
         loses: "everything except the kernel's time by the host's clock",
@@ -372,7 +372,7 @@ pub static RUNGS: &[RungInfo] = &[
     },
     RungInfo {
         id: RungId::Cpu,
-        subject: Subject::Performance,
+        purpose: RungPurpose::Performance,
         tool: RungTool::Runner,
         gives: "the reference on the CPU, and the compiled code",
         loses: "everything of the GPU",

@@ -35,15 +35,15 @@ fn program(mode: Mode) -> Request {
     Request::new(mode, Target::Program(Program { name: "app".into(), argv, ..Program::default() }))
 }
 
-fn toolbox() -> Toolbox {
-    Toolbox {
+fn binaries() -> HostBinaries {
+    HostBinaries {
         runner: Some(PathBuf::from("/libexec/rgpu-runner")),
         collector: Some(PathBuf::from("/libexec/librgpu_collector.so")),
     }
 }
 
 fn planned(request: &Request, host: &HostFacts) -> Draft {
-    plan(request, host, &toolbox(), &JobName { run: "r".into(), sequence: 1 }).unwrap()
+    plan(request, host, &binaries(), &JobName { run: "r".into(), sequence: 1 }).unwrap()
 }
 
 /// The parts of a draft that a reviewer needs: all but the diagnosis tables and file contents.
@@ -228,14 +228,14 @@ fn a_case_holds_everything_that_the_runner_needs() {
 fn requests_that_cannot_be_met_say_why() {
     let host = host("h200");
     let job = JobName { run: "r".into(), sequence: 1 };
-    let message = |request: &Request, toolbox: &Toolbox, host: &HostFacts| {
-        let error = plan(request, host, toolbox, &job).unwrap_err();
+    let message = |request: &Request, binaries: &HostBinaries, host: &HostFacts| {
+        let error = plan(request, host, binaries, &job).unwrap_err();
         crate::error::Failure::from(error).to_string()
     };
     let with = |change: fn(&mut Request)| {
         let mut request = request(Mode::Ncu, "vecadd");
         change(&mut request);
-        message(&request, &toolbox(), &host)
+        message(&request, &binaries(), &host)
     };
     let no_compiler = self::host("restricted");
     insta::assert_snapshot!(
@@ -248,8 +248,8 @@ fn requests_that_cannot_be_met_say_why() {
             with(|r| r.nvtx_include = vec!["A::".into()]),
             with(|r| r.arch = Some("sm_100a".into())),
             with(|r| r.gpu = rgpu_protocol::GpuChoice::Name("b200".into())),
-            message(&request(Mode::Ncu, "vecadd"), &Toolbox::default(), &host),
-            message(&request(Mode::Bench, "host-entry"), &toolbox(), &no_compiler),
+            message(&request(Mode::Ncu, "vecadd"), &HostBinaries::default(), &host),
+            message(&request(Mode::Bench, "host-entry"), &binaries(), &no_compiler),
         ]
         .join("\n\n")
     );
@@ -383,7 +383,7 @@ fn a_python_kernel_is_run_by_a_harness_of_its_own() {
     host.tools.push(tool("python3", "/venv/bin/python3"));
     let python_request = request(Mode::Ncu, "triton-softmax");
     let job = JobName { run: "r".into(), sequence: 1 };
-    let error = plan(&python_request, &host, &toolbox(), &job).unwrap_err();
+    let error = plan(&python_request, &host, &binaries(), &job).unwrap_err();
     assert_eq!(
         error.to_string(),
         "`/venv/bin/python3` of the host has no torch, which this kernel needs"
@@ -413,5 +413,5 @@ fn a_python_kernel_is_run_by_a_harness_of_its_own() {
         assert!(text.contains(part), "{part}");
     }
     let torch = request(Mode::Torch, "vecadd");
-    assert!(matches!(plan(&torch, &host, &toolbox(), &job), Err(PlanError::TorchNeedsPython)));
+    assert!(matches!(plan(&torch, &host, &binaries(), &job), Err(PlanError::TorchNeedsPython)));
 }

@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 
 use rgpu_protocol::frame::{self, HEADER, Kind, MAGIC};
 
-use crate::Trouble;
+use crate::ImitationError;
 use crate::host::Host;
 
 /// `rgpu-agent FROM TO AGENT [ARG]…`: starts AGENT and replaces FROM by TO in every message that
 /// AGENT sends.
-pub(crate) fn play(_: &Host, args: &[String]) -> Result<u8, Trouble> {
+pub(crate) fn play(_: &Host, args: &[String]) -> Result<u8, ImitationError> {
     let [from, to, agent, args @ ..] = args else {
         return Err("names and an agent, please".into());
     };

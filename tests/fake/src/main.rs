@@ -1,7 +1,7 @@
 //! `rgpu-fake`: imitates NVIDIA's tools with recordings of the real ones.
 //!
 //! A *fake host* is a folder with `bin/`, whose entries are links to this program, named like the
-//! tools it imitates. An optional file `mischief` ([`mischief`]) states which of them misbehave,
+//! tools it imitates. An optional file `mischief` ([`misbehaviour`]) states which of them misbehave,
 //! and how. To rgpu, a remote whose `path` names that `bin/` looks like the H200 on which
 //! `tests/fixtures` was recorded. Where a link is not possible (the runner, which rgpu uploads),
 //! the tool's name is the first argument instead.
@@ -12,7 +12,7 @@
 
 mod agent;
 mod host;
-mod mischief;
+mod misbehaviour;
 mod ncu;
 mod nsys;
 mod nvcc;
@@ -29,12 +29,12 @@ use std::process::ExitCode;
 use host::Host;
 
 /// The reason why a tool cannot be imitated; usually a mistake in a test.
-type Trouble = Box<dyn std::error::Error>;
+type ImitationError = Box<dyn std::error::Error>;
 
 /// A tool: takes its arguments and returns its exit status.
-type Play = fn(&Host, &[String]) -> Result<u8, Trouble>;
+type FakeTool = fn(&Host, &[String]) -> Result<u8, ImitationError>;
 
-const TOOLS: &[(&str, Play)] = &[
+const TOOLS: &[(&str, FakeTool)] = &[
     ("ncu", ncu::play),
     ("nsys", nsys::play),
     ("compute-sanitizer", sanitizer::play),
@@ -63,13 +63,13 @@ fn main() -> ExitCode {
         eprintln!("rgpu-fake: call it by the name of a tool, or name one first");
         return ExitCode::from(NOT_PLAYED);
     };
-    match mischief::before(&host, tool, &words[1..]).and_then(|ended| match ended {
+    match misbehaviour::apply(&host, tool, &words[1..]).and_then(|ended| match ended {
         Some(status) => Ok(status),
         None => play(&host, &words[1..]),
     }) {
         Ok(status) => ExitCode::from(status),
-        Err(trouble) => {
-            eprintln!("rgpu-fake: {tool}: {trouble}");
+        Err(error) => {
+            eprintln!("rgpu-fake: {tool}: {error}");
             ExitCode::from(NOT_PLAYED)
         }
     }

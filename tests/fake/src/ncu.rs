@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use crate::Trouble;
+use crate::ImitationError;
 use crate::host::Host;
-use crate::mischief;
+use crate::misbehaviour;
 use crate::options::Options;
 use crate::program;
 use crate::recording::{Recording, host_text};
@@ -32,7 +32,7 @@ launched
 ==PROF== Disconnected from process 2022
 ";
 
-pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
+pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> {
     let options = Options::read(words, FLAGS);
     for (flag, file) in [
         ("--version", "ncu-version.txt"),
@@ -55,7 +55,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
         return Ok(recorded.exit);
     }
     let kernel = program::kernel(options.program)?;
-    let is = |word| mischief::is(host, "ncu", words, word);
+    let is = |word| misbehaviour::is(host, "ncu", words, word);
     if is("counters-refused") {
         program::replay(COUNTERS_REFUSED, is_tool_line, || program::run(options.program, &[]))?;
         return Ok(1);
@@ -136,7 +136,7 @@ fn not_for_ranges(options: &Options<'_>) -> Option<&'static str> {
 }
 
 /// The first `--section` that ncu does not have.
-fn unknown_section(options: &Options<'_>) -> Result<Option<String>, Trouble> {
+fn unknown_section(options: &Options<'_>) -> Result<Option<String>, ImitationError> {
     let known = host_text("ncu-list-sections.txt")?;
     let known: Vec<&str> =
         known.lines().filter_map(|line| line.split_whitespace().next()).collect();

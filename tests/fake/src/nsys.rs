@@ -3,16 +3,16 @@
 
 use std::fs;
 
-use crate::Trouble;
+use crate::ImitationError;
 use crate::host::Host;
-use crate::mischief;
+use crate::misbehaviour;
 use crate::options::Options;
 use crate::program;
 use crate::recording::{Recording, all, host_text};
 
 const RECORDED: &str = "nsys/2025.3.1";
 
-pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
+pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> {
     match words.first().map(String::as_str) {
         Some("--version" | "-v") => {
             print!("{}", host_text("nsys-version.txt")?);
@@ -28,9 +28,9 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     }
 }
 
-fn profile(host: &Host, words: &[String]) -> Result<u8, Trouble> {
+fn profile(host: &Host, words: &[String]) -> Result<u8, ImitationError> {
     let options = Options::read(words, &["-w"]);
-    let is = |word| mischief::is(host, "nsys", words, word);
+    let is = |word| misbehaviour::is(host, "nsys", words, word);
     let traced = options.value(&["--trace", "-t"]).unwrap_or("cuda");
     let cuda = traced.split(',').any(|what| what == "cuda") && !is("no-gpu-rows");
     let name = match (is("importer-missing"), is("no-data"), cuda) {
@@ -67,7 +67,7 @@ fn profile(host: &Host, words: &[String]) -> Result<u8, Trouble> {
 }
 
 /// Copies the sqlite file that the real tool exported from the same report.
-fn export(words: &[String]) -> Result<u8, Trouble> {
+fn export(words: &[String]) -> Result<u8, ImitationError> {
     let options = Options::read(words, &[]);
     let [input] = options.program else { return Err("one report is wanted".into()) };
     let Ok(report) = fs::read(input) else {

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use rgpu_format::ncu_rep::{Limits, NcuReport};
 
-use crate::Trouble;
+use crate::ImitationError;
 use crate::host::Host;
 use crate::recording::{Recording, fixtures, host_text};
 
-pub(crate) fn play(_: &Host, words: &[String]) -> Result<u8, Trouble> {
+pub(crate) fn play(_: &Host, words: &[String]) -> Result<u8, ImitationError> {
     if words.iter().any(|word| word == "--version" || word == "-V") {
         print!("{}", host_text("nvcc-version.txt")?);
         return Ok(0);
@@ -56,7 +56,7 @@ fn ptx(stem: &str) -> String {
 }
 
 /// The cubin of a kernel from its recorded report; kernels without one get some other cubin.
-fn cubin(stem: &str) -> Result<Vec<u8>, Trouble> {
+fn cubin(stem: &str) -> Result<Vec<u8>, ImitationError> {
     let name = match stem {
         "nested_regions" => "regions".to_owned(),
         _ => format!("full-{}", stem.replace('_', "-")),

@@ -1,16 +1,16 @@
 //! Imitates nvidia-smi of driver 580.159.04.
 
-use crate::Trouble;
+use crate::ImitationError;
 use crate::host::Host;
-use crate::mischief;
+use crate::misbehaviour;
 use crate::options::Options;
 use crate::recording::host_text;
 
 const RECORDED_UUID: &str = "GPU-17e5a922-c253-121e-317d-f787dfc19245";
 
-pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
+pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> {
     let options = Options::read(words, &["-L", "-q", "--version"]);
-    if mischief::is(host, "nvidia-smi", words, "no-devices") {
+    if misbehaviour::is(host, "nvidia-smi", words, "no-devices") {
         println!("No devices were found");
         return Ok(6);
     }
@@ -23,7 +23,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     } else if let Some(columns) = options.value(&["--query-gpu"]) {
         query(host, columns, options.value(&["--format"]).unwrap_or_default())?;
     } else if options.has(&["--query-compute-apps"]) {
-        if mischief::is(host, "nvidia-smi", words, "foreign-process") {
+        if misbehaviour::is(host, "nvidia-smi", words, "foreign-process") {
             println!("{}, 1, python3, 1024 MiB", host.uuid());
         }
     } else if options.has(&["-L"]) {
@@ -35,7 +35,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
 }
 
 /// Prints the requested columns of the recorded line.
-fn query(host: &Host, columns: &str, format: &str) -> Result<(), Trouble> {
+fn query(host: &Host, columns: &str, format: &str) -> Result<(), ImitationError> {
     let recorded = host_text("nvidia-smi-query.csv")?;
     let mut lines = recorded.lines().map(|line| line.split(", ").collect::<Vec<_>>());
     let (Some(names), Some(values)) = (lines.next(), lines.next()) else {
@@ -61,7 +61,7 @@ fn line(
     names: &[&str],
     values: &[&str],
     memory_clock: Option<&str>,
-) -> Result<(), Trouble> {
+) -> Result<(), ImitationError> {
     let index_text = index.to_string();
     let mut answer = Vec::new();
     for column in columns.split(',').map(str::trim) {

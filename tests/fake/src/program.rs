@@ -7,7 +7,7 @@ use std::process::Command;
 
 use rgpu_case::RunnerInput;
 
-use crate::Trouble;
+use crate::ImitationError;
 
 /// Runs the program with this process's streams. Returns the status that a tool would see (128 + n
 /// for a signal); `None` if it cannot be started.
@@ -20,7 +20,7 @@ pub(crate) fn run(words: &[String], env: &[(&str, &str)]) -> Option<u8> {
 
 /// Name of the kernel that the program launches: from the Case, else the last word that is a bare
 /// name (`showcase vecadd`), else the program's own name.
-pub(crate) fn kernel(words: &[String]) -> Result<String, Trouble> {
+pub(crate) fn kernel(words: &[String]) -> Result<String, ImitationError> {
     if let Some(case) =
         words.iter().find(|word| word.ends_with(".json") && Path::new(word).exists())
     {
@@ -38,11 +38,11 @@ pub(crate) fn replay(
     recorded: &str,
     own: impl Fn(&str) -> bool,
     mut program: impl FnMut() -> Option<u8>,
-) -> Result<Option<u8>, Trouble> {
+) -> Result<Option<u8>, ImitationError> {
     let lines: Vec<&str> = recorded.lines().collect();
     let theirs = lines.iter().position(|line| !own(line));
     let at = theirs.unwrap_or(lines.len().saturating_sub(1));
-    let print = |lines: &[&str]| -> Result<(), Trouble> {
+    let print = |lines: &[&str]| -> Result<(), ImitationError> {
         let mut out = std::io::stdout().lock();
         for line in lines.iter().filter(|line| own(line)) {
             writeln!(out, "{line}")?;

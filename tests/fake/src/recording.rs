@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::Trouble;
+use crate::ImitationError;
 
 /// One recorded run of a tool.
 pub(crate) struct Recording {
@@ -23,13 +23,13 @@ struct Origin {
 
 impl Recording {
     /// Opens the recording `name` of `tool` (a folder with the version, such as `ncu/2025.3.1`).
-    pub(crate) fn open(tool: &str, name: &str) -> Result<Recording, Trouble> {
+    pub(crate) fn open(tool: &str, name: &str) -> Result<Recording, ImitationError> {
         Self::find(tool, name)?
             .ok_or_else(|| format!("there is no recording `{tool}/{name}`").into())
     }
 
     /// Opens the recording if it exists.
-    pub(crate) fn find(tool: &str, name: &str) -> Result<Option<Recording>, Trouble> {
+    pub(crate) fn find(tool: &str, name: &str) -> Result<Option<Recording>, ImitationError> {
         let folder = fixtures().join(tool).join(name);
         let Ok(text) = fs::read_to_string(folder.join("origin.toml")) else { return Ok(None) };
         let origin: Origin = toml::from_str(&text)?;
@@ -47,7 +47,7 @@ impl Recording {
     }
 
     /// ncu's report, unpacked; the fixtures are stored compressed.
-    pub(crate) fn ncu_report(&self) -> Result<Option<Vec<u8>>, Trouble> {
+    pub(crate) fn ncu_report(&self) -> Result<Option<Vec<u8>>, ImitationError> {
         match self.bytes("report.ncu-repz") {
             Some(packed) => Ok(Some(zstd::decode_all(packed.as_slice())?)),
             None => Ok(None),
@@ -56,13 +56,13 @@ impl Recording {
 }
 
 /// The recorded host's answer to a probe.
-pub(crate) fn host_text(file: &str) -> Result<String, Trouble> {
+pub(crate) fn host_text(file: &str) -> Result<String, ImitationError> {
     let path = fixtures().join("host/nvidia-h200").join(file);
     Ok(fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?)
 }
 
 /// The folders of all recordings of a tool.
-pub(crate) fn all(tool: &str) -> Result<Vec<PathBuf>, Trouble> {
+pub(crate) fn all(tool: &str) -> Result<Vec<PathBuf>, ImitationError> {
     let mut folders: Vec<PathBuf> =
         fs::read_dir(fixtures().join(tool))?.filter_map(|entry| Some(entry.ok()?.path())).collect();
     folders.sort();

@@ -12,9 +12,9 @@ use rgpu_case::{
 };
 use serde_json::json;
 
-use crate::Trouble;
+use crate::ImitationError;
 use crate::host::Host;
-use crate::mischief;
+use crate::misbehaviour;
 use crate::options::Options;
 
 /// The variable by which a tool tells the runner that the kernel crashes under it.
@@ -23,7 +23,7 @@ pub(crate) const FAULT: &str = "RGPU_FAKE_FAULT";
 /// The invented time of every launch, in nanoseconds.
 const LAUNCH_NS: f64 = 20_000.0;
 
-pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
+pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> {
     if words.iter().any(|word| word == "--version") {
         println!("rgpu-runner {}", env!("CARGO_PKG_VERSION"));
         return Ok(0);
@@ -52,7 +52,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
         input.kernel
     );
 
-    let is = |word| mischief::is(host, "rgpu-runner", words, word);
+    let is = |word| misbehaviour::is(host, "rgpu-runner", words, word);
     let fault = std::env::var(FAULT).unwrap_or_default();
     let warnings = if is("unfit") { vec![power_limit()] } else { Vec::new() };
     let error = if is("unfit") && options.has(&["--strict"]) {
@@ -266,7 +266,7 @@ enum Gpu {
 
 /// The log that the collector would write: the runner's ranges, those of `nested-regions` inside
 /// them, and a kernel in each innermost range if CUPTI is on.
-fn collected(input: &RunnerInput, gpu: Gpu) -> Result<String, Trouble> {
+fn collected(input: &RunnerInput, gpu: Gpu) -> Result<String, ImitationError> {
     let pid = process::id();
     let unix_ns = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?;
     let mut lines = vec![
@@ -326,7 +326,7 @@ fn collected(input: &RunnerInput, gpu: Gpu) -> Result<String, Trouble> {
 }
 
 /// The range log of the real runner: each phase, and each case within it.
-fn range_log(input: &RunnerInput) -> Result<String, Trouble> {
+fn range_log(input: &RunnerInput) -> Result<String, ImitationError> {
     let now = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?;
     let mut log =
         format!("{}\n", json!({"rgpu_ranges": 1, "clock": "unix_ns", "pid": process::id()}));

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use crate::Trouble;
+use crate::ImitationError;
 use crate::host::Host;
-use crate::mischief;
+use crate::misbehaviour;
 use crate::options::Options;
 use crate::program;
 use crate::recording::{Recording, host_text};
@@ -12,7 +12,7 @@ use crate::runner;
 
 const RECORDED: &str = "sanitizer/2025.3.1";
 
-pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
+pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> {
     let options = Options::read(words, &["--xml", "--version", "--help"]);
     if options.has(&["--version"]) {
         print!("{}", host_text("compute-sanitizer-version.txt")?);
@@ -20,7 +20,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, Trouble> {
     }
     let tool = options.value(&["--tool"]).unwrap_or("memcheck");
     let kernel = program::kernel(options.program)?;
-    let is = |word| mischief::is(host, "compute-sanitizer", words, word);
+    let is = |word| misbehaviour::is(host, "compute-sanitizer", words, word);
     if is("no-summary") {
         // The tool ended before it printed anything else.
         println!("========= COMPUTE-SANITIZER");

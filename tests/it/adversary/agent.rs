@@ -14,7 +14,7 @@ use rgpu_protocol::{
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-use super::lies::{Lie, SANDBOX, framed};
+use super::invalid_messages::{InvalidMessage, SANDBOX, framed};
 use super::samples::{self, artifact_event, rung_record};
 use super::{ARTIFACT, JOB, OUTPUT};
 
@@ -82,13 +82,13 @@ impl State {
     }
 }
 
-/// The host of one case.
+/// The agent of one case: it sends one invalid message.
 #[derive(Clone)]
-pub(crate) struct Liar(Arc<Inner>);
+pub(crate) struct FaultyAgent(Arc<Inner>);
 
 struct Inner {
     state: State,
-    lie: Lie,
+    lie: InvalidMessage,
     in_place: bool,
     sandbox: String,
     told: AtomicBool,
@@ -102,9 +102,9 @@ struct Inner {
     moved: Mutex<Instant>,
 }
 
-impl Liar {
+impl FaultyAgent {
     /// A host that tells this lie once. `in_place`: instead of the honest answer.
-    pub(crate) fn new(state: State, lie: Lie, in_place: bool, sandbox: String) -> Self {
+    pub(crate) fn new(state: State, lie: InvalidMessage, in_place: bool, sandbox: String) -> Self {
         Self(Arc::new(Inner {
             state,
             lie,
@@ -168,7 +168,7 @@ impl Liar {
 }
 
 #[async_trait::async_trait]
-impl Remote for Liar {
+impl Remote for FaultyAgent {
     fn name(&self) -> &str {
         "liar"
     }
@@ -183,7 +183,7 @@ impl Remote for Liar {
 }
 
 #[async_trait::async_trait]
-impl Streams for Liar {
+impl Streams for FaultyAgent {
     async fn open(&self) -> Result<AgentStream, RemoteError> {
         self.link()
     }

@@ -14,7 +14,7 @@ use rgpu_protocol::frame::{self, Kind, MAGIC};
 use rgpu_protocol::{FromAgent, PROTOCOL};
 use serde_json::{Value, json};
 
-use super::lies::{self, Lie, framed};
+use super::invalid_messages::{self, InvalidMessage, framed};
 use super::{FILE, JOB, samples, table};
 use crate::floods::peak_kib;
 use crate::laptop::{Laptop, built, status, wait_for};
@@ -198,7 +198,7 @@ enum End {
     HungUp,
 }
 
-fn tell(laptop: &Laptop, state: State, lie: &Lie, job: &str) -> Result<End, String> {
+fn tell(laptop: &Laptop, state: State, lie: &InvalidMessage, job: &str) -> Result<End, String> {
     let mut connection = Connection::open(laptop);
     connection.reach(state, job);
     let bytes =
@@ -220,8 +220,8 @@ fn tell(laptop: &Laptop, state: State, lie: &Lie, job: &str) -> Result<End, Stri
 fn fill(value: &mut Value, job: &str, sandbox: &str) {
     match value {
         Value::String(text) if text == JOB => job.clone_into(text),
-        Value::String(text) if text.starts_with(lies::SANDBOX) => {
-            *text = text.replacen(lies::SANDBOX, sandbox.trim_end_matches('/'), 1);
+        Value::String(text) if text.starts_with(invalid_messages::SANDBOX) => {
+            *text = text.replacen(invalid_messages::SANDBOX, sandbox.trim_end_matches('/'), 1);
         }
         Value::Array(items) => items.iter_mut().for_each(|item| fill(item, job, sandbox)),
         Value::Object(fields) => fields.values_mut().for_each(|field| fill(field, job, sandbox)),
@@ -240,19 +240,20 @@ fn others(laptop: &Laptop) -> BTreeSet<PathBuf> {
 #[test]
 fn no_lie_of_a_client_at_any_state_breaks_the_agent() {
     let hello = json!({"rgpu": PROTOCOL, "features": ["pieces"], "required": [], "version": "v"});
-    let mut rows = vec![("hello".to_owned(), lies::about(&hello, &[]))];
+    let mut rows = vec![("hello".to_owned(), InvalidMessage::variants_of(&hello, &[]))];
     for sample in samples::to_agent() {
-        rows.push((sample.name, lies::about(&sample.message, &sample.bytes)));
+        rows.push((sample.name, InvalidMessage::variants_of(&sample.message, &sample.bytes)));
     }
-    rows.push(("no message".to_owned(), lies::garbage()));
+    rows.push(("no message".to_owned(), invalid_messages::garbage()));
     let mut cases = VecDeque::new();
     for (n, state) in State::ALL.into_iter().enumerate() {
         for (message, lies) in &rows {
             let own = state == State::Greeting && message == "hello";
             // Each case starts a process, so of the lies about a message as a whole each state
             // takes its turn of a third.
-            let takes =
-                |i: usize, lie: &Lie| own || lie.name.starts_with('/') || (i + n).is_multiple_of(3);
+            let takes = |i: usize, lie: &InvalidMessage| {
+                own || lie.name.starts_with('/') || (i + n).is_multiple_of(3)
+            };
             let turn = super::turn(lies, n, own).enumerate();
             for (_, lie) in turn.filter(|(i, lie)| takes(*i, lie)) {
                 cases.push_back((state, message.clone(), lie.clone()));

@@ -15,9 +15,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use serde_json::json;
 
-use super::lies::ESCAPES;
+use super::invalid_messages::ESCAPES;
 use super::provider_lies;
-use crate::floods::{MAX_KIB, hello, know, peak_kib};
+use crate::floods::{MAX_KIB, add_remote_to_config, hello, peak_kib};
 use crate::laptop::{Laptop, status, wait_for, words};
 
 /// A command that has not ended by itself after this time gets one signal.
@@ -48,7 +48,7 @@ impl Played {
     /// Makes the server at `port` known to the laptop as `box`.
     fn know(self, laptop: &Laptop, port: u16) {
         match self {
-            Self::Worker => know(laptop, port),
+            Self::Worker => add_remote_to_config(laptop, port),
             Self::Modal => provider_lies::know_modal(laptop, port),
             Self::Wafer => provider_lies::know_wafer(laptop, port),
         }

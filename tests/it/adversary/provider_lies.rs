@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::{Value, json};
 
 use super::http::{Answer, whole};
-use super::lies::ESCAPES;
+use super::invalid_messages::ESCAPES;
 use crate::laptop::Laptop;
 
 /// Good until the year 2100.

@@ -18,8 +18,8 @@ use rgpu::tool::{BundleFile, Content, Program};
 use rgpu_protocol::plan::Arg;
 use rgpu_protocol::{EventBody, HostFacts};
 
-use super::agent::{Liar, State};
-use super::lies::Lie;
+use super::agent::{FaultyAgent, State};
+use super::invalid_messages::InvalidMessage;
 use super::{ARTIFACT, FILE, JOB, OUTPUT};
 
 /// A host that has neither read nor written for this long has nothing more to say.
@@ -61,7 +61,7 @@ impl End {
 pub(crate) struct Case {
     pub(crate) state: State,
     pub(crate) message: String,
-    pub(crate) lie: Lie,
+    pub(crate) lie: InvalidMessage,
 }
 
 impl Case {
@@ -78,7 +78,7 @@ pub(crate) async fn run(case: Case) -> Result<End, String> {
     std::fs::write(project.join("in.bin"), FILE).unwrap();
     std::fs::write(project.join("out.txt"), "mine").unwrap();
     let before = listing(sandbox.path());
-    let liar = Liar::new(
+    let agent = FaultyAgent::new(
         case.state,
         case.lie.clone(),
         case.message == case.state.awaits(),
@@ -86,7 +86,7 @@ pub(crate) async fn run(case: Case) -> Result<End, String> {
     );
     let (canceller, cancel) = channel();
     let begun = Instant::now();
-    let client = client(&liar, case.state, &project, (canceller.clone(), cancel));
+    let client = client(&agent, case.state, &project, (canceller.clone(), cancel));
     tokio::pin!(client);
     let (mut asked, mut nudged) = (None, Instant::now());
     let end = loop {
@@ -97,18 +97,18 @@ pub(crate) async fn run(case: Case) -> Result<End, String> {
         if begun.elapsed() > HANG {
             return Err("hangs".to_owned());
         }
-        if liar.moved().max(nudged).elapsed() > IDLE {
+        if agent.moved().max(nudged).elapsed() > IDLE {
             nudged = Instant::now();
             match asked.replace(nudged) {
                 None => canceller.request_cancel(),
-                Some(_) => liar.go_down(),
+                Some(_) => agent.go_down(),
             }
             if asked.is_some_and(|first| first.elapsed() > 3 * IDLE) {
-                liar.go_down();
+                agent.go_down();
             }
         }
     };
-    let went_down = liar.is_down();
+    let went_down = agent.is_down();
     let end = match (end, asked) {
         (_, Some(_)) if went_down => End::Limited,
         (_, Some(_)) => End::Stopped,
@@ -145,7 +145,7 @@ pub(crate) async fn run(case: Case) -> Result<End, String> {
     if let Some(left) = inside.keys().find(partial) {
         return Err(format!("{} was left behind", left.display()));
     }
-    match liar.told() {
+    match agent.told() {
         true => Ok(end),
         false => Err("the lie was never told".to_owned()),
     }
@@ -168,7 +168,7 @@ fn listing(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 /// Does what `state` needs; returns whether the result is the honest host's.
 async fn client(
-    liar: &Liar,
+    agent: &FaultyAgent,
     state: State,
     project: &Path,
     (canceller, mut cancel): (Canceller, CancelSignal),
@@ -183,7 +183,7 @@ async fn client(
         longest: Duration::from_millis(10),
         total: Duration::from_millis(200),
     };
-    let remote = Arc::new(liar.clone());
+    let remote = Arc::new(agent.clone());
     let mut stop = cancel.clone();
     // As the commands do: what asks nothing of a job ends with the first signal.
     let ask = async {

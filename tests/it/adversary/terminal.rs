@@ -13,8 +13,8 @@ use regex::Regex;
 use rgpu_protocol::{Event, EventBody, FromAgent, RungRecord, frame};
 use tokio::io::AsyncWriteExt;
 
-use super::agent::{Liar, State};
-use super::lies::{self, ESCAPES, Lie};
+use super::agent::{FaultyAgent, State};
+use super::invalid_messages::{ESCAPES, InvalidMessage};
 use super::samples;
 use crate::laptop::{Laptop, words};
 
@@ -28,8 +28,9 @@ struct Shown {
 }
 
 /// Runs `rgpu` on a terminal against a host that tells this lie.
-fn run(laptop: &Laptop, line: &str, state: State, lie: &Lie, in_place: bool) -> Shown {
-    let liar = Liar::new(state, lie.clone(), in_place, laptop.path("").display().to_string());
+fn run(laptop: &Laptop, line: &str, state: State, lie: &InvalidMessage, in_place: bool) -> Shown {
+    let agent =
+        FaultyAgent::new(state, lie.clone(), in_place, laptop.path("").display().to_string());
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.worker_threads(1).enable_all().build().unwrap();
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
@@ -37,7 +38,7 @@ fn run(laptop: &Laptop, line: &str, state: State, lie: &Lie, in_place: bool) -> 
     laptop.play_agent(&format!(
         "exec bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}; cat <&3 & exec cat >&3'"
     ));
-    let host = liar.clone();
+    let host = agent.clone();
     runtime.spawn(async move {
         while let Ok((mut socket, _)) = listener.accept().await {
             let mut host = host.duplex();
@@ -48,9 +49,9 @@ fn run(laptop: &Laptop, line: &str, state: State, lie: &Lie, in_place: bool) -> 
         }
     });
     let (child, terminal) = start(laptop, line);
-    let text = watch(child, terminal, &liar);
+    let text = watch(child, terminal, &agent);
     runtime.shutdown_background();
-    Shown { text, told: liar.told() }
+    Shown { text, told: agent.told() }
 }
 
 /// Starts `rgpu` with a terminal for its output. With `--json` only stdout is one.
@@ -72,7 +73,7 @@ fn start(laptop: &Laptop, line: &str) -> (Child, File) {
 }
 
 /// All that the terminal was told until the command ended.
-fn watch(mut child: Child, mut terminal: File, liar: &Liar) -> String {
+fn watch(mut child: Child, mut terminal: File, agent: &FaultyAgent) -> String {
     let all = Arc::new(Mutex::new(Vec::new()));
     let into = all.clone();
     let reader = std::thread::spawn(move || {
@@ -84,7 +85,7 @@ fn watch(mut child: Child, mut terminal: File, liar: &Liar) -> String {
     });
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        let waits = liar.told() && liar.moved().elapsed() > MAX_WAIT;
+        let waits = agent.told() && agent.moved().elapsed() > MAX_WAIT;
         if waits || begun.elapsed() > 10 * MAX_WAIT {
             child.kill().unwrap();
         }
@@ -109,22 +110,22 @@ fn harm(text: &str) -> Option<String> {
 }
 
 /// The lies that put a terminal's commands into a text of a message.
-fn escapes_in(message: &serde_json::Value) -> impl Iterator<Item = Lie> {
-    let lies = lies::about(message, &[]).into_iter();
+fn escapes_in(message: &serde_json::Value) -> impl Iterator<Item = InvalidMessage> {
+    let lies = InvalidMessage::variants_of(message, &[]).into_iter();
     lies.filter(|lie| lie.name.ends_with("terminal commands"))
 }
 
-fn of(names: impl Fn(&str) -> bool) -> Vec<(Lie, String)> {
+fn of(names: impl Fn(&str) -> bool) -> Vec<(InvalidMessage, String)> {
     let samples = samples::from_agent().into_iter().filter(|sample| names(&sample.name));
     let lies = samples.flat_map(|sample| {
-        let lies: Vec<Lie> = escapes_in(&sample.message).collect();
+        let lies: Vec<InvalidMessage> = escapes_in(&sample.message).collect();
         lies.into_iter().map(move |lie| (lie, sample.name.clone()))
     });
     lies.collect()
 }
 
 /// A rung that failed, which is told at once.
-fn failed_rungs() -> Vec<(Lie, String)> {
+fn failed_rungs() -> Vec<(InvalidMessage, String)> {
     let record = RungRecord { ok: false, code: "x".into(), ..samples::rung_record() };
     let event = Event { seq: 1, at_ms: 5, body: EventBody::RungEnded(record) };
     let message = serde_json::to_value(FromAgent::Event { job: super::JOB.into(), event }).unwrap();
@@ -143,7 +144,7 @@ fn no_text_of_a_host_commands_a_terminal() {
     let build = "build k.py --dsl triton --arch sm_90a --yes";
     let exec = "exec --pull 'out*' -- true";
     let events = |name: &str| name.starts_with("event") || name == "refused";
-    let cases: Vec<(&str, State, Vec<(Lie, String)>)> = vec![
+    let cases: Vec<(&str, State, Vec<(InvalidMessage, String)>)> = vec![
         ("remote check local", State::Greeting, hello),
         ("remote check local", State::Facts, of(|name| ["facts", "refused"].contains(&name))),
         (exec, State::Submitting, of(|name| ["missing", "refused"].contains(&name))),

@@ -12,14 +12,14 @@ use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, built, status, wait_for, words};
 
 /// A laptop with nvcc, and a host, `box`, without.
-struct Uneven {
+struct HostWithoutCompiler {
     laptop: Laptop,
     _worker: Worker,
 }
 
-impl Uneven {
+impl HostWithoutCompiler {
     /// `None`: the real machine has a compiler where any host would find it.
-    fn new() -> Option<Uneven> {
+    fn new() -> Option<HostWithoutCompiler> {
         if Path::new("/usr/local/cuda").exists() || Path::new("/opt/cuda").exists() {
             eprintln!("skipped: this machine has a CUDA toolkit");
             return None;
@@ -30,7 +30,7 @@ impl Uneven {
         symlink(built("rgpu-fake"), laptop.path("here/bin/nvcc")).unwrap();
         let home = laptop.path("there");
         let worker = Worker::start_with(&laptop, &[("RGPU_AGENT_HOME", home.as_os_str())]);
-        Some(Uneven { laptop, _worker: worker })
+        Some(HostWithoutCompiler { laptop, _worker: worker })
     }
 
     fn rgpu(&self, line: &str) -> Command {
@@ -63,44 +63,41 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[test]
 fn what_was_compiled_here_for_a_host_is_not_kept_here_as_a_job() {
-    let Some(uneven) = Uneven::new() else { return };
-    let (output, shown) = uneven.run("profile --kernel vecadd --mode bench --remote box");
+    let Some(host) = HostWithoutCompiler::new() else { return };
+    let (output, shown) = host.run("profile --kernel vecadd --mode bench --remote box");
     assert_eq!(status(&output), 0, "{shown}");
     assert!(shown.contains("compiling on this machine"), "{shown}");
-    uneven.nothing_stays_here();
+    host.nothing_stays_here();
     // One that is left to itself is taken up from what is in the run's folder.
-    let (output, shown) = uneven.run("profile --kernel vecadd --mode bench --remote box --detach");
+    let (output, shown) = host.run("profile --kernel vecadd --mode bench --remote box --detach");
     assert_eq!(status(&output), 0, "{shown}");
-    uneven.nothing_stays_here();
-    let (output, shown) = uneven.run("runs attach latest");
+    host.nothing_stays_here();
+    let (output, shown) = host.run("runs attach latest");
     assert_eq!(status(&output), 0, "{shown}");
-    let events = fs::read_to_string(uneven.laptop.latest().join("events.jsonl")).unwrap();
+    let events = fs::read_to_string(host.laptop.latest().join("events.jsonl")).unwrap();
     let begun = r#""event":"step_started","step":"build""#;
     assert_eq!(events.matches(begun).count(), 1, "{events}");
     // Each side has a build of its own.
     let (output, shown) =
-        uneven.run("compare --kernel vecadd --kernel reduce --mode bench --remote box");
+        host.run("compare --kernel vecadd --kernel reduce --mode bench --remote box");
     assert!(!shown.contains("job_exists") && !shown.contains("another plan"), "{shown}");
     assert_eq!(status(&output), 0, "{shown}");
-    uneven.nothing_stays_here();
+    host.nothing_stays_here();
 }
 
 #[test]
 fn a_build_here_that_fails_or_is_stopped_leaves_no_job_either() {
-    let Some(uneven) = Uneven::new() else { return };
-    uneven
-        .laptop
-        .write("bad.cu", "extern \"C\" __global__ void bad(int n) { does_not_compile; }\n");
-    let (output, shown) = uneven.run("profile --kernel bad.cu --mode bench --remote box");
+    let Some(host) = HostWithoutCompiler::new() else { return };
+    host.laptop.write("bad.cu", "extern \"C\" __global__ void bad(int n) { does_not_compile; }\n");
+    let (output, shown) = host.run("profile --kernel bad.cu --mode bench --remote box");
     assert_ne!(status(&output), 0, "{shown}");
     assert!(shown.contains("does not compile"), "{shown}");
-    uneven.nothing_stays_here();
-    fs::write(uneven.laptop.path("here/mischief"), "nvcc hang\n").unwrap();
-    let mut child =
-        uneven.rgpu("profile --kernel vecadd --mode bench --remote box").spawn().unwrap();
+    host.nothing_stays_here();
+    fs::write(host.laptop.path("here/mischief"), "nvcc hang\n").unwrap();
+    let mut child = host.rgpu("profile --kernel vecadd --mode bench --remote box").spawn().unwrap();
     wait_for("the compiler to hang", || {
-        let jobs = uneven.jobs_here();
-        let log = uneven.laptop.path("agent/jobs").join(jobs.first()?);
+        let jobs = host.jobs_here();
+        let log = host.laptop.path("agent/jobs").join(jobs.first()?);
         walkdir::WalkDir::new(log)
             .into_iter()
             .flatten()
@@ -109,33 +106,33 @@ fn a_build_here_that_fails_or_is_stopped_leaves_no_job_either() {
     });
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     wait_for("the end of the command", || child.try_wait().unwrap());
-    uneven.nothing_stays_here();
+    host.nothing_stays_here();
 }
 
 #[test]
 fn the_doctor_leaves_nothing_behind_on_either_machine() {
-    let Some(uneven) = Uneven::new() else { return };
-    let (output, shown) = uneven.run("doctor box --json");
+    let Some(host) = HostWithoutCompiler::new() else { return };
+    let (output, shown) = host.run("doctor box --json");
     assert_eq!(status(&output), 0, "{shown}");
     assert!(shown.contains("ncu.asked"), "{shown}");
-    uneven.nothing_stays_here();
+    host.nothing_stays_here();
     wait_for("no job to be left there", || {
-        names(&uneven.laptop.path("there/jobs")).is_empty().then_some(())
+        names(&host.laptop.path("there/jobs")).is_empty().then_some(())
     });
 }
 
 #[test]
 fn a_build_is_made_here_where_the_default_remote_has_no_compiler() {
-    let Some(uneven) = Uneven::new() else { return };
-    uneven.run("remote default box");
+    let Some(host) = HostWithoutCompiler::new() else { return };
+    host.run("remote default box");
     let line = "build --kernel vecadd --arch sm_90a";
-    let (output, shown) = uneven.run(line);
+    let (output, shown) = host.run(line);
     assert_eq!(status(&output), 0, "{shown}");
     let told = "`box` has no CUDA compiler: this was compiled on this machine";
     assert!(shown.contains(told), "{shown}");
-    assert_eq!(uneven.laptop.latest_json("run.json")["remote"], "local");
+    assert_eq!(host.laptop.latest_json("run.json")["remote"], "local");
     // One that was named is meant.
-    let (output, shown) = uneven.run(&format!("{line} --remote box"));
+    let (output, shown) = host.run(&format!("{line} --remote box"));
     assert_eq!(status(&output), 4, "{shown}");
     assert!(shown.contains("`--remote local`"), "{shown}");
 }

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use rgpu::model::Profile;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::modal::stand_in::{KEY, SECRET, know};
+use super::modal::fake_proxy::{KEY, SECRET, add_remote_to_config};
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, built, status, wait_for};
 use crate::sshd::free_port;
@@ -59,7 +59,7 @@ impl Deployed {
         fs::create_dir_all(token.parent().unwrap()).unwrap();
         fs::write(&token, format!("{KEY}.{SECRET}")).unwrap();
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
-        know(laptop, port, &format!("MODAL_KEY={KEY}\nMODAL_SECRET={SECRET}\n"));
+        add_remote_to_config(laptop, port, &format!("MODAL_KEY={KEY}\nMODAL_SECRET={SECRET}\n"));
         Self::start_at(laptop, python, port)
     }
 
@@ -72,7 +72,7 @@ impl Deployed {
     }
 
     /// Kills the front with all its processes and files; another comes up.
-    fn die(self, laptop: &Laptop, python: &Path) -> Self {
+    fn kill_and_restart(self, laptop: &Laptop, python: &Path) -> Self {
         let port = self.port;
         drop(self);
         kill(laptop, &["rgpu-agent-http serve", "rgpu-agent relay"]);
@@ -181,7 +181,7 @@ fn a_profile_through_the_apps_own_front_is_whole() {
     assert_eq!(output.stdout, b"some input");
     assert!(String::from_utf8_lossy(&output.stderr).contains("err\n"));
     // Somebody else's token is not taken by the server behind it.
-    know(&laptop, _app.port, "MODAL_KEY=wk-other\nMODAL_SECRET=ws-other\n");
+    add_remote_to_config(&laptop, _app.port, "MODAL_KEY=wk-other\nMODAL_SECRET=ws-other\n");
     let shown = laptop.show("remote check b200");
     assert!(shown.contains("the token is rejected"), "{shown}");
 }

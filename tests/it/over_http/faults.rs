@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::worker::{Worker, know};
+use super::worker::{Worker, add_remote_to_config};
 use crate::laptop::{Laptop, status, wait_for};
 use crate::sshd::free_port;
 
@@ -52,7 +52,7 @@ fn reply(status: &str, headers: &str, body: &str) -> String {
 
 /// What `remote check` says of the server at a port.
 fn check(laptop: &Laptop, port: u16) -> Value {
-    know(laptop, port);
+    add_remote_to_config(laptop, port);
     let output = laptop.run("remote check box --json");
     assert_eq!(status(&output), 4, "{}", laptop.shown("remote check box", &output));
     let mut document: Value = serde_json::from_slice(&output.stdout).unwrap();

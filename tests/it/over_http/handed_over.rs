@@ -10,18 +10,18 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::worker::know;
+use super::worker::add_remote_to_config;
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, built, status};
 
 /// A server and the other agent.
-struct HandedOver {
+struct ForwardingServer {
     server: Child,
     /// The next conversation is cut after so many bytes.
     cut: Arc<AtomicU64>,
 }
 
-impl HandedOver {
+impl ForwardingServer {
     fn start(laptop: &Laptop) -> Self {
         let token = laptop.path("token");
         fs::write(&token, "a-token-of-enough-letters").unwrap();
@@ -50,12 +50,12 @@ impl HandedOver {
             .unwrap();
         let mut line = String::new();
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        know(laptop, line.trim().rsplit_once(':').expect(&line).1.parse().unwrap());
+        add_remote_to_config(laptop, line.trim().rsplit_once(':').expect(&line).1.parse().unwrap());
         Self { server, cut }
     }
 }
 
-impl Drop for HandedOver {
+impl Drop for ForwardingServer {
     fn drop(&mut self) {
         let _ = self.server.kill();
         let _ = self.server.wait();
@@ -103,7 +103,7 @@ fn converse(stream: UnixStream, home: &PathBuf, lock: &Path, mut most: u64) {
 fn a_profile_that_another_agent_carries_out_is_whole() {
     let laptop = Laptop::new();
     FakeHost::new(&laptop);
-    let _over = HandedOver::start(&laptop);
+    let _over = ForwardingServer::start(&laptop);
     let line = "profile --kernel vecadd --mode ncu --remote box --json";
     let output = laptop.run(line);
     assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
@@ -115,7 +115,7 @@ fn a_profile_that_another_agent_carries_out_is_whole() {
 #[test]
 fn a_conversation_that_is_cut_anywhere_is_played_again_and_nothing_is_lost_or_run_twice() {
     let laptop = Laptop::new();
-    let over = HandedOver::start(&laptop);
+    let over = ForwardingServer::start(&laptop);
     let ran = laptop.path("ran");
     let mut want = String::new();
     for (times, bytes) in [0, 10, 21, 100, 400, 700, 900, 2000, 30_000].into_iter().enumerate() {

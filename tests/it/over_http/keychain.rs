@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use super::modal::stand_in::{Fault, KEY, SECRET, StandIn};
+use super::modal::fake_proxy::{FakeModalProxy, Fault, KEY, SECRET};
 use super::worker::Worker;
 use crate::laptop::{Laptop, status};
 
@@ -64,7 +64,7 @@ fn tokens_of_the_keychain_let_in_and_stand_nowhere_else() {
     }
     let laptop = Laptop::new();
     let worker = Worker::start(&laptop);
-    let app = StandIn::before(Some(&worker), Duration::from_secs(20), |_| Fault::None);
+    let app = FakeModalProxy::start(Some(&worker), Duration::from_secs(20), |_| Fault::None);
     let script = format!(
         "rgpu remote add b200 modal --url http://127.0.0.1:{} --keychain rgpu-modal\n\
          rgpu remote up b200\n\

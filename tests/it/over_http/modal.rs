@@ -2,7 +2,7 @@
 //! What a user reads in each of its cases, and that nothing is lost or run twice.
 
 mod each_request;
-pub(super) mod stand_in;
+pub(super) mod fake_proxy;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use rgpu::model::Profile;
 use super::worker::Worker;
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status};
-use stand_in::{Asked, Fault, KEY, SECRET, StandIn, know};
+use fake_proxy::{FakeModalProxy, Fault, KEY, ReceivedRequest, SECRET, add_remote_to_config};
 
 const NCU: &str = "profile --kernel vecadd --mode ncu --remote b200 --json";
 const AMPLE: Duration = Duration::from_secs(20);
@@ -32,11 +32,11 @@ fn a_profile_through_modals_door_is_whole_also_from_a_cold_start() {
     let laptop = Laptop::new();
     FakeHost::new(&laptop);
     let worker = Worker::start(&laptop);
-    let app = StandIn::before(Some(&worker), AMPLE, |asked| match asked.before {
+    let app = FakeModalProxy::start(Some(&worker), AMPLE, |request| match request.before {
         0 => Fault::Cold(Duration::from_secs(4)),
         _ => Fault::None,
     });
-    app.know(&laptop);
+    app.add_remote_to_config(&laptop);
     let output = laptop.run(&format!("{NCU} --events {}", laptop.path("events").display()));
     assert_eq!(status(&output), 0, "{}", laptop.shown(NCU, &output));
     let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
@@ -52,12 +52,12 @@ fn what_is_put_off_is_followed_by_get_alone_and_runs_once() {
     let laptop = Laptop::new();
     let worker = Worker::start(&laptop);
     // Everything is put off, and every result twice more.
-    let app = StandIn::before(Some(&worker), AMPLE, |asked| match asked.result {
+    let app = FakeModalProxy::start(Some(&worker), AMPLE, |request| match request.result {
         false => Fault::Late,
-        true if asked.before % 3 != 0 => Fault::Late,
+        true if request.before % 3 != 0 => Fault::Late,
         true => Fault::None,
     });
-    app.know(&laptop);
+    app.add_remote_to_config(&laptop);
     let line = "exec --remote b200 -- sh -c 'echo once >> ../../../ran; echo out; exit 3'";
     let output = laptop.run(line);
     assert_eq!(status(&output), 3, "{}", laptop.shown(line, &output));
@@ -101,14 +101,14 @@ fn a_submit_whose_answer_is_lost_runs_once() {
         let laptop = Laptop::new();
         let worker = Worker::start(&laptop);
         let submits = AtomicUsize::new(0);
-        let app = StandIn::before(Some(&worker), AMPLE, move |asked| {
-            let submit = asked.method == "POST" && asked.path == "/v1/jobs";
+        let app = FakeModalProxy::start(Some(&worker), AMPLE, move |request| {
+            let submit = request.method == "POST" && request.path == "/v1/jobs";
             match submit && submits.fetch_add(1, Ordering::SeqCst) == 0 {
                 true => fault(),
                 false => Fault::None,
             }
         });
-        app.know(&laptop);
+        app.add_remote_to_config(&laptop);
         let line = "exec --remote b200 -- sh -c 'echo once >> ../../../ran; echo out; exit 3'";
         let output = laptop.run(line);
         assert_eq!(status(&output), 3, "{}", laptop.shown(line, &output));
@@ -135,7 +135,8 @@ fn a_large_file_that_is_written_anew_while_it_is_sent_goes_over_as_it_is_then() 
             ran.display()
         )
     };
-    let submitted = |asked: &Asked| asked.method == "POST" && asked.path == "/v1/jobs";
+    let submitted =
+        |request: &ReceivedRequest| request.method == "POST" && request.path == "/v1/jobs";
     // The time tells, or does not.
     for tells in [false, true] {
         let laptop = Laptop::new();
@@ -143,8 +144,8 @@ fn a_large_file_that_is_written_anew_while_it_is_sent_goes_over_as_it_is_then() 
         let big = laptop.write("data/big", "");
         std::fs::write(&big, vec![b'a'; BYTES]).unwrap();
         let (path, written) = (big.clone(), AtomicUsize::new(0));
-        let app = StandIn::before(Some(&worker), AMPLE, move |asked| {
-            if submitted(asked) && written.fetch_add(1, Ordering::SeqCst) == 0 {
+        let app = FakeModalProxy::start(Some(&worker), AMPLE, move |request| {
+            if submitted(request) && written.fetch_add(1, Ordering::SeqCst) == 0 {
                 write_within_a_tick(&path, b'b');
                 if tells {
                     std::fs::write(&path, vec![b'b'; BYTES]).unwrap();
@@ -152,7 +153,7 @@ fn a_large_file_that_is_written_anew_while_it_is_sent_goes_over_as_it_is_then() 
             }
             Fault::None
         });
-        app.know(&laptop);
+        app.add_remote_to_config(&laptop);
         let line = line(&laptop);
         let output = laptop.run(&line);
         assert_eq!(status(&output), 0, "{}", laptop.shown(&line, &output));
@@ -170,13 +171,13 @@ fn a_large_file_that_is_written_anew_while_it_is_sent_goes_over_as_it_is_then() 
     let big = laptop.write("data/big", "");
     std::fs::write(&big, vec![b'a'; BYTES]).unwrap();
     let written = AtomicUsize::new(0);
-    let app = StandIn::before(Some(&worker), AMPLE, move |asked| {
-        if submitted(asked) {
+    let app = FakeModalProxy::start(Some(&worker), AMPLE, move |request| {
+        if submitted(request) {
             write_within_a_tick(&big, b'b' + written.fetch_add(1, Ordering::SeqCst) as u8 % 20);
         }
         Fault::None
     });
-    app.know(&laptop);
+    app.add_remote_to_config(&laptop);
     let line = line(&laptop);
     let output = laptop.run(&line);
     assert_eq!(status(&output), 125, "{}", laptop.shown(&line, &output));
@@ -189,8 +190,8 @@ fn a_profile_is_whole_although_every_third_request_meets_a_fault() {
     let laptop = Laptop::new();
     FakeHost::new(&laptop);
     let worker = Worker::start(&laptop);
-    let app = StandIn::before(Some(&worker), AMPLE, |asked: &Asked| {
-        match (asked.before % 3, asked.before / 3 % 6) {
+    let app = FakeModalProxy::start(Some(&worker), AMPLE, |request: &ReceivedRequest| {
+        match (request.before % 3, request.before / 3 % 6) {
             (2, 0) => Fault::Refused("503 Service Unavailable", "<html>busy</html>"),
             (2, 1) => Fault::Late,
             (2, 2) => Fault::Refused("404 Not Found", "modal-http: invalid function call"),
@@ -203,7 +204,7 @@ fn a_profile_is_whole_although_every_third_request_meets_a_fault() {
             _ => Fault::None,
         }
     });
-    app.know(&laptop);
+    app.add_remote_to_config(&laptop);
     let output = laptop.run(NCU);
     assert_eq!(status(&output), 0, "{}", laptop.shown(NCU, &output));
     let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
@@ -216,8 +217,8 @@ fn a_profile_is_whole_although_every_third_request_meets_a_fault() {
 fn a_warm_command_is_three_requests() {
     let laptop = Laptop::new();
     let worker = Worker::start(&laptop);
-    let app = StandIn::before(Some(&worker), AMPLE, |_| Fault::None);
-    app.know(&laptop);
+    let app = FakeModalProxy::start(Some(&worker), AMPLE, |_| Fault::None);
+    app.add_remote_to_config(&laptop);
     let line = "exec --remote b200 -q -- true";
     assert_eq!(status(&laptop.run(line)), 0);
     let cold = app.log().len();
@@ -233,11 +234,13 @@ fn a_page_in_the_place_of_any_answer_is_never_taken_for_one() {
     for at in 1..5 {
         let laptop = Laptop::new();
         let worker = Worker::start(&laptop);
-        let app = StandIn::before(Some(&worker), AMPLE, move |asked| match asked.before == at {
-            true => Fault::Refused("200 OK", "<html><h1>Log in to the network</h1></html>"),
-            false => Fault::None,
+        let app = FakeModalProxy::start(Some(&worker), AMPLE, move |request| {
+            match request.before == at {
+                true => Fault::Refused("200 OK", "<html><h1>Log in to the network</h1></html>"),
+                false => Fault::None,
+            }
         });
-        app.know(&laptop);
+        app.add_remote_to_config(&laptop);
         let output = laptop.run(line);
         let said = laptop.shown(line, &output);
         // The job's own end, or one clear error; the job itself at most once.
@@ -277,8 +280,9 @@ fn modals_own_words_are_told_by_name_with_what_to_do() {
         ("200 OK", "<html><h1>Welcome</h1></html>"),
         ("200 OK", r#"{"rgpu":1,"features":[],"required":[],"version":"0.0.1"}"#),
     ] {
-        let app = StandIn::before(Some(&worker), AMPLE, move |_| Fault::Refused(status, body));
-        app.know(&laptop);
+        let app =
+            FakeModalProxy::start(Some(&worker), AMPLE, move |_| Fault::Refused(status, body));
+        app.add_remote_to_config(&laptop);
         shown += &format!("# {status}: {body}\n{}\n", checked(&laptop, app.port));
     }
     insta::assert_snapshot!(shown);
@@ -288,11 +292,11 @@ fn modals_own_words_are_told_by_name_with_what_to_do() {
 fn an_app_is_woken_and_held_against_our_version() {
     let laptop = Laptop::new();
     let worker = Worker::start(&laptop);
-    let app = StandIn::before(Some(&worker), AMPLE, |asked| match asked.before {
+    let app = FakeModalProxy::start(Some(&worker), AMPLE, |request| match request.before {
         0 => Fault::Cold(Duration::from_secs(4)),
         _ => Fault::None,
     });
-    app.know(&laptop);
+    app.add_remote_to_config(&laptop);
     let mut shown = laptop.show("remote up b200");
     let output = laptop.run("remote up b200 --json");
     let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -302,8 +306,8 @@ fn an_app_is_woken_and_held_against_our_version() {
     // It is asked who it is, and nothing more: no container with a GPU is started.
     assert!(app.log().iter().all(|line| line.starts_with("GET /v1/health")), "{:#?}", app.log());
     let old = r#"{"rgpu":1,"features":[],"required":[],"version":"0.0.1"}"#;
-    let app = StandIn::before(Some(&worker), AMPLE, move |_| Fault::Refused("200 OK", old));
-    app.know(&laptop);
+    let app = FakeModalProxy::start(Some(&worker), AMPLE, move |_| Fault::Refused("200 OK", old));
+    app.add_remote_to_config(&laptop);
     shown += &laptop.show("remote up b200");
     shown += &laptop.show("remote down b200 --yes");
     insta::assert_snapshot!(shown.replace(&app.port.to_string(), "[PORT]"));
@@ -312,7 +316,7 @@ fn an_app_is_woken_and_held_against_our_version() {
 #[test]
 fn tokens_that_cannot_be_right_are_told_with_what_to_do_and_go_nowhere() {
     let laptop = Laptop::new();
-    let app = StandIn::before(None, AMPLE, |_| Fault::None);
+    let app = FakeModalProxy::start(None, AMPLE, |_| Fault::None);
     let mut shown = String::new();
     for file in [
         "",
@@ -320,14 +324,14 @@ fn tokens_that_cannot_be_right_are_told_with_what_to_do_and_go_nowhere() {
         "MODAL_KEY=ws-hunter2\nMODAL_SECRET=wk-hunter2\n",
         "MODAL_KEY=wk-hunter2\nMODAL_SECRET=ws-hunter2\n",
     ] {
-        know(&laptop, app.port, file);
+        add_remote_to_config(&laptop, app.port, file);
         let masked = file.replace("hunter2", "…").replace('\n', " ");
         shown += &format!("# {masked}\n{}\n", checked(&laptop, app.port));
     }
     insta::assert_snapshot!(shown);
     // The last alone was sent.
     assert_eq!(app.log().len(), 1);
-    app.know(&laptop);
+    app.add_remote_to_config(&laptop);
     assert!(checked(&laptop, app.port).contains("no app is running at this address"));
 }
 
@@ -335,18 +339,19 @@ fn tokens_that_cannot_be_right_are_told_with_what_to_do_and_go_nowhere() {
 fn results_that_go_round_and_those_that_lead_elsewhere_are_left_and_shown_no_token() {
     let laptop = Laptop::new();
     let worker = Worker::start(&laptop);
-    let elsewhere = StandIn::before(None, AMPLE, |_| Fault::None);
+    let elsewhere = FakeModalProxy::start(None, AMPLE, |_| Fault::None);
     let port = elsewhere.port;
     let mut shown = String::new();
-    let app = StandIn::before(Some(&worker), AMPLE, |_| Fault::Round);
-    app.know(&laptop);
+    let app = FakeModalProxy::start(Some(&worker), AMPLE, |_| Fault::Round);
+    app.add_remote_to_config(&laptop);
     shown += &checked(&laptop, app.port);
     assert!(app.log().len() > 5);
     let foreign = format!("http://127.0.0.1:{port}/v1/health?__modal_function_call_id=fc-1");
     for to in [foreign, "https://evil.example/".into(), "/login".into()] {
         let said = to.clone();
-        let app = StandIn::before(Some(&worker), AMPLE, move |_| Fault::Elsewhere(to.clone()));
-        app.know(&laptop);
+        let app =
+            FakeModalProxy::start(Some(&worker), AMPLE, move |_| Fault::Elsewhere(to.clone()));
+        app.add_remote_to_config(&laptop);
         shown += &format!("# {said}\n{}\n", checked(&laptop, app.port));
         assert_eq!(app.log().len(), 1);
     }

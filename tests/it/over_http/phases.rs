@@ -15,7 +15,7 @@ use rgpu::remote::{
 use rgpu_protocol::{EventBody, Outcome};
 use rustix::process::Signal;
 
-use super::worker::{Worker, know};
+use super::worker::{Worker, add_remote_to_config};
 use super::{NCU, artifact, spec};
 use crate::fake_host::FakeHost;
 use crate::host::{User, connect, follow, submission};
@@ -23,28 +23,28 @@ use crate::laptop::{Laptop, status, wait_for};
 use crate::sshd::Cutter;
 
 /// A server that can be killed at any moment and comes back at the same address.
-pub(super) struct Mortal<'a, S> {
+pub(super) struct RestartableServer<'a, S> {
     server: Mutex<Option<S>>,
-    again: Box<dyn Fn(S) -> S + Send + Sync + 'a>,
-    deaths: Mutex<Vec<&'static str>>,
+    restart: Box<dyn Fn(S) -> S + Send + Sync + 'a>,
+    restarted_phases: Mutex<Vec<&'static str>>,
 }
 
-impl<'a, S> Mortal<'a, S> {
-    /// One that `again` kills and starts anew.
-    pub(super) fn new(server: S, again: impl Fn(S) -> S + Send + Sync + 'a) -> Self {
+impl<'a, S> RestartableServer<'a, S> {
+    /// A server that `restart` kills and starts again.
+    pub(super) fn new(server: S, restart: impl Fn(S) -> S + Send + Sync + 'a) -> Self {
         let server = Mutex::new(Some(server));
-        Self { server, again: Box::new(again), deaths: Mutex::default() }
+        Self { server, restart: Box::new(restart), restarted_phases: Mutex::default() }
     }
 
-    /// Kills it and starts it again, once a phase.
-    pub(super) fn die(&self, phase: &'static str) {
-        if self.deaths.lock().unwrap().contains(&phase) {
+    /// Kills the server and starts it again, at most once per phase.
+    pub(super) fn restart_once(&self, phase: &'static str) {
+        if self.restarted_phases.lock().unwrap().contains(&phase) {
             return;
         }
         let mut server = self.server.lock().unwrap();
         let dead = server.take().unwrap();
-        *server = Some((self.again)(dead));
-        self.deaths.lock().unwrap().push(phase);
+        *server = Some((self.restart)(dead));
+        self.restarted_phases.lock().unwrap().push(phase);
     }
 }
 
@@ -63,7 +63,7 @@ fn noise(bytes: usize) -> Vec<u8> {
 /// the server has nothing of an ended job any more. `ran` is where the host's programs write.
 pub(super) async fn nothing_is_lost_or_run_twice<S: Send>(
     spec: &RemoteSpec,
-    mortal: &Mortal<'_, S>,
+    server: &RestartableServer<'_, S>,
     laptop: &Laptop,
     forgotten: impl Fn(),
 ) {
@@ -84,26 +84,26 @@ pub(super) async fn nothing_is_lost_or_run_twice<S: Send>(
         .await
         .unwrap()
         .with_reconnect_policy(patience);
-    mortal.die("greeted");
+    server.restart_once("greeted");
     link.facts(&[]).await.unwrap();
-    mortal.die("asked");
+    server.restart_once("asked");
     let upload = |transfer: TransferProgress| {
         if transfer.done > transfer.total / 3 {
-            mortal.die("uploading");
+            server.restart_once("uploading");
         }
         if transfer.done == transfer.total {
-            mortal.die("uploaded");
+            server.restart_once("uploaded");
         }
     };
     link.submit(&work, &upload).await.unwrap();
-    mortal.die("submitted");
+    server.restart_once("submitted");
     let (mut stdout, mut events, mut ended) = (Vec::new(), Vec::new(), None);
     loop {
         let message = tokio::select! {
             message = link.next() => message.unwrap(),
             () = tokio::time::sleep(Duration::from_millis(100)) => {
                 if ran.exists() {
-                    mortal.die("running");
+                    server.restart_once("running");
                 }
                 continue;
             }
@@ -120,25 +120,29 @@ pub(super) async fn nothing_is_lost_or_run_twice<S: Send>(
             JobMessage::Output { offset, bytes, .. } => {
                 assert_eq!(offset, stdout.len() as u64);
                 stdout.extend(bytes);
-                mortal.die(if stdout.ends_with(b"end\n") { "at the end" } else { "heard" });
+                server.restart_once(if stdout.ends_with(b"end\n") {
+                    "at the end"
+                } else {
+                    "heard"
+                });
             }
         }
     }
     assert_eq!((ended, &*stdout), (Some(Outcome::Done), &b"out\nend\n"[..]));
-    mortal.die("ended");
+    server.restart_once("ended");
     let wanted = artifact(&events, &work.plan.job);
     let dest = laptop.path("fetched");
     let fetch = |transfer: TransferProgress| {
         if transfer.done > transfer.total / 3 {
-            mortal.die("fetching");
+            server.restart_once("fetching");
         }
     };
     link.fetch(&wanted, &dest, None, &fetch).await.unwrap();
     assert!(fs::read(&dest).unwrap() == big);
-    mortal.die("fetched");
+    server.restart_once("fetched");
     link.forget(&work.plan.job).await.unwrap();
     forgotten();
-    mortal.die("cleaned up");
+    server.restart_once("cleaned up");
     assert!(link.jobs().await.unwrap().jobs.is_empty());
     assert_eq!(fs::read_to_string(&ran).unwrap(), "once\n");
 
@@ -153,13 +157,13 @@ pub(super) async fn nothing_is_lost_or_run_twice<S: Send>(
         assert!(message.is_err() || message.is_ok_and(|message| message.unwrap().is_some()));
     }
     link.cancel();
-    mortal.die("cancelled");
+    server.restart_once("cancelled");
     assert_eq!(*follow(&mut link).await.unwrap().outcome(), Outcome::Cancelled);
     wait_for("the program's end", || {
         laptop.running().iter().all(|line| !line.contains("sleep 7013")).then_some(())
     });
     assert_eq!(fs::read_to_string(&ran).unwrap(), "once\n");
-    assert_eq!(*mortal.deaths.lock().unwrap(), PHASES);
+    assert_eq!(*server.restarted_phases.lock().unwrap(), PHASES);
 }
 
 const PHASES: [&str; 13] = [
@@ -183,9 +187,10 @@ async fn a_worker_killed_in_each_phase_loses_nothing_and_runs_nothing_twice() {
     let laptop = Laptop::new();
     let worker = Worker::start(&laptop);
     let spec = spec(&laptop, worker.port);
-    let mortal =
-        Mortal::new(worker, |worker: Worker| Worker::start_at(&laptop, worker.stop(Signal::KILL)));
-    nothing_is_lost_or_run_twice(&spec, &mortal, &laptop, || ()).await;
+    let server = RestartableServer::new(worker, |worker: Worker| {
+        Worker::start_at(&laptop, worker.stop(Signal::KILL))
+    });
+    nothing_is_lost_or_run_twice(&spec, &server, &laptop, || ()).await;
 }
 
 /// A worker with one GPU and two profiles for it: the first holds it until the gate opens.
@@ -230,7 +235,7 @@ async fn a_warm_command_is_one_connection() {
     let laptop = Laptop::new();
     let worker = Worker::start(&laptop);
     let cutter = Cutter::before(worker.port).await;
-    know(&laptop, cutter.port);
+    add_remote_to_config(&laptop, cutter.port);
     let line = "exec --remote box -q -- true";
     assert_eq!(status(&tokio::task::block_in_place(|| laptop.run(line))), 0);
     // On a busy machine one may not be free again when the next request goes out.

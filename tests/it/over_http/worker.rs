@@ -48,7 +48,7 @@ impl Worker {
         let port = line.trim().rsplit_once(':').expect(&line).1.parse().unwrap();
         let token = fs::read_to_string(token).unwrap().trim().to_owned();
         let this = Self { child, port, token };
-        know(laptop, this.port);
+        add_remote_to_config(laptop, this.port);
         this
     }
 
@@ -90,7 +90,7 @@ impl Drop for Worker {
 }
 
 /// Makes an address known to the laptop as `box`.
-pub(super) fn know(laptop: &Laptop, port: u16) {
+pub(super) fn add_remote_to_config(laptop: &Laptop, port: u16) {
     let settings = format!(
         "[remote.box]\nurl = \"http://127.0.0.1:{port}\"\npath = [{:?}]\n\
          env = {{ RGPU_FAKE_HOST = {:?} }}\noptions = {{ token_file = {:?} }}\n",

@@ -135,7 +135,7 @@ fn a_service_without_an_ncu_or_one_that_fails_costs_the_profile_nothing() {
     }
     // A service that nobody wants asked is not.
     service.faults(&laptop, json!([]));
-    service.know(&laptop, "options = { ncu = \"workspace\" }");
+    service.add_remote_to_config(&laptop, "options = { ncu = \"workspace\" }");
     let before = Service::asked(&laptop, RUN);
     assert_eq!(profiled(&laptop, LINE).rung, "ncu.launch");
     assert_eq!(Service::asked(&laptop, RUN), before);

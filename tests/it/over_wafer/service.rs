@@ -79,13 +79,13 @@ impl Service {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let port = line.trim().parse().expect("a port");
         let this = Self { child, port };
-        this.know(laptop, "");
+        this.add_remote_to_config(laptop, "");
         this.log_in(laptop, TOKEN);
         this
     }
 
     /// Makes the workspace known to the laptop, with these settings more.
-    pub(super) fn know(&self, laptop: &Laptop, more: &str) {
+    pub(super) fn add_remote_to_config(&self, laptop: &Laptop, more: &str) {
         let settings = format!(
             "[remote.w200]\nurl = \"wafer://b200-dev\"\npath = [{:?}]\n\
              env = {{ RGPU_FAKE_HOST = {:?} }}\nprice_per_hour = 3600\n{more}\n",

@@ -43,8 +43,8 @@ pub(super) struct Cupti {
     pub(super) register_clock: Option<unsafe extern "C" fn(Stamp) -> Status>,
 }
 
-/// An opened libcupti.
-pub(super) struct Opened {
+/// A libcupti that the process has loaded.
+pub(super) struct LoadedCupti {
     pub(super) cupti: Cupti,
     pub(super) version: u32,
     /// Its path; a bare name if the loader or the program found it.
@@ -122,7 +122,7 @@ fn toolkits() -> Vec<PathBuf> {
 }
 
 /// The libcupti that the program has already loaded.
-pub(super) fn loaded() -> Option<Result<Opened, String>> {
+pub(super) fn loaded() -> Option<Result<LoadedCupti, String>> {
     NAMES.iter().find_map(|name| {
         let handle = dlopen(Path::new(name), libc::RTLD_NOW | libc::RTLD_NOLOAD).ok()?;
         Some(symbols(handle, name))
@@ -130,7 +130,7 @@ pub(super) fn loaded() -> Option<Result<Opened, String>> {
 }
 
 /// Opens the libcupti at `path`.
-pub(super) fn open(path: &Path) -> Result<Opened, String> {
+pub(super) fn open(path: &Path) -> Result<LoadedCupti, String> {
     let handle = dlopen(path, libc::RTLD_NOW)?;
     symbols(handle, &path.to_string_lossy())
 }
@@ -153,7 +153,7 @@ fn dlopen(path: &Path, flags: i32) -> Result<Handle, String> {
     Err(error.map_or("cannot be opened".to_owned(), |text| text.to_string_lossy().into_owned()))
 }
 
-fn symbols(handle: Handle, path: &str) -> Result<Opened, String> {
+fn symbols(handle: Handle, path: &str) -> Result<LoadedCupti, String> {
     /// # Safety
     /// `F` is the type of the function of that name in CUPTI's headers.
     unsafe fn get<F: Copy>(handle: Handle, name: &CStr) -> Result<F, String> {
@@ -193,7 +193,7 @@ fn symbols(handle: Handle, path: &str) -> Result<Opened, String> {
             "has version {version}, whose record format the collector does not know"
         ));
     }
-    Ok(Opened { cupti, version, path: path.to_owned() })
+    Ok(LoadedCupti { cupti, version, path: path.to_owned() })
 }
 
 impl Cupti {

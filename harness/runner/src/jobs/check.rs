@@ -11,8 +11,8 @@ use super::time::MAX_BATCH;
 use super::verify::DeviceReference;
 use crate::abi::AbiCase;
 use crate::cuda::{Buffer, Function, KernelArgs, Module, ProbeCalls};
-use crate::data::HostCase;
 use crate::fault::{Fault, Result};
+use crate::host_case::HostCase;
 use crate::library::DeviceReferenceLibrary;
 use crate::poison::Poison;
 use rgpu_case::{Dtype, ErrorClass};
@@ -48,7 +48,7 @@ impl<'w> Check<'w> {
         let beyond = module.function("rgpu_beyond")?;
         let mut tables = Vec::new();
         for (i, buffer) in twin.tensors() {
-            let arg = host.args[i].arg;
+            let arg = host.args[i].spec;
             if arg.role.is_output() && buffer.size() > 0 {
                 let values = code_values(arg.dtype);
                 let table = Buffer::new(gpu, values.len(), 0)?;
@@ -109,10 +109,10 @@ impl<'w> Check<'w> {
             let bad = count.iter().rev().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
             let Some((i, _)) = self.tables.get(at % outputs) else { continue };
             let arg = &self.twin.host.args[*i];
-            let tolerance = arg.arg.tolerance.unwrap_or(self.session.input.spec.tolerance);
-            let elements = arg.arg.count().unwrap_or(0);
+            let tolerance = arg.spec.tolerance.unwrap_or(self.session.input.spec.tolerance);
+            let elements = arg.spec.count().unwrap_or(0);
             if bad as f64 > tolerance.mismatch_fraction * elements as f64 {
-                let (name, output) = (&self.twin.host.case.name, &arg.arg.name);
+                let (name, output) = (&self.twin.host.case.name, &arg.spec.name);
                 let of_group = match self.twin.host.case.groups.len() {
                     1 => String::new(),
                     _ => format!(" (group {})", arg.group),
@@ -134,7 +134,7 @@ impl<'w> Check<'w> {
     }
 
     fn args(&self, device: &DeviceCase<'_>, at: usize, i: usize, slot: usize) -> KernelArgs {
-        let arg = self.twin.host.args[i].arg;
+        let arg = self.twin.host.args[i].spec;
         let tolerance = arg.tolerance.unwrap_or(self.session.input.spec.tolerance);
         let address = |device: &DeviceCase<'_>| {
             device

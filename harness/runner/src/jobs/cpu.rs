@@ -1,10 +1,10 @@
 //! `cpu`: runs the reference on the CPU, without a driver, under the same ranges as a kernel.
 
-use crate::data::{HostCase, ReferenceRun};
 use crate::fault::{Fault, Result};
+use crate::host_case::{HostCase, ReferenceRun};
 use crate::input::Input;
-use crate::journal::{Journal, say};
 use crate::library::ReferenceLibrary;
+use crate::report_writer::{ReportWriter, say};
 use crate::sampling::{Sampling, describe_timing};
 use rgpu_case::{Case, ErrorClass, HostFunction, Phase, Reference, TimingPlan, TimingSource};
 use std::time::Instant;
@@ -14,10 +14,10 @@ const MIN_ITERS: u32 = 5;
 const MAX_SECONDS: f64 = 2.0;
 
 /// Runs and times the reference of every case.
-pub(crate) fn run(input: &Input, journal: &Journal) -> Result<()> {
-    let (function, cases) = reference(input, journal)?;
+pub(crate) fn run(input: &Input, report: &ReportWriter) -> Result<()> {
+    let (function, cases) = reference(input, report)?;
     let library = {
-        let _stage = journal.enter_phase(Phase::Setup, None)?;
+        let _ranges = report.enter_phase(Phase::Setup, None)?;
         ReferenceLibrary::open(function, &input.folder)?
     };
     let plan = TimingPlan {
@@ -26,31 +26,31 @@ pub(crate) fn run(input: &Input, journal: &Journal) -> Result<()> {
         ..input.spec.timing.clone()
     };
     for case in cases {
-        run_case(input, journal, &library, case, &plan)?;
+        run_case(input, report, &library, case, &plan)?;
     }
     Ok(())
 }
 
 fn run_case(
     input: &Input,
-    journal: &Journal,
+    report: &ReportWriter,
     library: &ReferenceLibrary,
     case: &Case,
     plan: &TimingPlan,
 ) -> Result<()> {
-    let setup = journal.enter_phase(Phase::Setup, Some(case))?;
+    let setup = report.enter_phase(Phase::Setup, Some(case))?;
     let host = HostCase::generate(case, input.spec.seed, &input.folder)?;
     let mut run = ReferenceRun::new(&host)?;
     drop(setup);
     {
-        let _stage = journal.enter_phase(Phase::Warmup, Some(case))?;
+        let _ranges = report.enter_phase(Phase::Warmup, Some(case))?;
         let start = Instant::now();
         run.call(library)?;
         let ns = start.elapsed().as_nanos() as f64;
-        journal.update_case(&case.name, |report| report.reference_ns = Some(ns));
+        report.update_case(&case.name, |report| report.reference_ns = Some(ns));
         run.check_complete()?;
     }
-    let stage = journal.enter_phase(Phase::Timed, Some(case))?;
+    let ranges = report.enter_phase(Phase::Timed, Some(case))?;
     let mut sampling = Sampling::start(plan);
     while sampling.next_batch_limit() > 0 {
         run.restore();
@@ -58,16 +58,19 @@ fn run_case(
         run.call(library)?;
         sampling.push(&[start.elapsed().as_nanos() as f64], None);
     }
-    drop(stage);
+    drop(ranges);
     if let Some(timing) = sampling.finish(TimingSource::Cpu, None, None) {
         say!("cpu {}: reference {}", case.name, describe_timing(&timing));
-        journal.update_case(&case.name, |report| report.timing = Some(timing));
+        report.update_case(&case.name, |report| report.timing = Some(timing));
     }
     Ok(())
 }
 
 /// The host function and the cases that it is meant for.
-fn reference<'a>(input: &'a Input, journal: &Journal) -> Result<(&'a HostFunction, &'a [Case])> {
+fn reference<'a>(
+    input: &'a Input,
+    report: &ReportWriter,
+) -> Result<(&'a HostFunction, &'a [Case])> {
     match &input.spec.reference {
         Some(Reference::HostLibrary(function)) => Ok((function, &input.spec.cases)),
         Some(
@@ -75,7 +78,7 @@ fn reference<'a>(input: &'a Input, journal: &Journal) -> Result<(&'a HostFunctio
             | Reference::DeviceFunction { check, small, .. },
         ) => {
             let names = input.spec.cases.iter().map(|case| format!("`{}`", case.name));
-            journal.add_gap(format!(
+            report.add_gap(format!(
                 "not run: {}: its reference is a GPU kernel; the CPU reference ran on the small \
                  sizes instead",
                 names.collect::<Vec<_>>().join(", ")

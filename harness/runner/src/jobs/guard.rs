@@ -13,12 +13,12 @@ use crate::compare::Results;
 use crate::cuda::ProbeCalls;
 use crate::fault::{Fault, Result};
 use crate::host_memory::HostBuffer;
-use crate::journal::say;
 use crate::poison::Poison;
+use crate::report_writer::say;
 use rgpu_case::{Case, ErrorClass, GuardFinding, GuardKind, GuardReport, Phase};
 
 /// Bytes of canary on each side of a buffer.
-const MARGIN: usize = 64 * 1024;
+const MARGIN_BYTES: usize = 64 * 1024;
 
 pub(crate) fn run(session: &Session<'_>) -> Result<()> {
     let target = session.load_own_target()?;
@@ -37,20 +37,20 @@ pub(crate) fn run(session: &Session<'_>) -> Result<()> {
         if report.findings.is_empty() {
             say!("guard {}: no findings, which does not mean clean", case.name);
         }
-        session.journal.update_case(&case.name, |entry| entry.guard = Some(report));
+        session.report.update_case(&case.name, |entry| entry.guard = Some(report));
     }
     first.map_or(Ok(()), Err)
 }
 
 fn guard(session: &Session<'_>, target: &Target<'_>, case: &Case) -> Result<GuardReport> {
-    let setup = session.journal.enter_phase(Phase::Setup, Some(case))?;
+    let setup = session.report.enter_phase(Phase::Setup, Some(case))?;
     let host = session.generate_case(case)?;
-    let device = DeviceCase::new(&session.gpu, &host, MARGIN)?;
+    let device = DeviceCase::new(&session.gpu, &host, MARGIN_BYTES)?;
     device.fill_and_poison(Poison::First)?;
     let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, ProbeCalls::Quiet)?;
-    session.journal.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
+    session.report.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
-    let _stage = session.journal.enter_phase(Phase::Verify, Some(case))?;
+    let _ranges = session.report.enter_phase(Phase::Verify, Some(case))?;
     let mut findings = Vec::new();
     let mut runs = Vec::new();
     for poison in [Poison::First, Poison::Second, Poison::First] {
@@ -63,7 +63,7 @@ fn guard(session: &Session<'_>, target: &Target<'_>, case: &Case) -> Result<Guar
         };
         let between = |second: &'_ HostBuffer| {
             let results = Results {
-                arg: arg.arg,
+                arg: arg.spec,
                 group: arg.group,
                 first: first.bytes(),
                 second: second.bytes(),
@@ -79,8 +79,8 @@ fn guard(session: &Session<'_>, target: &Target<'_>, case: &Case) -> Result<Guar
             (GuardKind::ReadsStray, stray),
         ] {
             if let Some(index) = index {
-                let offset = (index * arg.arg.dtype.bits() as usize / 8) as i64;
-                push(&mut findings, (kind, arg.arg.name.clone(), arg.group, offset, count));
+                let offset = (index * arg.spec.dtype.bits() as usize / 8) as i64;
+                push(&mut findings, (kind, arg.spec.name.clone(), arg.group, offset, count));
             }
         }
     }
@@ -105,10 +105,10 @@ fn guarded_launch(
         let arg = &device.host.args[i];
         let [before, after] = buffer.download_margins()?;
         let mut add = |kind, offset: i64, count| {
-            push(findings, (kind, arg.arg.name.clone(), arg.group, offset, count));
+            push(findings, (kind, arg.spec.name.clone(), arg.group, offset, count));
         };
         if let Some((offset, count)) = difference(&before, &canary) {
-            add(GuardKind::WriteBefore, offset as i64 - MARGIN as i64, count);
+            add(GuardKind::WriteBefore, offset as i64 - MARGIN_BYTES as i64, count);
         }
         if let Some((offset, count)) = difference(&after, &canary) {
             add(GuardKind::WriteAfter, (buffer.size() + offset) as i64, count);
@@ -116,7 +116,7 @@ fn guarded_launch(
     }
     for (i, offset, count) in device.changed_inputs()? {
         let arg = &device.host.args[i];
-        let name = arg.arg.name.clone();
+        let name = arg.spec.name.clone();
         push(findings, (GuardKind::InputWritten, name, arg.group, offset as i64, count as u64));
     }
     device.download_outputs()
@@ -146,7 +146,7 @@ fn canary(poison: Poison) -> Vec<u8> {
         Poison::First => 0xc5u8,
         Poison::Second => 0x3a,
     };
-    (0..MARGIN).map(|i| base ^ (i as u8).wrapping_mul(31)).collect()
+    (0..MARGIN_BYTES).map(|i| base ^ (i as u8).wrapping_mul(31)).collect()
 }
 
 fn describe_finding(finding: &GuardFinding) -> String {
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn the_two_canaries_differ_in_every_byte() {
         let (first, second) = (canary(Poison::First), canary(Poison::Second));
-        assert_eq!(difference(&first, &second), Some((0, MARGIN as u64)));
+        assert_eq!(difference(&first, &second), Some((0, MARGIN_BYTES as u64)));
     }
 
     #[test]

@@ -11,9 +11,9 @@
 use super::Session;
 use super::session::DeviceCase;
 use crate::cuda::{Buffer, Function, Gpu, KernelArgs, Module, ProbeCalls};
-use crate::data::HostCase;
 use crate::fault::Result;
 use crate::generate;
+use crate::host_case::HostCase;
 use rgpu_case::{Arg, Case, Dtype, Init, Launch, Role};
 
 pub(super) const FRESH: &str = include_str!("../cuda/fresh.ptx");
@@ -52,17 +52,17 @@ impl<'w> FreshTensors<'w> {
         let positions = host.case.groups.first().map_or(1, |group| group.args.len().max(1));
         let mut tensors = Vec::new();
         for (index, arg) in host.args.iter().enumerate() {
-            if !is_random(arg.arg) || arg.bytes() == 0 {
+            if !is_random(arg.spec) || arg.bytes() == 0 {
                 continue;
             }
             let (group, position) = (index / positions, index % positions);
-            let key = generate::arg_key(seed, arg.arg, group, position);
-            let of_pool = Arg { dims: vec![POOL_VALUES], ..arg.arg.clone() };
+            let key = generate::arg_key(seed, arg.spec, group, position);
+            let of_pool = Arg { dims: vec![POOL_VALUES], ..arg.spec.clone() };
             let values = generate::contents(&of_pool, key ^ POOL_KEY, &session.input.folder)?;
             let pool = Buffer::new(gpu, values.bytes().len(), 0)?;
             pool.upload(values.bytes())?;
-            let elements = arg.arg.count().unwrap_or(0); // checked when the input was read
-            tensors.push(FreshTensor { index, dtype: arg.arg.dtype, elements, key, pool });
+            let elements = arg.spec.count().unwrap_or(0); // the input check rejects sizes that overflow
+            tensors.push(FreshTensor { index, dtype: arg.spec.dtype, elements, key, pool });
         }
         let inputs = FreshTensors { gpu, draw, tensors, seed };
         if let Some(first) = inputs.tensors.first() {

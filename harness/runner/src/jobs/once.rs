@@ -4,7 +4,7 @@ use super::Session;
 use super::session::{DeviceCase, Target};
 use crate::cuda::ProbeCalls;
 use crate::fault::Result;
-use crate::journal::say;
+use crate::report_writer::say;
 use rgpu_case::{Case, Phase};
 
 pub(crate) fn run(session: &Session<'_>) -> Result<()> {
@@ -17,14 +17,14 @@ pub(crate) fn run(session: &Session<'_>) -> Result<()> {
 }
 
 fn launch_once(session: &Session<'_>, target: &Target<'_>, case: &Case) -> Result<()> {
-    let setup = session.journal.enter_phase(Phase::Setup, Some(case))?;
+    let setup = session.report.enter_phase(Phase::Setup, Some(case))?;
     let host = session.generate_case(case)?;
     let device = DeviceCase::new(&session.gpu, &host, 0)?;
     device.fill_inputs()?;
     let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, ProbeCalls::Quiet)?;
-    session.journal.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
+    session.report.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
-    let warmup = session.journal.enter_phase(Phase::Warmup, Some(case))?;
+    let warmup = session.report.enter_phase(Phase::Warmup, Some(case))?;
     for _ in 0..session.input.spec.timing.warmup {
         device.restore_inout()?;
         prepared.launch()?;
@@ -33,7 +33,7 @@ fn launch_once(session: &Session<'_>, target: &Target<'_>, case: &Case) -> Resul
     session.gpu.synchronize()?;
     drop(warmup);
     // Waiting inside the range keeps the kernel's own time within it.
-    let _timed = session.journal.enter_phase(Phase::Timed, Some(case))?;
+    let _timed = session.report.enter_phase(Phase::Timed, Some(case))?;
     prepared.launch()?;
     session.gpu.synchronize()
 }

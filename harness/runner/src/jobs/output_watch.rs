@@ -47,7 +47,7 @@ impl<'w> OutputWatch<'w> {
         gpu.synchronize_all()?;
         let mut kept = Vec::new();
         for (i, buffer) in device.tensors() {
-            if device.host.args[i].arg.role.is_output() && buffer.size() > 0 {
+            if device.host.args[i].spec.role.is_output() && buffer.size() > 0 {
                 let twin = Buffer::new(gpu, buffer.size(), 0)?;
                 twin.copy_from(buffer)?;
                 kept.push((i, twin));
@@ -96,7 +96,7 @@ impl<'w> OutputWatch<'w> {
             for (i, arg) in self.device.host.args.iter().enumerate() {
                 let (Some(first), Some(now)) = (&self.first[i], &now[i]) else { continue };
                 let results = Results {
-                    arg: arg.arg,
+                    arg: arg.spec,
                     group: arg.group,
                     first: now.bytes(),
                     second: first.bytes(),
@@ -107,7 +107,7 @@ impl<'w> OutputWatch<'w> {
                     let what = format!(
                         "{bad} elements of `{}` differ from the first call's by more than the \
                          tolerance, the first of them {}",
-                        arg.arg.name,
+                        arg.spec.name,
                         at.unwrap_or(0)
                     );
                     return Err(wrong_result(name, &what));

@@ -19,11 +19,11 @@ use super::time::{
 };
 use crate::cli::{Clock, UnfitHost};
 use crate::cuda::{Buffer, Event};
-use crate::data::HostCase;
 use crate::fault::{Fault, Result, bad_case};
 use crate::file;
+use crate::host_case::HostCase;
 use crate::input::Input;
-use crate::journal::say;
+use crate::report_writer::say;
 use crate::sampling::{Sampling, describe_timing};
 use rgpu_case::stats::Summary;
 use rgpu_case::{
@@ -67,7 +67,7 @@ pub(crate) fn run(
         let their_case = theirs.cases.iter().find(|their_case| their_case.name == case.name);
         let their_case = their_case
             .ok_or_else(|| bad_case(format!("`{}` has no case `{}`", theirs.kernel, case.name)))?;
-        let setup = session.journal.enter_phase(Phase::Setup, Some(case))?;
+        let setup = session.report.enter_phase(Phase::Setup, Some(case))?;
         let hosts = (
             session.generate_case(case)?,
             HostCase::generate(their_case, theirs.seed, &other.input.folder)?,
@@ -76,7 +76,7 @@ pub(crate) fn run(
         let second = match hosts.0.same_tensors(&hosts.1) {
             true => first.share_memory_with(&hosts.1),
             false => {
-                session.journal.add_gap(
+                session.report.add_gap(
                     "the two kernels have different arguments and therefore separate memory, \
                      whose addresses may change the ratio by some tenths of a percent",
                 );
@@ -116,7 +116,7 @@ pub(crate) fn run(
             paired.ci95[1],
             paired.rounds
         );
-        session.journal.update_case(&case.name, |report| {
+        session.report.update_case(&case.name, |report| {
             report.prepare_ns = prepare_ns_a;
             report.timing = Some(first);
             report.paired = Some(paired);
@@ -146,7 +146,7 @@ fn sample(
     let overhead_ns = if clock == Clock::Events { event_overhead_ns(&events[0])? } else { None };
     let mut samplings = [Sampling::start(plan), Sampling::start(plan)];
     let mut rounds = RoundRatios::start(plan);
-    let _stage = session.journal.enter_phase(Phase::Timed, Some(case))?;
+    let _ranges = session.report.enter_phase(Phase::Timed, Some(case))?;
     loop {
         let calls = batch_size(
             rounds.max_next_rounds().saturating_mul(CALLS_PER_ROUND),
@@ -323,7 +323,7 @@ fn write_other_report(
         model: None,
         cases,
         device: Some(session.gpu.facts.clone()),
-        warnings: session.journal.warnings(),
+        warnings: session.report.warnings(),
         gaps: Vec::new(),
         error: None,
     };

@@ -1,35 +1,35 @@
-//! What all GPU jobs share: the device, the entry, and a case in device memory.
+//! The shared state of GPU jobs: the device, the entry, and a case in device memory.
 
 use crate::abi::AbiCase;
 use crate::cuda::{Buffer, Driver, Function, Gpu, KernelArgs, Module, ProbeCalls};
-use crate::data::HostCase;
 use crate::fault::{Fault, Result, bad_case};
+use crate::host_case::HostCase;
 use crate::host_memory::HostBuffer;
 use crate::input::Input;
-use crate::journal::Journal;
 use crate::judge;
 use crate::library::{EntryLibrary, EntryState};
 use crate::nvml::Nvml;
 use crate::poison::Poison;
+use crate::report_writer::ReportWriter;
 use rgpu_case::{Case, Entry, ErrorClass, Launch, Phase, Role};
 use std::ffi::c_void;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// An open device, with the input and the journal of the job.
+/// An open device, with the input and the report writer of the job.
 pub(crate) struct Session<'a> {
     pub(crate) input: &'a Input,
-    pub(crate) journal: &'a Journal,
+    pub(crate) report: &'a ReportWriter,
     pub(crate) gpu: Gpu,
     pub(crate) nvml: Option<Nvml>,
 }
 
 impl<'a> Session<'a> {
     /// Opens driver and device, and checks the GPU before we create a context on it.
-    pub(crate) fn open(input: &'a Input, journal: &'a Journal) -> Result<Session<'a>> {
-        let _stage = journal.enter_phase(Phase::Setup, None)?;
+    pub(crate) fn open(input: &'a Input, report: &'a ReportWriter) -> Result<Session<'a>> {
+        let _ranges = report.enter_phase(Phase::Setup, None)?;
         let mut found = Gpu::find(Driver::open()?)?;
-        let nvml = Nvml::open(&found.facts.uuid).map_err(|text| journal.add_gap(text)).ok();
+        let nvml = Nvml::open(&found.facts.uuid).map_err(|text| report.add_gap(text)).ok();
         if let Some(nvml) = &nvml {
             found.facts.driver = nvml.driver_version();
             if nvml.mig {
@@ -37,7 +37,7 @@ impl<'a> Session<'a> {
             }
             let others = nvml.other_processes();
             if others.is_none() {
-                journal.add_gap("NVML does not report which processes use the GPU");
+                report.add_gap("NVML does not report which processes use the GPU");
             }
             let facts = judge::IdleState {
                 mig: nvml.mig,
@@ -46,16 +46,16 @@ impl<'a> Session<'a> {
                 other_processes: others.unwrap_or_default(),
             };
             for warning in judge::check_idle_gpu(&facts) {
-                journal.add_warning(warning);
+                report.add_warning(warning);
             }
         }
-        journal.set_device(found.facts.clone());
-        Ok(Session { input, journal, gpu: found.open()?, nvml })
+        report.set_device(found.facts.clone());
+        Ok(Session { input, report, gpu: found.open()?, nvml })
     }
 
     /// Under `--strict`: fails if there has been a warning about the host.
     pub(crate) fn refuse_if_unfit(&self) -> Result<()> {
-        let warnings = self.journal.warnings();
+        let warnings = self.report.warnings();
         if warnings.is_empty() {
             return Ok(());
         }
@@ -70,7 +70,7 @@ impl<'a> Session<'a> {
 
     /// Loads the entry of an input into this device's context.
     pub(crate) fn load_target(&self, input: &Input) -> Result<Target<'_>> {
-        let _stage = self.journal.enter_phase(Phase::Setup, None)?;
+        let _ranges = self.report.enter_phase(Phase::Setup, None)?;
         let folder = &input.folder;
         Ok(match &input.spec.entry {
             Entry::Device { module, function } => {
@@ -195,13 +195,14 @@ impl<'a> DeviceCase<'a> {
         let mut buffers = Vec::new();
         let mut pristine = Vec::new();
         for arg in &host.args {
-            let is_tensor = arg.arg.role != Role::Scalar;
+            let is_tensor = arg.spec.role != Role::Scalar;
             let allocate = |margin| {
-                Buffer::new(gpu, arg.bytes(), margin)
-                    .map_err(|fault| fault.while_doing(format_args!("argument `{}`", arg.arg.name)))
+                Buffer::new(gpu, arg.bytes(), margin).map_err(|fault| {
+                    fault.while_doing(format_args!("argument `{}`", arg.spec.name))
+                })
             };
             let tensor = is_tensor.then(|| allocate(margin)).transpose()?;
-            let kept = (arg.arg.role == Role::InOut).then(|| allocate(0)).transpose()?;
+            let kept = (arg.spec.role == Role::InOut).then(|| allocate(0)).transpose()?;
             if let (Some(kept), Some(initial)) = (&kept, &arg.initial) {
                 kept.upload(initial.bytes())?;
             }
@@ -252,7 +253,7 @@ impl<'a> DeviceCase<'a> {
     /// Enqueues filling `out` tensors with the first poison pattern.
     pub(crate) fn enqueue_poison(&self) -> Result<()> {
         for (i, buffer) in self.tensors() {
-            let arg = self.host.args[i].arg;
+            let arg = self.host.args[i].spec;
             if arg.role == Role::Out {
                 buffer.set(Poison::first_byte(arg.dtype))?;
             }
@@ -276,7 +277,7 @@ impl<'a> DeviceCase<'a> {
     /// Reads the outputs back. Absent for other arguments.
     pub(crate) fn download_outputs(&self) -> Result<Vec<Option<HostBuffer>>> {
         let read = |(i, buffer): (usize, &Option<Buffer<'a>>)| match buffer {
-            Some(buffer) if self.host.args[i].arg.role.is_output() => {
+            Some(buffer) if self.host.args[i].spec.role.is_output() => {
                 let mut bytes = HostBuffer::new(buffer.size())?;
                 buffer.download(bytes.bytes_mut())?;
                 Ok(Some(bytes))
@@ -292,7 +293,7 @@ impl<'a> DeviceCase<'a> {
         let mut changed = Vec::new();
         for (i, buffer) in self.tensors() {
             let arg = &self.host.args[i];
-            let (Role::In, Some(initial)) = (arg.arg.role, &arg.initial) else { continue };
+            let (Role::In, Some(initial)) = (arg.spec.role, &arg.initial) else { continue };
             let mut now = HostBuffer::new(buffer.size())?;
             buffer.download(now.bytes_mut())?;
             if now.bytes() == initial.bytes() {
@@ -319,7 +320,7 @@ impl<'a> DeviceCase<'a> {
     fn kernel_args(&self) -> KernelArgs {
         let parameter = |(i, buffer): (usize, &Option<Buffer<'_>>)| {
             let arg = &self.host.args[i];
-            let name = arg.arg.name.clone();
+            let name = arg.spec.name.clone();
             match buffer {
                 Some(buffer) => (name, 8, buffer.address()),
                 None => (name, arg.bytes(), *arg.scalar),

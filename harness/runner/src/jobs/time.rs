@@ -19,10 +19,10 @@ use super::time_new_inputs::FreshCase;
 use super::verify::{DeviceReference, reference_on_device};
 use crate::cli::{Clock, UnfitHost};
 use crate::cuda::{Buffer, Event, ProbeCalls};
-use crate::data::HostCase;
 use crate::fault::Result;
-use crate::journal::say;
+use crate::host_case::HostCase;
 use crate::judge;
+use crate::report_writer::say;
 use crate::sampling::{Sampling, describe_timing};
 use rgpu_case::stats::median;
 use rgpu_case::{Case, ClockReading, ErrorClass, Phase, Timing, TimingSource};
@@ -68,7 +68,7 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Resu
     };
     let reference = match reference_on_device(session) {
         Err(fault) if fault.0.class == ErrorClass::MissingFile => {
-            session.journal.add_gap(format!(
+            session.report.add_gap(format!(
                 "timed calls were not compared with the reference on the GPU, because nothing \
                  checks that reference: {}",
                 fault.0.text
@@ -87,7 +87,7 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Resu
         };
         if let Some(timing) = timing? {
             say!("time {}: {}", case.name, describe_timing(&timing));
-            session.journal.update_case(&case.name, |report| report.timing = Some(timing));
+            session.report.update_case(&case.name, |report| report.timing = Some(timing));
         }
     }
     Ok(())
@@ -111,12 +111,12 @@ fn time_on_new_data(
     case: &Case,
     terms: TimingTerms,
 ) -> Result<Option<Timing>> {
-    let setup = session.journal.enter_phase(Phase::Setup, Some(case))?;
+    let setup = session.report.enter_phase(Phase::Setup, Some(case))?;
     let host = session.generate_case(case)?;
     let device = DeviceCase::new(&session.gpu, &host, 0)?;
     device.fill_inputs()?;
     let (prepared, prepare_ns) = prepare_target(session, target, &device)?;
-    session.journal.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
+    session.report.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
     let fresh = FreshCase::new(session, target, reference, &device, flush)?;
     drop(setup);
     let work = TimedCase { session, device: &device, prepared: &prepared, flush };
@@ -133,7 +133,7 @@ fn time_on_two_sets(
     case: &Case,
     terms: TimingTerms,
 ) -> Result<Option<Timing>> {
-    let setup = session.journal.enter_phase(Phase::Setup, Some(case))?;
+    let setup = session.report.enter_phase(Phase::Setup, Some(case))?;
     let seed = session.input.spec.seed;
     let mut hosts = vec![session.generate_case(case)?];
     if hosts[0].args.iter().map(|arg| arg.bytes()).sum::<usize>() <= MAX_DOUBLED_BYTES {
@@ -150,7 +150,7 @@ fn time_on_two_sets(
     for device in &devices {
         bound.push(prepare_target(session, target, device)?);
     }
-    session.journal.update_case(&case.name, |report| report.prepare_ns = bound[0].1);
+    session.report.update_case(&case.name, |report| report.prepare_ns = bound[0].1);
     drop(setup);
     let forms: Vec<TimedCase<'_>> = devices
         .iter()
@@ -174,7 +174,7 @@ fn time_on_two_sets(
 }
 
 pub(super) fn report_own_stream(session: &Session<'_>, case: &Case) {
-    session.journal.add_gap(format!(
+    session.report.add_gap(format!(
         "`{}`: the GPU is still busy after the events around a call, so the kernel uses its own \
          stream; it was timed with the host's clock",
         case.name
@@ -189,10 +189,10 @@ fn start_output_watches<'w>(
     let mut watches = Vec::new();
     for work in forms {
         let session = work.session;
-        let _stage = session.journal.enter_phase(Phase::Verify, Some(case))?;
+        let _ranges = session.report.enter_phase(Phase::Verify, Some(case))?;
         match OutputWatch::start(session, work.device, work.prepared) {
             Err(fault) if fault.0.class == ErrorClass::OutOfMemory => {
-                session.journal.add_gap(format!(
+                session.report.add_gap(format!(
                     "`{}`: not enough memory to store its outputs, so those of timed calls were \
                      not compared",
                     case.name
@@ -228,7 +228,7 @@ pub(super) struct TimedCase<'w> {
 impl TimedCase<'_> {
     /// Launches without measuring; returns the approximate time of one launch.
     pub(super) fn warm_up(&self, case: &Case) -> Result<f64> {
-        let _stage = self.session.journal.enter_phase(Phase::Warmup, Some(case))?;
+        let _ranges = self.session.report.enter_phase(Phase::Warmup, Some(case))?;
         let requested = self.session.input.spec.timing.warmup;
         let start = Instant::now();
         let mut done = 0;
@@ -252,10 +252,10 @@ impl TimedCase<'_> {
         let reading = nvml.reading();
         self.session.gpu.synchronize()?;
         if reading.sm_mhz.is_none() {
-            self.session.journal.add_gap("NVML does not report this GPU's SM clock");
+            self.session.report.add_gap("NVML does not report this GPU's SM clock");
         }
         for warning in judge::check_loaded_gpu(&reading, &self.session.input.spec.policies.clocks) {
-            self.session.journal.add_warning(warning);
+            self.session.report.add_warning(warning);
         }
         Ok(())
     }
@@ -341,7 +341,7 @@ impl SampledForms<'_, '_> {
         }
         let overhead_ns = event_overhead_ns(&pairs[0])?;
         let mut sampling = Sampling::start(&session.input.spec.timing);
-        let _stage = session.journal.enter_phase(Phase::Timed, Some(self.case))?;
+        let _ranges = session.report.enter_phase(Phase::Timed, Some(self.case))?;
         let mut calls = 0;
         loop {
             let batch = batch_size(sampling.next_batch_limit(), sampling.typical_ns());
@@ -372,7 +372,7 @@ impl SampledForms<'_, '_> {
     fn sample_by_host_clock(mut self) -> Result<Option<Timing>> {
         let session = self.forms[0].session;
         let mut sampling = Sampling::start(&session.input.spec.timing);
-        let _stage = session.journal.enter_phase(Phase::Timed, Some(self.case))?;
+        let _ranges = session.report.enter_phase(Phase::Timed, Some(self.case))?;
         let mut calls = 0;
         loop {
             let batch = batch_size(sampling.next_batch_limit(), sampling.typical_ns());
@@ -428,7 +428,7 @@ impl SampledForms<'_, '_> {
                 &format!("{words} words differed in timed calls alone"),
             ));
         }
-        self.forms[0].session.journal.add_gap(format!(
+        self.forms[0].session.report.add_gap(format!(
             "`{name}`: calls differ in their last bits, so timed outputs were not compared beyond \
              the first batch; other calls agree within the tolerance"
         ));

@@ -58,7 +58,7 @@ impl<'w> FreshCase<'w> {
         let inputs = FreshTensors::new(session, device.host)?;
         let check = match Check::new(session, reference, device.host) {
             Err(fault) if fault.0.class == ErrorClass::OutOfMemory => {
-                session.journal.add_gap(format!(
+                session.report.add_gap(format!(
                     "`{}`: not enough memory for a reference with its own data, so the outputs of \
                      timed calls were not compared",
                     case.name
@@ -69,7 +69,7 @@ impl<'w> FreshCase<'w> {
         };
         let fixed = fixed_inputs(case);
         if !fixed.is_empty() {
-            session.journal.add_gap(format!(
+            session.report.add_gap(format!(
                 "`{}`: `{}` had the same contents in every timed call, because `init` or `seed` \
                  fixes them",
                 case.name,
@@ -86,7 +86,7 @@ impl<'w> FreshCase<'w> {
         prepared: PreparedTarget<'w>,
         clock: Clock,
     ) -> Result<Option<Timing>> {
-        let _stage = self.session.journal.enter_phase(Phase::Timed, Some(self.case))?;
+        let _ranges = self.session.report.enter_phase(Phase::Timed, Some(self.case))?;
         let (prepared, sampled) = self.sample(prepared, clock, 0)?;
         let taken = sampled.timing.as_ref().map_or(0, |timing| timing.sample_ns.len() as u64);
         if clock == Clock::Host || sampled.late * 2 <= taken {

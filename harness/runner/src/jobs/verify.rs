@@ -6,12 +6,12 @@ use super::session::{DeviceCase, Target, bind_kernel};
 use crate::abi::AbiCase;
 use crate::compare::{Results, passes};
 use crate::cuda::{Function, Module, ProbeCalls};
-use crate::data::{HostCase, ReferenceRun};
 use crate::fault::{Fault, Result};
+use crate::host_case::{HostCase, ReferenceRun};
 use crate::host_memory::HostBuffer;
-use crate::journal::say;
 use crate::library::{DeviceReferenceLibrary, ReferenceLibrary};
 use crate::poison::Poison;
+use crate::report_writer::say;
 use rgpu_case::{
     Case, Correctness, ErrorClass, HostFunction, OutputCheck, Phase, Reference, Tolerance,
 };
@@ -43,7 +43,7 @@ pub(crate) fn run(session: &Session<'_>) -> Result<()> {
             Expected::Host(ReferenceLibrary::open(function, folder)?)
         }
         _ => {
-            session.journal.add_gap("the kernel has no reference: its values were not checked");
+            session.report.add_gap("the kernel has no reference: its values were not checked");
             Expected::Nothing
         }
     };
@@ -60,7 +60,7 @@ pub(crate) fn run(session: &Session<'_>) -> Result<()> {
             fault.0.case = Some(case.name.clone());
             wrong = Some(fault);
         }
-        session.journal.update_case(&case.name, |report| report.correctness = Some(correctness));
+        session.report.update_case(&case.name, |report| report.correctness = Some(correctness));
     }
     wrong.map_or(Ok(()), Err)
 }
@@ -81,7 +81,7 @@ pub(super) fn reference_on_device<'g>(
         }
         _ => return Ok(None),
     };
-    let _stage = session.journal.enter_phase(Phase::Setup, None)?;
+    let _ranges = session.report.enter_phase(Phase::Setup, None)?;
     check_on_small(session, &reference, check, small)?;
     Ok(Some(reference))
 }
@@ -92,15 +92,15 @@ fn verify(
     expected: &Expected<'_>,
     case: &Case,
 ) -> Result<Correctness> {
-    let setup = session.journal.enter_phase(Phase::Setup, Some(case))?;
+    let setup = session.report.enter_phase(Phase::Setup, Some(case))?;
     let host = session.generate_case(case)?;
     let device = DeviceCase::new(&session.gpu, &host, 0)?;
     device.fill_and_poison(Poison::First)?;
     let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, ProbeCalls::Thorough)?;
-    session.journal.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
+    session.report.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
 
-    let _stage = session.journal.enter_phase(Phase::Verify, Some(case))?;
+    let _ranges = session.report.enter_phase(Phase::Verify, Some(case))?;
     prepared.launch()?;
     session.gpu.synchronize()?;
     let first = device.download_outputs()?;
@@ -116,14 +116,14 @@ fn verify(
         Expected::Host(library) => Some(host_reference(session, library, &host)?),
         Expected::Device(reference) => {
             let (outputs, ns) = device_reference(session, reference, &host)?;
-            session.journal.update_case(&case.name, |report| report.reference_ns = Some(ns));
+            session.report.update_case(&case.name, |report| report.reference_ns = Some(ns));
             Some(outputs)
         }
     };
     let (outputs, bit_equal, passed) =
         compare(&host, &first, &second, expected_outputs.as_ref(), &session.input.spec.tolerance);
     let changed_inputs: Vec<String> =
-        changed.iter().map(|&(i, ..)| host.args[i].arg.name.clone()).collect();
+        changed.iter().map(|&(i, ..)| host.args[i].spec.name.clone()).collect();
     Ok(Correctness {
         passed: passed && changed_inputs.is_empty(),
         outputs,
@@ -146,7 +146,7 @@ fn compare(
     for (i, arg) in host.args.iter().enumerate() {
         let (Some(first), Some(second)) = (&first[i], &second[i]) else { continue };
         let results = Results {
-            arg: arg.arg,
+            arg: arg.spec,
             group: arg.group,
             first: first.bytes(),
             second: second.bytes(),
@@ -156,7 +156,7 @@ fn compare(
             expected_outputs.and_then(|expected_outputs| expected_outputs[i].as_ref())
         {
             let checked = results.check(expected_outputs.bytes(), tolerance);
-            passed &= passes(&checked, arg.arg, tolerance);
+            passed &= passes(&checked, arg.spec, tolerance);
             outputs.push(checked);
         }
     }
@@ -172,7 +172,7 @@ fn host_reference(
     let start = Instant::now();
     run.call(library)?;
     let ns = start.elapsed().as_nanos() as f64;
-    session.journal.update_case(&host.case.name, |report| report.reference_ns = Some(ns));
+    session.report.update_case(&host.case.name, |report| report.reference_ns = Some(ns));
     run.check_complete()?;
     Ok(run.buffers)
 }

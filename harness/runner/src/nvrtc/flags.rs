@@ -61,9 +61,9 @@ const GLUED: [&str; 6] = ["-I", "-D", "-U", "-O", "-l", "-L"];
 /// Options that are not glued, though they begin like one of those.
 const NOT_GLUED: [&str; 2] = ["-lto", "-Ofc"];
 
-/// Translated flags for NVRTC.
+/// TranslatedFlags flags for NVRTC.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Translated {
+pub(super) struct TranslatedFlags {
     /// Flags in NVRTC's form, without the architecture.
     pub(super) flags: Vec<String>,
     /// The architecture that a flag names.
@@ -75,8 +75,8 @@ pub(super) struct Translated {
 }
 
 /// Translates nvcc's flags. The error is one line for the user.
-pub(super) fn translate(flags: &[String]) -> Result<Translated, String> {
-    let mut out = Translated::default();
+pub(super) fn translate(flags: &[String]) -> Result<TranslatedFlags, String> {
+    let mut out = TranslatedFlags::default();
     let mut rest = flags.iter();
     while let Some(flag) = rest.next() {
         let Some((rule, glued)) = rule_of(flag) else {
@@ -139,7 +139,7 @@ fn rule_of(flag: &str) -> Option<(Rule, Option<&str>)> {
 mod tests {
     use super::*;
 
-    fn translate_line(line: &str) -> Translated {
+    fn translate_line(line: &str) -> TranslatedFlags {
         let flags: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         translate(&flags).unwrap()
     }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use rgpu_protocol::{Digest, FromAgent};
 
 use super::ClientWriter;
-use crate::blob::Packed;
+use crate::blob::BlobEncoding;
 use crate::service::Service;
 
 /// Blobs (of at most 4 MiB each) that may wait for the thread.
@@ -17,7 +17,7 @@ pub(super) struct ReceivedBlob {
     pub(super) digest: Digest,
     pub(super) size: u64,
     pub(super) wire: Vec<u8>,
-    pub(super) packed: Packed,
+    pub(super) packed: BlobEncoding,
 }
 
 enum StoreWork {

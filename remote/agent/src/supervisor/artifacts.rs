@@ -190,7 +190,7 @@ impl Supervisor {
                 count += 1;
                 // The thread receives until the channel closes.
                 let _ = whole_sender.send(read);
-                self.hub.wait(&[], Duration::ZERO)?;
+                self.clients.wait(&[], Duration::ZERO)?;
                 if !pulled {
                     self.check_stop()?;
                 }

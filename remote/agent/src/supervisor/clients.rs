@@ -25,7 +25,7 @@ pub(crate) enum StopReason {
 }
 
 /// The connected clients, and the state that their messages set.
-pub(crate) struct Hub {
+pub(crate) struct ClientSet {
     listener: UnixListener,
     clients: Vec<Client>,
     stdin: StdinSpool,
@@ -49,7 +49,7 @@ struct Client {
     stdin_eof: bool,
 }
 
-impl Hub {
+impl ClientSet {
     /// Listens for clients. `spool` is the file for waiting standard input.
     pub(crate) fn new(listener: UnixListener, spool: PathBuf, lease: Duration) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
@@ -71,15 +71,15 @@ impl Hub {
         self.cancelled.then_some(StopReason::Cancelled)
     }
 
-    /// Returns true once when the lease has expired. From then on the job counts as detached: only
-    /// its own limits apply, and its program reads the end of standard input.
-    pub(crate) fn lapsed(&mut self) -> bool {
-        let lapsed = !self.detached && self.renewed.elapsed() > self.lease;
-        if lapsed {
+    /// Detaches the job if its lease has expired; returns whether this call did so. A detached job
+    /// has only its own limits, and its program reads the end of standard input.
+    pub(crate) fn detach_if_lease_expired(&mut self) -> bool {
+        let expired = !self.detached && self.renewed.elapsed() > self.lease;
+        if expired {
             self.detached = true;
             self.stdin.end();
         }
-        lapsed
+        expired
     }
 
     /// Returns the secrets, once a client has sent them.
@@ -340,22 +340,22 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(dir.path().join("sock")).unwrap();
         let spool = dir.path().join("stdin");
-        let mut hub = Hub::new(listener, spool, Duration::from_secs(60)).unwrap();
+        let mut clients = ClientSet::new(listener, spool, Duration::from_secs(60)).unwrap();
         let mut send =
             |links: &mut Vec<UnixStream>, link: usize, at: Option<u64>, text: &[u8], eof| {
                 while links.len() <= link {
                     links.push(UnixStream::connect(dir.path().join("sock")).unwrap());
-                    hub.wait(&[], Duration::ZERO).unwrap();
+                    clients.wait(&[], Duration::ZERO).unwrap();
                 }
                 let control = Control::Stdin { len: text.len() as u64, eof, offset: at };
                 crate::wire::write_message(&mut links[link], &control).unwrap();
                 if !text.is_empty() {
                     crate::wire::write_frame(&mut links[link], Kind::Output, text).unwrap();
                 }
-                hub.wait(&[], Duration::from_secs(5)).unwrap();
+                clients.wait(&[], Duration::from_secs(5)).unwrap();
                 let mut all = [0; 64];
-                let n = hub.stdin().peek(&mut all).unwrap();
-                (String::from_utf8_lossy(&all[..n]).into_owned(), hub.stdin().ended)
+                let n = clients.stdin().peek(&mut all).unwrap();
+                (String::from_utf8_lossy(&all[..n]).into_owned(), clients.stdin().ended)
             };
         let mut links = Vec::new();
         assert_eq!(send(&mut links, 0, Some(0), b"abc", false).0, "abc");
@@ -374,19 +374,19 @@ mod tests {
     #[test]
     fn a_lease_that_nobody_renews_runs_out_once_unless_the_client_left_on_purpose() {
         let dir = tempfile::tempdir().unwrap();
-        let hub = |name: &str| {
+        let clients = |name: &str| {
             let listener = UnixListener::bind(dir.path().join(name)).unwrap();
-            Hub::new(listener, dir.path().join("stdin"), Duration::from_millis(10)).unwrap()
+            ClientSet::new(listener, dir.path().join("stdin"), Duration::from_millis(10)).unwrap()
         };
-        let mut left = hub("left");
-        assert!(!left.lapsed());
+        let mut left = clients("left");
+        assert!(!left.detach_if_lease_expired());
         left.wait(&[], Duration::from_secs(5)).unwrap();
-        assert!(left.lapsed() && !left.lapsed());
+        assert!(left.detach_if_lease_expired() && !left.detach_if_lease_expired());
         assert!(left.stdin().is_over());
         assert_eq!(left.stop(), None);
-        let mut detached = hub("detached");
+        let mut detached = clients("detached");
         detached.detached = true;
         std::thread::sleep(Duration::from_millis(20));
-        assert!(!detached.lapsed());
+        assert!(!detached.detach_if_lease_expired());
     }
 }

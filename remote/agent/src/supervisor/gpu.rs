@@ -24,7 +24,7 @@ const FOLDER_VARIABLE: &str = "RGPU_LOCK_DIR";
 /// How often the first job in the queue looks; the others look less often.
 const QUEUE_POLL: Duration = Duration::from_millis(20);
 
-/// Pause before the next attempt to rejoin the queue while another job looks at it.
+/// Pause before the next attempt to enter the queue again while another job looks at it.
 const QUEUE_LOCK_RETRY: Duration = Duration::from_millis(2);
 
 /// Shortest time between two queue events: holders can change their description at will.
@@ -110,7 +110,7 @@ impl Supervisor {
             // Rejoin while we still hold them, so that the next job does not take the same busy
             // GPUs.
             if let Some(ticket) = &mut ticket {
-                while !queue.rejoin(ticket, &candidates)? {
+                while !queue.requeue(ticket, &candidates)? {
                     self.wait_in_queue(start, QUEUE_LOCK_RETRY)?;
                 }
             }
@@ -163,7 +163,7 @@ impl Supervisor {
                 }
                 QueueState::Busy if last_look.elapsed() < BUSY_LIMIT => (0, String::new()),
                 QueueState::Busy => {
-                    (0, format!("whoever locks `{}`", queue.guard_path().display()))
+                    (0, format!("whoever locks `{}`", queue.queue_lock_path().display()))
                 }
             };
             let pause = QUEUE_POLL * now.0.clamp(1, 25);
@@ -184,7 +184,7 @@ impl Supervisor {
         if left.is_zero() {
             return Err(EarlyEnd::Outcome(Outcome::QueueTimeout));
         }
-        self.hub.wait(&[], pause.min(left))?;
+        self.clients.wait(&[], pause.min(left))?;
         self.check_stop()
     }
 
@@ -198,7 +198,7 @@ impl Supervisor {
         std::thread::scope(|scope| {
             let listing = scope.spawn(|| foreign_processes(request, uuid, &stop));
             while !listing.is_finished() {
-                let waited = self.hub.wait(&[], QUEUE_LOCK_RETRY).map_err(EarlyEnd::from);
+                let waited = self.clients.wait(&[], QUEUE_LOCK_RETRY).map_err(EarlyEnd::from);
                 if let Err(early_end) = waited.and_then(|_| self.check_stop()) {
                     stop.store(true, Ordering::Relaxed);
                     return Err(early_end);

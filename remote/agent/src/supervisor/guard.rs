@@ -26,13 +26,13 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The supervisor's handle on its guard.
 #[derive(Debug)]
-pub(crate) struct Guard {
+pub(crate) struct GuardProcess {
     pid: i32,
     /// The kernel closes this when the supervisor ends, for whatever reason.
     alarm: OwnedFd,
 }
 
-impl Guard {
+impl GuardProcess {
     /// Starts the guard of the job in `folder`. The guard keeps `files` open as long as it lives.
     pub(crate) fn start(folder: &Path, files: &[BorrowedFd<'_>]) -> io::Result<Self> {
         let (watched, alarm) = pipe_with(PipeFlags::CLOEXEC)?;

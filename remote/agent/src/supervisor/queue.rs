@@ -26,7 +26,7 @@ use rustix::io::Errno;
 
 use file::{is_at, one_line, open, open_shared, read_holder};
 pub(crate) use ticket::Ticket;
-use ticket::{Wish, ahead_of};
+use ticket::{TicketContent, ahead_of};
 
 /// Lock folders, best first. All users must choose the same one, so `$TMPDIR` is not considered.
 const FOLDERS: [&str; 2] = ["/run/lock/rgpu", "/tmp/rgpu-locks"];
@@ -71,7 +71,7 @@ pub(crate) enum QueueState {
 }
 
 /// The result of taking one GPU's lock.
-enum Take {
+enum LockAttempt {
     /// It is ours while this file is open.
     Ours(File),
     /// Another job has it; empty if the holder is unknown.
@@ -118,77 +118,80 @@ impl Queue {
         &self,
         wanted: &[String],
         count: usize,
-        who: &str,
+        job_title: &str,
     ) -> Result<Option<Ticket>, QueueError> {
-        let Some(_guard) = self.guard()? else { return Ok(None) };
-        let wish = Wish { wanted: wanted.to_vec(), count, who: who.to_owned() };
-        let created = Ticket::create(&self.folder, wish);
+        let Some(_lock) = self.lock_queue()? else { return Ok(None) };
+        let content =
+            TicketContent { gpus: wanted.to_vec(), count, job_title: job_title.to_owned() };
+        let created = Ticket::create(&self.folder, content);
         created.map(Some).map_err(|(path, source)| QueueError::File { path, source })
     }
 
     /// Waits again in the same position, for any of the GPUs in `wanted`. Returns false if another
     /// job is looking at the queue.
-    pub(crate) fn rejoin(
+    pub(crate) fn requeue(
         &self,
         ticket: &mut Ticket,
         wanted: &[String],
     ) -> Result<bool, QueueError> {
-        let Some(_guard) = self.guard()? else { return Ok(false) };
-        wanted.clone_into(&mut ticket.wish.wanted);
-        self.write(ticket, &ticket.wish)?;
+        let Some(_lock) = self.lock_queue()? else { return Ok(false) };
+        wanted.clone_into(&mut ticket.content.gpus);
+        self.write(ticket, &ticket.content)?;
         Ok(true)
     }
 
-    fn write(&self, ticket: &Ticket, wish: &Wish) -> Result<(), QueueError> {
+    fn write(&self, ticket: &Ticket, content: &TicketContent) -> Result<(), QueueError> {
         let failed = |source| QueueError::File { path: ticket.path().to_owned(), source };
-        ticket.write(wish).map_err(failed)
+        ticket.write(content).map_err(failed)
     }
 
     /// Takes GPUs if enough are free that no earlier ticket could use. The ticket then keeps its
-    /// position, but lists no GPUs until [`Queue::rejoin`].
+    /// position, but lists no GPUs until [`Queue::requeue`].
     ///
     /// # Errors
     /// Too few of the ticket's GPUs have a usable lock file.
     pub(crate) fn try_lock_gpus(&self, ticket: &Ticket) -> Result<QueueState, QueueError> {
-        let Some(_guard) = self.guard()? else { return Ok(QueueState::Busy) };
-        let wish = &ticket.wish;
+        let Some(_lock) = self.lock_queue()? else { return Ok(QueueState::Busy) };
+        let content = &ticket.content;
         let ahead = ahead_of(&self.folder, ticket.number);
         let reserved = self.reserved(&ahead);
-        let mut rivals = ahead.iter().filter(|a| a.wanted.iter().any(|u| wish.wanted.contains(u)));
+        let mut rivals = ahead.iter().filter(|a| a.gpus.iter().any(|u| content.gpus.contains(u)));
         let position = 1 + u32::try_from(rivals.clone().count()).unwrap_or(u32::MAX - 1);
         // A GPU's holder is more informative than another waiter.
         let mut holder = None;
         let mut unusable = Vec::new();
         let mut ours = Vec::new();
-        for uuid in wish.wanted.iter().filter(|u| !reserved.contains(u.as_str())) {
-            match self.try_lock_gpu(uuid, &wish.who) {
-                Ok(Take::Ours(lock)) => {
+        for uuid in content.gpus.iter().filter(|u| !reserved.contains(u.as_str())) {
+            match self.try_lock_gpu(uuid, &content.job_title) {
+                Ok(LockAttempt::Ours(lock)) => {
                     ours.push((uuid.clone(), lock));
-                    if ours.len() == wish.count {
-                        self.write(ticket, &Wish::default())?;
+                    if ours.len() == content.count {
+                        self.write(ticket, &TicketContent::default())?;
                         return Ok(QueueState::Ours(ours));
                     }
                 }
-                Ok(Take::HeldBy(who)) => holder = holder.or(Some(who).filter(|w| !w.is_empty())),
+                Ok(LockAttempt::HeldBy(title)) => {
+                    holder = holder.or(Some(title).filter(|w| !w.is_empty()))
+                }
                 Err(error) => unusable.push(error),
             }
         }
-        if wish.wanted.len() < wish.count + unusable.len()
+        if content.gpus.len() < content.count + unusable.len()
             && let Some(error) = unusable.into_iter().next()
         {
             return Err(error);
         }
-        let last = || rivals.next_back().map(|rival| rival.who.clone()).unwrap_or_default();
+        let last = || rivals.next_back().map(|rival| rival.job_title.clone()).unwrap_or_default();
         Ok(QueueState::Wait { position, holder: holder.unwrap_or_else(last) })
     }
 
     /// Returns the GPUs that earlier tickets will take: the first free ones on each ticket's list.
-    fn reserved<'w>(&self, ahead: &'w [Wish]) -> BTreeSet<&'w str> {
+    fn reserved<'w>(&self, ahead: &'w [TicketContent]) -> BTreeSet<&'w str> {
         let mut reserved = BTreeSet::new();
         let mut free = BTreeMap::new();
         for earlier in ahead {
             let mut missing = earlier.count;
-            for uuid in earlier.wanted.iter().map(String::as_str) {
+            for uuid in earlier.gpus.iter().map(String::as_str) {
                 if missing == 0 {
                     break;
                 }
@@ -209,20 +212,20 @@ impl Queue {
     }
 
     /// Tries to lock one GPU.
-    fn try_lock_gpu(&self, uuid: &str, who: &str) -> Result<Take, QueueError> {
+    fn try_lock_gpu(&self, uuid: &str, job_title: &str) -> Result<LockAttempt, QueueError> {
         let path = self.lock_path(uuid);
         let failed = |source: io::Error| QueueError::File { path: path.clone(), source };
         let file = open_shared(&path).map_err(failed)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) if is_at(&file, &path) => {
                 // The holder's name only informs users.
-                let who = one_line(who);
-                let _ = file.set_len(0).and_then(|()| file.write_all_at(who.as_bytes(), 0));
-                Ok(Take::Ours(file))
+                let title = one_line(job_title);
+                let _ = file.set_len(0).and_then(|()| file.write_all_at(title.as_bytes(), 0));
+                Ok(LockAttempt::Ours(file))
             }
             // The previous owner has just removed the file.
-            Ok(()) => Ok(Take::HeldBy(String::new())),
-            Err(Errno::WOULDBLOCK) => Ok(Take::HeldBy(read_holder(&file))),
+            Ok(()) => Ok(LockAttempt::HeldBy(String::new())),
+            Err(Errno::WOULDBLOCK) => Ok(LockAttempt::HeldBy(read_holder(&file))),
             Err(e) => Err(failed(e.into())),
         }
     }
@@ -232,8 +235,8 @@ impl Queue {
     }
 
     /// Locks the queue; `None` if another job holds that lock.
-    fn guard(&self) -> Result<Option<File>, QueueError> {
-        let path = self.guard_path();
+    fn lock_queue(&self) -> Result<Option<File>, QueueError> {
+        let path = self.queue_lock_path();
         let failed = |source: io::Error| QueueError::File { path: path.clone(), source };
         let file = match open_shared(&path) {
             // The file's owner holds a lease on it.
@@ -248,7 +251,7 @@ impl Queue {
     }
 
     /// The file that is locked during a look at the queue.
-    pub(crate) fn guard_path(&self) -> PathBuf {
+    pub(crate) fn queue_lock_path(&self) -> PathBuf {
         self.folder.join("queue.lock")
     }
 }
@@ -364,7 +367,7 @@ mod tests {
         let b = queue.try_lock_gpus(&second).unwrap();
         assert_eq!(uuid(&b), "B");
         drop(unusable);
-        assert!(queue.rejoin(&mut first, &gpus(&["B"])).unwrap());
+        assert!(queue.requeue(&mut first, &gpus(&["B"])).unwrap());
         let third = queue.enter(&gpus(&["B"]), 1, "three").unwrap().unwrap();
         drop((second, b));
         assert_eq!(position(queue.try_lock_gpus(&third).unwrap()), (2, "one".into()));
@@ -529,9 +532,9 @@ mod tests {
     fn who_cannot_look_is_not_held_up() {
         let (dir, queue) = queue();
         let mut mine = queue.enter(&gpus(&["A"]), 1, "me").unwrap().unwrap();
-        let _guard = locked(&dir.path().join("locks/queue.lock"), "");
+        let _lock = locked(&dir.path().join("locks/queue.lock"), "");
         assert!(matches!(queue.try_lock_gpus(&mine).unwrap(), QueueState::Busy));
-        assert!(!queue.rejoin(&mut mine, &gpus(&["A"])).unwrap());
+        assert!(!queue.requeue(&mut mine, &gpus(&["A"])).unwrap());
         assert!(queue.enter(&gpus(&["A"]), 1, "you").unwrap().is_none());
     }
 

@@ -26,7 +26,7 @@ use rgpu_protocol::{
 };
 use rustix::event::PollFlags;
 
-use super::clients::Hub;
+use super::clients::ClientSet;
 use super::{inherited_files, trace};
 use crate::blob::Blobs;
 use crate::connection::FEATURES;
@@ -154,13 +154,13 @@ fn hand_over(folder: PathBuf, socket: &Path) -> Result<(), HostFault> {
     let (journal, last) = Journal::open(&folder.events_path())?;
     let plan = folder.plan()?;
     let lease = Duration::from_secs(plan.limits.lease_s);
-    let hub = Hub::new(listener.into(), folder.path().join("stdin"), lease);
-    let hub = hub.doing("listen in", folder.path())?;
+    let clients = ClientSet::new(listener.into(), folder.path().join("stdin"), lease);
+    let clients = clients.doing("listen in", folder.path())?;
     let mut relay = Relay {
         last_seq: last.map_or(0, |event| event.seq),
         folder,
         journal,
-        hub,
+        clients,
         buffer: Vec::new(),
         has_magic: false,
         greeted: false,
@@ -175,7 +175,7 @@ fn hand_over(folder: PathBuf, socket: &Path) -> Result<(), HostFault> {
     let _ = fs::remove_file(relay.folder.path().join("stdin"));
     let folder_path = relay.folder.path().to_owned();
     relay.journal.append(EventBody::Ended { outcome })?;
-    relay.hub.wake();
+    relay.clients.wake();
     relay.journal.close();
     drop(lock);
     if let Some(root) = folder_path.ancestors().nth(2) {
@@ -206,7 +206,7 @@ enum DueBytes {
 struct Relay {
     folder: JobFolder,
     journal: Journal,
-    hub: Hub,
+    clients: ClientSet,
     /// Number of the last event here. Event 1 is ours, so the other agent's numbers are one lower.
     last_seq: u64,
     buffer: Vec<u8>,
@@ -228,7 +228,7 @@ impl Relay {
             let holder = "the platform, which starts a container for it".to_owned();
             self.journal.append(EventBody::Queued { position: 1, holder })?;
             self.last_seq = 1;
-            self.hub.wake();
+            self.clients.wake();
         }
         let mut last_connected = Instant::now();
         loop {
@@ -254,14 +254,14 @@ impl Relay {
             self.buffer.clear();
             (self.has_magic, self.greeted, self.pending_bytes) = (false, false, DueBytes::Nothing);
             // The end of input has no offset, so it is sent again.
-            self.hub.stdin().deliver_end_again();
-            self.hub.wait(&[], RECONNECT_PAUSE)?;
+            self.clients.stdin().deliver_end_again();
+            self.clients.wait(&[], RECONNECT_PAUSE)?;
         }
     }
 
     /// Returns how long the socket may be unreachable.
     fn reconnect_limit(&self) -> Duration {
-        if self.hub.stop().is_some() { CANCEL_CONFIRM_TIMEOUT } else { RECONNECT_LIMIT }
+        if self.clients.stop().is_some() { CANCEL_CONFIRM_TIMEOUT } else { RECONNECT_LIMIT }
     }
 
     /// Runs one connection. Returns `None` if it was cut.
@@ -298,11 +298,11 @@ impl Relay {
         let mut chunk = vec![0; 256 << 10];
         loop {
             let fds = [(stream.as_fd(), PollFlags::IN)];
-            let ready = self.hub.wait(&fds, Duration::from_secs(1))?;
+            let ready = self.clients.wait(&fds, Duration::from_secs(1))?;
             self.pass_input(plan, commands)?;
-            self.hub.lapsed();
+            self.clients.detach_if_lease_expired();
             match cancelled {
-                None if self.hub.stop().is_some() => {
+                None if self.clients.stop().is_some() => {
                     let _ = commands.send((ToAgent::Cancel { job: job() }, Vec::new()));
                     cancelled = Some(Instant::now());
                 }
@@ -348,7 +348,7 @@ impl Relay {
         plan: &Plan,
         commands: &Sender<RelayCommand>,
     ) -> Result<(), HostFault> {
-        let stdin = self.hub.stdin();
+        let stdin = self.clients.stdin();
         if stdin.is_end_delivered() {
             return Ok(());
         }
@@ -432,7 +432,7 @@ impl Relay {
                 if event.seq + 1 > self.last_seq {
                     self.journal.append(event.body)?;
                     self.last_seq += 1;
-                    self.hub.wake();
+                    self.clients.wake();
                 }
             }
             FromAgent::Output { step, stream, offset, len, .. } => {

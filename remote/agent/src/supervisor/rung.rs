@@ -20,7 +20,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitStatus, pidfd_open};
 
 use super::capture::{Excerpt, Masker, StreamLog};
 use super::environment::Environment;
-use super::guard::Guard;
+use super::guard::GuardProcess;
 use super::{EarlyEnd, KILL_WAIT, StopReason, Supervisor, unkillable};
 use crate::process::{self, Children};
 use crate::terminal;
@@ -96,7 +96,7 @@ impl Supervisor {
             Ok(running) => running,
             Err(e) => return Ok(Err(e)),
         };
-        running.guard = self.guard.as_ref().map(Guard::pid);
+        running.guard = self.guard.as_ref().map(GuardProcess::pid);
         let mut timed_out = false;
         while running.status.is_none() {
             if let Err(early_end) = self.check_stop() {
@@ -117,7 +117,7 @@ impl Supervisor {
                 break;
             }
             let until_guarded = self.guard();
-            running.guard = self.guard.as_ref().map(Guard::pid);
+            running.guard = self.guard.as_ref().map(GuardProcess::pid);
             self.pump(step, &mut running, left.min(until_guarded))?;
         }
         let seconds = start.elapsed().as_secs_f64();
@@ -146,9 +146,9 @@ impl Supervisor {
         running: &mut Running,
         limit: Duration,
     ) -> Result<(), EarlyEnd> {
-        let has_input = running.stdin.is_some() && self.hub.stdin().has_bytes();
+        let has_input = running.stdin.is_some() && self.clients.stdin().has_bytes();
         if running.stdin.is_some()
-            && self.hub.stdin().is_over()
+            && self.clients.stdin().is_over()
             && let Some(mut stdin) = running.stdin.take().filter(|_| running.is_terminal)
         {
             // A terminal has no end of file. Programs that read lines take this character as the
@@ -171,7 +171,7 @@ impl Supervisor {
         }
         let no_pidfd = running.pidfd.is_none();
         let limit = if no_pidfd { limit.min(Duration::from_millis(5)) } else { limit };
-        let ready = self.hub.wait(&fds, limit)?;
+        let ready = self.clients.wait(&fds, limit)?;
         drop(fds);
         let mut readable = ready[..pipes].iter();
         for at in 0..running.pipes.len() {
@@ -289,10 +289,10 @@ impl Supervisor {
     /// Writes a piece of standard input to the program.
     fn feed(&mut self, running: &mut Running) -> Result<(), EarlyEnd> {
         let mut piece = [0; 64 << 10];
-        let n = self.hub.stdin().peek(&mut piece)?;
+        let n = self.clients.stdin().peek(&mut piece)?;
         let Some(stdin) = &mut running.stdin else { return Ok(()) };
         match stdin.write(&piece[..n]) {
-            Ok(taken) => self.hub.stdin().took(taken),
+            Ok(taken) => self.clients.stdin().took(taken),
             Err(e)
                 if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             // The program has closed its standard input, which is allowed.

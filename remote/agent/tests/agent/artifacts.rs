@@ -7,9 +7,9 @@ use rgpu_protocol::plan::PULLED;
 use rgpu_protocol::{Digest, EventBody, FromAgent, Outcome, PIECE_BYTES, Plan, ToAgent};
 use serde_json::json;
 
-use crate::client::{Client, Host, Story, input, plan, sh, step};
+use crate::client::{Client, Host, JobOutput, input, plan, sh, step};
 
-fn announced(story: &Story) -> Vec<(String, u64)> {
+fn announced(story: &JobOutput) -> Vec<(String, u64)> {
     let artifacts = story.events.iter().filter_map(|e| match &e.body {
         EventBody::Artifact { path, size, .. } => Some((path.clone(), *size)),
         _ => None,
@@ -32,7 +32,7 @@ fn artifacts_are_announced_with_their_hash_and_fetched_by_range() {
     let text = "mkdir raw; seq 1 2000000 > raw/big; head -c 100000 /dev/urandom > raw/noise; echo small > raw/s";
     let rungs = json!([{"id": "r", "argv": ["sh", "-c", text], "artifacts": [{"path": "raw/*", "kind": "log"}]}]);
     client.submit_with(&plan("j", json!({"steps": [step("main", rungs)]})), json!({}), 1000);
-    let story = client.story();
+    let story = client.follow_to_end();
     let big = std::fs::read(host.job("j").join("work/raw/big")).unwrap();
     assert_eq!(
         announced(&story),
@@ -86,7 +86,7 @@ fn a_cancelled_job_brings_what_the_user_asked_for_by_name_and_nothing_else() {
     let host = Host::new();
     let mut client = host.connect();
     client.submit(&maker("j"));
-    let mut story = Story::default();
+    let mut story = JobOutput::default();
     client.until_output(&mut story, "main", "made");
     client.send(&ToAgent::Cancel { job: "j".into() });
     client.finish(&mut story);
@@ -100,7 +100,7 @@ fn a_job_whose_supervisor_was_killed_brings_it_too() {
     let host = Host::new();
     let mut client = host.connect();
     client.submit(&maker("j"));
-    let mut story = Story::default();
+    let mut story = JobOutput::default();
     client.until_output(&mut story, "main", "made");
     let supervisor = host.supervisor("j").to_string();
     assert!(Command::new("kill").args(["-9", &supervisor]).status().unwrap().success());

@@ -43,7 +43,7 @@ impl Host {
     }
 
     /// Submits a plan on a connection that is cut after `n` bytes of output.
-    pub(crate) fn read_only(&self, n: usize, plan: &Plan, story: &mut Story) {
+    pub(crate) fn read_only(&self, n: usize, plan: &Plan, story: &mut JobOutput) {
         let mut command = Command::new(AGENT);
         command.arg("stdio").envs(&self.env).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
@@ -120,13 +120,13 @@ pub(crate) struct Client {
 
 /// The events and output of a followed job.
 #[derive(Default, Debug)]
-pub(crate) struct Story {
+pub(crate) struct JobOutput {
     pub(crate) events: Vec<Event>,
     pub(crate) output: BTreeMap<(String, Stream), Vec<u8>>,
     pub(crate) data: BTreeMap<String, Vec<u8>>,
 }
 
-impl Story {
+impl JobOutput {
     pub(crate) fn outcome(&self) -> &Outcome {
         match &self.events.last().expect("an event").body {
             EventBody::Ended { outcome } => outcome,
@@ -238,7 +238,7 @@ impl Client {
     }
 
     /// Reads one message of a followed job into the story.
-    pub(crate) fn read_into(&mut self, story: &mut Story) -> FromAgent {
+    pub(crate) fn read_into(&mut self, story: &mut JobOutput) -> FromAgent {
         let message = self.next();
         match &message {
             FromAgent::Event { event, .. } => {
@@ -275,13 +275,13 @@ impl Client {
     }
 
     /// Follows until the terminal event.
-    pub(crate) fn story(&mut self) -> Story {
-        let mut story = Story::default();
+    pub(crate) fn follow_to_end(&mut self) -> JobOutput {
+        let mut story = JobOutput::default();
         self.finish(&mut story);
         story
     }
 
-    pub(crate) fn finish(&mut self, story: &mut Story) {
+    pub(crate) fn finish(&mut self, story: &mut JobOutput) {
         loop {
             match self.read_into(story) {
                 FromAgent::Event { event, .. } if matches!(event.body, EventBody::Ended { .. }) => {
@@ -309,16 +309,16 @@ impl Client {
     }
 
     /// Follows until a step's output contains `words`.
-    pub(crate) fn until_output(&mut self, story: &mut Story, step: &str, words: &str) {
+    pub(crate) fn until_output(&mut self, story: &mut JobOutput, step: &str, words: &str) {
         while !story.stdout(step).contains(words) {
             self.read_into(story);
         }
     }
 
     /// Runs a plan to its end.
-    pub(crate) fn run(&mut self, plan: &Plan) -> Story {
+    pub(crate) fn run(&mut self, plan: &Plan) -> JobOutput {
         self.submit(plan);
-        self.story()
+        self.follow_to_end()
     }
 
     /// Cuts the connection as a lost link does.

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use rgpu_protocol::{EventBody, FromAgent, Outcome, ToAgent};
 use serde_json::json;
 
-use crate::client::{AGENT, Client, Host, Story, input, living, plan, script, sh, step};
+use crate::client::{AGENT, Client, Host, JobOutput, input, living, plan, script, sh, step};
 
-fn host_error(story: &Story) -> &str {
+fn host_error(story: &JobOutput) -> &str {
     match story.outcome() {
         Outcome::HostError { code, .. } => code,
         other => panic!("{other:?}"),
@@ -28,7 +28,7 @@ fn a_killed_supervisor_is_noticed_and_its_programs_are_ended() {
     let mut client = host.connect();
     let text = format!("setsid sh -c 'sleep 1000; : {mark}' & echo up; sleep 1000; : {mark}");
     client.submit(&script("j", &text));
-    let mut story = Story::default();
+    let mut story = JobOutput::default();
     client.until_output(&mut story, "main", "up");
     kill(host.supervisor("j"));
     client.finish(&mut story);
@@ -37,7 +37,7 @@ fn a_killed_supervisor_is_noticed_and_its_programs_are_ended() {
     // Written once, and read by every client.
     let mut other = host.connect();
     other.attach("j", 1, Vec::new());
-    assert_eq!(other.story().events, story.events);
+    assert_eq!(other.follow_to_end().events, story.events);
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_supervisor_killed_while_nobody_is_connected_leaves_nothing_running() {
     let mark = format!("rgpu-lonely-{}", std::process::id());
     let mut client = host.connect();
     client.submit(&script("j", &format!("echo up; sleep 1; echo guarded; sleep 1000; : {mark}")));
-    let mut story = Story::default();
+    let mut story = JobOutput::default();
     client.until_output(&mut story, "main", "guarded");
     assert!(!living(&mark).is_empty());
     let supervisor = host.supervisor("j");
@@ -85,7 +85,7 @@ fn a_host_that_went_down_in_the_middle_of_a_line_leaves_a_readable_log() {
     let host = Host::new();
     let mut client = host.connect();
     client.submit(&script("j", "echo up; sleep 1000"));
-    let mut story = Story::default();
+    let mut story = JobOutput::default();
     client.until_output(&mut story, "main", "up");
     let supervisor = host.supervisor("j");
     client.cut();
@@ -97,7 +97,7 @@ fn a_host_that_went_down_in_the_middle_of_a_line_leaves_a_readable_log() {
     let mut clients = [host.connect(), host.connect()];
     let stories = clients.each_mut().map(|c| {
         c.attach("j", 1, Vec::new());
-        c.story()
+        c.follow_to_end()
     });
     assert_eq!(stories[0].events, stories[1].events);
     assert_eq!(host_error(&stories[0]), "supervisor_died");
@@ -128,7 +128,7 @@ fn a_plan_whose_secrets_have_no_values_is_refused() {
     client.submit_with(&secret, json!({"U": "other"}), 0);
     assert_eq!(client.refusal(), ("submit".into(), "no_secrets".into()));
     client.submit_with(&secret, json!({"T": "the-token"}), 0);
-    assert_eq!(client.story().stdout("main"), "***\n");
+    assert_eq!(client.follow_to_end().stdout("main"), "***\n");
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn over_the_quota_the_oldest_ended_jobs_go_first_and_running_ones_stay() {
     client.run(&fill("old"));
     client.run(&fill("new"));
     client.submit(&script("running", "head -c 3000000 /dev/urandom > data; echo up; sleep 1000"));
-    let mut story = Story::default();
+    let mut story = JobOutput::default();
     client.until_output(&mut story, "main", "up");
     host.env.insert("RGPU_AGENT_QUOTA".into(), "7500000".into());
     let _ = std::fs::remove_file(host.home().join("swept"));
@@ -309,7 +309,7 @@ fn a_plan_for_which_the_quota_has_no_room_is_refused_until_there_is_some() {
     host.env.insert("RGPU_AGENT_QUOTA".into(), "8000000".into());
     let mut client = host.connect();
     client.submit(&script("holder", "head -c 5000000 /dev/urandom > data; echo up; sleep 1000"));
-    let mut story = Story::default();
+    let mut story = JobOutput::default();
     client.until_output(&mut story, "main", "up");
     // The usage record counts ended jobs; only a sweep's walk finds a running one.
     host.connect().run(&script("small", "head -c 1000000 /dev/urandom > data"));
@@ -348,7 +348,7 @@ fn a_supervisor_killed_on_a_full_disk_still_gets_its_last_words() {
     let host = disk.host();
     let mut client = host.connect();
     client.submit(&script("j", "echo up; cat /dev/zero > data 2>/dev/null; sleep 1000"));
-    let mut story = Story::default();
+    let mut story = JobOutput::default();
     client.until_output(&mut story, "main", "up");
     let free = || {
         let stat = Command::new("stat").args(["-f", "-c", "%a"]).arg(disk.0.path()).output();
@@ -377,7 +377,7 @@ fn a_client_that_stops_reading_slows_no_job() {
         assert!(start.elapsed() < Duration::from_secs(30), "the job waits for its reader");
         std::thread::sleep(Duration::from_millis(20));
     }
-    let story = client.story();
+    let story = client.follow_to_end();
     assert_eq!(story.stdout("main").len(), 20_000_000);
 }
 
@@ -386,13 +386,13 @@ fn garbage_on_the_stream_ends_the_conversation_and_no_job() {
     let host = Host::new();
     let mut client = host.connect();
     client.submit(&script("j", "echo up; sleep 0.5; echo survived"));
-    let mut story = Story::default();
+    let mut story = JobOutput::default();
     client.until_output(&mut story, "main", "up");
     std::io::Write::write_all(client.input.as_mut().unwrap(), b"GET / HTTP/1.1\r\n\r\n").unwrap();
     assert!(!client.process.wait().unwrap().success());
     let mut other = host.connect();
     other.attach("j", 1, Vec::new());
-    assert_eq!(other.story().stdout("main"), "up\nsurvived\n");
+    assert_eq!(other.follow_to_end().stdout("main"), "up\nsurvived\n");
 }
 
 #[test]
@@ -444,7 +444,7 @@ fn clocks_that_are_set_back_neither_lose_jobs_nor_stop_sweeps() {
     assert_eq!(jobs.len(), 2);
     assert!(jobs.iter().any(|job| job.started_ms > now_ms));
     client.attach("old", 1, Vec::new());
-    assert_eq!(*client.story().outcome(), Outcome::Done);
+    assert_eq!(*client.follow_to_end().outcome(), Outcome::Done);
 }
 
 #[test]
@@ -472,7 +472,7 @@ fn a_job_of_a_newer_agent_is_listed_and_followed_as_far_as_it_is_understood() {
     written["orbit"] = json!(3);
     std::fs::write(&plan_file, written.to_string()).unwrap();
     client.attach("j", 1, Vec::new());
-    let story = client.story();
+    let story = client.follow_to_end();
     assert_eq!((story.outcome(), &*story.stdout("main")), (&Outcome::Done, "hello\n"));
     let seqs: Vec<u64> = story.events.iter().map(|e| e.seq).collect();
     assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "no gap");
@@ -504,9 +504,9 @@ fn jobs_of_two_laptops_on_one_host_neither_mix_nor_remove_each_other() {
     }
     // A third follows one of them, from the start.
     let mut third = host.connect();
-    let stories = [one.story(), two.story()];
+    let stories = [one.follow_to_end(), two.follow_to_end()];
     third.attach("one", 1, Vec::new());
-    assert_eq!(third.story().events, stories[0].events);
+    assert_eq!(third.follow_to_end().events, stories[0].events);
     for story in &stories {
         assert!(story.stdout("main").starts_with("3000000\n"), "{}", story.stdout("main"));
     }
@@ -516,7 +516,7 @@ fn jobs_of_two_laptops_on_one_host_neither_mix_nor_remove_each_other() {
     one.attach("one", 1, Vec::new());
     assert_eq!(one.refusal().1, "no_such_job");
     one.attach("two", 1, Vec::new());
-    assert_eq!(one.story().events, stories[1].events);
+    assert_eq!(one.follow_to_end().events, stories[1].events);
 }
 
 #[test]

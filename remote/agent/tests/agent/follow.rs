@@ -6,7 +6,7 @@ use rgpu_protocol::message::ReceivedOutput;
 use rgpu_protocol::{EventBody, FromAgent, Outcome, Stream, ToAgent};
 use serde_json::json;
 
-use crate::client::{Host, Story, plan, script, sh};
+use crate::client::{Host, JobOutput, plan, script, sh};
 
 #[test]
 fn a_cut_connection_loses_nothing_when_it_is_resumed_by_offset() {
@@ -16,7 +16,7 @@ fn a_cut_connection_loses_nothing_when_it_is_resumed_by_offset() {
     let job = script("j", text);
     let mut client = host.connect();
     client.submit(&job);
-    let mut story = Story::default();
+    let mut story = JobOutput::default();
     let mut cuts = 0;
     loop {
         // Cut after some messages, wherever that is.
@@ -58,7 +58,7 @@ fn a_stream_cut_after_any_number_of_bytes_is_resumed_without_gap_or_repetition()
     let mut reference = host.connect();
     let whole = reference.run(&job(0));
     for n in (1..2600).step_by(53) {
-        let mut story = Story::default();
+        let mut story = JobOutput::default();
         host.read_only(n, &job(n), &mut story);
         let had = story
             .output
@@ -76,7 +76,7 @@ fn a_stream_cut_after_any_number_of_bytes_is_resumed_without_gap_or_repetition()
         if story.events.is_empty() {
             // The plan may not have arrived: submit it again.
             reference.submit(&job(n));
-            story = Story::default();
+            story = JobOutput::default();
         } else {
             reference.attach(&format!("j.{n}"), from_seq, had);
         }
@@ -93,13 +93,13 @@ fn a_job_outlives_its_connection_and_can_be_read_from_any_point() {
     let job = script("j", "echo one; sleep 0.3; echo two");
     let mut client = host.connect();
     client.submit(&job);
-    let mut first = Story::default();
+    let mut first = JobOutput::default();
     client.until_output(&mut first, "main", "one");
     client.cut();
     let mut second = host.connect();
     // Submitting the same plan again attaches to the job.
     second.submit(&job);
-    let all = second.story();
+    let all = second.follow_to_end();
     assert_eq!(all.stdout("main"), "one\ntwo\n");
     let had = vec![ReceivedOutput { step: "main".into(), stream: Stream::Stdout, bytes: 4 }];
     let last = first.events.last().map_or(1, |e| e.seq + 1);
@@ -116,7 +116,8 @@ fn several_clients_follow_the_same_job() {
     for client in &mut clients {
         client.submit(&job);
     }
-    let stories: Vec<Story> = clients.iter_mut().map(crate::client::Client::story).collect();
+    let stories: Vec<JobOutput> =
+        clients.iter_mut().map(crate::client::Client::follow_to_end).collect();
     for story in &stories {
         assert_eq!(story.stdout("main"), "1\n2\n3\n4\n5\n");
         assert_eq!(story.events, stories[0].events, "it ran once");
@@ -128,7 +129,7 @@ fn a_cancellation_is_heard_while_output_floods_a_link_that_nobody_reads() {
     let host = Host::new();
     let mut client = host.connect();
     client.submit(&script("j", "echo up; while :; do head -c 100000 /dev/zero; done"));
-    let mut story = Story::default();
+    let mut story = JobOutput::default();
     client.until_output(&mut story, "main", "up");
     // The pipe to us fills up; the agent still reads requests.
     std::thread::sleep(Duration::from_millis(300));
@@ -170,10 +171,10 @@ fn a_job_that_nobody_follows_goes_on_within_its_own_limits_and_its_input_ends() 
     client.submit(&lease("endless", "sleep 1000", "null"));
     client.submit(&lease("detached", "sleep 3; echo late", "null"));
     client.send(&ToAgent::Detach { job: "detached".into() });
-    while !matches!(client.read_into(&mut Story::default()), FromAgent::Done { .. }) {}
+    while !matches!(client.read_into(&mut JobOutput::default()), FromAgent::Done { .. }) {}
     client.cut();
     std::thread::sleep(Duration::from_millis(1900));
-    let warned = |story: &Story| {
+    let warned = |story: &JobOutput| {
         let is = |e: &rgpu_protocol::Event| matches!(&e.body, EventBody::Warning { code, .. } if code == "lease_expired");
         story.events.iter().filter(|e| is(e)).count()
     };
@@ -185,7 +186,7 @@ fn a_job_that_nobody_follows_goes_on_within_its_own_limits_and_its_input_ends() 
     ] {
         let mut client = host.connect();
         client.attach(job, 1, Vec::new());
-        let story = client.story();
+        let story = client.follow_to_end();
         assert_eq!((&*story.stdout("main"), warned(&story)), (late, warnings), "{job}");
         match job {
             "endless" => assert_eq!(story.rungs(), ["host:timeout"]),
@@ -205,7 +206,7 @@ fn any_traffic_of_the_client_renews_the_lease() {
         client.send(&ToAgent::Ping {});
         std::thread::sleep(Duration::from_millis(300));
     }
-    assert_eq!(*client.story().outcome(), Outcome::Done);
+    assert_eq!(*client.follow_to_end().outcome(), Outcome::Done);
 }
 
 #[test]
@@ -214,7 +215,7 @@ fn jobs_are_listed_and_forgotten() {
     let mut client = host.connect();
     client.run(&script("old", "true"));
     client.submit(&script("new", "echo up; sleep 1000"));
-    let mut story = Story::default();
+    let mut story = JobOutput::default();
     client.until_output(&mut story, "main", "up");
     let mut other = host.connect();
     other.send(&ToAgent::Jobs {});

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use rgpu_protocol::{EventBody, Outcome, Plan, ToAgent};
 use serde_json::{Value, json};
 
-use crate::client::{Client, Host, Story, plan, sh};
+use crate::client::{Client, Host, JobOutput, plan, sh};
 
 const A: &str = "GPU-aaaaaaaa-0000-0000-0000-000000000001";
 const B: &str = "GPU-bbbbbbbb-0000-0000-0000-000000000002";
@@ -26,7 +26,7 @@ fn gpu_plan(job: &str, choice: Value, script: &str, more: Value) -> Plan {
     plan(job, json!({"gpu": gpu, "steps": steps}))
 }
 
-fn locked(story: &Story) -> Vec<String> {
+fn locked(story: &JobOutput) -> Vec<String> {
     let locks = story.events.iter().filter_map(|e| match &e.body {
         EventBody::GpuLocked { uuid, .. } => Some(uuid.clone()),
         _ => None,
@@ -83,7 +83,7 @@ fn many_jobs_at_once_never_share_a_gpu_and_all_end() {
     let host = Host::new();
     let shared = tempfile::tempdir().unwrap();
     let text = exclusive(shared.path());
-    let stories: Vec<Story> = std::thread::scope(|scope| {
+    let stories: Vec<JobOutput> = std::thread::scope(|scope| {
         let runs: Vec<_> = (0..8)
             .map(|i| {
                 let (host, text) = (&host, &text);
@@ -239,7 +239,7 @@ fn forged_files_of_another_user_stop_nobody() {
     let mut both = gpu_plan("both", json!("any"), "echo up; sleep 1000", json!({"count": 2}));
     both.limits.queue_s = 20;
     victim.submit(&both);
-    let mut story = Story::default();
+    let mut story = JobOutput::default();
     while story.stdout("main") != "up\n" {
         victim.read_into(&mut story);
         let last = story.events.last().map(|event| &event.body);
@@ -248,7 +248,7 @@ fn forged_files_of_another_user_stop_nobody() {
     // A waiting job can be cancelled, and then only the holder is before the next one.
     let mut waiting = host.connect();
     waiting.submit(&gpu_plan("waiting", json!({"index": 0}), "true", json!({})));
-    let mut wait_story = Story::default();
+    let mut wait_story = JobOutput::default();
     while !wait_story.events.iter().any(
         |e| matches!(&e.body, EventBody::Queued { holder, .. } if holder.contains("both (both)")),
     ) {
@@ -269,7 +269,7 @@ fn users_of_a_host_share_one_queue() {
     let host = Host::new();
     let mut holder = host.connect();
     holder.submit(&gpu_plan("holder", json!({"index": 0}), "echo up; sleep 1000", json!({})));
-    let mut story = Story::default();
+    let mut story = JobOutput::default();
     holder.until_output(&mut story, "main", "up");
     // Another user can neither write the first one's files nor signal its processes.
     let (_home, mut other) = connect_as(&host, NOBODY);
@@ -298,7 +298,7 @@ fn a_killed_holder_frees_the_gpu_and_a_wait_has_an_end() {
     let mut holder = host.connect();
     let one = json!({"index": 0});
     holder.submit(&gpu_plan("holder", one.clone(), "echo up; sleep 1000", json!({})));
-    let mut story = Story::default();
+    let mut story = JobOutput::default();
     holder.until_output(&mut story, "main", "up");
 
     let mut impatient = gpu_plan("impatient", one.clone(), "true", json!({}));
@@ -307,7 +307,7 @@ fn a_killed_holder_frees_the_gpu_and_a_wait_has_an_end() {
 
     let mut waiting = host.connect();
     waiting.submit(&gpu_plan("waiting", one, "echo mine", json!({})));
-    let mut wait_story = Story::default();
+    let mut wait_story = JobOutput::default();
     while !wait_story.events.iter().any(|e| matches!(e.body, EventBody::Queued { position: 1, .. }))
     {
         waiting.read_into(&mut wait_story);
@@ -324,11 +324,11 @@ fn a_job_can_be_cancelled_while_it_waits() {
     let host = Host::new();
     let mut holder = host.connect();
     holder.submit(&gpu_plan("holder", json!({"index": 0}), "echo up; sleep 1000", json!({})));
-    let mut story = Story::default();
+    let mut story = JobOutput::default();
     holder.until_output(&mut story, "main", "up");
     let mut waiting = host.connect();
     waiting.submit(&gpu_plan("waiting", json!({"uuid": "GPU-aa"}), "true", json!({})));
-    let mut wait_story = Story::default();
+    let mut wait_story = JobOutput::default();
     while !wait_story.events.iter().any(|e| matches!(e.body, EventBody::Queued { .. })) {
         waiting.read_into(&mut wait_story);
     }
@@ -345,7 +345,7 @@ fn a_job_can_be_cancelled_while_the_list_of_processes_hangs() {
     let mut client = host.connect();
     let hangs = json!({"processes": ["sleep", "1000"]});
     client.submit(&gpu_plan("j", json!({"index": 0}), "true", hangs));
-    let mut story = Story::default();
+    let mut story = JobOutput::default();
     client.until_output(&mut story, "before", "build");
     let start = std::time::Instant::now();
     client.send(&ToAgent::Cancel { job: "j".into() });
@@ -450,13 +450,13 @@ fn a_gpu_of_a_killed_supervisor_is_free_once_its_programs_are_gone() {
     // A program that leaves a trace while it computes.
     let text = format!("echo up; while :; do date +%s%N > {}; done", alive.display());
     holder.submit(&gpu_plan("holder", one.clone(), &text, json!({})));
-    let mut story = Story::default();
+    let mut story = JobOutput::default();
     holder.until_output(&mut story, "main", "up");
     let mut waiting = host.connect();
     let text =
         format!("a=$(cat {0}); sleep 0.2; b=$(cat {0}); [ \"$a\" = \"$b\" ]", alive.display());
     waiting.submit(&gpu_plan("waiting", one, &text, json!({})));
-    let mut wait_story = Story::default();
+    let mut wait_story = JobOutput::default();
     while !wait_story.events.iter().any(|e| matches!(e.body, EventBody::Queued { .. })) {
         waiting.read_into(&mut wait_story);
     }

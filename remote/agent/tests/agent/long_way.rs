@@ -32,10 +32,10 @@ fn a_waiting_plan_begins_with_its_last_blob_whoever_brings_it() {
     second.blob(b"world");
     assert!(matches!(second.next(), FromAgent::Stored { .. }));
     assert!(matches!(first.next(), FromAgent::Following { .. }));
-    assert_eq!(first.story().stdout("main"), "hello world");
+    assert_eq!(first.follow_to_end().stdout("main"), "hello world");
     // The job exists now: submitting attaches to it.
     assert!(matches!(submit_and_wait(&mut second, &plan), FromAgent::Following { .. }));
-    assert_eq!(second.story().stdout("main"), "hello world");
+    assert_eq!(second.follow_to_end().stdout("main"), "hello world");
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_waiting_plan_ends_with_its_connection_its_cancellation_or_another_plan() {
         assert!(matches!(other.next(), FromAgent::Stored { .. }));
     }
     assert!(matches!(client.next(), FromAgent::Following { .. }));
-    assert_eq!(*client.story().outcome(), Outcome::Done);
+    assert_eq!(*client.follow_to_end().outcome(), Outcome::Done);
     for job in ["gone", "cancelled", "replaced"] {
         assert!(!host.job(job).exists(), "{job}");
     }
@@ -120,7 +120,7 @@ fn the_larger_artifacts_begin_to_come_with_the_terminal_event() {
     client.send(&json!({
         "do": "submit", "plan": plan, "inline_bytes": 1000, "ahead_bytes": 10 * MIB
     }));
-    let mut story = crate::client::Story::default();
+    let mut story = crate::client::JobOutput::default();
     let mut ahead = Vec::new();
     loop {
         match client.read_into(&mut story) {

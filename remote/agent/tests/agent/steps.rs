@@ -183,7 +183,7 @@ fn secrets_are_masked_wherever_output_is_kept_and_never_written() {
     let text = "printf 'a%sb\\n' $TOKEN; printf %.4s $TOKEN; sleep 0.1; printf '%s\\n' ${TOKEN#????}; echo $TOKEN >&2; exit 3";
     let secret = plan("j", json!({"secrets": ["TOKEN"], "steps": [sh("main", text)]}));
     client.submit_with(&secret, json!({"TOKEN": "s3cr3t-value", "OTHER": "x"}), 0);
-    let story = client.story();
+    let story = client.follow_to_end();
     assert_eq!(story.stdout("main"), "a***b\n***\n");
     assert_eq!(story.record("host").message, "***");
     assert_eq!(story.record("host").stderr_tail, "***\n");

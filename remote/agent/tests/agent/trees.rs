@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rgpu_protocol::{EventBody, Outcome, ToAgent};
 use serde_json::json;
 
-use crate::client::{Host, Story, living, plan, script, sh};
+use crate::client::{Host, JobOutput, living, plan, script, sh};
 
 /// A word that only this test's processes have in their command line.
 fn mark(name: &str) -> String {
@@ -67,7 +67,7 @@ fn a_fork_storm_of_daemons_is_ended() {
     );
     let mut client = host.connect();
     client.submit(&script("j", &format!("sh {} 6 {mark}; wait", storm.display())));
-    let mut story = Story::default();
+    let mut story = JobOutput::default();
     while story.stdout("main").len() < 2 * 60 {
         client.read_into(&mut story);
     }
@@ -127,7 +127,7 @@ fn a_cancellation_is_confirmed_when_nothing_is_left() {
     let mark = mark("cancel");
     let mut client = host.connect();
     client.submit(&script("j", &format!("echo up; sleep 1000; : {mark}")));
-    let mut story = Story::default();
+    let mut story = JobOutput::default();
     client.until_output(&mut story, "main", "up");
     assert!(!living(&mark).is_empty());
     client.send(&ToAgent::Cancel { job: "j".into() });
@@ -137,7 +137,11 @@ fn a_cancellation_is_confirmed_when_nothing_is_left() {
     // Once is enough.
     client.send(&ToAgent::Cancel { job: "j".into() });
     client.attach("j", 1, Vec::new());
-    let ends =
-        client.story().events.iter().filter(|e| matches!(e.body, EventBody::Ended { .. })).count();
+    let ends = client
+        .follow_to_end()
+        .events
+        .iter()
+        .filter(|e| matches!(e.body, EventBody::Ended { .. }))
+        .count();
     assert_eq!(ends, 1);
 }

@@ -5,7 +5,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Events, FRAMES, FactsRequest, IDEMPOTENCY_KEY, LONGEST_WAIT_S, MissingBlobs, MissingRequest,
+    Events, FRAMES, FactsRequest, IDEMPOTENCY_KEY, MAX_WAIT_S, MissingBlobs, MissingRequest,
     PLAIN_SIZE, SHA256, SubmitRequest, UPLOAD_OFFSET,
 };
 use crate::message::JobLine;
@@ -248,7 +248,7 @@ impl SpecBuilder {
         kinds[FRAMES] = binary.clone();
         let had = json!({"type": "array", "items": {"type": "string"}});
         let wait = format!(
-            "seconds to wait for the first new event, or to stream for, at most {LONGEST_WAIT_S}"
+            "seconds to wait for the first new event, or to stream for, at most {MAX_WAIT_S}"
         );
         let operation = Operation::default()
             .job()

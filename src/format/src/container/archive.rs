@@ -1,10 +1,15 @@
 //! Reads `ar` archives: static libraries of host objects. Members may share a name.
 
-use super::walk::{Found, Kind, Place, add, kind};
+use super::walk::{ImageEntry, ImagePath, Kind, add, kind};
 use super::{ContainerError, Limits};
 use goblin::archive::Archive;
 
-pub(super) fn walk<'a>(data: &'a [u8], place: &Place, limits: &Limits, found: &mut Vec<Found<'a>>) {
+pub(super) fn walk<'a>(
+    data: &'a [u8],
+    place: &ImagePath,
+    limits: &Limits,
+    found: &mut Vec<ImageEntry<'a>>,
+) {
     let archive = match Archive::parse(data) {
         Ok(archive) => archive,
         Err(error) => {

@@ -1,6 +1,6 @@
 //! Reads the sections of CPU ELF files in which compilers store fatbins.
 
-use super::walk::{Found, Place, fatbins};
+use super::walk::{ImageEntry, ImagePath, fatbins};
 use super::{ContainerError, Limits};
 use goblin::container::{Container, Ctx};
 use goblin::elf::section_header::{SHN_XINDEX, SHT_NOBITS};
@@ -9,7 +9,12 @@ use goblin::elf::{Elf, SectionHeader};
 /// `__nv_relfatbin` holds relocatable device code; the last is the spelling of clang and hipcc.
 const SECTIONS: &[&[u8]] = &[b".nv_fatbin", b"__nv_relfatbin", b"__nv_fatbin"];
 
-pub(super) fn walk<'a>(data: &'a [u8], place: &Place, limits: &Limits, found: &mut Vec<Found<'a>>) {
+pub(super) fn walk<'a>(
+    data: &'a [u8],
+    place: &ImagePath,
+    limits: &Limits,
+    found: &mut Vec<ImageEntry<'a>>,
+) {
     match sections(data) {
         Ok(sections) => {
             for (index, header) in sections.headers.iter().enumerate() {
@@ -23,7 +28,7 @@ pub(super) fn walk<'a>(data: &'a [u8], place: &Place, limits: &Limits, found: &m
                     found.push((place.clone(), Err(cut)));
                     continue;
                 };
-                let place = Place { section: Some((name, index)), ..place.clone() };
+                let place = ImagePath { section: Some((name, index)), ..place.clone() };
                 fatbins(bytes, &place, limits, found);
             }
         }

@@ -46,7 +46,7 @@ pub fn kind(head: &[u8]) -> Option<Kind> {
 /// The position of an image in a file. Displays as `member/section#index@offset`, outermost first;
 /// empty if the file itself is the image.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct ImagePath {
     /// Names of zip and archive members, outermost first.
     pub members: Vec<String>,
     /// The host ELF section and its index.
@@ -55,7 +55,7 @@ pub struct Place {
     pub entry: Option<(usize, usize)>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ImagePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts: Vec<String> = self.members.clone();
         parts.extend(self.section.as_ref().map(|(name, index)| format!("{name}#{index}")));
@@ -64,8 +64,8 @@ impl fmt::Display for Place {
     }
 }
 
-impl Place {
-    pub(super) fn member(&self, name: &str) -> Place {
+impl ImagePath {
+    pub(super) fn member(&self, name: &str) -> ImagePath {
         let mut inner = self.clone();
         inner.members.push(name.to_owned());
         inner
@@ -114,8 +114,8 @@ impl<'a> Image<'a> {
     }
 }
 
-/// An image or the error of a part that could not be read, with its position.
-pub type Found<'a> = (Place, Result<Image<'a>, ContainerError>);
+/// The path of an image with the image, or with the error of a part that could not be read.
+pub type ImageEntry<'a> = (ImagePath, Result<Image<'a>, ContainerError>);
 
 /// Passes every image of a file to `visit`, in file order.
 ///
@@ -124,7 +124,7 @@ pub type Found<'a> = (Place, Result<Image<'a>, ContainerError>);
 pub fn walk(
     data: &[u8],
     limits: &Limits,
-    visit: &mut dyn FnMut(&Place, Result<Image<'_>, ContainerError>),
+    visit: &mut dyn FnMut(&ImagePath, Result<Image<'_>, ContainerError>),
 ) -> Result<Kind, ContainerError> {
     batches(data, limits, &mut |found| {
         for (place, image) in found {
@@ -141,7 +141,7 @@ pub fn walk(
 pub fn batches(
     data: &[u8],
     limits: &Limits,
-    visit: &mut dyn FnMut(Vec<Found<'_>>),
+    visit: &mut dyn FnMut(Vec<ImageEntry<'_>>),
 ) -> Result<Kind, ContainerError> {
     let Some(kind) = kind(&data[..data.len().min(4096)]) else {
         let start = data[..data.len().min(16)].escape_ascii().to_string();
@@ -149,7 +149,7 @@ pub fn batches(
     };
     match kind {
         Kind::Zip => zipped::walk(data, limits, visit),
-        _ => visit(inside(data, kind, &Place::default(), limits)),
+        _ => visit(inside(data, kind, &ImagePath::default(), limits)),
     }
     Ok(kind)
 }
@@ -159,9 +159,9 @@ pub fn batches(
 pub(super) fn inside<'a>(
     data: &'a [u8],
     kind: Kind,
-    place: &Place,
+    place: &ImagePath,
     limits: &Limits,
-) -> Vec<Found<'a>> {
+) -> Vec<ImageEntry<'a>> {
     let mut found = Vec::new();
     add(data, kind, place, limits, &mut found);
     found
@@ -171,9 +171,9 @@ pub(super) fn inside<'a>(
 pub(super) fn add<'a>(
     data: &'a [u8],
     kind: Kind,
-    place: &Place,
+    place: &ImagePath,
     limits: &Limits,
-    found: &mut Vec<Found<'a>>,
+    found: &mut Vec<ImageEntry<'a>>,
 ) {
     match kind {
         Kind::Cubin => found.push((place.clone(), Ok(Image::Cubin(data)))),
@@ -188,9 +188,9 @@ pub(super) fn add<'a>(
 /// Finds all fatbins of a section or file.
 pub(super) fn fatbins<'a>(
     data: &'a [u8],
-    place: &Place,
+    place: &ImagePath,
     limits: &Limits,
-    found: &mut Vec<Found<'a>>,
+    found: &mut Vec<ImageEntry<'a>>,
 ) {
     for (number, fatbin) in fatbin::find(data).enumerate() {
         if found.len() > limits.members {
@@ -201,7 +201,7 @@ pub(super) fn fatbins<'a>(
         match fatbin {
             Ok(fatbin) => {
                 found.extend(fatbin.entries.into_iter().enumerate().map(|(at, entry)| {
-                    let place = Place { entry: Some((number, at)), ..place.clone() };
+                    let place = ImagePath { entry: Some((number, at)), ..place.clone() };
                     (place, Ok(Image::Entry(entry)))
                 }))
             }

@@ -1,7 +1,7 @@
 //! Reads zip files such as wheels. Members are unpacked one at a time, and only if their first
 //! bytes show a kind of interest.
 
-use super::walk::{Found, Kind, Place, inside, kind};
+use super::walk::{ImageEntry, ImagePath, Kind, inside, kind};
 use super::{ContainerError, Limits};
 use crate::unpack::TooLarge;
 use std::io::{Cursor, Read};
@@ -11,8 +11,8 @@ use zip::read::ZipFile;
 /// Number of leading bytes from which the kind of a member is detected.
 const HEAD_BYTES: u64 = 4096;
 
-pub(super) fn walk(data: &[u8], limits: &Limits, visit: &mut dyn FnMut(Vec<Found<'_>>)) {
-    let place = Place::default();
+pub(super) fn walk(data: &[u8], limits: &Limits, visit: &mut dyn FnMut(Vec<ImageEntry<'_>>)) {
+    let place = ImagePath::default();
     let broken = |cause: String| ContainerError::Zip { cause };
     let mut archive = match ZipArchive::new(Cursor::new(data)) {
         Ok(archive) => archive,

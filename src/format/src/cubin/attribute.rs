@@ -36,7 +36,7 @@ pub(super) mod code {
 pub struct Attribute<'a> {
     /// The code.
     pub code: u8,
-    /// What follows it.
+    /// The payload that follows it.
     pub payload: Payload<'a>,
 }
 

@@ -129,7 +129,7 @@ pub(super) fn per_symbol(module: &[Attribute<'_>]) -> HashMap<u32, PerSymbol> {
 }
 
 /// The symbol, sections and attributes of a kernel.
-pub(super) struct Place<'s, 'a> {
+pub(super) struct KernelSource<'s, 'a> {
     pub(super) abi: Abi,
     pub(super) sm: u32,
     /// Whether the toolkit writes a record of spills for every kernel that has any.
@@ -140,19 +140,19 @@ pub(super) struct Place<'s, 'a> {
 }
 
 pub(super) fn assemble(
-    place: &Place<'_, '_>,
+    source: &KernelSource<'_, '_>,
     facts: Option<&PerSymbol>,
     own: KernelSections<'_, '_>,
 ) -> Kernel {
     let facts = facts.copied().unwrap_or_default();
-    let text = place.text;
+    let text = source.text;
     let shared = own.shared.map_or(0, |s| s.size);
     // Sections of sm_90 and up begin with 1 KiB that belongs to the system.
-    let reserved = if place.sm >= 90 { shared.min(1024) } else { 0 };
+    let reserved = if source.sm >= 90 { shared.min(1024) } else { 0 };
     let mut kernel = Kernel {
-        name: String::from_utf8_lossy(place.symbol.name).into_owned(),
-        section_index: place.symbol.section,
-        symbol_index: place.symbol_index,
+        name: String::from_utf8_lossy(source.symbol.name).into_owned(),
+        section_index: source.symbol.section,
+        symbol_index: source.symbol_index,
         registers: facts.registers,
         max_registers: None,
         stack: facts.stack.map(|n| match n {
@@ -173,15 +173,15 @@ pub(super) fn assemble(
         params: Vec::new(),
         param_offset: None,
         param_bytes: None,
-        spills: place.records_spills.then(Spills::default),
-        code_offset: text.offset.saturating_add(place.symbol.value),
-        code_bytes: if place.symbol.size > 0 { place.symbol.size } else { text.size },
+        spills: source.records_spills.then(Spills::default),
+        code_offset: text.offset.saturating_add(source.symbol.value),
+        code_bytes: if source.symbol.size > 0 { source.symbol.size } else { text.size },
         exits: Vec::new(),
         tcgen05_one_cta: false,
         tcgen05_two_cta: false,
         other_attributes: Vec::new(),
     };
-    if place.abi == Abi::V7 {
+    if source.abi == Abi::V7 {
         kernel.barriers = (text.flags >> 20 & 0x7f) as u32;
     }
     for attribute in &own.info {

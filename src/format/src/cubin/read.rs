@@ -264,8 +264,9 @@ fn kernels(
         }
         // An entry owns its section; a second symbol in the same section would be an alias.
         let own = by_text.remove(&symbol.section).unwrap_or_default();
-        let place = kernel::Place { abi, sm, records_spills, symbol_index: index, symbol, text };
-        kernels.push(kernel::assemble(&place, module.get(&(index as u32)), own));
+        let source =
+            kernel::KernelSource { abi, sm, records_spills, symbol_index: index, symbol, text };
+        kernels.push(kernel::assemble(&source, module.get(&(index as u32)), own));
     }
     Ok((kernels, functions))
 }

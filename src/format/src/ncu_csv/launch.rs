@@ -108,7 +108,7 @@ pub(super) fn compute(cell: &str) -> Option<(u32, u32)> {
 
 /// Number of facts after an event's name: payload type and value, colour type and colour, message
 /// type and message.
-const FACTS: usize = 6;
+const FACTS_PER_EVENT: usize = 6;
 
 /// Parses the ranges of one cell: a thread's number, then one quoted text per range,
 /// `"domain:name:facts…"`, with the range's number before the domain for start/end ranges. A name
@@ -118,7 +118,7 @@ pub(super) fn ranges(cell: &str, numbered: bool) -> Vec<RangeName> {
     let range = |text: &str| {
         let text = if numbered { text.split_once(':')?.1 } else { text };
         let (domain, rest) = text.split_once(':')?;
-        let name = rest.rsplitn(FACTS + 1, ':').nth(FACTS)?;
+        let name = rest.rsplitn(FACTS_PER_EVENT + 1, ':').nth(FACTS_PER_EVENT)?;
         let domain = (domain != "<default domain>").then(|| domain.to_owned());
         Some(RangeName { domain, name: name.to_owned() })
     };

@@ -2,7 +2,7 @@
 
 use super::NsysSqliteError;
 use super::rows::TableRow;
-use super::shares::{self, Shared};
+use super::shares::{self, SharedTable};
 use super::table::{self, Fields};
 use crate::nsys_row::{
     ApiCall, Diagnostic, Gpu, GraphLaunch, Kernel, KernelRun, Memcpy, Memset, NvtxEvent, Strings,
@@ -238,7 +238,7 @@ impl NsysSqlite {
             |ids: &RangeInclusive<i64>| ids.start().abs_diff(*ids.end()) >= LARGE_ID_SPAN;
         if let Some(ids) = ids.filter(|ids| readers > 1 && is_large(ids)) {
             let sql = format!("{sql} WHERE {} BETWEEN ?1 AND ?2", table::ROW_ID);
-            let shared = Shared { uri: &self.uri, bytes: self.bytes, table, sql: &sql, ids };
+            let shared = SharedTable { uri: &self.uri, bytes: self.bytes, table, sql: &sql, ids };
             if let Some(outcome) = shared.stream(readers, &mut row) {
                 return outcome;
             }

@@ -33,7 +33,7 @@ enum ReaderMessage<T> {
 }
 
 /// A table that several threads read.
-pub(super) struct Shared<'a> {
+pub(super) struct SharedTable<'a> {
     /// URI of the file, for further connections.
     pub(super) uri: &'a str,
     /// Length of the file.
@@ -49,7 +49,7 @@ pub(super) fn readers() -> usize {
     std::thread::available_parallelism().map_or(1, |many| many.get().min(MAX_READERS))
 }
 
-impl Shared<'_> {
+impl SharedTable<'_> {
     /// Streams the rows to `row`. Returns `None`, before any row, if no thread could be started.
     pub(super) fn stream<T: TableRow>(
         &self,
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     fn segments(ids: RangeInclusive<i64>) -> Vec<(i64, i64)> {
-        Shared { uri: "", bytes: 0, table: "t", sql: "", ids }.segments()
+        SharedTable { uri: "", bytes: 0, table: "t", sql: "", ids }.segments()
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A single bad store is reported once per thread that executes it, and afterwards every CUDA call
 //! reports the broken context. Users need to see the one store.
 
-use super::record::{Access, Hazard, Kind, Place, Record};
+use super::record::{Access, Hazard, InstructionLocation, Kind, Record};
 use std::collections::HashMap;
 
 /// One cause. All numbers are indices into the records passed to [`group`].
@@ -23,11 +23,11 @@ const STICKY: [i64; 12] = [214, 220, 226, 700, 709, 710, 714, 715, 716, 717, 718
 #[derive(PartialEq, Eq, Hash)]
 struct Key<'r> {
     kind: Kind,
-    place: Option<&'r Place>,
+    place: Option<&'r InstructionLocation>,
     access: Option<&'r Access>,
     problem: Option<&'r str>,
     hazard: Option<Hazard>,
-    race: Vec<(&'r Place, u8)>,
+    race: Vec<(&'r InstructionLocation, u8)>,
     /// The message, which distinguishes records without a place.
     words: Option<&'r str>,
 }

@@ -1,7 +1,7 @@
 //! Parses the indented lines of a record, and text forms that these share with the head line.
 
 use super::heads;
-use super::record::{Allocation, Frame, Kind, Place, Position, RaceSide, Record};
+use super::record::{Allocation, Frame, InstructionLocation, Kind, Position, RaceSide, Record};
 
 /// Adds one detail line to `record`; lines that are not understood are kept in `details`.
 pub(super) fn apply(record: &mut Record, line: &str) {
@@ -57,7 +57,7 @@ fn waits_for_module(record: &Record) -> bool {
 
 /// Parses `FUNCTION+0xOFF in FILE:LINE`, where everything but the function is optional, or `0xOFF
 /// in FILE:LINE:FUNCTION` of older versions.
-pub(super) fn place(text: &str) -> Place {
+pub(super) fn place(text: &str) -> InstructionLocation {
     let text = text.trim();
     if text.starts_with("0x") {
         return old_place(text);
@@ -71,20 +71,25 @@ pub(super) fn place(text: &str) -> Place {
         None => (head, None),
     };
     let (file, line) = source.map_or((None, None), source_line);
-    Place { function: Some(function.to_owned()).filter(|f| !f.is_empty()), pc, file, line }
+    InstructionLocation {
+        function: Some(function.to_owned()).filter(|f| !f.is_empty()),
+        pc,
+        file,
+        line,
+    }
 }
 
-fn old_place(text: &str) -> Place {
+fn old_place(text: &str) -> InstructionLocation {
     let pc = hex(text);
     let Some((_, rest)) = text.split_once(" in ") else {
-        return Place { pc, ..Place::default() };
+        return InstructionLocation { pc, ..InstructionLocation::default() };
     };
     // FILE:LINE:FUNCTION, where FUNCTION may contain colons.
     for (at, _) in rest.match_indices(':') {
         let tail = &rest[at + 1..];
         let digits = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
         if digits > 0 && tail[digits..].starts_with(':') {
-            return Place {
+            return InstructionLocation {
                 function: Some(tail[digits + 1..].to_owned()),
                 pc,
                 file: Some(rest[..at].to_owned()),
@@ -92,7 +97,7 @@ fn old_place(text: &str) -> Place {
             };
         }
         if digits > 0 && digits == tail.len() {
-            return Place {
+            return InstructionLocation {
                 function: None,
                 pc,
                 file: Some(rest[..at].to_owned()),
@@ -100,7 +105,7 @@ fn old_place(text: &str) -> Place {
             };
         }
     }
-    Place { function: Some(rest.to_owned()), pc, file: None, line: None }
+    InstructionLocation { function: Some(rest.to_owned()), pc, file: None, line: None }
 }
 
 fn source_line(text: &str) -> (Option<String>, Option<u32>) {

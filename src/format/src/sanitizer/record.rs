@@ -12,7 +12,7 @@ pub struct Record {
     /// The access, for memory errors.
     pub access: Option<Access>,
     /// The position of the instruction.
-    pub place: Option<Place>,
+    pub place: Option<InstructionLocation>,
     /// The thread and its block.
     pub position: Option<Position>,
     /// The address in question.
@@ -132,9 +132,9 @@ pub enum Direction {
     Atomic,
 }
 
-/// Position of an instruction.
+/// The location of an instruction in code and source.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct InstructionLocation {
     /// Function name, with arguments in the log and without them in the XML.
     pub function: Option<String>,
     /// Offset of the instruction from the function's start.
@@ -173,7 +173,7 @@ pub struct RaceSide {
     /// Direction of the access.
     pub direction: Option<Direction>,
     /// Position of the instruction.
-    pub place: Place,
+    pub place: InstructionLocation,
     /// The thread, in hazard mode.
     pub thread: Option<[u32; 3]>,
     /// Number of hazards between this pair, in analysis mode.

@@ -47,7 +47,7 @@ impl FromStr for Tool {
     }
 }
 
-/// What a run of one tool proves.
+/// The verdict of a run of one tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The tool's own summary reports zero, and nothing contradicts it.

@@ -7,7 +7,9 @@
 //! run gives an empty root element.
 
 use super::heads;
-use super::record::{Access, ApiError, Frame, Kind, Place, Position, RaceSide, Record, Severity};
+use super::record::{
+    Access, ApiError, Frame, InstructionLocation, Kind, Position, RaceSide, Record, Severity,
+};
 use super::{details, record::Leak};
 use quick_xml::Reader;
 use quick_xml::events::Event;
@@ -292,9 +294,9 @@ fn kind(word: &str, by_text: Kind) -> Option<Kind> {
     }
 }
 
-fn place_of(node: &Node) -> Place {
+fn place_of(node: &Node) -> InstructionLocation {
     let line = node.number_of(&["line"]).and_then(|n| u32::try_from(n).ok());
-    Place {
+    InstructionLocation {
         function: node.text_of(&["func"]).map(str::to_owned),
         pc: node.number_of(&["pc"]),
         file: node.text_of(&["path", "file"]).map(str::to_owned),

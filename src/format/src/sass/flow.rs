@@ -2,7 +2,7 @@
 
 use super::instruction::{BYTES, Instruction};
 use super::mnemonic::{Mnemonic, mnemonic};
-use super::survey::count_without_padding;
+use super::summary::count_without_padding;
 use std::collections::BTreeSet;
 
 /// A run of instructions with one entry and one exit.

@@ -2,7 +2,7 @@
 //! files.
 
 use crate::{damage, fixture};
-use rgpu_format::container::{self, ContainerError, Image, Kind, Limits, Place};
+use rgpu_format::container::{self, ContainerError, Image, ImagePath, Kind, Limits};
 use rgpu_format::fatbin::{self, Compression, EntryKind, FatbinError};
 use std::io::{Cursor, Write};
 
@@ -15,7 +15,7 @@ fn bytes(name: &str) -> Vec<u8> {
 /// Every image of a file, unpacked, with its place; errors as text.
 fn images(data: &[u8]) -> Vec<(String, Result<Vec<u8>, String>)> {
     let mut all = Vec::new();
-    container::walk(data, &Limits::default(), &mut |place: &Place, image| {
+    container::walk(data, &Limits::default(), &mut |place: &ImagePath, image| {
         let bytes = image.map_err(|e| e.to_string()).and_then(|image: Image<'_>| {
             let bytes = image.bytes(&Limits::default()).map_err(|e| e.to_string())?;
             Ok(bytes.into_owned())

@@ -82,8 +82,8 @@ fn readers_of_gpu_code_bear_what_fuzzing_begins_with() {
     }
     for file in corpus("sass") {
         let Some((sm, code)) = file.split_first() else { continue };
-        let survey = sass::survey(code, u32::from(*sm));
-        assert!(survey.bytes <= code.len());
+        let summary = sass::summarize_code(code, u32::from(*sm));
+        assert!(summary.bytes <= code.len());
     }
     let listings = corpus("sass_text");
     let texts: Vec<_> = listings.iter().map(|file| String::from_utf8_lossy(file)).collect();

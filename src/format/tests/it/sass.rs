@@ -286,11 +286,11 @@ fn one_pass_over_the_code_finds_what_the_readers_of_its_parts_find() {
             let code = instructions(section, &file);
             let trimmed = sass::trimmed(&code, sm);
             let blocks = sass::blocks(trimmed, sm);
-            let survey = sass::survey(section.code(&file), sm);
+            let summary = sass::summarize_code(section.code(&file), sm);
             let loops = blocks.iter().filter(|b| b.loop_head).count();
-            assert_eq!(survey.bytes, trimmed.len() * 16, "{}", section.name);
-            assert_eq!(survey.mix, sass::mix(trimmed, sm), "{}", section.name);
-            assert_eq!((survey.blocks, survey.loops), (blocks.len() as u64, loops as u64));
+            assert_eq!(summary.bytes, trimmed.len() * 16, "{}", section.name);
+            assert_eq!(summary.mix, sass::mix(trimmed, sm), "{}", section.name);
+            assert_eq!((summary.blocks, summary.loops), (blocks.len() as u64, loops as u64));
         }
     }
 }
@@ -300,7 +300,7 @@ fn the_shape_of_code_tells_names_guards_and_branches_but_no_registers() {
     let code = |words: &[[u64; 2]]| -> Vec<u8> {
         words.iter().flatten().flat_map(|word| word.to_le_bytes()).collect()
     };
-    let shape = |words: &[[u64; 2]]| sass::survey(&code(words), 90).shape;
+    let shape = |words: &[[u64; 2]]| sass::summarize_code(&code(words), 90).shape;
     let exit = [0x794d, 0];
     // FFMA with another register, guard, or kind of name; two opcodes that no table has.
     let (ffma, other_register) = ([0x0007_7223, 0], [0x0009_7223, 0]);
@@ -311,5 +311,5 @@ fn the_shape_of_code_tells_names_guards_and_branches_but_no_registers() {
     assert_ne!(shape(&[[0x7fff, 0], exit]), shape(&[[0x7ffe, 0], exit]));
     let branch = |by: u64| [0x7947 | (by & 0xff) << 16 | (by >> 8) << 34, 0x0380_0000];
     assert_ne!(shape(&[branch(4), ffma, exit]), shape(&[branch(8), ffma, exit]));
-    assert_eq!(sass::survey(&[], 90).blocks, 0);
+    assert_eq!(sass::summarize_code(&[], 90).blocks, 0);
 }

@@ -7,7 +7,7 @@ use rgpu_format::ncu_rep::Limits;
 
 use crate::import::Imported;
 use crate::import::ncu::{RequestedCounters, import};
-use crate::model::Tally;
+use crate::model::NamedNumbers;
 use crate::model::hotspots::{InstructionSpot, LaunchSpots};
 
 fn fixtures() -> PathBuf {
@@ -75,7 +75,7 @@ const METRICS: &[(&str, &str)] = &[
 /// cells.
 fn differences(row: &BTreeMap<String, String>, spot: &InstructionSpot) -> (Vec<String>, usize) {
     let counts = &spot.counts;
-    let reason = |map: &Tally<u64>, name: &str| map.get(name).copied().unwrap_or(0);
+    let reason = |map: &NamedNumbers<u64>, name: &str| map.get(name).copied().unwrap_or(0);
     let mut pairs = vec![
         ("# Samples".to_owned(), counts.samples.unwrap_or(0)),
         ("Warp Stall Sampling (All Samples)".to_owned(), counts.samples.unwrap_or(0)),

@@ -2,25 +2,26 @@
 
 use std::fmt::Write;
 
-use super::{COLORS, Picture};
+use super::{COLORS, CellGrid};
 
 /// Height of a line of text in a cell.
-const LINE: i64 = 14;
+const LINE_HEIGHT_PX: i64 = 14;
 /// Width of a character.
-const CHARACTER: i64 = 8;
-/// Around the cells.
-const MARGIN: i64 = 34;
+const CHARACTER_WIDTH_PX: i64 = 8;
+/// The margin around the cells.
+const MARGIN_PX: i64 = 34;
 
-impl Picture {
+impl CellGrid {
     /// The picture as a document of its own.
     pub fn svg(&self) -> String {
         let lines = self.cells.iter().flatten().map(|cell| cell.lines.len()).max().unwrap_or(1);
         let longest = self.cells.iter().flatten().flat_map(|cell| &cell.lines);
         let longest = longest.map(String::len).max().unwrap_or(1);
-        let (width, height) = (longest as i64 * CHARACTER + 12, lines as i64 * LINE + 10);
+        let (width, height) =
+            (longest as i64 * CHARACTER_WIDTH_PX + 12, lines as i64 * LINE_HEIGHT_PX + 10);
         let rows = self.rows().count() as i64;
         let (full_width, full_height) =
-            (MARGIN + self.columns * width + 8, MARGIN + rows * height + 8);
+            (MARGIN_PX + self.columns * width + 8, MARGIN_PX + rows * height + 8);
         let mut out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {full_width} {full_height}\" \
              width=\"{full_width}\" height=\"{full_height}\" role=\"img\">\n<title>{}</title>\n\
@@ -28,16 +29,16 @@ impl Picture {
             escape(&self.title),
             style()
         );
-        let middle = |at: i64, size: i64| MARGIN + at * size + size / 2;
+        let middle = |at: i64, size: i64| MARGIN_PX + at * size + size / 2;
         for column in 0..self.columns {
-            let (x, y) = (middle(column, width), MARGIN - 10);
+            let (x, y) = (middle(column, width), MARGIN_PX - 10);
             let _ = writeln!(out, "<text class=\"edge\" x=\"{x}\" y=\"{y}\">{column}</text>");
         }
         for (row, cells) in self.rows() {
-            let (x, y) = (MARGIN / 2, middle(row, height) + 4);
+            let (x, y) = (MARGIN_PX / 2, middle(row, height) + 4);
             let _ = writeln!(out, "<text class=\"edge\" x=\"{x}\" y=\"{y}\">{row}</text>");
             for (column, cell) in (0_i64..).zip(cells) {
-                let (x, y) = (MARGIN + column * width, MARGIN + row * height);
+                let (x, y) = (MARGIN_PX + column * width, MARGIN_PX + row * height);
                 let Some(cell) = cell else {
                     let size = format!("width=\"{width}\" height=\"{height}\"");
                     let _ = writeln!(out, "<rect class=\"hole\" x=\"{x}\" y=\"{y}\" {size}/>");
@@ -51,7 +52,7 @@ impl Picture {
                     note = escape(&cell.note),
                 );
                 for (line, text) in (0_i64..).zip(&cell.lines) {
-                    let (x, y) = (x + width / 2, y + LINE * (line + 1) + 2);
+                    let (x, y) = (x + width / 2, y + LINE_HEIGHT_PX * (line + 1) + 2);
                     let _ = write!(out, "<text x=\"{x}\" y=\"{y}\">{}</text>", escape(text));
                 }
                 out.push_str("</g>\n");

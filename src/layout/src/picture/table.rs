@@ -1,6 +1,6 @@
 //! Pictures as text.
 
-use super::{COLORS, Cell, Picture};
+use super::{COLORS, Cell, CellGrid};
 
 /// Pale backgrounds of terminals with 256 colours, on which black text can be read.
 const BACKGROUNDS: [u8; 32] = [
@@ -8,7 +8,7 @@ const BACKGROUNDS: [u8; 32] = [
     218, 230, 147, 181, 158, 188, 215, 155, 213, 123, 186, 177, 121,
 ];
 
-impl Picture {
+impl CellGrid {
     /// The picture as text, with the numbers of rows and columns around it.
     pub fn table(&self, colors: bool) -> String {
         let text = |cell: &Option<Cell>| cell.as_ref().map_or(String::new(), |c| c.lines.join(" "));

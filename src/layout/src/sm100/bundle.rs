@@ -9,7 +9,7 @@ use super::tile::{
 use crate::layout::Layout;
 use crate::swizzle::{Swizzle, SwizzledLayout};
 
-/// What a kernel computes: C of `m` by `n` from `k`, `l` times.
+/// The problem sizes of a kernel: C of `m` by `n` from `k`, `l` times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProblemShape {
     /// Rows of C.

@@ -68,7 +68,7 @@ pub enum DescriptorError {
         field: &'static str,
         /// Its value.
         value: u32,
-        /// What is allowed.
+        /// The allowed values.
         allowed: &'static str,
     },
     /// Bits have no meaning.

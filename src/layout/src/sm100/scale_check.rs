@@ -8,7 +8,7 @@ use super::scale::{BLOCK_BYTES, BLOCK_ROWS, BLOCK_SCALES, ScaleTensor, div_ceil}
 /// A mistake that explains every byte of a wrong buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Mistake {
+pub enum ScaleLayoutError {
     /// The scales are in plain row-major order: no swizzle at all.
     NotSwizzled,
     /// The scales are in plain column-major order.
@@ -33,7 +33,7 @@ pub enum Mistake {
     OtherOperand,
 }
 
-impl std::fmt::Display for Mistake {
+impl std::fmt::Display for ScaleLayoutError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NotSwizzled => f.write_str("the scales are row-major: they were not swizzled"),
@@ -85,7 +85,7 @@ pub struct BufferCheck {
     /// The first of these, by batch, row and K.
     pub first_wrong: Option<WrongScale>,
     /// Mistakes that explain every scale of a wrong buffer; more than one if the values repeat.
-    pub mistakes: Vec<Mistake>,
+    pub mistakes: Vec<ScaleLayoutError>,
 }
 
 /// The reason why buffers cannot be compared.
@@ -134,7 +134,7 @@ pub fn check_buffer(
         if let Some((tensor, plain)) = other {
             let offset = |row, scale, batch| tensor.padded_offset(row, scale, batch);
             if compare(tensor, buffer, plain, &offset, 1).0 == 0 {
-                mistakes.push(Mistake::OtherOperand);
+                mistakes.push(ScaleLayoutError::OtherOperand);
             }
         }
     }
@@ -152,14 +152,15 @@ fn size_fits(tensor: ScaleTensor, plain: &[u8]) -> Result<(), BufferError> {
     Err(BufferError::PlainSize { rows, scales, expected, found: plain.len() })
 }
 
-type Place<'a> = dyn Fn(i64, i64, i64) -> i64 + 'a;
+/// The byte offset of a scale, from its row, its number in the row, and its batch.
+type ScaleOffsetFn<'a> = dyn Fn(i64, i64, i64) -> i64 + 'a;
 
-/// Counts scales that are not where `place` puts them, up to `enough`, and returns the first.
+/// Counts scales that are not at the offsets of `offset_of`, up to `enough`, and returns the first.
 fn compare(
     tensor: ScaleTensor,
     buffer: &[u8],
     plain: &[u8],
-    place: &Place<'_>,
+    offset_of: &ScaleOffsetFn<'_>,
     enough: i64,
 ) -> (i64, Option<WrongScale>) {
     let (mut wrong, mut first) = (0, None);
@@ -167,7 +168,7 @@ fn compare(
     for (index, &expected) in (0_i64..).zip(plain) {
         let (row, scale) = (index / scales, index % scales);
         let (batch, row) = (row / tensor.rows(), row % tensor.rows());
-        let offset = place(row, scale, batch);
+        let offset = offset_of(row, scale, batch);
         let found = usize::try_from(offset).ok().and_then(|at| buffer.get(at)).copied();
         if found != Some(expected) {
             wrong += 1;
@@ -182,33 +183,33 @@ fn compare(
 }
 
 /// Orders that mistakes lead to.
-fn explanations(tensor: ScaleTensor) -> Vec<(Mistake, Box<Place<'static>>)> {
+fn explanations(tensor: ScaleTensor) -> Vec<(ScaleLayoutError, Box<ScaleOffsetFn<'static>>)> {
     let (rows, scales) = (tensor.rows(), tensor.scales_in_row());
     let (row_blocks, k_blocks) = (tensor.row_blocks(), tensor.k_blocks());
     // The block of a scale in the right order, and what a mistake makes of the place inside.
-    let inside = move |place: fn(i64, i64) -> i64| -> Box<Place<'static>> {
+    let inside = move |place: fn(i64, i64) -> i64| -> Box<ScaleOffsetFn<'static>> {
         Box::new(move |row, scale, batch| {
             let block = (batch * row_blocks + row / BLOCK_ROWS) * k_blocks + scale / BLOCK_SCALES;
             block * BLOCK_BYTES + place(row % BLOCK_ROWS, scale % BLOCK_SCALES)
         })
     };
     let interleaved = |row: i64, scale: i64| row % 32 * 16 + row / 32 * 4 + scale;
-    let mut explanations: Vec<(Mistake, Box<Place<'static>>)> = vec![
+    let mut explanations: Vec<(ScaleLayoutError, Box<ScaleOffsetFn<'static>>)> = vec![
         (
-            Mistake::NotSwizzled,
+            ScaleLayoutError::NotSwizzled,
             Box::new(move |row, scale, batch| (batch * rows + row) * scales + scale),
         ),
         (
-            Mistake::Transposed,
+            ScaleLayoutError::Transposed,
             Box::new(move |row, scale, batch| (batch * scales + scale) * rows + row),
         ),
-        (Mistake::RowsNotInterleaved, inside(|row, scale| row * BLOCK_SCALES + scale)),
+        (ScaleLayoutError::RowsNotInterleaved, inside(|row, scale| row * BLOCK_SCALES + scale)),
         (
-            Mistake::ScalesAndGroupsExchanged,
+            ScaleLayoutError::ScalesAndGroupsExchanged,
             inside(|row, scale| row % 32 * 16 + scale * 4 + row / 32),
         ),
         (
-            Mistake::BlocksRowMajor,
+            ScaleLayoutError::BlocksRowMajor,
             Box::new(move |row, scale, batch| {
                 let block =
                     (batch * k_blocks + scale / BLOCK_SCALES) * row_blocks + row / BLOCK_ROWS;
@@ -224,7 +225,7 @@ fn explanations(tensor: ScaleTensor) -> Vec<(Mistake, Box<Place<'static>>)> {
             let block = (batch * all + block_row) * k_blocks + scale / BLOCK_SCALES;
             block * BLOCK_BYTES + interleaved(row % tile % BLOCK_ROWS, scale % BLOCK_SCALES)
         };
-        explanations.push((Mistake::PaddedTiles { rows: tile }, Box::new(place)));
+        explanations.push((ScaleLayoutError::PaddedTiles { rows: tile }, Box::new(place)));
     }
     // Tiles of K have 128, 256 or 512 elements, and a kernel may pad to them.
     let padded = [2, 4, 8].map(|tile| div_ceil(k_blocks, tile) * tile);
@@ -235,7 +236,7 @@ fn explanations(tensor: ScaleTensor) -> Vec<(Mistake, Box<Place<'static>>)> {
             let block = (batch * row_blocks + row / BLOCK_ROWS) * blocks + scale / BLOCK_SCALES;
             block * BLOCK_BYTES + interleaved(row % BLOCK_ROWS, scale % BLOCK_SCALES)
         };
-        explanations.push((Mistake::PaddedK { blocks }, Box::new(place)));
+        explanations.push((ScaleLayoutError::PaddedK { blocks }, Box::new(place)));
     }
     explanations
 }

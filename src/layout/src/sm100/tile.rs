@@ -243,9 +243,9 @@ pub fn accumulator_layout(tile: MmaTile) -> Result<Layout, TileError> {
 /// How an epilogue reads the accumulator by `tcgen05.ld.32x32b.xC`: each thread one row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct EpilogueTile {
-    /// What one warp reads: `((columns, lanes), …)` to tensor memory.
+    /// The elements that one warp reads: `((columns, lanes), …)` to tensor memory.
     pub accumulator: Layout,
-    /// What one thread writes: its columns to elements of its row.
+    /// The elements that one thread writes: its columns to elements of its row.
     pub output: Layout,
 }
 

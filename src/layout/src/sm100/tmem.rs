@@ -10,7 +10,7 @@ pub const TMEM_COLUMNS: i64 = 512;
 /// The smallest allocation.
 const SMALLEST_ALLOCATION: i64 = 32;
 
-/// What a segment of tensor memory holds.
+/// The content of a segment of tensor memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SegmentKind {
@@ -25,7 +25,7 @@ pub enum SegmentKind {
 /// A segment with its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Segment {
-    /// What it holds.
+    /// Its content.
     pub kind: SegmentKind,
     /// Which of its kind, from 0.
     pub stage: i64,
@@ -35,7 +35,7 @@ pub struct Segment {
     pub columns: i64,
 }
 
-/// What a kernel needs of tensor memory.
+/// The tensor memory that a kernel needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TmemRequest {
     /// Columns of one stage of the accumulator.
@@ -116,7 +116,7 @@ pub struct Budget {
     pub slack: Option<i64>,
     /// Blocks that can be resident on an SM at once, as far as tensor memory goes; 0 if none fits.
     pub blocks_per_sm: i64,
-    /// What to change.
+    /// Advice on the request.
     pub advice: Vec<Advice>,
     /// All orders of the kinds of segments by their extent, best first.
     pub orders: Vec<Order>,

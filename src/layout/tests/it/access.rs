@@ -39,12 +39,12 @@ fn sectors_of_known_patterns() {
         assert_eq!(report.sectors.unwrap().total, sectors, "{text}");
         assert_eq!(report.requests, 1);
         let ideal = report.sectors.unwrap().ideal;
-        assert_eq!(report.first_offence.is_some(), sectors > ideal, "{text}");
+        assert_eq!(report.first_conflict.is_some(), sectors > ideal, "{text}");
     }
     // The epilogue that stores a row of f16 in each lane: 64 bytes of 32 sectors.
     let report = check("32:4096", Space::Global, 2, 1);
     assert_eq!(report.efficiency, Some(0.0625));
-    let offence = report.first_offence.unwrap();
+    let offence = report.first_conflict.unwrap();
     assert_eq!((offence.first.lane, offence.second.lane), (0, 1));
     assert_eq!(check("32:4096", Space::Global, 2, 8).efficiency, Some(0.5));
     assert_eq!(check("32:8", Space::Global, 2, 8).efficiency, Some(1.0));
@@ -67,7 +67,7 @@ fn bank_conflicts_of_known_patterns() {
     ] {
         let report = check(text, Space::Shared, bytes, vector);
         assert_eq!(report.conflict_ways, Some(ways), "{text} of {bytes} bytes");
-        assert_eq!(report.first_offence.is_some(), ways > 1.0, "{text}");
+        assert_eq!(report.first_conflict.is_some(), ways > 1.0, "{text}");
     }
     // Rows of 128 bytes, 16 bytes of each: eight ways without the swizzle, one with it.
     let rows = "(8,4):(64,8)";

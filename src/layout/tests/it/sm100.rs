@@ -5,9 +5,9 @@
 //! `cta_group::1`; it holds numbers, no text of the DSL.
 
 use rgpu_layout::sm100::{
-    Advice, ElementFormat, EpilogueTile, InstructionDescriptor, MatrixDescriptor, Mistake, MmaTile,
-    ScaleTensor, ScaleType, SmemSwizzle, TmemRequest, accumulator_layout, budget, check_buffer,
-    operand_smem, scale_smem, scale_tmem, smem_swizzle,
+    Advice, ElementFormat, EpilogueTile, InstructionDescriptor, MatrixDescriptor, MmaTile,
+    ScaleLayoutError, ScaleTensor, ScaleType, SmemSwizzle, TmemRequest, accumulator_layout, budget,
+    check_buffer, operand_smem, scale_smem, scale_tmem, smem_swizzle,
 };
 use rgpu_layout::{Limits, Method};
 use serde_json::Value;
@@ -137,34 +137,34 @@ fn a_wrong_buffer_has_its_first_place_and_the_mistake() {
     let other: Vec<u8> = (0..rows * scales).map(|_| random.below(256) as u8).collect();
     let tensor = ScaleTensor::new(300, 320, 1, 16).unwrap();
     let inside = |row: usize, scale: usize| row % 32 * 16 + row % 128 / 32 * 4 + scale % 4;
-    let cases: [(Mistake, Vec<u8>); 8] = [
-        (Mistake::NotSwizzled, plain.clone()),
-        (Mistake::Transposed, filled(&plain, scales, 6000, |r, s| s * rows + r)),
+    let cases: [(ScaleLayoutError, Vec<u8>); 8] = [
+        (ScaleLayoutError::NotSwizzled, plain.clone()),
+        (ScaleLayoutError::Transposed, filled(&plain, scales, 6000, |r, s| s * rows + r)),
         (
-            Mistake::RowsNotInterleaved,
+            ScaleLayoutError::RowsNotInterleaved,
             filled(&plain, scales, 7680, |r, s| (r / 128 * 5 + s / 4) * 512 + r % 128 * 4 + s % 4),
         ),
         (
-            Mistake::ScalesAndGroupsExchanged,
+            ScaleLayoutError::ScalesAndGroupsExchanged,
             filled(&plain, scales, 7680, |r, s| {
                 (r / 128 * 5 + s / 4) * 512 + r % 32 * 16 + s % 4 * 4 + r % 128 / 32
             }),
         ),
         (
-            Mistake::BlocksRowMajor,
+            ScaleLayoutError::BlocksRowMajor,
             filled(&plain, scales, 7680, |r, s| (s / 4 * 3 + r / 128) * 512 + inside(r, s)),
         ),
         (
-            Mistake::PaddedTiles { rows: 64 },
+            ScaleLayoutError::PaddedTiles { rows: 64 },
             filled(&plain, scales, 5 * 5 * 512, |r, s| {
                 (r / 64 * 5 + s / 4) * 512 + inside(r % 64, s)
             }),
         ),
         (
-            Mistake::PaddedK { blocks: 8 },
+            ScaleLayoutError::PaddedK { blocks: 8 },
             filled(&plain, scales, 3 * 8 * 512, |r, s| (r / 128 * 8 + s / 4) * 512 + inside(r, s)),
         ),
-        (Mistake::OtherOperand, blocked(&other, rows, scales)),
+        (ScaleLayoutError::OtherOperand, blocked(&other, rows, scales)),
     ];
     for (mistake, buffer) in cases {
         let check = check_buffer(tensor, &buffer, &plain, Some((tensor, &other))).unwrap();

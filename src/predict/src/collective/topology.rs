@@ -1,4 +1,4 @@
-//! Which links join the GPUs of a collective.
+//! The links between the GPUs of a collective.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,25 +8,25 @@ use crate::hw::Gpu;
 /// The links that a collective uses. Rates are one way, of one GPU, in B/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Topology {
-    /// GPUs that NVLink or PCIe joins: a node, or a rack.
+    /// Number of GPUs that NVLink or PCIe joins: those of a node, or of a rack.
     pub domain: f64,
-    /// The rate between GPUs of a domain.
+    /// The rate between GPUs of one domain.
     pub inside: f64,
-    /// Whether that is NVLink.
+    /// Whether NVLink joins the GPUs of a domain.
     pub has_nvlink: bool,
     /// The rate between domains; 0 if there is no network.
     pub network: f64,
-    /// How many times more the GPUs can send than the switches between domains carry: at least 1.
+    /// The rate that all GPUs can send, over the rate of the switches between domains: at least 1.
     pub oversubscription: f64,
     /// GPUs of one NUMA node, and the rate between NUMA nodes for one GPU, where PCIe joins them.
     pub numa: Option<(f64, f64)>,
 }
 
-/// A topology file. What is absent is as in the GPU's own file.
+/// A topology file. An absent key has the value of the GPU's own file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TopologyFile {
-    /// GPUs that NVLink or PCIe joins.
+    /// Number of GPUs that NVLink or PCIe joins.
     #[serde(default)]
     pub domain_gpus: Option<u32>,
     /// NVLink of one GPU, one way, in GB/s. 0 if there is none.
@@ -38,10 +38,10 @@ pub struct TopologyFile {
     /// The network of one GPU, one way, in GB/s.
     #[serde(default)]
     pub network_gb_s: Option<f64>,
-    /// How many times more the GPUs can send than the switches carry.
+    /// The rate that all GPUs can send, over the rate of the switches between domains.
     #[serde(default)]
     pub oversubscription: Option<f64>,
-    /// GPUs of one NUMA node.
+    /// Number of GPUs per NUMA node.
     #[serde(default)]
     pub numa_gpus: Option<u32>,
     /// The rate between NUMA nodes for one GPU, one way, in GB/s.
@@ -49,23 +49,23 @@ pub struct TopologyFile {
     pub numa_gb_s: Option<f64>,
 }
 
-/// A topology that cannot be used.
+/// Why a topology cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TopologyError {
-    /// Not TOML, or not of this form.
+    /// The text is not TOML, or has unknown or missing keys.
     #[error("the topology cannot be read: {0}")]
     Toml(#[from] toml::de::Error),
-    /// A number out of its range.
+    /// A number is out of its range.
     #[error("`{key}` of the topology is {value}; it must be {wanted}")]
     Range {
-        /// Which.
+        /// The key in the file.
         key: &'static str,
-        /// Its value.
+        /// The given value.
         value: f64,
-        /// What it may be.
+        /// The allowed values, in words.
         wanted: &'static str,
     },
-    /// No link is known.
+    /// Neither the file nor the GPU has a link between GPUs.
     #[error("no link between GPUs is known; give `nvlink_gb_s` or `pcie_gb_s` in a topology file")]
     NoLink,
 }
@@ -129,7 +129,7 @@ impl Topology {
         })
     }
 
-    /// How many domains `ranks` GPUs take.
+    /// Number of domains that `ranks` GPUs need.
     #[must_use]
     pub fn nodes(&self, ranks: f64) -> f64 {
         (ranks / self.domain).ceil().max(1.0)
@@ -164,7 +164,7 @@ impl Topology {
         self.has_nvlink && nodes <= 1.0
     }
 
-    /// The links inside one domain.
+    /// The same links, limited to one domain.
     #[must_use]
     pub fn node(&self) -> Self {
         Self { network: 0.0, ..*self }

@@ -3,7 +3,7 @@
 
 use super::{Architecture, AttentionShape, ConfigError, Fields, Layer, MlpShape, Model};
 
-/// DeepSeek V3.
+/// The reader for DeepSeek V3.
 pub(super) static DEEPSEEK_V3: Architecture =
     Architecture { names: &["DeepseekV3ForCausalLM"], read };
 

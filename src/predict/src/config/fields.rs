@@ -33,18 +33,18 @@ const WITHOUT_EFFECT: &[&str] = &[
     "use_cache",
 ];
 
-/// No size of a model is larger.
+/// The largest accepted size.
 const MAX_COUNT: u64 = 1 << 32;
-/// No model has more layers.
+/// The maximum number of layers.
 const MAX_LAYERS: u64 = 4096;
 
-/// A config that is no model.
+/// Why a config cannot be read as a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// Not a JSON object.
+    /// The config is not a JSON object.
     #[error("the config is no JSON object")]
     NoObject,
-    /// No reader for this architecture.
+    /// There is no reader for this architecture.
     #[error("`{name}` at /architectures is no known architecture; the nearest is `{nearest}`")]
     Architecture {
         /// The name in the config.
@@ -52,26 +52,26 @@ pub enum ConfigError {
         /// The most similar name.
         nearest: String,
     },
-    /// A field is not there.
+    /// A field is missing.
     #[error("the config lacks /{field}")]
     Missing {
-        /// Its name.
+        /// The name of the field.
         field: String,
     },
     /// A field has a value that it cannot have.
     #[error("/{field} of the config must be {wanted}, is {value}")]
     Value {
-        /// Its name.
+        /// The name of the field.
         field: String,
-        /// What it may be.
+        /// The allowed values, in words.
         wanted: &'static str,
-        /// Its value.
+        /// The value in the config.
         value: String,
     },
     /// A field that the architecture does not know.
     #[error("/{field} is not known for `{architecture}` and may change the model{hint}")]
     Unknown {
-        /// Its name.
+        /// The name of the field.
         field: String,
         /// The architecture.
         architecture: String,
@@ -81,11 +81,11 @@ pub enum ConfigError {
     /// Two fields contradict each other.
     #[error("/{field} of the config contradicts /{other}: {text}")]
     Contradiction {
-        /// One field.
+        /// The name of the field.
         field: String,
-        /// The other.
+        /// The other field.
         other: String,
-        /// How.
+        /// How they contradict each other.
         text: String,
     },
 }
@@ -168,7 +168,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// How many layers there are.
+    /// Number of layers.
     ///
     /// # Errors
     /// The field is absent, no number, or larger than any model.
@@ -291,7 +291,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// What all architectures share, without layers.
+    /// A model without layers, from the fields that all architectures share.
     ///
     /// # Errors
     /// A field is missing or wrong.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Architecture, AttentionShape, ConfigError, Fields, Layer, MlpShape, Model};
 
-/// gpt-oss.
+/// The reader for gpt-oss.
 pub(super) static GPT_OSS: Architecture = Architecture { names: &["GptOssForCausalLM"], read };
 
 fn read(fields: &Fields<'_>) -> Result<Model, ConfigError> {

@@ -2,7 +2,7 @@
 
 use super::{Architecture, AttentionShape, ConfigError, Fields, Layer, MlpShape, Model};
 
-/// Llama and Mistral.
+/// The reader for Llama and Mistral.
 pub(super) static LLAMA: Architecture =
     Architecture { names: &["LlamaForCausalLM", "MistralForCausalLM"], read };
 

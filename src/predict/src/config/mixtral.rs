@@ -2,7 +2,7 @@
 
 use super::{Architecture, AttentionShape, ConfigError, Fields, Layer, MlpShape, Model};
 
-/// Mixtral.
+/// The reader for Mixtral.
 pub(super) static MIXTRAL: Architecture = Architecture { names: &["MixtralForCausalLM"], read };
 
 fn read(fields: &Fields<'_>) -> Result<Model, ConfigError> {

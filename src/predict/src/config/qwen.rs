@@ -2,7 +2,7 @@
 
 use super::{Architecture, AttentionShape, ConfigError, Fields, Layer, MlpShape, Model};
 
-/// Qwen 2 and 3.
+/// The reader for Qwen 2 and 3.
 pub(super) static QWEN: Architecture =
     Architecture { names: &["Qwen2ForCausalLM", "Qwen3ForCausalLM"], read };
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::qwen::attention_layer;
 use super::{Architecture, ConfigError, Fields, Layer, MlpShape, Model};
 
-/// Qwen 3 MoE.
+/// The reader for Qwen 3 MoE.
 pub(super) static QWEN_MOE: Architecture = Architecture { names: &["Qwen3MoeForCausalLM"], read };
 
 fn read(fields: &Fields<'_>) -> Result<Model, ConfigError> {

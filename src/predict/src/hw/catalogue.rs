@@ -16,7 +16,7 @@ const FILES: &[&str] = &[
     include_str!("../../data/mi300x.toml"),
 ];
 
-/// All shipped GPUs.
+/// All GPUs that rgpu ships.
 #[must_use]
 pub fn shipped() -> &'static [Hardware] {
     static SHIPPED: OnceLock<Vec<Hardware>> = OnceLock::new();
@@ -24,11 +24,11 @@ pub fn shipped() -> &'static [Hardware] {
     SHIPPED.get_or_init(|| FILES.iter().filter_map(|text| Hardware::parse(text).ok()).collect())
 }
 
-/// A name that is no GPU.
+/// A name that no GPU of the catalogue has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{typed}` is no GPU of the catalogue; the nearest is `{nearest}`")]
 pub struct UnknownGpu {
-    /// The name as typed.
+    /// The name that was given.
     pub typed: String,
     /// The most similar name.
     pub nearest: String,

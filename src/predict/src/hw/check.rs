@@ -7,16 +7,16 @@ use super::catalogue::shipped;
 use super::{Direction, Figure, Hardware, LinkKind, Quantity, Sparsity, Tier};
 use crate::dtype::MathKind;
 
-/// A number that cannot be right.
+/// An implausible number of a hardware file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Problem {
     /// Where in the file, for example `compute.bf16`.
     pub place: String,
-    /// What is wrong, and what it may be.
+    /// The problem, with the plausible values.
     pub text: String,
 }
 
-/// What plausible numbers lie between, in base units. Wide: they catch wrong units, not wrong
+/// The ranges of plausible numbers, in base units. They are wide: they catch wrong units, not wrong
 /// digits.
 const CLOCK_HZ: (f64, f64) = (0.2e9, 5e9);
 const PROCESSORS: (f64, f64) = (4.0, 4096.0);
@@ -26,7 +26,7 @@ const HBM_BYTES: (f64, f64) = (4e9, 4e12);
 const LINK: (f64, f64) = (1e9, 2e13);
 /// FLOP a byte: from a vector unit to FP4 tensor cores.
 const RIDGE: (f64, f64) = (2.0, 5000.0);
-/// How much dense FLOPs a clock and SM of one architecture may differ.
+/// The accepted ratio of dense FLOPs per clock and SM within one architecture.
 const SAME_ARCHITECTURE: f64 = 1.35;
 
 /// Everything in `hardware` that cannot be right. Empty if the file may be used.

@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A unit.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Unit {
-    /// A number of things.
+    /// A count, without unit.
     #[serde(rename = "count")]
     Count,
     /// 10^6 Hz.
@@ -56,18 +56,18 @@ pub enum Unit {
     WordsPerSm,
 }
 
-/// What a unit measures.
+/// The physical quantity of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// A number of things.
+    /// A count, without unit.
     Count,
-    /// Clocks.
+    /// A frequency; its base unit is Hz.
     Frequency,
-    /// FLOP a second.
+    /// A compute rate; its base unit is FLOP/s.
     Compute,
-    /// Bytes a second.
+    /// A data rate; its base unit is B/s.
     Bandwidth,
-    /// Bytes.
+    /// A size; its base unit is bytes.
     Capacity,
 }
 
@@ -90,7 +90,7 @@ impl Unit {
             }
     }
 
-    /// What this unit measures.
+    /// The quantity that this unit measures.
     #[must_use]
     pub fn quantity(self) -> Quantity {
         match self {

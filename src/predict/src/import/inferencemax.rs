@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Given, ImportError, day, flag, gpu_name, json, number, text, vllm, whole};
+use super::{ImportDefaults, ImportError, day, flag, gpu_name, json, number, text, vllm, whole};
 use crate::Dtype;
 use crate::measurement::{Kind, Measurement};
 
@@ -15,28 +15,32 @@ use crate::measurement::{Kind, Measurement};
 ///
 /// # Errors
 /// It is not JSON, or neither of the forms above.
-pub fn read(file: &str, bytes: &[u8], given: &Given) -> Result<Vec<Measurement>, ImportError> {
+pub fn read(
+    file: &str,
+    bytes: &[u8],
+    defaults: &ImportDefaults,
+) -> Result<Vec<Measurement>, ImportError> {
     let document = json(file, bytes)?;
     match &document {
         Value::Array(list) => {
             let rows = list.iter().enumerate().map(|(at, value)| match value.as_object() {
-                Some(object) => row(file, &format!("/{at}"), object, given),
+                Some(object) => row(file, &format!("/{at}"), object, defaults),
                 None => Err(ImportError::shape(file, format!("/{at}"), "is no object")),
             });
             rows.collect()
         }
         Value::Object(object) if object.contains_key("hw") => {
-            Ok(vec![row(file, "", object, given)?])
+            Ok(vec![row(file, "", object, defaults)?])
         }
         Value::Object(_) => {
             let named = configuration(file).ok_or_else(|| {
                 let wanted = "MODEL_1k1k_PRECISION_FRAMEWORK_tp8_ep1_dpa_false_conc64_GPU_0.json";
                 ImportError::shape(file, "/hw", format!("is missing, and its name is not {wanted}"))
             })?;
-            let mut rows = vllm::read(file, bytes, &named.given)?;
+            let mut rows = vllm::read(file, bytes, &named.defaults)?;
             for row in &mut rows {
                 named.apply(row);
-                row.date = row.date.take().or_else(|| given.date.clone());
+                row.date = row.date.take().or_else(|| defaults.date.clone());
             }
             Ok(rows)
         }
@@ -48,7 +52,7 @@ fn row(
     file: &str,
     place: &str,
     object: &Map<String, Value>,
-    given: &Given,
+    defaults: &ImportDefaults,
 ) -> Result<Measurement, ImportError> {
     let get = |key: &str| object.get(key);
     let wrong = |key: &str| {
@@ -66,9 +70,9 @@ fn row(
     row.framework = text(get("framework"));
     row.version = text(get("image"));
     row.dtype = text(get("precision")).and_then(|name| name.parse::<Dtype>().ok());
-    row.input = number(get("isl")).or(given.input);
-    row.output = number(get("osl")).or(given.output);
-    row.date = text(get("date")).and_then(|date| day(&date)).or_else(|| given.date.clone());
+    row.input = number(get("isl")).or(defaults.input);
+    row.output = number(get("osl")).or(defaults.output);
+    row.date = text(get("date")).and_then(|date| day(&date)).or_else(|| defaults.date.clone());
     // Seconds.
     let ns = |keys: [&str; 2]| keys.iter().find_map(|key| number(get(key))).map(|s| s * 1e9);
     row.ttft_ns = ns(["median_ttft", "mean_ttft"]);
@@ -80,9 +84,9 @@ fn row(
     Ok(row)
 }
 
-/// What the name of an artifact says.
-struct Named {
-    given: Given,
+/// The settings in the name of an artifact.
+struct ArtifactSettings {
+    defaults: ImportDefaults,
     precision: String,
     framework: String,
     ep: u32,
@@ -90,20 +94,20 @@ struct Named {
     concurrency: f64,
 }
 
-impl Named {
+impl ArtifactSettings {
     fn apply(&self, row: &mut Measurement) {
         row.dtype = self.precision.parse().ok();
         row.framework = Some(self.framework.clone());
         row.ep = Some(self.ep);
         row.dp_attention = Some(self.dp_attention);
         row.concurrency = Some(self.concurrency);
-        row.input = self.given.input;
-        row.output = self.given.output;
+        row.input = self.defaults.input;
+        row.output = self.defaults.output;
     }
 }
 
 /// Reads a name from its end, since models have `_` in theirs.
-fn configuration(file: &str) -> Option<Named> {
+fn configuration(file: &str) -> Option<ArtifactSettings> {
     let name = file.rsplit(['/', '\\']).next()?;
     let name = name.strip_suffix(".json")?;
     let mut words = name.rsplit('_');
@@ -117,8 +121,8 @@ fn configuration(file: &str) -> Option<Named> {
     let framework = words.next()?.to_owned();
     let precision = words.next()?.to_owned();
     let (input, output) = lengths(words.next()?)?;
-    let given = Given { gpu: Some(gpu), tp: Some(tp), input, output, date: None };
-    Some(Named { given, precision, framework, ep, dp_attention, concurrency })
+    let defaults = ImportDefaults { gpu: Some(gpu), tp: Some(tp), input, output, date: None };
+    Some(ArtifactSettings { defaults, precision, framework, ep, dp_attention, concurrency })
 }
 
 /// `1k8k` as 1024 and 8192.
@@ -138,7 +142,7 @@ mod tests {
             "model": "openai/gpt-oss-120b", "framework": "trt", "precision": "fp4", "isl": 1024,
             "osl": 8192, "tput_per_gpu": 900.0, "output_tput_per_gpu": 800.0,
             "median_ttft": 0.25, "mean_ttft": 0.5, "median_tpot": 0.01}]"#;
-        let rows = read("agg_bmk.json", text, &Given::default()).unwrap();
+        let rows = read("agg_bmk.json", text, &ImportDefaults::default()).unwrap();
         let row = &rows[0];
         assert_eq!((row.gpu.as_str(), row.tp, row.ep), ("h200", Some(8), Some(1)));
         assert_eq!((row.ttft_ns, row.tpot_ns), (Some(0.25e9), Some(0.01e9)));
@@ -151,7 +155,7 @@ mod tests {
         let text = br#"{"model_id": "openai/gpt-oss-120b", "max_concurrency": 16,
             "output_throughput": 4000.0, "median_ttft_ms": 120.0, "median_tpot_ms": 3.5,
             "date": "20260102-030405"}"#;
-        let row = &read(name, text, &Given::default()).unwrap()[0];
+        let row = &read(name, text, &ImportDefaults::default()).unwrap()[0];
         assert_eq!((row.gpu.as_str(), row.tp, row.concurrency), ("b200", Some(4), Some(16.0)));
         assert_eq!((row.input, row.output), (Some(1024.0), Some(8192.0)));
         assert_eq!(row.output_tokens_per_s_gpu, Some(1000.0));
@@ -161,11 +165,11 @@ mod tests {
 
     #[test]
     fn what_is_neither_is_refused_with_its_place() {
-        let error = read("x.json", b"{}", &Given::default()).unwrap_err();
+        let error = read("x.json", b"{}", &ImportDefaults::default()).unwrap_err();
         assert!(error.to_string().contains("/hw"), "{error}");
-        let error = read("x.json", br#"[{"hw": "h200"}]"#, &Given::default()).unwrap_err();
+        let error = read("x.json", br#"[{"hw": "h200"}]"#, &ImportDefaults::default()).unwrap_err();
         assert!(error.to_string().contains("/0/tp"), "{error}");
-        assert!(read("x.json", b"{", &Given::default()).is_err());
-        assert!(read("x.json", b"3", &Given::default()).is_err());
+        assert!(read("x.json", b"{", &ImportDefaults::default()).is_err());
+        assert!(read("x.json", b"3", &ImportDefaults::default()).is_err());
     }
 }

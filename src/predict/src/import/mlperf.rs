@@ -3,14 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use super::{Given, ImportError};
+use super::{ImportDefaults, ImportError};
 use crate::measurement::{Kind, MAX_NUMBER, Measurement};
 
 /// The row of a file.
 ///
 /// # Errors
 /// It is no summary, its result is not valid, or the GPU and `tp` were not given.
-pub fn read(file: &str, bytes: &[u8], given: &Given) -> Result<Vec<Measurement>, ImportError> {
+pub fn read(
+    file: &str,
+    bytes: &[u8],
+    defaults: &ImportDefaults,
+) -> Result<Vec<Measurement>, ImportError> {
     let text = String::from_utf8_lossy(bytes);
     let lines: BTreeMap<&str, &str> = text
         .lines()
@@ -23,8 +27,8 @@ pub fn read(file: &str, bytes: &[u8], given: &Given) -> Result<Vec<Measurement>,
     }
     let missing =
         |flag: &str| ImportError::shape(file, "", format!("does not tell it: give {flag}"));
-    let gpu = given.gpu.as_deref().ok_or_else(|| missing("--gpu"))?;
-    let tp = given.tp.filter(|tp| *tp > 0).ok_or_else(|| missing("--tp, the number of GPUs"))?;
+    let gpu = defaults.gpu.as_deref().ok_or_else(|| missing("--gpu"))?;
+    let tp = defaults.tp.filter(|tp| *tp > 0).ok_or_else(|| missing("--tp, the number of GPUs"))?;
     match lines.get("Result is") {
         Some(&"VALID") => {}
         other => {
@@ -40,9 +44,9 @@ pub fn read(file: &str, bytes: &[u8], given: &Given) -> Result<Vec<Measurement>,
     let mut row = Measurement::new(Kind::Serving, file, gpu);
     row.framework = Some("mlperf".into());
     row.model = lines.get("SUT name").map(ToString::to_string);
-    row.date.clone_from(&given.date);
+    row.date.clone_from(&defaults.date);
     (row.tp, row.gpus) = (Some(tp), Some(tp));
-    (row.input, row.output) = (given.input, given.output);
+    (row.input, row.output) = (defaults.input, defaults.output);
     row.ttft_ns =
         number(&["50.00 percentile first token latency (ns)", "Mean First Token latency (ns)"]);
     row.tpot_ns =
@@ -65,13 +69,14 @@ mod tests {
 
     #[test]
     fn a_summary_is_read_and_an_invalid_result_is_not() {
-        let given = Given { gpu: Some("h200".into()), tp: Some(8), ..Given::default() };
-        let row = &read("s.txt", SUMMARY.as_bytes(), &given).unwrap()[0];
+        let defaults =
+            ImportDefaults { gpu: Some("h200".into()), tp: Some(8), ..ImportDefaults::default() };
+        let row = &read("s.txt", SUMMARY.as_bytes(), &defaults).unwrap()[0];
         assert_eq!(row.output_tokens_per_s_gpu, Some(34029.38 / 8.0));
         assert_eq!(row.ttft_ns, Some(42_345_678_901.0));
         let invalid = SUMMARY.replace("VALID", "INVALID");
-        let error = read("s.txt", invalid.as_bytes(), &given).unwrap_err();
+        let error = read("s.txt", invalid.as_bytes(), &defaults).unwrap_err();
         assert!(error.to_string().contains("INVALID"), "{error}");
-        assert!(read("s.txt", b"\xff\xfe", &given).is_err());
+        assert!(read("s.txt", b"\xff\xfe", &defaults).is_err());
     }
 }

@@ -11,17 +11,17 @@ pub const MAGIC: &[u8] = b"PAR1";
 /// No table has more rows or texts; larger counts are damage.
 const MAX_ROWS: usize = 20_000_000;
 const MAX_DEPTH: u32 = 16;
-/// No page is unpacked to more.
+/// The maximum size of an unpacked page.
 const MAX_PAGE_BYTES: usize = 256 << 20;
 
-/// Codecs of the format.
+/// Codec numbers of the format.
 const NOT_COMPRESSED: i64 = 0;
 const ZSTD: i64 = 6;
 
-/// A file that cannot be read.
+/// Why a file cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParquetError {
-    /// Cut or damaged.
+    /// The file is truncated or damaged.
     #[error("the Parquet file is damaged: {0}")]
     Damaged(&'static str),
     /// A part of the format that this reader does not know.
@@ -34,7 +34,7 @@ pub enum ParquetError {
 
 use ParquetError::{Damaged, Unsupported};
 
-/// A column.
+/// The values of a column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Column {
     /// Texts; one that is absent is empty.
@@ -43,15 +43,15 @@ pub enum Column {
     Number(Vec<f64>),
 }
 
-/// A table.
+/// A table as columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// Columns by name.
+    /// The columns by name.
     pub columns: BTreeMap<String, Column>,
 }
 
 impl Table {
-    /// The rows that every column has.
+    /// Number of rows: those that every column has.
     #[must_use]
     pub fn rows(&self) -> usize {
         let length = |column: &Column| match column {

@@ -8,7 +8,7 @@ use super::{Context, KernelTime, OpKind, Work, math_of};
 use crate::Dtype;
 use crate::hw::Gpu;
 
-/// Whether scores go through HBM.
+/// How attention treats its score matrix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AttentionKind {
@@ -22,15 +22,15 @@ pub enum AttentionKind {
 /// The attention of one layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attention {
-    /// Sequences.
+    /// Number of sequences.
     pub batch: f64,
-    /// Queries a sequence: 1 in decode.
+    /// Queries per sequence: 1 in decode.
     pub queries: f64,
-    /// Keys a sequence, with those of this step.
+    /// Keys per sequence, including those of this step.
     pub keys: f64,
-    /// Query heads.
+    /// Number of query heads.
     pub heads: f64,
-    /// Heads of the cache: 1 for a latent cache.
+    /// Number of heads of the cache: 1 for a latent cache.
     pub kv_heads: f64,
     /// The length of a query and key that is multiplied.
     pub key_dim: f64,
@@ -40,13 +40,13 @@ pub struct Attention {
     pub cached: f64,
     /// Whether a query sees only keys before it.
     pub causal: bool,
-    /// A query sees at most this many keys.
+    /// A query sees at most this many keys; `None`: all.
     pub window: Option<f64>,
     /// The format of queries and results.
     pub dtype: Dtype,
     /// The format of the cache.
     pub kv_dtype: Dtype,
-    /// Whether scores go through HBM.
+    /// How the score matrix is treated.
     pub kind: AttentionKind,
 }
 
@@ -105,7 +105,7 @@ impl Attention {
         2.0 * self.batch * self.heads * self.pairs() * (self.key_dim + self.value_dim)
     }
 
-    /// The bytes of cache that are read.
+    /// Bytes of KV cache that are read.
     #[must_use]
     pub fn cache_bytes(&self) -> f64 {
         let seen =
@@ -113,7 +113,7 @@ impl Attention {
         self.batch * seen * self.kv_dtype.bytes(self.kv_heads, self.cached)
     }
 
-    /// The work on a GPU.
+    /// Converts it to work for the roofline.
     #[must_use]
     pub fn work(&self, gpu: &Gpu) -> Work {
         let rows = self.batch * self.queries;
@@ -141,7 +141,7 @@ impl Attention {
         work
     }
 
-    /// The bound and the time.
+    /// Its bound and predicted time on one GPU.
     #[must_use]
     pub fn time(&self, context: &Context<'_>) -> KernelTime {
         self.work(context.gpu).time(context)

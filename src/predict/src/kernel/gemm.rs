@@ -4,7 +4,7 @@ use super::{Context, KernelTime, OpKind, Work, math_of};
 use crate::Dtype;
 use crate::hw::Gpu;
 
-/// `C[m,n] = A[m,k] · B[n,k]`.
+/// A matrix product `C[m,n] = A[m,k] · B[n,k]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gemm {
     /// Rows of A and C.
@@ -13,11 +13,11 @@ pub struct Gemm {
     pub n: f64,
     /// Columns of A and B.
     pub k: f64,
-    /// The format of A.
+    /// The number format of A.
     pub a: Dtype,
-    /// The format of B.
+    /// The number format of B.
     pub b: Dtype,
-    /// The format of C.
+    /// The number format of C.
     pub c: Dtype,
 }
 
@@ -42,9 +42,9 @@ const TILES: &[(f64, f64)] = &[
 
 /// Into how many parts the columns of A and B may be split.
 const SPLITS: &[f64] = &[1.0, 2.0, 4.0, 8.0];
-/// No part has fewer columns.
+/// The minimum number of columns of a part of a split product.
 const MIN_SPLIT_COLUMNS: f64 = 256.0;
-/// Partial results are FP32.
+/// Bytes of an element of a partial result (FP32).
 const PARTIAL_BYTES: f64 = 4.0;
 
 impl Gemm {
@@ -59,13 +59,13 @@ impl Gemm {
         Self { m, n, k, a: dtype, b: dtype, c }
     }
 
-    /// 2mnk.
+    /// Number of FLOPs: 2mnk.
     #[must_use]
     pub fn flops(&self) -> f64 {
         2.0 * self.m * self.n * self.k
     }
 
-    /// Each matrix once, with its scales.
+    /// Bytes of each matrix once, with its scales.
     #[must_use]
     pub fn bytes(&self) -> f64 {
         self.a.bytes(self.m, self.k) + self.b.bytes(self.n, self.k) + self.c.bytes(self.m, self.n)

@@ -1,9 +1,9 @@
-//! What a launch costs, and how many launches a layer needs.
+//! The cost of a launch, and the number of launches of a layer.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How kernels reach the GPU.
+/// How kernels are launched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LaunchMode {

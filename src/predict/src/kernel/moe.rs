@@ -7,24 +7,24 @@ use crate::Dtype;
 /// The routed experts of one layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Experts {
-    /// Experts in all.
+    /// Number of routed experts.
     pub experts: f64,
-    /// Experts a token.
+    /// Number of routed experts that each token uses.
     pub chosen: f64,
-    /// The model's width.
+    /// The hidden size, in elements.
     pub hidden: f64,
-    /// The width inside an expert, on one GPU.
+    /// The intermediate size of one expert on one GPU, in elements.
     pub inner: f64,
-    /// GPUs that share the experts.
+    /// Number of GPUs that share the experts (expert parallelism).
     pub expert_ranks: f64,
-    /// The format of activations.
+    /// The number format of activations.
     pub a: Dtype,
-    /// The format of weights.
+    /// The number format of weights.
     pub b: Dtype,
 }
 
 impl Experts {
-    /// How many experts `tokens` tokens touch, if each expert is equally likely:
+    /// Number of experts that `tokens` tokens touch, if each expert is equally likely:
     /// E·(1 − (1 − k/E)^tokens).
     #[must_use]
     pub fn touched(&self, tokens: f64) -> f64 {

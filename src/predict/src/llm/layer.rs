@@ -1,4 +1,4 @@
-//! What the kernels of a step take, layer by layer.
+//! Predicts the kernels and collectives of a step, layer by layer.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,28 +9,28 @@ use crate::collective::{self, CollectiveTime, Op};
 use crate::config::{AttentionShape, Layer, MlpShape, Model};
 use crate::hw::Tier;
 use crate::kernel::launch::SmallOp;
-use crate::kernel::{Attention, Context, Experts, Gemm, KernelTime, Stream};
+use crate::kernel::{Attention, Context, Experts, Gemm, KernelTime, StreamingKernel};
 
-/// What a step does.
+/// The phase that a step belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
     /// Reads prompts.
     Prefill,
-    /// Makes one token a sequence.
+    /// Makes one token per sequence.
     Decode,
 }
 
-/// One step of a replica: all its GPUs together.
+/// One step of a replica (all GPUs that run one copy of the model).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// Which phase.
+    /// The phase.
     pub phase: Phase,
-    /// Sequences.
+    /// Number of sequences.
     pub sequences: f64,
-    /// New tokens a sequence.
+    /// New tokens per sequence.
     pub queries: f64,
-    /// Tokens a sequence that are seen, with the new ones.
+    /// Tokens per sequence that attention reads, including the new ones.
     pub keys: f64,
 }
 
@@ -48,47 +48,47 @@ impl Step {
     }
 }
 
-/// A part of a step.
+/// One operation of a step: a kernel, a collective or a fetch.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Part {
+pub enum StepOperation {
     /// A kernel.
     Kernel(KernelTime),
     /// A collective.
     Collective(CollectiveTime),
-    /// Data that are not in HBM and must come first: bytes, and ns.
+    /// A transfer of data that are not in HBM and are needed first.
     Fetch {
-        /// Where they are.
+        /// The memory that holds the data.
         tier: Tier,
-        /// How many.
+        /// Number of bytes.
         bytes: f64,
-        /// How long, beside the layer's kernels.
+        /// Time in ns. It overlaps with the layer's kernels.
         ns: f64,
     },
 }
 
-/// Sums over parts.
+/// Sums over the operations of a step on one GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct PhaseTime {
-    /// The predicted time.
+    /// The predicted time in ns.
     pub time_ns: f64,
-    /// The speed of light.
+    /// The speed-of-light bound in ns.
     pub bound_ns: f64,
-    /// The part of the time in collectives.
+    /// The time in collectives, in ns.
     pub collective_ns: f64,
-    /// The part of the time in launches.
+    /// The launch overhead, in ns.
     pub launch_ns: f64,
-    /// FLOPs of one GPU.
+    /// Number of FLOPs.
     pub flops: f64,
-    /// Bytes over HBM of one GPU.
+    /// Bytes moved over HBM.
     pub bytes: f64,
-    /// Launches.
+    /// Number of launches.
     pub launches: f64,
     /// Whether every kernel and collective had measured efficiencies.
     pub is_calibrated: bool,
 }
 
 impl PhaseTime {
-    /// Nothing yet.
+    /// No operations.
     pub const ZERO: Self = Self {
         time_ns: 0.0,
         bound_ns: 0.0,
@@ -100,9 +100,9 @@ impl PhaseTime {
         is_calibrated: true,
     };
 
-    fn add(&mut self, part: &Part) {
+    fn add(&mut self, part: &StepOperation) {
         match part {
-            Part::Kernel(kernel) => {
+            StepOperation::Kernel(kernel) => {
                 self.time_ns += kernel.time_ns();
                 self.bound_ns += kernel.bound_ns();
                 self.launch_ns += kernel.launch_ns;
@@ -111,13 +111,13 @@ impl PhaseTime {
                 self.launches += kernel.work.launches;
                 self.is_calibrated &= kernel.is_calibrated;
             }
-            Part::Collective(collective) => {
+            StepOperation::Collective(collective) => {
                 self.time_ns += collective.time_ns();
                 self.bound_ns += collective.bound_ns;
                 self.collective_ns += collective.time_ns();
                 self.is_calibrated &= collective.is_calibrated;
             }
-            Part::Fetch { ns, .. } => {
+            StepOperation::Fetch { ns, .. } => {
                 // Fetching runs beside the kernels, so only what is longer counts.
                 self.time_ns = self.time_ns.max(*ns);
                 self.bound_ns = self.bound_ns.max(*ns);
@@ -125,7 +125,7 @@ impl PhaseTime {
         }
     }
 
-    /// These sums `times` times, added to `self`.
+    /// Adds `other`, multiplied by `times`.
     #[must_use]
     pub fn plus(mut self, other: &Self, times: f64) -> Self {
         self.time_ns += other.time_ns * times;
@@ -139,14 +139,14 @@ impl PhaseTime {
         self
     }
 
-    /// The share of the peak that products reach.
+    /// Model FLOPs utilization: the FLOPs per second, as a fraction of `peak`.
     #[must_use]
     pub fn mfu(&self, peak: f64) -> f64 {
         if self.time_ns > 0.0 { self.flops / (self.time_ns / 1e9) / peak } else { 0.0 }
     }
 }
 
-/// A phase: one line for each kind of layer, the ends, and each stage.
+/// The times of a phase (prefill or decode) by layer kind, end and pipeline stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PhaseTimes {
     /// One layer of each kind, as in [`Model::kinds`].
@@ -155,35 +155,35 @@ pub struct PhaseTimes {
     pub embedding: PhaseTime,
     /// The last norm and the output, on the last stage.
     pub head: PhaseTime,
-    /// Every stage.
+    /// Each pipeline stage, in order.
     pub stages: Vec<PhaseTime>,
-    /// What one stage sends to the next.
+    /// The transfer from one stage to the next; zero with one stage.
     pub between: CollectiveTime,
 }
 
 impl PhaseTimes {
-    /// The longest stage in ns.
+    /// The time of the longest stage, in ns.
     #[must_use]
     pub fn longest_stage_ns(&self) -> f64 {
         self.stages.iter().map(|stage| stage.time_ns).fold(0.0, f64::max)
     }
 
-    /// All stages, one after the other, with what they send.
+    /// Time of one micro-batch through all stages, in ns, including the transfers between them.
     #[must_use]
-    pub fn through_ns(&self) -> f64 {
+    pub fn pipeline_latency_ns(&self) -> f64 {
         let stages: f64 = self.stages.iter().map(|stage| stage.time_ns).sum();
         stages + (self.stages.len() as f64 - 1.0) * self.between.time_ns()
     }
 
-    /// The same for the bound.
+    /// The speed-of-light bound of [`PhaseTimes::pipeline_latency_ns`].
     #[must_use]
-    pub fn through_bound_ns(&self) -> f64 {
+    pub fn pipeline_latency_bound_ns(&self) -> f64 {
         let stages: f64 = self.stages.iter().map(|stage| stage.bound_ns).sum();
         stages + (self.stages.len() as f64 - 1.0) * self.between.bound_ns
     }
 }
 
-/// What a step takes on every layer and stage.
+/// Predicts a step on every kind of layer and every stage.
 #[must_use]
 pub fn phase(
     model: &Model,
@@ -191,16 +191,16 @@ pub fn phase(
     step: &Step,
     context: &Context<'_>,
 ) -> PhaseTimes {
-    let sum = |add: &dyn Fn(&mut dyn FnMut(&'static str, Part))| {
+    let sum = |add: &dyn Fn(&mut dyn FnMut(&'static str, StepOperation))| {
         let mut total = PhaseTime::ZERO;
         add(&mut |_, part| total.add(&part));
         total
     };
     let of_layer =
-        |layer: &Layer| sum(&|visit| layer_parts(model, layer, deployment, step, context, visit));
+        |layer: &Layer| sum(&|visit| visit_layer(model, layer, deployment, step, context, visit));
     let layers: Vec<PhaseTime> = model.kinds.iter().map(of_layer).collect();
-    let embedding = sum(&|visit| embedding_parts(model, deployment, step, context, visit));
-    let head = sum(&|visit| head_parts(model, deployment, step, context, visit));
+    let embedding = sum(&|visit| visit_embedding(model, deployment, step, context, visit));
+    let head = sum(&|visit| visit_head(model, deployment, step, context, visit));
     let count = deployment.parallelism.pp as usize;
     let mut stages = Vec::with_capacity(count);
     for stage in 0..count {
@@ -243,29 +243,30 @@ pub fn stage_layers(layers: usize, stages: usize, stage: usize) -> std::ops::Ran
     start..start + each + usize::from(stage < more)
 }
 
-/// The parts of one layer, in their order.
-pub fn layer_parts(
+/// Passes the operations of one layer to `visit`, in order, each with its name.
+pub fn visit_layer(
     model: &Model,
     layer: &Layer,
     deployment: &Deployment,
     step: &Step,
     context: &Context<'_>,
-    visit: &mut dyn FnMut(&'static str, Part),
+    visit: &mut dyn FnMut(&'static str, StepOperation),
 ) {
-    let parts = Parts { model, deployment, step, context };
-    parts.attention(layer, visit);
-    parts.mlp(layer, visit);
-    parts.fetches(layer, visit);
+    let visitor = LayerVisitor { model, deployment, step, context };
+    visitor.attention(layer, visit);
+    visitor.mlp(layer, visit);
+    visitor.fetches(layer, visit);
 }
 
-struct Parts<'a> {
+/// Passes the operations of a layer to a callback.
+struct LayerVisitor<'a> {
     model: &'a Model,
     deployment: &'a Deployment,
     step: &'a Step,
     context: &'a Context<'a>,
 }
 
-impl Parts<'_> {
+impl LayerVisitor<'_> {
     fn tp(&self) -> f64 {
         f64::from(self.deployment.parallelism.tp)
     }
@@ -292,9 +293,9 @@ impl Parts<'_> {
         if self.deployment.parallelism.dp_attention { 1.0 } else { self.tp() }
     }
 
-    fn small(&self, op: SmallOp, elements: f64) -> Part {
+    fn small(&self, op: SmallOp, elements: f64) -> StepOperation {
         let fusion = self.deployment.fusion;
-        let stream = Stream {
+        let kernel = StreamingKernel {
             is_norm: op == SmallOp::Norm,
             elements,
             passes: fusion.passes(op),
@@ -302,17 +303,17 @@ impl Parts<'_> {
             dtype: self.model.dtype,
             launches: fusion.launches(op),
         };
-        Part::Kernel(stream.time(self.context))
+        StepOperation::Kernel(kernel.time(self.context))
     }
 
     /// A norm over the tokens of one GPU.
-    fn norm(&self) -> Part {
+    fn norm(&self) -> StepOperation {
         let parallelism = self.deployment.parallelism;
         let ways = if parallelism.sp && !parallelism.dp_attention { self.tp() } else { 1.0 };
         self.small(SmallOp::Norm, self.own_tokens() * self.model.hidden / ways)
     }
 
-    fn product(&self, m: f64, n: f64, k: f64, weights: Dtype, launches: f64) -> Part {
+    fn product(&self, m: f64, n: f64, k: f64, weights: Dtype, launches: f64) -> StepOperation {
         // Activations are narrowed to FP8 where the weights are FP8 or narrower and the GPU can
         // multiply them so; otherwise weights are widened.
         let a = match weights {
@@ -322,11 +323,11 @@ impl Parts<'_> {
         let gemm = Gemm { m, n, k, a, b: weights, c: self.model.dtype };
         let mut work = gemm.work(self.context.gpu);
         work.launches = launches;
-        Part::Kernel(work.time(self.context))
+        StepOperation::Kernel(work.time(self.context))
     }
 
-    fn collective(&self, op: Op, bytes: f64) -> Part {
-        Part::Collective(collective::predict(
+    fn collective(&self, op: Op, bytes: f64) -> StepOperation {
+        StepOperation::Collective(collective::predict(
             op,
             bytes,
             self.tp(),
@@ -336,7 +337,7 @@ impl Parts<'_> {
     }
 
     /// The sum over GPUs that split a product, or with SP its two halves.
-    fn reduce(&self, visit: &mut dyn FnMut(&'static str, Part)) {
+    fn reduce(&self, visit: &mut dyn FnMut(&'static str, StepOperation)) {
         if self.tp() <= 1.0 {
             return;
         }
@@ -349,7 +350,7 @@ impl Parts<'_> {
         }
     }
 
-    fn attention(&self, layer: &Layer, visit: &mut dyn FnMut(&'static str, Part)) {
+    fn attention(&self, layer: &Layer, visit: &mut dyn FnMut(&'static str, StepOperation)) {
         let (hidden, weights) = (self.model.hidden, self.model.linear_dtype);
         let (tokens, ways) = (self.own_tokens(), self.attention_ways());
         let fusion = self.deployment.fusion;
@@ -419,7 +420,7 @@ impl Parts<'_> {
         };
         let mut time = attention.work(self.context.gpu);
         time.launches *= fusion.products(1.0);
-        visit("attention", Part::Kernel(time.time(self.context)));
+        visit("attention", StepOperation::Kernel(time.time(self.context)));
         if let (AttentionShape::Latent { heads, kv_rank, value, .. }, Phase::Decode) =
             (layer.attention, self.step.phase)
         {
@@ -439,14 +440,14 @@ impl Parts<'_> {
         }
     }
 
-    fn batched(&self, gemm: Gemm, times: f64) -> Part {
+    fn batched(&self, gemm: Gemm, times: f64) -> StepOperation {
         let kind = crate::kernel::OpKind::Gemm;
         let mut work = crate::kernel::gemm::group_work(&[gemm], times, self.context.gpu, kind);
         work.launches = self.deployment.fusion.products(1.0);
-        Part::Kernel(work.time(self.context))
+        StepOperation::Kernel(work.time(self.context))
     }
 
-    fn mlp(&self, layer: &Layer, visit: &mut dyn FnMut(&'static str, Part)) {
+    fn mlp(&self, layer: &Layer, visit: &mut dyn FnMut(&'static str, StepOperation)) {
         let (hidden, weights) = (self.model.hidden, self.model.linear_dtype);
         let (tokens, tp) = (self.tokens(), self.tp());
         let parallelism = self.deployment.parallelism;
@@ -494,10 +495,10 @@ impl Parts<'_> {
                         time.work.launches = 0.0;
                     }
                 }
-                visit("experts_gate_up", Part::Kernel(up));
+                visit("experts_gate_up", StepOperation::Kernel(up));
                 let rows = routed.most_rows(tokens);
                 visit("experts_activation", self.small(SmallOp::Activation, rows * routed.inner));
-                visit("experts_down", Part::Kernel(down));
+                visit("experts_down", StepOperation::Kernel(down));
                 if shared > 0.0 {
                     let names = ["shared_gate_up", "shared_activation", "shared_down"];
                     self.gated(tokens, shared / tp, names, weights, visit);
@@ -522,7 +523,7 @@ impl Parts<'_> {
         inner: f64,
         names: [&'static str; 3],
         weights: Dtype,
-        visit: &mut dyn FnMut(&'static str, Part),
+        visit: &mut dyn FnMut(&'static str, StepOperation),
     ) {
         let (hidden, fusion) = (self.model.hidden, self.deployment.fusion);
         visit(names[0], self.product(tokens, 2.0 * inner, hidden, weights, fusion.products(2.0)));
@@ -531,7 +532,7 @@ impl Parts<'_> {
     }
 
     /// Weights and cache of the layer that are not in HBM.
-    fn fetches(&self, layer: &Layer, visit: &mut dyn FnMut(&'static str, Part)) {
+    fn fetches(&self, layer: &Layer, visit: &mut dyn FnMut(&'static str, StepOperation)) {
         let placement = self.deployment.placement;
         let rate = |tier| {
             tier_rate(self.context.gpu, tier, &self.deployment.topology).filter(|rate| *rate > 0.0)
@@ -541,7 +542,7 @@ impl Parts<'_> {
         {
             let bytes = super::memory::layer_weight_bytes(self.model, layer, self.deployment);
             let ns = bytes / rate * 1e9;
-            visit("fetch_weights", Part::Fetch { tier: placement.weights, bytes, ns });
+            visit("fetch_weights", StepOperation::Fetch { tier: placement.weights, bytes, ns });
         }
         if placement.kv != Tier::Hbm
             && let Some(rate) = rate(placement.kv)
@@ -549,21 +550,21 @@ impl Parts<'_> {
             let tokens = self.step.sequences * self.step.keys;
             let bytes = tokens * super::memory::layer_kv_bytes(layer, self.deployment);
             let ns = bytes / rate * 1e9;
-            visit("fetch_kv", Part::Fetch { tier: placement.kv, bytes, ns });
+            visit("fetch_kv", StepOperation::Fetch { tier: placement.kv, bytes, ns });
         }
     }
 }
 
-/// The embedding.
-pub fn embedding_parts(
+/// Passes the operations of the embedding to `visit`.
+pub fn visit_embedding(
     model: &Model,
     deployment: &Deployment,
     step: &Step,
     context: &Context<'_>,
-    visit: &mut dyn FnMut(&'static str, Part),
+    visit: &mut dyn FnMut(&'static str, StepOperation),
 ) {
     let tokens = step.sequences * step.queries;
-    let stream = Stream {
+    let kernel = StreamingKernel {
         is_norm: false,
         elements: tokens * model.hidden,
         passes: 2.0,
@@ -571,25 +572,25 @@ pub fn embedding_parts(
         dtype: model.dtype,
         launches: deployment.fusion.products(1.0),
     };
-    visit("embedding", Part::Kernel(stream.time(context)));
+    visit("embedding", StepOperation::Kernel(kernel.time(context)));
 }
 
-/// The last norm, and the output for the last token of every sequence.
-pub fn head_parts(
+/// Passes the last norm, and the output for the last token of every sequence, to `visit`.
+pub fn visit_head(
     model: &Model,
     deployment: &Deployment,
     step: &Step,
     context: &Context<'_>,
-    visit: &mut dyn FnMut(&'static str, Part),
+    visit: &mut dyn FnMut(&'static str, StepOperation),
 ) {
-    let parts = Parts { model, deployment, step, context };
-    visit("norm_last", parts.norm());
-    let vocabulary = model.vocabulary / parts.tp();
+    let visitor = LayerVisitor { model, deployment, step, context };
+    visit("norm_last", visitor.norm());
+    let vocabulary = model.vocabulary / visitor.tp();
     let launches = deployment.fusion.products(1.0);
-    let logits = parts.product(step.sequences, vocabulary, model.hidden, model.dtype, launches);
+    let logits = visitor.product(step.sequences, vocabulary, model.hidden, model.dtype, launches);
     visit("logits", logits);
-    if parts.tp() > 1.0 {
+    if visitor.tp() > 1.0 {
         let bytes = model.dtype.bytes(step.sequences, model.vocabulary);
-        visit("all_gather", parts.collective(Op::AllGather, bytes));
+        visit("all_gather", visitor.collective(Op::AllGather, bytes));
     }
 }

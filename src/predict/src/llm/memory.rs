@@ -1,10 +1,10 @@
-//! What every stage keeps in memory, and whether it fits.
+//! The memory of each pipeline stage, and whether it fits.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::layer::stage_layers;
-use super::{Deployment, Impossible, Load};
+use super::{Deployment, Load, PlacementError};
 use crate::config::{Layer, MlpShape, Model};
 use crate::hw::{Gpu, Tier};
 
@@ -14,21 +14,21 @@ use crate::hw::{Gpu, Tier};
 pub struct StageMemory {
     /// The first layer of the stage, from 0.
     pub first_layer: usize,
-    /// Its layers.
+    /// Number of layers of the stage.
     pub layers: usize,
-    /// Weights.
+    /// Bytes of weights.
     pub weights_bytes: f64,
-    /// The KV cache of all requests at their full length.
+    /// Bytes of the KV cache of all requests at their full length.
     pub kv_bytes: f64,
-    /// The largest activations of a prompt.
+    /// Bytes of the largest activations of a prompt.
     pub activation_bytes: f64,
-    /// What is in HBM.
+    /// Bytes that must be in HBM.
     pub hbm_bytes: f64,
-    /// What HBM has.
+    /// HBM capacity, in bytes.
     pub hbm_capacity_bytes: f64,
 }
 
-/// The weights of a layer on one GPU.
+/// Bytes of weights of one layer on one GPU.
 #[must_use]
 pub fn layer_weight_bytes(model: &Model, layer: &Layer, deployment: &Deployment) -> f64 {
     let parallelism = deployment.parallelism;
@@ -43,7 +43,7 @@ pub fn layer_weight_bytes(model: &Model, layer: &Layer, deployment: &Deployment)
     attention + dense + experts + rest
 }
 
-/// The KV cache of one token in a layer on one GPU.
+/// Bytes of KV cache per token of one layer on one GPU.
 #[must_use]
 pub fn layer_kv_bytes(layer: &Layer, deployment: &Deployment) -> f64 {
     use crate::config::AttentionShape::{Grouped, Latent};
@@ -58,7 +58,7 @@ pub fn layer_kv_bytes(layer: &Layer, deployment: &Deployment) -> f64 {
     }
 }
 
-/// What every stage keeps for `load`.
+/// The memory of each stage under `load`.
 #[must_use]
 pub fn stages(model: &Model, deployment: &Deployment, load: &Load, gpu: &Gpu) -> Vec<StageMemory> {
     let parallelism = deployment.parallelism;
@@ -120,7 +120,11 @@ fn activation_bytes(model: &Model, layer: &Layer, load: &Load, tp: f64) -> f64 {
 ///
 /// # Errors
 /// It does not fit.
-pub fn check(stages: &[StageMemory], deployment: &Deployment, gpu: &Gpu) -> Result<(), Impossible> {
+pub fn check(
+    stages: &[StageMemory],
+    deployment: &Deployment,
+    gpu: &Gpu,
+) -> Result<(), PlacementError> {
     for (stage, memory) in stages.iter().enumerate() {
         let places = [
             (Tier::Hbm, memory.hbm_bytes, Some(gpu.hbm_bytes)),
@@ -129,7 +133,7 @@ pub fn check(stages: &[StageMemory], deployment: &Deployment, gpu: &Gpu) -> Resu
         ];
         for (tier, needed, there) in places {
             if let Some(there) = there.filter(|there| needed > *there) {
-                return Err(Impossible::Memory {
+                return Err(PlacementError::Memory {
                     stage,
                     tier,
                     needed_gb: needed / 1e9,

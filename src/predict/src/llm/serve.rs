@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::layer::{Phase, PhaseTimes, Step, phase};
-use super::{Deployment, Impossible, StageMemory, check_parallelism, memory};
+use super::{Deployment, PlacementError, StageMemory, check_parallelism, memory};
 use crate::collective::{self, Op};
 use crate::config::Model;
 use crate::kernel::Context;
@@ -12,17 +12,17 @@ use crate::kernel::Context;
 /// A steady load of equal requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Tokens of a prompt.
+    /// Prompt length, in tokens.
     pub input: f64,
-    /// Tokens of an answer.
+    /// Output length, in tokens.
     pub output: f64,
-    /// Requests at once; one that ends is replaced by the next.
+    /// Number of concurrent requests; one that ends is replaced by the next.
     pub concurrency: f64,
-    /// GPUs that only read prompts. `None` if every GPU does both.
+    /// Number of GPUs that only read prompts. `None` if every GPU does both.
     pub prefill_gpus: Option<u32>,
 }
 
-/// What the numbers of [`Serving`] mean.
+/// The definitions of the numbers of [`Serving`].
 pub const DEFINITIONS: &[(&str, &str)] = &[
     (
         "ttft_ns",
@@ -48,51 +48,51 @@ pub const DEFINITIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// What a server does under a load.
+/// The performance of a server under a load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Serving {
-    /// Time to first token.
+    /// Time to first token, in ns.
     pub ttft_ns: f64,
-    /// Its bound.
+    /// The speed-of-light bound of the time to first token, in ns.
     pub ttft_bound_ns: f64,
-    /// Time per output token without prefills in between.
+    /// Time per output token without prefills in between, in ns.
     pub tpot_ns: f64,
-    /// Its bound.
+    /// The speed-of-light bound of the time per output token, in ns.
     pub tpot_bound_ns: f64,
-    /// Time per output token with prefills in between.
+    /// Time per output token with prefills in between, in ns.
     pub tpot_mixed_ns: f64,
-    /// A whole request.
+    /// Time of a whole request, in ns.
     pub request_ns: f64,
-    /// Answers of all requests, in tokens a second.
+    /// Output tokens per second, of all requests.
     pub output_tokens_per_s: f64,
-    /// The same for one GPU.
+    /// Output tokens per second and GPU.
     pub output_tokens_per_s_gpu: f64,
-    /// The share of a decode step in which a stage waits.
+    /// The fraction of a decode step in which a stage waits.
     pub bubble: f64,
-    /// GPUs, with those that only read prompts.
+    /// Number of GPUs, including those that only read prompts.
     pub gpus: f64,
     /// Whether every kernel and collective had measured efficiencies.
     pub is_calibrated: bool,
 }
 
-/// Everything that was computed for a load.
+/// The result for a load, with the phases and the memory it is made of.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Served {
-    /// The result.
+pub struct LoadResult {
+    /// The performance.
     pub serving: Serving,
-    /// One prompt.
+    /// The prefill of one prompt.
     pub prefill: PhaseTimes,
     /// One decode step of one micro-batch.
     pub decode: PhaseTimes,
     /// The memory of every stage.
     pub memory: Vec<StageMemory>,
-    /// Micro-batches of decode.
+    /// Number of micro-batches of decode.
     pub micro_batches: f64,
-    /// The transfer of one KV cache between separate GPUs.
+    /// Time to transfer the KV cache of one request between separate GPUs, in ns.
     pub kv_transfer_ns: f64,
 }
 
-/// What `model` does under `load`.
+/// Predicts the performance of `model` under `load`.
 ///
 /// # Errors
 /// It cannot be spread like this, or does not fit.
@@ -101,11 +101,11 @@ pub fn serve(
     deployment: &Deployment,
     load: &Load,
     context: &Context<'_>,
-) -> Result<Served, Impossible> {
+) -> Result<LoadResult, PlacementError> {
     check_parallelism(model, deployment, context.gpu)?;
     let tokens = (load.input + load.output) as u64;
     if let Some(most) = model.max_context.filter(|most| tokens > *most) {
-        return Err(Impossible::Context { tokens, most });
+        return Err(PlacementError::Context { tokens, most });
     }
     let memory = memory::stages(model, deployment, load, context.gpu);
     memory::check(&memory, deployment, context.gpu)?;
@@ -132,12 +132,12 @@ pub fn serve(
                 .time_ns()
         }
     };
-    let ttft_ns = prefill.through_ns() + kv_transfer_ns;
+    let ttft_ns = prefill.pipeline_latency_ns() + kv_transfer_ns;
     // A step passes all stages; the next can start when the slowest stage has done all
     // micro-batches.
-    let tpot_ns = decode.through_ns().max(micro_batches * decode.longest_stage_ns());
+    let tpot_ns = decode.pipeline_latency_ns().max(micro_batches * decode.longest_stage_ns());
     let bound = |times: &PhaseTimes| times.stages.iter().map(|s| s.bound_ns).fold(0.0, f64::max);
-    let tpot_bound_ns = decode.through_bound_ns().max(micro_batches * bound(&decode));
+    let tpot_bound_ns = decode.pipeline_latency_bound_ns().max(micro_batches * bound(&decode));
 
     let others = (load.output - 1.0).max(1.0);
     let (tpot_mixed_ns, gpus) = match load.prefill_gpus {
@@ -160,7 +160,7 @@ pub fn serve(
     let of_all = |times: &PhaseTimes| times.stages.iter().all(|stage| stage.is_calibrated);
     let serving = Serving {
         ttft_ns,
-        ttft_bound_ns: prefill.through_bound_ns(),
+        ttft_bound_ns: prefill.pipeline_latency_bound_ns(),
         tpot_ns,
         tpot_bound_ns,
         tpot_mixed_ns,
@@ -171,5 +171,5 @@ pub fn serve(
         gpus,
         is_calibrated: of_all(&prefill) && of_all(&decode),
     };
-    Ok(Served { serving, prefill, decode, memory, micro_batches, kv_transfer_ns })
+    Ok(LoadResult { serving, prefill, decode, memory, micro_batches, kv_transfer_ns })
 }

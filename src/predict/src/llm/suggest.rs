@@ -1,16 +1,16 @@
 //! Ways to spread a model over GPUs, best first, and what rules the others out.
 
-use super::{Deployment, Impossible, Load, Parallelism, Serving, serve};
+use super::{Deployment, Load, Parallelism, PlacementError, Serving, serve};
 use crate::config::Model;
 use crate::kernel::Context;
 
-/// One way to spread a model.
+/// A choice of parallelism with its result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// The way.
+    /// How the model is split over GPUs.
     pub parallelism: Parallelism,
-    /// What it does, or why it cannot be.
-    pub outcome: Result<Serving, Impossible>,
+    /// The performance, or why the model cannot run.
+    pub outcome: Result<Serving, PlacementError>,
 }
 
 /// All ways to spread `model` over `gpus` GPUs in powers of two: those that run by their tokens a

@@ -1,5 +1,5 @@
 //! Laws that hold for all sizes: more work is never faster, faster hardware is never slower, and
-//! nothing is faster than light.
+//! nothing is faster than its speed-of-light bound.
 
 use proptest::prelude::*;
 use rgpu_predict::Dtype;

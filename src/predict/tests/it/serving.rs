@@ -4,7 +4,7 @@ use rgpu_predict::Dtype;
 use rgpu_predict::collective::Topology;
 use rgpu_predict::hw::Tier;
 use rgpu_predict::kernel::{Context, Fusion};
-use rgpu_predict::llm::{Deployment, Impossible, Load, Parallelism, serve, suggest};
+use rgpu_predict::llm::{Deployment, Load, Parallelism, PlacementError, serve, suggest};
 
 use super::{gpu, model};
 
@@ -51,7 +51,7 @@ fn stages_share_layers_and_the_ends() {
     assert!(served.memory[0].weights_bytes > served.memory[1].weights_bytes);
     // One request is in one stage at a time.
     assert_eq!(served.serving.bubble, 2.0 / 3.0);
-    assert!(served.serving.tpot_ns >= served.decode.through_ns());
+    assert!(served.serving.tpot_ns >= served.decode.pipeline_latency_ns());
     let full = Load { concurrency: 30.0, ..LOAD };
     let full =
         serve(&model, &deployment(&model, "h200", 1, 3), &full, &Context::new(&gpu)).unwrap();
@@ -67,16 +67,19 @@ fn what_cannot_be_is_refused_with_the_reason() {
     let error = serve(&small, &deployment(&small, "h200", 3, 1), &LOAD, &context).unwrap_err();
     assert!(error.to_string().contains("use one of 1, 2, 4, 8, 16, 32"), "{error}");
     let error = serve(&large, &deployment(&large, "h200", 1, 1), &LOAD, &context).unwrap_err();
-    let Impossible::Memory { missing_gb, needed_gb, .. } = error else { panic!("{error}") };
+    let PlacementError::Memory { missing_gb, needed_gb, .. } = error else { panic!("{error}") };
     assert!((needed_gb - 141.0 - missing_gb).abs() < 0.1);
     let error = serve(&small, &deployment(&small, "h200", 1, 64), &LOAD, &context).unwrap_err();
-    assert_eq!(error, Impossible::Stages { layers: 32, stages: 64 });
+    assert_eq!(error, PlacementError::Stages { layers: 32, stages: 64 });
     let mut experts = deployment(&small, "h200", 2, 1);
     experts.parallelism.ep = 2;
-    assert!(matches!(serve(&small, &experts, &LOAD, &context), Err(Impossible::Experts { .. })));
+    assert!(matches!(
+        serve(&small, &experts, &LOAD, &context),
+        Err(PlacementError::Experts { .. })
+    ));
     let long = Load { input: 131_072.0, ..LOAD };
     let error = serve(&small, &deployment(&small, "h200", 1, 1), &long, &context).unwrap_err();
-    assert!(matches!(error, Impossible::Context { .. }), "{error}");
+    assert!(matches!(error, PlacementError::Context { .. }), "{error}");
 }
 
 #[test]
@@ -91,7 +94,7 @@ fn data_outside_hbm_come_over_their_link() {
     assert!((served.serving.tpot_ns / 1e6 - 218.0).abs() < 3.0, "{}", served.serving.tpot_ns);
     assert!(served.memory[0].hbm_bytes < 1e9);
     there.placement.weights = Tier::Nvme;
-    assert!(matches!(serve(&model, &there, &LOAD, &context), Err(Impossible::Tier { .. })));
+    assert!(matches!(serve(&model, &there, &LOAD, &context), Err(PlacementError::Tier { .. })));
 }
 
 #[test]

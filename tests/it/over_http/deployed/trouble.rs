@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::{Deployed, NCU, kill, python, whole};
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status, wait_for};
-use crate::over_http::phases::{Mortal, nothing_is_lost_or_run_twice};
+use crate::over_http::phases::{RestartableServer, nothing_is_lost_or_run_twice};
 
 fn spec(laptop: &Laptop, port: u16) -> RemoteSpec {
     let mut spec = RemoteSpec::new("b200", format!("modal+http://127.0.0.1:{port}"));
@@ -59,14 +59,15 @@ async fn a_front_that_dies_in_each_phase_with_all_its_files_loses_nothing_and_ru
     let laptop = Laptop::new();
     let app = Deployed::start(&laptop, &python);
     let spec = spec(&laptop, app.port);
-    let mortal = Mortal::new(app, |app: Deployed| app.die(&laptop, &python));
+    let server =
+        RestartableServer::new(app, |app: Deployed| app.kill_and_restart(&laptop, &python));
     let forgotten = || {
         wait_for("a Volume without jobs", || {
             let jobs = [kept(&laptop, "calls"), kept(&laptop, "front/jobs")].concat();
             jobs.is_empty().then_some(())
         });
     };
-    nothing_is_lost_or_run_twice(&spec, &mortal, &laptop, forgotten).await;
+    nothing_is_lost_or_run_twice(&spec, &server, &laptop, forgotten).await;
 }
 
 /// The words of a run that failed for its host's sake, with nothing half-written.

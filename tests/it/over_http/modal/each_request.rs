@@ -7,7 +7,7 @@ use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::stand_in::{Asked, Fault, StandIn};
+use super::fake_proxy::{FakeModalProxy, Fault, ReceivedRequest};
 use super::{AMPLE, Worker};
 use crate::laptop::{Laptop, status};
 
@@ -20,22 +20,22 @@ struct Run {
     requests: Vec<String>,
     /// Takes the faults away.
     calm: Arc<AtomicBool>,
-    _door: StandIn,
+    _door: FakeModalProxy,
     _worker: Worker,
 }
 
-fn run(mischief: impl Fn(&Asked) -> Fault + Send + Sync + 'static) -> Run {
+fn run(mischief: impl Fn(&ReceivedRequest) -> Fault + Send + Sync + 'static) -> Run {
     let laptop = Laptop::new();
     let worker = Worker::start(&laptop);
     let calm = Arc::new(AtomicBool::new(false));
-    let (calmed, door) = (calm.clone(), move |asked: &Asked| mischief(asked));
-    let door = StandIn::before(Some(&worker), AMPLE, move |asked| match door(asked) {
+    let (calmed, door) = (calm.clone(), move |request: &ReceivedRequest| mischief(request));
+    let door = FakeModalProxy::start(Some(&worker), AMPLE, move |request| match door(request) {
         _ if calmed.load(Ordering::SeqCst) => Fault::None,
         // Followed over several polls, each of which ends by itself.
         Fault::None => Fault::Brief,
         fault => fault,
     });
-    door.know(&laptop);
+    door.add_remote_to_config(&laptop);
     fs::write(laptop.write("data/big", ""), vec![7; 400_000]).unwrap();
     let ran = laptop.path("ran");
     let line = format!(
@@ -84,10 +84,10 @@ fn a_fault_that_passes_costs_nothing_at_any_request() {
             let requests = calm.requests.len();
             threads.spawn(move || {
                 for at in 0..requests {
-                    let run = run(move |asked| match fault() {
-                        fault @ Fault::Late if asked.before == at => fault,
-                        Fault::Late if asked.result => Fault::Refused("404 Not Found", GONE),
-                        fault if asked.before == at => fault,
+                    let run = run(move |request| match fault() {
+                        fault @ Fault::Late if request.before == at => fault,
+                        Fault::Late if request.result => Fault::Refused("404 Not Found", GONE),
+                        fault if request.before == at => fault,
                         _ => Fault::None,
                     });
                     run.is_whole(&run.output, b"out\nend\n");
@@ -111,7 +111,7 @@ fn results_that_go_round_from_any_request_on_are_one_error_and_the_run_can_be_ta
 
 /// Results go round from this request on, until the command has failed; whether it was taken up.
 fn goes_round(from: usize) -> bool {
-    let run = run(move |asked| if asked.before >= from { Fault::Round } else { Fault::None });
+    let run = run(move |request| if request.before >= from { Fault::Round } else { Fault::None });
     if status(&run.output) == 3 {
         // Only the folder's removal was left.
         run.is_whole(&run.output, b"out\nend\n");

@@ -38,13 +38,16 @@ const NUMBER_TRIES: u32 = 16;
 pub(crate) struct Ticket {
     path: PathBuf,
     pub(super) number: u64,
-    pub(super) wish: Wish,
+    pub(super) content: TicketContent,
     lock: File,
 }
 
 impl Ticket {
     /// Creates a ticket behind all others in `folder`. The caller holds the queue's lock.
-    pub(super) fn create(folder: &Path, wish: Wish) -> Result<Self, (PathBuf, io::Error)> {
+    pub(super) fn create(
+        folder: &Path,
+        content: TicketContent,
+    ) -> Result<Self, (PathBuf, io::Error)> {
         let mut number = next_number(&numbers(folder));
         let mut tries = 0..NUMBER_TRIES;
         let (path, lock) = loop {
@@ -58,21 +61,21 @@ impl Ticket {
                 (Err(e), _) => return Err((path, e)),
             }
         };
-        let ticket = Self { path, number, wish, lock };
+        let ticket = Self { path, number, content, lock };
         // Others can open the file only once it is locked, and can never write to it.
         let locked = flock(&ticket.lock, FlockOperation::NonBlockingLockExclusive);
         locked
             .map_err(io::Error::from)
-            .and_then(|()| ticket.write(&ticket.wish))
+            .and_then(|()| ticket.write(&ticket.content))
             .and_then(|()| ticket.lock.set_permissions(fs::Permissions::from_mode(0o644)))
             .map_err(|e| (ticket.path.clone(), e))?;
         Ok(ticket)
     }
 
     /// Writes the ticket's text. The caller holds the queue's lock, as others read it then.
-    pub(super) fn write(&self, wish: &Wish) -> io::Result<()> {
+    pub(super) fn write(&self, content: &TicketContent) -> io::Result<()> {
         self.lock.set_len(0)?;
-        self.lock.write_all_at(wish.text().as_bytes(), 0)
+        self.lock.write_all_at(content.text().as_bytes(), 0)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -87,15 +90,15 @@ impl Drop for Ticket {
     }
 }
 
-/// A ticket's content: the acceptable GPUs, how many of them, and the job's description.
+/// The text of a ticket: the acceptable GPUs, how many of them the job needs, and its title.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Wish {
-    pub(super) wanted: Vec<String>,
+pub(super) struct TicketContent {
+    pub(super) gpus: Vec<String>,
     pub(super) count: usize,
-    pub(super) who: String,
+    pub(super) job_title: String,
 }
 
-impl Wish {
+impl TicketContent {
     /// Parses `who NAME`, `count N`, and then one UUID per line; the first two are optional. `None`
     /// if the text is no valid ticket.
     fn read(text: &str) -> Option<Self> {
@@ -105,45 +108,45 @@ impl Wish {
             lines.next();
             Some(value)
         };
-        let who = one_line(field("who ").unwrap_or_default());
+        let job_title = one_line(field("who ").unwrap_or_default());
         let count = match field("count ") {
             Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => digits.parse().ok()?,
             Some(_) => return None,
             None => 1,
         };
-        let wanted: BTreeSet<&str> = lines.clone().collect();
-        let wanted_in_order: Vec<String> = lines.map(str::to_owned).collect();
-        let fits = wanted.len() == wanted_in_order.len() && wanted.len() <= MAX_GPUS;
+        let distinct: BTreeSet<&str> = lines.clone().collect();
+        let gpus: Vec<String> = lines.map(str::to_owned).collect();
+        let fits = distinct.len() == gpus.len() && gpus.len() <= MAX_GPUS;
         // A job that has its GPUs, or does not look for any yet, lists none.
-        let possible = wanted.is_empty() || (1..=wanted.len()).contains(&count);
-        let valid = fits && possible && wanted.iter().all(|uuid| valid_uuid(uuid));
-        valid.then_some(Self { wanted: wanted_in_order, count, who })
+        let possible = gpus.is_empty() || (1..=gpus.len()).contains(&count);
+        let valid = fits && possible && distinct.iter().all(|uuid| valid_uuid(uuid));
+        valid.then_some(Self { gpus, count, job_title })
     }
 
     fn text(&self) -> String {
         // A job's title must not become a line of its own.
-        let who = one_line(&self.who);
-        let wanted = &self.wanted[..self.wanted.len().min(MAX_GPUS)];
-        format!("who {who}\ncount {}\n{}", self.count, wanted.join("\n"))
+        let job_title = one_line(&self.job_title);
+        let gpus = &self.gpus[..self.gpus.len().min(MAX_GPUS)];
+        format!("who {job_title}\ncount {}\n{}", self.count, gpus.join("\n"))
     }
 }
 
 /// Returns the content of held tickets before `number`, in order.
-pub(super) fn ahead_of(folder: &Path, number: u64) -> Vec<Wish> {
+pub(super) fn ahead_of(folder: &Path, number: u64) -> Vec<TicketContent> {
     let mut numbers = numbers(folder);
     numbers.retain(|n| *n < number);
     let nearest = numbers.iter().rev().take(MAX_FILES_OPENED);
     let held = nearest.filter_map(|number| read_held(&ticket_path(folder, *number)));
-    let mut ahead: Vec<Wish> = held.take(MAX_TICKETS_AHEAD).collect();
+    let mut ahead: Vec<TicketContent> = held.take(MAX_TICKETS_AHEAD).collect();
     ahead.reverse();
     ahead
 }
 
 /// Reads a ticket; `None` if nobody holds it.
-fn read_held(path: &Path) -> Option<Wish> {
+fn read_held(path: &Path) -> Option<TicketContent> {
     let file = open(path, false).ok()?;
     match flock(&file, FlockOperation::NonBlockingLockShared) {
-        Err(Errno::WOULDBLOCK) => Wish::read(&read_text(&file, MAX_TICKET_BYTES)?),
+        Err(Errno::WOULDBLOCK) => TicketContent::read(&read_text(&file, MAX_TICKET_BYTES)?),
         // The job was killed. Removing another user's file fails.
         _ => {
             let _ = fs::remove_file(path);
@@ -192,24 +195,34 @@ fn next_number(numbers: &[u64]) -> u64 {
 mod tests {
     use super::*;
 
-    fn wish(wanted: &[&str], count: usize, who: &str) -> Wish {
-        Wish { wanted: wanted.iter().map(|u| (*u).to_owned()).collect(), count, who: who.into() }
+    fn content(gpus: &[&str], count: usize, job_title: &str) -> TicketContent {
+        TicketContent {
+            gpus: gpus.iter().map(|u| (*u).to_owned()).collect(),
+            count,
+            job_title: job_title.into(),
+        }
     }
 
     #[test]
-    fn a_wish_is_read_as_it_was_written_and_a_name_is_no_line_of_its_own() {
-        let read = Wish::read(&wish(&["B", "A"], 2, "a\ncount 9").text());
-        assert_eq!(read, Some(wish(&["B", "A"], 2, "acount 9")));
+    fn a_ticket_is_read_as_it_was_written_and_a_name_is_no_line_of_its_own() {
+        let read = TicketContent::read(&content(&["B", "A"], 2, "a\ncount 9").text());
+        assert_eq!(read, Some(content(&["B", "A"], 2, "acount 9")));
         // Older agents write tickets like this.
-        assert_eq!(Wish::read("A\nB"), Some(wish(&["A", "B"], 1, "")));
-        assert_eq!(Wish::read("count 2\nA\nB"), Some(wish(&["A", "B"], 2, "")));
+        assert_eq!(TicketContent::read("A\nB"), Some(content(&["A", "B"], 1, "")));
+        assert_eq!(TicketContent::read("count 2\nA\nB"), Some(content(&["A", "B"], 2, "")));
         // The ticket of a job that has its GPUs.
-        assert_eq!(Wish::read(""), Some(wish(&[], 1, "")));
-        assert_eq!(Wish::read(&wish(&["A"], 1, &"w".repeat(9999)).text()).unwrap().who.len(), 200);
+        assert_eq!(TicketContent::read(""), Some(content(&[], 1, "")));
+        assert_eq!(
+            TicketContent::read(&content(&["A"], 1, &"w".repeat(9999)).text())
+                .unwrap()
+                .job_title
+                .len(),
+            200
+        );
     }
 
     #[test]
-    fn a_text_that_this_program_does_not_write_is_no_wish() {
+    fn a_text_that_this_program_does_not_write_is_no_ticket() {
         for forged in [
             "who evil\ncount 18446744073709551615\nA",
             "count 99999999999999999999999\nA",
@@ -224,11 +237,11 @@ mod tests {
             "count 1\nA\n\nB",
             "count 1\nA\0",
         ] {
-            assert_eq!(Wish::read(forged), None, "{forged:?}");
+            assert_eq!(TicketContent::read(forged), None, "{forged:?}");
         }
         let many: Vec<String> = (0..=MAX_GPUS).map(|n| format!("GPU-{n}")).collect();
-        assert_eq!(Wish::read(&many.join("\n")), None);
-        assert!(Wish::read(&many[1..].join("\n")).is_some());
+        assert_eq!(TicketContent::read(&many.join("\n")), None);
+        assert!(TicketContent::read(&many[1..].join("\n")).is_some());
     }
 
     #[test]
@@ -256,7 +269,7 @@ mod tests {
             File::create(ticket_path(dir.path(), number)).unwrap();
         }
         assert_eq!(numbers(dir.path()).len(), MAX_FOLDER_ENTRIES);
-        let ticket = Ticket::create(dir.path(), wish(&["A"], 1, "me")).unwrap();
+        let ticket = Ticket::create(dir.path(), content(&["A"], 1, "me")).unwrap();
         assert!(ahead_of(dir.path(), ticket.number).is_empty());
     }
 }

@@ -1,6 +1,6 @@
-//! What stands between a client and an app on Modal, as Modal's documentation and its users tell
-//! of it: the proxy token, the 303 with the address of a result for what takes long, the plain-text
-//! bodies. Behind it is a real worker, which sees neither. Its time limit is the test's.
+//! A fake of Modal's proxy, by Modal's documentation and reports of its users: it checks the proxy
+//! token, answers long requests with a 303 to the address of the result, and has plain-text error
+//! bodies. Behind it is a real worker, which sees none of this. The test sets the time limit.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -18,20 +18,20 @@ pub(in super::super) const SECRET: &str = "ws-secret-that-must-not-be-told";
 /// The query of a result's address.
 const RESULT: &str = "__modal_function_call_id=";
 
-/// What befalls a request.
+/// The fault of a request.
 pub(in super::super) enum Fault {
     None,
-    /// It does not reach the app: status line and body.
+    /// It does not reach the app. Status line and body of the answer.
     Refused(&'static str, &'static str),
-    /// The app does it, and its answer is lost.
+    /// The app handles it, and its answer is lost. Status line and body instead of it.
     Lost(&'static str, &'static str),
-    /// The app does it, and so many bytes of its answer come.
+    /// The app handles it, and only this many bytes of its answer arrive.
     Cut(usize),
-    /// It is put off at once, as may happen under load.
+    /// It is redirected to its result at once, as may happen under load.
     Late,
-    /// Its result is at another one's address, for ever.
+    /// It is redirected again and again.
     Round,
-    /// It is sent elsewhere.
+    /// It is redirected to this address.
     Elsewhere(String),
     /// A container is started first.
     Cold(Duration),
@@ -39,56 +39,56 @@ pub(in super::super) enum Fault {
     Brief,
 }
 
-/// A request as faults choose it.
-pub(in super::super) struct Asked {
+/// A request, for the test's choice of a fault.
+pub(in super::super) struct ReceivedRequest {
     pub(in super::super) method: String,
-    /// Without what stands behind `?`.
+    /// Without the query.
     pub(in super::super) path: String,
     /// Whether it is for a result.
     pub(in super::super) result: bool,
-    /// How many there were before it, of any kind.
+    /// Number of earlier requests of any kind.
     pub(in super::super) before: usize,
 }
 
-type Mischief = Box<dyn Fn(&Asked) -> Fault + Send + Sync>;
+type FaultFn = Box<dyn Fn(&ReceivedRequest) -> Fault + Send + Sync>;
 
-/// A result, as far as it is known.
-enum Kept {
-    /// The app works on it.
+/// The stored result of a redirected request.
+enum StoredResult {
+    /// The app has not answered yet.
     Coming(TcpStream),
-    /// It came, and can be asked for again.
+    /// The answer, which can be requested again.
     Here(Vec<u8>),
 }
 
 struct Inner {
     app: Option<(u16, String)>,
     limit: Duration,
-    mischief: Mischief,
-    asked: AtomicUsize,
-    kept: Mutex<HashMap<String, Kept>>,
+    choose_fault: FaultFn,
+    request_count: AtomicUsize,
+    kept: Mutex<HashMap<String, StoredResult>>,
     log: Mutex<Vec<String>>,
 }
 
-/// A running stand-in.
-pub(in super::super) struct StandIn {
+/// A running fake proxy.
+pub(in super::super) struct FakeModalProxy {
     pub(in super::super) port: u16,
     inner: Arc<Inner>,
 }
 
-impl StandIn {
-    /// Before a worker; `None`: nothing is deployed.
-    pub(in super::super) fn before(
+impl FakeModalProxy {
+    /// Starts a proxy in front of a worker; `None`: no app is deployed.
+    pub(in super::super) fn start(
         worker: Option<&Worker>,
         limit: Duration,
-        mischief: impl Fn(&Asked) -> Fault + Send + Sync + 'static,
+        choose_fault: impl Fn(&ReceivedRequest) -> Fault + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let inner = Arc::new(Inner {
             app: worker.map(|worker| (worker.port, worker.token.clone())),
             limit,
-            mischief: Box::new(mischief),
-            asked: AtomicUsize::new(0),
+            choose_fault: Box::new(choose_fault),
+            request_count: AtomicUsize::new(0),
             kept: Mutex::default(),
             log: Mutex::default(),
         });
@@ -107,14 +107,19 @@ impl StandIn {
         self.inner.log.lock().unwrap().clone()
     }
 
-    /// Makes it known to the laptop as `b200`, with a right token.
-    pub(in super::super) fn know(&self, laptop: &Laptop) {
-        know(laptop, self.port, &format!("MODAL_KEY={KEY}\nMODAL_SECRET={SECRET}\n"));
+    /// Adds it to the laptop's settings as remote `b200`, with the right token.
+    pub(in super::super) fn add_remote_to_config(&self, laptop: &Laptop) {
+        add_remote_to_config(
+            laptop,
+            self.port,
+            &format!("MODAL_KEY={KEY}\nMODAL_SECRET={SECRET}\n"),
+        );
     }
 }
 
-/// Makes an app at a port known to the laptop as `b200`, with the token in such a file.
-pub(in super::super) fn know(laptop: &Laptop, port: u16, env_file: &str) {
+/// Adds an app at a port to the laptop's settings as remote `b200`; `env_file` is the text of its
+/// token file.
+pub(in super::super) fn add_remote_to_config(laptop: &Laptop, port: u16, env_file: &str) {
     use std::os::unix::fs::PermissionsExt;
     let file = laptop.path("modal.env");
     std::fs::write(&file, env_file).unwrap();
@@ -174,11 +179,11 @@ impl Inner {
         let (method, target) = (words.next().unwrap(), words.next().unwrap());
         self.log.lock().unwrap().push(format!("{method} {target}"));
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        let asked = Asked {
+        let received = ReceivedRequest {
             method: method.to_owned(),
             path: path.to_owned(),
             result: query.contains(RESULT),
-            before: self.asked.fetch_add(1, Ordering::SeqCst),
+            before: self.request_count.fetch_add(1, Ordering::SeqCst),
         };
         let text = |stream: &mut TcpStream, status: &str, body: &str| {
             say(stream, status, "Content-Type: text/plain\r\n", body);
@@ -197,7 +202,7 @@ impl Inner {
         let Some((port, token)) = &self.app else {
             return text(&mut stream, "404 Not Found", "modal-http: invalid function call");
         };
-        let fault = (self.mischief)(&asked);
+        let fault = (self.choose_fault)(&received);
         match &fault {
             Fault::Refused(status, body) => return text(&mut stream, status, body),
             Fault::Round => {
@@ -210,17 +215,17 @@ impl Inner {
             Fault::Cold(time) => std::thread::sleep(*time),
             _ => {}
         }
-        if asked.result {
+        if received.result {
             if method != "GET" {
                 return text(&mut stream, "400 Bad Request", "modal-http: bad redirect method");
             }
             let id = query.rsplit_once(RESULT).unwrap().1.to_owned();
             let kept = self.kept.lock().unwrap().remove(&id);
             return match kept {
-                Some(Kept::Coming(app)) => self.answer(stream, app, path, id, &fault),
-                Some(Kept::Here(bytes)) => {
+                Some(StoredResult::Coming(app)) => self.answer(stream, app, path, id, &fault),
+                Some(StoredResult::Here(bytes)) => {
                     let _ = stream.write_all(&bytes);
-                    self.kept.lock().unwrap().insert(id, Kept::Here(bytes));
+                    self.kept.lock().unwrap().insert(id, StoredResult::Here(bytes));
                 }
                 None => text(
                     &mut stream,
@@ -243,7 +248,7 @@ impl Inner {
         head += &format!("authorization: Bearer {token}\r\nconnection: close\r\n\r\n");
         let _ = app.write_all(head.as_bytes());
         let _ = app.write_all(&request.body);
-        self.answer(stream, app, path, format!("fc-{}", asked.before), &fault);
+        self.answer(stream, app, path, format!("fc-{}", received.before), &fault);
     }
 
     /// Passes the app's answer on if it begins in time, and puts it off otherwise.
@@ -259,7 +264,7 @@ impl Inner {
         app.set_read_timeout(None).unwrap();
         if late {
             let location = format!("Location: {path}?{RESULT}{id}\r\n");
-            self.kept.lock().unwrap().insert(id, Kept::Coming(app));
+            self.kept.lock().unwrap().insert(id, StoredResult::Coming(app));
             return say(&mut to, "303 See Other", &location, "");
         }
         assert!(begun.elapsed() < Duration::from_secs(150));
@@ -281,6 +286,6 @@ impl Inner {
                 return;
             }
         }
-        self.kept.lock().unwrap().insert(id, Kept::Here(whole));
+        self.kept.lock().unwrap().insert(id, StoredResult::Here(whole));
     }
 }

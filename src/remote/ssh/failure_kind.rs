@@ -5,7 +5,7 @@ use crate::error::{Exit, Side};
 
 /// A kind of failure of `ssh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SshTrouble {
+pub enum SshFailureKind {
     /// The host shows a key other than the known one.
     KeyChanged,
     /// The host's key is revoked.
@@ -32,28 +32,28 @@ pub enum SshTrouble {
 
 /// Messages of `ssh`, the most specific first: the last line is the same for every kind of refused
 /// key.
-const SSH_MESSAGES: &[(&str, SshTrouble)] = &[
-    ("REVOKED HOST KEY DETECTED", SshTrouble::KeyRevoked),
-    ("is marked as revoked", SshTrouble::KeyRevoked),
-    (" revoked by file ", SshTrouble::KeyRevoked),
-    ("REMOTE HOST IDENTIFICATION HAS CHANGED", SshTrouble::KeyChanged),
-    ("host key is known for", SshTrouble::KeyUnknown),
-    ("Host key verification failed", SshTrouble::KeyUnknown),
-    ("Permission denied", SshTrouble::Denied),
-    ("Too many authentication failures", SshTrouble::Denied),
-    ("Could not resolve hostname", SshTrouble::Name),
-    ("Connection refused", SshTrouble::Refused),
-    ("Connection timed out", SshTrouble::Timeout),
-    ("Operation timed out", SshTrouble::Timeout),
-    ("No route to host", SshTrouble::Unreachable),
-    ("Network is unreachable", SshTrouble::Unreachable),
-    ("Bad configuration option", SshTrouble::Config),
-    ("terminating, ", SshTrouble::Config),
-    ("Unable to negotiate", SshTrouble::Handshake),
-    ("kex_exchange_identification", SshTrouble::Handshake),
+const SSH_MESSAGES: &[(&str, SshFailureKind)] = &[
+    ("REVOKED HOST KEY DETECTED", SshFailureKind::KeyRevoked),
+    ("is marked as revoked", SshFailureKind::KeyRevoked),
+    (" revoked by file ", SshFailureKind::KeyRevoked),
+    ("REMOTE HOST IDENTIFICATION HAS CHANGED", SshFailureKind::KeyChanged),
+    ("host key is known for", SshFailureKind::KeyUnknown),
+    ("Host key verification failed", SshFailureKind::KeyUnknown),
+    ("Permission denied", SshFailureKind::Denied),
+    ("Too many authentication failures", SshFailureKind::Denied),
+    ("Could not resolve hostname", SshFailureKind::Name),
+    ("Connection refused", SshFailureKind::Refused),
+    ("Connection timed out", SshFailureKind::Timeout),
+    ("Operation timed out", SshFailureKind::Timeout),
+    ("No route to host", SshFailureKind::Unreachable),
+    ("Network is unreachable", SshFailureKind::Unreachable),
+    ("Bad configuration option", SshFailureKind::Config),
+    ("terminating, ", SshFailureKind::Config),
+    ("Unable to negotiate", SshFailureKind::Handshake),
+    ("kex_exchange_identification", SshFailureKind::Handshake),
 ];
 
-impl SshTrouble {
+impl SshFailureKind {
     /// The failure that `words` describe.
     pub(super) fn read(words: &str) -> Self {
         SSH_MESSAGES
@@ -155,16 +155,16 @@ mod tests {
              @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@\n\
              Offending ED25519 key in /home/me/.ssh/known_hosts:3\n\
              Host key verification failed.\n";
-        assert_eq!(SshTrouble::read(changed), SshTrouble::KeyChanged);
+        assert_eq!(SshFailureKind::read(changed), SshFailureKind::KeyChanged);
         assert!(plain(changed).starts_with("WARNING: REMOTE"), "{}", plain(changed));
         assert!(plain(changed).contains("known_hosts:3\nHost key"));
         for (words, kind) in [
-            ("Host key verification failed.", SshTrouble::KeyUnknown),
-            ("me@box: Permission denied (publickey).", SshTrouble::Denied),
-            ("ssh: connect to host box port 22: Connection refused", SshTrouble::Refused),
-            ("Connection closed by 10.0.0.1 port 22", SshTrouble::Other),
+            ("Host key verification failed.", SshFailureKind::KeyUnknown),
+            ("me@box: Permission denied (publickey).", SshFailureKind::Denied),
+            ("ssh: connect to host box port 22: Connection refused", SshFailureKind::Refused),
+            ("Connection closed by 10.0.0.1 port 22", SshFailureKind::Other),
         ] {
-            assert_eq!(SshTrouble::read(words), kind, "{words}");
+            assert_eq!(SshFailureKind::read(words), kind, "{words}");
         }
     }
 }

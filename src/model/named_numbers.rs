@@ -12,9 +12,9 @@ use serde::ser::{Serialize, Serializer};
 
 /// Numbers by name, sorted by name.
 #[derive(Clone, PartialEq)]
-pub struct Tally<V>(Vec<(Arc<str>, V)>);
+pub struct NamedNumbers<V>(Vec<(Arc<str>, V)>);
 
-impl<V> Tally<V> {
+impl<V> NamedNumbers<V> {
     /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -70,38 +70,38 @@ impl<V> Tally<V> {
     }
 }
 
-impl<V> Default for Tally<V> {
-    fn default() -> Tally<V> {
-        Tally(Vec::new())
+impl<V> Default for NamedNumbers<V> {
+    fn default() -> NamedNumbers<V> {
+        NamedNumbers(Vec::new())
     }
 }
 
-impl<V> From<BTreeMap<Arc<str>, V>> for Tally<V> {
-    fn from(map: BTreeMap<Arc<str>, V>) -> Tally<V> {
-        Tally(map.into_iter().collect())
+impl<V> From<BTreeMap<Arc<str>, V>> for NamedNumbers<V> {
+    fn from(map: BTreeMap<Arc<str>, V>) -> NamedNumbers<V> {
+        NamedNumbers(map.into_iter().collect())
     }
 }
 
-impl<V: fmt::Debug> fmt::Debug for Tally<V> {
+impl<V: fmt::Debug> fmt::Debug for NamedNumbers<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
     }
 }
 
-impl<V: Serialize> Serialize for Tally<V> {
+impl<V: Serialize> Serialize for NamedNumbers<V> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.iter())
     }
 }
 
-impl<'de, V: Deserialize<'de>> Deserialize<'de> for Tally<V> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Tally<V>, D::Error> {
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for NamedNumbers<V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<NamedNumbers<V>, D::Error> {
         let map: BTreeMap<String, V> = BTreeMap::deserialize(deserializer)?;
-        Ok(Tally(map.into_iter().map(|(name, value)| (name.into(), value)).collect()))
+        Ok(NamedNumbers(map.into_iter().map(|(name, value)| (name.into(), value)).collect()))
     }
 }
 
-impl<V: JsonSchema> JsonSchema for Tally<V> {
+impl<V: JsonSchema> JsonSchema for NamedNumbers<V> {
     fn inline_schema() -> bool {
         BTreeMap::<String, V>::inline_schema()
     }
@@ -125,17 +125,20 @@ mod tests {
 
     #[test]
     fn names_in_any_order_are_one_sorted_object_and_come_back_from_it() {
-        let mut tally: Tally<u64> = Tally::default();
+        let mut numbers: NamedNumbers<u64> = NamedNumbers::default();
         for (name, added) in [("b", 1), ("a", 2), ("c", 3), ("a", 5)] {
-            *tally.entry(&Arc::from(name)) += added;
+            *numbers.entry(&Arc::from(name)) += added;
         }
-        let text = serde_json::to_string(&tally).unwrap();
+        let text = serde_json::to_string(&numbers).unwrap();
         assert_eq!(text, r#"{"a":7,"b":1,"c":3}"#);
-        assert_eq!(serde_json::from_str::<Tally<u64>>(&text).unwrap(), tally);
+        assert_eq!(serde_json::from_str::<NamedNumbers<u64>>(&text).unwrap(), numbers);
         let shared: BTreeMap<_, _> =
-            tally.shared().map(|(name, n)| (Arc::clone(name), *n)).collect();
-        assert_eq!(Tally::from(shared), tally);
-        assert_eq!(format!("{tally:?}"), r#"{"a": 7, "b": 1, "c": 3}"#);
-        assert_eq!((tally.get("a"), tally.get("d"), tally.values().sum()), (Some(&7), None, 11));
+            numbers.shared().map(|(name, n)| (Arc::clone(name), *n)).collect();
+        assert_eq!(NamedNumbers::from(shared), numbers);
+        assert_eq!(format!("{numbers:?}"), r#"{"a": 7, "b": 1, "c": 3}"#);
+        assert_eq!(
+            (numbers.get("a"), numbers.get("d"), numbers.values().sum()),
+            (Some(&7), None, 11)
+        );
     }
 }

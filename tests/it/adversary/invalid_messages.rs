@@ -1,4 +1,4 @@
-//! The lies about each message, made from its fields. Both directions of the protocol use them.
+//! Invalid variants of each message, made from its fields. Both directions of the protocol use them.
 
 use rgpu_protocol::frame::{self, Kind, MAX_BODY};
 use serde_json::{Value, json};
@@ -10,20 +10,20 @@ pub(crate) const SANDBOX: &str = "/SANDBOX";
 pub(crate) const ESCAPES: &str =
     "\u{1b}]0;owned\u{7}\u{1b}[2J\u{1b}[1Aa\r\nerror: forged\n\u{9b}2J\u{202e}";
 
-/// Bytes on the wire that are not what they should be.
+/// An invalid message, or other invalid bytes of one side.
 #[derive(Clone)]
-pub(crate) struct Lie {
+pub(crate) struct InvalidMessage {
     /// The field and its value, or what else is wrong.
     pub(crate) name: String,
-    /// What is sent.
-    pub(crate) wire: Wire,
+    /// The bytes to send.
+    pub(crate) wire: WireContent,
     /// Whether the link is cut after it.
     pub(crate) cut: bool,
 }
 
-/// What a lie puts on the wire.
+/// The bytes of an invalid message.
 #[derive(Clone)]
-pub(crate) enum Wire {
+pub(crate) enum WireContent {
     /// Frames with a message whose job, offsets and event number still have to be filled in.
     Frames(Vec<(Kind, Body)>),
     /// Bytes as they are.
@@ -37,7 +37,7 @@ pub(crate) enum Body {
     Bytes(Vec<u8>),
 }
 
-impl Wire {
+impl WireContent {
     fn message(message: Value, bytes: &[(Kind, Vec<u8>)]) -> Self {
         let bytes = bytes.iter().map(|(kind, body)| (*kind, Body::Bytes(body.clone())));
         Self::Frames(
@@ -73,80 +73,91 @@ pub(crate) fn framed(kind: Kind, body: &[u8]) -> Vec<u8> {
     [&[len[0], len[1], len[2], len[3], kind as u8], body].concat()
 }
 
-/// Every lie about `message`, which the frames in `bytes` follow. The first one is the message
-/// itself: sent at the wrong time, or with false content.
-pub(crate) fn about(message: &Value, bytes: &[(Kind, Vec<u8>)]) -> Vec<Lie> {
-    let lie = |name: &str, wire: Wire| Lie { name: name.to_owned(), wire, cut: false };
-    let whole = Wire::message(message.clone(), bytes);
-    let mut lies = vec![lie("as it is", whole.clone())];
-    let frames = |n: usize| match &whole {
-        Wire::Frames(frames) => Wire::Frames(frames.iter().cycle().take(n).cloned().collect()),
-        Wire::Raw(_) => whole.clone(),
-    };
-    let each = 1 + bytes.len();
-    lies.push(lie("twice", frames(2 * each)));
-    lies.push(lie("300 times", frames(300 * each)));
-    let json = serde_json::to_vec(message).unwrap();
-    let cut = framed(Kind::Message, &json);
-    let cut = Wire::Raw(cut[..frame::HEADER + json.len() / 2].to_vec());
-    lies.push(Lie { cut: true, ..lie("cut in its middle", cut) });
-    let mut text = json.clone();
-    text.truncate(json.len() - 1);
-    lies.push(lie("no JSON", Wire::Raw(framed(Kind::Message, &text))));
-    let padded = [json, vec![b' '; MAX_BODY]].concat();
-    lies.push(lie("a frame over the limit", Wire::Raw(framed(Kind::Message, &padded))));
-    for (kind, name) in [(Kind::Output, "output"), (Kind::Blob, "a blob")] {
-        let more = bytes.iter().cloned().chain([(kind, b"more".to_vec())]).collect::<Vec<_>>();
-        lies.push(lie(
-            &format!("followed by {name} that nothing announced"),
-            Wire::message(message.clone(), &more),
-        ));
+impl InvalidMessage {
+    /// Every invalid variant of `message`, which the frames in `bytes` follow. The first one is the
+    /// message itself: sent at the wrong time, or with false content.
+    pub(crate) fn variants_of(message: &Value, bytes: &[(Kind, Vec<u8>)]) -> Vec<InvalidMessage> {
+        let lie = |name: &str, wire: WireContent| InvalidMessage {
+            name: name.to_owned(),
+            wire,
+            cut: false,
+        };
+        let whole = WireContent::message(message.clone(), bytes);
+        let mut lies = vec![lie("as it is", whole.clone())];
+        let frames = |n: usize| match &whole {
+            WireContent::Frames(frames) => {
+                WireContent::Frames(frames.iter().cycle().take(n).cloned().collect())
+            }
+            WireContent::Raw(_) => whole.clone(),
+        };
+        let each = 1 + bytes.len();
+        lies.push(lie("twice", frames(2 * each)));
+        lies.push(lie("300 times", frames(300 * each)));
+        let json = serde_json::to_vec(message).unwrap();
+        let cut = framed(Kind::Message, &json);
+        let cut = WireContent::Raw(cut[..frame::HEADER + json.len() / 2].to_vec());
+        lies.push(InvalidMessage { cut: true, ..lie("cut in its middle", cut) });
+        let mut text = json.clone();
+        text.truncate(json.len() - 1);
+        lies.push(lie("no JSON", WireContent::Raw(framed(Kind::Message, &text))));
+        let padded = [json, vec![b' '; MAX_BODY]].concat();
+        lies.push(lie("a frame over the limit", WireContent::Raw(framed(Kind::Message, &padded))));
+        for (kind, name) in [(Kind::Output, "output"), (Kind::Blob, "a blob")] {
+            let more = bytes.iter().cloned().chain([(kind, b"more".to_vec())]).collect::<Vec<_>>();
+            lies.push(lie(
+                &format!("followed by {name} that nothing announced"),
+                WireContent::message(message.clone(), &more),
+            ));
+        }
+        if let Some((kind, body)) = bytes.first() {
+            let other = if *kind == Kind::Blob { Kind::Output } else { Kind::Blob };
+            let short = body[..body.len() - 1].to_vec();
+            for (name, bytes) in [
+                ("without its bytes", vec![]),
+                ("with bytes of the other kind", vec![(other, body.clone())]),
+                ("with a byte less", vec![(*kind, short)]),
+                ("with empty frames before its bytes", {
+                    let empty = std::iter::repeat_n((*kind, Vec::new()), 100);
+                    empty.chain([(*kind, body.clone())]).collect()
+                }),
+            ] {
+                lies.push(lie(name, WireContent::message(message.clone(), &bytes)));
+            }
+        }
+        let mut leaves = Vec::new();
+        collect_leaves(message, String::new(), &mut leaves);
+        for (pointer, value) in leaves {
+            // Deep inside facts, plans and lists, where no code of the connection looks, a few lies
+            // stand for all.
+            let deep = pointer.matches('/').count() > 2;
+            let kept = |name: &str| !deep || DEEP.contains(&name);
+            for (name, wrong) in wrong_values(&value).into_iter().filter(|(name, _)| kept(name)) {
+                let mut message = message.clone();
+                *message.pointer_mut(&pointer).unwrap() = wrong;
+                lies.push(lie(&format!("{pointer}: {name}"), WireContent::message(message, bytes)));
+            }
+            let mut without = message.clone();
+            let (parent, field) = pointer.rsplit_once('/').unwrap();
+            if deep {
+                continue;
+            }
+            if let Some(Value::Object(parent)) = without.pointer_mut(parent) {
+                parent.remove(field);
+                lies.push(lie(
+                    &format!("{pointer}: missing"),
+                    WireContent::message(without, bytes),
+                ));
+            }
+        }
+        lies
     }
-    if let Some((kind, body)) = bytes.first() {
-        let other = if *kind == Kind::Blob { Kind::Output } else { Kind::Blob };
-        let short = body[..body.len() - 1].to_vec();
-        for (name, bytes) in [
-            ("without its bytes", vec![]),
-            ("with bytes of the other kind", vec![(other, body.clone())]),
-            ("with a byte less", vec![(*kind, short)]),
-            ("with empty frames before its bytes", {
-                let empty = std::iter::repeat_n((*kind, Vec::new()), 100);
-                empty.chain([(*kind, body.clone())]).collect()
-            }),
-        ] {
-            lies.push(lie(name, Wire::message(message.clone(), &bytes)));
-        }
-    }
-    let mut leaves = Vec::new();
-    collect_leaves(message, String::new(), &mut leaves);
-    for (pointer, value) in leaves {
-        // Deep inside facts, plans and lists, where no code of the connection looks, a few lies
-        // stand for all.
-        let deep = pointer.matches('/').count() > 2;
-        let kept = |name: &str| !deep || DEEP.contains(&name);
-        for (name, wrong) in wrong_values(&value).into_iter().filter(|(name, _)| kept(name)) {
-            let mut message = message.clone();
-            *message.pointer_mut(&pointer).unwrap() = wrong;
-            lies.push(lie(&format!("{pointer}: {name}"), Wire::message(message, bytes)));
-        }
-        let mut without = message.clone();
-        let (parent, field) = pointer.rsplit_once('/').unwrap();
-        if deep {
-            continue;
-        }
-        if let Some(Value::Object(parent)) = without.pointer_mut(parent) {
-            parent.remove(field);
-            lies.push(lie(&format!("{pointer}: missing"), Wire::message(without, bytes)));
-        }
-    }
-    lies
 }
 
 /// Bytes that are no message at all.
-pub(crate) fn garbage() -> Vec<Lie> {
-    let raw = |name: &str, bytes: Vec<u8>, cut: bool| Lie {
+pub(crate) fn garbage() -> Vec<InvalidMessage> {
+    let raw = |name: &str, bytes: Vec<u8>, cut: bool| InvalidMessage {
         name: name.to_owned(),
-        wire: Wire::Raw(bytes),
+        wire: WireContent::Raw(bytes),
         cut,
     };
     let message = |body: &[u8]| framed(Kind::Message, body);

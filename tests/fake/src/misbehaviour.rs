@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::Trouble;
+use crate::ImitationError;
 use crate::host::Host;
 
 /// Exit status of a tool that fails without starting or printing anything.
@@ -19,7 +19,11 @@ const STORM_LINES: u32 = 1 << 17;
 
 /// Performs the misbehaviour that any tool supports: hang, crash, print garbage. Returns `Some` if
 /// the tool ends with it.
-pub(crate) fn before(host: &Host, tool: &str, args: &[String]) -> Result<Option<u8>, Trouble> {
+pub(crate) fn apply(
+    host: &Host,
+    tool: &str,
+    args: &[String],
+) -> Result<Option<u8>, ImitationError> {
     if is_probe(args) {
         return Ok(None);
     }
@@ -64,7 +68,11 @@ pub(crate) fn is(host: &Host, tool: &str, args: &[String], word: &str) -> bool {
     matches!(configured_word(host, tool, args), Ok(Some(configured_word)) if configured_word == word)
 }
 
-fn configured_word(host: &Host, tool: &str, args: &[String]) -> Result<Option<String>, Trouble> {
+fn configured_word(
+    host: &Host,
+    tool: &str,
+    args: &[String],
+) -> Result<Option<String>, ImitationError> {
     let Ok(text) = fs::read_to_string(host.folder.join("mischief")) else { return Ok(None) };
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -87,7 +95,7 @@ fn is_probe(args: &[String]) -> bool {
 }
 
 /// Creates `TOOL.waiting` and continues when `TOOL.go` exists.
-fn wait_for(host: &Host, tool: &str, out: &mut impl Write) -> Result<(), Trouble> {
+fn wait_for(host: &Host, tool: &str, out: &mut impl Write) -> Result<(), ImitationError> {
     writeln!(out, "waiting")?;
     out.flush()?;
     let file = |what: &str| host.folder.join(Path::new(&format!("{tool}.{what}")));

@@ -1,11 +1,11 @@
 //! The parts of `rgpu exec` that `profile` and `build` do.
 
 use super::build::{self, BuildArgs};
-use super::exec::Delegates;
+use super::exec::ExecCommands;
 use super::profile;
 
-/// What `exec` is handed.
-pub(super) const EXEC_DELEGATES: Delegates = Delegates {
+/// Functions of `profile` and `build` that `exec` calls.
+pub(super) const EXEC_COMMANDS: ExecCommands = ExecCommands {
     profile: |app, args, profile_command, resumed| match resumed {
         None => profile::run_resolved(app, args, profile_command, "exec"),
         Some(run) => profile::follow(app, args, profile_command, run),

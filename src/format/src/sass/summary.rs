@@ -8,7 +8,7 @@ use super::opcode::{FlowEffect, Opcode, UNKNOWN, opcodes};
 
 /// The results of one pass. The compiler's padding after the code is not counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Survey {
+pub struct CodeSummary {
     /// Bytes of code without the padding.
     pub bytes: usize,
     /// The instruction mix.
@@ -26,8 +26,8 @@ pub struct Survey {
 /// Precedes the distance of a branch; no name has this number.
 const DISTANCE: u16 = 0xfff;
 
-/// Surveys the code of a section for architecture `sm`. Control enters the code at its start.
-pub fn survey(code: &[u8], sm: u32) -> Survey {
+/// Summarizes the code of a section for architecture `sm`. Control enters the code at its start.
+pub fn summarize_code(code: &[u8], sm: u32) -> CodeSummary {
     let table = opcodes(sm);
     let bytes = without_padding(code, sm);
     let (code, _) = code[..bytes].as_chunks::<16>();
@@ -67,7 +67,7 @@ pub fn survey(code: &[u8], sm: u32) -> Survey {
         all.dedup();
         all.len() as u64
     };
-    Survey {
+    CodeSummary {
         bytes,
         mix: counts.mix(code.len()),
         blocks: if code.is_empty() { 0 } else { distinct(starts) },

@@ -19,28 +19,35 @@ use std::path::PathBuf;
 /// is gone.
 macro_rules! say {
     ($($words:tt)*) => {
-        $crate::journal::print_line(format_args!($($words)*))
+        $crate::report_writer::print_line(format_args!($($words)*))
     };
 }
 pub(crate) use say;
 
-/// Collects the results of a job.
-pub(crate) struct Journal {
+/// Collects the results of a job and rewrites its report file.
+pub(crate) struct ReportWriter {
     report: RefCell<RunnerReport>,
-    place: RefCell<(Option<Phase>, Option<String>)>,
+    current: RefCell<CurrentPhase>,
     ranges: Ranges,
     out: Option<PathBuf>,
 }
 
-/// An open phase of a case.
-pub(crate) struct Stage<'a> {
+/// The phase entered last, and its case if it has one.
+#[derive(Default)]
+struct CurrentPhase {
+    phase: Option<Phase>,
+    case: Option<String>,
+}
+
+/// The open NVTX ranges of a phase and its case.
+pub(crate) struct PhaseRanges<'a> {
     // Fields drop in this order, so the inner range closes first.
     _case: Option<Range<'a>>,
     _phase: Range<'a>,
 }
 
-impl Journal {
-    pub(crate) fn new(job: RunnerJob, out: Option<PathBuf>, ranges: Ranges) -> Journal {
+impl ReportWriter {
+    pub(crate) fn new(job: RunnerJob, out: Option<PathBuf>, ranges: Ranges) -> ReportWriter {
         let report = RunnerReport {
             abi: CASE_ABI,
             runner: env!("CARGO_PKG_VERSION").to_owned(),
@@ -53,7 +60,7 @@ impl Journal {
             gaps: Vec::new(),
             error: None,
         };
-        Journal { report: RefCell::new(report), place: RefCell::default(), ranges, out }
+        ReportWriter { report: RefCell::new(report), current: RefCell::default(), ranges, out }
     }
 
     pub(crate) fn set_kernel(&self, kernel: &str) {
@@ -104,9 +111,10 @@ impl Journal {
     }
 
     /// Opens the ranges of a phase, and remembers phase and case for error reports.
-    pub(crate) fn enter_phase(&self, phase: Phase, case: Option<&Case>) -> Result<Stage<'_>> {
+    pub(crate) fn enter_phase(&self, phase: Phase, case: Option<&Case>) -> Result<PhaseRanges<'_>> {
         let name = case.map(|case| case.name.as_str());
-        *self.place.borrow_mut() = (Some(phase), name.map(str::to_owned));
+        *self.current.borrow_mut() =
+            CurrentPhase { phase: Some(phase), case: name.map(str::to_owned) };
         if let Some(name) = name {
             self.update_case(name, |_| {});
         }
@@ -119,24 +127,24 @@ impl Journal {
             text + " without a message, most likely by a \
                                                           signal",
         );
-        self.write(Some(&self.add_place(ended)))?;
+        self.write(Some(&self.with_phase_and_case(ended)))?;
         let outer = self.ranges.push(phase.name());
         let inner = case.map(|case| self.ranges.push(&case.range_name()));
-        Ok(Stage { _case: inner, _phase: outer })
+        Ok(PhaseRanges { _case: inner, _phase: outer })
     }
 
-    /// Adds the place of an error: the phase entered last.
-    fn add_place(&self, fault: Fault) -> RunnerError {
+    /// Adds the phase entered last, and its case, to an error.
+    fn with_phase_and_case(&self, fault: Fault) -> RunnerError {
         let mut error = *fault.0;
-        let place = self.place.borrow();
-        error.phase = error.phase.or(place.0);
-        error.case = error.case.or_else(|| place.1.clone());
+        let current = self.current.borrow();
+        error.phase = error.phase.or(current.phase);
+        error.case = error.case.or_else(|| current.case.clone());
         error
     }
 
     /// Writes the final report, prints the outcome and returns the exit status.
     pub(crate) fn finish(&self, outcome: Result<()>) -> u8 {
-        let error = outcome.err().map(|fault| self.add_place(fault));
+        let error = outcome.err().map(|fault| self.with_phase_and_case(fault));
         let written = self.write(error.as_ref());
         let failed = error.or_else(|| written.err().map(|fault| *fault.0));
         match failed {
@@ -187,18 +195,19 @@ mod tests {
     }
 
     #[test]
-    fn a_report_exists_from_the_first_phase_on_and_names_the_place() {
-        let out = std::env::temp_dir().join(format!("rgpu-runner-journal-{}", std::process::id()));
-        let journal = Journal::new(RunnerJob::Time, Some(out.clone()), Ranges::new(None).unwrap());
+    fn a_report_exists_from_the_first_phase_on_and_names_phase_and_case() {
+        let out = std::env::temp_dir().join(format!("rgpu-runner-report-{}", std::process::id()));
+        let report =
+            ReportWriter::new(RunnerJob::Time, Some(out.clone()), Ranges::new(None).unwrap());
         let case = crate::input::tests::vecadd(4).cases.remove(0);
-        let stage = journal.enter_phase(Phase::Timed, Some(&case)).unwrap();
+        let ranges = report.enter_phase(Phase::Timed, Some(&case)).unwrap();
         let error = read(&out).error.unwrap();
         assert_eq!((error.class, error.phase), (ErrorClass::Crash, Some(Phase::Timed)));
         assert_eq!(error.case.as_deref(), Some("n=4"));
-        drop(stage);
-        assert_eq!(journal.finish(Err(Fault::new(ErrorClass::Launch, "no"))), 6);
+        drop(ranges);
+        assert_eq!(report.finish(Err(Fault::new(ErrorClass::Launch, "no"))), 6);
         assert_eq!(read(&out).error.unwrap().case.as_deref(), Some("n=4"));
-        assert_eq!(journal.finish(Ok(())), 0);
+        assert_eq!(report.finish(Ok(())), 0);
         assert_eq!(read(&out).error, None);
         std::fs::remove_file(&out).unwrap();
     }
@@ -206,7 +215,7 @@ mod tests {
     #[test]
     fn a_report_that_cannot_be_written_is_the_error() {
         let out = PathBuf::from("/nowhere/report.json");
-        let journal = Journal::new(RunnerJob::Time, Some(out), Ranges::new(None).unwrap());
-        assert_eq!(journal.finish(Ok(())), ErrorClass::Output.exit_code());
+        let report = ReportWriter::new(RunnerJob::Time, Some(out), Ranges::new(None).unwrap());
+        assert_eq!(report.finish(Ok(())), ErrorClass::Output.exit_code());
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct HostCase<'a> {
 }
 
 pub(crate) struct HostArg<'a> {
-    pub(crate) arg: &'a Arg,
+    pub(crate) spec: &'a Arg,
     pub(crate) group: usize,
     /// Contents before a launch. Absent for outputs and scalars.
     pub(crate) initial: Option<HostBuffer>,
@@ -38,7 +38,7 @@ impl<'a> HostCase<'a> {
                     Role::Out | Role::Scalar => None,
                 };
                 let bits = arg.value.map_or(0, |value| arg.dtype.encode(value));
-                args.push(HostArg { arg, group, initial, scalar: Box::new(bits.to_le()) });
+                args.push(HostArg { spec: arg, group, initial, scalar: Box::new(bits.to_le()) });
             }
         }
         Ok(HostCase { case, args })
@@ -49,7 +49,7 @@ impl<'a> HostCase<'a> {
     pub(crate) fn same_tensors(&self, other: &HostCase<'_>) -> bool {
         self.args.len() == other.args.len()
             && self.args.iter().zip(&other.args).all(|(a, b)| {
-                a.arg.role == b.arg.role
+                a.spec.role == b.spec.role
                     && a.bytes() == b.bytes()
                     && a.initial.as_ref().map(HostBuffer::bytes)
                         == b.initial.as_ref().map(HostBuffer::bytes)
@@ -59,7 +59,7 @@ impl<'a> HostCase<'a> {
 
 impl HostArg<'_> {
     pub(crate) fn bytes(&self) -> usize {
-        self.arg.bytes().unwrap_or(0) as usize // checked when the input was read
+        self.spec.bytes().unwrap_or(0) as usize // the input check rejects sizes that overflow
     }
 
     /// The tensor's contents before a launch: the initial contents, or poison.
@@ -68,7 +68,7 @@ impl HostArg<'_> {
             Some(initial) => HostBuffer::copy_of(initial.bytes()),
             None => {
                 let mut buffer = HostBuffer::new(self.bytes())?;
-                poison.fill(self.arg.dtype, buffer.bytes_mut());
+                poison.fill(self.spec.dtype, buffer.bytes_mut());
                 Ok(buffer)
             }
         }
@@ -92,7 +92,7 @@ impl<'a> ReferenceRun<'a> {
         let mut buffers = Vec::new();
         let mut addresses: Vec<*mut c_void> = Vec::new();
         for (arg, scalar) in host.args.iter().zip(&mut scalars) {
-            if arg.arg.role == Role::Scalar {
+            if arg.spec.role == Role::Scalar {
                 addresses.push(std::ptr::from_mut(scalar).cast());
                 buffers.push(None);
             } else {
@@ -109,7 +109,7 @@ impl<'a> ReferenceRun<'a> {
     pub(crate) fn restore(&mut self) {
         for (arg, buffer) in self.host.args.iter().zip(&mut self.buffers) {
             if let (Role::InOut, Some(initial), Some(buffer)) =
-                (arg.arg.role, &arg.initial, buffer.as_mut())
+                (arg.spec.role, &arg.initial, buffer.as_mut())
             {
                 buffer.bytes_mut().copy_from_slice(initial.bytes());
             }
@@ -124,11 +124,11 @@ impl<'a> ReferenceRun<'a> {
     /// does the same.
     pub(crate) fn check_complete(&self) -> Result<()> {
         for (arg, buffer) in self.host.args.iter().zip(&self.buffers) {
-            let (Role::Out, Some(buffer)) = (arg.arg.role, buffer) else { continue };
-            let count = arg.arg.count().unwrap_or(0);
-            let left = count_unwritten_by_reference(arg.arg.dtype, count, buffer.bytes());
+            let (Role::Out, Some(buffer)) = (arg.spec.role, buffer) else { continue };
+            let count = arg.spec.count().unwrap_or(0);
+            let left = count_unwritten_by_reference(arg.spec.dtype, count, buffer.bytes());
             if left > 0 {
-                let name = &arg.arg.name;
+                let name = &arg.spec.name;
                 return Err(Fault::new(
                     ErrorClass::Reference,
                     format!("the reference left {left} of {count} elements of `{name}` unwritten"),

@@ -4,25 +4,25 @@ use super::{Context, KernelTime, OpKind, Work};
 use crate::Dtype;
 use crate::dtype::MathKind;
 
-/// A kernel without reuse.
+/// A kernel that reads and writes its operands once (norm, activation, copy).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stream {
-    /// Whether it is a norm.
+pub struct StreamingKernel {
+    /// Whether the kernel is a norm; otherwise it is elementwise.
     pub is_norm: bool,
-    /// Elements of its tensor.
+    /// Number of elements of the tensor.
     pub elements: f64,
     /// How often the tensor crosses HBM, reads and writes together.
     pub passes: f64,
-    /// FLOPs an element.
+    /// FLOPs per element.
     pub flops: f64,
     /// The format of the tensor.
     pub dtype: Dtype,
-    /// Launches.
+    /// Number of launches.
     pub launches: f64,
 }
 
-impl Stream {
-    /// The work.
+impl StreamingKernel {
+    /// Converts it to work for the roofline.
     #[must_use]
     pub fn work(&self) -> Work {
         let op = if self.is_norm { OpKind::Norm } else { OpKind::Elementwise };
@@ -32,7 +32,7 @@ impl Stream {
         work
     }
 
-    /// The bound and the time.
+    /// Its bound and predicted time on one GPU.
     #[must_use]
     pub fn time(&self, context: &Context<'_>) -> KernelTime {
         self.work().time(context)
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn a_copy_takes_its_bytes() {
         let gpu = find("h200").unwrap().gpu().unwrap();
-        let copy = Stream {
+        let copy = StreamingKernel {
             is_norm: false,
             elements: 1.2e9,
             passes: 2.0,

@@ -4,7 +4,7 @@ use crate::model::{Comparison, HotSpots, Profile, Sidecars, Trace};
 
 /// The input of a report.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
+pub struct ReportInput<'a> {
     /// The profile to report.
     pub profile: &'a Profile,
     /// The hot spots of its launches, by instruction and line.
@@ -15,7 +15,7 @@ pub struct Subject<'a> {
     pub comparison: Option<&'a Comparison>,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> ReportInput<'a> {
     /// A profile with its sidecar documents.
     pub fn new(profile: &'a Profile, sidecars: &'a Sidecars) -> Self {
         Self {
@@ -26,7 +26,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-impl<'a> From<&'a Profile> for Subject<'a> {
+impl<'a> From<&'a Profile> for ReportInput<'a> {
     fn from(profile: &'a Profile) -> Self {
         Self { profile, hotspots: None, trace: None, comparison: None }
     }
