@@ -31,7 +31,7 @@ pub enum Grouping {
 ///
 /// # Errors
 /// As [`compose`]; also if the tiler has more modes than `a`.
-pub fn compose_tiler(a: &Layout, tiler: &Tiler, limits: Limits) -> Result<Proved, Rejection> {
+pub fn compose_tiler(a: &Layout, tiler: &Tiler, limits: Limits) -> Result<Proved, Box<Rejection>> {
     by_mode(a, tiler, &|a, b| compose(a, b, limits), Grouping::Logical)
 }
 
@@ -44,7 +44,7 @@ pub fn divide(
     tiler: &Tiler,
     grouping: Grouping,
     limits: Limits,
-) -> Result<Proved, Rejection> {
+) -> Result<Proved, Box<Rejection>> {
     let split = |a: &Layout, b: &Layout| {
         let rest = complement(b, a.size(), limits)?;
         let pair = Layout::tuple([b.clone(), rest.layout])?;
@@ -69,7 +69,7 @@ pub fn product(
     tiler: &Tiler,
     grouping: Grouping,
     limits: Limits,
-) -> Result<Proved, Rejection> {
+) -> Result<Proved, Box<Rejection>> {
     let repeat = |a: &Layout, b: &Layout| {
         let bound = a.size().checked_mul(b.cosize()).ok_or(crate::LayoutError::Size)?;
         let rest = complement(a, bound, limits)?;
@@ -111,14 +111,14 @@ fn nearest_tile(a: &Layout, b: &Layout, limits: Limits) -> Option<Layout> {
     None
 }
 
-type Operation<'a> = &'a dyn Fn(&Layout, &Layout) -> Result<Proved, Rejection>;
+type Operation<'a> = &'a dyn Fn(&Layout, &Layout) -> Result<Proved, Box<Rejection>>;
 
 fn by_mode(
     a: &Layout,
     tiler: &Tiler,
     operation: Operation<'_>,
     grouping: Grouping,
-) -> Result<Proved, Rejection> {
+) -> Result<Proved, Box<Rejection>> {
     let mut proofs = Vec::new();
     let split = apply(a, tiler, operation, &mut proofs)?;
     let layout = match grouping {
@@ -155,7 +155,7 @@ fn apply(
     tiler: &Tiler,
     operation: Operation<'_>,
     proofs: &mut Vec<Proof>,
-) -> Result<Split, Rejection> {
+) -> Result<Split, Box<Rejection>> {
     match tiler {
         Tiler::Layout(b) => {
             let Proved { layout, proof } = operation(a, b)?;
@@ -172,10 +172,8 @@ fn apply(
             let others = parts.split_off(tilers.len());
             let mut split = Vec::with_capacity(tilers.len());
             for (mode, (part, tiler)) in parts.iter().zip(tilers).enumerate() {
-                let one = apply(part, tiler, operation, proofs).map_err(|mut rejection| {
-                    rejection.reason = format!("in mode {mode}: {}", rejection.reason);
-                    rejection
-                })?;
+                let one = apply(part, tiler, operation, proofs)
+                    .map_err(|rejection| rejection.in_mode(mode))?;
                 split.push(one);
             }
             Ok(Split::Modes(split, others))
@@ -184,7 +182,7 @@ fn apply(
 }
 
 impl Split {
-    fn whole(self) -> Result<Layout, Rejection> {
+    fn whole(self) -> Result<Layout, Box<Rejection>> {
         match self {
             Self::One(layout) => Ok(layout),
             Self::Modes(parts, others) => {
@@ -197,7 +195,7 @@ impl Split {
     }
 
     /// The tiles of all modes, and the rests with the modes that were not divided.
-    fn zipped(self) -> Result<(Layout, Layout), Rejection> {
+    fn zipped(self) -> Result<(Layout, Layout), Box<Rejection>> {
         match self {
             Self::One(layout) => match layout.parts().as_slice() {
                 [tile, rest] => Ok((tile.clone(), rest.clone())),
