@@ -13,6 +13,7 @@ use super::eval::Evaluation;
 use super::insights::DumpInsights;
 use super::scale::ScaleResult;
 use super::tmem::TmemResult;
+use super::umma::UmmaResult;
 use crate::cli::support::app::App;
 use crate::error::Result;
 
@@ -56,6 +57,8 @@ pub(super) enum LayoutResult {
     Sf(ScaleResult),
     /// `layout tmem`.
     Tmem(TmemResult),
+    /// `layout umma`.
+    Umma(UmmaResult),
     /// `layout epilogue`.
     Epilogue(EpilogueResult),
     /// `layout cta`.

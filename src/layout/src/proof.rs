@@ -145,7 +145,8 @@ pub struct Witness {
     pub candidate: Option<i64>,
 }
 
-/// Why there is no result. Functions return it in a box: it is large, and made by the million.
+/// Why there is no result.
+// Functions return it in a box: it is large, and made by the million.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
 pub struct Rejection {
     /// The condition.
