@@ -1,8 +1,6 @@
-//! Composes a million recorded pairs with proofs, and prints the nanoseconds of each; `layout.py` compares
-//! them with pycute.
+//! Composes a million recorded pairs with proofs; `layout.py` times it and pycute.
 
 use std::hint::black_box;
-use std::time::Instant;
 
 use rgpu_layout::{Layout, Limits, compose};
 
@@ -19,11 +17,9 @@ fn main() {
         .collect();
     // pycute names no nearest operand.
     let limits = Limits { nearest_tries: 0, ..Limits::default() };
-    let began = Instant::now();
     let mut found = 0_u32;
     for (a, b) in pairs.iter().cycle().take(COUNT as usize) {
-        found += u32::from(black_box(compose(a, b, limits)).is_ok());
+        found += u32::from(black_box(&compose(a, b, limits)).is_ok());
     }
-    let nanoseconds = began.elapsed().as_nanos() / u128::from(COUNT);
-    println!("{{\"pairs\": {}, \"found\": {found}, \"ns\": {nanoseconds}}}", pairs.len());
+    println!("{{\"pairs\": {}, \"count\": {COUNT}, \"found\": {found}}}", pairs.len());
 }

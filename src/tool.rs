@@ -38,7 +38,7 @@ pub use plan::draft::{
     BundleFile, Content, Draft, DraftInfo, PlanError, SourceNames, probe_again_hint,
 };
 pub use plan::dsl::{DSL_RECORD, Dsl, DslBuild};
-pub use plan::dsl_layouts::{DslLayouts, LayoutQuestions};
+pub use plan::dsl_layouts::{DslLayouts, LAYOUTS_STEP, LayoutQuestions};
 pub use plan::facts::assumed;
 pub use plan::filter::{KernelFilter, function_name};
 pub use plan::harness::HARNESS;

@@ -107,8 +107,7 @@ def keep_layouts(build, module):
     """Keeps the layouts of a block-scaled kernel whose constants name its tile and its scales."""
     import dump_layouts
 
-    names = lambda *kinds: [name for kind in kinds for name in dump_layouts.NAMES[kind] if hasattr(module, name)]
-    if not names("tile") or not names("sf_vec", "sf_dtype"):
+    if not dump_layouts.names_its_layouts(module):
         return
     sizes = next((group for case in build.job["cases"] for group in case if len(group) == 4), None)
     job = {

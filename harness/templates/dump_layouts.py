@@ -1,9 +1,10 @@
 """dump_layouts.py JOB: prints the layouts of a block-scaled CuTe DSL kernel, with no GPU and no driver.
 
 JOB is a JSON file: file (or null), out, shape (m, n, k, l or null), tile, stages, cta_group, load_columns,
-probes, try_tma_partition, epilogue. What the job leaves open comes from constants of the kernel's file. The
-layouts are asked of the DSL's own helpers, inside an MLIR context that needs no GPU. Whatever fails is
-recorded, and the rest goes on. The report goes to `out`; the exit status is always 0.
+probes, try_tma_partition, epilogue, named_only. What the job leaves open comes from constants of the kernel's
+file. The layouts are asked of the DSL's own helpers, inside an MLIR context that needs no GPU. Whatever fails
+is recorded, and the rest goes on. The report goes to `out`; there is none with named_only if the file does not
+name its tile and its scales. The exit status is always 0.
 """
 
 import contextlib
@@ -26,6 +27,12 @@ NAMES = {
     "c_dtype": ("c_dtype",),
 }
 TILE, STAGES, VECTOR = (128, 128, 256), 1, 16
+
+
+def names_its_layouts(module):
+    """Whether a kernel is block-scaled, with constants for its tile and its scales."""
+    has = lambda *kinds: any(hasattr(module, name) for kind in kinds for name in NAMES[kind])
+    return has("tile") and has("sf_vec", "sf_dtype")
 
 
 class Dump:
@@ -258,6 +265,8 @@ def main():
     if not report["layouts"] and not report["error"]:
         first = (report["failures"] or [{"class": "Error", "message": "no layout was printed"}])[0]
         report["error"] = {"kind": "dsl", "class": first["class"], "message": first["message"], "traceback": ""}
+    if (report["error"] or {}).get("kind") == "unnamed":
+        return 0
     with open(job["out"], "w", encoding="utf-8") as file:
         json.dump(report, file, indent=1)
     return 0
@@ -285,6 +294,10 @@ def run(dump):
             return dump.fail("kernel", error)
         for name in stand_ins.used:
             dump.report["notes"].append(f"`{name}` is not in this environment: a stand-in was imported")
+    if job.get("named_only") and not names_its_layouts(dump.module):
+        dump.report["error"] = {"kind": "unnamed", "class": "", "message": "the file does not name its tile and its scales"}
+        dump.save()
+        os._exit(0)
     if not any(hasattr(dump.module, name) for kind in ("sf_vec", "sf_dtype") for name in NAMES[kind]):
         dump.report["notes"].append("the file names no type of scales: NVFP4 is assumed")
     tile = tuple(int(extent) for extent in dump.constant("tile", TILE))

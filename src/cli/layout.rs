@@ -17,6 +17,7 @@ mod page;
 mod scale;
 mod snapshot;
 mod tmem;
+mod umma;
 
 use clap::Subcommand;
 
@@ -60,6 +61,9 @@ pub(super) enum LayoutCommand {
     Sf(scale::ScaleArgs),
     /// Whether accumulators and scales fit into tensor memory, and what to change
     Tmem(tmem::TmemArgs),
+    /// Encode and decode the descriptors of `tcgen05.mma`: matrices in shared memory, instructions
+    #[command(subcommand)]
+    Umma(umma::UmmaCommand),
     /// How an epilogue reads tensor memory and what its stores cost
     Epilogue(epilogue::EpilogueArgs),
     /// Which tile of grouped problems a block computes, proved, as code
@@ -90,6 +94,7 @@ pub(super) fn run(app: &App, command: &LayoutCommand) -> Result<Status> {
         LayoutCommand::Check(args) => check::run(app, args),
         LayoutCommand::Sf(args) => scale::run(app, args),
         LayoutCommand::Tmem(args) => tmem::run(app, args),
+        LayoutCommand::Umma(command) => umma::run(app, command),
         LayoutCommand::Epilogue(args) => epilogue::run(app, args),
         LayoutCommand::Cta(args) => cta::run(app, args),
         LayoutCommand::Dump(args) => dump::run(app, args),

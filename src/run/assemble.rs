@@ -29,7 +29,7 @@ use crate::model::sanitizer::SanitizerVerdict;
 use crate::model::{Launch, Profile, RungId, Sidecars};
 use crate::store::RunFolder;
 use crate::tool::{
-    BundleFile, DraftInfo, PLAIN_STEP, PythonEnv, Request, RungInfo, RungTool, Target,
+    BundleFile, DraftInfo, LAYOUTS_STEP, PLAIN_STEP, PythonEnv, Request, RungInfo, RungTool, Target,
 };
 
 /// A rung whose result the laptop rejects.
@@ -97,7 +97,8 @@ pub(super) struct ProfileBuilder {
 const ALWAYS_IMPORTED_KINDS: &[ArtifactKind] = &[ArtifactKind::CaseReport];
 
 /// Steps whose success does not set the run's rung.
-pub(super) const SETUP_STEPS: &[&str] = &["build", "reference", "export", PythonEnv::STEP];
+pub(super) const SETUP_STEPS: &[&str] =
+    &["build", "reference", "export", LAYOUTS_STEP, PythonEnv::STEP];
 
 /// Whether the runner's ranges in this file show when the kernel ran: not in set-up steps, and not
 /// under ncu, which replays each launch.

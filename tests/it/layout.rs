@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -19,6 +20,38 @@ fn document(laptop: &Laptop, line: &str) -> (Value, i32) {
     let schema = value["schema"].as_str().unwrap().trim_start_matches("rgpu.");
     printed_keeps(schema.trim_end_matches("/1"), &value);
     (value, status(&output))
+}
+
+#[test]
+fn descriptors_are_encoded_and_decoded() {
+    let laptop = Laptop::new();
+    let (value, _) = document(&laptop, "umma matrix --start 0x1c00 --swizzle 128b");
+    assert_eq!(value["bits"], "0x40004040000101c0");
+    let (decoded, _) = document(&laptop, "umma matrix 0x40004040000101c0");
+    assert_eq!(decoded, value);
+    let (value, _) = document(&laptop, "umma instruction --m 128 --n 128");
+    assert_eq!((&value["bits"], &value["instruction"]["n"]), (&json!("0x08200480"), &json!(128)));
+    let (decoded, _) = document(&laptop, "umma instruction 0x08200480");
+    assert_eq!(decoded, value);
+    let (value, _) = document(
+        &laptop,
+        "umma instruction --m 256 --n 64 --kind mxf8f6f4 --a e4m3 --b e2m1 --transpose-a --a-scale-id 2",
+    );
+    assert_eq!(value["bits"], "0x50909400");
+    for (line, error) in [
+        ("matrix --start 8", "the start address of 8 bytes"),
+        ("instruction 0x08200481", "reserved bits are set: 0x1"),
+        ("instruction 0x08200480 --n 8", "cannot be used with"),
+        ("instruction 0x108200480", "does not fit 32 bits"),
+        ("instruction --m 256 --n 8", "a pair of CTAs (M of 256)"),
+        ("instruction --m 128 --n 8 --a e4m3", "multiply E2M1 alone"),
+        ("instruction --m 128 --n 8 --kind mxf4 --scale ue4m3", "only mxf4nvf4"),
+    ] {
+        let output = laptop.run(&format!("layout umma {line}"));
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(status(&output), 2, "{line}");
+        assert!(told.contains(error), "{line}: {told}");
+    }
 }
 
 #[test]
@@ -340,13 +373,29 @@ fn a_dsl_that_fails_is_told_apart_from_a_kernel_that_does() {
     assert_eq!(value["error"]["code"], "dsl_missing");
 }
 
-/// With `RGPU_DSL_PYTHON`, a Python that has nvidia-cutlass-dsl, the real DSL is asked.
+/// A Python that has the DSL as rgpu pins it. It is fetched once.
+fn cute_dsl() -> String {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cute-dsl");
+    let python = folder.join("bin/python");
+    let wheels = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tool/plan/wheels/cute.txt");
+    let run = |program: &Path, args: &[&str]| {
+        let status = Command::new(program).args(args).status().unwrap();
+        assert!(status.success(), "{program:?} {args:?}");
+    };
+    if !folder.join("made").exists() {
+        run(Path::new("python3"), &["-m", "venv", "--clear", folder.to_str().unwrap()]);
+        run(&python, &["-m", "pip", "install", "--quiet", "--require-hashes", "-r", wheels]);
+        fs::write(folder.join("made"), "").unwrap();
+    }
+    python.display().to_string()
+}
+
+/// `.ci/long` runs it.
 #[test]
 fn the_real_dsl_agrees_with_the_formulas() {
-    let Some(python) = std::env::var_os("RGPU_DSL_PYTHON") else { return };
     let laptop = Laptop::new();
     laptop.write("kernel.py", "num_ab_stage = 2\n");
-    let python = python.to_string_lossy().into_owned();
+    let python = cute_dsl();
     for (tile, group) in [
         ("128x64x256", 1),
         ("128x128x128", 1),

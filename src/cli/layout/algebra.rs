@@ -150,14 +150,14 @@ pub(super) struct Operation {
     proof: Option<Proof>,
     /// Why there is no result.
     #[serde(skip_serializing_if = "Option::is_none")]
-    rejection: Option<Rejection>,
+    rejection: Option<Box<Rejection>>,
 }
 
 fn finish(
     app: &App,
     wrap: fn(Operation) -> LayoutResult,
     operands: &[&str],
-    result: std::result::Result<ProvenLayout, Rejection>,
+    result: std::result::Result<ProvenLayout, Box<Rejection>>,
 ) -> Result<Status> {
     let operands = operands.iter().map(|&text| text.to_owned()).collect();
     let (operation, text, status) = match result {
@@ -282,7 +282,7 @@ struct EqualityCase {
     first_difference: Option<Difference>,
     /// Why the result is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    rejection: Option<Rejection>,
+    rejection: Option<Box<Rejection>>,
 }
 
 pub(super) fn equal(app: &App, args: &EqualArgs) -> Result<Status> {
@@ -328,7 +328,7 @@ pub(super) fn equal(app: &App, args: &EqualArgs) -> Result<Status> {
 fn case_text(case: &EqualityCase) -> String {
     match (&case.proof, &case.rejection) {
         (Some(proof), _) => proof_line(proof),
-        (None, Some(rejection)) => line("unproved", &rejection.reason),
+        (None, Some(rejection)) => line("unproved", &rejection.reason()),
         (None, None) => String::new(),
     }
 }

@@ -88,7 +88,7 @@ pub(super) fn run(app: &App, args: &DiffArgs) -> Result<Status> {
                 let limits = args.limit.limits();
                 let change = change(before, after, limits).map_err(|rejection| {
                     Failure::new(Exit::Findings, "undecided", format!("`{name}` is not compared"))
-                        .cause(rejection.reason)
+                        .cause(rejection.reason())
                         .hint("`--max-points N` looks at more points")
                 })?;
                 let broken = protected.is_some_and(|level| change.breaks(level));

@@ -140,7 +140,7 @@ pub(super) fn run(app: &App, args: &EvalArgs) -> Result<Status> {
         Ok(matrix) => matrix,
         Err(rejection) => {
             return Err(Failure::new(Exit::Findings, "no_matrix", "there is no such matrix")
-                .cause(rejection.reason));
+                .cause(rejection.reason()));
         }
     };
     let files = draw(args, &layout)?;

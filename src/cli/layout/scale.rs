@@ -107,7 +107,7 @@ struct ScalePlace {
 
 pub(super) fn run(app: &App, args: &ScaleArgs) -> Result<Status> {
     let tensor = ScaleTensor::new(args.mn, args.k, args.l, args.sf_vec).map_err(usage)?;
-    let details = tensor.prove(args.limit.limits()).map_err(bug)?;
+    let details = tensor.prove(args.limit.limits()).map_err(|rejection| bug(&rejection))?;
     let mut at = Vec::new();
     for text in &args.at {
         at.push(place_of(tensor, text)?);
@@ -139,8 +139,8 @@ pub(super) fn run(app: &App, args: &ScaleArgs) -> Result<Status> {
     Ok(if wrong { Exit::Findings as u8 } else { 0 })
 }
 
-fn bug(rejection: rgpu_layout::Rejection) -> Failure {
-    Failure::new(Exit::Bug, "bug", "the scale layout could not be proved").cause(rejection.reason)
+fn bug(rejection: &rgpu_layout::Rejection) -> Failure {
+    Failure::new(Exit::Bug, "bug", "the scale layout could not be proved").cause(rejection.reason())
 }
 
 fn place_of(tensor: ScaleTensor, text: &str) -> Result<ScalePlace> {

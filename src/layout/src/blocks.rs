@@ -220,7 +220,7 @@ impl Grid {
     ///
     /// # Errors
     /// If there are more blocks than the limit, or a block is wrong.
-    pub fn prove(&self, beyond: i64, limits: Limits) -> Result<Proof, Rejection> {
+    pub fn prove(&self, beyond: i64, limits: Limits) -> Result<Proof, Box<Rejection>> {
         let blocks = self.blocks();
         let points = blocks.saturating_add(beyond.max(0)).saturating_add(1) as u64;
         if points > limits.points {

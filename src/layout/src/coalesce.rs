@@ -10,24 +10,38 @@ use crate::proof::{Method, Proof, ProvenLayout};
 /// layouts that are equal as functions on `[0, size)`.
 pub(crate) fn coalesced(modes: &[Mode]) -> Modes {
     let mut form = Modes::new();
-    for &mode in modes.iter().filter(|mode| mode.extent > 1) {
-        match form.last_mut() {
-            // The reach of the merged mode is a part of the layout's, but its end may lie beyond.
-            Some(last)
-                if last.extent.checked_mul(last.stride) == Some(mode.stride)
-                    && last.extent.checked_mul(mode.extent).is_some() =>
-            {
-                last.extent *= mode.extent;
-            }
-            _ => form.push(mode),
-        }
-    }
+    modes.iter().for_each(|mode| add_coalesced(&mut form, *mode));
     form
+}
+
+/// The coalesced form of a layout.
+pub(crate) fn coalesced_form(layout: &Layout) -> Modes {
+    let mut form = Modes::new();
+    layout.each_mode(&mut |mode| add_coalesced(&mut form, mode));
+    form
+}
+
+/// Adds a mode to a coalesced form.
+#[inline]
+pub(crate) fn add_coalesced(form: &mut Modes, mode: Mode) {
+    if mode.extent == 1 {
+        return;
+    }
+    match form.last_mut() {
+        // The reach of the merged mode is a part of the layout's, but its end may lie beyond.
+        Some(last)
+            if last.extent.checked_mul(last.stride) == Some(mode.stride)
+                && last.extent.checked_mul(mode.extent).is_some() =>
+        {
+            last.extent *= mode.extent;
+        }
+        _ => form.push(mode),
+    }
 }
 
 /// The same function with as few modes as possible.
 pub fn coalesce(layout: &Layout) -> ProvenLayout {
-    let form = coalesced(&layout.modes());
+    let form = coalesced_form(layout);
     let claim = "R(i) = L(i) for all i: both have this coalesced form";
     ProvenLayout {
         layout: Layout::flat(&form).unwrap_or_else(|_| layout.clone()),
@@ -88,7 +102,7 @@ pub struct Difference {
 
 /// Compares two layouts as functions of the index. Exact for any size: it compares normal forms.
 pub fn equal(left: &Layout, right: &Layout) -> Equality {
-    let (a, b) = (coalesced(&left.modes()), coalesced(&right.modes()));
+    let (a, b) = (coalesced_form(left), coalesced_form(right));
     let equal = a == b;
     let first_difference = first_difference(&a, &b).and_then(|index| {
         let (left, right) = (left.at(index)?, right.at(index)?);

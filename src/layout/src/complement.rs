@@ -12,7 +12,11 @@ use crate::properties::first_collision;
 ///
 /// # Errors
 /// A [`Rejection`] if strides are negative, or a mode begins inside the reach of the smaller ones.
-pub fn complement(layout: &Layout, bound: i64, limits: Limits) -> Result<ProvenLayout, Rejection> {
+pub fn complement(
+    layout: &Layout,
+    bound: i64,
+    limits: Limits,
+) -> Result<ProvenLayout, Box<Rejection>> {
     let leaves = layout.modes();
     let mut sorted: Vec<(usize, Mode)> = leaves
         .iter()
@@ -53,7 +57,7 @@ fn check(
     result: &Layout,
     bound: i64,
     tiles: bool,
-) -> Result<Proof, Rejection> {
+) -> Result<Proof, Box<Rejection>> {
     let own = result.modes();
     let mut all: Vec<Mode> = layout.iter().map(|(_, mode)| *mode).collect();
     all.extend(own.iter().copied().filter(|mode| mode.extent > 1));
@@ -91,7 +95,7 @@ fn overlap(
     lower: Option<&(usize, Mode)>,
     end: i64,
     limits: Limits,
-) -> Rejection {
+) -> Box<Rejection> {
     let below =
         lower.map_or(String::new(), |(i, m)| format!(" mode {i} ({m}), which ends at {end}"));
     let reason = format!("mode {index} ({mode}) begins inside{below}");
@@ -121,11 +125,11 @@ fn overlap(
     let moving = crate::coalesce::filter_zeros(layout);
     if let Some((first, second)) = first_collision(&moving, limits) {
         let leaves = moving.modes();
-        rejection.witness = Some(Box::new(Witness {
+        rejection.witness = Some(Witness {
             coordinate: crate::layout::unrank(&leaves, second),
             required: moving.at(second),
             candidate: moving.at(first),
-        }));
+        });
         let claim = format!("indices {first} and {second} have one offset, so L has no complement");
         rejection.proof = Some(Proof::new(Method::Enumeration, moving.size() as u64, claim));
     } else {

@@ -13,11 +13,15 @@
 
 use std::collections::VecDeque;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
-use crate::coalesce::coalesced;
-use crate::layout::{Layout, Mode, Offsets, Tree, offset, size_of, unrank};
-use crate::proof::{Condition, Limits, Method, Proof, ProvenLayout, Rejection, Witness};
+use crate::coalesce::add_coalesced;
+use crate::layout::{
+    Layout, LayoutError, LeafCoordinate, Mode, Modes, Tree, div_rem, offset, size_of,
+};
+use crate::proof::{
+    BrokenRun, Condition, Limits, Method, Proof, ProvenLayout, Reason, Rejection, Witness,
+};
 
 /// A part of a mode of `B` on which `A` is linear: `extent` steps of `inner` in `B`'s offsets become
 /// as many of `outer`.
@@ -35,22 +39,42 @@ struct Piece {
 /// # Errors
 /// A [`Rejection`] if no layout that refines `b` represents it, with a witness and the nearest tiler
 /// that is admissible, or if it needs more points than the limit.
-pub fn compose(a: &Layout, b: &Layout, limits: Limits) -> Result<ProvenLayout, Rejection> {
-    let outer = coalesced(&a.modes());
-    let inner = b.modes();
+pub fn compose(a: &Layout, b: &Layout, limits: Limits) -> Result<ProvenLayout, Box<Rejection>> {
+    // Filled in place: functions that return them would copy them.
+    let (mut outer, mut inner) = (Modes::new(), Modes::new());
+    a.each_mode(&mut |mode| add_coalesced(&mut outer, mode));
+    b.each_mode(&mut |mode| inner.push(mode));
     let mut pieces = Pieces::new();
     match compose_modes(&outer, a.size(), &inner, limits, &mut pieces) {
-        Ok(proof) => Ok(ProvenLayout { layout: Layout::new(refined(b, &pieces))?, proof }),
+        Ok(proof) => Ok(ProvenLayout { layout: composed(b, inner.len(), &pieces)?, proof }),
         Err(mut rejection) => {
             if rejection.condition != Condition::Undecided {
                 rejection.nearest = nearest(&outer, a.size(), b, limits.nearest_tries);
             }
-            Err(*rejection)
+            Err(rejection)
         }
     }
 }
 
 type Pieces = SmallVec<[Piece; 8]>;
+
+/// The proved result. Its offsets are some of A's, so they fit; only splitting modes makes it deeper
+/// than `b`.
+fn composed(b: &Layout, leaves: usize, pieces: &[Piece]) -> Result<Layout, LayoutError> {
+    if pieces.len() > leaves {
+        return Layout::new(refined(b, pieces));
+    }
+    let tree = match (b.tree(), pieces) {
+        (Tree::Leaf(_), [piece]) => Tree::Leaf(Mode::new(piece.extent, piece.outer)),
+        _ => refined(b, pieces),
+    };
+    let reach = pieces.iter().map(|piece| (piece.extent - 1) * piece.outer);
+    let (low, high) = reach.fold((0, 0), |(low, high), reach| match reach < 0 {
+        true => (low + reach, high),
+        false => (low, high + reach),
+    });
+    Ok(Layout::known(tree, b.size(), low, high))
+}
 
 /// `b` with each leaf replaced by its pieces.
 fn refined(b: &Layout, pieces: &[Piece]) -> Tree {
@@ -89,20 +113,14 @@ fn image_inside(size: i64, b: &[Mode]) -> Result<(), Box<Rejection>> {
     let mut high = 0_i64;
     for (index, mode) in b.iter().enumerate().filter(|(_, mode)| mode.extent > 1) {
         if mode.stride < 0 {
-            let text = format!(
-                "mode {index} ({mode}) of the inner layout reaches {}, below 0",
-                mode.stride
-            );
-            return Err(outside(b, index, |at, _| i64::from(at == index), mode.stride, text));
+            let step = |at, _: &Mode| i64::from(at == index);
+            return Err(outside(b, index, step, mode.stride, Reason::BelowZero));
         }
         high += (mode.extent - 1) * mode.stride;
         if high >= size {
-            let text = format!(
-                "with mode {index} ({mode}) the inner layout reaches {high}, and the outer one has \
-                 {size} coordinates"
-            );
             let corner = |at, mode: &Mode| if at <= index { mode.extent - 1 } else { 0 };
-            return Err(outside(b, index, corner, high, text));
+            let reason = Reason::BeyondEnd { reach: high, size };
+            return Err(outside(b, index, corner, high, reason));
         }
     }
     Ok(())
@@ -113,58 +131,70 @@ fn outside(
     index: usize,
     place: impl Fn(usize, &Mode) -> i64,
     offset: i64,
-    reason: String,
+    reason: Reason,
 ) -> Box<Rejection> {
     let coordinate = b.iter().enumerate().map(|(at, mode)| place(at, mode)).collect();
     let mut rejection = Rejection::new(Condition::ImageOutside, reason).mode(index, b[index]);
-    rejection.witness =
-        Some(Box::new(Witness { coordinate, required: Some(offset), candidate: None }));
+    rejection.witness = Some(Witness { coordinate, required: Some(offset), candidate: None });
     rejection.proof = Some(Proof::new(Method::Algebraic, 0, "the witness is outside"));
-    Box::new(rejection)
+    rejection
 }
 
-/// The length of the first run on which `A(i·step) = i·slope`, at most `extent`, and the mode of `a`
-/// whose end stops it. `slope` is `A(step)`. `None` beyond the limit of points.
-fn linear_run(
-    a: &[Mode],
-    step: i64,
-    slope: i64,
-    extent: i64,
-    limits: Limits,
-) -> Option<(i64, usize)> {
+/// The first run on which A is linear.
+struct LinearRun {
+    /// Its steps, at most those of the mode.
+    steps: i64,
+    /// The mode of A whose end stops it, with the product of the extents up to that mode.
+    stop: (usize, i64),
+}
+
+/// The first run on which `A(i·step) = i·slope`, at most `extent`. `slope` is `A(step)`. `None` beyond
+/// the limit of points.
+fn linear_run(a: &[Mode], step: i64, slope: i64, extent: i64, limits: Limits) -> Option<LinearRun> {
     let last = a.len().saturating_sub(1);
+    let reach = step * (extent - 1);
     // The next index at which the floor over each prefix jumps.
     let mut from = 0;
     for _ in 0..limits.points.max(1) {
-        let (mut next, mut stop, mut prefix) = (extent, 0, 1_i64);
+        let (mut next, mut stop, mut prefix) = (extent, (0, 1), 1_i64);
         for (k, mode) in a[..last].iter().enumerate() {
             prefix *= mode.extent;
             // Within the offsets of B. From here on, no floor jumps.
-            if step * (extent - 1) < prefix {
+            if reach < prefix {
                 break;
             }
-            let residue = step % prefix;
+            let residue = remainder(step, prefix);
             if residue * (next - 1) < prefix {
                 continue;
             }
             // Without a jump before, ⌊i·residue / prefix⌋ is 0 up to here.
             let jump = match from {
-                0 => prefix / residue + i64::from(prefix % residue > 0),
+                0 => ceil_div(prefix, residue),
                 from => next_jump(residue, prefix, from, extent),
             };
             if jump < next {
-                (next, stop) = (jump, k);
+                (next, stop) = (jump, (k, prefix));
             }
         }
         if next >= extent {
-            return Some((extent, stop));
+            return Some(LinearRun { steps: extent, stop });
         }
         if i128::from(offset(a, next * step)) != i128::from(next) * i128::from(slope) {
-            return Some((next, stop));
+            return Some(LinearRun { steps: next, stop });
         }
         from = next;
     }
     None
+}
+
+/// The remainder, without a division where the dividend is smaller, as most steps are.
+fn remainder(dividend: i64, divisor: i64) -> i64 {
+    if dividend < divisor { dividend } else { div_rem(dividend, divisor).1 }
+}
+
+fn ceil_div(dividend: i64, divisor: i64) -> i64 {
+    let (quotient, remainder) = div_rem(dividend, divisor);
+    quotient + i64::from(remainder > 0)
 }
 
 /// The first `i > from` at which `⌊i·residue / prefix⌋` is larger than at `from`; `extent` if none.
@@ -193,17 +223,24 @@ fn split(
     }
     while extent > 1 {
         let slope = offset(a, step);
-        let Some((run, stop)) = linear_run(a, step, slope, extent, limits) else {
+        let Some(LinearRun { steps, stop }) = linear_run(a, step, slope, extent, limits) else {
             let reason = "where the linear run of a mode ends";
-            return Err(Box::new(Rejection::undecided(limits, reason)));
+            return Err(Rejection::undecided(limits, reason));
         };
-        if extent % run != 0 {
-            return Err(run_does_not_divide(a, mode, leaf, (step, extent, run), stop));
+        if steps == extent {
+            pieces.push(Piece { extent, inner: step, outer: slope, leaf });
+            return Ok(());
         }
-        pieces.push(Piece { extent: run, inner: step, outer: slope, leaf });
-        extent /= run;
+        let (rest, remainder) = div_rem(extent, steps);
+        if remainder != 0 {
+            let (stop, prefix) = stop;
+            let run = BrokenRun { run: steps, extent, step, stop, prefix };
+            return Err(run_does_not_divide(a, mode, leaf, run, slope));
+        }
+        pieces.push(Piece { extent: steps, inner: step, outer: slope, leaf });
+        extent = rest;
         // Inside the image while something is left.
-        step = if extent > 1 { step * run } else { step };
+        step = if extent > 1 { step * steps } else { step };
     }
     Ok(())
 }
@@ -212,34 +249,23 @@ fn run_does_not_divide(
     a: &[Mode],
     mode: Mode,
     leaf: usize,
-    (step, extent, run): (i64, i64, i64),
-    stop: usize,
+    broken: BrokenRun,
+    slope: i64,
 ) -> Box<Rejection> {
-    let prefix = size_of(&a[..=stop]);
-    let divides = prefix % step == 0 || step % prefix == 0;
+    let BrokenRun { run, step, prefix, .. } = broken;
+    let divides = remainder(prefix, step) == 0 || remainder(step, prefix) == 0;
     let condition =
         if divides { Condition::ShapeDivisibility } else { Condition::StrideDivisibility };
-    let reason = match condition {
-        Condition::ShapeDivisibility => format!(
-            "mode {leaf} ({mode}) crosses the end of the outer modes up to {stop}, at {prefix}, after \
-             {run} of {extent} steps of {step}, and {run} does not divide {extent}"
-        ),
-        _ => format!(
-            "mode {leaf} ({mode}): its stride {step} and the outer prefix {prefix} (the extents up \
-             to mode {stop}) do not divide each other, and it is linear for {run} of {extent} steps"
-        ),
-    };
-    let place = run * (step / mode.stride);
-    let mut coordinate = vec![0; leaf + 1];
-    coordinate[leaf] = place;
+    let mut coordinate: LeafCoordinate = smallvec![0; leaf + 1];
+    coordinate[leaf] = run * div_rem(step, mode.stride).0;
     let required = offset(a, run * step);
-    let candidate = i64::try_from(i128::from(run) * i128::from(offset(a, step))).ok();
-    let mut rejection = Rejection::new(condition, reason).mode(leaf, mode);
-    rejection.witness = Some(Box::new(Witness { coordinate, required: Some(required), candidate }));
+    let candidate = i64::try_from(i128::from(run) * i128::from(slope)).ok();
+    let mut rejection = Rejection::new(condition, Reason::Run(broken)).mode(leaf, mode);
+    rejection.witness = Some(Witness { coordinate, required: Some(required), candidate });
     let claim =
         "any refinement begins with the linear run, whose length does not divide the extent";
     rejection.proof = Some(Proof::new(Method::Algebraic, 0, claim));
-    Box::new(rejection)
+    rejection
 }
 
 /// Proves that the pieces are the composition, or finds the point that shows that none is.
@@ -260,7 +286,8 @@ fn verify(
             break;
         }
         // At most the largest offset of B.
-        let reach: i64 = pieces.iter().map(|p| (p.extent - 1) * (p.inner % prefix)).sum();
+        let residues = pieces.iter().map(|p| (p.extent - 1) * remainder(p.inner, prefix));
+        let reach: i64 = residues.sum();
         if reach >= prefix {
             carry = Some((k, prefix));
             break;
@@ -278,7 +305,7 @@ fn verify(
             Ok(Proof::new(Method::Enumeration, size, claim))
         } else {
             let reason = "that no coordinates carry into each other";
-            Err(Box::new(Rejection::undecided(limits, reason)))
+            Err(Rejection::undecided(limits, reason))
         };
     };
     Err(carry_rejection(a, b, pieces, &digits, (k, prefix)))
@@ -293,8 +320,8 @@ fn both(a: &[Mode], pieces: &[Piece], digits: &[i64]) -> (i64, i128) {
 
 /// Looks for a refuting point where the residues of this prefix carry: the smallest such corner, then
 /// the largest.
-fn carry_witness(a: &[Mode], pieces: &[Piece], prefix: i64) -> Option<Vec<i64>> {
-    let mut small = vec![0; pieces.len()];
+fn carry_witness(a: &[Mode], pieces: &[Piece], prefix: i64) -> Option<LeafCoordinate> {
+    let mut small: LeafCoordinate = smallvec![0; pieces.len()];
     let mut reach = 0;
     for (piece, digit) in pieces.iter().zip(&mut small) {
         let residue = piece.inner % prefix;
@@ -302,7 +329,7 @@ fn carry_witness(a: &[Mode], pieces: &[Piece], prefix: i64) -> Option<Vec<i64>> 
             continue;
         }
         let missing = prefix - reach;
-        *digit = (piece.extent - 1).min(missing / residue + i64::from(missing % residue > 0));
+        *digit = (piece.extent - 1).min(ceil_div(missing, residue));
         reach += *digit * residue;
     }
     let corner = pieces.iter().map(|piece| piece.extent - 1).collect();
@@ -313,14 +340,30 @@ fn carry_witness(a: &[Mode], pieces: &[Piece], prefix: i64) -> Option<Vec<i64>> 
 }
 
 /// The first point where A and the candidate differ, by looking at all of them.
-fn first_mismatch(a: &[Mode], pieces: &[Piece]) -> Option<Vec<i64>> {
-    let inner: Vec<Mode> = pieces.iter().map(|p| Mode::new(p.extent, p.inner)).collect();
-    let index = Offsets::new(&inner).enumerate().find_map(|(index, x)| {
-        let digits = unrank(&inner, index as i64);
-        let (_, candidate) = both(a, pieces, &digits);
-        (i128::from(offset(a, x)) != candidate).then_some(index)
-    })?;
-    Some(unrank(&inner, index as i64))
+fn first_mismatch(a: &[Mode], pieces: &[Piece]) -> Option<LeafCoordinate> {
+    let mut digits: LeafCoordinate = smallvec![0; pieces.len()];
+    let (mut inner, mut outer) = (0_i64, 0_i128);
+    loop {
+        if i128::from(offset(a, inner)) != outer {
+            return Some(digits);
+        }
+        let mut moved = false;
+        for (piece, digit) in pieces.iter().zip(&mut digits) {
+            if *digit + 1 < piece.extent {
+                *digit += 1;
+                inner += piece.inner;
+                outer += i128::from(piece.outer);
+                moved = true;
+                break;
+            }
+            inner -= *digit * piece.inner;
+            outer -= i128::from(*digit) * i128::from(piece.outer);
+            *digit = 0;
+        }
+        if !moved {
+            return None;
+        }
+    }
 }
 
 fn carry_rejection(
@@ -331,33 +374,27 @@ fn carry_rejection(
     (k, prefix): (usize, i64),
 ) -> Box<Rejection> {
     let (required, candidate) = both(a, pieces, digits);
-    let mut coordinate = vec![0; b.len()];
+    let mut coordinate: LeafCoordinate = smallvec![0; b.len()];
     for (piece, digit) in pieces.iter().zip(digits) {
         if piece.inner > 0 {
             coordinate[piece.leaf] += digit * (piece.inner / b[piece.leaf].stride);
         }
     }
-    let involved: Vec<usize> = (0..b.len()).filter(|leaf| coordinate[*leaf] > 0).collect();
-    let names: Vec<String> = involved.iter().map(|i| format!("{i} ({})", b[*i])).collect();
-    let one = names.len() == 1;
-    let reason = format!(
-        "mode{} {} carr{} over the end of the outer modes up to {k}, at {prefix}: the composition is \
-         {required} at {coordinate:?}, the sum of its parts {candidate}",
-        if one { "" } else { "s" },
-        names.join(" and "),
-        if one { "ies" } else { "y" },
-    );
+    let involved: SmallVec<[usize; 8]> =
+        (0..b.len()).filter(|leaf| coordinate[*leaf] > 0).collect();
+    let one = involved.len() == 1;
     let condition = if one { Condition::StrideDivisibility } else { Condition::Carry };
+    let reason = Reason::Carry { last: k, prefix };
     let mut rejection = Rejection::new(condition, reason);
     for index in involved {
         rejection = rejection.mode(index, b[index]);
     }
     let candidate = i64::try_from(candidate).ok();
-    rejection.witness = Some(Box::new(Witness { coordinate, required: Some(required), candidate }));
+    rejection.witness = Some(Witness { coordinate, required: Some(required), candidate });
     let claim = "any refinement has the candidate's offset at the witness, because its offsets along \
                  each mode alone are forced";
     rejection.proof = Some(Proof::new(Method::Algebraic, 0, claim));
-    Box::new(rejection)
+    rejection
 }
 
 /// How many shorter extents of a mode are tried for the nearest operand.
@@ -416,7 +453,7 @@ fn nearest(a: &[Mode], size: i64, b: &Layout, max_tries: usize) -> Option<Layout
     None
 }
 
-fn with_modes(b: &Layout, modes: &[Mode]) -> Result<Layout, crate::layout::LayoutError> {
+fn with_modes(b: &Layout, modes: &[Mode]) -> Result<Layout, LayoutError> {
     let mut modes = modes.iter();
     Layout::new(b.tree().map(&mut |old| Tree::Leaf(modes.next().copied().unwrap_or(old))))
 }

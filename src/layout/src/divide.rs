@@ -31,7 +31,11 @@ pub enum Grouping {
 ///
 /// # Errors
 /// As [`compose`]; also if the tiler has more modes than `a`.
-pub fn compose_tiler(a: &Layout, tiler: &Tiler, limits: Limits) -> Result<ProvenLayout, Rejection> {
+pub fn compose_tiler(
+    a: &Layout,
+    tiler: &Tiler,
+    limits: Limits,
+) -> Result<ProvenLayout, Box<Rejection>> {
     by_mode(a, tiler, &|a, b| compose(a, b, limits), Grouping::Logical)
 }
 
@@ -44,7 +48,7 @@ pub fn divide(
     tiler: &Tiler,
     grouping: Grouping,
     limits: Limits,
-) -> Result<ProvenLayout, Rejection> {
+) -> Result<ProvenLayout, Box<Rejection>> {
     let split = |a: &Layout, b: &Layout| {
         let rest = complement(b, a.size(), limits)?;
         let pair = Layout::tuple([b.clone(), rest.layout])?;
@@ -69,7 +73,7 @@ pub fn product(
     tiler: &Tiler,
     grouping: Grouping,
     limits: Limits,
-) -> Result<ProvenLayout, Rejection> {
+) -> Result<ProvenLayout, Box<Rejection>> {
     let repeat = |a: &Layout, b: &Layout| {
         let bound = a.size().checked_mul(b.cosize()).ok_or(crate::LayoutError::Size)?;
         let rest = complement(a, bound, limits)?;
@@ -111,14 +115,14 @@ fn nearest_tile(a: &Layout, b: &Layout, limits: Limits) -> Option<Layout> {
     None
 }
 
-type Operation<'a> = &'a dyn Fn(&Layout, &Layout) -> Result<ProvenLayout, Rejection>;
+type Operation<'a> = &'a dyn Fn(&Layout, &Layout) -> Result<ProvenLayout, Box<Rejection>>;
 
 fn by_mode(
     a: &Layout,
     tiler: &Tiler,
     operation: Operation<'_>,
     grouping: Grouping,
-) -> Result<ProvenLayout, Rejection> {
+) -> Result<ProvenLayout, Box<Rejection>> {
     let mut proofs = Vec::new();
     let split = apply(a, tiler, operation, &mut proofs)?;
     let layout = match grouping {
@@ -155,7 +159,7 @@ fn apply(
     tiler: &Tiler,
     operation: Operation<'_>,
     proofs: &mut Vec<Proof>,
-) -> Result<Split, Rejection> {
+) -> Result<Split, Box<Rejection>> {
     match tiler {
         Tiler::Layout(b) => {
             let ProvenLayout { layout, proof } = operation(a, b)?;
@@ -172,10 +176,8 @@ fn apply(
             let others = parts.split_off(tilers.len());
             let mut split = Vec::with_capacity(tilers.len());
             for (mode, (part, tiler)) in parts.iter().zip(tilers).enumerate() {
-                let one = apply(part, tiler, operation, proofs).map_err(|mut rejection| {
-                    rejection.reason = format!("in mode {mode}: {}", rejection.reason);
-                    rejection
-                })?;
+                let one = apply(part, tiler, operation, proofs)
+                    .map_err(|rejection| rejection.in_mode(mode))?;
                 split.push(one);
             }
             Ok(Split::Modes(split, others))
@@ -184,7 +186,7 @@ fn apply(
 }
 
 impl Split {
-    fn whole(self) -> Result<Layout, Rejection> {
+    fn whole(self) -> Result<Layout, Box<Rejection>> {
         match self {
             Self::One(layout) => Ok(layout),
             Self::Modes(parts, others) => {
@@ -197,7 +199,7 @@ impl Split {
     }
 
     /// The tiles of all modes, and the rests with the modes that were not divided.
-    fn zipped(self) -> Result<(Layout, Layout), Rejection> {
+    fn zipped(self) -> Result<(Layout, Layout), Box<Rejection>> {
         match self {
             Self::One(layout) => match layout.parts().as_slice() {
                 [tile, rest] => Ok((tile.clone(), rest.clone())),

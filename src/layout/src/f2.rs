@@ -25,7 +25,7 @@ pub struct F2Matrix {
 /// # Errors
 /// [`Condition::PowerOfTwo`] if an extent is no power of two, or offsets of index bits share bits, so
 /// that their sum is not their XOR.
-pub fn f2_matrix(layout: &SwizzledLayout) -> Result<F2Matrix, Rejection> {
+pub fn f2_matrix(layout: &SwizzledLayout) -> Result<F2Matrix, Box<Rejection>> {
     let columns = columns(layout)?;
     let height = columns.iter().map(|c| 64 - c.leading_zeros()).max().unwrap_or(0);
     let rows = (0..height)
@@ -37,7 +37,7 @@ pub fn f2_matrix(layout: &SwizzledLayout) -> Result<F2Matrix, Rejection> {
 }
 
 /// The offsets of single index bits, if they determine the layout.
-pub(crate) fn columns(layout: &SwizzledLayout) -> Result<Vec<i64>, Rejection> {
+pub(crate) fn columns(layout: &SwizzledLayout) -> Result<Vec<i64>, Box<Rejection>> {
     let reject = |index: usize, mode: &Mode, reason: String| {
         Rejection::new(Condition::PowerOfTwo, reason).mode(index, *mode)
     };

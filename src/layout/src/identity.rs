@@ -94,7 +94,7 @@ pub fn change(
     old: &SwizzledLayout,
     new: &SwizzledLayout,
     limits: Limits,
-) -> Result<Change, Rejection> {
+) -> Result<Change, Box<Rejection>> {
     let (a, b) = (identity(old), identity(new));
     if a.text == b.text {
         return Ok(Change { same: Some(Level::Text), reason: "nothing changed".to_owned() });

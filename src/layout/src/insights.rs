@@ -181,7 +181,7 @@ fn fold(
             check.found = format!("{folded} for {}", expected.layout);
             check.proof = Some(equality.proof);
         }
-        Err(rejection) => check.found = rejection.reason,
+        Err(rejection) => check.found = rejection.reason(),
     }
     check
 }

@@ -1,16 +1,16 @@
 //! Left and right inverses.
 
-use crate::coalesce::coalesced;
+use crate::coalesce::{coalesced, coalesced_form};
 use crate::compose::compose;
 use crate::layout::{Layout, Mode, size_of};
 use crate::proof::{Condition, Limits, Method, Proof, ProvenLayout, Rejection, Witness};
 use crate::properties::first_collision;
 
 /// The modes of the coalesced form by stride, with the number and the index distance of each.
-fn by_stride(layout: &Layout) -> Result<Vec<(usize, Mode, i64)>, Rejection> {
+fn by_stride(layout: &Layout) -> Result<Vec<(usize, Mode, i64)>, Box<Rejection>> {
     let mut distance = 1;
     let mut modes = Vec::new();
-    for (index, mode) in coalesced(&layout.modes()).into_iter().enumerate() {
+    for (index, mode) in coalesced_form(layout).into_iter().enumerate() {
         if mode.stride < 0 {
             let reason = format!("mode {index} ({mode}) has a negative stride");
             return Err(Rejection::new(Condition::NegativeStride, reason).mode(index, mode));
@@ -27,7 +27,7 @@ fn by_stride(layout: &Layout) -> Result<Vec<(usize, Mode, i64)>, Rejection> {
 ///
 /// # Errors
 /// A [`Rejection`] if a stride is negative.
-pub fn right_inverse(layout: &Layout, limits: Limits) -> Result<ProvenLayout, Rejection> {
+pub fn right_inverse(layout: &Layout, limits: Limits) -> Result<ProvenLayout, Box<Rejection>> {
     let mut next = 1;
     let mut modes = Vec::new();
     for (_, mode, distance) in by_stride(layout)? {
@@ -49,7 +49,7 @@ pub fn right_inverse(layout: &Layout, limits: Limits) -> Result<ProvenLayout, Re
 /// # Errors
 /// A [`Rejection`] if `L` is not injective, with the two indices and a proof, or if its strides are no
 /// divisible chain. The latter has no proof: another kind of inverse may exist.
-pub fn left_inverse(layout: &Layout, limits: Limits) -> Result<ProvenLayout, Rejection> {
+pub fn left_inverse(layout: &Layout, limits: Limits) -> Result<ProvenLayout, Box<Rejection>> {
     let mut modes = Vec::new();
     // The stride of the mode before, the index distance to repeat over it, and its end.
     let (mut step, mut value, mut end) = (1_i64, 0_i64, 1_i64);
@@ -74,16 +74,16 @@ fn no_left_inverse(
     mode: Mode,
     (step, end): (i64, i64),
     limits: Limits,
-) -> Rejection {
+) -> Box<Rejection> {
     if let Some((first, second)) = first_collision(layout, limits) {
         let offset = layout.at(first).unwrap_or_default();
         let reason = format!("indices {first} and {second} both have the offset {offset}");
         let mut rejection = Rejection::new(Condition::NotInjective, reason).mode(index, mode);
-        rejection.witness = Some(Box::new(Witness {
+        rejection.witness = Some(Witness {
             coordinate: crate::layout::unrank(&layout.modes(), second),
             required: Some(second),
             candidate: Some(first),
-        }));
+        });
         let claim = "an inverse would have two values at one offset";
         rejection.proof = Some(Proof::new(Method::Algebraic, 0, claim));
         return rejection;
@@ -99,9 +99,14 @@ fn no_left_inverse(
 }
 
 /// Proves that `outer∘inner` is the identity on `[0, size)`, by composing and comparing normal forms.
-fn identity(outer: &Layout, inner: &Layout, size: i64, limits: Limits) -> Result<Proof, Rejection> {
+fn identity(
+    outer: &Layout,
+    inner: &Layout,
+    size: i64,
+    limits: Limits,
+) -> Result<Proof, Box<Rejection>> {
     let ProvenLayout { layout, proof } = compose(outer, inner, limits)?;
-    let form = coalesced(&layout.modes());
+    let form = coalesced_form(&layout);
     let is_identity = match form.as_slice() {
         [] => size == 1,
         [mode] => *mode == Mode::new(size, 1),

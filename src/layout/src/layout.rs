@@ -33,6 +33,9 @@ impl fmt::Display for Mode {
 /// Modes without nesting. Layouts have few, and they are made for every operation.
 pub type Modes = SmallVec<[Mode; 8]>;
 
+/// One number for each leaf. Rejections are made by the million, and each has one.
+pub type LeafCoordinate = SmallVec<[i64; 6]>;
+
 /// The modes of a layout with their nesting.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Tree {
@@ -183,23 +186,34 @@ impl Layout {
 
     /// The leaves, in order.
     pub fn modes(&self) -> Modes {
-        fn collect(tree: &Tree, modes: &mut Modes) {
-            match tree {
-                Tree::Leaf(mode) => modes.push(*mode),
-                Tree::Node(parts) => {
-                    for part in parts {
-                        match part {
-                            // Most tuples hold numbers: this saves the recursion.
-                            Tree::Leaf(mode) => modes.push(*mode),
-                            part => collect(part, modes),
-                        }
+        let mut modes = Modes::new();
+        self.each_mode(&mut |mode| modes.push(mode));
+        modes
+    }
+
+    /// Visits the leaves, in order.
+    #[inline]
+    pub(crate) fn each_mode(&self, visit: &mut impl FnMut(Mode)) {
+        fn walk(parts: &[Tree], visit: &mut dyn FnMut(Mode)) {
+            for part in parts {
+                match part {
+                    Tree::Leaf(mode) => visit(*mode),
+                    Tree::Node(parts) => walk(parts, visit),
+                }
+            }
+        }
+        match &self.tree {
+            Tree::Leaf(mode) => visit(*mode),
+            Tree::Node(parts) => {
+                for part in parts {
+                    match part {
+                        // Most tuples hold numbers alone: this saves the calls.
+                        Tree::Leaf(mode) => visit(*mode),
+                        Tree::Node(parts) => walk(parts, visit),
                     }
                 }
             }
         }
-        let mut modes = Modes::new();
-        collect(&self.tree, &mut modes);
-        modes
     }
 
     /// The layouts of the outermost tuple; of a single mode, itself.
@@ -208,6 +222,12 @@ impl Layout {
             Tree::Leaf(_) => vec![self.clone()],
             Tree::Node(parts) => parts.iter().map(|part| Self::part(part.clone())).collect(),
         }
+    }
+
+    /// The layout of a tree that is known to be one: no deeper than another layout, of this size, and
+    /// with offsets that another layout has.
+    pub(crate) fn known(tree: Tree, size: i64, low: i64, high: i64) -> Self {
+        Self { tree, size, low, high }
     }
 
     /// A part of a layout has a smaller size and reach than the whole.
@@ -288,6 +308,7 @@ impl fmt::Display for Coordinate {
 }
 
 /// The offset of an index. The last mode goes on beyond its extent, as in CuTe.
+#[inline]
 pub(crate) fn offset(modes: &[Mode], index: i64) -> i64 {
     let Some((last, rest)) = modes.split_last() else { return 0 };
     let (mut index, mut sum) = (index, 0);
@@ -296,15 +317,27 @@ pub(crate) fn offset(modes: &[Mode], index: i64) -> i64 {
         if index < mode.extent {
             return sum + index * mode.stride;
         }
-        sum += index % mode.extent * mode.stride;
-        index /= mode.extent;
+        let (quotient, remainder) = div_rem(index, mode.extent);
+        sum += remainder * mode.stride;
+        index = quotient;
     }
     sum + index * last.stride
 }
 
+/// Quotient and remainder. A division of 32 bits takes half the time, and nearly all are such.
+#[inline]
+pub(crate) fn div_rem(dividend: i64, divisor: i64) -> (i64, i64) {
+    match (u32::try_from(dividend), u32::try_from(divisor)) {
+        (Ok(dividend), Ok(divisor)) => {
+            (i64::from(dividend / divisor), i64::from(dividend % divisor))
+        }
+        _ => (dividend / divisor, dividend % divisor),
+    }
+}
+
 /// The coordinate of an index, one number for each leaf.
-pub(crate) fn unrank(modes: &[Mode], mut index: i64) -> Vec<i64> {
-    let mut coordinate = Vec::with_capacity(modes.len());
+pub(crate) fn unrank(modes: &[Mode], mut index: i64) -> LeafCoordinate {
+    let mut coordinate = LeafCoordinate::new();
     for mode in modes {
         coordinate.push(index % mode.extent);
         index /= mode.extent;

@@ -36,7 +36,9 @@ pub use f2::{F2Matrix, f2_matrix};
 pub use identity::{Change, Identity, Level, change, identity};
 pub use insights::{EpilogueCheck, LayoutInsight, epilogue_checks, insight};
 pub use inverse::{left_inverse, right_inverse};
-pub use layout::{Coordinate, Layout, LayoutError, MAX_DEPTH, Mode, Modes, Offsets, Tree};
+pub use layout::{
+    Coordinate, Layout, LayoutError, LeafCoordinate, MAX_DEPTH, Mode, Modes, Offsets, Tree,
+};
 pub use parse::ParseError;
 pub use proof::{Condition, Limits, Method, ModeName, Proof, ProvenLayout, Rejection, Witness};
 pub use properties::{Properties, injective, properties};

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::coalesce::{coalesced, filter_zeros};
+use crate::coalesce::{coalesced, coalesced_form, filter_zeros};
 use crate::layout::{Layout, Mode, Offsets};
 use crate::proof::{Limits, Method, Proof};
 
@@ -94,7 +94,7 @@ fn is_tractable(modes: &[Mode]) -> bool {
 
 /// Whether no two coordinates have one offset, with the proof. `None` beyond the limit of points.
 pub fn injective(layout: &Layout, limits: Limits) -> Option<(bool, Proof)> {
-    let form = coalesced(&layout.modes());
+    let form = coalesced_form(layout);
     let size = layout.size();
     let proof = |claim: Cow<'static, str>| Proof::new(Method::Algebraic, 0, claim);
     if let Some(mode) = form.iter().find(|mode| mode.stride == 0) {

@@ -7,7 +7,11 @@ use crate::proof::{Condition, Method, Proof, ProvenLayout, Rejection};
 ///
 /// # Errors
 /// If neither width divides the other, or the modes do not consist of whole elements.
-pub fn recast(layout: &Layout, from_bits: i64, to_bits: i64) -> Result<ProvenLayout, Rejection> {
+pub fn recast(
+    layout: &Layout,
+    from_bits: i64,
+    to_bits: i64,
+) -> Result<ProvenLayout, Box<Rejection>> {
     if from_bits < 1 || to_bits < 1 {
         let reason = "an element has at least one bit";
         return Err(Rejection::new(Condition::ElementWidth, reason));
@@ -23,7 +27,7 @@ pub fn recast(layout: &Layout, from_bits: i64, to_bits: i64) -> Result<ProvenLay
 }
 
 /// Joins `count` neighbouring elements into one.
-fn upcast(layout: &Layout, count: i64) -> Result<ProvenLayout, Rejection> {
+fn upcast(layout: &Layout, count: i64) -> Result<ProvenLayout, Box<Rejection>> {
     let mut failure = None;
     // The largest offset inside a joined element, over all modes.
     let mut inside = 0_i128;
@@ -83,7 +87,7 @@ fn join(mode: Mode, count: i64) -> Option<(Mode, i64)> {
 }
 
 /// Splits each element into `count`.
-fn downcast(layout: &Layout, count: i64) -> Result<ProvenLayout, Rejection> {
+fn downcast(layout: &Layout, count: i64) -> Result<ProvenLayout, Box<Rejection>> {
     let unit = |mode: &Mode| mode.extent > 1 && mode.stride == 1;
     let units = layout.modes().iter().filter(|mode| unit(mode)).count();
     if units != 1 {

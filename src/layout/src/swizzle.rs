@@ -173,7 +173,7 @@ pub fn equal_swizzled(
     left: &SwizzledLayout,
     right: &SwizzledLayout,
     limits: Limits,
-) -> Result<Equality, Rejection> {
+) -> Result<Equality, Box<Rejection>> {
     // A swizzle is a bijection, so it cannot make different offsets equal.
     if left.swizzle == right.swizzle && left.offset == right.offset {
         let mut equality = equal(&left.layout, &right.layout);

@@ -263,7 +263,7 @@ fn package(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The top-level names of modules in `import` and `from` lines.
-fn imports(text: &str) -> Vec<String> {
+pub(super) fn imports(text: &str) -> Vec<String> {
     let first = |name: &str| name.trim().split(['.', ' ', '\t']).next().unwrap_or("").to_owned();
     let mut names = Vec::new();
     for line in text.lines().map(str::trim_start) {

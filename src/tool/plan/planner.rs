@@ -16,7 +16,7 @@ use super::rungs::{RungInfo, RungTool};
 use super::{
     COLLECTOR, HEADER, RAW, RUNNER, RUNNER_INPUT, RUNNER_INPUT_PLAIN, RUNNER_INPUT_SANITIZER,
 };
-use super::{arch, build, wheels};
+use super::{arch, build, dsl_layouts, wheels};
 use crate::kernel::{KernelSpec, Mode, ModeStep, SourceTree};
 use crate::model::RungId;
 use crate::model::profile::ArtifactKind;
@@ -84,6 +84,9 @@ impl<'a> Planner<'a> {
                 self.on_gpu(target, is_retry)?;
             } else {
                 self.on_cpu(target, is_retry);
+            }
+            if self.request.part == PlanPart::Whole && self.request.pass <= 1 && !is_retry {
+                self.keep_layouts(target);
             }
         } else if self
             .steps
@@ -315,6 +318,21 @@ impl<'a> Planner<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Adds the last step of a CuTe DSL kernel: the layouts that the DSL gives its operands.
+    fn keep_layouts(&mut self, target: &KernelTarget<'_>) {
+        let JobRunner::Python(python) = self.jobs else { return };
+        if path_of(self.facts, "cutlass-dsl").is_none() {
+            return;
+        }
+        let case = target.input.cases.first();
+        if let Some((step, files)) =
+            dsl_layouts::of_profile(target.spec, target.sources, case, python)
+        {
+            self.files.extend(files);
+            self.steps.push(step);
+        }
     }
 
     fn verify(&mut self, name: &str) {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use rgpu_protocol::HostFacts;
 use rgpu_protocol::pattern::{Condition, LadderAction};
-use rgpu_protocol::plan::Arg;
+use rgpu_protocol::plan::{Arg, OnFailure};
 use rgpu_protocol::probe::{AgentFacts, ToolFacts};
 
 use super::draft::BundleFile;
@@ -22,8 +22,11 @@ fn host(name: &str) -> HostFacts {
 }
 
 fn request(mode: Mode, kernel: &str) -> Request {
-    let kernel_folders =
-        KernelFolders { project: env!("CARGO_MANIFEST_DIR").into(), ..KernelFolders::default() };
+    request_in(env!("CARGO_MANIFEST_DIR").into(), mode, kernel)
+}
+
+fn request_in(project: PathBuf, mode: Mode, kernel: &str) -> Request {
+    let kernel_folders = KernelFolders { project, ..KernelFolders::default() };
     let spec = find::find(kernel, &kernel_folders).unwrap().spec;
     let sources = spec.sources(&kernel_folders).unwrap();
     let cases = spec.cases(&Selection::Default).unwrap();
@@ -414,4 +417,40 @@ fn a_python_kernel_is_run_by_a_harness_of_its_own() {
     }
     let torch = request(Mode::Torch, "vecadd");
     assert!(matches!(plan(&torch, &host, &binaries(), &job), Err(PlanError::TorchNeedsPython)));
+}
+
+#[test]
+fn the_profile_of_a_cute_kernel_keeps_its_layouts() {
+    let mut host = host("h200");
+    let tool = |name: &str| ToolFacts {
+        name: name.into(),
+        path: "/venv/bin/python3".into(),
+        ..ToolFacts::default()
+    };
+    host.tools.retain(|tool| !["python3", "torch"].contains(&tool.name.as_str()));
+    host.tools.extend(["python3", "torch", "cutlass-dsl"].map(tool));
+    let project = tempfile::tempdir().unwrap();
+    let folder = project.path().join("kernels/gemm");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("gemm.py"), "import cutlass.cute as cute\n").unwrap();
+    let spec = "name = \"gemm\"\nlanguage = \"python\"\nsource = \"gemm.py\"\nentry = { python = \"gemm\" }\n\
+                [sizes]\nvars = [\"m\", \"n\", \"k\"]\ngroups = true\n\
+                cases.two = [{ m = 80, n = 4096, k = 7168 }, { m = 40, n = 7168, k = 2048 }]\ndefault = \"two\"\n";
+    std::fs::write(folder.join("kernel.toml"), spec).unwrap();
+    let draft = planned(&request_in(project.path().into(), Mode::Ncu, "gemm"), &host);
+    let step = draft.plan.steps.last().unwrap();
+    assert_eq!(
+        (step.id.as_str(), step.on_failure, step.gpu),
+        ("layouts", OnFailure::Continue, false)
+    );
+    assert_eq!(step.rungs[0].argv[0], Arg::text("/venv/bin/python3"));
+    let job = draft.files.iter().find(|file| file.path == "layouts-job.json").unwrap();
+    let draft::Content::Bytes(job) = &job.content else { panic!("made here") };
+    let job: serde_json::Value = serde_json::from_slice(job).unwrap();
+    assert_eq!(job["shape"], serde_json::json!([80, 4096, 7168, 1]));
+    assert_eq!((&job["file"], &job["named_only"]), (&"src/gemm.py".into(), &true.into()));
+    // Without the DSL there, and for other kernels, nothing is asked.
+    host.tools.retain(|tool| tool.name != "cutlass-dsl");
+    let draft = planned(&request_in(project.path().into(), Mode::Ncu, "gemm"), &host);
+    assert!(draft.plan.steps.iter().all(|step| step.id != "layouts"));
 }

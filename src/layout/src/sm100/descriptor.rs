@@ -250,6 +250,10 @@ impl InstructionDescriptor {
             let allowed = "8 to 256 in steps of 8 (with a pair of CTAs, 16)";
             return Err(DescriptorError::Extent { field: "N", value: self.n, allowed });
         }
+        if self.m == 256 && !self.n.is_multiple_of(16) {
+            let allowed = "a pair of CTAs (M of 256) has 16 to 256 in steps of 16";
+            return Err(DescriptorError::Extent { field: "N", value: self.n, allowed });
+        }
         let packed = |format| format == ElementFormat::PackedE2m1;
         if packed(self.a_format) != packed(self.b_format) {
             let code = u64::from(self.b_format.code());

@@ -153,7 +153,7 @@ impl ScaleTensor {
     ///
     /// # Errors
     /// If it does not fit, which [`ScaleTensor::new`] excludes.
-    pub fn layout(self) -> Result<Layout, Rejection> {
+    pub fn layout(self) -> Result<Layout, Box<Rejection>> {
         let (rows, ks, batches) = (self.row_blocks(), self.k_blocks(), self.batches);
         // CuTe writes 0 as the stride of an extent of 1.
         let stride = |extent: i64, stride: i64| if extent == 1 { 0 } else { stride };
@@ -170,7 +170,7 @@ impl ScaleTensor {
     ///
     /// # Errors
     /// If a layout does not fit, which [`ScaleTensor::new`] excludes.
-    pub fn prove(self, limits: Limits) -> Result<ScaleProof, Rejection> {
+    pub fn prove(self, limits: Limits) -> Result<ScaleProof, Box<Rejection>> {
         let (rows, ks, batches) = (self.row_blocks(), self.k_blocks(), self.batches);
         let atom = parsed(&format!("((32,4),({},4)):((16,4),(0,1))", self.vector))?;
         let bytes = filter_zeros(&atom);
@@ -219,7 +219,7 @@ pub(super) fn div_ceil(value: i64, by: i64) -> i64 {
 }
 
 /// A layout from text that this crate wrote.
-pub(super) fn parsed(text: &str) -> Result<Layout, Rejection> {
+pub(super) fn parsed(text: &str) -> Result<Layout, Box<Rejection>> {
     text.parse()
         .map_err(|error: crate::ParseError| Rejection::new(Condition::TooLarge, error.to_string()))
 }

@@ -71,9 +71,9 @@ pub enum TileError {
     Layout(String),
 }
 
-impl From<Rejection> for TileError {
-    fn from(rejection: Rejection) -> Self {
-        Self::Layout(rejection.reason)
+impl From<Box<Rejection>> for TileError {
+    fn from(rejection: Box<Rejection>) -> Self {
+        Self::Layout(rejection.reason())
     }
 }
 

@@ -145,6 +145,9 @@ pub struct RequestError {
     pub high: i64,
 }
 
+/// The most columns of one segment that a request may name.
+const MAX_REQUEST_COLUMNS: i64 = 1 << 16;
+
 /// Plans tensor memory for one block. A request that does not fit has no allocation, and advice.
 ///
 /// # Errors
@@ -154,9 +157,10 @@ pub fn budget(request: TmemRequest) -> Result<Budget, RequestError> {
         value if (low..=high).contains(&value) => Ok(()),
         value => Err(RequestError { field, value, low, high }),
     };
-    in_range("accumulator columns", request.accumulator, 1, TMEM_COLUMNS)?;
-    in_range("SFA columns", request.sfa, 0, TMEM_COLUMNS)?;
-    in_range("SFB columns", request.sfb, 0, TMEM_COLUMNS)?;
+    // More than there is gets an answer: it does not fit.
+    in_range("accumulator columns", request.accumulator, 1, MAX_REQUEST_COLUMNS)?;
+    in_range("SFA columns", request.sfa, 0, MAX_REQUEST_COLUMNS)?;
+    in_range("SFB columns", request.sfb, 0, MAX_REQUEST_COLUMNS)?;
     in_range("accumulator stages", request.accumulator_stages, 1, 64)?;
     in_range("scale stages", request.scale_stages, 1, 64)?;
     in_range("accumulator alignment", request.accumulator_alignment, 1, TMEM_COLUMNS)?;

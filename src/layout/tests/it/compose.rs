@@ -121,7 +121,7 @@ fn peers_faults_are_not_ours() {
     let rejection = compose(&layout("(4,8):(8,1)"), &layout("(3,2):(1,3)"), limits).unwrap_err();
     assert_eq!(rejection.condition, Condition::Carry);
     let witness = rejection.witness.unwrap();
-    assert_eq!(witness.coordinate, [2, 1]);
+    assert_eq!(witness.coordinate.as_slice(), [2, 1]);
     assert_eq!((witness.required, witness.candidate), (Some(9), Some(40)));
     // pycute returns (3):(24), three coordinates of four.
     let rejection = compose(&layout("(3,3,2):(24,12,2)"), &layout("4:1"), limits).unwrap_err();

@@ -215,6 +215,7 @@ fn descriptors_are_those_of_working_kernels() {
     assert_eq!(InstructionDescriptor::decode(0x0820_0480, true), Ok(instruction));
     assert!(InstructionDescriptor { n: 260, ..instruction }.encode().is_err());
     assert!(InstructionDescriptor { m: 64, ..instruction }.encode().is_err());
+    assert!(InstructionDescriptor { m: 256, n: 24, ..instruction }.encode().is_err());
     for seed in 0..2000 {
         let bits = (Random(seed).below(1 << 32)) as u32;
         if let Ok(decoded) = InstructionDescriptor::decode(bits, seed % 2 == 0) {
@@ -254,6 +255,15 @@ fn tensor_memory_has_512_columns_and_no_more() {
     );
     assert_eq!(plan(256, 1).advice, [Advice::TwoBlocks { save: 48 }]);
     assert_eq!(plan(64, 1).advice, []);
+    let wide = TmemRequest {
+        accumulator: 600,
+        sfa: 0,
+        sfb: 0,
+        ..TmemRequest::of_tile(MmaTile::new(128, 128, 256, false, 16).unwrap(), 1)
+    };
+    let wide = budget(wide).unwrap();
+    assert_eq!((wide.extent, wide.allocation, wide.blocks_per_sm), (600, None, 0));
+    assert_eq!(wide.advice, [Advice::NarrowerTile { columns: 512 }]);
     // A pair of CTAs with M of 256 has the columns of one CTA with 128.
     let pair = MmaTile::new(256, 256, 256, true, 16).unwrap();
     assert_eq!([pair.accumulator_columns(), pair.sfa_columns(), pair.sfb_columns()], [256, 16, 32]);
