@@ -156,7 +156,8 @@ pub(in crate::cli) struct DeepArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub top: Option<u32>,
 
-    /// Budget for profiling them with ncu: 10m, 500MB, or both [default: 10m,500MB]
+    /// Budget for profiling them with ncu: 10m, 500MB, or both [default: half more than the program
+    /// takes under ncu, at least 20s; 500MB]
     #[arg(long, value_name = "TIME|SIZE", value_delimiter = ',', value_parser = limit)]
     pub budget: Vec<Limit>,
 

@@ -244,6 +244,9 @@ pub struct NcuOptions {
     pub launch_skip: Option<u64>,
     /// Value of `--launch-count`.
     pub launch_count: Option<u64>,
+    /// Numbers of the launches to profile, by kernel and geometry, from 1; empty: all. Mode `deep`
+    /// chooses them.
+    pub launch_numbers: Vec<u64>,
     /// `--replay-mode`: `kernel`, `application`, `range`, `app-range`.
     pub replay_mode: Option<String>,
     /// `--target-processes`; default `all`.
@@ -268,15 +271,15 @@ pub struct DeepOptions {
 /// A limit for a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// The time limit in seconds.
-    pub seconds: u64,
+    /// The time limit in seconds. `None`: as the duration of the program allows.
+    pub seconds: Option<u64>,
     /// The size limit of the reports in bytes.
     pub bytes: u64,
 }
 
 impl Default for DeepOptions {
     fn default() -> Self {
-        let budget = Budget { seconds: 600, bytes: 500_000_000 };
+        let budget = Budget { seconds: None, bytes: 500_000_000 };
         Self { top: 3, budget, light: false }
     }
 }
