@@ -53,6 +53,7 @@ pub use plan::region::{OUR_DOMAIN, RangeKind, RegionPath, RunnerRanges, SeenRegi
 pub use plan::request::{
     Budget, BuildOptions, CaptureRange, DeepOptions, FailedRung, JobName, NcuOptions, NsysOptions,
     Output, PlanPart, Program, Request, SanitizerOptions, SanitizerTool, Survey, Target, Toolbox,
+    Window, WindowEnd,
 };
 pub use plan::rungs::{RUNGS, RungInfo, RungTool, Subject};
 pub use plan::sections::{SETS, sections};

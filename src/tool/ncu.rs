@@ -38,6 +38,9 @@ impl Tool for Ncu {
     }
 }
 
+/// Names of the processes of ncu, which are not stopped with the program.
+pub(super) const PROCESSES: &[&str] = &["ncu", "sudo", "TreeLauncherSub"];
+
 /// Path of the report, without the extension that ncu adds.
 pub(super) fn report(request: &Request, collect: Collect) -> String {
     match collect {

@@ -16,7 +16,7 @@ use crate::kernel::{KernelSpec, Mode, Selection, find};
 use crate::store::{CaseSizes, InputsRecord, digest_file};
 use crate::tool::{
     BundleFile, CaptureRange, DeepOptions, NcuOptions, NsysOptions, Program, RegionPattern,
-    Request, SanitizerOptions, SanitizerTool, Target,
+    Request, SanitizerOptions, SanitizerTool, Target, Window,
 };
 
 /// A resolved command line.
@@ -212,6 +212,11 @@ fn options(args: &ProfileArgs, mode: Mode, target: Target) -> Result<Request> {
         // The step's time limit must not cut off the detailed pass within its budget.
         let budget_s = request.deep.budget.seconds.unwrap_or_default();
         request.timeout_s = request.timeout_s.max(budget_s.saturating_mul(2));
+    }
+    request.window = Window { after_s: args.window.after, end: args.window.end };
+    if let Some(stop_s) = request.window.stop_s() {
+        // The step's time limit must leave time to write the report.
+        request.timeout_s = request.timeout_s.saturating_add(stop_s);
     }
     request.ncu = NcuOptions {
         set: args.ncu.set.clone(),

@@ -89,6 +89,7 @@ impl Language for Cuda {
                 diagnosis: compiler_rows(),
                 artifacts: Vec::new(),
                 loses: String::new(),
+                stop: None,
             }],
         };
         let mut argv = vec![Arg::in_job(PROGRAM_PATH)];

@@ -259,6 +259,7 @@ fn rung(
         diagnosis: table(nvcc::ROWS, NextRungs::default()),
         artifacts,
         loses: String::new(),
+        stop: None,
     }
 }
 

@@ -125,6 +125,7 @@ impl DslLayouts {
                 kind: ArtifactKind::Dsl.into(),
             }],
             loses: String::new(),
+            stop: None,
         };
         let needs = match self.python {
             Some(_) => Vec::new(),

@@ -473,5 +473,6 @@ pub(super) fn plain_rung(id: &RungId, argv: Vec<Arg>, artifacts: Vec<ArtifactSpe
         diagnosis: Vec::new(),
         artifacts,
         loses: String::new(),
+        stop: None,
     }
 }

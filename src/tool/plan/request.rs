@@ -54,6 +54,8 @@ pub struct Request {
     pub nsys: NsysOptions,
     /// Options of Compute Sanitizer.
     pub sanitizer: SanitizerOptions,
+    /// The part of a program's run to measure.
+    pub window: Window,
     /// Regions to profile: `A`, `A::A1`, `dom@A`; empty: all.
     pub nvtx_include: Vec<String>,
     /// Patterns of `--regions`, matched against the regions that a first pass records.
@@ -162,6 +164,7 @@ impl Request {
             ncu: NcuOptions::default(),
             nsys: NsysOptions::default(),
             sanitizer: SanitizerOptions::default(),
+            window: Window::default(),
             nvtx_include: Vec::new(),
             regions: Vec::new(),
             pass: 0,
@@ -304,6 +307,45 @@ pub enum CaptureRange {
     CudaProfilerApi,
     /// Inside the NVTX range with this path (`A`, `dom@A`); names need not be registered strings.
     Nvtx(String),
+}
+
+/// The part of a program's run to measure. A program with an end of its window is stopped there as by
+/// Ctrl-C, which is no failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Seconds after the start of the program at which it begins.
+    pub after_s: Option<u64>,
+    /// Where it ends. `None`: with the program.
+    pub end: Option<WindowEnd>,
+}
+
+/// The end of a [`Window`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowEnd {
+    /// Seconds after its beginning.
+    Seconds(u64),
+    /// The end of the first range of [`NsysOptions::capture_range`].
+    Range,
+}
+
+impl Window {
+    /// Seconds after the start of the program at which it is stopped. `None`: no time is set.
+    pub fn stop_s(&self) -> Option<u64> {
+        match self.end {
+            Some(WindowEnd::Seconds(seconds)) => {
+                Some(self.after_s.unwrap_or(0).saturating_add(seconds))
+            }
+            Some(WindowEnd::Range) | None => None,
+        }
+    }
+
+    /// Whether a program that ran for `seconds` was stopped at the end of the window.
+    pub fn stopped(&self, seconds: f64) -> bool {
+        match self.end {
+            Some(WindowEnd::Range) => true,
+            _ => self.stop_s().is_some_and(|stop_s| seconds >= stop_s as f64),
+        }
+    }
 }
 
 /// Options of Compute Sanitizer.
