@@ -57,7 +57,7 @@ pub use plan::request::{
 };
 pub use plan::rungs::{RUNGS, RungInfo, RungTool, Subject};
 pub use plan::sections::{SETS, sections};
-pub use plan::wheels::{NVCC, Wheels};
+pub use plan::wheels::{NVCC, WheelNvcc, Wheels};
 pub use plan::{check, plan};
 
 /// A tool of the GPU host.
