@@ -11,7 +11,8 @@ const MAX_VALUES: usize = 128;
 
 /// The series of a result, in the order of the report.
 pub(super) fn import(result: &NcuResult<'_>) -> Vec<MetricSeries> {
-    let at = |name| result.metric(name).and_then(|metric| whole(metric.value()));
+    // The time is the key of the only instance.
+    let at = |name| whole(&result.metric(name)?.instances().next()?.correlation);
     let begin = at("profiler__timestamp_workload_start_0");
     let end = at("profiler__timestamp_workload_end_0");
     let sampled = result.metrics().filter(Metric::is_pm_sampled);
