@@ -61,10 +61,9 @@ fn a_metric_without_a_value_is_absent_and_named() {
     let name = "sass__inst_executed_register_spilling_mem_local";
     assert!(!all.launches[0].metrics.contains_key(name));
     let gaps: Vec<_> = all.gaps.iter().map(|gap| gap.code.as_str()).collect();
-    assert_eq!(gaps, ["nan_metric", "no_data_metric"]);
-    assert!(all.gaps[1].text.contains(name));
+    assert_eq!(gaps, ["no_data_metric"]);
+    assert!(all.gaps[0].text.contains(name));
     // ncu's own steps are metrics like others, as on its raw page.
-    assert!(all.gaps[0].text.contains("`derived_tempMetric4`"), "{}", all.gaps[0].text);
     assert_eq!(all.launches[0].number("derived_tempMetric1"), Some(10_485_760.0));
 }
 
