@@ -53,11 +53,11 @@ pub use plan::region::{RGPU_DOMAIN, RangeKind, RecordedRegion, RegionPath, Runne
 pub use plan::request::{
     Budget, BuildOptions, CaptureRange, DeepOptions, FailedRung, FirstPass, HostBinaries, JobName,
     NcuOptions, NsysOptions, Output, PlanPart, Program, Request, SanitizerOptions, SanitizerTool,
-    Target,
+    Target, Window, WindowEnd,
 };
 pub use plan::rungs::{RUNGS, RungInfo, RungPurpose, RungTool};
 pub use plan::sections::{SETS, sections};
-pub use plan::wheels::{NVCC, Wheels};
+pub use plan::wheels::{NVCC, WheelNvcc, Wheels};
 pub use plan::{check, plan};
 
 /// A tool of the GPU host.

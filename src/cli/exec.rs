@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 
 use super::support::app::{App, Status};
 use super::support::exec_status::{own_failure, status_of_failure};
+use super::support::fetch_consent::wants_nvcc;
 use super::support::followed_run::FollowedRun;
 use super::support::mode_flags::first_given;
 use super::support::profile_args::ProfileArgs;
@@ -32,7 +33,7 @@ use crate::run::{
     ExecOutcome, ExecRequest, ExecRun, FileCopies, ProgramExit, RunStart, exec_draft, signal,
 };
 use crate::store::{InputsRecord, RunFolder, RunRecord, Runs};
-use crate::tool;
+use crate::tool::{self, Program};
 pub(super) use args::ExecArgs;
 use pull::PulledFiles;
 use pull_folder::SkippedFile;
@@ -248,7 +249,7 @@ fn dry_run(app: &App, args: &ExecArgs, source: &ExecSource) -> Result<Status> {
     let known = session::facts_cache(app, &spec).load(jiff::Timestamp::now().as_second());
     let facts = known.unwrap_or_else(|| tool::assumed(&spec.name, std::env::consts::ARCH));
     let request = ExecRequest {
-        program: compile::dry(args, source, &facts)?,
+        program: compile::dry(args, source, &facts, wants_nvcc(app, &spec))?,
         env: args.env.iter().cloned().collect(),
         secrets: source.secrets.clone(),
         timeout: args.run.timeout.unwrap_or(DEFAULT_TIMEOUT),
@@ -273,9 +274,11 @@ async fn run_on_host(
 ) -> Result<ExecOutcome> {
     // The terminal is restored when this is dropped.
     let terminal = if args.tty { Some(RawTerminal::enter()?) } else { None };
+    let may_fetch_nvcc = wants_nvcc(app, &session.spec);
     let exec_run = ExecRun {
         program: Some(&|facts: Option<&HostFacts>| {
-            request(args, source, facts, built.clone(), terminal.as_ref())
+            let program = compile::program(args, source, facts, built.clone(), may_fetch_nvcc)?;
+            request(args, source, facts, program, terminal.as_ref())
         }),
         needs_facts: source.needs_facts(args),
         pull: &args.pull,
@@ -292,7 +295,7 @@ fn request(
     args: &ExecArgs,
     source: &ExecSource,
     facts: Option<&HostFacts>,
-    built: compile::CompiledProgram,
+    program: Program,
     terminal: Option<&RawTerminal>,
 ) -> Result<ExecRequest> {
     let mut env: BTreeMap<String, String> = args.env.iter().cloned().collect();
@@ -300,7 +303,7 @@ fn request(
         env.entry("TERM".to_owned()).or_insert(name);
     }
     Ok(ExecRequest {
-        program: compile::program(args, source, facts, built)?,
+        program,
         env,
         secrets: source.secrets.clone(),
         timeout: args.run.timeout.unwrap_or(DEFAULT_TIMEOUT),
@@ -353,7 +356,7 @@ fn profile_program(
         session.link.close().await;
         Ok((facts?, built))
     })?;
-    let mut program = compile::program(args, source, Some(&facts), built)?;
+    let mut program = compile::program(args, source, Some(&facts), built, wants_nvcc(app, &spec))?;
     program.env.extend(args.env.iter().map(|(k, v)| (k.clone(), v.as_str().into())));
     refuse_with_a_mode(args)?;
     let inputs = InputsRecord {

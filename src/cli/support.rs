@@ -28,4 +28,5 @@ pub(super) mod session;
 pub(super) mod signals;
 pub(super) mod started_here;
 pub(super) mod terminal;
+mod tool_progress;
 pub(super) mod verification;

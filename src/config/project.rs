@@ -35,11 +35,13 @@ pub(super) struct ProjectFile {
 /// The flags that a project's preset may set: what is measured, for how long, and how it is judged.
 /// None of them sends or writes a file, starts a program, or passes arguments to a tool.
 const PRESET_FLAGS: &[&str] = &[
+    "after",
     "arch",
     "at-least",
     "budget",
     "capture-range",
     "clock-control",
+    "for",
     "gpu",
     "gpus",
     "iters",

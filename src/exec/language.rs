@@ -29,6 +29,8 @@ pub struct BuildTools<'a> {
     pub args: &'a [String],
     /// Time limit of each preparation step in seconds.
     pub timeout_s: u64,
+    /// Whether the user agreed to fetch nvcc's wheels to the host.
+    pub may_fetch_nvcc: bool,
 }
 
 /// A language that `rgpu exec` can run.

@@ -12,6 +12,7 @@ mod refusal;
 mod region;
 mod roofline;
 mod section;
+mod series;
 pub(super) mod stalls;
 
 use rgpu_format::ncu_rep::{self, Error, Limits, NcuReport, Problem};

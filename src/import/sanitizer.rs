@@ -5,7 +5,8 @@
 //! names of causes. The stem names the tool.
 
 use rgpu_format::sanitizer::{
-    self, AbortKind, Hazard, InstructionLocation, Kind, Log, Record, Tool, UnknownReason, Verdict,
+    self, AbortKind, Frame, Hazard, InstructionLocation, Kind, Log, Record, Tool, UnknownReason,
+    Verdict,
 };
 
 use super::{ImportError, Imported, Importer, Source};
@@ -277,10 +278,40 @@ fn details(record: &Record) -> Vec<String> {
         let line = inner.line.map(|n| format!(":{n}")).unwrap_or_default();
         lines.push(format!("in {function} at {file}{line}"));
     }
-    let host = record.host_stack.iter().find_map(|frame| frame.function.as_deref());
-    lines.extend(host.map(|function| format!("called from {function}")));
+    lines.extend(caller(record).map(|function| format!("called from {function}")));
     lines.extend(record.details.iter().cloned());
     lines
+}
+
+/// The innermost host function that is the user's: neither the CUDA runtime nor the stub with the
+/// kernel's own name, which nvcc makes. If there is no such function, the innermost one.
+fn caller(record: &Record) -> Option<&str> {
+    let bare = |function: &'_ str| function.split(['(', '<']).next().unwrap_or_default().to_owned();
+    let kernel = record.device_stack.last().and_then(|frame| frame.function.as_deref());
+    let kernel = kernel.or_else(|| innermost(record)?.function.as_deref()).map(bare);
+    let is_users = |frame: &&Frame| {
+        frame.function.as_deref().is_some_and(|function| {
+            !is_runtime(function, frame.module.as_deref()) && Some(bare(function)) != kernel
+        })
+    };
+    let frames = record.host_stack.iter();
+    let named = frames.clone().find(|frame| frame.function.is_some());
+    frames.clone().find(is_users).or(named)?.function.as_deref()
+}
+
+/// Whether a host function belongs to the CUDA driver, the runtime or NVIDIA's libraries.
+fn is_runtime(function: &str, module: Option<&str>) -> bool {
+    const MODULES: [&str; 6] =
+        ["libcuda.so", "libcudart", "libcublas", "libcudnn", "libnccl", "libnvrtc"];
+    let library = module.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
+    // The names of the API go on with a capital: `cudaMalloc`, `cuLaunchKernel`.
+    let api = ["cuda", "cu"].iter().any(|prefix| {
+        let rest = function.strip_prefix(prefix);
+        rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
+    });
+    let inner = ["libcudart_static", "__cuda", "__device_stub__"];
+    api || inner.iter().any(|prefix| function.starts_with(prefix))
+        || MODULES.iter().any(|prefix| library.starts_with(prefix))
 }
 
 /// Fills in full paths from the XML where both describe the same line, since the log strips paths.

@@ -70,6 +70,10 @@ pub enum FlagGroup {
     Sanitizer,
     /// Flags of mode `deep`.
     Deep,
+    /// `--after`.
+    After,
+    /// `--for`.
+    For,
 }
 
 /// A mode with everything that depends on it.
@@ -123,7 +127,7 @@ pub static MODES: &[ModeInfo] = &[
             RungId::Events,
             RungId::Host,
         ],
-        flags: &[FlagGroup::Ncu, FlagGroup::Regions],
+        flags: &[FlagGroup::Ncu, FlagGroup::Regions, FlagGroup::For],
         needs_kernel: false,
         is_verdict: false,
         in_doctor: true,
@@ -144,7 +148,7 @@ pub static MODES: &[ModeInfo] = &[
             RungId::Events,
             RungId::Host,
         ],
-        flags: &[FlagGroup::Nsys, FlagGroup::Regions],
+        flags: &[FlagGroup::Nsys, FlagGroup::Regions, FlagGroup::After, FlagGroup::For],
         needs_kernel: false,
         is_verdict: false,
         in_doctor: true,

@@ -63,6 +63,9 @@ pub struct Launch {
     /// Ceilings and achieved points of the tool's roofline charts.
     #[serde(default)]
     pub roofline: Vec<Roof>,
+    /// Metrics that the tool sampled while the launch ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<MetricSeries>,
     /// Index of the kernel's code ([`super::KernelCode`]) in the profile's `code`; absent if there
     /// is no match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,6 +100,22 @@ pub struct Stall {
     /// Number of warp samples with this reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
+}
+
+/// A metric that was sampled while a launch ran.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MetricSeries {
+    /// The tool's name, with the sampler's prefix: `TPC.TriageCompute.sm__cycles_active.avg`.
+    pub metric: String,
+    /// Base unit, as in [`Metric`].
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub unit: String,
+    /// From the start of the launch to the first value, in nanoseconds.
+    pub start_ns: u64,
+    /// From one value to the next, in nanoseconds.
+    pub interval_ns: f64,
+    /// At most 128 values. Each is the mean of its interval.
+    pub values: Vec<f64>,
 }
 
 /// A message of one of the tool's own rules.

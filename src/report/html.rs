@@ -24,6 +24,7 @@ const SCRIPT: &str = concat!(
     include_str!("html/table.js"),
     include_str!("html/summary.js"),
     include_str!("html/launches.js"),
+    include_str!("html/series.js"),
     include_str!("html/timeline.js"),
     include_str!("html/roofline.js"),
     include_str!("html/hotspots.js"),

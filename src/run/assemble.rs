@@ -504,6 +504,10 @@ impl ProfileBuilder {
     /// Records a program's exit status, with a warning if it is not 0.
     fn program_status(&mut self, end: &JobResult, request: &Request) {
         let last = end.rungs.iter().rev().find(|r| is_pass_step(&r.step));
+        if last.is_some_and(|r| request.window.stopped(r.seconds)) {
+            self.program_exit = Some(0);
+            return;
+        }
         let status = last.and_then(|r| r.exit).unwrap_or(0);
         if matches!(request.target, Target::Program(_)) {
             self.program_exit = last.and_then(|r| r.exit);

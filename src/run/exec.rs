@@ -111,6 +111,7 @@ pub fn draft(request: &ExecRequest, job: String) -> Draft {
             diagnosis: Vec::new(),
             artifacts: pull_specs(&request.pull),
             loses: String::new(),
+            stop: None,
         }],
     };
     let plan = Plan {

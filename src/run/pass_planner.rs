@@ -5,12 +5,13 @@
 //! first plan surveys the regions (`--regions`) or the kernels that take the most time (`--mode
 //! deep`), and later plans name them to ncu exactly.
 
+mod kernels;
+
 use std::collections::VecDeque;
 
-use rgpu_protocol::{HostFacts, Outcome};
+use rgpu_protocol::{HostFacts, Outcome, RungRecord};
 
 use super::assemble::ProfileBuilder;
-use super::deep::{self, FALLBACK_SET, KernelCandidate};
 use super::fingerprint::fingerprint;
 use super::job::JobResult;
 use super::regions::{self, RegionLayer};
@@ -18,12 +19,9 @@ use super::required_rung::is_rung_of;
 use crate::error::{Failure, Result};
 use crate::kernel::Mode;
 use crate::model::profile::Gap;
-use crate::model::selection::KernelChoice;
-use crate::model::{Launch, RungId, Selection};
-use crate::tool::{
-    FirstPass, KernelFilter, LaunchCost, PlanPart, RecordedRegion, Request, RungTool, RunnerRanges,
-    Target, function_name,
-};
+use crate::model::{RungId, Selection};
+use crate::tool::{FirstPass, PlanPart, RecordedRegion, Request, RungTool, RunnerRanges, Target};
+use kernels::ExactFilter;
 
 /// Turns a request into the first plan of its run, a survey if one is needed. Returns whether later
 /// plans depend on a survey.
@@ -42,6 +40,8 @@ pub(super) struct PassPlanner {
     passes_started: u32,
     /// The regions of the current pass.
     current: RegionLayer,
+    /// Passes in place of the current one, if ncu finds no launch with its numbers.
+    without_numbers: Vec<Pass>,
     /// Regions whose launches an earlier pass has measured one by one.
     covered: Vec<RecordedRegion>,
     selection: Selection,
@@ -56,13 +56,10 @@ struct Pass {
     kernels: Option<ExactFilter>,
     skip: Option<u64>,
     count: Option<u64>,
-}
-
-/// An ncu filter that matches exactly the chosen kernels.
-#[derive(Clone, Debug)]
-struct ExactFilter {
-    filter: String,
-    base: &'static str,
+    /// Numbers of the launches, as [`NcuOptions::launch_numbers`](crate::tool::NcuOptions).
+    numbers: Vec<u64>,
+    /// Passes in place of this one, if ncu finds no launch with these numbers.
+    without_numbers: Vec<Pass>,
 }
 
 impl PassPlanner {
@@ -94,6 +91,7 @@ impl PassPlanner {
             pass_count: 0,
             passes_started: 0,
             current: RegionLayer::default(),
+            without_numbers: Vec::new(),
             covered: Vec::new(),
             selection,
             failure: None,
@@ -137,7 +135,9 @@ impl PassPlanner {
         say: &mut dyn FnMut(&str),
     ) -> Result<NextStep> {
         if self.first_pass.is_none() {
-            self.record_pass(request, end);
+            if !self.plan_without_numbers(request, end, say) {
+                self.record_pass(request, end);
+            }
             return Ok(self.next_pass(request));
         }
         // A failed build or check ends the run.
@@ -165,7 +165,9 @@ impl PassPlanner {
         }
         match first_pass {
             Some(FirstPass::Kernels) => {
-                let program_s = end.rungs.iter().rev().find(|r| r.ok).map_or(1.0, |r| r.seconds);
+                // The export of the time line is no part of the program's time.
+                let is_survey = |r: &&RungRecord| r.ok && r.step == "survey";
+                let program_s = end.rungs.iter().find(is_survey).map_or(1.0, |r| r.seconds);
                 self.choose_kernels(builder, program_s, say)?;
                 builder.keep_survey();
             }
@@ -219,12 +221,14 @@ impl PassPlanner {
                 request.ncu.launch_skip = pass.skip;
                 request.ncu.launch_count = pass.count;
             }
-            if let Some(set) =
-                self.selection.set.as_ref().filter(|_| self.user_request.mode == Mode::Deep)
-            {
-                request.ncu.set = Some(set.clone());
+            request.ncu.launch_numbers = pass.numbers;
+            if self.user_request.mode == Mode::Deep && self.selection.set.is_some() {
+                request.ncu.set.clone_from(&self.selection.set);
+                request.ncu.sections.clone_from(&self.selection.sections);
+                request.ncu.metrics.clone_from(&self.selection.metrics);
             }
             self.current = pass.regions;
+            self.without_numbers = pass.without_numbers;
             return NextStep::Plan;
         }
         NextStep::End
@@ -232,10 +236,7 @@ impl PassPlanner {
 
     /// Records how a pass ended.
     fn record_pass(&mut self, request: &Request, end: &JobResult) {
-        let step = match request.pass {
-            0 | 1 => "profile".to_owned(),
-            pass => format!("profile-{pass}"),
-        };
+        let step = profile_step(request);
         let names = self.current.regions.iter().map(RecordedRegion::display).collect::<Vec<_>>();
         let subject = if names.is_empty() { request.ncu.kernel_name.clone() } else { names };
         let subject = subject.join("`, `");
@@ -268,134 +269,6 @@ impl PassPlanner {
             }
             None => {}
         }
-    }
-
-    /// Chooses the kernels that take the most time and fit the budget.
-    fn choose_kernels(
-        &mut self,
-        builder: &mut ProfileBuilder,
-        program_s: f64,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<()> {
-        let chosen_regions = std::mem::take(&mut self.current);
-        let ranges = runner_ranges(&self.user_request);
-        let timed = builder.profile.launches.iter().any(|launch| regions::is_timed(&launch.region));
-        let scope: Vec<&Launch> = builder
-            .profile
-            .launches
-            .iter()
-            .filter(|launch| {
-                ranges == RunnerRanges::Absent || !timed || regions::is_timed(&launch.region)
-            })
-            .filter(|launch| chosen_regions.has(&launch.region, ranges))
-            .collect();
-        let whole = ranges == RunnerRanges::Absent && chosen_regions.regions.is_empty();
-        let sums = if whole { builder.profile.kernels.as_slice() } else { &[] };
-        let all = deep::candidates(scope.iter().copied(), sums);
-        let total: u64 = all.iter().map(|kernel| kernel.total_ns).sum();
-        let filter = KernelFilter::new(&self.user_request.ncu)?;
-        let mut top: Vec<KernelCandidate> = all
-            .into_iter()
-            .filter(|kernel| filter.matches(&kernel.kernel, kernel.mangled.as_deref()))
-            .take(self.user_request.deep.top.max(1))
-            .collect();
-        if top.is_empty() {
-            let text = "no kernel that passes the filters ran".to_owned();
-            say(&text);
-            self.selection.left_out.push(Gap { code: "no_kernels".to_owned(), text });
-            return Ok(());
-        }
-        let (skip, count) =
-            (self.user_request.ncu.launch_skip.unwrap_or(0), self.user_request.ncu.launch_count);
-        for kernel in &mut top {
-            kernel.launches =
-                kernel.launches.saturating_sub(skip).min(count.unwrap_or(u64::MAX)).max(1);
-            let first = usize::try_from(skip).unwrap_or(usize::MAX).min(kernel.durations.len());
-            kernel.durations.drain(..first);
-        }
-        let (costs, usual) = self.costs();
-        let fit = deep::fit(&top, costs, program_s, self.user_request.deep.budget);
-        let named =
-            !self.user_request.ncu.sections.is_empty() || !self.user_request.ncu.metrics.is_empty();
-        self.selection.set = match (fit.least, named) {
-            (true, _) => Some(FALLBACK_SET.to_owned()),
-            (false, true) => self.user_request.ncu.set.clone(),
-            (false, false) => Some(usual),
-        };
-        if fit.least {
-            self.selection.sections.clear();
-            self.selection.metrics.clear();
-        }
-        let percent = |ns: u64| if total == 0 { 0.0 } else { 100.0 * ns as f64 / total as f64 };
-        for (index, kernel) in top.iter().enumerate() {
-            let profiled = if index < fit.kernels { kernel.launches.min(fit.cap) } else { 0 };
-            let skipped = if profiled > 0 { deep::skip(&kernel.durations, profiled) } else { 0 };
-            self.selection.kernels.push(KernelChoice {
-                kernel: kernel.kernel.clone(),
-                filter: exact_filter(std::slice::from_ref(kernel)).filter,
-                total_ns: kernel.total_ns,
-                percent: percent(kernel.total_ns),
-                launches: kernel.launches,
-                profiled,
-                skipped: skipped + if profiled > 0 { skip } else { 0 },
-            });
-        }
-        let taken = &top[..fit.kernels];
-        let covered = percent(taken.iter().map(|kernel| kernel.total_ns).sum());
-        self.selection.covered_percent = Some(covered);
-        let inexact = taken.iter().filter(|kernel| kernel.mangled.is_none());
-        self.selection.left_out.extend(inexact.map(|kernel| Gap {
-            code: "inexact_name".to_owned(),
-            text: format!("`{}`: its mangled name is not known, so others of the same bare name are taken with it", kernel.kernel),
-        }));
-        self.selection.left_out.extend(fit.left_out.iter().cloned());
-        say(&format!(
-            "`{}` use {covered:.1} % of the GPU time and are profiled with ncu, about {:.0} s",
-            taken.iter().map(|k| function_name(&k.kernel)).collect::<Vec<_>>().join("`, `"),
-            fit.price.seconds
-        ));
-        for gap in &fit.left_out {
-            say(&gap.text);
-        }
-        self.selection.price = Some(fit.price);
-        let limited =
-            taken.iter().any(|kernel| kernel.launches > fit.cap) || skip > 0 || count.is_some();
-        let passes = match limited {
-            false => {
-                let kernels = Some(exact_filter(taken));
-                VecDeque::from([Pass { regions: chosen_regions, kernels, ..Pass::default() }])
-            }
-            // Each kernel skips a different number of launches, so each needs its own pass.
-            true => taken
-                .iter()
-                .zip(&self.selection.kernels)
-                .map(|(kernel, choice)| Pass {
-                    regions: chosen_regions.clone(),
-                    kernels: Some(exact_filter(std::slice::from_ref(kernel))),
-                    skip: (choice.skipped > 0).then_some(choice.skipped),
-                    count: Some(choice.profiled),
-                })
-                .collect(),
-        };
-        self.set_passes(passes);
-        Ok(())
-    }
-
-    /// The cost of a launch with the requested metrics and, if cheaper, with the fallback set; and
-    /// the default set.
-    fn costs(&self) -> ((LaunchCost, Option<LaunchCost>), String) {
-        let usual = match (&self.user_request.ncu.set, self.user_request.deep.light) {
-            (Some(set), _) => set.clone(),
-            (None, true) => FALLBACK_SET.to_owned(),
-            (None, false) => "full".to_owned(),
-        };
-        let asked = LaunchCost::estimate(&self.user_request, &usual);
-        let mut least = self.user_request.clone();
-        least.ncu.set = Some(FALLBACK_SET.to_owned());
-        least.ncu.sections.clear();
-        least.ncu.metrics.clear();
-        let least = LaunchCost::estimate(&least, FALLBACK_SET);
-        ((asked, (least.passes < asked.passes).then_some(least)), usual)
     }
 
     /// Returns the selection for the profile, or why there is none. For modes that record regions
@@ -452,6 +325,14 @@ pub(super) enum NextStep {
     End,
 }
 
+/// The step of the request's pass.
+fn profile_step(request: &Request) -> String {
+    match request.pass {
+        0 | 1 => "profile".to_owned(),
+        pass => format!("profile-{pass}"),
+    }
+}
+
 /// Whether the runner's own ranges enclose the user's.
 pub(super) fn runner_ranges(request: &Request) -> RunnerRanges {
     match request.target {
@@ -460,27 +341,10 @@ pub(super) fn runner_ranges(request: &Request) -> RunnerRanges {
     }
 }
 
-fn failure_text(record: &rgpu_protocol::RungRecord) -> String {
+fn failure_text(record: &RungRecord) -> String {
     let title = crate::tool::reason(&record.code).title;
     match record.message.trim() {
         "" => title.to_owned(),
         words => format!("{title} ({words})"),
     }
-}
-
-/// A filter for exactly these kernels: by mangled name if all are known, since all tools spell
-/// those alike, else by bare name.
-fn exact_filter(kernels: &[KernelCandidate]) -> ExactFilter {
-    let mangled: Option<Vec<&str>> =
-        kernels.iter().map(|kernel| kernel.mangled.as_deref()).collect();
-    let (names, base) = match mangled {
-        Some(names) => (names, "mangled"),
-        None => (kernels.iter().map(|kernel| function_name(&kernel.kernel)).collect(), "function"),
-    };
-    let names: Vec<String> = names.iter().map(|name| crate::tool::escaped(name)).collect();
-    let filter = match names.as_slice() {
-        [only] => format!("regex:^{only}$"),
-        names => format!("regex:^({})$", names.join("|")),
-    };
-    ExactFilter { filter, base }
 }

@@ -53,8 +53,11 @@ pub(super) fn find<'r>(request: &Request, result: &'r JobResult) -> Option<&'r R
     let record = result.rungs.iter().rev().find(|record| of_mode(&record.step))?;
     let is_tool =
         RungInfo::find(&record.rung[..].into()).is_some_and(|info| info.tool.is_outside());
-    (is_tool && failed(record) && CODES_OF_PROGRAMS.contains(&record.code.as_str()))
-        .then_some(record)
+    (is_tool
+        && failed(record)
+        && !request.window.stopped(record.seconds)
+        && CODES_OF_PROGRAMS.contains(&record.code.as_str()))
+    .then_some(record)
 }
 
 fn failed(record: &RungRecord) -> bool {

@@ -38,6 +38,9 @@ impl Tool for Ncu {
     }
 }
 
+/// Names of the processes of ncu, which are not stopped with the program.
+pub(super) const PROCESSES: &[&str] = &["ncu", "sudo", "TreeLauncherSub"];
+
 /// Path of the report, without the extension that ncu adds.
 pub(super) fn report(request: &Request, collect: Collect) -> String {
     match collect {
@@ -243,7 +246,10 @@ pub(super) fn command_line(
     // The times are collected to choose kernels from, so no launch is filtered out.
     let times_only = collect == Collect::Times;
     if let Some(filter) = filter.filter(|_| !ranges && !times_only) {
-        flag("--kernel-name", &filter);
+        match options.launch_numbers.as_slice() {
+            [] => flag("--kernel-name", &filter),
+            numbers => flag("--kernel-id", &kernel_id(&filter, numbers)),
+        }
         if let Some(base) = &options.kernel_name_base {
             flag("--kernel-name-base", base);
         }
@@ -334,6 +340,13 @@ fn kernel_filter(names: &[String], excluded: &[String]) -> Option<String> {
         filter.push_str(&format!("(?={})", any.join("|")));
     }
     (!filter.is_empty()).then(|| format!("regex:^{filter}"))
+}
+
+/// A `--kernel-id`: any context and stream, kernels that pass the filter, launches with these
+/// numbers.
+fn kernel_id(filter: &str, numbers: &[u64]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+    format!("::{filter}:^({})$", numbers.join("|"))
 }
 
 /// `name` with a backslash before each special character of ncu's regular expressions.

@@ -13,7 +13,8 @@ use super::plan::draft::PlanError;
 use super::plan::facts::{answer, dotted_after, run, tool};
 use super::plan::message_rows::{MessageRow, RowAction};
 use super::plan::region::RegionPath;
-use super::plan::request::{CaptureRange, Request};
+use super::plan::request::{CaptureRange, Request, WindowEnd};
+use crate::kernel::Mode;
 
 pub(super) struct Nsys;
 
@@ -111,6 +112,12 @@ pub(super) static ROWS: &[MessageRow] = &[
     MessageRow("CPU IP/backtrace sampling not supported", "perf_paranoid", RowAction::Note),
 ];
 
+/// Names of the processes of nsys, which are not stopped with the program.
+pub(super) const PROCESSES: &[&str] = &["nsys", "nsys-launcher"];
+
+/// The signal of Ctrl-C, which nsys sends to the program's process group.
+const SIGINT: u8 = 2;
+
 /// The default of `--trace`.
 const DEFAULT_TRACE: &str = "cuda,nvtx";
 
@@ -144,7 +151,35 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
     if let Some(CaptureRange::Nvtx(path)) = &request.nsys.capture_range {
         RegionPath::parse(path)?;
     }
+    check_window(request)?;
     refuse(&request.nsys.extra, "--nsys-args", &["-o", "--output", "-q", "--quiet"])
+}
+
+/// Checks that the window and `--capture-range` go together.
+fn check_window(request: &Request) -> Result<(), PlanError> {
+    let ranged = request.nsys.capture_range.is_some();
+    let problem = |flag, value: String, problem: &str| {
+        let problem = problem.to_owned();
+        Err(PlanError::Option { flag, value, problem, near: Vec::new() })
+    };
+    match (request.window.after_s, request.window.end) {
+        (_, Some(WindowEnd::Range)) if request.mode != Mode::Nsys => {
+            problem("--for", "range".to_owned(), "only mode `nsys` ends with a range; give a time")
+        }
+        (_, Some(WindowEnd::Range)) if !ranged => {
+            problem("--for", "range".to_owned(), "it needs a range: add `--capture-range`")
+        }
+        (Some(seconds), _) if ranged => {
+            let text =
+                "`--capture-range` decides when the measurement begins; leave one of them out";
+            problem("--after", format!("{seconds}s"), text)
+        }
+        (_, Some(WindowEnd::Seconds(seconds))) if ranged => {
+            let text = "with `--capture-range`, `--for range` ends the measurement";
+            problem("--for", format!("{seconds}s"), text)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// nsys's command line without the program, and its additional environment variables.
@@ -185,15 +220,29 @@ pub(super) fn command_line(
             command.push("--cpuctxsw=none".into());
         }
     }
+    let window = request.window;
+    if let Some(seconds) = window.after_s {
+        command.push(format!("--delay={seconds}").into());
+    }
+    if let Some(WindowEnd::Seconds(seconds)) = window.end {
+        command.push(format!("--duration={seconds}").into());
+    }
+    if window.end.is_some() {
+        command.push(format!("--kill={SIGINT}").into());
+    }
+    let range_end = match window.end {
+        Some(WindowEnd::Range) => "--capture-range-end=stop-shutdown",
+        _ => "--capture-range-end=stop",
+    };
     match &options.capture_range {
         Some(CaptureRange::CudaProfilerApi) if trace != Trace::Nvtx => {
             command.push("--capture-range=cudaProfilerApi".into());
-            command.push("--capture-range-end=stop".into());
+            command.push(range_end.into());
         }
         Some(CaptureRange::Nvtx(path)) => {
             command.push("--capture-range=nvtx".into());
             command.push(format!("--nvtx-capture={}", RegionPath::parse(path)?.for_nsys()).into());
-            command.push("--capture-range-end=stop".into());
+            command.push(range_end.into());
             env.push(("NSYS_NVTX_PROFILER_REGISTER_ONLY", "0"));
         }
         _ => {}

@@ -111,6 +111,7 @@ pub fn listings(
         diagnosis: Vec::new(),
         artifacts: vec![ArtifactSpec { path: LISTINGS.to_owned(), kind: "listings".to_owned() }],
         loses: String::new(),
+        stop: None,
     };
     let step = Step {
         id: NVDISASM_STEP_ID.to_owned(),

@@ -27,7 +27,7 @@ fn deep(tools: &[&str], program: &str, more: &str) -> (Profile, String) {
 
 #[test]
 fn three_of_ten_kernels_hold_the_time_and_ncu_is_asked_for_exactly_those() {
-    let (profile, commands) = deep(&["ncu", "nvidia-smi"], "ten_kernels", "--top 3");
+    let (profile, _) = deep(&["ncu", "nvidia-smi"], "ten_kernels", "--top 3");
     assert_eq!(profile.run.mode, "deep");
     let selection = profile.selection.as_ref().unwrap();
     let names: Vec<&str> = selection.kernels.iter().map(|k| k.kernel.as_str()).collect();
@@ -41,11 +41,20 @@ fn three_of_ten_kernels_hold_the_time_and_ncu_is_asked_for_exactly_those() {
     );
     let covered = selection.covered_percent.unwrap();
     assert!((90.0..94.0).contains(&covered), "{covered}");
-    assert!(
-        commands.contains("^(_Z5heavyPfx|_Z4tileIfLi4EEvPT_x|_Z4tileIdLi2EEvPT_x)$"),
-        "{commands}"
+    // Up to three launches of each, from all of the run, in one process.
+    let taken: Vec<_> = selection.kernels.iter().map(|k| (k.launches, k.profiled)).collect();
+    assert_eq!(taken, [(3, 3), (8, 4), (2, 2)]);
+    let names = "^(_Z5heavyPfx|_Z4tileIfLi4EEvPT_x|_Z4tileIdLi2EEvPT_x)$";
+    let passes: Vec<String> = profile
+        .ladder
+        .iter()
+        .filter(|record| record.step.starts_with("profile"))
+        .map(|record| record.argv.join(" "))
+        .collect();
+    let chosen = format!(
+        "--kernel-id ::regex:{names}:^(1|2|3|7)$ --kernel-name-base mangled --launch-count 9"
     );
-    assert!(commands.contains("--kernel-name-base mangled"), "{commands}");
+    assert!(passes.len() == 1 && passes[0].contains(&chosen), "{passes:?}");
     // No nsys there: ncu's own times stand in, which is said.
     assert!(profile.ladder.iter().any(|r| r.rung == "nsys.full" && r.code == "tool_missing"));
     assert!(profile.ladder.iter().any(|r| r.rung == "ncu.times" && r.ok));
@@ -58,16 +67,56 @@ fn three_of_ten_kernels_hold_the_time_and_ncu_is_asked_for_exactly_those() {
 #[test]
 fn a_small_budget_takes_fewer_launches_of_each_kernel() {
     let (profile, commands) =
-        deep(&["ncu", "nvidia-smi"], "ten_kernels", "--top 2 --budget 10MB --set full");
+        deep(&["ncu", "nvidia-smi"], "ten_kernels", "--top 2 --budget 4MB --set full");
     let selection = profile.selection.as_ref().unwrap();
     let taken: Vec<(u64, u64)> =
         selection.kernels.iter().map(|k| (k.launches, k.profiled)).collect();
-    assert_eq!(taken, [(3, 3), (8, 3)]);
+    assert_eq!(taken, [(3, 1), (8, 1)]);
     assert!(selection.left_out.iter().any(|gap| gap.code == "budget_launches"));
-    assert_eq!(selection.price.as_ref().unwrap().limit_bytes, Some(10_000_000));
-    assert!(commands.contains("--launch-count 3"), "{commands}");
+    assert_eq!(selection.price.as_ref().unwrap().limit_bytes, Some(4_000_000));
+    assert!(commands.contains("^(2)$") && commands.contains("--launch-count 2"), "{commands}");
+}
+
+#[test]
+fn the_users_own_launches_are_taken_in_a_row_by_a_pass_for_each_kernel() {
+    let (profile, commands) =
+        deep(&["ncu", "nvidia-smi"], "ten_kernels", "--top 2 --launch-count 2");
+    let selection = profile.selection.as_ref().unwrap();
+    let taken: Vec<u64> = selection.kernels.iter().map(|k| k.profiled).collect();
+    assert_eq!(taken, [2, 2]);
+    assert!(!commands.contains("--kernel-id"), "{commands}");
+    assert!(commands.contains("--launch-count 2"), "{commands}");
     let steps: Vec<&str> = profile.ladder.iter().map(|r| r.step.as_str()).collect();
     assert!(steps.contains(&"profile") && steps.contains(&"profile-2"), "{steps:?}");
+}
+
+#[test]
+fn launches_that_ncu_counts_otherwise_are_taken_by_a_pass_for_each_kernel() {
+    let laptop = Laptop::new();
+    let host = FakeHost::with(&laptop, &["ncu", "nvidia-smi"]);
+    host.mischief("ncu no-kernels --kernel-id\n");
+    let script = laptop.write("ten_kernels", "#!/bin/sh\necho done\n");
+    fs::set_permissions(script, fs::Permissions::from_mode(0o755)).unwrap();
+    let line = "profile --mode deep --top 2 --remote h200 --json -- ./ten_kernels";
+    let output = laptop.run(line);
+    let shown = laptop.shown(line, &output);
+    assert_eq!(status(&output), 0, "{shown}");
+    let profile: Profile = serde_json::from_slice(&output.stdout).unwrap();
+    let passes: Vec<_> = profile
+        .ladder
+        .iter()
+        .filter(|record| record.step.starts_with("profile"))
+        .map(|record| (record.step.as_str(), record.ok, record.code.as_str()))
+        .collect();
+    let expected =
+        [("profile", false, "no_kernels"), ("profile-2", true, ""), ("profile-3", true, "")];
+    assert_eq!(passes, expected, "{shown}");
+    assert_eq!(profile.rung, "ncu.asked");
+    assert!(!profile.launches.is_empty());
+    let second = profile.ladder.iter().find(|record| record.step == "profile-3").unwrap();
+    let argv = second.argv.join(" ");
+    let expected = "--kernel-name regex:^_Z4tileIfLi4EEvPT_x$ --kernel-name-base mangled";
+    assert!(argv.contains(expected) && argv.contains("--launch-count 4"), "{argv}");
 }
 
 #[test]

@@ -115,6 +115,7 @@ pub(crate) fn submission(argv: &[&str], files: &[(&str, &[u8])], artifacts: &[&s
             .map(|path| ArtifactSpec { path: (*path).to_owned(), kind: "file".into() })
             .collect(),
         loses: String::new(),
+        stop: None,
     };
     let step = Step {
         id: "run".into(),

@@ -60,3 +60,4 @@ mod ssh_cli;
 mod sshd;
 mod tables;
 mod wagmiv67;
+mod window;

@@ -83,6 +83,16 @@ pub(crate) struct ProcessList {
     groups: BTreeSet<i32>,
 }
 
+impl ProcessList {
+    /// Removes the processes with these names.
+    pub(crate) fn spare(&mut self, names: &[String]) {
+        self.pids.retain(|pid| {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            !names.iter().any(|spared| *spared == name.trim_end())
+        });
+    }
+}
+
 /// Returns the descendants of the processes in `roots`, without those.
 fn descendants(roots: &BTreeSet<i32>) -> ProcessList {
     let mut children: HashMap<i32, Vec<ProcessEntry>> = HashMap::new();

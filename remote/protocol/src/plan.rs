@@ -202,6 +202,20 @@ pub struct Rung {
     /// The data that better rungs have and this one lacks, in words; empty if none.
     #[serde(default)]
     pub loses: String,
+    /// When the program is stopped, if it does not end before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<Stop>,
+}
+
+/// When the program of a rung is stopped as by Ctrl-C. The tool around it goes on until its report is
+/// written, and the rung is judged without its exit status.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Stop {
+    /// Seconds after the start of the rung.
+    pub after_s: u64,
+    /// Names of the tool's own processes, as the kernel cuts them (15 bytes); all others are stopped.
+    #[serde(default)]
+    pub spare: Vec<String>,
 }
 
 /// An argument, or the value of an environment variable.

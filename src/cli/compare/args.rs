@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::support::profile_args::{NcuArgs, NsysArgs, ProfileArgs, SanitizerArgs};
+use crate::cli::support::profile_args::{
+    NcuArgs, NsysArgs, ProfileArgs, SanitizerArgs, WindowArgs,
+};
 use crate::cli::support::run_args::{PlaceArgs, RunArgs, duration};
 use crate::kernel;
 
@@ -208,6 +210,7 @@ impl CompareArgs {
             deep: Default::default(),
             nsys: NsysArgs::default(),
             sanitizer: SanitizerArgs::default(),
+            window: WindowArgs::default(),
             run: RunArgs {
                 timeout: self.run.timeout,
                 queue_timeout: self.run.queue_timeout,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::cli::support::profile_args::{
-    DeepArgs, NcuArgs, NsysArgs, ProfileArgs, SanitizerArgs, mode_parser,
+    DeepArgs, NcuArgs, NsysArgs, ProfileArgs, SanitizerArgs, WindowArgs, mode_parser,
 };
 use crate::cli::support::run_args::{PlaceArgs, RunArgs, bytes};
 use crate::kernel::Mode;
@@ -80,6 +80,9 @@ pub(in crate::cli) struct ExecArgs {
     pub sanitizer: SanitizerArgs,
 
     #[command(flatten)]
+    pub window: WindowArgs,
+
+    #[command(flatten)]
     pub run: RunArgs,
 
     /// Arguments of the file or code, or a command with its arguments
@@ -117,6 +120,7 @@ impl ExecArgs {
             deep: self.deep.clone(),
             nsys: self.nsys.clone(),
             sanitizer: self.sanitizer.clone(),
+            window: self.window.clone(),
             run: self.run.clone(),
         }
     }

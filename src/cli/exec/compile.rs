@@ -113,7 +113,12 @@ fn build_failure(package: &Package, folder: &RunFolder, output: &[u8]) -> Failur
 ///
 /// # Errors
 /// The language refuses the source.
-pub(super) fn dry(args: &ExecArgs, source: &ExecSource, facts: &HostFacts) -> Result<Program> {
+pub(super) fn dry(
+    args: &ExecArgs,
+    source: &ExecSource,
+    facts: &HostFacts,
+    may_fetch_nvcc: bool,
+) -> Result<Program> {
     match &source.snippet {
         None => Ok(source.command(args)),
         Some(snippet) => {
@@ -123,6 +128,7 @@ pub(super) fn dry(args: &ExecArgs, source: &ExecSource, facts: &HostFacts) -> Re
                 mounts: &source.mounts,
                 args: &args.command,
                 timeout_s: timeout_s(args),
+                may_fetch_nvcc,
             };
             Ok(snippet.language.program(snippet, &tools)?)
         }
@@ -143,6 +149,7 @@ pub(super) fn program(
     source: &ExecSource,
     facts: Option<&HostFacts>,
     built: CompiledProgram,
+    may_fetch_nvcc: bool,
 ) -> Result<Program> {
     let timeout_s = timeout_s(args);
     let mut program = match &source.snippet {
@@ -156,8 +163,14 @@ pub(super) fn program(
                 }
                 None => Ok(path),
             });
-            let tools =
-                BuildTools { facts, built, mounts: &source.mounts, args: &args.command, timeout_s };
+            let tools = BuildTools {
+                facts,
+                built,
+                mounts: &source.mounts,
+                args: &args.command,
+                timeout_s,
+                may_fetch_nvcc,
+            };
             snippet.language.program(snippet, &tools)?
         }
     };

@@ -56,6 +56,8 @@ fn given(args: &ProfileArgs) -> Vec<ModeFlag> {
         ("--top", deep.top.is_some(), FlagGroup::Deep),
         ("--budget", !deep.budget.is_empty(), FlagGroup::Deep),
         ("--light", deep.light, FlagGroup::Deep),
+        ("--after", args.window.after.is_some(), FlagGroup::After),
+        ("--for", args.window.end.is_some(), FlagGroup::For),
     ];
     all.iter().filter(|(_, given, _)| *given).map(|(flag, _, group)| (*flag, *group)).collect()
 }
@@ -90,6 +92,17 @@ pub(in crate::cli) fn check(args: &ProfileArgs, mode: Mode) -> Result<()> {
         ("--warmup", args.warmup.is_some()),
         ("--iters", args.iters.is_some()),
     ];
+    let program_flags =
+        [("--after", args.window.after.is_some()), ("--for", args.window.end.is_some())];
+    if let (Some((flag, _)), Some(_)) =
+        (program_flags.iter().find(|(_, given)| *given), &args.kernel)
+    {
+        return Err(Failure::new(
+            Exit::Usage,
+            "usage",
+            format!("`{flag}` has no effect for a kernel: it belongs to programs after `--`"),
+        ));
+    }
     match kernel_flags.iter().find(|(_, given)| *given) {
         Some((flag, _)) if !args.program.is_empty() => Err(Failure::new(
             Exit::Usage,

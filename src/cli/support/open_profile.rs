@@ -157,8 +157,9 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedPro
         .file(shown)
         .cause(cause)
         .hint(
-            "rgpu reads .ncu-rep, .ncu-repz, .nsys-rep, nsys's .sqlite, .csv of ncu and nsys \
-               stats, a sanitizer's .log or .xml, a torch trace's .json, .cubin",
+            "rgpu reads .ncu-rep, .ncu-repz, .nsys-rep, nsys's .sqlite, .csv of ncu's raw and \
+               details pages and of nsys stats, a sanitizer's .log or .xml, a torch trace's .json, \
+               .cubin",
         ));
     };
     let damaged =

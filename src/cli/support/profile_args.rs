@@ -5,6 +5,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use super::run_args::{PlaceArgs, RunArgs, bytes, duration};
 use crate::kernel::{MODES, Mode};
+use crate::tool::WindowEnd;
 
 /// Profile a kernel or a program: how fast, why not faster, what to try
 ///
@@ -62,6 +63,9 @@ pub(in crate::cli) struct ProfileArgs {
     pub sanitizer: SanitizerArgs,
 
     #[command(flatten)]
+    pub window: WindowArgs,
+
+    #[command(flatten)]
     pub run: RunArgs,
 }
 
@@ -72,6 +76,7 @@ Examples:
   rgpu profile --kernel nested-regions --mode ncu --regions 'A*' --remote h200
   rgpu profile --mode deep --top 3 --budget 5m --remote h200 -- ./app
   rgpu profile --kernel race --mode sanitizer --tool racecheck --remote h200
+  rgpu profile --mode nsys --after 30s --for 10s --remote h200 -- ./server
   rgpu profile --remote h200 -- ./app --its args";
 
 /// Reads the name of a mode; help and completions have what each gives.
@@ -156,7 +161,8 @@ pub(in crate::cli) struct DeepArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub top: Option<u32>,
 
-    /// Budget for profiling them with ncu: 10m, 500MB, or both [default: 10m,500MB]
+    /// Budget for profiling them with ncu: 10m, 500MB, or both [default: half more than the program
+    /// takes under ncu, at least 20s; 500MB]
     #[arg(long, value_name = "TIME|SIZE", value_delimiter = ',', value_parser = limit)]
     pub budget: Vec<Limit>,
 
@@ -213,4 +219,34 @@ pub(in crate::cli) struct SanitizerArgs {
     /// More arguments for compute-sanitizer, as one string
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     pub sanitizer_args: Option<String>,
+}
+
+/// The part of a program's run to measure.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Part of the run")]
+pub(in crate::cli) struct WindowArgs {
+    /// Measure from this time after the program's start, e.g. 30s
+    #[arg(long, value_name = "TIME", value_parser = whole_seconds)]
+    pub after: Option<u64>,
+
+    /// Measure for this time, then stop the program and its children as Ctrl-C does; `range`: to the
+    /// end of the range of --capture-range
+    #[arg(long = "for", value_name = "TIME|range", value_parser = window_end)]
+    pub end: Option<WindowEnd>,
+}
+
+fn window_end(text: &str) -> Result<WindowEnd, String> {
+    match text {
+        "range" => Ok(WindowEnd::Range),
+        text => whole_seconds(text).map(WindowEnd::Seconds),
+    }
+}
+
+/// Parses a time. The tools take whole seconds.
+fn whole_seconds(text: &str) -> Result<u64, String> {
+    let time = duration(text)?;
+    match time.subsec_nanos() {
+        0 => Ok(time.as_secs()),
+        _ => Err("write whole seconds, e.g. 10s or 2m".to_owned()),
+    }
 }

@@ -16,7 +16,7 @@ use crate::kernel::{KernelSpec, Mode, Selection, find};
 use crate::store::{CaseSizes, InputsRecord, digest_file};
 use crate::tool::{
     BundleFile, CaptureRange, DeepOptions, NcuOptions, NsysOptions, Program, RegionPattern,
-    Request, SanitizerOptions, SanitizerTool, Target,
+    Request, SanitizerOptions, SanitizerTool, Target, Window,
 };
 
 /// A resolved command line.
@@ -210,7 +210,13 @@ fn options(args: &ProfileArgs, mode: Mode, target: Target) -> Result<Request> {
     request.deep = deep(&args.deep);
     if mode == Mode::Deep && args.run.timeout.is_none() {
         // The step's time limit must not cut off the detailed pass within its budget.
-        request.timeout_s = request.timeout_s.max(request.deep.budget.seconds.saturating_mul(2));
+        let budget_s = request.deep.budget.seconds.unwrap_or_default();
+        request.timeout_s = request.timeout_s.max(budget_s.saturating_mul(2));
+    }
+    request.window = Window { after_s: args.window.after, end: args.window.end };
+    if let Some(stop_s) = request.window.stop_s() {
+        // The step's time limit must leave time to write the report.
+        request.timeout_s = request.timeout_s.saturating_add(stop_s);
     }
     request.ncu = NcuOptions {
         set: args.ncu.set.clone(),
@@ -221,6 +227,7 @@ fn options(args: &ProfileArgs, mode: Mode, target: Target) -> Result<Request> {
         kernel_exclude: args.ncu.kernel_exclude.clone(),
         launch_skip: args.ncu.launch_skip,
         launch_count: args.ncu.launch_count,
+        launch_numbers: Vec::new(),
         replay_mode: args.ncu.replay_mode.clone(),
         target_processes: args.ncu.target_processes.clone(),
         clock_control: args.ncu.clock_control.clone(),
@@ -252,7 +259,7 @@ fn deep(args: &DeepArgs) -> DeepOptions {
     deep.top = args.top.map_or(deep.top, |top| top as usize);
     for limit in &args.budget {
         match *limit {
-            Limit::Seconds(seconds) => deep.budget.seconds = seconds,
+            Limit::Seconds(seconds) => deep.budget.seconds = Some(seconds),
             Limit::Bytes(bytes) => deep.budget.bytes = bytes,
         }
     }

@@ -15,6 +15,7 @@ use rgpu_protocol::{Event, EventBody, RungRecord};
 
 use super::program_output::{OutputStyle, ProgramOutput};
 use super::terminal::{Terminal, safe, write_stderr, write_stderr_unchanged};
+use super::tool_progress::{ToolProgress, ToolStatus};
 use crate::config::LOCAL;
 use crate::error::inset;
 use crate::report::{bytes as show_bytes, one_line};
@@ -67,6 +68,7 @@ pub(in crate::cli) struct Progress {
     program_output: Option<ProgramOutput>,
     /// A running compiler's output, held until we know whether the failure's text contains it.
     compiler_output: Option<Vec<u8>>,
+    tool_progress: ToolProgress,
     /// Printed before each line: empty, or the remote's name if several runs go on at once.
     line_prefix: String,
 }
@@ -156,6 +158,7 @@ impl Progress {
             cut_streams,
             program_output,
             compiler_output,
+            tool_progress: ToolProgress::default(),
             line_prefix,
         }
     }
@@ -230,18 +233,53 @@ impl Progress {
             Some(program_output) if step == crate::run::EXEC_STEP => {
                 program_output.write(stream, bytes, recorded);
             }
-            _ if self.live == LiveOutput::Hidden => {}
-            _ => match &mut self.compiler_output {
-                Some(held) if is_build_step(step) => {
-                    held.extend_from_slice(bytes);
-                    // Too long for the failure's text, so show it now.
-                    if held.len() > MAX_HELD_BYTES || count_nonblank_lines(held) > MAX_CAUSE_LINES {
-                        self.show_compiler();
+            _ if is_build_step(step) && self.live != LiveOutput::Hidden => {
+                match &mut self.compiler_output {
+                    Some(held) => {
+                        held.extend_from_slice(bytes);
+                        // Too long for the failure's text, so show it now.
+                        if held.len() > MAX_HELD_BYTES
+                            || count_nonblank_lines(held) > MAX_CAUSE_LINES
+                        {
+                            self.show_compiler();
+                        }
                     }
+                    None => self.print_beside(bytes),
                 }
-                _ => self.print_beside(bytes),
-            },
+            }
+            _ => {
+                let (shown, status) = self.tool_progress.add(stream, bytes);
+                if !shown.is_empty() && self.live != LiveOutput::Hidden {
+                    self.print_beside(&shown);
+                }
+                if let Some(status) = status {
+                    self.show_tool_status(&status);
+                }
+            }
         }
+    }
+
+    /// Shows on the bar what a tool does.
+    fn show_tool_status(&mut self, status: &ToolStatus) {
+        match status.done {
+            Some((done, total)) => {
+                self.bar.set_style(counted_style());
+                self.bar.set_length(total);
+                self.bar.set_position(done);
+            }
+            None => self.bar.set_style(spinner()),
+        }
+        self.bar.set_message(one_line(&safe(status.text.as_bytes())));
+    }
+
+    /// Ends the progress of a tool, and shows what was held back of its output.
+    fn end_tool_progress(&mut self) {
+        let rest = self.tool_progress.finish();
+        if !rest.is_empty() && self.live != LiveOutput::Hidden {
+            self.print_beside(&rest);
+        }
+        self.bar.set_style(spinner());
+        self.bar.set_message(self.phase.clone());
     }
 
     /// Prints output above the bar.
@@ -272,6 +310,9 @@ impl Progress {
     }
 
     fn show_event(&mut self, event: &Event) {
+        if let EventBody::RungEnded(_) = &event.body {
+            self.end_tool_progress();
+        }
         match &event.body {
             EventBody::Queued { position, holder } => {
                 self.set_phase(&format!("waiting for the GPU: place {position}, held by {holder}"));
@@ -430,6 +471,11 @@ fn transfer_style() -> ProgressStyle {
         "{prefix}{spinner} {msg} {bar:24} {bytes}/{total_bytes} {bytes_per_sec}",
     )
     .unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+fn counted_style() -> ProgressStyle {
+    ProgressStyle::with_template("{prefix}{spinner} {bar:24} {msg} {elapsed:.dim}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use rgpu_protocol::plan::{Arg, OnFailure, Rung, Step, Success};
 use super::super::{ExecError, Snippet, WORK_FOLDER};
 use super::{BuildTools, Language, has_line};
 use crate::model::RungId;
-use crate::tool::{BundleFile, Program, compile_once, compiler_rows};
+use crate::tool::{BundleFile, Program, WheelNvcc, compile_once, compiler_rows};
 
 /// Path of the compiled program in the job's folder.
 const PROGRAM_PATH: &str = "build/program";
@@ -41,10 +41,17 @@ impl Language for Cuda {
             return Err(ExecError::NoMain { name: snippet.name.clone(), file: snippet.typed() });
         }
         let facts = tools.facts;
-        let nvcc = facts.and_then(|f| f.tool("nvcc")).ok_or_else(|| ExecError::NoCompiler {
-            problem: format!("the host has no nvcc to compile `{}`", snippet.name),
-            hint: "a program with a `main` needs nvcc: install the CUDA toolkit there, or name its `bin` in the remote's `path`".to_owned(),
-        })?;
+        let has = |tool| facts.is_some_and(|facts| facts.tool(tool).is_some());
+        let nvcc = facts.and_then(|facts| facts.tool("nvcc")).map(|nvcc| nvcc.path.as_str());
+        let wheels = (nvcc.is_none() && has("cc") && tools.may_fetch_nvcc).then(WheelNvcc::new);
+        let (rung, mut argv) = match (nvcc, &wheels) {
+            (Some(nvcc), _) => (RungId::BuildNvcc, vec![Arg::text(nvcc)]),
+            (None, Some(wheels)) => (RungId::BuildWheels, wheels.argv.clone()),
+            (None, None) => return Err(ExecError::NoCompiler {
+                problem: format!("the host has no nvcc to compile `{}`", snippet.name),
+                hint: "a program with a `main` needs nvcc: install the CUDA toolkit there, or name its `bin` in the remote's `path`".to_owned(),
+            }),
+        };
         let mut flags = vec!["-O3".to_owned(), "-std=c++17".into(), "-lineinfo".into()];
         if let Some(gpu) = facts.and_then(|f| f.gpus.first()) {
             // The suffix enables features that only this generation of GPUs has.
@@ -54,7 +61,6 @@ impl Language for Cuda {
         let mounted = snippet.path.as_ref().and_then(|path| tools.mounts.place_of(path));
         let path = mounted.unwrap_or_else(|| format!("src/{}", snippet.name));
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
-        let mut argv = vec![Arg::text(nvcc.path.as_str())];
         // nvcc would go by the file extension otherwise.
         argv.extend(["-x", "cu"].map(Arg::from));
         argv.extend(flags.into_iter().map(Arg::from));
@@ -80,7 +86,7 @@ impl Language for Cuda {
             timeout_s: tools.timeout_s,
             stdin: Default::default(),
             rungs: vec![Rung {
-                id: RungId::BuildNvcc.to_string(),
+                id: rung.to_string(),
                 needs: Vec::new(),
                 argv,
                 env: Default::default(),
@@ -89,16 +95,22 @@ impl Language for Cuda {
                 diagnosis: compiler_rows(),
                 artifacts: Vec::new(),
                 loses: String::new(),
+                stop: None,
             }],
         };
+        let (fetch, wheel_files) = wheels.map(|nvcc| (nvcc.step, nvcc.files)).unzip();
         let mut argv = vec![Arg::in_job(PROGRAM_PATH)];
         argv.extend(tools.args.iter().cloned().map(Arg::from));
         Ok(Program {
             name: snippet.name.clone(),
             argv,
-            files: files.into_iter().chain(helper).collect(),
+            files: files
+                .into_iter()
+                .chain(helper)
+                .chain(wheel_files.into_iter().flatten())
+                .collect(),
             cwd: WORK_FOLDER.to_owned(),
-            prepare: vec![step],
+            prepare: fetch.into_iter().chain([step]).collect(),
             ..Program::default()
         })
     }
@@ -121,6 +133,40 @@ fn has_main(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_without_nvcc_compiles_with_the_wheels_that_the_user_agreed_to() {
+        let snippet = Snippet {
+            language: &Cuda,
+            name: "a.cu".to_owned(),
+            text: b"int main() {}".to_vec(),
+            file: None,
+            path: None,
+        };
+        let mut facts = crate::tool::assumed("box", "x86_64");
+        facts.tools.retain(|tool| tool.name != "nvcc");
+        let cc = rgpu_protocol::probe::ToolFacts { name: "cc".to_owned(), ..Default::default() };
+        facts.tools.push(cc);
+        let mounts = crate::exec::Snapshot::default();
+        let mut tools = BuildTools {
+            facts: Some(&facts),
+            built: Err(String::new()),
+            mounts: &mounts,
+            args: &[],
+            timeout_s: 60,
+            may_fetch_nvcc: false,
+        };
+        let refused = Cuda.program(&snippet, &tools).unwrap_err();
+        assert!(matches!(refused, ExecError::NoCompiler { .. }), "{refused:?}");
+        tools.may_fetch_nvcc = true;
+        let program = Cuda.program(&snippet, &tools).unwrap();
+        let steps: Vec<_> =
+            program.prepare.iter().map(|step| (&*step.id, &*step.rungs[0].id)).collect();
+        assert_eq!(steps, [("python", "python"), ("build", "build.wheels")]);
+        let argv = format!("{:?}", program.prepare[1].rungs[0].argv);
+        assert!(argv.contains("bin/wheel_tool.py") && argv.contains("nvcc"), "{argv}");
+        assert!(program.files.iter().any(|file| file.path == "bin/wheel_tool.py"));
+    }
 
     #[test]
     fn a_main_is_found_where_one_is_defined() {

@@ -123,6 +123,7 @@ fn add_host_build(
             diagnosis: compiler_rows(),
             artifacts: Vec::new(),
             loses: String::new(),
+            stop: None,
         }],
     });
     Ok(())

@@ -3,7 +3,7 @@
 use rgpu_format::ncu_rep::{Dim3, Launch as Kernel, MessageKind, NcuResult, Rule};
 
 use super::metrics::{self, AbsentMetrics};
-use super::{region, roofline, section};
+use super::{region, roofline, section, series};
 use crate::model::Launch;
 use crate::model::launch;
 use crate::model::launch::RuleMessage;
@@ -36,6 +36,7 @@ pub(super) fn import(
     launch.rules = rules;
     launch.raw_sections = section::import(result, &launch, &sections);
     launch.roofline = roofline::import(result, &launch);
+    launch.series = series::import(result);
     launch
 }
 

@@ -40,11 +40,11 @@ pub(super) fn import(
     absent: &mut AbsentMetrics,
 ) -> BTreeMap<String, Metric> {
     let mut metrics = BTreeMap::new();
-    for metric in result.metrics().filter(|metric| !is_internal(metric.name())) {
+    for metric in result.metrics().filter(|metric| !is_list(metric.name())) {
         let name = metric.name().to_owned();
         let value = match metric.value() {
             MetricValue::Missing => {
-                // A series over time has several values and no scalar.
+                // A series over time has several values and no scalar; see `series`.
                 if metric.instances().next().is_none() {
                     absent.no_value.insert(name);
                 }
@@ -56,7 +56,10 @@ pub(super) fn import(
             MetricValue::Float(_) | MetricValue::Double(_) => match metric.value().finite() {
                 Some(value) => Value::Float(value),
                 None => {
-                    absent.not_finite.insert(name);
+                    // A step of ncu's own arithmetic without a number is no missing measurement.
+                    if !name.starts_with("derived_tempMetric") {
+                        absent.not_finite.insert(name);
+                    }
                     continue;
                 }
             },
@@ -67,8 +70,7 @@ pub(super) fn import(
     metrics
 }
 
-/// Whether a metric is a list of parts (`breakdown:…`, `group:…`) or a step of ncu's own
-/// arithmetic.
-fn is_internal(name: &str) -> bool {
-    name.contains(':') || name.starts_with("derived_tempMetric")
+/// Whether a metric is a list of parts (`breakdown:…`, `group:…`).
+fn is_list(name: &str) -> bool {
+    name.contains(':')
 }

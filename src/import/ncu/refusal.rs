@@ -13,7 +13,7 @@ const WITHOUT_COUNTERS: &[&str] = &[
     "profiler__",
     "nvlink__",
     "numa__",
-    "derived__",
+    "derived_",
     "c2clink__",
 ];
 

@@ -63,6 +63,27 @@ fn a_metric_without_a_value_is_absent_and_named() {
     let gaps: Vec<_> = all.gaps.iter().map(|gap| gap.code.as_str()).collect();
     assert_eq!(gaps, ["no_data_metric"]);
     assert!(all.gaps[0].text.contains(name));
+    // ncu's own steps are metrics like others, as on its raw page.
+    assert_eq!(all.launches[0].number("derived_tempMetric1"), Some(10_485_760.0));
+}
+
+#[test]
+fn metrics_of_the_sampler_are_series_over_the_launch() {
+    let launch = launch("full-vecadd");
+    let find = |name: &str| launch.series.iter().find(|series| series.metric == name).unwrap();
+    // It has no value for the launch as a whole.
+    let name = "FBSP.TriageCompute.dramc__read_throughput.avg.pct_of_peak_sustained_elapsed";
+    assert!(!launch.metrics.contains_key(name));
+    let read = find(name);
+    assert_eq!(read.unit, "%");
+    assert!(read.values.len() > 10 && read.values.len() <= 128, "{read:?}");
+    assert!(read.values.iter().all(|value| (0.0..=100.0).contains(value)), "{read:?}");
+    let span_ns = read.start_ns as f64 + read.interval_ns * (read.values.len() - 1) as f64;
+    assert!(span_ns > 0.5 * launch.duration_ns.unwrap(), "{read:?}");
+    // The sampler's runs are not faster than the launch that is reported.
+    assert!(span_ns < 3.0 * launch.duration_ns.unwrap(), "{read:?}");
+    let blocks = find("FE_B.TriageCompute.gr__ctas_launched_realtime.sum");
+    assert!(blocks.values.iter().any(|value| *value > 0.0), "{blocks:?}");
 }
 
 /// ncu's details page: section, label, unit and value of every metric, in page order.

@@ -32,6 +32,27 @@ fn a_race_counts_its_hazards_and_names_every_access() {
 }
 
 #[test]
+fn the_caller_is_the_users_function_not_the_runtime_or_the_kernels_stub() {
+    let called_from = |case: &str, tool| -> Vec<String> {
+        let result = import(&format!("../2025.3.1/{case}/stdout.txt"), tool);
+        let details = result.causes.into_iter().flat_map(|cause| cause.details);
+        details.filter(|line| line.starts_with("called from")).collect()
+    };
+    // cudaMalloc, main
+    assert_eq!(called_from("memcheck-leak", Tool::Memcheck), ["called from main"]);
+    // cudaLaunchKernel, race, main
+    assert_eq!(called_from("racecheck-race-hazards", Tool::Racecheck)[0], "called from main");
+    let xml = fixture("../2025.3.1/memcheck-oob-xml/findings.xml");
+    let records = sanitizer::read_xml(&std::fs::read(xml).unwrap()).unwrap().records;
+    // cuLaunchKernel, libcudart_static…, cudaLaunchKernel, oob, main
+    assert_eq!(caller(&records[0]), Some("main"));
+    // A runtime function is better than nothing.
+    let mut record = records[0].clone();
+    record.host_stack.truncate(3);
+    assert_eq!(caller(&record), Some("cuLaunchKernel"));
+}
+
+#[test]
 fn no_summary_and_an_abnormal_end_are_unknown_in_the_tools_words() {
     let never = import("aborted/log.txt", Tool::Memcheck);
     assert_eq!((never.verdict.as_str(), never.errors), ("unknown", None));

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::model::finding::KernelVerdict;
 use crate::model::hotspots::LaunchSpots;
-use crate::model::launch::{Roof, RuleMessage, Stall};
+use crate::model::launch::{MetricSeries, Roof, RuleMessage, Stall};
 use crate::model::profile::{
     CaseResult, Correctness, Gap, GeometricMean, KernelInfo, RunInfo, Timing,
 };
@@ -112,6 +112,8 @@ struct PageLaunch<'a> {
     classification: Option<&'a Classification>,
     rules: &'a [RuleMessage],
     roofline: &'a [Roof],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    series: &'a [MetricSeries],
     /// Whether the launch has metrics, not only a duration.
     detailed: bool,
 }
@@ -163,7 +165,8 @@ impl<'a> Page<'a> {
             geometric_mean: profile.geometric_mean.as_ref(),
             launches: cut(&profile.launches, caps.launches, "launches", &mut left_out)
                 .iter()
-                .map(PageLaunch::new)
+                .enumerate()
+                .map(|(at, launch)| PageLaunch::new(launch, at < caps.detailed))
                 .collect(),
             metrics: MetricTable::new(&profile.launches, caps.detailed, &mut left_out),
             kernels: cut(&profile.kernels, caps.sums, "kernels", &mut left_out),
@@ -238,7 +241,7 @@ fn spots(
 }
 
 impl<'a> PageLaunch<'a> {
-    fn new(launch: &'a Launch) -> Self {
+    fn new(launch: &'a Launch, with_series: bool) -> Self {
         Self {
             id: launch.id,
             kernel: &launch.kernel,
@@ -251,6 +254,7 @@ impl<'a> PageLaunch<'a> {
             classification: launch.classification.as_ref(),
             rules: &launch.rules,
             roofline: &launch.roofline,
+            series: if with_series { &launch.series } else { &[] },
             detailed: !launch.metrics.is_empty(),
         }
     }

@@ -7,8 +7,8 @@ use rgpu_protocol::plan::{Arg, ArtifactSpec, OnFailure, Rung, Step, Success};
 
 use super::draft::{PlanError, SourceNames};
 use super::message_rows::{NextRungs, table};
-use super::python_env::PythonEnv;
 use super::request::{BuildOptions, Output, path_of};
+use super::wheels::WheelNvcc;
 use crate::kernel::{Entry, KernelSpec, SourceTree};
 use crate::model::RungId;
 use crate::model::profile::ArtifactKind;
@@ -91,13 +91,6 @@ fn artifact(path: impl Into<String>, kind: ArtifactKind) -> ArtifactSpec {
     ArtifactSpec { path: path.into(), kind: kind.into() }
 }
 
-/// The script that runs a program from NVIDIA's wheels.
-pub(super) const WHEEL_TOOL: &str = "bin/wheel_tool.py";
-pub(super) const WHEEL_TOOL_TEXT: &str = include_str!("../../../harness/templates/wheel_tool.py");
-
-/// Time limit for fetching the wheels.
-pub(super) const FETCH_TIMEOUT_S: u64 = 30 * 60;
-
 /// Whether to compile with nvcc from NVIDIA's wheels: the host has no other compiler for the
 /// kernel, and the user allows fetching them.
 pub(super) fn by_wheels(request: &CompileRequest<'_>, facts: &HostFacts) -> bool {
@@ -157,8 +150,7 @@ pub(super) fn step(
         })
         .collect();
     if by_wheels(request, facts) {
-        let nvcc = vec![PythonEnv::python(), Arg::in_job(WHEEL_TOOL), "nvcc".into()];
-        rungs.push(nvcc_rung(request, &RungId::BuildWheels, nvcc));
+        rungs.push(nvcc_rung(request, &RungId::BuildWheels, WheelNvcc::new().argv));
     }
     if rungs.is_empty() {
         return Err(PlanError::NoCompiler {
@@ -259,6 +251,7 @@ fn rung(
         diagnosis: table(nvcc::ROWS, NextRungs::default()),
         artifacts,
         loses: String::new(),
+        stop: None,
     }
 }
 

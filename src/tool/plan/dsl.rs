@@ -205,6 +205,7 @@ impl DslBuild {
                 ArtifactSpec { path: DSL_RECORD.to_owned(), kind: ArtifactKind::Dsl.into() },
             ],
             loses: String::new(),
+            stop: None,
         };
         Step {
             id: "build".to_owned(),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use rgpu_protocol::plan::{Arg, ArtifactSpec, Rung, Success};
+use rgpu_protocol::plan::{Arg, ArtifactSpec, Rung, Stop, Success};
 use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::draft::PlanError;
@@ -29,6 +29,9 @@ pub(super) struct Ladder<'a> {
     pub(super) left_out: Vec<RungRecord>,
     rungs: Vec<Rung>,
 }
+
+/// How much later than nsys the plan stops a program, in seconds.
+const NSYS_STOP_WAIT_S: u64 = 30;
 
 /// The id of the main step of a kernel without a GPU, and of the first `profile` step of a run.
 pub(super) const STEP: &str = "profile";
@@ -254,7 +257,19 @@ impl<'a> Ladder<'a> {
             diagnosis: Vec::new(),
             artifacts,
             loses: info.loses_in(self.request.mode).to_owned(),
+            stop: self.stop(info),
         }
+    }
+
+    /// When the program is stopped. nsys stops it by itself; the plan does so only if that fails.
+    fn stop(&self, info: &RungInfo) -> Option<Stop> {
+        let after_s = self.request.window.stop_s()?;
+        let (after_s, spare) = match info.tool {
+            RungTool::Nsys => (after_s.saturating_add(NSYS_STOP_WAIT_S), nsys::PROCESSES),
+            RungTool::Ncu => (after_s, ncu::PROCESSES),
+            _ => (after_s, &[][..]),
+        };
+        Some(Stop { after_s, spare: spare.iter().map(|name| (*name).to_owned()).collect() })
     }
 
     /// ncu before the program.

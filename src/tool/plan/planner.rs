@@ -219,10 +219,9 @@ impl<'a> Planner<'a> {
             let compile =
                 build::CompileRequest { spec, sources, arch, options: &self.request.build };
             if build::by_wheels(&compile, self.facts) {
-                let environment = wheels::NVCC.environment();
-                self.files.extend(environment.files());
-                self.files.push(BundleFile::text(build::WHEEL_TOOL, build::WHEEL_TOOL_TEXT));
-                self.steps.push(environment.step(build::FETCH_TIMEOUT_S));
+                let nvcc = wheels::WheelNvcc::new();
+                self.files.extend(nvcc.files);
+                self.steps.push(nvcc.step);
             }
             match build::step(&compile, self.facts, self.request.timeout_s) {
                 Ok(step) => self.steps.push(step),
@@ -491,5 +490,6 @@ pub(super) fn plain_rung(id: &RungId, argv: Vec<Arg>, artifacts: Vec<ArtifactSpe
         diagnosis: Vec::new(),
         artifacts,
         loses: String::new(),
+        stop: None,
     }
 }

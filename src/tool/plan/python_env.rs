@@ -170,6 +170,7 @@ impl PythonEnv {
                 diagnosis: table(ROWS, NextRungs::default()),
                 artifacts: Vec::new(),
                 loses: String::new(),
+                stop: None,
             }],
         }
     }

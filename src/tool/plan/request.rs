@@ -54,6 +54,8 @@ pub struct Request {
     pub nsys: NsysOptions,
     /// Options of Compute Sanitizer.
     pub sanitizer: SanitizerOptions,
+    /// The part of a program's run to measure.
+    pub window: Window,
     /// Regions to profile: `A`, `A::A1`, `dom@A`; empty: all.
     pub nvtx_include: Vec<String>,
     /// Patterns of `--regions`, matched against the regions that a first pass records.
@@ -162,6 +164,7 @@ impl Request {
             ncu: NcuOptions::default(),
             nsys: NsysOptions::default(),
             sanitizer: SanitizerOptions::default(),
+            window: Window::default(),
             nvtx_include: Vec::new(),
             regions: Vec::new(),
             pass: 0,
@@ -244,6 +247,9 @@ pub struct NcuOptions {
     pub launch_skip: Option<u64>,
     /// Value of `--launch-count`.
     pub launch_count: Option<u64>,
+    /// Numbers of the launches to profile, by kernel and geometry, from 1; empty: all. Mode `deep`
+    /// chooses them.
+    pub launch_numbers: Vec<u64>,
     /// `--replay-mode`: `kernel`, `application`, `range`, `app-range`.
     pub replay_mode: Option<String>,
     /// `--target-processes`; default `all`.
@@ -268,15 +274,15 @@ pub struct DeepOptions {
 /// A limit for a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// The time limit in seconds.
-    pub seconds: u64,
+    /// The time limit in seconds. `None`: as the duration of the program allows.
+    pub seconds: Option<u64>,
     /// The size limit of the reports in bytes.
     pub bytes: u64,
 }
 
 impl Default for DeepOptions {
     fn default() -> Self {
-        let budget = Budget { seconds: 600, bytes: 500_000_000 };
+        let budget = Budget { seconds: None, bytes: 500_000_000 };
         Self { top: 3, budget, light: false }
     }
 }
@@ -301,6 +307,45 @@ pub enum CaptureRange {
     CudaProfilerApi,
     /// Inside the NVTX range with this path (`A`, `dom@A`); names need not be registered strings.
     Nvtx(String),
+}
+
+/// The part of a program's run to measure. A program with an end of its window is stopped there as by
+/// Ctrl-C, which is no failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Seconds after the start of the program at which it begins.
+    pub after_s: Option<u64>,
+    /// Where it ends. `None`: with the program.
+    pub end: Option<WindowEnd>,
+}
+
+/// The end of a [`Window`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowEnd {
+    /// Seconds after its beginning.
+    Seconds(u64),
+    /// The end of the first range of [`NsysOptions::capture_range`].
+    Range,
+}
+
+impl Window {
+    /// Seconds after the start of the program at which it is stopped. `None`: no time is set.
+    pub fn stop_s(&self) -> Option<u64> {
+        match self.end {
+            Some(WindowEnd::Seconds(seconds)) => {
+                Some(self.after_s.unwrap_or(0).saturating_add(seconds))
+            }
+            Some(WindowEnd::Range) | None => None,
+        }
+    }
+
+    /// Whether a program that ran for `seconds` was stopped at the end of the window.
+    pub fn stopped(&self, seconds: f64) -> bool {
+        match self.end {
+            Some(WindowEnd::Range) => true,
+            _ => self.stop_s().is_some_and(|stop_s| seconds >= stop_s as f64),
+        }
+    }
 }
 
 /// Options of Compute Sanitizer.

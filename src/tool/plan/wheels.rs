@@ -1,6 +1,9 @@
 //! Compilers in Python wheels, pinned by hash: NVIDIA's nvcc, the CuTe DSL, Triton. They are never
 //! shipped; with the user's consent they are fetched into an environment in the host's cache.
 
+use rgpu_protocol::plan::{Arg, Step};
+
+use super::draft::BundleFile;
 use super::python_env::PythonEnv;
 
 /// A pinned set of wheels.
@@ -33,6 +36,42 @@ impl Wheels {
             requires_python: Some(">=3.10".to_owned()),
             host_packages: false,
         }
+    }
+}
+
+/// The script that runs a program from NVIDIA's wheels.
+const WHEEL_TOOL: &str = "bin/wheel_tool.py";
+const WHEEL_TOOL_TEXT: &str = include_str!("../../../harness/templates/wheel_tool.py");
+
+/// Time limit for fetching the wheels.
+const FETCH_TIMEOUT_S: u64 = 30 * 60;
+
+/// nvcc from [`NVCC`], for a host without a CUDA toolkit. It needs a host compiler.
+#[derive(Debug)]
+pub struct WheelNvcc {
+    /// The step that fetches the wheels, or finds them in the host's cache.
+    pub step: Step,
+    /// The files that the step and the command need.
+    pub files: Vec<BundleFile>,
+    /// The command, without nvcc's own arguments.
+    pub argv: Vec<Arg>,
+}
+
+impl WheelNvcc {
+    /// What a plan needs to compile with it.
+    pub fn new() -> Self {
+        let environment = NVCC.environment();
+        let mut files = environment.files();
+        files.push(BundleFile::text(WHEEL_TOOL, WHEEL_TOOL_TEXT));
+        let step = environment.step(FETCH_TIMEOUT_S);
+        let argv = vec![PythonEnv::python(), Arg::in_job(WHEEL_TOOL), "nvcc".into()];
+        Self { step, files, argv }
+    }
+}
+
+impl Default for WheelNvcc {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -2,6 +2,7 @@
 //! all.
 
 use std::fs;
+use std::time::Duration;
 
 use crate::ImitationError;
 use crate::host::Host;
@@ -44,7 +45,15 @@ fn profile(host: &Host, words: &[String]) -> Result<u8, ImitationError> {
     // The program runs first; all output after it is nsys's own.
     let text = recorded.text("stdout.txt");
     let text = text.split_once("Collecting data").map_or("", |(_, rest)| rest);
-    let Some(status) = program::run(options.program, &[]) else {
+    let seconds = |name| options.value(&[name]).and_then(|text| text.parse::<u64>().ok());
+    let ran = match (seconds("--duration"), options.value(&["--kill"])) {
+        (Some(duration), Some(signal)) => {
+            let after = Duration::from_secs(seconds("--delay").unwrap_or(0) + duration);
+            program::run_until(options.program, after, signal)
+        }
+        _ => program::run(options.program, &[]),
+    };
+    let Some(status) = ran else {
         eprint!("{}", Recording::open(RECORDED, "no-program")?.text("stderr.txt"));
         return Ok(1);
     };

@@ -1,9 +1,10 @@
 //! The program that a tool profiles.
 
 use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use rgpu_case::RunnerInput;
 
@@ -14,6 +15,18 @@ use crate::ImitationError;
 pub(crate) fn run(words: &[String], env: &[(&str, &str)]) -> Option<u8> {
     let (program, args) = words.split_first()?;
     let status = Command::new(program).args(args).envs(env.iter().copied()).status().ok()?;
+    let signal = status.signal().map(|signal| 128 + signal);
+    u8::try_from(status.code().or(signal)?).ok()
+}
+
+/// Runs the program as [`run`] does, and sends a signal to its process group after this time.
+pub(crate) fn run_until(words: &[String], after: Duration, signal: &str) -> Option<u8> {
+    let (program, args) = words.split_first()?;
+    let mut child = Command::new(program).args(args).process_group(0).spawn().ok()?;
+    std::thread::sleep(after);
+    let group = format!("-{}", child.id());
+    Command::new("kill").args(["-s", signal, "--", &group]).status().ok()?;
+    let status = child.wait().ok()?;
     let signal = status.signal().map(|signal| 128 + signal);
     u8::try_from(status.code().or(signal)?).ok()
 }

@@ -2,7 +2,8 @@
 //!
 //! A rung ends when its program ends. Remaining processes (a tool's daemons, a shell's background
 //! jobs) get SIGTERM, and SIGKILL two seconds later, so that none runs into the next rung. After a
-//! user's Ctrl-C they get SIGINT first.
+//! user's Ctrl-C they get SIGINT first. A program that a plan stops gets SIGINT, too, but its tool goes
+//! on.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,6 +14,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rgpu_protocol::plan::Stop;
 use rgpu_protocol::{EventBody, Step, Stream, plan};
 use rustix::event::PollFlags;
 use rustix::fs::OFlags;
@@ -27,6 +29,10 @@ use crate::terminal;
 
 /// How long programs have to exit after each signal before the next.
 const SIGNAL_GRACE: Duration = Duration::from_secs(2);
+
+/// How long a program that a plan stops has to exit after each signal before the next. A server may
+/// finish its requests first.
+const STOP_GRACE: Duration = Duration::from_secs(10);
 
 /// Most bytes of output per read.
 const MAX_READ_BYTES: usize = 256 << 10;
@@ -46,6 +52,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) args: &'a [String],
     pub(crate) env: &'a Environment,
     pub(crate) folder: &'a Path,
+    pub(crate) stop: Option<&'a Stop>,
 }
 
 #[derive(Debug, Default)]
@@ -53,6 +60,8 @@ pub(crate) struct ProgramResult {
     pub(crate) exit: Option<i32>,
     pub(crate) signal: Option<i32>,
     pub(crate) timed_out: bool,
+    /// Whether the plan's [`Stop`] ended the program.
+    pub(crate) stopped: bool,
     pub(crate) seconds: f64,
     pub(crate) stdout: Excerpt,
     pub(crate) stderr: Excerpt,
@@ -63,6 +72,15 @@ struct Pipe {
     file: Option<File>,
     masker: Masker,
     excerpt: Excerpt,
+}
+
+/// A program that is to be stopped, while its tool goes on.
+struct Stopping<'a> {
+    spare: &'a [String],
+    /// When the next signal is sent.
+    due: Instant,
+    signals: std::slice::Iter<'static, Signal>,
+    started: bool,
 }
 
 struct Running {
@@ -98,6 +116,7 @@ impl Supervisor {
         };
         running.guard = self.guard.as_ref().map(GuardProcess::pid);
         let mut timed_out = false;
+        let mut stopping = launch.stop.map(|stop| Stopping::new(stop, start));
         while running.status.is_none() {
             if let Err(early_end) = self.check_stop() {
                 // After a user's Ctrl-C, a program expects SIGINT first.
@@ -118,7 +137,8 @@ impl Supervisor {
             }
             let until_guarded = self.guard();
             running.guard = self.guard.as_ref().map(GuardProcess::pid);
-            self.pump(step, &mut running, left.min(until_guarded))?;
+            let until_signal = stopping.as_mut().map_or(left, |s| s.signal_if_due(running.guard));
+            self.pump(step, &mut running, left.min(until_guarded).min(until_signal))?;
         }
         let seconds = start.elapsed().as_secs_f64();
         self.drain(step, &mut running)?;
@@ -133,6 +153,7 @@ impl Supervisor {
             exit: status.and_then(WaitStatus::exit_status),
             signal: status.and_then(WaitStatus::terminating_signal),
             timed_out,
+            stopped: stopping.is_some_and(|stopping| stopping.started),
             seconds,
             stdout,
             stderr,
@@ -331,6 +352,29 @@ impl Supervisor {
             }
         }
         Ok(())
+    }
+}
+
+impl<'a> Stopping<'a> {
+    fn new(stop: &'a Stop, start: Instant) -> Self {
+        let due = start + Duration::from_secs(stop.after_s);
+        let signals = [Signal::INT, Signal::TERM, Signal::KILL].iter();
+        Self { spare: &stop.spare, due, signals, started: false }
+    }
+
+    /// Sends the next signal to the program if it is time. Returns the time until the one after it.
+    fn signal_if_due(&mut self, guard: Option<i32>) -> Duration {
+        let left = self.due.saturating_duration_since(Instant::now());
+        if !left.is_zero() {
+            return left;
+        }
+        let Some(signal) = self.signals.next() else { return STOP_GRACE };
+        self.started = true;
+        self.due = Instant::now() + STOP_GRACE;
+        let mut program = process::own_descendants(guard);
+        program.spare(self.spare);
+        process::signal_all(&program, *signal);
+        STOP_GRACE
     }
 }
 

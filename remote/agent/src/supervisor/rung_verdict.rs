@@ -141,11 +141,14 @@ fn plain_failure(
         let last = |text: &str| text.lines().rev().find(|l| !l.trim().is_empty()).map(cut);
         last(stderr).or_else(|| last(stdout)).unwrap_or_default()
     };
-    if result.signal.is_some() {
+    if result.signal.is_some() && !result.stopped {
         return Some(("signal", last_line()));
     }
     let allowed = &rung.success.exit;
-    if !allowed.is_empty() && !result.exit.is_some_and(|exit| allowed.contains(&exit)) {
+    if !result.stopped
+        && !allowed.is_empty()
+        && !result.exit.is_some_and(|exit| allowed.contains(&exit))
+    {
         return Some(("exit", last_line()));
     }
     if let Some(file) = rung.success.files.iter().find(|path| !is_there(work, path)) {
@@ -238,6 +241,25 @@ mod tests {
         std::fs::write(work.path().join("raw/nvtx.jsonl.12"), "{}").unwrap();
         assert!(is_there(work.path(), "raw/nvtx.jsonl.*"));
         assert!(!is_there(work.path(), "raw/*.nvtx"));
+    }
+
+    #[test]
+    fn the_status_of_a_stopped_program_is_no_failure() {
+        let step: Step =
+            serde_json::from_str(r#"{"id":"s","title":"","timeout_s":1,"rungs":[]}"#).unwrap();
+        let rung: Rung =
+            serde_json::from_str(r#"{"id":"r","argv":["x"],"success":{"files":["out"]}}"#).unwrap();
+        let work = tempfile::tempdir().unwrap();
+        let code = |stopped, exit, signal| {
+            let result = ProgramResult { stopped, exit, signal, ..ProgramResult::default() };
+            judge(&step, &rung, Vec::new(), &result, work.path()).0.code
+        };
+        // Its report is still needed.
+        assert_eq!(code(true, Some(130), None), "no_file");
+        std::fs::write(work.path().join("out"), "x").unwrap();
+        assert_eq!((code(true, Some(130), None), code(true, None, Some(2))), Default::default());
+        assert_eq!(code(false, Some(130), None), "exit");
+        assert_eq!(code(false, None, Some(2)), "signal");
     }
 
     #[test]

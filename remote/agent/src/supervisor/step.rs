@@ -94,7 +94,13 @@ impl Supervisor {
             let message = format!("no folder `{}`: {e}", rung.cwd);
             return Ok((start_failed(step, rung, argv, message), RungVerdict::Next));
         }
-        let launch = Launch { program: &program, args: &argv[1..], env: &env, folder: &folder };
+        let launch = Launch {
+            program: &program,
+            args: &argv[1..],
+            env: &env,
+            folder: &folder,
+            stop: rung.stop.as_ref(),
+        };
         let result = match self.run_program(step, &launch, secrets) {
             Err(stopped @ EarlyEnd::Stop(_)) => {
                 self.announce_pulled(step, rung, &work)?;

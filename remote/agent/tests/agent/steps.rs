@@ -316,3 +316,23 @@ fn a_warm_job_ends_within_milliseconds() {
     // A generous bound for a debug build on a busy machine.
     assert!(times[0] < Duration::from_millis(100), "{times:?}");
 }
+
+#[test]
+fn a_program_that_a_plan_stops_ends_as_by_ctrl_c_and_its_tool_goes_on() {
+    let host = Host::new();
+    let tool = "#!/bin/sh\n\
+        sh -c 'trap \"exit 7\" INT; while :; do sleep 0.1; done'; echo $? >report; exit 3\n";
+    let text =
+        format!("printf '%s' '{}' >tool; chmod +x tool; exec ./tool", tool.replace('\'', "'\\''"));
+    let mut main = sh("main", &text);
+    main["rungs"][0]["stop"] = json!({"after_s": 1, "spare": ["tool"]});
+    main["rungs"][0]["success"] = json!({"exit": [0], "files": ["report"]});
+    let started = Instant::now();
+    let story = host.connect().run(&plan("j", json!({"steps": [main]})));
+    assert_eq!(*story.outcome(), Outcome::Done, "{:?}", story.events);
+    assert!(started.elapsed() >= Duration::from_secs(1));
+    let record = story.record("host");
+    assert_eq!((record.ok, record.exit, record.signal), (true, Some(3), None));
+    let report = std::fs::read_to_string(host.job("j").join("work/report")).unwrap();
+    assert_eq!(report, "7\n");
+}

@@ -1,0 +1,273 @@
+//! The passes of mode `deep`: names the chosen kernels and launches to ncu exactly.
+
+use std::collections::VecDeque;
+
+use super::super::assemble::ProfileBuilder;
+use super::super::deep::fit::{BudgetFit, DeepChoices, FALLBACK_SET, fit};
+use super::super::deep::{self, KernelCandidate};
+use super::super::job::JobResult;
+use super::super::regions::{self, RegionLayer};
+use super::{Pass, PassPlanner, profile_step, runner_ranges};
+use crate::error::Result;
+use crate::model::Launch;
+use crate::model::profile::Gap;
+use crate::model::selection::KernelChoice;
+use crate::tool::{KernelFilter, LaunchCost, Request, RunnerRanges, Target, function_name};
+
+/// The set that is collected unless the user names another.
+const USUAL_SET: &str = "full";
+
+/// The set for programs for which [`USUAL_SET`] takes too long.
+const CHEAPER_SET: &str = "detailed";
+
+/// An ncu filter that matches exactly the chosen kernels.
+#[derive(Clone, Debug)]
+pub(super) struct ExactFilter {
+    pub(super) filter: String,
+    pub(super) base: &'static str,
+}
+
+impl PassPlanner {
+    /// Chooses the kernels that take the most time and fit the budget, and plans their passes.
+    /// `program_s` is the program's time in the survey.
+    pub(super) fn choose_kernels(
+        &mut self,
+        builder: &mut ProfileBuilder,
+        program_s: f64,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        let chosen_regions = std::mem::take(&mut self.current);
+        let (mut top, total) = self.top_kernels(builder, &chosen_regions)?;
+        if top.is_empty() {
+            let text = "no kernel that passes the filters ran".to_owned();
+            say(&text);
+            self.selection.left_out.push(Gap { code: "no_kernels".to_owned(), text });
+            return Ok(());
+        }
+        let options = &self.user_request.ncu;
+        let (skip, count) = (options.launch_skip.unwrap_or(0), options.launch_count);
+        for kernel in &mut top {
+            kernel.launches =
+                kernel.launches.saturating_sub(skip).min(count.unwrap_or(u64::MAX)).max(1);
+            let first = usize::try_from(skip).unwrap_or(usize::MAX).min(kernel.durations.len());
+            kernel.durations.drain(..first);
+        }
+        let limit = self.user_request.deep.budget;
+        let fit = fit(&top, &self.choices(&top), program_s, limit);
+        self.select_sections(&fit);
+        let percent = |ns: u64| if total == 0 { 0.0 } else { 100.0 * ns as f64 / total as f64 };
+        let (taken, rest) = top.split_at(fit.kernels);
+        let in_a_row = launches_in_a_row(taken, &fit.counts, skip, &chosen_regions);
+        for (kernel, pass) in taken.iter().zip(&in_a_row) {
+            let by_number = !fit.numbers.is_empty();
+            let skipped = pass.skip.filter(|_| !by_number).unwrap_or(0);
+            let profiled = fit.counts.get(self.selection.kernels.len()).copied().unwrap_or(0);
+            let choice = choice(kernel, percent(kernel.total_ns), profiled, skipped);
+            self.selection.kernels.push(choice);
+        }
+        let others = rest.iter().map(|kernel| choice(kernel, percent(kernel.total_ns), 0, 0));
+        self.selection.kernels.extend(others);
+        let covered = percent(taken.iter().map(|kernel| kernel.total_ns).sum());
+        self.selection.covered_percent = Some(covered);
+        let inexact = taken.iter().filter(|kernel| kernel.mangled.is_none());
+        self.selection.left_out.extend(inexact.map(|kernel| Gap {
+            code: "inexact_name".to_owned(),
+            text: format!("`{}`: its mangled name is not known, so others of the same bare name are taken with it", kernel.kernel),
+        }));
+        self.selection.left_out.extend(fit.left_out.iter().cloned());
+        say(&self.price_text(taken, &fit, covered));
+        for gap in &fit.left_out {
+            say(&gap.text);
+        }
+        let launches: u64 = fit.counts.iter().sum();
+        let cut = taken.iter().zip(&fit.counts).any(|(kernel, count)| kernel.launches > *count);
+        let one =
+            Pass { regions: chosen_regions, kernels: Some(exact_filter(taken)), ..Pass::default() };
+        let passes = match fit.numbers.is_empty() {
+            false => VecDeque::from([Pass {
+                count: Some(launches),
+                numbers: fit.numbers,
+                without_numbers: in_a_row,
+                ..one
+            }]),
+            true if cut || skip > 0 || count.is_some() => in_a_row.into(),
+            true => VecDeque::from([one]),
+        };
+        self.selection.price = Some(fit.price);
+        self.set_passes(passes);
+        Ok(())
+    }
+
+    /// The kernels with the most time in these regions, longest first, and the time of all kernels
+    /// in nanoseconds.
+    fn top_kernels(
+        &self,
+        builder: &ProfileBuilder,
+        chosen_regions: &RegionLayer,
+    ) -> Result<(Vec<KernelCandidate>, u64)> {
+        let ranges = runner_ranges(&self.user_request);
+        let launches = &builder.profile.launches;
+        let timed = launches.iter().any(|launch| regions::is_timed(&launch.region));
+        let scope = launches.iter().filter(|launch| {
+            (ranges == RunnerRanges::Absent || !timed || regions::is_timed(&launch.region))
+                && chosen_regions.has(&launch.region, ranges)
+        });
+        let scope: Vec<&Launch> = scope.collect();
+        let whole = ranges == RunnerRanges::Absent && chosen_regions.regions.is_empty();
+        let sums = if whole { builder.profile.kernels.as_slice() } else { &[] };
+        let all = deep::candidates(scope.iter().copied(), sums);
+        let total = all.iter().map(|kernel| kernel.total_ns).sum();
+        let filter = KernelFilter::new(&self.user_request.ncu)?;
+        let matching = all
+            .into_iter()
+            .filter(|kernel| filter.matches(&kernel.kernel, kernel.mangled.as_deref()));
+        Ok((matching.take(self.user_request.deep.top.max(1)).collect(), total))
+    }
+
+    /// The sections and launches to choose from.
+    fn choices(&self, top: &[KernelCandidate]) -> DeepChoices {
+        let request = &self.user_request;
+        let options = &request.ncu;
+        let named = options.set.is_some() || self.names_sections();
+        let cost = |set: &str| {
+            let mut other = request.clone();
+            other.ncu.set = Some(set.to_owned());
+            other.ncu.sections.clear();
+            other.ncu.metrics.clear();
+            LaunchCost::estimate(&other, set)
+        };
+        let cheaper = [(CHEAPER_SET, cost(CHEAPER_SET))];
+        let cheaper = if named || request.deep.light { &[][..] } else { &cheaper[..] };
+        let asked = LaunchCost::estimate(request, self.usual_set());
+        let mut choices = DeepChoices::new(asked, cheaper, cost(FALLBACK_SET));
+        let ranges = matches!(options.replay_mode.as_deref(), Some("range" | "app-range"));
+        // A colon separates the parts of `--kernel-id`.
+        let nameable = !exact_filter(top).filter["regex:".len()..].contains(':');
+        let whole = matches!(request.target, Target::Program(_))
+            && request.patterns.is_empty()
+            && request.nvtx_include.is_empty();
+        let user_launches = options.launch_skip.is_some() || options.launch_count.is_some();
+        choices.by_number =
+            whole && nameable && !ranges && !user_launches && options.extra.is_empty();
+        if let Some(count) = options.launch_count {
+            choices.max_launches = count;
+        }
+        choices
+    }
+
+    /// The set that is collected unless the user names another.
+    fn usual_set(&self) -> &'static str {
+        if self.user_request.deep.light { FALLBACK_SET } else { USUAL_SET }
+    }
+
+    fn names_sections(&self) -> bool {
+        let options = &self.user_request.ncu;
+        !options.sections.is_empty() || !options.metrics.is_empty()
+    }
+
+    /// Records the sections that fit.
+    fn select_sections(&mut self, fit: &BudgetFit) {
+        let options = &self.user_request.ncu;
+        self.selection.set = match fit.set {
+            Some(set) => Some(set.to_owned()),
+            None if self.names_sections() => options.set.clone(),
+            None => Some(options.set.clone().unwrap_or_else(|| self.usual_set().to_owned())),
+        };
+        if fit.set.is_some() {
+            self.selection.sections.clear();
+            self.selection.metrics.clear();
+        }
+    }
+
+    /// The chosen kernels with their price, for the user.
+    fn price_text(&self, taken: &[KernelCandidate], fit: &BudgetFit, covered: f64) -> String {
+        let names: Vec<&str> = taken.iter().map(|kernel| function_name(&kernel.kernel)).collect();
+        let launches: u64 = taken.iter().map(|kernel| kernel.launches).sum();
+        let sections = match &self.selection.set {
+            Some(set) => format!(" (set `{set}`)"),
+            None => String::new(),
+        };
+        format!(
+            "`{}` use {covered:.1} % of the GPU time; {} of their {launches} launches are profiled with ncu{sections}, about {:.0} s",
+            names.join("`, `"),
+            fit.counts.iter().sum::<u64>(),
+            fit.price.seconds
+        )
+    }
+
+    /// Plans other passes if ncu found none of the launches that were chosen by number. Returns
+    /// whether there are any.
+    pub(super) fn plan_without_numbers(
+        &mut self,
+        request: &Request,
+        end: &JobResult,
+        say: &mut dyn FnMut(&str),
+    ) -> bool {
+        let step = profile_step(request);
+        let missed = end.last_rung(&step).is_some_and(|r| !r.ok && r.code == "no_kernels");
+        let passes = std::mem::take(&mut self.without_numbers);
+        if !missed || passes.is_empty() {
+            return false;
+        }
+        say(
+            "ncu found no launch with the chosen numbers: each kernel is profiled in a pass of its own",
+        );
+        for (choice, pass) in self.selection.kernels.iter_mut().zip(&passes) {
+            choice.skipped = pass.skip.unwrap_or(0);
+        }
+        self.pass_count += u32::try_from(passes.len()).unwrap_or(u32::MAX);
+        self.passes.extend(passes);
+        true
+    }
+}
+
+/// The choice of a kernel with these numbers of launches.
+fn choice(kernel: &KernelCandidate, percent: f64, profiled: u64, skipped: u64) -> KernelChoice {
+    KernelChoice {
+        kernel: kernel.kernel.clone(),
+        filter: exact_filter(std::slice::from_ref(kernel)).filter,
+        total_ns: kernel.total_ns,
+        percent,
+        launches: kernel.launches,
+        profiled,
+        skipped,
+    }
+}
+
+/// A pass for each kernel: it skips `skip` launches and those before the most typical ones.
+fn launches_in_a_row(
+    kernels: &[KernelCandidate],
+    counts: &[u64],
+    skip: u64,
+    regions: &RegionLayer,
+) -> Vec<Pass> {
+    let passes = kernels.iter().zip(counts).map(|(kernel, count)| {
+        let count = kernel.launches.min(*count);
+        let skip = skip + deep::skip(&kernel.durations, count);
+        Pass {
+            regions: regions.clone(),
+            kernels: Some(exact_filter(std::slice::from_ref(kernel))),
+            skip: (skip > 0).then_some(skip),
+            count: Some(count),
+            ..Pass::default()
+        }
+    });
+    passes.collect()
+}
+
+/// A filter for exactly these kernels: by mangled name if all are known, since all tools spell
+/// those alike, else by bare name.
+fn exact_filter(kernels: &[KernelCandidate]) -> ExactFilter {
+    let mangled: Option<Vec<&str>> =
+        kernels.iter().map(|kernel| kernel.mangled.as_deref()).collect();
+    let (names, base) = match mangled {
+        Some(names) => (names, "mangled"),
+        None => (kernels.iter().map(|kernel| function_name(&kernel.kernel)).collect(), "function"),
+    };
+    let names: Vec<String> = names.iter().map(|name| crate::tool::escaped(name)).collect();
+    let filter = match names.as_slice() {
+        [only] => format!("regex:^{only}$"),
+        names => format!("regex:^({})$", names.join("|")),
+    };
+    ExactFilter { filter, base }
+}
