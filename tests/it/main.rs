@@ -59,4 +59,5 @@ mod ssh_certificates;
 mod ssh_cli;
 mod sshd;
 mod tables;
+mod torch_programs;
 mod wagmiv67;
