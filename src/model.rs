@@ -15,6 +15,7 @@ pub mod fan_out;
 pub mod finding;
 pub mod hotspots;
 pub mod launch;
+pub mod memory;
 pub mod metric;
 pub mod module;
 pub mod named_numbers;

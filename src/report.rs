@@ -20,6 +20,7 @@ mod kernel_name;
 mod markdown;
 mod perfetto;
 mod quantity;
+mod region_rows;
 pub mod regions;
 pub mod remotes_table;
 mod terminal;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use super::case_report::RunnerFailure;
 use crate::model::launch::Launch;
-use crate::model::profile::{CaseResult, Gap, Profile};
+use crate::model::memory::MemoryUse;
+use crate::model::profile::{CaseResult, Gap, ModelInfo, Profile};
 use crate::model::sanitizer::SanitizerResult;
 use crate::model::timeline::{CopySum, KernelSum};
-use crate::model::{KernelCode, Operator, Region, Sidecars};
+use crate::model::{KernelCode, Operator, Region, Sidecars, Stage};
 
 /// The content of one artifact.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +23,10 @@ pub struct Imported {
     pub regions: Vec<Region>,
     /// Operators of a framework such as PyTorch, longest first.
     pub operators: Vec<Operator>,
+    /// Stages of the model that a program ran.
+    pub stages: Vec<Stage>,
+    /// Largest use of each GPU's memory.
+    pub memory: Vec<MemoryUse>,
     /// Results of sanitizer tools.
     pub sanitizer: Vec<SanitizerResult>,
     /// Compiled code, one entry for each kernel.
@@ -34,6 +39,8 @@ pub struct Imported {
     pub warnings: Vec<Gap>,
     /// The model that a Python kernel built. `None` for other kernels.
     pub model: Option<rgpu_case::ModelReport>,
+    /// The model that a program ran. `None` for kernels.
+    pub program_model: Option<ModelInfo>,
     /// Why the runner stopped early.
     pub runner_failure: Option<RunnerFailure>,
     /// Reasons why the rung gave less than the tool claims, worst first.
@@ -112,7 +119,7 @@ impl Imported {
             _ if profile.kernels.is_empty() => kernel_sums(&self.launches),
             _ => Vec::new(),
         };
-        profile.kernels.extend(sums);
+        add_kernel_sums(&mut profile.kernels, sums);
         profile.launches.extend(self.launches.into_iter().map(|mut launch| {
             launch.id = launch.id.saturating_add(first);
             launch
@@ -122,6 +129,9 @@ impl Imported {
             add_region(profile, region, first);
         }
         profile.operators.extend(self.operators);
+        profile.stages.extend(self.stages);
+        profile.memory.extend(self.memory);
+        profile.kernel.model = self.program_model.or(profile.kernel.model.take());
         // The runner's own log only fills in where no tool recorded ranges.
         if profile.regions.iter().any(|region| !is_own_log(&region.from)) {
             profile.regions.retain(|region| !is_own_log(&region.from));
@@ -142,6 +152,27 @@ impl Imported {
             }
         }
     }
+}
+
+/// Adds sums by kernel. Two artifacts of one run, such as the traces of two processes, may both have
+/// a kernel.
+fn add_kernel_sums(known: &mut Vec<KernelSum>, more: Vec<KernelSum>) {
+    if known.is_empty() {
+        *known = more;
+        return;
+    }
+    for sum in more {
+        match known.iter_mut().find(|other| other.kernel == sum.kernel) {
+            Some(other) => {
+                other.launches += sum.launches;
+                other.total_ns = other.total_ns.saturating_add(sum.total_ns);
+                other.min_ns = other.min_ns.min(sum.min_ns);
+                other.max_ns = other.max_ns.max(sum.max_ns);
+            }
+            None => known.push(sum),
+        }
+    }
+    known.sort_by_key(|sum| std::cmp::Reverse(sum.total_ns));
 }
 
 /// Replaces a launch's number by its new one. Returns false if the launch was removed.

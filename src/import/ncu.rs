@@ -89,6 +89,7 @@ pub fn import(
     gaps.extend(problems.iter().map(|problem| damage(problem, from)));
     gaps.extend(unknown_fields(&report));
     let session = report.session();
+    region::keep_own_regions(&report, &mut launches);
     let regions = region::rows(&report, &launches, from);
     Ok(Imported {
         regions,

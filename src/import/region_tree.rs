@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use crate::model::Region;
 use crate::model::timeline::RegionKind;
-pub(super) use steps::InnermostLookup;
-use steps::{RegionChanges, ThreadChanges};
+pub(super) use steps::{InnermostLookup, RangeAround};
+use steps::{OpenRange, RegionChanges, ThreadChanges};
 
 /// The kind of an NVTX range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,6 +80,8 @@ pub(super) struct Tree {
     by_path: HashMap<(Option<usize>, Kind, Arc<str>), usize>,
     /// The region of each range, by the range's index.
     of_range: Vec<usize>,
+    /// The push/pop ranges with the range around each, outer ranges first.
+    nesting: Vec<(usize, Option<usize>)>,
     lanes: ThreadChanges,
 }
 
@@ -95,7 +97,7 @@ impl Tree {
         (tree, found)
     }
 
-    /// A lookup of the innermost push/pop region by time.
+    /// A lookup of the innermost push/pop range by time.
     pub(super) fn innermost(&self) -> InnermostLookup<'_> {
         InnermostLookup::new(&self.lanes)
     }
@@ -118,16 +120,18 @@ impl Tree {
         let by_start = Tree::by_start(ranges, Kind::PushPop, lane);
         for of_lane in by_start.chunk_by(|a, b| lane(&ranges[*a]) == lane(&ranges[*b])) {
             let mut steps = RegionChanges::default();
-            // End time and region of the open ranges, outermost first.
-            let mut open: Vec<(i64, usize)> = Vec::new();
+            // The open ranges with their end times, outermost first.
+            let mut open: Vec<(i64, OpenRange)> = Vec::new();
             for index in of_lane {
                 let range = &ranges[*index];
                 Tree::close(&mut open, range.start_ns, &mut steps);
-                let parent = open.last().map(|(_, node)| *node);
-                let node = self.enter(parent, range);
+                let outer = open.last().map(|(_, outer)| *outer);
+                let node = self.enter(outer.map(|outer| outer.node), range);
                 self.of_range[*index] = node;
-                open.push((range.end_ns, node));
-                steps.change(range.start_ns, Some(node));
+                self.nesting.push((*index, outer.map(|outer| outer.range)));
+                let own = OpenRange { node, range: *index };
+                open.push((range.end_ns, own));
+                steps.change(range.start_ns, Some(own));
             }
             Tree::close(&mut open, i64::MAX, &mut steps);
             if let Some(first) = of_lane.first() {
@@ -138,12 +142,12 @@ impl Tree {
 
     /// Removes the push/pop ranges that ended by `now`. Ranges of different domains may overlap, so
     /// an outer one can end before an inner one.
-    fn close(open: &mut Vec<(i64, usize)>, now: i64, steps: &mut RegionChanges) {
+    fn close(open: &mut Vec<(i64, OpenRange)>, now: i64, steps: &mut RegionChanges) {
         while let Some((at, _)) = open.last().copied().filter(|(end, _)| *end <= now) {
             while open.last().is_some_and(|(end, _)| *end <= at) {
                 open.pop();
             }
-            steps.change(at, open.last().map(|(_, node)| *node));
+            steps.change(at, open.last().map(|(_, range)| *range));
         }
     }
 
@@ -231,6 +235,11 @@ impl Tree {
         self.of_range[range]
     }
 
+    /// The push/pop ranges with the range around each, outer ranges first.
+    pub(super) fn nesting(&self) -> &[(usize, Option<usize>)] {
+        &self.nesting
+    }
+
     /// The region's depth, parent and kind.
     pub(super) fn place(&self, node: usize) -> (usize, Option<usize>, Kind) {
         let node = &self.nodes[node];
@@ -312,7 +321,7 @@ mod tests {
         let mut innermost = tree.innermost();
         let nodes = calls.iter().enumerate().map(|(index, (process, thread, at_ns))| {
             let start_end = pairs.iter().filter(move |(moment, _)| *moment == index);
-            let inner = innermost.at(*process, *thread, *at_ns);
+            let inner = innermost.around(*process, *thread, *at_ns).map(|a| a.innermost.node);
             inner.into_iter().chain(start_end.map(|(_, node)| *node)).collect::<Vec<_>>()
         });
         nodes.map(|nodes| nodes.iter().map(|n| tree.path(*n).join("/")).collect()).collect()
@@ -350,7 +359,7 @@ mod tests {
         let moments = [at(1, 9), at(1, 14), at(1, 20), at(3, 14), at(1, 100), at(2, 200)];
         let got = inside(&ranges, &moments);
         let expected: [&[&str]; 6] =
-            [&["A", "S"], &["A/A1", "S", "T"], &["A", "T"], &["S", "T"], &[], &[]];
+            [&["A", "S"], &["A/A1", "S", "T"], &["A", "T"], &["A/A1", "S", "T"], &[], &[]];
         assert_eq!(got, expected);
     }
 

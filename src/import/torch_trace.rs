@@ -5,7 +5,10 @@
 //! Operators are summed as well: GPU time belongs to the operators that were open on the launching
 //! thread.
 
+mod memory;
 mod operators;
+mod places;
+mod recording;
 
 use std::convert::Infallible;
 
@@ -15,7 +18,7 @@ use rgpu_format::nsys_row::{
 use rgpu_format::torch_trace::{EventKind, TorchEvent, TorchTrace};
 
 use super::nsys::rows::TraceRows;
-use super::{Imported, Importer, nsys};
+use super::{Imported, Importer, Refusal, nsys};
 use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
 
@@ -36,6 +39,25 @@ pub fn import(trace: &TorchTrace, from: &str) -> Imported {
     let on_gpu = trace.events.iter().any(|event| work(event.kind));
     imported.operators = operators::sum(trace, from);
     imported.device = trace.devices.first().cloned();
+    imported.memory = memory::peaks(trace, from);
+    if let Some(events) = &mut imported.sidecars.trace {
+        events.memory = memory::points(trace, first_ns(trace));
+    }
+    if let Some(known) = &trace.recording {
+        imported.program_model = recording::model(known);
+        imported.stages = recording::stages(known, &imported.regions);
+        imported.gaps.extend(recording::gaps(known, from));
+        if known.cuda && !on_gpu {
+            imported.refusals.push(Refusal {
+                code: nsys::NO_GPU_ROWS,
+                text: format!(
+                    "{from}: the program used the GPU, but torch's profiler recorded none of it: \
+                     CUPTI is missing in its environment, refused, or used by another profiler"
+                ),
+                ..Refusal::default()
+            });
+        }
+    }
     let mut gap = |code: &str, text: String| {
         imported.gaps.push(Gap { code: code.to_owned(), text: format!("{from}: {text}") });
     };
@@ -52,6 +74,12 @@ pub fn import(trace: &TorchTrace, from: &str) -> Imported {
         gap("damaged_report", format!("{} events lack a time or are malformed", trace.malformed));
     }
     imported
+}
+
+/// The time that single events are relative to: the start of the first one that is listed.
+fn first_ns(trace: &TorchTrace) -> i64 {
+    let listed = trace.events.iter().filter(|event| event.kind != EventKind::Operator);
+    listed.map(|event| event.start_ns).min().unwrap_or_default()
 }
 
 /// Whether an event is GPU work.

@@ -25,7 +25,7 @@ pub enum Mode {
     Verify,
     /// First a time line, then hardware counters of the kernels with the most time.
     Deep,
-    /// Operators and kernels of a Python kernel, by torch's own profiler.
+    /// Operators and kernels of a Python kernel or program, by torch's own profiler.
     Torch,
 }
 
@@ -64,6 +64,8 @@ pub enum FlagGroup {
     Ncu,
     /// Flags of nsys.
     Nsys,
+    /// `--capture-range`.
+    CaptureRange,
     /// `--regions`.
     Regions,
     /// Flags of Compute Sanitizer.
@@ -148,7 +150,13 @@ pub static MODES: &[ModeInfo] = &[
             RungId::Events,
             RungId::Host,
         ],
-        flags: &[FlagGroup::Nsys, FlagGroup::Regions, FlagGroup::After, FlagGroup::For],
+        flags: &[
+            FlagGroup::Nsys,
+            FlagGroup::CaptureRange,
+            FlagGroup::Regions,
+            FlagGroup::After,
+            FlagGroup::For,
+        ],
         needs_kernel: false,
         is_verdict: false,
         in_doctor: true,
@@ -211,7 +219,13 @@ pub static MODES: &[ModeInfo] = &[
             RungId::NcuSudo,
             RungId::NcuLaunch,
         ],
-        flags: &[FlagGroup::Ncu, FlagGroup::Nsys, FlagGroup::Regions, FlagGroup::Deep],
+        flags: &[
+            FlagGroup::Ncu,
+            FlagGroup::Nsys,
+            FlagGroup::CaptureRange,
+            FlagGroup::Regions,
+            FlagGroup::Deep,
+        ],
         needs_kernel: false,
         is_verdict: false,
         in_doctor: false,
@@ -219,7 +233,7 @@ pub static MODES: &[ModeInfo] = &[
     ModeInfo {
         mode: Mode::Torch,
         name: "torch",
-        gives: "torch's own profiler, for Python kernels: operators and their kernels",
+        gives: "torch's own profiler, for Python: operators and their kernels",
         steps: &[ModeStep::Verify, ModeStep::Time, ModeStep::Profile],
         rungs: &[
             RungId::Torch,
@@ -229,8 +243,8 @@ pub static MODES: &[ModeInfo] = &[
             RungId::Events,
             RungId::Host,
         ],
-        flags: &[],
-        needs_kernel: true,
+        flags: &[FlagGroup::CaptureRange],
+        needs_kernel: false,
         is_verdict: false,
         in_doctor: false,
     },

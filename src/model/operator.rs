@@ -27,10 +27,26 @@ pub struct Operator {
     /// Kernels that the operator itself launched, longest first.
     #[serde(default)]
     pub kernels: Vec<KernelSum>,
+    /// Where the operator was called, most GPU time first; empty if the trace does not tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<OperatorPlace>,
     /// Input shapes of the first call, in the trace's notation; empty if not recorded.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub shapes: String,
     /// Source of the numbers: path in the run folder.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
+}
+
+/// A Python function in which an operator was called.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OperatorPlace {
+    /// File, line of the function's `def`, and name: `net.py(9): forward`.
+    pub function: String,
+    /// Number of calls from there.
+    pub calls: u64,
+    /// GPU time in nanoseconds of the work that the operator itself launched there; absent if the
+    /// trace has no GPU rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_self_ns: Option<u64>,
 }

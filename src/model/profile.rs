@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::finding::KernelVerdict;
+use super::memory::MemoryUse;
 use super::open_enum::open_enum;
 use super::sanitizer::SanitizerResult;
 use super::selection::Selection;
@@ -58,7 +59,7 @@ pub struct Profile {
     /// Rates of each case that has `[work]`, as shares of the device's peaks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub speed_of_light: Vec<SpeedOfLight>,
-    /// Stages of a model, in the order in which they began.
+    /// Stages of a model or a training, in the order in which they began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Stage>,
     /// Correctness over all cases.
@@ -79,6 +80,9 @@ pub struct Profile {
     /// Operators of a framework, longest first: by GPU time if it is known, else by host time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operators: Vec<Operator>,
+    /// Largest use of each GPU's memory by a framework's allocator.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<MemoryUse>,
     /// Busy time of each GPU and the causes of its idle time; absent without a trace that has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
@@ -168,7 +172,7 @@ pub struct KernelInfo {
     /// Compiler and machine that produced the code, e.g. `nvcc 13.0 on h200`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub compiler: String,
-    /// The model that the kernel runs; only for a Python kernel with a `[model]`.
+    /// The model that was run: of a Python kernel with a `[model]`, or of a program in mode `torch`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelInfo>,
 }

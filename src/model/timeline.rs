@@ -26,6 +26,15 @@ pub struct Region {
     /// call), inner regions included; absent if no GPU times are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_ns: Option<u64>,
+    /// Time in nanoseconds from the start of the first work launched inside to the end of the last,
+    /// summed over all instances: the range projected onto the GPU, as nsys's `nvtx_gpu_proj_sum`
+    /// has it. Absent for start/end regions, and if no trace tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_span_ns: Option<u64>,
+    /// The part of `gpu_ns` that is inferred: a thread without any range launched it while another
+    /// thread was in the region, as autograd's does in a backward pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inferred_gpu_ns: Option<u64>,
     /// Kernels launched inside, summed by name.
     #[serde(default)]
     pub kernels: Vec<KernelSum>,

@@ -7,6 +7,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::memory::MemoryPoint;
+
 /// The schema name that every trace carries.
 pub const SCHEMA: &str = "rgpu.trace/1";
 
@@ -32,6 +34,9 @@ pub struct Trace {
     /// Calls into CUDA on the host, in order of start.
     #[serde(default)]
     pub calls: Vec<CallEvent>,
+    /// Memory of a framework's allocator, in order of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<MemoryPoint>,
     /// Number of events of each kind that are not listed.
     #[serde(default)]
     pub cut: Cut,

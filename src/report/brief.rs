@@ -5,8 +5,9 @@
 
 use super::finding;
 use super::headline::headline;
-use super::kernel_name::short_name;
+use super::kernel_name::{distinct_names, short_name};
 use super::quantity::{digits, duration, per_second, percent};
+use super::region_rows;
 use super::text::one_line;
 use super::{Document, ReportInput, Style};
 use crate::model::profile::TimingClock;
@@ -158,13 +159,14 @@ fn launch(l: &Launch) -> String {
 }
 
 fn sums(profile: &Profile, say: &mut impl FnMut(String)) {
-    for k in profile.kernels.iter().take(20) {
-        let (name, total) = (short_name(&k.kernel), duration(k.total_ns as f64));
+    let kernels = || profile.kernels.iter().take(20);
+    for (k, name) in kernels().zip(distinct_names(kernels().map(|k| k.kernel.as_str()))) {
+        let total = duration(k.total_ns as f64);
         say(format!("kernel: {name}, {total} in {} launches", k.launches));
     }
-    for r in profile.regions.iter().take(40) {
-        if let Some(ns) = r.gpu_ns {
-            say(format!("region: {}, GPU {}", r.display(), duration(ns as f64)));
+    for row in region_rows::rows(profile, 40) {
+        if row.gpu_ns.is_some() {
+            say(format!("region: {}, GPU {}", row.label, row.gpu_text()));
         }
     }
 }

@@ -15,11 +15,15 @@ use nest::{Slice, lanes};
 use wire::Message;
 
 use super::{Document, ReportInput, Style};
+use crate::model::memory::MemoryPoint;
 use crate::model::trace::{Trace, WorkKind};
 
 /// `TrackEvent.type`.
 const BEGIN: u64 = 1;
 const END: u64 = 2;
+const COUNTER: u64 = 4;
+/// `CounterDescriptor.unit`.
+const UNIT_BYTES: u64 = 3;
 /// The `trusted_packet_sequence_id`: this trace has a single writer.
 const SEQUENCE: u64 = 1;
 /// The process id of the program; our traces do not record the real one.
@@ -172,10 +176,38 @@ impl File {
             slice.facts.extend(work.launch.map(|n| ("launch", n.into())));
             gpus.entry(work.device).or_default().entry(work.stream).or_default().push(slice);
         }
+        for point in &trace.memory {
+            gpus.entry(point.device).or_default();
+        }
         for (gpu, streams) in gpus {
             let parent = self.track(&format!("GPU {gpu}"), None, None);
             for (stream, slices) in streams {
                 self.slices(&format!("stream {stream}"), parent, slices);
+            }
+            self.memory(trace, gpu, parent);
+        }
+    }
+
+    /// Adds the memory of a GPU as two counters.
+    fn memory(&mut self, trace: &Trace, gpu: u32, parent: u64) {
+        let points = || trace.memory.iter().filter(|point| point.device == gpu);
+        if points().next().is_none() {
+            return;
+        }
+        let counters: [(&str, fn(&MemoryPoint) -> u64); 2] = [
+            ("memory in tensors", |point| point.allocated_bytes),
+            ("memory of the allocator", |point| point.reserved_bytes),
+        ];
+        for (name, bytes_of) in counters {
+            let mut unit = Message::default();
+            unit.number(3, UNIT_BYTES);
+            let track = self.track(name, Some(parent), Some((8, unit)));
+            for point in points() {
+                let mut event = Message::default();
+                event.number(9, COUNTER);
+                event.number(11, track);
+                event.number(30, bytes_of(point));
+                self.packet(11, &event, Some(point.at_ns));
             }
         }
     }

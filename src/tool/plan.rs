@@ -9,6 +9,7 @@
 //! | `case.json`, `case-plain.json`, `case-sanitizer.json` | runner inputs: with the reference, without, and without warm-up |
 //! | `src/…`, `include/rgpu.h`, `data/…` | sources, our header, input files |
 //! | `harness.py` | replaces the inputs and the runner for a Python kernel |
+//! | `hook/` | starts torch's profiler in a program |
 //! | `bin/` | the runner and the collector |
 //! | `build/` | compiled files |
 //! | `raw/` | results of tools and runner: `report.ncu-rep`, `report.nsys-rep`, `report.sqlite`, `verify.json`, `time.json`, `once.json`, `memcheck.xml`, `nvtx.jsonl.<pid>` … |
@@ -41,6 +42,7 @@ pub(crate) mod request;
 pub(crate) mod rungs;
 mod runner_input;
 pub(crate) mod sections;
+mod torch_hook;
 pub(crate) mod wheels;
 
 use draft::{Draft, PlanError};
@@ -65,9 +67,12 @@ const RAW: &str = "raw";
 /// [`PlanError::Option`], [`PlanError::TorchNeedsPython`].
 pub fn check(request: &Request) -> Result<(), PlanError> {
     if request.mode == Mode::Torch
-        && !matches!(&request.target, Target::Kernel { spec, .. } if spec.is_python())
+        && matches!(&request.target, Target::Kernel { spec, .. } if !spec.is_python())
     {
         return Err(PlanError::TorchNeedsPython);
+    }
+    if request.mode == Mode::Torch {
+        torch_hook::check(request)?;
     }
     ncu::check(request)?;
     nsys::check(request)?;

@@ -6,7 +6,12 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = ["hf", "hf_train", "train", "slow_loader", "compiled", "graph", "decode", "gemm", "ddp", "jax_mlp", "cupy_heat", "triton_norm"]
-MODES = os.environ.get("PROGRAM_MODES", "nsys ncu deep nvtx").split()
+MODES = os.environ.get("PROGRAM_MODES", "nsys ncu deep nvtx torch").split()
+# Programs without torch; mode `torch` ends on a rung below its own.
+WITHOUT_TORCH = ["jax_mlp", "cupy_heat"]
+# Stages that mode `torch` finds by itself.
+STAGES = {"hf": {"LLM@prefill", "LLM@decode_step"}, "hf_train": {"torch@step", "LLM@forward"}, "train": {"torch@step"},
+          "slow_loader": {"torch@step"}, "ddp": {"torch@step"}}
 SECONDS = 120  # of one program in one mode
 
 
@@ -17,6 +22,30 @@ def command(name, folder):
 
 def sentence(finding):
     return " ".join(str(finding.get("text") or finding.get("title") or finding.get("id")).split())
+
+
+def recorded(s, name, ended):
+    """What mode `torch` recorded of a program."""
+    profile = ended.json
+    rungs = [f"{r['rung']} {r['code']} {r.get('message', '')}".strip() for r in profile.get("ladder", []) if not r.get("ok")]
+    if name in WITHOUT_TORCH:
+        s.check(f"{name} under torch ends below the rung torch, which says why", profile.get("rung") not in ("torch", None)
+                and any(r.startswith("torch torch_") for r in rungs), f"rung {profile.get('rung')}: {rungs}")
+        return
+    operators, stages = profile.get("operators", []), {t["region"]: t for t in profile.get("stages", [])}
+    told = (f"rung {profile.get('rung')}, {rungs}, {len(operators)} operators, stages {sorted(stages)}, "
+            f"gaps {[g['text'] for g in profile.get('gaps', [])][:6]}, stderr {ended.stderr.strip().splitlines()[-3:]}")
+    s.check(f"torch records {name}", profile.get("rung") == "torch" and any(o.get("gpu_self_ns") for o in operators)
+            and any(o.get("kernels") for o in operators), told, note=f"{len(operators)} operators")
+    s.check(f"{name} has its peak of memory", any(m["peak_allocated_bytes"] > 0 for m in profile.get("memory", [])), told)
+    s.check(f"{name} has its stages", STAGES.get(name, set()) <= set(stages), told)
+    if name == "hf":
+        model, prefill = profile["kernel"].get("model") or {}, stages.get("LLM@prefill", {})
+        mfu = (prefill.get("utilization") or {}).get("percent")
+        s.check("a Hugging Face model is known with its MFU", model.get("parameters") and model.get("dtype") == "bfloat16"
+                and mfu is not None and 0 < mfu < 100, f"{model}, {prefill}", note=f"MFU of prefill {mfu} %")
+    if name != "compiled":
+        s.check(f"operators of {name} know where they are called", any(o.get("places") for o in operators), told)
 
 
 def programs(s):
@@ -35,6 +64,8 @@ def programs(s):
             findings = [sentence(f) for f in profile.get("findings", [])[:3]]
             s.check(f"{name} under {mode} ends with 0 and a finding", ended.status == 0 and findings,
                     f"status {ended.status}: " + " / ".join(ended.stderr.strip().splitlines()[-4:]), note=f"{ended.seconds:.1f} s")
+            if mode == "torch" and ended.status == 0:
+                recorded(s, name, ended)
             rows.append(f"| {name} | {mode} | {ended.status} | {ended.seconds:.1f} | {profile.get('rung', '')} | {'; '.join(findings)[:400]} |")
     (s.out / "programs.md").write_text("\n".join(rows) + "\n")
     failing = s.finish(s.start("profile", "--mode", "nsys", "--remote", "h200", "--", "python3", folder / "fails.py"), 60)

@@ -59,5 +59,6 @@ mod ssh_certificates;
 mod ssh_cli;
 mod sshd;
 mod tables;
+mod torch_programs;
 mod wagmiv67;
 mod window;

@@ -49,7 +49,7 @@ fn given(args: &ProfileArgs) -> Vec<ModeFlag> {
         ("--ncu-args", ncu.ncu_args.is_some(), FlagGroup::Ncu),
         ("--trace", nsys.trace.is_some(), FlagGroup::Nsys),
         ("--sample", nsys.sample.is_some(), FlagGroup::Nsys),
-        ("--capture-range", nsys.capture_range.is_some(), FlagGroup::Nsys),
+        ("--capture-range", nsys.capture_range.is_some(), FlagGroup::CaptureRange),
         ("--nsys-args", nsys.nsys_args.is_some(), FlagGroup::Nsys),
         ("--tool", !sanitizer.tool.is_empty(), FlagGroup::Sanitizer),
         ("--sanitizer-args", sanitizer.sanitizer_args.is_some(), FlagGroup::Sanitizer),

@@ -150,7 +150,7 @@ pub(in crate::cli) fn of_program(
 fn needs_no_kernel(mode: Mode) -> Result<()> {
     match mode.info().needs_kernel {
         true => Err(Failure::new(Exit::Usage, "usage", format!("mode `{mode}` needs a kernel"))
-            .hint("a program is profiled with --mode ncu, deep, nsys, sanitizer or nvtx")),
+            .hint("a program is profiled with --mode ncu, deep, nsys, sanitizer, nvtx or torch")),
         false => Ok(()),
     }
 }

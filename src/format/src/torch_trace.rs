@@ -11,18 +11,29 @@
 //! | `kernel`, `Kernel` | a kernel; `pid` is the device, `tid` the stream | `correlation`, `External id`, `device`, `stream`, `grid`, `block`, `registers per thread`, `shared memory` |
 //! | `gpu_memcpy`, `Memcpy` | a copy | `correlation`, `bytes` |
 //! | `gpu_memset`, `Memset` | a fill | `correlation`, `bytes` |
+//! | `python_function` | a call of a Python function: `file.py(12): name`, with the line of its `def` | |
+//!
+//! With `"ph": "i"` and the name `[memory]`, an event is a change of an allocator, from whose `args` we
+//! take `Device Type` (0 is the host), `Device Id`, `Total Allocated` and `Total Reserved`. Backward
+//! operators have the `Sequence number` of their forward operator and its `Fwd thread id`, which is 0
+//! for forward operators. The key `rgpu` is our own ([`Recording`]).
 //!
 //! `ts` and `dur` are microseconds, as whole numbers before 2024 and with three decimals since. The
 //! capitalised categories are those of 2021. Arrows between calls and kernels (`ac2g`) only repeat
 //! the correlations. Everything else is counted and skipped.
 //!
-//! Tested with public recordings of 2023 and 2024 (schema 1) from HolisticTraceAnalysis.
+//! Tested with public recordings of 2023 and 2024 (schema 1) from HolisticTraceAnalysis, and with
+//! recordings of torch 2.x on a CPU.
+
+mod recording;
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::collections::HashMap;
 use std::fmt;
 use thiserror::Error;
+
+pub use recording::{RangeWork, RecordedMemory, RecordedModel, Recording};
 
 /// The reason why a trace could not be read.
 #[derive(Debug, Error)]
@@ -85,6 +96,38 @@ pub struct TorchEvent {
     pub shared_bytes: Option<u64>,
     /// Shapes of an operator's inputs, as written in the trace.
     pub shapes: String,
+    /// Number that a forward operator and its backward operators share.
+    pub sequence: Option<i64>,
+    /// Whether it is a backward operator.
+    pub is_backward: bool,
+}
+
+/// A call of a Python function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PythonCall {
+    /// `file.py(12): name`, as an index into [`TorchTrace::names`].
+    pub name: u32,
+    /// Process id.
+    pub pid: i64,
+    /// Thread id.
+    pub tid: i64,
+    /// Start in nanoseconds on the trace's own clock.
+    pub start_ns: i64,
+    /// Duration in nanoseconds.
+    pub duration_ns: u64,
+}
+
+/// The state of a GPU's allocator after a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryChange {
+    /// Time in nanoseconds on the trace's own clock.
+    pub at_ns: i64,
+    /// Number of the GPU.
+    pub device: u32,
+    /// Bytes in tensors.
+    pub allocated_bytes: u64,
+    /// Bytes that the allocator holds.
+    pub reserved_bytes: u64,
 }
 
 /// A trace of torch's profiler.
@@ -92,6 +135,12 @@ pub struct TorchEvent {
 pub struct TorchTrace {
     /// Events with a duration and of a known kind, in file order.
     pub events: Vec<TorchEvent>,
+    /// Calls of Python functions, in file order.
+    pub python_calls: Vec<PythonCall>,
+    /// Changes of GPU memory, in file order.
+    pub memory: Vec<MemoryChange>,
+    /// What our own hook added.
+    pub recording: Option<Recording>,
     /// Distinct event names.
     pub names: Vec<String>,
     /// Names of the GPUs, in the trace's order.
@@ -119,7 +168,9 @@ impl TorchTrace {
     /// [`TorchTraceError`]. A trace that was cut off gives the events before the cut.
     pub fn read(file: &[u8]) -> Result<TorchTrace, TorchTraceError> {
         let mut building = TraceBuilder::default();
-        let mut json = serde_json::Deserializer::from_slice(file);
+        // Names of code that is gone are no UTF-8.
+        let text = String::from_utf8_lossy(file);
+        let mut json = serde_json::Deserializer::from_str(&text);
         let outcome = Document(&mut building).deserialize(&mut json);
         let mut trace = building.trace;
         match outcome {
@@ -165,6 +216,14 @@ struct RawEvent<'a> {
     args: Option<&'a serde_json::value::RawValue>,
 }
 
+impl<'a> RawEvent<'a> {
+    /// Its arguments; all are absent if they are no object.
+    fn args(&self) -> RawArgs<'a> {
+        let args = self.args.and_then(|args| serde_json::from_str(args.get()).ok());
+        args.unwrap_or_default()
+    }
+}
+
 #[derive(Default, Deserialize)]
 struct RawArgs<'a> {
     #[serde(default, borrow)]
@@ -185,6 +244,33 @@ struct RawArgs<'a> {
     shared: JsonText<'a>,
     #[serde(default, borrow, rename = "Input Dims", alias = "Input dims")]
     shapes: JsonText<'a>,
+    #[serde(default, borrow, rename = "Sequence number")]
+    sequence: JsonText<'a>,
+    #[serde(default, borrow, rename = "Fwd thread id")]
+    forward_thread: JsonText<'a>,
+    #[serde(default, borrow, rename = "Device Type")]
+    device_type: JsonText<'a>,
+    #[serde(default, borrow, rename = "Device Id")]
+    device_id: JsonText<'a>,
+    #[serde(default, borrow, rename = "Total Allocated")]
+    allocated: JsonText<'a>,
+    #[serde(default, borrow, rename = "Total Reserved")]
+    reserved: JsonText<'a>,
+}
+
+impl RawArgs<'_> {
+    /// The state of a GPU's allocator. `None` for the host's.
+    fn memory(&self, at_ns: i64) -> Option<MemoryChange> {
+        // `c10::DeviceType`: 0 is the CPU.
+        self.device_type.int().filter(|kind| *kind > 0)?;
+        let bytes = |text: &JsonText<'_>| text.int().and_then(|n| u64::try_from(n).ok());
+        Some(MemoryChange {
+            at_ns,
+            device: self.device_id.int().and_then(|n| u32::try_from(n).ok())?,
+            allocated_bytes: bytes(&self.allocated)?,
+            reserved_bytes: bytes(&self.reserved).unwrap_or(0),
+        })
+    }
 }
 
 /// Any JSON value, kept as text.
@@ -241,18 +327,41 @@ impl TraceBuilder {
     }
 
     fn take(&mut self, raw: &RawEvent<'_>) {
-        let kind = raw.cat.text().and_then(|category| kind(&category));
-        let Some(kind) = kind.filter(|_| raw.ph.text().as_deref() == Some("X")) else {
-            self.trace.other += 1;
+        let category = raw.cat.text().unwrap_or_default();
+        match raw.ph.text().as_deref() {
+            Some("X") if category == "python_function" => self.take_python_call(raw),
+            Some("X") => match kind(&category) {
+                Some(kind) => self.take_event(raw, kind),
+                None => self.trace.other += 1,
+            },
+            Some("i") if raw.name.json() == "\"[memory]\"" => {
+                let change = raw.ts.nanos().and_then(|at_ns| raw.args().memory(at_ns));
+                self.trace.memory.extend(change);
+            }
+            _ => self.trace.other += 1,
+        }
+    }
+
+    fn take_python_call(&mut self, raw: &RawEvent<'_>) {
+        let duration = raw.dur.nanos().and_then(|ns| u64::try_from(ns).ok());
+        let (Some((start_ns, duration_ns)), Some(name)) =
+            (raw.ts.nanos().zip(duration), raw.name.text())
+        else {
+            self.trace.malformed += 1;
             return;
         };
+        let name = self.number(name);
+        let (pid, tid) = (raw.pid.int().unwrap_or(-1), raw.tid.int().unwrap_or(-1));
+        self.trace.python_calls.push(PythonCall { name, pid, tid, start_ns, duration_ns });
+    }
+
+    fn take_event(&mut self, raw: &RawEvent<'_>, kind: EventKind) {
         let times = raw.ts.nanos().zip(raw.dur.nanos().and_then(|ns| u64::try_from(ns).ok()));
         let (Some((start_ns, duration_ns)), Some(name)) = (times, raw.name.text()) else {
             self.trace.malformed += 1;
             return;
         };
-        let args = raw.args.and_then(|args| serde_json::from_str::<RawArgs<'_>>(args.get()).ok());
-        let args = args.unwrap_or_default();
+        let args = raw.args();
         let small = |value: &JsonText<'_>| value.int().and_then(|n| u32::try_from(n).ok());
         let unsigned = |value: &JsonText<'_>| value.int().and_then(|n| u64::try_from(n).ok());
         let name = self.number(name);
@@ -275,6 +384,8 @@ impl TraceBuilder {
                 EventKind::Operator => args.shapes.json().to_owned(),
                 _ => String::new(),
             },
+            sequence: args.sequence.int().filter(|number| *number >= 0),
+            is_backward: args.forward_thread.int().is_some_and(|thread| thread != 0),
         });
     }
 }
@@ -325,6 +436,10 @@ impl<'de> Visitor<'de> for Document<'_> {
                     let devices: Vec<Device> =
                         serde_json::from_str(devices.get()).unwrap_or_default();
                     self.0.trace.devices = devices.into_iter().filter_map(|d| d.name).collect();
+                }
+                "rgpu" => {
+                    let recording: &serde_json::value::RawValue = map.next_value()?;
+                    self.0.trace.recording = serde_json::from_str(recording.get()).ok();
                 }
                 _ => {
                     map.next_value::<IgnoredAny>()?;
@@ -383,6 +498,34 @@ mod tests {
         assert_eq!(trace.name(&trace.events[1]), "k");
         assert_eq!((trace.other, trace.malformed, trace.broken), (1, 2, None));
         assert_eq!(trace.devices, ["GPU"]);
+    }
+
+    #[test]
+    fn python_calls_memory_and_our_own_key_are_read() {
+        let text = r#"{"traceEvents":[
+            {"ph":"X","cat":"python_function","name":"train.py(3): step","pid":7,"tid":8,"ts":1,"dur":5,
+             "args":{"Python id":1}},
+            {"ph":"i","cat":"cpu_instant_event","s":"t","name":"[memory]","pid":7,"tid":8,"ts":2.5,
+             "args":{"Total Reserved":2048,"Total Allocated":512,"Bytes":512,"Addr":1,"Device Id":0,"Device Type":1}},
+            {"ph":"i","cat":"cpu_instant_event","name":"[memory]","ts":2.5,
+             "args":{"Total Allocated":512,"Device Id":-1,"Device Type":0}},
+            {"ph":"X","cat":"cpu_op","name":"MmBackward0","pid":7,"tid":9,"ts":3,"dur":1,
+             "args":{"Sequence number":4,"Fwd thread id":1}}],
+            "rgpu":{"recorded":"steps","steps":3,"cuda":true,"model":{"name":"llama","parameters":5},
+                    "work":{"LLM@prefill":{"calls":1,"flops":2e9}},"memory":{"peak_allocated_bytes":9}}}"#;
+        let trace = TorchTrace::read(text.as_bytes()).unwrap();
+        let call = trace.python_calls[0];
+        assert_eq!(trace.names[call.name as usize], "train.py(3): step");
+        assert_eq!((call.tid, call.start_ns, call.duration_ns), (8, 1000, 5000));
+        let change =
+            MemoryChange { at_ns: 2500, device: 0, allocated_bytes: 512, reserved_bytes: 2048 };
+        assert_eq!(trace.memory, [change], "memory of the host is left out");
+        assert_eq!((trace.events[0].sequence, trace.events[0].is_backward), (Some(4), true));
+        let recording = trace.recording.unwrap();
+        assert_eq!((recording.steps, recording.cuda, recording.cut), (3, true, false));
+        assert_eq!(recording.work["LLM@prefill"], RangeWork { calls: 1, flops: 2e9 });
+        assert_eq!(recording.model.unwrap().parameters, Some(5));
+        assert_eq!(recording.memory.unwrap().peak_allocated_bytes, 9);
     }
 
     #[test]

@@ -27,7 +27,10 @@ pub(super) fn import(
         // A range has no name of its own; its kernels are the instances of a metric.
         None => launch.kernel = format!("range of {}", kernels_of_range(result).join(", ")),
     }
-    launch.region = result.nvtx().map(|state| region::path(&state)).unwrap_or_default();
+    if let Some(state) = result.nvtx() {
+        let around = region::path(&state, result.launch().map(|kernel| kernel.thread));
+        (launch.region, launch.region_inferred) = (around.path, around.is_inferred);
+    }
     launch.duration_ns = launch.number("gpu__time_duration.sum");
     launch.registers = whole(launch.number("launch__registers_per_thread"));
     launch.shared_bytes = shared_bytes(&launch);

@@ -1,8 +1,8 @@
 //! The NVTX path of a launch, and the regions of launches and ranges.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use rgpu_format::ncu_rep::{NcuReport, NvtxState};
+use rgpu_format::ncu_rep::{NcuReport, NvtxStack, NvtxState};
 
 use super::launch::kernels_of_range;
 use crate::import::imported::kernel_sums;
@@ -15,8 +15,50 @@ use crate::model::{Launch, Region};
 /// A report gives the nesting of ranges within a domain, but not between domains. Domains are
 /// therefore put one after another, rgpu's first, since the runner opens its ranges around
 /// everything else. Start/end ranges need not nest; they are used only if nothing else is open.
-pub(super) fn path(state: &NvtxState) -> Vec<String> {
-    let mut stacks: Vec<_> = state.stacks.iter().collect();
+///
+/// A launch lies in the ranges of its own thread. Where that has none open, it lies in those of the
+/// only other thread that has, which is inferred: autograd's thread launches the kernels of a
+/// backward pass that another thread began.
+pub(super) fn path(state: &NvtxState, thread: Option<u64>) -> LaunchPath {
+    let is_own = |stack: &&NvtxStack| thread.is_none_or(|thread| stack.thread == thread);
+    let mut stacks: Vec<&NvtxStack> = state.stacks.iter().filter(is_own).collect();
+    let first = state.stacks.first().map(|stack| stack.thread);
+    let is_of_one_thread = state.stacks.iter().all(|stack| Some(stack.thread) == first);
+    let is_inferred = stacks.is_empty() && first.is_some() && is_of_one_thread;
+    if is_inferred {
+        stacks.extend(&state.stacks);
+    }
+    LaunchPath { path: joined_path(state, stacks), is_inferred }
+}
+
+/// The ranges around a launch.
+pub(super) struct LaunchPath {
+    /// Their names, outermost first.
+    pub(super) path: Vec<String>,
+    /// Whether they are those of another thread.
+    pub(super) is_inferred: bool,
+}
+
+/// Removes inferred regions of threads that open ranges themselves elsewhere in the report, as the
+/// import of time lines does.
+pub(super) fn keep_own_regions(report: &NcuReport<'_>, launches: &mut [Launch]) {
+    if launches.iter().all(|launch| !launch.region_inferred) {
+        return;
+    }
+    let states = report.results().filter_map(|result| result.nvtx());
+    let opening: HashSet<u64> = states
+        .flat_map(|s| s.stacks.iter().map(|stack| stack.thread).collect::<Vec<_>>())
+        .collect();
+    for (result, launch) in report.results().zip(launches) {
+        let opens = result.launch().is_some_and(|kernel| opening.contains(&kernel.thread));
+        if launch.region_inferred && opens {
+            launch.region_inferred = false;
+            launch.region.clear();
+        }
+    }
+}
+
+fn joined_path(state: &NvtxState, mut stacks: Vec<&NvtxStack>) -> Vec<String> {
     stacks.sort_by_key(|stack| match state.domain_name(stack.domain) {
         Some("rgpu") => 0,
         None => 1,
@@ -63,7 +105,20 @@ pub(super) fn rows(report: &NcuReport<'_>, launches: &[Launch], from: &str) -> V
         let durations = inside.iter().map(|launch| launch.duration_ns);
         let known: Option<Vec<f64>> = durations.collect();
         let sum = known.filter(|all| !all.is_empty()).map(|all| all.iter().sum::<f64>());
-        region.gpu_ns = sum.map(|ns| ns.max(0.0).round() as u64);
+        let whole = |sum: f64| sum.max(0.0).round() as u64;
+        region.gpu_ns = sum.map(whole);
+        let inferred = region.launches.iter().filter_map(|id| launches.get(*id as usize));
+        let inferred = inferred.filter(|l| l.region_inferred).filter_map(|l| l.duration_ns);
+        let inferred: f64 = inferred.sum();
+        region.inferred_gpu_ns = (inferred > 0.0).then_some(whole(inferred));
+        // A range that was measured as a whole has one time, from its first work to its last.
+        let of_ranges =
+            region.ranges.iter().filter_map(|range| launches.get(range.launch as usize));
+        let of_ranges: Option<f64> = of_ranges.map(|launch| launch.duration_ns).sum();
+        if region.launches.is_empty() && !region.ranges.is_empty() {
+            region.gpu_ns = of_ranges.map(whole);
+            region.gpu_span_ns = region.gpu_ns;
+        }
     }
     rows.all
 }
@@ -123,5 +178,34 @@ fn part(state: &NvtxState, domain: u64, name: &str) -> String {
     match state.domain_name(domain) {
         Some(domain) => format!("{domain}@{name}"),
         None => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(stacks: &[(u64, &[&str])]) -> NvtxState {
+        let stack = |(thread, path): &(u64, &[&str])| NvtxStack {
+            thread: *thread,
+            domain: 0,
+            path: path.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        NvtxState { stacks: stacks.iter().map(stack).collect(), ..NvtxState::default() }
+    }
+
+    #[test]
+    fn a_launch_of_a_thread_without_ranges_lies_in_those_of_the_only_other_thread() {
+        let around = |stacks: &[(u64, &[&str])], thread| {
+            let around = path(&state(stacks), thread);
+            (around.path.join("::"), around.is_inferred)
+        };
+        let step: (u64, &[&str]) = (1, &["step", "backward"]);
+        let load: (u64, &[&str]) = (2, &["load"]);
+        assert_eq!(around(&[step, load], Some(1)), ("step::backward".into(), false));
+        assert_eq!(around(&[step, load], Some(2)), ("load".into(), false));
+        assert_eq!(around(&[step], Some(3)), ("step::backward".into(), true));
+        assert_eq!(around(&[step, load], Some(3)), (String::new(), false), "two threads");
+        assert_eq!(around(&[], Some(3)), (String::new(), false));
     }
 }

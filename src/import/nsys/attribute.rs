@@ -1,5 +1,7 @@
 //! Joins GPU work to regions: from a trace to launches, sums and regions.
 
+mod span;
+
 use std::collections::HashMap;
 
 use rgpu_format::nsys_row::{Kernel, Strings};
@@ -7,15 +9,18 @@ use rgpu_format::nsys_row::{Kernel, Strings};
 use super::sums::RegionSums;
 use super::trace::{GpuWorkKind, Trace, Work};
 use crate::import::Imported;
-use crate::import::region_tree::{CallTime, Kind, Tree};
+use crate::import::region_tree::{CallTime, Kind, RangeAround, Tree};
 use crate::model::launch::Launch;
 use crate::model::profile::Gap;
+use span::RangeSpans;
 
 /// GPU work of a trace, by the region in which it was launched.
 pub(super) struct AttributedWork {
     pub(super) tree: Tree,
     /// Sums of the work launched directly in each region, without inner regions, by region number.
     sums: Vec<RegionSums>,
+    /// Span of the work launched directly in each range.
+    spans: RangeSpans,
     /// The start/end regions of work that is listed one by one, by process and correlation id.
     start_end: HashMap<(u64, i64), Vec<usize>>,
     /// Number of pieces of work whose API call is known.
@@ -36,6 +41,7 @@ impl AttributedWork {
         drop(moments);
         let mut placed = AttributedWork {
             sums: Vec::new(),
+            spans: RangeSpans::new(trace.ranges.len()),
             start_end: HashMap::new(),
             known: 0,
             tree: Tree::default(),
@@ -50,8 +56,15 @@ impl AttributedWork {
         let mut pairs = pairs.into_iter().peekable();
         for (index, launched) in trace.pieces.launched().enumerate() {
             let call = launched.call;
-            if let Some(node) = innermost.at(call.process, call.thread, call.at_ns) {
-                launched.spent().for_each(|spent| placed.sums[node].add(spent));
+            if let Some(around) = innermost.around(call.process, call.thread, call.at_ns) {
+                let sums = &mut placed.sums[around.innermost.node];
+                for spent in launched.spent() {
+                    sums.add(spent);
+                    placed.spans.add(around.innermost.range, spent);
+                    if around.is_inferred {
+                        sums.inferred_ns = sums.inferred_ns.saturating_add(spent.ns);
+                    }
+                }
             }
             while let Some((_, node)) = pairs.next_if(|(moment, _)| *moment == index) {
                 launched.spent().for_each(|spent| placed.sums[node].add(spent));
@@ -68,16 +81,22 @@ impl AttributedWork {
     /// The regions of one piece of listed work: the innermost push/pop region, then the start/end
     /// ones.
     pub(super) fn regions_of(&self, trace: &Trace, work: &Work) -> Vec<usize> {
-        let call = work.key().and_then(|(process, id)| trace.pieces.call_for(process, id));
-        let inner =
-            call.and_then(|call| self.tree.innermost().at(call.process, call.thread, call.at_ns));
+        let inner = self.around(trace, work).map(|around| around.innermost.node);
         let start_end = work.key().and_then(|key| self.start_end.get(&key));
         inner.into_iter().chain(start_end.into_iter().flatten().copied()).collect()
     }
 
+    /// The push/pop range in which one piece of listed work was launched.
+    fn around(&self, trace: &Trace, work: &Work) -> Option<RangeAround> {
+        let (process, id) = work.key()?;
+        let call = trace.pieces.call_for(process, id)?;
+        self.tree.innermost().around(call.process, call.thread, call.at_ns)
+    }
+
     /// The sums of each region, including its inner regions.
-    fn whole_sums(self) -> (Tree, Vec<RegionSums>) {
+    fn whole_sums(self) -> (Tree, Vec<RegionSums>, Vec<u64>) {
         let (tree, mut sums) = (self.tree, self.sums);
+        let spans = self.spans.by_region(&tree);
         // A parent has a smaller number than its children, so a region is complete before it is
         // added to it.
         for node in (0..sums.len()).rev() {
@@ -86,7 +105,7 @@ impl AttributedWork {
                 below[parent].merge(&rest[0]);
             }
         }
-        (tree, sums)
+        (tree, sums, spans)
     }
 }
 
@@ -96,9 +115,11 @@ pub(super) fn add(trace: &Trace, placed: AttributedWork, from: &str, imported: &
     imported.copies = trace.totals.copies();
     imported.launches = launches(trace, &placed);
     imported.gaps.extend(gaps(trace, placed.known, from));
-    let (tree, sums) = placed.whole_sums();
+    let (tree, sums, spans) = placed.whole_sums();
     let regions = tree.regions(from).into_iter().map(|(node, mut region)| {
         region.gpu_ns = (trace.many > 0).then_some(sums[node].gpu_ns);
+        region.gpu_span_ns = Some(spans[node]).filter(|ns| *ns > 0);
+        region.inferred_gpu_ns = Some(sums[node].inferred_ns).filter(|ns| *ns > 0);
         region.kernels = sums[node].kernels(&trace.kernels);
         region
     });
@@ -120,6 +141,8 @@ fn launches(trace: &Trace, placed: &AttributedWork) -> Vec<Launch> {
             launch.start_ns = u64::try_from(work.start_ns.saturating_sub(trace.first_ns)).ok();
             let inner = placed.regions_of(trace, work).first().copied();
             launch.region = inner.map(|node| placed.tree.path(node)).unwrap_or_default();
+            launch.region_inferred =
+                placed.around(trace, work).is_some_and(|around| around.is_inferred);
             launch
         })
         .collect()

@@ -77,6 +77,7 @@ pub(super) fn list(trace: &Trace, placed: &AttributedWork, from: &str) -> model:
         work,
         ranges,
         calls,
+        memory: Vec::new(),
         from: from.to_owned(),
     }
 }

@@ -3,7 +3,7 @@
 //! GPU rows and API calls are in nearly the same order in the file, so the next id is mostly close
 //! to the last one. A sorted list with a cursor is therefore several times faster than a hash table
 //! and uses a third of the memory. There may be ten million pieces, so only what the sums need is
-//! stored: 40 bytes for each.
+//! stored: 48 bytes for each.
 
 use super::numbers::ValueNumbers;
 use super::trace::Work;
@@ -24,6 +24,7 @@ struct WorkPiece {
     thread: u32,
     correlation: i64,
     at_ns: i64,
+    start_ns: i64,
     ns: u64,
     /// The number of the kernel's name, or [`NO_KERNEL`].
     kernel: u32,
@@ -35,6 +36,7 @@ const NO_KERNEL: u32 = u32::MAX;
 /// The part of a piece that the sums need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PieceTime {
+    pub(super) start_ns: i64,
     pub(super) ns: u64,
     pub(super) kernel: Option<u32>,
 }
@@ -51,6 +53,7 @@ impl LaunchedWork<'_> {
     /// The times of its pieces.
     pub(super) fn spent(&self) -> impl ExactSizeIterator<Item = PieceTime> + '_ {
         self.pieces.iter().map(|piece| PieceTime {
+            start_ns: piece.start_ns,
             ns: piece.ns,
             kernel: Some(piece.kernel).filter(|kernel| *kernel != NO_KERNEL),
         })
@@ -77,6 +80,7 @@ impl WorkPieces {
             thread: 0,
             correlation,
             at_ns: 0,
+            start_ns: work.start_ns,
             ns: work.ns(),
             kernel: kernel.unwrap_or(NO_KERNEL),
         });

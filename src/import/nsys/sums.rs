@@ -107,6 +107,8 @@ impl Totals {
 #[derive(Debug, Default)]
 pub(super) struct RegionSums {
     pub(super) gpu_ns: u64,
+    /// The part of `gpu_ns` that a thread without ranges launched.
+    pub(super) inferred_ns: u64,
     kernels: HashMap<u32, KernelTimes, BuildHasherDefault<SmallIntHasher>>,
 }
 
@@ -121,6 +123,7 @@ impl RegionSums {
     /// Adds the sums of an inner region.
     pub(super) fn merge(&mut self, inner: &RegionSums) {
         self.gpu_ns = self.gpu_ns.saturating_add(inner.gpu_ns);
+        self.inferred_ns = self.inferred_ns.saturating_add(inner.inferred_ns);
         for (kernel, times) in &inner.kernels {
             self.kernels.entry(*kernel).or_default().merge(times);
         }

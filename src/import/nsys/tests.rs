@@ -85,6 +85,24 @@ fn regions_hold_the_host_time_and_the_kernels_that_nsys_stats_prints() {
 }
 
 #[test]
+fn regions_have_the_projected_time_that_nsys_stats_prints() {
+    let imported = import_sqlite(&fixture("regions/report.sqlite"), "raw/report.sqlite").unwrap();
+    let mut compared = 0;
+    for row in stats("regions/nvtx_gpu_proj_sum.csv") {
+        let name = row["Range"].trim_start_matches(':').to_owned();
+        let regions = &imported.regions;
+        let of_row = |region: &&crate::model::Region| region.path.last() == Some(&name);
+        let Some(region) = regions.iter().find(of_row) else { continue };
+        let projected = number(&row["Total Proj Time (ns)"]);
+        assert_eq!(region.gpu_span_ns, Some(projected), "{}", region.display());
+        assert!(region.gpu_ns < region.gpu_span_ns || region.kernels.len() == 1);
+        compared += 1;
+    }
+    assert_eq!(compared, 3, "the push/pop regions");
+    assert!(imported.regions.iter().all(|region| region.inferred_gpu_ns.is_none()));
+}
+
+#[test]
 fn launches_come_in_time_order_with_their_shape_and_region() {
     let imported = import_sqlite(&fixture("regions/report.sqlite"), "raw/report.sqlite").unwrap();
     let rows = stats("regions/cuda_gpu_trace.csv");

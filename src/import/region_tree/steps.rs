@@ -1,22 +1,43 @@
-//! The innermost push/pop region of each thread over time, stored as the times at which it changes.
+//! The innermost push/pop range of each thread over time, stored as the times at which it changes.
 
 use std::collections::HashMap;
 
+/// An open range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::import) struct OpenRange {
+    /// Its region.
+    pub(in crate::import) node: usize,
+    /// Its index among the ranges of the trace.
+    pub(in crate::import) range: usize,
+}
+
+/// The ranges around a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::import) struct RangeAround {
+    /// The innermost range.
+    pub(in crate::import) innermost: OpenRange,
+    /// Whether it is of another thread than the call.
+    pub(in crate::import) is_inferred: bool,
+}
+
+/// Threads of one process that are searched for an open range.
+const MAX_THREADS: usize = 16;
+
 /// The changes of one thread by time; each holds until the next. `None` is outside all ranges.
 #[derive(Debug, Default)]
-pub(super) struct RegionChanges(Vec<(i64, Option<usize>)>);
+pub(super) struct RegionChanges(Vec<(i64, Option<OpenRange>)>);
 
 impl RegionChanges {
-    /// Sets the innermost region from `at_ns` on. Must be called in time order; an earlier time is
+    /// Sets the innermost range from `at_ns` on. Must be called in time order; an earlier time is
     /// moved to the last one.
-    pub(super) fn change(&mut self, at_ns: i64, node: Option<usize>) {
+    pub(super) fn change(&mut self, at_ns: i64, range: Option<OpenRange>) {
         match self.0.last_mut() {
-            Some((last, known)) if at_ns <= *last => *known = node,
-            _ => self.0.push((at_ns, node)),
+            Some((last, known)) if at_ns <= *last => *known = range,
+            _ => self.0.push((at_ns, range)),
         }
     }
 
-    fn at(&self, at_ns: i64, finger: &mut usize) -> Option<usize> {
+    fn at(&self, at_ns: i64, finger: &mut usize) -> Option<OpenRange> {
         let after = |index: usize| self.0.get(index).is_none_or(|(start, _)| at_ns < *start);
         let holds = |index: usize| self.0.get(index).is_some_and(|(start, _)| *start <= at_ns);
         if !(holds(*finger) && after(*finger + 1)) {
@@ -39,15 +60,43 @@ pub(in crate::import) struct InnermostLookup<'t> {
     lanes: &'t ThreadChanges,
     last: Option<((u64, u64), Option<&'t RegionChanges>)>,
     finger: usize,
+    /// Threads with ranges by process, each with the last position. Made when first needed.
+    of_process: HashMap<u64, Vec<(&'t RegionChanges, usize)>>,
 }
 
 impl<'t> InnermostLookup<'t> {
     pub(super) fn new(lanes: &'t ThreadChanges) -> InnermostLookup<'t> {
-        InnermostLookup { lanes, last: None, finger: 0 }
+        InnermostLookup { lanes, last: None, finger: 0, of_process: HashMap::new() }
     }
 
-    /// The innermost region of a thread at a time.
-    pub(in crate::import) fn at(&mut self, process: u64, thread: u64, at_ns: i64) -> Option<usize> {
+    /// The innermost range around a call of a thread. A thread that opens no range at all works for
+    /// another one, as autograd's does: its calls lie in the range of the only other thread of the
+    /// process that has one open.
+    pub(in crate::import) fn around(
+        &mut self,
+        process: u64,
+        thread: u64,
+        at_ns: i64,
+    ) -> Option<RangeAround> {
+        if self.lanes.contains_key(&(process, thread)) {
+            let innermost = self.at(process, thread, at_ns)?;
+            return Some(RangeAround { innermost, is_inferred: false });
+        }
+        let lanes = self.lanes;
+        let threads = self.of_process.entry(process).or_insert_with(|| {
+            let own = lanes.iter().filter(|((of, _), _)| *of == process);
+            own.map(|(_, changes)| (changes, 0)).collect()
+        });
+        if threads.len() > MAX_THREADS {
+            return None;
+        }
+        let mut open = threads.iter_mut().filter_map(|(changes, at)| changes.at(at_ns, at));
+        let innermost = open.next()?;
+        open.next().is_none().then_some(RangeAround { innermost, is_inferred: true })
+    }
+
+    /// The innermost range of a thread at a time.
+    fn at(&mut self, process: u64, thread: u64, at_ns: i64) -> Option<OpenRange> {
         let lane = (process, thread);
         let steps = match self.last {
             Some((last, steps)) if last == lane => steps,
@@ -69,10 +118,11 @@ mod tests {
     #[test]
     fn every_moment_finds_its_step_in_whatever_order_it_is_asked() {
         let mut steps = RegionChanges::default();
+        let open = |node| OpenRange { node, range: 10 * node };
         for (at_ns, node) in
             [(10, Some(1)), (20, Some(2)), (20, Some(3)), (15, None), (40, Some(4))]
         {
-            steps.change(at_ns, node);
+            steps.change(at_ns, node.map(open));
         }
         let of = |at_ns: i64| match at_ns {
             ..10 => None,
@@ -82,9 +132,37 @@ mod tests {
         };
         for finger in 0..5 {
             for at_ns in 0..60 {
-                assert_eq!(steps.at(at_ns, &mut finger.clone()), of(at_ns), "{at_ns}");
+                let expected = of(at_ns).map(open);
+                assert_eq!(steps.at(at_ns, &mut finger.clone()), expected, "{at_ns}");
             }
         }
         assert_eq!(RegionChanges::default().at(5, &mut 0), None);
+    }
+
+    #[test]
+    fn a_thread_without_ranges_works_for_the_only_other_thread_that_has_one_open() {
+        let open = |node| Some(OpenRange { node, range: node });
+        let mut lanes = ThreadChanges::default();
+        for (thread, node) in [(1, 1), (2, 2)] {
+            let mut changes = RegionChanges::default();
+            changes.change(10 * thread, open(node));
+            changes.change(10 * thread + 15, None);
+            lanes.insert((7, thread as u64), changes);
+        }
+        let mut lookup = InnermostLookup::new(&lanes);
+        let mut at = |thread, at_ns| {
+            let around = lookup.around(7, thread, at_ns);
+            around.map(|a| (a.innermost.node, a.is_inferred))
+        };
+        // Thread 1 is in its range from 10 to 25, thread 2 from 20 to 35.
+        assert_eq!(
+            [5, 15, 22, 30].map(|ns| at(1, ns)),
+            [None, Some((1, false)), Some((1, false)), None]
+        );
+        assert_eq!(
+            [5, 15, 22, 30].map(|ns| at(3, ns)),
+            [None, Some((1, true)), None, Some((2, true))]
+        );
+        assert_eq!(InnermostLookup::new(&lanes).around(8, 3, 15), None, "another process");
     }
 }

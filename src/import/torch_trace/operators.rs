@@ -1,16 +1,19 @@
-//! Sums of operators by name.
+//! Sums of operators by name, with the places in the source where they were called.
 
 use std::collections::HashMap;
 
 use rgpu_format::torch_trace::{EventKind, TorchEvent, TorchTrace};
 
-use super::work;
+use super::{places, work};
 use crate::model::Operator;
+use crate::model::operator::OperatorPlace;
 use crate::model::timeline::KernelSum;
 
 /// Deeper operators count for their ancestor at this depth. This bounds the work for a hostile file
 /// to a multiple of its size.
 const MAX_DEPTH: usize = 128;
+/// Most places listed for an operator.
+const MAX_PLACES: usize = 5;
 
 /// The sums of one name.
 #[derive(Default)]
@@ -22,6 +25,16 @@ struct Sum {
     gpu_self_ns: u64,
     kernels: HashMap<u32, KernelSum>,
     shapes: String,
+    /// Calls, and GPU time of the operator's own work, by place.
+    places: HashMap<u32, (u64, u64)>,
+}
+
+/// The operators that were open at a call into CUDA.
+struct OpenOperators {
+    /// Their names, innermost first.
+    names: Vec<u32>,
+    /// The place of the innermost.
+    place: Option<u32>,
 }
 
 /// All operators, sorted by GPU time, or by their own host time if there is no GPU time.
@@ -31,13 +44,27 @@ pub(super) fn sum(trace: &TorchTrace, from: &str) -> Vec<Operator> {
     let on_gpu = trace.events.iter().any(|event| work(event.kind));
     for event in trace.events.iter().filter(|event| work(event.kind)) {
         let stack = event.correlation.and_then(|id| stacks.get(&id));
-        gpu(trace, event, stack.map_or(&[][..], Vec::as_slice), &mut sums);
+        if let Some(stack) = stack {
+            gpu(trace, event, stack, &mut sums);
+        }
     }
     let mut operators: Vec<Operator> = sums
         .into_iter()
         .map(|(name, sum)| {
             let mut kernels: Vec<_> = sum.kernels.into_values().collect();
             kernels.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then(a.kernel.cmp(&b.kernel)));
+            let mut places: Vec<_> = sum
+                .places
+                .into_iter()
+                .map(|(place, (calls, gpu_ns))| OperatorPlace {
+                    function: trace.names.get(place as usize).cloned().unwrap_or_default(),
+                    calls,
+                    gpu_self_ns: on_gpu.then_some(gpu_ns),
+                })
+                .collect();
+            let key = |place: &OperatorPlace| (place.gpu_self_ns, place.calls);
+            places.sort_by(|a, b| key(b).cmp(&key(a)).then_with(|| a.function.cmp(&b.function)));
+            places.truncate(MAX_PLACES);
             Operator {
                 name: trace.names.get(name as usize).cloned().unwrap_or_default(),
                 calls: sum.calls,
@@ -46,6 +73,7 @@ pub(super) fn sum(trace: &TorchTrace, from: &str) -> Vec<Operator> {
                 gpu_ns: on_gpu.then_some(sum.gpu_ns),
                 gpu_self_ns: on_gpu.then_some(sum.gpu_self_ns),
                 kernels,
+                places,
                 shapes: sum.shapes,
                 from: from.to_owned(),
             }
@@ -64,27 +92,30 @@ struct Open {
     end_ns: i64,
     duration_ns: u64,
     inner_ns: u64,
+    place: Option<u32>,
     /// Whether an outer operator has the same name.
     again: bool,
 }
 
-/// Sums the host times. Returns the names open at each call into CUDA, innermost first.
-fn host(trace: &TorchTrace, sums: &mut HashMap<u32, Sum>) -> HashMap<i64, Vec<u32>> {
-    let mut order: Vec<&TorchEvent> = trace
+/// Sums the host times. Returns the operators open at each call into CUDA.
+fn host(trace: &TorchTrace, sums: &mut HashMap<u32, Sum>) -> HashMap<i64, OpenOperators> {
+    let places = places::of_operators(trace);
+    let mut order: Vec<(usize, &TorchEvent)> = trace
         .events
         .iter()
-        .filter(|event| matches!(event.kind, EventKind::Operator | EventKind::Call))
+        .enumerate()
+        .filter(|(_, event)| matches!(event.kind, EventKind::Operator | EventKind::Call))
         .collect();
     // Sorted by thread and time. Of events that start together the longer comes first, and an
     // operator comes before its call.
-    order.sort_by_key(|event| {
+    order.sort_by_key(|(_, event)| {
         let call = event.kind == EventKind::Call;
         (event.pid, event.tid, event.start_ns, std::cmp::Reverse(event.duration_ns), call)
     });
-    let mut stacks: HashMap<i64, Vec<u32>> = HashMap::new();
+    let mut stacks: HashMap<i64, OpenOperators> = HashMap::new();
     let mut open: Vec<Open> = Vec::new();
     let mut thread = None;
-    for event in order {
+    for (at, event) in order {
         if thread != Some((event.pid, event.tid)) {
             thread = Some((event.pid, event.tid));
             while close(&mut open, sums) {}
@@ -94,7 +125,9 @@ fn host(trace: &TorchTrace, sums: &mut HashMap<u32, Sum>) -> HashMap<i64, Vec<u3
         }
         if event.kind == EventKind::Call {
             if let Some(id) = event.correlation {
-                stacks.insert(id, open.iter().rev().map(|open| open.name).collect());
+                let names = open.iter().rev().map(|open| open.name).collect();
+                let place = open.last().and_then(|open| open.place);
+                stacks.insert(id, OpenOperators { names, place });
             }
             continue;
         }
@@ -102,6 +135,12 @@ fn host(trace: &TorchTrace, sums: &mut HashMap<u32, Sum>) -> HashMap<i64, Vec<u3
         sum.calls += 1;
         if sum.shapes.is_empty() {
             sum.shapes.clone_from(&event.shapes);
+        }
+        // An operator inside a backward operator has no Python function around it.
+        let outer = || open.last().and_then(|open| open.place);
+        let place = places.get(&at).copied().or_else(outer);
+        if let Some(place) = place {
+            sum.places.entry(place).or_default().0 += 1;
         }
         if open.len() >= MAX_DEPTH {
             continue;
@@ -111,6 +150,7 @@ fn host(trace: &TorchTrace, sums: &mut HashMap<u32, Sum>) -> HashMap<i64, Vec<u3
             end_ns: super::end(event),
             duration_ns: event.duration_ns,
             inner_ns: 0,
+            place,
             again: open.iter().any(|outer| outer.name == event.name),
         });
     }
@@ -134,12 +174,15 @@ fn close(open: &mut Vec<Open>, sums: &mut HashMap<u32, Sum>) -> bool {
 }
 
 /// Adds GPU work to the operators that were open at its launch.
-fn gpu(trace: &TorchTrace, event: &TorchEvent, stack: &[u32], sums: &mut HashMap<u32, Sum>) {
+fn gpu(trace: &TorchTrace, event: &TorchEvent, open: &OpenOperators, sums: &mut HashMap<u32, Sum>) {
     let ns = event.duration_ns;
-    for (depth, name) in stack.iter().enumerate() {
+    for (depth, name) in open.names.iter().enumerate() {
         let Some(sum) = sums.get_mut(name) else { continue };
         if depth == 0 {
             sum.gpu_self_ns = sum.gpu_self_ns.saturating_add(ns);
+            if let Some((_, spent)) = open.place.and_then(|place| sum.places.get_mut(&place)) {
+                *spent = spent.saturating_add(ns);
+            }
             if event.kind == EventKind::Kernel {
                 let kernel = sum.kernels.entry(event.name).or_insert_with(|| KernelSum {
                     kernel: trace.name(event).to_owned(),
@@ -153,7 +196,7 @@ fn gpu(trace: &TorchTrace, event: &TorchEvent, stack: &[u32], sums: &mut HashMap
             }
         }
         // An operator nested in itself is counted once.
-        if !stack[..depth].contains(name) {
+        if !open.names[..depth].contains(name) {
             sum.gpu_ns = sum.gpu_ns.saturating_add(ns);
         }
     }

@@ -5,7 +5,11 @@ use rgpu_format::torch_trace::TorchTrace;
 use super::*;
 
 fn imported(case: &str) -> Imported {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/torch/public");
+    imported_from("public", case)
+}
+
+fn imported_from(folder: &str, case: &str) -> Imported {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/torch").join(folder);
     let file = std::fs::read(root.join(case).join("trace.json")).unwrap();
     import(&TorchTrace::read(&file).unwrap(), "trace.json")
 }
@@ -65,4 +69,50 @@ fn a_trace_of_the_host_alone_is_read_and_says_so() {
     let names: Vec<_> = imported.operators.iter().map(|o| o.name.as_str()).collect();
     assert!(names.contains(&"aten::empty"), "{names:?}");
     assert!(imported.operators.iter().all(|operator| operator.gpu_ns.is_none()));
+}
+
+#[test]
+fn steps_of_a_training_are_stages_and_its_operators_know_their_functions() {
+    let imported = imported_from("hook", "sgd");
+    let [step] = &imported.stages[..] else { panic!("{:#?}", imported.stages) };
+    assert_eq!(
+        (step.region.as_str(), step.instances, step.clock.as_str()),
+        ("torch@step", 3, "host")
+    );
+    let places = |operator: &str| {
+        let operator = imported.operators.iter().find(|o| o.name == operator).unwrap();
+        let places = operator.places.iter();
+        places.map(|place| (place.function.as_str(), place.calls)).collect::<Vec<_>>()
+    };
+    // torch writes the line of the call for the function in which the recording began.
+    let train = [("sgd.py(5): train", 3)];
+    assert_eq!(places("aten::linear"), train);
+    assert_eq!(places("AddmmBackward0"), train, "the place of the forward operator");
+    assert_eq!(imported.program_model, None);
+    assert!(imported.memory.is_empty(), "there was no GPU");
+    assert!(imported.regions.iter().any(|r| r.display().ends_with("Optimizer.step#SGD.step")));
+}
+
+#[test]
+fn calls_of_a_hugging_face_model_are_stages_with_their_rate() {
+    let imported = imported_from("hook", "llama");
+    let model = imported.program_model.unwrap();
+    assert_eq!((model.name.as_str(), model.dtype.as_str()), ("LlamaForCausalLM", "float32"));
+    assert_eq!((model.parameters, &*model.settings["layers"]), (Some(49_856), "1"));
+    let shown: Vec<_> =
+        imported.stages.iter().map(|s| (s.region.as_str(), s.instances, s.flops)).collect();
+    let expected = [("LLM@prefill", 1, Some(1_409_024.0)), ("LLM@decode_step", 2, Some(178_688.0))];
+    assert_eq!(shown, expected);
+    assert!(imported.stages.iter().all(|stage| stage.flops_per_s.is_some_and(|rate| rate > 0.0)));
+}
+
+#[test]
+fn a_trace_of_a_program_that_used_the_gpu_is_refused_without_gpu_work() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/torch/hook/sgd");
+    let text = std::fs::read_to_string(root.join("trace.json")).unwrap();
+    let used = text.replacen("\"cuda\": false", "\"cuda\": true", 1);
+    assert_ne!(used, text);
+    let imported = import(&TorchTrace::read(used.as_bytes()).unwrap(), "trace.json");
+    let codes: Vec<_> = imported.refusals.iter().map(|refusal| refusal.code).collect();
+    assert_eq!(codes, [nsys::NO_GPU_ROWS]);
 }

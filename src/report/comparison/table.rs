@@ -5,8 +5,9 @@ use super::words::{
 };
 use crate::model::comparison::TimeSource;
 use crate::model::comparison::{Comparison, KernelChange, TimeChange, TimeVerdict, Unmatched};
-use crate::report::kernel_name::short_name;
+use crate::report::kernel_name::{distinct_names, short_name};
 use crate::report::quantity::duration;
+use crate::report::region_rows::short_region;
 use crate::report::text::wrap;
 use crate::report::{Align, Grid, Style};
 
@@ -178,9 +179,10 @@ fn unmatched(out: &mut String, title: &str, list: &[Unmatched], style: &Style) {
     }
     let mut grid =
         Grid::new(&[(title, Align::Left), ("launches", Align::Right), ("total", Align::Right)]);
-    for kernel in list {
+    let names = distinct_names(list.iter().map(|kernel| kernel.kernel.as_str()));
+    for (kernel, name) in list.iter().zip(names) {
         grid.row([
-            short_name(&kernel.kernel),
+            name,
             kernel.launches.to_string(),
             kernel.total_ns.map(duration).unwrap_or_default(),
         ]);
@@ -202,7 +204,8 @@ fn regions(out: &mut String, c: &Comparison, style: &Style) {
             _ if b > 0.0 => factor(a / b),
             _ => String::new(),
         };
-        grid.row([region.region.clone(), duration(a), duration(b), speedup]);
+        let name = short_region(&region.region).into_owned();
+        grid.row([name, duration(a), duration(b), speedup]);
     }
     if !grid.is_empty() {
         *out += &format!("\n{}", grid.without_empty_columns().plain(style.width, 2));

@@ -13,7 +13,8 @@ function regions() {
     } },
     { label: "times", num: true, cell: r => r.instances === undefined ? "" : count(r.instances), key: r => r.instances },
     { label: "host", num: true, cell: r => r.host_ns === undefined ? "" : duration(r.host_ns), key: r => r.host_ns },
-    { label: "GPU", num: true, cell: r => r.gpu_ns === undefined ? "" : duration(r.gpu_ns), key: r => r.gpu_ns },
+    { label: "GPU", num: true, cell: r => r.gpu_ns === undefined ? "" : duration(r.gpu_ns) + (r.inferred_gpu_ns ? `, ${duration(r.inferred_gpu_ns)} inferred` : ""), key: r => r.gpu_ns },
+    ...(list.some(r => r.gpu_span_ns) ? [{ label: "GPU span", num: true, cell: r => r.gpu_span_ns ? duration(r.gpu_span_ns) : "", key: r => r.gpu_span_ns }] : []),
     { label: "", cls: "hot", cell: r => bar(null, (useGpu ? r.gpu_ns || 0 : r.host_ns || 0) / most) },
     { label: "launches", num: true, cell: r => r.kernels.length ? count(sum(r.kernels.map(k => k.launches))) : "", key: r => sum(r.kernels.map(k => k.launches)) },
     { label: "kernels", cell: r => {
@@ -34,6 +35,7 @@ function operators() {
     { label: "own host", num: true, cell: o => duration(o.host_self_ns), key: o => o.host_self_ns },
     { label: "GPU", num: true, cell: o => o.gpu_ns === undefined ? "" : duration(o.gpu_ns), key: o => o.gpu_ns },
     { label: "own GPU", num: true, cell: o => o.gpu_self_ns === undefined ? "" : duration(o.gpu_self_ns), key: o => o.gpu_self_ns },
+    ...(page.operators.some(o => o.places) ? [{ label: "called in", cell: o => (o.places || []).map(p => p.function).join("; ") }] : []),
     { label: "shapes", cell: o => o.shapes || "" },
   ], page.operators, { label: "operators", search: o => o.name }));
 }

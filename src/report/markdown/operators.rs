@@ -3,7 +3,7 @@
 use super::{Align, Grid, plain, section};
 use crate::model::Profile;
 use crate::report::quantity::per_second;
-use crate::report::terminal::head::model_text;
+use crate::report::terminal::head::{memory_text, model_text};
 use crate::report::terminal::stages;
 
 /// Renders `operators.md`.
@@ -11,6 +11,9 @@ pub(super) fn report(profile: &Profile) -> String {
     let mut out = format!("# Operators of {}\n\n", plain(&profile.kernel.name));
     if let Some(model) = &profile.kernel.model {
         out += &format!("Model: {}.\n\n", plain(&model_text(model)));
+    }
+    for memory in &profile.memory {
+        out += &format!("Memory: {}.\n\n", plain(&memory_text(memory)));
     }
     if !profile.stages.is_empty() {
         out += "## Stages\n\n";
@@ -38,6 +41,7 @@ pub(super) fn table(profile: &Profile, max: usize) -> Grid {
         ("host ms", Align::Right),
         ("own host ms", Align::Right),
         ("longest kernel", Align::Left),
+        ("called in", Align::Left),
     ]);
     let ms = |ns: u64| format!("{:.6}", ns as f64 / 1e6);
     for o in profile.operators.iter().take(max) {
@@ -49,7 +53,8 @@ pub(super) fn table(profile: &Profile, max: usize) -> Grid {
             ms(o.host_ns),
             ms(o.host_self_ns),
             o.kernels.first().map(|k| plain(&k.kernel)).unwrap_or_default(),
+            o.places.iter().map(|p| plain(&p.function)).collect::<Vec<_>>().join("; "),
         ]);
     }
-    grid
+    grid.without_empty_columns()
 }

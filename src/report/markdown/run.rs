@@ -5,6 +5,7 @@ use crate::model::Profile;
 use crate::report::finding;
 use crate::report::kernel_name::short_name;
 use crate::report::quantity::{cost, digits, duration, moment, per_second, percent};
+use crate::report::region_rows;
 use crate::report::terminal::launches::{roofline_text, stalls_text};
 
 /// The maximum number of launches listed.
@@ -98,12 +99,15 @@ pub(super) fn report(profile: &Profile) -> String {
         ("times", Align::Right),
         ("host", Align::Right),
         ("GPU", Align::Right),
+        ("GPU span", Align::Right),
     ]);
-    for r in &profile.regions {
+    for row in region_rows::rows(profile, usize::MAX) {
         let time = |ns: Option<u64>| ns.map(|ns| duration(ns as f64)).unwrap_or_default();
-        let times = r.instances.map(|n| n.to_string()).unwrap_or_default();
-        grid.row([plain(&r.display()), times, time(r.host_ns), time(r.gpu_ns)]);
+        let times = row.instances.map(|n| n.to_string()).unwrap_or_default();
+        let (host, span) = (time(row.host_ns), time(row.gpu_span_ns));
+        grid.row([plain(&row.label), times, host, row.gpu_text(), span]);
     }
+    let grid = grid.without_empty_columns();
     section(&mut out, grid, "No NVTX region was seen.");
 
     out += "## What to try\n\n";

@@ -8,6 +8,7 @@ use crate::report::finding;
 use crate::report::headline::{headline, longest};
 use crate::report::kernel_name::short_name;
 use crate::report::quantity::{digits, duration, per_second, percent};
+use crate::report::region_rows;
 use crate::report::{ReportInput, busy};
 
 /// The maximum number of rows of the top tables and recommendations.
@@ -131,14 +132,13 @@ fn regions(profile: &Profile) -> Grid {
         ("launches", Align::Right),
     ]);
     let time = |ns: Option<u64>| ns.map(|ns| duration(ns as f64)).unwrap_or_default();
-    for r in &profile.regions {
-        let launches: u64 = r.kernels.iter().map(|k| k.launches).sum();
+    for row in region_rows::rows(profile, usize::MAX) {
         grid.row([
-            plain(&r.display()),
-            r.instances.map(|n| n.to_string()).unwrap_or_default(),
-            time(r.host_ns),
-            time(r.gpu_ns),
-            launches.to_string(),
+            plain(&row.label),
+            row.instances.map(|n| n.to_string()).unwrap_or_default(),
+            time(row.host_ns),
+            row.gpu_text(),
+            row.launches.to_string(),
         ]);
     }
     grid

@@ -114,7 +114,9 @@ fn entry(profile: &Profile, region: &Region, name: String, folder: String) -> Re
         all.iter().flat_map(|launch| &launch.raw_sections).map(|s| s.id.as_str()).collect();
     let kernel_ns: u64 = profile.kernels.iter().map(|kernel| kernel.total_ns).sum();
     let own_ns: u64 = region.kernels.iter().map(|kernel| kernel.total_ns).sum();
-    let known = kernel_ns > 0 && region.gpu_ns.is_some();
+    // A range that was measured as a whole has no times of its kernels.
+    let is_whole = !region.ranges.is_empty() && own_ns == 0;
+    let known = kernel_ns > 0 && region.gpu_ns.is_some() && !is_whole;
     let times = profile.timeline.iter().flat_map(|timeline| &timeline.regions);
     let start_end = region.kind == RegionKind::StartEnd;
     let mut times = times.filter(|t| t.path == region.path && t.start_end == start_end);

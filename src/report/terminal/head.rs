@@ -2,6 +2,7 @@
 
 use super::Page;
 use crate::error::ANOTHER_HOST;
+use crate::model::memory::{MemoryScope, MemoryUse};
 use crate::model::profile::CodeLanguage;
 use crate::model::profile::{CheckVerdict, TimingClock};
 use crate::model::profile::{Correctness, ModelInfo, Timing};
@@ -47,6 +48,9 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
     }
     if let Some(model) = &profile.kernel.model {
         page.field("model", &model_text(model));
+    }
+    for memory in &profile.memory {
+        page.field("memory", &memory_text(memory));
     }
     if profile.cases.len() > 1 {
         cases(page, profile);
@@ -143,6 +147,26 @@ pub(in crate::report) fn model_text(model: &ModelInfo) -> String {
         text += &format!(", {}", model.dtype);
     }
     text
+}
+
+/// `peak 12.3 GB in tensors, 14.1 GB held by the allocator, of 80.0 GB`.
+pub(in crate::report) fn memory_text(memory: &MemoryUse) -> String {
+    let bytes = |n: u64| quantity::bytes(n as f64);
+    let (allocated, reserved) = (memory.peak_allocated_bytes, memory.peak_reserved_bytes);
+    let mut text = format!("peak {} in tensors", bytes(allocated));
+    if reserved > 0 {
+        text += &format!(", {} held by the allocator", bytes(reserved));
+    }
+    if let Some(total) = memory.total_bytes {
+        text += &format!(", of {}", bytes(total));
+    }
+    if memory.scope == MemoryScope::Trace {
+        text += " (in the trace)";
+    }
+    match memory.device {
+        0 => text,
+        device => format!("{text} on GPU {device}"),
+    }
 }
 
 fn speed_of_light_text(sol: &SpeedOfLight) -> String {

@@ -3,7 +3,7 @@
 use super::{MAX_ROWS, Page};
 use crate::model::profile::CodeLanguage;
 use crate::model::{Classification, Launch, Profile};
-use crate::report::kernel_name::short_name;
+use crate::report::kernel_name::{distinct_names, short_name};
 use crate::report::quantity::{digits, duration, per_second, percent};
 use crate::report::{Align, Grid};
 
@@ -24,9 +24,10 @@ pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
         ("occ %", Align::Right),
         ("regs", Align::Right),
     ]);
-    for launch in profile.launches.iter().take(MAX_ROWS) {
+    let rows = || profile.launches.iter().take(MAX_ROWS);
+    for (launch, name) in rows().zip(distinct_names(rows().map(|l| l.kernel.as_str()))) {
         grid.row([
-            short_name(&launch.kernel),
+            name,
             launch.duration_ns.map(duration).unwrap_or_default(),
             metric(launch, &["sm__throughput.avg.pct_of_peak_sustained_elapsed"]),
             metric(launch, &["gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"]),

@@ -2,7 +2,7 @@
 
 use super::{MAX_ROWS, Page};
 use crate::model::Profile;
-use crate::report::kernel_name::short_name;
+use crate::report::kernel_name::distinct_names;
 use crate::report::quantity::duration;
 use crate::report::{Align, Grid};
 
@@ -16,9 +16,10 @@ pub(super) fn selection(page: &mut Page<'_>, profile: &Profile) {
         ("launches", Align::Right),
         ("profiled", Align::Right),
     ]);
-    for kernel in selection.kernels.iter().take(MAX_ROWS) {
+    let rows = || selection.kernels.iter().take(MAX_ROWS);
+    for (kernel, name) in rows().zip(distinct_names(rows().map(|k| k.kernel.as_str()))) {
         grid.row([
-            short_name(&kernel.kernel),
+            name,
             duration(kernel.total_ns as f64),
             format!("{:.1} %", kernel.percent),
             kernel.launches.to_string(),

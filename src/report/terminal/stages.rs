@@ -4,6 +4,7 @@ use super::Page;
 use crate::model::Profile;
 use crate::report::kernel_name::short_name;
 use crate::report::quantity::{duration, per_second, percent};
+use crate::report::text::cut_middle;
 use crate::report::{Align, Grid};
 
 /// The maximum number of operators shown; operators.md has all.
@@ -39,6 +40,13 @@ pub(in crate::report) fn table(profile: &Profile, text: impl Fn(&str) -> String)
     grid.without_empty_columns()
 }
 
+/// `net.py(9): forward` without the folders of its file.
+pub(in crate::report) fn short_place(function: &str) -> String {
+    let (file, name) = function.split_once('(').unwrap_or((function, ""));
+    let file = file.rsplit('/').next().unwrap_or(file);
+    cut_middle(&if name.is_empty() { file.to_owned() } else { format!("{file}({name}") }, 40)
+}
+
 /// Writes the operators with the most self time.
 pub(super) fn operators(page: &mut Page<'_>, profile: &Profile) {
     let mut grid = Grid::new(&[
@@ -47,6 +55,7 @@ pub(super) fn operators(page: &mut Page<'_>, profile: &Profile) {
         ("own GPU", Align::Right),
         ("own host", Align::Right),
         ("longest kernel", Align::Left),
+        ("called in", Align::Left),
     ]);
     for o in profile.operators.iter().take(MAX_OPERATORS) {
         grid.row([
@@ -55,6 +64,7 @@ pub(super) fn operators(page: &mut Page<'_>, profile: &Profile) {
             o.gpu_self_ns.map(|ns| duration(ns as f64)).unwrap_or_default(),
             duration(o.host_self_ns as f64),
             o.kernels.first().map(|k| short_name(&k.kernel)).unwrap_or_default(),
+            o.places.first().map(|place| short_place(&place.function)).unwrap_or_default(),
         ]);
     }
     page.table("operators", grid.without_empty_columns());

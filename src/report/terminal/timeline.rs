@@ -5,6 +5,7 @@ use crate::model::Profile;
 use crate::report::kernel_name::distinct_names;
 use crate::report::quantity::percent;
 use crate::report::quantity::{bytes, duration};
+use crate::report::region_rows;
 use crate::report::{Align, Grid};
 
 /// Writes a timeline's kernels, summed by name, and its copies.
@@ -78,17 +79,19 @@ pub(super) fn regions(page: &mut Page<'_>, profile: &Profile) {
         ("times", Align::Right),
         ("host", Align::Right),
         ("GPU", Align::Right),
+        ("GPU span", Align::Right),
         ("kernels", Align::Right),
     ]);
-    for region in profile.regions.iter().take(2 * MAX_ROWS) {
-        let launches: u64 = region.kernels.iter().map(|k| k.launches).sum();
+    for row in region_rows::rows(profile, 2 * MAX_ROWS) {
+        let time = |ns: Option<u64>| ns.map(|ns| duration(ns as f64)).unwrap_or_default();
         grid.row([
-            region.display(),
-            region.instances.map(|n| n.to_string()).unwrap_or_default(),
-            region.host_ns.map(|ns| duration(ns as f64)).unwrap_or_default(),
-            region.gpu_ns.map(|ns| duration(ns as f64)).unwrap_or_default(),
-            if launches > 0 { launches.to_string() } else { String::new() },
+            row.label.clone(),
+            row.instances.map(|n| n.to_string()).unwrap_or_default(),
+            time(row.host_ns),
+            row.gpu_text(),
+            time(row.gpu_span_ns),
+            if row.launches > 0 { row.launches.to_string() } else { String::new() },
         ]);
     }
-    page.table("regions", grid);
+    page.table("regions", grid.without_empty_columns());
 }

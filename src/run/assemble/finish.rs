@@ -102,6 +102,7 @@ fn kernel_info(
         Target::Program(program) => KernelInfo {
             name: program.name.clone(),
             language: CodeLanguage::Program,
+            model: profile.kernel.model.clone(),
             ..KernelInfo::default()
         },
     }

@@ -122,8 +122,8 @@ pub enum PlanError {
         /// Name of the remote.
         remote: String,
     },
-    /// Mode `torch` was requested for a program or a kernel that is not in Python.
-    #[error("mode `torch` needs a Python kernel")]
+    /// Mode `torch` was requested for a kernel that is not in Python.
+    #[error("mode `torch` needs a Python kernel or a program")]
     TorchNeedsPython,
     /// A Python kernel cannot be timed in the same process as another kernel.
     #[error("kernels in Python cannot be timed interleaved with another")]

@@ -9,10 +9,12 @@ use rgpu_protocol::{HostFacts, RungRecord};
 use super::draft::PlanError;
 use super::harness::JobRunner;
 use super::message_rows::{MessageRow, NextRungs, RowAction, table};
-use super::request::{FailedRung, FirstPass, HostBinaries, PlanPart, Request, Target, path_of};
+use super::request::{
+    FailedRung, FirstPass, HostBinaries, PlanPart, Program, Request, Target, path_of,
+};
 use super::rungs::{Replay, RungCommand, RungInfo, RungTool};
-use super::{COLLECTOR, RAW};
-use crate::kernel::{KERNEL_SURVEY, RANGE_SURVEY};
+use super::{COLLECTOR, RAW, torch_hook};
+use crate::kernel::{KERNEL_SURVEY, Mode, RANGE_SURVEY};
 use crate::model::RungId;
 use crate::model::profile::ArtifactKind;
 use crate::tool::cupti;
@@ -377,8 +379,11 @@ impl<'a> Ladder<'a> {
         self.rungs.push(rung);
     }
 
-    /// Runs a Python kernel under torch's own profiler, which needs no tool on the host.
+    /// Runs a Python kernel or program under torch's own profiler, which needs no tool on the host.
     fn add_torch(&mut self, info: &RungInfo) {
+        if let Target::Program(program) = &self.request.target {
+            return self.add_torch_hook(info, program);
+        }
         if !self.jobs.is_python() {
             return;
         }
@@ -389,6 +394,29 @@ impl<'a> Ladder<'a> {
         let mut rung = self.rung(info, argv, artifacts);
         rung.success.files = vec![trace];
         if self.facts.gpus.is_empty() {
+            rung.loses = "everything of the GPU: it runs on the CPU".to_owned();
+        }
+        self.rungs.push(rung);
+    }
+
+    /// Runs a program with our hook, which starts torch's profiler. Only in mode `torch`: the hook
+    /// sees a part of the program, and nothing of other libraries.
+    fn add_torch_hook(&mut self, info: &RungInfo, program: &Program) {
+        if self.request.mode != Mode::Torch {
+            return;
+        }
+        if let Some(switch) = torch_hook::hindering_switch(program) {
+            let record = left_out(self.request, &info.id, "torch_hook_hindered");
+            let message = format!("`-{switch}` keeps Python from importing rgpu's hook");
+            self.left_out.push(RungRecord { message, ..record });
+            return;
+        }
+        let without_gpu = self.facts.gpus.is_empty();
+        let artifacts = vec![artifact(torch_hook::TRACES, ArtifactKind::TorchTrace)];
+        let mut rung = self.rung(info, torch_hook::command_line(program), artifacts);
+        rung.env.extend(torch_hook::environment(self.request, without_gpu));
+        rung.success.files = vec![torch_hook::TRACES.to_owned()];
+        if without_gpu {
             rung.loses = "everything of the GPU: it runs on the CPU".to_owned();
         }
         self.rungs.push(rung);

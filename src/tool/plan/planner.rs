@@ -16,7 +16,7 @@ use super::rungs::{RungInfo, RungTool};
 use super::{
     COLLECTOR, HEADER, RAW, RUNNER, RUNNER_INPUT, RUNNER_INPUT_PLAIN, RUNNER_INPUT_SANITIZER,
 };
-use super::{arch, build, dsl_layouts, wheels};
+use super::{arch, build, dsl_layouts, torch_hook, wheels};
 use crate::kernel::{KernelSpec, Mode, ModeStep, SourceTree};
 use crate::model::RungId;
 use crate::model::profile::ArtifactKind;
@@ -408,6 +408,11 @@ impl<'a> Planner<'a> {
             && let Some(collector) = self.binaries.collector.clone()
         {
             self.files.push(BundleFile::copy(COLLECTOR, collector));
+        }
+        if matches!(self.request.target, Target::Program(_))
+            && infos.iter().any(|info| info.tool == RungTool::Torch)
+        {
+            self.files.push(BundleFile::text(torch_hook::PATH, torch_hook::TEXT));
         }
         let nsys = infos.iter().any(|info| info.tool == RungTool::Nsys);
         let title = match self.gpu {

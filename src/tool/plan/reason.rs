@@ -160,6 +160,43 @@ pub static REASONS: &[Reason] = &[
         "`sudo -n` does not work there",
         "run as root, or let the user use sudo without a password",
     ),
+    // torch's profiler in a program.
+    row(
+        "torch_not_imported",
+        Side::Kernel,
+        "the program did not import torch",
+        "`--mode nsys` traces any program",
+    ),
+    row(
+        "torch_without_gpu",
+        Side::Kernel,
+        "the program did not use the GPU by torch",
+        "`--mode nsys` traces any program",
+    ),
+    row(
+        "torch_no_step",
+        Side::Kernel,
+        "the program made an optimizer, but no second step with it",
+        "let it make at least two steps; the first one is not recorded",
+    ),
+    row(
+        "torch_no_range",
+        Side::Kernel,
+        "the program did not open the range of `--capture-range` by torch.cuda.nvtx",
+        "`--mode nvtx` lists the ranges that it opens",
+    ),
+    row(
+        "torch_hook_failed",
+        Side::Tool,
+        "torch's profiler failed in the program",
+        "its log has the details",
+    ),
+    row(
+        "torch_hook_hindered",
+        Side::Kernel,
+        "Python imports no `sitecustomize` with `-S`, `-I` or `-E`",
+        "start the program without the switch",
+    ),
     // Messages of ncu.
     row(
         "counters_refused",

@@ -5,6 +5,7 @@
 //! `--at-least` and the table in `docs/ladders.md` come from it.
 
 use super::message_rows::MessageRow;
+use super::torch_hook;
 use crate::kernel::Mode;
 use crate::model::RungId;
 use crate::tool::ncu::{self, Collect};
@@ -85,7 +86,8 @@ impl RungTool {
             Self::Ncu => ncu::ROWS,
             Self::Nsys => nsys::ROWS,
             Self::Sanitizer => sanitizer::ROWS,
-            Self::Torch | Self::Cupti | Self::Collector | Self::Runner => &[],
+            Self::Torch => torch_hook::ROWS,
+            Self::Cupti | Self::Collector | Self::Runner => &[],
         }
     }
 }
@@ -106,7 +108,7 @@ pub(super) enum RungCommand {
     Provider(RungId),
     /// nsys before the program.
     Nsys(Trace),
-    /// The harness of a Python kernel under torch's profiler.
+    /// The harness of a Python kernel, or a Python program, under torch's profiler.
     Torch,
     /// The program under our collector with CUPTI.
     Cupti,

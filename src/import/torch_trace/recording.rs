@@ -1,0 +1,132 @@
+//! What our hook tells of a program: its model, the FLOPs of its stages, what is missing.
+
+use rgpu_format::torch_trace::Recording;
+
+use crate::model::profile::{Gap, ModelInfo};
+use crate::model::stage::StageClock;
+use crate::model::{Region, Stage};
+
+/// The range of one step of an optimizer.
+const STEP: &str = "torch@step";
+/// The domain of the stages of a language model.
+const MODEL_DOMAIN: &str = "LLM@";
+
+/// The Hugging Face model of the program.
+pub(super) fn model(recording: &Recording) -> Option<ModelInfo> {
+    let model = recording.model.as_ref()?;
+    let variant = if model.architecture == model.name { "" } else { &model.architecture };
+    let layers = model.layers.map(|layers| ("layers".to_owned(), layers.to_string()));
+    Some(ModelInfo {
+        name: model.name.clone(),
+        variant: variant.to_owned(),
+        dtype: model.dtype.clone(),
+        parameters: model.parameters,
+        settings: layers.into_iter().collect(),
+        matmul_flops_per_s: None,
+    })
+}
+
+/// The stages among the regions: steps of an optimizer and calls of a model, by name. Steps follow
+/// each other, so that the host's time is theirs. A call of a model returns before the GPU has done
+/// its work, so that its time is the GPU's.
+pub(super) fn stages(recording: &Recording, regions: &[Region]) -> Vec<Stage> {
+    let mut stages: Vec<Stage> = Vec::new();
+    let is_stage = |name: &str| name == STEP || name.starts_with(MODEL_DOMAIN);
+    let names = regions.iter().filter_map(|region| region.path.last());
+    for name in names.filter(|name| is_stage(name)) {
+        if stages.iter().any(|stage| stage.region == *name) {
+            continue;
+        }
+        let all = || regions.iter().filter(|region| region.path.last() == Some(name));
+        let instances: u64 = all().filter_map(|region| region.instances).sum();
+        let gpu: u64 = all().filter_map(|region| region.gpu_ns).sum();
+        let host: u64 = all().filter_map(|region| region.host_ns).sum();
+        let (total, clock) = match gpu {
+            0 => (host, StageClock::Host),
+            _ if name == STEP => (host, StageClock::Host),
+            gpu => (gpu, StageClock::Gpu),
+        };
+        if instances == 0 || total == 0 {
+            continue;
+        }
+        let mean_ns = total as f64 / instances as f64;
+        let work = recording.work.get(name).filter(|work| work.calls > 0 && work.flops > 0.0);
+        let flops = work.map(|work| work.flops / work.calls as f64);
+        stages.push(Stage {
+            case: String::new(),
+            region: name.clone(),
+            instances,
+            mean_ns,
+            clock,
+            flops,
+            flops_per_s: flops.map(|flops| flops * 1e9 / mean_ns),
+            utilization: None,
+            from: all().next().map(|region| region.from.clone()).unwrap_or_default(),
+        });
+    }
+    stages
+}
+
+/// What is missing in the trace.
+pub(super) fn gaps(recording: &Recording, from: &str) -> Vec<Gap> {
+    let mut gaps = Vec::new();
+    let mut gap = |code: &str, text: String| {
+        gaps.push(Gap { code: code.to_owned(), text: format!("{from}: {text}") });
+    };
+    if recording.cut {
+        let text = "the recording was ended before the program was: \
+                    `--capture-range RANGE` records inside a range instead";
+        gap("recording_cut", text.to_owned());
+    }
+    if let Some(why) = &recording.no_places {
+        gap("no_places", format!("operators have no place in the source: {why}"));
+    }
+    if recording.ranks > 1 {
+        gap("one_rank", format!("it is of rank 0; the program has {} ranks", recording.ranks));
+    }
+    gaps
+}
+
+#[cfg(test)]
+mod tests {
+    use rgpu_format::torch_trace::RangeWork;
+
+    use super::*;
+
+    #[test]
+    fn stages_of_one_name_are_one_and_have_the_rate_of_their_clock() {
+        let region = |path: &[&str], instances, host_ns, gpu_ns| Region {
+            path: path.iter().map(|part| (*part).to_owned()).collect(),
+            instances: Some(instances),
+            host_ns: Some(host_ns),
+            gpu_ns: Some(gpu_ns),
+            ..Region::default()
+        };
+        let regions = [
+            region(&["prefill"], 1, 100, 900),
+            region(&["prefill", "LLM@prefill"], 1, 100, 800),
+            region(&["warm", "LLM@prefill"], 1, 100, 200),
+            region(&["torch@step"], 2, 4_000, 1_000),
+            region(&["torch@step", "LLM@forward"], 2, 10, 0),
+        ];
+        let work = |calls, flops| RangeWork { calls, flops };
+        let recording = Recording {
+            work: [
+                ("LLM@prefill".to_owned(), work(2, 2e6)),
+                ("torch@step".to_owned(), work(2, 8e6)),
+            ]
+            .into(),
+            ..Recording::default()
+        };
+        let shown: Vec<_> = stages(&recording, &regions)
+            .into_iter()
+            .map(|s| (s.region, s.instances, s.mean_ns, s.clock.to_string(), s.flops_per_s))
+            .collect();
+        let expected = [
+            ("LLM@prefill".to_owned(), 2, 500.0, "gpu".to_owned(), Some(2e12)),
+            ("torch@step".to_owned(), 2, 2_000.0, "host".to_owned(), Some(2e12)),
+            ("LLM@forward".to_owned(), 2, 5.0, "host".to_owned(), None),
+        ];
+        assert_eq!(shown, expected);
+    }
+}

@@ -1,0 +1,239 @@
+//! The regions that a table shows: the user's own, with GPU work if any region has some. Ranges that
+//! libraries open and regions without GPU work are one row each; the JSON document lists them all.
+
+use std::borrow::Cow;
+
+use super::quantity::duration;
+use super::text::cut_middle;
+use crate::model::{Profile, Region};
+
+/// Columns of a region's label.
+const MAX_COLUMNS: usize = 56;
+/// Domains of NVTX ranges that libraries open around their own work. XLA's compiler uses TSL's.
+const LIBRARY_DOMAINS: &[&str] = &[
+    "CCCL", "CUTLASS", "NCCL", "TSL", "cuBLAS", "cuBLASLt", "cuDNN", "cuFFT", "cuSOLVER",
+    "cuSPARSE", "libcudf", "nvComp",
+];
+
+/// A row of a table of regions.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct RegionRow {
+    /// The region's name, or what is in the row.
+    pub(super) label: String,
+    pub(super) instances: Option<u64>,
+    pub(super) host_ns: Option<u64>,
+    pub(super) gpu_ns: Option<u64>,
+    pub(super) gpu_span_ns: Option<u64>,
+    /// The part of `gpu_ns` that is inferred.
+    pub(super) inferred_gpu_ns: Option<u64>,
+    pub(super) launches: u64,
+}
+
+impl RegionRow {
+    /// The GPU time, and how much of it is inferred.
+    pub(super) fn gpu_text(&self) -> String {
+        let text = |ns: u64| duration(ns as f64);
+        match (self.gpu_ns, self.inferred_gpu_ns) {
+            (Some(all), Some(inferred)) if inferred == all => format!("{} inferred", text(all)),
+            (Some(all), Some(inferred)) => format!("{}, {} inferred", text(all), text(inferred)),
+            (all, _) => all.map(text).unwrap_or_default(),
+        }
+    }
+}
+
+/// The rows of a profile's regions, at most `max` of single regions.
+pub(super) fn rows(profile: &Profile, max: usize) -> Vec<RegionRow> {
+    let has_gpu_work = |region: &Region| {
+        region.gpu_ns.is_some_and(|ns| ns > 0)
+            || !region.launches.is_empty()
+            || !region.ranges.is_empty()
+    };
+    let any_gpu_work = profile.regions.iter().any(has_gpu_work);
+    let mut folded = Folds::default();
+    let mut shown = Vec::new();
+    for region in &profile.regions {
+        if region.path.iter().any(|part| library(part).is_some()) {
+            folded.libraries.push(region);
+        } else if any_gpu_work && !has_gpu_work(region) {
+            folded.idle.push(region);
+        } else {
+            shown.push(region);
+        }
+    }
+    // A row in place of one region would tell less.
+    if let [only] = folded.idle[..] {
+        shown.push(only);
+        folded.idle.clear();
+    }
+    let more = shown.len().saturating_sub(max);
+    let labels = distinct_labels(shown.iter().map(|region| region.display()).collect());
+    let single = shown.iter().zip(labels).take(max).map(|(region, label)| RegionRow {
+        label,
+        instances: region.instances,
+        host_ns: region.host_ns,
+        gpu_ns: region.gpu_ns,
+        gpu_span_ns: region.gpu_span_ns,
+        inferred_gpu_ns: region.inferred_gpu_ns,
+        launches: region.kernels.iter().map(|kernel| kernel.launches).sum(),
+    });
+    let mut rows: Vec<RegionRow> = single.collect();
+    if more > 0 {
+        rows.push(RegionRow { label: format!("({more} more regions)"), ..RegionRow::default() });
+    }
+    rows.extend(folded.rows());
+    rows
+}
+
+/// Regions that are not shown one by one.
+#[derive(Default)]
+struct Folds<'a> {
+    libraries: Vec<&'a Region>,
+    idle: Vec<&'a Region>,
+}
+
+impl Folds<'_> {
+    fn rows(&self) -> impl Iterator<Item = RegionRow> {
+        let mut names: Vec<&str> = Vec::new();
+        let parts = self.libraries.iter().flat_map(|region| &region.path);
+        for name in parts.filter_map(|part| library(part)) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let libraries = match self.libraries.len() {
+            1 => format!("(1 region of {})", names.join(", ")),
+            count => format!("({count} regions of {})", names.join(", ")),
+        };
+        let idle = format!("({} regions without GPU work)", self.idle.len());
+        [(libraries, &self.libraries), (idle, &self.idle)]
+            .into_iter()
+            .filter(|(_, regions)| !regions.is_empty())
+            .map(|(label, regions)| sum(label, regions))
+            .collect::<Vec<_>>()
+            .into_iter()
+    }
+}
+
+/// The sum of regions. Times of a region include those of the regions inside it, which are left out.
+fn sum(label: String, regions: &[&Region]) -> RegionRow {
+    let is_inside = |region: &Region| {
+        regions.iter().any(|outer| {
+            outer.path.len() < region.path.len() && region.path.starts_with(&outer.path)
+        })
+    };
+    let outermost: Vec<&&Region> = regions.iter().filter(|region| !is_inside(region)).collect();
+    let total = |of: fn(&Region) -> Option<u64>| {
+        let known = outermost.iter().filter_map(|region| of(region));
+        known.reduce(u64::saturating_add)
+    };
+    RegionRow {
+        label,
+        instances: total(|region| region.instances),
+        host_ns: total(|region| region.host_ns),
+        gpu_ns: total(|region| region.gpu_ns),
+        gpu_span_ns: None,
+        inferred_gpu_ns: total(|region| region.inferred_gpu_ns),
+        launches: total(|r| Some(r.kernels.iter().map(|k| k.launches).sum())).unwrap_or(0),
+    }
+}
+
+/// The library that opened a range, from its path component.
+fn library(part: &str) -> Option<&str> {
+    let (domain, _) = part.split_once('@')?;
+    LIBRARY_DOMAINS.contains(&domain).then_some(domain)
+}
+
+/// The names cut in the middle. Equal ones get a number.
+fn distinct_labels(names: Vec<String>) -> Vec<String> {
+    let mut seen: std::collections::HashMap<String, usize> = std::collections::HashMap::new();
+    let label = |name: String| {
+        let label = cut_middle(&name, MAX_COLUMNS);
+        let count = seen.entry(label.clone()).or_default();
+        *count += 1;
+        match *count {
+            1 => label,
+            n => {
+                let number = format!(" #{n}");
+                format!("{}{number}", cut_middle(&label, MAX_COLUMNS - number.len()))
+            }
+        }
+    };
+    names.into_iter().map(label).collect()
+}
+
+/// A region's name in one row of text.
+pub(super) fn short_region(name: &str) -> Cow<'_, str> {
+    match name.chars().count() <= MAX_COLUMNS {
+        true => Cow::Borrowed(name),
+        false => Cow::Owned(cut_middle(name, MAX_COLUMNS)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(path: &[&str], host_ns: u64, gpu_ns: u64) -> Region {
+        Region {
+            path: path.iter().map(|part| (*part).to_owned()).collect(),
+            instances: Some(1),
+            host_ns: Some(host_ns),
+            gpu_ns: Some(gpu_ns),
+            ..Region::default()
+        }
+    }
+
+    fn shown(regions: Vec<Region>) -> Vec<(String, Option<u64>, Option<u64>)> {
+        let profile = Profile { regions, ..Profile::default() };
+        rows(&profile, 3).into_iter().map(|r| (r.label, r.host_ns, r.gpu_ns)).collect()
+    }
+
+    #[test]
+    fn ranges_of_libraries_and_regions_without_gpu_work_are_a_row_each() {
+        let row = |label: &str, host, gpu| (label.to_owned(), Some(host), Some(gpu));
+        let regions = vec![
+            region(&["step"], 100, 50),
+            region(&["step", "cuBLAS@cublasGemmEx"], 10, 20),
+            region(&["load"], 30, 0),
+            region(&["parse"], 5, 0),
+            region(&["TSL@XlaPass:#name=a#"], 40, 0),
+            region(&["TSL@XlaPass:#name=a#", "TSL@XlaPass:#name=b#"], 30, 0),
+        ];
+        let expected = [
+            row("step", 100, 50),
+            row("(3 regions of cuBLAS, TSL)", 50, 20),
+            row("(2 regions without GPU work)", 35, 0),
+        ];
+        assert_eq!(shown(regions), expected);
+        // Where nothing ran on a GPU, every region is shown.
+        let expected = [row("load", 30, 0), row("parse", 5, 0)];
+        assert_eq!(shown(vec![region(&["load"], 30, 0), region(&["parse"], 5, 0)]), expected);
+    }
+
+    #[test]
+    fn long_names_are_cut_in_the_middle_and_stay_distinct() {
+        let long = |end: &str| format!("{}{}{end}", "module_".repeat(20), "x".repeat(20));
+        let (a, b) = (long("a"), long("b"));
+        let regions =
+            vec![region(&[&a], 1, 1), region(&[&b], 1, 1), region(&[&long("a"), "i"], 1, 1)];
+        let labels: Vec<_> = shown(regions).into_iter().map(|(label, ..)| label).collect();
+        assert!(labels.iter().all(|label| label.chars().count() <= MAX_COLUMNS), "{labels:?}");
+        assert_eq!(labels.len(), 3);
+        assert!(labels[0].ends_with('a') && labels[1].ends_with('b'), "{labels:?}");
+        let twice =
+            distinct_labels(vec![format!("{}y", "z".repeat(90)), format!("{}y", "z".repeat(91))]);
+        assert_eq!(twice[0].chars().count(), MAX_COLUMNS);
+        assert!(twice[1].ends_with(" #2") && twice[1].chars().count() == MAX_COLUMNS, "{twice:?}");
+    }
+
+    #[test]
+    fn inferred_time_is_told_beside_the_whole() {
+        let row = |inferred_gpu_ns| RegionRow {
+            gpu_ns: Some(3_000_000),
+            inferred_gpu_ns,
+            ..RegionRow::default()
+        };
+        let texts = [None, Some(1_000_000), Some(3_000_000)].map(|ns| row(ns).gpu_text());
+        assert_eq!(texts, ["3.00 ms", "3.00 ms, 1.00 ms inferred", "3.00 ms inferred"]);
+    }
+}
