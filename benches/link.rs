@@ -67,6 +67,7 @@ fn job(id: &str) -> Submission {
         diagnosis: Vec::new(),
         artifacts: Vec::new(),
         loses: String::new(),
+        stop: None,
     };
     let step = Step {
         id: "run".into(),

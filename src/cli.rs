@@ -22,6 +22,7 @@ mod kernels;
 mod layout;
 mod model;
 mod profile;
+mod queue;
 mod remote;
 mod report;
 mod runs;

@@ -33,6 +33,8 @@ pub mod store;
 
 pub mod run;
 
+pub mod queue;
+
 pub mod import;
 
 pub mod analysis;

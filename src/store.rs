@@ -23,10 +23,12 @@ mod follower;
 mod list;
 mod provenance;
 mod record;
+pub mod state;
 
 pub use cost::{BilledCost, Cost, CostSource};
 pub use destination::{Destination, DestinationError, DestinationRoot, PartialFile};
 pub use folder::{LogPosition, Recorder, RunFolder, StoreError};
 pub use list::{RunLine, Runs};
+pub(crate) use provenance::quiet_git;
 pub use provenance::{CaseSizes, EnvRecord, InputDigest, InputsRecord, digest_file, digest_of};
 pub use record::{JobRecord, RunRecord, RunState, UnsyncedFile};

@@ -7,8 +7,8 @@ use super::support::app::GlobalArgs;
 use super::support::deferred::Deferred;
 use super::support::profile_args::ProfileArgs;
 use super::{
-    build, compare, completions, disasm, doctor, exec, kernels, layout, model, remote, report,
-    runs, schema, setup, worker,
+    build, compare, completions, disasm, doctor, exec, kernels, layout, model, queue, remote,
+    report, runs, schema, setup, worker,
 };
 
 /// Profile, check and run GPU kernels on a remote NVIDIA GPU
@@ -55,6 +55,9 @@ pub(super) enum Command {
     /// Predict kernels, collectives and language models on a GPU, and compare with measurements
     #[command(subcommand)]
     Model(Deferred<model::ModelCommand>),
+    /// Let commands wait for their turn, and run one after the other
+    #[command(subcommand)]
+    Queue(Deferred<queue::QueueCommand>),
     /// Print the JSON Schema of a document that rgpu writes, or check a file against it
     Schema(Deferred<schema::SchemaArgs>),
     /// Install optional tools

@@ -13,7 +13,7 @@ use super::support::exec_status::own_failure;
 use super::support::terminal::{Terminal, unwritten, write_stderr, written};
 use super::{
     attach, build, compare, completions, disasm, doctor, documents, exec, exec_commands, kernels,
-    layout, model, profile, remote, report, runs, schema, setup, worker,
+    layout, model, profile, queue, remote, report, runs, schema, setup, worker,
 };
 use crate::config::{Config, Environment};
 use crate::error::{Exit, Failure, Result};
@@ -55,6 +55,11 @@ fn start(argv: &[OsString]) -> Result<Status> {
     };
     if cli.global.json && cli.command.events() == Some("-") {
         return Err(stdout_is_taken());
+    }
+    if let Command::Queue(command) = &cli.command
+        && let Some(ended) = queue::run_without_settings(command)
+    {
+        return ended;
     }
     let cwd = std::env::current_dir().map_err(|e| {
         Failure::new(Exit::Config, "no_folder", "the current folder cannot be read").cause(e)
@@ -100,6 +105,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Disasm(args) => disasm::run(&app, &args),
         Command::Report(args) => report::run(&app, &args),
         Command::Compare(args) => prune_runs(&app, compare::run(&app, &args)),
+        Command::Queue(command) => queue::run(&app, &command),
         Command::Model(command) => model::run(&app, &command),
         Command::Schema(args) => schema::run(&app, &args, documents::schema_of),
         Command::Setup(command) => setup::run(&app, &command),

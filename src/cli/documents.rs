@@ -35,6 +35,8 @@ pub(super) fn schema_of(name: SchemaName) -> schemars::Schema {
         SchemaName::Jobs => schemars::schema_for!(super::runs::JobList),
         SchemaName::Cleaned => schemars::schema_for!(super::runs::CleanResult),
         SchemaName::Exported => schemars::schema_for!(super::runs::ExportResult),
+        SchemaName::Queue => schemars::schema_for!(super::queue::QueueDocument),
+        SchemaName::QueueEntry => schemars::schema_for!(super::queue::QueueEntryDocument),
         SchemaName::ModelGpus => schemars::schema_for!(rgpu_predict::document::GpuList),
         SchemaName::ModelGpu => schemars::schema_for!(rgpu_predict::document::GpuDocument),
         SchemaName::ModelCheck => schemars::schema_for!(rgpu_predict::document::CheckDocument),

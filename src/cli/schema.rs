@@ -88,6 +88,10 @@ pub(super) enum SchemaName {
     Cleaned,
     /// Output of runs export --json
     Exported,
+    /// Output of queue … --json, except show and log
+    Queue,
+    /// Output of queue show and log with --json
+    QueueEntry,
     /// Output of model hw list --json
     ModelGpus,
     /// Output of model hw show --json

@@ -2,6 +2,7 @@
 //! another.
 
 use std::path::Path;
+use std::process::Command;
 
 use rgpu_protocol::{Digest, HostFacts};
 use schemars::JsonSchema;
@@ -156,14 +157,25 @@ fn without_own_filters(folder: &Path) -> Option<Vec<String>> {
 /// The output of git in `folder` with these settings; `None` if it fails. It fetches nothing: in a
 /// partial clone, the repository's settings name the program that fetches a missing object.
 fn git(folder: &Path, settings: &[String], args: &[&str]) -> Option<String> {
-    let mut git = std::process::Command::new("git");
+    let output = git_command(folder, settings).args(args).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn git_command(folder: &Path, settings: &[String]) -> Command {
+    let mut git = Command::new("git");
     git.arg("-C").arg(folder);
     for setting in NO_PROGRAMS.into_iter().chain(settings.iter().map(String::as_str)) {
         git.args(["-c", setting]);
     }
     git.env("GIT_NO_LAZY_FETCH", "1").env("GIT_ALLOW_PROTOCOL", "none");
-    let output = git.args(args).output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    git
+}
+
+/// git in `folder`, which starts no program that the repository configures and fetches nothing.
+/// Filters such as git-lfs are left out too: files are taken as they are. `None` if a filter's name
+/// cannot be given to git.
+pub(crate) fn quiet_git(folder: &Path) -> Option<Command> {
+    Some(git_command(folder, &without_own_filters(folder)?))
 }
 
 #[cfg(test)]

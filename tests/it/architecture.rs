@@ -32,11 +32,12 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "model",
         ],
     ),
+    ("queue", &["store", "run"]),
     (
         "cli",
         &[
-            "config", "kernel", "tool", "exec", "bundle", "remote", "store", "run", "import",
-            "analysis", "disasm", "report", "redact", "model",
+            "config", "kernel", "tool", "exec", "bundle", "remote", "store", "run", "queue",
+            "import", "analysis", "disasm", "report", "redact", "model",
         ],
     ),
 ];

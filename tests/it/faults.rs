@@ -17,11 +17,11 @@ use crate::laptop::{Laptop, status, wait_for};
 use crate::sshd::{Cutter, Sshd};
 
 /// A small file system of its own at a folder of the test's.
-struct Disk(std::path::PathBuf);
+pub(crate) struct Disk(std::path::PathBuf);
 
 impl Disk {
     /// `None` where mounting is not allowed.
-    fn mount(at: &Path, options: &str) -> Option<Self> {
+    pub(crate) fn mount(at: &Path, options: &str) -> Option<Self> {
         fs::create_dir_all(at).unwrap();
         let mut mount = Command::new("mount");
         let mount = mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(at).output();
@@ -32,7 +32,7 @@ impl Disk {
         mounted.then(|| Self(at.to_owned()))
     }
 
-    fn grow(&self, size: &str) {
+    pub(crate) fn grow(&self, size: &str) {
         let options = format!("remount,size={size}");
         let status = Command::new("mount").args(["-o", &options]).arg(&self.0).status();
         assert!(status.unwrap().success());

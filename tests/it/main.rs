@@ -44,6 +44,7 @@ mod program_errors;
 mod project_trust;
 mod pulled;
 mod python_kernels;
+mod queue;
 mod regions;
 mod remotes;
 mod reports;

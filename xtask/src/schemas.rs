@@ -39,6 +39,8 @@ const NAMES: &[&str] = &[
     "jobs",
     "cleaned",
     "exported",
+    "queue",
+    "queue-entry",
     "model-gpus",
     "model-gpu",
     "model-check",

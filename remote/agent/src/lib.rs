@@ -21,7 +21,7 @@ pub mod journal;
 pub mod mail;
 pub mod plan_check;
 mod probe;
-mod process;
+pub mod process;
 mod quota;
 pub mod root;
 pub mod service;

@@ -19,6 +19,12 @@ use crate::command::ask;
 /// Time limit of `sudo` for passing on a signal.
 const SUDO_WAIT: Duration = Duration::from_secs(5);
 
+/// How long processes have to exit after each signal before the next.
+pub const SIGNAL_GRACE: Duration = Duration::from_secs(2);
+
+/// How long killed processes may take to exit before they are reported as unkillable.
+pub(crate) const KILL_WAIT: Duration = Duration::from_secs(10);
+
 /// A process from `/proc`.
 #[derive(Clone, Copy, Debug)]
 struct ProcessEntry {
@@ -37,14 +43,18 @@ fn living() -> Vec<ProcessEntry> {
 /// Returns the process `pid`, if it lives.
 fn entry(pid: i32) -> Option<ProcessEntry> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // `pid (name) state ppid …`: the name may contain anything, so parse from the last bracket.
-    let after = stat.iter().rposition(|b| *b == b')')?;
-    let rest = str::from_utf8(stat.get(after + 2..)?).ok()?;
-    let mut fields = rest.split(' ');
+    let mut fields = stat_fields(&stat)?;
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
     (!matches!(state, "Z" | "X")).then_some(ProcessEntry { pid, parent, group })
+}
+
+/// The fields of a `stat` file from the process's state on. The file is `pid (name) state ppid …`:
+/// the name may contain anything, so the fields begin after the last bracket.
+fn stat_fields(stat: &[u8]) -> Option<std::str::Split<'_, char>> {
+    let after = stat.iter().rposition(|b| *b == b')')?;
+    Some(str::from_utf8(stat.get(after + 2..)?).ok()?.split(' '))
 }
 
 /// Returns the children of this process as the kernel lists them, with zombies; `None` if the
@@ -76,9 +86,19 @@ fn living_children(guard: Option<i32>) -> Vec<ProcessEntry> {
     Vec::new()
 }
 
+/// When the process `pid` started, in clock ticks after the boot; `None` if it does not live. With
+/// the boot's id this tells it from a later process of the same number.
+pub fn start_time(pid: i32) -> Option<u64> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat_fields(&stat)?;
+    let state = fields.next()?;
+    let start = fields.nth(18)?.trim_end().parse().ok()?;
+    (!matches!(state, "Z" | "X")).then_some(start)
+}
+
 /// Processes and their process groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ProcessList {
+pub struct ProcessList {
     pub(crate) pids: BTreeSet<i32>,
     groups: BTreeSet<i32>,
 }
@@ -114,7 +134,7 @@ fn descendants(roots: &BTreeSet<i32>) -> ProcessList {
 
 /// Returns the descendants of this process but `guard`. Their groups are in sessions that this
 /// process or they created, so no other process is in them.
-pub(crate) fn own_descendants(guard: Option<i32>) -> ProcessList {
+pub fn own_descendants(guard: Option<i32>) -> ProcessList {
     let mut found = descendants(&BTreeSet::from([std::process::id() as i32]));
     if found.pids.iter().all(|pid| Some(*pid) == guard) {
         for child in living_children(guard) {
@@ -187,9 +207,45 @@ pub(crate) fn kill_until_none(
     }
 }
 
+/// Ends the descendants of this process but `guard`: sends each signal to all of them and gives
+/// them [`SIGNAL_GRACE`] after it, then sends SIGKILL until none is left. `wait` reaps, and first
+/// waits for at most the given time. Returns those that remain.
+///
+/// # Errors
+/// Those of `wait`.
+pub fn end_descendants<E>(
+    guard: Option<i32>,
+    signals: &[Signal],
+    mut wait: impl FnMut(Option<Duration>) -> Result<Children, E>,
+) -> Result<BTreeSet<i32>, E> {
+    for signal in signals {
+        let found = own_descendants(guard);
+        signal_all(&found, *signal);
+        // A stopped process handles no signal until it continues.
+        signal_all(&found, Signal::CONT);
+        let start = Instant::now();
+        let mut children = wait(None)?;
+        while children == Children::Some && start.elapsed() < SIGNAL_GRACE {
+            // The end of a daemon is found by polling.
+            children = wait(Some(Duration::from_millis(10)))?;
+        }
+        if children == Children::None {
+            return Ok(BTreeSet::new());
+        }
+    }
+    let mut error = None;
+    let between = || {
+        if let Err(e) = wait(None) {
+            error = Some(e);
+        }
+    };
+    let left = kill_until_none(|| own_descendants(guard), between, KILL_WAIT);
+    error.map_or(Ok(left), Err)
+}
+
 /// Kills the processes of a dead supervisor: those with `marker` (`NAME=value`) in their
 /// environment, and all their descendants. Returns those that remain.
-pub(crate) fn kill_marked(marker: &str) -> BTreeSet<i32> {
+pub fn kill_marked(marker: &str) -> BTreeSet<i32> {
     let me = std::process::id() as i32;
     let marked = || {
         let has_marker = |pid: i32| {
@@ -207,11 +263,11 @@ pub(crate) fn kill_marked(marker: &str) -> BTreeSet<i32> {
 }
 
 /// A reaped child and its status.
-pub(crate) type ReapedChild = (i32, WaitStatus);
+pub type ReapedChild = (i32, WaitStatus);
 
 /// Whether any child is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Children {
+pub enum Children {
     /// Some children have not exited.
     Some,
     /// There are no children, and so no descendants.
@@ -219,7 +275,7 @@ pub(crate) enum Children {
 }
 
 /// Reaps every child that has exited.
-pub(crate) fn reap(mut each: impl FnMut(ReapedChild)) -> Children {
+pub fn reap(mut each: impl FnMut(ReapedChild)) -> Children {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some((pid, status))) => each((pid.as_raw_nonzero().get(), status)),

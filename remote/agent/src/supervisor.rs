@@ -53,9 +53,6 @@ use step::StepResult;
 /// How long the client may take to send the secrets after its plan.
 const SECRETS_WAIT: Duration = Duration::from_secs(30);
 
-/// How long killed processes may take to exit before they are reported as unkillable.
-const KILL_WAIT: Duration = Duration::from_secs(10);
-
 /// Why a job ends before its last step.
 #[derive(Debug)]
 pub(crate) enum EarlyEnd {
@@ -291,7 +288,7 @@ fn kill_descendants(guard: Option<i32>) -> BTreeSet<i32> {
     let reap = || {
         process::reap(|_| {});
     };
-    process::kill_until_none(|| process::own_descendants(guard), reap, KILL_WAIT)
+    process::kill_until_none(|| process::own_descendants(guard), reap, process::KILL_WAIT)
 }
 
 fn unkillable(pids: &BTreeSet<i32>) -> String {

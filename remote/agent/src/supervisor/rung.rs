@@ -23,12 +23,9 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitStatus, pidfd_open};
 use super::capture::{Excerpt, Masker, StreamLog};
 use super::environment::Environment;
 use super::guard::GuardProcess;
-use super::{EarlyEnd, KILL_WAIT, StopReason, Supervisor, unkillable};
+use super::{EarlyEnd, StopReason, Supervisor, unkillable};
 use crate::process::{self, Children};
 use crate::terminal;
-
-/// How long programs have to exit after each signal before the next.
-const SIGNAL_GRACE: Duration = Duration::from_secs(2);
 
 /// How long a program that a plan stops has to exit after each signal before the next. A server may
 /// finish its requests first.
@@ -322,34 +319,28 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Sends each signal to all processes and waits two seconds after it; then sends SIGKILL until
-    /// none is left.
+    /// Ends all processes of the program with these signals and then SIGKILL. Keeps reading output
+    /// meanwhile.
     fn end_tree(
         &mut self,
         step: &Step,
         running: &mut Running,
         signals: &[Signal],
     ) -> Result<(), EarlyEnd> {
-        for signal in signals {
-            let descendants = process::own_descendants(running.guard);
-            process::signal_all(&descendants, *signal);
-            // A stopped process handles no signal until it continues.
-            process::signal_all(&descendants, Signal::CONT);
-            let start = Instant::now();
-            reap(running);
-            while running.children == Children::Some && start.elapsed() < SIGNAL_GRACE {
-                // Keep reading output meanwhile. The end of a daemon is found by polling.
-                self.pump(step, running, Duration::from_millis(10))?;
-                if running.status.is_some() {
-                    std::thread::sleep(Duration::from_millis(2));
+        let left = process::end_descendants(running.guard, signals, |limit| {
+            match limit {
+                Some(limit) => {
+                    self.pump(step, running, limit)?;
+                    if running.status.is_some() {
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
                 }
+                None => reap(running),
             }
-        }
-        if running.children == Children::Some {
-            let left = kill_and_reap(running);
-            if !left.is_empty() {
-                self.warn("unkillable", unkillable(&left))?;
-            }
+            Ok::<_, EarlyEnd>(running.children)
+        })?;
+        if !left.is_empty() {
+            self.warn("unkillable", unkillable(&left))?;
         }
         Ok(())
     }
@@ -376,12 +367,6 @@ impl<'a> Stopping<'a> {
         process::signal_all(&program, *signal);
         STOP_GRACE
     }
-}
-
-fn kill_and_reap(running: &mut Running) -> std::collections::BTreeSet<i32> {
-    let guard = running.guard;
-    let find = || process::own_descendants(guard);
-    process::kill_until_none(find, || reap(running), KILL_WAIT)
 }
 
 fn reap(running: &mut Running) {

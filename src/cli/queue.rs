@@ -1,0 +1,115 @@
+//! `rgpu queue`: commands that wait for their turn on this machine.
+
+mod add;
+mod change;
+mod document;
+mod list;
+mod log;
+mod run;
+mod show;
+mod watch;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+
+use super::support::app::{App, Status};
+use crate::error::Result;
+use crate::queue::{AttemptCall, Queue, watch_attempt};
+
+pub(super) use document::{QueueDocument, QueueEntryDocument};
+
+/// Let commands wait for their turn, and run one after the other
+///
+/// The queue belongs to the project and to this machine. Entries whose needs differ (`--gpu`,
+/// `--remote`) run side by side. A host's own order for its GPUs, between all its users, is the GPU
+/// lock; `rgpu profile --queue-timeout` is about that one.
+#[derive(Subcommand, Clone, Debug)]
+pub(super) enum QueueCommand {
+    /// Add a command or a script
+    Add(Box<add::AddArgs>),
+    /// Run the entries; one process at a time does
+    Run(run::RunArgs),
+    /// List the entries
+    Ls(list::ListArgs),
+    /// Show an entry and what happened to it
+    Show(show::ShowArgs),
+    /// Print an entry's output
+    Log(log::LogArgs),
+    /// Wait until entries have ended; exit 1 if one did not end ok
+    Wait(change::WaitArgs),
+    /// End entries: waiting ones at once, running ones with all their processes
+    Cancel(change::CancelArgs),
+    /// Put ended entries back
+    Requeue(change::RequeueArgs),
+    /// Start no more entries; running ones go on
+    Pause,
+    /// Start entries again
+    Resume,
+    /// Remove old entries with their logs
+    Prune(change::PruneArgs),
+    /// Show the entries, again after each change
+    Watch(watch::WatchArgs),
+    /// Watch one attempt (started by the runner)
+    #[command(name = "__attempt", hide = true)]
+    Attempt(AttemptArgs),
+}
+
+/// `queue __attempt`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct AttemptArgs {
+    project: PathBuf,
+    own_ids: PathBuf,
+    entry: i64,
+    attempt: u32,
+    runner: i64,
+}
+
+/// Runs a command that needs no settings, so that broken ones do not stop a queue; `None` for all
+/// others.
+pub(super) fn run_without_settings(command: &QueueCommand) -> Option<Result<Status>> {
+    let QueueCommand::Attempt(args) = command else { return None };
+    let AttemptArgs { project, own_ids, entry, attempt, runner } = args.clone();
+    let call = AttemptCall { project, own_ids, entry, attempt, runner };
+    Some(watch_attempt(&call).map(|()| 0).map_err(Into::into))
+}
+
+/// Runs a `queue` command.
+pub(super) fn run(app: &App, command: &QueueCommand) -> Result<Status> {
+    match command {
+        QueueCommand::Add(args) => add::run(app, args),
+        QueueCommand::Run(args) => run::run(app, args),
+        QueueCommand::Ls(args) => list::run(app, args),
+        QueueCommand::Show(args) => show::run(app, args),
+        QueueCommand::Log(args) => log::run(app, args),
+        QueueCommand::Wait(args) => change::wait(app, args),
+        QueueCommand::Cancel(args) => change::cancel(app, args),
+        QueueCommand::Requeue(args) => change::requeue(app, args),
+        QueueCommand::Pause => change::set_paused(app, true),
+        QueueCommand::Resume => change::set_paused(app, false),
+        QueueCommand::Prune(args) => change::prune(app, args),
+        QueueCommand::Watch(args) => watch::run(app, args),
+        // `run_without_settings` has run it.
+        QueueCommand::Attempt(_) => Ok(0),
+    }
+}
+
+/// The file with the ids of this user's state databases.
+fn own_ids(app: &App) -> PathBuf {
+    app.data.join("state-ids")
+}
+
+/// The project whose queue it is.
+fn project(app: &App) -> &Path {
+    &app.config.project
+}
+
+/// The queue of the project, which is created if there is none.
+fn open(app: &App) -> Result<Queue> {
+    Ok(Queue::open(project(app), &own_ids(app))?)
+}
+
+/// The queue of the project.
+fn open_existing(app: &App) -> Result<Queue> {
+    Ok(Queue::open_existing(project(app), &own_ids(app))?)
+}

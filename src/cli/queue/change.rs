@@ -1,0 +1,195 @@
+//! `rgpu queue wait`, `cancel`, `requeue`, `pause`, `resume` and `prune`.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::document::QueueDocument;
+use super::list::line;
+use crate::cli::support::app::{App, Status};
+use crate::error::{Exit, Failure, Result};
+use crate::queue::{Entry, EntryState, PruneChoice, Queue, RequeueChoice};
+
+/// How often to look for changes.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// `queue wait`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct WaitArgs {
+    /// The entries' numbers [default: all that wait or run now]
+    #[arg(value_name = "ID")]
+    pub entries: Vec<i64>,
+}
+
+/// `queue cancel`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct CancelArgs {
+    /// The entries' numbers
+    #[arg(value_name = "ID", required = true)]
+    pub entries: Vec<i64>,
+}
+
+/// `queue requeue`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct RequeueArgs {
+    /// The entries' numbers
+    #[arg(value_name = "ID", required_unless_present_any = ["failed", "lost", "reason"])]
+    pub entries: Vec<i64>,
+
+    /// Those that failed or hit their time limit
+    #[arg(long)]
+    pub failed: bool,
+
+    /// Those that were lost: their end is unknown
+    #[arg(long)]
+    pub lost: bool,
+
+    /// Those whose state or reason contains this text
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+}
+
+/// `queue prune`.
+#[derive(Args, Clone, Copy, Debug)]
+pub(in crate::cli) struct PruneArgs {
+    /// Keep this many of the newest ended entries
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub keep: usize,
+
+    /// Remove entries that did not end ok too
+    #[arg(long)]
+    pub all: bool,
+
+    /// Print what would be removed, and remove nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Waits until entries have ended.
+pub(super) fn wait(app: &App, args: &WaitArgs) -> Result<Status> {
+    let queue = super::open_existing(app)?;
+    let wanted = match args.entries.is_empty() {
+        false => args.entries.clone(),
+        true => {
+            let entries = queue.entries()?;
+            entries.iter().filter(|entry| entry.state.is_active()).map(|entry| entry.id).collect()
+        }
+    };
+    let mut is_told = false;
+    let ended = wait_for_all(&queue, &wanted, || {
+        if !is_told && queue.runner().is_none() {
+            is_told = true;
+            app.print_note("nothing runs the queue: `rgpu queue run`");
+        }
+    })?;
+    show(app, &queue, ended.clone())?;
+    Ok(match ended.iter().all(|entry| entry.state == EntryState::Ok) {
+        true => 0,
+        false => Exit::Findings as u8,
+    })
+}
+
+/// Waits until none of the entries is active.
+fn wait_for_all(queue: &Queue, wanted: &[i64], mut meanwhile: impl FnMut()) -> Result<Vec<Entry>> {
+    let mut ended = Vec::new();
+    for id in wanted {
+        loop {
+            let entry = queue.entry(*id)?;
+            if !entry.state.is_active() {
+                ended.push(entry);
+                break;
+            }
+            meanwhile();
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+    Ok(ended)
+}
+
+/// Prints entries: each as a line, or all as a document.
+fn show(app: &App, queue: &Queue, entries: Vec<Entry>) -> Result<()> {
+    if app.global.json {
+        return app.print_json(&QueueDocument::of(queue, entries)?);
+    }
+    entries.iter().for_each(|entry| app.print(&format!("{}\n", line(entry))));
+    Ok(())
+}
+
+/// Ends entries, and waits until their processes have ended.
+pub(super) fn cancel(app: &App, args: &CancelArgs) -> Result<Status> {
+    let mut queue = super::open_existing(app)?;
+    for id in &args.entries {
+        queue.entry(*id)?;
+    }
+    for id in &args.entries {
+        queue.cancel(*id)?;
+    }
+    // Without a runner, an attempt whose watching process was killed stays as it is.
+    let mut entries = Vec::new();
+    for id in &args.entries {
+        let is_watched = |entry: &Entry| {
+            let pid = entry.pid.and_then(rustix::process::Pid::from_raw);
+            pid.is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
+        };
+        let mut entry = queue.entry(*id)?;
+        while entry.state == EntryState::Running && (is_watched(&entry) || queue.runner().is_some())
+        {
+            std::thread::sleep(LOOK_INTERVAL);
+            entry = queue.entry(*id)?;
+        }
+        if entry.state == EntryState::Running {
+            app.print_note(&format!(
+                "what watched entry {id} is gone; `rgpu queue run` clears it up"
+            ));
+        }
+        entries.push(entry);
+    }
+    show(app, &queue, entries)?;
+    Ok(0)
+}
+
+/// Puts ended entries back.
+pub(super) fn requeue(app: &App, args: &RequeueArgs) -> Result<Status> {
+    let mut queue = super::open_existing(app)?;
+    if args.reason.as_ref().is_some_and(String::is_empty) {
+        return Err(Failure::new(Exit::Usage, "usage", "`--reason` needs a text")
+            .hint("for all that failed: --failed"));
+    }
+    let choice =
+        RequeueChoice { failed: args.failed, lost: args.lost, reason: args.reason.clone() };
+    let requeued = queue.requeue(&args.entries, &choice)?;
+    let entries = requeued.iter().map(|id| Ok(queue.entry(*id)?)).collect::<Result<Vec<_>>>()?;
+    if entries.is_empty() {
+        app.print_note("no entry fits");
+    }
+    show(app, &queue, entries)?;
+    Ok(0)
+}
+
+/// Stops or continues starting entries.
+pub(super) fn set_paused(app: &App, is_paused: bool) -> Result<Status> {
+    let mut queue = super::open(app)?;
+    queue.set_paused(is_paused)?;
+    let document = QueueDocument::of(&queue, Vec::new())?;
+    match app.global.json {
+        true => app.print_json(&document)?,
+        false => app.print_note(&document.runner_text()),
+    }
+    Ok(0)
+}
+
+/// Removes old entries.
+pub(super) fn prune(app: &App, args: &PruneArgs) -> Result<Status> {
+    let mut queue = super::open_existing(app)?;
+    let choice = PruneChoice { keep: args.keep, all: args.all, dry_run: args.dry_run };
+    let removed = queue.prune(choice)?;
+    if app.global.json {
+        app.print_json(&QueueDocument::of_removed(&queue, removed)?)?;
+        return Ok(0);
+    }
+    let verb = if args.dry_run { "would remove" } else { "removed" };
+    removed.iter().for_each(|id| app.print(&format!("{verb} {id}\n")));
+    let noun = if removed.len() == 1 { "entry" } else { "entries" };
+    app.print_note(&format!("{verb} {} {noun}", removed.len()));
+    Ok(0)
+}

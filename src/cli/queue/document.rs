@@ -1,0 +1,105 @@
+//! The documents of `rgpu queue … --json`.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::queue::{Entry, EntryEvent, Queue};
+use crate::store::RunRecord;
+
+/// The process that runs the queue.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(in crate::cli) struct RunnerRecord {
+    /// The process id.
+    pid: i32,
+    /// Since when (RFC 3339).
+    since: String,
+}
+
+/// The output of `queue add`, `run`, `ls`, `wait`, `cancel`, `requeue`, `pause`, `resume` and
+/// `prune` with `--json` (`rgpu.queue/1`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(in crate::cli) struct QueueDocument {
+    /// `rgpu.queue/1`.
+    schema: &'static str,
+    /// The process that runs the queue. Absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    runner: Option<RunnerRecord>,
+    /// Whether no entry is started.
+    paused: bool,
+    /// The entries that the command is about, by number.
+    entries: Vec<Entry>,
+    /// The numbers of the entries that `prune` removed, or would remove.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    removed: Vec<i64>,
+}
+
+impl QueueDocument {
+    /// The document about these entries.
+    pub(super) fn of(queue: &Queue, entries: Vec<Entry>) -> Result<Self> {
+        let runner = queue
+            .runner()
+            .map(|holder| RunnerRecord { pid: holder.pid(), since: holder.since().to_owned() });
+        let paused = queue.is_paused()?;
+        Ok(Self { schema: "rgpu.queue/1", runner, paused, entries, removed: Vec::new() })
+    }
+
+    /// The document about removed entries.
+    pub(super) fn of_removed(queue: &Queue, removed: Vec<i64>) -> Result<Self> {
+        Ok(Self { removed, ..Self::of(queue, Vec::new())? })
+    }
+
+    /// Whether nothing differs but what time alone changes.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let state = |document: &Self| -> Vec<_> {
+            let entries = document.entries.iter();
+            entries.map(|entry| (entry.id, entry.state, entry.attempt)).collect()
+        };
+        let pid = |document: &Self| document.runner.as_ref().map(|runner| runner.pid);
+        (pid(self), self.paused, state(self)) == (pid(other), other.paused, state(other))
+    }
+
+    /// The entries.
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// A line on who runs the queue.
+    pub(super) fn runner_text(&self) -> String {
+        let paused = if self.paused { "paused; `rgpu queue resume` goes on; " } else { "" };
+        match &self.runner {
+            Some(runner) => format!("{paused}process {} runs the queue", runner.pid),
+            None => format!("{paused}nothing runs the queue: `rgpu queue run`"),
+        }
+    }
+}
+
+/// The output of `queue show` and `queue log` with `--json` (`rgpu.queue-entry/1`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(in crate::cli) struct QueueEntryDocument {
+    /// `rgpu.queue-entry/1`.
+    schema: &'static str,
+    /// The entry.
+    entry: Entry,
+    /// What happened to it, oldest first.
+    events: Vec<EntryEvent>,
+    /// The run that the entry's `rgpu` command made, if it is one and made one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<RunRecord>,
+    /// For `queue log`: the output of the last attempt, as text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<String>,
+}
+
+impl QueueEntryDocument {
+    /// The document about an entry.
+    pub(super) fn of(
+        queue: &Queue,
+        entry: Entry,
+        run: Option<RunRecord>,
+        output: Option<String>,
+    ) -> Result<Self> {
+        let events = queue.events(entry.id)?;
+        Ok(Self { schema: "rgpu.queue-entry/1", entry, events, run, output })
+    }
+}

@@ -1,0 +1,149 @@
+//! `rgpu queue ls`, and how entries look as text.
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+
+use super::document::QueueDocument;
+use crate::cli::support::app::{App, Status};
+use crate::error::Result;
+use crate::queue::{Entry, EntryState, Queue};
+use crate::report::{Align, Grid};
+
+/// Which entries are listed.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct ListArgs {
+    /// List all ended entries too
+    #[arg(long)]
+    pub all: bool,
+
+    /// How many of the newest ended entries to list
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 20, conflicts_with = "all")]
+    pub count: usize,
+
+    /// Only entries in this state
+    #[arg(long, value_name = "STATE", value_delimiter = ',', value_parser = PossibleValuesParser::new(STATES))]
+    pub state: Vec<String>,
+
+    /// Only entries with this tag
+    #[arg(long, value_name = "WORD")]
+    pub tag: Option<String>,
+}
+
+/// The words for `--state`.
+const STATES: [&str; 8] =
+    ["waiting", "running", "ok", "failed", "timeout", "cancelled", "skipped", "lost"];
+
+impl ListArgs {
+    /// The listed entries, and how many ended ones are left out.
+    pub(super) fn select(&self, queue: &Queue) -> Result<(Vec<Entry>, usize)> {
+        let mut entries = queue.entries()?;
+        entries.retain(|entry| {
+            (self.state.is_empty() || self.state.iter().any(|word| word == entry.state.as_str()))
+                && self.tag.as_ref().is_none_or(|tag| entry.tags.contains(tag))
+        });
+        let ended = entries.iter().filter(|entry| !entry.state.is_active()).count();
+        let mut surplus = if self.all { 0 } else { ended.saturating_sub(self.count) };
+        let left_out = surplus;
+        entries.retain(|entry| {
+            let is_surplus = surplus > 0 && !entry.state.is_active();
+            surplus -= usize::from(is_surplus);
+            !is_surplus
+        });
+        Ok((entries, left_out))
+    }
+}
+
+/// Lists the entries.
+pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
+    let queue = super::open_existing(app)?;
+    let (entries, left_out) = args.select(&queue)?;
+    let document = QueueDocument::of(&queue, entries)?;
+    if app.global.json {
+        app.print_json(&document)?;
+        return Ok(0);
+    }
+    app.print(&table(app, document.entries()));
+    if left_out > 0 {
+        app.print_note(&format!("{left_out} older ended ones are not listed; `--all` lists them"));
+    }
+    app.print_note(&document.runner_text());
+    Ok(0)
+}
+
+/// The entries as a table.
+pub(super) fn table(app: &App, entries: &[Entry]) -> String {
+    let mut grid = Grid::new(&[
+        ("id", Align::Right),
+        ("state", Align::Left),
+        ("try", Align::Right),
+        ("time", Align::Right),
+        ("prio", Align::Right),
+        ("after", Align::Left),
+        ("needs", Align::Left),
+        ("tags", Align::Left),
+        ("name", Align::Left),
+    ]);
+    for entry in entries {
+        grid.row([
+            entry.id.to_string(),
+            state_text(entry),
+            if entry.attempt > 1 { entry.attempt.to_string() } else { String::new() },
+            entry.seconds.map(seconds_text).unwrap_or_default(),
+            if entry.priority == 0 { String::new() } else { entry.priority.to_string() },
+            after_text(entry),
+            needs_text(entry),
+            entry.tags.join(","),
+            entry.name.clone(),
+        ]);
+    }
+    grid.without_empty_columns().fitted(app.columns(), 0)
+}
+
+/// The state in a few words.
+pub(super) fn state_text(entry: &Entry) -> String {
+    let word = entry.state.as_str();
+    match (entry.state, entry.rc, entry.silent_s) {
+        (EntryState::Failed, Some(rc), _) => format!("{word} ({rc})"),
+        (EntryState::Running, _, Some(silent)) if silent >= MIN_SHOWN_SILENCE_S => {
+            format!("{word}, silent for {}", seconds_text(silent))
+        }
+        _ => word.to_owned(),
+    }
+}
+
+/// A shorter silence is not shown.
+const MIN_SHOWN_SILENCE_S: f64 = 60.0;
+
+/// A line about an entry: `17 nightly: failed (exit status 3) after 81.3 s`.
+pub(super) fn line(entry: &Entry) -> String {
+    let reason = entry.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let time = match (entry.state, entry.seconds) {
+        (EntryState::Waiting, _) | (_, None) => String::new(),
+        (_, Some(seconds)) => format!(" after {}", seconds_text(seconds)),
+    };
+    format!("{} {}: {}{reason}{time}", entry.id, entry.name, entry.state.as_str())
+}
+
+/// A time: `0.4 s`, `12 min`, `3.2 h`.
+pub(super) fn seconds_text(seconds: f64) -> String {
+    match seconds {
+        s if s < 100.0 => format!("{s:.1} s"),
+        s if s < 6000.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
+/// What an entry comes after: `12, 13 (any)`.
+pub(super) fn after_text(entry: &Entry) -> String {
+    let one = |after: &crate::queue::Dependency| match after.any {
+        true => format!("{} (any)", after.entry),
+        false => after.entry.to_string(),
+    };
+    entry.after.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// What an entry needs for itself: `h200 GPU 1`.
+pub(super) fn needs_text(entry: &Entry) -> String {
+    let gpu = entry.gpu.as_ref().map(|gpu| format!("GPU {gpu}"));
+    entry.remote.clone().into_iter().chain(gpu).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,109 @@
+//! `rgpu queue run`.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::document::QueueDocument;
+use super::list::{line, seconds_text};
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::run_args::duration;
+use crate::cli::support::signals;
+use crate::error::Result;
+use crate::queue::{Runner, RunnerEvent, RunnerOptions, detach};
+use crate::run::channel;
+
+/// Run the entries; one process at a time does
+///
+/// Ctrl-C starts no more entries and waits for the running ones. A second Ctrl-C leaves them
+/// running: the next `rgpu queue run` finds them.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct RunArgs {
+    /// End when no entry waits or runs
+    #[arg(long)]
+    pub once: bool,
+
+    /// Run in the background, with messages in .rgpu/runner.log
+    #[arg(long)]
+    pub detach: bool,
+
+    /// Report a running entry that has had no output for this long
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
+    pub stall: Duration,
+
+    /// This process was started by `--detach`
+    #[arg(long, hide = true, conflicts_with = "detach")]
+    pub detached: bool,
+}
+
+/// Runs the queue.
+pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
+    if args.detached {
+        // The terminal's Ctrl-C and its end are not for this process.
+        let _ = rustix::process::setsid();
+    }
+    let queue = super::open(app)?;
+    if args.detach {
+        let stall = format!("{}s", args.stall.as_secs_f64());
+        let mut arguments = vec!["queue", "run", "--detached", "--stall", &stall];
+        if args.once {
+            arguments.push("--once");
+        }
+        let pid = detach(&queue, &arguments)?;
+        if app.global.json {
+            app.print_json(&QueueDocument::of(&queue, Vec::new())?)?;
+        } else {
+            app.print_note(&format!(
+                "process {pid} runs the queue; its messages are in .rgpu/runner.log"
+            ));
+        }
+        return Ok(0);
+    }
+    if queue.is_paused()? {
+        app.print_note("the queue is paused: `rgpu queue resume` goes on");
+    }
+    let mut runner = Runner::start(queue)?;
+    let (canceller, stop) = channel();
+    signals::listen(canceller)?;
+    let options = RunnerOptions { once: args.once, stall_after: args.stall };
+    let mut ended = Vec::new();
+    app.block_on(async {
+        let result = runner.run(options, stop, |event| {
+            if let RunnerEvent::Ended(entry) = &event
+                && !entry.state.is_active()
+            {
+                ended.push(entry.id);
+            }
+            app.print_note(&text(&event));
+        });
+        Ok(result.await?)
+    })?;
+    drop(runner);
+    if app.global.json {
+        let queue = super::open(app)?;
+        let mut entries = queue.entries()?;
+        entries.retain(|entry| ended.contains(&entry.id));
+        app.print_json(&QueueDocument::of(&queue, entries)?)?;
+    }
+    Ok(0)
+}
+
+fn text(event: &RunnerEvent) -> String {
+    match event {
+        RunnerEvent::Started { entry, attempt: 1 } => format!("{entry} starts"),
+        RunnerEvent::Started { entry, attempt } => format!("{entry} starts, attempt {attempt}"),
+        RunnerEvent::Found { entry, .. } => format!("{entry} still runs; it is followed"),
+        RunnerEvent::Ended(entry) => line(entry),
+        RunnerEvent::Stalled { entry, silent } => {
+            let silent = seconds_text(silent.as_secs_f64());
+            format!("{entry} has had no output for {silent}; `rgpu queue cancel {entry}` ends it")
+        }
+        RunnerEvent::NotStarted { entry } => {
+            format!("{entry} could not be started; the next try is in 5 s")
+        }
+        RunnerEvent::Stopping { running: 0 } => "stopping".to_owned(),
+        RunnerEvent::Stopping { running } => {
+            format!("stopping; {running} still running (Ctrl-C again leaves them running)")
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! One attempt of an entry: the process that watches the command from start to end.
+//!
+//! The runner starts this process, which then depends on nobody: it outlives the runner, records the
+//! end itself, and is the subreaper of all that the command starts, even of daemons. So the whole
+//! tree ends with the attempt, by the agent's own code. Output goes straight into the log file.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::ffi::{OsStr, OsString};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rgpu_agent::process::{self, Children};
+use rgpu_protocol::Digest;
+use rustix::process::{Signal, WaitStatus};
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal as Listener, SignalKind, signal};
+
+use super::entry::{AttemptEnd, EntrySettings, EntryState, SnapshotMode};
+use super::error::io_error;
+use super::{Queue, QueueError, environment, fault_point, snapshot};
+use crate::store::atomic;
+use crate::store::state::{StateError, sql_error};
+
+/// The variable by which the processes of an attempt are found after their watcher was killed.
+const MARKER: &str = "RGPU_QUEUE_ATTEMPT";
+
+/// How long to try to record the end, for example on a full disk.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// The time between two tries.
+const RECORD_RETRY_DELAY: Duration = Duration::from_millis(500);
+
+/// What the watching process needs to know, as its command line.
+#[derive(Clone, Debug)]
+pub struct AttemptCall {
+    /// The project folder.
+    pub project: PathBuf,
+    /// The file with the ids of the user's state databases.
+    pub own_ids: PathBuf,
+    /// The entry.
+    pub entry: i64,
+    /// The attempt, from 1.
+    pub attempt: u32,
+    /// The event of the runner's start.
+    pub runner: i64,
+}
+
+impl AttemptCall {
+    /// The command line after the program's name.
+    pub fn argv(&self) -> Vec<OsString> {
+        let numbers = [self.entry.to_string(), self.attempt.to_string(), self.runner.to_string()];
+        let words = ["queue", "__attempt", "--"].into_iter().map(OsString::from);
+        words
+            .chain([self.project.clone().into(), self.own_ids.clone().into()])
+            .chain(numbers.into_iter().map(OsString::from))
+            .collect()
+    }
+}
+
+/// Carries out an attempt in this process, which was started for it: makes the entry running, runs
+/// the command to its end, and records the end. Does nothing if it is not the entry's turn any more.
+///
+/// # Errors
+/// The database cannot be read or written. What fails in the attempt itself is its recorded end.
+pub fn watch_attempt(call: &AttemptCall) -> Result<(), QueueError> {
+    let _ = rustix::thread::set_name(c"rgpu-queue");
+    // A session of its own: Ctrl-C at the runner's terminal is not for the command.
+    let _ = rustix::process::setsid();
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    // Before the entry is running, because from then on it can be cancelled.
+    let mut signals = Signals::listen().map_err(io_error("watch", Path::new("/proc/self")))?;
+    let mut queue = Queue::open_existing(&call.project, &call.own_ids)?;
+    if !queue.start_attempt(call.entry, call.attempt, call.runner)? {
+        return Ok(());
+    }
+    let end = run(&queue, call, &mut signals);
+    record(&mut queue, call, &end)?;
+    queue.update_log_file()
+}
+
+/// Records the end. A full disk may have room again soon.
+fn record(queue: &mut Queue, call: &AttemptCall, end: &AttemptEnd) -> Result<(), QueueError> {
+    let start = Instant::now();
+    loop {
+        match queue.end_attempt(call.entry, call.attempt, end) {
+            Err(QueueError::State(StateError::Sql { .. })) if start.elapsed() < RECORD_TIMEOUT => {
+                std::thread::sleep(RECORD_RETRY_DELAY);
+            }
+            other => return other.map(drop),
+        }
+    }
+}
+
+/// Kills what is left of an attempt whose watching process was killed.
+pub(super) fn kill_leftovers(queue: &Queue, entry: i64, attempt: u32) -> BTreeSet<i32> {
+    process::kill_marked(&format!("{MARKER}={}", marker(queue, entry, attempt)))
+}
+
+fn marker(queue: &Queue, entry: i64, attempt: u32) -> String {
+    format!("{}/{entry}/{attempt}", queue.db.id())
+}
+
+/// The signals that the watching process handles.
+struct Signals {
+    runtime: Runtime,
+    child: Listener,
+    terminate: Listener,
+}
+
+/// Why the watching process looks again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wake {
+    Child,
+    Terminate,
+    Limit,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let (child, terminate) = {
+            let _entered = runtime.enter();
+            (signal(SignalKind::child())?, signal(SignalKind::terminate())?)
+        };
+        Ok(Self { runtime, child, terminate })
+    }
+
+    /// Waits for a signal, for at most `limit`.
+    fn wait(&mut self, limit: Option<Duration>) -> Wake {
+        let limit = async {
+            match limit {
+                Some(limit) => tokio::time::sleep(limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        self.runtime.block_on(async {
+            tokio::select! {
+                _ = self.child.recv() => Wake::Child,
+                _ = self.terminate.recv() => Wake::Terminate,
+                () = limit => Wake::Limit,
+            }
+        })
+    }
+}
+
+/// What is run, as the database has it.
+struct Work {
+    argv: Vec<OsString>,
+    env: Vec<OsString>,
+    cwd: PathBuf,
+    script_sha256: Option<String>,
+    timeout: Option<Duration>,
+    settings: EntrySettings,
+}
+
+/// Runs the command to its end.
+fn run(queue: &Queue, call: &AttemptCall, signals: &mut Signals) -> AttemptEnd {
+    let folder = queue.entry_folder(call.entry);
+    let opened =
+        make_folder(&folder).and_then(|()| open_log(&queue.log_path(call.entry, call.attempt)));
+    let mut log = match opened {
+        Ok(log) => log,
+        Err(error) => return AttemptEnd::without_status(EntryState::Failed, error.with_causes()),
+    };
+    let started = prepare(queue, call, &folder).and_then(|(mut command, timeout)| {
+        let (out, err) = (log.try_clone(), log.try_clone());
+        let log_path = || queue.log_path(call.entry, call.attempt);
+        command.stdout(out.map_err(|e| io_error("open", &log_path())(e))?);
+        command.stderr(err.map_err(|e| io_error("open", &log_path())(e))?);
+        let program = PathBuf::from(command.get_program());
+        let start = Instant::now();
+        let child = command.spawn().map_err(io_error("start", &program))?;
+        Ok((child.id().cast_signed(), timeout, start))
+    });
+    match started {
+        Ok((pid, timeout, start)) => {
+            fault_point::reach("spawned");
+            follow(queue, call, signals, pid, timeout, start)
+        }
+        Err(error) => {
+            let words = error.with_causes();
+            // The reason is recorded too; here it is for those who look at the log.
+            let _ = log.write_all(format!("rgpu queue: {words}\n").as_bytes());
+            AttemptEnd::without_status(EntryState::Failed, words)
+        }
+    }
+}
+
+/// Waits until the command ends, or ends it.
+fn follow(
+    queue: &Queue,
+    call: &AttemptCall,
+    signals: &mut Signals,
+    pid: i32,
+    timeout: Option<Duration>,
+    start: Instant,
+) -> AttemptEnd {
+    let mut status: Option<WaitStatus> = None;
+    let mut reap = || {
+        let children = process::reap(|(ended, how)| {
+            if ended == pid {
+                status = Some(how);
+            }
+        });
+        (children, status)
+    };
+    let mut early_end: Option<(EntryState, Option<String>)> = None;
+    let mut children = loop {
+        let (children, status) = reap();
+        if status.is_some() {
+            break children;
+        }
+        let left = timeout.map(|limit| limit.saturating_sub(start.elapsed()));
+        if left == Some(Duration::ZERO) {
+            let limit = timeout.unwrap_or_default().as_secs_f64();
+            early_end = Some((EntryState::Timeout, Some(format!("its time limit of {limit} s"))));
+            break children;
+        }
+        if signals.wait(left) == Wake::Terminate {
+            // Without a request the machine shuts down, or somebody ended this process.
+            let asked = queue.is_cancel_asked(call.entry, call.attempt).unwrap_or(false);
+            let reason = "the process that watched it got SIGTERM".to_owned();
+            early_end = Some(match asked {
+                true => (EntryState::Cancelled, None),
+                false => (EntryState::Lost, Some(reason)),
+            });
+            break children;
+        }
+    };
+    let seconds = start.elapsed().as_secs_f64();
+    let mut left = BTreeSet::new();
+    if children == Children::Some {
+        let is_cancelled = matches!(early_end, Some((EntryState::Cancelled, _)));
+        // After a user's request, a program expects SIGINT first.
+        let ends: &[Signal] =
+            if is_cancelled { &[Signal::INT, Signal::TERM] } else { &[Signal::TERM] };
+        let ended = process::end_descendants(None, ends, |limit| {
+            if let Some(limit) = limit {
+                std::thread::sleep(limit);
+            }
+            children = reap().0;
+            Ok::<_, Infallible>(children)
+        });
+        left = ended.unwrap_or_default();
+    }
+    fault_point::reach("tree ended");
+    let rc = status.and_then(WaitStatus::exit_status);
+    let signal = status.and_then(WaitStatus::terminating_signal);
+    let (state, mut reason) = match (early_end, rc, signal) {
+        (Some(early_end), ..) => early_end,
+        (None, Some(0), _) => (EntryState::Ok, None),
+        (None, Some(rc), _) => (EntryState::Failed, Some(format!("exit status {rc}"))),
+        (None, None, Some(signal)) => (EntryState::Failed, Some(format!("signal {signal}"))),
+        (None, None, None) => (EntryState::Lost, Some("its status is unknown".to_owned())),
+    };
+    if !left.is_empty() {
+        let pids: Vec<String> = left.iter().map(i32::to_string).collect();
+        let words = format!("processes {} could not be killed", pids.join(", "));
+        reason = Some(reason.map_or(words.clone(), |reason| format!("{reason}; {words}")));
+    }
+    let rc = rc.or_else(|| signal.map(|signal| 128 + signal));
+    AttemptEnd { state, rc, signal, seconds: Some(seconds), reason }
+}
+
+/// Makes the command: files, folder, environment.
+fn prepare(
+    queue: &Queue,
+    call: &AttemptCall,
+    folder: &Path,
+) -> Result<(Command, Option<Duration>), QueueError> {
+    let mut work = queue.work(call.entry)?;
+    if let Some(sha256) = &work.script_sha256 {
+        let path = folder.join("script");
+        let bytes = queue.script(call.entry)?.unwrap_or_default();
+        if Digest::of(&bytes).as_str() != sha256 {
+            let damaged = io::Error::other("its bytes are not those that were added");
+            return Err(io_error("use", &path)(damaged));
+        }
+        atomic::write_private(&path, &bytes).map_err(io_error("write", &path))?;
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(&path, mode).map_err(io_error("write", &path))?;
+        work.argv.push(path.into());
+    }
+    let cwd = match work.settings.snapshot {
+        SnapshotMode::None => work.cwd,
+        mode => {
+            let tree = folder.join(format!("{}.tree", call.attempt));
+            snapshot::lay_out(mode, folder, work.settings.base.as_ref(), &tree)?;
+            tree.join(&work.settings.inner)
+        }
+    };
+    let Some((program, arguments)) = work.argv.split_first() else {
+        return Err(io_error("start", Path::new(""))(io::ErrorKind::InvalidInput.into()));
+    };
+    if !cwd.is_dir() {
+        return Err(io_error("enter", &cwd)(io::ErrorKind::NotFound.into()));
+    }
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().current_dir(&cwd).stdin(Stdio::null()).process_group(0);
+    let named = work.settings.env_from_runner.iter().map(String::as_str);
+    for name in environment::FROM_RUNNER.iter().copied().chain(named.clone()) {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
+    if let Some(name) = named.clone().find(|name| std::env::var_os(name).is_none()) {
+        let missing = io::Error::other("it is not set where the runner was started");
+        return Err(io_error("pass on the variable", Path::new(name))(missing));
+    }
+    let recorded = work.env.iter().filter_map(|word| environment::split_assignment(word));
+    command.envs(recorded);
+    command.env(MARKER, marker(queue, call.entry, call.attempt));
+    Ok((command, work.timeout))
+}
+
+impl Queue {
+    /// What an entry runs.
+    fn work(&self, entry: i64) -> Result<Work, QueueError> {
+        let query = "SELECT argv, env, cwd, script_sha256, timeout_ms, settings \
+                     FROM queue_entry WHERE id = ?1";
+        let work = self.db.connection().query_row(query, [entry], |row| {
+            let timeout: Option<i64> = row.get(4)?;
+            Ok(Work {
+                argv: environment::from_bytes(row.get_ref(0)?.as_blob()?),
+                env: environment::from_bytes(row.get_ref(1)?.as_blob()?),
+                cwd: PathBuf::from(OsStr::from_bytes(row.get_ref(2)?.as_blob()?)),
+                script_sha256: row.get(3)?,
+                timeout: timeout.map(|ms| Duration::from_millis(ms.unsigned_abs())),
+                settings: serde_json::from_str(row.get_ref(5)?.as_str()?).unwrap_or_default(),
+            })
+        });
+        Ok(work.map_err(sql_error("read"))?)
+    }
+}
+
+fn make_folder(folder: &Path) -> Result<(), QueueError> {
+    let made = DirBuilder::new().mode(0o700).recursive(true).create(folder);
+    made.map_err(io_error("create", folder))
+}
+
+fn open_log(path: &Path) -> Result<File, QueueError> {
+    let mut options = OpenOptions::new();
+    let log = options.append(true).create(true).mode(0o600).open(path);
+    log.map_err(io_error("create", path))
+}

@@ -1,0 +1,318 @@
+//! The types of an entry: what is added, what lists show, and the events in between.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The state of an entry.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum EntryState {
+    /// It waits for its turn.
+    Waiting,
+    /// Its command runs.
+    Running,
+    /// The command ended with status 0.
+    Ok,
+    /// The command ended with another status or by a signal, or could not start.
+    Failed,
+    /// The command was ended by its time limit.
+    Timeout,
+    /// The user cancelled it.
+    Cancelled,
+    /// An entry that it comes after did not end well.
+    Skipped,
+    /// The process that watched the command was killed, or the machine stopped: how the command
+    /// ended is unknown.
+    Lost,
+    /// It was removed from the queue.
+    Pruned,
+}
+
+impl EntryState {
+    const ALL: [Self; 9] = [
+        Self::Waiting,
+        Self::Running,
+        Self::Ok,
+        Self::Failed,
+        Self::Timeout,
+        Self::Cancelled,
+        Self::Skipped,
+        Self::Lost,
+        Self::Pruned,
+    ];
+
+    /// The word in the database, in lists and in `queue.log`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::Ok => "ok",
+            Self::Failed => "failed",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::Skipped => "skipped",
+            Self::Lost => "lost",
+            Self::Pruned => "pruned",
+        }
+    }
+
+    /// The state of a word; `None` for other words.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == word)
+    }
+
+    /// Whether the entry waits or runs.
+    pub fn is_active(self) -> bool {
+        matches!(self, Self::Waiting | Self::Running)
+    }
+}
+
+/// An entry that another one comes after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Dependency {
+    /// The number of the entry.
+    pub entry: i64,
+    /// Whether its end suffices, however it ended; otherwise it must end ok.
+    #[serde(default)]
+    pub any: bool,
+}
+
+/// Whether the files of the project are kept as they are when the entry is added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SnapshotMode {
+    /// The command runs in the folder as it is when its turn comes.
+    #[default]
+    None,
+    /// The commit and the changes since are kept; each attempt gets a folder of its own.
+    Patch,
+    /// The files are copied, without those that git ignores; each attempt gets a folder of its own.
+    Copy,
+}
+
+/// What an entry needs for itself. Entries whose needs conflict never run at the same time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resource {
+    /// The remote; `None`: this machine.
+    pub remote: Option<String>,
+    /// The GPU; `None`: all of the remote.
+    pub gpu: Option<String>,
+}
+
+impl Resource {
+    /// Whether both cannot be had at the same time.
+    pub fn conflicts_with(&self, other: &Self) -> bool {
+        self.remote == other.remote
+            && (self.gpu.is_none() || other.gpu.is_none() || self.gpu == other.gpu)
+    }
+}
+
+/// What an entry runs.
+#[derive(Clone, Debug)]
+pub enum NewCommand {
+    /// A program with its arguments.
+    Argv(Vec<OsString>),
+    /// The bytes of a script, and the interpreter with its arguments.
+    Script {
+        /// The script, byte for byte.
+        bytes: Vec<u8>,
+        /// The interpreter, which gets the script's path as its last argument.
+        interpreter: Vec<OsString>,
+    },
+}
+
+/// An entry to add.
+#[derive(Clone, Debug)]
+pub struct NewEntry {
+    /// What it is called in lists.
+    pub name: String,
+    /// What it runs.
+    pub command: NewCommand,
+    /// The folder in which it runs.
+    pub cwd: PathBuf,
+    /// The project folder: what a snapshot keeps outside of git.
+    pub project: PathBuf,
+    /// The environment variables that are recorded.
+    pub env: BTreeMap<OsString, OsString>,
+    /// The variables whose values come from the runner's environment, so that they are never stored.
+    pub env_from_runner: Vec<String>,
+    /// Entries with a higher one run first.
+    pub priority: i64,
+    /// What it comes after.
+    pub after: Vec<Dependency>,
+    /// What it needs for itself.
+    pub resource: Resource,
+    /// Time limit of each attempt.
+    pub timeout: Option<Duration>,
+    /// How many more attempts it gets after one that did not end ok.
+    pub retries: u32,
+    /// Words to find it by.
+    pub tags: Vec<String>,
+    /// Whether the files are kept.
+    pub snapshot: SnapshotMode,
+}
+
+/// The parts of an entry that are stored as JSON.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct EntrySettings {
+    #[serde(default)]
+    pub(super) after: Vec<Dependency>,
+    #[serde(default)]
+    pub(super) tags: Vec<String>,
+    #[serde(default)]
+    pub(super) env_from_runner: Vec<String>,
+    #[serde(default)]
+    pub(super) snapshot: SnapshotMode,
+    /// For [`SnapshotMode::Patch`]: the repository and the commit.
+    #[serde(default)]
+    pub(super) base: Option<(PathBuf, String)>,
+    /// The folder of the command inside the snapshot.
+    #[serde(default)]
+    pub(super) inner: PathBuf,
+}
+
+/// The JSON of an entry's event.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Detail {
+    /// How many more attempts the entry gets.
+    #[serde(default)]
+    pub(super) retries_left: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) rc: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) signal: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) seconds: Option<f64>,
+    /// When the attempt started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) started_ms: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) reason: Option<String>,
+    /// The entry because of which this one was skipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) because_of: Option<i64>,
+}
+
+/// The script of an entry.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ScriptRecord {
+    /// The sha256 of its bytes.
+    pub sha256: String,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// An entry as lists show it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Entry {
+    /// The number.
+    pub id: i64,
+    /// The name in lists.
+    pub name: String,
+    /// The state.
+    pub state: EntryState,
+    /// Why it is in this state: of a failed one what failed, of a waiting one why it waits again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The current or last attempt, from 1; 0 if there was none.
+    pub attempt: u32,
+    /// How many more attempts it gets after one that does not end ok.
+    pub retries_left: u32,
+    /// The exit status; 128+n if signal n ended the command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rc: Option<i32>,
+    /// The signal that ended the command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// Seconds of the last attempt, by a clock that does not step; of a running one since its start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+    /// Of a running one: seconds since its last output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silent_s: Option<f64>,
+    /// When it was added (RFC 3339).
+    pub added: String,
+    /// When the last attempt started (RFC 3339).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started: Option<String>,
+    /// When it ended (RFC 3339).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+    /// The command; a script's is the interpreter with its arguments.
+    pub command: Vec<String>,
+    /// The script, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script: Option<ScriptRecord>,
+    /// The folder in which it runs.
+    pub cwd: String,
+    /// Entries with a higher one run first.
+    pub priority: i64,
+    /// What it comes after.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<Dependency>,
+    /// The remote that it needs for itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote: Option<String>,
+    /// The GPU that it needs for itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<String>,
+    /// Time limit of each attempt in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_s: Option<f64>,
+    /// The tags.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// Whether the files are kept.
+    pub snapshot: SnapshotMode,
+    /// The log of the last attempt, below the project.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
+    /// The process that watches the running command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
+}
+
+/// A change of an entry's state.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct EntryEvent {
+    /// The number of the event in the database.
+    pub event: i64,
+    /// The attempt, from 1; 0 if there was none.
+    pub attempt: u32,
+    /// The state before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The state from then on.
+    pub to: String,
+    /// When (RFC 3339).
+    pub at: String,
+    /// The process that made the change.
+    pub pid: i32,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug)]
+pub(super) struct AttemptEnd {
+    pub(super) state: EntryState,
+    pub(super) rc: Option<i32>,
+    pub(super) signal: Option<i32>,
+    pub(super) seconds: Option<f64>,
+    pub(super) reason: Option<String>,
+}
+
+impl AttemptEnd {
+    /// An end without a command's status.
+    pub(super) fn without_status(state: EntryState, reason: impl Into<String>) -> Self {
+        Self { state, rc: None, signal: None, seconds: None, reason: Some(reason.into()) }
+    }
+}

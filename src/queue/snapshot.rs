@@ -1,0 +1,222 @@
+//! Keeps the files of a project as they are when an entry is added, so that nothing is run from code
+//! that changed meanwhile.
+//!
+//! `patch` keeps the commit and a patch with all changes since, new files included; git lays both
+//! out for each attempt. `copy` keeps the files themselves, without those that git would ignore.
+//! Both keep the whole repository; outside of one, `copy` keeps the project folder.
+
+use std::fs::{self, DirBuilder};
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use ignore::WalkBuilder;
+use tempfile::TempDir;
+
+use super::QueueError;
+use super::entry::{NewEntry, SnapshotMode};
+use super::error::io_error;
+use crate::store::quiet_git;
+
+/// The names inside an entry's folder.
+const PATCH: &str = "changes.patch";
+const FILES: &str = "files";
+
+/// A snapshot that no entry has yet. Dropping it removes it.
+pub(super) struct TakenSnapshot {
+    folder: TempDir,
+    /// The repository and the commit, of a patch.
+    pub(super) base: Option<(PathBuf, String)>,
+    /// The command's folder inside the snapshot.
+    pub(super) inner: PathBuf,
+}
+
+impl TakenSnapshot {
+    /// Gives the snapshot its place as the folder of an entry.
+    pub(super) fn keep_as(self, folder: &Path) -> io::Result<()> {
+        fs::rename(self.folder.keep(), folder)
+    }
+}
+
+/// Takes the snapshot that an entry asks for, in a temporary folder below `queue`.
+pub(super) fn take(new: &NewEntry, queue: &Path) -> Result<Option<TakenSnapshot>, QueueError> {
+    if new.snapshot == SnapshotMode::None {
+        return Ok(None);
+    }
+    let made = DirBuilder::new().mode(0o700).recursive(true).create(queue);
+    made.map_err(io_error("create", queue))?;
+    let folder = tempfile::Builder::new().prefix(".adding-").tempdir_in(queue);
+    let folder = folder.map_err(io_error("create", queue))?;
+    let top = repository(&new.cwd);
+    let (root, base) = match (new.snapshot, top) {
+        (SnapshotMode::Patch, Some(top)) => {
+            let commit = write_patch(&top, folder.path())?;
+            (top.clone(), Some((top, commit)))
+        }
+        (SnapshotMode::Patch, None) => {
+            return Err(refused(&new.cwd, "it is not in a git repository, or there is no git"));
+        }
+        (_, top) => {
+            let root = top.unwrap_or_else(|| new.project.clone());
+            copy_project(&root, &folder.path().join(FILES))?;
+            (root, None)
+        }
+    };
+    let inner = new
+        .cwd
+        .canonicalize()
+        .ok()
+        .and_then(|cwd| cwd.strip_prefix(root.canonicalize().ok()?).map(Path::to_owned).ok());
+    let Some(inner) = inner else {
+        return Err(refused(&new.cwd, "it is not below the folder that would be kept"));
+    };
+    Ok(Some(TakenSnapshot { folder, base, inner }))
+}
+
+/// Lays out the snapshot in an entry's folder as the new folder `tree`.
+pub(super) fn lay_out(
+    mode: SnapshotMode,
+    folder: &Path,
+    base: Option<&(PathBuf, String)>,
+    tree: &Path,
+) -> Result<(), QueueError> {
+    match (mode, base) {
+        (SnapshotMode::Patch, Some((top, commit))) => {
+            apply_patch(top, commit, &folder.join(PATCH), tree)
+        }
+        _ => {
+            let files = folder.join(FILES);
+            copy(&files, WalkBuilder::new(&files).standard_filters(false), tree)
+        }
+    }
+}
+
+fn refused(folder: &Path, why: impl Into<String>) -> QueueError {
+    QueueError::Snapshot { folder: folder.to_owned(), why: why.into() }
+}
+
+/// The top folder of the repository that contains `folder`.
+fn repository(folder: &Path) -> Option<PathBuf> {
+    let output = quiet_git(folder)?.args(["rev-parse", "--show-toplevel"]).output().ok()?;
+    path_line(&output.stdout).filter(|_| output.status.success())
+}
+
+/// A path that git printed on a line.
+fn path_line(bytes: &[u8]) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStringExt;
+    let line = bytes.strip_suffix(b"\n").unwrap_or(bytes).to_vec();
+    (!line.is_empty()).then(|| PathBuf::from(std::ffi::OsString::from_vec(line)))
+}
+
+/// A repository with an index and new objects of our own: nothing of the user's changes.
+struct Git<'a> {
+    top: &'a Path,
+    scratch: TempDir,
+    objects: PathBuf,
+}
+
+impl<'a> Git<'a> {
+    fn new(top: &'a Path, parent: &Path) -> Result<Self, QueueError> {
+        let scratch = tempfile::Builder::new().prefix(".git-").tempdir_in(parent);
+        let scratch = scratch.map_err(io_error("create", parent))?;
+        let new_objects = scratch.path().join("objects");
+        fs::create_dir(&new_objects).map_err(io_error("create", &new_objects))?;
+        let mut git = Self { top, scratch, objects: PathBuf::new() };
+        let objects = git.output(&["rev-parse", "--git-path", "objects"])?;
+        git.objects = top.join(path_line(&objects).unwrap_or_default());
+        Ok(git)
+    }
+
+    fn command(&self, args: &[&str]) -> Result<Command, QueueError> {
+        let mut git = quiet_git(self.top)
+            .ok_or_else(|| refused(self.top, "its settings name a filter with `=`"))?;
+        git.args(args).stdin(Stdio::null());
+        if !self.objects.as_os_str().is_empty() {
+            git.env("GIT_INDEX_FILE", self.scratch.path().join("index"))
+                .env("GIT_OBJECT_DIRECTORY", self.scratch.path().join("objects"))
+                .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", &self.objects);
+        }
+        Ok(git)
+    }
+
+    fn output(&self, args: &[&str]) -> Result<Vec<u8>, QueueError> {
+        let output = self.command(args)?.output().map_err(io_error("start", Path::new("git")))?;
+        match output.status.success() {
+            true => Ok(output.stdout),
+            false => {
+                let words = String::from_utf8_lossy(&output.stderr);
+                let verb = args.first().copied().unwrap_or_default();
+                Err(refused(self.top, format!("git {verb}: {}", words.trim())))
+            }
+        }
+    }
+}
+
+/// Writes the changes since the last commit, new files included, and returns the commit.
+fn write_patch(top: &Path, folder: &Path) -> Result<String, QueueError> {
+    let git = Git::new(top, folder)?;
+    let commit = git.output(&["rev-parse", "--verify", "HEAD^{commit}"])?;
+    let commit = String::from_utf8_lossy(&commit).trim().to_owned();
+    git.output(&["read-tree", &commit])?;
+    git.output(&["add", "--all", "--", "."])?;
+    let flags =
+        ["--cached", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-renames"];
+    let patch = git.output(&[&["diff"], &flags[..], &[commit.as_str()]].concat())?;
+    let path = folder.join(PATCH);
+    let mut file = fs::File::create(&path).map_err(io_error("create", &path))?;
+    file.write_all(&patch).and_then(|()| file.sync_all()).map_err(io_error("write", &path))?;
+    Ok(commit)
+}
+
+/// Lays out a commit with a patch.
+fn apply_patch(top: &Path, commit: &str, patch: &Path, tree: &Path) -> Result<(), QueueError> {
+    let parent = tree.parent().unwrap_or(tree);
+    let git = Git::new(top, parent)?;
+    git.output(&["read-tree", commit])?;
+    let size = fs::metadata(patch).map_err(io_error("read", patch))?.len();
+    if size > 0 {
+        let file = patch.to_string_lossy();
+        git.output(&["apply", "--cached", "--binary", "--whitespace=nowarn", "--", &file])?;
+    }
+    fs::create_dir(tree).map_err(io_error("create", tree))?;
+    let mut prefix = std::ffi::OsString::from("--prefix=");
+    prefix.push(tree);
+    prefix.push("/");
+    let mut checkout = git.command(&["checkout-index", "--all"])?;
+    let output = checkout.arg(prefix).output().map_err(io_error("start", Path::new("git")))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(refused(top, String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}
+
+/// Copies a project, without what git would ignore.
+fn copy_project(from: &Path, to: &Path) -> Result<(), QueueError> {
+    let mut walk = WalkBuilder::new(from);
+    walk.hidden(false).ignore(false).parents(false).require_git(false);
+    walk.filter_entry(|entry| entry.file_name() != ".git" && entry.file_name() != ".rgpu");
+    copy(from, &walk, to)
+}
+
+/// Copies what a walk finds.
+fn copy(from: &Path, walk: &WalkBuilder, to: &Path) -> Result<(), QueueError> {
+    for entry in walk.build() {
+        let entry = entry.map_err(|e| refused(from, e.to_string()))?;
+        let Ok(inner) = entry.path().strip_prefix(from) else { continue };
+        let target = if inner.as_os_str().is_empty() { to.to_owned() } else { to.join(inner) };
+        let Some(kind) = entry.file_type() else { continue };
+        let copied = if kind.is_dir() {
+            fs::create_dir_all(&target)
+        } else if kind.is_symlink() {
+            fs::read_link(entry.path()).and_then(|link| std::os::unix::fs::symlink(link, &target))
+        } else if kind.is_file() {
+            fs::copy(entry.path(), &target).map(drop)
+        } else {
+            // Pipes, sockets and devices are no code.
+            Ok(())
+        };
+        copied.map_err(io_error("copy", entry.path()))?;
+    }
+    Ok(())
+}

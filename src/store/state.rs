@@ -1,0 +1,361 @@
+//! `.rgpu/state.db`: the state that has no run folder, in one SQLite database of the project.
+//!
+//! The truth is the table `event`, which only grows: what changed, from which state to which, when,
+//! and by which process (boot id, process id, start time). The current state of a thing is a view of
+//! its events. Each part of rgpu that keeps state here adds its own tables by a migration
+//! ([`schema`]). Changes happen in immediate transactions, so that any number of processes may
+//! write; a part that needs one writer for life holds a [`StateLock`].
+//!
+//! The database can name commands to run, and a project folder can come from anybody. So each
+//! database has a random id, and only one whose id is in the user's own list is opened.
+
+mod event;
+mod lock;
+mod process_id;
+mod schema;
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+
+use crate::error::{Exit, Failure, shell_word};
+
+pub use event::{NewEvent, now_ms};
+pub use lock::{LockHolder, StateLock};
+pub use process_id::ProcessId;
+
+/// The name of the folder in a project.
+const FOLDER: &str = ".rgpu";
+
+/// How long a transaction waits for those of other processes.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// An error of the state database.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// An error of the file system.
+    #[error("cannot {doing} `{}`", path.display())]
+    Io {
+        /// The operation that failed.
+        doing: &'static str,
+        /// The file or folder concerned.
+        path: PathBuf,
+        /// The operating system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// SQLite failed.
+    #[error("cannot {doing} the state database")]
+    Sql {
+        /// The operation that failed.
+        doing: &'static str,
+        /// SQLite's error.
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// A later version of rgpu made the database.
+    #[error("`{}` has version {found}, and this rgpu knows versions up to {known}", path.display())]
+    Newer {
+        /// The database.
+        path: PathBuf,
+        /// The version of the database.
+        found: u32,
+        /// The latest version that this program knows.
+        known: u32,
+    },
+    /// The file is a database of another program.
+    #[error("`{}` is not a state database of rgpu", .0.display())]
+    OtherProgram(PathBuf),
+    /// The database is not in the user's list: it came with the project.
+    #[error("`{}` was not made by you on this machine, and it can name commands to run", path.display())]
+    MadeElsewhere {
+        /// The database.
+        path: PathBuf,
+        /// Its id.
+        id: String,
+        /// The file with the ids of the user's own databases.
+        list: PathBuf,
+    },
+    /// The folder is a link.
+    #[error("`{}` is a link, so nothing is written there", .0.display())]
+    Linked(PathBuf),
+    /// Locks do not hold on the file system.
+    #[error("`{}` is on a file system where locks do not hold ({why})", path.display())]
+    NoLocks {
+        /// The folder.
+        path: PathBuf,
+        /// What was seen.
+        why: String,
+    },
+    /// Another process holds the lock.
+    #[error("{holder} is the {role} here")]
+    Held {
+        /// What the process does: `queue's runner`.
+        role: &'static str,
+        /// The process.
+        holder: LockHolder,
+    },
+}
+
+impl From<StateError> for Failure {
+    fn from(error: StateError) -> Self {
+        let failure = |exit, code: &str| Failure::new(exit, code, error.to_string());
+        match &error {
+            StateError::Io { source, .. } => failure(Exit::Disk, "disk").cause(source),
+            StateError::Sql { source, .. } => failure(Exit::Disk, "state_database").cause(source),
+            StateError::Newer { .. } => failure(Exit::Config, "newer_state")
+                .hint("use the newer rgpu that made it; nothing was changed"),
+            StateError::OtherProgram(_) => failure(Exit::Config, "other_database")
+                .hint("move the file away; nothing was changed"),
+            StateError::MadeElsewhere { id, list, .. } => {
+                let list = shell_word(list.display());
+                failure(Exit::Config, "state_made_elsewhere")
+                    .hint("if you do not need it, remove the folder `.rgpu`")
+                    .hint(format!(
+                        "if it is yours: mkdir -p \"$(dirname {list})\" && echo {id} >> {list}"
+                    ))
+            }
+            StateError::Linked(_) => failure(Exit::Config, "linked_folder")
+                .hint("rgpu makes no such link: remove it if you did not make it"),
+            StateError::NoLocks { .. } => {
+                failure(Exit::Config, "no_locks").hint("put the project on a local disk")
+            }
+            StateError::Held { holder, .. } => match holder.pid() {
+                0 => failure(Exit::Usage, "held"),
+                pid => failure(Exit::Usage, "held")
+                    .hint(format!("it does the work; to end it after that: kill {pid}")),
+            },
+        }
+    }
+}
+
+/// Wraps an error of SQLite.
+pub fn sql_error(doing: &'static str) -> impl FnOnce(rusqlite::Error) -> StateError {
+    move |source| StateError::Sql { doing, source }
+}
+
+/// Wraps an error of the file system.
+pub fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StateError {
+    move |source| StateError::Io { doing, path: path.to_owned(), source }
+}
+
+/// An open state database.
+#[derive(Debug)]
+pub struct StateDb {
+    connection: Connection,
+    folder: PathBuf,
+    id: String,
+}
+
+impl StateDb {
+    /// Opens the database of a project, or creates it. `own_ids` is the file that lists the ids of
+    /// the user's databases, one per line.
+    ///
+    /// # Errors
+    /// [`StateError`].
+    pub fn open(project: &Path, own_ids: &Path) -> Result<Self, StateError> {
+        let folder = project.join(FOLDER);
+        make_folder(&folder)?;
+        Self::open_folder(folder, own_ids)
+    }
+
+    /// As [`StateDb::open`]; `None` if the project has no database.
+    ///
+    /// # Errors
+    /// [`StateError`].
+    pub fn open_existing(project: &Path, own_ids: &Path) -> Result<Option<Self>, StateError> {
+        let folder = project.join(FOLDER);
+        match folder.join("state.db").exists() {
+            true => Self::open_folder(folder, own_ids).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn open_folder(folder: PathBuf, own_ids: &Path) -> Result<Self, StateError> {
+        let metadata = fs::symlink_metadata(&folder).map_err(io_error("read", &folder))?;
+        if metadata.is_symlink() {
+            return Err(StateError::Linked(folder));
+        }
+        lock::check_file_system(&folder)?;
+        let mut connection = connect(&folder.join("state.db"))?;
+        let id = schema::prepare(&mut connection, &folder, |id| remember(own_ids, id))?;
+        if !is_own(own_ids, &id) {
+            let (path, list) = (folder.join("state.db"), own_ids.to_owned());
+            return Err(StateError::MadeElsewhere { path, id, list });
+        }
+        Ok(Self { connection, folder, id })
+    }
+
+    /// The folder of the database, `.rgpu`.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The random id of the database.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The connection, for reading.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Begins an immediate transaction: no other process writes until it ends.
+    ///
+    /// # Errors
+    /// [`StateError::Sql`].
+    pub fn begin(&mut self) -> Result<Transaction<'_>, StateError> {
+        self.connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(sql_error("change"))
+    }
+}
+
+/// Commits a transaction: what it wrote survives a power cut.
+///
+/// # Errors
+/// [`StateError::Sql`].
+pub fn commit(transaction: Transaction<'_>) -> Result<(), StateError> {
+    transaction.commit().map_err(sql_error("write"))
+}
+
+/// Makes the folder, for the user alone, with a file that keeps it out of git.
+fn make_folder(folder: &Path) -> Result<(), StateError> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        other => other.map_err(io_error("create", folder))?,
+    }
+    let ignore = folder.join(".gitignore");
+    fs::write(&ignore, "*\n").map_err(io_error("write", &ignore))
+}
+
+fn connect(path: &Path) -> Result<Connection, StateError> {
+    // Not through a link: the folder may come with a clone.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    // SQLite refuses links in the folders above the file too, and those may be the user's.
+    let real = path.parent().and_then(|folder| folder.canonicalize().ok());
+    let path =
+        real.zip(path.file_name()).map_or(path.to_owned(), |(folder, name)| folder.join(name));
+    let connection = Connection::open_with_flags(path, flags).map_err(sql_error("open"))?;
+    let set_up = || {
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        // The log stays for the next command: emptying it at each end takes longer than the work.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        // A schema that came with the project runs no functions with side effects.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+        connection.pragma_update(None, "synchronous", "FULL")
+    };
+    set_up().map_err(sql_error("open"))?;
+    Ok(connection)
+}
+
+fn is_own(own_ids: &Path, id: &str) -> bool {
+    fs::read_to_string(own_ids).unwrap_or_default().lines().any(|known| known == id)
+}
+
+/// Adds an id to the user's list.
+fn remember(own_ids: &Path, id: &str) -> Result<(), StateError> {
+    let folder = own_ids.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(io_error("create", folder))?;
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(own_ids)
+        .map_err(io_error("open", own_ids))?;
+    file.write_all(format!("{id}\n").as_bytes()).map_err(io_error("write", own_ids))
+}
+
+/// A random id: 32 hexadecimal digits.
+fn random_id() -> Result<String, StateError> {
+    let path = Path::new("/dev/urandom");
+    let mut bytes = [0; 16];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
+    read.map_err(io_error("read", path))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_is_made_once_and_only_its_owner_opens_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("data/ids");
+        assert!(StateDb::open_existing(dir.path(), &own).unwrap().is_none());
+        let id = StateDb::open(dir.path(), &own).unwrap().id().to_owned();
+        assert_eq!(StateDb::open(dir.path(), &own).unwrap().id(), id);
+        let other = dir.path().join("others");
+        let error = StateDb::open(dir.path(), &other).unwrap_err();
+        assert!(matches!(error, StateError::MadeElsewhere { .. }), "{error}");
+        remember(&other, &id).unwrap();
+        assert_eq!(StateDb::open(dir.path(), &other).unwrap().id(), id);
+    }
+
+    #[test]
+    fn many_processes_may_make_it_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || StateDb::open(dir.path(), &dir.path().join("ids")).unwrap().id().to_owned();
+        let ids: Vec<String> = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    }
+
+    #[test]
+    fn a_link_another_programs_file_and_a_later_version_are_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("ids");
+        let project = |name: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(&path).unwrap();
+            path
+        };
+        std::os::unix::fs::symlink(dir.path(), project("linked").join(".rgpu")).unwrap();
+        let error = StateDb::open(&project("linked"), &own).unwrap_err();
+        assert!(matches!(error, StateError::Linked(_)), "{error}");
+
+        let others = project("others");
+        fs::create_dir(others.join(".rgpu")).unwrap();
+        let theirs = Connection::open(others.join(".rgpu/state.db")).unwrap();
+        theirs.execute_batch("CREATE TABLE t(x); PRAGMA user_version = 1").unwrap();
+        let before = fs::read(others.join(".rgpu/state.db")).unwrap();
+        let error = StateDb::open(&others, &own).unwrap_err();
+        assert!(matches!(error, StateError::OtherProgram(_)), "{error}");
+        assert_eq!(fs::read(others.join(".rgpu/state.db")).unwrap(), before);
+
+        let later = project("later");
+        let db = StateDb::open(&later, &own).unwrap();
+        db.connection().pragma_update(None, "user_version", 999).unwrap();
+        drop(db);
+        let error = StateDb::open(&later, &own).unwrap_err();
+        assert!(matches!(error, StateError::Newer { found: 999, .. }), "{error}");
+    }
+
+    #[test]
+    fn events_are_never_changed_or_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut db = StateDb::open(dir.path(), &dir.path().join("ids")).unwrap();
+        let transaction = db.begin().unwrap();
+        let event = NewEvent { kind: "entry", subject: 1, attempt: 0, from: None, to: "waiting" };
+        event.append(&transaction, &serde_json::json!({})).unwrap();
+        commit(transaction).unwrap();
+        for change in ["UPDATE event SET to_state = 'ok'", "DELETE FROM event"] {
+            let refused = db.connection().execute_batch(change).unwrap_err().to_string();
+            assert!(refused.contains("only grows"), "{refused}");
+        }
+    }
+}

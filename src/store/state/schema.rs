@@ -1,0 +1,178 @@
+//! The tables of the state database, and how an older database gets the later ones.
+//!
+//! `user_version` counts the applied [`MIGRATIONS`]. A migration that is released never changes; a
+//! new one is added at the end. A database of a later version is refused, because this program
+//! cannot know what its tables mean.
+
+use std::path::Path;
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::{StateError, lock, random_id, sql_error};
+
+/// Identifies the file as rgpu's: "rgpu" in ASCII.
+const APPLICATION_ID: i32 = 0x7267_7075;
+
+/// Each text makes the tables of one version from those of the version before.
+const MIGRATIONS: &[&str] = &[QUEUE];
+
+/// Version 1: events, and the entries of the queue.
+const QUEUE: &str = "
+CREATE TABLE meta (
+    key TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- kind and subject: `entry` with its id, `cancel` with an entry's id, `runner` and `pause` with 0.
+CREATE TABLE event (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind TEXT NOT NULL,
+    subject INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    from_state TEXT,
+    to_state TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    boot_id TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    start_time INTEGER NOT NULL,
+    detail TEXT NOT NULL
+) STRICT;
+CREATE INDEX event_of_subject ON event (kind, subject, id);
+CREATE TRIGGER event_is_not_changed BEFORE UPDATE ON event
+    BEGIN SELECT RAISE(ABORT, 'the table of events only grows'); END;
+CREATE TRIGGER event_is_not_removed BEFORE DELETE ON event
+    BEGIN SELECT RAISE(ABORT, 'the table of events only grows'); END;
+
+-- argv and env are bytes: words, each ended by a NUL.
+CREATE TABLE queue_entry (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL,
+    argv BLOB NOT NULL,
+    script_sha256 TEXT,
+    script_bytes INTEGER,
+    cwd BLOB NOT NULL,
+    env BLOB NOT NULL,
+    priority INTEGER NOT NULL,
+    remote TEXT,
+    gpu TEXT,
+    timeout_ms INTEGER,
+    retries INTEGER NOT NULL,
+    settings TEXT NOT NULL,
+    added_ms INTEGER NOT NULL
+) STRICT;
+CREATE TABLE queue_script (
+    entry INTEGER PRIMARY KEY,
+    bytes BLOB NOT NULL
+) STRICT;
+CREATE VIEW queue_now AS
+    SELECT e.*, v.id AS event, v.attempt, v.to_state AS state, v.at_ms, v.boot_id, v.pid,
+           v.start_time, v.detail
+    FROM queue_entry e JOIN event v
+    ON v.id = (SELECT max(id) FROM event WHERE kind = 'entry' AND subject = e.id);
+";
+
+/// Brings the database to the current version and returns its id. A new one gets an id, which
+/// `remember` keeps before the database has it.
+pub(super) fn prepare(
+    connection: &mut Connection,
+    folder: &Path,
+    remember: impl Fn(&str) -> Result<(), StateError>,
+) -> Result<String, StateError> {
+    if version(connection, folder)? != MIGRATIONS.len() {
+        // One process at a time, because changing the journal's mode does not wait for others.
+        let _lock = lock::wait(folder, "state.lock")?;
+        migrate(connection, folder, MIGRATIONS, remember)?;
+    }
+    connection
+        .query_row("SELECT value FROM meta WHERE key = 'id'", [], |row| row.get(0))
+        .map_err(sql_error("read"))
+}
+
+/// The number of applied migrations; 0 for a new file.
+fn version(connection: &Connection, folder: &Path) -> Result<usize, StateError> {
+    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    let read = || Ok((number("application_id")?, number("user_version")?));
+    let (application, version) = read().map_err(|source| match source {
+        rusqlite::Error::SqliteFailure(e, _) if e.code == rusqlite::ErrorCode::NotADatabase => {
+            StateError::OtherProgram(folder.join("state.db"))
+        }
+        source => StateError::Sql { doing: "read", source },
+    })?;
+    match (application, u32::try_from(version)) {
+        (APPLICATION_ID, Ok(found)) => {
+            let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
+            if found > known {
+                return Err(StateError::Newer { path: folder.join("state.db"), found, known });
+            }
+            Ok(found as usize)
+        }
+        (0, Ok(0)) if is_empty(connection)? => Ok(0),
+        _ => Err(StateError::OtherProgram(folder.join("state.db"))),
+    }
+}
+
+fn is_empty(connection: &Connection) -> Result<bool, StateError> {
+    let query = "SELECT count(*) FROM sqlite_schema";
+    let count = connection.query_row(query, [], |row| row.get::<_, i64>(0));
+    Ok(count.map_err(sql_error("read"))? == 0)
+}
+
+fn migrate(
+    connection: &mut Connection,
+    folder: &Path,
+    migrations: &[&str],
+    remember: impl Fn(&str) -> Result<(), StateError>,
+) -> Result<(), StateError> {
+    let done = version(connection, folder)?;
+    let fail = || sql_error("update");
+    if done == 0 {
+        connection.pragma_update(None, "journal_mode", "WAL").map_err(fail())?;
+    }
+    let transaction =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fail())?;
+    for migration in &migrations[done.min(migrations.len())..] {
+        transaction.execute_batch(migration).map_err(fail())?;
+    }
+    if done == 0 {
+        let id = random_id()?;
+        remember(&id)?;
+        transaction
+            .execute("INSERT INTO meta (key, value) VALUES ('id', ?1)", [&id])
+            .map_err(fail())?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(fail())?;
+    }
+    transaction.pragma_update(None, "user_version", migrations.len() as i64).map_err(fail())?;
+    transaction.commit().map_err(fail())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_database_gets_the_later_tables_and_keeps_its_rows() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut connection = Connection::open(dir.path().join("state.db")).unwrap();
+        migrate(&mut connection, dir.path(), MIGRATIONS, |_| Ok(())).unwrap();
+        let id = |connection: &Connection| -> String {
+            let query = "SELECT value FROM meta WHERE key = 'id'";
+            connection.query_row(query, [], |row| row.get(0)).unwrap()
+        };
+        let before = id(&connection);
+        let later = [MIGRATIONS, &["CREATE TABLE later (x INTEGER) STRICT;"]].concat();
+        migrate(&mut connection, dir.path(), &later, |_| panic!("it has an id")).unwrap();
+        assert_eq!(id(&connection), before);
+        connection.execute("INSERT INTO later VALUES (1)", []).unwrap();
+        // This program does not know the later version.
+        let error = version(&connection, dir.path()).unwrap_err();
+        assert!(matches!(error, StateError::Newer { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_database_that_was_not_finished_is_finished() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut connection = Connection::open(dir.path().join("state.db")).unwrap();
+        connection.pragma_update(None, "journal_mode", "WAL").unwrap();
+        assert_eq!(prepare(&mut connection, dir.path(), |_| Ok(())).unwrap().len(), 32);
+    }
+}

@@ -1,0 +1,264 @@
+//! What is added is what runs, byte for byte, and how lists show it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+use regex::Regex;
+
+use super::TestQueue;
+use crate::laptop::status;
+
+#[test]
+fn a_day_with_the_queue() {
+    let queue = TestQueue::new();
+    let laptop = &queue.laptop;
+    laptop.write("nightly.sh", "echo night; exit 3\n");
+    let mut story = String::new();
+    for line in [
+        "queue ls",
+        "queue add -- echo 'two words'",
+        "queue add --file nightly.sh --retries 1 --tag nvtx --priority 5",
+        "queue add --after 2 --timeout 2h --name last -- true",
+        "queue add --after 2:any --gpu 1 -- true",
+        "queue ls",
+        "queue run --once",
+        "queue ls",
+        "queue show 2",
+        "queue log 1",
+        "queue wait 1",
+        "queue wait",
+        "queue wait 2 3",
+        "queue requeue --failed",
+        "queue cancel 2",
+        "queue cancel 2",
+        "queue requeue 99",
+        "queue show 99",
+        "queue pause",
+        "queue run --once",
+        "queue resume",
+        "queue prune --keep 0",
+        "queue ls",
+    ] {
+        story += &laptop.show(line);
+    }
+    let story = Regex::new(" {2,}").unwrap().replace_all(&story, "  ");
+    insta::assert_snapshot!(story);
+    let log: String = queue.ends().join("\n");
+    let log = Regex::new(r"dur=[0-9.]+s").unwrap().replace_all(&log, "dur=[N]");
+    insta::assert_snapshot!(log, @r"
+    END id=2 attempt=1 rc=3 status=failed dur=[N] log=.rgpu/queue/2/1.log
+    END id=2 attempt=2 rc=3 status=failed dur=[N] log=.rgpu/queue/2/2.log
+    END id=1 attempt=1 rc=0 status=ok dur=[N] log=.rgpu/queue/1/1.log
+    END id=3 attempt=0 rc=- status=skipped dur=- log=-
+    END id=4 attempt=1 rc=0 status=ok dur=[N] log=.rgpu/queue/4/1.log
+    END id=2 attempt=0 rc=- status=cancelled dur=- log=-
+    ");
+}
+
+#[test]
+fn scripts_run_byte_for_byte() {
+    let queue = TestQueue::new();
+    let heredoc =
+        b"#!/bin/sh\ncat <<'END'\nit's \"$HOME\" `x` \\\n\ttab \xc3\xbc\nEND\nprintf '%s|' \"a b\"";
+    let first = queue.add_script("", heredoc);
+    // The shell reads up to `exit`; what follows is data of the script.
+    let mut with_data = b"tail -c +30 \"$0\"; exit 0\n     ".to_vec();
+    with_data.truncate(29);
+    let mut data: Vec<u8> = (0..=255).collect();
+    data.extend(vec![b'\0'; 1000]);
+    data.resize(10_000_000, b'\xfe');
+    with_data.extend(&data);
+    let second = queue.add_script("--lang sh --name data", &with_data);
+    let third = queue.add_script("--lang py", "print('ü', end='')\n".as_bytes());
+    queue.run_once();
+    assert_eq!(queue.output(first), b"it's \"$HOME\" `x` \\\n\ttab \xc3\xbc\na b|");
+    assert!(queue.output(second) == data, "{:?}", queue.entry(second));
+    assert_eq!(queue.output(third), "ü".as_bytes());
+    assert_eq!(queue.entry(second)["script"]["bytes"], with_data.len());
+}
+
+#[test]
+fn arguments_of_any_bytes_come_through() {
+    let queue = TestQueue::new();
+    let odd = OsStr::from_bytes(b"\xff\xfe\n'\"$x");
+    let args: Vec<OsString> = ["queue", "add", "--", "printf", "%s|", "", "a b", "--json"]
+        .map(OsString::from)
+        .into_iter()
+        .chain([odd.to_owned()])
+        .collect();
+    let id = queue.added(&queue.laptop.rgpu(args).output().unwrap());
+    queue.run_once();
+    assert_eq!(queue.output(id), [b"|a b|--json|".as_slice(), odd.as_bytes(), b"|"].concat());
+}
+
+#[test]
+fn the_environment_is_what_add_had_and_secrets_come_from_the_runner() {
+    let queue = TestQueue::new();
+    let laptop = &queue.laptop;
+    let add = "queue add --env PLAIN=1=2 --env TOKEN -- sh -c 'env; pwd'";
+    let mut command = laptop.rgpu(crate::laptop::words(add));
+    command.env("PATH", "/usr/bin:/bin:/mine").env("TOKEN", "of-add").env("OTHER", "x");
+    let id = queue.added(&command.output().unwrap());
+    let missing = queue.add("--env NOWHERE -- true");
+    let mut run = laptop.rgpu(["queue", "run", "--once"]);
+    run.env("TOKEN", "of-runner").env("OTHER", "x").current_dir(laptop.project(""));
+    assert!(run.output().unwrap().status.success());
+    let output = String::from_utf8(queue.output(id)).unwrap();
+    let lines: Vec<&str> = output.lines().collect();
+    for line in ["PLAIN=1=2", "TOKEN=of-runner", "PATH=/usr/bin:/bin:/mine"] {
+        assert!(lines.contains(&line), "{line}: {output}");
+    }
+    assert!(!output.contains("OTHER="), "{output}");
+    assert!(output.ends_with(&format!("{}\n", laptop.project("").display()).replace("/\n", "\n")));
+    let entry = queue.entry(missing);
+    assert_eq!(entry["state"], "failed");
+    let reason = entry["reason"].as_str().unwrap();
+    assert!(reason.contains("`NOWHERE`: it is not set where the runner was started"), "{reason}");
+    for file in ["state.db", "state.db-wal"] {
+        let bytes = fs::read(laptop.project(".rgpu").join(file)).unwrap_or_default();
+        assert!(!bytes.windows(6).any(|part| part == b"of-add"), "{file}");
+    }
+}
+
+#[test]
+fn what_is_added_wrongly_adds_nothing() {
+    let queue = TestQueue::new();
+    let laptop = &queue.laptop;
+    laptop.write("what", "echo\n");
+    let mut story = String::new();
+    for line in [
+        "queue add",
+        "queue add --file none.sh",
+        "queue add --file what",
+        "queue add --file what --lang cobol",
+        "queue add --after 7 -- true",
+        "queue add --after x -- true",
+        "queue add --snapshot patch -- true",
+        "queue add --lang py -- true",
+        "queue add --env =x -- true",
+        "queue add --stdin -- true",
+    ] {
+        story += &laptop.show(line);
+    }
+    insta::assert_snapshot!(story);
+    assert!(queue.json("ls")["entries"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_snapshot_runs_the_files_as_they_were() {
+    let queue = TestQueue::new();
+    let laptop = &queue.laptop;
+    let git = |line: &str| {
+        let mut git = std::process::Command::new("git");
+        git.args(["-C", &laptop.project("").display().to_string()]);
+        git.args(["-c", "user.name=x", "-c", "user.email=x@x"]).args(line.split(' '));
+        assert!(git.output().unwrap().status.success(), "{line}");
+    };
+    laptop.write("inner/code.sh", "echo committed\n");
+    laptop.write("same", "same\n");
+    laptop.write(".gitignore", "ignored\n");
+    git("init -q");
+    git("add -A");
+    git("commit -q -m x");
+    laptop.write("inner/code.sh", "cat same ../same new 2>/dev/null; echo changed; cat ../zero\n");
+    laptop.write("inner/new", "new\n");
+    laptop.write("ignored", "ignored\n");
+    fs::write(laptop.project("zero"), b"\0\xff").unwrap();
+    let add = |mode: &str| {
+        let line = format!("queue add --retries 1 --snapshot {mode} -- sh ./code.sh");
+        let mut command = laptop.rgpu(crate::laptop::words(&line));
+        command.current_dir(laptop.project("inner"));
+        // The project is above, as `rgpu.toml` tells.
+        queue.added(&command.output().unwrap())
+    };
+    laptop.write("rgpu.toml", "");
+    let (patch, copy, none) = (add("patch"), add("copy"), add("none"));
+    laptop.write("inner/code.sh", "echo later\n");
+    laptop.write("inner/new", "later\n");
+    fs::remove_file(laptop.project("zero")).unwrap();
+    let before = git_objects(laptop.project(".git"));
+    queue.run_once();
+    for id in [patch, copy] {
+        let output = queue.output(id);
+        assert_eq!(output, b"same\nnew\nchanged\n\0\xff", "{id}: {:?}", queue.entry(id));
+        let tree = laptop.project(format!(".rgpu/queue/{id}/1.tree"));
+        assert!(tree.join("rgpu.toml").exists() && !tree.join("ignored").exists());
+    }
+    assert_eq!(queue.output(none), b"later\n");
+    assert_eq!(git_objects(laptop.project(".git")), before, "git's own files are not touched");
+}
+
+fn git_objects(git: std::path::PathBuf) -> Vec<std::path::PathBuf> {
+    let files = walkdir::WalkDir::new(git).sort_by_file_name().into_iter().flatten();
+    files.map(walkdir::DirEntry::into_path).collect()
+}
+
+#[test]
+fn an_entry_that_runs_rgpu_shows_its_run() {
+    let queue = TestQueue::new();
+    let rgpu = env!("CARGO_BIN_EXE_rgpu");
+    let id = queue.add(&format!("-- {rgpu} exec --run-id mine -- echo hello"));
+    let other = queue.add("-- true");
+    queue.run_once();
+    assert_eq!(queue.state(id), "ok", "{}", String::from_utf8_lossy(&queue.output(id)));
+    let shown = queue.json(&format!("show {id}"));
+    assert_eq!((&shown["run"]["id"], &shown["run"]["state"]), (&"mine".into(), &"done".into()));
+    assert!(queue.json(&format!("show {other}"))["run"].is_null());
+    queue.laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_queue_that_came_with_a_project_runs_nothing() {
+    let queue = TestQueue::new();
+    queue.add("-- touch ran");
+    let laptop = &queue.laptop;
+    fs::remove_file(laptop.path("home/.local/share/rgpu/state-ids")).unwrap();
+    let id = Regex::new("[0-9a-f]{32}").unwrap();
+    let story = laptop.show("queue run --once") + &laptop.show("queue ls");
+    insta::assert_snapshot!(id.replace_all(&story, "[ID]"));
+    assert!(!laptop.project("ran").exists());
+}
+
+#[test]
+fn a_database_of_a_later_version_is_left_alone() {
+    let queue = TestQueue::new();
+    queue.add("-- true");
+    let db = queue.laptop.project(".rgpu/state.db");
+    let connection = rusqlite::Connection::open(&db).unwrap();
+    connection.pragma_update(None, "user_version", 1000).unwrap();
+    drop(connection);
+    let story = queue.laptop.show("queue ls") + &queue.laptop.show("queue add -- true");
+    insta::assert_snapshot!(story);
+}
+
+#[test]
+fn watching_prints_each_change_until_nothing_is_left() {
+    let queue = TestQueue::new();
+    queue.add("--name first -- sleep 1");
+    let runner = queue.start_runner(None);
+    let output = queue.laptop.run("queue watch");
+    assert_eq!(status(&output), 0);
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let tables: Vec<&str> = printed.trim_end().split("\n\n").collect();
+    assert!(tables.len() >= 2, "{printed}");
+    assert!(tables.last().unwrap().contains(" ok "), "{printed}");
+    runner.wait_with_output().unwrap();
+    assert_eq!(queue.json("watch")["entries"][0]["state"], "ok");
+}
+
+#[test]
+fn output_is_followed_over_attempts_until_the_end() {
+    let queue = TestQueue::new();
+    let script =
+        b"n=$(cat n 2>/dev/null); echo x$n > n; echo one; sleep 0.3; echo two$n; test -n \"$n\"";
+    let id = queue.add_script("--lang sh --retries 1", script);
+    let follower = queue.laptop.start(&format!("queue log -f {id}"));
+    queue.run_once();
+    let output = follower.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "one\ntwo\none\ntwox\n");
+    let first = queue.laptop.run(&format!("queue log {id} --attempt 1"));
+    assert_eq!(first.stdout, b"one\ntwo\n");
+    assert_eq!(queue.json(&format!("log {id}"))["output"], "one\ntwox\n");
+    assert_eq!(status(&queue.laptop.run(&format!("queue log {id} --attempt 9"))), 2);
+}

@@ -1,0 +1,116 @@
+//! The end of a command is the end of all its processes.
+
+use std::time::{Duration, Instant};
+
+use super::TestQueue;
+use crate::laptop::{status, wait_for};
+
+/// Starts a child and a daemon that both ignore SIGTERM, SIGINT and SIGHUP, and waits.
+const STUBBORN: &str = "trap '' TERM INT HUP; (setsid sh -c 'trap \"\" TERM INT; echo daemon; sleep 1000; true' &); \
+                        sh -c 'trap \"\" TERM INT; echo child; sleep 1000; true' & wait; sleep 1000; true";
+
+#[test]
+fn a_time_limit_ends_children_and_daemons_that_ignore_signals() {
+    let queue = TestQueue::new();
+    let id = queue.add_script("--lang sh --timeout 1s", STUBBORN.as_bytes());
+    let start = Instant::now();
+    queue.run_once();
+    assert!(start.elapsed() < Duration::from_secs(30));
+    let entry = queue.entry(id);
+    assert_eq!(
+        (&entry["state"], &entry["reason"]),
+        (&"timeout".into(), &"its time limit of 1 s".into())
+    );
+    let output = String::from_utf8(queue.output(id)).unwrap();
+    assert!(output.contains("daemon") && output.contains("child"), "{output}");
+    assert!(queue.laptop.running().is_empty(), "{:?}", queue.laptop.running());
+}
+
+#[test]
+fn cancelling_ends_the_whole_tree_and_waits_for_it() {
+    let queue = TestQueue::new();
+    let id = queue.add_script("--lang sh --retries 3", STUBBORN.as_bytes());
+    let waiting = queue.add("-- touch never");
+    let runner = queue.start_runner(None);
+    wait_for("both children", || {
+        let output = String::from_utf8(queue.output(id)).unwrap_or_default();
+        (output.contains("daemon") && output.contains("child")).then_some(())
+    });
+    assert_eq!(status(&queue.laptop.run(&format!("queue cancel {waiting} {id}"))), 0);
+    assert_eq!((queue.state(id), queue.state(waiting)), ("cancelled".into(), "cancelled".into()));
+    runner.wait_with_output().unwrap();
+    assert_eq!(queue.ends_of(id), ["attempt=1 status=cancelled"]);
+    assert_eq!(queue.ends_of(waiting), ["attempt=0 status=cancelled"]);
+    assert!(!queue.laptop.project("never").exists());
+    assert!(queue.laptop.running().is_empty(), "{:?}", queue.laptop.running());
+}
+
+#[test]
+fn a_command_that_ends_takes_its_daemons_along() {
+    let queue = TestQueue::new();
+    let id = queue.add("-- sh -c 'setsid sleep 1000 & exit 0'");
+    queue.run_once();
+    assert_eq!(queue.state(id), "ok");
+    assert!(queue.laptop.running().is_empty(), "{:?}", queue.laptop.running());
+}
+
+#[test]
+fn ctrl_c_waits_for_what_runs_and_a_second_one_leaves_it_to_the_next_runner() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let queue = TestQueue::new();
+    let id = queue.add("-- sh -c 'echo up; until test -e go; do sleep 0.05; done; echo end'");
+    let next = queue.add("-- true");
+    let mut runner = queue.laptop.start("queue run");
+    let pid = Pid::from_child(&runner);
+    wait_for("the command", || (queue.output(id) == b"up\n").then_some(()));
+    kill_process(pid, Signal::INT).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(runner.try_wait().unwrap().is_none(), "it waits for the running entry");
+    kill_process(pid, Signal::INT).unwrap();
+    assert!(runner.wait().unwrap().success());
+    assert_eq!(queue.state(id), "running");
+    let second = queue.start_runner(None);
+    queue.laptop.write("go", "");
+    second.wait_with_output().unwrap();
+    assert_eq!(queue.output(id), b"up\nend\n");
+    assert_eq!((queue.state(id), queue.state(next)), ("ok".into(), "ok".into()));
+    assert_eq!(queue.ends_of(id), ["attempt=1 status=ok"]);
+}
+
+#[test]
+fn a_program_that_is_not_there_and_a_folder_that_is_gone_are_reasons() {
+    let queue = TestQueue::new();
+    std::fs::create_dir(queue.laptop.project("gone")).unwrap();
+    let mut command = queue.laptop.rgpu(["queue", "add", "--", "true"]);
+    // The project is where `rgpu.toml` is.
+    queue.laptop.write("rgpu.toml", "");
+    let gone = queue.added(&command.current_dir(queue.laptop.project("gone")).output().unwrap());
+    std::fs::remove_dir(queue.laptop.project("gone")).unwrap();
+    let none = queue.add("-- no-such-program");
+    let signal = queue.add("-- sh -c 'kill -9 $$'");
+    // Settings that cannot be read stop no entry.
+    let fine = queue.add("-- true");
+    let runner = queue.start_runner(None);
+    runner.wait_with_output().unwrap();
+    let reason = |id| queue.entry(id)["reason"].as_str().unwrap_or_default().to_owned();
+    assert!(reason(gone).starts_with("cannot enter `"), "{}", reason(gone));
+    assert!(
+        reason(none).starts_with("cannot start `no-such-program`: No such file"),
+        "{}",
+        reason(none)
+    );
+    assert_eq!((reason(signal).as_str(), &queue.entry(signal)["rc"]), ("signal 9", &137.into()));
+    assert_eq!(queue.state(fine), "ok");
+    let log = String::from_utf8(queue.output(none)).unwrap();
+    assert!(log.starts_with("rgpu queue: cannot start"), "{log}");
+}
+
+#[test]
+fn a_command_without_output_is_reported() {
+    let queue = TestQueue::new();
+    let id = queue.add("-- sleep 2");
+    let output = queue.laptop.run("queue run --once --stall 500ms");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said.matches("has had no output for").count(), 1, "{said}");
+    assert_eq!(queue.state(id), "ok");
+}
