@@ -25,6 +25,7 @@ pub mod sanitizer;
 pub mod torch_trace;
 
 pub use imported::{Imported, Refusal};
+pub(crate) use nsys::NO_GPU_ROWS;
 pub use source::{DEFAULT_MAX_BYTES, ImportError, ReadProgress, Source, TracedActivity};
 
 /// How one kind of artifact is imported.

@@ -110,7 +110,7 @@ fn as_asked(mut imported: Imported, source: &Source<'_>) -> Imported {
     imported
 }
 
-pub(super) const NO_GPU_ROWS: &str = "no_gpu_rows";
+pub(crate) const NO_GPU_ROWS: &str = "no_gpu_rows";
 
 /// Most launches listed one by one, since a profile is one JSON document. Later ones are only
 /// summed.

@@ -22,7 +22,7 @@ use super::required_rung::is_rung_of;
 use crate::analysis::Thresholds;
 use crate::error::{Exit, Failure, Result, chain};
 use crate::import::case_report::RunnerFailure;
-use crate::import::{IMPORTERS, Imported, Refusal, Source, TracedActivity};
+use crate::import::{IMPORTERS, Imported, NO_GPU_ROWS, Refusal, Source, TracedActivity};
 use crate::model::profile::{Artifact, CaseResult, Gap};
 use crate::model::profile::{ArtifactKind, CheckVerdict};
 use crate::model::sanitizer::SanitizerVerdict;
@@ -89,6 +89,10 @@ pub(super) struct ProfileBuilder {
     pub program_failure: Option<Failure>,
     /// Code and text of why a run under CUPTI brought only ranges.
     ranges_alone: Option<(&'static str, String)>,
+    /// Why the torch trace of a process without GPU work would be refused.
+    torch_without_gpu: Option<String>,
+    /// Whether the torch trace of another process has GPU work.
+    torch_with_gpu: bool,
     /// The compiler's message of a failed build, with paths of this machine.
     compiler: Option<String>,
 }
@@ -272,6 +276,7 @@ impl ProfileBuilder {
                 refused = self.import(folder, file, believed, request).or(refused);
             }
         }
+        refused = self.refuse_torch_without_gpu(end).or(refused);
         for (step, rung) in &end.ended {
             if let Some(tool) = step.strip_prefix("sanitizer-") {
                 self.sanitizer_log(
@@ -407,23 +412,41 @@ impl ProfileBuilder {
                     self.add(imported, None);
                     return None;
                 }
-                self.profile
-                    .gaps
-                    .push(Gap { code: code.to_owned(), text: format!("{}: {text}", file.rung) });
-                self.mark_refused(&file.rung, code, &text);
-                Some(RefusedRung {
-                    step: file.artifact.step.clone(),
-                    rung: file.rung.clone(),
-                    code,
-                    text,
-                    metrics,
-                })
+                if artifact.kind == ArtifactKind::TorchTrace {
+                    // Another process of the program may have used the GPU.
+                    self.torch_without_gpu = Some(text);
+                    return None;
+                }
+                Some(self.refuse(file, Refusal { code, text, metrics }))
             }
             _ => {
+                self.torch_with_gpu |=
+                    artifact.kind == ArtifactKind::TorchTrace && !imported.launches.is_empty();
                 self.add(imported, ranges.then_some(first));
                 None
             }
         }
+    }
+
+    /// Marks the file's rung as refused.
+    fn refuse(&mut self, file: &HostFile, refusal: Refusal) -> RefusedRung {
+        let Refusal { code, text, metrics } = refusal;
+        let gap = Gap { code: code.to_owned(), text: format!("{}: {text}", file.rung) };
+        self.profile.gaps.push(gap);
+        self.mark_refused(&file.rung, code, &text);
+        let step = file.artifact.step.clone();
+        RefusedRung { step, rung: file.rung.clone(), code, text, metrics }
+    }
+
+    /// Refuses torch's rung if no process of the program has GPU work in its trace.
+    fn refuse_torch_without_gpu(&mut self, end: &JobResult) -> Option<RefusedRung> {
+        let text = self.torch_without_gpu.take()?;
+        if std::mem::take(&mut self.torch_with_gpu) {
+            self.profile.gaps.push(Gap { code: NO_GPU_ROWS.to_owned(), text });
+            return None;
+        }
+        let file = end.files.iter().find(|f| f.artifact.kind == ArtifactKind::TorchTrace)?;
+        Some(self.refuse(file, Refusal { code: NO_GPU_ROWS, text, metrics: Vec::new() }))
     }
 
     /// Adds what was imported. `ranges` is the index of the first range replay result, if any.

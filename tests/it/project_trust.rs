@@ -445,7 +445,8 @@ fn devices_and_pipes_in_the_project_are_not_read() {
 #[test]
 fn a_mount_that_is_a_link_says_where_its_files_come_from() {
     let laptop = Laptop::new();
-    let outside = laptop.path("home");
+    let outside = laptop.path("elsewhere");
+    fs::create_dir(&outside).unwrap();
     fs::write(outside.join("notes"), "").unwrap();
     symlink(&outside, laptop.project("data")).unwrap();
     laptop.write("own/file", "");
@@ -454,8 +455,8 @@ fn a_mount_that_is_a_link_says_where_its_files_come_from() {
         let line = format!("exec --mount {mount} -- true");
         laptop.show(&line)
     };
-    assert!(told("data").contains("`data` is a link: the files of [TMP]/home are sent"));
-    for mount in ["inner", "own", "../home"] {
+    assert!(told("data").contains("`data` is a link: the files of [TMP]/elsewhere are sent"));
+    for mount in ["inner", "own", "../elsewhere"] {
         assert!(!told(mount).contains("is a link"), "{mount}");
     }
 }

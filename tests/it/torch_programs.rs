@@ -120,13 +120,13 @@ fn a_program_that_torch_cannot_record_is_traced_by_the_next_rung() {
         code_of_torch(&profile).to_owned()
     };
     let trained = training(9);
+    // The switch keeps Python from importing the hook.
+    assert_eq!(reached(&trained, GPU_TRACE, "python3 -S"), "torch_hook_hindered");
     assert_eq!(reached("print('no torch')\n", GPU_TRACE, "python3"), "torch_not_imported");
     assert_eq!(reached("import torch\n", GPU_TRACE, "python3"), "torch_without_gpu");
     assert_eq!(reached(&training(1), GPU_TRACE, "python3"), "torch_no_step");
     // CUPTI gave the profiler nothing.
     assert_eq!(reached(&trained, HOST_TRACE, "python3"), "no_gpu_rows");
-    // The switch keeps Python from importing the hook.
-    assert_eq!(reached(&trained, GPU_TRACE, "python3 -S"), "torch_hook_hindered");
 }
 
 #[test]

@@ -151,7 +151,7 @@ impl SwizzledLayout {
 
 impl fmt::Display for SwizzledLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.swizzle.is_identity() && self.offset == 0 {
+        if self.swizzle == Swizzle::default() && self.offset == 0 {
             return self.layout.fmt(f);
         }
         write!(f, "{} o {} o {}", self.swizzle, self.offset, self.layout)

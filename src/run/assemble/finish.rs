@@ -7,6 +7,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::ProfileBuilder;
 use crate::analysis;
+use crate::kernel::Mode;
 use crate::model::profile::CodeLanguage;
 use crate::model::profile::{CaseResult, Correctness, KernelInfo, RunInfo, SCHEMA};
 use crate::model::profile::{CheckVerdict, CostSource, TimingClock};
@@ -47,7 +48,7 @@ pub(in crate::run) fn build_profile(
     }
     profile.host = Some(facts);
     profile.rung = reached;
-    drop_lower_rungs(&mut profile);
+    drop_lower_rungs(&mut profile, request.mode);
     set_rates(&mut profile, request);
     profile.cases.iter_mut().for_each(count_timed_calls);
     profile.timing = profile.cases.first().and_then(|c| c.timing.clone());
@@ -60,10 +61,16 @@ pub(in crate::run) fn build_profile(
 /// Removes rungs that were left out below the reached one, which cost nothing. Rungs of the same
 /// tool stay: they say why this one was used (root's ncu in place of the user's). So do rungs of
 /// other steps.
-fn drop_lower_rungs(profile: &mut Profile) {
+fn drop_lower_rungs(profile: &mut Profile, mode: Mode) {
     let reached = profile.rung.clone();
     let Some(end) = profile.ladder.iter().rev().find(|r| r.ok && r.rung == reached) else { return };
     let step = end.step.clone();
+    // The mode's own order counts: in mode `torch`, torch's profiler stands above nsys.
+    let position = |id: &RungId| mode.info().rungs.iter().position(|rung| rung == id);
+    let is_lower = |rung: &RungId| match (position(rung), position(&reached)) {
+        (Some(rung), Some(reached)) => rung > reached,
+        _ => crate::run::is_below(rung, &reached),
+    };
     let lower = |record: &RungRecord| {
         let rung = RungId::from(&*record.rung);
         let tool = |rung: &RungId| RungInfo::find(rung).map(|info| info.tool);
@@ -72,7 +79,7 @@ fn drop_lower_rungs(profile: &mut Profile) {
             && record.code != "no_gpu"
             && record.step == step
             && record.argv.is_empty()
-            && crate::run::is_below(&rung, &reached)
+            && is_lower(&rung)
             && tool(&rung) != tool(&reached)
     };
     let gone: Vec<RungRecord> = profile.ladder.extract_if(.., |record| lower(record)).collect();

@@ -17,6 +17,9 @@ fn layouts_are_read_and_written() {
     assert_eq!(layout(" ( _4 , _8 ) : ( _8 , _1 ) ").to_string(), "(4,8):(8,1)");
     assert_eq!(layout("(4,(2,3))").to_string(), "(4,(2,3)):(1,(4,8))");
     assert_eq!(layout("(4,):(2,)").to_string(), "(4):(2)");
+    // A swizzle without bits stays in the text: its base names a mode of the tensor core.
+    let identity: SwizzledLayout = "S<0,4,3> o (2,4):(4,1)".parse().unwrap();
+    assert_eq!(identity.to_string().parse::<SwizzledLayout>().unwrap(), identity);
     let swizzled: SwizzledLayout = "Sw<3,4,3> o 16 o (8,64):(64,1)".parse().unwrap();
     assert_eq!(swizzled.to_string(), "S<3,4,3> o 16 o (8,64):(64,1)");
     assert_eq!("S<3,4,3>".parse::<Swizzle>().unwrap().umma_mode(), Some("128B"));
