@@ -328,7 +328,7 @@ pub(super) fn equal(app: &App, args: &EqualArgs) -> Result<Status> {
 fn case_text(case: &EqualityCase) -> String {
     match (&case.proof, &case.rejection) {
         (Some(proof), _) => proof_line(proof),
-        (None, Some(rejection)) => line("unproved", &rejection.reason()),
+        (None, Some(rejection)) => line("unproved", rejection.reason()),
         (None, None) => String::new(),
     }
 }

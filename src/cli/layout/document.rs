@@ -95,7 +95,7 @@ pub(super) fn proof_line(proof: &Proof) -> String {
 
 /// Why there is no result, and what to take in its place.
 pub(super) fn rejection_text(rejection: &Rejection) -> String {
-    let mut text = line("reason", &rejection.reason());
+    let mut text = line("reason", rejection.reason());
     if let Some(witness) = &rejection.witness {
         let coordinate: Vec<String> = witness.coordinate.iter().map(i64::to_string).collect();
         let value = |value: Option<i64>| value.map_or("nothing".to_owned(), |v| v.to_string());
