@@ -3,7 +3,7 @@
 //! The truth is the table `event`, which only grows: what changed, from which state to which, when,
 //! and by which process (boot id, process id, start time). The current state of a thing is a view of
 //! its events. Each part of rgpu that keeps state here adds its own tables by a migration
-//! ([`schema`]). Changes happen in immediate transactions, so that any number of processes may
+//! (`schema`). Changes happen in immediate transactions, so that any number of processes may
 //! write; a part that needs one writer for life holds a [`StateLock`].
 //!
 //! The database can name commands to run, and a project folder can come from anybody. So each
