@@ -58,7 +58,8 @@ impl CachedListing {
         // A listing that is not kept is only made again.
         let _ = atomic::write_parts(&self.path, parts);
         // Reading the whole folder for each of many listings would take long.
-        let is_sixteenth = self.path.file_name().is_some_and(|n| n.as_encoded_bytes()[0] == b'0');
+        let is_sixteenth =
+            self.path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"0"));
         if let Some(folder) = self.path.parent().filter(|_| is_sixteenth) {
             remove_oldest(folder, MAX_CACHE_BYTES);
         }

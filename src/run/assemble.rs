@@ -412,7 +412,7 @@ impl ProfileBuilder {
                     self.add(imported, None);
                     return None;
                 }
-                if artifact.kind == ArtifactKind::TorchTrace {
+                if artifact.kind == ArtifactKind::TorchTrace && code == NO_GPU_ROWS {
                     // Another process of the program may have used the GPU.
                     self.torch_without_gpu = Some(text);
                     return None;
@@ -440,8 +440,9 @@ impl ProfileBuilder {
 
     /// Refuses torch's rung if no process of the program has GPU work in its trace.
     fn refuse_torch_without_gpu(&mut self, end: &JobResult) -> Option<RefusedRung> {
+        let is_on_gpu = std::mem::take(&mut self.torch_with_gpu);
         let text = self.torch_without_gpu.take()?;
-        if std::mem::take(&mut self.torch_with_gpu) {
+        if is_on_gpu {
             self.profile.gaps.push(Gap { code: NO_GPU_ROWS.to_owned(), text });
             return None;
         }

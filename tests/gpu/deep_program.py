@@ -31,8 +31,8 @@ def timed(s, name, *flags, expect=0):
 def deep_program(s):
     s.rgpu("exec", "--remote", REMOTE, HERE / "programs/hf.py")  # fills the caches of Python and the driver
     nsys = timed(s, "nsys", "--mode", "nsys")
-    # Nothing is measured, which is a failure of its own.
-    floor = timed(s, "floor", "--mode", "ncu", "-k", "no_kernel_has_this_name", expect=tuple(range(256)))
+    # Nothing is measured, which is rgpu's own failure under exec.
+    floor = timed(s, "floor", "--mode", "ncu", "-k", "no_kernel_has_this_name", expect=125)
     deep = timed(s, "deep", "--mode", "deep", "--top", "3")
     limit = nsys.seconds + 2 * floor.seconds
     numbers = f"nsys {nsys.seconds:.1f} s, floor {floor.seconds:.1f} s, deep {deep.seconds:.1f} s, limit {limit:.1f} s"

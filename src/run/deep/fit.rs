@@ -56,7 +56,7 @@ struct Limit {
 }
 
 impl Limit {
-    fn of(budget: Budget, program_s: f64) -> Self {
+    fn new(budget: Budget, program_s: f64) -> Self {
         let usual = (RUNS_UNDER_NCU * LaunchCost::ncu_run_seconds(program_s)).max(SHORT_PASS_S);
         Self {
             seconds: budget.seconds.map_or(usual, |seconds| seconds as f64),
@@ -76,7 +76,7 @@ pub(in crate::run) fn fit(
     program_s: f64,
     budget: Budget,
 ) -> BudgetFit {
-    let limit = Limit::of(budget, program_s);
+    let limit = Limit::new(budget, program_s);
     let most = kernels.iter().map(|kernel| kernel.launches).max().unwrap_or(1);
     let most = most.clamp(1, choices.max_launches.max(1));
     let fitting = first_fitting(kernels, choices, most, program_s, limit);
