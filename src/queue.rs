@@ -36,7 +36,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use crate::store::state::{LockHolder, StateDb, StateLock, now_ms, sql_error};
 
-pub use attempt::{AttemptCall, watch_attempt};
+pub use attempt::{AttemptCall, own_entry, watch_attempt};
 pub use change::{PruneChoice, RequeueChoice};
 pub use entry::{
     Dependency, Entry, EntryEvent, EntryState, NewCommand, NewEntry, Resource, ScriptRecord,

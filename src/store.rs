@@ -31,4 +31,4 @@ pub use folder::{LogPosition, Recorder, RunFolder, StoreError};
 pub use list::{RunLine, Runs};
 pub(crate) use provenance::quiet_git;
 pub use provenance::{CaseSizes, EnvRecord, InputDigest, InputsRecord, digest_file, digest_of};
-pub use record::{JobRecord, RunRecord, RunState, UnsyncedFile};
+pub use record::{JobRecord, RunParent, RunRecord, RunState, UnsyncedFile};

@@ -17,6 +17,8 @@ use super::{
 };
 use crate::config::{Config, Environment};
 use crate::error::{Exit, Failure, Result};
+use crate::queue::own_entry;
+use crate::store::RunParent;
 
 /// Runs the command line `args` and returns the process's exit status.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -83,6 +85,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         data: base.data_dir().join("rgpu"),
         config_dir,
         cwd,
+        parent: own_entry().map(|entry| RunParent { queue: Some(entry), ..RunParent::default() }),
     };
     // The shell's completion reads names alone.
     if let Some(file) = &app.config.ignored

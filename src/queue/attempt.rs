@@ -107,6 +107,15 @@ fn marker(queue: &Queue, entry: i64, attempt: u32) -> String {
     format!("{}/{entry}/{attempt}", queue.db.id())
 }
 
+/// The number of the entry that started this process, if one did.
+pub fn own_entry() -> Option<i64> {
+    entry_of(&std::env::var(MARKER).ok()?)
+}
+
+fn entry_of(marker: &str) -> Option<i64> {
+    marker.split('/').nth(1)?.parse().ok().filter(|entry| *entry > 0)
+}
+
 /// The signals that the watching process handles.
 struct Signals {
     runtime: Runtime,
@@ -349,4 +358,15 @@ fn open_log(path: &Path) -> Result<File, QueueError> {
     let mut options = OpenOptions::new();
     let log = options.append(true).create(true).mode(0o600).open(path);
     log.map_err(io_error("create", path))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn reads_the_entry_of_a_marker() {
+        assert_eq!(super::entry_of("0f3a/17/2"), Some(17));
+        for marker in ["", "0f3a", "0f3a/x/1", "0f3a/0/1", "0f3a/-4/1"] {
+            assert_eq!(super::entry_of(marker), None, "{marker}");
+        }
+    }
 }

@@ -43,6 +43,9 @@ pub struct RunRecord {
     /// The text of `--note`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
+    /// The suite, queue entry or loop that started the run. Absent if a user did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<RunParent>,
     /// The jobs on the host, one for each plan.
     #[serde(default)]
     pub jobs: Vec<JobRecord>,
@@ -78,6 +81,7 @@ impl RunRecord {
             address: String::new(),
             labels: BTreeMap::new(),
             note: String::new(),
+            parent: None,
             jobs: Vec::new(),
             state: RunState::Running,
             exit: None,
@@ -107,6 +111,20 @@ impl RunRecord {
         self.seconds = seconds;
         self.cost.settle(self.seconds);
     }
+}
+
+/// What started a run. Several fields are set if, for example, a queue entry ran a suite.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunParent {
+    /// The id of the suite's run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suite: Option<String>,
+    /// The number of the entry of `rgpu queue`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<i64>,
+    /// The id of the loop.
+    #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
+    pub loop_id: Option<String>,
 }
 
 /// A job of a run.

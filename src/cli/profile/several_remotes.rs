@@ -219,6 +219,7 @@ fn record(
         mode,
         kernel,
         argv: app.argv.clone(),
+        parent: app.parent.clone(),
         remote: remotes.join(","),
         labels: args.run.label.iter().cloned().collect(),
         note: args.run.note.clone().unwrap_or_default(),

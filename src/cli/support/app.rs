@@ -11,6 +11,7 @@ use super::terminal::{Terminal, safe, write_out, write_stderr};
 use super::{json, open_files};
 use crate::config::{Config, Environment};
 use crate::error::{ErrorDocument, Exit, Failure, Result, inset};
+use crate::store::RunParent;
 
 /// Worker threads besides the command's own: one for the connection, one for what it waits for.
 const WORKER_THREADS: usize = 2;
@@ -29,6 +30,8 @@ pub(in crate::cli) struct App {
     /// The user's settings folder, for all programs.
     pub(in crate::cli) config_dir: PathBuf,
     pub(in crate::cli) cwd: PathBuf,
+    /// What started the runs of this process; absent if the user did.
+    pub(in crate::cli) parent: Option<RunParent>,
 }
 
 /// Whether this process's command line has `--json`. The signal thread has no [`App`].

@@ -102,6 +102,7 @@ pub(in crate::cli) fn record(
 ) -> RunRecord {
     let record = RunRecord {
         argv: app.argv.clone(),
+        parent: app.parent.clone(),
         remote: spec.name.clone(),
         address: spec.url.clone(),
         cost: Cost::at(spec.usd_per_hour()),
