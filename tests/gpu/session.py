@@ -1,5 +1,6 @@
 """One test session on a GPU host: runs rgpu as a user would, keeps every command's output, counts the checks."""
 
+import itertools
 import json
 import os
 import re
@@ -35,7 +36,7 @@ class Finished:
 class Session:
     def __init__(self, rgpu, out, work):
         self.rgpu_path, self.out, self.work = Path(rgpu).resolve(), Path(out), Path(work)
-        self.part, self.deadline, self.number = "setup", None, 0
+        self.part, self.deadline, self.numbers = "setup", None, itertools.count(1)
         self.passed, self.failed = [], []
         self.project = self.work / "project"
         self.home = self.work / "home"
@@ -61,9 +62,9 @@ class Session:
 
     def start(self, *args):
         """Starts rgpu in the background; `finish` waits for it."""
-        self.number += 1
+        number = next(self.numbers)
         words = [re.sub(r"\W+", "-", str(a))[:24] for a in args if not str(a).startswith("-")]
-        base = self.out / "log" / f"{self.number:03}-{self.part}-{'-'.join(words)[:60].strip('-')}"
+        base = self.out / "log" / f"{number:03}-{self.part}-{'-'.join(words)[:60].strip('-')}"
         argv = [str(self.rgpu_path), *map(str, args)]
         with open(f"{base}.stdout", "wb") as stdout, open(f"{base}.stderr", "wb") as stderr:
             child = subprocess.Popen(

@@ -83,7 +83,7 @@ pub(crate) fn all(workspace: &Workspace, mode: Mode) -> Result<(), SchemaError> 
     fs::create_dir_all(&folder)
         .map_err(|source| SchemaError::Write { path: folder.clone(), source })?;
     // With the features of the whole workspace, for which the tests have compiled everything already.
-    command::run(workspace.cargo().args(["build", "--quiet", "--workspace", "--bin", "rgpu"]))?;
+    command::run(workspace.cargo().args(["build", "--quiet", "--workspace", "--bins", "--tests"]))?;
     for name in NAMES {
         let path = folder.join(format!("{name}.json"));
         let mut rgpu = Command::new(workspace.target.join("debug/rgpu"));

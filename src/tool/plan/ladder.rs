@@ -311,11 +311,25 @@ impl<'a> Ladder<'a> {
         artifacts.extend(self.own_artifacts("once"));
         let mut rung = self.rung(info, argv, artifacts);
         rung.success.files = vec![report];
+        if matches!(self.request.target, Target::Program(_)) {
+            for (name, value) in ncu::PROGRAM_ENV.iter().filter(|(name, _)| !self.sets(name)) {
+                rung.env.insert((*name).to_owned(), Arg::text(*value));
+            }
+        }
         // The requested sections may be the basic set already; the same command is not tried twice.
         if self.rungs.iter().all(|other| other.argv != rung.argv) {
             self.rungs.push(rung);
         }
         Ok(())
+    }
+
+    /// Whether the user gives the program this environment variable.
+    fn sets(&self, name: &str) -> bool {
+        let own = match &self.request.target {
+            Target::Program(program) => program.env.contains_key(name),
+            Target::Kernel { .. } => false,
+        };
+        own || self.request.env.contains_key(name)
     }
 
     /// nsys before the program.

@@ -157,6 +157,18 @@ fn a_program_is_profiled_as_it_is() {
 }
 
 #[test]
+fn ncu_keeps_jax_from_reserving_memory_unless_the_user_decides() {
+    let variable = "XLA_PYTHON_CLIENT_PREALLOCATE";
+    let mut request = program(Mode::Ncu);
+    let of_rung = |request: &Request| {
+        planned(request, &host("h200")).plan.steps[0].rungs[0].env.get(variable).cloned()
+    };
+    assert_eq!(of_rung(&request), Some(Arg::text("false")));
+    request.env.insert(variable.into(), "true".into());
+    assert_eq!(of_rung(&request), None);
+}
+
+#[test]
 fn counters_that_need_root_have_a_rung_of_their_own() {
     let mut request = request(Mode::Ncu, "vecadd");
     request.sudo = true;
