@@ -33,7 +33,7 @@ pub use nvdisasm::{CALL_TIMEOUT_S, LISTINGS, ListingCall, NVDISASM_STEP_ID, list
 pub use nvidia_smi::gpu_processes;
 pub use plan::arch::target_arch;
 pub use plan::build::{Compiler, compilers};
-pub use plan::compiled::{compile_once, compiler_rows};
+pub use plan::compile_cache::{compile_once, compiler_rows};
 pub use plan::draft::{
     BundleFile, Content, Draft, DraftInfo, PlanError, SourceNames, probe_again_hint,
 };

@@ -76,7 +76,7 @@ pub fn compare_with_first(
     };
     let base = profiles.iter().position(|p| p.as_ref().filter(timed).is_some());
     let Some((at, base)) = base.and_then(|at| Some((at, profiles[at].as_ref()?))) else {
-        let on_cpu = profiles.iter().flatten().any(|p| times(p) && p.times_reference());
+        let on_cpu = profiles.iter().flatten().any(|p| times(p) && p.has_cpu_reference_time());
         return (
             None,
             match on_cpu {

@@ -113,7 +113,7 @@ table! {
     INSTRUCTION_STALL = row("instruction_stall", 0.1, "rgpu",
         "share of the cycles between two issues spent waiting for instructions");
     FP64_RATIO = row("fp64_ratio", 16.0, "rgpu",
-        "FP32 operations in the time of one FP64 operation from which FP64 is a trickle");
+        "FP32 operations in the time of one FP64 operation from which the FP64 units are slow");
     FP64_BUSY = row("fp64_busy", 20.0, "ncu HighPipeUtilization",
         "% of peak of the FP64 pipe from which it counts");
     TENSOR_LOW = ThresholdRow {

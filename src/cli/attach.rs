@@ -5,7 +5,7 @@ use clap::Parser;
 
 use super::args::{Cli, Command};
 use super::support::app::{App, Status};
-use super::support::exec_status::own_failure;
+use super::support::exec_status::show_own_failure;
 use super::support::followed_run::FollowedRun;
 use super::support::{session, started_here};
 use super::{build, compare, exec, exec_commands, profile};
@@ -74,7 +74,7 @@ pub(super) fn run(
                 FollowedRun::resume(folder, record),
                 &exec_commands::EXEC_COMMANDS,
             )
-            .or_else(|failure| own_failure(failure, app.global.json))
+            .or_else(|failure| show_own_failure(failure, app.global.json))
         }
         _ => Err(Failure::new(
             Exit::Usage,

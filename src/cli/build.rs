@@ -238,16 +238,16 @@ fn finish(
     folder.write_json("summary.json", &build)?;
     if let Some(failure) = failure {
         if !build.code.is_empty() && !app.global.json {
-            show::result(app, &build, folder.path(), &CopiedPaths::default());
+            show::print_result(app, &build, folder.path(), &CopiedPaths::default());
         }
         return Err(failure
             .log(short(&folder.path().join("log")))
             .hint(format!("everything known about it: {}", short(folder.path()))));
     }
-    let places = copy_results(app, &build, folder, out)?;
+    let copied = copy_results(app, &build, folder, out)?;
     match app.global.json {
         true => app.print_json(&build)?,
-        false => show::result(app, &build, folder.path(), &places),
+        false => show::print_result(app, &build, folder.path(), &copied),
     }
     Ok(0)
 }

@@ -9,7 +9,7 @@ use etcetera::BaseStrategy;
 
 use super::args::{Cli, Command};
 use super::support::app::{App, Status, show_failure, stdout_is_taken, will_want_json};
-use super::support::exec_status::own_failure;
+use super::support::exec_status::show_own_failure;
 use super::support::terminal::{Terminal, unwritten, write_stderr, written};
 use super::{
     attach, build, compare, completions, disasm, doctor, documents, exec, exec_commands, kernels,
@@ -72,7 +72,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
     let config_dir = base.config_dir();
     let config = match Config::load(&cwd, &config_dir, &Environment::read()) {
         Err(failure) if matches!(cli.command, Command::Exec(_)) => {
-            return own_failure(failure, cli.global.json);
+            return show_own_failure(failure, cli.global.json);
         }
         config => config?,
     };

@@ -4,7 +4,7 @@
 mod args;
 mod compile;
 mod pull;
-mod pull_folder;
+mod pull_check;
 mod source;
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::support::app::{App, Status};
-use super::support::exec_status::{own_failure, status_of_failure};
+use super::support::exec_status::{show_own_failure, status_of_failure};
 use super::support::fetch_consent::wants_nvcc;
 use super::support::followed_run::FollowedRun;
 use super::support::mode_flags::first_given;
@@ -36,7 +36,7 @@ use crate::store::{InputsRecord, RunFolder, RunRecord, Runs};
 use crate::tool::{self, Program};
 pub(super) use args::ExecArgs;
 use pull::PulledFiles;
-use pull_folder::SkippedFile;
+use pull_check::SkippedFile;
 use source::ExecSource;
 
 /// The default time limit of a program.
@@ -63,8 +63,8 @@ pub(super) struct ExecResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pulled: Vec<String>,
     /// Pulled files that were not written to that folder, to protect files on this machine.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    unplaced: Vec<SkippedFile>,
+    #[serde(rename = "unplaced", default, skip_serializing_if = "Vec::is_empty")]
+    skipped: Vec<SkippedFile>,
 }
 
 /// The parts of `exec` that are another command's work. The dispatcher hands them in, because
@@ -80,7 +80,7 @@ pub(super) struct ExecCommands {
 pub(super) fn run(app: &App, args: &ExecArgs, commands: &ExecCommands) -> Result<Status> {
     execute(app, args, commands)
         .and_then(|status| written().map(|()| status))
-        .or_else(|failure| own_failure(failure, app.global.json))
+        .or_else(|failure| show_own_failure(failure, app.global.json))
 }
 
 fn execute(app: &App, args: &ExecArgs, commands: &ExecCommands) -> Result<Status> {
@@ -526,7 +526,7 @@ fn finish(
             return Err(failure);
         }
     };
-    let PulledFiles { names: pulled, unplaced } = placement?;
+    let PulledFiles { names: pulled, skipped } = placement?;
     if app.global.json {
         app.print_json(&ExecResult {
             schema: "rgpu.exec/1".to_owned(),
@@ -537,7 +537,7 @@ fn finish(
             timed_out: end == ProgramExit::TimedOut,
             seconds: record.seconds,
             pulled,
-            unplaced,
+            skipped,
         })?;
     }
     let name = record.title.strip_prefix("exec ").unwrap_or_default();

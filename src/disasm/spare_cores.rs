@@ -20,9 +20,9 @@ pub(super) struct SpareCores(AtomicUsize);
 
 impl SpareCores {
     fn take(&self) -> Option<CorePermit<'_>> {
-        let less = |free: usize| free.checked_sub(1);
+        let decrement = |free: usize| free.checked_sub(1);
         self.0
-            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, less)
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, decrement)
             .ok()
             .map(|_| CorePermit(self))
     }

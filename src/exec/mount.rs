@@ -257,7 +257,7 @@ fn walk(mount: &Mount, left_out: &mut Vec<SkippedPath>) -> Result<Vec<MountedFil
             Ok(meta) if meta.is_file() => {
                 files.push(mounted_file(&from, join(&mount.to, inner), &meta))
             }
-            Ok(_) => skip("it is no file"),
+            Ok(_) => skip("it is not a regular file"),
             Err(_) => skip("it cannot be read"),
         }
         if files.len() >= MAX_COUNTED_FILES {
@@ -410,7 +410,7 @@ mod tests {
                 ("folder", "it is a link to a folder"),
                 ("loop", "it is a link to a folder"),
                 ("out", "it is a link that leads out of the folder"),
-                ("sock", "it is no file"),
+                ("sock", "it is not a regular file"),
             ]
         );
     }

@@ -31,7 +31,7 @@ pub enum KernelError {
     },
     /// A file lies outside the kernel's repository or project, so it is not sent along.
     #[error("`{}` is outside `{}` and is not sent", .path.display(), .root.display())]
-    Elsewhere {
+    OutsideProject {
         /// The file outside the kernel's folder.
         path: PathBuf,
         /// The kernel's repository or project.
@@ -140,7 +140,7 @@ impl From<KernelError> for Failure {
                     None => failure,
                 }
             }
-            KernelError::Elsewhere { named_by, .. } => {
+            KernelError::OutsideProject { named_by, .. } => {
                 let named = match named_by {
                     Some(key) => format!("kernel.toml names it under `{key}`"),
                     None => "an include or import names it".to_owned(),

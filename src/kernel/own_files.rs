@@ -35,7 +35,7 @@ impl OwnFiles {
     /// kernel.toml that names it; `None`: an include or import.
     ///
     /// # Errors
-    /// [`KernelError::Elsewhere`]. A file that does not exist is not an error here; its reader
+    /// [`KernelError::OutsideProject`]. A file that does not exist is not an error here; its reader
     /// reports it.
     pub(crate) fn check(
         &self,
@@ -43,7 +43,7 @@ impl OwnFiles {
         named_by: Option<&'static str>,
     ) -> Result<(), KernelError> {
         match path.canonicalize() {
-            Ok(real) if !real.starts_with(&self.root) => Err(KernelError::Elsewhere {
+            Ok(real) if !real.starts_with(&self.root) => Err(KernelError::OutsideProject {
                 path: path.to_owned(),
                 root: self.root.clone(),
                 named_by,

@@ -30,17 +30,19 @@ impl KernelSpec {
     ///
     /// # Errors
     /// [`KernelError::Unreadable`] for a source that cannot be read; a missing include is left to
-    /// the compiler. [`KernelError::Elsewhere`] for a file, data files included, outside of the
+    /// the compiler. [`KernelError::OutsideProject`] for a file, data files included, outside of the
     /// kernel's own repository or project.
     pub fn sources(&self, kernel_folders: &KernelFolders) -> Result<SourceTree, KernelError> {
         let own_files = OwnFiles::find(&self.folder, kernel_folders);
         for (_, data) in self.data_files() {
             own_files.check(&data, Some("init"))?;
         }
-        let source = lexical(&self.source);
-        let reference = self.reference.as_ref().map(|reference| lexical(&reference.source));
-        let extra = self.extra_files.iter().map(|path| (lexical(path), Some("files")));
+        let source = normalize_lexically(&self.source);
+        let reference =
+            self.reference.as_ref().map(|reference| normalize_lexically(&reference.source));
+        let extra = self.extra_files.iter().map(|path| (normalize_lexically(path), Some("files")));
         let mut found: Vec<PathBuf> = Vec::new();
+        // With the kernel.toml key that names the file; `None` if an include or import does.
         let mut queue: Vec<(PathBuf, Option<&'static str>)> =
             vec![(source.clone(), Some("source"))];
         queue.extend(reference.clone().map(|path| (path, Some("reference.source"))));
@@ -67,9 +69,11 @@ impl KernelSpec {
             let text = String::from_utf8_lossy(&bytes);
             if path.extension().is_some_and(|extension| extension == "py") {
                 let modules = super::python::imports(&folder, &text).into_iter();
-                queue.extend(modules.map(|path| (lexical(&path), None)));
+                queue.extend(modules.map(|path| (normalize_lexically(&path), None)));
             } else {
-                queue.extend(includes(&text).map(|name| (lexical(&folder.join(name)), None)));
+                queue.extend(
+                    includes(&text).map(|name| (normalize_lexically(&folder.join(name)), None)),
+                );
             }
             found.push(path);
         }
@@ -118,7 +122,7 @@ fn includes(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// `path` without `.` and without each `..` that follows a name; links are not resolved.
-fn lexical(path: &Path) -> PathBuf {
+fn normalize_lexically(path: &Path) -> PathBuf {
     let mut cleaned = PathBuf::new();
     for part in path.components() {
         match part {

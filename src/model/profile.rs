@@ -114,7 +114,7 @@ impl Profile {
     }
 
     /// Whether any time is that of the CPU reference, which says nothing about the kernel.
-    pub fn times_reference(&self) -> bool {
+    pub fn has_cpu_reference_time(&self) -> bool {
         let timings = self.cases.iter().filter_map(|case| case.timing.as_ref());
         timings.chain(&self.timing).any(|timing| timing.clock == TimingClock::CpuReference)
     }

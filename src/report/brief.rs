@@ -120,7 +120,10 @@ fn lines(subject: &ReportInput<'_>) -> Vec<String> {
     for step in profile.ladder.iter().filter(|r| !r.ok) {
         say(format!("not on rung {}: {} {}", step.rung, step.code, step.message));
     }
-    profile.lost().iter().for_each(|lost| say(format!("lost on rung {}: {lost}", profile.rung)));
+    profile
+        .lost()
+        .iter()
+        .for_each(|lost| say(format!("not available on rung {}: {lost}", profile.rung)));
     profile.gaps.iter().for_each(|gap| say(format!("missing {}: {}", gap.code, gap.text)));
     out
 }

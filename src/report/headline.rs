@@ -176,7 +176,9 @@ fn timed(profile: &Profile) -> Option<Headline> {
     let name = &profile.kernel.name;
     let Some(timing) = profile.timing.as_ref() else {
         let title = format!("{name}: only its reference was timed, on the CPU");
-        return profile.times_reference().then(|| Headline::new(title, "No GPU was measured."));
+        return profile
+            .has_cpu_reference_time()
+            .then(|| Headline::new(title, "No GPU was measured."));
     };
     let time = duration(timing.median_ns);
     Some(Headline::new(

@@ -452,7 +452,7 @@ fn read_paired(side: &RunFolder) -> Vec<PairedTimes> {
         let sound = paired.ci95.iter().all(|x| x.is_finite() && *x > 0.0);
         sound.then_some(PairedTimes {
             case: case.name,
-            speedup: paired.speedup,
+            speedup: paired.speedup_of_other,
             ci95: paired.ci95,
             rounds: paired.rounds as u64,
         })

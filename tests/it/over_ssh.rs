@@ -150,7 +150,7 @@ async fn input_that_a_cut_meets_in_the_middle_arrives_whole_and_once() {
             },
         );
         assert_eq!(printed, "first\nsecond\nthird\nlast\n");
-        assert!(told.contains("the link is back"), "{told}");
+        assert!(told.contains("reconnected"), "{told}");
     });
 }
 

@@ -61,7 +61,10 @@ fn a_decoder_runs_on_the_cpu_with_its_stages_and_operators() {
     let laptop = Laptop::new();
     let (status, text, shown) = rgpu(&laptop, "profile --kernel decoder --problem-sizes tiny");
     assert_eq!(status, 0, "{shown}");
-    assert!(text.starts_with("decoder  torch was asked, but local has no GPU: it ran"), "{shown}");
+    assert!(
+        text.starts_with("decoder  torch was requested, but local has no GPU: it ran"),
+        "{shown}"
+    );
     let profile: Profile = serde_json::from_value(laptop.latest_json("profile.json")).unwrap();
     assert_eq!(profile.rung, "torch");
     let stages: Vec<&str> = profile.stages.iter().map(|stage| stage.region.as_str()).collect();

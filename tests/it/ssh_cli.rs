@@ -106,7 +106,7 @@ async fn a_command_whose_link_is_cut_again_and_again_ends_as_if_it_had_not_been(
     let want: String = (1..=150_000).map(|i| format!("{i}\n")).collect();
     assert!(output.stdout == want.as_bytes(), "{} bytes", output.stdout.len());
     assert!(cutter.links() - before > 1);
-    assert!(text(&output.stderr).contains("the link is back"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("reconnected"), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The entry point for NVTX, called once for every program or library that embeds its headers, at
-//! that one's first NVTX call, possibly from several threads.
+//! The entry point for NVTX. NVTX calls it once per program or library that embeds its headers, at
+//! the first NVTX call there. Several threads may call it at once.
 
 use crate::abi::{
     CallbacksTable, Function, GetExportTable, MODULE_CORE, MODULE_CORE2, NVTX_VERSION,

@@ -36,16 +36,16 @@
 //! | `mark` | `ns`, `tid`, `domain`, and the *attributes* |
 //! | `cupti` | `state`: `on` (`version`, `path`, `clock`: `ours` or `compared`) or `off` (`text`: why) |
 //! | `name` | `id` (≥ 0), `text`: what `name` of the lines below stands for |
-//! | `kernel` | *place*, `name` (mangled), `grid`, `block`, `registers`, `static_bytes`, `dynamic_bytes`, `local_bytes`, `graph_node` |
-//! | `copy` | *place*, `kind` (CUPTI's number: 1 host to device, 2 device to host, 8 on a device, 10 between devices …), `bytes` |
-//! | `set` | *place*, `value`, `bytes` |
+//! | `kernel` | *timing*, `name` (mangled), `grid`, `block`, `registers`, `static_bytes`, `dynamic_bytes`, `local_bytes`, `graph_node` |
+//! | `copy` | *timing*, `kind` (CUPTI's number: 1 host to device, 2 device to host, 8 on a device, 10 between devices …), `bytes` |
+//! | `set` | *timing*, `value`, `bytes` |
 //! | `call` | `ns`, `end_ns`, `id`, `tid`, `name`, `result` (where it is not 0) |
 //! | `closed` | `ns`, `events`, `dropped`, `unbalanced`, `work`, `calls`, `lost` |
 //!
 //! *Attributes*: `message` (text; registered strings are already resolved), `category` (number, in
 //! this domain), `color` (ARGB as a number), `payload` (integer or float).
 //!
-//! *Place*: `ns` and `end_ns` (absent where CUPTI did not know), `id`, `device`, `context`,
+//! *Timing*: `ns` and `end_ns` (absent where CUPTI did not know), `id`, `device`, `context`,
 //! `stream`. The `id` is CUPTI's correlation number: GPU work and the `call` that started it share
 //! it, and that call's `tid` and `ns` show in which ranges it was made. Calls that neither start
 //! work nor wait for it (`cudaGetDevice` …) are left out.

@@ -46,8 +46,8 @@ pub(crate) struct Process {
     events: AtomicU64,
     dropped: AtomicU64,
     unbalanced: AtomicU64,
-    work: AtomicU64,
-    calls: AtomicU64,
+    activity_count: AtomicU64,
+    call_count: AtomicU64,
     lost: AtomicU64,
     closed: AtomicBool,
 }
@@ -148,8 +148,8 @@ impl Process {
             events: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             unbalanced: AtomicU64::new(0),
-            work: AtomicU64::new(0),
-            calls: AtomicU64::new(0),
+            activity_count: AtomicU64::new(0),
+            call_count: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         }
@@ -186,7 +186,7 @@ impl Process {
     }
 
     /// Counts an event that was not written.
-    pub(crate) fn count_dropped(&self) {
+    pub(crate) fn count_unwritten(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -196,20 +196,20 @@ impl Process {
     }
 
     /// Counts records that CUPTI dropped or that could not be read.
-    pub(crate) fn count_lost(&self, many: u64) {
+    pub(crate) fn count_lost_by_cupti(&self, many: u64) {
         self.lost.fetch_add(many, Ordering::Relaxed);
     }
 
-    /// Writes lines from CUPTI's records: `work` lines of GPU work and `calls` lines of calls.
-    pub(crate) fn write_activity(&self, lines: &[u8], work: u64, calls: u64) {
+    /// Writes lines from CUPTI's records: `activity_count` GPU activities and `call_count` API calls.
+    pub(crate) fn write_activity(&self, lines: &[u8], activity_count: u64, call_count: u64) {
         if lines.is_empty() {
             return;
         }
         if self.write(lines) {
-            self.work.fetch_add(work, Ordering::Relaxed);
-            self.calls.fetch_add(calls, Ordering::Relaxed);
+            self.activity_count.fetch_add(activity_count, Ordering::Relaxed);
+            self.call_count.fetch_add(call_count, Ordering::Relaxed);
         } else {
-            self.dropped.fetch_add(work + calls, Ordering::Relaxed);
+            self.dropped.fetch_add(activity_count + call_count, Ordering::Relaxed);
         }
     }
 
@@ -311,8 +311,8 @@ impl Process {
             events: self.events.load(Ordering::Relaxed),
             dropped: self.dropped.load(Ordering::Relaxed),
             unbalanced: self.unbalanced.load(Ordering::Relaxed),
-            work: self.work.load(Ordering::Relaxed),
-            calls: self.calls.load(Ordering::Relaxed),
+            work: self.activity_count.load(Ordering::Relaxed),
+            calls: self.call_count.load(Ordering::Relaxed),
             lost: self.lost.load(Ordering::Relaxed),
         };
         log::append(&mut line, &closed);

@@ -112,7 +112,7 @@ impl Recorder {
         if write {
             self.write("push", domain, Some(level), None, attributes);
         } else {
-            self.process.count_dropped();
+            self.process.count_unwritten();
         }
         level
     }
@@ -143,7 +143,7 @@ impl Recorder {
     pub(crate) fn start(&mut self, domain: usize, attributes: &Attributes<'_>) -> u64 {
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         if !self.has_room() {
-            self.process.count_dropped();
+            self.process.count_unwritten();
             return id | DROPPED_ID;
         }
         self.write("start", domain, None, Some(id), attributes);
@@ -161,7 +161,7 @@ impl Recorder {
         if self.has_room() {
             self.write("mark", domain, None, None, attributes);
         } else {
-            self.process.count_dropped();
+            self.process.count_unwritten();
         }
     }
 

@@ -7,8 +7,8 @@
 //!   z ^= z >> 31` (the finaliser of SplitMix64, Steele, Lea, Flood 2014).
 //! - `draw(key, j) = mix(key + (j + 1) * 0x9e3779b97f4a7c15)`, the `j`-th output of SplitMix64
 //!   seeded with `key`.
-//! - The key of an argument is `mix(its own seed)`, else
-//!   `mix(mix(mix(case seed) + group) + position among the arguments)`. The case is not part of
+//! - If an argument has a seed, its key is `mix(seed)`; otherwise
+//!   `mix(mix(mix(case seed) + group) + position among the arguments)`. The sizes are not part of
 //!   it: a larger size starts with the elements of a smaller one.
 //! - uniform: `lo + (hi - lo) * u`, `u = (draw(i) >> 11) * 2^-53`
 //! - normal: Box–Muller on `draw(2i)` and `draw(2i + 1)`, cosine branch, with the first in (0, 1].
@@ -93,7 +93,9 @@ pub(crate) fn contents(arg: &Arg, key: u64, folder: &Path) -> Result<HostBuffer>
         Init::Ints { lo, hi } => {
             if lo > hi {
                 let name = &arg.name;
-                return Err(bad_case(format!("argument `{name}`: ints from {lo} to {hi}")));
+                return Err(bad_case(format!(
+                    "argument `{name}`: `lo` ({lo}) is greater than `hi` ({hi})"
+                )));
             }
             let span = (i128::from(*hi) - i128::from(*lo) + 1) as u128;
             fill(dtype, count(arg), buffer.bytes_mut(), |i| {

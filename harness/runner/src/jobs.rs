@@ -5,7 +5,7 @@
 mod check;
 pub(crate) mod cpu;
 pub(crate) mod guard;
-mod inputs;
+mod new_inputs;
 pub(crate) mod once;
 mod output_watch;
 pub(crate) mod pair;

@@ -37,7 +37,7 @@ mod sampling;
 use cli::{Args, RunnerCommand};
 use fault::{Fault, Result};
 use jobs::Session;
-use report_writer::{ReportWriter, say};
+use report_writer::{ReportWriter, print_progress};
 use rgpu_case::{ErrorClass, RunnerJob};
 use std::process::ExitCode;
 
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(RunnerCommand::Version) => {
-            say!("rgpu-runner {}", env!("CARGO_PKG_VERSION"));
+            print_progress!("rgpu-runner {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
         Ok(RunnerCommand::Run(args)) => ExitCode::from(run(args)),
@@ -77,7 +77,12 @@ fn run(args: Args) -> u8 {
 fn work(args: &Args, report: &ReportWriter) -> Result<()> {
     let input = input::read(&args.input)?;
     report.set_kernel(&input.spec.kernel);
-    say!("rgpu-runner {}: {} {}", env!("CARGO_PKG_VERSION"), args.job.name(), input.spec.kernel);
+    print_progress!(
+        "rgpu-runner {}: {} {}",
+        env!("CARGO_PKG_VERSION"),
+        args.job.name(),
+        input.spec.kernel
+    );
     if args.job == RunnerJob::Cpu {
         return jobs::cpu::run(&input, report);
     }

@@ -12,7 +12,7 @@ pub(crate) use args::{Args, parse};
 
 use crate::fault::{Fault, Result};
 use crate::file;
-use crate::report_writer::{self, say};
+use crate::report_writer::{self, print_progress};
 use flags::TranslatedFlags;
 use library::{Nvrtc, Program};
 use rgpu_case::ErrorClass;
@@ -42,13 +42,13 @@ fn compile(args: &Args) -> Result<()> {
     let source = c_string(source, "the source")?;
     let nvrtc = Nvrtc::open(args.library.as_deref())?;
     let [major, minor] = nvrtc.version;
-    say!(
+    print_progress!(
         "rgpu-runner {}: NVRTC {major}.{minor}{}, {shown} for {arch}",
         env!("CARGO_PKG_VERSION"),
         nvrtc.path.as_ref().map(|path| format!(" ({})", path.display())).unwrap_or_default()
     );
     for flag in &translated.dropped {
-        say!("note: `{flag}` does not apply to device code and is left out");
+        print_progress!("note: `{flag}` does not apply to device code and is left out");
     }
 
     let folders = headers::header_folders(&args.include, nvrtc.path.as_deref());

@@ -17,12 +17,12 @@ use std::path::PathBuf;
 
 /// Prints a progress line. Unlike `println!`, it does not panic when the reader of standard output
 /// is gone.
-macro_rules! say {
+macro_rules! print_progress {
     ($($words:tt)*) => {
         $crate::report_writer::print_line(format_args!($($words)*))
     };
 }
-pub(crate) use say;
+pub(crate) use print_progress;
 
 /// Collects the results of a job and rewrites its report file.
 pub(crate) struct ReportWriter {
@@ -69,7 +69,7 @@ impl ReportWriter {
 
     pub(crate) fn set_device(&self, device: DeviceFacts) {
         let [major, minor] = device.compute_capability;
-        say!(
+        print_progress!(
             "device: {} (sm_{major}{minor}), driver {}, CUDA {}.{}",
             device.name,
             device.driver.as_deref().unwrap_or("unknown"),
@@ -80,7 +80,7 @@ impl ReportWriter {
     }
 
     pub(crate) fn add_warning(&self, warning: HostWarning) {
-        say!("warning: {}", warning.text);
+        print_progress!("warning: {}", warning.text);
         self.report.borrow_mut().warnings.push(warning);
     }
 
@@ -93,7 +93,7 @@ impl ReportWriter {
         let text = text.into();
         let mut report = self.report.borrow_mut();
         if !report.gaps.contains(&text) {
-            say!("gap: {text}");
+            print_progress!("gap: {text}");
             report.gaps.push(text);
         }
     }
@@ -170,7 +170,7 @@ impl ReportWriter {
     }
 }
 
-/// The implementation of `say!`.
+/// The implementation of `print_progress!`.
 pub(crate) fn print_line(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rgpu_protocol::{BLOB_BYTES, Digest};
 
-use crate::host_fault::{DoingContext, HostFault};
+use crate::host_fault::{HostFault, IoContext};
 
 /// Why a blob was not stored.
 #[derive(Debug, thiserror::Error)]
@@ -145,7 +145,7 @@ impl Blobs {
         if written.is_err() {
             let _ = fs::remove_file(&temp);
         }
-        written.doing("store", &path)
+        written.context("store", &path)
     }
 
     /// Copies a blob into a file at offset `at`; other threads may write the same file. Returns its

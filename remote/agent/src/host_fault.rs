@@ -8,17 +8,17 @@ use rustix::io::Errno;
 
 /// The host could not do something that the agent needs.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {doing}: {source}")]
+#[error("cannot {action}: {source}")]
 pub struct HostFault {
     /// The failed action, with the path.
-    doing: String,
+    action: String,
     source: io::Error,
 }
 
 impl HostFault {
-    /// Creates a fault. `doing` names the action and its object: "write `path`".
-    pub fn new(doing: impl Into<String>, source: impl Into<io::Error>) -> Self {
-        Self { doing: doing.into(), source: source.into() }
+    /// Creates a fault. `action` names the action and its object: "write `path`".
+    pub fn new(action: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self { action: action.into(), source: source.into() }
     }
 
     /// Returns the reason code: `disk_full`, `read_only`, `permission`, `too_many_files`,
@@ -45,17 +45,17 @@ impl HostFault {
     }
 }
 
-/// Adds the failed action to an I/O error.
-pub trait DoingContext<T> {
+/// Adds the failed action and its path to an I/O error.
+pub trait IoContext<T> {
     /// Adds `verb` and the path in back quotes.
     ///
     /// # Errors
     /// The same error as a [`HostFault`].
-    fn doing(self, verb: &str, path: &Path) -> Result<T, HostFault>;
+    fn context(self, verb: &str, path: &Path) -> Result<T, HostFault>;
 }
 
-impl<T, E: Into<io::Error>> DoingContext<T> for Result<T, E> {
-    fn doing(self, verb: &str, path: &Path) -> Result<T, HostFault> {
+impl<T, E: Into<io::Error>> IoContext<T> for Result<T, E> {
+    fn context(self, verb: &str, path: &Path) -> Result<T, HostFault> {
         self.map_err(|e| HostFault::new(format!("{verb} `{}`", path.display()), e))
     }
 }

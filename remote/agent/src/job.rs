@@ -32,7 +32,7 @@ use rgpu_protocol::{Digest, Plan, Stream};
 use rustix::fs::FlockOperation;
 
 use crate::blob::Blobs;
-use crate::host_fault::{DoingContext, HostFault};
+use crate::host_fault::{HostFault, IoContext};
 
 pub(crate) use draft::{BlobTargets, FolderDraft};
 
@@ -136,19 +136,19 @@ impl JobFolder {
     /// The plan cannot be read.
     pub fn plan(&self) -> Result<Plan, HostFault> {
         let path = self.plan_path();
-        let bytes = fs::read(&path).doing("read", &path)?;
-        serde_json::from_slice(&bytes).map_err(io::Error::from).doing("understand", &path)
+        let bytes = fs::read(&path).context("read", &path)?;
+        serde_json::from_slice(&bytes).map_err(io::Error::from).context("understand", &path)
     }
 
     /// Takes the job's lock. `None` if the supervisor holds it and so still lives.
     pub(crate) fn try_lock(&self) -> Result<Option<File>, HostFault> {
         let path = self.plan_path();
         // NFS locks only files that are open for writing.
-        let file = OpenOptions::new().read(true).write(true).open(&path).doing("open", &path)?;
+        let file = OpenOptions::new().read(true).write(true).open(&path).context("open", &path)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(file)),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(e) => Err(e).doing("lock", &path),
+            Err(e) => Err(e).context("lock", &path),
         }
     }
 
@@ -160,7 +160,7 @@ impl JobFolder {
     pub(crate) fn discard_unbegun(&self) -> Result<bool, HostFault> {
         let Some(_lock) = self.try_lock()? else { return Ok(false) };
         let path = self.events_path();
-        let unbegun = fs::metadata(&path).doing("look at", &path)?.len() == 0;
+        let unbegun = fs::metadata(&path).context("look at", &path)?.len() == 0;
         if unbegun {
             self.remove()?;
         }
@@ -183,7 +183,7 @@ impl JobFolder {
     pub(crate) fn set_aside(&self) -> Result<RemovedFolder, HostFault> {
         let hidden_path =
             self.0.with_file_name(format!(".old-{}-{}", std::process::id(), self.id()));
-        fs::rename(&self.0, &hidden_path).doing("remove", &self.0)?;
+        fs::rename(&self.0, &hidden_path).context("remove", &self.0)?;
         Ok(RemovedFolder { hidden_path, tmp: self.tmp() })
     }
 }
@@ -214,7 +214,7 @@ pub(crate) fn remove_tree(path: &Path) -> Result<(), HostFault> {
         return Ok(());
     }
     make_writable(path);
-    fs::remove_dir_all(path).doing("remove", path)
+    fs::remove_dir_all(path).context("remove", path)
 }
 
 fn make_writable(folder: &Path) {

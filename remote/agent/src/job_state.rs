@@ -9,7 +9,7 @@ use std::path::Path;
 
 use rgpu_protocol::{Event, EventBody, Outcome};
 
-use crate::host_fault::{DoingContext, HostFault};
+use crate::host_fault::{HostFault, IoContext};
 use crate::job::JobFolder;
 use crate::journal::Journal;
 use crate::process::kill_marked;
@@ -87,7 +87,7 @@ fn ended_state(folder: &JobFolder) -> Result<JobState, HostFault> {
 
 fn ended(folder: &JobFolder) -> Result<Option<JobState>, HostFault> {
     let path = folder.events_path();
-    let last = last_events(&path).doing("read", &path)?.into_iter().next_back();
+    let last = last_events(&path).context("read", &path)?.into_iter().next_back();
     Ok(match last {
         Some(Event { at_ms, body: EventBody::Ended { outcome }, .. }) => {
             Some(JobState::Ended { outcome, at_ms })

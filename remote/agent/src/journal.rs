@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rgpu_protocol::{Event, EventBody};
 use rustix::fs::FallocateFlags;
 
-use crate::host_fault::{DoingContext, HostFault};
+use crate::host_fault::{HostFault, IoContext};
 
 /// Space reserved for the terminal event.
 const RESERVED_BYTES: u64 = 64 << 10;
@@ -35,12 +35,12 @@ impl Journal {
     pub fn open(path: &Path) -> Result<(Self, Option<Event>), HostFault> {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-        let file = file.doing("open", path)?;
+        let file = file.context("open", path)?;
         let mut reader = JournalReader { file, at: 0 };
         let mut last = None;
         let mut seq = 0;
         loop {
-            let events = reader.read_new().doing("read", path)?;
+            let events = reader.read_new().context("read", path)?;
             let Some(event) = events.into_iter().next_back() else { break };
             seq = event.seq;
             last = Some(event);
@@ -48,8 +48,8 @@ impl Journal {
         let JournalReader { file, at: len } = reader;
         // Truncate only if there is a partial line: it releases the reserved space, which may be
         // the last on a full disk.
-        if file.metadata().doing("look at", path)?.len() > len {
-            file.set_len(len).doing("cut", path)?;
+        if file.metadata().context("look at", path)?.len() > len {
+            file.set_len(len).context("cut", path)?;
         }
         Ok((Self { file, path: path.to_owned(), len, reserved: len, seq }, last))
     }
@@ -62,7 +62,7 @@ impl Journal {
         let is_terminal = matches!(body, EventBody::Ended { .. });
         let event = Event { seq: self.seq + 1, at_ms: now_ms(), body };
         let mut line =
-            serde_json::to_vec(&event).map_err(io::Error::from).doing("tell", &self.path)?;
+            serde_json::to_vec(&event).map_err(io::Error::from).context("tell", &self.path)?;
         line.push(b'\n');
         let end = self.len + line.len() as u64;
         if !is_terminal && end + RESERVED_BYTES / 2 > self.reserved {
@@ -71,7 +71,7 @@ impl Journal {
         if let Err(e) = self.file.write_all_at(&line, self.len) {
             // Remove a partial line.
             let _ = self.file.set_len(self.len);
-            return Err(e).doing("write", &self.path);
+            return Err(e).context("write", &self.path);
         }
         self.len = end;
         self.seq += 1;
@@ -83,7 +83,7 @@ impl Journal {
         match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.len, to - self.len)
         {
             Err(e @ (rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT)) => {
-                Err(e).doing("write", &self.path)
+                Err(e).context("write", &self.path)
             }
             // File systems without reservation work without it.
             _ => {

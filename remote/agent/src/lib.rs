@@ -36,7 +36,7 @@ pub mod wire;
 /// # Errors
 /// The file cannot be read.
 pub fn own_digest() -> Result<rgpu_protocol::Digest, host_fault::HostFault> {
-    use host_fault::DoingContext;
+    use host_fault::IoContext;
     let path = std::path::Path::new("/proc/self/exe");
-    Ok(rgpu_protocol::Digest::of(&std::fs::read(path).doing("read", path)?))
+    Ok(rgpu_protocol::Digest::of(&std::fs::read(path).context("read", path)?))
 }

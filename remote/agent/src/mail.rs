@@ -24,7 +24,7 @@ use rgpu_protocol::mail::{
 use serde::{Deserialize, Serialize};
 
 use crate::control;
-use crate::host_fault::{DoingContext, HostFault};
+use crate::host_fault::{HostFault, IoContext};
 use crate::root::{RootCandidate, Roots};
 
 pub use keeper::keep;
@@ -151,7 +151,7 @@ fn start_keeper(folder: &Path) -> Result<(), HostFault> {
     let mut command = Command::new(program);
     command.arg0("rgpu-agent").arg("keep").arg(folder).current_dir("/");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().map(drop).doing("start", program)
+    command.spawn().map(drop).context("start", program)
 }
 
 /// Sends a request and reads the answer.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, StatVfsMountFlags};
 
-use crate::host_fault::{DoingContext, HostFault};
+use crate::host_fault::{HostFault, IoContext};
 
 /// Candidates with less free space are skipped.
 const MIN_FREE_BYTES: u64 = 32 << 20;
@@ -160,7 +160,7 @@ fn prepare(candidate: &RootCandidate) -> Result<PathBuf, RootError> {
         _ => {}
     }
     check_owner(candidate)?;
-    let vfs = rustix::fs::statvfs(path).doing("look at", path)?;
+    let vfs = rustix::fs::statvfs(path).context("look at", path)?;
     if vfs.f_flag.contains(StatVfsMountFlags::NOEXEC) {
         return Err(RootError::NoExec(path.clone()));
     }
@@ -175,10 +175,10 @@ fn prepare(candidate: &RootCandidate) -> Result<PathBuf, RootError> {
         let part = path.join(part);
         if !part.is_dir() {
             let created = fs::DirBuilder::new().mode(0o700).recursive(true).create(&part);
-            created.doing("make", &part)?;
+            created.context("make", &part)?;
         }
     }
-    Ok(path.canonicalize().doing("resolve", path)?)
+    Ok(path.canonicalize().context("resolve", path)?)
 }
 
 fn check_owner(candidate: &RootCandidate) -> Result<(), RootError> {
@@ -187,7 +187,7 @@ fn check_owner(candidate: &RootCandidate) -> Result<(), RootError> {
         FolderAccess::Own => fs::metadata(path),
         FolderAccess::Shared => fs::symlink_metadata(path),
     };
-    let meta = meta.doing("look at", path)?;
+    let meta = meta.context("look at", path)?;
     let refuse = |why: String| Err(RootError::Unsafe { path: path.clone(), why });
     if !meta.is_dir() {
         return refuse("it is not a folder".into());

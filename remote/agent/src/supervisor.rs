@@ -31,7 +31,7 @@ use rgpu_protocol::{EventBody, Outcome, Plan, Stream};
 use rustix::process::getpid;
 
 use crate::blob::Blobs;
-use crate::host_fault::{DoingContext, HostFault};
+use crate::host_fault::{HostFault, IoContext};
 use crate::job::{JobFolder, remove_tree};
 use crate::journal::Journal;
 use crate::{process, quota};
@@ -97,10 +97,10 @@ fn supervise(folder: PathBuf) -> Result<(), HostFault> {
     let (journal, _) = Journal::open(&folder.events_path())?;
     let plan = folder.plan()?;
     let tmp = folder.tmp();
-    DirBuilder::new().mode(0o700).recursive(true).create(&tmp).doing("make", &tmp)?;
+    DirBuilder::new().mode(0o700).recursive(true).create(&tmp).context("make", &tmp)?;
     let lease = Duration::from_secs(plan.limits.lease_s);
     let clients = ClientSet::new(listener.into(), folder.path().join("stdin"), lease);
-    let clients = clients.doing("listen in", folder.path())?;
+    let clients = clients.context("listen in", folder.path())?;
     let root = folder.path().ancestors().nth(2).unwrap_or(Path::new("/")).to_owned();
     let mut supervisor = Supervisor {
         blobs: Blobs::new(&root),
@@ -132,13 +132,13 @@ fn supervise(folder: PathBuf) -> Result<(), HostFault> {
 /// with `/dev/null`.
 fn inherited_files(folder: &Path) -> Result<(OwnedFd, File), HostFault> {
     let listener = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3);
-    let listener = listener.doing("take over", folder)?;
+    let listener = listener.context("take over", folder)?;
     let lock = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3);
-    let lock = lock.doing("take over", folder)?;
+    let lock = lock.context("take over", folder)?;
     let null = Path::new("/dev/null");
-    let null = File::options().read(true).write(true).open(null).doing("open", null)?;
-    rustix::stdio::dup2_stdin(&null).doing("take over", folder)?;
-    rustix::stdio::dup2_stdout(&null).doing("take over", folder)?;
+    let null = File::options().read(true).write(true).open(null).context("open", null)?;
+    rustix::stdio::dup2_stdin(&null).context("take over", folder)?;
+    rustix::stdio::dup2_stdout(&null).context("take over", folder)?;
     Ok((listener, lock.into()))
 }
 
@@ -192,7 +192,7 @@ impl Supervisor {
     /// Starts a guard that holds `files`, and dismisses the one before.
     fn guard_with(&mut self, files: Vec<BorrowedFd<'_>>) -> Result<(), HostFault> {
         let path = self.folder.path();
-        let guard = GuardProcess::start(path, &files).doing("start a guard of", path)?;
+        let guard = GuardProcess::start(path, &files).context("start a guard of", path)?;
         if let Some(before) = self.guard.replace(guard) {
             before.dismiss();
         }

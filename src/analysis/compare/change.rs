@@ -1,6 +1,6 @@
 //! Changes between two launches of one kernel: metrics ranked by importance, and resources.
 
-use super::importance::{
+use super::metric_weights::{
     METRIC_WEIGHTS, NO_STALLS, NumberForm, OTHER_WEIGHT, Preference, STALL_PREFIX, STALL_SUFFIX,
     STALL_WEIGHT, metrics_of, values_of_both_sides,
 };

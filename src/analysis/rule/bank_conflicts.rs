@@ -61,8 +61,8 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
         confidence: Confidence::High,
         evidence,
         text: format!(
-            "bank conflicts cause {:.0} % of the shared-memory wavefronts: {:.1} for each that is \
-             needed",
+            "bank conflicts cause {:.0} % of the shared-memory wavefronts: {:.1} times the ideal \
+             count",
             share * 100.0,
             all / (all - lost).max(1.0)
         ),

@@ -10,7 +10,7 @@ use crate::model::build::Status;
 use crate::report::{Align, Grid};
 
 /// Prints one table of resources, then the paths of all results.
-pub(super) fn result(app: &App, build: &Build, folder: &Path, places: &CopiedPaths) {
+pub(super) fn print_result(app: &App, build: &Build, folder: &Path, copied: &CopiedPaths) {
     let mut text = format!("{}  {} for {}", build.kernel, build.language, build.arch);
     if !build.compiler.is_empty() {
         text += &format!(", {}", build.compiler);
@@ -18,7 +18,7 @@ pub(super) fn result(app: &App, build: &Build, folder: &Path, places: &CopiedPat
     text += "\n";
     text += &resources(build).plain(app.style().width, 2);
     let mut tools = Vec::new();
-    let mut by_rgpu = false;
+    let mut is_listed_by_rgpu = false;
     for input in &build.code {
         tools.extend(input.images.iter().filter_map(|image| image.tool.clone()));
         let entries = input.images.iter().flat_map(|image| &image.entries);
@@ -33,16 +33,16 @@ pub(super) fn result(app: &App, build: &Build, folder: &Path, places: &CopiedPat
             let files = build.files.iter().filter(|f| f.kind == kind);
             files.map(|f| folder.join(&f.path)).collect()
         };
-        let ptx = places.ptx.iter().cloned().chain(in_run("ptx")).collect();
+        let ptx = copied.ptx.iter().cloned().chain(in_run("ptx")).collect();
         let sass = build.code.iter().flat_map(|input| &input.images);
         let sass = sass.flat_map(|image| &image.files).map(|file| folder.join(file)).collect();
         tools.dedup();
-        let by = tools.first().filter(|tool| tool.starts_with("rgpu"));
-        by_rgpu = by.is_some();
+        is_listed_by_rgpu = tools.first().is_some_and(|tool| tool.starts_with("rgpu"));
+        let remark = if is_listed_by_rgpu { "  (no operands)" } else { "" };
         let lists: [(&str, Vec<PathBuf>, &str); 4] = [
             ("PTX", ptx, ""),
-            ("CUBIN", places.cubins.clone(), ""),
-            ("SASS", sass, by.map_or("", |_| "  (no operands)")),
+            ("CUBIN", copied.cubins.clone(), ""),
+            ("SASS", sass, remark),
             ("IR", in_run("ir"), ""),
         ];
         for (title, paths, remark) in lists {
@@ -57,7 +57,7 @@ pub(super) fn result(app: &App, build: &Build, folder: &Path, places: &CopiedPat
     for note in &build.notes {
         app.print_note(&safe(format!("note: {note}").as_bytes()));
     }
-    if by_rgpu {
+    if is_listed_by_rgpu {
         app.print_note(&format!(
             "note: the listing has no operands because there is no nvdisasm: {}",
             app.setup_nvdisasm()

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::ExecArgs;
-use super::pull_folder::{ExistingFile, PullFolder, SkipReason, SkippedFile, forbidden};
+use super::pull_check::{
+    DestinationCheck, DestinationVerdict, SkipReason, SkippedFile, skip_reason_for_name,
+};
 use crate::cli::support::app::App;
 use crate::error::{Exit, Failure, Result};
 use crate::run::{FileCopies, HostFile};
@@ -37,8 +39,8 @@ pub(super) fn copies(app: &App, args: &ExecArgs) -> FileCopies {
     let patterns = args.pull.clone();
     FileCopies::to(move |artifact_path| {
         let name = artifact_path.strip_prefix("pulled/")?;
-        // `place` reports forbidden names and failed writes later.
-        forbidden(&patterns, name).is_none().then_some(())?;
+        // `place` reports skipped files and failed writes later.
+        skip_reason_for_name(&patterns, name).is_none().then_some(())?;
         root.as_ref()?.destination(name).ok()
     })
 }
@@ -55,7 +57,7 @@ pub(super) struct PulledFiles {
     /// Names of those that are in it.
     pub(super) names: Vec<String>,
     /// Those that are only in the run folder.
-    pub(super) unplaced: Vec<SkippedFile>,
+    pub(super) skipped: Vec<SkippedFile>,
 }
 
 /// Puts the files into the folder that was mounted first, else into the current one. Uses the
@@ -82,7 +84,7 @@ pub(super) fn place(
             .hint(format!("it is in the run folder: {}", run_file.display()))
     };
     let root = DestinationRoot::open(&path).map_err(|e| unwritten(&path, folder.path(), e))?;
-    let pull_dir = PullFolder::new(folder, record);
+    let destination_check = DestinationCheck::new(folder, record);
     for file in pulled {
         let run_file = folder.path().join(&file.artifact.path);
         // In the run folder, a file has another name if one differs from it by case alone.
@@ -90,9 +92,9 @@ pub(super) fn place(
         let has_own_name = file.artifact.path.strip_prefix("pulled/") == Some(name);
         let mut skip = |why| {
             let file = run_file.clone();
-            placed.unplaced.push(SkippedFile { name: name.to_owned(), why, file });
+            placed.skipped.push(SkippedFile { name: name.to_owned(), why, file });
         };
-        if let Some(why) = forbidden(&args.pull, name) {
+        if let Some(why) = skip_reason_for_name(&args.pull, name) {
             skip(why);
             continue;
         }
@@ -108,14 +110,14 @@ pub(super) fn place(
             }
         };
         let copy = copies.take(&file.artifact.path).filter(|_| has_own_name);
-        let written = match (pull_dir.find(&destination, file), copy) {
-            (ExistingFile::Obstacle(why), _) => {
+        let written = match (destination_check.check(&destination, file), copy) {
+            (DestinationVerdict::Refused(why), _) => {
                 skip(why);
                 continue;
             }
-            (ExistingFile::Same, _) => Ok(()),
-            (ExistingFile::Replaceable, Some(copy)) => copy.finish(),
-            (ExistingFile::Replaceable, None) => destination.copy_from(&run_file),
+            (DestinationVerdict::AlreadyPulled, _) => Ok(()),
+            (DestinationVerdict::Allowed, Some(copy)) => copy.finish(),
+            (DestinationVerdict::Allowed, None) => destination.copy_from(&run_file),
         };
         written.map_err(|error| unwritten(&destination_path, &run_file, error))?;
         placed.names.push(name.to_owned());
@@ -123,15 +125,15 @@ pub(super) fn place(
     if !placed.names.is_empty() {
         app.print_note(&format!("pulled {}", list_first(&placed.names)));
     }
-    warn_about_skipped(app, &placed.unplaced);
+    warn_about_skipped(app, &placed.skipped);
     Ok(placed)
 }
 
-/// Warns about files that stay in the run folder: once for each file changed here, each link, each
+/// Warns about skipped files: once for each file changed here, each link, each
 /// `.git` and each part that no pattern names.
-fn warn_about_skipped(app: &App, unplaced: &[SkippedFile]) {
+fn warn_about_skipped(app: &App, skipped_files: &[SkippedFile]) {
     let mut refused: BTreeMap<String, Vec<&SkippedFile>> = BTreeMap::new();
-    for skipped in unplaced {
+    for skipped in skipped_files {
         match &skipped.why {
             SkipReason::WrittenHere {} => app.print_note(&format!(
                 "warning: `{}` was changed here after the run began and is kept; the host's \
@@ -150,7 +152,7 @@ fn warn_about_skipped(app: &App, unplaced: &[SkippedFile]) {
                 .entry(format!("git runs files in `{git}`, so no pulled file is written there"))
                 .or_default()
                 .push(skipped),
-            SkipReason::NotNamed { part } => refused
+            SkipReason::NeedsExplicitPattern { part } => refused
                 .entry(format!(
                     "`{part}` may control programs here; to pull it, name it in `--pull` without \
                      `*`"

@@ -1,4 +1,4 @@
-//! Exit statuses of `rgpu exec` when rgpu fails: those of programs must not be mistaken for them.
+//! Exit statuses of `rgpu exec` when rgpu itself fails, distinct from the program's.
 
 use super::app::{Status, show_failure};
 use crate::error::{Exit, Failure, Result};
@@ -8,7 +8,7 @@ const OWN_FAILURE: u8 = 125;
 
 /// Prints a failure of rgpu and returns the status for it. Cancellation and usage errors are
 /// returned.
-pub(in crate::cli) fn own_failure(failure: Failure, json: bool) -> Result<Status> {
+pub(in crate::cli) fn show_own_failure(failure: Failure, json: bool) -> Result<Status> {
     match status_of_failure(&failure) {
         OWN_FAILURE => {
             show_failure(&failure, OWN_FAILURE, json);

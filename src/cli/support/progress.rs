@@ -427,11 +427,9 @@ impl Reporter for Progress {
             }
             RunEvent::LinkLost { why } => {
                 self.show_compiler();
-                self.print_line(&format!(
-                    "the link was lost ({why}); the job continues, reconnecting"
-                ))
+                self.print_line(&format!("connection lost: {why}. The job continues."))
             }
-            RunEvent::LinkBack {} => self.print_line("the link is back"),
+            RunEvent::LinkBack {} => self.print_line("reconnected"),
             RunEvent::Refused { rung, code, text } => {
                 self.print_line(&format!("  {rung} gave no usable result ({code}: {text})"))
             }

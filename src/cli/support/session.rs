@@ -502,7 +502,7 @@ impl UserPrompt for TerminalPrompt {
         // Only the first failed attempt is reported, unless with `-v`.
         if !*loss_reported || self.verbose {
             reporter.report(&RunEvent::LinkLost {
-                why: format!("{error}; trying again in {} s", wait.as_secs()),
+                why: format!("{error}; reconnecting in {} s", wait.as_secs()),
             });
         }
         *loss_reported = true;

@@ -154,7 +154,7 @@ fn one_kernel(out: &mut String, k: &KernelChange, style: &Style) {
         })
         .collect();
     if !resources.is_empty() {
-        hang(out, "    occupies    ", &resources.join(", "), style);
+        hang(out, "    resources   ", &resources.join(", "), style);
     }
     let mut grid = Grid::new(&[
         ("metric", Align::Left),

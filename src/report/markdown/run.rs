@@ -23,9 +23,9 @@ pub(super) fn report(profile: &Profile) -> String {
             out += &format!("{}, ", cost(spent, run.cost_from.as_deref()));
         }
     }
-    let lost = profile.lost().map_or_else(String::new, |lost| format!(", lost: {lost}"));
+    let lost = profile.lost().map_or_else(String::new, |lost| format!(", not available: {lost}"));
     out += &format!("rung `{}`{lost}.\n\n", profile.rung);
-    if profile.times_reference() {
+    if profile.has_cpu_reference_time() {
         out += "No GPU was measured: the times are those of the reference on the CPU, not the kernel's.\n\n";
     }
     out += "## Cases\n\n";
@@ -37,7 +37,7 @@ pub(super) fn report(profile: &Profile) -> String {
         ("by host clock", Align::Right),
         ("bandwidth", Align::Right),
         ("rate", Align::Right),
-        ("correct", Align::Left),
+        ("results", Align::Left),
     ]);
     for case in &profile.cases {
         let t = case.timing.as_ref();
@@ -96,23 +96,23 @@ pub(super) fn report(profile: &Profile) -> String {
     out += "## Regions\n\n";
     let mut grid = Grid::new(&[
         ("region", Align::Left),
-        ("times", Align::Right),
+        ("count", Align::Right),
         ("host", Align::Right),
         ("GPU", Align::Right),
         ("GPU span", Align::Right),
     ]);
     for row in region_rows::rows(profile, usize::MAX) {
         let time = |ns: Option<u64>| ns.map(|ns| duration(ns as f64)).unwrap_or_default();
-        let times = row.instances.map(|n| n.to_string()).unwrap_or_default();
+        let count = row.instances.map(|n| n.to_string()).unwrap_or_default();
         let (host, span) = (time(row.host_ns), time(row.gpu_span_ns));
-        grid.row([plain(&row.label), times, host, row.gpu_text(), span]);
+        grid.row([plain(&row.label), count, host, row.gpu_text(), span]);
     }
     let grid = grid.without_empty_columns();
     section(&mut out, grid, "No NVTX region was seen.");
 
     out += "## What to try\n\n";
     if profile.findings.is_empty() {
-        out += "No rule found anything.\n\n";
+        out += "No findings.\n\n";
     }
     for finding in &profile.findings {
         let kernel = finding::kernel(finding).map(|kernel| format!("{}: ", plain(&kernel)));
@@ -152,7 +152,7 @@ pub(super) fn report(profile: &Profile) -> String {
         ("rung", Align::Left),
         ("ok", Align::Left),
         ("reason", Align::Left),
-        ("words", Align::Left),
+        ("message", Align::Left),
         ("seconds", Align::Right),
     ]);
     for r in &profile.ladder {

@@ -64,7 +64,7 @@ fn executive(out: &mut String, subject: &ReportInput<'_>) {
         Some(first) => {
             out.push_str(&format!("First thing to do: {}\n\n", sentence(&first.hint)));
         }
-        None => out.push_str("No rule found anything to act on.\n\n"),
+        None => out.push_str("No findings.\n\n"),
     }
 }
 
@@ -126,7 +126,7 @@ fn aggregates(subject: &ReportInput<'_>) -> Grid {
 fn regions(profile: &Profile) -> Grid {
     let mut grid = Grid::new(&[
         ("region", Align::Left),
-        ("times", Align::Right),
+        ("count", Align::Right),
         ("host", Align::Right),
         ("GPU", Align::Right),
         ("launches", Align::Right),
@@ -191,7 +191,7 @@ fn utilisation(profile: &Profile) -> Grid {
 
 fn recommendations(out: &mut String, profile: &Profile) {
     if profile.findings.is_empty() {
-        out.push_str("No rule found anything to act on.\n\n");
+        out.push_str("No findings.\n\n");
         return;
     }
     for (at, f) in profile.findings.iter().enumerate().take(MAX_TOP_ROWS) {

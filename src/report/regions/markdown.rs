@@ -32,7 +32,7 @@ pub(super) fn consolidated(document: &RegionsDocument) -> String {
     let mut grid = Grid::new(&[
         ("region", Align::Left),
         ("kind", Align::Left),
-        ("times", Align::Right),
+        ("count", Align::Right),
         ("host", Align::Right),
         ("GPU", Align::Right),
         ("share", Align::Right),

@@ -79,7 +79,7 @@ pub(super) fn tail(page: &mut Page<'_>, profile: &Profile) {
     page.line("");
     page.field("rung", &profile.rung);
     if let Some(lost) = profile.lost() {
-        page.field("", &format!("lost: {lost}"));
+        page.field("", &format!("not available: {lost}"));
     }
     for step in profile.ladder.iter().filter(|r| !r.ok) {
         let message =

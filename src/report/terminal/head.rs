@@ -31,7 +31,7 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
         None => {
             let clock = profile.timing.as_ref().map(|t| &t.clock);
             let what = match clock {
-                _ if profile.times_reference() => {
+                _ if profile.has_cpu_reference_time() => {
                     "the times are those of the reference on its CPU, not the kernel's"
                 }
                 // torch kernels also run on the CPU.
@@ -40,7 +40,7 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
                 }
                 _ => "nothing ran on a GPU",
             };
-            format!("{name}  {mode} was asked, but {remote} has no GPU: {what}")
+            format!("{name}  {mode} was requested, but {remote} has no GPU: {what}")
         }
     });
     if continued_without_gpu(profile) {
@@ -63,7 +63,7 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
             "wrong" => "31",
             _ => "",
         };
-        page.painted_field("correct", &correctness_text(correctness), sgr);
+        page.painted_field("results", &correctness_text(correctness), sgr);
     }
     if let [sol] = &profile.speed_of_light[..] {
         page.field("of the peak", &speed_of_light_text(sol));
@@ -224,13 +224,13 @@ fn correctness_text(c: &Correctness) -> String {
 fn cases(page: &mut Page<'_>, profile: &Profile) {
     let mut grid = Grid::new(&[
         ("case", Align::Left),
-        (if profile.times_reference() { "reference" } else { "time" }, Align::Right),
+        (if profile.has_cpu_reference_time() { "reference" } else { "time" }, Align::Right),
         ("±", Align::Right),
         ("bandwidth", Align::Right),
         ("rate", Align::Right),
         ("of DRAM", Align::Right),
         ("of peak", Align::Right),
-        ("correct", Align::Left),
+        ("results", Align::Left),
     ]);
     // If only some cases were timed, the others say so explicitly.
     let untimed = match profile.cases.iter().any(|case| case.timing.is_some()) {

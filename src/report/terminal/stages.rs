@@ -20,7 +20,7 @@ pub(in crate::report) fn table(profile: &Profile, text: impl Fn(&str) -> String)
     let mut grid = Grid::new(&[
         ("case", Align::Left),
         ("stage", Align::Left),
-        ("times", Align::Right),
+        ("count", Align::Right),
         ("mean", Align::Right),
         ("clock", Align::Left),
         ("rate", Align::Right),

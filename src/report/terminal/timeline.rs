@@ -76,7 +76,7 @@ pub(super) fn busy(page: &mut Page<'_>, profile: &Profile) {
 pub(super) fn regions(page: &mut Page<'_>, profile: &Profile) {
     let mut grid = Grid::new(&[
         ("region", Align::Left),
-        ("times", Align::Right),
+        ("count", Align::Right),
         ("host", Align::Right),
         ("GPU", Align::Right),
         ("GPU span", Align::Right),

@@ -121,7 +121,7 @@ impl DslBuild {
     /// The plan of the job that compiles it.
     ///
     /// # Errors
-    /// [`KernelError::Elsewhere`] for a module outside of the file's own repository or project.
+    /// [`KernelError::OutsideProject`] for a module outside of the file's own repository or project.
     pub fn plan(&self, job: &JobName) -> Result<Draft, KernelError> {
         let environment = self.dsl.wheels().environment();
         let sources = modules(&self.file)?;
@@ -303,10 +303,10 @@ mod tests {
         };
         let file = clone.join("k.py");
         link("secret.py", &helper);
-        assert!(matches!(modules(&file), Err(KernelError::Elsewhere { .. })));
+        assert!(matches!(modules(&file), Err(KernelError::OutsideProject { .. })));
         std::fs::remove_file(&helper).unwrap();
         link("package", &clone.join("helper"));
-        assert!(matches!(modules(&file), Err(KernelError::Elsewhere { .. })));
+        assert!(matches!(modules(&file), Err(KernelError::OutsideProject { .. })));
         link("clone/id_ed25519", &helper);
         assert_eq!(modules(&file).unwrap(), std::slice::from_ref(&file));
         std::fs::remove_file(&helper).unwrap();

@@ -90,7 +90,7 @@ impl DslLayouts {
     /// The plan of the job.
     ///
     /// # Errors
-    /// [`KernelError::Elsewhere`] for a module outside of the file's own repository or project.
+    /// [`KernelError::OutsideProject`] for a module outside of the file's own repository or project.
     pub fn plan(&self, job: &JobName) -> Result<Draft, KernelError> {
         let environment = Dsl::Cute.wheels().environment();
         let folder = self.file.parent().unwrap_or(Path::new(""));

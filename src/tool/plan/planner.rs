@@ -109,7 +109,7 @@ impl<'a> Planner<'a> {
         }
         let sanitize = self.request.mode.info().steps.contains(&ModeStep::Sanitize);
         if self.gpu && sanitize && self.request.part != PlanPart::Plain {
-            self.sanitize()?;
+            self.add_sanitizer_steps()?;
         } else {
             self.profile(Vec::new())?;
         }
@@ -313,7 +313,7 @@ impl<'a> Planner<'a> {
                 // The survey is the main step of a plan of its own.
                 ModeStep::Verify | ModeStep::Time | ModeStep::Survey => {}
                 ModeStep::Profile => self.profile(Vec::new())?,
-                ModeStep::Sanitize => self.sanitize()?,
+                ModeStep::Sanitize => self.add_sanitizer_steps()?,
             }
         }
         Ok(())

@@ -204,9 +204,9 @@ fn advantage(input: &RunnerInput, other: &RunnerInput) -> f64 {
 fn paired(input: &RunnerInput, other: &RunnerInput) -> PairedTiming {
     let speedup = advantage(input, other);
     PairedTiming {
-        against: other.kernel.clone(),
+        other_kernel: other.kernel.clone(),
         rounds: 31,
-        speedup,
+        speedup_of_other: speedup,
         ci95: [speedup * 0.998, speedup * 1.002],
         converged: true,
     }

@@ -29,8 +29,8 @@ const CHUNK_BYTES: usize = 256 << 10;
 
 /// Returned buffers, zeroed again.
 static SPARE: Mutex<Vec<Spare>> = Mutex::new(Vec::new());
-/// Maximum number of spare buffers. Further ones are leaked: they are few, since CUPTI asks for as
-/// many again.
+/// Maximum number of returned buffers kept for reuse. Further ones are leaked. That is rare: CUPTI
+/// requests about as many buffers as it returns.
 const MAX_SPARE_BUFFERS: usize = 64;
 static WRITER: Mutex<Writer> = Mutex::new(Writer::new());
 
@@ -82,7 +82,7 @@ pub(super) unsafe extern "C" fn complete(
         let mut lost = 0;
         // SAFETY: a pointer to one number; the context is CUPTI's.
         if unsafe { (active.cupti.dropped)(context, stream, &mut lost) } == 0 && lost > 0 {
-            process.count_lost(lost as u64);
+            process.count_lost_by_cupti(lost as u64);
         }
     });
     // SAFETY: the buffer is BUFFER_BYTES long, and CUPTI is done with it.
@@ -99,17 +99,20 @@ pub(super) unsafe extern "C" fn complete(
 /// use.
 struct Writer {
     lines: Vec<u8>,
-    work: u64,
-    calls: u64,
+    /// GPU activities in `lines`.
+    activity_count: u64,
+    /// API calls in `lines`.
+    call_count: u64,
     /// Numbers of the names that are already in the log.
     names: Option<HashMap<Box<str>, u32>>,
     /// Numbers of API call names; the key says whether it is a driver call. `None`: calls that are
     /// not logged.
-    calls_known: Option<HashMap<(bool, u32), Option<u32>>>,
+    call_name_ids: Option<HashMap<(bool, u32), Option<u32>>>,
 }
 
-/// Very frequent calls that neither start GPU work nor wait for it. They are not logged.
-const IDLE_CALLS: &[&str] = &[
+/// Very frequent calls that neither start GPU work nor wait for it. They are not logged, unless
+/// their name contains `Sync`.
+const UNLOGGED_CALL_PREFIXES: &[&str] = &[
     "cudaGet",
     "cudaPeek",
     "cudaSetDevice",
@@ -145,7 +148,13 @@ const IDLE_CALLS: &[&str] = &[
 
 impl Writer {
     const fn new() -> Self {
-        Self { lines: Vec::new(), work: 0, calls: 0, names: None, calls_known: None }
+        Self {
+            lines: Vec::new(),
+            activity_count: 0,
+            call_count: 0,
+            names: None,
+            call_name_ids: None,
+        }
     }
 
     fn write(&mut self, active: &ActiveCupti, process: &Process, filled: &mut [u8]) {
@@ -158,15 +167,15 @@ impl Writer {
             };
             if status != 0 || record.is_null() {
                 if status != NO_MORE {
-                    process.count_lost(1);
+                    process.count_lost_by_cupti(1);
                 }
                 break;
             }
             if process.has_room(self.lines.len()) {
                 // SAFETY: CUPTI has just returned this record, and its version is known.
-                self.line(active, unsafe { record::read(record) });
+                self.convert(active, unsafe { record::read(record) });
             } else {
-                process.count_dropped();
+                process.count_unwritten();
             }
             if self.lines.len() >= CHUNK_BYTES {
                 self.hand_over(process);
@@ -176,15 +185,15 @@ impl Writer {
     }
 
     fn hand_over(&mut self, process: &Process) {
-        process.write_activity(&self.lines, self.work, self.calls);
+        process.write_activity(&self.lines, self.activity_count, self.call_count);
         self.lines.clear();
-        (self.work, self.calls) = (0, 0);
+        (self.activity_count, self.call_count) = (0, 0);
     }
 
-    fn line(&mut self, active: &ActiveCupti, record: Record) {
+    fn convert(&mut self, active: &ActiveCupti, record: Record) {
         match record {
             Record::Kernel {
-                place,
+                timing,
                 name,
                 grid,
                 block,
@@ -196,7 +205,7 @@ impl Writer {
             } => {
                 // SAFETY: the kernel name that CUPTI returned lives as long as the record.
                 let name = unsafe { text::narrow(name) };
-                let name = name.map(|name| self.name(&name));
+                let name = name.map(|name| self.name_id(&name));
                 let activity = Activity {
                     name,
                     grid: Some(grid),
@@ -206,22 +215,28 @@ impl Writer {
                     dynamic_bytes: Some(dynamic_bytes),
                     local_bytes: Some(local_bytes),
                     graph_node: Some(graph_node).filter(|node| *node != 0),
-                    ..at(active, "kernel", place)
+                    ..activity_with_timing(active, "kernel", timing)
                 };
-                self.work(&activity);
+                self.append_activity(&activity);
             }
-            Record::Copy { place, kind, bytes } => {
-                let activity =
-                    Activity { kind: Some(kind), bytes: Some(bytes), ..at(active, "copy", place) };
-                self.work(&activity);
+            Record::Copy { timing, kind, bytes } => {
+                let activity = Activity {
+                    kind: Some(kind),
+                    bytes: Some(bytes),
+                    ..activity_with_timing(active, "copy", timing)
+                };
+                self.append_activity(&activity);
             }
-            Record::Set { place, value, bytes } => {
-                let activity =
-                    Activity { value: Some(value), bytes: Some(bytes), ..at(active, "set", place) };
-                self.work(&activity);
+            Record::Set { timing, value, bytes } => {
+                let activity = Activity {
+                    value: Some(value),
+                    bytes: Some(bytes),
+                    ..activity_with_timing(active, "set", timing)
+                };
+                self.append_activity(&activity);
             }
             Record::Call { driver, number, start, end, thread, correlation, result } => {
-                let Some(name) = self.call_name(active, driver, number) else { return };
+                let Some(name) = self.call_name_id(active, driver, number) else { return };
                 let activity = Activity {
                     event: "call",
                     ns: active.to_our_clock(start),
@@ -233,18 +248,19 @@ impl Writer {
                     ..Activity::default()
                 };
                 log::append(&mut self.lines, &activity);
-                self.calls += 1;
+                self.call_count += 1;
             }
             Record::Other => {}
         }
     }
 
-    fn work(&mut self, activity: &Activity) {
+    fn append_activity(&mut self, activity: &Activity) {
         log::append(&mut self.lines, activity);
-        self.work += 1;
+        self.activity_count += 1;
     }
 
-    fn name(&mut self, name: &str) -> u32 {
+    /// The id of a name. A new name is logged first.
+    fn name_id(&mut self, name: &str) -> u32 {
         let names = self.names.get_or_insert_with(HashMap::new);
         if let Some(number) = names.get(name) {
             return *number;
@@ -255,8 +271,9 @@ impl Writer {
         number
     }
 
-    fn call_name(&mut self, active: &ActiveCupti, driver: bool, number: u32) -> Option<u32> {
-        let known = self.calls_known.get_or_insert_with(HashMap::new);
+    /// The id of an API call's name. `None` if the call is not logged.
+    fn call_name_id(&mut self, active: &ActiveCupti, driver: bool, number: u32) -> Option<u32> {
+        let known = self.call_name_ids.get_or_insert_with(HashMap::new);
         if let Some(name) = known.get(&(driver, number)) {
             return *name;
         }
@@ -269,27 +286,32 @@ impl Writer {
         // SAFETY: as above.
         let name = (status == 0).then(|| unsafe { text::narrow(name) }).flatten();
         let is_logged = |name: &str| {
-            !IDLE_CALLS.iter().any(|idle| name.starts_with(idle)) || name.contains("Sync")
+            !UNLOGGED_CALL_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+                || name.contains("Sync")
         };
-        let number_of_name = match name {
-            Some(name) if is_logged(&name) => Some(self.name(&name)),
+        let id = match name {
+            Some(name) if is_logged(&name) => Some(self.name_id(&name)),
             Some(_) => None,
-            None => Some(self.name(&format!("call {number}"))),
+            None => Some(self.name_id(&format!("call {number}"))),
         };
-        self.calls_known.get_or_insert_with(HashMap::new).insert((driver, number), number_of_name);
-        number_of_name
+        self.call_name_ids.get_or_insert_with(HashMap::new).insert((driver, number), id);
+        id
     }
 }
 
-fn at(active: &ActiveCupti, event: &'static str, place: RecordTiming) -> Activity {
+fn activity_with_timing(
+    active: &ActiveCupti,
+    event: &'static str,
+    timing: RecordTiming,
+) -> Activity {
     Activity {
         event,
-        ns: active.to_our_clock(place.start),
-        end_ns: active.to_our_clock(place.end),
-        id: place.correlation,
-        device: Some(place.device),
-        context: Some(place.context),
-        stream: Some(place.stream),
+        ns: active.to_our_clock(timing.start),
+        end_ns: active.to_our_clock(timing.end),
+        id: timing.correlation,
+        device: Some(timing.device),
+        context: Some(timing.context),
+        stream: Some(timing.stream),
         ..Activity::default()
     }
 }

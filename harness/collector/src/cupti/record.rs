@@ -90,7 +90,7 @@ pub(super) struct RecordTiming {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Record {
     Kernel {
-        place: RecordTiming,
+        timing: RecordTiming,
         name: *const c_char,
         grid: [u32; 3],
         block: [u32; 3],
@@ -101,12 +101,12 @@ pub(super) enum Record {
         graph_node: u64,
     },
     Copy {
-        place: RecordTiming,
+        timing: RecordTiming,
         kind: u8,
         bytes: u64,
     },
     Set {
-        place: RecordTiming,
+        timing: RecordTiming,
         value: u32,
         bytes: u64,
     },
@@ -132,7 +132,7 @@ pub(super) unsafe fn read(record: *const u8) -> Record {
     unsafe {
         match u32_at(record, at::KIND) {
             CONCURRENT_KERNEL | KERNEL => Record::Kernel {
-                place: RecordTiming {
+                timing: RecordTiming {
                     start: u64_at(record, at::KERNEL_START),
                     end: u64_at(record, at::KERNEL_END),
                     device: u32_at(record, at::KERNEL_DEVICE),
@@ -150,7 +150,7 @@ pub(super) unsafe fn read(record: *const u8) -> Record {
                 graph_node: u64_at(record, at::KERNEL_GRAPH_NODE),
             },
             MEMCPY => Record::Copy {
-                place: RecordTiming {
+                timing: RecordTiming {
                     start: u64_at(record, at::COPY_START),
                     end: u64_at(record, at::COPY_END),
                     device: u32_at(record, at::COPY_DEVICE),
@@ -162,7 +162,7 @@ pub(super) unsafe fn read(record: *const u8) -> Record {
                 bytes: u64_at(record, at::COPY_BYTES),
             },
             MEMCPY2 => Record::Copy {
-                place: RecordTiming {
+                timing: RecordTiming {
                     start: u64_at(record, at::PEER_START),
                     end: u64_at(record, at::PEER_END),
                     device: u32_at(record, at::PEER_DEVICE),
@@ -174,7 +174,7 @@ pub(super) unsafe fn read(record: *const u8) -> Record {
                 bytes: u64_at(record, at::PEER_BYTES),
             },
             MEMSET => Record::Set {
-                place: RecordTiming {
+                timing: RecordTiming {
                     start: u64_at(record, at::SET_START),
                     end: u64_at(record, at::SET_END),
                     device: u32_at(record, at::SET_DEVICE),

@@ -128,11 +128,11 @@ fn list(names: &[String]) -> String {
 
 /// Whether driver calls may be made that fail in normal operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ProbeCalls {
-    /// They may: no tool observes the program.
-    Thorough,
-    /// They may not: compute-sanitizer reports every failing call of the program it runs.
-    Quiet,
+pub(crate) enum FailingProbes {
+    /// No tool observes the program.
+    Allowed,
+    /// compute-sanitizer reports every failing call of the program it runs.
+    Forbidden,
 }
 
 /// Parameter values of a kernel.
@@ -169,9 +169,9 @@ impl Function<'_> {
         &self,
         launch: &Launch,
         args: &KernelArgs,
-        probing: ProbeCalls,
+        failing_probes: FailingProbes,
     ) -> Result<()> {
-        self.check_parameters(args, probing)?;
+        self.check_parameters(args, failing_probes)?;
         let refused = |text: String| {
             Fault::new(ErrorClass::Launch, format!("kernel `{}`: {text}", self.name))
         };
@@ -273,11 +273,11 @@ impl Function<'_> {
     }
 
     /// Checks number and sizes of the parameters, where the driver can report them (12.4 or newer).
-    fn check_parameters(&self, args: &KernelArgs, probing: ProbeCalls) -> Result<()> {
+    fn check_parameters(&self, args: &KernelArgs, failing_probes: FailingProbes) -> Result<()> {
         let Some(info) = self.gpu.driver.cuFuncGetParamInfo else { return Ok(()) };
-        let most = match probing {
-            ProbeCalls::Quiet => args.sizes.len(),
-            ProbeCalls::Thorough => usize::MAX,
+        let most = match failing_probes {
+            FailingProbes::Forbidden => args.sizes.len(),
+            FailingProbes::Allowed => usize::MAX,
         };
         let mut takes = Vec::new();
         while takes.len() < most {

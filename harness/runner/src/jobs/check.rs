@@ -5,12 +5,12 @@
 //! tolerance, separately for each output and each call of a batch.
 
 use super::Session;
-use super::inputs::{FRESH, FreshTensors, gpu_filling_launch};
+use super::new_inputs::{InputGenerator, TIMED_CALL_PTX, gpu_filling_launch};
 use super::session::{DeviceCase, PreparedTarget, bind_kernel};
 use super::time::MAX_BATCH;
 use super::verify::DeviceReference;
 use crate::abi::AbiCase;
-use crate::cuda::{Buffer, Function, KernelArgs, Module, ProbeCalls};
+use crate::cuda::{Buffer, FailingProbes, Function, KernelArgs, Module};
 use crate::fault::{Fault, Result};
 use crate::host_case::HostCase;
 use crate::library::DeviceReferenceLibrary;
@@ -44,7 +44,7 @@ impl<'w> Check<'w> {
         let gpu = &session.gpu;
         let twin = DeviceCase::new(gpu, host, 0)?;
         twin.fill_inputs()?;
-        let module = Module::from_image(gpu, FRESH.as_bytes().to_vec(), "fresh.ptx")?;
+        let module = Module::from_image(gpu, TIMED_CALL_PTX.as_bytes().to_vec(), "timed_call.ptx")?;
         let beyond = module.function("rgpu_beyond")?;
         let mut tables = Vec::new();
         for (i, buffer) in twin.tensors() {
@@ -61,7 +61,7 @@ impl<'w> Check<'w> {
         let reference = match reference {
             DeviceReference::Kernel(function) => {
                 let launch = host.case.reference_launch.as_ref();
-                let bound = bind_kernel(function, launch, &twin, ProbeCalls::Thorough)
+                let bound = bind_kernel(function, launch, &twin, FailingProbes::Allowed)
                     .map_err(as_reference_fault)?;
                 ReadyReference::Kernel(bound)
             }
@@ -72,13 +72,13 @@ impl<'w> Check<'w> {
         let check = Check { session, reference, twin, beyond, tables, counts };
         if let Some((at, (i, _))) = check.tables.iter().enumerate().next() {
             let args = check.args(&check.twin, at, *i, 0);
-            check.beyond.prepare(&gpu_filling_launch(gpu), &args, ProbeCalls::Thorough)?;
+            check.beyond.prepare(&gpu_filling_launch(gpu), &args, FailingProbes::Allowed)?;
         }
         Ok(check)
     }
 
     /// Enqueues the reference on the contents of a call.
-    pub(super) fn enqueue_reference(&self, inputs: &FreshTensors<'_>, call: u64) -> Result<()> {
+    pub(super) fn enqueue_reference(&self, inputs: &InputGenerator<'_>, call: u64) -> Result<()> {
         inputs.enqueue_contents(&self.twin, call)?;
         self.twin.restore_inout()?;
         self.twin.enqueue_poison()?;

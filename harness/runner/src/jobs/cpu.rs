@@ -4,7 +4,7 @@ use crate::fault::{Fault, Result};
 use crate::host_case::{HostCase, ReferenceRun};
 use crate::input::Input;
 use crate::library::ReferenceLibrary;
-use crate::report_writer::{ReportWriter, say};
+use crate::report_writer::{ReportWriter, print_progress};
 use crate::sampling::{Sampling, describe_timing};
 use rgpu_case::{Case, ErrorClass, HostFunction, Phase, Reference, TimingPlan, TimingSource};
 use std::time::Instant;
@@ -60,7 +60,7 @@ fn run_case(
     }
     drop(ranges);
     if let Some(timing) = sampling.finish(TimingSource::Cpu, None, None) {
-        say!("cpu {}: reference {}", case.name, describe_timing(&timing));
+        print_progress!("cpu {}: reference {}", case.name, describe_timing(&timing));
         report.update_case(&case.name, |report| report.timing = Some(timing));
     }
     Ok(())

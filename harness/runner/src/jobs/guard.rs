@@ -10,11 +10,11 @@
 use super::Session;
 use super::session::{DeviceCase, PreparedTarget, Target};
 use crate::compare::Results;
-use crate::cuda::ProbeCalls;
+use crate::cuda::FailingProbes;
 use crate::fault::{Fault, Result};
 use crate::host_memory::HostBuffer;
 use crate::poison::Poison;
-use crate::report_writer::say;
+use crate::report_writer::print_progress;
 use rgpu_case::{Case, ErrorClass, GuardFinding, GuardKind, GuardReport, Phase};
 
 /// Bytes of canary on each side of a buffer.
@@ -27,7 +27,7 @@ pub(crate) fn run(session: &Session<'_>) -> Result<()> {
         let report = guard(session, &target, case)?;
         for finding in &report.findings {
             let text = describe_finding(finding);
-            say!("guard {}: {text}", case.name);
+            print_progress!("guard {}: {text}", case.name);
             if first.is_none() {
                 let mut fault = Fault::new(ErrorClass::GuardFound, text);
                 fault.0.case = Some(case.name.clone());
@@ -35,7 +35,7 @@ pub(crate) fn run(session: &Session<'_>) -> Result<()> {
             }
         }
         if report.findings.is_empty() {
-            say!("guard {}: no findings, which does not mean clean", case.name);
+            print_progress!("guard {}: no findings, which does not mean clean", case.name);
         }
         session.report.update_case(&case.name, |entry| entry.guard = Some(report));
     }
@@ -47,7 +47,7 @@ fn guard(session: &Session<'_>, target: &Target<'_>, case: &Case) -> Result<Guar
     let host = session.generate_case(case)?;
     let device = DeviceCase::new(&session.gpu, &host, MARGIN_BYTES)?;
     device.fill_and_poison(Poison::First)?;
-    let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, ProbeCalls::Quiet)?;
+    let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, FailingProbes::Forbidden)?;
     session.report.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
     let _ranges = session.report.enter_phase(Phase::Verify, Some(case))?;

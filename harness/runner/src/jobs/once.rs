@@ -2,16 +2,16 @@
 
 use super::Session;
 use super::session::{DeviceCase, Target};
-use crate::cuda::ProbeCalls;
+use crate::cuda::FailingProbes;
 use crate::fault::Result;
-use crate::report_writer::say;
+use crate::report_writer::print_progress;
 use rgpu_case::{Case, Phase};
 
 pub(crate) fn run(session: &Session<'_>) -> Result<()> {
     let target = session.load_own_target()?;
     for case in &session.input.spec.cases {
         launch_once(session, &target, case)?;
-        say!("once {}: launched", case.name);
+        print_progress!("once {}: launched", case.name);
     }
     Ok(())
 }
@@ -21,7 +21,7 @@ fn launch_once(session: &Session<'_>, target: &Target<'_>, case: &Case) -> Resul
     let host = session.generate_case(case)?;
     let device = DeviceCase::new(&session.gpu, &host, 0)?;
     device.fill_inputs()?;
-    let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, ProbeCalls::Quiet)?;
+    let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, FailingProbes::Forbidden)?;
     session.report.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
     let warmup = session.report.enter_phase(Phase::Warmup, Some(case))?;

@@ -8,12 +8,12 @@
 use super::Session;
 use super::session::{DeviceCase, PreparedTarget};
 use crate::compare::Results;
-use crate::cuda::{Buffer, Function, KernelArgs, Module, ProbeCalls};
+use crate::cuda::{Buffer, FailingProbes, Function, KernelArgs, Module};
 use crate::fault::{Fault, Result};
 use crate::host_memory::HostBuffer;
 use rgpu_case::{ErrorClass, Launch};
 
-const DIFFER: &str = include_str!("../cuda/differ.ptx");
+const COUNT_DIFFERENCES_PTX: &str = include_str!("../cuda/count_differences.ptx");
 
 /// Calls compared value by value when timed calls differ in their bits.
 const VALUE_CHECKS: usize = 3;
@@ -22,7 +22,7 @@ const VALUE_CHECKS: usize = 3;
 pub(super) struct OutputWatch<'w> {
     session: &'w Session<'w>,
     device: &'w DeviceCase<'w>,
-    differ: Function<'w>,
+    compare_kernel: Function<'w>,
     count: Buffer<'w>,
     kept: Vec<(usize, Buffer<'w>)>,
     /// The kept outputs in host memory.
@@ -37,8 +37,12 @@ impl<'w> OutputWatch<'w> {
         prepared: &PreparedTarget<'_>,
     ) -> Result<OutputWatch<'w>> {
         let gpu = &session.gpu;
-        let module = Module::from_image(gpu, DIFFER.as_bytes().to_vec(), "differ.ptx")?;
-        let differ = module.function("rgpu_differ")?;
+        let module = Module::from_image(
+            gpu,
+            COUNT_DIFFERENCES_PTX.as_bytes().to_vec(),
+            "count_differences.ptx",
+        )?;
+        let compare_kernel = module.function("rgpu_differ")?;
         let count = Buffer::new(gpu, 8, 0)?;
         count.set(0)?;
         device.restore_inout()?;
@@ -48,13 +52,13 @@ impl<'w> OutputWatch<'w> {
         let mut kept = Vec::new();
         for (i, buffer) in device.tensors() {
             if device.host.args[i].spec.role.is_output() && buffer.size() > 0 {
-                let twin = Buffer::new(gpu, buffer.size(), 0)?;
-                twin.copy_from(buffer)?;
-                kept.push((i, twin));
+                let copy = Buffer::new(gpu, buffer.size(), 0)?;
+                copy.copy_from(buffer)?;
+                kept.push((i, copy));
             }
         }
         let first = device.download_outputs()?;
-        Ok(OutputWatch { session, device, differ, count, kept, first })
+        Ok(OutputWatch { session, device, compare_kernel, count, kept, first })
     }
 
     /// Enqueues the comparison of the current outputs.
@@ -62,16 +66,16 @@ impl<'w> OutputWatch<'w> {
         let blocks = 2 * self.session.gpu.facts.sms.max(1);
         let launch =
             Launch { grid: [blocks, 1, 1], block: [256, 1, 1], cluster: None, dynamic_shared: 0 };
-        for (i, twin) in &self.kept {
+        for (i, expected) in &self.kept {
             let Some((_, buffer)) = self.device.tensors().find(|(at, _)| at == i) else { continue };
             let args = KernelArgs::new(vec![
                 ("a".into(), 8, buffer.address()),
-                ("b".into(), 8, twin.address()),
+                ("b".into(), 8, expected.address()),
                 ("bytes".into(), 8, buffer.size() as u64),
                 ("count".into(), 8, self.count.address()),
             ]);
-            self.differ.prepare(&launch, &args, ProbeCalls::Thorough)?;
-            self.differ.launch(&launch, &args)?;
+            self.compare_kernel.prepare(&launch, &args, FailingProbes::Allowed)?;
+            self.compare_kernel.launch(&launch, &args)?;
         }
         Ok(())
     }
@@ -86,7 +90,7 @@ impl<'w> OutputWatch<'w> {
     /// Makes some more calls and compares them value by value. It is an error if they differ from
     /// the first beyond the tolerance. Returns whether all bits equal the first's.
     pub(super) fn compare_values(&self, prepared: &PreparedTarget<'_>, name: &str) -> Result<bool> {
-        let mut alike = true;
+        let mut bit_equal = true;
         for _ in 0..VALUE_CHECKS {
             self.device.restore_inout()?;
             self.device.enqueue_poison()?;
@@ -101,28 +105,28 @@ impl<'w> OutputWatch<'w> {
                     first: now.bytes(),
                     second: first.bytes(),
                 };
-                alike &= results.bit_equal();
+                bit_equal &= results.bit_equal();
                 let (bad, at) = results.differing(&self.session.input.spec.tolerance);
                 if bad > 0 {
-                    let what = format!(
+                    let difference = format!(
                         "{bad} elements of `{}` differ from the first call's by more than the \
                          tolerance, the first of them {}",
                         arg.spec.name,
                         at.unwrap_or(0)
                     );
-                    return Err(wrong_result(name, &what));
+                    return Err(wrong_result(name, &difference));
                 }
             }
         }
-        Ok(alike)
+        Ok(bit_equal)
     }
 }
 
 /// The error for a timed call whose values differ from those of the call before timing.
-pub(super) fn wrong_result(name: &str, what: &str) -> Fault {
+pub(super) fn wrong_result(name: &str, difference: &str) -> Fault {
     let mut fault = Fault::new(
         ErrorClass::WrongResult,
-        format!("calls of the kernel on `{name}` do not give the same result: {what}"),
+        format!("calls of the kernel on `{name}` do not give the same result: {difference}"),
     );
     fault.0.case = Some(name.to_owned());
     fault

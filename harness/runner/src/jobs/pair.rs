@@ -23,7 +23,7 @@ use crate::fault::{Fault, Result, bad_case};
 use crate::file;
 use crate::host_case::HostCase;
 use crate::input::Input;
-use crate::report_writer::say;
+use crate::report_writer::print_progress;
 use crate::sampling::{Sampling, describe_timing};
 use rgpu_case::stats::Summary;
 use rgpu_case::{
@@ -103,14 +103,14 @@ pub(crate) fn run(
         let Some((first, second, mut paired)) = sample(session, [&a, &b], case, clock)? else {
             continue;
         };
-        paired.against.clone_from(&theirs.kernel);
-        say!("pair {}: {} {}", case.name, ours.kernel, describe_timing(&first));
-        say!("pair {}: {} {}", case.name, theirs.kernel, describe_timing(&second));
-        say!(
+        paired.other_kernel.clone_from(&theirs.kernel);
+        print_progress!("pair {}: {} {}", case.name, ours.kernel, describe_timing(&first));
+        print_progress!("pair {}: {} {}", case.name, theirs.kernel, describe_timing(&second));
+        print_progress!(
             "pair {}: {} is {:.4} times as fast as {} (95 % interval {:.4} to {:.4}), {} rounds",
             case.name,
             theirs.kernel,
-            paired.speedup,
+            paired.speedup_of_other,
             ours.kernel,
             paired.ci95[0],
             paired.ci95[1],
@@ -192,7 +192,7 @@ fn order(taken: usize, rounds: usize) -> Vec<usize> {
 fn enqueue_untimed_call(sides: [&TimedCase<'_>; 2], order: &[usize]) -> Result<()> {
     let Some(first) = order.first() else { return Ok(()) };
     let before = sides[1 - first];
-    before.before_sample()?;
+    before.enqueue_preparation()?;
     before.prepared.launch()
 }
 
@@ -206,10 +206,10 @@ fn time_by_events(
 ) -> Result<(Vec<f64>, Option<ClockReading>)> {
     let events = &events[..order.len()];
     for ((start, end), side) in events.iter().zip(order) {
-        let work: &TimedCase<'_> = sides[*side];
-        work.before_sample()?;
+        let timed: &TimedCase<'_> = sides[*side];
+        timed.enqueue_preparation()?;
         start.record()?;
-        work.prepared.launch()?;
+        timed.prepared.launch()?;
         end.record()?;
     }
     let reading = session.nvml.as_ref().map(|nvml| nvml.reading());
@@ -229,11 +229,11 @@ fn time_by_host_clock(
     let mut calls = Vec::with_capacity(order.len());
     let mut reading = None;
     for side in order {
-        let work: &TimedCase<'_> = sides[*side];
-        work.before_sample()?;
+        let timed: &TimedCase<'_> = sides[*side];
+        timed.enqueue_preparation()?;
         session.gpu.synchronize()?;
         let start = Instant::now();
-        work.prepared.launch()?;
+        timed.prepared.launch()?;
         session.gpu.synchronize()?;
         calls.push(start.elapsed().as_nanos() as f64);
         if reading.is_none() {
@@ -299,9 +299,9 @@ impl<'a> RoundRatios<'a> {
             .collect();
         let summary = Summary::from_samples(&kept)?;
         Some(PairedTiming {
-            against: String::new(),
+            other_kernel: String::new(),
             rounds: kept.len(),
-            speedup: summary.median,
+            speedup_of_other: summary.median,
             ci95: summary.ci95,
             converged: summary.relative_half_width() <= self.plan.ci_target,
         })
@@ -391,7 +391,7 @@ mod tests {
     fn a_steady_drift_leaves_the_ratio_alone() {
         let plan = TimingPlan::default();
         let paired = rounds(&plan, 40, 1.5).finish(&[]).unwrap();
-        assert!((paired.speedup - 1.5).abs() < 1e-9, "{}", paired.speedup);
+        assert!((paired.speedup_of_other - 1.5).abs() < 1e-9, "{}", paired.speedup_of_other);
         assert!((paired.ci95[1] - paired.ci95[0]).abs() < 1e-9 && paired.converged);
     }
 

@@ -15,14 +15,14 @@
 use super::Session;
 use super::output_watch::{OutputWatch, wrong_result};
 use super::session::{DeviceCase, PreparedTarget, Target};
-use super::time_new_inputs::FreshCase;
+use super::time_new_inputs::NewInputsCase;
 use super::verify::{DeviceReference, reference_on_device};
 use crate::cli::{Clock, UnfitHost};
-use crate::cuda::{Buffer, Event, ProbeCalls};
+use crate::cuda::{Buffer, Event, FailingProbes};
 use crate::fault::Result;
 use crate::host_case::HostCase;
 use crate::judge;
-use crate::report_writer::say;
+use crate::report_writer::print_progress;
 use crate::sampling::{Sampling, describe_timing};
 use rgpu_case::stats::median;
 use rgpu_case::{Case, ClockReading, ErrorClass, Phase, Timing, TimingSource};
@@ -40,7 +40,7 @@ const MIN_WARM_UP: Duration = Duration::from_millis(200);
 /// Warm-up ends after this many launches, even if it has lasted less than `MIN_WARM_UP`.
 const MAX_WARM_UP_LAUNCHES: u32 = 20_000;
 
-/// Larger cases are not doubled for calls on fresh data.
+/// Larger cases are not doubled for calls on two sets of data.
 const MAX_DOUBLED_BYTES: usize = 1 << 30;
 
 /// Distance between the seeds of the two sets of data.
@@ -86,7 +86,7 @@ pub(crate) fn run(session: &Session<'_>, clock: Clock, unfit: UnfitHost) -> Resu
             None => time_on_two_sets(session, &target, flush.as_ref(), case, first),
         };
         if let Some(timing) = timing? {
-            say!("time {}: {}", case.name, describe_timing(&timing));
+            print_progress!("time {}: {}", case.name, describe_timing(&timing));
             session.report.update_case(&case.name, |report| report.timing = Some(timing));
         }
     }
@@ -117,11 +117,11 @@ fn time_on_new_data(
     device.fill_inputs()?;
     let (prepared, prepare_ns) = prepare_target(session, target, &device)?;
     session.report.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
-    let fresh = FreshCase::new(session, target, reference, &device, flush)?;
+    let timed_case = NewInputsCase::new(session, target, reference, &device, flush)?;
     drop(setup);
     let work = TimedCase { session, device: &device, prepared: &prepared, flush };
     let (clock, wall_ns) = work.before_timing(case, terms)?;
-    let timing = fresh.time_kernel(prepared, clock)?;
+    let timing = timed_case.time_kernel(prepared, clock)?;
     Ok(timing.map(|timing| Timing { wall_ns: Some(wall_ns), ..timing }))
 }
 
@@ -210,7 +210,7 @@ pub(super) fn prepare_target<'t>(
     target: &'t Target<'_>,
     device: &DeviceCase<'_>,
 ) -> Result<(PreparedTarget<'t>, Option<f64>)> {
-    target.prepare(&session.gpu, device, ProbeCalls::Thorough)
+    target.prepare(&session.gpu, device, FailingProbes::Allowed)
 }
 
 pub(super) fn flush_bytes(l2_bytes: u64) -> usize {
@@ -308,7 +308,7 @@ impl TimedCase<'_> {
     }
 
     /// Enqueues the work that precedes each sample.
-    pub(super) fn before_sample(&self) -> Result<()> {
+    pub(super) fn enqueue_preparation(&self) -> Result<()> {
         self.device.restore_inout()?;
         self.device.enqueue_poison()?;
         let Some(flush) = self.flush else { return Ok(()) };
@@ -351,7 +351,7 @@ impl SampledForms<'_, '_> {
             for (start, end) in &pairs[..batch] {
                 let form = self.choose_form(calls);
                 calls += 1;
-                self.forms[form].before_sample()?;
+                self.forms[form].enqueue_preparation()?;
                 start.record()?;
                 self.forms[form].prepared.launch()?;
                 end.record()?;
@@ -384,7 +384,7 @@ impl SampledForms<'_, '_> {
             for _ in 0..batch {
                 let form = self.choose_form(calls);
                 calls += 1;
-                self.forms[form].before_sample()?;
+                self.forms[form].enqueue_preparation()?;
                 session.gpu.synchronize_all()?;
                 let start = Instant::now();
                 self.forms[form].prepared.launch()?;

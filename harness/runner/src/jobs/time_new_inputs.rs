@@ -14,7 +14,7 @@
 
 use super::Session;
 use super::check::Check;
-use super::inputs::{FreshTensors, fixed_inputs};
+use super::new_inputs::{InputGenerator, fixed_inputs};
 use super::session::{DeviceCase, PreparedTarget, Target};
 use super::time::{
     LATE_FRACTION, LATE_NS, TimedCase, batch_size, event_overhead_ns, prepare_target,
@@ -28,12 +28,12 @@ use rgpu_case::{Case, ClockReading, ErrorClass, Phase, Timing, TimingSource};
 use std::time::Instant;
 
 /// One case, ready to be timed with new inputs for each call.
-pub(super) struct FreshCase<'w> {
+pub(super) struct NewInputsCase<'w> {
     session: &'w Session<'w>,
     target: &'w Target<'w>,
     device: &'w DeviceCase<'w>,
     flush: Option<&'w Buffer<'w>>,
-    inputs: FreshTensors<'w>,
+    inputs: InputGenerator<'w>,
     /// `None` when there is not enough memory for it.
     check: Option<Check<'w>>,
     case: &'w Case,
@@ -46,16 +46,16 @@ struct ClockSamples {
     late: u64,
 }
 
-impl<'w> FreshCase<'w> {
+impl<'w> NewInputsCase<'w> {
     pub(super) fn new(
         session: &'w Session<'w>,
         target: &'w Target<'w>,
         reference: &'w DeviceReference<'w>,
         device: &'w DeviceCase<'w>,
         flush: Option<&'w Buffer<'w>>,
-    ) -> Result<FreshCase<'w>> {
+    ) -> Result<NewInputsCase<'w>> {
         let case = device.host.case;
-        let inputs = FreshTensors::new(session, device.host)?;
+        let inputs = InputGenerator::new(session, device.host)?;
         let check = match Check::new(session, reference, device.host) {
             Err(fault) if fault.0.class == ErrorClass::OutOfMemory => {
                 session.report.add_gap(format!(
@@ -76,7 +76,7 @@ impl<'w> FreshCase<'w> {
                 fixed.join("`, `")
             ));
         }
-        Ok(FreshCase { session, target, device, flush, inputs, check, case })
+        Ok(NewInputsCase { session, target, device, flush, inputs, check, case })
     }
 
     /// Times the kernel. If the GPU was still busy after more than half of the end events, times it
@@ -131,7 +131,7 @@ impl<'w> FreshCase<'w> {
                     prepared: &prepared,
                     flush: self.flush,
                 };
-                work.before_sample()?;
+                work.enqueue_preparation()?;
                 let mut read_clocks = || {
                     if reading.is_none() {
                         reading = self.session.nvml.as_ref().map(|nvml| nvml.reading());

@@ -5,13 +5,13 @@ use super::Session;
 use super::session::{DeviceCase, Target, bind_kernel};
 use crate::abi::AbiCase;
 use crate::compare::{Results, passes};
-use crate::cuda::{Function, Module, ProbeCalls};
+use crate::cuda::{FailingProbes, Function, Module};
 use crate::fault::{Fault, Result};
 use crate::host_case::{HostCase, ReferenceRun};
 use crate::host_memory::HostBuffer;
 use crate::library::{DeviceReferenceLibrary, ReferenceLibrary};
 use crate::poison::Poison;
-use crate::report_writer::say;
+use crate::report_writer::print_progress;
 use rgpu_case::{
     Case, Correctness, ErrorClass, HostFunction, OutputCheck, Phase, Reference, Tolerance,
 };
@@ -51,7 +51,7 @@ pub(crate) fn run(session: &Session<'_>) -> Result<()> {
     for case in &session.input.spec.cases {
         let correctness = verify(session, &target, &expected, case)?;
         let verdict = describe_correctness(&correctness);
-        say!("verify {}: {verdict}", case.name);
+        print_progress!("verify {}: {verdict}", case.name);
         if !correctness.passed && wrong.is_none() {
             let mut fault = Fault::new(
                 ErrorClass::WrongResult,
@@ -96,7 +96,7 @@ fn verify(
     let host = session.generate_case(case)?;
     let device = DeviceCase::new(&session.gpu, &host, 0)?;
     device.fill_and_poison(Poison::First)?;
-    let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, ProbeCalls::Thorough)?;
+    let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, FailingProbes::Allowed)?;
     session.report.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
 
@@ -190,7 +190,7 @@ fn device_reference(
     match reference {
         DeviceReference::Kernel(function) => {
             let launch = host.case.reference_launch.as_ref();
-            let prepared = bind_kernel(function, launch, &device, ProbeCalls::Thorough)
+            let prepared = bind_kernel(function, launch, &device, FailingProbes::Allowed)
                 .map_err(as_reference_fault)?;
             prepared.launch().map_err(as_reference_fault)?;
         }

@@ -10,7 +10,7 @@ use rgpu_protocol::{Digest, Plan};
 
 use crate::blob::Blobs;
 use crate::control;
-use crate::host_fault::{DoingContext, HostFault};
+use crate::host_fault::{HostFault, IoContext};
 use crate::job::{CreateError, FolderDraft, JobFolder, NewJob, SOCKET, missing_blobs};
 use crate::setup::Setup;
 use crate::{job_state, quota};
@@ -59,7 +59,7 @@ pub(crate) fn launch(
         Err(CreateError::Host(e)) => return Err(host(e)),
     };
     let folder = job.folder.clone();
-    let link = control::connect(folder.path(), SOCKET).doing("connect to", folder.path());
+    let link = control::connect(folder.path(), SOCKET).context("connect to", folder.path());
     match link.and_then(|link| start_supervisor(job, setup, relay_socket).map(|()| link)) {
         Ok(link) => Ok(LaunchResult::Started { folder, link }),
         Err(e) => {
@@ -78,7 +78,7 @@ pub(crate) fn restart_relays(root: &Path, relay_socket: &Path) {
             let Some(lock) = folder.try_lock()?.filter(|_| is_dead) else { return Ok(()) };
             let _ = std::fs::remove_file(folder.path().join(SOCKET));
             let listener = control::listen(folder.path(), SOCKET);
-            let listener = listener.doing("listen in", folder.path())?;
+            let listener = listener.context("listen in", folder.path())?;
             let job = NewJob { folder: folder.clone(), lock: lock.into(), listener };
             start_supervisor(job, &Setup::default(), Some(relay_socket))
         };
@@ -120,7 +120,7 @@ fn start_supervisor(
         .stdout(Stdio::from(job.lock))
         .stderr(Stdio::null())
         .spawn();
-    let mut child = child.doing("start", program)?;
+    let mut child = child.context("start", program)?;
     std::thread::spawn(move || {
         // Reaps the child, so that no zombie stays while the connection lives.
         let _ = child.wait();

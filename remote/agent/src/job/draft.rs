@@ -18,7 +18,7 @@ use rustix::fs::FlockOperation;
 use super::{CreateError, JobFolder, NewJob, SOCKET};
 use crate::blob::Blobs;
 use crate::control;
-use crate::host_fault::{DoingContext, HostFault};
+use crate::host_fault::{HostFault, IoContext};
 
 /// Most threads that copy the pieces of one file.
 const MAX_COPY_THREADS: usize = 4;
@@ -69,7 +69,7 @@ impl FolderDraft {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = root.join("jobs").join(format!(".new-{}-{number}", std::process::id()));
         for folder in [path.clone(), path.join("work")] {
-            DirBuilder::new().mode(0o700).create(&folder).doing("make", &folder)?;
+            DirBuilder::new().mode(0o700).create(&folder).context("make", &folder)?;
         }
         Ok(Self { path, filled: HashSet::new(), bytes: 0 })
     }
@@ -112,8 +112,8 @@ impl FolderDraft {
         }
         // Followers may open the log before the supervisor writes to it.
         let path = self.path.join("events.jsonl");
-        File::create_new(&path).doing("make", &path)?;
-        let listener = control::listen(&self.path, SOCKET).doing("listen in", &self.path)?;
+        File::create_new(&path).context("make", &path)?;
+        let listener = control::listen(&self.path, SOCKET).context("listen in", &self.path)?;
         let path = root.join("jobs").join(&plan.job);
         match fs::rename(&self.path, &path) {
             Ok(()) => Ok(NewJob { folder: JobFolder(path), lock: lock.into(), listener }),
@@ -133,9 +133,10 @@ impl FolderDraft {
     fn write_plan(&self, plan: &Plan) -> Result<File, HostFault> {
         let path = self.path.join("plan.json");
         let text = serde_json::to_vec_pretty(plan).map_err(io::Error::from);
-        let mut file = File::create_new(&path).doing("make", &path)?;
-        file.write_all(&text.doing("write", &path)?).doing("write", &path)?;
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).doing("lock", &path)?;
+        let mut file = File::create_new(&path).context("make", &path)?;
+        file.write_all(&text.context("write", &path)?).context("write", &path)?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .context("lock", &path)?;
         Ok(file)
     }
 
@@ -143,12 +144,12 @@ impl FolderDraft {
     fn open(&self, input: &InputFile) -> Result<(PathBuf, File), HostFault> {
         let path = self.path.join("work").join(&input.path);
         if let Some(parent) = path.parent() {
-            DirBuilder::new().mode(0o700).recursive(true).create(parent).doing("make", parent)?;
+            DirBuilder::new().mode(0o700).recursive(true).create(parent).context("make", parent)?;
         }
         let mode = if input.executable { 0o755 } else { 0o644 };
         let mut open = OpenOptions::new();
         let out = open.write(true).create(true).truncate(false).mode(mode).open(&path);
-        let out = out.doing("make", &path)?;
+        let out = out.context("make", &path)?;
         Ok((path, out))
     }
 
@@ -169,8 +170,8 @@ impl FolderDraft {
             return Ok(());
         }
         let (path, out) = self.open(input)?;
-        copy(&left, blobs, &out).doing("write", &path)?;
-        let size = out.metadata().doing("look at", &path)?.len();
+        copy(&left, blobs, &out).context("write", &path)?;
+        let size = out.metadata().context("look at", &path)?.len();
         if size != input.size {
             let why = format!("{size} bytes instead of {}", input.size);
             return Err(CreateError::Blobs { path: input.path.clone(), why });

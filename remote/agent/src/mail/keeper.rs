@@ -14,7 +14,7 @@ use rgpu_protocol::mail::{MAX_ANSWER_BYTES, MailHead};
 
 use super::{MAX_INPUT_BYTES, MAX_WAIT, MailRequest, SOCKET, head};
 use crate::control;
-use crate::host_fault::{DoingContext, HostFault};
+use crate::host_fault::{HostFault, IoContext};
 
 /// Bytes from the agent that may wait to be fetched. The agent blocks beyond that.
 const MAX_UNFETCHED_BYTES: usize = 4 << 20;
@@ -38,7 +38,7 @@ pub fn keep(folder: PathBuf) -> Result<(), HostFault> {
     let program = PathBuf::from("/proc/self/exe");
     let mut command = Command::new(&program);
     command.arg0("rgpu-agent").arg("stdio").stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut agent = command.stderr(Stdio::null()).spawn().doing("start", &program)?;
+    let mut agent = command.stderr(Stdio::null()).spawn().context("start", &program)?;
     let no_pipes = || HostFault::new("talk to the agent", io::Error::other("it has no pipes"));
     let input = agent.stdin.take().ok_or_else(no_pipes)?;
     let output = agent.stdout.take().ok_or_else(no_pipes)?;
@@ -47,7 +47,7 @@ pub fn keep(folder: PathBuf) -> Result<(), HostFault> {
         let keeper = keeper.clone();
         move || keeper.gather(output)
     });
-    let listener = control::listen(&folder, SOCKET).doing("listen in", &folder)?;
+    let listener = control::listen(&folder, SOCKET).context("listen in", &folder)?;
     std::thread::spawn({
         let keeper = keeper.clone();
         move || {

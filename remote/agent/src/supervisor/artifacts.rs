@@ -20,7 +20,7 @@ use rgpu_protocol::{Digest, EventBody, PIECE_BYTES, Plan, Rung, Step};
 use sha2::{Digest as _, Sha256};
 
 use super::{EarlyEnd, Supervisor};
-use crate::host_fault::DoingContext;
+use crate::host_fault::IoContext;
 use crate::inside::open_regular;
 
 /// Files up to this size are also stored as blobs.
@@ -108,13 +108,13 @@ impl Supervisor {
             return Ok(self.warn("artifact_refused", text)?);
         };
         let path = work.join(&found.path);
-        let meta = file.metadata().doing("look at", &path)?;
+        let meta = file.metadata().context("look at", &path)?;
         let stamp = (meta.len(), meta.ino(), meta.mtime(), meta.mtime_nsec());
         if self.announced.files.insert(found.path.clone(), stamp) == Some(stamp) {
             return Ok(());
         }
         let mut piece = Vec::new();
-        (&mut file).take(PIECE_BYTES).read_to_end(&mut piece).doing("read", &path)?;
+        (&mut file).take(PIECE_BYTES).read_to_end(&mut piece).context("read", &path)?;
         let FileDigests { size, digest, composite } = if (piece.len() as u64) < PIECE_BYTES {
             let digest = Digest::of(&piece);
             // This only saves a later upload.
@@ -178,7 +178,7 @@ impl Supervisor {
                 pieces.iter().for_each(|piece| whole.update(&*piece));
                 Digest::from_bytes(&whole.finalize().into())
             });
-            let whole = whole.doing("hash", path)?;
+            let whole = whole.context("hash", path)?;
             let (mut size, mut count) = (0, 0);
             let mut piece = first;
             while !piece.is_empty() {
@@ -194,20 +194,20 @@ impl Supervisor {
                 if !pulled {
                     self.check_stop()?;
                 }
-                (&mut file).take(PIECE_BYTES).read_to_end(&mut piece).doing("read", path)?;
+                (&mut file).take(PIECE_BYTES).read_to_end(&mut piece).context("read", path)?;
             }
             drop((piece_sender, whole_sender));
             let failed = |_| io::Error::other("a hashing thread has failed");
             let mut pieces = Vec::new();
             for thread in piece_threads {
-                pieces.extend(thread.join().map_err(failed).doing("hash", path)?);
+                pieces.extend(thread.join().map_err(failed).context("hash", path)?);
             }
             pieces.sort_unstable_by_key(|(at, _)| *at);
             let pieces: Vec<_> = pieces.into_iter().map(|(_, raw)| raw).collect();
             let complete = count > 1 && pieces.len() == count;
             Ok(FileDigests {
                 size,
-                digest: whole.join().map_err(failed).doing("hash", path)?,
+                digest: whole.join().map_err(failed).context("hash", path)?,
                 composite: complete.then(|| Digest::composite(&pieces)),
             })
         })

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
-use crate::host_fault::{DoingContext, HostFault};
+use crate::host_fault::{HostFault, IoContext};
 
 /// Bytes kept for diagnosis of each end of a rung's output.
 const EXCERPT_BYTES: usize = 1 << 20;
@@ -114,12 +114,12 @@ impl StreamLog {
                     .mode(0o700)
                     .recursive(true)
                     .create(folder)
-                    .doing("make", folder)?;
+                    .context("make", folder)?;
                 open()
             }
             (opened, _) => opened,
         };
-        let file = file.doing("make", path)?;
+        let file = file.context("make", path)?;
         Ok(Self { path: path.to_owned(), file, limit, len: 0, dropped: 0 })
     }
 
@@ -133,7 +133,7 @@ impl StreamLog {
         if let Err(e) = self.file.write_all_at(keep, self.len) {
             // Remove a partial write.
             let _ = self.file.set_len(self.len);
-            return Err(e).doing("write", &self.path);
+            return Err(e).context("write", &self.path);
         }
         let offset = self.len;
         self.len += keep.len() as u64;

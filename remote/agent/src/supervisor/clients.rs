@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendFlags, send};
 
 use crate::control::Control;
-use crate::host_fault::{DoingContext, HostFault};
+use crate::host_fault::{HostFault, IoContext};
 
 /// Why a job must stop before its steps are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,17 +251,17 @@ impl StdinSpool {
             none => {
                 let mut open = OpenOptions::new();
                 open.read(true).write(true).create(true).truncate(true);
-                none.insert(open.open(&self.path).doing("make", &self.path)?)
+                none.insert(open.open(&self.path).context("make", &self.path)?)
             }
         };
-        file.write_all_at(bytes, self.written).doing("write", &self.path)?;
+        file.write_all_at(bytes, self.written).context("write", &self.path)?;
         self.written += bytes.len() as u64;
         Ok(())
     }
 
     fn drop_taken(&mut self, path: &Path) -> Result<(), HostFault> {
         if let Some(file) = &self.file {
-            file.set_len(0).doing("empty", path)?;
+            file.set_len(0).context("empty", path)?;
         }
         (self.written, self.taken) = (0, 0);
         Ok(())
@@ -301,7 +301,7 @@ impl StdinSpool {
     pub(crate) fn peek(&self, buffer: &mut [u8]) -> Result<usize, HostFault> {
         match &self.file {
             Some(file) if self.has_bytes() => {
-                file.read_at(buffer, self.taken).doing("read", &self.path)
+                file.read_at(buffer, self.taken).context("read", &self.path)
             }
             _ => Ok(0),
         }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::io::FdFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::host_fault::{DoingContext, HostFault};
+use crate::host_fault::{HostFault, IoContext};
 use crate::job::JobFolder;
 use crate::job_state::{JobState, settle};
 
@@ -77,7 +77,7 @@ pub fn guard(folder: PathBuf) -> Result<(), HostFault> {
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"rgpu-guard");
     let mut message = Vec::new();
-    io::stdin().read_to_end(&mut message).doing("watch", &folder)?;
+    io::stdin().read_to_end(&mut message).context("watch", &folder)?;
     if !message.is_empty() {
         return Ok(());
     }

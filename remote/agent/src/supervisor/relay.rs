@@ -30,7 +30,7 @@ use super::clients::ClientSet;
 use super::{inherited_files, trace};
 use crate::blob::Blobs;
 use crate::connection::FEATURES;
-use crate::host_fault::{DoingContext, HostFault};
+use crate::host_fault::{HostFault, IoContext};
 use crate::job::{JobFolder, remove_tree};
 use crate::journal::Journal;
 use crate::quota;
@@ -155,7 +155,7 @@ fn hand_over(folder: PathBuf, socket: &Path) -> Result<(), HostFault> {
     let plan = folder.plan()?;
     let lease = Duration::from_secs(plan.limits.lease_s);
     let clients = ClientSet::new(listener.into(), folder.path().join("stdin"), lease);
-    let clients = clients.doing("listen in", folder.path())?;
+    let clients = clients.context("listen in", folder.path())?;
     let mut relay = Relay {
         last_seq: last.map_or(0, |event| event.seq),
         folder,
@@ -271,8 +271,8 @@ impl Relay {
         socket: &Path,
         stream: &UnixStream,
     ) -> Result<Option<Outcome>, HostFault> {
-        let mut reader = stream.try_clone().doing("connect to", socket)?;
-        let writer = stream.try_clone().doing("connect to", socket)?;
+        let mut reader = stream.try_clone().context("connect to", socket)?;
+        let writer = stream.try_clone().context("connect to", socket)?;
         let root = self.folder.path().ancestors().nth(2).unwrap_or(Path::new("/")).to_owned();
         let (commands, queue) = channel();
         let submitted = plan.clone();
@@ -506,11 +506,11 @@ fn lost(code: &str, text: &str) -> Outcome {
 fn write_at(path: &Path, offset: u64, bytes: &[u8]) -> Result<(), HostFault> {
     if let Some(folder) = path.parent() {
         let made = fs::DirBuilder::new().mode(0o700).recursive(true).create(folder);
-        made.doing("make", folder)?;
+        made.context("make", folder)?;
     }
     let mut open = OpenOptions::new();
     let file = open.write(true).create(true).truncate(false).mode(0o600).open(path);
-    file.doing("open", path)?.write_all_at(bytes, offset).doing("write", path)
+    file.context("open", path)?.write_all_at(bytes, offset).context("write", path)
 }
 
 /// Sends everything the other agent needs at the start, then the messages of clients.

@@ -12,8 +12,8 @@ pub struct Block {
     pub start: u64,
     /// Offset after its last instruction.
     pub end: u64,
-    /// Starts of the blocks that may follow. Calls return and count as continuing; if an indirect
-    /// branch ends the block, see `indirect`.
+    /// Start offsets of the possible successors. A call is assumed to return. Incomplete if
+    /// `indirect` is set.
     pub next: Vec<u64>,
     /// Whether it ends with a branch through a register, so that further blocks may follow.
     pub indirect: bool,
@@ -22,24 +22,24 @@ pub struct Block {
 }
 
 /// How an instruction transfers control.
-enum Pass {
-    /// To the next one only.
-    On,
+enum ControlFlow {
+    /// To the next instruction only.
+    FallThrough,
     /// To this offset, and to the next instruction if it is guarded.
-    To(Option<u64>),
-    /// To no following instruction: an exit or a return.
-    End,
+    Branch(Option<u64>),
+    /// Out of the code: an exit or a return.
+    Exit,
     /// Through a register.
     Indirect,
 }
 
-fn pass(instruction: &Instruction, sm: u32) -> Pass {
-    let Mnemonic::Known(name) = mnemonic(instruction, sm) else { return Pass::On };
+fn control_flow(instruction: &Instruction, sm: u32) -> ControlFlow {
+    let Mnemonic::Known(name) = mnemonic(instruction, sm) else { return ControlFlow::FallThrough };
     match name {
-        "BRA" => Pass::To(instruction.target(sm)),
-        "BRX" | "BRXU" | "JMX" | "JMXU" | "JMP" => Pass::Indirect,
-        "EXIT" | "RET" | "KILL" => Pass::End,
-        _ => Pass::On,
+        "BRA" => ControlFlow::Branch(instruction.target(sm)),
+        "BRX" | "BRXU" | "JMX" | "JMXU" | "JMP" => ControlFlow::Indirect,
+        "EXIT" | "RET" | "KILL" => ControlFlow::Exit,
+        _ => ControlFlow::FallThrough,
     }
 }
 
@@ -66,7 +66,7 @@ pub fn blocks(code: &[Instruction], sm: u32) -> Vec<Block> {
     for instruction in code {
         // A block also begins where threads reconverge or a call begins.
         starts.extend(instruction.target(sm).filter(inside));
-        if !matches!(pass(instruction, sm), Pass::On) {
+        if !matches!(control_flow(instruction, sm), ControlFlow::FallThrough) {
             starts.extend(Some(instruction.offset.saturating_add(BYTES)).filter(inside));
         }
     }
@@ -76,13 +76,15 @@ pub fn blocks(code: &[Instruction], sm: u32) -> Vec<Block> {
         let end = starts.get(index + 1).copied().unwrap_or(end);
         let at = ((end - first.offset) / BYTES) as usize;
         let Some(last) = at.checked_sub(1).and_then(|at| code.get(at)) else { continue };
-        let on = Some(end).filter(inside);
-        let fall = on.filter(|_| may_fall_through(last));
-        let (mut next, indirect): (Vec<u64>, bool) = match pass(last, sm) {
-            Pass::On => (on.into_iter().collect(), false),
-            Pass::To(to) => (to.filter(inside).into_iter().chain(fall).collect(), false),
-            Pass::End => (fall.into_iter().collect(), false),
-            Pass::Indirect => (fall.into_iter().collect(), true),
+        let following = Some(end).filter(inside);
+        let fall_through = following.filter(|_| may_fall_through(last));
+        let (mut next, indirect): (Vec<u64>, bool) = match control_flow(last, sm) {
+            ControlFlow::FallThrough => (following.into_iter().collect(), false),
+            ControlFlow::Branch(to) => {
+                (to.filter(inside).into_iter().chain(fall_through).collect(), false)
+            }
+            ControlFlow::Exit => (fall_through.into_iter().collect(), false),
+            ControlFlow::Indirect => (fall_through.into_iter().collect(), true),
         };
         next.dedup();
         blocks.push(Block { start: *start, end, next, indirect, loop_head: false });

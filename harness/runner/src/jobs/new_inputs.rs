@@ -2,21 +2,22 @@
 //!
 //! A pool of values is generated once for each random tensor from its `init` (see `generate.rs`).
 //! Before each call every element is set to a value of the pool, selected by the seed, the call and
-//! the element's index. So a single kernel that moves bits serves every dtype and `init`, and a
-//! call costs well under a millisecond where the host would take a second.
+//! the element's index. One PTX kernel copies bits from the pool, so it works for every dtype and
+//! `init`, and a call costs well under a millisecond where the host would take a second.
 //!
 //! Contents that the user fixed are kept: zeros, constants, files, and arguments with their own
 //! seed.
 
 use super::Session;
 use super::session::DeviceCase;
-use crate::cuda::{Buffer, Function, Gpu, KernelArgs, Module, ProbeCalls};
+use crate::cuda::{Buffer, FailingProbes, Function, Gpu, KernelArgs, Module};
 use crate::fault::Result;
 use crate::generate;
 use crate::host_case::HostCase;
 use rgpu_case::{Arg, Case, Dtype, Init, Launch, Role};
 
-pub(super) const FRESH: &str = include_str!("../cuda/fresh.ptx");
+/// Kernels of ours around a timed call: one writes new inputs, one checks the outputs.
+pub(super) const TIMED_CALL_PTX: &str = include_str!("../cuda/timed_call.ptx");
 
 /// Values in a pool: few enough for the L2 cache, more than a 16-bit dtype has.
 const POOL_VALUES: u64 = 1 << 18;
@@ -25,15 +26,15 @@ const POOL_VALUES: u64 = 1 << 18;
 const POOL_KEY: u64 = 0x706f_6f6c;
 const CALL_KEY: u64 = 0x6361_6c6c;
 
-/// The tensors of a case that get new contents for each call.
-pub(super) struct FreshTensors<'w> {
+/// Writes new contents into the random tensors of a case before each call.
+pub(super) struct InputGenerator<'w> {
     gpu: &'w Gpu,
-    draw: Function<'w>,
-    tensors: Vec<FreshTensor<'w>>,
+    draw_kernel: Function<'w>,
+    tensors: Vec<GeneratedTensor<'w>>,
     seed: u64,
 }
 
-struct FreshTensor<'w> {
+struct GeneratedTensor<'w> {
     /// Index among the arguments of all groups.
     index: usize,
     dtype: Dtype,
@@ -43,11 +44,11 @@ struct FreshTensor<'w> {
     pool: Buffer<'w>,
 }
 
-impl<'w> FreshTensors<'w> {
-    pub(super) fn new(session: &'w Session<'_>, host: &HostCase<'_>) -> Result<FreshTensors<'w>> {
+impl<'w> InputGenerator<'w> {
+    pub(super) fn new(session: &'w Session<'_>, host: &HostCase<'_>) -> Result<InputGenerator<'w>> {
         let gpu = &session.gpu;
-        let module = Module::from_image(gpu, FRESH.as_bytes().to_vec(), "fresh.ptx")?;
-        let draw = module.function("rgpu_draw")?;
+        let module = Module::from_image(gpu, TIMED_CALL_PTX.as_bytes().to_vec(), "timed_call.ptx")?;
+        let draw_kernel = module.function("rgpu_draw")?;
         let seed = session.input.spec.seed;
         let positions = host.case.groups.first().map_or(1, |group| group.args.len().max(1));
         let mut tensors = Vec::new();
@@ -57,17 +58,17 @@ impl<'w> FreshTensors<'w> {
             }
             let (group, position) = (index / positions, index % positions);
             let key = generate::arg_key(seed, arg.spec, group, position);
-            let of_pool = Arg { dims: vec![POOL_VALUES], ..arg.spec.clone() };
-            let values = generate::contents(&of_pool, key ^ POOL_KEY, &session.input.folder)?;
+            let pool_arg = Arg { dims: vec![POOL_VALUES], ..arg.spec.clone() };
+            let values = generate::contents(&pool_arg, key ^ POOL_KEY, &session.input.folder)?;
             let pool = Buffer::new(gpu, values.bytes().len(), 0)?;
             pool.upload(values.bytes())?;
             let elements = arg.spec.count().unwrap_or(0); // the input check rejects sizes that overflow
-            tensors.push(FreshTensor { index, dtype: arg.spec.dtype, elements, key, pool });
+            tensors.push(GeneratedTensor { index, dtype: arg.spec.dtype, elements, key, pool });
         }
-        let inputs = FreshTensors { gpu, draw, tensors, seed };
+        let inputs = InputGenerator { gpu, draw_kernel, tensors, seed };
         if let Some(first) = inputs.tensors.first() {
             let args = inputs.args(first, &first.pool, 0);
-            inputs.draw.prepare(&inputs.launch(), &args, ProbeCalls::Thorough)?;
+            inputs.draw_kernel.prepare(&inputs.launch(), &args, FailingProbes::Allowed)?;
         }
         Ok(inputs)
     }
@@ -82,12 +83,12 @@ impl<'w> FreshTensors<'w> {
     pub(super) fn enqueue_contents(&self, device: &DeviceCase<'_>, call: u64) -> Result<()> {
         for tensor in &self.tensors {
             let Some(buffer) = device.input_buffer(tensor.index) else { continue };
-            self.draw.launch(&self.launch(), &self.args(tensor, buffer, call))?;
+            self.draw_kernel.launch(&self.launch(), &self.args(tensor, buffer, call))?;
         }
         Ok(())
     }
 
-    fn args(&self, tensor: &FreshTensor<'_>, out: &Buffer<'_>, call: u64) -> KernelArgs {
+    fn args(&self, tensor: &GeneratedTensor<'_>, out: &Buffer<'_>, call: u64) -> KernelArgs {
         let key = generate::call_key(self.seed ^ CALL_KEY, call, tensor.key);
         KernelArgs::new(vec![
             ("out".into(), 8, out.address()),
@@ -119,7 +120,8 @@ fn is_random(arg: &Arg) -> bool {
     random && arg.seed.is_none() && matches!(arg.role, Role::In | Role::InOut)
 }
 
-/// Names of the random arguments of a case that are not tensors again, without duplicates.
+/// Names of the inputs that keep their contents in every timed call, because their init or seed
+/// fixes them.
 pub(super) fn fixed_inputs(case: &Case) -> Vec<String> {
     let args = case.groups.first().map_or(&[][..], |group| &group.args);
     let inputs = args.iter().filter(|arg| matches!(arg.role, Role::In | Role::InOut));

@@ -2,9 +2,9 @@
 //!
 //! The weights are our own choice, in three tiers: causes that the code can fix (conflicts, excess
 //! sectors, spills, idle lanes), then the resulting work (wavefronts, bytes, instructions), then
-//! how busy the units are. A throughput is `neutral` if more of it may be waste: an L1 that is busy
-//! with bank conflicts is not better. Metric names vary with the architecture; the first candidate
-//! that both launches have is used.
+//! how busy the units are. A throughput has no preferred direction (`Neither`) if more of it may be
+//! waste: an L1 that is busy with bank conflicts is not better. Metric names vary with the
+//! architecture; the first candidate that both launches have is used.
 
 use crate::model::Launch;
 
@@ -25,8 +25,8 @@ pub(super) enum NumberForm {
     Percent,
     /// The ways of a bank conflict; 1 is no conflict.
     Ways,
-    /// A ratio per needed unit, at least 1.
-    Each,
+    /// Actual over ideal, at least 1.
+    Ratio,
 }
 
 /// How a number is computed from metrics.
@@ -34,11 +34,16 @@ pub(super) enum NumberForm {
 pub(super) enum NumberSource {
     /// The first of these metrics that both launches have.
     Metric(&'static [&'static str]),
-    /// Wavefronts of a shared-memory request, of those that its width needs, with an id of rgpu: the
-    /// ways of its bank conflicts. Without `requests`, `all / (all - lost)`.
-    Ways { id: &'static str, all: &'static str, lost: &'static str, requests: &'static str },
-    /// `all / needed`, with an id of rgpu.
-    Share { id: &'static str, all: &'static str, needed: &'static str },
+    /// Bank-conflict ways, with an id of rgpu: wavefronts / (requests × ideal wavefronts per
+    /// request), at least 1. Without requests: wavefronts / (wavefronts − conflicts).
+    Ways {
+        id: &'static str,
+        wavefronts: &'static str,
+        conflicts: &'static str,
+        requests: &'static str,
+    },
+    /// `actual / ideal`, with an id of rgpu.
+    Excess { id: &'static str, actual: &'static str, ideal: &'static str },
 }
 
 /// One line of the table.
@@ -70,8 +75,8 @@ pub(super) static METRIC_WEIGHTS: &[MetricWeight] = &[
         "shared-memory load bank conflicts",
         NumberSource::Ways {
             id: "rgpu.shared_load_ways",
-            all: "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
-            lost: "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+            wavefronts: "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+            conflicts: "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
             requests: "smsp__sass_inst_executed_op_shared_ld.sum",
         },
         NumberForm::Ways,
@@ -82,8 +87,8 @@ pub(super) static METRIC_WEIGHTS: &[MetricWeight] = &[
         "shared-memory store bank conflicts",
         NumberSource::Ways {
             id: "rgpu.shared_store_ways",
-            all: "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
-            lost: "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+            wavefronts: "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+            conflicts: "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
             requests: "smsp__sass_inst_executed_op_shared_st.sum",
         },
         NumberForm::Ways,
@@ -91,13 +96,13 @@ pub(super) static METRIC_WEIGHTS: &[MetricWeight] = &[
         1.0,
     ),
     line(
-        "global-memory sectors for each that is needed",
-        NumberSource::Share {
+        "global-memory sectors per ideal sector",
+        NumberSource::Excess {
             id: "rgpu.global_sector_excess",
-            all: "memory_l2_theoretical_sectors_global",
-            needed: "memory_l2_theoretical_sectors_global_ideal",
+            actual: "memory_l2_theoretical_sectors_global",
+            ideal: "memory_l2_theoretical_sectors_global_ideal",
         },
-        NumberForm::Each,
+        NumberForm::Ratio,
         Preference::Lower,
         1.0,
     ),
@@ -288,33 +293,33 @@ pub(super) fn values_of_both_sides(
         NumberSource::Metric(ids) => {
             ids.iter().find_map(|id| Some((*id, a.number(id)?, b.number(id)?)))
         }
-        NumberSource::Ways { id, all, lost, requests } => {
+        NumberSource::Ways { id, wavefronts, conflicts, requests } => {
             let ways = |l: &Launch| {
-                let (all, lost) = (l.number(all)?, l.number(lost)?);
-                let needed = match l.number(requests).filter(|requests| *requests > 0.0) {
+                let (actual, conflicts) = (l.number(wavefronts)?, l.number(conflicts)?);
+                let ideal = match l.number(requests).filter(|requests| *requests > 0.0) {
                     Some(requests) => requests * ideal_wavefronts(l),
-                    None => all - lost,
+                    None => actual - conflicts,
                 };
                 // The counter includes a few replays, but a warp has no more lanes.
-                (all > 0.0).then(|| (all / needed.max(1.0)).clamp(1.0, WARP))
+                (actual > 0.0).then(|| (actual / ideal.max(1.0)).clamp(1.0, WARP_LANES))
             };
-            either(id, ways(a), ways(b), a.number(all), b.number(all))
+            excess_of_both(id, ways(a), ways(b), a.number(wavefronts), b.number(wavefronts))
         }
-        NumberSource::Share { id, all, needed } => {
-            let share = |l: &Launch| {
-                let needed = l.number(needed)?;
-                (needed > 0.0).then_some(l.number(all)? / needed)
+        NumberSource::Excess { id, actual, ideal } => {
+            let excess = |l: &Launch| {
+                let ideal = l.number(ideal)?;
+                (ideal > 0.0).then_some(l.number(actual)? / ideal)
             };
-            either(id, share(a), share(b), a.number(all), b.number(all))
+            excess_of_both(id, excess(a), excess(b), a.number(actual), b.number(actual))
         }
     }
 }
 
 /// The lanes of a warp.
-const WARP: f64 = 32.0;
+const WARP_LANES: f64 = 32.0;
 
-/// The wavefronts that an average shared-memory request of a launch needs without conflicts: 1 for
-/// words of 4 bytes, 4 for 16 bytes.
+/// The wavefronts per shared-memory request of a launch if there were no conflicts: 1 for words of
+/// 4 bytes, 4 for 16 bytes.
 fn ideal_wavefronts(launch: &Launch) -> f64 {
     let ideal = launch.number("memory_l1_wavefronts_shared_ideal");
     let requests = launch.number("smsp__sass_inst_executed_op_shared.sum");
@@ -326,14 +331,16 @@ fn ideal_wavefronts(launch: &Launch) -> f64 {
 pub(super) fn metrics_of(from: NumberSource) -> Vec<&'static str> {
     match from {
         NumberSource::Metric(ids) => ids.to_vec(),
-        NumberSource::Ways { all, lost, requests, .. } => vec![all, lost, requests],
-        NumberSource::Share { all, needed, .. } => vec![all, needed],
+        NumberSource::Ways { wavefronts, conflicts, requests, .. } => {
+            vec![wavefronts, conflicts, requests]
+        }
+        NumberSource::Excess { actual, ideal, .. } => vec![actual, ideal],
     }
 }
 
 /// Both values of an excess. A side that counted 0 has no excess, which is the value 1; if a side
 /// lacks the counter, the result is `None`.
-fn either(
+fn excess_of_both(
     id: &'static str,
     a: Option<f64>,
     b: Option<f64>,

@@ -1,5 +1,6 @@
-//! Decides which pulled files stay in the run folder alone. A file from a host is never written
-//! through a local link, and never replaces a file that was written here while the program ran.
+//! Decides which pulled files are written to the user's folder. The others stay only in the run
+//! folder: a file from a host is never written through a local link, and never replaces a file that
+//! was written here while the program ran.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -12,7 +13,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::run::HostFile;
-
 use crate::store::{Destination, RunFolder, RunRecord, digest_of};
 
 /// A pulled file that was not written to the user's folder.
@@ -43,33 +43,34 @@ pub(super) enum SkipReason {
         /// The `.git`, relative to the folder for pulled files.
         git: String,
     },
-    /// It may control programs on this machine, as dot files and `rgpu.toml` do, and no matching
-    /// `--pull` pattern has that part of its name without wildcards.
-    NotNamed {
+    /// Programs read files of this name (dot files, `rgpu.toml`), and no matching `--pull` pattern
+    /// spells that part of it out.
+    #[serde(rename = "not_named")]
+    NeedsExplicitPattern {
         /// The name up to that part, relative to the folder for pulled files.
         part: String,
     },
 }
 
-/// The kind of file that already exists at the target of a pulled file.
+/// Whether a pulled file may be written to its destination.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum ExistingFile {
-    /// Nothing, or a file that may be replaced.
-    Replaceable,
-    /// The same file: it was put there before.
-    Same,
-    /// Something that must not be touched.
-    Obstacle(SkipReason),
+pub(super) enum DestinationVerdict {
+    /// It may be written: there is no file, or one that may be replaced.
+    Allowed,
+    /// The same file is there already.
+    AlreadyPulled,
+    /// It must not be written.
+    Refused(SkipReason),
 }
 
-/// Decides which of the user's files a run's pulled files may replace.
-pub(super) struct PullFolder<'a> {
+/// Checks the destinations of a run's pulled files.
+pub(super) struct DestinationCheck<'a> {
     folder: &'a RunFolder,
     run_started: Timestamp,
     sent: OnceCell<BTreeMap<String, Digest>>,
 }
 
-impl<'a> PullFolder<'a> {
+impl<'a> DestinationCheck<'a> {
     /// For the files of this run.
     pub(super) fn new(folder: &'a RunFolder, record: &RunRecord) -> Self {
         // Without a start time every file counts as changed since, and is compared.
@@ -77,18 +78,20 @@ impl<'a> PullFolder<'a> {
         Self { folder, run_started, sent: OnceCell::new() }
     }
 
-    /// Looks at what exists at the destination.
-    pub(super) fn find(&self, destination: &Destination, file: &HostFile) -> ExistingFile {
+    /// Compares the file at the destination with the pulled one and with the one that was sent.
+    pub(super) fn check(&self, destination: &Destination, file: &HostFile) -> DestinationVerdict {
         match destination.metadata() {
             Ok(Some(stat)) if !is_folder(&stat) && changed_since(&stat, self.run_started) => {}
-            _ => return ExistingFile::Replaceable,
+            _ => return DestinationVerdict::Allowed,
         }
         match destination.read().and_then(digest_of) {
-            Ok((_, digest)) if digest.as_str() == file.artifact.sha256 => ExistingFile::Same,
-            Ok((_, digest)) if self.sent().get(&file.host_path) == Some(&digest) => {
-                ExistingFile::Replaceable
+            Ok((_, digest)) if digest.as_str() == file.artifact.sha256 => {
+                DestinationVerdict::AlreadyPulled
             }
-            _ => ExistingFile::Obstacle(SkipReason::WrittenHere {}),
+            Ok((_, digest)) if self.sent().get(&file.host_path) == Some(&digest) => {
+                DestinationVerdict::Allowed
+            }
+            _ => DestinationVerdict::Refused(SkipReason::WrittenHere {}),
         }
     }
 
@@ -102,8 +105,9 @@ impl<'a> PullFolder<'a> {
     }
 }
 
-/// Why a file pulled by these `--pull` patterns may never be put under `name`. `None` if it may.
-pub(super) fn forbidden(patterns: &[String], name: &str) -> Option<SkipReason> {
+/// Why a file of this name is never written to the user's folder. `None` if these `--pull` patterns
+/// allow it.
+pub(super) fn skip_reason_for_name(patterns: &[String], name: &str) -> Option<SkipReason> {
     let git = |part: &str| part.eq_ignore_ascii_case(".git");
     if let Some(git) = prefix_through_part(name, git) {
         return Some(SkipReason::OfGit { git });
@@ -115,8 +119,8 @@ pub(super) fn forbidden(patterns: &[String], name: &str) -> Option<SkipReason> {
         .collect();
     let is_named =
         |part: &str| matching.iter().any(|pattern| pattern.split('/').any(|p| p == part));
-    let part = prefix_through_part(name, |part| steers_programs(part) && !is_named(part));
-    part.map(|part| SkipReason::NotNamed { part })
+    let part = prefix_through_part(name, |part| is_read_by_programs(part) && !is_named(part));
+    part.map(|part| SkipReason::NeedsExplicitPattern { part })
 }
 
 /// The prefix of `name` up to the first part that `predicate` accepts, that part included. Some
@@ -135,7 +139,7 @@ fn prefix_through_part(name: &str, predicate: impl Fn(&str) -> bool) -> Option<S
 }
 
 /// Whether programs read a file or folder of this name on their own.
-fn steers_programs(part: &str) -> bool {
+fn is_read_by_programs(part: &str) -> bool {
     part.starts_with('.') || part.eq_ignore_ascii_case("rgpu.toml")
 }
 
@@ -185,12 +189,12 @@ mod tests {
 
     /// The verdict on the pulled text `host_text`, where `sent` was sent to the host and
     /// `local_text` was written here after the run had started at `run_started`.
-    fn find_existing(
+    fn verdict(
         sent: Option<&str>,
         local_text: &str,
         host_text: &str,
         run_started: &str,
-    ) -> ExistingFile {
+    ) -> DestinationVerdict {
         let dir = tempfile::tempdir().unwrap();
         let folder = RunFolder::create(dir.path(), "r", None).unwrap();
         let files = sent.map(|text| InputFile {
@@ -209,25 +213,25 @@ mod tests {
         record.started = run_started.to_owned();
         fs::write(dir.path().join("f"), local_text).unwrap();
         let destination = DestinationRoot::open(dir.path()).unwrap().destination("f").unwrap();
-        PullFolder::new(&folder, &record).find(&destination, &pulled(host_text))
+        DestinationCheck::new(&folder, &record).check(&destination, &pulled(host_text))
     }
 
     #[test]
     fn what_was_written_here_since_the_run_began_stays_unless_it_is_what_was_sent() {
         const LATER: &str = "2200-01-01T00:00:00Z";
         const BEFORE: &str = "2020-01-01T00:00:00Z";
-        let written = ExistingFile::Obstacle(SkipReason::WrittenHere {});
-        assert_eq!(find_existing(None, "old", "new", LATER), ExistingFile::Replaceable);
-        assert_eq!(find_existing(Some("sent"), "mine", "new", LATER), ExistingFile::Replaceable);
-        assert_eq!(find_existing(None, "mine", "new", BEFORE), written);
-        assert_eq!(find_existing(Some("sent"), "mine", "new", BEFORE), written);
-        assert_eq!(find_existing(Some("sent"), "sent", "new", BEFORE), ExistingFile::Replaceable);
-        assert_eq!(find_existing(None, "new", "new", BEFORE), ExistingFile::Same);
-        assert_eq!(find_existing(None, "mine", "new", "no time"), written);
+        let written = DestinationVerdict::Refused(SkipReason::WrittenHere {});
+        assert_eq!(verdict(None, "old", "new", LATER), DestinationVerdict::Allowed);
+        assert_eq!(verdict(Some("sent"), "mine", "new", LATER), DestinationVerdict::Allowed);
+        assert_eq!(verdict(None, "mine", "new", BEFORE), written);
+        assert_eq!(verdict(Some("sent"), "mine", "new", BEFORE), written);
+        assert_eq!(verdict(Some("sent"), "sent", "new", BEFORE), DestinationVerdict::Allowed);
+        assert_eq!(verdict(None, "new", "new", BEFORE), DestinationVerdict::AlreadyPulled);
+        assert_eq!(verdict(None, "mine", "new", "no time"), written);
     }
 
     fn why(pattern: &str, name: &str) -> Option<SkipReason> {
-        forbidden(&[pattern.to_owned()], name)
+        skip_reason_for_name(&[pattern.to_owned()], name)
     }
 
     #[test]
@@ -246,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_steers_programs_here_must_be_named_by_the_pattern() {
+    fn a_file_that_programs_read_must_be_named_by_the_pattern() {
         for (pattern, name, part) in [
             ("**", ".bashrc", ".bashrc"),
             ("*", "rgpu.toml", "rgpu.toml"),
@@ -257,7 +261,11 @@ mod tests {
             (".env*", ".envrc", ".envrc"),
         ] {
             let part = part.to_owned();
-            assert_eq!(why(pattern, name), Some(SkipReason::NotNamed { part }), "{pattern} {name}");
+            assert_eq!(
+                why(pattern, name),
+                Some(SkipReason::NeedsExplicitPattern { part }),
+                "{pattern} {name}"
+            );
         }
         for (pattern, name) in [
             ("./.bashrc", ".bashrc"),
@@ -269,6 +277,6 @@ mod tests {
         }
         // The pattern that names it does not match it.
         let patterns = ["**", "sub/.bashrc"].map(str::to_owned);
-        assert!(forbidden(&patterns, ".bashrc").is_some());
+        assert!(skip_reason_for_name(&patterns, ".bashrc").is_some());
     }
 }

@@ -19,12 +19,12 @@ use crate::tool::sanitizer;
 impl Planner<'_> {
     /// # Errors
     /// [`PlanError`] when no tool is left, or an option is wrong.
-    pub(super) fn sanitize(&mut self) -> Result<(), PlanError> {
+    pub(super) fn add_sanitizer_steps(&mut self) -> Result<(), PlanError> {
         let tools: &[SanitizerTool] = match self.request.sanitizer.tools.as_slice() {
             [] => &[SanitizerTool::Memcheck],
             tools => tools,
         };
-        let kernel = matches!(self.request.target, Target::Kernel { .. });
+        let is_kernel = matches!(self.request.target, Target::Kernel { .. });
         let path = path_of(self.facts, "compute-sanitizer");
         for &tool in tools {
             let name = tool.name();
@@ -42,7 +42,7 @@ impl Planner<'_> {
             }
             // Canaries do not work for a Python kernel, whose memory comes from torch's own
             // allocator.
-            if kernel && !self.jobs.is_python() {
+            if is_kernel && !self.jobs.is_python() {
                 let report = format!("guard-{name}");
                 let (argv, artifacts) =
                     self.jobs.command("guard", RUNNER_INPUT_SANITIZER, &[], &report);

@@ -1,4 +1,4 @@
-//! Skips a compilation whose result is already on the host.
+//! Wraps a compile command in a script that reuses its output if the host has it in its cache.
 
 use rgpu_protocol::Diagnosis;
 use rgpu_protocol::plan::Arg;
@@ -9,12 +9,13 @@ use super::message_rows::{NextRungs, table};
 use crate::tool::nvcc;
 
 /// The script that keeps a compiler's output under a key.
-const ONCE: &str = include_str!("../../../harness/templates/compile_once.sh");
-const ONCE_PATH: &str = "bin/compile_once.sh";
+const COMPILE_ONCE_SCRIPT: &str = include_str!("../../../harness/templates/compile_once.sh");
+const COMPILE_ONCE_PATH: &str = "bin/compile_once.sh";
 
 /// Wraps `argv`, which makes the file `out` in the job's folder, so that it runs only if the same
 /// command has not made it on that host from the same `inputs` before. Returns the command and the
-/// file that it needs. Without `inputs` (the result depends on more than is known) it always runs.
+/// file that it needs. `inputs` is `None` if the inputs are not all known: the command then always
+/// runs, and nothing is cached.
 pub fn compile_once(
     argv: Vec<Arg>,
     out: &str,
@@ -42,10 +43,10 @@ pub fn compile_once(
         always.extend(argv);
         return (always, None);
     }
-    let mut once: Vec<Arg> = vec!["sh".into(), Arg::in_job(ONCE_PATH), key.into()];
+    let mut once: Vec<Arg> = vec!["sh".into(), Arg::in_job(COMPILE_ONCE_PATH), key.into()];
     once.push(Arg::in_job(out));
     once.extend(argv);
-    (once, Some(BundleFile::text(ONCE_PATH, ONCE)))
+    (once, Some(BundleFile::text(COMPILE_ONCE_PATH, COMPILE_ONCE_SCRIPT)))
 }
 
 /// The meanings of messages of nvcc and the host compiler.
