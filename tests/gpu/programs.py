@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PROGRAMS = ["hf", "hf_train", "train", "slow_loader", "compiled", "graph", "decode", "gemm", "ddp", "jax_mlp", "cupy_heat", "triton_norm"]
+ALL = ["hf", "hf_train", "train", "slow_loader", "compiled", "graph", "decode", "gemm", "ddp", "jax_mlp", "cupy_heat", "triton_norm"]
+PROGRAMS = os.environ.get("PROGRAMS", " ".join(ALL)).split()
 MODES = os.environ.get("PROGRAM_MODES", "nsys ncu deep nvtx torch").split()
 # Programs without torch; mode `torch` ends on a rung below its own.
 WITHOUT_TORCH = ["jax_mlp", "cupy_heat"]
