@@ -24,7 +24,7 @@ function picker() {
   if (list.length < 2) return null;
   const select = el("select", { "aria-label": "Launch", on: { change: e => choose(Number(e.target.value)) } },
     list.map(l => el("option", { value: page.launches.indexOf(l) }, label(l))));
-  watchers.push(() => { select.value = String(chosen); });
+  onLaunch(() => { select.value = String(chosen); });
   return el("div", { class: "picker" }, el("span", null, "Launch"), select);
 }
 
