@@ -7,6 +7,8 @@ function nameSides() {
   if (words[0] !== words[1]) page.sides.forEach((side, at) => { side.name = words[at]; });
 }
 const served = document => document.points.filter(p => p.serving);
+/** Suggestions without the way that was asked for, which is among them. */
+const othersOf = document => (document.suggestions || []).filter(s => spread(s.parallelism) !== spread(document.parallelism));
 const rateOf = x => x >= 100 ? count(Math.round(x)) : digits(x);
 
 function serverTiles(side) {
@@ -65,7 +67,7 @@ function pareto() {
   const series = page.sides.map((side, at) => ({ name: `${several ? side.name : spread(side.document.parallelism)}; the label is the number of requests`, line: true, color: at,
     points: served(side.document).map(p => point(p.serving, count(p.concurrency), plural(p.concurrency, "request"))) }));
   page.sides.forEach((side, at) => {
-    const ways = (side.document.suggestions || []).filter(s => s.serving).map(s => point(s.serving, spread(s.parallelism), spread(s.parallelism)));
+    const ways = othersOf(side.document).filter(s => s.serving).map(s => point(s.serving, spread(s.parallelism), spread(s.parallelism)));
     if (ways.length) series.push({ name: `${several ? side.name + ": " : ""}other ways, with ${plural(side.document.points[0].concurrency, "request")}`, hollow: true, color: at + 2, points: ways });
   });
   const drawn = series.filter(s => s.points.length);
@@ -94,7 +96,7 @@ function serverColumns(of) {
 }
 
 function otherWays(document) {
-  const list = document.suggestions || [];
+  const list = othersOf(document);
   if (!list.length) return null;
   return [el("h3", null, "Other ways to spread it over as many GPUs"), table([
     { label: "way", cell: s => spread(s.parallelism) }, ...serverColumns(s => s.serving),
