@@ -57,7 +57,8 @@ function summary() {
   node.querySelector("h2").classList.add("skip");
   onLaunch(launch => {
     box.replaceChildren(...tiles());
-    const list = launch && launch.detailed && launch.classification ? launch.classification.verdicts : [];
+    // Below a headline about the whole program, verdicts of one launch would mislead.
+    const list = head.launch !== undefined && launch && launch.classification ? launch.classification.verdicts : [];
     verdicts.replaceChildren(...list.map(v => el("span", { class: "badge " + (v.verdict === launch.classification.primary ? "warn" : ""),
       title: `score ${v.score}, confidence ${v.confidence}` }, words(v.verdict))));
   });
