@@ -35,3 +35,18 @@ pub fn page(title: &str, place: &str, sides: &[Side]) -> String {
     let data = serde_json::json!({ "sides": sides }).to_string().replace('<', "\\u003c");
     html::page(title, place, SCRIPT, &data)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_documents_that_are_markup_stay_text() {
+        let evil = "</script><img src=x onerror=alert(1)>";
+        let document = serde_json::json!({ "schema": "rgpu.model-kernel/1", "subject": evil });
+        let page = page(evil, evil, &[Side { name: evil.to_owned(), document }]);
+        assert!(!page.contains("<img"));
+        assert_eq!(page.matches("</script").count(), 2);
+        assert!(page.contains("&lt;/script&gt;&lt;img"));
+    }
+}
