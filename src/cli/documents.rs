@@ -41,6 +41,7 @@ pub(super) fn schema_of(name: SchemaName) -> schemars::Schema {
         SchemaName::ModelGpu => schemars::schema_for!(rgpu_predict::document::GpuDocument),
         SchemaName::ModelCheck => schemars::schema_for!(rgpu_predict::document::CheckDocument),
         SchemaName::ModelKernel => schemars::schema_for!(rgpu_predict::document::KernelDocument),
+        SchemaName::ModelComparison => schemars::schema_for!(super::model::ComparisonDocument),
         SchemaName::ModelLlm => schemars::schema_for!(rgpu_predict::document::LlmDocument),
         SchemaName::ModelCollective => {
             schemars::schema_for!(rgpu_predict::document::CollectiveDocument)

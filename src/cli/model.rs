@@ -3,6 +3,7 @@
 
 mod check;
 mod coll;
+mod compare;
 mod explain;
 mod fit;
 mod gpu;
@@ -12,6 +13,7 @@ mod input;
 mod kernel;
 mod llm;
 mod llm_text;
+mod page;
 mod reconcile;
 
 use clap::Subcommand;
@@ -19,6 +21,7 @@ use clap::Subcommand;
 use super::support::app::{App, Status};
 use crate::error::Result;
 
+pub(super) use compare::ComparisonDocument;
 pub(super) use fit::FitResult;
 pub(super) use import::ImportResult;
 pub(super) use reconcile::ReconcileResult;

@@ -102,6 +102,8 @@ pub(super) enum SchemaName {
     ModelKernel,
     /// Output of model layer and llm --json
     ModelLlm,
+    /// Output of model layer and llm --compare --json
+    ModelComparison,
     /// Output of model coll --json
     ModelCollective,
     /// Output of model import hf --json

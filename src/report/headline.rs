@@ -40,6 +40,7 @@ pub(super) fn headline(subject: &ReportInput<'_>) -> Headline {
         );
     }
     sanitizer(profile)
+        .or_else(|| idle(subject))
         .or_else(|| counters(profile))
         .or_else(|| timeline(subject))
         .or_else(|| timed(profile))
@@ -60,6 +61,16 @@ fn sanitizer(profile: &Profile) -> Option<Headline> {
         if clean { "Clean" } else { "Not known to be clean" },
         format!("checked by {}. {}", tools.join(", "), first.note).trim_end().to_owned(),
     ))
+}
+
+/// Of a program whose first finding is about idle time: the time line, although launches have
+/// counters too.
+fn idle(subject: &ReportInput<'_>) -> Option<Headline> {
+    let first = subject.profile.findings.first()?;
+    if first.places.is_empty() {
+        return None;
+    }
+    timeline(subject)
 }
 
 /// The longest launch that has a classification.
@@ -206,10 +217,14 @@ fn rest(profile: &Profile) -> Headline {
         );
     }
     if !profile.regions.is_empty() {
-        return Headline::new(
-            format!("{} regions, and no work on a GPU", profile.regions.len()),
-            "Only host times are known.",
-        );
+        let n = profile.regions.len();
+        return if profile.copies.is_empty() {
+            let title = format!("{n} regions, and no work on a GPU");
+            Headline::new(title, "Only host times are known.")
+        } else {
+            let title = format!("{n} regions, and no kernel on a GPU");
+            Headline::new(title, "The GPU only copied and filled memory.")
+        };
     }
     let why = profile.gaps.first().map_or("Nothing was measured.", |gap| gap.text.as_str());
     Headline::new("No measurements", why)
@@ -268,5 +283,20 @@ mod tests {
             Profile { launches: vec![launch(0, 1.0), launch(1, 2.0)], ..Profile::default() };
         let head = headline(&(&profile).into());
         assert_eq!((head.title.as_str(), head.launch), ("k1 is bound by divergence", Some(1)));
+
+        // Idle time is worth more than what its longest kernel is bound by.
+        let idle = crate::model::Finding {
+            text: "for 90 % of 1.00 s the GPU runs no kernel".to_owned(),
+            places: vec![crate::model::timeline::IdlePlace::default()],
+            ..crate::model::Finding::default()
+        };
+        let kernel = crate::model::timeline::KernelSum {
+            kernel: "k1".to_owned(),
+            ..crate::model::timeline::KernelSum::default()
+        };
+        let profile = Profile { findings: vec![idle], kernels: vec![kernel], ..profile };
+        let head = headline(&(&profile).into());
+        assert_eq!(head.text, "For 90 % of 1.00 s the GPU runs no kernel.");
+        assert_eq!(head.launch, None);
     }
 }

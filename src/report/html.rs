@@ -27,11 +27,13 @@ const SCRIPT: &str = concat!(
     include_str!("html/series.js"),
     include_str!("html/timeline.js"),
     include_str!("html/roofline.js"),
+    include_str!("html/memory_chart.js"),
     include_str!("html/hotspots.js"),
     include_str!("html/lists.js"),
     include_str!("html/compare.js"),
-    include_str!("html/theme.js"),
     include_str!("html/main.js"),
+    include_str!("html/theme.js"),
+    include_str!("html/navigation.js"),
     "})();\n",
 );
 
@@ -42,15 +44,20 @@ const MAX_PAGE_BYTES: usize = 3_000_000;
 pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document> {
     let room = MAX_PAGE_BYTES - SCRIPT.len() - CSS.len() - 16_384;
     let data = fit::json(subject, room).replace('<', "\\u003c");
-    let title = escape(&format!("{} · rgpu", subject.profile.kernel.name));
-    let place = escape(&place(subject));
-    let (style, script) = (hash(CSS), hash(SCRIPT));
-    let page = format!(
+    let (name, place) = (&subject.profile.kernel.name, place(subject));
+    vec![Document::new("report.html", page(name, &place, SCRIPT, &data))]
+}
+
+/// A self-contained page that `script` draws from `data`, which is JSON without `<`.
+pub(super) fn page(name: &str, place: &str, script: &str, data: &str) -> String {
+    let (name, place) = (escape(name), escape(place));
+    let (style, script_hash) = (hash(CSS), hash(script));
+    format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src '{style}'; script-src '{script}'; base-uri 'none'; form-action 'none'\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src '{style}'; script-src '{script_hash}'; base-uri 'none'; form-action 'none'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"generator\" content=\"rgpu {version}\">\n\
-         <title>{title}</title>\n<style>{CSS}</style>\n</head>\n<body>\n\
+         <title>{name} · rgpu</title>\n<style>{CSS}</style>\n</head>\n<body>\n\
          <a class=\"skip\" href=\"#summary\">To the summary</a>\n\
          <header><div class=\"wrap bar\"><span class=\"brand\">rgpu</span><h1>{name}</h1>\
          <span class=\"where\">{place}</span>\
@@ -58,11 +65,9 @@ pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document> {
          <nav class=\"wrap\" aria-label=\"Sections\"></nav></header>\n\
          <main class=\"wrap\"><noscript>This page draws itself with a script of its own; scripts are switched off.</noscript></main>\n\
          <script type=\"application/json\" id=\"data\">{data}</script>\n\
-         <script>{SCRIPT}</script>\n</body>\n</html>\n",
+         <script>{script}</script>\n</body>\n</html>\n",
         version = env!("CARGO_PKG_VERSION"),
-        name = escape(&subject.profile.kernel.name),
-    );
-    vec![Document::new("report.html", page)]
+    )
 }
 
 /// Device, mode and start time, for the header line.

@@ -67,6 +67,7 @@ const REGISTRIES: &[Registry] = &[
             "grid",
             "headline",
             "kernel_name",
+            "prediction",
             "quantity",
             "regions",
             "input",

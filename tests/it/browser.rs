@@ -151,6 +151,13 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
+    /// Makes the page this many CSS pixels wide, as on a smaller screen.
+    pub(crate) fn resize(&mut self, width: u32) {
+        let size =
+            json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
+        self.call("Emulation.setDeviceMetricsOverride", size);
+    }
+
     /// Lets the system wish for `light` or `dark`.
     pub(crate) fn wish(&mut self, scheme: &str) {
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);

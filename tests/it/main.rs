@@ -34,6 +34,7 @@ mod laptop;
 mod layout;
 mod local;
 mod model;
+mod model_page;
 mod no_gpu;
 mod over_http;
 mod over_ssh;

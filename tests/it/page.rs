@@ -1,5 +1,6 @@
 //! The HTML page of real recordings, opened in a browser. Pictures go to `target/pages/`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use rgpu::model::{Profile, Sidecars};
@@ -37,6 +38,8 @@ fn seen(page: &Path, name: &str) -> Option<Browser> {
         assert_ne!(browser.value("document.documentElement.dataset.ready ?? ''"), "");
         eprintln!("{name}, {scheme}: drawn in {drawn:.0} ms");
         assert!(drawn > 0.0 && drawn < DRAWN_MS, "drawn in {drawn} ms");
+        let lists = browser.value("document.querySelector('main').textContent.includes('[object')");
+        assert_eq!(lists, false, "a list or an element is shown as its type");
         browser.picture(&pictures().join(format!("{name}-{scheme}.png")));
     }
     assert!(browser.complaints.is_empty(), "{}", browser.complaints.join("\n"));
@@ -97,6 +100,126 @@ fn a_timeline_is_drawn_on_its_canvas_and_answers_to_keys() {
     browser.value("document.getElementById('theme').click()");
     assert_eq!(browser.value("document.documentElement.dataset.theme"), "light");
     assert!(browser.complaints.is_empty(), "{}", browser.complaints.join("\n"));
+}
+
+#[test]
+fn the_launch_of_the_headline_is_selected_in_the_list_and_in_the_selector() {
+    let laptop = Laptop::new();
+    let page = page(&laptop, "ncu/2025.3.1/regions/report.ncu-repz");
+    let Some(mut browser) = seen(&page, "regions") else { return };
+    let selected = |browser: &mut Browser| {
+        let selector = "document.querySelector('.picker select').selectedOptions[0].textContent";
+        let row = "document.querySelector('#launches tr.on td').textContent";
+        let tile = "document.querySelector('#summary .tile .k').textContent";
+        [selector, row, tile].map(|what| browser.value(what).as_str().unwrap_or("none").to_owned())
+    };
+    let [selector, row, tile] = selected(&mut browser);
+    assert!(selector.starts_with("#3 vecadd"), "{selector}");
+    assert_eq!((row.as_str(), tile.as_str()), ("3", "Launch #3 vecadd"));
+
+    browser.value("document.querySelectorAll('#launches tbody tr')[1].click()");
+    let [selector, row, tile] = selected(&mut browser);
+    assert!(selector.starts_with("#1 "), "{selector}");
+    assert_eq!(row, "1");
+    assert!(tile.starts_with("Launch #1 "), "{tile}");
+    assert!(browser.complaints.is_empty(), "{}", browser.complaints.join("\n"));
+}
+
+/// The arrows of the memory chart by their metrics, as the table below the chart has them.
+fn arrows(browser: &mut Browser) -> BTreeMap<String, String> {
+    let rows = browser.value(
+        "[...document.querySelectorAll('#memory tbody tr')].map(row => { \
+         const cells = [...row.cells].map(c => c.textContent); \
+         return [cells.at(-1), cells[2].replaceAll('\u{202f}', '')]; })",
+    );
+    serde_json::from_value::<Vec<(String, String)>>(rows).unwrap().into_iter().collect()
+}
+
+#[test]
+fn the_memory_chart_has_the_numbers_of_ncus_own_pages() {
+    let laptop = Laptop::new();
+    let folder = "ncu/2025.3.1/full-spill";
+    let page = page(&laptop, &format!("{folder}/report.ncu-repz"));
+    let Some(mut browser) = seen(&page, "memory-chart") else { return };
+    let arrows = arrows(&mut browser);
+
+    // The second line of ncu's raw page has units, the third the values.
+    let raw = std::fs::read(fixture(&format!("{folder}/raw.csv"))).unwrap();
+    let mut raw = csv::Reader::from_reader(raw.as_slice());
+    let names = raw.headers().unwrap().clone();
+    let values = raw.records().nth(1).unwrap().unwrap();
+    let raw: BTreeMap<&str, &str> = names.iter().zip(values.iter()).collect();
+    let single = arrows.iter().filter(|(metric, _)| !metric.contains(' '));
+    let compared = single.inspect(|(metric, shown)| {
+        assert_eq!(shown.as_str(), raw[metric.as_str()], "{metric}");
+    });
+    assert!(compared.count() >= 12);
+    assert_eq!(arrows["dram__bytes_write.sum"], "363328000");
+    assert_eq!(arrows["smsp__sass_inst_executed_op_local_ld.sum"], "2605056");
+
+    // What ncu's details page says: L1/TEX Hit Rate 15.61, L2 Hit Rate 68.47, 3.05 Tbyte/s.
+    let details = std::fs::read_to_string(fixture(&format!("{folder}/details.csv"))).unwrap();
+    let drawn = browser.value("document.querySelector('#memory svg').textContent");
+    let drawn = drawn.as_str().unwrap();
+    for (line, label) in [
+        ("\"L1/TEX Hit Rate\",\"%\",\"15.61\"", "hit rate 15.6 %"),
+        ("\"L2 Hit Rate\",\"%\",\"68.47\"", "hit rate 68.5 %"),
+        ("\"Memory Throughput\",\"Tbyte/s\",\"3.05\"", "3.05 TB/s"),
+    ] {
+        assert!(details.contains(line), "{line}");
+        assert!(drawn.contains(label), "{label} is not in {drawn}");
+    }
+    for label in ["2.61 M inst", "2.79 M requests · 5.92 %", "363 MB · 40 %", "0 wavefronts"] {
+        assert!(drawn.contains(label), "{label} is not in {drawn}");
+    }
+
+    // The text alternative is reached and opened by keyboard.
+    browser.value("document.querySelector('#memory summary').focus()");
+    browser.press(" ");
+    assert_eq!(browser.value("document.querySelector('#memory details').open"), true);
+    assert_eq!(browser.value("document.querySelector('#memory .wide').tabIndex"), 0);
+    assert!(browser.complaints.is_empty(), "{}", browser.complaints.join("\n"));
+}
+
+#[test]
+fn the_memory_chart_shows_what_a_report_lacks_as_absent() {
+    let laptop = Laptop::new();
+    let page = page(&laptop, "ncu/2025.3.1/eight-transpose-conflicts/report.ncu-repz");
+    let Some(mut browser) = seen(&page, "memory-chart-gaps") else { return };
+    let arrows = arrows(&mut browser);
+    assert_eq!(arrows["l1tex__m_xbar2l1tex_read_bytes.sum"], "absent");
+    assert_eq!(arrows["l1tex__t_requests_pipe_lsu_mem_local_op_ld.sum"], "0");
+    let drawn = browser.value("document.querySelector('#memory').textContent");
+    let drawn = drawn.as_str().unwrap();
+    assert_eq!(drawn.matches("hit rate absent").count(), 2, "{drawn}");
+    assert!(drawn.contains("Not in the report: TMA, Tensor operands."), "{drawn}");
+
+    // Without any of its counters there is no chart, and the page says so.
+    let page = self::page(&laptop, "ncu/2025.3.1/regions/report.ncu-repz");
+    browser.open(&page);
+    assert_eq!(browser.value("document.querySelector('#memory')"), serde_json::Value::Null);
+    let about = browser.value("document.querySelector('#about').textContent");
+    assert!(about.as_str().unwrap().contains("Memory chart: its counters were not collected"));
+}
+
+#[test]
+fn a_narrow_screen_cuts_nothing_off() {
+    let laptop = Laptop::new();
+    let Some(mut browser) = Browser::start() else { return };
+    browser.resize(390);
+    for (name, recording) in [
+        ("tiled-matmul", "ncu/2025.3.1/full-tiled-matmul/report.ncu-repz"),
+        ("timeline", "nsys/2025.3.1/regions/report.nsys-rep"),
+        ("torch-add", "torch/public/simple-add/trace.json"),
+    ] {
+        browser.open(&page(&laptop, recording));
+        browser.picture(&pictures().join(format!("{name}-narrow.png")));
+        let wide = browser.value("document.documentElement.scrollWidth").as_u64().unwrap();
+        assert!(wide <= 390, "{name} is {wide} pixels wide");
+        // One letter a line would make a page of tens of thousands of pixels.
+        let high = browser.value("document.documentElement.scrollHeight").as_u64().unwrap();
+        assert!(high < 15_000, "{name} is {high} pixels high");
+    }
 }
 
 #[test]

@@ -46,6 +46,7 @@ const NAMES: &[&str] = &[
     "model-check",
     "model-kernel",
     "model-llm",
+    "model-comparison",
     "model-collective",
     "model-config",
     "model-import",

@@ -10,6 +10,7 @@ use rgpu_predict::hw::Gpu;
 
 use super::gpu::{GpuArgs, target};
 use super::input;
+use super::page::{self, PageArgs};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 use crate::report::{Align, Grid, bytes, duration, per_second};
@@ -34,6 +35,9 @@ pub(in crate::cli) struct CollArgs {
     /// A file with links that differ from the GPU's own: nodes, NVLink, PCIe, network, NUMA
     #[arg(long, value_name = "FILE")]
     pub topology: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub page: PageArgs,
 }
 
 /// Sizes on each side of the one that was asked for.
@@ -81,9 +85,13 @@ pub(super) fn run(app: &App, args: &CollArgs) -> Result<Status> {
     };
     let time = predict(args.bytes);
     let document = collective_document(&target.hardware.id, &time, sizes, &source);
-    match app.global.json {
-        true => app.print_json(&document)?,
-        false => print(app, &document),
+    let name = document.op.name();
+    let sides = [page::side(name, &document)?];
+    let is_page = page::write(app, &args.page, name, &document.gpu, &sides)?;
+    match (app.global.json, is_page) {
+        (true, _) => app.print_json(&document)?,
+        (false, true) => {}
+        (false, false) => print(app, &document),
     }
     Ok(0)
 }

@@ -10,6 +10,7 @@ use rgpu_predict::kernel::{Attention, AttentionKind, Experts, Gemm, KernelTime, 
 
 use super::gpu::{GpuArgs, Target, target};
 use super::input;
+use super::page::{self, PageArgs};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
 use crate::report::{Align, Grid, bytes, duration, percent};
@@ -107,6 +108,9 @@ pub(in crate::cli) struct KernelArgs {
     /// The clock during that measurement: shows the share at this clock too
     #[arg(long, value_name = "MHZ", requires = "measured_us")]
     pub clock_mhz: Option<f64>,
+
+    #[command(flatten)]
+    pub page: PageArgs,
 }
 
 /// The kernels.
@@ -155,10 +159,15 @@ pub(super) fn run(app: &App, args: &KernelArgs) -> Result<Status> {
     if let (Some(us), [document]) = (args.measured_us, &mut documents[..]) {
         document.shares = Some(shares(args, &target, us)?);
     }
+    let sides: Vec<_> =
+        documents.iter().map(|d| page::side(&d.subject, d)).collect::<Result<_>>()?;
+    let title = args.op.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
+    let is_page = page::write(app, &args.page, &title, &target.hardware.id, &sides)?;
     for document in &documents {
-        match app.global.json {
-            true => app.print_json(document)?,
-            false => print(app, document),
+        match (app.global.json, is_page) {
+            (true, _) => app.print_json(document)?,
+            (false, true) => {}
+            (false, false) => print(app, document),
         }
     }
     Ok(0)

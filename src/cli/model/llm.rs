@@ -13,7 +13,9 @@ use rgpu_predict::kernel::{AttentionKind, Fusion};
 use rgpu_predict::llm::serve::LoadResult;
 use rgpu_predict::llm::{Deployment, Load, Parallelism, Phase, Placement, Step, serve, suggest};
 
+use super::compare::{self, ComparisonDocument};
 use super::gpu::{GpuArgs, Target, target};
+use super::page::{self, PageArgs};
 use super::{coll, input, llm_text};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
@@ -90,6 +92,13 @@ pub(in crate::cli) struct LlmArgs {
     /// Show other ways to spread the model over as many GPUs, and what rules them out
     #[arg(long)]
     pub suggest: bool,
+
+    /// Compare with another way: a TOML file with the flags that differ, without dashes
+    #[arg(long, value_name = "FILE")]
+    pub compare: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub page: PageArgs,
 }
 
 /// The document to show.
@@ -101,7 +110,7 @@ pub(super) enum Detail {
     Server,
 }
 
-fn placement(typed: &str) -> std::result::Result<Placement, String> {
+pub(super) fn placement(typed: &str) -> std::result::Result<Placement, String> {
     let mut placement = Placement { weights: Tier::Hbm, kv: Tier::Hbm };
     for word in typed.split(',') {
         let (what, tier) = word.split_once('=').unwrap_or((word, ""));
@@ -139,21 +148,55 @@ fn impossible(error: &rgpu_predict::llm::PlacementError) -> Failure {
         .hint("`--suggest` shows which ways are possible")
 }
 
-/// Predicts a model.
+/// Predicts a model, and the way that it is compared with.
 pub(super) fn run(app: &App, args: &LlmArgs, detail: Detail) -> Result<Status> {
+    let document = document(app, args)?;
+    let name = file_name(&args.config);
+    let Some(path) = &args.compare else {
+        let place = format!("{} · {}", document.gpu, llm_text::spread(&document.parallelism));
+        let is_page =
+            page::write(app, &args.page, &name, &place, &[page::side(&name, &document)?])?;
+        match (app.global.json, is_page) {
+            (true, _) => app.print_json(&document)?,
+            (false, true) => {}
+            (false, false) => llm_text::print(app, &document, detail),
+        }
+        return Ok(0);
+    };
+    let other_args = compare::other(args, path)?;
+    let other = self::document(app, &other_args).map_err(|failure| match failure.place.file {
+        Some(_) => failure,
+        None => failure.file(path.display()),
+    })?;
+    let other_name = file_name(path);
+    let sides = [page::side("command line", &document)?, page::side(&other_name, &other)?];
+    let place = format!("against {other_name}");
+    let is_page = page::write(app, &args.page, &name, &place, &sides)?;
+    match (app.global.json, is_page) {
+        (true, _) => app.print_json(&ComparisonDocument::new(document, other))?,
+        (false, true) => {}
+        (false, false) => {
+            let way = |document: &LlmDocument| {
+                format!("{}, {}", document.gpu, llm_text::spread(&document.parallelism))
+            };
+            compare::print(app, (&way(&document), &document), (&way(&other), &other));
+        }
+    }
+    Ok(0)
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn document(app: &App, args: &LlmArgs) -> Result<LlmDocument> {
     let target = target(app, &args.gpu)?;
     let mut model = model(&args.config)?;
     if let Some(dtype) = args.weights {
         (model.linear_dtype, model.expert_dtype) = (dtype, dtype);
     }
     let deployment = deployment(args, &model, &target)?;
-    let document = predict(args, &model, &deployment, &target)?;
-    if app.global.json {
-        app.print_json(&document)?;
-    } else {
-        llm_text::print(app, &document, detail);
-    }
-    Ok(0)
+    predict(args, &model, &deployment, &target)
 }
 
 fn deployment(args: &LlmArgs, model: &Model, target: &Target) -> Result<Deployment> {

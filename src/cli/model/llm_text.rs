@@ -37,7 +37,8 @@ pub(super) fn print(app: &App, document: &LlmDocument, detail: Detail) {
     }
 }
 
-fn spread(parallelism: &Parallelism) -> String {
+/// Parallelism in words.
+pub(super) fn spread(parallelism: &Parallelism) -> String {
     let mut words = format!("tp {}, pp {}, ep {}", parallelism.tp, parallelism.pp, parallelism.ep);
     for (is_on, word) in [(parallelism.sp, ", sp"), (parallelism.dp_attention, ", dp attention")] {
         if is_on {

@@ -443,7 +443,7 @@ pub struct LlmDocument {
     /// The memory of every stage under that load.
     pub stages: Vec<StageMemory>,
     /// Other ways to spread the model over as many GPUs, best first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suggestions: Vec<Suggestion>,
     /// The definitions of the numbers, by name.
     pub definitions: BTreeMap<&'static str, &'static str>,

@@ -86,3 +86,9 @@ function bar(cls, share, at) {
   if (at !== undefined) node.style.background = color(at);
   return node;
 }
+
+/** A number with its label, and `share` of something (0 to 1) as a meter. */
+function tile(label, value, extra, share) {
+  return el("div", { class: "tile" }, el("div", { class: "k" }, label), el("div", { class: "v" }, value),
+    extra && el("div", { class: "s" }, extra), share !== undefined && el("div", { class: "meter" }, bar(null, share)));
+}

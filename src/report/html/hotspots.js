@@ -30,7 +30,7 @@ function hotspots() {
     const most = Math.max(1, ...(view === "lines" ? spots.lines : spots.instructions).map(r => r.samples || 0));
     const shared = [
       { label: "samples", num: true, cell: r => r.samples === undefined ? "" : count(r.samples), key: r => r.samples || 0 },
-      { label: "share", num: true, cls: "hot", cell: r => { const f = document.createDocumentFragment(); f.append(bar(null, (r.samples || 0) / most), heat(r)); return f; }, key: r => r.samples || 0 },
+      { label: "share", num: true, cls: "hot", cell: r => [bar(null, (r.samples || 0) / most), heat(r)], key: r => r.samples || 0 },
     ];
     const waits = { label: "waits for", cell: r => { const w = worst(r); return w ? el("span", { class: "whole" }, `${w[0]} ${(100 * w[1] / Math.max(1, r.samples || w[1])).toFixed(0)} %`) : ""; }, key: r => (worst(r) || [""])[0] };
     const counted = [
@@ -41,11 +41,11 @@ function hotspots() {
     const here = r => r.at && r.at.length ? r.at[r.at.length - 1] : null;
     const list = view === "lines"
       ? table([{ label: "line", cell: r => el("code", { title: r.at.file, class: "whole" }, at(r.at)), key: r => r.at.file + String(r.at.line).padStart(7) },
-        ...(spots.lines.some(l => l.text) ? [{ label: "source", cls: "code", cell: r => r.text === undefined ? "" : r.text }] : []), ...shared, waits, ...counted,
+        { label: "source", cls: "code", cell: r => r.text }, ...shared, waits, ...counted,
         { label: "instructions", num: true, cell: r => count(r.instructions), key: r => r.instructions }],
-      spots.lines, { label: "source lines", search: r => `${r.at.file}:${r.at.line} ${r.text || ""}`, tools: tabs.map(t => t[1]), sort: { at: spots.lines.some(l => l.text) ? 2 : 1, down: true } })
+      spots.lines, { label: "source lines", search: r => `${r.at.file}:${r.at.line} ${r.text || ""}`, tools: tabs.map(t => t[1]), sort: { label: "samples", down: true } })
       : table([{ label: "offset", num: true, cell: r => el("code", null, "0x" + r.offset.toString(16).padStart(4, "0")), key: r => r.offset },
-        ...(spots.instructions.some(i => i.sass) ? [{ label: "instruction", cls: "code", cell: r => r.sass === undefined ? "" : r.sass }] : []), ...shared, waits, ...counted,
+        { label: "instruction", cls: "code", cell: r => r.sass }, ...shared, waits, ...counted,
         { label: "line", cell: r => here(r) ? el("code", { class: "whole", title: r.at.map(a => `${a.file}:${a.line}`).join(" › ") }, at(here(r))) : "" }],
       spots.instructions, { label: "instructions", search: r => `${r.sass || ""} ${here(r) ? at(here(r)) : ""}`, tools: tabs.map(t => t[1]), limit: 200 });
     const facts = [`${plural(total, "sample")} over ${plural(spots.instructions.length, "instruction")}`];

@@ -7,10 +7,11 @@ const current = () => page.launches[chosen];
 function onLaunch(f) { watchers.push(f); f(current()); }
 function choose(at) { chosen = at; watchers.forEach(f => f(current())); }
 
-/** The launch of the headline, else the first with metrics. */
+/** The launch of the headline, else the longest with metrics. */
 function firstChosen() {
   const told = page.launches.findIndex(l => l.detailed && l.id === page.headline.launch);
-  return told >= 0 ? told : Math.max(0, page.launches.findIndex(l => l.detailed));
+  const longest = page.launches.reduce((a, b) => (b.detailed && !(a && a.duration_ns >= b.duration_ns) ? b : a), null);
+  return told >= 0 ? told : Math.max(0, page.launches.indexOf(longest));
 }
 
 function label(launch) {
@@ -24,7 +25,7 @@ function picker() {
   if (list.length < 2) return null;
   const select = el("select", { "aria-label": "Launch", on: { change: e => choose(Number(e.target.value)) } },
     list.map(l => el("option", { value: page.launches.indexOf(l) }, label(l))));
-  watchers.push(() => { select.value = String(chosen); });
+  onLaunch(() => { select.value = String(chosen); });
   return el("div", { class: "picker" }, el("span", null, "Launch"), select);
 }
 

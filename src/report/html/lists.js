@@ -3,19 +3,17 @@
 function regions() {
   const list = page.regions;
   if (!list.length) return absent.push(["Regions", "no NVTX range was recorded"]);
-  const most = Math.max(1, ...list.map(r => r.gpu_ns || r.host_ns || 0));
-  const useGpu = list.some(r => r.gpu_ns !== undefined);
+  const most = Math.max(1, ...list.map(r => r.gpu_ns || 0));
   section("regions", "Regions", "NVTX ranges as a tree. GPU time is the time of work launched inside the range and its inner ranges; host time is not GPU time.", table([
     { label: "region", cls: "name", cell: r => {
-      const node = el("span", { class: "mono", title: r.path.join(" › ") }, r.path[r.path.length - 1]);
+      const node = el("div", { class: "mono", title: r.path.join(" › ") }, r.path[r.path.length - 1]);
       node.style.paddingLeft = (r.path.length - 1) * 22 + "px";
       return node;
     } },
     { label: "times", num: true, cell: r => r.instances === undefined ? "" : count(r.instances), key: r => r.instances },
     { label: "host", num: true, cell: r => r.host_ns === undefined ? "" : duration(r.host_ns), key: r => r.host_ns },
-    { label: "GPU", num: true, cell: r => r.gpu_ns === undefined ? "" : duration(r.gpu_ns) + (r.inferred_gpu_ns ? `, ${duration(r.inferred_gpu_ns)} inferred` : ""), key: r => r.gpu_ns },
-    ...(list.some(r => r.gpu_span_ns) ? [{ label: "GPU span", num: true, cell: r => r.gpu_span_ns ? duration(r.gpu_span_ns) : "", key: r => r.gpu_span_ns }] : []),
-    { label: "", cls: "hot", cell: r => bar(null, (useGpu ? r.gpu_ns || 0 : r.host_ns || 0) / most) },
+    { label: "GPU", num: true, cls: "hot", cell: r => r.gpu_ns === undefined ? "" : [bar(null, r.gpu_ns / most), el("span", null, duration(r.gpu_ns) + (r.inferred_gpu_ns ? `, ${duration(r.inferred_gpu_ns)} inferred` : ""))], key: r => r.gpu_ns },
+    { label: "GPU span", num: true, cell: r => r.gpu_span_ns ? duration(r.gpu_span_ns) : "", key: r => r.gpu_span_ns },
     { label: "launches", num: true, cell: r => r.kernels.length ? count(sum(r.kernels.map(k => k.launches))) : "", key: r => sum(r.kernels.map(k => k.launches)) },
     { label: "kernels", cell: r => {
       const [first, ...rest] = r.kernels;
@@ -35,8 +33,8 @@ function operators() {
     { label: "own host", num: true, cell: o => duration(o.host_self_ns), key: o => o.host_self_ns },
     { label: "GPU", num: true, cell: o => o.gpu_ns === undefined ? "" : duration(o.gpu_ns), key: o => o.gpu_ns },
     { label: "own GPU", num: true, cell: o => o.gpu_self_ns === undefined ? "" : duration(o.gpu_self_ns), key: o => o.gpu_self_ns },
-    ...(page.operators.some(o => o.places) ? [{ label: "called in", cell: o => (o.places || []).map(p => p.function).join("; ") }] : []),
-    { label: "shapes", cell: o => o.shapes || "" },
+    { label: "called in", cls: "name", cell: o => (o.places || []).map(p => p.function).join("; ") },
+    { label: "shapes", cls: "name", cell: o => o.shapes },
   ], page.operators, { label: "operators", search: o => o.name }));
 }
 
@@ -72,7 +70,7 @@ function metrics() {
     const list = page.metrics.ids.map((id, at) => ({ id, value: row[at], unit: page.metrics.units[at] })).filter(m => m.value !== null && m.value !== undefined);
     list.sort((a, b) => cited.has(b.id) - cited.has(a.id));
     box.replaceChildren(table([
-      { label: "metric", cls: "name", cell: m => [el("code", null, m.id)].concat(cited.has(m.id) ? [" ", el("span", { class: "badge warn" }, "evidence")] : []).reduce((f, n) => { f.append(n); return f; }, document.createDocumentFragment()), key: m => m.id },
+      { label: "metric", cls: "name", cell: m => [el("code", null, m.id), cited.has(m.id) && [" ", el("span", { class: "badge warn" }, "evidence")]], key: m => m.id },
       { label: "value", num: true, cell: m => typeof m.value === "number" ? (Number.isInteger(m.value) ? count(m.value) : String(Number(m.value.toPrecision(7)))) : m.value, key: m => m.value },
       { label: "unit", cell: m => m.unit || "" },
     ], list, { label: "metrics", search: m => m.id + " " + m.unit, limit: 60 }));
@@ -112,9 +110,9 @@ function sanitizer() {
 
 function about() {
   const run = page.run;
-  const facts = [["Run", run.id], ["Started", run.started], ["Where", run.remote], ["GPU", page.device], ["Mode", run.mode], ["Rung", page.rung],
+  const facts = [["Run", run.id], ["Started", run.started], ["Where", run.remote], ["GPU", page.device], ["Mode", run.mode], ["Rung", page.rung !== run.mode && page.rung],
     ["Command", run.command.join(" ")], ["Compiler", page.kernel.compiler], ["Source", page.kernel.source], ["rgpu", run.rgpu]].filter(([, v]) => v);
-  const node = section("about", "About this report", null, el("dl", { class: "facts" }, facts.map(([k, v]) => [el("dt", null, k), el("dd", null, v)])));
+  const node = section("about", "About", null, el("dl", { class: "facts" }, facts.map(([k, v]) => [el("dt", null, k), el("dd", null, v)])));
   const gone = [...absent.map(([what, why]) => `${what}: ${why}`), ...page.gaps.map(g => g.text), ...page.left_out];
   if (gone.length) node.append(el("h3", null, "Not here, and why"), el("ul", { class: "plain" }, gone.map(text => el("li", null, said(text)))));
 }

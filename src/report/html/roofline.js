@@ -83,7 +83,7 @@ function roofs(launch) {
     swatch.style.background = color(memory.indexOf(p.memory));
     return el("span", null, swatch, `${p.memory.label}: ${digits(p.x)} FLOP/byte, ${percent(100 * p.y / Math.min(reached.peak, p.x * p.memory.peak))} of its roof`);
   })) : el("p", { class: "note" }, "The launch did no counted floating-point work, so no point can be drawn.");
-  return [plot, notes, el("details", null, el("summary", null, "Every ceiling, with its source"), table([
+  return [el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Roofline" }, plot), notes, el("details", null, el("summary", null, "Every ceiling, with its source"), table([
     { label: "ceiling", cell: r => r.label, key: r => r.label },
     { label: "peak", num: true, cell: r => rate(r.peak, r.unit), key: r => r.peak },
     { label: "reached", num: true, cell: r => r.achieved === undefined ? "" : rate(r.achieved, r.unit), key: r => r.achieved },

@@ -1,10 +1,5 @@
 // The headline: what limits the performance, the times, what to try, and which rung was reached.
 
-function tile(label, value, extra, share) {
-  return el("div", { class: "tile" }, el("div", { class: "k" }, label), el("div", { class: "v" }, value),
-    extra && el("div", { class: "s" }, extra), share !== undefined && el("div", { class: "meter" }, bar(null, share)));
-}
-
 function number(launch, ...ids) {
   for (const id of ids) {
     const at = page.metrics.ids.indexOf(id);
@@ -29,9 +24,13 @@ function tiles() {
     list.push(tile("Of the speed of light", percent(sol.percent), sol.bound + " side", sol.percent / 100));
     if (sol.flops) list.push(tile("MFU", percent(sol.flops.percent), `of ${sol.flops.label} (${sol.flops.source})`, sol.flops.percent / 100));
   }
+  if (page.busy) {
+    list.push(tile("GPU busy", percent(100 * page.busy.busy_ns / Math.max(1, page.busy.span_ns)),
+      `${duration(page.busy.busy_ns)} of ${duration(page.busy.span_ns)} from first to last kernel`, page.busy.busy_ns / page.busy.span_ns));
+  }
   const launch = current();
   if (launch && launch.detailed) {
-    if (launch.duration_ns !== undefined) list.push(tile(page.launches.length > 1 ? `Launch #${launch.id} ${short(launch.kernel)}` : "This launch", duration(launch.duration_ns), "the tool's own clock policy"));
+    if (launch.duration_ns !== undefined) list.push(tile(page.launches.length > 1 ? `Launch #${launch.id} ${short(launch.kernel)}` : "This launch", duration(launch.duration_ns), "under the tool's clocks"));
     const shares = [
       ["Compute (SM)", "sm__throughput.avg.pct_of_peak_sustained_elapsed"],
       ["Memory", "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"],
@@ -42,10 +41,6 @@ function tiles() {
       const x = number(launch, ...ids);
       if (x !== undefined) list.push(tile(label, percent(x), label === "Achieved occupancy" ? "of the SM's warps" : "of peak", x / 100));
     }
-  }
-  if (page.busy) {
-    list.push(tile("GPU busy", percent(100 * page.busy.busy_ns / Math.max(1, page.busy.span_ns)),
-      `${duration(page.busy.busy_ns)} of ${duration(page.busy.span_ns)} from first to last kernel`, page.busy.busy_ns / page.busy.span_ns));
   }
   if (page.correctness) {
     const c = page.correctness;
@@ -62,7 +57,8 @@ function summary() {
   node.querySelector("h2").classList.add("skip");
   onLaunch(launch => {
     box.replaceChildren(...tiles());
-    const list = launch && launch.classification ? launch.classification.verdicts : [];
+    // Below a headline about the whole program, verdicts of one launch would mislead.
+    const list = head.launch !== undefined && launch && launch.classification ? launch.classification.verdicts : [];
     verdicts.replaceChildren(...list.map(v => el("span", { class: "badge " + (v.verdict === launch.classification.primary ? "warn" : ""),
       title: `score ${v.score}, confidence ${v.confidence}` }, words(v.verdict))));
   });
@@ -86,7 +82,7 @@ function covered(list) {
     { label: "launches", num: true, cell: c => count(c.launches) },
     { label: "GPU time", num: true, cell: c => duration(c.total_ns) },
     { label: "could give back", num: true, cell: c => duration(c.stake_ns) },
-    { label: "its longest", cell: c => said(c.text) },
+    { label: "its longest", cls: "text", cell: c => said(c.text) },
   ], list);
 }
 
@@ -94,13 +90,14 @@ function covered(list) {
 function kernelVerdicts() {
   const list = page.kernel_verdicts || [];
   if (page.kernels.length < 2 || !list.length) return;
+  const repeated = v => { const before = list[list.indexOf(v) - 1]; return before && before.text === v.text; };
   section("verdicts", "What limits the kernels", "The kernels with at least 5 % of the GPU time, longest first.",
     table([
       { label: "kernel", cell: v => kernelName(v.kernel), cls: "name" },
       { label: "GPU time", num: true, cell: v => percent(v.percent) },
       { label: "launches", num: true, cell: v => count(v.launches) },
       { label: "verdict", cell: v => v.verdict ? el("span", { class: "badge warn" }, words(v.verdict)) : "none" },
-      { label: "because", cell: v => said(v.text) },
+      { label: "because", cls: "text", cell: v => repeated(v) ? el("span", { class: "dim" }, "as above") : said(v.text) },
     ], list));
 }
 
@@ -114,10 +111,10 @@ function findings() {
       const texts = (page.finding_texts || [])[at] || {};
       const covers = f.covers || [];
       return el("li", null, el("span", { class: "n", "aria-hidden": "true" }, at + 1),
-        el("div", { class: "what" }, said(f.text)), texts.worth && el("div", { class: "note" }, "worth " + texts.worth),
+        el("div", { class: "what" }, said(f.text)),
+        el("div", { class: "note" }, el("span", { class: "badge" }, words(f.category)), several && kernel && covers.length < 2 ? [" ", kernelName(kernel), texts.worth && ","] : null, texts.worth && " worth " + texts.worth),
         texts.places && texts.places.length ? el("ul", { class: "places" }, texts.places.map(p => el("li", null, said(p)))) : null,
         el("div", { class: "hint" }, "→ ", said(f.hint)),
-        el("div", null, el("span", { class: "badge" }, words(f.category)), several && kernel && covers.length < 2 ? [" ", kernelName(kernel)] : null),
         covers.length > 1 ? el("details", null, el("summary", null, plural(covers.length, "kernel")), covered(covers)) : null,
         f.evidence.length ? el("details", null, el("summary", null, "Evidence"), evidence(f.evidence)) : null);
     })));

@@ -1,28 +1,31 @@
 // A table that sorts by column, can be searched, and shows long lists in pieces.
 
-/** `columns`: {label, cell(row) → node or text, key(row) → sort key, num, cls}. */
+/** `columns`: {label, cell(row) → nodes or text, key(row) → sort key, num, cls}. A column without any
+    content is left out. `sort`: the column that the table begins sorted by. */
 function table(columns, rows, { search, limit = 100, label, pick, sort, tools = [] } = {}) {
-  let order = sort || null;
+  const empty = content => content === "" || content === undefined || content === null;
+  columns = columns.filter(column => rows.some(row => !empty(column.cell(row))));
+  let order = sort ? { column: columns.find(column => column.label === sort.label), down: sort.down } : null;
   let shown = limit;
   let query = "";
   const body = el("tbody");
   const counter = el("span", { class: "count", role: "status" });
   const more = el("button", { type: "button", class: "gone", on: { click: () => { shown = rows.length; draw(); } } }, "Show all");
-  const heads = columns.map((column, at) => el("th", { class: column.num && "num", scope: "col" },
+  const heads = columns.map(column => el("th", { class: column.num && "num", scope: "col" },
     column.key ? el("button", { type: "button", on: { click: () => {
-      const down = order && order.at === at ? !order.down : !!column.num;
-      order = { at, down };
+      const down = order && order.column === column ? !order.down : !!column.num;
+      order = { column, down };
       draw();
     } } }, column.label) : column.label));
   function draw() {
     let list = rows;
     if (query) list = list.filter(row => search(row).toLowerCase().includes(query));
     heads.forEach((head, at) => {
-      if (order && order.at === at) head.setAttribute("aria-sort", order.down ? "descending" : "ascending");
+      if (order && order.column === columns[at]) head.setAttribute("aria-sort", order.down ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");
     });
-    if (order) {
-      const key = columns[order.at].key;
+    if (order && order.column) {
+      const key = order.column.key;
       const sign = order.down ? -1 : 1;
       list = [...list].sort((a, b) => {
         const [x, y] = [key(a), key(b)];
@@ -35,9 +38,7 @@ function table(columns, rows, { search, limit = 100, label, pick, sort, tools = 
     body.replaceChildren(...list.slice(0, shown).map(row => {
       const line = el("tr", null, columns.map(column => {
         const cell = el("td", { class: [column.num && "num", column.cls].filter(Boolean).join(" ") || null });
-        const content = column.cell(row);
-        if (content !== undefined && content !== null) cell.append(content);
-        return cell;
+        return fill(cell, null, [column.cell(row)]);
       }));
       if (pick) pick(line, row);
       return line;

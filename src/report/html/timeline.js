@@ -11,13 +11,18 @@ function lanes(trace) {
   const end = trace.span_ns;
   // Tools number threads by process and system. Readers only need to tell them apart.
   const threads = [...new Set([...trace.ranges, ...trace.calls].map(e => e[3]))];
+  // The thread with the most calls comes first, then the GPU, then all other threads.
+  const calls = id => trace.calls.filter(c => c[3] === id).length;
+  const most = new Map(threads.map(id => [id, calls(id)]));
+  threads.sort((a, b) => most.get(b) - most.get(a));
+  const rank = id => (id === threads[0] ? 0 : 2);
   const which = id => threads.length > 1 ? `, thread ${threads.indexOf(id) + 1}` : "";
   for (const [name, start, length, thread, depth] of trace.ranges) {
-    put([0, thread, 0, depth], depth ? "" : `NVTX ranges${which(thread)}`, "range",
+    put([rank(thread), threads.indexOf(thread), 0, depth], depth ? "" : `NVTX ranges${which(thread)}`, "range",
       { start, length: length === null ? end - start : length, name: trace.names[name], open: length === null });
   }
   for (const [name, start, length, thread, waits] of trace.calls) {
-    put([0, thread, 1, 0], `CUDA calls${which(thread)}`, "call", { start, length, name: trace.names[name], waits });
+    put([rank(thread), threads.indexOf(thread), 1, 0], `CUDA calls${which(thread)}`, "call", { start, length, name: trace.names[name], waits });
   }
   for (const [kind, name, start, length, device, stream, size, launch] of trace.work) {
     const copy = kind === "copy" || kind === "set";
@@ -46,51 +51,58 @@ function stacked(lane) {
   return rows;
 }
 
+/** More rows than this are shown only on request: compilers have many threads. */
+const MAX_ROWS = 24;
+
 function timeline() {
   const trace = page.trace;
   if (!trace || !(trace.work.length + trace.ranges.length + trace.calls.length)) {
     return absent.push(["Timeline", "no events were recorded (they come from nsys, the CUPTI collector or a torch trace)"]);
   }
-  const rows = lanes(trace);
+  const every = lanes(trace);
+  let rows = every.slice(0, MAX_ROWS);
   const names = new Map();
   const hue = event => {
     if (!names.has(event.name)) names.set(event.name, names.size);
     return names.get(event.name);
   };
-  rows.forEach(r => r.events.forEach(hue));
-  const [ROW, GUTTER, AXIS] = [24, 168, 24];
-  const height = AXIS + rows.length * ROW + 6;
+  every.forEach(r => r.events.forEach(hue));
+  const [ROW, AXIS] = [24, 24];
+  const height = () => AXIS + rows.length * ROW + 6;
   const canvas = el("canvas", { tabindex: 0, role: "img", "aria-label":
     "Timeline. Arrow left and right move, plus and minus zoom, 0 shows all, comma and full stop go from event to event." });
   const told = el("p", { class: "picked dim", "aria-live": "polite" }, "Drag to move, Ctrl and wheel to zoom; click an event, or step through them with “,” and “.”.");
   const span = Math.max(1, trace.span_ns);
   let [from, to] = [0, span];
   let picked = null;
-  const all = rows.flatMap((r, row) => r.events.map(event => ({ event, row }))).sort((a, b) => a.event.start - b.event.start);
+  const all = every.flatMap((r, row) => r.events.map(event => ({ event, row }))).sort((a, b) => a.event.start - b.event.start);
   const width = () => canvas.clientWidth || 900;
-  const X = t => GUTTER + (t - from) / (to - from) * (width() - GUTTER - 8);
-  const T = x => from + (x - GUTTER) / (width() - GUTTER - 8) * (to - from);
+  // Wide enough for the titles of rows, but not most of a narrow screen.
+  const gutter = () => Math.min(168, width() / 3);
+  const X = t => gutter() + (t - from) / (to - from) * (width() - gutter() - 8);
+  const T = x => from + (x - gutter()) / (width() - gutter() - 8) * (to - from);
 
   function draw() {
     const ratio = window.devicePixelRatio || 1;
     const w = width();
     canvas.width = w * ratio;
-    canvas.height = height * ratio;
-    canvas.style.height = height + "px";
+    canvas.height = height() * ratio;
+    canvas.style.height = height() + "px";
     const g = canvas.getContext("2d");
     g.scale(ratio, ratio);
     const [ink, dim, line, card, soft] = ["ink", "dim", "line", "card", "soft"].map(themed);
     const palette = Array.from({ length: 10 }, (_, at) => resolved(at));
     g.fillStyle = card;
-    g.fillRect(0, 0, w, height);
+    g.fillRect(0, 0, w, height());
     g.font = "12px system-ui, sans-serif";
     g.textBaseline = "middle";
     let drawn = 0;
-    const step = 10 ** Math.floor(Math.log10((to - from) / 4));
-    const tick = [1, 2, 5, 10].map(m => m * step).find(s => (to - from) / s <= 8);
+    const labels = Math.max(2, Math.min(8, (w - gutter()) / 64));
+    const step = 10 ** Math.floor(Math.log10((to - from) / labels));
+    const tick = [1, 2, 5, 10].map(m => m * step).find(s => (to - from) / s <= labels);
     for (let t = Math.ceil(from / tick) * tick; t <= to; t += tick) {
       g.fillStyle = line;
-      g.fillRect(X(t), AXIS, 1, height);
+      g.fillRect(X(t), AXIS, 1, height());
       g.fillStyle = dim;
       g.fillText(t === 0 ? "0" : axis(t, tick), Math.min(X(t) + 4, w - 56), AXIS / 2);
     }
@@ -100,7 +112,7 @@ function timeline() {
       let edge = -1;
       for (const event of row.events) {
         if (event.start > to || event.start + event.length < from) continue;
-        const x = Math.max(GUTTER, X(event.start));
+        const x = Math.max(gutter(), X(event.start));
         const right = Math.min(w, X(event.start + event.length));
         const wide = Math.max(1.5, right - x);
         // Events that share a pixel are drawn once.
@@ -127,9 +139,9 @@ function timeline() {
         }
       }
       g.fillStyle = row.title ? soft : card;
-      g.fillRect(0, y + 1, GUTTER - 6, ROW - 1);
+      g.fillRect(0, y + 1, gutter() - 6, ROW - 1);
       g.fillStyle = dim;
-      g.fillText(row.title, 8, y + ROW / 2, GUTTER - 18);
+      g.fillText(row.title, 8, y + ROW / 2, gutter() - 18);
     });
     canvas.dataset.drawn = drawn;
   }
@@ -150,7 +162,7 @@ function timeline() {
   };
   const hit = (x, y) => {
     const row = rows[Math.floor((y - AXIS) / ROW)];
-    if (!row || x < GUTTER) return null;
+    if (!row || x < gutter()) return null;
     const slack = (to - from) / width() * 3;
     const t = T(x);
     let best = null;
@@ -187,7 +199,7 @@ function timeline() {
     if (dragged) {
       const by = e.clientX - dragged.x;
       if (Math.abs(by) > 3) dragged.far = true;
-      if (dragged.far) view(dragged.from - by / (width() - GUTTER - 8) * (to - from), to - from);
+      if (dragged.far) view(dragged.from - by / (width() - gutter() - 8) * (to - from), to - from);
     }
     const found = !dragged && hit(e.clientX - box.left, e.clientY - box.top);
     tip.classList.toggle("gone", !found);
@@ -214,18 +226,28 @@ function timeline() {
     if (keys[e.key]) { e.preventDefault(); keys[e.key](); }
   });
   const button = (text, name, f) => el("button", { type: "button", "aria-label": name, title: name, on: { click: f } }, text);
+  const more = el("button", { type: "button", on: { click: () => { rows = every; more.remove(); draw(); } } }, `All ${every.length} rows`);
   section("timeline", "Timeline", null,
     el("div", { class: "tools" }, button("−", "Zoom out", () => zoom(2)), button("+", "Zoom in", () => zoom(0.5)),
       button("←", "Move left", () => move(-0.3)), button("→", "Move right", () => move(0.3)), button("All", "Show all", () => view(0, span)),
       trace.work.length ? button("GPU work", "From the first to the last piece of GPU work", () => view(...work)) : null,
       el("span", { class: "count" }, `${plural(trace.work.length, "piece")} of GPU work, ${plural(trace.ranges.length, "range")}, ${plural(trace.calls.length, "call")}${trace.cut ? `; ${count(trace.cut)} more events left out` : ""}`)),
-    el("div", { class: "lanes" }, canvas), told, waiting(gap => view(gap.start_ns - gap.duration_ns, 3 * gap.duration_ns)), copies());
+    el("div", { class: "lanes" }, canvas), every.length > MAX_ROWS ? more : null, told, waiting(gap => view(gap.start_ns - gap.duration_ns, 3 * gap.duration_ns)), copies());
   repaint.push(draw);
   new ResizeObserver(draw).observe(canvas);
   // Start-up is long and not interesting, so begin at the first GPU work.
   if (trace.work.length && work[1] < span / 2) view(...work);
   else draw();
 }
+
+const CAUSES = {
+  copy: "a copy or a fill ran alone, or the host was in a blocking copy",
+  synchronisation: "the host waited for the GPU, or the next launch was late because the host had waited",
+  host_late: "the host had not called the next kernel yet",
+  launch_latency: "the launch call was in progress",
+  queued: "the launch call had returned before: the GPU's own delay, or a wait for another stream",
+  unknown: "the trace has no call for the next kernel",
+};
 
 /** Each GPU's idle time by cause, and its longest gaps; a click shows one. */
 function waiting(show) {
@@ -237,8 +259,9 @@ function waiting(show) {
       el("h3", null, `GPU ${d.device}: busy ${share} of ${duration(d.span_ns)} from its first to its last kernel`),
       d.waiting.length ? el("div", { class: "bars" }, d.waiting.map(w => [
         el("span", null, words(w.cause)), el("span", { class: "track" }, bar("fill", w.total_ns / most, 1)),
-        el("span", { class: "num" }, duration(w.total_ns)), el("span", { class: "num dim extra" }, plural(w.gaps, "gap")),
+        el("span", { class: "num" }, duration(w.total_ns)), el("span", { class: "num dim extra" }, w.gaps ? plural(w.gaps, "gap") : ""),
       ])) : null,
+      d.waiting.length ? el("p", { class: "note causes" }, d.waiting.filter(w => CAUSES[w.cause]).map((w, at) => [at ? "; " : "", el("b", null, words(w.cause)), ": " + CAUSES[w.cause]]), ".") : null,
       d.gaps.length ? el("details", null, el("summary", null, "Longest times without a kernel"), table([
         { label: "at", num: true, cell: g => el("button", { type: "button", on: { click: () => show(g) } }, duration(g.start_ns)), key: g => g.start_ns },
         { label: "length", num: true, cell: g => duration(g.duration_ns), key: g => g.duration_ns },

@@ -1,0 +1,12 @@
+// Marks the section in view in the navigation, and the page as ready.
+
+const links = [...nav.querySelectorAll("a")];
+const sections = [...main.querySelectorAll("section")];
+function mark() {
+  const above = sections.filter(s => s.getBoundingClientRect().top < 150);
+  const here = above.length ? above[above.length - 1] : sections[0];
+  links.forEach(a => a.classList.toggle("here", a.hash === "#" + here.id));
+}
+window.addEventListener("scroll", mark, { passive: true });
+mark();
+document.documentElement.dataset.ready = (performance.now() - began).toFixed(0);
