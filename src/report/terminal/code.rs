@@ -64,7 +64,12 @@ pub(super) fn code(page: &mut Page<'_>, profile: &Profile) {
                 (Some(s), Some(l)) => format!("{s}/{l} B"),
                 _ => String::new(),
             },
-            bytes(k.shared_bytes.into()),
+            match k.shared_reserved_bytes {
+                Some(reserved) => {
+                    format!("{} + {}", bytes(k.shared_bytes.into()), bytes(reserved.into()))
+                }
+                None => bytes(k.shared_bytes.into()),
+            },
             bytes(k.code_bytes as f64),
         ]);
     }
