@@ -11,8 +11,7 @@ use super::nvdisasm;
 use super::reading_bar::ReadingBar;
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::import::{DEFAULT_MAX_BYTES, IMPORTERS, ImportError, Source};
-use crate::model::profile::CodeLanguage;
-use crate::model::profile::{Gap, KernelInfo, RunInfo, SCHEMA};
+use crate::model::profile::{ArtifactKind, CodeLanguage, Gap, KernelInfo, RunInfo, SCHEMA};
 use crate::model::{Comparison, Profile, Sidecars};
 use crate::report::ReportInput;
 use crate::store::{RunFolder, Runs, StoreError};
@@ -157,8 +156,8 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedPro
         .file(shown)
         .cause(cause)
         .hint(
-            "rgpu reads .ncu-rep, .ncu-repz, .nsys-rep, nsys's .sqlite, .csv of ncu's raw and \
-               details pages and of nsys stats, a sanitizer's .log or .xml, a torch trace's .json, \
+            "rgpu reads .ncu-rep, .ncu-repz, .nsys-rep, nsys's .sqlite, .csv of ncu's raw, \
+               details and source pages and of nsys stats, a sanitizer's .log or .xml, a torch trace's .json, \
                .cubin",
         ));
     };
@@ -201,7 +200,9 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedPro
     }
     let mut sidecars = Sidecars::default();
     imported.add_to(&mut profile, &mut sidecars);
-    if let Some(spots) = &mut sidecars.hotspots {
+    if let Some(spots) = &mut sidecars.hotspots
+        && importer.kind == ArtifactKind::NcuRep
+    {
         nvdisasm::add_operands(app, spots, &|_| path.to_owned());
     }
     crate::analysis::analyze_all(&mut profile, &sidecars, &app.config.thresholds.value);
