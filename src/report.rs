@@ -30,6 +30,7 @@ pub use brief::LEAST_BUDGET;
 pub use document::{Destination, Document};
 pub use grid::{Align, Grid};
 pub use input::ReportInput;
+pub use kernel_name::KernelNames;
 pub use quantity::{bytes, cost, duration, moment, per_second, percent, usd};
 pub use text::{one_line, wrap};
 
@@ -42,11 +43,13 @@ pub struct Style {
     pub color: bool,
     /// The maximum size in bytes of a report with a budget.
     pub budget: usize,
+    /// How kernels are named.
+    pub names: KernelNames,
 }
 
 impl Default for Style {
     fn default() -> Self {
-        Self { width: 80, color: false, budget: 4096 }
+        Self { width: 80, color: false, budget: 4096, names: KernelNames::Short }
     }
 }
 

@@ -21,7 +21,7 @@ use crate::report::{LEAST_BUDGET, REPORTS, Style, report, wrap};
 #[derive(Args, Clone, Debug)]
 pub(super) struct ReportArgs {
     /// A run (id, prefix, latest, folder), or a file: .ncu-rep, .ncu-repz, nsys's .sqlite or
-    /// .nsys-rep, a sanitizer log or XML, a cubin
+    /// .nsys-rep, a page of ncu or nsys stats as .csv, a sanitizer log or XML, a cubin
     #[arg(value_name = "RUN|FILE", default_value = "latest")]
     pub what: String,
 
@@ -56,6 +56,11 @@ pub(super) struct ReportArgs {
     /// Refuse a file that is larger than this, compressed or unpacked
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "4GiB")]
     pub max_size: u64,
+
+    /// Show kernels by their full names in tables, Markdown and the brief summary; JSON and CSV
+    /// always have them
+    #[arg(long)]
+    pub full_names: bool,
 
     /// Size limit of `--format brief`, such as 2048 or 16KiB; at least 256 [default: 4096]
     #[arg(long, value_name = "BYTES", value_parser = budget)]
