@@ -59,6 +59,8 @@ pub struct Report {
     pub id: &'static str,
     /// Where it goes without `--out`.
     pub shown: Destination,
+    /// Whether it shows neither sections of ncu nor series nor single instructions' metrics.
+    pub is_summary: bool,
     /// Returns why there is nothing to render; `None` if there is.
     pub lacks: fn(&ReportInput<'_>) -> Option<&'static str>,
     /// Renders at least one document, the main one first.
@@ -67,19 +69,51 @@ pub struct Report {
 
 /// All formats of `rgpu report --format`.
 pub static REPORTS: &[Report] = &[
-    Report { id: "table", shown: Destination::Printed, lacks: |_| None, render: terminal::render },
-    Report { id: "json", shown: Destination::Printed, lacks: |_| None, render: json::render },
+    Report {
+        id: "table",
+        is_summary: true,
+        shown: Destination::Printed,
+        lacks: |_| None,
+        render: terminal::render,
+    },
+    Report {
+        id: "json",
+        is_summary: false,
+        shown: Destination::Printed,
+        lacks: |_| None,
+        render: json::render,
+    },
     Report {
         id: "markdown",
+        is_summary: true,
         shown: Destination::Printed,
         lacks: |_| None,
         render: markdown::render,
     },
-    Report { id: "csv", shown: Destination::Printed, lacks: |_| None, render: csv::render },
-    Report { id: "brief", shown: Destination::Printed, lacks: |_| None, render: brief::render },
-    Report { id: "html", shown: Destination::Filed, lacks: |_| None, render: html::render },
+    Report {
+        id: "csv",
+        is_summary: false,
+        shown: Destination::Printed,
+        lacks: |_| None,
+        render: csv::render,
+    },
+    Report {
+        id: "brief",
+        is_summary: true,
+        shown: Destination::Printed,
+        lacks: |_| None,
+        render: brief::render,
+    },
+    Report {
+        id: "html",
+        is_summary: false,
+        shown: Destination::Filed,
+        lacks: |_| None,
+        render: html::render,
+    },
     Report {
         id: "perfetto",
+        is_summary: false,
         shown: Destination::Filed,
         lacks: perfetto::lacks,
         render: perfetto::render,

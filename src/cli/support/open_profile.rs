@@ -10,7 +10,7 @@ use super::missing;
 use super::nvdisasm;
 use super::reading_bar::ReadingBar;
 use crate::error::{Exit, Failure, Result, shell_word};
-use crate::import::{DEFAULT_MAX_BYTES, IMPORTERS, ImportError, Source};
+use crate::import::{DEFAULT_MAX_BYTES, Detail, IMPORTERS, ImportError, Source};
 use crate::model::profile::{ArtifactKind, CodeLanguage, Gap, KernelInfo, RunInfo, SCHEMA};
 use crate::model::{Comparison, Profile, Sidecars};
 use crate::report::ReportInput;
@@ -37,14 +37,19 @@ impl OpenedProfile {
 
 /// Opens a file, or else a run by id, prefix, `latest` or folder.
 pub(in crate::cli) fn open(app: &App, what: &str) -> Result<OpenedProfile> {
-    open_within(app, what, DEFAULT_MAX_BYTES)
+    open_within(app, what, DEFAULT_MAX_BYTES, Detail::Full)
 }
 
-/// Like [`open`], with a limit on the file's size, packed and unpacked.
-pub(in crate::cli) fn open_within(app: &App, what: &str, max_bytes: u64) -> Result<OpenedProfile> {
+/// Like [`open`], with a limit on the file's size, packed and unpacked, and so much of a file.
+pub(in crate::cli) fn open_within(
+    app: &App,
+    what: &str,
+    max_bytes: u64,
+    detail: Detail,
+) -> Result<OpenedProfile> {
     let path = Path::new(what);
     if path.is_file() {
-        return file(app, path, what, max_bytes);
+        return file(app, path, what, max_bytes, detail);
     }
     let found = Runs::new(&app.config.runs_dir.value).find_result(what);
     open_run(&found.map_err(|e| match e {
@@ -132,7 +137,13 @@ fn no_profile(folder: &RunFolder) -> Failure {
 }
 
 /// The profile of a single file.
-fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedProfile> {
+fn file(
+    app: &App,
+    path: &Path,
+    shown: &str,
+    max_bytes: u64,
+    detail: Detail,
+) -> Result<OpenedProfile> {
     let unreadable = |e: std::io::Error| {
         Failure::new(Exit::Artifact, "unreadable", "the file cannot be read").file(shown).cause(e)
     };
@@ -168,7 +179,7 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedPro
         return Err(damaged().cause("it is empty"));
     }
     let bar = ReadingBar::new(app, &name);
-    let source = Source { max_bytes, ..Source::new(path, shown).alone().watched(&bar) };
+    let source = Source { max_bytes, detail, ..Source::new(path, shown).alone().watched(&bar) };
     let mut imported = (importer.import)(&source).map_err(|e| match &e {
         ImportError::TooLarge { .. } => {
             damaged().because(&e).hint("to read it anyway: `--max-size BYTES`")
@@ -200,8 +211,10 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedPro
     }
     let mut sidecars = Sidecars::default();
     imported.add_to(&mut profile, &mut sidecars);
+    // A summary shows instructions only of a launch without source lines.
     if let Some(spots) = &mut sidecars.hotspots
         && importer.kind == ArtifactKind::NcuRep
+        && (detail == Detail::Full || spots.launches.iter().any(|spots| spots.lines.is_empty()))
     {
         nvdisasm::add_operands(app, spots, &|_| path.to_owned());
     }
