@@ -26,7 +26,7 @@ pub mod torch_trace;
 
 pub use imported::{Imported, Refusal};
 pub(crate) use nsys::NO_GPU_ROWS;
-pub use source::{DEFAULT_MAX_BYTES, ImportError, ReadProgress, Source, TracedActivity};
+pub use source::{DEFAULT_MAX_BYTES, Detail, ImportError, ReadProgress, Source, TracedActivity};
 
 /// How one kind of artifact is imported.
 #[derive(Clone, Debug)]

@@ -31,6 +31,7 @@ pub use brief::LEAST_BUDGET;
 pub use document::{Destination, Document};
 pub use grid::{Align, Grid};
 pub use input::ReportInput;
+pub use kernel_name::KernelNames;
 pub use quantity::{bytes, cost, duration, moment, per_second, percent, usd};
 pub use text::{one_line, wrap};
 
@@ -43,11 +44,13 @@ pub struct Style {
     pub color: bool,
     /// The maximum size in bytes of a report with a budget.
     pub budget: usize,
+    /// How kernels are named.
+    pub names: KernelNames,
 }
 
 impl Default for Style {
     fn default() -> Self {
-        Self { width: 80, color: false, budget: 4096 }
+        Self { width: 80, color: false, budget: 4096, names: KernelNames::Short }
     }
 }
 
@@ -57,6 +60,8 @@ pub struct Report {
     pub id: &'static str,
     /// Where it goes without `--out`.
     pub shown: Destination,
+    /// Whether it shows neither sections of ncu nor series nor single instructions' metrics.
+    pub is_summary: bool,
     /// Returns why there is nothing to render; `None` if there is.
     pub lacks: fn(&ReportInput<'_>) -> Option<&'static str>,
     /// Renders at least one document, the main one first.
@@ -65,19 +70,51 @@ pub struct Report {
 
 /// All formats of `rgpu report --format`.
 pub static REPORTS: &[Report] = &[
-    Report { id: "table", shown: Destination::Printed, lacks: |_| None, render: terminal::render },
-    Report { id: "json", shown: Destination::Printed, lacks: |_| None, render: json::render },
+    Report {
+        id: "table",
+        is_summary: true,
+        shown: Destination::Printed,
+        lacks: |_| None,
+        render: terminal::render,
+    },
+    Report {
+        id: "json",
+        is_summary: false,
+        shown: Destination::Printed,
+        lacks: |_| None,
+        render: json::render,
+    },
     Report {
         id: "markdown",
+        is_summary: true,
         shown: Destination::Printed,
         lacks: |_| None,
         render: markdown::render,
     },
-    Report { id: "csv", shown: Destination::Printed, lacks: |_| None, render: csv::render },
-    Report { id: "brief", shown: Destination::Printed, lacks: |_| None, render: brief::render },
-    Report { id: "html", shown: Destination::Filed, lacks: |_| None, render: html::render },
+    Report {
+        id: "csv",
+        is_summary: false,
+        shown: Destination::Printed,
+        lacks: |_| None,
+        render: csv::render,
+    },
+    Report {
+        id: "brief",
+        is_summary: true,
+        shown: Destination::Printed,
+        lacks: |_| None,
+        render: brief::render,
+    },
+    Report {
+        id: "html",
+        is_summary: false,
+        shown: Destination::Filed,
+        lacks: |_| None,
+        render: html::render,
+    },
     Report {
         id: "perfetto",
+        is_summary: false,
         shown: Destination::Filed,
         lacks: perfetto::lacks,
         render: perfetto::render,

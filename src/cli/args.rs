@@ -10,6 +10,7 @@ use super::{
     build, compare, completions, disasm, doctor, exec, kernels, layout, model, queue, remote,
     report, runs, schema, setup, worker,
 };
+use crate::report::KernelNames;
 
 /// Profile, check and run GPU kernels on a remote NVIDIA GPU
 #[derive(Parser, Clone, Debug)]
@@ -99,6 +100,18 @@ impl Command {
             _ => &None,
         };
         events.as_deref()
+    }
+
+    /// How the command's tables name kernels.
+    pub(super) fn kernel_names(&self) -> KernelNames {
+        let full = match self {
+            Self::Profile(args) => args.run.full_names,
+            Self::Exec(args) => args.run.full_names,
+            Self::Report(args) => args.full_names,
+            Self::Compare(args) => args.full_names,
+            _ => false,
+        };
+        if full { KernelNames::Full } else { KernelNames::Short }
     }
 }
 

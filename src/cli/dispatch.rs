@@ -79,6 +79,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
     let app = App {
         config,
         global: cli.global,
+        names: cli.command.kernel_names(),
         terminal: Terminal::detect(),
         argv: argv.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
         cache: base.cache_dir().join("rgpu"),

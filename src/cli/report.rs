@@ -12,6 +12,7 @@ use super::support::open_profile::{OpenedProfile, open_comparison, open_within};
 use super::support::run_args::bytes;
 use super::support::{saved_comparison, saved_fan_out};
 use crate::error::{Exit, Failure, Result};
+use crate::import::Detail;
 use crate::report::{LEAST_BUDGET, REPORTS, Style, report, wrap};
 
 /// Explain a run or a report file
@@ -21,7 +22,7 @@ use crate::report::{LEAST_BUDGET, REPORTS, Style, report, wrap};
 #[derive(Args, Clone, Debug)]
 pub(super) struct ReportArgs {
     /// A run (id, prefix, latest, folder), or a file: .ncu-rep, .ncu-repz, nsys's .sqlite or
-    /// .nsys-rep, a sanitizer log or XML, a cubin
+    /// .nsys-rep, a page of ncu or nsys stats as .csv, a sanitizer log or XML, a cubin
     #[arg(value_name = "RUN|FILE", default_value = "latest")]
     pub what: String,
 
@@ -56,6 +57,11 @@ pub(super) struct ReportArgs {
     /// Refuse a file that is larger than this, compressed or unpacked
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "4GiB")]
     pub max_size: u64,
+
+    /// Show kernels by their full names in tables, Markdown and the brief summary; JSON and CSV
+    /// always have them
+    #[arg(long)]
+    pub full_names: bool,
 
     /// Size limit of `--format brief`, such as 2048 or 16KiB; at least 256 [default: 4096]
     #[arg(long, value_name = "BYTES", value_parser = budget)]
@@ -139,6 +145,8 @@ pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
         return Err(Failure::new(Exit::Usage, "lint", "a comparison has no ranges of its own")
             .hint("look at each side: `rgpu report RUN --lint nvtx`"));
     }
+    let default = if app.global.json { "json" } else { "table" };
+    let Some(report) = report(args.format.as_deref().unwrap_or(default)) else { return Ok(0) };
     let mut opened = match kept {
         Some(kept) if args.format.as_deref() == Some("html") => {
             open_comparison(app, &args.what, kept)?
@@ -146,7 +154,11 @@ pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
         Some(kept) => {
             return saved_comparison::show_as(app, &kept, &args.what, args.format.as_deref());
         }
-        None => open_within(app, &args.what, args.max_size)?,
+        None => {
+            let is_summary = report.is_summary && args.lint.is_none();
+            let detail = if is_summary { Detail::Summary } else { Detail::Full };
+            open_within(app, &args.what, args.max_size, detail)?
+        }
     };
     if args.lint == Some(LintName::Nvtx) {
         return lint(app, &opened);
@@ -158,9 +170,9 @@ pub(super) fn run(app: &App, args: &ReportArgs) -> Result<Status> {
         // Do not overwrite the full report in the run folder.
         opened.folder = None;
     }
-    let default = if app.global.json { "json" } else { "table" };
-    let Some(report) = report(args.format.as_deref().unwrap_or(default)) else { return Ok(0) };
     let style = Style { budget: args.bytes.unwrap_or(app.style().budget), ..app.style() };
     place::place(app, args, report, &opened, &style)?;
+    // The process ends: to free each name and number of a large profile takes milliseconds.
+    std::mem::forget(opened);
     Ok(0)
 }

@@ -57,6 +57,7 @@ fn code(kernel: &Kernel, cubin: &Cubin, compiler: &str, from: &str) -> KernelCod
         spill_store_bytes: kernel.spills.map(|s| small(s.store_bytes)),
         spill_load_bytes: kernel.spills.map(|s| small(s.load_bytes)),
         shared_bytes: small(kernel.shared_bytes),
+        shared_reserved_bytes: Some(small(kernel.shared_reserved_bytes)).filter(|n| *n > 0),
         constant_bytes: small(
             kernel.constants.iter().map(|c| c.bytes).fold(0, u64::saturating_add),
         ),
@@ -89,5 +90,11 @@ mod tests {
         assert_eq!((code.registers, code.stack_bytes), (32, Some(152)));
         assert_eq!(code.name.as_deref(), Some("spilling(float*, Pair, char, unsigned short)"));
         assert_eq!((code.max_threads, code.from.as_str()), (Some(1024), "cubin/facts.cubin"));
+        let shared = |name: &str| {
+            let code = imported.code.iter().find(|c| c.symbol.contains(name)).unwrap();
+            (code.shared_bytes, code.shared_reserved_bytes)
+        };
+        assert_eq!(shared("block_sum"), (1024, Some(1024)));
+        assert_eq!(shared("spilling"), (0, None));
     }
 }

@@ -69,6 +69,7 @@ pub fn kernel(kernel: &CubinKernel, cubin: &Cubin, file: &[u8]) -> Kernel {
         spill_store_bytes: kernel.spills.map(|s| s.store_bytes),
         spill_load_bytes: kernel.spills.map(|s| s.load_bytes),
         shared_bytes: kernel.shared_bytes,
+        shared_reserved_bytes: Some(kernel.shared_reserved_bytes).filter(|bytes| *bytes > 0),
         constant_bytes: constants,
         barriers: kernel.barriers,
         mbarriers: kernel.mbarriers,

@@ -17,13 +17,12 @@ pub(super) mod stalls;
 
 use rgpu_format::ncu_rep::{self, Error, Limits, NcuReport, Problem};
 
-use super::{Imported, Importer};
+use super::{Detail, Imported, Importer};
 use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
 use crate::model::{HotSpots, Launch, Sidecars};
 use code::ReportSources;
 use hotspots::HotSpotBuilder;
-use metrics::AbsentMetrics;
 
 /// The counters that ncu was asked for, as far as the report must contain them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,7 +42,8 @@ pub(super) const IMPORTER: Importer = Importer {
         let head = source.head()?;
         let bytes = if ncu_rep::begins(&head) { source.bytes()? } else { head };
         let limits = Limits { max_size: source.max_bytes };
-        import(&bytes, source.from, &source.asked, &limits).map_err(|cause| source.broken(cause))
+        import_in_detail(&bytes, source.from, &source.asked, &limits, source.detail)
+            .map_err(|cause| source.broken(cause))
     },
 };
 
@@ -58,34 +58,48 @@ pub enum UnusableReport {
     NoResult(#[source] Problem),
 }
 
-/// Imports the report in `bytes`; `from` is its path in the run folder.
+/// Imports all of the report in `bytes`; `from` is its path in the run folder.
 ///
 /// # Errors
-/// [`UnusableReport`]. A report that is damaged after its first result is imported up to there,
-/// with a gap. An intact report without results is refused.
+/// As [`import_in_detail`].
 pub fn import(
     bytes: &[u8],
     from: &str,
     asked: &RequestedCounters<'_>,
     limits: &Limits,
 ) -> Result<Imported, UnusableReport> {
+    import_in_detail(bytes, from, asked, limits, Detail::Full)
+}
+
+/// Imports the report in `bytes`.
+///
+/// # Errors
+/// [`UnusableReport`]. A report that is damaged after its first result is imported up to there,
+/// with a gap. An intact report without results is refused.
+fn import_in_detail(
+    bytes: &[u8],
+    from: &str,
+    asked: &RequestedCounters<'_>,
+    limits: &Limits,
+    detail: Detail,
+) -> Result<Imported, UnusableReport> {
     let (report, mut problems) = NcuReport::read(bytes, limits)?;
     let broken = problems.iter().position(|p| !matches!(p, Problem::Version { .. }));
     if let (None, Some(broken)) = (report.results().next(), broken) {
         return Err(UnusableReport::NoResult(problems.swap_remove(broken)));
     }
-    let mut absent = AbsentMetrics::default();
+    let mut known = launch::Known::default();
     let mut launches = Vec::new();
     for (result, id) in report.results().zip(0..) {
-        launches.push(launch::import(&result, id, from, &mut absent));
+        launches.push(launch::import(&result, id, from, &mut known, detail));
     }
     let mut gaps = Vec::new();
     for launch in &mut launches {
         gaps.extend(stalls::import(launch));
     }
-    let (hotspots, hotspot_gaps) = hot_spots(&report, &launches, from);
+    let (hotspots, hotspot_gaps) = hot_spots(&report, &launches, from, detail);
     gaps.extend(hotspot_gaps);
-    gaps.extend(absent.gaps());
+    gaps.extend(known.absent.gaps());
     gaps.extend(problems.iter().map(|problem| damage(problem, from)));
     gaps.extend(unknown_fields(&report));
     let session = report.session();
@@ -93,7 +107,7 @@ pub fn import(
     let regions = region::rows(&report, &launches, from);
     Ok(Imported {
         regions,
-        refusals: refusal::judge(&launches, &absent, asked),
+        refusals: refusal::judge(&launches, &known.absent, asked),
         launches,
         gaps,
         tool_version: session.version("Nsight Compute").map(str::to_owned),
@@ -109,10 +123,11 @@ fn hot_spots(
     report: &NcuReport<'_>,
     launches: &[Launch],
     from: &str,
+    detail: Detail,
 ) -> (Option<HotSpots>, Vec<Gap>) {
     let sources = code::sources(report);
     let code = ReportSources::new(&sources);
-    let mut spotter = HotSpotBuilder::new(&code);
+    let mut spotter = HotSpotBuilder::new(&code, detail);
     let (mut spots, mut gaps) = (Vec::new(), Vec::new());
     for (result, launch) in report.results().zip(launches) {
         if let Some(found) = spotter.launch(&result, launch, from) {

@@ -1,12 +1,15 @@
 //! CSV pages of ncu to launches, for hosts that provide no report.
 //!
 //! The raw page has metric ids. The details page has labels; this module knows the labels of the
-//! metrics that analysis rules need, by section and label, and counts the others in a gap. Values
-//! are scaled to NVIDIA's base units. They have only the digits that ncu printed, which a gap says.
+//! metrics that analysis rules need, by section and label, and counts the others in a gap. The
+//! source page has the counts of each instruction ([`source`]). Values are scaled to NVIDIA's base units. They have only the digits that ncu printed, which a gap says.
 
 use std::collections::BTreeMap;
 
-use rgpu_format::ncu_csv::{Cell, CellValue, CsvLaunch, CsvRule, NcuCsv, RangeName, scale};
+use rgpu_format::csv::CsvError;
+use rgpu_format::ncu_csv::{
+    Cell, CellValue, CsvLaunch, CsvRule, NcuCsv, RangeName, SourcePage, scale,
+};
 
 use super::ncu::stalls;
 use super::region_tree::part;
@@ -17,13 +20,20 @@ use crate::model::profile::ArtifactKind;
 use crate::model::profile::Gap;
 use crate::model::{Launch, Metric, Value};
 
-/// `ncu_csv`: `ncu --import … --csv --page raw` or `--page details`.
+mod source;
+
+/// `ncu_csv`: `ncu --import … --csv --page raw`, `--page details` or `--page source`.
 pub(super) const IMPORTER: Importer = Importer {
     kind: ArtifactKind::NcuCsv,
-    recognises: |_, head| NcuCsv::is_page(head),
-    import: |source| {
-        let page = NcuCsv::read(&source.bytes()?).map_err(|cause| source.broken(cause))?;
-        Ok(import(&page, source.from))
+    recognises: |_, head| NcuCsv::is_page(head) || SourcePage::is_page(head),
+    import: |file| {
+        let bytes = file.bytes()?;
+        if SourcePage::is_page(&bytes) {
+            let page = SourcePage::read(&bytes).map_err(|cause| file.broken(cause))?;
+            return Ok(source::import(&page, file.from));
+        }
+        let page = NcuCsv::read(&bytes).map_err(|cause| file.broken(cause))?;
+        Ok(import(&page, file.from))
     },
 };
 
@@ -97,20 +107,28 @@ pub fn import(page: &NcuCsv, from: &str) -> Imported {
         launches.push(launch);
     }
     gaps.extend(absent.gaps(from));
-    let cut =
-        page.broken.as_ref().map(|cause| format!("{from}: {cause}; the rows before are kept"));
-    let ragged = (page.ragged > 0).then(|| {
-        format!("{from}: {} rows have a different number of fields than the header", page.ragged)
+    gaps.extend(damage(page.broken.as_ref(), page.ragged, from));
+    let refusals = empty(&launches, from).into_iter().collect();
+    Imported { launches, gaps, refusals, ..Imported::default() }
+}
+
+/// Gaps for rows that could not be read.
+fn damage(broken: Option<&CsvError>, ragged: u64, from: &str) -> impl Iterator<Item = Gap> {
+    let cut = broken.map(|cause| format!("{from}: {cause}; the rows before are kept"));
+    let ragged = (ragged > 0).then(|| {
+        format!("{from}: {ragged} rows have a different number of fields than the header")
     });
-    gaps.extend(
-        cut.into_iter().chain(ragged).map(|text| Gap { code: "damaged_report".to_owned(), text }),
-    );
-    let empty = launches.is_empty().then(|| Refusal {
+    let texts = cut.into_iter().chain(ragged);
+    texts.map(|text| Gap { code: "damaged_report".to_owned(), text })
+}
+
+/// A refusal if the page has no launch.
+fn empty(launches: &[Launch], from: &str) -> Option<Refusal> {
+    launches.is_empty().then(|| Refusal {
         code: "empty_report",
         text: format!("{from}: the page has no launch"),
         ..Refusal::default()
-    });
-    Imported { launches, gaps, refusals: empty.into_iter().collect(), ..Imported::default() }
+    })
 }
 
 /// Metrics that a page lists without a usable number.

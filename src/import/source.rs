@@ -23,6 +23,8 @@ pub struct Source<'a> {
     /// Whether to read this file only. In a run folder, two files that the same step wrote are
     /// imported together, as one of them.
     pub alone: bool,
+    /// How much is imported.
+    pub detail: Detail,
     /// Receives the progress of reading a large file.
     pub watch: Option<&'a dyn ReadProgress>,
 }
@@ -43,6 +45,17 @@ pub enum TracedActivity {
     HostOnly,
 }
 
+/// How much of a file is imported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// Everything.
+    #[default]
+    Full,
+    /// What a summary shows. Launches of ncu have no sections and no series, and instructions have
+    /// samples, stall reasons and executions only.
+    Summary,
+}
+
 /// Default of [`Source::max_bytes`], which users can raise.
 pub const DEFAULT_MAX_BYTES: u64 = 4 << 30;
 
@@ -59,6 +72,7 @@ impl<'a> Source<'a> {
             traced: TracedActivity::Gpu,
             max_bytes: DEFAULT_MAX_BYTES,
             alone: false,
+            detail: Detail::Full,
             watch: None,
         }
     }

@@ -243,7 +243,7 @@ pub static MODES: &[ModeInfo] = &[
             RungId::Events,
             RungId::Host,
         ],
-        flags: &[FlagGroup::CaptureRange],
+        flags: &[FlagGroup::CaptureRange, FlagGroup::After, FlagGroup::For],
         needs_kernel: false,
         is_verdict: false,
         in_doctor: false,

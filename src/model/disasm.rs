@@ -131,6 +131,11 @@ pub struct Kernel {
     pub spill_load_bytes: Option<u64>,
     /// Static shared memory, without the part that the system reserves.
     pub shared_bytes: u64,
+    /// Shared memory that the system reserves in the same section; `cuobjdump -res-usage` prints
+    /// the sum. Absent for a kernel without static shared memory and before sm_90, where the
+    /// system takes its part at the launch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_reserved_bytes: Option<u64>,
     /// Size of each constant bank, by bank number.
     pub constant_bytes: BTreeMap<u32, u64>,
     /// Number of named barriers.

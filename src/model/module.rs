@@ -24,8 +24,12 @@ pub struct KernelCode {
     /// Bytes of spill loads per thread; absent if the compiler did not record them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spill_load_bytes: Option<u32>,
-    /// Static shared memory per block in bytes.
+    /// Static shared memory per block in bytes, without the part that the system reserves.
     pub shared_bytes: u32,
+    /// Shared memory per block that the system reserves in the same section, in bytes; absent for a
+    /// kernel without static shared memory and before sm_90.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_reserved_bytes: Option<u32>,
     /// Size of parameters and constant banks in bytes.
     pub constant_bytes: u32,
     /// Number of named barriers.

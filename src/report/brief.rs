@@ -5,7 +5,7 @@
 
 use super::finding;
 use super::headline::headline;
-use super::kernel_name::{distinct_names, short_name};
+use super::kernel_name::KernelNames;
 use super::quantity::{digits, duration, per_second, percent};
 use super::region_rows;
 use super::text::one_line;
@@ -18,7 +18,7 @@ pub const LEAST_BUDGET: usize = 256;
 
 /// Renders the summary.
 pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document> {
-    vec![Document::new("brief.txt", within(&lines(subject), style.budget))]
+    vec![Document::new("brief.txt", within(&lines(subject, style.names), style.budget))]
 }
 
 /// The lines that fit in the budget, and a last line that counts the rest. A first line that does
@@ -53,11 +53,11 @@ fn within(lines: &[String], budget: usize) -> String {
     if out.len() + last.len() <= budget { out + &last } else { out }
 }
 
-fn lines(subject: &ReportInput<'_>) -> Vec<String> {
+fn lines(subject: &ReportInput<'_>, names: KernelNames) -> Vec<String> {
     let profile = subject.profile;
     let mut out = Vec::new();
     let mut say = |text: String| out.push(one_line(&text));
-    let head = headline(subject);
+    let head = headline(subject, names);
     say(format!("verdict: {}. {}", head.title, head.text));
     say(format!(
         "what: {} ({}) on {}, rung {}",
@@ -91,11 +91,11 @@ fn lines(subject: &ReportInput<'_>) -> Vec<String> {
         say(format!("results: {} ({} of {} wrong)", c.verdict, c.wrong, c.checked));
     }
     for f in &profile.findings {
-        let kernel = finding::kernel(f).map(|kernel| format!("{kernel}: "));
+        let kernel = finding::kernel(f, names).map(|kernel| format!("{kernel}: "));
         say(format!("finding {}: {}{}", f.id, kernel.unwrap_or_default(), f.text));
         finding::worth(f).iter().for_each(|worth| say(format!("  worth: {worth}")));
-        f.places.iter().for_each(|place| say(format!("  where: {}", finding::place(place))));
-        finding::covered(f).iter().for_each(|covered| say(format!("  in: {covered}")));
+        f.places.iter().for_each(|place| say(format!("  where: {}", finding::place(place, names))));
+        finding::covered(f, names).iter().for_each(|covered| say(format!("  in: {covered}")));
         say(format!("  do: {}", f.hint));
         for e in &f.evidence {
             let (value, unit, threshold) = (digits(e.value), &e.unit, digits(e.threshold));
@@ -110,13 +110,13 @@ fn lines(subject: &ReportInput<'_>) -> Vec<String> {
         say(format!("speed of light {}: {} ({} side)", sol.case, percent(sol.percent), sol.bound));
     });
     for v in &profile.kernel_verdicts {
-        let (name, share) = (short_name(&v.kernel), percent(v.percent));
+        let (name, share) = (names.name(&v.kernel), percent(v.percent));
         let verdict = v.verdict.as_deref().unwrap_or("no verdict");
         say(format!("kernel {name}: {share} of the GPU time, {verdict}: {}", v.text));
     }
-    hot(subject, &mut say);
-    profile.launches.iter().filter(|l| !l.metrics.is_empty()).for_each(|l| say(launch(l)));
-    sums(profile, &mut say);
+    hot(subject, names, &mut say);
+    profile.launches.iter().filter(|l| !l.metrics.is_empty()).for_each(|l| say(launch(l, names)));
+    sums(profile, names, &mut say);
     for step in profile.ladder.iter().filter(|r| !r.ok) {
         say(format!("not on rung {}: {} {}", step.rung, step.code, step.message));
     }
@@ -128,7 +128,7 @@ fn lines(subject: &ReportInput<'_>) -> Vec<String> {
     out
 }
 
-fn hot(subject: &ReportInput<'_>, say: &mut impl FnMut(String)) {
+fn hot(subject: &ReportInput<'_>, names: KernelNames, say: &mut impl FnMut(String)) {
     for spots in subject.hotspots.iter().flat_map(|h| &h.launches) {
         let total = spots.samples.unwrap_or(0).max(1) as f64;
         for spot in spots.lines.iter().take(3) {
@@ -138,7 +138,7 @@ fn hot(subject: &ReportInput<'_>, say: &mut impl FnMut(String)) {
                 spot.at.file,
                 spot.at.line,
                 percent(100.0 * samples / total),
-                short_name(&spots.kernel)
+                names.name(&spots.kernel)
             );
             // A report without imported sources lacks the text of the line.
             match spot.text.as_deref().map(str::trim) {
@@ -150,8 +150,8 @@ fn hot(subject: &ReportInput<'_>, say: &mut impl FnMut(String)) {
     }
 }
 
-fn launch(l: &Launch) -> String {
-    let mut text = format!("launch {}: {}", l.id, short_name(&l.kernel));
+fn launch(l: &Launch, names: KernelNames) -> String {
+    let mut text = format!("launch {}: {}", l.id, names.name(&l.kernel));
     let mut add = |part: String| text += &format!(", {part}");
     l.duration_ns.into_iter().for_each(|ns| add(duration(ns)));
     l.classification.iter().for_each(|c| add(c.primary.clone()));
@@ -161,9 +161,9 @@ fn launch(l: &Launch) -> String {
     text
 }
 
-fn sums(profile: &Profile, say: &mut impl FnMut(String)) {
+fn sums(profile: &Profile, names: KernelNames, say: &mut impl FnMut(String)) {
     let kernels = || profile.kernels.iter().take(20);
-    for (k, name) in kernels().zip(distinct_names(kernels().map(|k| k.kernel.as_str()))) {
+    for (k, name) in kernels().zip(names.distinct(kernels().map(|k| k.kernel.as_str()))) {
         let total = duration(k.total_ns as f64);
         say(format!("kernel: {name}, {total} in {} launches", k.launches));
     }

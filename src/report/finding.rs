@@ -1,6 +1,6 @@
 //! The texts of a finding that all reports share: what it is worth, what it covers, and where.
 
-use super::kernel_name::{distinct_names, short_name};
+use super::kernel_name::KernelNames;
 use super::quantity::{duration, percent};
 use crate::model::Finding;
 use crate::model::finding::{Stake, StakeScope};
@@ -9,11 +9,11 @@ use crate::model::timeline::IdlePlace;
 /// The maximum number of kernels that a finding names in a text.
 const MAX_KERNELS: usize = 4;
 
-/// The short name of the kernel that a finding is about, if it is about a single one and the profile
+/// The name of the kernel that a finding is about, if it is about a single one and the profile
 /// has others.
-pub(super) fn kernel(finding: &Finding) -> Option<String> {
+pub(super) fn kernel(finding: &Finding, names: KernelNames) -> Option<String> {
     let single = finding.covers.len() <= 1;
-    finding.kernel.as_deref().filter(|_| single).map(short_name)
+    finding.kernel.as_deref().filter(|_| single).map(|kernel| names.name(kernel))
 }
 
 /// `up to 1.55 s, 62 % of the wall time`.
@@ -32,12 +32,12 @@ fn worth_of(stake: &Stake) -> String {
 
 /// The kernels that a finding covers, the ones with the most time at stake by name: `gelu f32 (12
 /// launches, 48.4 µs), … and 3 more`. `None` for a single launch.
-pub(super) fn covered(finding: &Finding) -> Option<String> {
+pub(super) fn covered(finding: &Finding, names: KernelNames) -> Option<String> {
     let covers = &finding.covers;
     if covers.iter().map(|covered| covered.launches).sum::<u64>() <= 1 {
         return None;
     }
-    let names = distinct_names(covers.iter().take(MAX_KERNELS).map(|c| c.kernel.as_str()));
+    let names = names.distinct(covers.iter().take(MAX_KERNELS).map(|c| c.kernel.as_str()));
     let said = covers.iter().zip(names).map(|(covered, name)| {
         let s = if covered.launches == 1 { "" } else { "es" };
         format!("{name} ({} launch{s}, {})", covered.launches, duration(covered.total_ns as f64))
@@ -52,13 +52,13 @@ pub(super) fn covered(finding: &Finding) -> Option<String> {
 
 /// Where idle time is: `757 ms in 127 gaps before cudnn sdpa in decode::step, the longest 56.9 ms at
 /// 2.25 s (cuLaunchKernelEx)`.
-pub(super) fn place(place: &IdlePlace) -> String {
+pub(super) fn place(place: &IdlePlace, names: KernelNames) -> String {
     let mut text = duration(place.total_ns as f64);
     match place.gaps {
         0 | 1 => text += " in 1 gap",
         gaps => text += &format!(" in {gaps} gaps"),
     }
-    text += &format!(" before {}", short_name(&place.before));
+    text += &format!(" before {}", names.name(&place.before));
     if let Some(region) = &place.region {
         text += &format!(" in `{}`", super::text::cut_middle(region, 44));
     }
@@ -98,11 +98,11 @@ mod tests {
             ..Finding::default()
         };
         assert_eq!(worth(&finding).unwrap(), "up to 1.55 s, 62 % of the wall time");
-        assert_eq!(kernel(&finding).as_deref(), Some("a"));
-        assert_eq!(covered(&finding).unwrap(), "a (12 launches, 48.4 µs)");
+        assert_eq!(kernel(&finding, KernelNames::Short).as_deref(), Some("a"));
+        assert_eq!(covered(&finding, KernelNames::Short).unwrap(), "a (12 launches, 48.4 µs)");
         finding.covers.extend(["b", "c", "d", "e", "f"].map(|name| covered_kernel(name, 1)));
-        assert_eq!(kernel(&finding), None, "it is about several kernels");
-        let text = covered(&finding).unwrap();
+        assert_eq!(kernel(&finding, KernelNames::Short), None, "it is about several kernels");
+        let text = covered(&finding, KernelNames::Short).unwrap();
         assert!(text.ends_with("d (1 launch, 48.4 µs) and 2 more"), "{text}");
         let gaps = IdlePlace {
             region: Some("decode::step".to_owned()),
@@ -115,7 +115,7 @@ mod tests {
             ..IdlePlace::default()
         };
         assert_eq!(
-            place(&gaps),
+            place(&gaps, KernelNames::Short),
             "757 ms in 127 gaps before gemm in `decode::step`, the longest 56.9 ms at 2.25 s \
              (cuLibraryLoadData)"
         );

@@ -1,6 +1,6 @@
 //! The headline of a report: what bounds the kernel, and how fast it is.
 
-use super::kernel_name::short_name;
+use super::kernel_name::KernelNames;
 use super::quantity::{digits, duration, percent};
 use super::{ReportInput, busy, finding};
 use crate::model::profile::{CheckVerdict, TimingClock};
@@ -27,7 +27,7 @@ impl Headline {
 
 /// The headline for `subject`. A comparison comes first, then wrong results, sanitizer results,
 /// counters, timeline sums, and times.
-pub(super) fn headline(subject: &ReportInput<'_>) -> Headline {
+pub(super) fn headline(subject: &ReportInput<'_>, names: KernelNames) -> Headline {
     let profile = subject.profile;
     if let Some(c) = subject.comparison {
         return Headline::new(format!("{}: {}", c.b.name, c.verdict.as_str()), &c.summary);
@@ -40,9 +40,9 @@ pub(super) fn headline(subject: &ReportInput<'_>) -> Headline {
         );
     }
     sanitizer(profile)
-        .or_else(|| idle(subject))
-        .or_else(|| counters(profile))
-        .or_else(|| timeline(subject))
+        .or_else(|| idle(subject, names))
+        .or_else(|| counters(profile, names))
+        .or_else(|| timeline(subject, names))
         .or_else(|| timed(profile))
         .unwrap_or_else(|| rest(profile))
 }
@@ -65,12 +65,12 @@ fn sanitizer(profile: &Profile) -> Option<Headline> {
 
 /// Of a program whose first finding is about idle time: the time line, although launches have
 /// counters too.
-fn idle(subject: &ReportInput<'_>) -> Option<Headline> {
+fn idle(subject: &ReportInput<'_>, names: KernelNames) -> Option<Headline> {
     let first = subject.profile.findings.first()?;
     if first.places.is_empty() {
         return None;
     }
-    timeline(subject)
+    timeline(subject, names)
 }
 
 /// The longest launch that has a classification.
@@ -82,14 +82,14 @@ pub(super) fn longest(profile: &Profile) -> Option<(&Launch, &Classification)> {
     })
 }
 
-fn counters(profile: &Profile) -> Option<Headline> {
+fn counters(profile: &Profile, names: KernelNames) -> Option<Headline> {
     // Launches of a timeline may be classified too, but that says little about the program.
     profile.launches.iter().find(|l| !l.metrics.is_empty())?;
-    if let Some(several) = several_kernels(profile) {
+    if let Some(several) = several_kernels(profile, names) {
         return Some(several);
     }
     let (launch, class) = longest(profile)?;
-    let name = short_name(&launch.kernel);
+    let name = names.name(&launch.kernel);
     let mut parts = Vec::new();
     let primary = class.verdicts.iter().find(|v| v.verdict == class.primary);
     match primary.map(|verdict| (&verdict.text, verdict.evidence.first())) {
@@ -115,13 +115,13 @@ fn counters(profile: &Profile) -> Option<Headline> {
 }
 
 /// Of a profile with several kernels: its first finding.
-fn several_kernels(profile: &Profile) -> Option<Headline> {
+fn several_kernels(profile: &Profile, names: KernelNames) -> Option<Headline> {
     if profile.kernels.len() < 2 {
         return None;
     }
     let first = profile.findings.first()?;
     let launch = profile.launches.iter().find(|launch| Some(launch.id) == first.launch)?;
-    let name = short_name(&launch.kernel);
+    let name = names.name(&launch.kernel);
     let title = match first.covers.len() {
         0 | 1 => format!("{name} {}", predicate(&first.id)),
         kernels => format!("{kernels} kernels: {}", first.id.replace('_', " ")),
@@ -156,13 +156,13 @@ fn predicate(verdict: &str) -> String {
     format!("is bound by {cause_text}")
 }
 
-fn timeline(subject: &ReportInput<'_>) -> Option<Headline> {
+fn timeline(subject: &ReportInput<'_>, names: KernelNames) -> Option<Headline> {
     let top = subject.profile.kernels.first()?;
     let total: u64 = subject.profile.kernels.iter().map(|k| k.total_ns).sum();
     let share = 100.0 * top.total_ns as f64 / total.max(1) as f64;
     let text = format!(
         "{} has {} of {} in kernels, over {} launches.",
-        short_name(&top.kernel),
+        names.name(&top.kernel),
         percent(share),
         duration(total as f64),
         top.launches
@@ -172,7 +172,7 @@ fn timeline(subject: &ReportInput<'_>) -> Option<Headline> {
     let text = first.map_or(text, |first| format!("{}.", capital(&first.text)));
     let title = match busy::busy(subject.profile) {
         Some(busy) => format!("The GPU was busy {} of the time", percent(busy.percent())),
-        None => format!("{} takes most of the GPU's time", short_name(&top.kernel)),
+        None => format!("{} takes most of the GPU's time", names.name(&top.kernel)),
     };
     Some(Headline::new(title, text))
 }
@@ -252,10 +252,10 @@ mod tests {
             Profile { cases: vec![CaseResult::default(), timed], ..Profile::default() };
         profile.kernel.name = "k".to_owned();
         // The first case has none where its reference is a kernel of its own.
-        let head = headline(&(&profile).into());
+        let head = headline(&(&profile).into(), KernelNames::Short);
         assert_eq!(head.title, "k: only its reference was timed, on the CPU");
         profile.timing = profile.cases[1].timing.clone();
-        let head = headline(&(&profile).into());
+        let head = headline(&(&profile).into(), KernelNames::Short);
         assert_eq!(head.title, "k: the reference on the CPU takes 2.00 ms; no GPU was measured");
     }
 
@@ -281,7 +281,7 @@ mod tests {
         };
         let profile =
             Profile { launches: vec![launch(0, 1.0), launch(1, 2.0)], ..Profile::default() };
-        let head = headline(&(&profile).into());
+        let head = headline(&(&profile).into(), KernelNames::Short);
         assert_eq!((head.title.as_str(), head.launch), ("k1 is bound by divergence", Some(1)));
 
         // Idle time is worth more than what its longest kernel is bound by.
@@ -295,7 +295,7 @@ mod tests {
             ..crate::model::timeline::KernelSum::default()
         };
         let profile = Profile { findings: vec![idle], kernels: vec![kernel], ..profile };
-        let head = headline(&(&profile).into());
+        let head = headline(&(&profile).into(), KernelNames::Short);
         assert_eq!(head.text, "For 90 % of 1.00 s the GPU runs no kernel.");
         assert_eq!(head.launch, None);
     }

@@ -62,8 +62,36 @@ const TYPES: &[(&str, &str)] = &[
     ("bool", "bool"),
 ];
 
+/// How reports write the names of kernels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KernelNames {
+    /// As people say them, in at most 44 columns.
+    #[default]
+    Short,
+    /// As the tool gives them.
+    Full,
+}
+
+impl KernelNames {
+    /// The name of one kernel.
+    pub(super) fn name(self, name: &str) -> String {
+        match self {
+            Self::Short => short_name(name),
+            Self::Full => name.to_owned(),
+        }
+    }
+
+    /// The names of a table's rows.
+    pub(super) fn distinct<'a>(self, names: impl Iterator<Item = &'a str>) -> Vec<String> {
+        match self {
+            Self::Short => distinct_names(names),
+            Self::Full => names.map(str::to_owned).collect(),
+        }
+    }
+}
+
 /// A kernel's name in at most 44 columns.
-pub(super) fn short_name(name: &str) -> String {
+fn short_name(name: &str) -> String {
     cut_middle(&full_short_name(name), MAX_COLUMNS)
 }
 

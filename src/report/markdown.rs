@@ -8,15 +8,15 @@ mod operators;
 mod run;
 mod stakeholder;
 
-use super::{Align, Document, Grid, ReportInput, Style};
+use super::{Align, Document, Grid, KernelNames, ReportInput, Style};
 
 /// `report.md`, `kernels.md`, `operators.md`, `stakeholder_summary.md`.
-pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document> {
+pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document> {
     vec![
-        Document::new("report.md", run::report(subject.profile)),
+        Document::new("report.md", run::report(subject.profile, style.names)),
         Document::new("kernels.md", kernels::report(subject.profile)),
         Document::new("operators.md", operators::report(subject.profile)),
-        Document::new("stakeholder_summary.md", stakeholder::report(subject)),
+        Document::new("stakeholder_summary.md", stakeholder::report(subject, style.names)),
     ]
 }
 

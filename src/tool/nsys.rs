@@ -163,8 +163,9 @@ fn check_window(request: &Request) -> Result<(), PlanError> {
         Err(PlanError::Option { flag, value, problem, near: Vec::new() })
     };
     match (request.window.after_s, request.window.end) {
-        (_, Some(WindowEnd::Range)) if request.mode != Mode::Nsys => {
-            problem("--for", "range".to_owned(), "only mode `nsys` ends with a range; give a time")
+        (_, Some(WindowEnd::Range)) if !matches!(request.mode, Mode::Nsys | Mode::Torch) => {
+            let text = "only the modes `nsys` and `torch` end with a range; give a time";
+            problem("--for", "range".to_owned(), text)
         }
         (_, Some(WindowEnd::Range)) if !ranged => {
             problem("--for", "range".to_owned(), "it needs a range: add `--capture-range`")

@@ -3,6 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rgpu::analysis::{Thresholds, analyze_all};
+use rgpu::import::{Detail, IMPORTERS, Source};
+use rgpu::model::{Profile, Sidecars};
+use rgpu::report::{REPORTS, ReportInput, Style};
+
 use crate::laptop::{Laptop, fixture, status};
 
 /// A laptop whose project holds a recording under a short name.
@@ -305,5 +310,68 @@ fn a_written_report_has_the_mode_that_the_umask_gives() {
         assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
         let written = std::fs::metadata(laptop.project("r.json")).unwrap();
         assert_eq!(written.permissions().mode() & 0o777, mode);
+    }
+}
+
+#[test]
+fn ncus_source_page_as_csv_shows_the_hot_spots_of_its_report() {
+    let laptop = with("ncu/2025.3.1/full-tiled-matmul/source.csv", "source.csv");
+    let text = laptop.show("report source.csv");
+    for part in ["hot spots", "STS [R3], R24", "long_scoreboard", "stalls"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    // Lines of source code are refused with what to do.
+    laptop.write(
+        "lines.csv",
+        "\"File Path\",\"/src/a.cu\",\n\"Function Name\",\"a\",\n\"Line No\",\"Source\",\"# Samples\"\n\"8\",\"{\",\"1\"\n",
+    );
+    let output = laptop.run("report lines.csv");
+    let shown = laptop.shown("report lines.csv", &output);
+    assert!(status(&output) == 7 && shown.contains("--print-source sass"), "{shown}");
+}
+
+#[test]
+fn kernels_have_their_full_names_where_that_is_asked() {
+    let laptop = with("torch/public/simple-add/trace.json", "trace.json");
+    std::fs::copy(laptop.project("trace.json"), laptop.project("same.json")).unwrap();
+    const FULL: &str = "at::native::vectorized_elementwise_kernel<";
+    for line in
+        ["report trace.json", "report trace.json --format brief", "compare trace.json same.json"]
+    {
+        let short = laptop.show(line);
+        assert!(short.contains("add f32") && !short.contains(FULL), "{short}");
+        let full = laptop.show(&format!("{line} --full-names"));
+        assert!(full.contains(FULL) && !full.contains("add f32"), "{full}");
+    }
+    // In Markdown the underscores are escaped.
+    let line = "report trace.json --format markdown";
+    let named = |text: &str| text.matches("vectorized").count();
+    let (short, full) = (laptop.show(line), laptop.show(&format!("{line} --full-names")));
+    assert!(named(&full) > named(&short), "{full}");
+}
+
+#[test]
+fn summaries_of_less_of_a_report_are_the_same() {
+    for case in ["full-tiled-matmul", "full-spill", "full-divergent", "regions"] {
+        let path = fixture(&format!("ncu/2025.3.1/{case}/report.ncu-repz"));
+        let read = |detail| {
+            let source = Source { detail, ..Source::new(&path, "report.ncu-repz") };
+            let mut profile = Profile::default();
+            let mut sidecars = Sidecars::default();
+            (IMPORTERS[0].import)(&source).unwrap().add_to(&mut profile, &mut sidecars);
+            analyze_all(&mut profile, &sidecars, &Thresholds::default());
+            (profile, sidecars)
+        };
+        let (full, summary) = (read(Detail::Full), read(Detail::Summary));
+        let sections = |(profile, _): &(Profile, Sidecars)| -> usize {
+            profile.launches.iter().map(|launch| launch.raw_sections.len()).sum()
+        };
+        assert!(sections(&full) > 0 && sections(&summary) == 0, "{case}");
+        for report in REPORTS.iter().filter(|report| report.is_summary) {
+            let text = |(profile, sidecars): &(Profile, Sidecars)| {
+                report.text(&ReportInput::new(profile, sidecars), &Style::default())
+            };
+            assert_eq!(text(&summary), text(&full), "{case} {}", report.id);
+        }
     }
 }

@@ -70,6 +70,13 @@ fn steps_of_a_training_are_recorded_without_a_change_of_the_program() {
     let [memory] = &profile.memory[..] else { panic!("{:#?}", profile.memory) };
     assert_eq!((memory.peak_allocated_bytes, memory.total_bytes), (3 << 30, Some(80 << 30)));
     assert!(shown.contains("memory") && shown.contains("torch@step"), "{shown}");
+    const FULL: &str = "at::native::vectorized_elementwise_kernel<";
+    assert!(!shown.contains(FULL), "{shown}");
+    for command in ["profile", "exec"] {
+        let line = format!("{command} --mode torch --full-names --remote h200 -- python3 {app}");
+        let (shown, _) = profiled(&laptop, &line);
+        assert!(shown.contains(FULL), "{shown}");
+    }
 }
 
 #[test]
@@ -144,4 +151,53 @@ fn a_profiler_of_the_program_itself_goes_first() {
     let (shown, profile) = profiled(&laptop, &line);
     assert_eq!(profile.rung, "torch", "{shown}");
     assert!(profile.gaps.iter().any(|gap| gap.code == "recording_cut"), "{:#?}", profile.gaps);
+}
+
+#[test]
+fn a_part_of_a_server_is_recorded_and_then_it_is_stopped_with_its_children() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let log = laptop.path("server.log");
+    let text = format!(
+        "import subprocess, time, torch\n\
+         torch.cuda.init()\n\
+         child = subprocess.Popen(['sleep', '600'])\n\
+         def named(name):\n    \
+         torch.cuda.nvtx.range_push(name)\n    time.sleep(0.02)\n    torch.cuda.nvtx.range_pop()\n\
+         named('early')\n\
+         try:\n    while True:\n        named('tick')\n\
+         except KeyboardInterrupt:\n    \
+         print('stopped', child.wait(10), file=open('{}', 'a'))\n    raise\n",
+        log.display()
+    );
+    let app = program(&laptop, &text, GPU_TRACE);
+    for command in ["profile", "exec"] {
+        let window = "--mode torch --after 1s --for 1s --remote h200";
+        let (shown, profile) = profiled(&laptop, &format!("{command} {window} -- python3 {app}"));
+        assert_eq!(profile.rung, "torch", "{shown}");
+        // The child was ended by SIGINT, too.
+        assert_eq!(fs::read_to_string(&log).unwrap(), "stopped -2\n", "{shown}");
+        fs::remove_file(&log).unwrap();
+        laptop.wait_until_quiet();
+        let named = |name: &str| {
+            let found = profile.regions.iter().find(|r| r.path.last().is_some_and(|n| n == name));
+            found.and_then(|region| region.instances).unwrap_or(0)
+        };
+        assert!(named("early") == 0 && named("tick") > 5, "{:#?}", profile.regions);
+        assert!(profile.warnings.is_empty(), "{:?}", profile.warnings);
+        assert!(profile.gaps.iter().all(|gap| gap.code != "recording_cut"), "{:?}", profile.gaps);
+        let record = profile.ladder.iter().find(|record| record.rung == "torch").unwrap();
+        assert!(record.ok && record.seconds >= 2.0 && record.seconds < 20.0, "{record:#?}");
+    }
+    // The end of a range can be the window's end.
+    let app = program(&laptop, &text, GPU_TRACE);
+    let line = "profile --mode torch --capture-range tick --for range --remote h200";
+    let (shown, profile) = profiled(&laptop, &format!("{line} -- python3 {app}"));
+    assert_eq!(fs::read_to_string(&log).unwrap(), "stopped -2\n", "{shown}");
+    let ticks = profile.regions.iter().find(|region| region.path.last().unwrap() == "tick");
+    assert_eq!(ticks.unwrap().instances, Some(3));
+    // A program that ends before the window.
+    let app = program(&laptop, &training(9), GPU_TRACE);
+    let line = format!("profile --mode torch --after 2s --remote h200 -- python3 {app}");
+    assert_eq!(code_of_torch(&profiled(&laptop, &line).1), "torch_no_window");
 }

@@ -72,8 +72,10 @@ fn a_window_that_the_tool_does_not_have_is_a_usage_error() {
     for (flags, words) in [
         ("--mode ncu --after 1s -- true", "`--after` has no effect in mode `ncu`"),
         ("--mode nsys --for range -- true", "add `--capture-range`"),
-        ("--mode ncu --for range -- true", "only mode `nsys` ends with a range"),
+        ("--mode ncu --for range -- true", "only the modes `nsys` and `torch` end with a range"),
         ("--mode nsys --capture-range A --after 3s -- true", "leave one of them out"),
+        ("--mode torch --for range -- true", "add `--capture-range`"),
+        ("--mode torch --capture-range A --after 3s -- true", "leave one of them out"),
         ("--mode nsys --for 300ms -- true", "whole seconds"),
         ("--mode nsys --for 3s --kernel vecadd", "belongs to programs"),
     ] {

@@ -7,7 +7,10 @@ program.
 
 The trace goes to `$RGPU_TORCH_TRACE.<pid>.json`. It has what runs
 
-- inside the first STEPS ranges named `$RGPU_TORCH_RANGE`, if that is set;
+- from `$RGPU_TORCH_AFTER` seconds after the start on, for `$RGPU_TORCH_FOR` seconds, if one of them
+  is set; after `$RGPU_TORCH_FOR` the program is stopped as by Ctrl-C;
+- inside the first STEPS ranges named `$RGPU_TORCH_RANGE`, if that is set; if `$RGPU_TORCH_FOR` is
+  `range`, the program is stopped then;
 - else in STEPS steps after the first one, if the program makes an optimizer: a step ends with
   `optimizer.step()`, and is the range `torch@step`;
 - else from the first call of a Hugging Face model on, if the program imports such models;
@@ -28,15 +31,21 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import signal
 import sys
 import threading
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PREFIX = os.environ.get("RGPU_TORCH_TRACE")
 RANGE = os.environ.get("RGPU_TORCH_RANGE")
 WITHOUT_GPU = os.environ.get("RGPU_TORCH_WITHOUT_GPU") == "1"
+AFTER_S = float(os.environ.get("RGPU_TORCH_AFTER", "0"))
+STOPS_AFTER_RANGE = os.environ.get("RGPU_TORCH_FOR") == "range"
+FOR_S = 0.0 if STOPS_AFTER_RANGE else float(os.environ.get("RGPU_TORCH_FOR", "0"))
+WINDOW = AFTER_S > 0 or FOR_S > 0
 STEPS = 3
-LIMIT_S = {"program": 5.0, "range": 15.0, "steps": 15.0}
+LIMIT_S = {"program": 5.0, "range": 15.0, "steps": 15.0, "window": 15.0}
 LIMIT_WITHOUT_PLACES_S = 60.0
 # Python functions of torch, and what has no file, only pass a call on; the trace has none of them.
 NOT_A_PLACE = ("torch/", "<", "nn.Module: ", "sitecustomize.py(")
@@ -105,7 +114,7 @@ class Recording:
         self.torch = torch
         # The process that records: a forked one has a copy of everything.
         self.pid = None
-        # `waiting`, then `range`, `steps` or `program` while the profiler runs, then `done`.
+        # `waiting`, then `window`, `range`, `steps` or `program` while the profiler runs, then `done`.
         self.state = "waiting"
         self.profiler = None
         # Whether it has places, and whether it cannot.
@@ -162,19 +171,20 @@ class Recording:
         profiler, self.profiler, what = self.profiler, None, self.state
         self.state = "done"
         profiler.add_metadata_json("rgpu", json.dumps(self.facts(what)))
-        profiler.stop()
-        path = f"{PREFIX}.{self.pid}.json"
-        profiler.export_chrome_trace(path + ".new")
-        if self.places:
-            trim(path + ".new")
-        os.replace(path + ".new", path)
+        with uninterrupted():
+            profiler.stop()
+            path = f"{PREFIX}.{self.pid}.json"
+            profiler.export_chrome_trace(path + ".new")
+            if self.places:
+                trim(path + ".new")
+            os.replace(path + ".new", path)
 
     def facts(self, what):
         torch = self.torch
         facts = {
             "recorded": what, "torch": torch.__version__, "cuda": torch.cuda.is_initialized(),
             "steps": self.steps, "cut": self.cut, "places": self.places,
-            "no_places": self.why_no_places(), "model": self.model or None, "work": self.work,
+            "no_places": self.why_no_places(what), "model": self.model or None, "work": self.work,
             "ranks": int(os.environ.get("WORLD_SIZE", "1")),
         }
         if self.model and self.work.get("LLM@forward", {}).get("trained") and self.steps:
@@ -191,21 +201,32 @@ class Recording:
             }
         return facts
 
-    def why_no_places(self):
+    def why_no_places(self, what):
         if self.places:
             return None
+        if what == "window" and not self.compiles:
+            return f"the window of {FOR_S:.0f} s is too long"
         return "the program calls torch.compile" if self.compiles else "the whole program ran on a CPU"
 
     # --- the ways to choose what is recorded ---
 
     @guarded
     def gpu_opened(self):
-        if "transformers.modeling_utils" not in sys.modules:
+        if WINDOW:
+            left = BEGUN + AFTER_S - time.monotonic()
+            self.later(left, self.start_window) if left > 0 else self.start_window()
+        elif "transformers.modeling_utils" not in sys.modules:
             # Without a GPU it is the start of the program, with the imports of all modules.
             self.start_program(places=not WITHOUT_GPU)
 
+    @guarded
+    def start_window(self):
+        if self.state == "waiting":
+            # A trace of more time with places would be too large.
+            self.start("window", places=FOR_S <= LIMIT_S["window"])
+
     def start_program(self, places=True):
-        if self.state == "waiting" and not RANGE and self.optimizer is None:
+        if self.state == "waiting" and not (RANGE or WINDOW) and self.optimizer is None:
             self.start("program", places)
 
     @guarded
@@ -215,28 +236,43 @@ class Recording:
             self.drop()
 
     def limit(self):
-        """Ends a recording at its limit, on the main thread: the profiler belongs to the thread that
-        started it."""
+        """Ends a recording at its limit."""
         if self.deadline is not None:
             self.deadline.cancel()
         limit = LIMIT_S[self.state] if self.places else LIMIT_WITHOUT_PLACES_S
-        self.deadline = threading.Timer(limit, self.ask_to_cut)
-        self.deadline.daemon = True
-        self.deadline.start()
+        if self.state == "window" and FOR_S:
+            limit = FOR_S
+        self.deadline = self.later(limit, self.end_at_limit)
+
+    def end_at_limit(self):
+        if self.profiler is None:
+            return
+        ends_window = self.state == "window" and FOR_S > 0
+        self.cut = not ends_window
+        self.finish()
+        if ends_window:
+            # On this thread the interrupt would hit the call from C that runs this.
+            threading.Timer(0.1, interrupt_program).start()
+
+    def later(self, seconds, action):
+        """Calls `action` after some seconds on the main thread: the profiler belongs to the thread
+        that started it."""
+        timer = threading.Timer(seconds, self.ask_main_thread, [action])
+        timer.daemon = True
+        timer.start()
+        return timer
 
     @guarded
-    def ask_to_cut(self):
+    def ask_main_thread(self, action):
         import ctypes
 
         @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-        def cut(_):
-            if self.profiler is not None:
-                self.cut = True
-                self.finish()
+        def call(_):
+            action()
             return 0
 
-        self.keep_cut = cut
-        ctypes.pythonapi.Py_AddPendingCall(cut, None)
+        self.keep_call = call
+        ctypes.pythonapi.Py_AddPendingCall(call, None)
 
     @guarded
     def optimizer_begun(self, optimizer):
@@ -258,7 +294,7 @@ class Recording:
     def stepped(self, optimizer):
         if id(optimizer) != self.optimizer:
             return
-        if self.state == "waiting" and not RANGE:
+        if self.state == "waiting" and not (RANGE or WINDOW):
             self.start("steps")
             self.begin_step()
         elif self.state == "steps":
@@ -306,6 +342,8 @@ class Recording:
             self.steps += 1
             if self.steps == STEPS:
                 self.finish()
+                if STOPS_AFTER_RANGE:
+                    interrupt_program()
 
     def open_ranges(self):
         if not hasattr(self.local, "ranges"):
@@ -357,6 +395,27 @@ class Recording:
                 return call(model, *args, **kwargs)
         finally:
             self.local.in_model = False
+
+
+@contextlib.contextmanager
+def uninterrupted():
+    """A trace of a window is written to its end: the program is stopped meanwhile."""
+    handler = signal.getsignal(signal.SIGINT)
+    stops = WINDOW or STOPS_AFTER_RANGE
+    if not stops or handler is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+def interrupt_program():
+    """Stops the program and its children as Ctrl-C does."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(int(os.environ["RGPU_TORCH_GROUP"]), signal.SIGINT)
 
 
 def facts_of_model(model):
@@ -471,7 +530,7 @@ def watch_compilation(recording):
 
     @guarded
     def without_places():
-        if recording.state in ("waiting", "program") and recording.optimizer is None:
+        if recording.state in ("waiting", "program") and (WINDOW or recording.optimizer is None):
             recording.compiles = True
             if recording.state == "program" and not recording.open_ranges():
                 recording.drop()
@@ -554,6 +613,8 @@ def explain_missing_trace():
         say("the program did not import torch")
     elif not RECORDINGS:
         say("the program could not be watched")
+    elif WINDOW and RECORDINGS[0].torch.cuda.is_initialized():
+        say(f"nothing ran on the program's main thread {AFTER_S:.0f} s after its start")
     elif RECORDINGS[0].optimizer is not None:
         say("the program made an optimizer, but no second step of it")
     elif RANGE:
@@ -564,10 +625,13 @@ def explain_missing_trace():
 
 RECORDINGS = []
 ROOT = None
+BEGUN = float(os.environ.get("RGPU_TORCH_BEGUN", time.monotonic()))
 if PREFIX:
     if "RGPU_TORCH_ROOT" not in os.environ:
         ROOT = os.getpid()
         os.environ["RGPU_TORCH_ROOT"] = str(ROOT)
+        os.environ["RGPU_TORCH_GROUP"] = str(os.getpgrp())
+        os.environ["RGPU_TORCH_BEGUN"] = str(BEGUN)
         atexit.register(explain_missing_trace)
     sys.meta_path.insert(
         0, AfterImport({"torch": torch_imported, "transformers.modeling_utils": transformers_imported}))

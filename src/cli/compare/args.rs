@@ -54,6 +54,10 @@ pub(in crate::cli) struct CompareArgs {
     #[arg(long)]
     pub force: bool,
 
+    /// Show kernels by their full names
+    #[arg(long)]
+    pub full_names: bool,
+
     #[command(flatten)]
     pub place: PlaceArgs,
 

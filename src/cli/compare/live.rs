@@ -238,6 +238,9 @@ fn finish(
 
 fn keep(folder: &RunFolder, comparison: &Comparison) -> Result<()> {
     folder.write_json("compare.json", comparison)?;
-    folder.write("compare.md", report::comparison::markdown(comparison).as_bytes())?;
+    folder.write(
+        "compare.md",
+        report::comparison::markdown(comparison, report::KernelNames::Short).as_bytes(),
+    )?;
     Ok(())
 }

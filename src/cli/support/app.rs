@@ -11,6 +11,7 @@ use super::terminal::{Terminal, safe, write_out, write_stderr};
 use super::{json, open_files};
 use crate::config::{Config, Environment};
 use crate::error::{ErrorDocument, Exit, Failure, Result, inset};
+use crate::report::{KernelNames, Style};
 use crate::store::RunParent;
 
 /// Worker threads besides the command's own: one for the connection, one for what it waits for.
@@ -21,6 +22,8 @@ pub(in crate::cli) struct App {
     pub(in crate::cli) config: Config,
     pub(in crate::cli) global: GlobalArgs,
     pub(in crate::cli) terminal: Terminal,
+    /// How tables name kernels.
+    pub(in crate::cli) names: KernelNames,
     /// The command line as typed.
     pub(in crate::cli) argv: Vec<String>,
     /// The user's cache folder for rgpu.
@@ -117,13 +120,13 @@ impl App {
         }
     }
 
-    /// The width and colours of reports on this terminal.
-    pub(in crate::cli) fn style(&self) -> crate::report::Style {
+    /// The width and colours of reports on this terminal, and the names of kernels.
+    pub(in crate::cli) fn style(&self) -> Style {
         let width = match (self.terminal.columns, self.terminal.stdout_tty) {
             (None, false) => 80,
             _ => self.terminal.width.min(120),
         };
-        crate::report::Style { width, color: self.terminal.stdout_color, ..Default::default() }
+        Style { width, color: self.terminal.stdout_color, names: self.names, ..Style::default() }
     }
 
     /// Columns for tables of names and paths: those of `COLUMNS` or the terminal. In a pipe there

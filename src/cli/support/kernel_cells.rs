@@ -20,7 +20,10 @@ pub(in crate::cli) fn kernel_cells(arch: &str, kernel: &Kernel) -> [String; 10] 
             Some((store, load)) => format!("{store}/{load}"),
             None => "?".to_owned(),
         },
-        kernel.shared_bytes.to_string(),
+        match kernel.shared_reserved_bytes {
+            Some(reserved) => format!("{}+{reserved}", kernel.shared_bytes),
+            None => kernel.shared_bytes.to_string(),
+        },
         kernel.barriers.to_string(),
         kernel.occupancy.as_ref().map_or(String::new(), |o| format!("{:.0} %", o.percent)),
         kernel.instructions.map_or("?".to_owned(), |n| n.to_string()),

@@ -10,9 +10,8 @@ use super::missing;
 use super::nvdisasm;
 use super::reading_bar::ReadingBar;
 use crate::error::{Exit, Failure, Result, shell_word};
-use crate::import::{DEFAULT_MAX_BYTES, IMPORTERS, ImportError, Source};
-use crate::model::profile::CodeLanguage;
-use crate::model::profile::{Gap, KernelInfo, RunInfo, SCHEMA};
+use crate::import::{DEFAULT_MAX_BYTES, Detail, IMPORTERS, ImportError, Source};
+use crate::model::profile::{ArtifactKind, CodeLanguage, Gap, KernelInfo, RunInfo, SCHEMA};
 use crate::model::{Comparison, Profile, Sidecars};
 use crate::report::ReportInput;
 use crate::store::{RunFolder, Runs, StoreError};
@@ -38,14 +37,19 @@ impl OpenedProfile {
 
 /// Opens a file, or else a run by id, prefix, `latest` or folder.
 pub(in crate::cli) fn open(app: &App, what: &str) -> Result<OpenedProfile> {
-    open_within(app, what, DEFAULT_MAX_BYTES)
+    open_within(app, what, DEFAULT_MAX_BYTES, Detail::Full)
 }
 
-/// Like [`open`], with a limit on the file's size, packed and unpacked.
-pub(in crate::cli) fn open_within(app: &App, what: &str, max_bytes: u64) -> Result<OpenedProfile> {
+/// Like [`open`], with a limit on the file's size, packed and unpacked, and so much of a file.
+pub(in crate::cli) fn open_within(
+    app: &App,
+    what: &str,
+    max_bytes: u64,
+    detail: Detail,
+) -> Result<OpenedProfile> {
     let path = Path::new(what);
     if path.is_file() {
-        return file(app, path, what, max_bytes);
+        return file(app, path, what, max_bytes, detail);
     }
     let found = Runs::new(&app.config.runs_dir.value).find_result(what);
     open_run(&found.map_err(|e| match e {
@@ -133,7 +137,13 @@ fn no_profile(folder: &RunFolder) -> Failure {
 }
 
 /// The profile of a single file.
-fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedProfile> {
+fn file(
+    app: &App,
+    path: &Path,
+    shown: &str,
+    max_bytes: u64,
+    detail: Detail,
+) -> Result<OpenedProfile> {
     let unreadable = |e: std::io::Error| {
         Failure::new(Exit::Artifact, "unreadable", "the file cannot be read").file(shown).cause(e)
     };
@@ -157,8 +167,8 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedPro
         .file(shown)
         .cause(cause)
         .hint(
-            "rgpu reads .ncu-rep, .ncu-repz, .nsys-rep, nsys's .sqlite, .csv of ncu's raw and \
-               details pages and of nsys stats, a sanitizer's .log or .xml, a torch trace's .json, \
+            "rgpu reads .ncu-rep, .ncu-repz, .nsys-rep, nsys's .sqlite, .csv of ncu's raw, \
+               details and source pages and of nsys stats, a sanitizer's .log or .xml, a torch trace's .json, \
                .cubin",
         ));
     };
@@ -169,7 +179,7 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedPro
         return Err(damaged().cause("it is empty"));
     }
     let bar = ReadingBar::new(app, &name);
-    let source = Source { max_bytes, ..Source::new(path, shown).alone().watched(&bar) };
+    let source = Source { max_bytes, detail, ..Source::new(path, shown).alone().watched(&bar) };
     let mut imported = (importer.import)(&source).map_err(|e| match &e {
         ImportError::TooLarge { .. } => {
             damaged().because(&e).hint("to read it anyway: `--max-size BYTES`")
@@ -201,7 +211,11 @@ fn file(app: &App, path: &Path, shown: &str, max_bytes: u64) -> Result<OpenedPro
     }
     let mut sidecars = Sidecars::default();
     imported.add_to(&mut profile, &mut sidecars);
-    if let Some(spots) = &mut sidecars.hotspots {
+    // A summary shows instructions only of a launch without source lines.
+    if let Some(spots) = &mut sidecars.hotspots
+        && importer.kind == ArtifactKind::NcuRep
+        && (detail == Detail::Full || spots.launches.iter().any(|spots| spots.lines.is_empty()))
+    {
         nvdisasm::add_operands(app, spots, &|_| path.to_owned());
     }
     crate::analysis::analyze_all(&mut profile, &sidecars, &app.config.thresholds.value);

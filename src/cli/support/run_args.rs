@@ -77,6 +77,10 @@ pub(in crate::cli) struct RunArgs {
     #[arg(long, value_name = "FILE|-")]
     pub events: Option<String>,
 
+    /// Show kernels by their full names
+    #[arg(long)]
+    pub full_names: bool,
+
     /// Submit the job and exit; `rgpu runs attach` fetches the results
     #[arg(long)]
     pub detach: bool,

@@ -53,7 +53,7 @@ pub(in crate::cli) fn show_as(
         None => show(app, comparison)?,
         Some("table") => show_table(app, comparison),
         Some("json") => app.print_json(comparison)?,
-        Some("markdown") => app.print(&markdown(comparison)),
+        Some("markdown") => app.print(&markdown(comparison, app.style().names)),
         Some(other) => {
             let text = format!("`{what}` is a comparison, which has no format `{other}`");
             return Err(Failure::new(Exit::Artifact, "nothing_to_show", text)

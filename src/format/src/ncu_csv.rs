@@ -1,24 +1,27 @@
-//! Reader of the output of `ncu --csv --page raw` and `--page details`.
+//! Reader of the output of `ncu --csv --page raw`, `--page details` and `--page source`.
 //!
 //! | page | rows |
 //! |---|---|
 //! | raw | header; units; one row a launch, one column a metric |
 //! | details | header; one row a metric or rule of a launch, with section, label, unit and value |
+//! | source | for each launch its kernel's name, a header, and one row an instruction |
 //!
-//! Both begin with `ID`, process, kernel, context, stream, block, grid, device and compute
+//! The first two begin with `ID`, process, kernel, context, stream, block, grid, device and compute
 //! capability; with NVTX two more columns name the ranges (`domain:name:` and six facts of the
 //! event, in quotes). The page is lossy: one unit per column, two decimals for some values, commas
 //! between thousands. Units are scaled (`us`, `Mbyte`) unless `--print-units base` was given, so
 //! the unit of each cell is kept and [`scale`] converts it to NVIDIA's base unit.
 //!
-//! Seen: ncu 2025.3; with base units on the raw page and scaled ones on the details page.
+//! Seen: ncu 2025.3; with base units on the raw page and scaled ones on the details page; the source page as SASS.
 
 mod launch;
 mod read;
+mod source;
 mod unit;
 
 pub use launch::{Cell, CellValue, CsvLaunch, CsvRule, RangeName};
 pub use read::{NcuCsv, Page};
+pub use source::{SourceLaunch, SourcePage, SourceRow};
 pub use unit::scale;
 
 use crate::csv::CsvError;
@@ -36,4 +39,12 @@ pub enum NcuCsvError {
     /// A raw page lacks the row of units.
     #[error("the raw page ends before its row of units")]
     NoUnits,
+    /// A source page has no instruction.
+    #[error("the source page has no instruction")]
+    NoInstructions,
+    /// A source page has source lines instead of instructions.
+    #[error(
+        "the source page has lines of source code; rgpu reads it as SASS: print it with `--print-source sass`"
+    )]
+    SourceLines,
 }

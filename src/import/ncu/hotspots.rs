@@ -11,6 +11,7 @@ use rgpu_format::ncu_rep::{Instance, Metric, NcuResult};
 
 use super::code::ReportSources;
 use super::stalls::reason_name;
+use crate::import::Detail;
 use crate::model::Launch;
 use crate::model::hotspots::{Counts, InstructionSpot, LaunchSpots, LineSpot, SourceAt};
 use crate::model::profile::Gap;
@@ -25,13 +26,14 @@ const MAX_KEPT_INSTRUCTIONS: usize = 1 << 18;
 /// Turns the instances of results into hot spots, with one bound for the whole report.
 pub(super) struct HotSpotBuilder<'c> {
     code: &'c ReportSources<'c>,
+    detail: Detail,
     left: usize,
     without: u32,
 }
 
 impl<'c> HotSpotBuilder<'c> {
-    pub(super) fn new(code: &'c ReportSources<'c>) -> HotSpotBuilder<'c> {
-        HotSpotBuilder { code, left: MAX_KEPT_INSTRUCTIONS, without: 0 }
+    pub(super) fn new(code: &'c ReportSources<'c>, detail: Detail) -> HotSpotBuilder<'c> {
+        HotSpotBuilder { code, detail, left: MAX_KEPT_INSTRUCTIONS, without: 0 }
     }
 
     /// The hot spots of one launch. `None` if the report has no values per instruction.
@@ -48,6 +50,7 @@ impl<'c> HotSpotBuilder<'c> {
         // Sorted by name, so that new names of an instruction are always appended.
         let named =
             result.metrics().filter_map(|metric| Some((Kind::from_metric(&metric)?, metric)));
+        let named = named.filter(|(kind, _)| self.detail == Detail::Full || kind.is_in_summary());
         let mut named: Vec<(Kind, Metric<'_>)> = named.collect();
         named.sort_by(|(a, _), (b, _)| a.name().cmp(b.name()));
         for (kind, metric) in named {
@@ -144,6 +147,11 @@ impl Kind {
             "memory_access_size_type" => Kind::Bits,
             _ => Kind::Other(name.into()),
         })
+    }
+
+    /// Whether a summary has it.
+    fn is_in_summary(&self) -> bool {
+        matches!(self, Kind::Samples | Kind::Executed | Kind::Stall { issued: true, .. })
     }
 
     /// The name in an instruction's list of metrics.

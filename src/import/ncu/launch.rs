@@ -2,19 +2,30 @@
 
 use rgpu_format::ncu_rep::{Dim3, Launch as Kernel, MessageKind, NcuResult, Rule};
 
-use super::metrics::{self, AbsentMetrics};
+use super::metrics::{self, AbsentMetrics, KnownUnits};
+use super::roofline::KnownCharts;
 use super::{region, roofline, section, series};
+use crate::import::Detail;
 use crate::model::Launch;
 use crate::model::launch;
 use crate::model::launch::RuleMessage;
 
-pub(super) fn import(
-    result: &NcuResult<'_>,
+/// What the launches of a report have in common.
+#[derive(Debug, Default)]
+pub(super) struct Known<'a> {
+    pub(super) absent: AbsentMetrics,
+    units: KnownUnits,
+    charts: KnownCharts<'a>,
+}
+
+pub(super) fn import<'a>(
+    result: &NcuResult<'a>,
     id: u32,
     from: &str,
-    absent: &mut AbsentMetrics,
+    known: &mut Known<'a>,
+    detail: Detail,
 ) -> Launch {
-    let metrics = metrics::import(result, from, absent);
+    let metrics = metrics::import(result, from, &mut known.absent, &mut known.units);
     let mut launch = Launch { id, metrics, ..Launch::default() };
     match result.launch() {
         Some(kernel) => {
@@ -37,9 +48,11 @@ pub(super) fn import(
     let rules = result.rules().flat_map(rule_messages);
     let (sections, rules): (Vec<_>, Vec<_>) = rules.unzip();
     launch.rules = rules;
-    launch.raw_sections = section::import(result, &launch, &sections);
-    launch.roofline = roofline::import(result, &launch);
-    launch.series = series::import(result);
+    launch.roofline = roofline::import(result, &launch, &mut known.charts);
+    if detail == Detail::Full {
+        launch.raw_sections = section::import(result, &launch, &sections);
+        launch.series = series::import(result);
+    }
     launch
 }
 

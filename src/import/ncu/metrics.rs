@@ -1,8 +1,8 @@
 //! The scalar metrics of a result, and the names of metrics without a value.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use rgpu_format::ncu_rep::{MetricValue, NcuResult};
+use rgpu_format::ncu_rep::{self, MetricValue, NcuResult};
 
 use crate::model::profile::Gap;
 use crate::model::{Metric, Value};
@@ -14,6 +14,21 @@ pub(super) struct AbsentMetrics {
     pub(super) not_finite: BTreeSet<String>,
     /// Metrics for which ncu has "no data".
     pub(super) no_value: BTreeSet<String>,
+}
+
+/// The units of the metrics read so far. Most launches of a report have the same metrics.
+#[derive(Debug, Default)]
+pub(super) struct KnownUnits(HashMap<String, String>);
+
+impl KnownUnits {
+    fn of(&mut self, metric: &ncu_rep::Metric<'_>) -> String {
+        if let Some(unit) = self.0.get(metric.name()) {
+            return unit.clone();
+        }
+        let unit = metric.unit().unwrap_or_default().into_owned();
+        self.0.insert(metric.name().to_owned(), unit.clone());
+        unit
+    }
 }
 
 impl AbsentMetrics {
@@ -38,6 +53,7 @@ pub(super) fn import(
     result: &NcuResult<'_>,
     from: &str,
     absent: &mut AbsentMetrics,
+    units: &mut KnownUnits,
 ) -> BTreeMap<String, Metric> {
     let mut metrics = BTreeMap::new();
     for metric in result.metrics().filter(|metric| !is_list(metric.name())) {
@@ -64,7 +80,7 @@ pub(super) fn import(
                 }
             },
         };
-        let unit = metric.unit().unwrap_or_default().into_owned();
+        let unit = units.of(&metric);
         metrics.entry(name).or_insert(Metric { value, unit, from: from.to_owned() });
     }
     metrics

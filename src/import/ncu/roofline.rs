@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use rgpu_format::ncu_rep::{NcuResult, Rate, RooflineChart, RooflinePoint};
+use rgpu_format::ncu_rep::{NcuResult, Rate, RooflineChart, RooflinePoint, Section};
 
 use crate::model::Launch;
 use crate::model::launch::Roof;
@@ -10,14 +10,34 @@ use crate::model::speed_of_light::PeakSource;
 
 const TENSOR: &str = "sm__ops_path_tensor_";
 
+/// The charts of the sections read so far. All launches of a report have the same charts, half a
+/// megabyte each, with other values.
+#[derive(Debug, Default)]
+pub(super) struct KnownCharts<'a>(Vec<(&'a [u8], Vec<RooflineChart>)>);
+
+impl<'a> KnownCharts<'a> {
+    fn of(&mut self, section: &Section<'a>) -> &[RooflineChart] {
+        let known = self.0.iter().position(|(raw, _)| *raw == section.raw());
+        let at = known.unwrap_or_else(|| {
+            self.0.push((section.raw(), section.rooflines()));
+            self.0.len() - 1
+        });
+        &self.0[at].1
+    }
+}
+
 /// Every ceiling once, with the launch's achieved value. Of the dozens of tensor ceilings, only the
 /// dense ones, and the sparse ones that the launch used.
-pub(super) fn import(result: &NcuResult<'_>, launch: &Launch) -> Vec<Roof> {
+pub(super) fn import<'a>(
+    result: &NcuResult<'a>,
+    launch: &Launch,
+    known: &mut KnownCharts<'a>,
+) -> Vec<Roof> {
     let Some(arch) = compute_capability(launch) else { return Vec::new() };
     let mut roofs: Vec<Roof> = Vec::new();
     let mut told = BTreeSet::new();
     for section in result.sections().filter(|section| section.identifier.contains("Roofline")) {
-        for chart in section.rooflines().iter().filter(|chart| chart.filter.passes(arch)) {
+        for chart in known.of(&section).iter().filter(|chart| chart.filter.passes(arch)) {
             for roof in chart_roofs(chart, &section.identifier, arch, launch) {
                 if told.insert(roof.label.clone()) {
                     roofs.push(roof);

@@ -77,7 +77,7 @@ pub(in crate::import) fn import(launch: &mut Launch) -> Option<Gap> {
 }
 
 /// The reason's name among the counters. Two reasons have a different name among the samples.
-pub(super) fn reason_name(name: &str) -> &str {
+pub(in crate::import) fn reason_name(name: &str) -> &str {
     match name {
         "no_instructions" => "no_instruction",
         "warpgroup_arrive" => "gmma",

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use rgpu_format::ncu_csv::NcuCsv;
+use rgpu_format::ncu_csv::{NcuCsv, SourcePage};
 use rgpu_format::ncu_rep::Limits;
 
 use super::*;
@@ -110,4 +110,67 @@ fn scaled_units_and_odd_values_are_read() {
     assert!(!launch.metrics.contains_key("a__b"));
     let codes: Vec<_> = imported.gaps.iter().map(|gap| gap.code.as_str()).collect();
     assert_eq!(codes, ["printed_values", "nan_metric", "damaged_report", "damaged_report"]);
+}
+
+#[test]
+fn the_source_page_has_the_hot_spots_of_the_report() {
+    let mut compared = 0;
+    for case in ["full-vecadd", "full-tiled-matmul"] {
+        let page = SourcePage::read(&fixture(case, "source.csv")).unwrap();
+        let printed = source::import(&page, "source.csv");
+        assert!(printed.gaps.is_empty() && printed.refusals.is_empty(), "{:?}", printed.gaps);
+        let bytes = fixture(case, "report.ncu-repz");
+        let limits = Limits { max_size: 1 << 30 };
+        let exact = ncu::import(&bytes, "report", &RequestedCounters::default(), &limits).unwrap();
+        let (launch, known) = (&printed.launches[0], &exact.launches[0]);
+        assert_eq!(launch.kernel, known.kernel, "{case}");
+        let samples = |launch: &Launch| -> BTreeMap<String, Option<u64>> {
+            let seen = launch.stalls.iter().filter(|stall| stall.samples != Some(0));
+            seen.map(|stall| (stall.reason.clone(), stall.samples)).collect()
+        };
+        assert_eq!(samples(launch), samples(known), "{case}");
+        for (name, metric) in &launch.metrics {
+            let exact = &known.metrics[name];
+            assert_eq!((&metric.value, &metric.unit), (&exact.value, &exact.unit), "{case} {name}");
+        }
+        let spots = |imported: Imported| imported.sidecars.hotspots.unwrap().launches.remove(0);
+        let (printed, exact) = (spots(printed), spots(exact));
+        assert_eq!(printed.samples, exact.samples, "{case}");
+        let exact: BTreeMap<u64, _> = exact.instructions.iter().map(|i| (i.offset, i)).collect();
+        for spot in &printed.instructions {
+            let known = exact[&spot.offset];
+            let (ours, theirs) = (&spot.counts, &known.counts);
+            assert_eq!(spot.address, known.address);
+            // The report has no count for what never ran.
+            for (ours, theirs) in [
+                (ours.samples, theirs.samples),
+                (ours.samples_not_issued, theirs.samples_not_issued),
+                (ours.executed, theirs.executed),
+                (ours.thread_executed, theirs.thread_executed),
+            ] {
+                assert_eq!(ours, Some(theirs.unwrap_or(0)), "{case} {:#x}", spot.offset);
+            }
+            assert_eq!(
+                (&ours.stalls, &ours.stalls_not_issued),
+                (&theirs.stalls, &theirs.stalls_not_issued)
+            );
+            for (name, value) in ours.metrics.iter() {
+                assert_eq!(value, theirs.metrics.get(name).unwrap_or(&0.0), "{case} {name}");
+                compared += 1;
+            }
+            let (text, name) = (spot.sass.as_deref().unwrap(), known.sass.as_deref().unwrap());
+            assert!(text.starts_with(name), "{text} and {name}");
+        }
+    }
+    assert!(compared > 500, "{compared}");
+}
+
+#[test]
+fn addresses_of_branches_become_offsets() {
+    let page = SourcePage::read(&fixture("full-tiled-matmul", "source.csv")).unwrap();
+    let imported = source::import(&page, "source.csv");
+    let spots = &imported.sidecars.hotspots.as_ref().unwrap().launches[0].instructions;
+    let at = |offset: u64| spots.iter().find(|spot| spot.offset == offset).unwrap();
+    assert_eq!(at(0xb0).sass.as_deref(), Some("@!P0 BRA 0x870"));
+    assert_eq!(at(0xe0).sass.as_deref(), Some("UMOV UR4, 0x400"));
 }

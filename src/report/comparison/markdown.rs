@@ -6,10 +6,10 @@ use super::words::{
 use crate::model::comparison::{Comparison, KernelChange, Unmatched};
 use crate::report::markdown::plain;
 use crate::report::quantity::duration;
-use crate::report::{Align, Grid};
+use crate::report::{Align, Grid, KernelNames};
 
 /// Renders a comparison as Markdown. Sections without data say why.
-pub fn markdown(c: &Comparison) -> String {
+pub fn markdown(c: &Comparison, names: KernelNames) -> String {
     let mut out =
         format!("# {}: {} against {}\n\n", c.verdict.as_str(), plain(&c.b.name), plain(&c.a.name));
     out += &format!("{}.\n\n", plain(&c.summary));
@@ -20,7 +20,7 @@ pub fn markdown(c: &Comparison) -> String {
         out += "No kernel launch is recorded on both sides.\n\n";
     }
     for kernel in &c.kernels {
-        one_kernel(&mut out, kernel);
+        one_kernel(&mut out, kernel, names);
     }
     unmatched(&mut out, c);
     regions(&mut out, c);
@@ -103,8 +103,8 @@ fn times(out: &mut String, c: &Comparison) {
     put(out, grid, "No case was timed on both sides; see the kernels' own durations.");
 }
 
-fn one_kernel(out: &mut String, k: &KernelChange) {
-    *out += &format!("### {}\n\n", plain(&kernel(k)));
+fn one_kernel(out: &mut String, k: &KernelChange, names: KernelNames) {
+    *out += &format!("### {}\n\n", plain(&kernel(k, names)));
     if let Some(text) = joined(k) {
         *out += &format!("- {}\n", plain(&text));
     }

@@ -5,7 +5,6 @@ use super::words::{
 };
 use crate::model::comparison::TimeSource;
 use crate::model::comparison::{Comparison, KernelChange, TimeChange, TimeVerdict, Unmatched};
-use crate::report::kernel_name::{distinct_names, short_name};
 use crate::report::quantity::duration;
 use crate::report::region_rows::short_region;
 use crate::report::text::wrap;
@@ -77,7 +76,7 @@ fn sides(out: &mut String, c: &Comparison, style: &Style) {
     for (label, side) in [("a", &c.a), ("b", &c.b)] {
         grid.row([
             label.to_owned(),
-            short_name(&side.kernel),
+            style.names.name(&side.kernel),
             side.mode.clone(),
             if side.rung == *side.mode { String::new() } else { side.rung.to_string() },
             side.correctness.as_deref().unwrap_or_default().to_owned(),
@@ -124,7 +123,7 @@ fn time_cells(name: String, time: &TimeChange) -> [String; 6] {
 }
 
 fn one_kernel(out: &mut String, k: &KernelChange, style: &Style) {
-    *out += &format!("\n  {}\n", kernel(k));
+    *out += &format!("\n  {}\n", kernel(k, style.names));
     if let Some(text) = joined(k) {
         hang(out, "    ", &text, style);
     }
@@ -179,7 +178,7 @@ fn unmatched(out: &mut String, title: &str, list: &[Unmatched], style: &Style) {
     }
     let mut grid =
         Grid::new(&[(title, Align::Left), ("launches", Align::Right), ("total", Align::Right)]);
-    let names = distinct_names(list.iter().map(|kernel| kernel.kernel.as_str()));
+    let names = style.names.distinct(list.iter().map(|kernel| kernel.kernel.as_str()));
     for (kernel, name) in list.iter().zip(names) {
         grid.row([
             name,

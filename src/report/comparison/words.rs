@@ -3,7 +3,7 @@
 use crate::model::comparison::{ChangeEffect, JoinedBy};
 use crate::model::comparison::{KernelChange, MetricChange, SideTime, TimeChange};
 use crate::model::profile::Gap;
-use crate::report::kernel_name::short_name;
+use crate::report::KernelNames;
 use crate::report::quantity::{bytes, digits, duration, per_second, percent};
 
 /// The maximum number of metrics shown per kernel; `compare.json` has all.
@@ -40,10 +40,10 @@ pub(super) fn launches([a, b]: [u64; 2]) -> String {
 }
 
 /// The kernel's name, or both names if they differ.
-pub(super) fn kernel(change: &KernelChange) -> String {
-    let name = short_name(&change.kernel);
+pub(super) fn kernel(change: &KernelChange, names: KernelNames) -> String {
+    let name = names.name(&change.kernel);
     match &change.kernel_b {
-        Some(other) => format!("{name} → {}", short_name(other)),
+        Some(other) => format!("{name} → {}", names.name(other)),
         None => name,
     }
 }

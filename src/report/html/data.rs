@@ -21,7 +21,7 @@ use crate::report::ReportInput;
 use crate::report::busy::{self, BusyTime};
 use crate::report::finding;
 use crate::report::headline::{self, Headline};
-use crate::report::kernel_name::distinct_names;
+use crate::report::kernel_name::{KernelNames, distinct_names};
 
 /// The maximum number of entries of each list.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +89,8 @@ struct FindingTexts {
 
 impl FindingTexts {
     fn new(of: &Finding) -> Self {
-        let places = of.places.iter().map(finding::place).collect();
+        let places =
+            of.places.iter().map(|place| finding::place(place, KernelNames::Short)).collect();
         Self { worth: finding::worth(of), places }
     }
 }
@@ -150,7 +151,7 @@ impl<'a> Page<'a> {
         let mut left_out = Vec::new();
         let trace = subject.trace.map(|t| PageTrace::new(t, caps.events));
         Self {
-            headline: headline::headline(subject),
+            headline: headline::headline(subject, KernelNames::Short),
             names: names(subject, caps),
             run: &profile.run,
             kernel: &profile.kernel,

@@ -1,9 +1,8 @@
 //! `report.md` of the run folder: the same facts as on the terminal.
 
-use super::{Align, Grid, plain, section};
+use super::{Align, Grid, KernelNames, plain, section};
 use crate::model::Profile;
 use crate::report::finding;
-use crate::report::kernel_name::short_name;
 use crate::report::quantity::{cost, digits, duration, moment, per_second, percent};
 use crate::report::region_rows;
 use crate::report::terminal::launches::{roofline_text, stalls_text};
@@ -12,7 +11,7 @@ use crate::report::terminal::launches::{roofline_text, stalls_text};
 const MAX_LAUNCHES: usize = 100;
 
 /// Renders `report.md`.
-pub(super) fn report(profile: &Profile) -> String {
+pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     let mut out = format!("# {} ({})\n\n", plain(&profile.kernel.name), profile.run.mode);
     let run = &profile.run;
     out += &format!("Run `{}` on `{}`, ", run.id, run.remote);
@@ -85,13 +84,13 @@ pub(super) fn report(profile: &Profile) -> String {
     if !profile.kernel_verdicts.is_empty() {
         out += "## What limits the kernels\n\n";
         for v in &profile.kernel_verdicts {
-            let (name, share) = (plain(&short_name(&v.kernel)), percent(v.percent));
+            let (name, share) = (plain(&names.name(&v.kernel)), percent(v.percent));
             let verdict = v.verdict.as_deref().unwrap_or("no verdict");
             out += &format!("- {name} ({share}): **{verdict}** {}\n", plain(&v.text));
         }
         out.push('\n');
     }
-    launches(&mut out, profile);
+    launches(&mut out, profile, names);
 
     out += "## Regions\n\n";
     let mut grid = Grid::new(&[
@@ -115,7 +114,7 @@ pub(super) fn report(profile: &Profile) -> String {
         out += "No findings.\n\n";
     }
     for finding in &profile.findings {
-        let kernel = finding::kernel(finding).map(|kernel| format!("{}: ", plain(&kernel)));
+        let kernel = finding::kernel(finding, names).map(|kernel| format!("{}: ", plain(&kernel)));
         let kernel = kernel.unwrap_or_default();
         out += &format!("- **{}** {kernel}{}", finding.id, plain(&finding.text));
         if !finding.hint.is_empty() {
@@ -126,9 +125,9 @@ pub(super) fn report(profile: &Profile) -> String {
             out += &format!("  - worth {}\n", plain(&worth));
         }
         for place in &finding.places {
-            out += &format!("  - {}\n", plain(&finding::place(place)));
+            out += &format!("  - {}\n", plain(&finding::place(place, names)));
         }
-        if let Some(covered) = finding::covered(finding) {
+        if let Some(covered) = finding::covered(finding, names) {
             out += &format!("  - in {}\n", plain(&covered));
         }
         for e in &finding.evidence {
@@ -179,7 +178,7 @@ pub(super) fn report(profile: &Profile) -> String {
 }
 
 /// The launches with counters: how busy their units were, stalls, roofline and verdict.
-fn launches(out: &mut String, profile: &Profile) {
+fn launches(out: &mut String, profile: &Profile, names: KernelNames) {
     let mut counted =
         profile.launches.iter().filter(|launch| !launch.metrics.is_empty()).peekable();
     if counted.peek().is_none() {
@@ -203,7 +202,7 @@ fn launches(out: &mut String, profile: &Profile) {
         let verdict = launch.classification.as_ref().map(|class| class.primary.clone());
         grid.row([
             launch.id.to_string(),
-            plain(&short_name(&launch.kernel)),
+            plain(&names.name(&launch.kernel)),
             launch.duration_ns.map(duration).unwrap_or_default(),
             metric("sm__throughput.avg.pct_of_peak_sustained_elapsed"),
             metric("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"),

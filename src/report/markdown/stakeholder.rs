@@ -4,9 +4,9 @@
 use super::{Align, Grid, kernels, operators, plain, section};
 use crate::model::profile::TimingClock;
 use crate::model::{Launch, Profile};
+use crate::report::KernelNames;
 use crate::report::finding;
 use crate::report::headline::{headline, longest};
-use crate::report::kernel_name::short_name;
 use crate::report::quantity::{digits, duration, per_second, percent};
 use crate::report::region_rows;
 use crate::report::{ReportInput, busy};
@@ -15,10 +15,10 @@ use crate::report::{ReportInput, busy};
 const MAX_TOP_ROWS: usize = 10;
 
 /// Renders `stakeholder_summary.md`.
-pub(super) fn report(subject: &ReportInput<'_>) -> String {
+pub(super) fn report(subject: &ReportInput<'_>, names: KernelNames) -> String {
     let profile = subject.profile;
     let mut out = format!("# {}: summary\n\n", plain(&profile.kernel.name));
-    executive(&mut out, subject);
+    executive(&mut out, subject, names);
     heading(&mut out, "Environment");
     section(&mut out, environment(profile), "The host of this run is unknown.");
     heading(&mut out, "Aggregates");
@@ -46,9 +46,9 @@ pub(super) fn report(subject: &ReportInput<'_>) -> String {
     heading(&mut out, "Top Kernels");
     section(&mut out, kernels::table(profile, MAX_TOP_ROWS), kernels::WHY_NONE);
     heading(&mut out, "Recommendations");
-    recommendations(&mut out, profile);
+    recommendations(&mut out, profile, names);
     heading(&mut out, "Narrative");
-    narrative(&mut out, subject);
+    narrative(&mut out, subject, names);
     out
 }
 
@@ -56,9 +56,9 @@ fn heading(out: &mut String, text: &str) {
     out.push_str(&format!("## {text}\n\n"));
 }
 
-fn executive(out: &mut String, subject: &ReportInput<'_>) {
+fn executive(out: &mut String, subject: &ReportInput<'_>, names: KernelNames) {
     heading(out, "Executive Summary");
-    let head = headline(subject);
+    let head = headline(subject, names);
     out.push_str(&format!("**{}.** {}\n\n", plain(&head.title), sentence(&head.text)));
     match subject.profile.findings.first() {
         Some(first) => {
@@ -189,13 +189,13 @@ fn utilisation(profile: &Profile) -> Grid {
     grid
 }
 
-fn recommendations(out: &mut String, profile: &Profile) {
+fn recommendations(out: &mut String, profile: &Profile, names: KernelNames) {
     if profile.findings.is_empty() {
         out.push_str("No findings.\n\n");
         return;
     }
     for (at, f) in profile.findings.iter().enumerate().take(MAX_TOP_ROWS) {
-        let kernel = finding::kernel(f).map(|kernel| format!("`{}`: ", code(&kernel)));
+        let kernel = finding::kernel(f, names).map(|kernel| format!("`{}`: ", code(&kernel)));
         let (kernel, hint) = (kernel.unwrap_or_default(), sentence(&f.hint));
         let why = f.text.trim().replace('<', "&lt;");
         let worth = finding::worth(f).map(|worth| format!(" Worth {}.", plain(&worth)));
@@ -205,7 +205,7 @@ fn recommendations(out: &mut String, profile: &Profile) {
     out.push('\n');
 }
 
-fn narrative(out: &mut String, subject: &ReportInput<'_>) {
+fn narrative(out: &mut String, subject: &ReportInput<'_>, names: KernelNames) {
     let profile = subject.profile;
     let mut sentences = Vec::new();
     if let Some(t) = &profile.timing {
@@ -224,13 +224,13 @@ fn narrative(out: &mut String, subject: &ReportInput<'_>) {
         let total: u64 = profile.kernels.iter().map(|k| k.total_ns).sum();
         sentences.push(format!(
             "`{}` has {} of the {} in kernels (`kernels[0].total_ns`).",
-            code(&short_name(&top.kernel)),
+            code(&names.name(&top.kernel)),
             percent(100.0 * top.total_ns as f64 / total.max(1) as f64),
             duration(total as f64)
         ));
     }
     if let Some((launch, class)) = longest(profile) {
-        sentences.extend(bound(launch, class));
+        sentences.extend(bound(launch, class, names));
     }
     if let Some(busy) = busy::busy(profile) {
         sentences.push(format!(
@@ -253,8 +253,8 @@ fn narrative(out: &mut String, subject: &ReportInput<'_>) {
 }
 
 /// One sentence for each verdict on a launch, with the first number of its evidence.
-fn bound(launch: &Launch, class: &crate::model::Classification) -> Vec<String> {
-    let name = short_name(&launch.kernel);
+fn bound(launch: &Launch, class: &crate::model::Classification, names: KernelNames) -> Vec<String> {
+    let name = names.name(&launch.kernel);
     let sentences = class.verdicts.iter().filter_map(|v| {
         let e = v.evidence.first()?;
         Some(format!(

@@ -3,7 +3,6 @@
 use super::{MAX_ROWS, Page};
 use crate::model::Profile;
 use crate::model::sanitizer::SanitizerVerdict;
-use crate::report::kernel_name::short_name;
 use crate::report::quantity::bytes;
 use crate::report::{Align, Grid};
 
@@ -31,7 +30,7 @@ pub(super) fn sanitizer(page: &mut Page<'_>, profile: &Profile) {
             let kernel = if cause.kernel.is_empty() {
                 String::new()
             } else {
-                format!(" in {}", short_name(&cause.kernel))
+                format!(" in {}", page.style.names.name(&cause.kernel))
             };
             let count =
                 if cause.count > 1 { format!(" ({} times)", cause.count) } else { String::new() };
@@ -55,7 +54,7 @@ pub(super) fn code(page: &mut Page<'_>, profile: &Profile) {
     ]);
     for k in profile.code.iter().take(MAX_ROWS) {
         grid.row([
-            short_name(k.name.as_deref().unwrap_or(&k.symbol)),
+            page.style.names.name(k.name.as_deref().unwrap_or(&k.symbol)),
             k.arch.clone(),
             k.registers.to_string(),
             k.stack_bytes.map(|b| bytes(b.into())).unwrap_or_else(|| "?".into()),
@@ -64,7 +63,12 @@ pub(super) fn code(page: &mut Page<'_>, profile: &Profile) {
                 (Some(s), Some(l)) => format!("{s}/{l} B"),
                 _ => String::new(),
             },
-            bytes(k.shared_bytes.into()),
+            match k.shared_reserved_bytes {
+                Some(reserved) => {
+                    format!("{} + {}", bytes(k.shared_bytes.into()), bytes(reserved.into()))
+                }
+                None => bytes(k.shared_bytes.into()),
+            },
             bytes(k.code_bytes as f64),
         ]);
     }

@@ -3,7 +3,6 @@
 use super::Page;
 use crate::model::Profile;
 use crate::report::finding;
-use crate::report::kernel_name::distinct_names;
 use crate::report::quantity::percent;
 use crate::report::text::wrap;
 
@@ -19,7 +18,7 @@ pub(super) fn kernel_verdicts(page: &mut Page<'_>, profile: &Profile) {
     let title = page.bold("what limits the kernels");
     page.line(&format!("  {title}"));
     let all = &profile.kernel_verdicts;
-    let names = distinct_names(all.iter().map(|verdict| verdict.kernel.as_str()));
+    let names = page.style.names.distinct(all.iter().map(|verdict| verdict.kernel.as_str()));
     // Without counters the reason is the same for all, and is said once.
     let mut without: Vec<(&str, Vec<String>)> = Vec::new();
     for (verdict, name) in all.iter().zip(names) {
@@ -56,7 +55,7 @@ pub(super) fn findings(page: &mut Page<'_>, profile: &Profile) {
     page.line(&format!("  {title}"));
     let room = page.style.width.saturating_sub(7).max(30);
     for (at, finding) in profile.findings.iter().take(5).enumerate() {
-        let kernel = finding::kernel(finding).map(|kernel| format!("{kernel}: "));
+        let kernel = finding::kernel(finding, page.style.names).map(|kernel| format!("{kernel}: "));
         let text = format!("{}{}", kernel.unwrap_or_default(), finding.text);
         for (line, part) in wrap(&text, room).into_iter().enumerate() {
             let number = if line == 0 { (at + 1).to_string() } else { String::new() };
@@ -66,9 +65,9 @@ pub(super) fn findings(page: &mut Page<'_>, profile: &Profile) {
             lines(page, "", &format!("worth {worth}"));
         }
         for place in finding.places.iter().take(MAX_PLACES) {
-            lines(page, "· ", &finding::place(place));
+            lines(page, "· ", &finding::place(place, page.style.names));
         }
-        if let Some(covered) = finding::covered(finding) {
+        if let Some(covered) = finding::covered(finding, page.style.names) {
             lines(page, "", &format!("in {covered}"));
         }
         lines(page, "→ ", &finding.hint);

@@ -3,7 +3,6 @@
 use super::Page;
 use crate::model::HotSpots;
 use crate::model::hotspots::{Counts, LaunchSpots};
-use crate::report::kernel_name::short_name;
 use crate::report::quantity::percent;
 
 /// The maximum number of rows per launch.
@@ -25,7 +24,7 @@ pub(super) fn hotspots(page: &mut Page<'_>, spots: &HotSpots) {
         }
         shown.push(&launch.kernel);
         let title = if several {
-            format!("hot spots of {}", short_name(&launch.kernel))
+            format!("hot spots of {}", page.style.names.name(&launch.kernel))
         } else {
             "hot spots".to_owned()
         };

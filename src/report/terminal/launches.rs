@@ -3,7 +3,6 @@
 use super::{MAX_ROWS, Page};
 use crate::model::profile::CodeLanguage;
 use crate::model::{Classification, Launch, Profile};
-use crate::report::kernel_name::{distinct_names, short_name};
 use crate::report::quantity::{digits, duration, per_second, percent};
 use crate::report::{Align, Grid};
 
@@ -25,7 +24,7 @@ pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
         ("regs", Align::Right),
     ]);
     let rows = || profile.launches.iter().take(MAX_ROWS);
-    for (launch, name) in rows().zip(distinct_names(rows().map(|l| l.kernel.as_str()))) {
+    for (launch, name) in rows().zip(page.style.names.distinct(rows().map(|l| l.kernel.as_str()))) {
         grid.row([
             name,
             launch.duration_ns.map(duration).unwrap_or_default(),
@@ -89,7 +88,7 @@ fn distinct_field(
     let mut texts: Vec<(String, String)> = Vec::new();
     for launch in profile.launches.iter().take(MAX_ROWS) {
         let Some(text) = text(launch) else { continue };
-        let kernel = short_name(&launch.kernel);
+        let kernel = page.style.names.name(&launch.kernel);
         // Texts that differ only in their numbers are written once.
         let words = |text: &str| text.replace(|c: char| c.is_ascii_digit() || c == '.', "");
         let alike = |other: &str| words(other) == words(&text);

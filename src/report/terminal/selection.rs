@@ -2,7 +2,6 @@
 
 use super::{MAX_ROWS, Page};
 use crate::model::Profile;
-use crate::report::kernel_name::distinct_names;
 use crate::report::quantity::duration;
 use crate::report::{Align, Grid};
 
@@ -17,7 +16,7 @@ pub(super) fn selection(page: &mut Page<'_>, profile: &Profile) {
         ("profiled", Align::Right),
     ]);
     let rows = || selection.kernels.iter().take(MAX_ROWS);
-    for (kernel, name) in rows().zip(distinct_names(rows().map(|k| k.kernel.as_str()))) {
+    for (kernel, name) in rows().zip(page.style.names.distinct(rows().map(|k| k.kernel.as_str()))) {
         grid.row([
             name,
             duration(kernel.total_ns as f64),

@@ -2,7 +2,6 @@
 
 use super::Page;
 use crate::model::Profile;
-use crate::report::kernel_name::short_name;
 use crate::report::quantity::{duration, per_second, percent};
 use crate::report::text::cut_middle;
 use crate::report::{Align, Grid};
@@ -59,11 +58,11 @@ pub(super) fn operators(page: &mut Page<'_>, profile: &Profile) {
     ]);
     for o in profile.operators.iter().take(MAX_OPERATORS) {
         grid.row([
-            short_name(&o.name),
+            page.style.names.name(&o.name),
             o.calls.to_string(),
             o.gpu_self_ns.map(|ns| duration(ns as f64)).unwrap_or_default(),
             duration(o.host_self_ns as f64),
-            o.kernels.first().map(|k| short_name(&k.kernel)).unwrap_or_default(),
+            o.kernels.first().map(|k| page.style.names.name(&k.kernel)).unwrap_or_default(),
             o.places.first().map(|place| short_place(&place.function)).unwrap_or_default(),
         ]);
     }

@@ -2,7 +2,6 @@
 
 use super::{MAX_ROWS, Page};
 use crate::model::Profile;
-use crate::report::kernel_name::distinct_names;
 use crate::report::quantity::percent;
 use crate::report::quantity::{bytes, duration};
 use crate::report::region_rows;
@@ -22,7 +21,7 @@ pub(super) fn kernels(page: &mut Page<'_>, profile: &Profile) {
         ("max", Align::Right),
     ]);
     let rows = || profile.kernels.iter().take(MAX_ROWS);
-    for (k, name) in rows().zip(distinct_names(rows().map(|k| k.kernel.as_str()))) {
+    for (k, name) in rows().zip(page.style.names.distinct(rows().map(|k| k.kernel.as_str()))) {
         grid.row([
             name,
             k.launches.to_string(),

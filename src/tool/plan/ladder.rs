@@ -32,8 +32,8 @@ pub(super) struct Ladder<'a> {
     rungs: Vec<Rung>,
 }
 
-/// How much later than nsys the plan stops a program, in seconds.
-const NSYS_STOP_WAIT_S: u64 = 30;
+/// How much later than nsys, or torch's profiler, the plan stops a program, in seconds.
+const TOOL_STOP_WAIT_S: u64 = 30;
 
 /// The id of the main step of a kernel without a GPU, and of the first `profile` step of a run.
 pub(super) const STEP: &str = "profile";
@@ -263,11 +263,13 @@ impl<'a> Ladder<'a> {
         }
     }
 
-    /// When the program is stopped. nsys stops it by itself; the plan does so only if that fails.
+    /// When the program is stopped. nsys and our hook for torch stop it by themselves; the plan does
+    /// so only if that fails.
     fn stop(&self, info: &RungInfo) -> Option<Stop> {
         let after_s = self.request.window.stop_s()?;
         let (after_s, spare) = match info.tool {
-            RungTool::Nsys => (after_s.saturating_add(NSYS_STOP_WAIT_S), nsys::PROCESSES),
+            RungTool::Nsys => (after_s.saturating_add(TOOL_STOP_WAIT_S), nsys::PROCESSES),
+            RungTool::Torch => (after_s.saturating_add(TOOL_STOP_WAIT_S), &[][..]),
             RungTool::Ncu => (after_s, ncu::PROCESSES),
             _ => (after_s, &[][..]),
         };
@@ -427,7 +429,7 @@ impl<'a> Ladder<'a> {
         }
         let without_gpu = self.facts.gpus.is_empty();
         let artifacts = vec![artifact(torch_hook::TRACES, ArtifactKind::TorchTrace)];
-        let mut rung = self.rung(info, torch_hook::command_line(program), artifacts);
+        let mut rung = self.rung(info, torch_hook::command_line(self.request, program), artifacts);
         rung.env.extend(torch_hook::environment(self.request, without_gpu));
         rung.success.files = vec![torch_hook::TRACES.to_owned()];
         if without_gpu {

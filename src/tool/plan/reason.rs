@@ -186,6 +186,12 @@ pub static REASONS: &[Reason] = &[
         "`--mode nvtx` lists the ranges that it opens",
     ),
     row(
+        "torch_no_window",
+        Side::Kernel,
+        "the program ended before the time of `--after`, or its main thread only waited from then on",
+        "a smaller `--after`; `--mode nsys` needs no thread of the program",
+    ),
+    row(
         "torch_hook_failed",
         Side::Tool,
         "torch's profiler failed in the program",

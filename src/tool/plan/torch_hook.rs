@@ -7,7 +7,7 @@ use rgpu_protocol::plan::Arg;
 
 use super::draft::PlanError;
 use super::message_rows::{MessageRow, RowAction};
-use super::request::{CaptureRange, Program, Request, Target};
+use super::request::{CaptureRange, Program, Request, Target, WindowEnd};
 
 /// Folder of the hook in the job's folder.
 const FOLDER: &str = "hook";
@@ -22,6 +22,10 @@ const TRACE: &str = "raw/torch.trace";
 pub(super) const TRACES: &str = "raw/torch.trace.*.json";
 /// Starts a program with the folder `$0` before its own PYTHONPATH.
 const START: &str = r#"PYTHONPATH="$0${PYTHONPATH:+:$PYTHONPATH}" exec "$@""#;
+/// Starts a program that the hook interrupts. The shell outlives it, so that a program that dies of
+/// the signal has an exit status as any other.
+const START_INTERRUPTED: &str =
+    r#"trap : INT; PYTHONPATH="$0${PYTHONPATH:+:$PYTHONPATH}" "$@"; exit $?"#;
 
 /// Meanings of the hook's messages.
 pub(super) static ROWS: &[MessageRow] = &[
@@ -38,6 +42,7 @@ pub(super) static ROWS: &[MessageRow] = &[
     ),
     MessageRow("rgpu torch: the program made an optimizer", "torch_no_step", RowAction::FailedNext),
     MessageRow("rgpu torch: the program opened no range", "torch_no_range", RowAction::FailedNext),
+    MessageRow("rgpu torch: nothing ran on", "torch_no_window", RowAction::FailedNext),
 ];
 
 /// Checks `--capture-range`.
@@ -65,8 +70,9 @@ pub(super) fn check(request: &Request) -> Result<(), PlanError> {
 }
 
 /// The program's command with the hook.
-pub(super) fn command_line(program: &Program) -> Vec<Arg> {
-    let mut argv: Vec<Arg> = ["sh", "-c", START].map(Arg::from).into();
+pub(super) fn command_line(request: &Request, program: &Program) -> Vec<Arg> {
+    let start = if request.window.end.is_some() { START_INTERRUPTED } else { START };
+    let mut argv: Vec<Arg> = ["sh", "-c", start].map(Arg::from).into();
     argv.push(Arg::in_job(FOLDER));
     argv.extend(program.argv.iter().cloned());
     argv
@@ -77,6 +83,14 @@ pub(super) fn environment(request: &Request, without_gpu: bool) -> Vec<(String, 
     let mut settings = vec![("RGPU_TORCH_TRACE".to_owned(), Arg::in_job(TRACE))];
     if let Some(CaptureRange::Nvtx(name)) = &request.nsys.capture_range {
         settings.push(("RGPU_TORCH_RANGE".to_owned(), Arg::text(name.as_str())));
+    }
+    let end = request.window.end.map(|end| match end {
+        WindowEnd::Seconds(seconds) => seconds.to_string(),
+        WindowEnd::Range => "range".to_owned(),
+    });
+    let after = request.window.after_s.map(|seconds| seconds.to_string());
+    for (name, value) in [("RGPU_TORCH_AFTER", after), ("RGPU_TORCH_FOR", end)] {
+        settings.extend(value.map(|value| (name.to_owned(), Arg::Text(value))));
     }
     if without_gpu {
         settings.push(("RGPU_TORCH_WITHOUT_GPU".to_owned(), Arg::text("1")));

@@ -263,6 +263,28 @@ fn blocks_split_at_branches_and_mark_loops() {
 }
 
 #[test]
+fn a_branch_through_uniform_registers_ends_its_block() {
+    for sm in ["sm_90a", "sm_100a"] {
+        let file = fixture::bytes(&format!("cubin/13.5/instructions/uniform.{sm}.O3.cubin"));
+        let cubin = cubin::read(&file).unwrap();
+        let number = cubin.sm.number;
+        let code = |kernel: &str| {
+            let section = cubin.code.iter().find(|c| c.name.contains(kernel)).unwrap();
+            instructions(section, &file)
+        };
+        let indexed = code("indexed");
+        let branch = indexed.iter().find(|i| i.opcode() == 0x958).unwrap();
+        assert_eq!(sass::mnemonic(branch, number), Mnemonic::Known("BRXU"));
+        let blocks = sass::blocks(&indexed, number);
+        let block = blocks.iter().find(|b| b.end == branch.offset + 16).unwrap();
+        assert!(block.indirect && block.next.is_empty(), "{sm}: {block:?}");
+        let coordinates = sass::mix(&code("coordinates"), number);
+        assert!(coordinates.has("USGXT"), "{sm}");
+        assert_eq!(Class::from_mnemonic(Mnemonic::Known("USGXT")), Class::Uniform);
+    }
+}
+
+#[test]
 fn any_bytes_are_decoded_without_panics() {
     let file = fixture::bytes("cubin/13.5/facts/sm_90a.cubin");
     let read = |bytes: &[u8]| {
