@@ -18,6 +18,8 @@
 pub mod error;
 pub mod model;
 
+mod child_tree;
+mod fault_point;
 mod regular_file;
 
 pub mod config;

@@ -13,6 +13,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("error", &[]),
     ("regular_file", &[]),
+    ("child_tree", &[]),
+    ("fault_point", &[]),
     ("kernel", &["model"]),
     ("tool", &["kernel", "model"]),
     ("exec", &["tool", "model"]),
@@ -32,7 +34,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "model",
         ],
     ),
-    ("queue", &["store", "run"]),
+    ("queue", &["store", "run", "child_tree", "fault_point"]),
     (
         "cli",
         &[
