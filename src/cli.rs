@@ -20,6 +20,7 @@ mod exec;
 mod exec_commands;
 mod kernels;
 mod layout;
+mod loops;
 mod model;
 mod profile;
 mod queue;

@@ -35,6 +35,7 @@ pub mod store;
 
 pub mod run;
 
+pub mod loops;
 pub mod queue;
 
 pub mod import;

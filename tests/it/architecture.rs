@@ -35,11 +35,12 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         ],
     ),
     ("queue", &["store", "run", "child_tree", "fault_point"]),
+    ("loops", &["store", "model", "child_tree", "fault_point"]),
     (
         "cli",
         &[
             "config", "kernel", "tool", "exec", "bundle", "remote", "store", "run", "queue",
-            "import", "analysis", "disasm", "report", "redact", "model",
+            "loops", "import", "analysis", "disasm", "report", "redact", "model",
         ],
     ),
 ];
