@@ -33,6 +33,7 @@ mod kernels;
 mod laptop;
 mod layout;
 mod local;
+mod loops;
 mod model;
 mod no_gpu;
 mod over_http;
