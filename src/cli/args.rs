@@ -8,7 +8,7 @@ use super::support::deferred::Deferred;
 use super::support::profile_args::ProfileArgs;
 use super::{
     build, compare, completions, disasm, doctor, exec, kernels, layout, loops, model, queue,
-    remote, report, runs, schema, setup, worker,
+    remote, report, runs, schema, setup, top, worker,
 };
 
 /// Profile, check and run GPU kernels on a remote NVIDIA GPU
@@ -61,6 +61,8 @@ pub(super) enum Command {
     /// Improve a kernel in a loop: a worker proposes changes, rgpu measures them and keeps the faster
     #[command(subcommand)]
     Loop(Deferred<loops::LoopCommand>),
+    /// Show hosts, queue and loop in the terminal
+    Top(Deferred<top::TopArgs>),
     /// Print the JSON Schema of a document that rgpu writes, or check a file against it
     Schema(Deferred<schema::SchemaArgs>),
     /// Install optional tools

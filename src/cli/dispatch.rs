@@ -13,7 +13,7 @@ use super::support::exec_status::own_failure;
 use super::support::terminal::{Terminal, unwritten, write_stderr, written};
 use super::{
     attach, build, compare, completions, disasm, doctor, documents, exec, exec_commands, kernels,
-    layout, loops, model, profile, queue, remote, report, runs, schema, setup, worker,
+    layout, loops, model, profile, queue, remote, report, runs, schema, setup, top, worker,
 };
 use crate::config::{Config, Environment};
 use crate::error::{Exit, Failure, Result};
@@ -109,8 +109,11 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Disasm(args) => disasm::run(&app, &args),
         Command::Report(args) => report::run(&app, &args),
         Command::Compare(args) => prune_runs(&app, compare::run(&app, &args)),
-        Command::Queue(command) => queue::run(&app, &command),
-        Command::Loop(command) => loops::run(&app, &command),
+        Command::Queue(command) => {
+            queue::run(&app, &command, |app| top::run(app, top::Place::Queue))
+        }
+        Command::Loop(command) => loops::run(&app, &command, top::run_loop),
+        Command::Top(args) => top::run(&app, args.first),
         Command::Model(command) => model::run(&app, &command),
         Command::Schema(args) => schema::run(&app, &args, documents::schema_of),
         Command::Setup(command) => setup::run(&app, &command),

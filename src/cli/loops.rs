@@ -23,6 +23,8 @@ pub(super) enum LoopCommand {
     Start(start::StartArgs),
     /// Show the state of a loop
     Status(LoopArgs),
+    /// Show the loop in the terminal: `rgpu top loop`
+    Tui(TuiArgs),
     /// Ask a loop to stop; a second time without the last comparison
     Stop(LoopArgs),
     /// Go on with a loop whose process has gone
@@ -51,9 +53,30 @@ pub(in crate::cli) struct LoopArgs {
     pub id: Option<String>,
 }
 
+/// `loop tui`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct TuiArgs {
+    /// Start a loop with the arguments after `--`, those of `loop start`; it goes on when the view
+    /// ends
+    #[arg(long, requires = "start")]
+    pub run: bool,
+
+    /// loop.toml and further arguments
+    #[arg(last = true, value_name = "ARGS", requires = "run")]
+    pub start: Vec<String>,
+}
+
 /// Runs a `loop` command.
-pub(super) fn run(app: &App, command: &LoopCommand) -> Result<Status> {
+///
+/// `show_top` starts a loop with these arguments of `loop start`, if there are any, and opens the view
+/// of the terminal.
+pub(super) fn run(
+    app: &App,
+    command: &LoopCommand,
+    show_top: impl Fn(&App, &[String]) -> Result<Status>,
+) -> Result<Status> {
     match command {
+        LoopCommand::Tui(args) => show_top(app, &args.start),
         LoopCommand::Start(args) => start::start(app, args),
         LoopCommand::Status(args) => show::status(app, args),
         LoopCommand::Stop(args) => start::stop(app, args),

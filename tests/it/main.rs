@@ -61,6 +61,7 @@ mod ssh_certificates;
 mod ssh_cli;
 mod sshd;
 mod tables;
+mod top;
 mod torch_programs;
 mod wagmiv67;
 mod window;
