@@ -6,6 +6,7 @@
 //!
 //! Commands do not import each other: what they share is in `support`. Above them stand `args`,
 //! `dispatch`, `attach`, `completions`, `exec_commands` and `documents`, which name every command.
+//! `queue` and `loops` get `top` from `dispatch`.
 
 mod args;
 mod attach;
@@ -20,6 +21,7 @@ mod exec;
 mod exec_commands;
 mod kernels;
 mod layout;
+mod loops;
 mod model;
 mod profile;
 mod queue;
@@ -29,6 +31,7 @@ mod runs;
 mod schema;
 mod setup;
 mod support;
+mod top;
 mod worker;
 
 pub use dispatch::main;

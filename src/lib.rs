@@ -18,6 +18,8 @@
 pub mod error;
 pub mod model;
 
+mod child_tree;
+mod fault_point;
 mod regular_file;
 
 pub mod config;
@@ -33,6 +35,7 @@ pub mod store;
 
 pub mod run;
 
+pub mod loops;
 pub mod queue;
 
 pub mod import;

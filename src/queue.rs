@@ -23,7 +23,6 @@ mod change;
 mod entry;
 pub mod environment;
 mod error;
-mod fault_point;
 mod log_file;
 mod runner;
 mod schedule;

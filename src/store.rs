@@ -21,6 +21,7 @@ mod destination;
 mod folder;
 mod follower;
 mod list;
+pub(crate) mod project_files;
 mod provenance;
 mod record;
 pub mod state;

@@ -7,8 +7,8 @@ use super::support::app::GlobalArgs;
 use super::support::deferred::Deferred;
 use super::support::profile_args::ProfileArgs;
 use super::{
-    build, compare, completions, disasm, doctor, exec, kernels, layout, model, queue, remote,
-    report, runs, schema, setup, worker,
+    build, compare, completions, disasm, doctor, exec, kernels, layout, loops, model, queue,
+    remote, report, runs, schema, setup, top, worker,
 };
 use crate::report::KernelNames;
 
@@ -59,6 +59,11 @@ pub(super) enum Command {
     /// Let commands wait for their turn, and run one after the other
     #[command(subcommand)]
     Queue(Deferred<queue::QueueCommand>),
+    /// Improve a kernel in a loop: a worker proposes changes, rgpu measures them and keeps the faster
+    #[command(subcommand)]
+    Loop(Deferred<loops::LoopCommand>),
+    /// Show hosts, queue and loop in the terminal
+    Top(Deferred<top::TopArgs>),
     /// Print the JSON Schema of a document that rgpu writes, or check a file against it
     Schema(Deferred<schema::SchemaArgs>),
     /// Install optional tools

@@ -13,10 +13,11 @@ use super::support::exec_status::show_own_failure;
 use super::support::terminal::{Terminal, unwritten, write_stderr, written};
 use super::{
     attach, build, compare, completions, disasm, doctor, documents, exec, exec_commands, kernels,
-    layout, model, profile, queue, remote, report, runs, schema, setup, worker,
+    layout, loops, model, profile, queue, remote, report, runs, schema, setup, top, worker,
 };
 use crate::config::{Config, Environment};
 use crate::error::{Exit, Failure, Result};
+use crate::loops::own_loop;
 use crate::queue::own_entry;
 use crate::store::RunParent;
 
@@ -86,7 +87,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         data: base.data_dir().join("rgpu"),
         config_dir,
         cwd,
-        parent: own_entry().map(|entry| RunParent { queue: Some(entry), ..RunParent::default() }),
+        parent: parent(),
     };
     // The shell's completion reads names alone.
     if let Some(file) = &app.config.ignored
@@ -109,7 +110,11 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Disasm(args) => disasm::run(&app, &args),
         Command::Report(args) => report::run(&app, &args),
         Command::Compare(args) => prune_runs(&app, compare::run(&app, &args)),
-        Command::Queue(command) => queue::run(&app, &command),
+        Command::Queue(command) => {
+            queue::run(&app, &command, |app| top::run(app, top::Place::Queue))
+        }
+        Command::Loop(command) => loops::run(&app, &command, top::run_loop),
+        Command::Top(args) => top::run(&app, args.first),
         Command::Model(command) => model::run(&app, &command),
         Command::Schema(args) => schema::run(&app, &args, documents::schema_of),
         Command::Setup(command) => setup::run(&app, &command),
@@ -126,6 +131,12 @@ fn start(argv: &[OsString]) -> Result<Status> {
         }
     }?;
     written().map(|()| status)
+}
+
+/// The queue entry and the loop that started this process.
+fn parent() -> Option<RunParent> {
+    let parent = RunParent { queue: own_entry(), loop_id: own_loop(), suite: None };
+    (parent != RunParent::default()).then_some(parent)
 }
 
 fn parse_cli(argv: &[OsString]) -> clap::error::Result<Cli> {

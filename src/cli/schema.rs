@@ -92,6 +92,12 @@ pub(super) enum SchemaName {
     Queue,
     /// Output of queue show and log with --json
     QueueEntry,
+    /// Output of loop start, resume, stop, status, best and report with --json, and control.json
+    Loop,
+    /// worker_result.json of a loop
+    LoopWorker,
+    /// reviewer_verdict.json of a loop
+    LoopReviewer,
     /// Output of model hw list --json
     ModelGpus,
     /// Output of model hw show --json

@@ -8,7 +8,8 @@ use rusqlite::params;
 
 use super::entry::{Detail, EntrySettings, EntryState, NewCommand, NewEntry};
 use super::error::io_error;
-use super::{Queue, QueueError, environment, fault_point, snapshot};
+use super::{Queue, QueueError, environment, snapshot};
+use crate::fault_point;
 use crate::store::state::{NewEvent, commit, now_ms, sql_error};
 
 impl Queue {

@@ -5,7 +5,6 @@
 //! tree ends with the attempt, by the agent's own code. Output goes straight into the log file.
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -16,15 +15,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rgpu_agent::process::{self, Children};
+use rgpu_agent::process;
 use rgpu_protocol::Digest;
 use rustix::process::{Signal, WaitStatus};
-use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{Signal as Listener, SignalKind, signal};
 
 use super::entry::{AttemptEnd, EntrySettings, EntryState, SnapshotMode};
 use super::error::io_error;
-use super::{Queue, QueueError, environment, fault_point, snapshot};
+use super::{Queue, QueueError, environment, snapshot};
+use crate::child_tree::{Look, TreeWatch, Wake};
+use crate::fault_point;
 use crate::store::atomic;
 use crate::store::state::{StateError, sql_error};
 
@@ -73,14 +72,13 @@ pub fn watch_attempt(call: &AttemptCall) -> Result<(), QueueError> {
     let _ = rustix::thread::set_name(c"rgpu-queue");
     // A session of its own: Ctrl-C at the runner's terminal is not for the command.
     let _ = rustix::process::setsid();
-    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     // Before the entry is running, because from then on it can be cancelled.
-    let mut signals = Signals::listen().map_err(io_error("watch", Path::new("/proc/self")))?;
+    let mut watch = TreeWatch::listen(false).map_err(io_error("watch", Path::new("/proc/self")))?;
     let mut queue = Queue::open_existing(&call.project, &call.own_ids)?;
     if !queue.start_attempt(call.entry, call.attempt, call.runner)? {
         return Ok(());
     }
-    let end = run(&queue, call, &mut signals);
+    let end = run(&queue, call, &mut watch);
     record(&mut queue, call, &end)?;
     queue.update_log_file()
 }
@@ -116,49 +114,6 @@ fn entry_of(marker: &str) -> Option<i64> {
     marker.split('/').nth(1)?.parse().ok().filter(|entry| *entry > 0)
 }
 
-/// The signals that the watching process handles.
-struct Signals {
-    runtime: Runtime,
-    child: Listener,
-    terminate: Listener,
-}
-
-/// Why the watching process looks again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wake {
-    Child,
-    Terminate,
-    Limit,
-}
-
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let (child, terminate) = {
-            let _entered = runtime.enter();
-            (signal(SignalKind::child())?, signal(SignalKind::terminate())?)
-        };
-        Ok(Self { runtime, child, terminate })
-    }
-
-    /// Waits for a signal, for at most `limit`.
-    fn wait(&mut self, limit: Option<Duration>) -> Wake {
-        let limit = async {
-            match limit {
-                Some(limit) => tokio::time::sleep(limit).await,
-                None => std::future::pending().await,
-            }
-        };
-        self.runtime.block_on(async {
-            tokio::select! {
-                _ = self.child.recv() => Wake::Child,
-                _ = self.terminate.recv() => Wake::Terminate,
-                () = limit => Wake::Limit,
-            }
-        })
-    }
-}
-
 /// What is run, as the database has it.
 struct Work {
     argv: Vec<OsString>,
@@ -170,7 +125,7 @@ struct Work {
 }
 
 /// Runs the command to its end.
-fn run(queue: &Queue, call: &AttemptCall, signals: &mut Signals) -> AttemptEnd {
+fn run(queue: &Queue, call: &AttemptCall, watch: &mut TreeWatch) -> AttemptEnd {
     let folder = queue.entry_folder(call.entry);
     let opened =
         make_folder(&folder).and_then(|()| open_log(&queue.log_path(call.entry, call.attempt)));
@@ -184,14 +139,13 @@ fn run(queue: &Queue, call: &AttemptCall, signals: &mut Signals) -> AttemptEnd {
         command.stdout(out.map_err(|e| io_error("open", &log_path())(e))?);
         command.stderr(err.map_err(|e| io_error("open", &log_path())(e))?);
         let program = PathBuf::from(command.get_program());
-        let start = Instant::now();
         let child = command.spawn().map_err(io_error("start", &program))?;
-        Ok((child.id().cast_signed(), timeout, start))
+        Ok((child.id().cast_signed(), timeout))
     });
     match started {
-        Ok((pid, timeout, start)) => {
+        Ok((pid, timeout)) => {
             fault_point::reach("spawned");
-            follow(queue, call, signals, pid, timeout, start)
+            follow(queue, call, watch, pid, timeout)
         }
         Err(error) => {
             let words = error.with_causes();
@@ -206,62 +160,34 @@ fn run(queue: &Queue, call: &AttemptCall, signals: &mut Signals) -> AttemptEnd {
 fn follow(
     queue: &Queue,
     call: &AttemptCall,
-    signals: &mut Signals,
+    watch: &mut TreeWatch,
     pid: i32,
     timeout: Option<Duration>,
-    start: Instant,
 ) -> AttemptEnd {
-    let mut status: Option<WaitStatus> = None;
-    let mut reap = || {
-        let children = process::reap(|(ended, how)| {
-            if ended == pid {
-                status = Some(how);
-            }
-        });
-        (children, status)
-    };
     let mut early_end: Option<(EntryState, Option<String>)> = None;
-    let mut children = loop {
-        let (children, status) = reap();
-        if status.is_some() {
-            break children;
-        }
-        let left = timeout.map(|limit| limit.saturating_sub(start.elapsed()));
+    let end = watch.follow(pid, |wake, elapsed| {
+        let left = timeout.map(|limit| limit.saturating_sub(elapsed));
         if left == Some(Duration::ZERO) {
             let limit = timeout.unwrap_or_default().as_secs_f64();
             early_end = Some((EntryState::Timeout, Some(format!("its time limit of {limit} s"))));
-            break children;
+            return Look::End(&[Signal::TERM]);
         }
-        if signals.wait(left) == Wake::Terminate {
-            // Without a request the machine shuts down, or somebody ended this process.
-            let asked = queue.is_cancel_asked(call.entry, call.attempt).unwrap_or(false);
-            let reason = "the process that watched it got SIGTERM".to_owned();
-            early_end = Some(match asked {
-                true => (EntryState::Cancelled, None),
-                false => (EntryState::Lost, Some(reason)),
-            });
-            break children;
+        if wake != Some(Wake::Terminate) {
+            return Look::Wait(left);
         }
-    };
-    let seconds = start.elapsed().as_secs_f64();
-    let mut left = BTreeSet::new();
-    if children == Children::Some {
-        let is_cancelled = matches!(early_end, Some((EntryState::Cancelled, _)));
-        // After a user's request, a program expects SIGINT first.
-        let ends: &[Signal] =
-            if is_cancelled { &[Signal::INT, Signal::TERM] } else { &[Signal::TERM] };
-        let ended = process::end_descendants(None, ends, |limit| {
-            if let Some(limit) = limit {
-                std::thread::sleep(limit);
-            }
-            children = reap().0;
-            Ok::<_, Infallible>(children)
-        });
-        left = ended.unwrap_or_default();
-    }
+        // Without a request the machine shuts down, or somebody ended this process.
+        if queue.is_cancel_asked(call.entry, call.attempt).unwrap_or(false) {
+            early_end = Some((EntryState::Cancelled, None));
+            // After a user's request, a program expects SIGINT first.
+            return Look::End(&[Signal::INT, Signal::TERM]);
+        }
+        let reason = "the process that watched it got SIGTERM".to_owned();
+        early_end = Some((EntryState::Lost, Some(reason)));
+        Look::End(&[Signal::TERM])
+    });
     fault_point::reach("tree ended");
-    let rc = status.and_then(WaitStatus::exit_status);
-    let signal = status.and_then(WaitStatus::terminating_signal);
+    let rc = end.status.and_then(WaitStatus::exit_status);
+    let signal = end.status.and_then(WaitStatus::terminating_signal);
     let (state, mut reason) = match (early_end, rc, signal) {
         (Some(early_end), ..) => early_end,
         (None, Some(0), _) => (EntryState::Ok, None),
@@ -269,13 +195,13 @@ fn follow(
         (None, None, Some(signal)) => (EntryState::Failed, Some(format!("signal {signal}"))),
         (None, None, None) => (EntryState::Lost, Some("its status is unknown".to_owned())),
     };
-    if !left.is_empty() {
-        let pids: Vec<String> = left.iter().map(i32::to_string).collect();
+    if !end.left.is_empty() {
+        let pids: Vec<String> = end.left.iter().map(i32::to_string).collect();
         let words = format!("processes {} could not be killed", pids.join(", "));
         reason = Some(reason.map_or(words.clone(), |reason| format!("{reason}; {words}")));
     }
     let rc = rc.or_else(|| signal.map(|signal| 128 + signal));
-    AttemptEnd { state, rc, signal, seconds: Some(seconds), reason }
+    AttemptEnd { state, rc, signal, seconds: Some(end.duration.as_secs_f64()), reason }
 }
 
 /// Makes the command: files, folder, environment.

@@ -6,7 +6,8 @@ use std::fs;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::entry::{AttemptEnd, Detail, EntryState};
-use super::{Queue, QueueError, ROLE, RUNNER_LOCK, detail_of, fault_point, state_of};
+use super::{Queue, QueueError, ROLE, RUNNER_LOCK, detail_of, state_of};
+use crate::fault_point;
 use crate::store::state::{NewEvent, ProcessId, StateError, StateLock, commit, sql_error};
 
 /// Which entries `requeue` puts back, besides those named.

@@ -13,9 +13,9 @@ use std::io::{Read, Seek, SeekFrom, Write};
 
 use rusqlite::Row;
 
-use super::{Queue, QueueError, detail_of, error, fault_point};
-use crate::regular_file;
+use super::{Queue, QueueError, detail_of, error};
 use crate::store::state::sql_error;
+use crate::{fault_point, regular_file};
 
 /// The name of the file in `.rgpu`.
 pub const LOG_FILE: &str = "queue.log";

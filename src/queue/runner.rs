@@ -21,10 +21,10 @@ use super::attempt::{AttemptCall, kill_leftovers};
 use super::entry::{AttemptEnd, Entry, EntryState};
 use super::error::io_error;
 use super::schedule::{Schedule, Turn};
-use super::{Queue, QueueError, ROLE, fault_point};
-use crate::regular_file;
+use super::{Queue, QueueError, ROLE};
 use crate::run::CancelSignal;
 use crate::store::state::{ProcessId, StateError, StateLock};
+use crate::{fault_point, regular_file};
 
 /// The file with the messages of a detached runner.
 const RUNNER_LOG: &str = "runner.log";

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use super::QueueError;
 use super::entry::{NewEntry, SnapshotMode};
 use super::error::io_error;
-use crate::store::quiet_git;
+use crate::store::{project_files, quiet_git};
 
 /// The names inside an entry's folder.
 const PATCH: &str = "changes.patch";
@@ -59,7 +59,7 @@ pub(super) fn take(new: &NewEntry, queue: &Path) -> Result<Option<TakenSnapshot>
         }
         (_, top) => {
             let root = top.unwrap_or_else(|| new.project.clone());
-            copy_project(&root, &folder.path().join(FILES))?;
+            copy(&root, &project_files::walk(&root), &folder.path().join(FILES))?;
             (root, None)
         }
     };
@@ -189,14 +189,6 @@ fn apply_patch(top: &Path, commit: &str, patch: &Path, tree: &Path) -> Result<()
         true => Ok(()),
         false => Err(refused(top, String::from_utf8_lossy(&output.stderr).trim())),
     }
-}
-
-/// Copies a project, without what git would ignore.
-fn copy_project(from: &Path, to: &Path) -> Result<(), QueueError> {
-    let mut walk = WalkBuilder::new(from);
-    walk.hidden(false).ignore(false).parents(false).require_git(false);
-    walk.filter_entry(|entry| entry.file_name() != ".git" && entry.file_name() != ".rgpu");
-    copy(from, &walk, to)
 }
 
 /// Copies what a walk finds.

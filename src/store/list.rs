@@ -124,6 +124,17 @@ impl Runs {
         Ok(lines)
     }
 
+    /// The records of all runs, newest first. Unlike [`Runs::list`], it does not look at their sizes.
+    ///
+    /// # Errors
+    /// I/O errors of the root folder.
+    pub fn records(&self) -> Result<Vec<RunRecord>, StoreError> {
+        let record = |id: String| RunFolder::open(&self.root.join(id)).ok()?.current_record().ok();
+        let mut records: Vec<RunRecord> = self.ids()?.into_iter().filter_map(record).collect();
+        records.sort_by(|a, b| b.started.cmp(&a.started));
+        Ok(records)
+    }
+
     /// Finds a run by path, id, unique prefix, `latest` or `latest~N`.
     ///
     /// # Errors

@@ -278,7 +278,10 @@ fn remember(own_ids: &Path, id: &str) -> Result<(), StateError> {
 }
 
 /// A random id: 32 hexadecimal digits.
-fn random_id() -> Result<String, StateError> {
+///
+/// # Errors
+/// [`StateError::Io`].
+pub fn random_id() -> Result<String, StateError> {
     let path = Path::new("/dev/urandom");
     let mut bytes = [0; 16];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut bytes));

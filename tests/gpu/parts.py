@@ -11,6 +11,7 @@ from pathlib import Path
 from cupti import cupti
 from deep_program import deep_program
 from layouts import layout
+from loop import loop
 from programs import programs
 from proxy import Proxy
 from pykernels import python
@@ -440,4 +441,4 @@ def exec_(s):
     s.check("a .cu is clean under memcheck", [r["verdict"] for r in p.get("sanitizer", [])] == ["clean"], str(p.get("sanitizer"))[:300])
 
 
-PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, layout, wagmi, exec_, python, cupti, rungs, cutlink, programs)}
+PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, loop, layout, wagmi, exec_, python, cupti, rungs, cutlink, programs)}

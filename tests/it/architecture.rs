@@ -13,6 +13,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("error", &[]),
     ("regular_file", &[]),
+    ("child_tree", &[]),
+    ("fault_point", &[]),
     ("kernel", &["model"]),
     ("tool", &["kernel", "model"]),
     ("exec", &["tool", "model"]),
@@ -32,12 +34,13 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "model",
         ],
     ),
-    ("queue", &["store", "run"]),
+    ("queue", &["store", "run", "child_tree", "fault_point"]),
+    ("loops", &["store", "model", "child_tree", "fault_point"]),
     (
         "cli",
         &[
             "config", "kernel", "tool", "exec", "bundle", "remote", "store", "run", "queue",
-            "import", "analysis", "disasm", "report", "redact", "model",
+            "loops", "import", "analysis", "disasm", "report", "redact", "model",
         ],
     ),
 ];

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::queue::{Entry, EntryEvent, Queue};
-use crate::store::RunRecord;
+use crate::store::RunState;
 
 /// The process that runs the queue.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -74,6 +74,15 @@ impl QueueDocument {
     }
 }
 
+/// A run that an entry's command started.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(in crate::cli) struct EntryRun {
+    /// The run's id.
+    pub(super) id: String,
+    /// Its state.
+    pub(super) state: RunState,
+}
+
 /// The output of `queue show` and `queue log` with `--json` (`rgpu.queue-entry/1`).
 #[derive(Debug, Serialize, JsonSchema)]
 pub(in crate::cli) struct QueueEntryDocument {
@@ -83,9 +92,9 @@ pub(in crate::cli) struct QueueEntryDocument {
     entry: Entry,
     /// What happened to it, oldest first.
     events: Vec<EntryEvent>,
-    /// The run that the entry's `rgpu` command made, if it is one and made one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    run: Option<RunRecord>,
+    /// The runs that the entry's commands started, newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    runs: Vec<EntryRun>,
     /// For `queue log`: the output of the last attempt, as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<String>,
@@ -96,10 +105,10 @@ impl QueueEntryDocument {
     pub(super) fn of(
         queue: &Queue,
         entry: Entry,
-        run: Option<RunRecord>,
+        runs: Vec<EntryRun>,
         output: Option<String>,
     ) -> Result<Self> {
         let events = queue.events(entry.id)?;
-        Ok(Self { schema: "rgpu.queue-entry/1", entry, events, run, output })
+        Ok(Self { schema: "rgpu.queue-entry/1", entry, events, runs, output })
     }
 }

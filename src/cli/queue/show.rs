@@ -2,14 +2,14 @@
 
 use clap::Args;
 
-use super::document::QueueEntryDocument;
+use super::document::{EntryRun, QueueEntryDocument};
 use super::list::{after_text, needs_text, seconds_text, state_text};
 use crate::bundle::quoted;
 use crate::cli::support::app::{App, Status};
 use crate::error::{Result, inset};
-use crate::queue::{Entry, SnapshotMode};
+use crate::queue::SnapshotMode;
 use crate::report::moment;
-use crate::store::{RunRecord, Runs};
+use crate::store::Runs;
 
 /// `queue show`.
 #[derive(Args, Clone, Debug)]
@@ -23,9 +23,9 @@ pub(in crate::cli) struct ShowArgs {
 pub(super) fn run(app: &App, args: &ShowArgs) -> Result<Status> {
     let queue = super::open_existing(app)?;
     let entry = queue.entry(args.entry)?;
-    let run = run_of(app, &entry);
+    let runs = runs_of(app, entry.id);
     if app.global.json {
-        app.print_json(&QueueEntryDocument::of(&queue, entry, run, None)?)?;
+        app.print_json(&QueueEntryDocument::of(&queue, entry, runs, None)?)?;
         return Ok(0);
     }
     let mut text = format!("{} {}\n", entry.id, inset(&entry.name, 4));
@@ -66,10 +66,8 @@ pub(super) fn run(app: &App, args: &ShowArgs) -> Result<Status> {
     );
     row("tags", entry.tags.join(", "));
     row("log", entry.log.clone().unwrap_or_default());
-    row(
-        "run",
-        run.as_ref().map(|run| format!("{} ({})", run.id, run.state.as_str())).unwrap_or_default(),
-    );
+    let shown = runs.iter().map(|run| format!("{} ({})", run.id, run.state.as_str()));
+    row("runs", shown.collect::<Vec<_>>().join("\n"));
     for event in queue.events(entry.id)? {
         let attempt = match event.attempt {
             0 => String::new(),
@@ -83,22 +81,11 @@ pub(super) fn run(app: &App, args: &ShowArgs) -> Result<Status> {
     Ok(0)
 }
 
-/// The run that the entry's last attempt made: the one with its command line that started in its
-/// time. `None` if the entry runs another program, or made no run.
-fn run_of(app: &App, entry: &Entry) -> Option<RunRecord> {
-    let (program, arguments) = entry.command.split_first()?;
-    let is_rgpu = std::path::Path::new(program).file_name().is_some_and(|name| name == "rgpu");
-    let started: jiff::Timestamp = entry.started.as_ref().filter(|_| is_rgpu)?.parse().ok()?;
-    let ended: Option<jiff::Timestamp> = entry.ended.as_ref().and_then(|time| time.parse().ok());
-    let runs = Runs::new(&app.config.runs_dir.value).list().ok()?;
-    let is_its = |run: &RunRecord| {
-        let at: Option<jiff::Timestamp> = run.started.parse().ok();
-        // The database keeps whole milliseconds.
-        let fits = at.is_some_and(|at| {
-            at.as_millisecond() >= started.as_millisecond()
-                && ended.is_none_or(|ended| at.as_millisecond() <= ended.as_millisecond())
-        });
-        fits && run.argv.get(1..) == Some(arguments)
-    };
-    runs.into_iter().map(|line| line.record).find(is_its)
+/// The runs whose records name the entry as what started them, newest first.
+fn runs_of(app: &App, entry: i64) -> Vec<EntryRun> {
+    let runs = Runs::new(&app.config.runs_dir.value).records().unwrap_or_default();
+    runs.into_iter()
+        .filter(|run| run.parent.as_ref().is_some_and(|parent| parent.queue == Some(entry)))
+        .map(|run| EntryRun { id: run.id, state: run.state })
+        .collect()
 }

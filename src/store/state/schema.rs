@@ -14,7 +14,7 @@ use super::{StateError, lock, random_id, sql_error};
 const APPLICATION_ID: i32 = 0x7267_7075;
 
 /// Each text makes the tables of one version from those of the version before.
-const MIGRATIONS: &[&str] = &[QUEUE];
+const MIGRATIONS: &[&str] = &[QUEUE, LOOP];
 
 /// Version 1: events, and the entries of the queue.
 const QUEUE: &str = "
@@ -69,6 +69,27 @@ CREATE VIEW queue_now AS
            v.start_time, v.detail
     FROM queue_entry e JOIN event v
     ON v.id = (SELECT max(id) FROM event WHERE kind = 'entry' AND subject = e.id);
+";
+
+/// Version 2: loops. Their events are `loop` with the loop's number, whose `attempt` is the iteration
+/// and whose `detail` is the whole state, and `loop-stop`, which asks a loop to stop.
+const LOOP: &str = "
+CREATE TABLE loop (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL UNIQUE,
+    config TEXT NOT NULL,
+    started_ms INTEGER NOT NULL
+) STRICT;
+CREATE TABLE loop_iteration (
+    loop INTEGER NOT NULL,
+    iteration INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    PRIMARY KEY (loop, iteration)
+) STRICT;
+CREATE VIEW loop_now AS
+    SELECT l.*, v.id AS event, v.attempt AS iteration, v.to_state AS state, v.at_ms, v.detail
+    FROM loop l JOIN event v
+    ON v.id = (SELECT max(id) FROM event WHERE kind = 'loop' AND subject = l.id);
 ";
 
 /// Brings the database to the current version and returns its id. A new one gets an id, which

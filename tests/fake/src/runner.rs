@@ -6,15 +6,16 @@ use std::process;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rgpu_case::{
-    CASE_ABI, Case, CaseReport, Correctness, DeviceFacts, ErrorClass, GuardFinding, GuardKind,
-    GuardReport, HostWarning, Mismatch, OutputCheck, PairedTiming, Phase, RunnerError, RunnerInput,
-    RunnerJob, RunnerReport, Timing, TimingSource, WarningKind,
+    CASE_ABI, Case, CaseReport, Correctness, DeviceFacts, Entry, ErrorClass, GuardFinding,
+    GuardKind, GuardReport, HostWarning, Mismatch, OutputCheck, PairedTiming, Phase, RunnerError,
+    RunnerInput, RunnerJob, RunnerReport, Timing, TimingSource, WarningKind,
 };
 use serde_json::json;
 
 use crate::ImitationError;
 use crate::host::Host;
 use crate::misbehaviour;
+use crate::nvcc::MARK;
 use crate::options::Options;
 
 /// The variable by which a tool tells the runner that the kernel crashes under it.
@@ -55,13 +56,14 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> 
     let is = |word| misbehaviour::is(host, "rgpu-runner", words, word);
     let fault = std::env::var(FAULT).unwrap_or_default();
     let warnings = if is("unfit") { vec![power_limit()] } else { Vec::new() };
+    let marked = Marked::read(&input);
     let error = if is("unfit") && options.has(&["--strict"]) {
         Some((ErrorClass::HostUnfit, Phase::Timed, "the host is not suitable for measurements"))
     } else if is("no-events") && job == RunnerJob::Time && !options.has(&["--host-clock"]) {
         Some((ErrorClass::Cuda, Phase::Timed, "cuEventCreate: not supported"))
     } else if is("no-driver") {
         Some((ErrorClass::NoDriver, Phase::Setup, "libcuda.so.1 cannot be loaded"))
-    } else if is("wrong-result") && job == RunnerJob::Verify {
+    } else if (is("wrong-result") || marked.is_wrong) && job == RunnerJob::Verify {
         Some((ErrorClass::WrongResult, Phase::Verify, "output `c` does not match"))
     } else if is("illegal-access") || fault == "illegal-access" {
         let text = "an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS)";
@@ -120,7 +122,10 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> 
     }
     if let (Some(other), Some(out), false) = (&other, options.value(&["--other"]), stopped) {
         let cases = other.cases.iter().map(|case| CaseReport {
-            timing: Some(timing(TimingSource::Events, LAUNCH_NS / advantage(&input, other))),
+            timing: Some(timing(
+                TimingSource::Events,
+                marked.launch_ns() / advantage(&input, other),
+            )),
             ..named(case)
         });
         let cases = cases.collect();
@@ -154,7 +159,7 @@ fn results(
     match job {
         RunnerJob::Verify => report.correctness = Some(correctness(input, case, wrong)),
         RunnerJob::Time | RunnerJob::Pair => {
-            report.timing = Some(timing(TimingSource::Events, LAUNCH_NS))
+            report.timing = Some(timing(TimingSource::Events, Marked::read(input).launch_ns()))
         }
         RunnerJob::Cpu => report.timing = Some(timing(TimingSource::Cpu, LAUNCH_NS)),
         RunnerJob::Guard => {
@@ -196,9 +201,42 @@ fn correctness(input: &RunnerInput, case: &Case, wrong: bool) -> Correctness {
     Correctness { passed: !wrong, outputs, bit_equal: true, changed_inputs: Vec::new() }
 }
 
-/// The invented speed-up of the other kernel: 2 for a different kernel, 1 for the same.
+/// The invented speed-up of the other kernel: 2 for a different kernel and 1 for the same, if their
+/// sources say nothing else.
 fn advantage(input: &RunnerInput, other: &RunnerInput) -> f64 {
-    if input.kernel == other.kernel { 1.0 } else { 2.0 }
+    let by_name = if input.kernel == other.kernel { 1.0 } else { 2.0 };
+    by_name * Marked::read(input).launch_ns() / Marked::read(other).launch_ns()
+}
+
+/// How a kernel behaves, by the line of its source that the played nvcc put behind the code.
+#[derive(Clone, Copy)]
+struct Marked {
+    time: f64,
+    is_wrong: bool,
+}
+
+impl Marked {
+    fn read(input: &RunnerInput) -> Self {
+        let code = match &input.entry {
+            Entry::Device { module, .. } => fs::read(module).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        let mark = MARK.as_bytes();
+        let at = code.windows(mark.len()).rposition(|window| window == mark);
+        let line = at.map_or(String::new(), |at| {
+            String::from_utf8_lossy(&code[at + mark.len()..]).into_owned()
+        });
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let time = words.iter().position(|word| *word == "time").and_then(|at| words.get(at + 1));
+        Self {
+            time: time.and_then(|time| time.parse().ok()).unwrap_or(1.0),
+            is_wrong: words.contains(&"wrong"),
+        }
+    }
+
+    fn launch_ns(self) -> f64 {
+        LAUNCH_NS * self.time
+    }
 }
 
 fn paired(input: &RunnerInput, other: &RunnerInput) -> PairedTiming {

@@ -203,8 +203,8 @@ fn an_entry_that_runs_rgpu_shows_its_run() {
     queue.run_once();
     assert_eq!(queue.state(id), "ok", "{}", String::from_utf8_lossy(&queue.output(id)));
     let shown = queue.json(&format!("show {id}"));
-    assert_eq!((&shown["run"]["id"], &shown["run"]["state"]), (&"mine".into(), &"done".into()));
-    assert!(queue.json(&format!("show {other}"))["run"].is_null());
+    assert_eq!(shown["runs"], serde_json::json!([{"id": "mine", "state": "done"}]));
+    assert!(queue.json(&format!("show {other}"))["runs"].is_null());
     queue.laptop.wait_until_quiet();
 }
 

@@ -7,7 +7,7 @@ const VARIABLE: &str = "RGPU_TEST_KILL_AT";
 
 /// Kills this process if the environment names this point.
 #[cfg(debug_assertions)]
-pub(super) fn reach(point: &str) {
+pub(crate) fn reach(point: &str) {
     use rustix::process::{Signal, getpid, kill_process};
     if std::env::var_os(VARIABLE).is_some_and(|named| named == point) {
         let _ = kill_process(getpid(), Signal::KILL);
@@ -16,4 +16,4 @@ pub(super) fn reach(point: &str) {
 
 /// Does nothing.
 #[cfg(not(debug_assertions))]
-pub(super) fn reach(_point: &str) {}
+pub(crate) fn reach(_point: &str) {}

@@ -1,0 +1,115 @@
+//! `rgpu loop`: improves a kernel, measured change by measured change.
+
+mod check;
+mod show;
+mod start;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::support::app::{App, Status};
+use crate::error::{Exit, Result};
+use crate::loops::{LoopStatus, Loops, StopReason};
+
+/// Improve a kernel in a loop: a worker proposes changes, rgpu measures them and keeps the faster
+///
+/// loop.toml names the kernel, the files that may change, the worker and the limits. rgpu verifies
+/// and measures each change itself. It keeps one only if the results are right at all sizes and two
+/// comparisons say FASTER. Everything else is taken back.
+#[derive(Subcommand, Clone, Debug)]
+pub(super) enum LoopCommand {
+    /// Start a loop and run it until it stops
+    Start(start::StartArgs),
+    /// Show the state of a loop
+    Status(LoopArgs),
+    /// Show the loop in the terminal: `rgpu top loop`
+    Tui(TuiArgs),
+    /// Ask a loop to stop; a second time without the last comparison
+    Stop(LoopArgs),
+    /// Go on with a loop whose process has gone
+    Resume(LoopArgs),
+    /// Show the best state: time, interval, commit, profile and code
+    Best(LoopArgs),
+    /// Show all iterations, and why each was kept or not
+    Report(LoopArgs),
+    /// Print the JSON Schema of a worker's result or a reviewer's verdict
+    Schema {
+        /// Which file
+        #[arg(value_enum)]
+        kind: check::Kind,
+    },
+    /// Check a worker's result or a reviewer's verdict; exit 7 if it is wrong
+    Validate(check::ValidateArgs),
+    /// Report a time on the way, for workers
+    ReportTime(check::ReportTimeArgs),
+}
+
+/// Which loop.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct LoopArgs {
+    /// The loop's id, or the beginning of it [default: the newest]
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+}
+
+/// `loop tui`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct TuiArgs {
+    /// Start a loop with the arguments after `--`, those of `loop start`; it goes on when the view
+    /// ends
+    #[arg(long, requires = "start")]
+    pub run: bool,
+
+    /// loop.toml and further arguments
+    #[arg(last = true, value_name = "ARGS", requires = "run")]
+    pub start: Vec<String>,
+}
+
+/// Runs a `loop` command.
+///
+/// `show_top` starts a loop with these arguments of `loop start`, if there are any, and opens the view
+/// of the terminal.
+pub(super) fn run(
+    app: &App,
+    command: &LoopCommand,
+    show_top: impl Fn(&App, &[String]) -> Result<Status>,
+) -> Result<Status> {
+    match command {
+        LoopCommand::Tui(args) => show_top(app, &args.start),
+        LoopCommand::Start(args) => start::start(app, args),
+        LoopCommand::Status(args) => show::status(app, args),
+        LoopCommand::Stop(args) => start::stop(app, args),
+        LoopCommand::Resume(args) => start::resume(app, args),
+        LoopCommand::Best(args) => show::best(app, args),
+        LoopCommand::Report(args) => show::report(app, args),
+        LoopCommand::Schema { kind } => check::schema(app, *kind),
+        LoopCommand::Validate(args) => check::validate(app, args),
+        LoopCommand::ReportTime(args) => check::report_time(app, args),
+    }
+}
+
+/// The file with the ids of this user's state databases.
+fn own_ids(app: &App) -> PathBuf {
+    app.data.join("state-ids")
+}
+
+/// The loops of the project, which are created if there are none.
+fn open(app: &App) -> Result<Loops> {
+    Ok(Loops::open(&app.config.project, &own_ids(app))?)
+}
+
+/// The loops of the project.
+fn open_existing(app: &App) -> Result<Loops> {
+    Ok(Loops::open_existing(&app.config.project, &own_ids(app))?)
+}
+
+/// 0 if the loop reached its target, or had none and stopped well.
+fn exit_status(status: &LoopStatus) -> Status {
+    let reason = status.stop.as_ref().map(|stop| stop.reason);
+    let is_bad = matches!(reason, Some(StopReason::InfraFailures | StopReason::StartRefused));
+    match status.target.reached || (status.target.threshold.is_none() && !is_bad) {
+        true => 0,
+        false => Exit::Findings as u8,
+    }
+}

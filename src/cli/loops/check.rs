@@ -1,0 +1,134 @@
+//! `rgpu loop schema`, `validate` and `report-time`: what workers and reviewers need.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::cli::support::app::{App, Status};
+use crate::error::{Exit, Failure, Result};
+use crate::loops::{DocumentKind, ProgressReport};
+use crate::regular_file;
+
+/// The largest checked file.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// A file of a worker or reviewer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum Kind {
+    /// worker_result.json
+    Worker,
+    /// reviewer_verdict.json
+    Reviewer,
+}
+
+impl Kind {
+    fn document(self) -> DocumentKind {
+        match self {
+            Self::Worker => DocumentKind::Worker,
+            Self::Reviewer => DocumentKind::Reviewer,
+        }
+    }
+}
+
+/// `loop validate`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct ValidateArgs {
+    /// The file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// Which kind of file [default: a reviewer's if it has a `verdict`]
+    #[arg(long, value_enum)]
+    pub kind: Option<Kind>,
+}
+
+/// `loop report-time`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct ReportTimeArgs {
+    /// The loop's id, or the beginning of it [default: the newest]
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+
+    /// The iteration of the prompt
+    #[arg(long, value_name = "N")]
+    pub iter: u32,
+
+    /// A measured time in microseconds
+    #[arg(long, value_name = "T", value_parser = time)]
+    pub time_us: Option<f64>,
+
+    /// The file with the measurement
+    #[arg(long, value_name = "FILE")]
+    pub artifact: Option<String>,
+
+    /// What the worker does, in its own word
+    #[arg(long, value_name = "WORD")]
+    pub status: Option<String>,
+
+    /// A note
+    #[arg(long, value_name = "TEXT")]
+    pub note: Option<String>,
+
+    /// Something that went wrong
+    #[arg(long, value_name = "TEXT")]
+    pub error: Option<String>,
+}
+
+fn time(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(time) if time > 0.0 && time.is_finite() => Ok(time),
+        _ => Err("a time in microseconds is a number above 0".to_owned()),
+    }
+}
+
+/// Prints a schema.
+pub(super) fn schema(app: &App, kind: Kind) -> Result<Status> {
+    app.print_json(&kind.document().schema())?;
+    Ok(0)
+}
+
+/// Checks a file.
+pub(super) fn validate(app: &App, args: &ValidateArgs) -> Result<Status> {
+    let shown = args.file.display().to_string();
+    let text = regular_file::read(&args.file, MAX_BYTES).map_err(|e| {
+        Failure::new(Exit::Config, "missing_file", format!("`{shown}` cannot be read")).cause(e)
+    })?;
+    let kind = args.kind.map_or_else(|| DocumentKind::guess(&text), Kind::document);
+    let name = match kind {
+        DocumentKind::Worker => "worker's result",
+        DocumentKind::Reviewer => "reviewer's verdict",
+    };
+    if let Some(fault) = kind.fault(&text) {
+        let words = format!("`{shown}` is no {name}");
+        let command = match kind {
+            DocumentKind::Worker => "rgpu loop schema worker",
+            DocumentKind::Reviewer => "rgpu loop schema reviewer",
+        };
+        return Err(Failure::new(Exit::Artifact, "invalid_document", words)
+            .cause(fault)
+            .hint(format!("`{command}` prints its schema")));
+    }
+    app.print_note(&format!("`{shown}` is a {name}"));
+    Ok(0)
+}
+
+/// Adds a report to the progress of an iteration.
+pub(super) fn report_time(app: &App, args: &ReportTimeArgs) -> Result<Status> {
+    let loops = super::open_existing(app)?;
+    let row = loops.find(args.id.as_deref())?;
+    let report = ProgressReport {
+        time_us: args.time_us,
+        artifact: args.artifact.clone(),
+        status: args.status.clone(),
+        note: args.note.clone(),
+        error: args.error.clone(),
+    };
+    let progress = loops.report_progress(&row, args.iter, &report)?;
+    if app.global.json {
+        app.print_json(&progress)?;
+        return Ok(0);
+    }
+    let best = progress.best_time_us.map_or("no time yet".to_owned(), |time| format!("{time} µs"));
+    app.print_note(&format!("noted; best reported in iteration {}: {best}", args.iter));
+    Ok(0)
+}

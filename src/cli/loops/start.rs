@@ -1,0 +1,143 @@
+//! `rgpu loop start`, `resume` and `stop`.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+
+use super::{LoopArgs, exit_status, show};
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::kernel_folders::kernel_folders;
+use crate::error::{Exit, Failure, Result};
+use crate::kernel::find;
+use crate::loops::{LoopConfig, LoopMode, LoopRunner, LoopSetup, LoopStatus, Phase};
+
+/// `loop start`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct StartArgs {
+    /// The settings
+    #[arg(value_name = "loop.toml")]
+    pub file: PathBuf,
+
+    /// Keys of loop.toml that replace those of the file, such as max_iterations=600
+    #[arg(value_name = "KEY=VALUE")]
+    pub overrides: Vec<String>,
+
+    /// Who proposes and reviews [default: `mode` of the file, else manual]
+    #[arg(long, value_enum)]
+    pub mode: Option<Mode>,
+
+    /// Leave an unfinished loop, and begin with the project as it is
+    #[arg(long)]
+    pub fresh: bool,
+}
+
+/// Who proposes changes and reviews them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum Mode {
+    /// Others write worker_result.json and reviewer_verdict.json; the loop waits for them
+    Manual,
+    /// The loop starts worker_command and reviewer_command
+    Command,
+    /// Both are made up, and nothing is measured
+    DryRun,
+}
+
+/// Starts a loop and runs it until it stops.
+pub(super) fn start(app: &App, args: &StartArgs) -> Result<Status> {
+    let mut overrides = args.overrides.clone();
+    overrides.extend(args.mode.map(|mode| {
+        let mode = match mode {
+            Mode::Manual => LoopMode::Manual,
+            Mode::Command => LoopMode::Command,
+            Mode::DryRun => LoopMode::DryRun,
+        };
+        format!("mode={}", mode.as_str())
+    }));
+    let mut config = LoopConfig::read(&args.file, &overrides)?;
+    resolve_kernel(app, &mut config)?;
+    let loops = super::open(app)?;
+    let runner = LoopRunner::start(loops, config, args.fresh, setup(app))?;
+    end(app, runner.run()?)
+}
+
+/// Goes on with a loop.
+pub(super) fn resume(app: &App, args: &LoopArgs) -> Result<Status> {
+    let loops = super::open_existing(app)?;
+    let runner = LoopRunner::resume(loops, args.id.as_deref(), setup(app))?;
+    end(app, runner.run()?)
+}
+
+/// Asks a loop to stop. If no process runs it, this one ends it.
+pub(super) fn stop(app: &App, args: &LoopArgs) -> Result<Status> {
+    let mut loops = super::open_existing(app)?;
+    let row = loops.find(args.id.as_deref())?;
+    if row.state.phase == Phase::Stopped {
+        let failure = Failure::new(Exit::Usage, "wrong_state", "the loop has stopped already");
+        return Err(failure.hint("`rgpu loop report` shows how it went"));
+    }
+    loops.ask_to_stop(row.number)?;
+    if loops.holder().is_some() {
+        app.print_note("asked; the loop ends what runs and compares the best with the start");
+        if app.global.json {
+            app.print_json(&LoopStatus::of(&loops, &row)?)?;
+        }
+        return Ok(0);
+    }
+    loops.ask_to_stop(row.number)?;
+    let runner = LoopRunner::resume(loops, Some(&row.id), setup(app))?;
+    end(app, runner.run()?).map(|_| 0)
+}
+
+fn end(app: &App, status: LoopStatus) -> Result<Status> {
+    let exit = exit_status(&status);
+    show::print_status(app, &status)?;
+    Ok(exit)
+}
+
+fn setup(app: &App) -> LoopSetup {
+    let is_quiet = app.global.quiet;
+    LoopSetup {
+        program: PathBuf::from("/proc/self/exe"),
+        runs_dir: app.config.runs_dir.value.clone(),
+        on_line: Box::new(move |line| {
+            if !is_quiet {
+                crate::cli::support::terminal::write_stderr(&format!("{line}\n"));
+            }
+        }),
+    }
+}
+
+/// Makes the kernel's path one from the project folder, and lets a worker change its source if
+/// loop.toml names no files.
+fn resolve_kernel(app: &App, config: &mut LoopConfig) -> Result<()> {
+    let project = canonical(&app.config.project);
+    let is_name = config.kernel_path.components().count() == 1 && !config.kernel_path.exists();
+    let given = match is_name {
+        true => config.kernel_path.to_string_lossy().into_owned(),
+        false => project.join(&config.kernel_path).to_string_lossy().into_owned(),
+    };
+    let spec = find::find(&given, &kernel_folders(app)).map_err(Failure::from)?.spec;
+    let inside = |path: &Path| {
+        let real = canonical(path);
+        real.strip_prefix(&project).map(Path::to_owned).map_err(|_| {
+            Failure::new(
+                Exit::Config,
+                "outside_project",
+                format!("`{}` is not in the project `{}`", path.display(), project.display()),
+            )
+            .hint("a loop changes files of its project only: copy the kernel into it")
+        })
+    };
+    config.kernel_path = match &spec.file {
+        Some(file) => inside(file.parent().unwrap_or(file))?,
+        None => inside(&spec.source)?,
+    };
+    if config.allowed_paths.is_empty() {
+        config.allowed_paths = vec![format!("/{}", inside(&spec.source)?.to_string_lossy())];
+    }
+    Ok(())
+}
+
+fn canonical(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}

@@ -1,0 +1,72 @@
+//! The terminal while the view has it: set up, keys, and given back, also after a panic or a signal.
+
+use std::time::{Duration, Instant};
+
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+
+use super::data::TopData;
+use super::view::{ViewState, draw};
+use super::{App, Place};
+use crate::cli::support::signals;
+use crate::error::{Exit, Failure, Result};
+use crate::run::channel;
+
+/// How often everything is read anew.
+const READ_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often to look for signals while no key is pressed.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Shows the view until the user or a signal ends it.
+pub(super) fn show(app: &App, first: Place) -> Result<()> {
+    let (canceller, stop) = channel();
+    signals::listen(canceller)?;
+    // It also makes a panic give the terminal back.
+    let mut terminal = ratatui::try_init().map_err(failed)?;
+    let shown = follow(app, first, &mut terminal, || stop.request_count() > 0);
+    ratatui::restore();
+    shown.map_err(failed)
+}
+
+fn failed(e: std::io::Error) -> Failure {
+    Failure::new(Exit::Usage, "no_terminal", "the terminal cannot be used").cause(e)
+}
+
+fn follow(
+    app: &App,
+    first: Place,
+    terminal: &mut ratatui::DefaultTerminal,
+    is_stopped: impl Fn() -> bool,
+) -> std::io::Result<()> {
+    let mut state = ViewState { place: first, scroll: 0 };
+    let mut data = TopData::read(app);
+    let mut read = Instant::now();
+    while !is_stopped() {
+        if read.elapsed() > READ_INTERVAL {
+            data = TopData::read(app);
+            read = Instant::now();
+        }
+        terminal.draw(|frame| draw(frame, &data, &mut state))?;
+        if !event::poll(LOOK_INTERVAL)? {
+            continue;
+        }
+        if let Event::Key(key) = event::read()?
+            && key.kind == KeyEventKind::Press
+        {
+            let is_ctrl_c =
+                key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+            match key.code {
+                KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
+                _ if is_ctrl_c => return Ok(()),
+                KeyCode::Right | KeyCode::Tab => state.go(1),
+                KeyCode::Left | KeyCode::BackTab => state.go(-1),
+                KeyCode::Down => state.scroll = state.scroll.saturating_add(1),
+                KeyCode::Up => state.scroll = state.scroll.saturating_sub(1),
+                KeyCode::PageDown => state.scroll = state.scroll.saturating_add(10),
+                KeyCode::PageUp => state.scroll = state.scroll.saturating_sub(10),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,267 @@
+//! Draws the view. What is shown may come from hosts and workers, so no control character of it
+//! reaches the terminal.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Style, Stylize};
+use ratatui::symbols::Marker;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Axis, Block, Cell, Chart, Dataset, GraphType, Paragraph, Row, Table, Tabs};
+
+use super::Place;
+use super::data::{LoopData, QueueData, TopData};
+use crate::loops::{LoopStatus, Outcome, Phase};
+use crate::queue::EntryState;
+
+const PLACES: [Place; 3] = [Place::Hosts, Place::Queue, Place::Loop];
+
+/// What the user chose to see.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ViewState {
+    pub(super) place: Place,
+    /// The number of rows above the first shown one.
+    pub(super) scroll: usize,
+}
+
+impl ViewState {
+    fn index(&self) -> usize {
+        PLACES.iter().position(|place| *place == self.place).unwrap_or(0)
+    }
+
+    /// Goes to the next place, or with -1 to the one before.
+    pub(super) fn go(&mut self, step: isize) {
+        let count = PLACES.len() as isize;
+        let next = (self.index() as isize + step).rem_euclid(count);
+        self.place = PLACES[next.unsigned_abs()];
+        self.scroll = 0;
+    }
+}
+
+/// Draws everything.
+pub(super) fn draw(frame: &mut Frame<'_>, data: &TopData, state: &mut ViewState) {
+    let rows = [Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)];
+    let [top, middle, bottom] = Layout::vertical(rows).areas(frame.area());
+    let tabs = Tabs::new(["hosts", "queue", "loop"]).select(state.index());
+    frame.render_widget(tabs.highlight_style(Style::new().reversed()), top);
+    match state.place {
+        Place::Hosts => draw_hosts(frame, middle, data, state),
+        Place::Queue => match &data.queue {
+            Some(queue) => draw_queue(frame, middle, queue, state),
+            None => say(frame, middle, "no queue in this project: rgpu queue add -- COMMAND"),
+        },
+        Place::Loop => match &data.looped {
+            Some(looped) => draw_loop(frame, middle, looped, state),
+            None => say(frame, middle, "no loop in this project: rgpu loop start loop.toml"),
+        },
+    }
+    let help = match &data.problem {
+        Some(problem) => Line::from(problem.as_str()).red(),
+        None => Line::from(format!("← → place  ↑ ↓ scroll  q end  {}", data.project)).dim(),
+    };
+    frame.render_widget(help, bottom);
+    // Words of hosts and workers may hold control characters.
+    for cell in &mut frame.buffer_mut().content {
+        if cell.symbol().contains(char::is_control) {
+            cell.set_symbol("·");
+        }
+    }
+}
+
+fn say(frame: &mut Frame<'_>, area: Rect, text: &str) {
+    frame.render_widget(Paragraph::new(text).block(Block::bordered()), area);
+}
+
+/// Draws a table from the row that the user scrolled to.
+fn draw_table(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    state: &mut ViewState,
+    title: String,
+    (header, widths): (&[&'static str], &[Constraint]),
+    rows: Vec<Row<'static>>,
+) {
+    // Two lines of the frame and one of the header.
+    let room = usize::from(area.height.saturating_sub(3));
+    state.scroll = state.scroll.min(rows.len().saturating_sub(room));
+    let shown = rows.into_iter().skip(state.scroll);
+    let table = Table::new(shown, widths.iter().copied())
+        .header(Row::new(header.iter().copied()).bold())
+        .block(Block::bordered().title(title));
+    frame.render_widget(table, area);
+}
+
+fn draw_hosts(frame: &mut Frame<'_>, area: Rect, data: &TopData, state: &mut ViewState) {
+    let rows = data.hosts.iter().map(|host| {
+        Row::new([
+            host.name.clone(),
+            host.address.clone(),
+            host.gpus.clone(),
+            host.running.join(", "),
+        ])
+    });
+    let widths =
+        [Constraint::Length(12), Constraint::Length(24), Constraint::Fill(1), Constraint::Fill(1)];
+    let header = ["remote", "address", "last seen with", "running"];
+    let title = format!("{} hosts", data.hosts.len());
+    draw_table(frame, area, state, title, (&header, &widths), rows.collect());
+}
+
+fn draw_queue(frame: &mut Frame<'_>, area: Rect, queue: &QueueData, state: &mut ViewState) {
+    let count = |wanted| queue.entries.iter().filter(|entry| entry.state == wanted).count();
+    let runner = match queue.runner {
+        Some(pid) => format!("process {pid} runs it"),
+        None => "nothing runs it: rgpu queue run".to_owned(),
+    };
+    let paused = if queue.is_paused { ", paused" } else { "" };
+    let title = format!(
+        "{} waiting, {} running, {} entries; {runner}{paused}",
+        count(EntryState::Waiting),
+        count(EntryState::Running),
+        queue.entries.len()
+    );
+    // What runs and waits comes first, then the newest ends.
+    let mut entries: Vec<_> = queue.entries.iter().collect();
+    entries.sort_by_key(|entry| match entry.state {
+        EntryState::Running => (0, entry.id),
+        EntryState::Waiting => (1, entry.id),
+        _ => (2, -entry.id),
+    });
+    let rows = entries.into_iter().map(|entry| {
+        let color = match entry.state {
+            EntryState::Running => Color::Yellow,
+            EntryState::Ok => Color::Green,
+            EntryState::Waiting | EntryState::Skipped | EntryState::Cancelled => Color::Reset,
+            _ => Color::Red,
+        };
+        let seconds = entry.seconds.map(|seconds| format!("{seconds:.1} s")).unwrap_or_default();
+        Row::new([
+            Cell::from(entry.id.to_string()),
+            Cell::from(entry.state.as_str()).style(color),
+            Cell::from(seconds),
+            Cell::from(entry.name.clone()),
+            Cell::from(entry.reason.clone().unwrap_or_default()),
+        ])
+    });
+    let widths = [
+        Constraint::Length(6),
+        Constraint::Length(9),
+        Constraint::Length(10),
+        Constraint::Fill(2),
+        Constraint::Fill(1),
+    ];
+    let header = ["id", "state", "time", "name", "reason"];
+    draw_table(frame, area, state, title, (&header, &widths), rows.collect());
+}
+
+fn draw_loop(frame: &mut Frame<'_>, area: Rect, looped: &LoopData, state: &mut ViewState) {
+    let parts = [Constraint::Length(7), Constraint::Percentage(40), Constraint::Min(0)];
+    let [head, middle, bottom] = Layout::vertical(parts).areas(area);
+    let status = &looped.status;
+    let block = Block::bordered().title(status.id.as_str());
+    frame.render_widget(Paragraph::new(head_lines(looped)).block(block), head);
+    let [left, right] = Layout::horizontal([Constraint::Fill(1); 2]).areas(middle);
+    draw_best(frame, left, status);
+    draw_iterations(frame, right, status, state);
+    let room = usize::from(bottom.height.saturating_sub(2));
+    let from = looped.lines.len().saturating_sub(room);
+    let lines: Vec<Line<'_>> =
+        looped.lines[from..].iter().map(|line| Line::from(line.as_str())).collect();
+    frame.render_widget(Paragraph::new(lines).block(Block::bordered().title("run.log")), bottom);
+}
+
+/// Phase, heartbeat, best, target and time left.
+fn head_lines(looped: &LoopData) -> Vec<Line<'static>> {
+    let status = &looped.status;
+    let phase = match status.phase {
+        Phase::Stopped => "stopped".to_owned(),
+        phase => format!("{} ({})", status.state, phase.as_str()),
+    };
+    let alive = match (status.phase, status.pid, &looped.heartbeat) {
+        (Phase::Stopped, ..) => {
+            status.stop.as_ref().map(|stop| stop.text.clone()).unwrap_or_default()
+        }
+        (_, Some(pid), Some(heartbeat)) => {
+            format!("process {pid}, last sign of life {}", heartbeat.at)
+        }
+        (_, Some(pid), None) => format!("process {pid}"),
+        (_, None, _) => "nothing runs it: rgpu loop resume".to_owned(),
+    };
+    let best = match (&status.best, status.speedup()) {
+        (Some(best), Some(speedup)) => {
+            let time = best.time.as_ref().map(|time| format!("{:.2} µs", time.gmean_us));
+            let time = time.unwrap_or_default();
+            format!("best {time}, {speedup:.3} times the start (iteration {})", best.iteration)
+        }
+        _ => "best not measured".to_owned(),
+    };
+    let target = status.target.threshold.map_or("no target".to_owned(), |threshold| {
+        format!("target {} {threshold}", status.target.metric.as_str())
+    });
+    let minutes = (status.max_active_s - status.active_s).max(0.0) / 60.0;
+    let left = format!(
+        "iteration {} of {}, {minutes:.0} min left; {} kept, {} without progress",
+        status.iteration, status.max_iterations, status.kept, status.no_progress
+    );
+    vec![
+        Line::from(vec![Span::from(phase).bold(), Span::from("  "), Span::from(alive)]),
+        Line::from(status.kernel_path.clone()),
+        Line::from(best),
+        Line::from(target),
+        Line::from(left),
+    ]
+}
+
+/// The best time after each iteration.
+fn draw_best(frame: &mut Frame<'_>, area: Rect, status: &LoopStatus) {
+    let start = status.start.as_ref().and_then(|start| start.time.as_ref());
+    let mut points: Vec<(f64, f64)> = start.map(|time| (0.0, time.gmean_us)).into_iter().collect();
+    for record in &status.iterations {
+        let kept = record.confirmation.as_ref().filter(|_| record.outcome == Outcome::Kept);
+        let before = points.last().map(|(_, time)| *time);
+        if let Some(time) = kept.map(|second| second.new.gmean_us).or(before) {
+            points.push((f64::from(record.iteration), time));
+        }
+    }
+    if points.is_empty() {
+        return say(frame, area, "no time is known yet");
+    }
+    let last = points.last().map_or(1.0, |(at, _)| at.max(1.0));
+    let high = points.iter().map(|(_, time)| *time).fold(0.0, f64::max) * 1.05;
+    let data = Dataset::default()
+        .marker(Marker::Braille)
+        .graph_type(GraphType::Line)
+        .data(&points)
+        .green();
+    let labels = |high: f64| ["0".to_owned(), format!("{high:.0}")];
+    let chart = Chart::new(vec![data])
+        .block(Block::bordered().title("best so far, µs"))
+        .x_axis(Axis::default().bounds([0.0, last]).labels(labels(last)))
+        .y_axis(Axis::default().bounds([0.0, high]).labels(labels(high)));
+    frame.render_widget(chart, area);
+}
+
+/// The iterations, newest first.
+fn draw_iterations(frame: &mut Frame<'_>, area: Rect, status: &LoopStatus, state: &mut ViewState) {
+    let rows = status.iterations.iter().rev().map(|record| {
+        let color = match record.outcome {
+            Outcome::Kept => Color::Green,
+            Outcome::Wrong | Outcome::Refused | Outcome::WorkerFailed => Color::Red,
+            _ => Color::Reset,
+        };
+        let speedup = record.comparison.as_ref().map(|it| format!("{:.3}", it.speedup));
+        Row::new([
+            Cell::from(record.iteration.to_string()),
+            Cell::from(record.outcome.as_str()).style(color),
+            Cell::from(speedup.unwrap_or_default()),
+            Cell::from(record.reason.clone()),
+        ])
+    });
+    let widths =
+        [Constraint::Length(5), Constraint::Length(14), Constraint::Length(8), Constraint::Fill(1)];
+    let header = ["iter", "outcome", "speedup", "why"];
+    let rows = rows.collect();
+    draw_table(frame, area, state, "iterations".to_owned(), (&header, &widths), rows);
+}
+
+#[cfg(test)]
+mod tests;

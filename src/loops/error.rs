@@ -1,0 +1,84 @@
+//! What can go wrong with a loop.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Exit, Failure};
+use crate::store::state::StateError;
+
+/// An error of a loop.
+#[derive(Debug, thiserror::Error)]
+pub enum LoopError {
+    /// An error of the state database.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// An error of the file system.
+    #[error("cannot {doing} `{}`", path.display())]
+    Io {
+        /// The operation that failed.
+        doing: &'static str,
+        /// The file or folder concerned.
+        path: PathBuf,
+        /// The operating system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// loop.toml is wrong.
+    #[error("`{}`: {why}", file.display())]
+    Config {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// The project has no such loop.
+    #[error("there is no loop{} in this project", .0.as_ref().map(|id| format!(" `{id}`")).unwrap_or_default())]
+    NoLoop(Option<String>),
+    /// The loop is in a state that the command does not change.
+    #[error("loop `{id}` {state}")]
+    WrongState {
+        /// The loop.
+        id: String,
+        /// Its state.
+        state: String,
+        /// What to do instead.
+        hint: String,
+    },
+    /// The kept files of the best state are not those that were recorded.
+    #[error("the files in `{}` are not those that loop `{id}` kept", folder.display())]
+    Damaged {
+        /// The loop.
+        id: String,
+        /// The folder of the best state.
+        folder: PathBuf,
+    },
+    /// The user interrupted the loop, which can be resumed.
+    #[error("interrupted; the loop goes on with `rgpu loop resume`")]
+    Interrupted,
+}
+
+impl From<LoopError> for Failure {
+    fn from(error: LoopError) -> Self {
+        let failure = |exit, code: &str| Failure::new(exit, code, error.to_string());
+        match error {
+            LoopError::State(error) => error.into(),
+            LoopError::Io { ref source, .. } => failure(Exit::Disk, "disk").cause(source),
+            LoopError::Config { .. } => failure(Exit::Config, "loop_config")
+                .hint("docs/loop.md lists the keys; on the command line: KEY=VALUE"),
+            LoopError::NoLoop(_) => {
+                failure(Exit::Usage, "no_loop").hint("`rgpu loop start loop.toml` starts one")
+            }
+            LoopError::WrongState { ref hint, .. } => {
+                failure(Exit::Usage, "wrong_state").hint(hint)
+            }
+            LoopError::Damaged { .. } => failure(Exit::Artifact, "loop_damaged")
+                .hint("`rgpu loop start --fresh` begins with the project as it is"),
+            LoopError::Interrupted => failure(Exit::Cancelled, "cancelled"),
+        }
+    }
+}
+
+/// Wraps an error of the file system.
+pub(super) fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LoopError {
+    move |source| LoopError::Io { doing, path: path.to_owned(), source }
+}

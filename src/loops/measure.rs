@@ -1,0 +1,496 @@
+//! What a loop runs: workers, reviewers, and rgpu itself to verify, compare and profile. rgpu runs
+//! as a child of the same program with `--json`, so a crash or a hang of a measurement does not take
+//! the loop along, and a comparison of the loop is the same as one that a user types.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rgpu_agent::process;
+use rustix::process::{Signal, WaitStatus};
+use serde::de::DeserializeOwned;
+
+use super::error::io_error;
+use super::runner::LoopRunner;
+use super::state::{LoopComparison, MeasuredTime, Outcome};
+use super::{LoopError, status};
+use crate::child_tree::{Look, Wake};
+use crate::error::{ErrorDocument, Exit};
+use crate::fault_point;
+use crate::model::comparison::CaseChange;
+use crate::model::profile::CheckVerdict;
+use crate::model::{Comparison, Profile};
+use crate::regular_file;
+
+/// The variable by which the processes of a loop are found after it was killed.
+const MARKER: &str = "RGPU_LOOP";
+
+/// How often to look for a request to stop, and to tell that the loop lives.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The largest document of a child.
+const MAX_DOCUMENT_BYTES: u64 = 1 << 30;
+
+/// The GPU may be busy this much longer than the timed events say, beyond what the best is.
+const MAX_HIDDEN_NS: f64 = 10_000.0;
+
+/// Why a phase did not end.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// The loop cannot go on.
+    Error(LoopError),
+    /// The user asked the loop to stop.
+    Stop,
+    /// The loop has run for as long as it may.
+    WallTime,
+    /// Something failed that is not the change's fault.
+    Infra(String),
+}
+
+impl From<LoopError> for Halt {
+    fn from(error: LoopError) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// How a child ended.
+pub(super) enum ChildEnd {
+    /// It exited, or was killed by a signal: 128 plus its number.
+    Exited(i32),
+    /// Its time limit ended it.
+    TimedOut,
+}
+
+impl ChildEnd {
+    /// In words.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Exited(code) => format!("exit status {code}"),
+            Self::TimedOut => "its time limit ended it".to_owned(),
+        }
+    }
+}
+
+/// The result of a measurement: a value, or what is wrong with the change and why.
+pub(super) type Measured<T> = Result<T, (Outcome, String)>;
+
+/// The id of the loop that started this process, if one did.
+pub fn own_loop() -> Option<String> {
+    let marker = std::env::var(MARKER).ok()?;
+    marker.splitn(3, '/').nth(2).filter(|id| !id.is_empty()).map(str::to_owned)
+}
+
+/// A profile that was made for a loop.
+pub(super) struct LoopProfile {
+    /// Its file, from the project.
+    pub(super) file: String,
+    /// The compiled code, from the project.
+    pub(super) cubins: Vec<String>,
+    /// The kernel's time.
+    pub(super) time: Option<MeasuredTime>,
+}
+
+impl LoopRunner {
+    /// Kills what is left of a killed loop's children.
+    pub(super) fn kill_leftovers(&self) {
+        process::kill_marked(&format!("{MARKER}={}", self.marker()));
+    }
+
+    fn marker(&self) -> String {
+        format!("{}/{}/{}", self.loops.db.id(), self.number, self.id)
+    }
+
+    /// Runs a command to its end, or ends its whole process tree.
+    pub(super) fn run_child(
+        &mut self,
+        mut command: Command,
+        limit: Duration,
+    ) -> Result<ChildEnd, Halt> {
+        command.env(MARKER, self.marker()).stdin(Stdio::null()).process_group(0);
+        let program = PathBuf::from(command.get_program());
+        let child = match command.spawn() {
+            Ok(child) => child,
+            Err(e) => {
+                return Err(Halt::Infra(format!("`{}` cannot start: {e}", program.display())));
+            }
+        };
+        fault_point::reach(&format!("loop child of {}", self.state.phase.as_str()));
+        let pid = child.id().cast_signed();
+        let mut halt: Option<Halt> = None;
+        let mut is_timed_out = false;
+        let (watch, loops) = (&mut self.watch, &self.loops);
+        let (folder, number, state) = (&self.folder, self.number, &self.state);
+        let end = watch.follow(pid, |wake, elapsed| {
+            const ENDS: &[Signal] = &[Signal::INT, Signal::TERM];
+            if wake == Some(Wake::Terminate) {
+                halt = Some(Halt::Error(LoopError::Interrupted));
+                return Look::End(ENDS);
+            }
+            if elapsed >= limit {
+                is_timed_out = true;
+                return Look::End(ENDS);
+            }
+            status::write_heartbeat(folder, state, Some(pid));
+            // The requests before this phase have been seen.
+            match loops.stop_requests(number) {
+                Ok(count) if count > 0 && !state.has_seen(count) => {
+                    halt = Some(Halt::Stop);
+                    Look::End(ENDS)
+                }
+                _ => Look::Wait(Some(LOOK_INTERVAL.min(limit.saturating_sub(elapsed)))),
+            }
+        });
+        if let Some(halt) = halt {
+            return Err(halt);
+        }
+        if is_timed_out {
+            return Ok(ChildEnd::TimedOut);
+        }
+        let code = end.status.and_then(WaitStatus::exit_status).map_or_else(
+            || 128 + end.status.and_then(WaitStatus::terminating_signal).unwrap_or(0),
+            |code| code,
+        );
+        Ok(ChildEnd::Exited(code))
+    }
+
+    /// Waits for a moment, as long as nobody asks the loop to stop.
+    pub(super) fn pause(&mut self, limit: Duration) -> Result<(), Halt> {
+        let start = std::time::Instant::now();
+        loop {
+            status::write_heartbeat(&self.folder, &self.state, None);
+            let left = limit.saturating_sub(start.elapsed());
+            if self.watch.wait(Some(LOOK_INTERVAL.min(left))) == Wake::Terminate {
+                return Err(LoopError::Interrupted.into());
+            }
+            let count = self.loops.stop_requests(self.number)?;
+            if count > 0 && !self.state.has_seen(count) {
+                return Err(Halt::Stop);
+            }
+            if start.elapsed() >= limit {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Runs a template of loop.toml.
+    pub(super) fn run_template(
+        &mut self,
+        template: &str,
+        prompt: &Path,
+        limit: Duration,
+    ) -> Result<ChildEnd, Halt> {
+        let words = shlex::split(template).unwrap_or_default();
+        let folder = self.iteration_folder();
+        let kernel = self.loops.project.join(&self.config.kernel_path);
+        let fill = |word: &String| {
+            let paths = [("{prompt}", prompt), ("{iter_dir}", &*folder), ("{kernel}", &*kernel)];
+            let mut word = word.clone();
+            for (name, path) in paths {
+                word = word.replace(name, &path.to_string_lossy());
+            }
+            word
+        };
+        let words: Vec<String> = words.iter().map(fill).collect();
+        let Some((program, arguments)) = words.split_first() else {
+            return Err(Halt::Infra("the command is empty".to_owned()));
+        };
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(&self.loops.project);
+        let (out, err) = (self.open_log()?, self.open_log()?);
+        command.stdout(out).stderr(err);
+        self.run_child(command, limit)
+    }
+
+    /// Runs rgpu, and returns its exit status and the document that it printed into `name` of the
+    /// iteration's folder.
+    fn run_rgpu(&mut self, args: &[OsString], name: &str) -> Result<(i32, Vec<u8>), Halt> {
+        let path = self.iteration_folder().join(name);
+        let file = File::create(&path).map_err(io_error("create", &path))?;
+        let mut command = Command::new(&self.program);
+        command.arg0("rgpu").args(args).arg("--json").current_dir(&self.loops.project);
+        if let Some(remote) = &self.config.remote {
+            command.args(["--remote", remote]);
+        }
+        command.stdout(file).stderr(self.open_log()?);
+        let limit = self.config.measure_timeout.duration();
+        match self.run_child(command, limit)? {
+            ChildEnd::TimedOut => Err(Halt::Infra(format!(
+                "`rgpu {}` was ended after {} s",
+                args.first().map(|word| word.to_string_lossy()).unwrap_or_default(),
+                limit.as_secs_f64()
+            ))),
+            ChildEnd::Exited(code) => {
+                let bytes = regular_file::read(&path, MAX_DOCUMENT_BYTES);
+                Ok((code, bytes.map_err(io_error("read", &path))?))
+            }
+        }
+    }
+
+    /// The arguments of `rgpu COMMAND` for these kernels.
+    fn arguments(&self, words: &[&str], kernels: &[&Path], with_sizes: bool) -> Vec<OsString> {
+        let mut args: Vec<OsString> = words.iter().map(OsString::from).collect();
+        for kernel in kernels {
+            args.extend([OsStr::new("--kernel").to_owned(), kernel.into()]);
+        }
+        for sizes in self.config.problem_sizes.iter().filter(|_| with_sizes) {
+            args.extend([OsStr::new("--problem-sizes").to_owned(), sizes.into()]);
+        }
+        args
+    }
+
+    /// Verifies a kernel on all named sizes. Returns the run folder.
+    pub(super) fn verify(&mut self, kernel: &Path) -> Result<Measured<String>, Halt> {
+        let args = self.arguments(&["profile", "--mode", "verify"], &[kernel], false);
+        let (code, bytes) = self.run_rgpu(&args, "verify.json")?;
+        let profile: Profile = match read_document(code, &bytes)? {
+            Ok(profile) => profile,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        let verdict = profile.correctness.as_ref().map(|correctness| &correctness.verdict);
+        Ok(match verdict {
+            Some(CheckVerdict::Right) => Ok(self.run_folder(&profile.run.id)),
+            Some(CheckVerdict::Wrong) => Err((Outcome::Wrong, "its results are wrong".to_owned())),
+            _ => {
+                let words = "it has no reference, so its results cannot be checked";
+                Err((Outcome::Refused, words.to_owned()))
+            }
+        })
+    }
+
+    /// Compares two kernels.
+    pub(super) fn compare(
+        &mut self,
+        base: &Path,
+        new: &Path,
+        name: &str,
+    ) -> Result<Measured<LoopComparison>, Halt> {
+        let threshold = self.config.threshold.to_string();
+        let words = ["compare", "--mode", "bench", "--threshold", &threshold];
+        let args = self.arguments(&words, &[base, new], true);
+        let (code, bytes) = self.run_rgpu(&args, &format!("{name}.json"))?;
+        let comparison: Comparison = match read_document(code, &bytes)? {
+            Ok(comparison) => comparison,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        let run = self.run_folder(&comparison.b.run);
+        let sides = ["a", "b"].map(|side| self.side_profile(&run, side));
+        if let [Some(base), Some(new)] = &sides
+            && let Some(words) = hidden_work(base, new)
+        {
+            return Ok(Err((Outcome::Refused, words)));
+        }
+        let time = comparison.time.as_ref();
+        let sides = [side_time(&comparison.cases, false), side_time(&comparison.cases, true)];
+        let (Some(time), [Some(base), Some(new)]) = (time, sides) else {
+            return Err(Halt::Infra(format!("no times were measured: {}", comparison.summary)));
+        };
+        Ok(Ok(LoopComparison {
+            run,
+            verdict: comparison.verdict,
+            summary: comparison.summary,
+            speedup: time.speedup,
+            ci95: time.ci95,
+            base,
+            new,
+        }))
+    }
+
+    /// Profiles a kernel in a mode.
+    pub(super) fn profile(
+        &mut self,
+        kernel: &Path,
+        mode: &str,
+    ) -> Result<Measured<LoopProfile>, Halt> {
+        let args = self.arguments(&["profile", "--mode", mode], &[kernel], true);
+        let (code, bytes) = self.run_rgpu(&args, "profile.json")?;
+        let profile: Profile = match read_document(code, &bytes)? {
+            Ok(profile) => profile,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        let run = self.run_folder(&profile.run.id);
+        Ok(Ok(LoopProfile {
+            cubins: self.cubins(&run),
+            file: format!("{run}/profile.json"),
+            time: profile_time(&profile),
+        }))
+    }
+
+    /// The brief of a profile, of at most so many bytes; empty if there is none.
+    pub(super) fn brief(&mut self, profile: Option<&str>, bytes: usize) -> Result<String, Halt> {
+        let Some(profile) = profile else { return Ok(String::new()) };
+        let path = self.iteration_folder().join("brief.txt");
+        let file = File::create(&path).map_err(io_error("create", &path))?;
+        let mut command = Command::new(&self.program);
+        let run = Path::new(profile).parent().unwrap_or(Path::new(profile));
+        command.arg0("rgpu").args(["report", "--format", "brief", "--bytes", &bytes.to_string()]);
+        command.arg("--").arg(run).current_dir(&self.loops.project);
+        command.stdout(file).stderr(self.open_log()?);
+        match self.run_child(command, self.config.measure_timeout.duration())? {
+            ChildEnd::Exited(0) => Ok(fs::read_to_string(&path).unwrap_or_default()),
+            end => {
+                self.log(&format!("no brief of `{profile}`: {}", end.text()));
+                Ok(String::new())
+            }
+        }
+    }
+
+    /// A run's folder, from the project if it is inside.
+    fn run_folder(&self, id: &str) -> String {
+        let folder = self.runs_dir.join(id);
+        folder.strip_prefix(&self.loops.project).unwrap_or(&folder).to_string_lossy().into_owned()
+    }
+
+    fn side_profile(&self, run: &str, side: &str) -> Option<Profile> {
+        let path = self.loops.project.join(run).join(side).join("profile.json");
+        serde_json::from_slice(&regular_file::read(&path, MAX_DOCUMENT_BYTES).ok()?).ok()
+    }
+
+    /// The compiled code in a run's folder, from the project.
+    pub(super) fn cubins(&self, run: &str) -> Vec<String> {
+        let folder = Path::new(run).join("cubin");
+        let entries = fs::read_dir(self.loops.project.join(&folder)).into_iter().flatten();
+        let mut names: Vec<String> = entries
+            .flatten()
+            .map(|entry| folder.join(entry.file_name()).to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn open_log(&self) -> Result<File, LoopError> {
+        let path = self.folder.join("run.log");
+        let mut options = OpenOptions::new();
+        let log = regular_file::open_unlinked(options.append(true).create(true), &path);
+        log.map_err(io_error("open", &path))
+    }
+
+    /// Adds a line to `run.log`.
+    pub(super) fn log(&self, text: &str) {
+        use std::io::Write;
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
+        // The log is for people; only the database counts.
+        if let Ok(mut log) = self.open_log() {
+            let _ = log.write_all(format!("{now} {text}\n").as_bytes());
+        }
+    }
+}
+
+/// What a child printed, or in words what is wrong with the kernel. Other failures are those of the
+/// infrastructure.
+fn read_document<T: DeserializeOwned>(code: i32, bytes: &[u8]) -> Result<Measured<T>, Halt> {
+    if code == 0 {
+        let document = serde_json::from_slice(bytes);
+        return document.map(Ok).map_err(|e| Halt::Infra(format!("rgpu printed no document: {e}")));
+    }
+    let failure = serde_json::from_slice::<ErrorDocument>(bytes).map(|document| document.error);
+    let is_kernels = |exit: Exit| code == exit as u8 as i32;
+    match failure {
+        Ok(failure)
+            if is_kernels(Exit::Kernel)
+                || (is_kernels(Exit::Config) && !failure.code.contains("remote")) =>
+        {
+            let cause = failure.cause.as_deref().and_then(|cause| cause.lines().next());
+            let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+            Ok(Err((Outcome::Wrong, format!("{}{cause}", failure.what))))
+        }
+        Ok(failure) => Err(Halt::Infra(failure.what)),
+        // A profile with wrong results, for example.
+        Err(_) if is_kernels(Exit::Kernel) => {
+            Ok(Err((Outcome::Wrong, "its results are wrong".to_owned())))
+        }
+        Err(_) => Err(Halt::Infra(format!("rgpu ended with exit status {code}"))),
+    }
+}
+
+/// The time of one side over all sizes.
+fn side_time(cases: &[CaseChange], is_new: bool) -> Option<MeasuredTime> {
+    let sides: Vec<_> = cases
+        .iter()
+        .map(|case| {
+            let side = if is_new { &case.time.b } else { &case.time.a };
+            (case.name.clone(), side.median_ns, side.ci95_ns)
+        })
+        .collect();
+    MeasuredTime::over(&sides)
+}
+
+/// The time of a profile over all its sizes.
+fn profile_time(profile: &Profile) -> Option<MeasuredTime> {
+    let mut sides: Vec<_> = profile
+        .cases
+        .iter()
+        .filter_map(|case| Some((case.name.clone(), case.timing.as_ref()?)))
+        .map(|(name, timing)| (name, timing.median_ns, Some(timing.ci95_ns)))
+        .collect();
+    if let (true, Some(timing)) = (sides.is_empty(), &profile.timing) {
+        sides.push((profile.kernel.name.clone(), timing.median_ns, Some(timing.ci95_ns)));
+    }
+    MeasuredTime::over(&sides)
+}
+
+/// Work of the new side that its timed events do not cover, such as work on another stream: in words
+/// if the GPU is busy longer beside them than it was before. `None` if nothing was found.
+fn hidden_work(base: &Profile, new: &Profile) -> Option<String> {
+    let hidden = |profile: &Profile| {
+        let timing = profile.timing.as_ref()?;
+        Some((timing.median_ns, timing.wall_ns? - timing.median_ns))
+    };
+    let ((base_ns, before), (new_ns, now)) = (hidden(base)?, hidden(new)?);
+    let limit = MAX_HIDDEN_NS.max((base_ns - new_ns) / 2.0);
+    (now - before > limit).then(|| {
+        format!(
+            "the GPU is busy {:.1} µs beside the timed {:.1} µs ({:.1} µs before): work that the \
+             events do not cover",
+            now / 1000.0,
+            new_ns / 1000.0,
+            before / 1000.0
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::profile::Timing;
+
+    fn profile(median_ns: f64, wall_ns: f64) -> Profile {
+        let timing = Timing { median_ns, wall_ns: Some(wall_ns), ..Timing::default() };
+        Profile { timing: Some(timing), ..Profile::default() }
+    }
+
+    #[test]
+    fn work_beside_the_events_is_found_and_a_faster_kernel_is_not_accused() {
+        let base = profile(300_000.0, 320_000.0);
+        assert!(hidden_work(&base, &profile(10_000.0, 320_000.0)).is_some());
+        assert!(hidden_work(&base, &profile(150_000.0, 171_000.0)).is_none());
+        assert!(hidden_work(&base, &profile(299_000.0, 327_000.0)).is_none());
+        assert!(hidden_work(&base, &Profile::default()).is_none());
+    }
+
+    #[test]
+    fn a_failure_is_the_kernels_or_the_infrastructures() {
+        let document = |exit, code: &str| {
+            let failure = crate::error::Failure::new(exit, code, "what").cause("why\nmore");
+            serde_json::to_vec(&ErrorDocument::new(failure, exit as u8)).unwrap()
+        };
+        let read = |exit: Exit, bytes: &[u8]| read_document::<Profile>(exit as u8 as i32, bytes);
+        for (exit, code) in [(Exit::Kernel, "does_not_compile"), (Exit::Config, "missing_source")] {
+            let (outcome, words) = read(exit, &document(exit, code)).unwrap().unwrap_err();
+            assert_eq!((outcome, words.as_str()), (Outcome::Wrong, "what: why"));
+        }
+        for (exit, code) in [
+            (Exit::Config, "unknown_remote"),
+            (Exit::Host, "unreachable"),
+            (Exit::Tool, "x"),
+            (Exit::Cancelled, "cancelled"),
+        ] {
+            let halt = read(exit, &document(exit, code)).unwrap_err();
+            assert!(matches!(halt, Halt::Infra(_)), "{halt:?}");
+        }
+        assert!(read(Exit::Kernel, b"{}").unwrap().is_err());
+        assert!(matches!(read(Exit::Done, b"half a doc"), Err(Halt::Infra(_))));
+    }
+}
