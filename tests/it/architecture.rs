@@ -33,11 +33,12 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         ],
     ),
     ("queue", &["store", "run"]),
+    ("suite", &["kernel", "store", "analysis", "model"]),
     (
         "cli",
         &[
             "config", "kernel", "tool", "exec", "bundle", "remote", "store", "run", "queue",
-            "import", "analysis", "disasm", "report", "redact", "model",
+            "suite", "import", "analysis", "disasm", "report", "redact", "model",
         ],
     ),
 ];
@@ -71,6 +72,7 @@ const REGISTRIES: &[Registry] = &[
             "regions",
             "input",
             "region_rows",
+            "suite",
             "text",
         ]),
     },
