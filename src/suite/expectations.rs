@@ -62,8 +62,8 @@ pub struct Expectation {
     /// device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_spread: Option<f64>,
-    /// UUIDs of the GPUs.
-    pub devices: BTreeSet<String>,
+    /// UUIDs of the GPUs, sorted.
+    pub devices: Vec<String>,
     /// Number of sessions.
     pub sessions: u64,
     /// Number of samples of all sessions.
@@ -336,7 +336,7 @@ impl Expectation {
 
     /// The threshold for a time of this device: the least effect, and the spread that is known.
     fn threshold(&self, device: &str, least_effect: f64) -> f64 {
-        let between_devices = match self.devices.contains(device) {
+        let between_devices = match self.devices.iter().any(|known| known == device) {
             true => 0.0,
             false => self.device_spread.unwrap_or(UNKNOWN_DEVICE_SPREAD),
         };

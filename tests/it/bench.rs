@@ -325,7 +325,7 @@ fn a_sweep_is_a_suite_of_its_own_with_a_plot() {
     assert!(page.contains("time in ns") && page.matches("<circle").count() == 6, "{page}");
     let resumed = laptop.run("bench resume grow");
     let shown = laptop.shown("bench resume grow", &resumed);
-    assert!(status(&resumed) == 2 && shown.contains("--sweep n=1000..4000:x2"), "{shown}");
+    assert!(status(&resumed) == 2 && shown.contains("n=1000..4000:x2"), "{shown}");
     for wrong in ["--sweep n=4..1", "--sweep n", "--sweep n=1 --dry-run"] {
         let output = laptop.run(&format!("profile --kernel vecadd --mode bench {wrong}"));
         assert_eq!(status(&output), 2, "{}", laptop.shown(wrong, &output));

@@ -8,7 +8,7 @@ use super::args::{ExpectArgs, FailOn, ValidityName};
 use super::carry::THRESHOLD;
 use super::work::SuiteWork;
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Failure, Result};
+use crate::error::{Exit, Result};
 use crate::model::suite::{MeasurementKey, SuiteRun, SuiteTime, SuiteVerdict};
 use crate::report::{Align, Grid, duration};
 use crate::suite::expectations::{Expectations, UpdatedEntry, Validity};
@@ -114,10 +114,13 @@ impl Judged {
             show_update(app, &app.short(path), entries);
         }
         if let Some(first) = self.orphans.first() {
-            let what = format!("{} expected times have no case", self.orphans.len());
-            return Err(Failure::new(Exit::Config, "expectation_without_case", what)
-                .cause(format!("the first: `{}` on `{}`", first.case, first.gpu))
-                .hint("`rgpu bench audit` lists them; remove them from `expectations/`"));
+            app.print_error(&format!(
+                "{} expected times have no case; the first: `{}` on `{}`; `rgpu bench audit` lists them",
+                self.orphans.len(),
+                first.case,
+                first.gpu
+            ));
+            return Ok(Exit::Config as u8);
         }
         let mut fail_on = args.fail_on.clone();
         if args.validity == ValidityName::Strict && !args.update_expectations {
