@@ -10,6 +10,7 @@
 
 mod args;
 mod attach;
+mod bench;
 mod build;
 mod compare;
 mod completions;

@@ -10,7 +10,7 @@
 mod architecture;
 mod cases;
 mod declaration;
-mod document;
+pub(crate) mod document;
 mod error;
 pub mod expr;
 pub mod find;

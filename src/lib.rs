@@ -13,7 +13,8 @@
 //!
 //! Beside them, `config` reads settings, `exec` makes snippets into programs, `disasm` reads compiled
 //! code, and `redact` removes names from an export. All of them use `model` and `error`; only `run`
-//! joins tools, remotes, store and importers; `cli` is on top and no module imports it.
+//! joins tools, remotes, store and importers. `suite` and `queue` stand above a run. `cli` is on
+//! top and no module imports it.
 
 pub mod error;
 pub mod model;
@@ -37,6 +38,8 @@ pub mod run;
 
 pub mod loops;
 pub mod queue;
+
+pub mod suite;
 
 pub mod import;
 

@@ -29,6 +29,8 @@ pub mod selection;
 pub mod sidecars;
 pub mod speed_of_light;
 pub mod stage;
+pub mod suite;
+pub mod suite_history;
 pub mod timeline;
 pub mod trace;
 

@@ -24,6 +24,7 @@ mod quantity;
 mod region_rows;
 pub mod regions;
 pub mod remotes_table;
+pub mod suite;
 mod terminal;
 mod text;
 

@@ -37,6 +37,7 @@ mod region_filter;
 mod regions;
 mod required_rung;
 mod resume;
+mod samples;
 mod stages;
 mod stdin_feed;
 
@@ -63,6 +64,7 @@ pub use profile::{ProfileOutcome, ProfileRun};
 pub use programs::{Programs, find as find_programs, set_up_compilers, triple};
 pub use publish::publish_cubins;
 pub use required_rung::{below_rung_failure, is_below, misses_rung, rung_names};
+pub use samples::write_samples;
 
 /// Whether the remote is this machine.
 fn is_local(link: &crate::remote::HostLink) -> bool {

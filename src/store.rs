@@ -6,7 +6,8 @@
 //!   20261120-101502-vecadd-ncu-3f2a1c/
 //!     run.json plan-N.json events.jsonl env.json inputs.json config.toml commands.sh
 //!     log/<step>.{stdout,stderr}  raw/  ptx/ cubin/ sass/
-//!     profile.json hotspots.json trace.json report.md regions/
+//!     profile.json hotspots.json trace.json samples.jsonl report.md regions/
+//!     suite.json index.html junit.xml suite.csv        (of a suite)
 //! ```
 //!
 //! Files are written under a temporary name and renamed ([`atomic`]), so a reader never sees half a
@@ -31,5 +32,7 @@ pub use destination::{Destination, DestinationError, DestinationRoot, PartialFil
 pub use folder::{LogPosition, Recorder, RunFolder, StoreError};
 pub use list::{RunLine, Runs};
 pub(crate) use provenance::quiet_git;
-pub use provenance::{CaseSizes, EnvRecord, InputDigest, InputsRecord, digest_file, digest_of};
+pub use provenance::{
+    CaseSizes, EnvRecord, InputDigest, InputsRecord, Repository, digest_file, digest_of, repository,
+};
 pub use record::{JobRecord, RunParent, RunRecord, RunState, UnsyncedFile};

@@ -13,14 +13,14 @@ mod metric_weights;
 mod sentence;
 mod time;
 
-pub use alike::{differences, untimed};
+pub use alike::{device, differences, untimed};
 pub(super) use interval::mean;
 pub use sentence::phrase;
 pub use time::PairedTimes;
 
 use crate::model::comparison::TimeSource;
 use crate::model::comparison::{
-    ComparedSide, Comparison, KernelChange, RegionChange, SCHEMA, TimeChange, TimeVerdict,
+    ComparedSide, Comparison, KernelChange, RegionChange, SCHEMA, SideTime, TimeChange, TimeVerdict,
 };
 use crate::model::profile::CheckVerdict;
 use crate::model::profile::Gap;
@@ -138,13 +138,14 @@ fn kernel(a: &Profile, b: &Profile, joined: &KernelPair<'_>, threshold: f64) -> 
     }
 }
 
+/// The change between two times of separate runs, with its verdict; `None` if a median is not
+/// positive.
+pub fn compare_times(a: SideTime, b: SideTime, threshold: f64) -> Option<TimeChange> {
+    time_change(a, b, threshold, TimeSource::Samples)
+}
+
 /// The change between two times, with its verdict; `None` if a median is not positive.
-fn time_change(
-    a: crate::model::comparison::SideTime,
-    b: crate::model::comparison::SideTime,
-    threshold: f64,
-    source: TimeSource,
-) -> Option<TimeChange> {
+fn time_change(a: SideTime, b: SideTime, threshold: f64, source: TimeSource) -> Option<TimeChange> {
     let (speedup, ci95) = interval::speedup(&a, &b)?;
     let verdict = interval::verdict(ci95, threshold);
     Some(TimeChange { a, b, speedup, ci95, verdict, source, rounds: None })

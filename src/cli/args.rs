@@ -7,7 +7,7 @@ use super::support::app::GlobalArgs;
 use super::support::deferred::Deferred;
 use super::support::profile_args::ProfileArgs;
 use super::{
-    build, compare, completions, disasm, doctor, exec, kernels, layout, loops, model, queue,
+    bench, build, compare, completions, disasm, doctor, exec, kernels, layout, loops, model, queue,
     remote, report, runs, schema, setup, top, worker,
 };
 use crate::report::KernelNames;
@@ -53,6 +53,8 @@ pub(super) enum Command {
     Layout(Deferred<Box<layout::LayoutCommand>>),
     /// Compare two runs or reports, or two kernels side by side on one GPU
     Compare(Deferred<Box<compare::CompareArgs>>),
+    /// Run suites of kernels and programs, and tell what got slower
+    Bench(Deferred<bench::BenchArgs>),
     /// Predict kernels, collectives and language models on a GPU, and compare with measurements
     #[command(subcommand)]
     Model(Deferred<model::ModelCommand>),

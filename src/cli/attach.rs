@@ -76,6 +76,13 @@ pub(super) fn run(
             )
             .or_else(|failure| show_own_failure(failure, app.global.json))
         }
+        Command::Bench(_) => {
+            let what = format!("`{}` belongs to a suite", record.id);
+            let suite = record.parent.as_ref().and_then(|parent| parent.suite.as_ref());
+            let suite = suite.unwrap_or(&record.id);
+            Err(Failure::new(Exit::Usage, "not_attachable", what)
+                .hint(format!("`rgpu bench resume {suite}` goes on with it")))
+        }
         _ => Err(Failure::new(
             Exit::Usage,
             "not_attachable",

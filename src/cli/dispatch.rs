@@ -12,8 +12,9 @@ use super::support::app::{App, Status, show_failure, stdout_is_taken, will_want_
 use super::support::exec_status::show_own_failure;
 use super::support::terminal::{Terminal, unwritten, write_stderr, written};
 use super::{
-    attach, build, compare, completions, disasm, doctor, documents, exec, exec_commands, kernels,
-    layout, loops, model, profile, queue, remote, report, runs, schema, setup, top, worker,
+    attach, bench, build, compare, completions, disasm, doctor, documents, exec, exec_commands,
+    kernels, layout, loops, model, profile, queue, remote, report, runs, schema, setup, top,
+    worker,
 };
 use crate::config::{Config, Environment};
 use crate::error::{Exit, Failure, Result};
@@ -96,6 +97,9 @@ fn start(argv: &[OsString]) -> Result<Status> {
         app.print_note(&format!("warning: `{}` is ignored: another user made it", file.display()));
     }
     let status = match cli.command {
+        Command::Profile(args) if !args.sweep.is_empty() => {
+            prune_runs(&app, bench::sweep(&app, &args))
+        }
         Command::Profile(args) => prune_runs(&app, profile::run(&app, &args)),
         // `exec` checks for failed writes itself.
         Command::Exec(args) => {
@@ -110,6 +114,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Command::Disasm(args) => disasm::run(&app, &args),
         Command::Report(args) => report::run(&app, &args),
         Command::Compare(args) => prune_runs(&app, compare::run(&app, &args)),
+        Command::Bench(args) => prune_runs(&app, bench::run(&app, &args)),
         Command::Queue(command) => {
             queue::run(&app, &command, |app| top::run(app, top::Place::Queue))
         }

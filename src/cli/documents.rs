@@ -35,6 +35,15 @@ pub(super) fn schema_of(name: SchemaName) -> schemars::Schema {
         SchemaName::Jobs => schemars::schema_for!(super::runs::JobList),
         SchemaName::Cleaned => schemars::schema_for!(super::runs::CleanResult),
         SchemaName::Exported => schemars::schema_for!(super::runs::ExportResult),
+        SchemaName::Suite => schemars::schema_for!(crate::model::suite::SuiteRun),
+        SchemaName::SuiteCompare => schemars::schema_for!(crate::model::suite::SuiteComparison),
+        SchemaName::Targets => schemars::schema_for!(super::bench::TargetList),
+        SchemaName::History => schemars::schema_for!(crate::model::suite_history::History),
+        SchemaName::Audit => schemars::schema_for!(crate::suite::audit::Audit),
+        SchemaName::Expectations => {
+            schemars::schema_for!(crate::suite::expectations::Expectations)
+        }
+        SchemaName::Reindexed => schemars::schema_for!(super::support::suite_index::Reindexed),
         SchemaName::Queue => schemars::schema_for!(super::queue::QueueDocument),
         SchemaName::QueueEntry => schemars::schema_for!(super::queue::QueueEntryDocument),
         SchemaName::Loop => schemars::schema_for!(crate::loops::LoopStatus),

@@ -7,20 +7,17 @@ mod show;
 pub(super) use preset::expand as expand_preset;
 
 use super::support::app::{App, Status};
-use super::support::exec_status::status_of_failure;
 use super::support::fetch_consent::wants_nvcc;
 use super::support::followed_run::{FollowedRun, NewRun};
 use super::support::nvdisasm;
 use super::support::profile_args::ProfileArgs;
 use super::support::profile_request::{self, ProfileCommand};
+use super::support::profile_result::{FinishedRun, write_result};
 use super::support::progress::{LiveOutput, ProgressRow};
 use super::support::session::{self, OutputOptions};
-use super::support::verification::unverified;
-use crate::error::{Exit, Failure, Result};
-use crate::model::Profile;
-use crate::model::sanitizer::SanitizerVerdict;
+use crate::error::Result;
 use crate::remote::RemoteSpec;
-use crate::run::{ProfileOutcome, ProfileRun, below_rung_failure, misses_rung};
+use crate::run::{ProfileOutcome, ProfileRun};
 use crate::store::{RunRecord, RunState};
 use crate::tool;
 
@@ -134,14 +131,6 @@ fn carry_out(
     })
 }
 
-/// The result of a run, after everything is written into its folder.
-struct FinishedRun {
-    profile: Option<Box<Profile>>,
-    failure: Option<Failure>,
-    /// The command's exit status.
-    status: Status,
-}
-
 /// Writes the result into the run folder and shows it.
 fn finish(
     app: &App,
@@ -149,7 +138,8 @@ fn finish(
     mut run: FollowedRun,
     outcome: Result<ProfileOutcome>,
 ) -> Result<Status> {
-    let FinishedRun { profile, failure, status } = write_result(app, args, &mut run, outcome)?;
+    let at_least = args.run.at_least.as_ref();
+    let FinishedRun { profile, failure, status } = write_result(app, at_least, &mut run, outcome)?;
     if run.record.state == RunState::Detached {
         return run.show_detached(app);
     }
@@ -157,86 +147,4 @@ fn finish(
         show::result(app, args, profile, &run.folder);
     }
     failure.map_or(Ok(status), Err)
-}
-
-/// Writes the result into the run folder.
-fn write_result(
-    app: &App,
-    args: &ProfileArgs,
-    run: &mut FollowedRun,
-    outcome: Result<ProfileOutcome>,
-) -> Result<FinishedRun> {
-    let FollowedRun { folder, record, .. } = &*run;
-    let (profile, failure) = match outcome {
-        Ok(ProfileOutcome::Detached) => {
-            run.record_detached()?;
-            return Ok(FinishedRun { profile: None, failure: None, status: 0 });
-        }
-        Ok(ProfileOutcome::Profile { mut profile, sidecars, failure }) => {
-            profile.run.seconds = record.seconds;
-            profile.run.cost_usd = record.cost.cost_usd;
-            profile.run.cost_from = record.cost.source().map(Into::into);
-            if let Some(hotspots) = &sidecars.hotspots {
-                folder.write_json("hotspots.json", hotspots)?;
-            }
-            if let Some(trace) = &sidecars.trace {
-                folder.write_json("trace.json", trace)?;
-            }
-            // Write the reports now, so that they can be read without rgpu.
-            let subject = crate::report::ReportInput::new(&profile, &sidecars);
-            for report in ["markdown", "html"].into_iter().filter_map(crate::report::report) {
-                for document in (report.render)(&subject, &crate::report::Style::default()) {
-                    folder.write(document.name, &document.bytes)?;
-                }
-            }
-            (Some(profile), failure)
-        }
-        Err(failure) => (None, Some(failure)),
-    };
-    let is_exec = record.command == "exec";
-    let program_failed = failure.as_ref().is_some_and(|failure| failure.code == "program_failed");
-    // `exec` ends with the program's own status, whose output the user has seen.
-    let failure = failure
-        .filter(|_| !(is_exec && program_failed))
-        .or_else(|| profile.as_ref().and_then(|p| below_required_rung(p, args)))
-        .or_else(|| profile.as_deref().and_then(unverified))
-        .map(|failure| match failure.place.log {
-            None if folder.path().join("log").is_dir() => {
-                failure.log(show::short(app, &folder.path().join("log")))
-            }
-            _ => failure,
-        });
-    let has_findings =
-        profile.iter().flat_map(|p| &p.sanitizer).any(|s| s.verdict == SanitizerVerdict::Found);
-    let status = match &failure {
-        Some(failure) if is_exec => status_of_failure(failure),
-        Some(failure) => failure.exit as u8,
-        None if has_findings => Exit::Findings as u8,
-        None if is_exec => program_status(record),
-        None => 0,
-    };
-    if let Some(profile) = &profile {
-        folder.write_json("profile.json", profile)?;
-        for file in crate::report::regions::files(profile) {
-            folder.write(&file.path, file.text.as_bytes())?;
-        }
-        crate::run::publish_cubins(profile, folder.path(), &app.config.runs_dir.value).map_err(
-            |e| Failure::new(Exit::Disk, "disk", "cannot write the compiled kernel").cause(e),
-        )?;
-    }
-    run.record_end(failure.as_ref(), status)?;
-    Ok(FinishedRun { profile, failure, status })
-}
-
-/// The program's own exit status.
-fn program_status(record: &RunRecord) -> u8 {
-    record.program_exit.map_or(0, |status| (status & 0xff) as u8)
-}
-
-/// The failure of a run that ended below `--at-least`.
-fn below_required_rung(profile: &Profile, args: &ProfileArgs) -> Option<Failure> {
-    let required_rung = args.run.at_least.as_ref()?;
-    let message = format!("the run ended on rung `{}`, below `{required_rung}`", profile.rung);
-    misses_rung(&profile.rung, required_rung, profile.gpu.is_none())
-        .then(|| below_rung_failure(message, &profile.ladder))
 }

@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use super::support::app::{App, Status};
 use super::support::progress::LiveOutput;
 use super::support::session::{self, OutputOptions};
-use super::support::{open_profile, saved_comparison, saved_fan_out, started_here};
+use super::support::{open_profile, saved_comparison, saved_fan_out, started_here, suite_index};
 use crate::error::{Exit, Result, inset};
 use crate::remote::{HostLink, JobMessage, OnRemote, RemoteError};
 use crate::report::one_line;
@@ -44,6 +44,8 @@ pub(super) enum RunsCommand {
     Export(export::ExportArgs),
     /// Remove all but the newest ended runs, or jobs of a remote
     Clean(clean::CleanArgs),
+    /// Make the index of suites again from the run folders
+    Reindex,
 }
 
 /// `runs list`.
@@ -56,6 +58,14 @@ pub(super) struct ListArgs {
     /// Show this many
     #[arg(long, short = 'n', default_value_t = 20)]
     pub count: usize,
+
+    /// Only runs that failed
+    #[arg(long, conflicts_with = "remote")]
+    pub failed: bool,
+
+    /// Only runs that failed for this reason: a code of `rgpu.error/1`, or a word of it
+    #[arg(long, value_name = "REASON", requires = "failed")]
+    pub reason: Option<String>,
 }
 
 /// A run.
@@ -118,7 +128,7 @@ pub(super) fn run(app: &App, command: &RunsCommand, attach_run: AttachRun) -> Re
     match command {
         RunsCommand::List(args) => match &args.remote {
             Some(remote) => host::list(app, &runs, remote, args.count),
-            None => list::list(app, &runs, args.count),
+            None => list::list(app, &runs, args),
         },
         RunsCommand::Show(arg) => show(app, &runs.find(&arg.run)?),
         RunsCommand::Attach(args) => attach(app, &runs, args, attach_run),
@@ -132,6 +142,7 @@ pub(super) fn run(app: &App, command: &RunsCommand, attach_run: AttachRun) -> Re
             Some(remote) => host::clean(app, &runs, remote, args),
             None => clean::clean(app, &runs, args),
         },
+        RunsCommand::Reindex => suite_index::reindex(app),
     }
 }
 
@@ -216,6 +227,10 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         failure_text(folder, &record),
         place(),
     ));
+    if folder.path().join("suite.json").is_file() {
+        app.print_note(&format!("`rgpu bench show {}` shows its cases", record.id));
+        return Ok(0);
+    }
     if matches!(record.state, RunState::Running | RunState::Detached) {
         app.print_note(&match folder.followed_by() {
             Some(who) => format!("{who} is attached to it"),

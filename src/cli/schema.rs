@@ -88,6 +88,20 @@ pub(super) enum SchemaName {
     Cleaned,
     /// Output of runs export --json
     Exported,
+    /// suite.json: the result of a suite
+    Suite,
+    /// Output of bench compare --json
+    SuiteCompare,
+    /// Output of bench list --json
+    Targets,
+    /// Output of bench history --json
+    History,
+    /// Output of bench audit --json
+    Audit,
+    /// expectations/<gpu>.json
+    Expectations,
+    /// Output of runs reindex --json
+    Reindexed,
     /// Output of queue … --json, except show and log
     Queue,
     /// Output of queue show and log with --json

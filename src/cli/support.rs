@@ -1,6 +1,7 @@
 //! Code that commands share. A command imports this and the library, and no other command.
 
 pub(super) mod app;
+pub(super) mod comparison_result;
 pub(super) mod deferred;
 pub(super) mod dry_run;
 pub(super) mod exec_status;
@@ -18,6 +19,7 @@ pub(super) mod open_profile;
 pub(super) mod overwrite;
 pub(super) mod profile_args;
 pub(super) mod profile_request;
+pub(super) mod profile_result;
 pub(super) mod program_output;
 pub(super) mod progress;
 pub(super) mod reading_bar;
@@ -27,6 +29,7 @@ pub(super) mod saved_fan_out;
 pub(super) mod session;
 pub(super) mod signals;
 pub(super) mod started_here;
+pub(super) mod suite_index;
 pub(super) mod terminal;
 mod tool_progress;
 pub(super) mod verification;

@@ -13,13 +13,13 @@ use super::KernelError;
 use crate::error::nearest;
 
 /// The file of a document, for error messages.
-pub(super) struct Origin<'a> {
-    pub(super) file: &'a Path,
-    pub(super) text: &'a str,
+pub(crate) struct Origin<'a> {
+    pub(crate) file: &'a Path,
+    pub(crate) text: &'a str,
 }
 
 impl Origin<'_> {
-    pub(super) fn error(
+    pub(crate) fn error(
         &self,
         span: Range<usize>,
         key: &str,
@@ -38,18 +38,18 @@ impl Origin<'_> {
 }
 
 /// A value and its key, for error messages.
-pub(super) struct Item<'a> {
-    pub(super) origin: &'a Origin<'a>,
-    pub(super) key: String,
-    pub(super) value: &'a Spanned<DeValue<'a>>,
+pub(crate) struct Item<'a> {
+    pub(crate) origin: &'a Origin<'a>,
+    pub(crate) key: String,
+    pub(crate) value: &'a Spanned<DeValue<'a>>,
 }
 
 impl<'a> Item<'a> {
-    pub(super) fn error(&self, problem: impl Into<String>) -> KernelError {
+    pub(crate) fn error(&self, problem: impl Into<String>) -> KernelError {
         self.origin.error(self.value.span(), &self.key, problem, None)
     }
 
-    pub(super) fn error_with(&self, problem: impl Into<String>, hint: String) -> KernelError {
+    pub(crate) fn error_with(&self, problem: impl Into<String>, hint: String) -> KernelError {
         self.origin.error(self.value.span(), &self.key, problem, Some(hint))
     }
 
@@ -58,31 +58,31 @@ impl<'a> Item<'a> {
         self.error(format!("`{}` must be {expected}, not a TOML {found}", self.key))
     }
 
-    pub(super) fn text(&self) -> Result<&'a str, KernelError> {
+    pub(crate) fn text(&self) -> Result<&'a str, KernelError> {
         match self.value.get_ref() {
             DeValue::String(text) => Ok(text),
             _ => Err(self.wrong_type("a string")),
         }
     }
 
-    pub(super) fn boolean(&self) -> Result<bool, KernelError> {
+    pub(crate) fn boolean(&self) -> Result<bool, KernelError> {
         self.value.get_ref().as_bool().ok_or_else(|| self.wrong_type("true or false"))
     }
 
     /// The value as an integer; `None` if it is not one.
-    pub(super) fn as_integer(&self) -> Result<Option<i64>, KernelError> {
+    pub(crate) fn as_integer(&self) -> Result<Option<i64>, KernelError> {
         let DeValue::Integer(number) = self.value.get_ref() else { return Ok(None) };
         i64::from_str_radix(number.as_str(), number.radix())
             .map(Some)
             .map_err(|_| self.error(format!("`{}` does not fit in 64 bits", self.key)))
     }
 
-    pub(super) fn integer(&self) -> Result<i64, KernelError> {
+    pub(crate) fn integer(&self) -> Result<i64, KernelError> {
         self.as_integer()?.ok_or_else(|| self.wrong_type("a whole number"))
     }
 
     /// The value as a finite number; integers count.
-    pub(super) fn float(&self) -> Result<f64, KernelError> {
+    pub(crate) fn float(&self) -> Result<f64, KernelError> {
         let value = match self.value.get_ref() {
             DeValue::Float(number) => number.as_str().parse().ok(),
             _ => self.as_integer()?.map(|number| number as f64),
@@ -90,12 +90,12 @@ impl<'a> Item<'a> {
         value.filter(|v: &f64| v.is_finite()).ok_or_else(|| self.wrong_type("a finite number"))
     }
 
-    pub(super) fn is_float(&self) -> bool {
+    pub(crate) fn is_float(&self) -> bool {
         self.value.get_ref().is_float()
     }
 
     /// The value as a table, which may only have `known` keys.
-    pub(super) fn table(&self, known: &'static [&'static str]) -> Result<Table<'a>, KernelError> {
+    pub(crate) fn table(&self, known: &'static [&'static str]) -> Result<Table<'a>, KernelError> {
         match self.value.get_ref() {
             DeValue::Table(table) => {
                 Table::new(self.origin, &self.key, table, self.value.span(), known)
@@ -105,7 +105,7 @@ impl<'a> Item<'a> {
     }
 
     /// The entries of a table whose keys the user chooses, in the order written.
-    pub(super) fn entries(&self) -> Result<Vec<(&'a str, Item<'a>)>, KernelError> {
+    pub(crate) fn entries(&self) -> Result<Vec<(&'a str, Item<'a>)>, KernelError> {
         let DeValue::Table(table) = self.value.get_ref() else {
             return Err(self.wrong_type("a table"));
         };
@@ -121,7 +121,7 @@ impl<'a> Item<'a> {
             .collect())
     }
 
-    pub(super) fn list(&self) -> Result<Vec<Item<'a>>, KernelError> {
+    pub(crate) fn list(&self) -> Result<Vec<Item<'a>>, KernelError> {
         let DeValue::Array(items) = self.value.get_ref() else {
             return Err(self.wrong_type("a list"));
         };
@@ -138,7 +138,7 @@ impl<'a> Item<'a> {
 }
 
 /// A table in which every key is known.
-pub(super) struct Table<'a> {
+pub(crate) struct Table<'a> {
     origin: &'a Origin<'a>,
     key: String,
     table: &'a DeTable<'a>,
@@ -146,7 +146,7 @@ pub(super) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         origin: &'a Origin<'a>,
         key: &str,
         table: &'a DeTable<'a>,
@@ -175,16 +175,16 @@ impl<'a> Table<'a> {
         }
     }
 
-    pub(super) fn error(&self, problem: impl Into<String>) -> KernelError {
+    pub(crate) fn error(&self, problem: impl Into<String>) -> KernelError {
         self.origin.error(self.span.clone(), &self.key, problem, None)
     }
 
-    pub(super) fn optional(&self, key: &str) -> Option<Item<'a>> {
+    pub(crate) fn optional(&self, key: &str) -> Option<Item<'a>> {
         let value = self.table.get(key)?;
         Some(Item { origin: self.origin, key: self.path(key), value })
     }
 
-    pub(super) fn required(&self, key: &str) -> Result<Item<'a>, KernelError> {
+    pub(crate) fn required(&self, key: &str) -> Result<Item<'a>, KernelError> {
         self.optional(key).ok_or_else(|| self.error(format!("`{}` is missing", self.path(key))))
     }
 }

@@ -6,7 +6,7 @@
 //! pass is missing.
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rgpu_case::RunnerReport;
 use rgpu_protocol::{GpuChoice, HostFacts, Outcome, RungRecord};
@@ -57,6 +57,8 @@ pub struct ComparisonOutcome {
     pub paired: Vec<PairedTimes>,
     /// For each tool, its result or why there is none.
     pub parts: Vec<Part>,
+    /// The files that each side built: path on the host, and path on this machine.
+    pub built: [Vec<(String, PathBuf)>; 2],
 }
 
 /// The rung on which a pass of one side ended, or why there is none.
@@ -122,6 +124,7 @@ impl CompareRun<'_> {
             }
         }
         let folders: Vec<RunFolder> = sides.iter().map(|side| side.folder.clone()).collect();
+        let files: Vec<_> = sides.iter().map(|side| side.builder.built.clone()).collect();
         let mut made = finish(sides, facts.clone(), context)?;
         let mut built = Vec::new();
         for ((profile, sidecars), folder) in made.profiles.iter_mut().zip(&folders) {
@@ -131,6 +134,9 @@ impl CompareRun<'_> {
             listings::write_all_listings(session.link, context, &facts, nvdisasm, &mut built).await;
         for ((profile, _), listings) in made.profiles.iter_mut().zip(listings) {
             profile.artifacts.extend(listings);
+        }
+        for (slot, files) in made.built.iter_mut().zip(files) {
+            *slot = files;
         }
         Ok(made)
     }
@@ -413,7 +419,7 @@ fn finish(
     for mode in [Mode::Nsys, Mode::Ncu] {
         parts.push(part(mode, pass_results.iter().find(|[(m, _), _]| *m == mode)));
     }
-    Ok(ComparisonOutcome { profiles: [a, b], paired, parts })
+    Ok(ComparisonOutcome { profiles: [a, b], paired, parts, built: Default::default() })
 }
 
 /// The comparison's entry for a tool: whether both sides have its results, and if not, why.

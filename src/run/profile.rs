@@ -7,7 +7,7 @@
 //! the build. A run that needs a survey before it can select kernels or regions sends further plans
 //! in the same way (`pass_planner`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rgpu_protocol::HostFacts;
 
@@ -61,6 +61,8 @@ pub enum ProfileOutcome {
         sidecars: Box<Sidecars>,
         /// Set if there is a profile but the run went wrong, for example with wrong results.
         failure: Option<Failure>,
+        /// The files that were built: path on the host, and path on this machine.
+        built: Vec<(String, PathBuf)>,
     },
     /// The job was submitted and runs on detached.
     Detached,
@@ -305,6 +307,7 @@ impl ProfileDriver<'_> {
         {
             return Err(failure.clone());
         }
+        let files = builder.built.clone();
         let (mut profile, mut sidecars) =
             assemble::build_profile(builder, &run.request, facts.clone(), context.record);
         let built =
@@ -320,7 +323,7 @@ impl ProfileDriver<'_> {
         profile.artifacts.extend(listings.into_iter().flatten());
         let failure = failure.or_else(|| run.compile_only_failure(&profile, &facts));
         let (profile, sidecars) = (Box::new(profile), Box::new(sidecars));
-        Ok(ProfileOutcome::Profile { profile, sidecars, failure })
+        Ok(ProfileOutcome::Profile { profile, sidecars, failure, built: files })
     }
 
     /// The failure of a plan whose best rung is below the required one.

@@ -18,6 +18,9 @@ const MAX_LATEST_BYTES: u64 = 1024;
 /// The documents of which a run with a result has one.
 const RESULTS: [&str; 3] = ["profile.json", "compare.json", "fan-out.json"];
 
+/// The document of a suite. Its results are those of its cases, which are runs of their own.
+const SUITE: &str = "suite.json";
+
 /// The runs below one root folder.
 #[derive(Clone, Debug)]
 pub struct Runs {
@@ -143,8 +146,8 @@ impl Runs {
         self.find_among(name, |_| true)
     }
 
-    /// As [`Runs::find`], but `latest` and `latest~N` pass over runs that failed or were cancelled
-    /// and left no result. If all did, the latest is returned.
+    /// As [`Runs::find`], but `latest` and `latest~N` pass over suites, and over runs that failed or
+    /// were cancelled and left no result. If all did, the latest is returned.
     ///
     /// # Errors
     /// As [`Runs::find`].
@@ -154,8 +157,8 @@ impl Runs {
                 use RunState::{Cancelled, Failed, NeverSubmitted};
                 matches!(record.state, Failed | Cancelled | NeverSubmitted)
             };
-            RESULTS.iter().any(|file| folder.path().join(file).is_file())
-                || !folder.record().is_ok_and(ended)
+            let has = |file: &str| folder.path().join(file).is_file();
+            RESULTS.iter().any(|file| has(file)) || !has(SUITE) && !folder.record().is_ok_and(ended)
         };
         match self.find_among(name, has_result) {
             Err(StoreError::Unknown(_)) => self.find(name),

@@ -125,7 +125,7 @@ const NO_PROGRAMS: [&str; 3] =
 
 /// The repository that contains `folder`, as reported by git; `None` without git or outside a
 /// repository.
-fn repository(folder: &Path) -> Option<Repository> {
+pub fn repository(folder: &Path) -> Option<Repository> {
     let settings = without_own_filters(folder)?;
     let commit = git(folder, &settings, &["rev-parse", "HEAD"])?;
     // For changes inside a submodule, git would start another git with the submodule's settings.

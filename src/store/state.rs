@@ -13,6 +13,7 @@ mod event;
 mod lock;
 mod process_id;
 mod schema;
+mod suites;
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -16,6 +16,7 @@ from programs import programs
 from proxy import Proxy
 from pykernels import python
 from rungs import rungs
+from suites import suite, verdicts
 from values import values
 from wagmi import wagmi
 
@@ -441,4 +442,4 @@ def exec_(s):
     s.check("a .cu is clean under memcheck", [r["verdict"] for r in p.get("sanitizer", [])] == ["clean"], str(p.get("sanitizer"))[:300])
 
 
-PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, loop, layout, wagmi, exec_, python, cupti, rungs, cutlink, programs)}
+PARTS = {f.__name__.rstrip("_"): f for f in (remote, doctor, bench, verify, ncu, nsys, sanitizer, values, regions, deep, compare, loop, layout, wagmi, exec_, python, cupti, rungs, cutlink, programs, suite, verdicts)}

@@ -36,11 +36,12 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ),
     ("queue", &["store", "run", "child_tree", "fault_point"]),
     ("loops", &["store", "model", "child_tree", "fault_point"]),
+    ("suite", &["kernel", "store", "analysis", "model"]),
     (
         "cli",
         &[
             "config", "kernel", "tool", "exec", "bundle", "remote", "store", "run", "queue",
-            "loops", "import", "analysis", "disasm", "report", "redact", "model",
+            "loops", "suite", "import", "analysis", "disasm", "report", "redact", "model",
         ],
     ),
 ];
@@ -75,6 +76,7 @@ const REGISTRIES: &[Registry] = &[
             "regions",
             "input",
             "region_rows",
+            "suite",
             "text",
         ]),
     },

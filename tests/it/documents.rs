@@ -7,8 +7,10 @@ use std::process::Command;
 /// The schema of a file in a run folder; none for files that tools wrote.
 fn schema(name: &str) -> Option<&'static str> {
     let stem = name.strip_suffix(".json")?;
-    let known =
-        ["profile", "run", "error", "env", "inputs", "hotspots", "trace", "compare", "fan-out"];
+    let known = [
+        "profile", "run", "error", "env", "inputs", "hotspots", "trace", "compare", "fan-out",
+        "suite",
+    ];
     match stem {
         "summary" => return Some("build"),
         "layouts" => return Some("layout-dump"),

@@ -8,6 +8,7 @@ extern crate self as libfuzzer_sys;
 
 mod adversary;
 mod architecture;
+mod bench;
 mod browser;
 mod build;
 mod code_page;

@@ -485,3 +485,36 @@ fn a_command_that_goes_to_a_host_says_which() {
     let (_, stderr) = told("exec -- true");
     assert_eq!(stderr, "", "this machine is no other host");
 }
+
+#[test]
+fn bench_toml_names_remotes_of_the_users_settings_and_files_of_the_project() {
+    let laptop = Laptop::new();
+    FakeHost::new(&laptop);
+    let server = UntrustedServer::new();
+    let target = |line: &str| format!("[[target]]\nname = \"a:b\"\n{line}\n");
+    let remote = format!("kernel = \"vecadd\"\nremote = {:?}", server.address("ssh"));
+    laptop.write("bench.toml", &target(&remote));
+    refused(&laptop, "bench run", "remote_of_project", &["rgpu remote add NAME", "bench.toml"]);
+    assert!(server.was_left_alone());
+    laptop.write("bench.toml", "[remote.h200]\nurl = \"ssh://elsewhere\"\n");
+    refused(&laptop, "bench run", "bad_bench_toml", &["unknown key `remote`"]);
+    // A secret beside the project stays here.
+    fs::write(laptop.path("secret"), "mine").unwrap();
+    symlink(laptop.path("secret"), laptop.project("linked")).unwrap();
+    fs::create_dir(laptop.path("elsewhere")).unwrap();
+    fs::write(laptop.path("elsewhere/kernel.toml"), "").unwrap();
+    let secret = laptop.path("secret");
+    for line in [
+        "program = [\"../secret\"]".to_owned(),
+        format!("program = [{secret:?}]"),
+        "program = [\"./linked\"]".to_owned(),
+        "kernel = \"../elsewhere\"".to_owned(),
+    ] {
+        laptop.write("bench.toml", &target(&format!("{line}\nremote = \"h200\"")));
+        let output = laptop.run("bench run --json");
+        let shown = laptop.shown(&line, &output);
+        assert_eq!(status(&output), 3, "{shown}");
+        let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(run["rows"][0]["reason"], "outside_project", "{shown}");
+    }
+}

@@ -70,7 +70,7 @@ fn words(kernel: &str) -> Vec<String> {
 }
 
 /// The GPU's name: from the reports, else from the host's facts.
-pub(super) fn device(profile: &Profile) -> Option<String> {
+pub fn device(profile: &Profile) -> Option<String> {
     let host = profile.host.as_ref();
     let known = host.and_then(|host| {
         let gpu = host.gpus.iter().find(|gpu| Some(&gpu.uuid) == profile.gpu.as_ref())?;

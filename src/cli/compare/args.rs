@@ -210,6 +210,8 @@ impl CompareArgs {
             seed: self.seed.unwrap_or(1),
             warmup: self.warmup,
             iters: self.iters,
+            sweep: Vec::new(),
+            plot: Vec::new(),
             ncu: NcuArgs { set: self.set.clone(), sudo: self.sudo, ..NcuArgs::default() },
             deep: Default::default(),
             nsys: NsysArgs::default(),

@@ -2,8 +2,8 @@
 
 use super::args::CompareMode;
 use super::{CompareArgs, refused, show};
-use crate::analysis::compare::{CompareOptions, compare};
 use crate::cli::support::app::{App, Status, stdout_is_taken};
+use crate::cli::support::comparison_result::write_comparison;
 use crate::cli::support::dry_run::print_plan;
 use crate::cli::support::fetch_consent::wants_nvcc;
 use crate::cli::support::followed_run::{FollowedRun, NewRun};
@@ -11,12 +11,10 @@ use crate::cli::support::profile_request::{self, ProfileCommand};
 use crate::cli::support::session::{self, OutputOptions};
 use crate::cli::support::{nvdisasm, saved_comparison};
 use crate::error::{Exit, Failure, Result};
-use crate::model::Comparison;
 use crate::model::comparison::Difference;
 use crate::remote::RemoteSpec;
-use crate::report;
 use crate::run::{CompareRun, ComparisonOutcome};
-use crate::store::{InputsRecord, RunFolder, RunRecord};
+use crate::store::{InputsRecord, RunRecord};
 use crate::tool::{self, Target};
 
 /// Runs a comparison and shows it.
@@ -204,43 +202,13 @@ fn finish(
     mut run: FollowedRun,
     outcome: ComparisonOutcome,
 ) -> Result<Status> {
-    let folder = &run.folder;
-    let ComparisonOutcome { profiles: [(a, beside_a), (b, beside_b)], paired, parts } = outcome;
-    let options = CompareOptions {
-        names: [&names[0], &names[1]],
-        threshold: args.threshold,
-        paired: &paired,
-    };
-    let mut comparison = compare(&a, &b, &options);
-    comparison.parts = parts;
-    for (name, profile, sidecars) in [("a", &a, &beside_a), ("b", &b, &beside_b)] {
-        let side = folder.side(name)?;
-        side.write_json("profile.json", profile)?;
-        if let Some(hotspots) = &sidecars.hotspots {
-            side.write_json("hotspots.json", hotspots)?;
-        }
-        if let Some(trace) = &sidecars.trace {
-            side.write_json("trace.json", trace)?;
-        }
-    }
-    comparison.a.profile = Some("a/profile.json".to_owned());
-    comparison.b.profile = Some("b/profile.json".to_owned());
-    keep(folder, &comparison)?;
+    let names = names.each_ref().map(String::as_str);
+    let (comparison, _) = write_comparison(&run.folder, names, args.threshold, outcome)?;
     saved_comparison::show(app, &comparison)?;
     if !app.global.json {
-        let path = folder.path().strip_prefix(&app.cwd).unwrap_or(folder.path());
-        app.print(&format!("  run         {}\n", path.display()));
+        app.print(&format!("  run         {}\n", app.short(run.folder.path())));
     }
     let status = show::status(app, args, &comparison)?;
     run.record_end(None, status)?;
     Ok(status)
-}
-
-fn keep(folder: &RunFolder, comparison: &Comparison) -> Result<()> {
-    folder.write_json("compare.json", comparison)?;
-    folder.write(
-        "compare.md",
-        report::comparison::markdown(comparison, report::KernelNames::Short).as_bytes(),
-    )?;
-    Ok(())
 }

@@ -116,6 +116,8 @@ impl ExecArgs {
             seed: 1,
             warmup: None,
             iters: None,
+            sweep: Vec::new(),
+            plot: Vec::new(),
             ncu: self.ncu.clone(),
             deep: self.deep.clone(),
             nsys: self.nsys.clone(),

@@ -8,12 +8,13 @@
 use std::path::Path;
 use std::time::Instant;
 
-use super::{FinishedRun, begin, carry_out, show, write_result};
+use super::{begin, carry_out, show};
 use crate::analysis;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::followed_run::FollowedRun;
 use crate::cli::support::profile_args::ProfileArgs;
 use crate::cli::support::profile_request::ProfileCommand;
+use crate::cli::support::profile_result::{FinishedRun, write_result};
 use crate::cli::support::progress::ProgressRow;
 use crate::cli::support::saved_fan_out::{FAN_OUT_FILE, id_suffix, remote_names, run_folders};
 use crate::cli::support::terminal::safe;
@@ -178,7 +179,7 @@ fn join_results(
     folder.save(&record)?;
     saved_fan_out::show(app, &fan_out)?;
     if !app.global.json {
-        app.print(&format!("  {:<11} {}\n", "together", show::short(app, folder.path())));
+        app.print(&format!("  {:<11} {}\n", "together", app.short(folder.path())));
     }
     Ok(status)
 }
@@ -245,7 +246,7 @@ fn run_all(app: &App, members: Vec<Member>) -> Vec<MemberResult> {
                 let saved = (run.folder.clone(), run.record.clone());
                 let thread = scope.spawn(move || {
                     let ended = carry_out(app, &args, profile_command, &mut run, Some(line));
-                    let result = write_result(app, &args, &mut run, ended);
+                    let result = write_result(app, args.run.at_least.as_ref(), &mut run, ended);
                     (run.folder, run.record, result)
                 });
                 (thread, saved)

@@ -1,7 +1,5 @@
 //! Output of `rgpu profile`: the table, the JSON, and the plan of `--dry-run`.
 
-use std::path::Path;
-
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::dry_run::print_plan;
 use crate::cli::support::profile_args::ProfileArgs;
@@ -18,17 +16,12 @@ pub(super) fn result(app: &App, args: &ProfileArgs, profile: &Profile, folder: &
     let Some(report) = report::report(id) else { return };
     let mut text = report.text(&profile.into(), &app.style());
     if !app.global.json {
-        text += &format!("  run         {}\n", short(app, folder.path()));
+        text += &format!("  run         {}\n", app.short(folder.path()));
     }
     match args.run.events.as_deref() {
         Some("-") => app.print_note(text.trim_end()),
         _ => app.print(&text),
     }
-}
-
-/// The path relative to the current folder, if it is inside.
-pub(super) fn short(app: &App, path: &Path) -> String {
-    path.strip_prefix(&app.cwd).unwrap_or(path).display().to_string()
 }
 
 /// Prints the plan, the harness and the exact commands. Touches neither host nor disk.

@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::support::app::{App, Status};
-use super::{cost_text, state_text};
+use super::{ListArgs, cost_text, state_text};
 use crate::error::Result;
 use crate::report::{Align, Grid, bytes};
-use crate::store::{RunRecord, RunState, Runs};
+use crate::store::{RunFolder, RunLine, RunRecord, RunState, Runs};
 
 /// A note with less room than this, in characters, goes below the table.
 const MAX_NOTE_WIDTH: usize = 20;
@@ -23,11 +23,14 @@ pub(in crate::cli) struct RunList {
     runs: Vec<RunRecord>,
 }
 
-/// Lists the newest `count` runs.
-pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
+/// Lists the newest runs.
+pub(super) fn list(app: &App, runs: &Runs, args: &ListArgs) -> Result<Status> {
     let mut lines = runs.list()?;
+    if args.failed {
+        lines.retain(|line| has_failed(line, args.reason.as_deref()));
+    }
     let all = lines.len();
-    lines.truncate(count);
+    lines.truncate(args.count);
     if all > lines.len() {
         app.print_note(&format!(
             "the newest {} of {all} runs; `--count {all}` shows all",
@@ -39,12 +42,17 @@ pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
         app.print_json(&RunList { schema: "rgpu.runs/1", total: all, runs })?;
         return Ok(0);
     }
+    if all == 0 && args.failed {
+        app.print_note("no run failed so");
+        return Ok(0);
+    }
     if all == 0 {
         app.print_note(&format!("no runs in {}", runs.root().display()));
         return Ok(0);
     }
     let mut grid = Grid::new(&[
         ("run", Align::Left),
+        ("reason", Align::Left),
         ("what", Align::Left),
         ("remote", Align::Left),
         ("state", Align::Left),
@@ -64,8 +72,13 @@ pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
         };
         let away =
             matches!(r.state, RunState::Detached | RunState::Running | RunState::NeverSubmitted);
+        let reason = match args.failed {
+            true => reason(&line.folder).unwrap_or_default(),
+            false => String::new(),
+        };
         grid.row([
             r.id,
+            reason,
             r.title,
             r.remote,
             state,
@@ -83,4 +96,16 @@ pub(super) fn list(app: &App, runs: &Runs, count: usize) -> Result<Status> {
         MAX_NOTE_WIDTH,
     ));
     Ok(0)
+}
+
+/// Whether a run failed, for this reason if there is one.
+fn has_failed(line: &RunLine, wanted: Option<&str>) -> bool {
+    let code = || reason(&line.folder).unwrap_or_default();
+    line.record.state == RunState::Failed
+        && wanted.is_none_or(|wanted| crate::suite::is_reason(wanted, &code()))
+}
+
+/// The code of a run's failure; `None` if it left none.
+fn reason(folder: &std::path::Path) -> Option<String> {
+    Some(RunFolder::open(folder).ok()?.failure()?.error.code)
 }

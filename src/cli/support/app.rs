@@ -1,7 +1,7 @@
 //! The context of every command: settings, flags, terminal and folders; printing and failing.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
@@ -105,6 +105,11 @@ impl App {
     /// Prints an error about part of the work on stderr, even with `--quiet`.
     pub(in crate::cli) fn print_error(&self, text: &str) {
         write_stderr(&format!("error: {}\n", inset(text, 7)));
+    }
+
+    /// The path relative to the current folder, if it is inside.
+    pub(in crate::cli) fn short(&self, path: &Path) -> String {
+        path.strip_prefix(&self.cwd).unwrap_or(path).display().to_string()
     }
 
     /// Whether somebody can answer a question at the terminal.

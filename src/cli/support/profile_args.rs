@@ -4,7 +4,8 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use super::run_args::{PlaceArgs, RunArgs, bytes, duration};
-use crate::kernel::{MODES, Mode};
+use crate::kernel::{MODES, Mode, is_identifier};
+use crate::suite::sweep_values;
 use crate::tool::WindowEnd;
 
 /// Profile a kernel or a program: how fast, why not faster, what to try
@@ -50,6 +51,15 @@ pub(in crate::cli) struct ProfileArgs {
     #[arg(long, value_name = "N", help_heading = "Kernel", value_parser = clap::value_parser!(u32).range(1..))]
     pub iters: Option<u32>,
 
+    /// Profile at each of these values, as a suite: a size of the kernel, else a macro of its
+    /// compiler. Several sweeps make all combinations
+    #[arg(long, value_name = "NAME=256..8192:x2|A,B", help_heading = "Kernel", requires = "kernel", value_parser = sweep)]
+    pub sweep: Vec<(String, Vec<String>)>,
+
+    /// Draw this against the first axis of `--sweep`: `time`, or the beginning of a metric's name
+    #[arg(long, value_name = "METRIC", help_heading = "Kernel", requires = "sweep")]
+    pub plot: Vec<String>,
+
     #[command(flatten)]
     pub ncu: NcuArgs,
 
@@ -74,6 +84,7 @@ Examples:
   rgpu profile --kernel vecadd
   rgpu profile --kernel tiled-matmul --mode ncu --set full --remote h200 --json
   rgpu profile --kernel nested-regions --mode ncu --regions 'A*' --remote h200
+  rgpu profile --kernel tiled-matmul --sweep n=256..2048:x2 --mode ncu --plot sm__throughput
   rgpu profile --mode deep --top 3 --budget 5m --remote h200 -- ./app
   rgpu profile --kernel race --mode sanitizer --tool racecheck --remote h200
   rgpu profile --mode nsys --after 30s --for 10s --remote h200 -- ./server
@@ -83,6 +94,15 @@ Examples:
 pub(in crate::cli) fn mode_parser() -> impl TypedValueParser<Value = Mode> {
     let names = MODES.iter().map(|info| PossibleValue::new(info.name).help(info.gives));
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Mode>())
+}
+
+/// Parses `n=256..8192:x2` or `dtype=f16,bf16`.
+fn sweep(text: &str) -> Result<(String, Vec<String>), String> {
+    let (name, values) = text.split_once('=').ok_or("write NAME=VALUES, e.g. n=256..8192:x2")?;
+    match is_identifier(name) {
+        true => Ok((name.to_owned(), sweep_values(values)?)),
+        false => Err(format!("`{name}` is no name of a variable")),
+    }
 }
 
 /// ncu's own spellings.

@@ -99,6 +99,13 @@ impl ProgressRow {
             })
             .collect()
     }
+
+    /// Shows a text on the line.
+    pub(in crate::cli) fn show(&self, text: &str) {
+        self.bar.set_style(spinner());
+        self.bar.set_prefix(self.line_prefix.clone());
+        self.bar.set_message(one_line(&safe(text.as_bytes())));
+    }
 }
 
 /// State of the watch for silent steps.

@@ -1,0 +1,296 @@
+//! The arguments of `rgpu bench`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::cli::support::profile_args::mode_parser;
+use crate::cli::support::run_args::{PlaceArgs, duration};
+use crate::kernel::Mode;
+use crate::model::suite::Level;
+use crate::report::suite::FORMATS;
+use crate::suite::expectations::Refusal;
+
+/// The `bench` commands.
+#[derive(Subcommand, Clone, Debug)]
+pub(super) enum BenchCommand {
+    /// List the targets and their cases
+    List(ListArgs),
+    /// Run a suite
+    Run(Box<RunArgs>),
+    /// Go on with a suite that was interrupted, or whose budget was used up
+    Resume(ResumeArgs),
+    /// Show a suite again, in any format
+    Show(ShowArgs),
+    /// Compare two runs of a suite, time by time
+    Compare(CompareArgs),
+    /// Show how the times of cases changed over the suites of this project
+    History(HistoryArgs),
+    /// Look for targets, expectations and sources that make results less than they seem; exit 1 on
+    /// findings
+    Audit(AuditArgs),
+}
+
+/// Which targets.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct TargetArgs {
+    /// A suite, a target `suite:case`, or a case with its axes; `*` and `?` match any characters;
+    /// may be repeated [default: all]
+    #[arg(long, short, value_name = "TARGET")]
+    pub target: Vec<String>,
+
+    /// The file with the targets [default: bench.toml of the project, else kernels/bench.toml]
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+
+    /// Include targets that are `generated`
+    #[arg(long)]
+    pub include_generated: bool,
+}
+
+/// `bench list`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct ListArgs {
+    #[command(flatten)]
+    pub targets: TargetArgs,
+}
+
+/// `bench run`.
+#[derive(Args, Clone, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(super) struct RunArgs {
+    #[command(flatten)]
+    pub targets: TargetArgs,
+
+    /// How much is measured besides times: minimal, sol (with the roofline) or deep (nsys, and all
+    /// sections of ncu) [default: the target's own, else minimal]
+    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    pub level: Option<Level>,
+
+    /// The mode of every case, e.g. bench for times alone or verify for the check alone
+    #[arg(long, short, value_parser = mode_parser())]
+    pub mode: Option<Mode>,
+
+    #[command(flatten)]
+    pub place: PlaceArgs,
+
+    /// The name of the suite's run, which must be new
+    #[arg(long, value_name = "NAME", conflicts_with = "failed")]
+    pub run_id: Option<String>,
+
+    /// Timed launches [default: until the time is known well enough]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub iters: Option<u32>,
+
+    /// Time limit of each step, e.g. 90s, 10m
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub timeout: Option<Duration>,
+
+    /// The speedup below which a pair is too close to call [default: 1.05]
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    pub min_speedup: Option<f64>,
+
+    /// The smallest effect that counts [default: 1%]
+    #[arg(long, value_name = "N%", value_parser = fraction)]
+    pub threshold: Option<f64>,
+
+    /// Fail a case before anything is timed if there are doubts about the host
+    #[arg(long)]
+    pub strict: bool,
+
+    /// Run again what failed in the latest suite, as new attempts of it
+    #[arg(long, conflicts_with_all = ["target", "level", "mode", "iters", "strict"])]
+    pub failed: bool,
+
+    /// Only what failed for this reason: a code of the table, or a word of it
+    #[arg(long, value_name = "REASON", requires = "failed")]
+    pub reason: Option<String>,
+
+    /// Repeat what failed until nothing does, at most so many times
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub until_clean: Option<u32>,
+
+    /// The time for all cases: those that fit run, shortest first; `bench resume` runs the rest
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub budget: Option<Duration>,
+
+    #[command(flatten)]
+    pub expect: ExpectArgs,
+}
+
+/// What to do with the expected times.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Expectations")]
+pub(super) struct ExpectArgs {
+    /// Write the times to expectations/<gpu>.json, from at least 3 sessions of the same code
+    #[arg(long)]
+    pub update_expectations: bool,
+
+    /// Update in spite of this
+    #[arg(long, value_name = "REASON", value_delimiter = ',', requires = "update_expectations", value_parser = refusal)]
+    pub accept: Vec<Refusal>,
+
+    /// Exit with 1 on this verdict
+    #[arg(long, value_enum, value_name = "VERDICT", value_delimiter = ',')]
+    pub fail_on: Vec<FailOn>,
+
+    /// strict: an expectation made under another driver or compiler is none, and a time without an
+    /// expectation fails
+    #[arg(long, value_enum, default_value = "portable")]
+    pub validity: ValidityName,
+}
+
+/// `--validity`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum ValidityName {
+    /// Only times of the same key
+    Strict,
+    /// Times of another driver or compiler too
+    #[default]
+    Portable,
+}
+
+/// `bench resume`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct ResumeArgs {
+    /// The suite [default: the latest]
+    pub run: Option<String>,
+
+    /// The time for all cases
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub budget: Option<Duration>,
+
+    /// Accept the key of an unknown host
+    #[arg(long)]
+    pub accept_new: bool,
+
+    /// Go on with a suite that was not started on this machine
+    #[arg(long)]
+    pub yes: bool,
+
+    #[command(flatten)]
+    pub expect: ExpectArgs,
+}
+
+/// `bench show`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct ShowArgs {
+    /// The suite [default: the latest]
+    pub run: Option<String>,
+
+    /// The format [default: table, or json with --json]
+    #[arg(long, value_name = "FORMAT", value_parser = clap::builder::PossibleValuesParser::new(FORMATS))]
+    pub format: Option<String>,
+}
+
+/// `bench compare`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct CompareArgs {
+    /// The base
+    #[arg(value_name = "RUN")]
+    pub a: String,
+
+    /// The run to compare with it
+    #[arg(value_name = "RUN")]
+    pub b: String,
+
+    /// The smallest effect that counts
+    #[arg(long, value_name = "N%", default_value = "1%", value_parser = fraction)]
+    pub threshold: f64,
+
+    /// Exit with 1 on this verdict; `slower` also on cases that fail only now
+    #[arg(long, value_enum, value_name = "VERDICT", value_delimiter = ',')]
+    pub fail_on: Vec<FailOn>,
+
+    /// Compare even if GPU, driver or clock policy differ
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// `bench history`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct HistoryArgs {
+    /// A case or a pattern
+    #[arg(value_name = "CASE")]
+    pub case: String,
+
+    /// Only suites from the last days or hours, or from a date on: 30d, 12h, 2026-11-01
+    #[arg(long, value_name = "TIME|DATE")]
+    pub since: Option<String>,
+
+    /// Only this GPU, or part of its name
+    #[arg(long, value_name = "NAME")]
+    pub gpu: Option<String>,
+
+    /// The smallest change that counts
+    #[arg(long, value_name = "N%", default_value = "1%", value_parser = fraction)]
+    pub threshold: f64,
+
+    /// The format [default: table, or json with --json]
+    #[arg(long, value_name = "FORMAT", value_parser = ["table", "json", "html"])]
+    pub format: Option<String>,
+
+    /// Write `html` to this file [default: history.html beside the runs]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// `bench audit`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct AuditArgs {
+    #[command(flatten)]
+    pub targets: TargetArgs,
+}
+
+/// A verdict that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum FailOn {
+    /// SLOWER
+    Slower,
+    /// AMBIGUOUS
+    Ambiguous,
+    /// NEW
+    New,
+    /// INCOMPARABLE
+    Incomparable,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  rgpu bench run
+  rgpu bench run -t gemm:wagmiv67 -t 'softmax:*' --level minimal --remote h200 --run-id nightly_0122
+  rgpu bench run --level deep --update-expectations
+  rgpu bench run --failed --reason nvtx";
+
+fn level(text: &str) -> Result<Level, String> {
+    Level::parse(text).ok_or_else(|| "the levels are minimal, sol and deep".to_owned())
+}
+
+fn refusal(text: &str) -> Result<Refusal, String> {
+    let found = Refusal::ALL.iter().find(|(name, _)| *name == text);
+    found.map(|(_, refusal)| *refusal).ok_or_else(|| {
+        let names: Vec<&str> = Refusal::ALL.iter().map(|(name, _)| *name).collect();
+        format!("one of {}", names.join(", "))
+    })
+}
+
+/// Parses `1%` or `0.01` as a fraction.
+fn fraction(text: &str) -> Result<f64, String> {
+    let (number, scale) = match text.strip_suffix('%') {
+        Some(number) => (number.trim(), 0.01),
+        None => (text, 1.0),
+    };
+    let value = number.parse::<f64>().map_err(|_| "write 1% or 0.01".to_owned())? * scale;
+    match value > 0.0 && value < 1.0 {
+        true => Ok(value),
+        false => Err("it must lie above 0 and below 100 %; write 1% or 0.01".to_owned()),
+    }
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if x > 0.0 && x.is_finite() => Ok(x),
+        _ => Err("write a factor such as 1.05".to_owned()),
+    }
+}

@@ -1,0 +1,79 @@
+//! `rgpu bench audit`.
+
+use std::collections::BTreeSet;
+
+use super::args::AuditArgs;
+use super::{expect, list, saved};
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::kernel_folders::kernel_folders;
+use crate::cli::support::open_profile;
+use crate::error::{Exit, Failure, Result};
+use crate::model::suite::{SuiteRow, SuiteRun};
+use crate::model::{Profile, Trace};
+use crate::report::{Align, Grid};
+use crate::store::Runs;
+use crate::suite::audit::{LastSuite, audit};
+use crate::suite::expectations::{Expectations, FOLDER};
+
+/// Audits the suite of the project.
+pub(super) fn run(app: &App, args: &AuditArgs) -> Result<Status> {
+    let file = list::file(app, args.targets.file.as_deref())?;
+    let ids = expect::case_ids(&file)?;
+    let cases: BTreeSet<&str> = ids.iter().map(String::as_str).collect();
+    let last = match saved::find(app, None) {
+        Ok((_, run)) => Some(LastSuite { profiles: profiles(app, &run), run }),
+        Err(failure) if failure.code == "no_suite" => None,
+        Err(failure) => return Err(failure),
+    };
+    let known = all_expectations(app)?;
+    let generated = args.targets.include_generated;
+    let audit = audit(&file, &kernel_folders(app), &known, last.as_ref(), &cases, generated);
+    let status = if audit.findings.is_empty() { 0 } else { Exit::Findings as u8 };
+    if app.global.json {
+        app.print_json(&audit)?;
+        return Ok(status);
+    }
+    let mut grid =
+        Grid::new(&[("finding", Align::Left), ("where", Align::Left), ("what", Align::Left)]);
+    for finding in audit.findings {
+        let place = app.short(std::path::Path::new(&finding.place));
+        grid.row([finding.code, place, finding.text]);
+    }
+    match grid.is_empty() {
+        true => app.print("nothing was found\n"),
+        false => app.print(&grid.plain(app.columns(), 0)),
+    }
+    audit.gaps.iter().for_each(|gap| app.print_note(gap));
+    Ok(status)
+}
+
+/// The profiles of a suite's cases. A case that has none was not profiled.
+fn profiles(app: &App, run: &SuiteRun) -> Vec<(String, Profile, Option<Trace>)> {
+    let runs = Runs::new(&app.config.runs_dir.value);
+    let open = |row: &SuiteRow| {
+        let folder = runs.find(row.run.as_deref()?).ok()?;
+        let opened = open_profile::open_run(&folder).ok()?;
+        Some((row.case.clone(), opened.profile, opened.sidecars.trace))
+    };
+    run.rows.iter().filter_map(open).collect()
+}
+
+/// The expectations of every GPU.
+fn all_expectations(app: &App) -> Result<Vec<Expectations>> {
+    let folder = app.config.project.join(FOLDER);
+    let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(Vec::new()) };
+    let mut files: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    files.sort();
+    let mut known = Vec::new();
+    for path in files {
+        let bytes = std::fs::read(&path).unwrap_or_default();
+        let value: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let Some(gpu) = value["gpu"].as_str() else {
+            let what = "a file of the expectations names no GPU";
+            return Err(Failure::new(Exit::Config, "bad_expectations", what).file(path.display()));
+        };
+        known.push(Expectations::load(&app.config.project, gpu)?);
+    }
+    Ok(known)
+}

@@ -1,0 +1,483 @@
+//! Carries out single cases over one connection: each as a run of its own.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::cli::support::app::App;
+use crate::cli::support::comparison_result::write_comparison;
+use crate::cli::support::fetch_consent::wants_nvcc;
+use crate::cli::support::followed_run::{FollowedRun, NewRun};
+use crate::cli::support::kernel_folders::kernel_folders;
+use crate::cli::support::nvdisasm;
+use crate::cli::support::profile_args::{NcuArgs, ProfileArgs};
+use crate::cli::support::profile_request::{self, ProfileCommand};
+use crate::cli::support::profile_result::{FinishedRun, write_result};
+use crate::cli::support::run_args::{PlaceArgs, RunArgs};
+use crate::cli::support::session::{self, RemoteSession};
+use crate::config::is_below;
+use crate::error::{Exit, Failure, Result};
+use crate::kernel::{KernelSpec, Mode, find};
+use crate::model::suite::{GrownSizes, PairResult, SuiteOptions, SuiteTime};
+use crate::model::{KernelCode, Profile};
+use crate::remote::RemoteSpec;
+use crate::run::{CompareRun, ComparisonOutcome, ProfileOutcome, ProfileRun};
+use crate::store::{RunParent, RunRecord, RunState, Runs};
+use crate::suite::{
+    CaseEnd, Settings, SideSource, SuiteCase, Work, grown_sizes, inputs_digest, is_too_close,
+    metrics, side_times,
+};
+use crate::tool::{self, BundleFile};
+
+/// The speedup below which a pair is too close to call, unless it is set.
+const MIN_SPEEDUP: f64 = 1.05;
+
+/// The smallest effect that counts, unless it is set.
+pub(super) const THRESHOLD: f64 = 0.01;
+
+/// Carries out cases on one remote.
+pub(super) struct CaseRunner<'a> {
+    pub(super) app: &'a App,
+    pub(super) options: &'a SuiteOptions,
+    /// The id of the suite's run.
+    pub(super) suite: &'a str,
+    /// The folder that the paths of bench.toml are relative to.
+    pub(super) folder: Option<&'a Path>,
+    /// The flags of a sweep; `None` for the cases of a suite.
+    pub(super) base: Option<&'a ProfileArgs>,
+    pub(super) session: RemoteSession,
+    /// What was built before, by kernel and options.
+    builds: BTreeMap<String, KernelBuild>,
+    /// Whether the connection failed.
+    pub(super) is_broken: bool,
+}
+
+/// A kernel that was built once for all cases that need the same code.
+struct KernelBuild {
+    files: Vec<(String, PathBuf)>,
+    code: Vec<KernelCode>,
+    arch: Vec<String>,
+    compiler: String,
+}
+
+/// One side of a case, ready to run.
+struct Side {
+    command: ProfileCommand,
+    source: SideSource,
+    /// Names what its build depends on.
+    build: String,
+}
+
+/// The mode and the set of sections of a case.
+struct Measure {
+    mode: Mode,
+    set: Option<&'static str>,
+}
+
+impl<'a> CaseRunner<'a> {
+    pub(super) fn new(
+        app: &'a App,
+        options: &'a SuiteOptions,
+        suite: &'a str,
+        folder: Option<&'a Path>,
+        base: Option<&'a ProfileArgs>,
+        session: RemoteSession,
+    ) -> Self {
+        let (builds, is_broken) = (BTreeMap::new(), false);
+        Self { app, options, suite, folder, base, session, builds, is_broken }
+    }
+
+    /// Runs a case as the run `run_id`, which is resumed if its job is still open.
+    pub(super) async fn run_case(&mut self, case: &SuiteCase, run_id: &str) -> CaseEnd {
+        let started_at = Instant::now();
+        let end = match &case.subject {
+            Work::Pair { baseline, optimised } => {
+                self.pair(case, [baseline, optimised], run_id).await
+            }
+            _ => self.single(case, run_id).await,
+        };
+        let mut end =
+            end.unwrap_or_else(|failure| CaseEnd { failure: Some(failure), ..CaseEnd::default() });
+        self.is_broken = end.failure.as_ref().is_some_and(|failure| failure.exit == Exit::Host);
+        end.seconds = started_at.elapsed().as_secs_f64();
+        end
+    }
+
+    async fn single(&mut self, case: &SuiteCase, run_id: &str) -> Result<CaseEnd> {
+        let side = match &case.subject {
+            Work::Program(program) => self.program(case, program)?,
+            Work::Kernel(kernel) | Work::Pair { optimised: kernel, .. } => {
+                self.side(case, "kernel", kernel, None)?
+            }
+        };
+        let Side { mut command, source, build } = side;
+        self.use_build(&mut command, &build);
+        tool::check(&command.request)?;
+        let mode = command.request.mode;
+        let mut run = self.begin(case, &command, mode.name(), run_id)?;
+        let app = self.app;
+        let profile_run = ProfileRun {
+            request: command.request,
+            project: &app.config.project,
+            thresholds: &app.config.thresholds.value,
+            source_folder: &command.folder,
+            local_nvdisasm: &nvdisasm::search(app),
+            required_rung: None,
+            retry_failed_rungs: false,
+        };
+        let started_at = Instant::now();
+        let mut outcome = {
+            let (mut run_session, mut context) = run.session_and_context(app, &mut self.session);
+            profile_run.run(&mut run_session, &mut context).await
+        };
+        run.add_duration(started_at);
+        if let Ok(ProfileOutcome::Profile { profile, built, .. }) = &mut outcome {
+            self.keep_build(&build, profile, std::mem::take(built));
+        }
+        let FinishedRun { profile, failure, status } = write_result(app, None, &mut run, outcome)?;
+        let found = (status == Exit::Findings as u8)
+            .then(|| Failure::new(Exit::Findings, "findings", "the sanitizer found faults"));
+        let profile = profile.as_deref();
+        Ok(CaseEnd {
+            times: profile.map(|profile| side_times(profile, &source)).unwrap_or_default(),
+            warnings: profile.map(|profile| profile.warnings.clone()).unwrap_or_default(),
+            metrics: profile.map(metrics).unwrap_or_default(),
+            failure: failure.or(found),
+            ..CaseEnd::default()
+        })
+    }
+
+    /// Compares both sides of a pair, at larger sizes while they are too close to call.
+    async fn pair(
+        &mut self,
+        case: &SuiteCase,
+        kernels: [&str; 2],
+        run_id: &str,
+    ) -> Result<CaseEnd> {
+        let least = self.options.min_speedup.or(case.settings.min_speedup).unwrap_or(MIN_SPEEDUP);
+        let grow = case.settings.grow.as_ref();
+        let mut sizes: Option<Vec<String>> = None;
+        let mut grown = Vec::new();
+        loop {
+            let run_id = match grown.len() {
+                0 => run_id.to_owned(),
+                n => format!("{run_id}-grown{n}"),
+            };
+            let a = self.side(case, "baseline", kernels[0], sizes.as_deref())?;
+            let b = self.side(case, "optimised", kernels[1], sizes.as_deref())?;
+            if a.command.inputs.cases != b.command.inputs.cases {
+                let what = format!("`{}` and `{}` have other sizes", kernels[0], kernels[1]);
+                return Err(Failure::new(Exit::Config, "unlike_sizes", what)
+                    .hint("name the sizes: `sizes = \"n=…\"`"));
+            }
+            let cases = a.command.inputs.cases.clone();
+            let mut end = self.compare(case, [a, b], &run_id).await?;
+            let Some(pair) = end.pair.as_mut() else { return Ok(end) };
+            pair.too_close = is_too_close(pair.speedup, pair.ci95, least);
+            let next = grow
+                .filter(|grow| pair.too_close && grown.len() < grow.times as usize)
+                .and_then(|grow| grown_sizes(&cases, grow));
+            let Some(next) = next else {
+                pair.grown = grown;
+                return Ok(end);
+            };
+            let text = end.times.first().map(|time| time.key.sizes.clone()).unwrap_or_default();
+            grown.push(GrownSizes {
+                sizes: text,
+                speedup: pair.speedup,
+                ci95: pair.ci95,
+                run: run_id,
+            });
+            sizes = Some(next);
+        }
+    }
+
+    async fn compare(
+        &mut self,
+        case: &SuiteCase,
+        sides: [Side; 2],
+        run_id: &str,
+    ) -> Result<CaseEnd> {
+        let threshold = self.threshold(case);
+        let measure = self.measure(case, None);
+        let passes = match measure.mode {
+            Mode::Deep => vec![Mode::Nsys, Mode::Ncu],
+            Mode::Bench => Vec::new(),
+            mode => vec![mode],
+        };
+        let [mut a, mut b] = sides;
+        for side in [&mut a, &mut b] {
+            let request = &mut side.command.request;
+            request.timing.ci_target = (threshold / 4.0).min(request.timing.ci_target);
+            self.use_build(&mut side.command, &side.build);
+            tool::check(&side.command.request)?;
+        }
+        let mut run = self.begin(case, &a.command, measure.mode.name(), run_id)?;
+        let app = self.app;
+        let names = [a.command.name.clone(), b.command.name.clone()];
+        let compare_run = CompareRun {
+            requests: [a.command.request, b.command.request],
+            passes,
+            project: &app.config.project,
+            source_folder: &b.command.folder,
+            thresholds: &app.config.thresholds.value,
+            nvdisasm: &nvdisasm::search(app),
+        };
+        let started_at = Instant::now();
+        let outcome = {
+            let (mut run_session, mut context) = run.session_and_context(app, &mut self.session);
+            compare_run.run(&mut run_session, &mut context).await
+        };
+        run.add_duration(started_at);
+        let mut outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(failure) => {
+                run.record_end(Some(&failure), failure.exit as u8)?;
+                return Err(failure);
+            }
+        };
+        let ComparisonOutcome { profiles, built, .. } = &mut outcome;
+        for (((profile, _), built), key) in profiles.iter_mut().zip(built).zip([&a.build, &b.build])
+        {
+            self.keep_build(key, profile, std::mem::take(built));
+        }
+        let names = names.each_ref().map(String::as_str);
+        let (comparison, profiles) = write_comparison(&run.folder, names, threshold, outcome)?;
+        run.record_end(None, 0)?;
+        let mut times: Vec<SuiteTime> = Vec::new();
+        for (profile, source) in profiles.iter().zip([&a.source, &b.source]) {
+            times.extend(side_times(profile, source));
+        }
+        let [_, optimised] = &profiles;
+        let warnings = optimised.warnings.clone();
+        let time = comparison.time.as_ref();
+        let pair = PairResult {
+            verdict: comparison.verdict,
+            speedup: time.map(|time| time.speedup),
+            ci95: time.and_then(|time| time.ci95),
+            too_close: false,
+            summary: comparison.summary.clone(),
+            parts: comparison.parts.clone(),
+            grown: Vec::new(),
+        };
+        let metrics = metrics(optimised);
+        Ok(CaseEnd { times, pair: Some(pair), warnings, metrics, ..CaseEnd::default() })
+    }
+
+    fn threshold(&self, case: &SuiteCase) -> f64 {
+        self.options.threshold.or(case.settings.threshold).unwrap_or(THRESHOLD)
+    }
+
+    fn measure(&self, case: &SuiteCase, own: Option<Mode>) -> Measure {
+        let level = self.options.level.or(case.settings.level).unwrap_or_default();
+        let given = self.options.mode.as_deref().and_then(|mode| mode.parse::<Mode>().ok());
+        let (mode, set) = match given {
+            None => case.mode(own, level),
+            Some(mode) => {
+                let settings = Settings { mode: given, ..case.settings.clone() };
+                let (_, set) = SuiteCase { settings, ..case.clone() }.mode(own, level);
+                (mode, set)
+            }
+        };
+        Measure { mode, set }
+    }
+
+    /// A kernel with everything that the case and the command line say.
+    fn side(
+        &self,
+        case: &SuiteCase,
+        side: &'static str,
+        kernel: &str,
+        sizes: Option<&[String]>,
+    ) -> Result<Side> {
+        let kernel = self.path(kernel, "kernel")?;
+        let spec = find::find(&kernel, &kernel_folders(self.app))?.spec;
+        if spec.is_python() && !case.settings.define.is_empty() {
+            let what = format!("`{}` is Python: macros (`define`) have no effect", spec.name);
+            return Err(Failure::new(Exit::Config, "define_without_compiler", what)
+                .hint("pass values to Python in `env`"));
+        }
+        let problem_sizes = match sizes {
+            Some(sizes) => sizes.to_vec(),
+            None => case.problem_sizes(&spec)?,
+        };
+        let args = ProfileArgs { problem_sizes, ..self.args(case, Some(kernel), spec.mode) };
+        let mut command = profile_request::resolve(self.app, &args)?;
+        self.complete(case, &mut command);
+        let inputs = inputs_digest(&command.inputs, &case.settings);
+        // Environment variables are for the steps, and change nothing that is compiled.
+        let compiled = Settings { env: BTreeMap::new(), ..case.settings.clone() };
+        let build = format!("{}:{}", spec.name, inputs_digest(&command.inputs, &compiled));
+        Ok(Side { source: self.source(case, side, Some(&spec), &command, &inputs), build, command })
+    }
+
+    fn program(&self, case: &SuiteCase, program: &[String]) -> Result<Side> {
+        let mut argv = case.arguments(program);
+        if let Some(first) = argv.first_mut() {
+            *first = self.path(first, "program")?;
+        }
+        let args = ProfileArgs { program: argv, ..self.args(case, None, None) };
+        let mut command = profile_request::resolve(self.app, &args)?;
+        self.complete(case, &mut command);
+        let inputs = inputs_digest(&command.inputs, &case.settings);
+        let source = self.source(case, "program", None, &command, &inputs);
+        Ok(Side { command, source, build: String::new() })
+    }
+
+    /// A name as it is, and a path of bench.toml as an absolute one. A project names files inside
+    /// it: others could be sent to the host.
+    fn path(&self, name: &str, key: &str) -> Result<String> {
+        let is_path = name.contains('/') || key == "kernel" && name.contains('.');
+        let Some(folder) = self.folder.filter(|_| is_path) else { return Ok(name.to_owned()) };
+        let path = self.app.cwd.join(folder).join(name);
+        if is_below(&path, &self.app.config.project) {
+            return Ok(path.display().to_string());
+        }
+        let what = format!("the {key} `{name}` of bench.toml lies outside the project");
+        Err(Failure::new(Exit::Config, "outside_project", what)
+            .hint("put it into the project; a program of the host is named without a path"))
+    }
+
+    fn args(&self, case: &SuiteCase, kernel: Option<String>, own: Option<Mode>) -> ProfileArgs {
+        let (options, settings) = (self.options, &case.settings);
+        let Measure { mode, set } = self.measure(case, own);
+        if let Some(base) = self.base {
+            let remote = Some(self.session.spec.name.clone());
+            let place = PlaceArgs { remote, ..base.place.clone() };
+            let arch = settings.arch.clone().or_else(|| base.arch.clone());
+            let mode = base.mode.or(own);
+            return ProfileArgs { kernel, mode, place, arch, ..base.clone() };
+        }
+        ProfileArgs {
+            kernel,
+            program: Vec::new(),
+            mode: Some(mode),
+            place: PlaceArgs {
+                remote: Some(self.session.spec.name.clone()),
+                gpu: options.gpu.clone().or_else(|| settings.gpu.clone()),
+                share_gpu: options.share_gpu,
+                accept_new: false,
+            },
+            problem_sizes: Vec::new(),
+            arch: settings.arch.clone(),
+            seed: settings.seed.unwrap_or(1),
+            warmup: settings.warmup,
+            iters: options.iters.or(settings.iters),
+            sweep: Vec::new(),
+            plot: Vec::new(),
+            ncu: NcuArgs { set: set.map(str::to_owned), ..NcuArgs::default() },
+            deep: Default::default(),
+            nsys: Default::default(),
+            sanitizer: Default::default(),
+            window: Default::default(),
+            run: RunArgs {
+                timeout: options
+                    .timeout_s
+                    .or(settings.timeout_s)
+                    .map(std::time::Duration::from_secs),
+                strict: options.strict,
+                ..RunArgs::default()
+            },
+        }
+    }
+
+    /// Adds what the flags of `rgpu profile` cannot say.
+    fn complete(&self, case: &SuiteCase, command: &mut ProfileCommand) {
+        let request = &mut command.request;
+        request.env.extend(case.settings.env.clone());
+        let define = |(name, value): (&String, &String)| format!("-D{name}={value}");
+        request.build.flags.extend(case.settings.define.iter().map(define));
+        request.build.fetch |= wants_nvcc(self.app, &self.session.spec);
+        request.build.fetch_here = wants_nvcc(self.app, &RemoteSpec::local());
+    }
+
+    fn source(
+        &self,
+        case: &SuiteCase,
+        side: &'static str,
+        spec: Option<&KernelSpec>,
+        command: &ProfileCommand,
+        inputs: &str,
+    ) -> SideSource {
+        let clocks = match &command.request.policies.clocks {
+            rgpu_case::ClockPolicy::AsFound => "as_found".to_owned(),
+            rgpu_case::ClockPolicy::Locked { sm_mhz } => format!("locked {sm_mhz} MHz"),
+        };
+        SideSource {
+            case: case.id.clone(),
+            side,
+            dtype: spec.map(SideSource::dtype_of).unwrap_or_default(),
+            clocks,
+            inputs: inputs.to_owned(),
+        }
+    }
+
+    /// Takes the files that an earlier case built of the same sources with the same options.
+    fn use_build(&self, command: &mut ProfileCommand, key: &str) {
+        let Some(build) = self.builds.get(key) else { return };
+        let files = build.files.iter().filter(|(_, local)| local.is_file());
+        command.request.prebuilt =
+            files.map(|(path, local)| BundleFile::copy(path.clone(), local.clone())).collect();
+    }
+
+    /// Keeps what a case built, or adds to its profile what the earlier build told.
+    fn keep_build(&mut self, key: &str, profile: &mut Profile, files: Vec<(String, PathBuf)>) {
+        if !files.is_empty() && !key.is_empty() {
+            let build = KernelBuild {
+                files,
+                code: profile.code.clone(),
+                arch: profile.kernel.arch.clone(),
+                compiler: profile.kernel.compiler.clone(),
+            };
+            self.builds.insert(key.to_owned(), build);
+        } else if let Some(build) = self.builds.get(key)
+            && profile.kernel.compiler.is_empty()
+        {
+            profile.code.clone_from(&build.code);
+            profile.kernel.arch.clone_from(&build.arch);
+            profile.kernel.compiler.clone_from(&build.compiler);
+        }
+    }
+
+    /// Creates the run of a case, or takes up one whose job is still open.
+    fn begin(
+        &self,
+        case: &SuiteCase,
+        command: &ProfileCommand,
+        mode: &str,
+        run_id: &str,
+    ) -> Result<FollowedRun> {
+        if let Some((folder, record)) = open_run(self.app, run_id) {
+            return Ok(FollowedRun::resume(folder.follow()?, record));
+        }
+        let new = NewRun {
+            command: "bench",
+            name: &command.name,
+            run_id: Some(run_id),
+            out: None,
+            detach: false,
+        };
+        let spec = &self.session.spec;
+        FollowedRun::begin(self.app, spec, &new, &command.inputs, |record| RunRecord {
+            title: format!("bench {} ({mode})", case.id),
+            mode: mode.to_owned(),
+            kernel: command.name.clone(),
+            parent: Some(RunParent {
+                suite: Some(self.suite.to_owned()),
+                ..self.app.parent.clone().unwrap_or_default()
+            }),
+            ..record
+        })
+    }
+}
+
+/// The run with this id if its job may still go on.
+pub(super) fn open_run(app: &App, run_id: &str) -> Option<(crate::store::RunFolder, RunRecord)> {
+    let folder = Runs::new(&app.config.runs_dir.value).find(run_id).ok()?;
+    let record = folder.record().ok()?;
+    let is_open = record.id == run_id
+        && record.state == RunState::Running
+        && record.jobs.iter().any(|job| job.outcome.is_none())
+        && session::check_run(app, &record).is_ok();
+    is_open.then_some((folder, record))
+}

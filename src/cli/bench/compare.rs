@@ -1,0 +1,45 @@
+//! `rgpu bench compare`: two runs of a suite, time by time.
+
+use super::args::{CompareArgs, FailOn};
+use super::{expect, saved};
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::terminal::safe;
+use crate::error::{Exit, Result};
+use crate::model::suite::{SuiteTime, SuiteVerdict};
+use crate::report::suite::comparison_table;
+use crate::suite::compare;
+use crate::suite::expectations::Expectations;
+
+/// Compares two suites.
+pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
+    let (_, a) = saved::find(app, Some(&args.a))?;
+    let (_, b) = saved::find(app, Some(&args.b))?;
+    let mut known: Vec<Expectations> = Vec::new();
+    for (_, time) in b.times() {
+        if !time.key.gpu.is_empty() && !known.iter().any(|e| e.gpu == time.key.gpu) {
+            known.push(Expectations::load(&app.config.project, &time.key.gpu)?);
+        }
+    }
+    // The expectations know how far sessions are apart.
+    let spread = |time: &SuiteTime| {
+        let mut entries = known.iter().flat_map(|expected| &expected.entries);
+        entries.find(|entry| entry.key == time.key).map(|entry| entry.session_spread)
+    };
+    let comparison = compare(&a, &b, args.threshold, args.force, spread);
+    if app.global.json {
+        app.print_json(&comparison)?;
+    } else {
+        app.print(&safe(comparison_table(&comparison, &app.style()).as_bytes()));
+    }
+    let verdicts: Vec<SuiteVerdict> =
+        comparison.rows.iter().map(|row| row.judgement.verdict).collect();
+    if args.fail_on.contains(&FailOn::Slower) && !comparison.newly_failed.is_empty() {
+        app.print_note(&format!(
+            "failed as asked: {} cases fail only in `{}`",
+            comparison.newly_failed.len(),
+            comparison.b
+        ));
+        return Ok(Exit::Findings as u8);
+    }
+    Ok(expect::status(app, &args.fail_on, &verdicts))
+}

@@ -1,0 +1,186 @@
+//! Judges the times of a suite against the expected ones, and updates those.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::PoisonError;
+
+use super::args::{ExpectArgs, FailOn, ValidityName};
+use super::carry::THRESHOLD;
+use super::work::SuiteWork;
+use crate::cli::support::app::{App, Status};
+use crate::error::{Exit, Result};
+use crate::model::suite::{MeasurementKey, SuiteRun, SuiteTime, SuiteVerdict};
+use crate::report::{Align, Grid, duration};
+use crate::suite::expectations::{Expectations, UpdatedEntry, Validity};
+use crate::suite::{SuiteFile, select};
+
+use super::list;
+
+/// What was found.
+pub(super) struct Judged {
+    verdicts: Vec<SuiteVerdict>,
+    orphans: Vec<MeasurementKey>,
+    updated: Vec<(PathBuf, Vec<UpdatedEntry>)>,
+}
+
+/// Judges every time of the suite, and updates the expectations if told to.
+pub(super) fn judge(app: &App, work: &SuiteWork<'_>, args: &ExpectArgs) -> Result<Judged> {
+    let project = &app.config.project;
+    let mut run = work.with_campaign(|campaign| campaign.run.clone());
+    let gpus: BTreeSet<String> = run.times().map(|(_, time)| time.key.gpu.clone()).collect();
+    let mut known = BTreeMap::new();
+    for gpu in gpus.into_iter().filter(|gpu| !gpu.is_empty()) {
+        known.insert(gpu.clone(), Expectations::load(project, &gpu)?);
+    }
+    let validity = match args.validity {
+        ValidityName::Strict => Validity::Strict,
+        ValidityName::Portable => Validity::Portable,
+    };
+    let threshold = run.options.threshold.unwrap_or(THRESHOLD);
+    let mut verdicts = Vec::new();
+    for time in run.rows.iter_mut().flat_map(|row| &mut row.times) {
+        let Some(expected) = known.get(&time.key.gpu) else { continue };
+        let judgement = expected.judge(time, threshold, validity);
+        verdicts.push(judgement.verdict);
+        time.against = Some(judgement);
+    }
+    let updated = match args.update_expectations {
+        true => update(app, work, &run, known.clone(), args)?,
+        false => Vec::new(),
+    };
+    let orphans = orphans(app, &run, &known)?;
+    run.orphans.clone_from(&orphans);
+    work.with_campaign(|campaign| campaign.run = run);
+    Ok(Judged { verdicts, orphans, updated })
+}
+
+/// Expected times of cases that the suite does not have.
+fn orphans(
+    app: &App,
+    run: &SuiteRun,
+    known: &BTreeMap<String, Expectations>,
+) -> Result<Vec<MeasurementKey>> {
+    let file = list::file(app, run.options.file.as_deref().map(std::path::Path::new))?;
+    let ids = case_ids(&file)?;
+    let here: BTreeSet<&str> = run
+        .rows
+        .iter()
+        .map(|row| row.case.as_str())
+        .chain(ids.iter().map(String::as_str))
+        .collect();
+    Ok(known.values().flat_map(|e| e.orphans(&here).into_iter().cloned()).collect())
+}
+
+/// The ids of every case of the file.
+pub(super) fn case_ids(file: &SuiteFile) -> Result<BTreeSet<String>> {
+    Ok(select(file, &[], true)?.into_iter().map(|case| case.id).collect())
+}
+
+fn update(
+    app: &App,
+    work: &SuiteWork<'_>,
+    run: &SuiteRun,
+    known: BTreeMap<String, Expectations>,
+    args: &ExpectArgs,
+) -> Result<Vec<(PathBuf, Vec<UpdatedEntry>)>> {
+    let index = work.index.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut files = Vec::new();
+    for (gpu, mut expected) in known {
+        let before = expected.clone();
+        let times: Vec<&SuiteTime> =
+            run.times().map(|(_, time)| time).filter(|time| time.key.gpu == gpu).collect();
+        let mut entries = Vec::new();
+        for time in times {
+            let sessions = match index.as_ref() {
+                Some(index) => index.sessions(&time.key, &time.inputs)?,
+                None => Vec::new(),
+            };
+            let commit = run.commit.as_deref();
+            entries.push(expected.update(time, &sessions, commit, run.dirty, &args.accept));
+        }
+        let path = match expected == before {
+            true => Expectations::path(&app.config.project, &gpu),
+            false => expected.save(&app.config.project)?,
+        };
+        files.push((path, entries));
+    }
+    Ok(files)
+}
+
+impl Judged {
+    /// Shows the updates, and gives the exit status of what was found.
+    pub(super) fn finish(self, app: &App, args: &ExpectArgs) -> Result<Status> {
+        for (path, entries) in &self.updated {
+            show_update(app, &app.short(path), entries);
+        }
+        if let Some(first) = self.orphans.first() {
+            app.print_error(&format!(
+                "{} expected times have no case; the first: `{}` on `{}`; `rgpu bench audit` lists them",
+                self.orphans.len(),
+                first.case,
+                first.gpu
+            ));
+            return Ok(Exit::Config as u8);
+        }
+        let mut fail_on = args.fail_on.clone();
+        if args.validity == ValidityName::Strict && !args.update_expectations {
+            fail_on.extend([FailOn::New, FailOn::Incomparable]);
+        }
+        Ok(status(app, &fail_on, &self.verdicts))
+    }
+}
+
+/// 1 if a verdict is one that fails.
+pub(super) fn status(app: &App, fail_on: &[FailOn], verdicts: &[SuiteVerdict]) -> Status {
+    let verdict = |on: &FailOn| match on {
+        FailOn::Slower => SuiteVerdict::Slower,
+        FailOn::Ambiguous => SuiteVerdict::Ambiguous,
+        FailOn::New => SuiteVerdict::New,
+        FailOn::Incomparable => SuiteVerdict::Incomparable,
+    };
+    for on in fail_on.iter().map(verdict) {
+        let count = verdicts.iter().filter(|verdict| **verdict == on).count();
+        if count > 0 {
+            app.print_note(&format!("failed as asked: {count} × {}", on.as_str()));
+            return Exit::Findings as u8;
+        }
+    }
+    0
+}
+
+fn show_update(app: &App, path: &str, entries: &[UpdatedEntry]) {
+    let mut grid = Grid::new(&[
+        ("case", Align::Left),
+        ("side", Align::Left),
+        ("sizes", Align::Left),
+        ("before", Align::Right),
+        ("now", Align::Right),
+        ("change", Align::Right),
+        ("kept because", Align::Left),
+    ]);
+    for entry in entries {
+        let change = entry.before_ns.zip(entry.after_ns);
+        grid.row([
+            entry.key.case.clone(),
+            entry.key.side.clone(),
+            entry.key.sizes.clone(),
+            entry.before_ns.map(duration).unwrap_or_default(),
+            entry.after_ns.map(duration).unwrap_or_default(),
+            change.map(|(a, b)| format!("{:+.1} %", (b / a - 1.0) * 100.0)).unwrap_or_default(),
+            entry.refused.map(|refusal| refusal.text().to_owned()).unwrap_or_default(),
+        ]);
+    }
+    let changed = entries.iter().filter(|entry| entry.after_ns.is_some()).count();
+    app.print_note(&format!("{path}: {changed} of {} expected times written", entries.len()));
+    if !app.global.quiet {
+        let table = grid.without_empty_columns().plain(app.columns(), 2);
+        crate::cli::support::terminal::write_stderr(&table);
+    }
+    let mut refused: Vec<&str> =
+        entries.iter().filter_map(|entry| entry.refused).map(|refusal| refusal.name()).collect();
+    refused.sort_unstable();
+    refused.dedup();
+    if !refused.is_empty() {
+        app.print_note(&format!("`--accept {}` writes the others too", refused.join(",")));
+    }
+}

@@ -1,0 +1,83 @@
+//! `rgpu bench history`: the times of cases over the suites of this project.
+
+use super::args::HistoryArgs;
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::suite_index;
+use crate::cli::support::terminal::safe;
+use crate::error::{Exit, Failure, Result};
+use crate::report::suite::{history_page, history_table};
+use crate::suite::{TimeQuery, history};
+
+/// Shows the history.
+pub(super) fn run(app: &App, args: &HistoryArgs) -> Result<Status> {
+    let now = jiff::Timestamp::now();
+    let since = args.since.as_deref().map(|text| since(text, now)).transpose()?;
+    let query = TimeQuery { case: args.case.clone(), since, gpu: args.gpu.clone() };
+    let points = match suite_index::open_existing(app)? {
+        Some(index) => index.history(&query)?,
+        None => Vec::new(),
+    };
+    if points.is_empty() {
+        let what = format!("no suite has a time of `{}`", args.case);
+        return Err(Failure::new(Exit::Usage, "no_history", what)
+            .hint("`rgpu bench list` shows the cases; `*` and `?` match any characters")
+            .hint("`rgpu runs reindex` makes the index again from the run folders"));
+    }
+    let history = history(points, args.threshold);
+    let format = args.format.as_deref().unwrap_or(if app.global.json { "json" } else { "table" });
+    match format {
+        "json" => app.print_json(&history)?,
+        "html" => {
+            let beside = app.config.folder_beside_runs("history.html")?;
+            let path = args.out.as_ref().map_or(beside, |out| app.cwd.join(out));
+            let failed = |e: std::io::Error| {
+                Failure::new(Exit::Disk, "disk", "the page cannot be written")
+                    .file(path.display())
+                    .cause(e)
+            };
+            if let Some(folder) = path.parent() {
+                std::fs::create_dir_all(folder).map_err(failed)?;
+            }
+            crate::store::atomic::write(&path, history_page(&history).as_bytes())
+                .map_err(failed)?;
+            app.print(&format!("{}\n", app.short(&path)));
+        }
+        _ => app.print(&safe(history_table(&history, &app.style()).as_bytes())),
+    }
+    Ok(0)
+}
+
+/// The moment that `30d`, `12h` or a date means, as RFC 3339.
+fn since(text: &str, now: jiff::Timestamp) -> Result<String> {
+    let hours = match (text.strip_suffix('d'), text.strip_suffix('h')) {
+        (Some(days), _) => days.parse::<i64>().ok().and_then(|days| days.checked_mul(24)),
+        (_, Some(hours)) => hours.parse::<i64>().ok(),
+        _ => None,
+    };
+    if let Some(hours) = hours
+        && let Ok(moment) = now.checked_sub(jiff::SignedDuration::from_hours(hours.max(0)))
+    {
+        return Ok(moment.to_string());
+    }
+    match text.parse::<jiff::civil::Date>() {
+        Ok(date) => Ok(date.to_string()),
+        Err(_) => Err(Failure::new(Exit::Usage, "usage", format!("`--since {text}` is no time"))
+            .hint("write 30d, 12h or 2026-11-01")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_ago_and_a_date_are_moments() {
+        let now: jiff::Timestamp = "2026-01-31T12:00:00Z".parse().unwrap();
+        assert_eq!(since("30d", now).unwrap(), "2026-01-01T12:00:00Z");
+        assert_eq!(since("12h", now).unwrap(), "2026-01-31T00:00:00Z");
+        assert_eq!(since("2026-01-02", now).unwrap(), "2026-01-02");
+        for wrong in ["30", "x", "d", "2026-13-01"] {
+            assert_eq!(since(wrong, now).unwrap_err().exit, Exit::Usage, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! `rgpu bench list`: the targets of the project.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::args::{ListArgs, TargetArgs};
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::kernel_folders::kernel_folders;
+use crate::error::{Exit, Failure, Result};
+use crate::report::{Align, Grid};
+use crate::suite::{SuiteCase, SuiteFile, Work, select};
+
+/// The output of `bench list --json` (`rgpu.targets/1`).
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct TargetList {
+    /// `rgpu.targets/1`.
+    schema: &'static str,
+    /// The file with the targets; absent if every kernel is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    /// The cases.
+    cases: Vec<TargetLine>,
+}
+
+/// A case in the JSON output.
+#[derive(Serialize, JsonSchema)]
+struct TargetLine {
+    /// The case: the target, with the values of its axes in brackets.
+    case: String,
+    /// The target, `suite:case`.
+    target: String,
+    /// The suites that it belongs to.
+    suites: Vec<String>,
+    /// The kernel, or the program with its arguments.
+    runs: String,
+    /// The baseline of a pair.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    baseline: Option<String>,
+    /// The remote that the file names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remote: Option<String>,
+    /// Whether it is left out unless asked for.
+    generated: bool,
+}
+
+/// The targets of the project, and the cases that the flags select.
+pub(super) fn load(app: &App, args: &TargetArgs) -> Result<(SuiteFile, Vec<SuiteCase>)> {
+    let file = file(app, args.file.as_deref())?;
+    let cases = select(&file, &args.target, args.include_generated)?;
+    Ok((file, cases))
+}
+
+/// The targets of the project.
+pub(super) fn file(app: &App, chosen: Option<&Path>) -> Result<SuiteFile> {
+    let file = SuiteFile::load(chosen, &kernel_folders(app))?;
+    if file.targets.is_empty() {
+        return Err(Failure::new(Exit::Config, "no_targets", "this project has nothing to run")
+            .hint(
+                "put kernels into `kernels/`, each with a kernel.toml: `rgpu kernels new FILE.cu`",
+            )
+            .hint("or write a bench.toml: docs/bench.md"));
+    }
+    Ok(file)
+}
+
+/// Lists the targets.
+pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
+    let (file, cases) = load(app, &args.targets)?;
+    let shown = file.file.as_deref().map(|path| app.short(path));
+    if app.global.json {
+        let cases = cases.into_iter().map(line).collect();
+        app.print_json(&TargetList { schema: "rgpu.targets/1", file: shown, cases })?;
+        return Ok(0);
+    }
+    let mut grid = Grid::new(&[
+        ("case", Align::Left),
+        ("baseline", Align::Left),
+        ("remote", Align::Left),
+        ("also in", Align::Left),
+        ("runs", Align::Left),
+    ]);
+    let count = cases.len();
+    for case in cases {
+        let line = line(case);
+        let also = line.suites.get(1..).unwrap_or_default().join(" ");
+        grid.row([
+            line.case,
+            line.baseline.unwrap_or_default(),
+            line.remote.unwrap_or_default(),
+            also,
+            line.runs,
+        ]);
+    }
+    app.print(&grid.without_empty_columns().plain(app.columns(), 0));
+    let left_out = file.targets.iter().filter(|target| target.generated).count();
+    let from = shown.unwrap_or_else(|| "every kernel.toml of this project".to_owned());
+    app.print_note(&format!("{count} cases, from {from}"));
+    if left_out > 0 && !args.targets.include_generated {
+        app.print_note(&format!(
+            "{left_out} generated targets are left out; `--include-generated` shows them"
+        ));
+    }
+    Ok(0)
+}
+
+fn line(case: SuiteCase) -> TargetLine {
+    let (runs, baseline) = match &case.subject {
+        Work::Kernel(kernel) => (kernel.clone(), None),
+        Work::Pair { baseline, optimised } => (optimised.clone(), Some(baseline.clone())),
+        Work::Program(program) => (case.arguments(program).join(" "), None),
+    };
+    TargetLine {
+        case: case.id,
+        target: case.target,
+        suites: case.suites,
+        runs,
+        baseline,
+        remote: case.settings.remote,
+        generated: case.generated,
+    }
+}

@@ -1,0 +1,333 @@
+//! `rgpu bench run` and `rgpu bench resume`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use super::args::{ExpectArgs, ResumeArgs, RunArgs};
+use super::work::{SuiteWork, seconds_since};
+use super::{expect, list, saved, sweep};
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::{session, started_here, suite_index};
+use crate::error::{Exit, Failure, Result};
+use crate::kernel::Mode;
+use crate::model::suite::{RowState, SuiteOptions, SuiteRun};
+use crate::remote::RemoteSpec;
+use crate::store::{Cost, InputsRecord, RunFolder, RunRecord, RunState, Runs, repository};
+use crate::suite::{Campaign, RunKind, SuiteCase, SuiteFile, select};
+
+/// Runs a suite.
+pub(super) fn run(app: &App, args: &RunArgs) -> Result<Status> {
+    if args.failed {
+        let (folder, run) = saved::find(app, None)?;
+        let kind = RunKind::Failed(args.reason.clone());
+        let taken_up = TakenUp { accept_new: args.place.accept_new, yes: false };
+        let (work, mut record) = take_up(app, folder, run, &taken_up)?;
+        let rows = work.with_campaign(|campaign| campaign.rows_to_run(&kind));
+        if rows.is_empty() {
+            return Err(nothing_failed(&work, args.reason.as_deref()));
+        }
+        return carry_out(app, &work, &mut record, rows, args.until_clean, None, &args.expect);
+    }
+    let options = options(app, args)?;
+    let file = list::file(app, args.targets.file.as_deref())?;
+    let cases = cases(app, &file, &options)?;
+    if cases.is_empty() {
+        return Err(Failure::new(
+            Exit::Config,
+            "no_targets",
+            "every target that matches is generated",
+        )
+        .hint("`--include-generated` runs them"));
+    }
+    let (run_id, accept_new) = (args.run_id.as_deref(), args.place.accept_new);
+    let (work, mut record) = begin(app, run_id, &file, options, cases, accept_new)?;
+    let rows = work.with_campaign(|campaign| campaign.rows_to_run(&RunKind::Open));
+    carry_out(app, &work, &mut record, rows, args.until_clean, args.budget, &args.expect)
+}
+
+/// Goes on with a suite.
+pub(super) fn resume(app: &App, args: &ResumeArgs) -> Result<Status> {
+    let (folder, run) = saved::find(app, args.run.as_deref())?;
+    let taken_up = TakenUp { accept_new: args.accept_new, yes: args.yes };
+    let (work, mut record) = take_up(app, folder, run, &taken_up)?;
+    let rows = work.with_campaign(|campaign| campaign.rows_to_run(&RunKind::Open));
+    if rows.is_empty() {
+        let id = record.id.clone();
+        app.print_note(&format!(
+            "every case of `{id}` has ended; `--failed` runs failed ones again"
+        ));
+    }
+    carry_out(app, &work, &mut record, rows, None, args.budget, &args.expect)
+}
+
+/// The command line's part of the settings.
+fn options(app: &App, args: &RunArgs) -> Result<SuiteOptions> {
+    let absolute = |path: &PathBuf| app.cwd.join(path).display().to_string();
+    Ok(SuiteOptions {
+        targets: args.targets.target.clone(),
+        file: args.targets.file.as_ref().map(absolute),
+        level: args.level,
+        mode: args.mode.map(|mode| mode.name().to_owned()),
+        remote: args.place.remote.clone(),
+        gpu: args.place.gpu.clone(),
+        share_gpu: args.place.share_gpu,
+        strict: args.strict,
+        include_generated: args.targets.include_generated,
+        iters: args.iters,
+        timeout_s: args.timeout.map(|time| time.as_secs().max(1)),
+        min_speedup: args.min_speedup,
+        threshold: args.threshold,
+    })
+}
+
+/// The cases that the options select, with their remotes. With several remotes on the command line
+/// every case runs on each.
+pub(super) fn cases(
+    app: &App,
+    file: &SuiteFile,
+    options: &SuiteOptions,
+) -> Result<Vec<(SuiteCase, RemoteSpec)>> {
+    let selected = select(file, &options.targets, options.include_generated)?;
+    let mode = options.mode.as_deref().and_then(|mode| mode.parse::<Mode>().ok());
+    // Only these modes have something to compare.
+    let compares = |case: &SuiteCase| {
+        let mode = mode.or(case.settings.mode);
+        mode.is_none_or(|mode| matches!(mode, Mode::Bench | Mode::Ncu | Mode::Nsys | Mode::Deep))
+    };
+    let selected = selected.into_iter().flat_map(|case| match compares(&case) {
+        true => vec![case],
+        false => case.sides(),
+    });
+    let given: Vec<&str> = options.remote.iter().flat_map(|names| names.split(',')).collect();
+    let mut cases = Vec::new();
+    for case in selected {
+        let specs = match (given.as_slice(), &case.settings.remote) {
+            ([], None) => vec![session::spec(app, None)?],
+            ([], Some(name)) => vec![remote_of_file(app, name, file)?],
+            (names, _) => {
+                names.iter().map(|name| session::spec(app, Some(name))).collect::<Result<_>>()?
+            }
+        };
+        let several = specs.len() > 1;
+        for spec in specs {
+            let id = if several { format!("{}@{}", case.id, spec.name) } else { case.id.clone() };
+            cases.push((SuiteCase { id, ..case.clone() }, spec));
+        }
+    }
+    Ok(cases)
+}
+
+/// A remote that bench.toml names: a project may choose among the user's remotes only.
+fn remote_of_file(app: &App, name: &str, file: &SuiteFile) -> Result<RemoteSpec> {
+    let path = file.file.clone().unwrap_or_default();
+    app.config.remote_of_project(name, &path, session::ssh_alias)
+}
+
+/// Creates the suite's folder with everything that is known before anything runs.
+pub(super) fn begin<'a>(
+    app: &'a App,
+    run_id: Option<&str>,
+    file: &SuiteFile,
+    options: SuiteOptions,
+    cases: Vec<(SuiteCase, RemoteSpec)>,
+    accept_new: bool,
+) -> Result<(SuiteWork<'a>, RunRecord)> {
+    let now = jiff::Timestamp::now();
+    let runs = Runs::new(&app.config.runs_dir.value);
+    let (id, folder) = runs.create(run_id, "bench", now, None)?;
+    let remotes = cases.iter().fold(Vec::<&str>::new(), |mut names, (_, spec)| {
+        if !names.contains(&spec.name.as_str()) {
+            names.push(&spec.name);
+        }
+        names
+    });
+    let level = options.mode.clone().or(options.level.map(|level| level.as_str().to_owned()));
+    let record = RunRecord {
+        title: format!("bench, {} cases", cases.len()),
+        mode: level.unwrap_or_default(),
+        argv: app.argv.clone(),
+        parent: app.parent.clone(),
+        remote: remotes.join(" "),
+        cost: Cost::default(),
+        ..RunRecord::new(id.clone(), "bench", now)
+    };
+    started_here::remember(app, &record);
+    folder.save(&record)?;
+    folder.write_json(
+        "inputs.json",
+        &InputsRecord { schema: "rgpu.inputs/1".to_owned(), ..InputsRecord::default() },
+    )?;
+    let shown = file
+        .file
+        .as_deref()
+        .map(|path| path.strip_prefix(&app.config.project).unwrap_or(path).display().to_string());
+    let names: Vec<(SuiteCase, String)> =
+        cases.iter().map(|(case, spec)| (case.clone(), spec.name.clone())).collect();
+    let repository = repository(&app.config.project);
+    let campaign =
+        Campaign::begin(&id, now.to_string(), shown, repository, options.clone(), &names);
+    let work = SuiteWork {
+        app,
+        folder,
+        cases: cases.into_iter().enumerate().collect(),
+        campaign: Mutex::new(campaign),
+        index: Mutex::new(suite_index::open(app)),
+        file_folder: file.folder().map(Path::to_owned),
+        options,
+        accept_new,
+        base: None,
+    };
+    work.save()?;
+    Ok((work, record))
+}
+
+/// How a suite is taken up.
+struct TakenUp {
+    accept_new: bool,
+    /// Whether the user agreed to go on with a suite that was not started here.
+    yes: bool,
+}
+
+/// Takes up a suite with the options that it was begun with.
+fn take_up<'a>(
+    app: &'a App,
+    folder: RunFolder,
+    run: SuiteRun,
+    taken_up: &TakenUp,
+) -> Result<(SuiteWork<'a>, RunRecord)> {
+    let record = folder.record()?;
+    if run.rows.iter().any(|row| row.target.starts_with(sweep::SUITE_PREFIX)) {
+        let what = format!("`{}` is a sweep, whose cases are in no file", record.id);
+        let again = shlex::try_join(record.argv.iter().skip(1).map(String::as_str));
+        let again = again.unwrap_or_default();
+        return Err(Failure::new(Exit::Usage, "is_sweep", what)
+            .hint(format!("repeat its command: rgpu {again}")));
+    }
+    started_here::check(app, &record, taken_up.yes).map_err(|mut failure| {
+        failure.hints.retain(|hint| !hint.contains("runs attach"));
+        failure.hint(format!("if that is yours: `rgpu bench resume {} --yes`", record.id))
+    })?;
+    let folder = folder.follow()?;
+    let file = list::file(app, run.options.file.as_deref().map(Path::new))?;
+    let options = run.options.clone();
+    let mut now: BTreeMap<String, (SuiteCase, RemoteSpec)> =
+        cases(app, &file, &options)?.into_iter().map(|case| (case.0.id.clone(), case)).collect();
+    let mut campaign = Campaign { run };
+    let mut cases = BTreeMap::new();
+    for (at, row) in campaign.run.rows.iter_mut().enumerate() {
+        match now.remove(&row.case) {
+            Some((case, spec)) => {
+                // The remote that the case began on has its open job.
+                let spec = match spec.name == row.remote {
+                    true => spec,
+                    false => session::spec(app, Some(&row.remote))?,
+                };
+                cases.insert(at, (case, spec));
+            }
+            None if !row.state.has_ended() => {
+                row.state = RowState::Failed;
+                row.exit = Some(Exit::Config as u8);
+                row.reason = Some("unknown_target".to_owned());
+                row.failure = Some("the suite has no such case any more".to_owned());
+            }
+            None => {}
+        }
+    }
+    let work = SuiteWork {
+        app,
+        folder,
+        cases,
+        campaign: Mutex::new(campaign),
+        index: Mutex::new(suite_index::open(app)),
+        file_folder: file.folder().map(Path::to_owned),
+        options,
+        accept_new: taken_up.accept_new,
+        base: None,
+    };
+    Ok((work, record))
+}
+
+/// Runs the rows, repeats those that fail if told to, judges the times and writes the reports.
+pub(super) fn carry_out(
+    app: &App,
+    work: &SuiteWork<'_>,
+    record: &mut RunRecord,
+    rows: Vec<usize>,
+    until_clean: Option<u32>,
+    budget: Option<Duration>,
+    expect: &ExpectArgs,
+) -> Result<Status> {
+    let started_at = Instant::now();
+    let rows = match budget {
+        None => rows,
+        Some(budget) => {
+            let index = work.index.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let seconds = |row: &crate::model::suite::SuiteRow| {
+                index.as_ref().and_then(|index| index.seconds_of(&row.case))
+            };
+            work.with_campaign(|campaign| campaign.fit_budget(rows, budget.as_secs_f64(), seconds))
+        }
+    };
+    work.with_campaign(|campaign| {
+        campaign.run.state = crate::model::suite::SuiteState::Running;
+    });
+    let mut ended = work.run_rows(&rows);
+    let mut repeats = until_clean.unwrap_or(0);
+    while ended.is_ok() && repeats > 0 {
+        let failed = work.with_campaign(|campaign| campaign.rows_to_run(&RunKind::Failed(None)));
+        if failed.is_empty() {
+            break;
+        }
+        app.print_note(&format!("{} cases failed; running them again", failed.len()));
+        repeats -= 1;
+        ended = work.run_rows(&failed);
+    }
+    let judged = expect::judge(app, work, expect);
+    work.with_campaign(|campaign| campaign.finish(seconds_since(started_at)));
+    work.save()?;
+    let run = work.with_campaign(|campaign| campaign.run.clone());
+    let status = work.with_campaign(|campaign| campaign.status());
+    saved::write_reports(app, &work.folder, &run)?;
+    record.seconds = run.seconds;
+    record.state = match (&ended, run.state) {
+        (Err(failure), _) if failure.exit == Exit::Cancelled => RunState::Cancelled,
+        (Err(_), _) => RunState::Failed,
+        (Ok(()), _) if status > 0 => RunState::Failed,
+        (Ok(()), _) => RunState::Done,
+    };
+    let exit = ended.as_ref().err().map_or(status, |failure| failure.exit as u8);
+    record.exit = Some(exit);
+    work.folder.save(record)?;
+    if let Err(failure) = ended {
+        let id = &run.id;
+        let done = run.rows.iter().filter(|row| row.state.has_ended()).count();
+        return Err(failure.hint(format!(
+            "{done} of {} cases are kept; `rgpu bench resume {id}` goes on",
+            run.rows.len()
+        )));
+    }
+    saved::print(app, &work.folder, &run)?;
+    let found = judged?.finish(app, expect)?;
+    Ok(if status > 0 { status } else { found })
+}
+
+fn nothing_failed(work: &SuiteWork<'_>, reason: Option<&str>) -> Failure {
+    work.with_campaign(|campaign| {
+        let id = &campaign.run.id;
+        let reasons = campaign.reasons();
+        let Some(reason) = reason.filter(|_| !reasons.is_empty()) else {
+            return Failure::new(
+                Exit::Usage,
+                "nothing_failed",
+                format!("nothing failed in `{id}`"),
+            );
+        };
+        let known: Vec<String> =
+            reasons.iter().map(|(reason, count)| format!("{reason} ({count})")).collect();
+        let what = format!("nothing failed in `{id}` for the reason `{reason}`");
+        Failure::new(Exit::Usage, "nothing_failed", what)
+            .hint(format!("the reasons there: {}", known.join(", ")))
+    })
+}

@@ -1,0 +1,107 @@
+//! Reads, shows and reports the suite of a run folder.
+
+use std::collections::BTreeSet;
+
+use super::args::ShowArgs;
+use super::carry::THRESHOLD;
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::suite_index;
+use crate::cli::support::terminal::safe;
+use crate::error::{Exit, Failure, Result};
+use crate::model::suite::SuiteRun;
+use crate::report::suite;
+use crate::store::{RunFolder, Runs};
+use crate::suite::{TimeQuery, history};
+
+/// The file of a suite's result.
+const FILE: &str = "suite.json";
+
+/// The suite that the user named, else the latest.
+pub(super) fn find(app: &App, name: Option<&str>) -> Result<(RunFolder, SuiteRun)> {
+    let runs = Runs::new(&app.config.runs_dir.value);
+    let folder = match name {
+        Some(name) => runs.find(name)?,
+        None => latest(&runs)?.ok_or_else(|| {
+            Failure::new(Exit::Usage, "no_suite", "no suite has run here")
+                .hint("`rgpu bench run` runs the suite of this project")
+        })?,
+    };
+    let path = folder.path().join(FILE);
+    if !path.is_file() {
+        let what = format!("`{}` is not the run of a suite", name.unwrap_or_default());
+        return Err(Failure::new(Exit::Usage, "not_a_suite", what)
+            .hint("`rgpu runs list` shows the runs; those of suites are called `bench, … cases`"));
+    }
+    let run = serde_json::from_slice(&folder.read(FILE)?).map_err(|e| {
+        Failure::new(Exit::Artifact, "bad_suite", "the suite's result cannot be read")
+            .file(path.display())
+            .cause(e)
+    })?;
+    Ok((folder, run))
+}
+
+/// The suite that started last.
+fn latest(runs: &Runs) -> Result<Option<RunFolder>> {
+    let mut found: Vec<(String, RunFolder)> = Vec::new();
+    for id in runs.ids()? {
+        if !runs.root().join(&id).join(FILE).is_file() {
+            continue;
+        }
+        let folder = runs.find(&id)?;
+        let record = folder.record()?;
+        found.push((record.started, folder));
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(found.pop().map(|(_, folder)| folder))
+}
+
+/// Writes the reports into the suite's folder.
+pub(super) fn write_reports(app: &App, folder: &RunFolder, run: &SuiteRun) -> Result<()> {
+    // The page has the history if there is an index.
+    let mut points = Vec::new();
+    if let Some(index) = suite_index::open_existing(app).ok().flatten() {
+        let ids: BTreeSet<&str> = run.rows.iter().map(|row| row.case.as_str()).collect();
+        for case in ids {
+            let query = TimeQuery { case: case.to_owned(), ..TimeQuery::default() };
+            points.extend(index.history(&query).unwrap_or_default());
+        }
+    }
+    let history = history(points, THRESHOLD);
+    for (name, text) in [
+        ("report.md", suite::markdown(run)),
+        ("suite.csv", suite::csv(run)),
+        ("junit.xml", suite::junit(run)?),
+        ("index.html", suite::html(run, &history)),
+    ] {
+        folder.write(name, text.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Prints a suite: the table, or the document with `--json`.
+pub(super) fn print(app: &App, folder: &RunFolder, run: &SuiteRun) -> Result<()> {
+    if app.global.json {
+        return app.print_json(run);
+    }
+    app.print(&safe(suite::table(run, &app.style()).as_bytes()));
+    app.print(&format!("  run         {}\n", app.short(folder.path())));
+    Ok(())
+}
+
+/// Shows a suite again.
+pub(super) fn show(app: &App, args: &ShowArgs) -> Result<Status> {
+    let (folder, run) = find(app, args.run.as_deref())?;
+    match args.format.as_deref() {
+        None => print(app, &folder, &run)?,
+        Some("json") => app.print_json(&run)?,
+        Some("markdown") => app.print(&suite::markdown(&run)),
+        Some("csv") => app.print(&suite::csv(&run)),
+        Some("junit") => app.print(&suite::junit(&run)?),
+        Some("html") => {
+            write_reports(app, &folder, &run)?;
+            app.print(&format!("{}\n", app.short(&folder.path().join("index.html"))));
+        }
+        Some(_) => app.print(&safe(suite::table(&run, &app.style()).as_bytes())),
+    }
+    Ok(0)
+}

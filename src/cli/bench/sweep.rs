@@ -1,0 +1,166 @@
+//! `rgpu profile --sweep`: one kernel at all combinations of some values, as a suite of its own.
+
+use super::args::ExpectArgs;
+use super::run::{begin, carry_out, cases};
+use super::work::SuiteWork;
+use crate::cli::support::app::{App, Status};
+use crate::cli::support::kernel_folders::kernel_folders;
+use crate::cli::support::profile_args::ProfileArgs;
+use crate::cli::support::terminal::safe;
+use crate::error::{Exit, Failure, Result, shell_word};
+use crate::kernel::find;
+use crate::model::Profile;
+use crate::model::suite::{RowState, SuiteOptions, SuiteRow};
+use crate::report::suite::{PlotPoint, PlotSeries, plot_page, text_plot};
+use crate::store::Runs;
+use crate::suite::{Axis, AxisKind, Matrix, RunKind, Settings, SuiteFile, TargetSpec, Work};
+
+/// The names of the targets of sweeps begin with this.
+pub(super) const SUITE_PREFIX: &str = "sweep:";
+
+/// The number that `--plot time` draws.
+const TIME: &str = "time";
+
+/// The maximum number of cases of a sweep.
+const MAX_CASES: usize = 1000;
+
+/// Profiles a kernel at each combination.
+pub(in crate::cli) fn run(app: &App, args: &ProfileArgs) -> Result<Status> {
+    let name = args.kernel.as_deref().unwrap_or_default();
+    refuse_single_run_flags(args)?;
+    let spec = find::find(name, &kernel_folders(app))?.spec;
+    let axes: Vec<Axis> = args
+        .sweep
+        .iter()
+        .map(|(name, values)| {
+            let is_size = spec.sizes.vars.contains(name);
+            let kind = if is_size { AxisKind::Size } else { AxisKind::Define };
+            Axis { kind, name: name.clone(), values: values.clone() }
+        })
+        .collect();
+    let target = TargetSpec {
+        suite: "sweep".to_owned(),
+        case: spec.name.clone(),
+        work: Work::Kernel(name.to_owned()),
+        settings: Settings {
+            mode: args.mode.or(spec.mode),
+            sizes: args.problem_sizes.clone(),
+            ..Settings::default()
+        },
+        matrix: Matrix { axes, ..Matrix::default() },
+        ..TargetSpec::default()
+    };
+    let file = SuiteFile { file: None, targets: vec![target], max_cases: MAX_CASES };
+    let options = SuiteOptions { remote: args.place.remote.clone(), ..SuiteOptions::default() };
+    let cases = cases(app, &file, &options)?;
+    let run_id = args.run.run_id.as_deref();
+    let (mut work, mut record) = begin(app, run_id, &file, options, cases, args.place.accept_new)?;
+    let base = ProfileArgs { problem_sizes: Vec::new(), sweep: Vec::new(), ..args.clone() };
+    work.base = Some(base);
+    work.with_campaign(|campaign| {
+        campaign.run.rows.iter_mut().for_each(|row| row.again = again(row, args));
+    });
+    let rows = work.with_campaign(|campaign| campaign.rows_to_run(&RunKind::Open));
+    let expect = ExpectArgs::default();
+    let status = carry_out(app, &work, &mut record, rows, None, None, &expect)?;
+    if !args.plot.is_empty() {
+        plot(app, &work, args)?;
+    }
+    Ok(status)
+}
+
+/// Refuses flags that are about one run.
+fn refuse_single_run_flags(args: &ProfileArgs) -> Result<()> {
+    let given = [
+        ("--events", args.run.events.is_some()),
+        ("--out", args.run.out.is_some()),
+        ("--detach", args.run.detach),
+        ("--dry-run", args.run.dry_run),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        Some((flag, _)) => {
+            let what = format!("`{flag}` is for one run, not for a sweep");
+            Err(Failure::new(Exit::Usage, "usage", what))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The command that profiles one combination alone.
+fn again(row: &SuiteRow, args: &ProfileArgs) -> String {
+    let mut words = vec![format!("rgpu profile --kernel {}", shell_word(&row.kernel))];
+    let values = row.axes.iter().map(|(name, value)| format!("{name}={value}"));
+    words.extend(values.map(|value| format!("--sweep {}", shell_word(value))));
+    words.extend(args.mode.map(|mode| format!("--mode {mode}")));
+    words.push(format!("--remote {}", shell_word(&row.remote)));
+    words.join(" ")
+}
+
+/// Draws the wanted numbers against the first axis: on the terminal, and in `plot.html`.
+fn plot(app: &App, work: &SuiteWork<'_>, args: &ProfileArgs) -> Result<()> {
+    let Some((axis, _)) = args.sweep.first() else { return Ok(()) };
+    let rows = work.with_campaign(|campaign| campaign.run.rows.clone());
+    let mut plots = Vec::new();
+    for wanted in &args.plot {
+        let mut name = wanted.clone();
+        let mut lines: Vec<PlotSeries> = Vec::new();
+        for row in rows.iter().filter(|row| row.state == RowState::Ok) {
+            let Some((found, point)) = point(app, row, axis, wanted) else { continue };
+            name = found;
+            let others = row.axes.iter().filter(|(name, _)| *name != axis);
+            let words: Vec<String> = others.map(|(name, v)| format!("{name}={v}")).collect();
+            let line = words.join(" ");
+            match lines.iter_mut().find(|known| known.name == line) {
+                Some(known) => known.points.push(point),
+                None => lines.push(PlotSeries { name: line, points: vec![point] }),
+            }
+        }
+        if lines.is_empty() {
+            app.print_note(&format!("no run has numbers of `{wanted}` against `{axis}`"));
+            continue;
+        }
+        lines.iter_mut().for_each(|line| line.points.sort_by(|a, b| a.x.total_cmp(&b.x)));
+        if !app.global.json {
+            app.print(&format!("\n{name} against {axis}\n"));
+            for line in &lines {
+                app.print(&safe(text_plot(line, app.style().width).as_bytes()));
+            }
+        }
+        plots.push((name, lines));
+    }
+    if plots.is_empty() {
+        return Ok(());
+    }
+    let title = format!("{} against {axis}", args.kernel.as_deref().unwrap_or_default());
+    work.folder.write("plot.html", plot_page(&title, axis, &plots).as_bytes())?;
+    let path = work.folder.path().join("plot.html");
+    if !app.global.json {
+        app.print(&format!("  plot        {}\n", app.short(&path)));
+    }
+    Ok(())
+}
+
+/// The number of a row with its whole name; `None` if it has none, or its value is no number.
+fn point(app: &App, row: &SuiteRow, axis: &str, wanted: &str) -> Option<(String, PlotPoint)> {
+    let x = row.axes.get(axis)?.parse::<f64>().ok()?;
+    if wanted == TIME {
+        let time = row.times.first()?;
+        let point = PlotPoint {
+            x,
+            y: time.median_ns,
+            interval: Some(time.ci95_ns),
+            title: row.case.clone(),
+            marked: false,
+        };
+        return Some(("time in ns".to_owned(), point));
+    }
+    let folder = Runs::new(&app.config.runs_dir.value).find(row.run.as_deref()?).ok()?;
+    let profile: Profile = serde_json::from_slice(&folder.read("profile.json").ok()?).ok()?;
+    let launch = profile.launches.iter().max_by(|a, b| {
+        a.duration_ns.unwrap_or_default().total_cmp(&b.duration_ns.unwrap_or_default())
+    })?;
+    let (name, _) = launch.metrics.iter().find(|(name, _)| name.starts_with(wanted))?;
+    let y = launch.number(name)?;
+    let title = format!("{}: {y}", row.case);
+    Some((name.clone(), PlotPoint { x, y, interval: None, title, marked: false }))
+}

@@ -1,0 +1,254 @@
+//! Runs the cases of a suite: those of one remote one after the other over one connection, several
+//! remotes side by side.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use super::carry::{CaseRunner, open_run};
+use crate::cli::support::app::App;
+use crate::cli::support::profile_args::ProfileArgs;
+use crate::cli::support::progress::{LiveOutput, ProgressRow};
+use crate::cli::support::session::{self, OutputOptions};
+use crate::error::{Exit, Failure, Result};
+use crate::model::suite::{RowState, SuiteOptions, SuiteRow};
+use crate::remote::RemoteSpec;
+use crate::report::{duration, suite::speedup_text};
+use crate::run::{Reporter, RunEvent};
+use crate::store::RunFolder;
+use crate::suite::{Campaign, RunIndex, SuiteCase};
+
+/// Times to open a connection again after it failed.
+const MAX_RECONNECTS: u32 = 1;
+
+/// A suite that this command works on.
+pub(super) struct SuiteWork<'a> {
+    pub(super) app: &'a App,
+    /// The folder of the suite's run.
+    pub(super) folder: RunFolder,
+    /// The cases by the number of their row, with their remotes.
+    pub(super) cases: BTreeMap<usize, (SuiteCase, RemoteSpec)>,
+    pub(super) campaign: Mutex<Campaign>,
+    pub(super) index: Mutex<Option<RunIndex>>,
+    /// The folder of bench.toml.
+    pub(super) file_folder: Option<PathBuf>,
+    pub(super) options: SuiteOptions,
+    pub(super) accept_new: bool,
+    /// The flags of a sweep; `None` for the cases of a suite.
+    pub(super) base: Option<ProfileArgs>,
+}
+
+impl SuiteWork<'_> {
+    /// Runs these rows. Failed cases are no error.
+    ///
+    /// # Errors
+    /// A host cannot be reached, the user cancels, or the disk fails. What ended before is kept.
+    pub(super) fn run_rows(&self, rows: &[usize]) -> Result<()> {
+        let mut by_remote: BTreeMap<&str, (&RemoteSpec, Vec<usize>)> = BTreeMap::new();
+        for at in rows {
+            let Some((_, spec)) = self.cases.get(at) else { continue };
+            by_remote.entry(&spec.name).or_insert_with(|| (spec, Vec::new())).1.push(*at);
+        }
+        let quiet = self.app.global.quiet || self.app.global.json;
+        let names = by_remote.keys().copied().chain(["suite"]);
+        let bars = ProgressRow::each(self.app.terminal, quiet, names);
+        let suite_bar = bars.last();
+        let left = Mutex::new(rows.to_vec());
+        let ended: Vec<Result<()>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = by_remote
+                .into_values()
+                .zip(&bars)
+                .map(|((spec, rows), bar)| {
+                    let left = &left;
+                    scope.spawn(move || self.run_remote(spec, &rows, bar, suite_bar, left))
+                })
+                .collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, Result<()>>| {
+                thread.join().unwrap_or_else(|_| {
+                    Err(Failure::new(Exit::Bug, "bug", "a bug in rgpu stopped the suite"))
+                })
+            };
+            threads.into_iter().map(join).collect()
+        });
+        // A cancelled remote tells why the others ended too.
+        let mut failures: Vec<Failure> = ended.into_iter().filter_map(Result::err).collect();
+        failures.sort_by_key(|failure| failure.exit != Exit::Cancelled);
+        failures.into_iter().next().map_or(Ok(()), Err)
+    }
+
+    fn run_remote(
+        &self,
+        spec: &RemoteSpec,
+        rows: &[usize],
+        bar: &ProgressRow,
+        suite_bar: Option<&ProgressRow>,
+        left: &Mutex<Vec<usize>>,
+    ) -> Result<()> {
+        let id = self.with_campaign(|campaign| campaign.run.id.clone());
+        let output_options = OutputOptions {
+            live: LiveOutput::Hidden,
+            events: None,
+            accept_new: self.accept_new,
+            run: &id,
+            row: Some(bar),
+        };
+        self.app.block_on(async {
+            let mut reconnects = 0;
+            let mut rows = rows.iter().copied().peekable();
+            while rows.peek().is_some() {
+                let session = session::open(self.app, spec.clone(), output_options).await?;
+                let folder = self.file_folder.as_deref();
+                let mut runner = CaseRunner::new(
+                    self.app,
+                    &self.options,
+                    &id,
+                    folder,
+                    self.base.as_ref(),
+                    session,
+                );
+                while let Some(at) = rows.next_if(|_| !runner.is_broken) {
+                    if let Some(bar) = suite_bar {
+                        bar.show(&self.progress(left));
+                    }
+                    self.run_row(&mut runner, at).await?;
+                    left.lock().unwrap_or_else(PoisonError::into_inner).retain(|row| *row != at);
+                    if runner.session.cancel.request_count() > 0 {
+                        // Tells the signal's thread that the request was heard.
+                        runner.session.cancel.wait_for_more_than(0).await;
+                        return Err(Failure::new(Exit::Cancelled, "cancelled", "cancelled"));
+                    }
+                }
+                let is_broken = runner.is_broken;
+                runner.session.reporter.report(&RunEvent::Finished { exit: 0 });
+                if !is_broken {
+                    runner.session.link.close().await;
+                } else if rows.peek().is_some() {
+                    reconnects += 1;
+                    if reconnects > MAX_RECONNECTS {
+                        let what = format!("`{}` failed twice", spec.name);
+                        return Err(Failure::new(Exit::Host, "host_lost", what));
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Runs one case and records its end.
+    async fn run_row(&self, runner: &mut CaseRunner<'_>, at: usize) -> Result<()> {
+        let Some((case, _)) = self.cases.get(&at) else { return Ok(()) };
+        let run_id = self.with_campaign(|campaign| {
+            let row = &mut campaign.run.rows[at];
+            match row.run.clone().filter(|run| open_run(self.app, run).is_some()) {
+                Some(open) => {
+                    row.state = RowState::Running;
+                    open
+                }
+                None => campaign.start(at),
+            }
+        });
+        self.save()?;
+        let end = runner.run_case(case, &run_id).await;
+        let log = match &end.failure {
+            Some(failure) => Some(self.write_log(&run_id, failure)?),
+            None => None,
+        };
+        let row = self.with_campaign(|campaign| {
+            campaign.end(at, end, log);
+            campaign.run.rows[at].clone()
+        });
+        self.save()?;
+        self.put_in_index(&row);
+        runner.session.reporter.report(&RunEvent::Note { text: &row_text(&row) });
+        Ok(())
+    }
+
+    /// Writes a failure into the suite's folder. Returns the path to show.
+    fn write_log(&self, run_id: &str, failure: &Failure) -> Result<String> {
+        let name = format!("log/{run_id}.txt");
+        self.folder.write(&name, format!("{failure}\n").as_bytes())?;
+        Ok(self.app.short(&self.folder.path().join(name)))
+    }
+
+    pub(super) fn with_campaign<T>(&self, work: impl FnOnce(&mut Campaign) -> T) -> T {
+        work(&mut self.campaign.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Writes suite.json.
+    pub(super) fn save(&self) -> Result<()> {
+        self.with_campaign(|campaign| Ok(self.folder.write_json("suite.json", &campaign.run)?))
+    }
+
+    /// The history is not worth a failed suite: `rgpu runs reindex` makes the index again.
+    fn put_in_index(&self, row: &SuiteRow) {
+        let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(open) = index.as_mut() else { return };
+        if let Err(error) = self.with_campaign(|campaign| open.put_case(&campaign.run, row)) {
+            self.app.print_note(&format!(
+                "warning: the history has no more cases of this suite ({error}); `rgpu runs \
+                 reindex` adds them"
+            ));
+            *index = None;
+        }
+    }
+
+    /// How far the suite is, and how long it may still take.
+    fn progress(&self, left: &Mutex<Vec<usize>>) -> String {
+        let left = left.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        self.with_campaign(|campaign| {
+            let rows = &campaign.run.rows;
+            let ended: Vec<f64> =
+                rows.iter().filter(|row| row.seconds > 0.0).map(|row| row.seconds).collect();
+            let mean = ended.iter().sum::<f64>() / ended.len().max(1) as f64;
+            let expected = |at: &usize| {
+                let known = index.as_ref().and_then(|index| index.seconds_of(&rows[*at].case));
+                known.unwrap_or(mean)
+            };
+            let seconds: f64 = left.iter().map(expected).sum();
+            let failed = campaign.run.count(RowState::Failed);
+            let mut text = format!("{} of {} cases left", left.len(), rows.len());
+            if failed > 0 {
+                text += &format!(", {failed} failed");
+            }
+            if seconds > 0.0 {
+                text += &format!(", about {}", rough_time(seconds));
+            }
+            text
+        })
+    }
+}
+
+/// A time for estimates: `40 s`, `12 min`, `3.5 h`.
+fn rough_time(seconds: f64) -> String {
+    match seconds {
+        s if s < 90.0 => format!("{s:.0} s"),
+        s if s < 5400.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
+/// A case that has ended, in one line.
+fn row_text(row: &SuiteRow) -> String {
+    let time = row.times.last().map(|time| format!("  {}", duration(time.median_ns)));
+    let pair = row.pair.as_ref().map(|pair| {
+        let close = if pair.too_close { ", too close to call" } else { "" };
+        format!("  {} {}{close}", speedup_text(pair.speedup), pair.verdict.as_str())
+    });
+    let why = row.failure.as_ref().map(|failure| format!("  {failure}"));
+    format!(
+        "{:<9} {}{}{}  ({:.1} s){}",
+        row.state.as_str(),
+        row.case,
+        time.unwrap_or_default(),
+        pair.unwrap_or_default(),
+        row.seconds,
+        why.unwrap_or_default()
+    )
+}
+
+/// Seconds since `started_at`.
+pub(super) fn seconds_since(started_at: Instant) -> f64 {
+    started_at.elapsed().as_secs_f64()
+}

@@ -1,0 +1,102 @@
+//! Writes the result of a profile into its run folder, and derives the exit status.
+
+use super::app::{App, Status};
+use super::exec_status::status_of_failure;
+use super::followed_run::FollowedRun;
+use super::verification::unverified;
+use crate::error::{Exit, Failure, Result};
+use crate::model::sanitizer::SanitizerVerdict;
+use crate::model::{Profile, RungId};
+use crate::run::{ProfileOutcome, below_rung_failure, misses_rung, write_samples};
+use crate::store::RunRecord;
+
+/// The result of a run, after everything is written into its folder.
+pub(in crate::cli) struct FinishedRun {
+    pub(in crate::cli) profile: Option<Box<Profile>>,
+    pub(in crate::cli) failure: Option<Failure>,
+    /// The command's exit status.
+    pub(in crate::cli) status: Status,
+}
+
+/// Writes the result into the run folder. `at_least`: the lowest rung that counts as success.
+pub(in crate::cli) fn write_result(
+    app: &App,
+    at_least: Option<&RungId>,
+    run: &mut FollowedRun,
+    outcome: Result<ProfileOutcome>,
+) -> Result<FinishedRun> {
+    let FollowedRun { folder, record, .. } = &*run;
+    let (profile, failure) = match outcome {
+        Ok(ProfileOutcome::Detached) => {
+            run.record_detached()?;
+            return Ok(FinishedRun { profile: None, failure: None, status: 0 });
+        }
+        Ok(ProfileOutcome::Profile { mut profile, sidecars, failure, .. }) => {
+            profile.run.seconds = record.seconds;
+            profile.run.cost_usd = record.cost.cost_usd;
+            profile.run.cost_from = record.cost.source().map(Into::into);
+            if let Some(hotspots) = &sidecars.hotspots {
+                folder.write_json("hotspots.json", hotspots)?;
+            }
+            if let Some(trace) = &sidecars.trace {
+                folder.write_json("trace.json", trace)?;
+            }
+            // Write the reports now, so that they can be read without rgpu.
+            let subject = crate::report::ReportInput::new(&profile, &sidecars);
+            for report in ["markdown", "html"].into_iter().filter_map(crate::report::report) {
+                for document in (report.render)(&subject, &crate::report::Style::default()) {
+                    folder.write(document.name, &document.bytes)?;
+                }
+            }
+            (Some(profile), failure)
+        }
+        Err(failure) => (None, Some(failure)),
+    };
+    let is_exec = record.command == "exec";
+    let program_failed = failure.as_ref().is_some_and(|failure| failure.code == "program_failed");
+    // `exec` ends with the program's own status, whose output the user has seen.
+    let failure = failure
+        .filter(|_| !(is_exec && program_failed))
+        .or_else(|| profile.as_ref().and_then(|p| below_required_rung(p, at_least)))
+        .or_else(|| profile.as_deref().and_then(unverified))
+        .map(|failure| match failure.place.log {
+            None if folder.path().join("log").is_dir() => {
+                failure.log(app.short(&folder.path().join("log")))
+            }
+            _ => failure,
+        });
+    let has_findings =
+        profile.iter().flat_map(|p| &p.sanitizer).any(|s| s.verdict == SanitizerVerdict::Found);
+    let status = match &failure {
+        Some(failure) if is_exec => status_of_failure(failure),
+        Some(failure) => failure.exit as u8,
+        None if has_findings => Exit::Findings as u8,
+        None if is_exec => program_status(record),
+        None => 0,
+    };
+    if let Some(profile) = &profile {
+        folder.write_json("profile.json", profile)?;
+        write_samples(folder)?;
+        for file in crate::report::regions::files(profile) {
+            folder.write(&file.path, file.text.as_bytes())?;
+        }
+        crate::run::publish_cubins(profile, folder.path(), &app.config.runs_dir.value).map_err(
+            |e| Failure::new(Exit::Disk, "disk", "cannot write the compiled kernel").cause(e),
+        )?;
+    }
+    run.record_end(failure.as_ref(), status)?;
+    Ok(FinishedRun { profile, failure, status })
+}
+
+/// The program's own exit status.
+fn program_status(record: &RunRecord) -> u8 {
+    record.program_exit.map_or(0, |status| (status & 0xff) as u8)
+}
+
+/// The failure of a run that ended below `--at-least`.
+fn below_required_rung(profile: &Profile, at_least: Option<&RungId>) -> Option<Failure> {
+    let required_rung = at_least?;
+    let message = format!("the run ended on rung `{}`, below `{required_rung}`", profile.rung);
+    misses_rung(&profile.rung, required_rung, profile.gpu.is_none())
+        .then(|| below_rung_failure(message, &profile.ladder))
+}

@@ -1,0 +1,55 @@
+//! The index of suites, as the commands open it.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::app::{App, Status};
+use crate::error::Result;
+use crate::store::Runs;
+use crate::suite::RunIndex;
+
+/// The file with the ids of this user's state databases.
+fn own_ids(app: &App) -> PathBuf {
+    app.data.join("state-ids")
+}
+
+/// The index of the project, which is created if there is none. `None` if it cannot be used: a suite
+/// runs without it.
+pub(in crate::cli) fn open(app: &App) -> Option<RunIndex> {
+    match RunIndex::open(&app.config.project, &own_ids(app)) {
+        Ok(index) => Some(index),
+        Err(error) => {
+            app.print_note(&format!("warning: there is no history: {error}"));
+            None
+        }
+    }
+}
+
+/// The index of the project; `None` if there is none.
+pub(in crate::cli) fn open_existing(app: &App) -> Result<Option<RunIndex>> {
+    Ok(RunIndex::open_existing(&app.config.project, &own_ids(app))?)
+}
+
+/// The output of `runs reindex --json` (`rgpu.reindexed/1`).
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct Reindexed {
+    /// `rgpu.reindexed/1`.
+    schema: &'static str,
+    /// Number of suites.
+    suites: usize,
+    /// Number of times.
+    times: usize,
+}
+
+/// Makes the index again from the run folders.
+pub(in crate::cli) fn reindex(app: &App) -> Result<Status> {
+    let mut index = RunIndex::open(&app.config.project, &own_ids(app))?;
+    let (suites, times) = index.rebuild(&Runs::new(&app.config.runs_dir.value))?;
+    match app.global.json {
+        true => app.print_json(&Reindexed { schema: "rgpu.reindexed/1", suites, times })?,
+        false => app.print(&format!("{suites} suites with {times} times\n")),
+    }
+    Ok(0)
+}

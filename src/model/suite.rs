@@ -1,0 +1,449 @@
+//! The result of a suite of benchmarks: `suite.json` (`rgpu.suite/1`).
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::comparison::{Part, TimeVerdict};
+use super::profile::{CheckVerdict, Gap};
+
+/// The schema name that every result of a suite carries.
+pub const SCHEMA: &str = "rgpu.suite/1";
+
+/// A suite that was run, with a row for each case.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SuiteRun {
+    /// `rgpu.suite/1`.
+    pub schema: String,
+    /// The id of the suite's run, which is also its folder's name.
+    pub id: String,
+    /// When it started (RFC 3339, UTC).
+    pub started: String,
+    /// Wall-clock seconds of all commands that worked on it.
+    pub seconds: f64,
+    /// Whether it goes on.
+    pub state: SuiteState,
+    /// Whether the last attempt of every case is ok.
+    pub clean: bool,
+    /// The version of rgpu.
+    pub rgpu: String,
+    /// The file that defines the targets, relative to the project; absent if every kernel is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The commit that the project was at; absent outside a git work tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// Whether files of the project differed from that commit.
+    #[serde(default)]
+    pub dirty: bool,
+    /// The command line's part of the settings.
+    pub options: SuiteOptions,
+    /// A row for each case, in the order of the targets.
+    pub rows: Vec<SuiteRow>,
+    /// Expected values that no case has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub orphans: Vec<MeasurementKey>,
+}
+
+/// Whether a suite goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SuiteState {
+    /// A command works on it, or was killed.
+    #[default]
+    Running,
+    /// Cases are left: it was interrupted, or the budget was used up. `rgpu bench resume` goes on.
+    Open,
+    /// Every case has ended.
+    Done,
+}
+
+/// How much is measured besides times.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Times, and ncu's sections for the speed of light, launches and occupancy.
+    #[default]
+    Minimal,
+    /// In addition the roofline.
+    Sol,
+    /// nsys, and ncu with all sections.
+    Deep,
+}
+
+impl Level {
+    /// The name on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Minimal => "minimal",
+            Self::Sol => "sol",
+            Self::Deep => "deep",
+        }
+    }
+
+    /// The level with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "minimal" => Some(Self::Minimal),
+            "sol" => Some(Self::Sol),
+            "deep" | "deep_dive" => Some(Self::Deep),
+            _ => None,
+        }
+    }
+}
+
+/// What the command line said; absent fields come from the file or are rgpu's own.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SuiteOptions {
+    /// Patterns of `--target`; empty: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<String>,
+    /// The file of `--file`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<Level>,
+    /// The mode of `rgpu profile`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// The remote, or several with commas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<String>,
+    /// The GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<String>,
+    /// Whether other processes may use the GPU.
+    #[serde(default)]
+    pub share_gpu: bool,
+    /// Whether doubts about the host are an error.
+    #[serde(default)]
+    pub strict: bool,
+    /// Whether generated targets are included.
+    #[serde(default)]
+    pub include_generated: bool,
+    /// Number of timed launches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iters: Option<u32>,
+    /// Time limit of each step in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_s: Option<u64>,
+    /// The speedup below which a pair is too close to call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_speedup: Option<f64>,
+    /// The smallest effect that counts, as a fraction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<f64>,
+}
+
+/// The result of one case.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SuiteRow {
+    /// The case: the target, with the values of its axes in brackets.
+    pub case: String,
+    /// The target, `suite:case`.
+    pub target: String,
+    /// Values of the axes of the target's matrix.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub axes: BTreeMap<String, String>,
+    /// The kernel or program; of a pair, the optimised side.
+    pub kernel: String,
+    /// The baseline of a pair.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
+    /// Name of the remote.
+    pub remote: String,
+    /// State of the last attempt.
+    pub state: RowState,
+    /// Number of attempts.
+    pub attempts: u32,
+    /// Id of the run of the last attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// Wall-clock seconds of the last attempt.
+    #[serde(default)]
+    pub seconds: f64,
+    /// The exit status that the case would have alone; absent until it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<u8>,
+    /// Code of the failure, as in `rgpu.error/1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The failure in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// The log with the details.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
+    /// The command that runs this case alone.
+    pub again: String,
+    /// The times, with a row for each size and side.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub times: Vec<SuiteTime>,
+    /// The comparison of a pair.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pair: Option<PairResult>,
+    /// Doubts about the host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Gap>,
+    /// Metrics of the launch with the most time, by NVIDIA's names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<String, f64>,
+}
+
+/// The state of a case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RowState {
+    /// It has not run yet.
+    #[default]
+    Waiting,
+    /// It runs, or its command was killed.
+    Running,
+    /// It ended well.
+    Ok,
+    /// It failed.
+    Failed,
+    /// The user interrupted it.
+    Cancelled,
+    /// The budget did not reach.
+    NoBudget,
+}
+
+impl RowState {
+    /// As shown in tables.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::Ok => "ok",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::NoBudget => "no budget",
+        }
+    }
+
+    /// Whether the case has a result, good or bad.
+    pub fn has_ended(self) -> bool {
+        matches!(self, Self::Ok | Self::Failed)
+    }
+}
+
+/// What a time belongs to. Times with the same key are comparable.
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+pub struct MeasurementKey {
+    /// The case.
+    pub case: String,
+    /// The side: `kernel`, `baseline` or `optimised`.
+    pub side: String,
+    /// The sizes, `n=1024`, with `;` between groups.
+    pub sizes: String,
+    /// The dtypes of the outputs.
+    pub dtype: String,
+    /// Name of the GPU.
+    pub gpu: String,
+    /// Major version of the driver.
+    pub driver: String,
+    /// The compiler with its version.
+    pub toolkit: String,
+    /// The clock policy.
+    pub clocks: String,
+    /// How it was timed, with the version of the method.
+    pub method: String,
+}
+
+/// A time of a case.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SuiteTime {
+    /// What it belongs to.
+    #[serde(flatten)]
+    pub key: MeasurementKey,
+    /// Name of the size.
+    pub size: String,
+    /// Digest of the files and options that the kernel was made of.
+    pub inputs: String,
+    /// UUID of the GPU.
+    pub device: String,
+    /// Median in nanoseconds.
+    pub median_ns: f64,
+    /// 95 % interval of the median.
+    pub ci95_ns: [f64; 2],
+    /// Number of samples.
+    pub samples: u64,
+    /// Share of the speed of light, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sol_percent: Option<f64>,
+    /// Result of the check.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correctness: Option<CheckVerdict>,
+    /// Whether two calls on the same inputs gave the same bits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bit_equal: Option<bool>,
+    /// Throttle reasons seen, by their NVML names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub throttle: Vec<String>,
+    /// The verdict against the expected time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<TimeJudgement>,
+}
+
+/// A time against another of the same key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TimeJudgement {
+    /// The verdict.
+    pub verdict: SuiteVerdict,
+    /// The other time in nanoseconds, divided by this one: above 1, this one is faster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speedup: Option<f64>,
+    /// Interval of the speedup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<[f64; 2]>,
+    /// The smallest effect that counted, as a fraction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<f64>,
+    /// The reason of INCOMPARABLE and of a gate that was missed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
+}
+
+/// The verdict on a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum SuiteVerdict {
+    /// The whole interval lies beyond the threshold on the faster side.
+    Faster,
+    /// The whole interval lies beyond the threshold on the slower side, or a gate was missed.
+    Slower,
+    /// The whole interval lies within the threshold.
+    Same,
+    /// None of these.
+    Ambiguous,
+    /// There is nothing to compare with.
+    New,
+    /// There is, but made under other conditions.
+    Incomparable,
+}
+
+impl SuiteVerdict {
+    /// The name as displayed and as in the JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::New => "NEW",
+            Self::Incomparable => "INCOMPARABLE",
+            Self::Faster => TimeVerdict::Faster.as_str(),
+            Self::Slower => TimeVerdict::Slower.as_str(),
+            Self::Same => TimeVerdict::Same.as_str(),
+            Self::Ambiguous => TimeVerdict::Ambiguous.as_str(),
+        }
+    }
+}
+
+impl From<TimeVerdict> for SuiteVerdict {
+    fn from(verdict: TimeVerdict) -> Self {
+        match verdict {
+            TimeVerdict::Faster => Self::Faster,
+            TimeVerdict::Slower => Self::Slower,
+            TimeVerdict::Same => Self::Same,
+            TimeVerdict::Ambiguous => Self::Ambiguous,
+        }
+    }
+}
+
+/// The comparison of the two sides of a pair.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PairResult {
+    /// The verdict on the optimised side.
+    pub verdict: TimeVerdict,
+    /// The baseline's time divided by that of the optimised side.
+    pub speedup: Option<f64>,
+    /// 95 % interval of the speedup.
+    pub ci95: Option<[f64; 2]>,
+    /// Whether the interval spans the least speedup that is asked for, or lies below it.
+    pub too_close: bool,
+    /// One sentence with the reason.
+    pub summary: String,
+    /// For each tool, whether it has results for both sides, or why not.
+    #[serde(default)]
+    pub parts: Vec<Part>,
+    /// Sizes that were too close to call before these, with their speedups.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grown: Vec<GrownSizes>,
+}
+
+/// Sizes at which a pair was too close to call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GrownSizes {
+    /// The sizes.
+    pub sizes: String,
+    /// The speedup there.
+    pub speedup: Option<f64>,
+    /// Its 95 % interval.
+    pub ci95: Option<[f64; 2]>,
+    /// Id of the run.
+    pub run: String,
+}
+
+impl SuiteRun {
+    /// The number of cases in this state.
+    pub fn count(&self, state: RowState) -> usize {
+        self.rows.iter().filter(|row| row.state == state).count()
+    }
+
+    /// All times with their rows.
+    pub fn times(&self) -> impl Iterator<Item = (&SuiteRow, &SuiteTime)> {
+        self.rows.iter().flat_map(|row| row.times.iter().map(move |time| (row, time)))
+    }
+}
+
+/// The schema name of a comparison of suites.
+pub const COMPARISON_SCHEMA: &str = "rgpu.suite_compare/1";
+
+/// Two runs of a suite, compared (`rgpu.suite_compare/1`).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SuiteComparison {
+    /// `rgpu.suite_compare/1`.
+    pub schema: String,
+    /// Id of the base.
+    pub a: String,
+    /// Id of the run compared with the base.
+    pub b: String,
+    /// The smallest effect that counts, as a fraction.
+    pub threshold: f64,
+    /// The times of `b`, in its order.
+    pub rows: Vec<ComparedRow>,
+    /// Times that only the base has: case, side and sizes.
+    pub only_a: Vec<String>,
+    /// Cases that ended well in `a` and failed in `b`, with their reasons.
+    pub newly_failed: Vec<String>,
+}
+
+/// A time of both runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ComparedRow {
+    /// The case.
+    pub case: String,
+    /// The side.
+    pub side: String,
+    /// The sizes.
+    pub sizes: String,
+    /// Median of the base in nanoseconds; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub a_ns: Option<f64>,
+    /// Median of the other run in nanoseconds.
+    pub b_ns: f64,
+    /// The verdict.
+    #[serde(flatten)]
+    pub judgement: TimeJudgement,
+}
+
+impl SuiteComparison {
+    /// The number of times with this verdict.
+    pub fn count(&self, verdict: SuiteVerdict) -> usize {
+        self.rows.iter().filter(|row| row.judgement.verdict == verdict).count()
+    }
+}

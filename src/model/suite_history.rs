@@ -1,0 +1,74 @@
+//! The history of a suite's times (`rgpu.history/1`).
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::suite::MeasurementKey;
+
+/// The schema name of a history.
+pub const SCHEMA: &str = "rgpu.history/1";
+
+/// The history of some cases (`rgpu.history/1`).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct History {
+    /// `rgpu.history/1`.
+    pub schema: String,
+    /// The smallest change that counts, as a fraction.
+    pub threshold: f64,
+    /// One series for each key.
+    pub series: Vec<Series>,
+}
+
+/// The times of one key, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Series {
+    /// The key of all points.
+    pub key: MeasurementKey,
+    /// The points, oldest first.
+    pub points: Vec<HistoryPoint>,
+    /// Where the time changed.
+    pub changes: Vec<ChangePoint>,
+}
+
+/// One time of the history.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HistoryPoint {
+    /// The suite's run.
+    pub run: String,
+    /// When it started (RFC 3339).
+    pub started: String,
+    /// The key; left out where the series has it.
+    #[serde(skip)]
+    pub key: MeasurementKey,
+    /// Digest of the files and options that the kernel was made of.
+    pub inputs: String,
+    /// UUID of the GPU.
+    pub device: String,
+    /// Median in nanoseconds.
+    pub median_ns: f64,
+    /// 95 % interval of the median.
+    pub ci95_ns: [f64; 2],
+    /// Number of samples.
+    pub samples: u64,
+    /// Whether the results were right.
+    pub right: bool,
+    /// Whether the GPU was throttled.
+    pub throttled: bool,
+    /// The commit; empty if unknown.
+    pub commit: String,
+    /// Whether files differed from that commit.
+    pub dirty: bool,
+}
+
+/// A change of the level of a series.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChangePoint {
+    /// Number of the first point after the change, from 0.
+    pub at: usize,
+    /// Median of the points before it, back to the change before that.
+    pub before: f64,
+    /// Median of the points from it on, up to the next change.
+    pub after: f64,
+    /// Approximate significance of the split.
+    pub p: f64,
+}

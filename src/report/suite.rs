@@ -1,0 +1,22 @@
+//! Reports of a suite: for terminals, pull requests, spreadsheets, CI and browsers.
+//!
+//! They are not in [`super::REPORTS`], since those render a single profile.
+
+mod csv;
+mod history;
+mod junit;
+mod markdown;
+mod page;
+mod plot;
+mod table;
+
+pub use csv::csv;
+pub use history::{history_page, history_table};
+pub use junit::junit;
+pub use markdown::markdown;
+pub use page::html;
+pub use plot::{PlotPoint, PlotSeries, plot_page, text_plot};
+pub use table::{comparison_table, speedup_text, table};
+
+/// The formats of `rgpu bench show`.
+pub const FORMATS: [&str; 6] = ["table", "json", "markdown", "csv", "junit", "html"];

@@ -1,0 +1,115 @@
+//! The history of a suite's times, for a terminal and as a page.
+
+use super::plot::{PlotPoint, PlotSeries, page, svg};
+use crate::model::suite_history::{History, Series};
+use crate::report::html::escape;
+use crate::report::quantity::{duration, moment};
+use crate::report::{Align, Grid, Style};
+
+/// The maximum number of points of a series in a terminal.
+const MAX_SHOWN_POINTS: usize = 30;
+
+/// The key in one line.
+fn title(series: &Series) -> String {
+    let key = &series.key;
+    let words = [
+        key.case.as_str(),
+        if key.side == "kernel" { "" } else { &key.side },
+        &key.sizes,
+        &key.gpu,
+        &key.toolkit,
+    ];
+    let driver = format!("driver {}", key.driver);
+    let words = words.into_iter().chain([driver.as_str()]);
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" · ")
+}
+
+/// A change in words: `+5.0 %`.
+fn change(before: f64, after: f64) -> String {
+    format!("{:+.1} %", (after / before - 1.0) * 100.0)
+}
+
+/// Renders the history for a terminal.
+pub fn history_table(history: &History, style: &Style) -> String {
+    let mut out = String::new();
+    for series in &history.series {
+        out += &format!("{}\n", title(series));
+        let mut grid = Grid::new(&[
+            ("started", Align::Left),
+            ("time", Align::Right),
+            ("interval", Align::Left),
+            ("device", Align::Left),
+            ("commit", Align::Left),
+            ("change", Align::Left),
+            ("run", Align::Left),
+        ]);
+        let skipped = series.points.len().saturating_sub(MAX_SHOWN_POINTS);
+        for (at, point) in series.points.iter().enumerate().skip(skipped) {
+            let changed = series.changes.iter().find(|change| change.at == at);
+            let [low, high] = point.ci95_ns;
+            grid.row([
+                moment(&point.started),
+                duration(point.median_ns),
+                format!("{} – {}", duration(low), duration(high)),
+                point.device.get(..12).unwrap_or(&point.device).to_owned(),
+                point.commit.get(..9).unwrap_or(&point.commit).to_owned()
+                    + if point.dirty { "+" } else { "" },
+                changed.map(|c| change(c.before, c.after)).unwrap_or_default(),
+                point.run.clone(),
+            ]);
+        }
+        out += &grid.without_empty_columns().plain(style.width, 2);
+        if skipped > 0 {
+            out += &format!("  {skipped} older ones are in `--format json` and `html`\n");
+        }
+        for changed in &series.changes {
+            let point = series.points.get(changed.at);
+            out += &format!(
+                "  changed at {}: {} to {} ({}), p = {:.1e}\n",
+                point.map(|point| point.run.as_str()).unwrap_or_default(),
+                duration(changed.before),
+                duration(changed.after),
+                change(changed.before, changed.after),
+                changed.p
+            );
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// Renders the history as a page.
+pub fn history_page(history: &History) -> String {
+    let mut body = "<h1>History</h1>\n".to_owned();
+    for series in &history.series {
+        let point = |(at, point): (usize, &crate::model::suite_history::HistoryPoint)| PlotPoint {
+            x: at as f64,
+            y: point.median_ns,
+            interval: Some(point.ci95_ns),
+            title: format!(
+                "{} · {} · {} · {} · {}",
+                moment(&point.started),
+                point.run,
+                duration(point.median_ns),
+                point.commit.get(..12).unwrap_or(&point.commit),
+                point.device
+            ),
+            marked: series.changes.iter().any(|change| change.at == at),
+        };
+        let points = series.points.iter().enumerate().map(point).collect();
+        let line = PlotSeries { name: String::new(), points };
+        body +=
+            &format!("<h2>{}</h2>\n{}\n", escape(&title(series)), svg(&[line], "suite", duration));
+        for changed in &series.changes {
+            let run = series.points.get(changed.at).map(|point| point.run.as_str());
+            body += &format!(
+                "<p class=\"bad\">changed at {}: {} to {} ({})</p>\n",
+                escape(run.unwrap_or_default()),
+                duration(changed.before),
+                duration(changed.after),
+                change(changed.before, changed.after)
+            );
+        }
+    }
+    page("History · rgpu bench", &body, "")
+}

@@ -1,0 +1,79 @@
+//! `report.md` of a suite, which also fits a comment of a pull request.
+
+use super::table::{cases, counts};
+use crate::model::suite::{RowState, SuiteRun, SuiteVerdict};
+use crate::report::markdown::plain;
+use crate::report::quantity::moment;
+
+/// Renders a suite as Markdown.
+pub fn markdown(run: &SuiteRun) -> String {
+    let clean = if run.clean { "clean" } else { "not clean" };
+    let mut out = format!("# {}: {clean}\n\n{}.", plain(&run.id), counts(run));
+    let slower = run
+        .times()
+        .filter_map(|(_, time)| time.against.as_ref())
+        .filter(|judged| judged.verdict == SuiteVerdict::Slower)
+        .count();
+    if slower > 0 {
+        out += &format!(" {slower} slower than expected.");
+    }
+    out += &format!("\n\nStarted {}", moment(&run.started));
+    if let Some(commit) = &run.commit {
+        let dirty = if run.dirty { ", with changes" } else { "" };
+        out += &format!(" at `{}`{dirty}", commit.get(..12).unwrap_or(commit));
+    }
+    out += &format!(", {:.0} s.\n\n", run.seconds);
+    out += &cases(run).markdown();
+    let failed: Vec<_> = run.rows.iter().filter(|row| row.state == RowState::Failed).collect();
+    if !failed.is_empty() {
+        out += "\n## Failures\n";
+    }
+    for row in failed {
+        let failure = plain(row.failure.as_deref().unwrap_or_default());
+        out += &format!("\n- {}: {failure}\n\n      {}\n", plain(&row.case), row.again);
+    }
+    let pairs: Vec<_> = run.rows.iter().filter_map(|row| Some((row, row.pair.as_ref()?))).collect();
+    if !pairs.is_empty() {
+        out += "\n## Pairs\n\n";
+    }
+    for (row, pair) in pairs {
+        out += &format!("- {}: {}", plain(&row.case), plain(&pair.summary));
+        if pair.too_close {
+            out += " Too close to call.";
+        }
+        for grown in &pair.grown {
+            let speedup = grown.speedup.map(|x| format!("{x:.3}×")).unwrap_or_default();
+            out += &format!(" At {}: {speedup}, too close to call.", plain(&grown.sizes));
+        }
+        out.push('\n');
+        for part in pair.parts.iter().filter(|part| !part.there) {
+            out += &format!("  - no {}: {}\n", part.part, plain(&part.note));
+        }
+    }
+    let judged: Vec<_> = run
+        .times()
+        .filter_map(|(row, time)| Some((row, time, time.against.as_ref()?)))
+        .filter(|(_, _, judged)| !judged.why.is_empty())
+        .collect();
+    if !judged.is_empty() {
+        out += "\n## Notes on expectations\n\n";
+    }
+    for (row, time, judged) in judged {
+        let verdict = judged.verdict.as_str();
+        out += &format!(
+            "- {} {}: {verdict}, {}\n",
+            plain(&row.case),
+            plain(&time.key.side),
+            plain(&judged.why)
+        );
+    }
+    let doubts: Vec<_> =
+        run.rows.iter().flat_map(|row| row.warnings.iter().map(move |w| (row, w))).collect();
+    if !doubts.is_empty() {
+        out += "\n## Doubts about the host\n\n";
+    }
+    for (row, warning) in doubts {
+        out += &format!("- {}: {}\n", plain(&row.case), plain(&warning.text));
+    }
+    out
+}

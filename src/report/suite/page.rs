@@ -1,0 +1,224 @@
+//! `index.html` of a suite: one page without network access, with a table to filter, plots against
+//! the axes, and the history of each case.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::plot::{PlotPoint, PlotSeries, page, svg};
+use super::table::{counts, speedup_text, time_text};
+use crate::model::suite::{RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict};
+use crate::model::suite_history::{History, Series};
+use crate::report::html::escape;
+use crate::report::quantity::{duration, moment};
+
+/// Hides the rows that the two filters leave out.
+const SCRIPT: &str = "\
+(()=>{const text=document.getElementById('filter'),state=document.getElementById('state');\
+const rows=[...document.querySelectorAll('#cases tbody tr')];\
+const apply=()=>{const word=text.value.toLowerCase();\
+for(const row of rows)row.hidden=!(row.textContent.toLowerCase().includes(word)&&\
+(state.value===''||row.dataset.state===state.value));};\
+text.addEventListener('input',apply);state.addEventListener('change',apply);})();";
+
+/// Renders the page. `history` is what is known of the cases' earlier times.
+pub fn html(run: &SuiteRun, history: &History) -> String {
+    let mut body = format!("<h1>{}</h1>\n<p>{}", escape(&run.id), escape(&counts(run)));
+    let _ = write!(body, " · {} · {:.0} s", escape(&moment(&run.started)), run.seconds);
+    if let Some(commit) = &run.commit {
+        let dirty = if run.dirty { ", with changes" } else { "" };
+        let _ =
+            write!(body, " · <code>{}</code>{dirty}", escape(commit.get(..12).unwrap_or(commit)));
+    }
+    body += "</p>\n";
+    table(&mut body, run, history);
+    failures(&mut body, run);
+    axes(&mut body, run);
+    light(&mut body, run);
+    page(&format!("{} · rgpu bench", run.id), &body, SCRIPT)
+}
+
+fn table(body: &mut String, run: &SuiteRun, history: &History) {
+    *body += "<p><input id=\"filter\" placeholder=\"filter\" aria-label=\"filter\">\
+              <select id=\"state\" aria-label=\"state\"><option value=\"\">all</option>\
+              <option>ok</option><option>failed</option><option>slower</option></select></p>\n\
+              <div class=\"scroll\"><table id=\"cases\"><thead><tr><th>case</th><th>size</th><th>side</th>\
+              <th class=\"n\">time</th><th class=\"n\">of light</th><th class=\"n\">speedup</th>\
+              <th>pair</th><th>expected</th><th>history</th><th>state</th></tr></thead>\n<tbody>\n";
+    for row in &run.rows {
+        let times: Vec<Option<&SuiteTime>> = match row.times.is_empty() {
+            true => vec![None],
+            false => row.times.iter().map(Some).collect(),
+        };
+        for time in times {
+            table_row(body, row, time, history);
+        }
+    }
+    *body += "</tbody></table></div>\n";
+}
+
+fn table_row(body: &mut String, row: &SuiteRow, time: Option<&SuiteTime>, history: &History) {
+    let judged = time.and_then(|time| time.against.as_ref());
+    let slower = judged.is_some_and(|judged| judged.verdict == SuiteVerdict::Slower);
+    let state = if slower { "slower" } else { row.state.as_str() };
+    let class = match (row.state, slower) {
+        (RowState::Failed, _) | (_, true) => "bad",
+        (RowState::Ok, _) => "good",
+        _ => "faint",
+    };
+    let pair = row.pair.as_ref().filter(|_| time.is_some_and(|t| t.key.side == "optimised"));
+    let close = if pair.is_some_and(|pair| pair.too_close) { ", too close" } else { "" };
+    let expected = judged.map(|judged| {
+        let speedup = speedup_text(judged.speedup);
+        format!(
+            "<span title=\"{}\">{} {speedup}</span>",
+            escape(&judged.why),
+            judged.verdict.as_str()
+        )
+    });
+    let sparkline = time.and_then(|time| history.series.iter().find(|s| s.key == time.key));
+    let reason = row.reason.as_deref().map(|reason| format!(": {}", escape(reason)));
+    let _ = writeln!(
+        body,
+        "<tr data-state=\"{state}\"><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td>\
+         <td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}{close}</td><td>{}</td><td>{}</td>\
+         <td class=\"{class}\">{}{}</td></tr>",
+        escape(&row.case),
+        escape(time.map(|t| t.size.as_str()).unwrap_or_default()),
+        escape(time.map(|t| t.key.side.as_str()).unwrap_or_default()),
+        time.map(time_text).unwrap_or_default(),
+        time.and_then(|t| t.sol_percent).map(|x| format!("{x:.0} %")).unwrap_or_default(),
+        speedup_text(pair.and_then(|pair| pair.speedup)),
+        pair.map(|pair| pair.verdict.as_str()).unwrap_or_default(),
+        expected.unwrap_or_default(),
+        sparkline.map(draw_sparkline).unwrap_or_default(),
+        row.state.as_str(),
+        reason.unwrap_or_default(),
+    );
+}
+
+/// The times of a key in a line of 120 by 18 pixels.
+fn draw_sparkline(series: &Series) -> String {
+    const NEWEST: usize = 60;
+    let skipped = series.points.len().saturating_sub(NEWEST);
+    let times: Vec<f64> = series.points[skipped..].iter().map(|point| point.median_ns).collect();
+    let (low, high) =
+        times.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), x| (low.min(*x), high.max(*x)));
+    if times.len() < 2 {
+        return String::new();
+    }
+    let room = (high - low).max(high * 0.02);
+    let place = |(n, x): (usize, &f64)| {
+        let across = 2.0 + 116.0 * n as f64 / (times.len() - 1) as f64;
+        format!("{across:.1},{:.1}", 16.0 - 14.0 * (x - low) / room)
+    };
+    let line: Vec<String> = times.iter().enumerate().map(place).collect();
+    format!(
+        "<svg viewBox=\"0 0 120 18\" width=\"120\" height=\"18\"><polyline class=\"s0\" style=\"fill:none\" points=\"{}\"/>\
+         <title>{} to {}, {} suites</title></svg>",
+        line.join(" "),
+        duration(low),
+        duration(high),
+        series.points.len()
+    )
+}
+
+fn failures(body: &mut String, run: &SuiteRun) {
+    let failed: Vec<&SuiteRow> =
+        run.rows.iter().filter(|row| row.state == RowState::Failed).collect();
+    if failed.is_empty() {
+        return;
+    }
+    *body += "<h2>Failures</h2>\n";
+    for row in failed {
+        let _ = writeln!(
+            body,
+            "<p><b>{}</b><br>{}<br><code>{}</code></p>",
+            escape(&row.case),
+            escape(row.failure.as_deref().unwrap_or_default()),
+            escape(&row.again)
+        );
+    }
+}
+
+/// A plot for each target with an axis of numbers: the time, a line for each side and for each
+/// combination of the other axes.
+fn axes(body: &mut String, run: &SuiteRun) {
+    let mut plots: BTreeMap<(&str, &str), BTreeMap<String, Vec<PlotPoint>>> = BTreeMap::new();
+    for (row, time) in run.times() {
+        let numbers =
+            row.axes.iter().filter_map(|(name, value)| Some((name, value.parse::<f64>().ok()?)));
+        for (axis, x) in numbers {
+            let others = row.axes.iter().filter(|(name, _)| *name != axis);
+            let mut words: Vec<String> = others.map(|(name, v)| format!("{name}={v}")).collect();
+            if time.key.side != "kernel" {
+                words.insert(0, time.key.side.clone());
+            }
+            let point = PlotPoint {
+                x,
+                y: time.median_ns,
+                interval: Some(time.ci95_ns),
+                title: format!("{}: {}", row.case, time_text(time)),
+                marked: false,
+            };
+            plots
+                .entry((&row.target, axis))
+                .or_default()
+                .entry(words.join(" "))
+                .or_default()
+                .push(point);
+        }
+    }
+    for ((target, axis), lines) in plots {
+        let series: Vec<PlotSeries> = lines
+            .into_iter()
+            .map(|(name, mut points)| {
+                points.sort_by(|a, b| a.x.total_cmp(&b.x));
+                PlotSeries { name, points }
+            })
+            .collect();
+        if series.iter().all(|one| one.points.len() < 2) {
+            continue;
+        }
+        let _ = writeln!(
+            body,
+            "<h2>{} against {}</h2>\n{}",
+            escape(target),
+            escape(axis),
+            svg(&series, axis, duration)
+        );
+    }
+}
+
+/// Shares of the speed of light, as bars.
+fn light(body: &mut String, run: &SuiteRun) {
+    let known: Vec<(String, f64)> = run
+        .times()
+        .filter_map(|(row, time)| {
+            let name = format!("{} {} {}", row.case, time.size, time.key.side);
+            Some((name, time.sol_percent?))
+        })
+        .collect();
+    if known.is_empty() {
+        return;
+    }
+    let height = 20.0 * known.len() as f64 + 8.0;
+    let _ = write!(
+        body,
+        "<h2>Share of the speed of light</h2>\n<svg viewBox=\"0 0 720 {height}\" width=\"720\" height=\"{height}\">"
+    );
+    for (n, (name, percent)) in known.iter().enumerate() {
+        let y = 20.0 * n as f64 + 4.0;
+        let _ = write!(
+            body,
+            "<text x=\"330\" y=\"{:.0}\" text-anchor=\"end\">{}</text>\
+             <rect class=\"s0\" x=\"336\" y=\"{y:.0}\" width=\"{:.1}\" height=\"14\"/>\
+             <text x=\"{:.1}\" y=\"{:.0}\">{percent:.0} %</text>",
+            y + 11.0,
+            escape(name),
+            percent.clamp(0.0, 120.0) * 2.8,
+            342.0 + percent.clamp(0.0, 120.0) * 2.8,
+            y + 11.0,
+        );
+    }
+    *body += "</svg>\n";
+}

@@ -1,0 +1,245 @@
+//! Plots of numbers against an axis: SVG for pages, and characters for terminals.
+
+use std::fmt::Write;
+
+use crate::report::html::{escape, hash};
+use crate::report::quantity::digits;
+
+/// A series of a plot.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlotSeries {
+    /// Its name in the legend.
+    pub name: String,
+    /// The points, by `x`.
+    pub points: Vec<PlotPoint>,
+}
+
+/// A point of a plot.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlotPoint {
+    /// Where it stands on the axis.
+    pub x: f64,
+    /// The number.
+    pub y: f64,
+    /// The interval of the number.
+    pub interval: Option<[f64; 2]>,
+    /// What the point is, shown when it is pointed at.
+    pub title: String,
+    /// Whether a line marks it.
+    pub marked: bool,
+}
+
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 260.0;
+const LEFT: f64 = 74.0;
+const BOTTOM: f64 = 34.0;
+const TOP: f64 = 16.0;
+const RIGHT: f64 = 14.0;
+
+/// The number of colours of the style sheet.
+const COLORS: usize = 6;
+
+/// The style of plots and of the pages with them, light and dark.
+pub(super) const CSS: &str = "\
+:root{color-scheme:light dark;--ink:#161b24;--faint:#5a6474;--line:#d6dae1;--back:#fff;--row:#f5f6f8;\
+--c0:#2b5bd7;--c1:#c2410c;--c2:#15803d;--c3:#7e22ce;--c4:#0e7490;--c5:#be185d;--bad:#b91c1c;--good:#15803d}\
+@media(prefers-color-scheme:dark){:root{--ink:#e7eaf0;--faint:#9aa5b5;--line:#303845;--back:#0e1117;--row:#161b23;\
+--c0:#8fb0ff;--c1:#fdba74;--c2:#86efac;--c3:#d8b4fe;--c4:#67e8f9;--c5:#f9a8d4;--bad:#fca5a5;--good:#86efac}}\
+body{font:14px/1.45 system-ui,sans-serif;color:var(--ink);background:var(--back);margin:0 auto;max-width:1180px;padding:16px}\
+h1{font-size:20px}h2{font-size:16px;margin-top:28px}table{border-collapse:collapse;width:100%}\
+th,td{text-align:left;padding:3px 10px 3px 0;border-bottom:1px solid var(--line);vertical-align:top}\
+td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}th{color:var(--faint);font-weight:600}\
+tbody tr:hover{background:var(--row)}.bad{color:var(--bad);font-weight:600}.good{color:var(--good)}.faint{color:var(--faint)}\
+code{font-family:ui-monospace,monospace;font-size:12px}input,select{font:inherit;padding:3px 6px;margin:0 10px 8px 0;\
+color:inherit;background:var(--row);border:1px solid var(--line)}.scroll{overflow-x:auto}\
+svg{max-width:100%;height:auto;display:block}svg text{fill:var(--faint);font:11px system-ui,sans-serif}\
+svg .grid{stroke:var(--line)}svg .mark{stroke:var(--bad);stroke-dasharray:4 3}svg polyline{fill:none;stroke-width:1.6}\
+.s0{stroke:var(--c0);fill:var(--c0)}.s1{stroke:var(--c1);fill:var(--c1)}.s2{stroke:var(--c2);fill:var(--c2)}\
+.s3{stroke:var(--c3);fill:var(--c3)}.s4{stroke:var(--c4);fill:var(--c4)}.s5{stroke:var(--c5);fill:var(--c5)}\
+svg text.k0{fill:var(--c0)}svg text.k1{fill:var(--c1)}svg text.k2{fill:var(--c2)}svg text.k3{fill:var(--c3)}\
+svg text.k4{fill:var(--c4)}svg text.k5{fill:var(--c5)}";
+
+/// A scale from numbers to places, linear or logarithmic.
+struct Scale {
+    low: f64,
+    high: f64,
+    log: bool,
+    from: f64,
+    to: f64,
+}
+
+impl Scale {
+    /// The scale of these values, which is logarithmic if they are positive and far apart.
+    fn new(values: impl Iterator<Item = f64> + Clone, from: f64, to: f64) -> Self {
+        let finite = values.filter(|x| x.is_finite());
+        let low = finite.clone().fold(f64::INFINITY, f64::min);
+        let high = finite.fold(f64::NEG_INFINITY, f64::max);
+        let log = low > 0.0 && high / low > 8.0;
+        let (low, high) = match (low.is_finite(), log) {
+            (false, _) => (0.0, 1.0),
+            (true, true) => (low / 1.1, high * 1.1),
+            (true, false) => {
+                let margin = ((high - low) * 0.08).max(high.abs() * 0.01).max(1e-12);
+                (low - margin, high + margin)
+            }
+        };
+        Self { low, high, log, from, to }
+    }
+
+    fn place(&self, x: f64) -> f64 {
+        let share = match self.log {
+            true => (x / self.low).ln() / (self.high / self.low).ln(),
+            false => (x - self.low) / (self.high - self.low),
+        };
+        self.from + share.clamp(0.0, 1.0) * (self.to - self.from)
+    }
+
+    /// Five values to label.
+    fn ticks(&self) -> Vec<f64> {
+        (0..5)
+            .map(|n| f64::from(n) / 4.0)
+            .map(|share| match self.log {
+                true => self.low * (self.high / self.low).powf(share),
+                false => self.low + share * (self.high - self.low),
+            })
+            .collect()
+    }
+}
+
+/// A plot as SVG. `label` writes a number of the vertical axis.
+pub(super) fn svg(series: &[PlotSeries], x_name: &str, label: fn(f64) -> String) -> String {
+    let points = || series.iter().flat_map(|s| &s.points);
+    let x = Scale::new(points().map(|p| p.x), LEFT, WIDTH - RIGHT);
+    let ys = points().flat_map(|p| {
+        let [low, high] = p.interval.unwrap_or([p.y, p.y]);
+        [low, p.y, high]
+    });
+    let y = Scale::new(ys, HEIGHT - BOTTOM, TOP);
+    let mut out = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\">"
+    );
+    for tick in y.ticks() {
+        let at = y.place(tick);
+        let text = escape(&label(tick));
+        let _ = write!(
+            out,
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.0}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
+             <text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>",
+            WIDTH - RIGHT,
+            LEFT - 6.0,
+            at + 4.0
+        );
+    }
+    let mut xs: Vec<f64> = points().map(|p| p.x).collect();
+    xs.sort_by(f64::total_cmp);
+    xs.dedup();
+    let step = xs.len().div_ceil(8).max(1);
+    for tick in xs.iter().step_by(step) {
+        let _ = write!(
+            out,
+            "<text x=\"{:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
+            x.place(*tick),
+            HEIGHT - BOTTOM + 15.0,
+            digits_of(*tick)
+        );
+    }
+    let _ = write!(
+        out,
+        "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"end\">{}</text>",
+        WIDTH - RIGHT,
+        HEIGHT - 4.0,
+        escape(x_name)
+    );
+    for (n, one) in series.iter().enumerate() {
+        let color = n % COLORS;
+        let line: Vec<String> =
+            one.points.iter().map(|p| format!("{:.1},{:.1}", x.place(p.x), y.place(p.y))).collect();
+        let _ = write!(
+            out,
+            "<polyline class=\"s{color}\" style=\"fill:none\" points=\"{}\"/>",
+            line.join(" ")
+        );
+        for point in &one.points {
+            let (px, py) = (x.place(point.x), y.place(point.y));
+            if let Some([low, high]) = point.interval {
+                let (low, high) = (y.place(low), y.place(high));
+                let _ = write!(
+                    out,
+                    "<line class=\"s{color}\" x1=\"{px:.1}\" x2=\"{px:.1}\" y1=\"{low:.1}\" y2=\"{high:.1}\"/>"
+                );
+            }
+            if point.marked {
+                let _ = write!(
+                    out,
+                    "<line class=\"mark\" x1=\"{px:.1}\" x2=\"{px:.1}\" y1=\"{TOP}\" y2=\"{:.0}\"/>",
+                    HEIGHT - BOTTOM
+                );
+            }
+            let _ = write!(
+                out,
+                "<circle class=\"s{color}\" cx=\"{px:.1}\" cy=\"{py:.1}\" r=\"2.6\"><title>{}</title></circle>",
+                escape(&point.title)
+            );
+        }
+        if series.len() > 1 || !one.name.is_empty() {
+            let _ = write!(
+                out,
+                "<text class=\"k{color}\" x=\"{:.0}\" y=\"{:.0}\">{}</text>",
+                LEFT + 8.0,
+                TOP + 12.0 + 14.0 * n as f64,
+                escape(&one.name)
+            );
+        }
+    }
+    out += "</svg>";
+    out
+}
+
+/// A number of the horizontal axis: whole ones as they are.
+fn digits_of(x: f64) -> String {
+    if x.fract() == 0.0 && x.abs() < 1e15 { format!("{x:.0}") } else { digits(x) }
+}
+
+/// A page with a policy that allows only its own style and script.
+pub(super) fn page(title: &str, body: &str, script: &str) -> String {
+    let script_source = match script {
+        "" => String::new(),
+        script => format!("script-src '{}'; ", hash(script)),
+    };
+    let script =
+        if script.is_empty() { String::new() } else { format!("<script>{script}</script>\n") };
+    // Plots set one property where they stand.
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; {script_source}style-src '{}' 'unsafe-inline'; base-uri 'none'; form-action 'none'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"generator\" content=\"rgpu {}\">\n<title>{title}</title>\n<style>{CSS}</style>\n</head>\n\
+         <body>\n{body}{script}</body>\n</html>\n",
+        hash(CSS),
+        env!("CARGO_PKG_VERSION"),
+        title = escape(title)
+    )
+}
+
+/// A page with one plot for each name of a number.
+pub fn plot_page(title: &str, x_name: &str, plots: &[(String, Vec<PlotSeries>)]) -> String {
+    let mut body = format!("<h1>{}</h1>\n", escape(title));
+    for (name, series) in plots {
+        body += &format!("<h2>{}</h2>\n{}\n", escape(name), svg(series, x_name, digits_of));
+    }
+    page(title, &body, "")
+}
+
+/// The numbers of one series as bars of characters, for a terminal of `width` columns.
+pub fn text_plot(series: &PlotSeries, width: usize) -> String {
+    let highest = series.points.iter().map(|p| p.y).fold(0.0, f64::max);
+    let names: Vec<String> = series.points.iter().map(|p| digits_of(p.x)).collect();
+    let room = names.iter().map(String::len).max().unwrap_or(0);
+    let mut out = format!("  {}\n", series.name);
+    for (name, point) in names.iter().zip(&series.points) {
+        let share = if highest > 0.0 { (point.y / highest).clamp(0.0, 1.0) } else { 0.0 };
+        let bar = "█".repeat((share * width.saturating_sub(room + 16) as f64).round() as usize);
+        out += &format!("  {name:>room$}  {bar} {}\n", digits(point.y));
+    }
+    out
+}

@@ -1,0 +1,191 @@
+//! A suite and a comparison of suites for a terminal.
+
+use crate::model::suite::{
+    RowState, SuiteComparison, SuiteRow, SuiteRun, SuiteState, SuiteTime, SuiteVerdict,
+};
+use crate::report::quantity::duration;
+use crate::report::text::wrap;
+use crate::report::{Align, Grid, Style};
+
+/// A speedup, `1.980×`; empty if it is unknown.
+pub fn speedup_text(speedup: Option<f64>) -> String {
+    speedup.map(|x| format!("{x:.3}×")).unwrap_or_default()
+}
+
+/// A median with half the width of its interval.
+pub(super) fn time_text(time: &SuiteTime) -> String {
+    let half = (time.ci95_ns[1] - time.ci95_ns[0]) / 2.0 / time.median_ns * 100.0;
+    format!("{} ± {half:.1} %", duration(time.median_ns))
+}
+
+/// How many cases are in which state.
+pub(super) fn counts(run: &SuiteRun) -> String {
+    let states = [
+        RowState::Ok,
+        RowState::Failed,
+        RowState::Cancelled,
+        RowState::NoBudget,
+        RowState::Waiting,
+        RowState::Running,
+    ];
+    let count = |state: &RowState| match run.count(*state) {
+        0 => None,
+        n => Some(format!("{n} {}", state.as_str())),
+    };
+    let counted: Vec<String> = states.iter().filter_map(count).collect();
+    format!("{} cases: {}", run.rows.len(), counted.join(", "))
+}
+
+/// The cases, with a row for each time.
+pub(super) fn cases(run: &SuiteRun) -> Grid {
+    let mut grid = Grid::new(&[
+        ("case", Align::Left),
+        ("remote", Align::Left),
+        ("size", Align::Left),
+        ("side", Align::Left),
+        ("time", Align::Right),
+        ("of light", Align::Right),
+        ("speedup", Align::Right),
+        ("pair", Align::Left),
+        ("expected", Align::Left),
+        ("state", Align::Left),
+    ]);
+    let first_remote = run.rows.first().map(|row| row.remote.as_str()).unwrap_or_default();
+    let several = run.rows.iter().any(|row| row.remote != first_remote);
+    for row in &run.rows {
+        let head = || {
+            let remote = if several { row.remote.clone() } else { String::new() };
+            [row.case.clone(), remote]
+        };
+        if row.times.is_empty() {
+            let [case, remote] = head();
+            let blank = String::new;
+            let state = state_text(row);
+            grid.row([
+                case,
+                remote,
+                blank(),
+                blank(),
+                blank(),
+                blank(),
+                blank(),
+                blank(),
+                blank(),
+                state,
+            ]);
+        }
+        for (at, time) in row.times.iter().enumerate() {
+            let [case, remote] = if at == 0 { head() } else { Default::default() };
+            let pair = row.pair.as_ref().filter(|_| time.key.side == "optimised");
+            let verdict = pair.map(|pair| match pair.too_close {
+                true => format!("{}, too close", pair.verdict.as_str()),
+                false => pair.verdict.as_str().to_owned(),
+            });
+            let expected = time.against.as_ref().map(|judged| match judged.speedup {
+                Some(speedup) => format!("{} {speedup:.3}×", judged.verdict.as_str()),
+                None => judged.verdict.as_str().to_owned(),
+            });
+            grid.row([
+                case,
+                remote,
+                time.size.clone(),
+                if time.key.side == "kernel" { String::new() } else { time.key.side.clone() },
+                time_text(time),
+                time.sol_percent.map(|x| format!("{x:.0} %")).unwrap_or_default(),
+                speedup_text(pair.and_then(|pair| pair.speedup)),
+                verdict.unwrap_or_default(),
+                expected.unwrap_or_default(),
+                if at == 0 { state_text(row) } else { String::new() },
+            ]);
+        }
+    }
+    grid.without_empty_columns()
+}
+
+/// The state of a row; empty if it is ok in the first attempt.
+fn state_text(row: &SuiteRow) -> String {
+    match (row.state, row.reason.as_deref(), row.attempts) {
+        (RowState::Ok, _, 0 | 1) => String::new(),
+        (RowState::Ok, _, n) => format!("ok, attempt {n}"),
+        (state, Some(reason), _) => format!("{}: {reason}", state.as_str()),
+        (state, None, _) => state.as_str().to_owned(),
+    }
+}
+
+/// Renders a suite.
+pub fn table(run: &SuiteRun, style: &Style) -> String {
+    let mut out = format!("{}  {}\n\n", run.id, counts(run));
+    out += &cases(run).plain(style.width, 2);
+    let mut below = |first: &str, text: &str| {
+        let width = style.width.saturating_sub(6);
+        out += &format!("  {first}\n");
+        wrap(text, width).iter().for_each(|line| out += &format!("      {line}\n"));
+    };
+    for row in run.rows.iter().filter(|row| row.state == RowState::Failed) {
+        below(&row.case, row.failure.as_deref().unwrap_or_default());
+        below("", &format!("again: {}", row.again));
+    }
+    for row in &run.rows {
+        if let Some(pair) = row.pair.as_ref().filter(|pair| pair.too_close) {
+            let grown = match pair.grown.len() {
+                0 => String::new(),
+                n => format!(" after {n} larger sizes"),
+            };
+            below(&row.case, &format!("too close to call{grown}: {}", pair.summary));
+        }
+    }
+    if run.state == SuiteState::Open {
+        out += &format!("\n  `rgpu bench resume {}` runs the rest\n", run.id);
+    }
+    out
+}
+
+/// Renders a comparison of suites.
+pub fn comparison_table(comparison: &SuiteComparison, style: &Style) -> String {
+    let mut grid = Grid::new(&[
+        ("case", Align::Left),
+        ("sizes", Align::Left),
+        ("side", Align::Left),
+        ("before", Align::Right),
+        ("now", Align::Right),
+        ("speedup", Align::Right),
+        ("verdict", Align::Left),
+        ("why", Align::Left),
+    ]);
+    for row in &comparison.rows {
+        grid.row([
+            row.case.clone(),
+            row.sizes.clone(),
+            if row.side == "kernel" { String::new() } else { row.side.clone() },
+            row.a_ns.map(duration).unwrap_or_default(),
+            duration(row.b_ns),
+            speedup_text(row.judgement.speedup),
+            row.judgement.verdict.as_str().to_owned(),
+            row.judgement.why.clone(),
+        ]);
+    }
+    let verdicts = [
+        SuiteVerdict::Slower,
+        SuiteVerdict::Faster,
+        SuiteVerdict::Same,
+        SuiteVerdict::Ambiguous,
+        SuiteVerdict::New,
+        SuiteVerdict::Incomparable,
+    ];
+    let counted: Vec<String> = verdicts
+        .iter()
+        .filter_map(|verdict| match comparison.count(*verdict) {
+            0 => None,
+            n => Some(format!("{n} {}", verdict.as_str())),
+        })
+        .collect();
+    let mut out = format!("{} against {}: {}\n\n", comparison.b, comparison.a, counted.join(", "));
+    out += &grid.without_empty_columns().plain(style.width, 2);
+    for line in &comparison.newly_failed {
+        out += &format!("  fails now: {line}\n");
+    }
+    for name in &comparison.only_a {
+        out += &format!("  only in {}: {name}\n", comparison.a);
+    }
+    out
+}

@@ -1,0 +1,49 @@
+//! `samples.jsonl`: every sample of the timed calls in the order taken, one a line.
+
+use rgpu_case::RunnerReport;
+use serde::Serialize;
+
+use crate::error::{Exit, Failure, Result};
+use crate::store::RunFolder;
+
+/// The runner's report of its step `time`.
+const REPORT: &str = "raw/time.json";
+
+/// One sample.
+#[derive(Serialize)]
+struct Sample<'a> {
+    /// The case of sizes.
+    case: &'a str,
+    /// Number of the sample within the case, from 0.
+    sample: usize,
+    /// The time of one call in nanoseconds.
+    ns: f64,
+    /// Whether the statistics leave it out, because the clock changed or the GPU was throttled.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    discarded: bool,
+}
+
+/// Writes the samples of a run, if its calls were timed.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_samples(folder: &RunFolder) -> Result<()> {
+    let Ok(bytes) = folder.read(REPORT) else { return Ok(()) };
+    let Ok(report) = serde_json::from_slice::<RunnerReport>(&bytes) else { return Ok(()) };
+    let mut lines = Vec::new();
+    for case in &report.cases {
+        let Some(timing) = &case.timing else { continue };
+        for (sample, ns) in timing.sample_ns.iter().enumerate() {
+            let discarded = timing.discarded.contains(&sample);
+            let line = Sample { case: &case.name, sample, ns: *ns, discarded };
+            serde_json::to_writer(&mut lines, &line).map_err(|e| {
+                Failure::new(Exit::Bug, "bug", "a sample cannot be written as JSON").cause(e)
+            })?;
+            lines.push(b'\n');
+        }
+    }
+    if !lines.is_empty() {
+        folder.write("samples.jsonl", &lines)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! Suites: many cases of kernels and programs, run one after the other, with expected times and a
+//! history.
+//!
+//! ```text
+//! bench.toml ─▶ SuiteFile ─▶ cases ─▶ Campaign ─▶ suite.json ─▶ verdicts, history, reports
+//!   (file)       (target)    (case)  (campaign)              (expectations, index)
+//! ```
+//!
+//! A case becomes an ordinary run with its own folder; the command line carries it out by
+//! [`crate::run`]. Everything here takes values and returns values, but for the files of
+//! expectations and the index of runs in `.rgpu/state.db`.
+
+pub mod audit;
+mod campaign;
+mod case;
+mod change_points;
+mod compare;
+pub mod expectations;
+mod file;
+mod history;
+mod index;
+mod matrix;
+mod select;
+mod target;
+mod times;
+
+pub use campaign::{Campaign, CaseEnd, RunKind, grown_sizes, is_reason, is_too_close};
+pub use case::SuiteCase;
+pub use change_points::change_points;
+pub use compare::compare;
+pub use file::SuiteFile;
+pub use history::history;
+pub use index::{RunIndex, TimeQuery};
+pub use matrix::{Axis, AxisKind, Matrix, sweep_values};
+pub use select::{matches, select};
+pub use target::{Grow, Settings, TargetSpec, Work};
+pub use times::{SideSource, inputs_digest, metrics, side_times};

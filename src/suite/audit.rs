@@ -1,0 +1,272 @@
+//! Looks for what makes the results of a suite less than they seem: kernels that no target runs,
+//! sides of pairs that stand alone, expectations without a case, switches that fix or allow
+//! randomness, and results that differ between two calls.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::expectations::Expectations;
+use super::file::SuiteFile;
+use super::target::Work;
+use crate::analysis::lint::lint;
+use crate::kernel::{KernelFolders, KernelSpec, find};
+use crate::model::suite::SuiteRun;
+use crate::model::{Profile, Trace};
+
+/// The schema name of an audit.
+pub const SCHEMA: &str = "rgpu.audit/1";
+
+/// A comment with this and a switch's word allows the switch on its line or the next.
+const ALLOW: &str = "rgpu: allow ";
+
+/// The result of an audit (`rgpu.audit/1`).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Audit {
+    /// `rgpu.audit/1`.
+    pub schema: String,
+    /// What was found.
+    pub findings: Vec<AuditFinding>,
+    /// What could not be looked at, and why.
+    pub gaps: Vec<String>,
+}
+
+/// A finding of an audit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AuditFinding {
+    /// Stable code: `kernel_without_target`, `lone_side`, `expectation_without_case`,
+    /// `fixed_randomness`, `allows_nondeterminism`, `not_bit_equal`, `unverified`, or `nvtx_` with
+    /// the id of a lint.
+    pub code: String,
+    /// The target, kernel or file with its line.
+    pub place: String,
+    /// The finding as a sentence.
+    pub text: String,
+}
+
+/// The last suite of a project.
+#[derive(Clone, Debug, Default)]
+pub struct LastSuite {
+    /// Its result.
+    pub run: SuiteRun,
+    /// The profiles of its cases with their traces, by case.
+    pub profiles: Vec<(String, Profile, Option<Trace>)>,
+}
+
+/// A text in a source that fixes randomness or allows results to differ.
+struct Switch {
+    text: &'static str,
+    code: &'static str,
+    effect: &'static str,
+}
+
+const fn fixes(text: &'static str) -> Switch {
+    Switch {
+        text,
+        code: "fixed_randomness",
+        effect: "fixes random numbers: every run has the same data",
+    }
+}
+
+const fn allows(text: &'static str, effect: &'static str) -> Switch {
+    Switch { text, code: "allows_nondeterminism", effect }
+}
+
+const SWITCHES: &[Switch] = &[
+    fixes("torch.manual_seed("),
+    fixes("torch.cuda.manual_seed"),
+    fixes("np.random.seed("),
+    fixes("random.seed("),
+    fixes("srand("),
+    allows("cudnn.benchmark = True", "lets cuDNN choose another algorithm in each process"),
+    allows(
+        "use_deterministic_algorithms(False",
+        "allows operators whose results differ between runs",
+    ),
+    allows("cudnn.deterministic = False", "allows operators whose results differ between runs"),
+    allows("allow_tf32 = True", "computes in a lower precision than the dtype says"),
+    allows("set_float32_matmul_precision(", "may compute in a lower precision than the dtype says"),
+    allows("--use_fast_math", "changes results by flags of the compiler"),
+];
+
+/// Endings of the names of two sides.
+const SIDES: [(&str, &str); 2] = [("baseline", "optimised"), ("baseline", "optimized")];
+
+/// Audits the suite of a project. `last` is its last run, if there is one.
+pub fn audit(
+    file: &SuiteFile,
+    folders: &KernelFolders,
+    expectations: &[Expectations],
+    last: Option<&LastSuite>,
+    cases: &BTreeSet<&str>,
+    generated: bool,
+) -> Audit {
+    let mut audit = Audit { schema: SCHEMA.to_owned(), ..Audit::default() };
+    audit.kernels(file, folders, generated);
+    for known in expectations {
+        for key in known.orphans(cases) {
+            audit.add(
+                "expectation_without_case",
+                &key.case,
+                format!("`{}` expects a time of a case that does not exist", known.gpu),
+            );
+        }
+    }
+    match last {
+        None => audit.gaps.push("no suite has run yet, so no results were looked at".to_owned()),
+        Some(last) => audit.results(last),
+    }
+    audit
+}
+
+impl Audit {
+    fn add(&mut self, code: &str, place: &str, text: String) {
+        let (code, place) = (code.to_owned(), place.to_owned());
+        self.findings.push(AuditFinding { code, place, text });
+    }
+
+    fn kernels(&mut self, file: &SuiteFile, folders: &KernelFolders, generated: bool) {
+        let own = KernelFolders { shipped: None, kernel_path: Vec::new(), ..folders.clone() };
+        let listed = find::list(&own);
+        let mut used: BTreeSet<&str> = BTreeSet::new();
+        for target in file.targets.iter().filter(|target| generated || !target.generated) {
+            match &target.work {
+                Work::Kernel(kernel) => drop(used.insert(kernel)),
+                Work::Pair { baseline, optimised } => {
+                    used.extend([baseline.as_str(), optimised.as_str()]);
+                    if baseline == optimised {
+                        let text = format!("both sides are `{baseline}`");
+                        self.add("lone_side", &target.name(), text);
+                    }
+                }
+                Work::Program(_) => {}
+            }
+        }
+        for kernel in &listed {
+            if file.file.is_some() && !used.contains(kernel.name.as_str()) {
+                self.add("kernel_without_target", &kernel.name, "no target runs it".to_owned());
+            }
+            for (a, b) in SIDES.iter().flat_map(|(a, b)| [(*a, *b), (*b, *a)]) {
+                let Some(stem) = kernel.name.strip_suffix(a) else { continue };
+                let is_there =
+                    |side: &str| listed.iter().any(|other| other.name == format!("{stem}{side}"));
+                let other_sides = SIDES.iter().flat_map(|(a, b)| [*a, *b]);
+                if a != b && !other_sides.filter(|side| *side != a).any(is_there) {
+                    let text = format!("there is no `{stem}{b}` beside it");
+                    if !self
+                        .findings
+                        .iter()
+                        .any(|f| f.code == "lone_side" && f.place == kernel.name)
+                    {
+                        self.add("lone_side", &kernel.name, text);
+                    }
+                }
+            }
+            match &kernel.spec {
+                Ok(spec) if used.contains(kernel.name.as_str()) => self.switches(spec),
+                Ok(_) => {}
+                Err(error) => self.gaps.push(format!("`{}`: {error}", kernel.name)),
+            }
+        }
+    }
+
+    /// Looks through the files of a kernel.
+    fn switches(&mut self, spec: &KernelSpec) {
+        for path in spec.files() {
+            let Ok(text) = crate::regular_file::read_to_string(&path, MAX_SOURCE_BYTES) else {
+                continue;
+            };
+            self.file(&path, &text);
+        }
+    }
+
+    fn file(&mut self, path: &Path, text: &str) {
+        let mut before = "";
+        for (at, line) in text.lines().enumerate() {
+            for switch in SWITCHES.iter().filter(|switch| line.contains(switch.text)) {
+                let word = switch.text.trim_end_matches(['(', ' ']);
+                let allowed = |line: &str| {
+                    line.split_once(ALLOW).is_some_and(|(_, words)| words.contains(word))
+                };
+                if !allowed(line) && !allowed(before) {
+                    let place = format!("{}:{}", path.display(), at + 1);
+                    let text = format!(
+                        "`{word}` {}; if it is meant: a comment `{ALLOW}{word}`",
+                        switch.effect
+                    );
+                    self.add(switch.code, &place, text);
+                }
+            }
+            before = line;
+        }
+    }
+
+    fn results(&mut self, last: &LastSuite) {
+        for (case, profile, trace) in &last.profiles {
+            for found in lint(profile, trace.as_ref()) {
+                self.add(&format!("nvtx_{}", found.id), case, found.text);
+            }
+        }
+        for (row, time) in last.run.times() {
+            if time.bit_equal == Some(false) {
+                let text = "two calls on the same inputs gave different bits".to_owned();
+                self.add("not_bit_equal", &row.case, text);
+            }
+            if time
+                .correctness
+                .as_ref()
+                .is_none_or(|c| *c == crate::model::profile::CheckVerdict::Unchecked)
+            {
+                let text = format!("its results at {} were compared with nothing", time.size);
+                self.add("unverified", &row.case, text);
+            }
+        }
+    }
+}
+
+/// A larger file is no source.
+const MAX_SOURCE_BYTES: u64 = 8 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_switch_is_found_with_its_line_unless_a_comment_allows_it() {
+        let mut audit = Audit::default();
+        let text = "import torch\ntorch.manual_seed(0)\n\
+                    # rgpu: allow torch.manual_seed\ntorch.manual_seed(1)\n\
+                    torch.backends.cudnn.benchmark = True\n";
+        audit.file(Path::new("k.py"), text);
+        let found: Vec<_> =
+            audit.findings.iter().map(|f| (f.code.as_str(), f.place.as_str())).collect();
+        assert_eq!(found, [("fixed_randomness", "k.py:2"), ("allows_nondeterminism", "k.py:5")]);
+    }
+
+    #[test]
+    fn kernels_without_target_and_lone_sides_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["used", "copy-baseline", "idle"] {
+            let folder = dir.path().join("kernels").join(name);
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("kernel.toml"), "x").unwrap();
+        }
+        let text = "[[target]]\nname = \"s:used\"\nkernel = \"used\"\n";
+        let file = SuiteFile::read(Path::new("bench.toml"), text).unwrap();
+        let folders = KernelFolders { project: dir.path().to_owned(), ..KernelFolders::default() };
+        let audit = audit(&file, &folders, &[], None, &BTreeSet::new(), false);
+        let found: Vec<_> =
+            audit.findings.iter().map(|f| (f.code.as_str(), f.place.as_str())).collect();
+        assert_eq!(
+            found,
+            [
+                ("kernel_without_target", "copy-baseline"),
+                ("lone_side", "copy-baseline"),
+                ("kernel_without_target", "idle"),
+            ]
+        );
+        assert_eq!(audit.gaps.len(), 4, "{:?}", audit.gaps);
+    }
+}

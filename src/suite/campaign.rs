@@ -1,0 +1,357 @@
+//! The state of a suite while it runs: which cases are left, and what each attempt gave.
+
+use super::case::SuiteCase;
+use super::target::{Grow, Work};
+use crate::error::{Exit, Failure, shell_word};
+use crate::model::profile::Gap;
+use crate::model::suite::{
+    PairResult, RowState, SCHEMA, SuiteOptions, SuiteRow, SuiteRun, SuiteState, SuiteTime,
+};
+use crate::store::{CaseSizes, Repository};
+
+/// The time that a case is expected to take if it never ran, in seconds.
+const UNKNOWN_CASE_SECONDS: f64 = 20.0;
+
+/// The maximum length of a case's name in the id of its run.
+const MAX_SLUG_CHARS: usize = 40;
+
+/// The cases that a command runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunKind {
+    /// Those without a result.
+    Open,
+    /// Those that failed, for this reason if there is one.
+    Failed(Option<String>),
+}
+
+/// The end of one attempt.
+#[derive(Clone, Debug, Default)]
+pub struct CaseEnd {
+    /// Its wall-clock seconds.
+    pub seconds: f64,
+    /// Its times.
+    pub times: Vec<SuiteTime>,
+    /// The comparison of a pair.
+    pub pair: Option<PairResult>,
+    /// Doubts about the host.
+    pub warnings: Vec<Gap>,
+    /// From [`super::metrics`].
+    pub metrics: std::collections::BTreeMap<String, f64>,
+    /// Why it failed.
+    pub failure: Option<Failure>,
+}
+
+/// A suite that runs.
+#[derive(Clone, Debug, Default)]
+pub struct Campaign {
+    /// The document so far.
+    pub run: SuiteRun,
+}
+
+impl Campaign {
+    /// A new suite. `cases` come with their remotes.
+    pub fn begin(
+        id: &str,
+        started: String,
+        file: Option<String>,
+        repository: Option<Repository>,
+        options: SuiteOptions,
+        cases: &[(SuiteCase, String)],
+    ) -> Self {
+        let rows = cases.iter().map(|(case, remote)| row(case, remote, &options)).collect();
+        let run = SuiteRun {
+            schema: SCHEMA.to_owned(),
+            id: id.to_owned(),
+            started,
+            rgpu: env!("CARGO_PKG_VERSION").to_owned(),
+            file,
+            dirty: repository.as_ref().is_some_and(|repository| repository.dirty),
+            commit: repository.map(|repository| repository.commit),
+            options,
+            rows,
+            ..SuiteRun::default()
+        };
+        Self { run }
+    }
+
+    /// The numbers of the rows to run.
+    pub fn rows_to_run(&self, kind: &RunKind) -> Vec<usize> {
+        let wanted = |row: &SuiteRow| match kind {
+            RunKind::Open => !row.state.has_ended(),
+            RunKind::Failed(reason) => {
+                let fits =
+                    |wanted: &String| row.reason.as_deref().is_some_and(|r| is_reason(wanted, r));
+                row.state == RowState::Failed && reason.as_ref().is_none_or(fits)
+            }
+        };
+        (0..self.run.rows.len()).filter(|at| wanted(&self.run.rows[*at])).collect()
+    }
+
+    /// The reasons of the rows that failed, each with its number of rows.
+    pub fn reasons(&self) -> Vec<(&str, usize)> {
+        let mut reasons: Vec<(&str, usize)> = Vec::new();
+        for reason in self.run.rows.iter().filter_map(|row| row.reason.as_deref()) {
+            match reasons.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, count)) => *count += 1,
+                None => reasons.push((reason, 1)),
+            }
+        }
+        reasons
+    }
+
+    /// Orders rows by the time that they are expected to take, shortest first, and marks those that
+    /// the budget does not reach. Returns the rest.
+    pub fn fit_budget(
+        &mut self,
+        mut rows: Vec<usize>,
+        budget_s: f64,
+        seconds: impl Fn(&SuiteRow) -> Option<f64>,
+    ) -> Vec<usize> {
+        let expected =
+            |row: &SuiteRow| seconds(row).filter(|s| *s > 0.0).unwrap_or(UNKNOWN_CASE_SECONDS);
+        rows.sort_by(|a, b| expected(&self.run.rows[*a]).total_cmp(&expected(&self.run.rows[*b])));
+        let mut used = 0.0;
+        rows.retain(|at| {
+            let row = &mut self.run.rows[*at];
+            used += expected(row);
+            let fits = used <= budget_s;
+            if !fits {
+                row.state = RowState::NoBudget;
+            }
+            fits
+        });
+        rows
+    }
+
+    /// Begins an attempt and returns the id of its run.
+    pub fn start(&mut self, at: usize) -> String {
+        let id = self.run.id.clone();
+        let row = &mut self.run.rows[at];
+        row.attempts += 1;
+        row.state = RowState::Running;
+        let run = run_id(&id, at, &row.case, row.attempts);
+        row.run = Some(run.clone());
+        run
+    }
+
+    /// Records the end of an attempt. `log` is the folder of its logs.
+    pub fn end(&mut self, at: usize, end: CaseEnd, log: Option<String>) {
+        let row = &mut self.run.rows[at];
+        row.seconds = end.seconds;
+        row.warnings = end.warnings;
+        row.reason = end.failure.as_ref().map(|failure| failure.code.clone());
+        row.exit = Some(end.failure.as_ref().map_or(0, |failure| failure.exit as u8));
+        row.failure = end.failure.as_ref().map(in_one_line);
+        row.log = end.failure.as_ref().and(log);
+        row.state = match &end.failure {
+            None => RowState::Ok,
+            Some(failure) if failure.exit == Exit::Cancelled => RowState::Cancelled,
+            Some(_) => RowState::Failed,
+        };
+        if row.state == RowState::Cancelled {
+            row.reason = None;
+            row.exit = None;
+        }
+        // A failed attempt leaves no times of an earlier one beside it.
+        row.times = end.times;
+        row.pair = end.pair;
+        row.metrics = end.metrics;
+    }
+
+    /// Records that the command ends. Rows that it did not run stay open.
+    pub fn finish(&mut self, seconds: f64) {
+        self.run.seconds += seconds;
+        for row in self.run.rows.iter_mut().filter(|row| row.state == RowState::Running) {
+            row.state = RowState::Cancelled;
+        }
+        let all_ended = self.run.rows.iter().all(|row| row.state.has_ended());
+        self.run.state = if all_ended { SuiteState::Done } else { SuiteState::Open };
+        self.run.clean = self.run.rows.iter().all(|row| row.state == RowState::Ok);
+    }
+
+    /// The exit status: that of the first case that failed. Findings count only if nothing failed.
+    pub fn status(&self) -> u8 {
+        let findings = Exit::Findings as u8;
+        let each = || self.run.rows.iter().filter_map(|row| row.exit);
+        each().find(|exit| *exit > findings).or_else(|| each().max()).unwrap_or(0)
+    }
+}
+
+/// Whether a reason that the user typed means the code of a failure: the code, a word of it, or a
+/// pattern.
+pub fn is_reason(wanted: &str, code: &str) -> bool {
+    super::matches(wanted, code) || code.split('_').any(|word| word == wanted)
+}
+
+fn row(case: &SuiteCase, remote: &str, options: &SuiteOptions) -> SuiteRow {
+    let (kernel, baseline) = match &case.subject {
+        Work::Kernel(kernel) => (kernel.clone(), None),
+        Work::Pair { baseline, optimised } => (optimised.clone(), Some(baseline.clone())),
+        Work::Program(program) => (program.first().cloned().unwrap_or_default(), None),
+    };
+    SuiteRow {
+        case: case.id.clone(),
+        target: case.target.clone(),
+        axes: case.axes.iter().map(|(_, name, value)| (name.clone(), value.clone())).collect(),
+        kernel,
+        baseline,
+        remote: remote.to_owned(),
+        again: command(case, remote, options),
+        ..SuiteRow::default()
+    }
+}
+
+/// The command that runs one case alone.
+fn command(case: &SuiteCase, remote: &str, options: &SuiteOptions) -> String {
+    // The sides of a pair are cases only for a mode that compares nothing.
+    let id = case.id.rsplit_once('/').map_or(case.id.as_str(), |(pair, _)| pair);
+    let mut words = vec!["rgpu bench run".to_owned(), format!("-t {}", shell_word(id))];
+    words.extend(options.file.iter().map(|file| format!("--file {}", shell_word(file))));
+    words.extend(options.level.map(|level| format!("--level {}", level.as_str())));
+    words.extend(options.mode.iter().map(|mode| format!("--mode {mode}")));
+    words.push(format!("--remote {}", shell_word(remote)));
+    words.join(" ")
+}
+
+/// The id of the run of an attempt: that of the suite, the number of the row, and the case.
+fn run_id(suite: &str, at: usize, case: &str, attempt: u32) -> String {
+    let slug: String = case
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+        .take(MAX_SLUG_CHARS)
+        .collect();
+    let again = if attempt > 1 { format!("-{attempt}") } else { String::new() };
+    format!("{suite}-{:03}-{}{again}", at + 1, slug.trim_matches('-'))
+}
+
+/// A failure with the first line of its cause.
+fn in_one_line(failure: &Failure) -> String {
+    let cause = failure.cause.as_deref().and_then(|cause| cause.lines().next());
+    match cause {
+        Some(cause) => format!("{}: {cause}", failure.what),
+        None => failure.what.clone(),
+    }
+}
+
+/// Whether a pair is too close to call: its speedup is below the least one that is asked for, or
+/// the interval spans that.
+pub fn is_too_close(speedup: Option<f64>, ci95: Option<[f64; 2]>, min_speedup: f64) -> bool {
+    match (speedup, ci95) {
+        (_, Some([low, _])) => low < min_speedup,
+        (Some(speedup), None) => speedup < min_speedup,
+        (None, None) => false,
+    }
+}
+
+/// The sizes of the next step, as `--problem-sizes` takes them; `None` if a value does not fit, or
+/// no variable grows.
+pub fn grown_sizes(cases: &[CaseSizes], grow: &Grow) -> Option<Vec<String>> {
+    let mut has_grown = false;
+    let mut row = |vars: &[String], values: &[i64]| -> Option<String> {
+        let mut words = Vec::new();
+        for (var, value) in vars.iter().zip(values) {
+            let grows = grow.vars.contains(var);
+            has_grown |= grows;
+            let value = if grows { value.checked_mul(grow.factor)? } else { *value };
+            words.push(format!("{var}={value}"));
+        }
+        Some(words.join(","))
+    };
+    let mut sizes = Vec::new();
+    for case in cases {
+        let groups: Option<Vec<String>> =
+            case.groups.iter().map(|values| row(&case.vars, values)).collect();
+        sizes.push(groups?.join(";"));
+    }
+    has_grown.then_some(sizes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::Settings;
+
+    fn campaign(ids: &[&str]) -> Campaign {
+        let case = |id: &&str| {
+            let case = SuiteCase {
+                id: (*id).to_owned(),
+                target: (*id).to_owned(),
+                suites: vec!["s".into()],
+                axes: Vec::new(),
+                subject: Work::Kernel("k".into()),
+                settings: Settings::default(),
+                generated: false,
+            };
+            (case, "h200".to_owned())
+        };
+        let cases: Vec<_> = ids.iter().map(case).collect();
+        Campaign::begin("night", String::new(), None, None, SuiteOptions::default(), &cases)
+    }
+
+    fn failed(code: &str, exit: Exit) -> CaseEnd {
+        CaseEnd { failure: Some(Failure::new(exit, code, "it broke")), ..CaseEnd::default() }
+    }
+
+    #[test]
+    fn a_suite_is_clean_once_the_last_attempt_of_every_case_is_ok() {
+        let mut campaign = campaign(&["s:a", "s:b", "s:c"]);
+        assert_eq!(campaign.rows_to_run(&RunKind::Open), [0, 1, 2]);
+        assert_eq!(campaign.start(0), "night-001-s-a");
+        campaign.end(0, CaseEnd::default(), None);
+        campaign.start(1);
+        campaign.end(1, failed("nvtx_missing", Exit::Tool), Some("log".into()));
+        campaign.start(2);
+        campaign.end(2, failed("cancelled", Exit::Cancelled), None);
+        campaign.finish(1.0);
+        assert_eq!((campaign.run.state, campaign.run.clean), (SuiteState::Open, false));
+        assert_eq!(campaign.status(), 5);
+        assert_eq!(campaign.rows_to_run(&RunKind::Open), [2]);
+        assert_eq!(campaign.rows_to_run(&RunKind::Failed(Some("nvtx".into()))), [1]);
+        assert!(campaign.rows_to_run(&RunKind::Failed(Some("clocks".into()))).is_empty());
+        assert_eq!(campaign.start(1), "night-002-s-b-2");
+        campaign.end(1, CaseEnd::default(), None);
+        campaign.start(2);
+        campaign.end(2, CaseEnd::default(), None);
+        campaign.finish(1.0);
+        assert_eq!((campaign.run.state, campaign.run.clean), (SuiteState::Done, true));
+        assert_eq!((campaign.status(), campaign.run.rows[1].attempts), (0, 2));
+    }
+
+    #[test]
+    fn a_budget_takes_the_shortest_cases_first_and_the_rest_can_be_resumed() {
+        let mut campaign = campaign(&["s:slow", "s:quick", "s:unknown"]);
+        let known = |row: &SuiteRow| match row.case.as_str() {
+            "s:slow" => Some(100.0),
+            "s:quick" => Some(5.0),
+            _ => None,
+        };
+        let rows = campaign.rows_to_run(&RunKind::Open);
+        assert_eq!(campaign.fit_budget(rows, 60.0, known), [1, 2]);
+        assert_eq!(campaign.run.rows[0].state, RowState::NoBudget);
+        assert_eq!(campaign.rows_to_run(&RunKind::Open), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_pair_is_too_close_if_its_interval_reaches_below_the_least_speedup() {
+        assert!(is_too_close(Some(1.06), Some([1.04, 1.08]), 1.05));
+        assert!(is_too_close(Some(1.01), Some([1.0, 1.02]), 1.05));
+        assert!(!is_too_close(Some(1.2), Some([1.1, 1.3]), 1.05));
+        assert!(!is_too_close(None, None, 1.05));
+    }
+
+    #[test]
+    fn sizes_grow_by_the_rule_until_they_do_not_fit() {
+        let case = CaseSizes {
+            name: "pair".into(),
+            vars: vec!["m".into(), "k".into()],
+            groups: vec![vec![2, 3], vec![4, 5]],
+        };
+        let grow = Grow { vars: vec!["m".into()], factor: 2, times: 1 };
+        let grown = grown_sizes(std::slice::from_ref(&case), &grow);
+        assert_eq!(grown.unwrap(), ["m=4,k=3;m=8,k=5"]);
+        let other = Grow { vars: vec!["x".into()], ..grow.clone() };
+        assert_eq!(grown_sizes(std::slice::from_ref(&case), &other), None);
+        let huge = CaseSizes { groups: vec![vec![i64::MAX, 1]], ..case };
+        assert_eq!(grown_sizes(&[huge], &grow), None);
+    }
+}

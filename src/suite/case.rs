@@ -1,0 +1,172 @@
+//! A case of a suite: a target with one value for each of its axes.
+
+use super::file::SuiteFile;
+use super::matrix::AxisKind;
+use super::target::{Settings, TargetSpec, Work};
+use crate::error::{Exit, Failure, Result};
+use crate::kernel::sizes::{self, Selection};
+use crate::kernel::{KernelSpec, Mode};
+use crate::model::suite::Level;
+
+/// A case.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SuiteCase {
+    /// The target, with the values of its axes in brackets: `gemm:tiled[n=256,TILE=16]`.
+    pub id: String,
+    /// The target, `suite:case`.
+    pub target: String,
+    /// Every suite that it belongs to, its own first.
+    pub suites: Vec<String>,
+    /// The axes with their values.
+    pub axes: Vec<(AxisKind, String, String)>,
+    /// What it runs.
+    pub subject: Work,
+    /// Its settings; those that axes set are set.
+    pub settings: Settings,
+    /// Whether its target is generated.
+    pub generated: bool,
+}
+
+impl SuiteCase {
+    /// Every case of the file, in the order of the targets.
+    ///
+    /// # Errors
+    /// A matrix has too many combinations.
+    pub(super) fn all(file: &SuiteFile) -> Result<Vec<Self>> {
+        let mut cases = Vec::new();
+        for target in &file.targets {
+            let name = target.name();
+            let combinations =
+                target.matrix.combinations(&name, file.max_cases).map_err(|failure| match &file
+                    .file
+                {
+                    Some(file) => failure.file(file.display()),
+                    None => failure,
+                })?;
+            cases.extend(combinations.into_iter().map(|values| Self::new(target, values)));
+        }
+        Ok(cases)
+    }
+
+    fn new(target: &TargetSpec, values: Vec<String>) -> Self {
+        let axes: Vec<(AxisKind, String, String)> = (target.matrix.axes.iter().zip(values))
+            .map(|(axis, value)| (axis.kind, axis.name.clone(), value))
+            .collect();
+        let mut settings = target.settings.clone();
+        for (kind, name, value) in &axes {
+            match kind {
+                AxisKind::Define => drop(settings.define.insert(name.clone(), value.clone())),
+                AxisKind::Env => drop(settings.env.insert(name.clone(), value.clone())),
+                AxisKind::Arch => settings.arch = Some(value.clone()),
+                AxisKind::Size => {}
+            }
+        }
+        let name = target.name();
+        let words: Vec<String> =
+            axes.iter().map(|(_, axis, value)| format!("{axis}={value}")).collect();
+        Self {
+            id: match words.is_empty() {
+                true => name.clone(),
+                false => format!("{name}[{}]", words.join(",")),
+            },
+            target: name,
+            suites: [std::slice::from_ref(&target.suite), &target.suites].concat(),
+            axes,
+            subject: target.work.clone(),
+            settings,
+            generated: target.generated,
+        }
+    }
+
+    /// The two sides of a pair as cases of their own, for what is no comparison; otherwise itself.
+    pub fn sides(self) -> Vec<Self> {
+        let Work::Pair { baseline, optimised } = &self.subject else { return vec![self] };
+        let side = |side: &str, kernel: &String| Self {
+            id: format!("{}/{side}", self.id),
+            subject: Work::Kernel(kernel.clone()),
+            ..self.clone()
+        };
+        vec![side("baseline", baseline), side("optimised", optimised)]
+    }
+
+    /// What to select with `--problem-sizes` for this kernel: the axes' values, and those of the
+    /// base case for all other variables. `sizes` replaces the base case.
+    ///
+    /// # Errors
+    /// An axis is no variable of the kernel, or the base case is no single one.
+    pub fn problem_sizes(&self, spec: &KernelSpec) -> Result<Vec<String>> {
+        let sizes: Vec<&(AxisKind, String, String)> =
+            self.axes.iter().filter(|(kind, ..)| *kind == AxisKind::Size).collect();
+        if sizes.is_empty() {
+            return Ok(self.settings.sizes.clone());
+        }
+        for (_, name, _) in &sizes {
+            if !spec.sizes.vars.contains(name) {
+                let vars = spec.sizes.vars.iter().map(String::as_str);
+                let near = crate::error::nearest(name, vars);
+                let what =
+                    format!("axis `{name}` of `{}` is no size of `{}`", self.target, spec.name);
+                let failure = Failure::new(Exit::Config, "unknown_axis", what);
+                return Err(match near.first() {
+                    Some(near) => failure.hint(format!("did you mean `{near}`?")),
+                    None => failure.hint(format!("its sizes: `{}`", spec.sizes.vars.join("`, `"))),
+                });
+            }
+        }
+        let covers_all = spec.sizes.vars.iter().all(|var| sizes.iter().any(|s| s.1 == *var));
+        if covers_all && self.settings.sizes.is_empty() {
+            let words: Vec<String> = sizes.iter().map(|s| format!("{}={}", s.1, s.2)).collect();
+            return Ok(vec![words.join(",")]);
+        }
+        let selection = match self.settings.sizes.is_empty() {
+            true => Selection::Default,
+            false => Selection::Given(self.settings.sizes.clone()),
+        };
+        let base = sizes::select(spec, &selection)?;
+        let [base] = base.as_slice() else {
+            let what =
+                format!("the axes of `{}` need one base case, not {}", self.target, base.len());
+            return Err(Failure::new(Exit::Config, "several_base_cases", what)
+                .hint("name one of the kernel's cases under `sizes`"));
+        };
+        let replaced = |row: &Vec<i64>| {
+            let words = spec.sizes.vars.iter().zip(row).map(|(var, value)| {
+                let axis = sizes.iter().find(|size| size.1 == *var);
+                let value = axis.map_or_else(|| value.to_string(), |axis| axis.2.clone());
+                format!("{var}={value}")
+            });
+            words.collect::<Vec<_>>().join(",")
+        };
+        Ok(vec![base.groups.iter().map(replaced).collect::<Vec<_>>().join(";")])
+    }
+
+    /// The program with the values of its axes in place of `{name}`.
+    pub fn arguments(&self, program: &[String]) -> Vec<String> {
+        let filled = |word: &String| {
+            self.axes.iter().fold(word.clone(), |word, (_, name, value)| {
+                word.replace(&format!("{{{name}}}"), value)
+            })
+        };
+        program.iter().map(filled).collect()
+    }
+
+    /// The mode of its run, and ncu's set of sections, if any. `given` is the mode that the command
+    /// line or bench.toml names, `own` that of its kernel.
+    pub fn mode(&self, own: Option<Mode>, level: Level) -> (Mode, Option<&'static str>) {
+        let by_tool =
+            !matches!(own, Some(Mode::Sanitizer | Mode::Torch | Mode::Nvtx | Mode::Verify));
+        let set = match level {
+            Level::Minimal => Some("minimal"),
+            Level::Sol => Some("sol"),
+            Level::Deep => None,
+        };
+        let mode = match (self.settings.mode, &self.subject) {
+            (Some(mode), _) => mode,
+            (None, Work::Kernel(_)) if !by_tool => own.unwrap_or(Mode::Bench),
+            (None, Work::Program(_)) if level == Level::Minimal => Mode::Nsys,
+            (None, _) if level == Level::Deep => Mode::Deep,
+            (None, _) => Mode::Ncu,
+        };
+        (mode, set.filter(|_| mode == Mode::Ncu))
+    }
+}

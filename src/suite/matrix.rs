@@ -1,0 +1,179 @@
+//! The matrix of a target: the product of its axes, without what it excludes, with what it
+//! includes.
+
+use crate::error::{Exit, Failure, Result};
+
+/// What the values of an axis set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AxisKind {
+    /// A variable of the kernel's sizes.
+    Size,
+    /// A macro of the compiler.
+    Define,
+    /// An environment variable.
+    Env,
+    /// The architecture to compile for.
+    Arch,
+}
+
+/// An axis with its values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// What it sets.
+    pub kind: AxisKind,
+    /// The name of the variable; `arch` for the architecture.
+    pub name: String,
+    /// The values.
+    pub values: Vec<String>,
+}
+
+/// One value for each axis, in the order of the axes.
+type Combination = Vec<String>;
+
+/// The axes of a target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Matrix {
+    /// The axes, in the order written.
+    pub axes: Vec<Axis>,
+    /// Combinations that are added.
+    pub include: Vec<Combination>,
+    /// Combinations that are left out: each names some axes.
+    pub exclude: Vec<Vec<(String, String)>>,
+}
+
+impl Matrix {
+    /// The size of the product; `None` if it does not fit.
+    fn product(&self) -> Option<usize> {
+        self.axes.iter().try_fold(1_usize, |n, axis| n.checked_mul(axis.values.len()))
+    }
+
+    /// All combinations, the last axis fastest.
+    ///
+    /// # Errors
+    /// There are more than `limit`.
+    pub fn combinations(&self, target: &str, limit: usize) -> Result<Vec<Combination>> {
+        if self.axes.is_empty() {
+            return Ok(vec![Vec::new()]);
+        }
+        let product = self.product();
+        if product.is_none_or(|n| n > limit) {
+            let factors: Vec<String> = self
+                .axes
+                .iter()
+                .map(|axis| format!("{} {}", axis.values.len(), axis.name))
+                .collect();
+            let n = product.map_or_else(|| "more than fit".to_owned(), |n| n.to_string());
+            let what = format!("target `{target}` has {n} cases, above the limit of {limit}");
+            return Err(Failure::new(Exit::Config, "too_many_cases", what)
+                .cause(format!("its axes: {}", factors.join(" × ")))
+                .hint("leave values out, or raise `max_cases` in `[defaults]`"));
+        }
+        let mut all: Vec<Combination> = vec![Vec::new()];
+        for axis in &self.axes {
+            all = all
+                .iter()
+                .flat_map(|head| axis.values.iter().map(move |value| (head, value)))
+                .map(|(head, value)| [head.as_slice(), std::slice::from_ref(value)].concat())
+                .collect();
+        }
+        let is_excluded = |combination: &Combination| {
+            self.exclude.iter().any(|rule| {
+                rule.iter().all(|(name, value)| {
+                    let at = self.axes.iter().position(|axis| axis.name == *name);
+                    at.and_then(|at| combination.get(at)) == Some(value)
+                })
+            })
+        };
+        all.retain(|combination| !is_excluded(combination));
+        for added in &self.include {
+            if !all.contains(added) {
+                all.push(added.clone());
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// The values of a range: `256..8192:x2` doubles, `0..64:+16` adds, `1..4` counts; both ends belong
+/// to it. Anything else is a list with commas.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn sweep_values(text: &str) -> Result<Vec<String>, String> {
+    let Some((first, rest)) = text.split_once("..") else {
+        let values: Vec<String> = text.split(',').map(|value| value.trim().to_owned()).collect();
+        return match values.iter().any(String::is_empty) {
+            true => Err(format!("`{text}` has an empty value")),
+            false => Ok(values),
+        };
+    };
+    let (last, step) = rest.split_once(':').unwrap_or((rest, "+1"));
+    let number = |text: &str| {
+        text.trim().parse::<i64>().map_err(|_| format!("`{text}` is not a whole number"))
+    };
+    let (first, last) = (number(first)?, number(last)?);
+    let wrong_step = || format!("`{step}` is no step: write `x2` or `+16`");
+    let (multiply, by) = match (step.strip_prefix('x'), step.strip_prefix('+')) {
+        (Some(by), _) => (true, number(by)?),
+        (_, Some(by)) => (false, number(by)?),
+        _ => return Err(wrong_step()),
+    };
+    let grows = if multiply { by > 1 && first > 0 } else { by > 0 };
+    if !grows || first > last {
+        return Err(format!("`{text}` has no end: the values must grow from first to last"));
+    }
+    let mut values = Vec::new();
+    let mut next = Some(first);
+    while let Some(value) = next.filter(|value| *value <= last) {
+        if values.len() == MAX_VALUES {
+            return Err(format!("`{text}` has more than {MAX_VALUES} values"));
+        }
+        values.push(value.to_string());
+        next = if multiply { value.checked_mul(by) } else { value.checked_add(by) };
+    }
+    Ok(values)
+}
+
+/// The maximum number of values of one axis.
+const MAX_VALUES: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axis(name: &str, values: &[&str]) -> Axis {
+        let values = values.iter().map(ToString::to_string).collect();
+        Axis { kind: AxisKind::Size, name: name.into(), values }
+    }
+
+    #[test]
+    fn ranges_multiply_add_and_count_and_both_ends_belong_to_them() {
+        assert_eq!(sweep_values("256..2048:x2").unwrap(), ["256", "512", "1024", "2048"]);
+        assert_eq!(sweep_values("0..40:+16").unwrap(), ["0", "16", "32"]);
+        assert_eq!(sweep_values("1..3").unwrap(), ["1", "2", "3"]);
+        assert_eq!(sweep_values("f16, bf16").unwrap(), ["f16", "bf16"]);
+        for wrong in ["4..1", "0..8:x2", "1..8:x1", "1..8:2", "1..", "a..b", "1,,2", "0..99999"] {
+            assert!(sweep_values(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn excludes_leave_combinations_out_and_includes_add_them() {
+        let exclude = vec![vec![("n".to_owned(), "2".to_owned())]];
+        let include = vec![vec!["9".to_owned(), "z".to_owned()]];
+        let axes = vec![axis("n", &["1", "2"]), axis("t", &["x", "y"])];
+        let matrix = Matrix { axes, include, exclude };
+        let all = matrix.combinations("s:c", 10).unwrap();
+        assert_eq!(all, [vec!["1", "x"], vec!["1", "y"], vec!["9", "z"]]);
+    }
+
+    #[test]
+    fn a_product_above_the_limit_is_named_before_it_is_made() {
+        let many: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
+        let axes = (0..9).map(|n| Axis { values: many.clone(), ..axis(&format!("a{n}"), &[]) });
+        let matrix = Matrix { axes: axes.collect(), ..Matrix::default() };
+        let failure = matrix.combinations("s:c", 200).unwrap_err();
+        assert_eq!(failure.code, "too_many_cases");
+        assert!(failure.cause.unwrap().starts_with("its axes: 1000 a0 × 1000 a1"));
+    }
+}

@@ -1,0 +1,153 @@
+"""Suites: `suite` runs our own at every level and keeps expectations, `verdicts` counts right and wrong verdicts."""
+
+import json
+import os
+import subprocess
+
+REMOTE = "h200"
+# Comparisons of equal kernels and injected slowdowns; fewer for a quick look.
+EQUAL = int(os.environ.get("EQUAL_COMPARISONS", "300"))
+SLOWED = int(os.environ.get("SLOWED_COMPARISONS", "30"))
+# Dependent multiplications that take about 5 us, 50 us and 1 ms.
+SPINS = (2_000, 24_000, 500_000)
+
+SPIN = """
+extern "C" __global__ void spin(unsigned *out, int n) {
+    unsigned x = threadIdx.x, y = threadIdx.x;
+    for (int i = 0; i < n; ++i) x = x * 1664525u + 1013904223u;
+    for (int i = 0; i < EXTRA; ++i) y = y * 22695477u + 1u;
+    // The extra work must stay; it changes no result that can occur in a check.
+    if (EXTRA > 0 && y == 0xdeadbeefu && n < 0) x ^= 1u;
+    out[blockIdx.x * blockDim.x + threadIdx.x] = x;
+}
+"""
+REFERENCE = """
+#include "rgpu.h"
+int rgpu_reference(const rgpu_case *c) {
+    unsigned *out = c->args[0].data;
+    int64_t n = c->sizes[0];
+    for (unsigned t = 0; t < 128; ++t) {
+        unsigned x = t;
+        for (int64_t i = 0; i < n; ++i) x = x * 1664525u + 1013904223u;
+        out[t] = x;
+    }
+    return 0;
+}
+"""
+KERNEL = """
+name = "{name}"
+language = "cuda"
+source = "spin.cu"
+entry = {{ device = "spin" }}
+flags = ["-DEXTRA={extra}"]
+[[arg]]
+name = "out"
+dtype = "u32"
+shape = [128]
+role = "out"
+[[arg]]
+name = "n"
+dtype = "i32"
+role = "scalar"
+value = "n"
+[launch]
+grid = [1]
+block = [128]
+[sizes]
+vars = ["n"]
+cases.short = {{ n = 2000 }}
+default = "short"
+[reference]
+source = "reference.c"
+function = "rgpu_reference"
+tolerance = {{ abs = 0.0, rel = 0.0 }}
+"""
+
+
+def suite(s):
+    git(s)
+    runs = []
+    for level in ("minimal", "sol", "deep"):
+        for n in (1, 2):
+            name = f"{level}-{n}"
+            targets = ["-t", "memory", "-t", "compute"] + (["-t", "launch"] if level == "minimal" else [])
+            run = s.rgpu("bench", "run", *targets, "--level", level, "--remote", REMOTE, "--run-id", name, "--json").json
+            runs.append(run)
+            failed = [f"{row['case']}: {row.get('failure')}" for row in run.get("rows", []) if row["state"] != "ok"]
+            s.check(f"{name} is clean", run.get("clean") is True, "; ".join(failed) or str(run)[:300],
+                    note=f"{len(run.get('rows', []))} cases, {run.get('seconds', 0):.0f} s")
+        compared = s.rgpu("bench", "compare", f"{level}-1", f"{level}-2", "--json").json
+        slower = [row for row in compared.get("rows", []) if row["verdict"] in ("SLOWER", "FASTER")]
+        s.check(f"{level} twice is neither slower nor faster", compared.get("rows") and not slower, json.dumps(slower)[:600],
+                note=", ".join(sorted(row["verdict"] for row in compared.get("rows", []))))
+    pair = next(row for row in runs[-1]["rows"] if row["case"] == "memory:transpose")
+    s.check("deep has times, nsys and ncu of the pair", all(part["there"] for part in pair["pair"]["parts"]), json.dumps(pair["pair"]))
+    s.check("and its optimised side is FASTER", pair["pair"]["verdict"] == "FASTER", json.dumps(pair["pair"]))
+    done = s.rgpu("bench", "run", "-t", "memory", "-t", "compute", "--level", "minimal", "--remote", REMOTE, "--run-id", "expect",
+                  "--update-expectations", "--json")
+    files = list((s.project / "expectations").glob("*.json"))
+    entries = json.loads(files[0].read_text())["entries"] if files else []
+    s.check("expectations are written", entries, done.stderr[-800:], note=f"{len(entries)} of {files[0].name if files else ''}")
+    again = s.rgpu("bench", "run", "-t", "memory", "-t", "compute", "--level", "minimal", "--remote", REMOTE, "--fail-on", "slower",
+                   "--json", expect=0).json
+    verdicts = sorted((t.get("against") or {}).get("verdict", "none") for row in again.get("rows", []) for t in row.get("times", []))
+    s.check("a later suite is within them", verdicts and set(verdicts) <= {"SAME", "AMBIGUOUS"}, str(verdicts), note=", ".join(verdicts))
+    history = s.rgpu("bench", "history", "memory:transpose", "--format", "html")
+    s.check("the history has a page", history.stdout.strip().endswith("history.html"), history.stdout)
+    sweep = s.rgpu("profile", "--kernel", "tiled-matmul", "--sweep", "n=256..1024:x2", "--mode", "ncu", "--set", "minimal",
+                   "--remote", REMOTE, "--plot", "sm__throughput", "--plot", "time", "--run-id", "sweep")
+    s.check("a sweep is drawn", "sm__throughput" in sweep.stdout and (s.project / "artifacts/runs/sweep/plot.html").is_file(),
+            sweep.stdout[-600:], note=sweep.stdout[-400:].strip())
+
+
+def verdicts(s):
+    for name, extra in (("spin", "0"), ("spin-again", "0"), ("spin-slowed", "(n*3/100)")):
+        folder = s.project / "kernels" / name
+        folder.mkdir(exist_ok=True)
+        (folder / "spin.cu").write_text(SPIN)
+        (folder / "reference.c").write_text(REFERENCE)
+        (folder / "kernel.toml").write_text(KERNEL.format(name=name, extra=extra))
+    target = """
+[[target]]
+name = "spin:{name}"
+baseline = "spin"
+optimised = "{name}"
+mode = "bench"
+[target.matrix]
+sizes.n = {sizes}
+env.ROUND = "1..{rounds}"
+"""
+    sizes = list(SPINS)
+    text = "[defaults]\nmax_cases = 1000\n"
+    text += target.format(name="spin-again", sizes=sizes, rounds=max(1, EQUAL // len(sizes)))
+    text += target.format(name="spin-slowed", sizes=sizes, rounds=max(1, SLOWED // len(sizes)))
+    file = s.project / "verdicts.toml"
+    file.write_text(text)
+    counts = {}
+    for name, budget in (("spin-slowed", "60s"), ("spin-again", None)):
+        rest = ["--budget", budget] if budget else []
+        run = s.rgpu("bench", "run", "-t", f"spin:{name}", "--file", file, "--remote", REMOTE, "--run-id", name, "--json", *rest,
+                     timeout=max(30, s.time_left() - 10)).json
+        rows = [row for row in run.get("rows", []) if row["state"] == "ok"]
+        counts[name] = {}
+        for row in rows:
+            key = f"{row['axes']['n']} {row['pair']['verdict']}"
+            counts[name][key] = counts[name].get(key, 0) + 1
+        medians = {row["axes"]["n"]: row["times"][0]["median_ns"] for row in rows if row.get("times")}
+        s.check(f"{name}: every case ended", len(rows) == len(run.get("rows", [])), str(run.get("rows", []))[:400],
+                note=f"{len(rows)} cases, {run.get('seconds', 0):.0f} s, medians {medians}")
+    equal, slowed = counts["spin-again"], counts["spin-slowed"]
+    total = sum(equal.values())
+    ambiguous = sum(n for key, n in equal.items() if key.endswith("AMBIGUOUS"))
+    wrong = sum(n for key, n in equal.items() if key.endswith(("FASTER", "SLOWER")))
+    s.check("equal kernels are never FASTER or SLOWER", total and not wrong, str(equal), note=str(equal))
+    s.check("and at most 5 % are AMBIGUOUS", total and ambiguous <= 0.05 * total, str(equal), note=f"{ambiguous} of {total}")
+    found = sum(n for key, n in slowed.items() if key.endswith("SLOWER"))
+    s.check("28 of 30 slowdowns of 3 % are SLOWER", found >= sum(slowed.values()) * 28 / 30, str(slowed), note=str(slowed))
+
+
+def git(s):
+    """Makes the project a clean git work tree: expectations are not updated in a dirty one."""
+    (s.project / ".gitignore").write_text("artifacts/\n.rgpu/\nexpectations/\n")
+    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qm", "kernels"]):
+        subprocess.run(["git", *words], cwd=s.project, env=s.env, check=False, capture_output=True)

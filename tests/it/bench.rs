@@ -1,0 +1,370 @@
+//! `rgpu bench`: suites on a played GPU host.
+
+use std::fs;
+
+use rgpu::model::comparison::TimeVerdict;
+use rgpu::model::suite::{RowState, SuiteComparison, SuiteRun, SuiteState, SuiteVerdict};
+use rgpu::model::suite_history::History;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::documents::printed_keeps;
+use crate::fake_host::FakeHost;
+use crate::laptop::{Laptop, status};
+
+const SUITE: &str = r#"
+[defaults]
+mode = "bench"
+remote = "h200"
+
+[[target]]
+name = "memory:vecadd"
+kernel = "vecadd"
+[target.matrix]
+sizes.n = [1000, 4000]
+
+[[target]]
+name = "memory:transpose"
+suites = ["pairs"]
+baseline = "transpose-conflicts"
+optimised = "transpose-padded"
+"#;
+
+/// A laptop with a played host and this bench.toml.
+fn laptop_with(text: &str) -> (Laptop, FakeHost) {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    laptop.write("bench.toml", text);
+    (laptop, host)
+}
+
+/// The suite that a command prints with `--json`.
+fn suite(laptop: &Laptop, line: &str, expected: i32) -> SuiteRun {
+    let output = laptop.run(&format!("{line} --json"));
+    assert_eq!(status(&output), expected, "{}", laptop.shown(line, &output));
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    printed_keeps("suite", &value);
+    let run: SuiteRun = serde_json::from_value(value.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&run).unwrap(), value);
+    run
+}
+
+fn states(run: &SuiteRun) -> Vec<(&str, RowState)> {
+    run.rows.iter().map(|row| (row.case.as_str(), row.state)).collect()
+}
+
+#[test]
+fn a_suite_has_a_row_and_a_run_for_each_case_and_reports_in_every_format() {
+    let (laptop, _host) = laptop_with(SUITE);
+    let run = suite(&laptop, "bench run --run-id night", 0);
+    assert_eq!(
+        states(&run),
+        [
+            ("memory:vecadd[n=1000]", RowState::Ok),
+            ("memory:vecadd[n=4000]", RowState::Ok),
+            ("memory:transpose", RowState::Ok),
+        ]
+    );
+    assert!(run.clean && run.state == SuiteState::Done);
+    let pair = run.rows[2].pair.as_ref().unwrap();
+    assert_eq!(
+        (pair.verdict, pair.speedup, pair.too_close),
+        (TimeVerdict::Faster, Some(2.0), false)
+    );
+    assert_eq!(run.rows[2].times.len(), 2);
+    let time = &run.rows[0].times[0];
+    assert_eq!((time.key.sizes.as_str(), time.key.dtype.as_str()), ("n=1000", "f32"));
+    assert!(time.key.gpu.contains("H200") && time.key.method.contains("l2_flush"), "{time:?}");
+    assert_eq!(time.against.as_ref().unwrap().verdict, SuiteVerdict::New);
+    let folder = laptop.project("artifacts/runs/night");
+    for row in &run.rows {
+        let own = laptop.project("artifacts/runs").join(row.run.as_ref().unwrap());
+        let record: serde_json::Value =
+            serde_json::from_slice(&fs::read(own.join("run.json")).unwrap()).unwrap();
+        assert_eq!(record["parent"]["suite"], "night");
+        assert_eq!(record["state"], "done");
+        let side = if row.baseline.is_some() { "b/samples.jsonl" } else { "samples.jsonl" };
+        assert_eq!(fs::read_to_string(own.join(side)).unwrap().lines().count(), 31);
+    }
+    // The second case takes what the first one built.
+    let builds = |run: &str| {
+        let plan = laptop.project("artifacts/runs").join(run).join("plan-1.json");
+        fs::read_to_string(plan).unwrap().matches("\"id\": \"build\"").count()
+    };
+    let built: Vec<usize> =
+        run.rows[..2].iter().map(|row| builds(row.run.as_ref().unwrap())).collect();
+    assert_eq!(built, [1, 0]);
+    assert_eq!(run.rows[1].times[0].key.toolkit, run.rows[0].times[0].key.toolkit);
+    for (file, words) in [
+        ("report.md", "| memory:transpose"),
+        ("suite.csv", "memory:vecadd[n=1000],memory:vecadd,h200,ok"),
+        ("junit.xml", "<testcase name=\"memory:transpose\""),
+        ("index.html", "memory:vecadd against n"),
+        ("run.json", "bench, 3 cases"),
+    ] {
+        let text = fs::read_to_string(folder.join(file)).unwrap();
+        assert!(text.contains(words), "{file}: {text}");
+    }
+    for format in ["table", "markdown", "csv", "junit"] {
+        let shown = laptop.run(&format!("bench show night --format {format}"));
+        assert!(String::from_utf8_lossy(&shown.stdout).contains("memory:transpose"));
+    }
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_case_that_fails_does_not_end_the_suite_and_is_run_again_by_its_reason() {
+    let (laptop, host) = laptop_with(SUITE);
+    host.mischief("rgpu-runner wrong-result\n");
+    let run = suite(&laptop, "bench run --run-id night", 6);
+    assert!(run.rows.iter().all(|row| row.state == RowState::Failed), "{run:#?}");
+    assert!(!run.clean && run.state == SuiteState::Done);
+    let row = &run.rows[0];
+    assert_eq!(row.reason.as_deref(), Some("wrong_result"));
+    let again = "rgpu bench run -t 'memory:vecadd[n=1000]' --remote h200";
+    assert_eq!(row.again, again);
+    let log = fs::read_to_string(laptop.project(row.log.as_ref().unwrap())).unwrap();
+    assert!(log.contains("error: "), "{log}");
+    let listed = laptop.run("runs list --failed --reason wrong");
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(listed.contains("wrong_result") && listed.contains("night-001"), "{listed}");
+    let none = laptop.run("runs list --failed --reason nvtx");
+    assert!(none.stdout.is_empty());
+    let other = laptop.run("bench run --failed --reason nvtx");
+    let shown = laptop.shown("bench run --failed", &other);
+    assert_eq!(status(&other), 2, "{shown}");
+    assert!(shown.contains("wrong_result (3)"), "{shown}");
+    host.mischief("");
+    let run = suite(&laptop, "bench run --failed --reason wrong", 0);
+    assert!(run.clean && run.id == "night");
+    assert!(run.rows.iter().all(|row| row.attempts == 2));
+    let ids: Vec<_> = run.rows.iter().filter_map(|row| row.run.as_deref()).collect();
+    assert!(ids[0].starts_with("night-001-") && ids[0].ends_with("-2"), "{ids:?}");
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn ctrl_c_keeps_what_is_done_and_resume_runs_the_rest() {
+    let (laptop, host) = laptop_with(&SUITE.replace("mode = \"bench\"\n", ""));
+    // The pair is last and uses ncu on both sides.
+    host.mischief("ncu gate --against\nrgpu-runner gate --against\n");
+    let child = laptop.start("bench run --run-id night --json");
+    host.wait_for_gate("rgpu-runner");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let shown = laptop.shown("bench run", &output);
+    assert_eq!(status(&output), 130, "{shown}");
+    assert!(shown.contains("2 of 3 cases are kept; `rgpu bench resume night` goes on"), "{shown}");
+    laptop.wait_until_quiet();
+    host.mischief("");
+    let run = suite(&laptop, "bench resume", 0);
+    assert!(run.clean);
+    let attempts: Vec<u32> = run.rows.iter().map(|row| row.attempts).collect();
+    assert_eq!(attempts, [1, 1, 2]);
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_budget_leaves_cases_for_resume_and_repeats_end_when_nothing_fails() {
+    let (laptop, _host) = laptop_with(SUITE);
+    let run = suite(&laptop, "bench run --run-id night --budget 30s", 0);
+    assert_eq!(run.count(RowState::NoBudget), 2, "{run:#?}");
+    assert_eq!(run.state, SuiteState::Open);
+    let run = suite(&laptop, "bench resume night", 0);
+    assert!(run.clean);
+    let run = suite(&laptop, "bench run -t memory:vecadd --until-clean 3", 0);
+    assert!(run.clean && run.rows.iter().all(|row| row.attempts == 1));
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_pair_that_is_too_close_to_call_grows_and_says_so() {
+    let same =
+        SUITE.replace("optimised = \"transpose-padded\"", "optimised = \"transpose-conflicts\"");
+    let grow = "grow = { vars = [\"rows\"], factor = 2, times = 1 }\n";
+    let (laptop, _host) = laptop_with(&(same + grow));
+    let run = suite(&laptop, "bench run -t memory:transpose --run-id night", 0);
+    let pair = run.rows[0].pair.as_ref().unwrap();
+    assert!(pair.too_close && pair.verdict == TimeVerdict::Same, "{pair:?}");
+    assert_eq!(pair.grown.len(), 1);
+    assert_eq!(pair.grown[0].sizes, "cols=4096,rows=4096");
+    assert_eq!(run.rows[0].times[0].key.sizes, "cols=4096,rows=8192");
+    let report = fs::read_to_string(laptop.project("artifacts/runs/night/report.md")).unwrap();
+    assert!(report.contains("Too close to call"), "{report}");
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn expectations_come_from_three_sessions_of_a_clean_tree_and_judge_later_ones() {
+    let (laptop, _host) = laptop_with(SUITE);
+    laptop.write(".gitignore", "artifacts/\n.rgpu/\nexpectations/\n");
+    let git = |line: &str| {
+        let words = ["-c", "user.name=x", "-c", "user.email=x@x"];
+        let mut git = std::process::Command::new("git");
+        git.current_dir(laptop.project("")).args(words).args(line.split(' '));
+        assert!(git.output().unwrap().status.success(), "git {line}");
+    };
+    git("init -q");
+    git("add .");
+    git("commit -qm suite");
+    let run = |n: usize, flags: &str, expected| {
+        let line = format!("bench run -t memory:vecadd --run-id s{n} {flags}");
+        let output = laptop.run(&line);
+        let shown = laptop.shown(&line, &output);
+        assert_eq!(status(&output), expected, "{shown}");
+        shown
+    };
+    run(1, "", 0);
+    let shown = run(2, "--update-expectations", 0);
+    assert!(
+        shown.contains("fewer than 3 sessions") && shown.contains("--accept few-sessions"),
+        "{shown}"
+    );
+    let folder = laptop.project("expectations");
+    assert!(!folder.exists());
+    let shown = run(3, "--update-expectations", 0);
+    assert!(shown.contains("2 of 2 expected times written"), "{shown}");
+    let file = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+    let text = fs::read_to_string(&file).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    printed_keeps("expectations", &value);
+    assert_eq!(value["entries"][0]["sessions"], 3);
+    // Faster and slower by the file alone: the played times never change.
+    let times = |text: &str, by: f64| {
+        let mut value: serde_json::Value = serde_json::from_str(text).unwrap();
+        for entry in value["entries"].as_array_mut().unwrap() {
+            for name in ["median_ns"] {
+                entry[name] = (entry[name].as_f64().unwrap() * by).into();
+            }
+            for at in 0..2 {
+                entry["ci95_ns"][at] = (entry["ci95_ns"][at].as_f64().unwrap() * by).into();
+            }
+        }
+        fs::write(&file, value.to_string()).unwrap();
+    };
+    let judged = |n: usize, flags: &str, expected| {
+        let run =
+            suite(&laptop, &format!("bench run -t memory:vecadd --run-id s{n} {flags}"), expected);
+        run.rows[0].times[0].against.as_ref().unwrap().verdict
+    };
+    assert_eq!(judged(4, "--fail-on slower --validity strict", 0), SuiteVerdict::Same);
+    times(&text, 0.9);
+    assert_eq!(judged(5, "--fail-on slower", 1), SuiteVerdict::Slower);
+    times(&text, 1.1);
+    assert_eq!(judged(6, "--fail-on slower", 0), SuiteVerdict::Faster);
+    // A changed file is another state of the tree.
+    laptop.write("later.txt", "x");
+    let shown = run(7, "--update-expectations", 0);
+    assert!(shown.contains("files differ from the commit"), "{shown}");
+    fs::write(&file, text.replace("memory:vecadd[n=1000]", "memory:gone")).unwrap();
+    let shown = run(8, "", 3);
+    assert!(shown.contains("`memory:gone`"), "{shown}");
+    let audit = laptop.run("bench audit --json");
+    let audit: serde_json::Value = serde_json::from_slice(&audit.stdout).unwrap();
+    printed_keeps("audit", &audit);
+    assert!(audit.to_string().contains("expectation_without_case"), "{audit:#}");
+    fs::write(&file, "{").unwrap();
+    run(9, "", 3);
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn two_suites_are_compared_and_the_history_is_kept_or_made_again() {
+    let (laptop, _host) = laptop_with(SUITE);
+    for id in ["one", "two"] {
+        suite(&laptop, &format!("bench run --run-id {id}"), 0);
+    }
+    let line = "bench compare one two --fail-on slower --json";
+    let output = laptop.run(line);
+    assert_eq!(status(&output), 0, "{}", laptop.shown(line, &output));
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let comparison: SuiteComparison = serde_json::from_value(value).unwrap();
+    assert_eq!(comparison.count(SuiteVerdict::Same), 4, "{comparison:#?}");
+    let two = laptop.project("artifacts/runs/two/suite.json");
+    let slower =
+        fs::read_to_string(&two).unwrap().replace("\"driver\": \"580\"", "\"driver\": \"590\"");
+    fs::write(&two, slower).unwrap();
+    let shown = laptop.show("bench compare one two --fail-on incomparable");
+    assert!(shown.contains("INCOMPARABLE") && shown.ends_with("status 1\n"), "{shown}");
+    let points = || {
+        let output = laptop.run("bench history memory:transpose --json");
+        let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        printed_keeps("history", &value);
+        let history: History = serde_json::from_value(value).unwrap();
+        history.series.iter().map(|series| series.points.len()).collect::<Vec<_>>()
+    };
+    assert_eq!(points(), [2, 2]);
+    fs::remove_dir_all(laptop.project(".rgpu")).unwrap();
+    let gone = laptop.run("bench history memory:transpose");
+    assert_eq!(status(&gone), 2, "{}", laptop.shown("bench history", &gone));
+    let reindexed = laptop.run("runs reindex --json");
+    let reindexed: serde_json::Value = serde_json::from_slice(&reindexed.stdout).unwrap();
+    printed_keeps("reindexed", &reindexed);
+    assert_eq!((&reindexed["suites"], &reindexed["times"]), (&2.into(), &8.into()));
+    // The edited suite has another driver, so another key.
+    assert_eq!(points(), [1, 1, 1, 1]);
+    let page = laptop.run("bench history memory:* --format html");
+    assert_eq!(status(&page), 0, "{}", laptop.shown("bench history", &page));
+    let page = fs::read_to_string(laptop.project("artifacts/history.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("memory:vecadd[n=4000]"));
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn a_sweep_is_a_suite_of_its_own_with_a_plot() {
+    let (laptop, _host) = laptop_with(SUITE);
+    let line = "profile --kernel vecadd --sweep n=1000..4000:x2 --mode ncu --remote h200 \
+                --plot sm__throughput --plot time --run-id grow";
+    let output = laptop.run(line);
+    let shown = laptop.shown(line, &output);
+    assert_eq!(status(&output), 0, "{shown}");
+    assert!(
+        shown.contains("sm__throughput.avg.pct_of_peak_sustained_elapsed against n"),
+        "{shown}"
+    );
+    let page = fs::read_to_string(laptop.project("artifacts/runs/grow/plot.html")).unwrap();
+    assert!(page.contains("time in ns") && page.matches("<circle").count() == 6, "{page}");
+    let resumed = laptop.run("bench resume grow");
+    let shown = laptop.shown("bench resume grow", &resumed);
+    assert!(status(&resumed) == 2 && shown.contains("n=1000..4000:x2"), "{shown}");
+    for wrong in ["--sweep n=4..1", "--sweep n", "--sweep n=1 --dry-run"] {
+        let output = laptop.run(&format!("profile --kernel vecadd --mode bench {wrong}"));
+        assert_eq!(status(&output), 2, "{}", laptop.shown(wrong, &output));
+    }
+    laptop.wait_until_quiet();
+}
+
+#[test]
+fn targets_are_listed_and_wrong_files_and_names_are_told() {
+    let (laptop, _host) = laptop_with(SUITE);
+    let listed = laptop.run("bench list --json");
+    let value: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    printed_keeps("targets", &value);
+    assert_eq!(value["cases"].as_array().unwrap().len(), 3);
+    let shown = laptop.show("bench list -t pairs");
+    assert!(shown.contains("memory:transpose") && !shown.contains("vecadd"), "{shown}");
+    let shown = laptop.show("bench run -t memory:vecad");
+    assert!(
+        shown.contains("did you mean `memory:vecadd`?") && shown.ends_with("status 3\n"),
+        "{shown}"
+    );
+    let shown = laptop.show("bench");
+    assert!(shown.contains("--mode bench") && shown.ends_with("status 2\n"), "{shown}");
+    suite(&laptop, "bench run -t pairs --run-id night", 0);
+    let shown = laptop.show("bench run -t pairs --run-id night");
+    assert!(shown.contains("there is already a run `night`"), "{shown}");
+    laptop.write("bench.toml", "[defaults]\nlevle = \"sol\"\n");
+    let shown = laptop.show("bench list");
+    assert!(shown.contains("bench.toml:2") && shown.contains("did you mean `level`?"), "{shown}");
+    let many =
+        "[[target]]\nname = \"a:b\"\nkernel = \"vecadd\"\n[target.matrix]\nsizes.n = \"1..5000\"\n";
+    laptop.write("bench.toml", many);
+    let shown = laptop.show("bench run");
+    assert!(shown.contains("5000 cases, above the limit of 200"), "{shown}");
+    fs::remove_file(laptop.project("bench.toml")).unwrap();
+    let shown = laptop.show("bench list");
+    assert!(shown.contains("this project has nothing to run"), "{shown}");
+    fs::create_dir_all(laptop.project("kernels/mine")).unwrap();
+    laptop.write("kernels/mine/kernel.toml", "");
+    let shown = laptop.show("bench list");
+    assert!(shown.contains("kernels:mine"), "{shown}");
+}
