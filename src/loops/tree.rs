@@ -24,6 +24,9 @@ use crate::{fault_point, regular_file};
 /// Larger files are named in a patch without their lines.
 const MAX_DIFF_BYTES: u64 = 1 << 20;
 
+/// What rgpu itself writes in the project: runs, loops and compiled kernels.
+const OWN_FOLDER: &str = "artifacts";
+
 /// A file as it is compared.
 #[derive(Debug, PartialEq, Eq)]
 enum FileState {
@@ -67,7 +70,9 @@ fn files(root: &Path, walk: &WalkBuilder) -> Result<BTreeSet<PathBuf>, LoopError
         let entry = entry.map_err(|e| io_error("read", root)(io::Error::other(e)))?;
         // Pipes, sockets and devices are no code.
         let is_file = entry.file_type().is_some_and(|kind| kind.is_file() || kind.is_symlink());
-        if let (true, Ok(inner)) = (is_file, entry.path().strip_prefix(root)) {
+        if let (true, Ok(inner)) = (is_file, entry.path().strip_prefix(root))
+            && !inner.starts_with(OWN_FOLDER)
+        {
             files.insert(inner.to_owned());
         }
     }
@@ -104,7 +109,10 @@ fn project_files_by_rules_of(copy: &Path, project: &Path) -> Result<BTreeSet<Pat
         }
         let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
         let own = |name: &std::ffi::OsStr| name == ".git" || name == ".rgpu";
-        if own(entry.file_name()) || (is_folder && is_new_and_ignored(&root, &copy, path)) {
+        if own(entry.file_name())
+            || path == root.join(OWN_FOLDER)
+            || (is_folder && is_new_and_ignored(&root, &copy, path))
+        {
             return false;
         }
         let matches = rules.iter().filter(|(folder, _)| path.starts_with(folder));
@@ -170,7 +178,8 @@ pub(super) fn restore(project: &Path, copy: &Path, backup: &Path) -> Result<(), 
         fault_point::reach("loop restoring");
     }
     for path in &changed {
-        if FileState::of(&copy.join(path)) != FileState::Missing {
+        // A folder of the copy is in the list if a file has taken its place.
+        if matches!(FileState::of(&copy.join(path)), FileState::File { .. } | FileState::Link(_)) {
             copy_file(&copy.join(path), &project.join(path))?;
         }
     }

@@ -19,8 +19,11 @@ use super::required_rung::is_rung_of;
 use crate::error::{Failure, Result};
 use crate::kernel::Mode;
 use crate::model::profile::Gap;
+use crate::model::selection::Price;
 use crate::model::{RungId, Selection};
-use crate::tool::{FirstPass, PlanPart, RecordedRegion, Request, RungTool, RunnerRanges, Target};
+use crate::tool::{
+    FirstPass, PlanPart, RecordedRegion, Request, RungTool, RunnerRanges, Target, WindowEnd,
+};
 use kernels::ExactFilter;
 
 /// Turns a request into the first plan of its run, a survey if one is needed. Returns whether later
@@ -47,6 +50,15 @@ pub(super) struct PassPlanner {
     selection: Selection,
     /// Why nothing could be selected.
     failure: Option<Failure>,
+}
+
+/// Seconds after which the program of a priced pass is stopped as by Ctrl-C. The launches that ncu
+/// has profiled until then are kept.
+///
+/// Some programs never end under ncu, for example if they repeat work until it is fast enough.
+fn stop_s(price: &Price) -> u64 {
+    let expected = price.limit_seconds.unwrap_or_default().max(price.seconds);
+    (2.0 * expected).ceil() as u64
 }
 
 /// The regions, kernels and launches of one pass.
@@ -227,6 +239,10 @@ impl PassPlanner {
                 request.ncu.sections.clone_from(&self.selection.sections);
                 request.ncu.metrics.clone_from(&self.selection.metrics);
             }
+            let is_program = matches!(request.target, Target::Program(_));
+            if let Some(price) = self.selection.price.as_ref().filter(|_| is_program) {
+                request.window.end = Some(WindowEnd::Seconds(stop_s(price)));
+            }
             self.current = pass.regions;
             self.without_numbers = pass.without_numbers;
             return NextStep::Plan;
@@ -241,6 +257,16 @@ impl PassPlanner {
         let subject = if names.is_empty() { request.ncu.kernel_name.clone() } else { names };
         let subject = subject.join("`, `");
         let failed = end.rungs.iter().find(|r| r.step == step && !r.ok);
+        let last = end.rungs.iter().rfind(|r| r.step == step);
+        if self.selection.price.is_some()
+            && last.is_some_and(|r| request.window.stopped(r.seconds))
+            && let Some(stop_s) = request.window.stop_s()
+        {
+            let text = format!(
+                "the program was stopped after {stop_s} s, twice the limit of this pass; `--budget` raises it"
+            );
+            self.selection.left_out.push(Gap { code: "stopped".to_owned(), text });
+        }
         let mode = self.user_request.ncu.replay_mode.as_deref().unwrap_or("kernel");
         match end.rung_of(&step) {
             Some(RungId::NcuAsked | RungId::NcuSudo) => self.selection.replay_mode = mode.into(),

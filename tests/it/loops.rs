@@ -158,7 +158,7 @@ fn of_five_proposals_exactly_the_two_faster_are_kept() {
     let changed = fs::read_to_string(iteration.join("changed/kernels/k/k.cu")).unwrap();
     assert!(changed.starts_with("// rgpu-fake: time 1.5\n"));
     let shown = test.laptop.show("loop report");
-    for words in ["not reached", "best against start, measured anew: ", "its results are wrong"] {
+    for words in ["not reached", "best against start, measured anew: ", "computes wrong results"] {
         assert!(shown.contains(words), "{shown}");
     }
     assert!(test.laptop.show("loop best").contains("iteration 5"));

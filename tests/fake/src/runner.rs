@@ -2,6 +2,7 @@
 //! report marks this by naming its runner `… synthetic`.
 
 use std::fs;
+use std::path::Path;
 use std::process;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -44,7 +45,7 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> 
     }
     let options = Options::read(&options, &["--strict", "--host-clock"]);
     let [input_file, job] = rest.as_slice() else { return Ok(ErrorClass::Usage.exit_code()) };
-    let input: RunnerInput = serde_json::from_slice(&fs::read(input_file)?)?;
+    let input = read_input(Path::new(input_file))?;
     let job: RunnerJob = serde_json::from_value(json!(job))?;
     println!(
         "rgpu-runner {} (synthetic): {} {}",
@@ -73,8 +74,8 @@ pub(crate) fn play(host: &Host, words: &[String]) -> Result<u8, ImitationError> 
     };
     let wrong = matches!(error, Some((ErrorClass::WrongResult, ..)));
     let stopped = error.is_some() && !wrong;
-    let other = options.value(&["--against"]).map(fs::read).transpose()?;
-    let other: Option<RunnerInput> = other.map(|text| serde_json::from_slice(&text)).transpose()?;
+    let other =
+        options.value(&["--against"]).map(|path| read_input(Path::new(path))).transpose()?;
     let report = RunnerReport {
         abi: CASE_ABI,
         runner: format!("{} synthetic", env!("CARGO_PKG_VERSION")),
@@ -199,6 +200,15 @@ fn correctness(input: &RunnerInput, case: &Case, wrong: bool) -> Correctness {
     });
     let outputs = if input.reference.is_some() { checked.collect() } else { Vec::new() };
     Correctness { passed: !wrong, outputs, bit_equal: true, changed_inputs: Vec::new() }
+}
+
+/// An input, with the path of its module as the real runner understands it: from the input's folder.
+fn read_input(path: &Path) -> Result<RunnerInput, ImitationError> {
+    let mut input: RunnerInput = serde_json::from_slice(&fs::read(path)?)?;
+    if let (Entry::Device { module, .. }, Some(folder)) = (&mut input.entry, path.parent()) {
+        *module = folder.join(&module).to_string_lossy().into_owned();
+    }
+    Ok(input)
 }
 
 /// The invented speed-up of the other kernel: 2 for a different kernel and 1 for the same, if their

@@ -141,7 +141,10 @@ mod tests {
         assert_eq!((read.launches.len(), read.ragged, &read.broken), (2, 1, &None));
         let first = &read.launches[0];
         assert_eq!((first.kernel.as_str(), first.columns.len()), ("a(int, int)", 2));
-        assert_eq!(first.instructions[0].cells, [CellValue::Number(1234.0), CellValue::Missing]);
+        assert_eq!(
+            first.instructions[0].cells,
+            [CellValue::Number(1234.0), CellValue::Text("-".to_owned())]
+        );
         assert_eq!(first.instructions[1].text, "@!P0 BRA 0x10");
         assert_eq!(first.instructions[1].cells[1], CellValue::Text("Global".to_owned()));
         assert_eq!(read.launches[1].instructions[0].address, 0x40);
