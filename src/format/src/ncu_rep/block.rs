@@ -136,7 +136,7 @@ impl Index {
                 Some(end)
             }
             None => {
-                let needed = (start - at) as u64 + payload_size;
+                let needed = ((start - at) as u64).saturating_add(payload_size);
                 let end = bytes.len();
                 notes.problems.push(Problem::Cut { offset: at, what: "block", needed, end });
                 self.payload(bytes, at, start, end, counts, notes);
