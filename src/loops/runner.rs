@@ -60,6 +60,26 @@ pub struct LoopRunner {
     _lock: StateLock,
 }
 
+impl Loops {
+    /// Refuses a new loop while the newest one is not finished.
+    ///
+    /// # Errors
+    /// [`LoopError::WrongState`]; the database cannot be read.
+    pub fn refuse_unfinished(&self) -> Result<(), LoopError> {
+        match self.find(None) {
+            Ok(row) if row.state.phase != Phase::Stopped => Err(LoopError::WrongState {
+                id: row.id,
+                state: "is not finished".to_owned(),
+                hint: "`rgpu loop resume` goes on with it; `--fresh` leaves it and begins with \
+                       the project as it is"
+                    .to_owned(),
+            }),
+            Ok(_) | Err(LoopError::NoLoop(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 impl LoopRunner {
     /// Starts a loop.
     ///
@@ -73,17 +93,10 @@ impl LoopRunner {
         setup: LoopSetup,
     ) -> Result<Self, LoopError> {
         let lock = StateLock::take(loops.db.folder(), LOOP_LOCK, ROLE)?;
+        if !is_fresh {
+            loops.refuse_unfinished()?;
+        }
         match loops.find(None) {
-            Ok(row) if row.state.phase != Phase::Stopped && !is_fresh => {
-                return Err(LoopError::WrongState {
-                    id: row.id,
-                    state: "is not finished".to_owned(),
-                    hint:
-                        "`rgpu loop resume` goes on with it; `--fresh` leaves it and begins with \
-                           the project as it is"
-                            .to_owned(),
-                });
-            }
             Ok(row) if row.state.phase != Phase::Stopped => {
                 let text = "another loop was started with `--fresh`".to_owned();
                 let stop = Some(Stop { reason: StopReason::Replaced, text });

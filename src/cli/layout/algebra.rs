@@ -169,6 +169,7 @@ fn finish(
         Err(rejection) => {
             let head = match rejection.condition {
                 Condition::Undecided => "no result is known",
+                _ if rejection.proof.is_none() => "no such layout was found",
                 _ => "there is no such layout",
             };
             let mut text = format!("{head}\n{}", rejection_text(&rejection));

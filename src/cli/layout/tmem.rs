@@ -108,7 +108,8 @@ pub(super) fn run(app: &App, args: &TmemArgs) -> Result<Status> {
             Some(MmaTile::new(m, n, k, args.cta_group == 2, args.sf_vec).map_err(usage)?)
         }
     };
-    let of_tile = tile.map(|tile| TmemRequest::of_tile(tile, args.acc_stages));
+    let of_tile =
+        tile.map(|tile| TmemRequest::of_tile(tile, args.acc_stages)).transpose().map_err(usage)?;
     let columns = of_tile.unwrap_or(TmemRequest {
         accumulator: args.acc_cols.unwrap_or_default(),
         sfa: args.sfa_cols,

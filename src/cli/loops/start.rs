@@ -54,7 +54,13 @@ pub(super) fn start(app: &App, args: &StartArgs) -> Result<Status> {
         format!("mode={}", mode.as_str())
     }));
     let mut config = LoopConfig::read(&args.file, &overrides)?;
-    resolve_kernel(app, &mut config)?;
+    if let Err(failure) = resolve_kernel(app, &mut config) {
+        // A loop that was killed while it restored files has left the kernel incomplete.
+        if let (false, Ok(loops)) = (args.fresh, super::open_existing(app)) {
+            loops.refuse_unfinished()?;
+        }
+        return Err(failure);
+    }
     let loops = super::open(app)?;
     let runner = LoopRunner::start(loops, config, args.fresh, setup(app))?;
     end(app, runner.run()?)

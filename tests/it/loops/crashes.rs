@@ -88,7 +88,7 @@ fn files_of_the_best_that_were_changed_are_not_gone_on_with() {
     assert_eq!(status(&output), 7, "{}", test.laptop.shown("loop resume", &output));
     // A fresh loop starts with the project as it is, which has the first proposal.
     let again = test.run("--fresh max_iterations=2", 0);
-    assert_eq!(outcomes(&again), ["same", "kept"]);
+    assert_eq!(outcomes(&again), ["unchanged", "kept"]);
 }
 
 #[test]

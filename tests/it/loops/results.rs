@@ -53,7 +53,7 @@ fn forged_and_stale_files_do_not_count_and_a_reviewer_can_take_back_and_stop() {
     let (second, folder) = prompt(&test, "reviewer", 1);
     assert_ne!(second, nonce, "the worker cannot answer for the reviewer");
     let prompt_text = fs::read_to_string(folder.join("reviewer_prompt.txt")).unwrap();
-    for words in ["verdict on the change: kept", "FASTER", "+// rgpu-fake: time 0.5"] {
+    for words in ["verdict on the change: kept", "2.000 times as fast", "+// rgpu-fake: time 0.5"] {
         assert!(prompt_text.contains(words), "{words}: {prompt_text}");
     }
     assert!(prompt_text.len() <= 24_000);

@@ -34,11 +34,7 @@ pub fn bundle(
     load_columns: i64,
     shape: Option<ProblemShape>,
 ) -> Result<Vec<(&'static str, SwizzledLayout)>, TileError> {
-    if tile.rows() != 128 {
-        let reason =
-            "the layouts of a pair of CTAs with M of 128 are not known: dump them by the DSL";
-        return Err(TileError::Layout(reason.to_owned()));
-    }
+    tile.refuse_64_rows()?;
     let swizzled = |swizzle: Swizzle, layout: Layout| {
         SwizzledLayout::new(swizzle, 0, layout)
             .map_err(|error| TileError::Layout(error.to_string()))

@@ -99,6 +99,20 @@ impl MmaTile {
         Ok(Self { m, n, k, pair, vector })
     }
 
+    /// Refuses the tile of a pair with M of 128. Its accumulator has 64 rows in each CTA, and how it
+    /// lies in tensor memory is not known here.
+    ///
+    /// # Errors
+    /// [`TileError::Layout`].
+    pub(super) fn refuse_64_rows(self) -> Result<(), TileError> {
+        if self.rows() == 128 {
+            return Ok(());
+        }
+        let reason =
+            "the layouts of a pair of CTAs with M of 128 are not known: dump them by the DSL";
+        Err(TileError::Layout(reason.to_owned()))
+    }
+
     /// Rows of A and of the accumulator in one CTA.
     pub fn rows(self) -> i64 {
         if self.pair { self.m / 2 } else { self.m }

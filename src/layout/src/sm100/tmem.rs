@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::tile::MmaTile;
+use super::tile::{MmaTile, TileError};
 
 /// Columns of the tensor memory of an SM.
 pub const TMEM_COLUMNS: i64 = 512;
@@ -56,8 +56,12 @@ pub struct TmemRequest {
 
 impl TmemRequest {
     /// The request of a tile with one stage of scales.
-    pub fn of_tile(tile: MmaTile, accumulator_stages: i64) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// [`TileError::Layout`] for a pair of CTAs with M of 128.
+    pub fn of_tile(tile: MmaTile, accumulator_stages: i64) -> Result<Self, TileError> {
+        tile.refuse_64_rows()?;
+        Ok(Self {
             accumulator: tile.accumulator_columns(),
             sfa: tile.sfa_columns(),
             sfb: tile.sfb_columns(),
@@ -65,7 +69,7 @@ impl TmemRequest {
             scale_stages: 1,
             accumulator_alignment: 1,
             scale_alignment: 4,
-        }
+        })
     }
 }
 
