@@ -246,7 +246,7 @@ fn reserve_input_names(names: &FileNames, out: &Path, files: &[PathBuf]) {
     let existing: HashSet<OsString> = existing.flatten().map(|entry| entry.file_name()).collect();
     for file in files {
         if let Some(name) = file.file_name().filter(|name| existing.contains(*name))
-            && output_file::same(file, &out.join(name))
+            && output_file::is_same_file(file, &out.join(name))
         {
             names.reserve(&name.to_string_lossy());
         }

@@ -48,7 +48,7 @@ pub(super) enum QueueCommand {
     Resume,
     /// Remove old entries with their logs
     Prune(change::PruneArgs),
-    /// Show the entries, again after each change
+    /// Show the entries and print the list again after each change
     Watch(watch::WatchArgs),
     /// Watch one attempt (started by the runner)
     #[command(name = "__attempt", hide = true)]

@@ -1,5 +1,6 @@
 //! `summary.json` of `rgpu disasm` (`rgpu.disasm/1`): the input files, the GPU code in them, and
-//! the facts of each kernel. A value that a file does not give is absent, never 0.
+//! the resource usage and instruction counts of each kernel. A value that a file does not give is
+//! absent, never 0.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -103,8 +104,8 @@ pub struct Image {
     pub entries: Vec<String>,
 }
 
-/// Facts of one kernel. Sizes are in bytes; registers, stack, local memory and spills are per
-/// thread, shared memory is per block.
+/// Resource usage and instruction counts of one kernel. Sizes are in bytes; registers, stack, local
+/// memory and spills are per thread, shared memory is per block.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Kernel {
     /// The mangled name.
@@ -169,13 +170,12 @@ pub struct Kernel {
     pub tensor_memory: bool,
     /// Size of the code, padding included.
     pub code_bytes: u64,
-    /// Number of instructions, including those of functions kept in the kernel's section, without
-    /// the padding after the last exit or branch. Classes, names, listings and pages count the same
-    /// way. Absent for architectures before Volta, whose code is not decoded; there are no counts
-    /// by class or name and no blocks then either.
+    /// Number of instructions, including functions in the kernel's section, without the padding
+    /// after the last exit or branch. All other counts use the same rule. Absent before Volta,
+    /// whose code is not decoded; then counts by class and name are empty and `blocks` is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<u64>,
-    /// Number of instructions of each class; see the documentation of the classes.
+    /// Number of instructions of each class: `fp32`, `global_load`, `tensor_warpgroup` and others.
     pub classes: ByName,
     /// Number of instructions by name, modifiers left out.
     pub mnemonics: ByName,
@@ -191,7 +191,8 @@ pub struct Kernel {
     /// equal if only registers, constants, addresses or scheduling differ. Compare only within one
     /// version of rgpu.
     pub shape_sha256: String,
-    /// Theoretical occupancy for the block given, required or largest.
+    /// Theoretical occupancy for the kernel's required block size, else for `--block`, else for the
+    /// largest block it allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub occupancy: Option<Occupancy>,
 }
@@ -253,14 +254,15 @@ pub struct KernelDiff {
     pub name: String,
     /// How similar the code is.
     pub code: Sameness,
-    /// Facts that differ: registers, bytes, counts.
+    /// Numbers that differ: registers, bytes, counts.
     pub changes: Vec<Change>,
     /// Instruction classes whose count differs.
     #[serde(default)]
     pub classes: Vec<Change>,
     /// Instruction names whose count differs.
     pub mnemonics: Vec<Change>,
-    /// Differences of the listings; absent if the code is identical.
+    /// Differences of the listings; absent if the code is identical or a build has no listing of
+    /// the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listing: Option<ListingDiff>,
 }

@@ -65,6 +65,8 @@ impl From<QueueError> for Failure {
     fn from(error: QueueError) -> Self {
         let failure = |exit, code: &str| Failure::new(exit, code, error.to_string());
         match error {
+            QueueError::State(error @ StateError::Held { .. }) => Self::from(error)
+                .hint("it also runs your entries; when stopped, it first waits for running ones"),
             QueueError::State(error) => error.into(),
             QueueError::Io { ref source, .. } => failure(Exit::Disk, "disk").cause(source),
             QueueError::NoQueue(_) => {

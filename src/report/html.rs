@@ -15,7 +15,7 @@ use super::{Document, ReportInput, Style};
 const CSS: &str = include_str!("html/page.css");
 /// Helpers that all pages share.
 pub(super) const CORE: &str = include_str!("html/core.js");
-/// The theme switch. It must come after the scripts that it redraws.
+/// The theme switch. It redraws the charts, so it must come after the scripts that draw them.
 pub(super) const THEME: &str = include_str!("html/theme.js");
 /// All scripts in one function scope, so that their top-level names do not become globals.
 const SCRIPT: &str = concat!(
@@ -44,13 +44,13 @@ const MAX_PAGE_BYTES: usize = 3_000_000;
 pub(super) fn render(subject: &ReportInput<'_>, _: &Style) -> Vec<Document> {
     let room = MAX_PAGE_BYTES - SCRIPT.len() - CSS.len() - 16_384;
     let data = fit::json(subject, room).replace('<', "\\u003c");
-    let (name, place) = (&subject.profile.kernel.name, place(subject));
-    vec![Document::new("report.html", page(name, &place, SCRIPT, &data))]
+    let (name, subtitle) = (&subject.profile.kernel.name, subtitle(subject));
+    vec![Document::new("report.html", page(name, &subtitle, SCRIPT, &data))]
 }
 
 /// A self-contained page that `script` draws from `data`, which is JSON without `<`.
-pub(super) fn page(name: &str, place: &str, script: &str, data: &str) -> String {
-    let (name, place) = (escape(name), escape(place));
+pub(super) fn page(name: &str, subtitle: &str, script: &str, data: &str) -> String {
+    let (name, subtitle) = (escape(name), escape(subtitle));
     let (style, script_hash) = (hash(CSS), hash(script));
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -58,12 +58,12 @@ pub(super) fn page(name: &str, place: &str, script: &str, data: &str) -> String 
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"generator\" content=\"rgpu {version}\">\n\
          <title>{name} · rgpu</title>\n<style>{CSS}</style>\n</head>\n<body>\n\
-         <a class=\"skip\" href=\"#summary\">To the summary</a>\n\
+         <a class=\"skip\" href=\"#summary\">Skip to the summary</a>\n\
          <header><div class=\"wrap bar\"><span class=\"brand\">rgpu</span><h1>{name}</h1>\
-         <span class=\"where\">{place}</span>\
+         <span class=\"where\">{subtitle}</span>\
          <button type=\"button\" id=\"theme\" aria-label=\"Switch between light and dark\"></button></div>\
          <nav class=\"wrap\" aria-label=\"Sections\"></nav></header>\n\
-         <main class=\"wrap\"><noscript>This page draws itself with a script of its own; scripts are switched off.</noscript></main>\n\
+         <main class=\"wrap\"><noscript>This page needs JavaScript, which is switched off.</noscript></main>\n\
          <script type=\"application/json\" id=\"data\">{data}</script>\n\
          <script>{script}</script>\n</body>\n</html>\n",
         version = env!("CARGO_PKG_VERSION"),
@@ -71,14 +71,14 @@ pub(super) fn page(name: &str, place: &str, script: &str, data: &str) -> String 
 }
 
 /// Device, mode and start time, for the header line.
-fn place(subject: &ReportInput<'_>) -> String {
+fn subtitle(subject: &ReportInput<'_>) -> String {
     let profile = subject.profile;
     let started = super::moment(&profile.run.started);
     let parts = [profile.device.as_deref().unwrap_or_default(), &profile.run.mode, &started];
     parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(" · ")
 }
 
-/// The CSP source expression for an inline element: the hash of its text.
+/// `sha256-BASE64` of an inline element's text, for the CSP (without the quotes).
 pub(super) fn hash(text: &str) -> String {
     format!("sha256-{}", Base64::encode_string(&Sha256::digest(text.as_bytes())))
 }

@@ -128,8 +128,7 @@ impl From<StateError> for Failure {
             }
             StateError::Held { holder, .. } => match holder.pid() {
                 0 => failure(Exit::Usage, "held"),
-                pid => failure(Exit::Usage, "held")
-                    .hint(format!("it does the work; to end it after that: kill {pid}")),
+                pid => failure(Exit::Usage, "held").hint(format!("to stop it: kill {pid}")),
             },
         }
     }

@@ -205,8 +205,9 @@ impl Connection {
             }
             ToAgent::Attach { job, from_seq, had, inline_bytes } => {
                 if let Some(folder) = self.jobs.find("attach", &job)? {
-                    let had = ClientOutput::Given(had);
-                    let position = Position { from_seq, had, inline_bytes, beat: None };
+                    let received = ClientOutput::Given(had);
+                    let position =
+                        Position { from_seq, received, inline_bytes, heartbeat_interval: None };
                     self.jobs.follow(folder, position, 0)?;
                 }
             }

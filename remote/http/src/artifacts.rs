@@ -18,7 +18,7 @@ use rgpu_protocol::{BLOB_BYTES, EventBody};
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use crate::answer::HttpRefusal;
-use crate::jobs::wants;
+use crate::jobs::accepts;
 use crate::range::RequestedRange;
 use crate::request_guard::busy;
 use crate::state::State;
@@ -32,7 +32,7 @@ pub(crate) async fn get(
 ) -> Result<Response, HttpRefusal> {
     let name = path.clone();
     let (folder, file, meta) = state
-        .ask(move |service| {
+        .run_blocking(move |service| {
             let folder = service.find("fetch", &job)?;
             let file = service.artifact(&job, &name)?;
             let meta = file.metadata().map_err(|e| {
@@ -57,7 +57,7 @@ pub(crate) async fn get(
     // A range of an older state would not fit, so the whole file is sent then.
     let unchanged = header(header::IF_RANGE).is_none_or(|of| of == tag);
     let requested = RequestedRange::parse(header(header::RANGE).filter(|_| unchanged), size);
-    if wants(&headers, FRAMES) {
+    if accepts(&headers, FRAMES) {
         return piece(folder, path, requested, size, &tag).await;
     }
     let (first, end, status) = match requested {

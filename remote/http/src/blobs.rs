@@ -32,7 +32,7 @@ pub(crate) async fn missing(
 ) -> Result<Response, HttpRefusal> {
     let MissingRequest { blobs: requested } = read_json(body).await?;
     let digests = state
-        .ask(move |service| {
+        .run_blocking(move |service| {
             let blobs = service.blobs()?;
             let missing = requested.into_iter().filter(|blob| !blobs.has(&blob.digest, blob.size));
             Ok(missing.map(|blob| blob.digest).collect())
@@ -48,7 +48,7 @@ pub(crate) async fn head(
 ) -> Result<Response, HttpRefusal> {
     let digest = parse(digest)?;
     let (whole, part) = state
-        .ask(move |service| {
+        .run_blocking(move |service| {
             let blobs = service.blobs()?;
             let len = |path: &Path| fs::metadata(path).map(|meta| meta.len()).ok();
             let whole = len(&blobs.path(&digest)).filter(|size| blobs.has(&digest, *size));
@@ -102,7 +102,7 @@ pub(crate) async fn put(
     let stored = {
         let digest = digest.clone();
         state
-            .ask(move |service| match range {
+            .run_blocking(move |service| match range {
                 None => {
                     service.put_blob(&digest, size, &bytes, packed).map(|()| StoredBytes::Whole)
                 }

@@ -1,8 +1,9 @@
-//! A job's events and their output, from any number on: as frames, as server-sent events, or as one
-//! JSON document that waits for news.
+//! A job's events after a given number, with their output: as frames, as server-sent events, or as
+//! one JSON document (long polling).
 //!
-//! All three read the same follower. No response takes longer than platforms allow: if a stream
-//! ends without the terminal event, the client continues from there.
+//! Each request starts one follower, whatever the format. No response takes longer than hosting
+//! platforms allow (`MAX_WAIT_S`): if a stream ends without the terminal event, the client
+//! continues from there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::time::timeout;
 
 use crate::answer::{HttpRefusal, json};
-use crate::jobs::{wait_for, wants};
+use crate::jobs::{accepts, wait_duration};
 use crate::state::State;
 use crate::stream::{FollowedBody, FrameReader, ReadBody};
 
@@ -31,7 +32,8 @@ const DOCUMENT_BYTES: usize = 1 << 20;
 /// Events that follow within this pause go into the same document.
 const BATCH_PAUSE: Duration = Duration::from_millis(5);
 
-/// Sends events after a given number.
+/// Answers `GET /v1/jobs/{id}/events`: sends events after a given number, and renews the job's
+/// lease.
 pub(crate) async fn events(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
@@ -42,43 +44,44 @@ pub(crate) async fn events(
     let resumed = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let after = query_params.after.or(resumed).unwrap_or(0);
     let folder = state
-        .ask(move |service| {
+        .run_blocking(move |service| {
             let folder = service.find("attach", &job)?;
             service.send_command(JobCommand::Renew, &job)?;
             Ok(folder)
         })
         .await?;
-    let had = query_params.had.map_or(ClientOutput::WithEvents, ClientOutput::Given);
+    let received = query_params.received.map_or(ClientOutput::WithEvents, ClientOutput::Given);
     let from_seq = after.saturating_add(1);
     let position = Position {
         from_seq,
-        had,
+        received,
         inline_bytes: query_params.inline,
-        beat: Some(HEARTBEAT_INTERVAL),
+        heartbeat_interval: Some(HEARTBEAT_INTERVAL),
     };
     let follow = |position, default_s| {
-        FollowedBody::start(&state, folder, position, wait_for(query_params.wait, default_s))
+        FollowedBody::start(&state, folder, position, wait_duration(query_params.wait, default_s))
     };
-    if wants(&headers, FRAMES) {
+    if accepts(&headers, FRAMES) {
         return Ok(follow(position, MAX_WAIT_S)?.frames());
     }
     let position = Position { inline_bytes: 0, ..position };
-    if wants(&headers, "text/event-stream") {
+    if accepts(&headers, "text/event-stream") {
         return Ok(server_sent(follow(position, MAX_WAIT_S)?));
     }
-    let wait = wait_for(query_params.wait, 0);
-    // `document` keeps the time itself: it returns existing events even if `wait` is 0.
+    let wait = wait_duration(query_params.wait, 0);
+    // `document` applies `wait` itself: it returns existing events even if `wait` is 0.
     let followed = follow(position, MAX_WAIT_S)?;
     Ok(json(StatusCode::OK, &document(followed, after, wait).await?))
 }
 
-/// The parameters of the request.
+/// Query parameters: last event seen, seconds to wait, largest artifact to send inline, output
+/// already received.
 #[derive(Default)]
 struct EventsQuery {
     after: Option<u64>,
     wait: Option<u64>,
     inline: u64,
-    had: Option<Vec<rgpu_protocol::message::ReceivedOutput>>,
+    received: Option<Vec<rgpu_protocol::message::ReceivedOutput>>,
 }
 
 impl EventsQuery {
@@ -95,9 +98,9 @@ impl EventsQuery {
                 "wait" => query_params.wait = Some(number()?),
                 "inline" => query_params.inline = number()?,
                 "had" => {
-                    let had = query_params.had.get_or_insert_default();
+                    let received = query_params.received.get_or_insert_default();
                     if !value.is_empty() {
-                        had.push(parse_received(value).ok_or_else(bad)?);
+                        received.push(parse_received(value).ok_or_else(bad)?);
                     }
                 }
                 _ => return Err(bad()),

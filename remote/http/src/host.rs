@@ -45,7 +45,7 @@ pub(crate) async fn facts(
     let cancel = CancelOnDrop(Arc::default());
     let stop = cancel.0.clone();
     let facts = state
-        .ask(move |service| {
+        .run_blocking(move |service| {
             let setup = Setup::new(&settings.path, settings.env);
             service.facts(&probes, &setup, &stop).map(Box::new)
         })

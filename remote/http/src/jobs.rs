@@ -29,7 +29,7 @@ pub(crate) struct SubmitQuery {
 }
 
 /// Returns whether the client accepts the media type.
-pub(crate) fn wants(headers: &HeaderMap, media: &str) -> bool {
+pub(crate) fn accepts(headers: &HeaderMap, media: &str) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     accept.is_some_and(|accept| {
         accept.split(',').any(|kind| kind.split(';').next().is_some_and(|k| k.trim() == media))
@@ -37,7 +37,7 @@ pub(crate) fn wants(headers: &HeaderMap, media: &str) -> bool {
 }
 
 /// Returns the time to wait, within the limit of all platforms.
-pub(crate) fn wait_for(seconds: Option<u64>, default_s: u64) -> Duration {
+pub(crate) fn wait_duration(seconds: Option<u64>, default_s: u64) -> Duration {
     Duration::from_secs(seconds.unwrap_or(default_s).min(MAX_WAIT_S))
 }
 
@@ -55,7 +55,7 @@ pub(crate) async fn submit(
     }
     let job = plan.job.clone();
     let submitted = state
-        .ask(move |service| {
+        .run_blocking(move |service| {
             let setup = Setup::new(&settings.path, settings.env);
             service.submit(&plan, &secrets, &setup)
         })
@@ -71,7 +71,7 @@ pub(crate) async fn submit(
         SubmitResult::Started { folder, link } => (folder, StatusCode::CREATED, Some(link)),
         SubmitResult::AlreadyHere(folder) => {
             state
-                .ask({
+                .run_blocking({
                     let job = job.clone();
                     move |service| service.send_command(JobCommand::Renew, &job)
                 })
@@ -79,15 +79,15 @@ pub(crate) async fn submit(
             (folder, StatusCode::OK, None)
         }
     };
-    if wants(&headers, FRAMES) {
-        let had = ClientOutput::Given(Vec::new());
+    if accepts(&headers, FRAMES) {
+        let received = ClientOutput::Given(Vec::new());
         let position = Position {
             from_seq: 1,
-            had,
+            received,
             inline_bytes: query.inline,
-            beat: Some(HEARTBEAT_INTERVAL),
+            heartbeat_interval: Some(HEARTBEAT_INTERVAL),
         };
-        let wait = wait_for(query.wait, MAX_WAIT_S);
+        let wait = wait_duration(query.wait, MAX_WAIT_S);
         return Ok(FollowedBody::start(&state, folder, position, wait)?.frames());
     }
     Ok(json(status, &FromAgent::Following { job }))
@@ -95,7 +95,7 @@ pub(crate) async fn submit(
 
 /// Lists the jobs, newest first.
 pub(crate) async fn list(Shared(state): Shared<Arc<State>>) -> Result<Response, HttpRefusal> {
-    let listing = state.ask(|service| Ok(service.listing())).await?;
+    let listing = state.run_blocking(|service| Ok(service.listing())).await?;
     Ok(json(StatusCode::OK, &listing))
 }
 
@@ -104,7 +104,7 @@ pub(crate) async fn show(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
 ) -> Result<Response, HttpRefusal> {
-    let line = state.ask(move |service| service.job(&job)).await?;
+    let line = state.run_blocking(move |service| service.job(&job)).await?;
     Ok(json(StatusCode::OK, &line))
 }
 
@@ -113,7 +113,7 @@ pub(crate) async fn plan(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
 ) -> Result<Response, HttpRefusal> {
-    let plan = state.ask(move |service| service.plan(&job).map(Box::new)).await?;
+    let plan = state.run_blocking(move |service| service.plan(&job).map(Box::new)).await?;
     Ok(json(StatusCode::OK, &FromAgent::Plan { plan }))
 }
 
@@ -122,7 +122,7 @@ pub(crate) async fn forget(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
 ) -> Result<Response, HttpRefusal> {
-    let removed = state.ask(move |service| service.set_aside(&job)).await?;
+    let removed = state.run_blocking(move |service| service.set_aside(&job)).await?;
     // The response does not wait for this. After a failure, the next sweep removes the rest.
     tokio::task::spawn_blocking(move || removed.remove());
     Ok(done("forget"))
@@ -145,7 +145,9 @@ pub(crate) async fn stdin(
 ) -> Result<Response, HttpRefusal> {
     let bytes = read(body, 4 * MAX_BODY).await?;
     let own_state = state.clone();
-    state.ask(move |_| own_state.send_input(&job, &bytes, query.eof, query.offset)).await?;
+    state
+        .run_blocking(move |_| own_state.send_input(&job, &bytes, query.eof, query.offset))
+        .await?;
     Ok(done("stdin"))
 }
 
@@ -178,6 +180,6 @@ async fn tell(
     command: JobCommand,
     job: String,
 ) -> Result<Response, HttpRefusal> {
-    state.ask(move |service| service.send_command(command, &job)).await?;
+    state.run_blocking(move |service| service.send_command(command, &job)).await?;
     Ok(done(command.name()))
 }

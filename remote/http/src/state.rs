@@ -44,7 +44,7 @@ impl State {
     }
 
     /// Runs blocking work with this host's folders.
-    pub(crate) async fn ask<T: Send + 'static>(
+    pub(crate) async fn run_blocking<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Service) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {

@@ -20,7 +20,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     let (sm_id, sm) = launch.first_number(SM_THROUGHPUT)?;
     let (memory_id, memory) = launch.first_number(MEMORY_THROUGHPUT)?;
     let max = sm.max(memory);
-    // Less than one wave of blocks is another verdict: `small_grid`.
+    // A grid clearly below one wave gets the verdict `small_grid` instead.
     if max >= limits.threshold(&THROUGHPUT_LOW).value || leaves_sms_empty(launch, limits) {
         return None;
     }
@@ -33,7 +33,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
     // The result of a whole range has no grid.
     let range = launch.grid == [0, 0, 0];
     if range {
-        text.push_str(", or the GPU does, between the range's kernels");
+        text.push_str(", or the GPU is idle between the range's kernels");
     }
     text.push_str(&tensor_clause(launch, limits));
     let confidence = match stall {
@@ -49,7 +49,7 @@ fn apply(launch: &Launch, limits: &Limits<'_>) -> Option<Conclusion> {
             limits.threshold(&THROUGHPUT_LOW).evidence(memory_id, memory, "%"),
         ],
         text,
-        hint: "give each scheduler more to issue: more independent work a thread (unrolling, \
+        hint: "give each scheduler more to issue: more independent work per thread (unrolling, \
                several loads in flight), more warps, shorter dependency chains"
             .to_owned(),
     })

@@ -1,5 +1,5 @@
-//! Writes a text to stdout, or into the file that the user named. That file must not be an input,
-//! nor another text of the user's.
+//! Writes a view to stdout or a file. Refuses to overwrite an input, and without `--force` any file
+//! that is not an earlier view of the same kind.
 
 use std::path::{Path, PathBuf};
 
@@ -9,21 +9,21 @@ use crate::cli::support::overwrite;
 use crate::error::{Exit, Failure, Result};
 use crate::store::atomic;
 
-/// The file to write.
+/// Where to write, and which files must not be overwritten.
 #[derive(Clone, Copy)]
 pub(super) struct OutputFile<'a> {
     pub(super) path: &'a Path,
     pub(super) args: &'a DisasmArgs,
-    pub(super) files: &'a [PathBuf],
+    pub(super) inputs: &'a [PathBuf],
 }
 
 /// Prints `text`, or writes it into a file and prints the path.
-pub(super) fn text(app: &App, into: Option<OutputFile<'_>>, text: &str) -> Result<()> {
-    let Some(OutputFile { path: out, args, files }) = into else {
+pub(super) fn write_text(app: &App, into: Option<OutputFile<'_>>, text: &str) -> Result<()> {
+    let Some(OutputFile { path: out, args, inputs }) = into else {
         app.print(text);
         return Ok(());
     };
-    if files.iter().any(|file| same(file, out)) {
+    if inputs.iter().any(|input| is_same_file(input, out)) {
         return Err(Failure::new(
             Exit::Usage,
             "input_file",
@@ -33,7 +33,7 @@ pub(super) fn text(app: &App, into: Option<OutputFile<'_>>, text: &str) -> Resul
         .hint("write to another path with `--out PATH`"));
     }
     if !args.force {
-        check(out, text)?;
+        refuse_other_kind(out, text)?;
     }
     if let Some(folder) = out.parent().filter(|f| !f.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(|e| unwritten(folder, &e))?;
@@ -44,12 +44,12 @@ pub(super) fn text(app: &App, into: Option<OutputFile<'_>>, text: &str) -> Resul
 }
 
 /// Whether two paths lead to the same existing file.
-pub(super) fn same(a: &Path, b: &Path) -> bool {
+pub(super) fn is_same_file(a: &Path, b: &Path) -> bool {
     a.canonicalize().ok().is_some_and(|a| b.canonicalize().is_ok_and(|b| a == b))
 }
 
 /// Refuses to overwrite a file that is not of the same kind as the new text.
-fn check(path: &Path, new: &str) -> Result<()> {
+fn refuse_other_kind(path: &Path, new: &str) -> Result<()> {
     if new.starts_with("<!doctype") {
         return overwrite::check(path, new.as_bytes());
     }

@@ -135,5 +135,5 @@ fn write(
         out(app, args).map(|folder| folder.join(format!("{name}.html")))
     };
     let file = args.out.clone().map_or_else(default, Ok)?;
-    output_file::text(app, Some(OutputFile { path: &file, args, files }), &text)
+    output_file::write_text(app, Some(OutputFile { path: &file, args, inputs: files }), &text)
 }

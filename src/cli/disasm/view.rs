@@ -118,9 +118,9 @@ pub(super) fn run(
         (View::Live, _) => images.iter().filter_map(live).collect::<Vec<_>>().join("\n"),
     };
     if !text.is_empty() {
-        output_file::text(
+        output_file::write_text(
             app,
-            args.out.as_deref().map(|path| OutputFile { path, args, files }),
+            args.out.as_deref().map(|path| OutputFile { path, args, inputs: files }),
             &text,
         )?;
     }

@@ -49,8 +49,8 @@ impl QueueDocument {
         Ok(Self { removed, ..Self::of(queue, Vec::new())? })
     }
 
-    /// Whether nothing differs but what time alone changes.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
+    /// Whether runner, pause, and the entries' states and attempts are equal; times are ignored.
+    pub(super) fn has_same_state(&self, other: &Self) -> bool {
         let state = |document: &Self| -> Vec<_> {
             let entries = document.entries.iter();
             entries.map(|entry| (entry.id, entry.state, entry.attempt)).collect()

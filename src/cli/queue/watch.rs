@@ -10,12 +10,13 @@ use crate::cli::support::app::{App, Status};
 use crate::error::Result;
 
 /// How often to look for changes.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Show the entries, again after each change
+/// Show the entries and print the list again after each change
 ///
-/// On a terminal this is `rgpu top queue`. Elsewhere, and with `--json`, each change is printed,
-/// until no entry waits or runs.
+/// On a terminal this opens `rgpu top queue`, which ignores the filters. Elsewhere, and with
+/// `--json`, the whole list is printed again after each change, until none of its entries waits or
+/// runs.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct WatchArgs {
     #[command(flatten)]
@@ -35,7 +36,7 @@ pub(super) fn run(
     let mut shown: Option<QueueDocument> = None;
     loop {
         let document = QueueDocument::of(&queue, args.list.select(&queue)?.0)?;
-        if !shown.as_ref().is_some_and(|shown| shown.is_like(&document)) {
+        if !shown.as_ref().is_some_and(|shown| shown.has_same_state(&document)) {
             match app.global.json {
                 true => app.print_json(&document)?,
                 false => app.print(&format!("{}\n", table(app, document.entries()))),
@@ -45,6 +46,6 @@ pub(super) fn run(
             return Ok(0);
         }
         shown = Some(document);
-        std::thread::sleep(LOOK_INTERVAL);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

@@ -6,7 +6,8 @@ use crate::layout::{Layout, Mode, size_of};
 use crate::proof::{Condition, Limits, Method, Proof, ProvenLayout, Rejection, Witness};
 use crate::properties::first_collision;
 
-/// The modes of the coalesced form by stride, with the number and the index distance of each.
+/// The modes of the coalesced form sorted by stride, each with its position and the product of the
+/// extents before it.
 fn by_stride(layout: &Layout) -> Result<Vec<(usize, Mode, i64)>, Box<Rejection>> {
     let mut distance = 1;
     let mut modes = Vec::new();
@@ -22,11 +23,12 @@ fn by_stride(layout: &Layout) -> Result<Vec<(usize, Mode, i64)>, Box<Rejection>>
     Ok(modes)
 }
 
-/// A layout `R` with `L(R(i)) = i` for all `i` below its size. It follows the strides of `L` from 1 as
-/// long as each one begins where the one before ended, so it covers the whole image of a bijection.
+/// A layout `R` with `L(R(i)) = i` for all `i` below its size. Takes the modes of `L` by stride,
+/// starting at 1, and skips each mode that does not begin where the last one taken ended. So it
+/// covers the whole image of a bijection.
 ///
 /// # Errors
-/// A [`Rejection`] if a stride is negative.
+/// A [`Rejection`] if a stride is negative or the limits do not allow the proof.
 pub fn right_inverse(layout: &Layout, limits: Limits) -> Result<ProvenLayout, Box<Rejection>> {
     let mut next = 1;
     let mut modes = Vec::new();
@@ -47,11 +49,14 @@ pub fn right_inverse(layout: &Layout, limits: Limits) -> Result<ProvenLayout, Bo
 /// A layout `R` with `R(L(i)) = i` for all `i`.
 ///
 /// # Errors
-/// A [`Rejection`] if `L` is not injective, with the two indices and a proof, or if its strides are no
-/// divisible chain. The latter has no proof: another kind of inverse may exist.
+/// A [`Rejection`] if a stride is negative, if `L` is not injective (with the two indices and a
+/// proof), if a mode begins before the one with the next smaller stride ends, if a stride is not a
+/// multiple of the one before it, or if the limits do not allow the proof. Only non-injectivity
+/// proves that no inverse exists.
 pub fn left_inverse(layout: &Layout, limits: Limits) -> Result<ProvenLayout, Box<Rejection>> {
     let mut modes = Vec::new();
-    // The stride of the mode before, the index distance to repeat over it, and its end.
+    // Stride of the previous mode, the product of the extents before it, and its end (extent
+    // times stride).
     let (mut step, mut value, mut end) = (1_i64, 0_i64, 1_i64);
     for (index, mode, distance) in by_stride(layout)? {
         if mode.stride < end || mode.stride % step != 0 {
@@ -93,8 +98,10 @@ fn no_left_inverse(
             format!("mode {index} ({mode}) begins below {end}, where the smaller modes end");
         return Rejection::new(Condition::StrideOrder, reason).mode(index, mode);
     }
-    let reason =
-        format!("the stride of mode {index} ({mode}) is no multiple of {step}, the one before");
+    let reason = format!(
+        "the stride of mode {index} ({mode}) is not a multiple of {step}, the stride of the mode \
+         before it"
+    );
     Rejection::new(Condition::StrideDivisibility, reason).mode(index, mode)
 }
 

@@ -34,7 +34,7 @@ pub fn page(code: &Code, title: &str) -> String {
          <span class=\"tools\" id=\"tools\"></span>\
          <button type=\"button\" id=\"theme\" aria-label=\"Switch between light and dark\"></button></div>\
          <p class=\"facts\" id=\"facts\"></p></header>\n\
-         <main class=\"columns\"><noscript>This page draws itself with a script of its own; scripts are switched off.</noscript></main>\n\
+         <main class=\"columns\"><noscript>This page needs JavaScript, which is switched off.</noscript></main>\n\
          <script type=\"application/json\" id=\"data\">{data}</script>\n\
          <script>{script}</script>\n</body>\n</html>\n",
         version = env!("CARGO_PKG_VERSION"),

@@ -126,7 +126,7 @@ fn list(names: &[String]) -> String {
     shown.join(", ") + more
 }
 
-/// Whether driver calls may be made that fail in normal operation.
+/// Whether driver calls that are expected to fail may be made: compute-sanitizer reports each one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailingProbes {
     /// No tool observes the program.

@@ -31,12 +31,12 @@ pub struct Position {
     /// Number of the first event to send; 1 for all.
     pub from_seq: u64,
     /// Output that the client already has.
-    pub had: ClientOutput,
+    pub received: ClientOutput,
     /// Artifacts up to this size are sent before the terminal event.
     pub inline_bytes: u64,
     /// Send a [`FromAgent::Pong`] at the first pause, and again after each such time of silence, so
     /// that clients can detect a dead link. `None`: never.
-    pub beat: Option<Duration>,
+    pub heartbeat_interval: Option<Duration>,
 }
 
 /// How much of a job's output a client has.
@@ -89,10 +89,10 @@ struct Follower {
     job: String,
     from_seq: u64,
     /// Bytes that the client has of each log.
-    had: HashMap<(String, Stream), u64>,
+    received: HashMap<(String, Stream), u64>,
     /// Whether the client has the output of events before `from_seq`.
-    had_with_events: bool,
-    beat: Option<Duration>,
+    received_with_events: bool,
+    heartbeat_interval: Option<Duration>,
     /// When the last message was sent; `None` before the first pause.
     last_sent: Option<Instant>,
     inline_bytes: u64,
@@ -113,19 +113,19 @@ struct LargeArtifact {
 
 impl Follower {
     fn new(folder: JobFolder, position: Position, out: ClientWriter) -> Self {
-        let Position { from_seq, had, inline_bytes, beat } = position;
-        let (given, had_with_events) = match had {
+        let Position { from_seq, received, inline_bytes, heartbeat_interval } = position;
+        let (given, received_with_events) = match received {
             ClientOutput::Given(given) => (given, false),
             ClientOutput::WithEvents => (Vec::new(), true),
         };
-        let had = given.into_iter().map(|h| ((h.step, h.stream), h.bytes)).collect();
+        let received = given.into_iter().map(|h| ((h.step, h.stream), h.bytes)).collect();
         Self {
             job: folder.id().to_owned(),
             folder,
             from_seq,
-            had,
-            had_with_events,
-            beat,
+            received,
+            received_with_events,
+            heartbeat_interval,
             last_sent: None,
             inline_bytes,
             inline: BTreeMap::new(),
@@ -159,7 +159,7 @@ impl Follower {
                 continue;
             }
             self.out.flush()?;
-            self.beat()?;
+            self.send_due_heartbeat()?;
             if stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
@@ -176,10 +176,10 @@ impl Follower {
         }
     }
 
-    /// Sends a pong if the client has heard nothing for the time of `beat`.
-    fn beat(&mut self) -> io::Result<()> {
-        if let Some(beat) = self.beat
-            && self.last_sent.is_none_or(|last_sent| last_sent.elapsed() >= beat)
+    /// Sends a pong if the client has heard nothing for the time of `heartbeat_interval`.
+    fn send_due_heartbeat(&mut self) -> io::Result<()> {
+        if let Some(interval) = self.heartbeat_interval
+            && self.last_sent.is_none_or(|last_sent| last_sent.elapsed() >= interval)
         {
             self.last_sent = Some(Instant::now());
             self.out.send(&FromAgent::Pong {})?;
@@ -199,9 +199,9 @@ impl Follower {
         let is_requested = event.seq >= self.from_seq;
         match &event.body {
             EventBody::Output { step, stream, offset, len }
-                if self.had_with_events && !is_requested =>
+                if self.received_with_events && !is_requested =>
             {
-                self.had.insert((step.clone(), *stream), offset + len);
+                self.received.insert((step.clone(), *stream), offset + len);
             }
             EventBody::Output { step, stream, offset, len } => {
                 self.send_output(step, *stream, *offset, *len)?;
@@ -269,7 +269,7 @@ impl Follower {
     /// Sends the bytes of this range that the client does not have.
     fn send_output(&mut self, step: &str, stream: Stream, offset: u64, len: u64) -> io::Result<()> {
         let key = (step.to_owned(), stream);
-        let mut at = self.had.get(&key).copied().unwrap_or(0).max(offset);
+        let mut at = self.received.get(&key).copied().unwrap_or(0).max(offset);
         let end = offset + len;
         if at >= end {
             return Ok(());
@@ -288,7 +288,7 @@ impl Follower {
             self.out.queue_with(&message, Kind::Output, &bytes)?;
             at += bytes.len() as u64;
         }
-        self.had.insert(key, end);
+        self.received.insert(key, end);
         Ok(())
     }
 

@@ -62,8 +62,13 @@ impl Jobs {
         draft: Option<FolderDraft>,
     ) -> io::Result<Vec<Digest>> {
         let SubmittedPlan { plan, secrets, inline_bytes, ahead_bytes, setup } = order;
-        let had = ClientOutput::Given(Vec::new());
-        let position = Position { from_seq: 1, had, inline_bytes: *inline_bytes, beat: None };
+        let received = ClientOutput::Given(Vec::new());
+        let position = Position {
+            from_seq: 1,
+            received,
+            inline_bytes: *inline_bytes,
+            heartbeat_interval: None,
+        };
         match self.service.submit_draft(plan, secrets, setup, draft) {
             Ok(SubmitResult::Started { folder, link }) => {
                 lock(&self.links).insert(plan.job.clone(), link);

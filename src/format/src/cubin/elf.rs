@@ -12,8 +12,9 @@ const EM_CUDA: u16 = 190;
 /// shared memory (used by older toolkits, and still by large libraries).
 const WITHOUT_BYTES: [u32; 3] = [0x7000_0007, 0x7000_0009, 0x7000_000a];
 
-/// How often all bytes of a file may be named by its sections. Those of newer toolkits share some.
-const MAX_SHARED: usize = 4;
+/// The sections together may be at most this many times as large as the file: newer toolkits let
+/// some share bytes.
+const MAX_SECTION_BYTES_RATIO: usize = 4;
 
 pub(super) struct Elf<'a> {
     pub(super) os_abi: u8,
@@ -67,7 +68,7 @@ pub(super) fn read(data: &[u8]) -> Result<Elf<'_>, CubinError> {
     }
     let table = header.sections(e, data).map_err(broken("section table"))?;
     let mut sections = Vec::with_capacity(table.len());
-    let mut left = data.len().saturating_mul(MAX_SHARED);
+    let mut left = data.len().saturating_mul(MAX_SECTION_BYTES_RATIO);
     for (index, section) in table.enumerate() {
         let broken = broken_one("section", index.0);
         let name = table.section_name(e, section).map_err(broken)?;
@@ -77,7 +78,7 @@ pub(super) fn read(data: &[u8]) -> Result<Elf<'_>, CubinError> {
         } else {
             section.data(e, data).map_err(broken)?
         };
-        // A few bytes that thousands of headers name would be read thousands of times.
+        // Thousands of headers may name the same bytes, each of which would be read again.
         left = left.checked_sub(bytes.len()).ok_or_else(|| CubinError::Elf {
             part: format!("section {}", index.0),
             cause: "the sections overlap".to_owned(),

@@ -8,16 +8,16 @@ use super::wire::Message;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Strings<'a> {
     bytes: &'a [u8],
-    tags: &'a [usize],
+    tag_offsets: &'a [usize],
 }
 
 impl<'a> Strings<'a> {
-    pub(super) fn new(bytes: &'a [u8], tags: &'a [usize]) -> Self {
-        Strings { bytes, tags }
+    pub(super) fn new(bytes: &'a [u8], tag_offsets: &'a [usize]) -> Self {
+        Strings { bytes, tag_offsets }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.tags.len()
+        self.tag_offsets.len()
     }
 
     pub(super) fn get(&self, id: u64) -> Option<Cow<'a, str>> {
@@ -30,7 +30,7 @@ impl<'a> Strings<'a> {
     }
 
     fn message(&self, id: u64) -> Option<Message<'a>> {
-        let tag = *self.tags.get(usize::try_from(id).ok()?)?;
+        let tag = *self.tag_offsets.get(usize::try_from(id).ok()?)?;
         // The slice is bounded by the file instead of the table; the index has already checked it.
         let field = Message::new(self.bytes.get(tag..)?, tag).fields().next()?.ok()?;
         field.message()
