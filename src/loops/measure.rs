@@ -149,10 +149,9 @@ impl LoopRunner {
         if is_timed_out {
             return Ok(ChildEnd::TimedOut);
         }
-        let code = end.status.and_then(WaitStatus::exit_status).map_or_else(
-            || 128 + end.status.and_then(WaitStatus::terminating_signal).unwrap_or(0),
-            |code| code,
-        );
+        let code = end.status.and_then(WaitStatus::exit_status).unwrap_or_else(|| {
+            128 + end.status.and_then(WaitStatus::terminating_signal).unwrap_or(0)
+        });
         Ok(ChildEnd::Exited(code))
     }
 
