@@ -61,7 +61,8 @@ pub enum UnusableReport {
 /// Imports all of the report in `bytes`; `from` is its path in the run folder.
 ///
 /// # Errors
-/// As [`import_in_detail`].
+/// [`UnusableReport`]. A report that is damaged after its first result is imported up to there,
+/// with a gap. An intact report without results is refused.
 pub fn import(
     bytes: &[u8],
     from: &str,
@@ -71,11 +72,7 @@ pub fn import(
     import_in_detail(bytes, from, asked, limits, Detail::Full)
 }
 
-/// Imports the report in `bytes`.
-///
-/// # Errors
-/// [`UnusableReport`]. A report that is damaged after its first result is imported up to there,
-/// with a gap. An intact report without results is refused.
+/// Imports the report in `bytes`, with the errors of [`import`].
 fn import_in_detail(
     bytes: &[u8],
     from: &str,

@@ -2,7 +2,8 @@
 //!
 //! The raw page has metric ids. The details page has labels; this module knows the labels of the
 //! metrics that analysis rules need, by section and label, and counts the others in a gap. The
-//! source page has the counts of each instruction ([`source`]). Values are scaled to NVIDIA's base units. They have only the digits that ncu printed, which a gap says.
+//! source page has the counts of each instruction. Values are scaled to NVIDIA's base units. They
+//! have only the digits that ncu printed, which a gap says.
 
 use std::collections::BTreeMap;
 
