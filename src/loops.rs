@@ -17,6 +17,7 @@
 //! One process at a time runs a project's loop, by a lock that it holds for life. Files below
 //! `artifacts/loop/<id>` are for people and outside workers; the truth is in the database.
 
+mod answers;
 mod commit;
 mod config;
 mod documents;

@@ -13,6 +13,7 @@ pub(super) mod kernel_cells;
 pub(super) mod kernel_folders;
 pub(super) mod missing;
 pub(super) mod mode_flags;
+pub(super) mod number_args;
 pub(super) mod nvdisasm;
 pub(super) mod open_files;
 pub(super) mod open_profile;

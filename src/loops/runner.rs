@@ -3,19 +3,18 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::json;
 
 use super::commit::commit_files;
 use super::config::{LoopConfig, LoopMode, is_allowed};
 use super::documents::{
-    DocumentKind, ReviewerVerdict, Signed, Verdict, WorkerResult, read_signed, reject, write_json,
-    write_text,
+    DocumentKind, ReviewerVerdict, Verdict, WorkerResult, write_json, write_text,
 };
 use super::error::io_error;
 use super::measure::{Halt, Measured};
-use super::prompt::{self, PromptInput, time_text};
+use super::prompt::time_text;
 use super::state::{
     IterationRecord, KeptState, LoopComparison, LoopState, MeasuredTime, Outcome, Phase, Proposal,
     Stop, StopReason,
@@ -27,11 +26,7 @@ use super::{
 use crate::child_tree::TreeWatch;
 use crate::fault_point;
 use crate::model::comparison::TimeVerdict;
-use crate::regular_file;
 use crate::store::state::StateLock;
-
-/// The largest file with the user's words for the worker.
-const MAX_INSTRUCTIONS_BYTES: u64 = 1 << 20;
 
 /// What a loop needs besides its settings.
 pub struct LoopSetup {
@@ -272,12 +267,12 @@ impl LoopRunner {
     }
 
     /// Tells the user a line, and adds it to `run.log`.
-    fn tell(&self, text: &str) {
+    pub(super) fn tell(&self, text: &str) {
         self.log(text);
         (self.on_line)(text);
     }
 
-    fn check_limits(&self) -> Result<(), Halt> {
+    pub(super) fn check_limits(&self) -> Result<(), Halt> {
         let requests = self.loops.stop_requests(self.number)?;
         if !self.state.has_seen(requests) {
             return Err(Halt::Stop);
@@ -425,118 +420,17 @@ impl LoopRunner {
         })
     }
 
-    /// Writes a prompt and returns its path.
-    fn write_prompt(&mut self, kind: DocumentKind) -> Result<PathBuf, Halt> {
-        let folder = self.iteration_folder();
-        let (name, answer) = match kind {
-            DocumentKind::Worker => ("worker_prompt.txt", "worker_result.json"),
-            DocumentKind::Reviewer => ("reviewer_prompt.txt", "reviewer_verdict.json"),
-        };
-        let best = self.state.best.as_ref().and_then(|best| best.profile.clone());
-        let profile = self.state.proposal.profile.clone().or(best);
-        let brief = self.brief(profile.as_deref(), self.config.prompt_bytes / 3)?;
-        let instructions = match &self.config.instructions {
-            Some(file) => {
-                let path = self.loops.project.join(file);
-                let text = regular_file::read_to_string(&path, MAX_INSTRUCTIONS_BYTES);
-                text.unwrap_or_else(|e| {
-                    self.log(&format!("`{}` cannot be read: {e}", path.display()));
-                    String::new()
-                })
-            }
-            None => String::new(),
-        };
-        let answer = folder.join(answer).to_string_lossy().into_owned();
-        let patch = fs::read_to_string(folder.join("git_diff.patch")).unwrap_or_default();
-        let schema = serde_json::to_string(&kind.schema()).unwrap_or_default();
-        let input = PromptInput {
-            config: &self.config,
-            state: &self.state,
-            history: &self.loops.iterations(self.number)?,
-            instructions: &instructions,
-            brief: &brief,
-            patch: &patch,
-            answer: &answer,
-            schema: &schema,
-        };
-        let text = match kind {
-            DocumentKind::Worker => prompt::worker(&input),
-            DocumentKind::Reviewer => prompt::reviewer(&input),
-        };
-        let path = folder.join(name);
-        write_text(&path, text.as_bytes())?;
-        Ok(path)
-    }
-
-    /// A file of this prompt; one that does not count is moved away and told.
-    fn take_signed<T: Signed>(&self, name: &str) -> Option<T> {
-        let path = self.iteration_folder().join(name);
-        match read_signed(&path, self.state.iteration, &self.state.nonce)? {
-            Ok(document) => Some(document),
-            Err(why) => {
-                let moved = reject(&path).unwrap_or_default();
-                self.tell(&format!("`{name}` does not count: {why}; it is `{moved}` now"));
-                None
-            }
-        }
-    }
-
-    /// Waits for a file that somebody else writes.
-    fn wait_for<T: Signed>(&mut self, name: &str) -> Result<T, Halt> {
-        loop {
-            if let Some(document) = self.take_signed(name) {
-                return Ok(document);
-            }
-            self.pause(Duration::from_millis(200))?;
-            self.check_limits()?;
-        }
-    }
-
     fn run_worker(&mut self) -> Result<(), Halt> {
-        const FILE: &str = "worker_result.json";
-        let known: Option<WorkerResult> = self.take_signed(FILE);
-        if known.is_none() && self.config.mode == LoopMode::Command {
-            // A killed worker may have left half a change.
-            self.restore()?;
-        }
-        let claim = match known {
+        let claim = match self.take_answer(DocumentKind::Worker) {
             Some(claim) => claim,
             None => {
-                let prompt = self.write_prompt(DocumentKind::Worker)?;
-                self.tell(&format!("iteration {}: worker", self.state.iteration));
-                match self.config.mode {
-                    LoopMode::Manual => {
-                        let (shown, file) = (prompt.display(), self.iteration_folder().join(FILE));
-                        self.tell(&format!(
-                            "the prompt is {shown}; waiting for {}",
-                            file.display()
-                        ));
-                        self.wait_for(FILE)?
-                    }
-                    LoopMode::Command => {
-                        let template = self.config.worker_command.clone().unwrap_or_default();
-                        let limit = self.config.worker_timeout.duration();
-                        let end = self.run_template(&template, &prompt, limit)?;
-                        fault_point::reach("loop worker ended");
-                        match self.take_signed(FILE) {
-                            Some(claim) => claim,
-                            None => {
-                                let words = format!("the worker wrote no result: {}", end.text());
-                                return Err(Halt::Infra(words));
-                            }
-                        }
-                    }
-                    LoopMode::DryRun => {
-                        let claim = json!({
-                            "iteration": self.state.iteration,
-                            "nonce": self.state.nonce,
-                            "decision": "KEEP",
-                            "note": "made up",
-                        });
-                        write_json(&self.iteration_folder().join(FILE), &claim)?;
-                        self.wait_for(FILE)?
-                    }
+                if self.config.mode == LoopMode::Command {
+                    // A killed worker may have left half a change.
+                    self.restore()?;
                 }
+                self.tell(&format!("iteration {}: worker", self.state.iteration));
+                let answer = self.ask(DocumentKind::Worker)?;
+                answer.map_err(|end| Halt::Infra(format!("the worker wrote no result: {end}")))?
             }
         };
         self.collect_change(claim)
@@ -688,7 +582,6 @@ impl LoopRunner {
     }
 
     fn run_reviewer(&mut self) -> Result<(), Halt> {
-        const FILE: &str = "reviewer_verdict.json";
         if self.config.mode == LoopMode::Command && self.config.reviewer_command.is_none() {
             return Ok(self.enter(Phase::Apply, |_| {})?);
         }
@@ -697,42 +590,15 @@ impl LoopRunner {
             let nonce = fresh_nonce()?;
             return Ok(self.enter(Phase::Reviewer, |state| state.nonce = nonce)?);
         }
-        let verdict = match self.take_signed::<ReviewerVerdict>(FILE) {
+        let verdict: Option<ReviewerVerdict> = match self.take_answer(DocumentKind::Reviewer) {
             Some(verdict) => Some(verdict),
-            None => {
-                let prompt = self.write_prompt(DocumentKind::Reviewer)?;
-                match self.config.mode {
-                    LoopMode::Manual => {
-                        let (shown, file) = (prompt.display(), self.iteration_folder().join(FILE));
-                        self.tell(&format!(
-                            "the prompt is {shown}; waiting for {}",
-                            file.display()
-                        ));
-                        Some(self.wait_for(FILE)?)
-                    }
-                    LoopMode::Command => {
-                        let template = self.config.reviewer_command.clone().unwrap_or_default();
-                        let limit = self.config.reviewer_timeout.duration();
-                        let end = self.run_template(&template, &prompt, limit)?;
-                        let verdict = self.take_signed(FILE);
-                        if verdict.is_none() {
-                            self.tell(&format!("the reviewer wrote no verdict: {}", end.text()));
-                        }
-                        verdict
-                    }
-                    LoopMode::DryRun => {
-                        let verdict = json!({
-                            "iteration": self.state.iteration,
-                            "nonce": self.state.nonce,
-                            "verdict": "CONTINUE",
-                            "confidence": "low",
-                            "reason": "made up",
-                        });
-                        write_json(&self.iteration_folder().join(FILE), &verdict)?;
-                        Some(self.wait_for(FILE)?)
-                    }
+            None => match self.ask(DocumentKind::Reviewer)? {
+                Ok(verdict) => Some(verdict),
+                Err(end) => {
+                    self.tell(&format!("the reviewer wrote no verdict: {end}"));
+                    None
                 }
-            }
+            },
         };
         Ok(self.enter(Phase::Apply, |state| {
             let Some(verdict) = verdict else { return };

@@ -374,3 +374,17 @@ fn failure_text(record: &RungRecord) -> String {
         words => format!("{title} ({words})"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_priced_pass_is_stopped_after_twice_what_was_expected() {
+        let price = |seconds, limit_seconds| Price { seconds, limit_seconds, ..Price::default() };
+        assert_eq!(stop_s(&price(17.0, Some(20.4))), 41);
+        // One launch that exceeds the budget is profiled anyway.
+        assert_eq!(stop_s(&price(30.0, Some(5.0))), 60);
+        assert_eq!(stop_s(&price(30.0, None)), 60);
+    }
+}

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::cli::support::number_args::{factor, fraction};
 use crate::cli::support::profile_args::mode_parser;
 use crate::cli::support::run_args::{PlaceArgs, duration};
 use crate::kernel::Mode;
@@ -273,24 +274,4 @@ fn refusal(text: &str) -> Result<Refusal, String> {
         let names: Vec<&str> = Refusal::ALL.iter().map(|(name, _)| *name).collect();
         format!("one of {}", names.join(", "))
     })
-}
-
-/// Parses `1%` or `0.01` as a fraction.
-fn fraction(text: &str) -> Result<f64, String> {
-    let (number, scale) = match text.strip_suffix('%') {
-        Some(number) => (number.trim(), 0.01),
-        None => (text, 1.0),
-    };
-    let value = number.parse::<f64>().map_err(|_| "write 1% or 0.01".to_owned())? * scale;
-    match value > 0.0 && value < 1.0 {
-        true => Ok(value),
-        false => Err("it must lie above 0 and below 100 %; write 1% or 0.01".to_owned()),
-    }
-}
-
-fn factor(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(x) if x > 0.0 && x.is_finite() => Ok(x),
-        _ => Err("write a factor such as 1.05".to_owned()),
-    }
 }

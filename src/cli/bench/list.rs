@@ -96,7 +96,8 @@ pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
     app.print(&grid.without_empty_columns().plain(app.columns(), 0));
     let left_out = file.targets.iter().filter(|target| target.generated).count();
     let from = shown.unwrap_or_else(|| "every kernel.toml of this project".to_owned());
-    app.print_note(&format!("{count} cases, from {from}"));
+    let s = if count == 1 { "" } else { "s" };
+    app.print_note(&format!("{count} case{s}, from {from}"));
     if left_out > 0 && !args.targets.include_generated {
         app.print_note(&format!(
             "{left_out} generated targets are left out; `--include-generated` shows them"

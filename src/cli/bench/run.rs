@@ -145,7 +145,10 @@ pub(super) fn begin<'a>(
     });
     let level = options.mode.clone().or(options.level.map(|level| level.as_str().to_owned()));
     let record = RunRecord {
-        title: format!("bench, {} cases", cases.len()),
+        title: match cases.len() {
+            1 => "bench, 1 case".to_owned(),
+            count => format!("bench, {count} cases"),
+        },
         mode: level.unwrap_or_default(),
         argv: app.argv.clone(),
         parent: app.parent.clone(),
@@ -280,7 +283,7 @@ pub(super) fn carry_out(
         if failed.is_empty() {
             break;
         }
-        app.print_note(&format!("{} cases failed; running them again", failed.len()));
+        app.print_note(&format!("failed cases that run again: {}", failed.len()));
         repeats -= 1;
         ended = work.run_rows(&failed);
     }

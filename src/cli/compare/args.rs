@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use crate::cli::support::number_args::{factor, fraction};
 use crate::cli::support::profile_args::{
     NcuArgs, NsysArgs, ProfileArgs, SanitizerArgs, WindowArgs,
 };
@@ -37,7 +38,7 @@ pub(in crate::cli) struct CompareArgs {
     pub mode: Option<CompareMode>,
 
     /// The smallest effect that counts
-    #[arg(long, value_name = "N%", default_value = "1%", value_parser = threshold)]
+    #[arg(long, value_name = "N%", default_value = "1%", value_parser = fraction)]
     pub threshold: f64,
 
     /// Exit with 1 on this verdict; with fewer than 5 launches of a kernel on either side the
@@ -240,25 +241,4 @@ pub(in crate::cli) enum FailOn {
     Slower,
     /// AMBIGUOUS
     Ambiguous,
-}
-
-/// Parses `1%` or `0.01` as a fraction.
-fn threshold(text: &str) -> Result<f64, String> {
-    let (number, scale) = match text.strip_suffix('%') {
-        Some(number) => (number.trim(), 0.01),
-        None => (text, 1.0),
-    };
-    let value = number.parse::<f64>().map_err(|_| "write 1% or 0.01".to_owned())? * scale;
-    match value > 0.0 && value < 1.0 {
-        true => Ok(value),
-        false => Err("the threshold must lie above 0 and below 100 %; write 1% or 0.01".to_owned()),
-    }
-}
-
-/// Parses a positive number.
-fn factor(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(x) if x > 0.0 && x.is_finite() => Ok(x),
-        _ => Err("write a factor such as 1.05".to_owned()),
-    }
 }

@@ -33,7 +33,8 @@ pub(super) fn counts(run: &SuiteRun) -> String {
         n => Some(format!("{n} {}", state.as_str())),
     };
     let counted: Vec<String> = states.iter().filter_map(count).collect();
-    format!("{} cases: {}", run.rows.len(), counted.join(", "))
+    let s = if run.rows.len() == 1 { "" } else { "s" };
+    format!("{} case{s}: {}", run.rows.len(), counted.join(", "))
 }
 
 /// The cases, with a row for each time.

@@ -1,0 +1,147 @@
+//! The prompts of a loop, and the files with which a worker or a reviewer answers them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::config::LoopMode;
+use super::documents::{DocumentKind, Signed, read_signed, reject, write_json, write_text};
+use super::measure::Halt;
+use super::prompt::{self, PromptInput};
+use super::runner::LoopRunner;
+use crate::{fault_point, regular_file};
+
+/// The largest file with the user's words for the worker.
+const MAX_INSTRUCTIONS_BYTES: u64 = 1 << 20;
+
+/// The time between two looks for a file that somebody else writes.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+impl DocumentKind {
+    fn prompt_file(self) -> &'static str {
+        match self {
+            Self::Worker => "worker_prompt.txt",
+            Self::Reviewer => "reviewer_prompt.txt",
+        }
+    }
+
+    fn answer_file(self) -> &'static str {
+        match self {
+            Self::Worker => "worker_result.json",
+            Self::Reviewer => "reviewer_verdict.json",
+        }
+    }
+}
+
+impl LoopRunner {
+    /// Writes the prompt and gets the answer: from a person or program outside, from the user's
+    /// command, or made up. The inner error tells how a command ended that wrote no answer.
+    pub(super) fn ask<T: Signed>(&mut self, kind: DocumentKind) -> Result<Result<T, String>, Halt> {
+        let prompt = self.write_prompt(kind)?;
+        match self.config.mode {
+            LoopMode::Manual => {
+                let file = self.iteration_folder().join(kind.answer_file());
+                let (prompt, file) = (prompt.display(), file.display());
+                self.tell(&format!("the prompt is {prompt}; waiting for {file}"));
+                Ok(Ok(self.wait_for_answer(kind)?))
+            }
+            LoopMode::Command => {
+                let config = &self.config;
+                let (command, limit) = match kind {
+                    DocumentKind::Worker => (&config.worker_command, &config.worker_timeout),
+                    DocumentKind::Reviewer => (&config.reviewer_command, &config.reviewer_timeout),
+                };
+                let (command, limit) = (command.clone().unwrap_or_default(), limit.duration());
+                let end = self.run_template(&command, &prompt, limit)?;
+                if kind == DocumentKind::Worker {
+                    fault_point::reach("loop worker ended");
+                }
+                Ok(self.take_answer(kind).ok_or_else(|| end.text()))
+            }
+            LoopMode::DryRun => {
+                let answer = self.made_up(kind);
+                write_json(&self.iteration_folder().join(kind.answer_file()), &answer)?;
+                Ok(Ok(self.wait_for_answer(kind)?))
+            }
+        }
+    }
+
+    fn made_up(&self, kind: DocumentKind) -> Value {
+        let (iteration, nonce) = (self.state.iteration, &self.state.nonce);
+        match kind {
+            DocumentKind::Worker => json!({
+                "iteration": iteration, "nonce": nonce, "decision": "KEEP", "note": "made up",
+            }),
+            DocumentKind::Reviewer => json!({
+                "iteration": iteration, "nonce": nonce, "verdict": "CONTINUE",
+                "confidence": "low", "reason": "made up",
+            }),
+        }
+    }
+
+    /// Writes a prompt and returns its path.
+    fn write_prompt(&mut self, kind: DocumentKind) -> Result<PathBuf, Halt> {
+        let folder = self.iteration_folder();
+        let best = self.state.best.as_ref().and_then(|best| best.profile.clone());
+        let profile = self.state.proposal.profile.clone().or(best);
+        let brief = self.brief(profile.as_deref(), self.config.prompt_bytes / 3)?;
+        let instructions = match &self.config.instructions {
+            Some(file) => {
+                let path = self.loops.project.join(file);
+                let text = regular_file::read_to_string(&path, MAX_INSTRUCTIONS_BYTES);
+                text.unwrap_or_else(|e| {
+                    self.log(&format!("`{}` cannot be read: {e}", path.display()));
+                    String::new()
+                })
+            }
+            None => String::new(),
+        };
+        let answer = folder.join(kind.answer_file()).to_string_lossy().into_owned();
+        let patch = fs::read_to_string(folder.join("git_diff.patch")).unwrap_or_default();
+        let schema = serde_json::to_string(&kind.schema()).unwrap_or_default();
+        let input = PromptInput {
+            config: &self.config,
+            state: &self.state,
+            history: &self.loops.iterations(self.number)?,
+            instructions: &instructions,
+            brief: &brief,
+            patch: &patch,
+            answer: &answer,
+            schema: &schema,
+        };
+        let text = match kind {
+            DocumentKind::Worker => prompt::worker(&input),
+            DocumentKind::Reviewer => prompt::reviewer(&input),
+        };
+        let path = folder.join(kind.prompt_file());
+        write_text(&path, text.as_bytes())?;
+        Ok(path)
+    }
+
+    /// The answer, if there is one. A file that does not count is moved away, and the user is told.
+    pub(super) fn take_answer<T: Signed>(&self, kind: DocumentKind) -> Option<T> {
+        let name = kind.answer_file();
+        let path = self.iteration_folder().join(name);
+        match read_signed(&path, self.state.iteration, &self.state.nonce)? {
+            Ok(document) => Some(document),
+            Err(why) => {
+                let moved = reject(&path).unwrap_or_default();
+                self.tell(&format!("`{name}` does not count: {why}; it is `{moved}` now"));
+                None
+            }
+        }
+    }
+
+    /// Waits for an answer that somebody else writes.
+    fn wait_for_answer<T: Signed>(&mut self, kind: DocumentKind) -> Result<T, Halt> {
+        loop {
+            if let Some(document) = self.take_answer(kind) {
+                return Ok(document);
+            }
+            self.pause(POLL_INTERVAL)?;
+            self.check_limits()?;
+        }
+    }
+}
