@@ -33,7 +33,7 @@ pub use document::{Destination, Document};
 pub use grid::{Align, Grid};
 pub use input::ReportInput;
 pub use kernel_name::KernelNames;
-pub use quantity::{bytes, cost, duration, moment, per_second, percent, usd};
+pub use quantity::{bytes, cost, duration, per_second, percent, timestamp, usd};
 pub use text::{one_line, wrap};
 
 /// The output style of a report.

@@ -243,7 +243,7 @@ impl Cause<'_> {
                 let limit = first.conclusion.evidence.first().map_or(0.0, |e| e.threshold);
                 format!("run for less than {:.0} µs, about as long as a launch takes", limit / 1e3)
             }
-            _ => self.rule.of_several.to_owned(),
+            _ => self.rule.plural_predicate.to_owned(),
         };
         let total: f64 = self.members.iter().map(|member| member.total_ns).sum();
         let (whole, what) = match (self.rule.id, sums.wall_ns) {

@@ -48,7 +48,7 @@ pub struct Rule {
     /// How much of a launch's time acting on the verdict could give back.
     pub gain: Gain,
     /// The verdict as the predicate of a sentence about several launches.
-    pub of_several: &'static str,
+    pub plural_predicate: &'static str,
     /// Applies the rule to a launch, with the thresholds that hold for that launch.
     pub apply: fn(&Launch, &Limits<'_>) -> Option<Conclusion>,
 }

@@ -215,7 +215,7 @@ pub(super) fn show(app: &App, folder: &RunFolder) -> Result<Status> {
         one_line(&record.title),
         one_line(&record.remote),
         one_line(&record.address),
-        one_line(&crate::report::moment(&record.started)),
+        one_line(&crate::report::timestamp(&record.started)),
         match has_no_answer(&record) {
             true => last_seen(folder, &record),
             false => state_text(&record),
@@ -287,9 +287,9 @@ fn last_seen(folder: &RunFolder, record: &RunRecord) -> String {
     let written = |name: &str| {
         let time = std::fs::metadata(folder.path().join(name)).ok()?.modified().ok()?;
         let time = jiff::Timestamp::try_from(time).ok()?;
-        Some(crate::report::moment(&time.to_string()))
+        Some(crate::report::timestamp(&time.to_string()))
     };
-    let seen = written("events.jsonl").unwrap_or_else(|| crate::report::moment(&record.started));
+    let seen = written("events.jsonl").unwrap_or_else(|| crate::report::timestamp(&record.started));
     let asked = written("error.json").map(|at| format!(" at {at}")).unwrap_or_default();
     format!("unknown: last seen {seen}; `{}` did not answer{asked}", record.remote)
 }

@@ -11,7 +11,7 @@ use rgpu_format::ncu_rep;
 use super::image_task::ImageTask;
 use super::inputs;
 use crate::model::disasm::Image;
-use crate::model::disasm::{ImageKind, InputKind, Packing};
+use crate::model::disasm::{ImageCompression, ImageKind, InputKind};
 
 /// An image's position in the file and its bytes.
 pub type LocatedImage = (String, Vec<u8>);
@@ -99,7 +99,7 @@ pub(super) fn header(place: &ImagePath, found: &Packed<'_>) -> Image {
     let mut image = Image { place: place.to_string(), ..Image::default() };
     let plain = |image: &mut Image, kind: ImageKind, bytes: &[u8]| {
         image.kind = kind;
-        image.compression = Packing::None;
+        image.compression = ImageCompression::None;
         (image.stored_bytes, image.bytes) = (bytes.len() as u64, bytes.len() as u64);
     };
     match found {
@@ -113,9 +113,9 @@ pub(super) fn header(place: &ImagePath, found: &Packed<'_>) -> Image {
                 EntryKind::Other(number) => format!("kind_{number}").into(),
             };
             image.compression = match entry.compression {
-                Compression::None => Packing::None,
-                Compression::Lz4 => Packing::Lz4,
-                Compression::Zstd => Packing::Zstd,
+                Compression::None => ImageCompression::None,
+                Compression::Lz4 => ImageCompression::Lz4,
+                Compression::Zstd => ImageCompression::Zstd,
             };
             image.arch = entry.sm.to_string();
             image.stored_bytes = entry.stored.len() as u64;

@@ -29,7 +29,7 @@ use crate::regular_file;
 const MARKER: &str = "RGPU_LOOP";
 
 /// How often to look for a request to stop, and to tell that the loop lives.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The largest document of a child.
 const MAX_DOCUMENT_BYTES: u64 = 1 << 30;
@@ -140,7 +140,7 @@ impl LoopRunner {
                     halt = Some(Halt::Stop);
                     Look::End(ENDS)
                 }
-                _ => Look::Wait(Some(LOOK_INTERVAL.min(limit.saturating_sub(elapsed)))),
+                _ => Look::Wait(Some(POLL_INTERVAL.min(limit.saturating_sub(elapsed)))),
             }
         });
         if let Some(halt) = halt {
@@ -161,7 +161,7 @@ impl LoopRunner {
         loop {
             status::write_heartbeat(&self.folder, &self.state, None);
             let left = limit.saturating_sub(start.elapsed());
-            if self.watch.wait(Some(LOOK_INTERVAL.min(left))) == Wake::Terminate {
+            if self.watch.wait(Some(POLL_INTERVAL.min(left))) == Wake::Terminate {
                 return Err(LoopError::Interrupted.into());
             }
             let count = self.loops.stop_requests(self.number)?;

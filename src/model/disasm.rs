@@ -66,7 +66,7 @@ pub struct Image {
     /// Architecture, e.g. `sm_90a`; for PTX its target.
     pub arch: String,
     /// Compression in the file: `none`, `lz4`, `zstd`.
-    pub compression: Packing,
+    pub compression: ImageCompression,
     /// Size as stored, in bytes.
     pub stored_bytes: u64,
     /// Size after decompression, in bytes.
@@ -356,7 +356,7 @@ open_enum! {
 
 open_enum! {
     /// Compression of a piece of GPU code in its file.
-    pub enum Packing {
+    pub enum ImageCompression {
         /// None.
         None = "none",
         /// LZ4.

@@ -30,7 +30,7 @@ use crate::{fault_point, regular_file};
 const RUNNER_LOG: &str = "runner.log";
 
 /// How often to look for changes by other processes.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long an entry whose attempt could not begin waits for its next try.
 const POSTPONED_FOR: Duration = Duration::from_secs(5);
@@ -151,7 +151,7 @@ impl Runner {
                     requests = stop.request_count();
                     report(RunnerEvent::Stopping { running: self.watched.len() });
                 }
-                () = tokio::time::sleep(LOOK_INTERVAL) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
             self.report_stalls(options.stall_after, &mut report);
         }
@@ -316,7 +316,7 @@ fn wait_for_exit(pidfd: Option<OwnedFd>, process: &ProcessId) {
         match &pidfd {
             Some(pidfd) => drop(poll(&mut [PollFd::new(pidfd, PollFlags::IN)], None)),
             // Old kernels have no pidfds.
-            None => std::thread::sleep(LOOK_INTERVAL),
+            None => std::thread::sleep(POLL_INTERVAL),
         }
     }
 }

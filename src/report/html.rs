@@ -73,7 +73,7 @@ pub(super) fn page(name: &str, subtitle: &str, script: &str, data: &str) -> Stri
 /// Device, mode and start time, for the header line.
 fn subtitle(subject: &ReportInput<'_>) -> String {
     let profile = subject.profile;
-    let started = super::moment(&profile.run.started);
+    let started = super::timestamp(&profile.run.started);
     let parts = [profile.device.as_deref().unwrap_or_default(), &profile.run.mode, &started];
     parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(" · ")
 }

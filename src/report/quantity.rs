@@ -26,7 +26,7 @@ pub fn cost(usd_spent: f64, from: Option<&str>) -> String {
 }
 
 /// A time in RFC 3339 without fractions of a second.
-pub fn moment(rfc3339: &str) -> String {
+pub fn timestamp(rfc3339: &str) -> String {
     let Some((seconds, rest)) = rfc3339.split_once('.') else { return rfc3339.to_owned() };
     format!("{seconds}{}", rest.trim_start_matches(|c: char| c.is_ascii_digit()))
 }
@@ -73,10 +73,10 @@ mod tests {
 
     #[test]
     fn a_moment_has_whole_seconds() {
-        assert_eq!(moment("2026-11-21T12:36:03.123456789Z"), "2026-11-21T12:36:03Z");
-        assert_eq!(moment("2026-11-21T12:36:03.5+01:00"), "2026-11-21T12:36:03+01:00");
-        assert_eq!(moment("2026-11-21T12:36:03Z"), "2026-11-21T12:36:03Z");
-        assert_eq!(moment(""), "");
+        assert_eq!(timestamp("2026-11-21T12:36:03.123456789Z"), "2026-11-21T12:36:03Z");
+        assert_eq!(timestamp("2026-11-21T12:36:03.5+01:00"), "2026-11-21T12:36:03+01:00");
+        assert_eq!(timestamp("2026-11-21T12:36:03Z"), "2026-11-21T12:36:03Z");
+        assert_eq!(timestamp(""), "");
     }
 
     #[test]

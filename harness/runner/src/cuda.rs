@@ -15,5 +15,5 @@ mod symbols;
 pub(crate) use device::Gpu;
 pub(crate) use driver::Driver;
 pub(crate) use event::Event;
-pub(crate) use kernel::{FailingProbes, Function, KernelArgs, Module};
+pub(crate) use kernel::{ExpectedFailures, Function, KernelArgs, Module};
 pub(crate) use memory::Buffer;

@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     category: "memory",
     kind: Kind::Cause,
     gain: Gain::Work,
-    of_several: "have bank conflicts in shared memory",
+    plural_predicate: "have bank conflicts in shared memory",
     apply,
 };
 

@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     category: "compute",
     kind: Kind::Bound,
     gain: Gain::Headroom,
-    of_several: "are bound by compute",
+    plural_predicate: "are bound by compute",
     apply,
 };
 

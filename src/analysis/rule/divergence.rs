@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     category: "compute",
     kind: Kind::Cause,
     gain: Gain::Work,
-    of_several: "diverge within their warps",
+    plural_predicate: "diverge within their warps",
     apply,
 };
 

@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     category: "compute",
     kind: Kind::Cause,
     gain: Gain::Work,
-    of_several: "multiply FP32 matrices without the tensor cores",
+    plural_predicate: "multiply FP32 matrices without the tensor cores",
     apply,
 };
 

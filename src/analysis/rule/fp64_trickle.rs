@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     category: "compute",
     kind: Kind::Cause,
     gain: Gain::Work,
-    of_several: "compute in FP64 on few units",
+    plural_predicate: "compute in FP64 on few units",
     apply,
 };
 

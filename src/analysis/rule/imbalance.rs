@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     category: "occupancy",
     kind: Kind::Cause,
     gain: Gain::Score,
-    of_several: "keep some SMs busy for longer than others",
+    plural_predicate: "keep some SMs busy for longer than others",
     apply,
 };
 

@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     category: "compute",
     kind: Kind::Cause,
     gain: Gain::Score,
-    of_several: "wait for instructions",
+    plural_predicate: "wait for instructions",
     apply,
 };
 

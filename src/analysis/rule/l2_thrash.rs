@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     category: "memory",
     kind: Kind::Symptom,
     gain: Gain::Work,
-    of_several: "read more from DRAM than the L2 holds",
+    plural_predicate: "read more from DRAM than the L2 holds",
     apply,
 };
 

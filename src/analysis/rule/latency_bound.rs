@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     category: "latency",
     kind: Kind::Bound,
     gain: Gain::Headroom,
-    of_several: "wait: neither compute nor memory is busy",
+    plural_predicate: "wait: neither compute nor memory is busy",
     apply,
 };
 

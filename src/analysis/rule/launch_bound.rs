@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     category: "host",
     kind: Kind::Bound,
     gain: Gain::Everything,
-    of_several: "are about as short as a launch takes",
+    plural_predicate: "are about as short as a launch takes",
     apply,
 };
 

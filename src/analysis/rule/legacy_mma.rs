@@ -15,7 +15,7 @@ pub(super) const RULE: Rule = Rule {
     category: "compute",
     kind: Kind::Cause,
     gain: Gain::Work,
-    of_several: "multiply with an older instruction than the device has",
+    plural_predicate: "multiply with an older instruction than the device has",
     apply,
 };
 

@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     category: "latency",
     kind: Kind::Symptom,
     gain: Gain::Score,
-    of_several: "leave most issue slots unused",
+    plural_predicate: "leave most issue slots unused",
     apply,
 };
 

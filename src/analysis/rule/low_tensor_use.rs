@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
     category: "compute",
     kind: Kind::Symptom,
     gain: Gain::Score,
-    of_several: "use the tensor cores little",
+    plural_predicate: "use the tensor cores little",
     apply,
 };
 

@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
     category: "memory",
     kind: Kind::Bound,
     gain: Gain::Headroom,
-    of_several: "are bound by memory",
+    plural_predicate: "are bound by memory",
     apply,
 };
 

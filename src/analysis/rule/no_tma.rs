@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     category: "memory",
     kind: Kind::Symptom,
     gain: Gain::Score,
-    of_several: "feed the tensor cores without TMA",
+    plural_predicate: "feed the tensor cores without TMA",
     apply,
 };
 

@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
     category: "occupancy",
     kind: Kind::Cause,
     gain: Gain::Score,
-    of_several: "have a low theoretical occupancy",
+    plural_predicate: "have a low theoretical occupancy",
     apply,
 };
 

@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     category: "occupancy",
     kind: Kind::Symptom,
     gain: Gain::Score,
-    of_several: "do not reach their theoretical occupancy",
+    plural_predicate: "do not reach their theoretical occupancy",
     apply,
 };
 

@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     category: "compute",
     kind: Kind::Symptom,
     gain: Gain::Score,
-    of_several: "multiply within one block where two could share operands",
+    plural_predicate: "multiply within one block where two could share operands",
     apply,
 };
 

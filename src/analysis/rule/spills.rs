@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     category: "compute",
     kind: Kind::Cause,
     gain: Gain::Work,
-    of_several: "spill registers",
+    plural_predicate: "spill registers",
     apply,
 };
 

@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     category: "latency",
     kind: Kind::Symptom,
     gain: Gain::Score,
-    of_several: "stall most of the time, for one reason",
+    plural_predicate: "stall most of the time, for one reason",
     apply,
 };
 

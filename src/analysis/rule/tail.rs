@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     category: "occupancy",
     kind: Kind::Cause,
     gain: Gain::Score,
-    of_several: "lose time in their last wave of blocks",
+    plural_predicate: "lose time in their last wave of blocks",
     apply,
 };
 

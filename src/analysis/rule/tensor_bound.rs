@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     category: "compute",
     kind: Kind::Bound,
     gain: Gain::Headroom,
-    of_several: "keep the tensor cores busy",
+    plural_predicate: "keep the tensor cores busy",
     apply,
 };
 

@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     category: "compute",
     kind: Kind::Symptom,
     gain: Gain::Score,
-    of_several: "are bound by tensor memory",
+    plural_predicate: "are bound by tensor memory",
     apply,
 };
 

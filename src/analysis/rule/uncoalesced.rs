@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     category: "memory",
     kind: Kind::Cause,
     gain: Gain::Work,
-    of_several: "access global memory uncoalesced",
+    plural_predicate: "access global memory uncoalesced",
     apply,
 };
 

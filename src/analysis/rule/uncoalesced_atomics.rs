@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     category: "memory",
     kind: Kind::Cause,
     gain: Gain::Work,
-    of_several: "have atomics that spread over many sectors",
+    plural_predicate: "have atomics that spread over many sectors",
     apply,
 };
 

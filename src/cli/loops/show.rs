@@ -4,7 +4,7 @@ use super::LoopArgs;
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result, inset};
 use crate::loops::{IterationRecord, KeptState, LoopStatus, MeasuredTime, Phase};
-use crate::report::{Align, Grid, moment};
+use crate::report::{Align, Grid, timestamp};
 
 fn load(app: &App, args: &LoopArgs) -> Result<LoopStatus> {
     let loops = super::open_existing(app)?;
@@ -137,7 +137,7 @@ pub(super) fn report(app: &App, args: &LoopArgs) -> Result<Status> {
         app.print(&format!("\n{}", table(app, &status.iterations)));
     }
     app.print(&format!("\n{}\n", last_words(&status)));
-    app.print_note(&format!("started {}", moment(&status.started)));
+    app.print_note(&format!("started {}", timestamp(&status.started)));
     Ok(0)
 }
 

@@ -11,7 +11,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::queue::{Entry, EntryState, PruneChoice, Queue, RequeueChoice};
 
 /// How often to look for changes.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// `queue wait`.
 #[derive(Args, Clone, Debug)]
@@ -100,7 +100,7 @@ fn wait_for_all(queue: &Queue, wanted: &[i64], mut meanwhile: impl FnMut()) -> R
                 break;
             }
             meanwhile();
-            std::thread::sleep(LOOK_INTERVAL);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
     Ok(ended)
@@ -134,7 +134,7 @@ pub(super) fn cancel(app: &App, args: &CancelArgs) -> Result<Status> {
         let mut entry = queue.entry(*id)?;
         while entry.state == EntryState::Running && (is_watched(&entry) || queue.runner().is_some())
         {
-            std::thread::sleep(LOOK_INTERVAL);
+            std::thread::sleep(POLL_INTERVAL);
             entry = queue.entry(*id)?;
         }
         if entry.state == EntryState::Running {

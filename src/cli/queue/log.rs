@@ -14,7 +14,7 @@ use crate::queue::Queue;
 use crate::regular_file;
 
 /// How often to look for more output.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Most bytes of output per read.
 const MAX_READ_BYTES: usize = 64 << 10;
@@ -90,7 +90,7 @@ fn follow(app: &App, queue: &Queue, args: &LogArgs, from: u32) -> Result<Status>
         if is_over && args.attempt.is_some() {
             return Ok(0);
         }
-        std::thread::sleep(LOOK_INTERVAL);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

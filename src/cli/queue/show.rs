@@ -8,7 +8,7 @@ use crate::bundle::quoted;
 use crate::cli::support::app::{App, Status};
 use crate::error::{Result, inset};
 use crate::queue::SnapshotMode;
-use crate::report::moment;
+use crate::report::timestamp;
 use crate::store::Runs;
 
 /// `queue show`.
@@ -75,7 +75,7 @@ pub(super) fn run(app: &App, args: &ShowArgs) -> Result<Status> {
         };
         let reason = event.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         let line = format!("{}{attempt}{reason}", event.to);
-        text += &format!("  {}  {}\n", moment(&event.at), inset(&line, 24));
+        text += &format!("  {}  {}\n", timestamp(&event.at), inset(&line, 24));
     }
     app.print(&text);
     Ok(0)

@@ -15,7 +15,7 @@ use crate::run::channel;
 const READ_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often to look for signals while no key is pressed.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Shows the view until the user or a signal ends it.
 pub(super) fn show(app: &App, first: Place) -> Result<()> {
@@ -47,7 +47,7 @@ fn follow(
             read = Instant::now();
         }
         terminal.draw(|frame| draw(frame, &data, &mut state))?;
-        if !event::poll(LOOK_INTERVAL)? {
+        if !event::poll(POLL_INTERVAL)? {
             continue;
         }
         if let Event::Key(key) = event::read()?

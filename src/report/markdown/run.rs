@@ -3,7 +3,7 @@
 use super::{Align, Grid, KernelNames, plain, section};
 use crate::model::Profile;
 use crate::report::finding;
-use crate::report::quantity::{cost, digits, duration, moment, per_second, percent};
+use crate::report::quantity::{cost, digits, duration, per_second, percent, timestamp};
 use crate::report::region_rows;
 use crate::report::terminal::launches::{roofline_text, stalls_text};
 
@@ -17,7 +17,7 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     out += &format!("Run `{}` on `{}`, ", run.id, run.remote);
     // An imported file has no start time and no duration of the run.
     if !run.started.is_empty() {
-        out += &format!("{}, {:.1} s, ", moment(&run.started), run.seconds);
+        out += &format!("{}, {:.1} s, ", timestamp(&run.started), run.seconds);
         if let Some(spent) = run.cost_usd {
             out += &format!("{}, ", cost(spent, run.cost_from.as_deref()));
         }

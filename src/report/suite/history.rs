@@ -3,7 +3,7 @@
 use super::plot::{PlotPoint, PlotSeries, page, svg};
 use crate::model::suite_history::{History, Series};
 use crate::report::html::escape;
-use crate::report::quantity::{duration, moment};
+use crate::report::quantity::{duration, timestamp};
 use crate::report::{Align, Grid, Style};
 
 /// The maximum number of points of a series in a terminal.
@@ -48,7 +48,7 @@ pub fn history_table(history: &History, style: &Style) -> String {
             let changed = series.changes.iter().find(|change| change.at == at);
             let [low, high] = point.ci95_ns;
             grid.row([
-                moment(&point.started),
+                timestamp(&point.started),
                 duration(point.median_ns),
                 format!("{} – {}", duration(low), duration(high)),
                 point.device.get(..12).unwrap_or(&point.device).to_owned(),
@@ -88,7 +88,7 @@ pub fn history_page(history: &History) -> String {
             interval: Some(point.ci95_ns),
             title: format!(
                 "{} · {} · {} · {} · {}",
-                moment(&point.started),
+                timestamp(&point.started),
                 point.run,
                 duration(point.median_ns),
                 point.commit.get(..12).unwrap_or(&point.commit),

@@ -3,7 +3,7 @@
 use super::table::{cases, counts};
 use crate::model::suite::{RowState, SuiteRun, SuiteVerdict};
 use crate::report::markdown::plain;
-use crate::report::quantity::moment;
+use crate::report::quantity::timestamp;
 
 /// Renders a suite as Markdown.
 pub fn markdown(run: &SuiteRun) -> String {
@@ -17,7 +17,7 @@ pub fn markdown(run: &SuiteRun) -> String {
     if slower > 0 {
         out += &format!(" {slower} slower than expected.");
     }
-    out += &format!("\n\nStarted {}", moment(&run.started));
+    out += &format!("\n\nStarted {}", timestamp(&run.started));
     if let Some(commit) = &run.commit {
         let dirty = if run.dirty { ", with changes" } else { "" };
         out += &format!(" at `{}`{dirty}", commit.get(..12).unwrap_or(commit));

@@ -9,7 +9,7 @@ use super::table::{counts, speedup_text, time_text};
 use crate::model::suite::{RowState, SuiteRow, SuiteRun, SuiteTime, SuiteVerdict};
 use crate::model::suite_history::{History, Series};
 use crate::report::html::escape;
-use crate::report::quantity::{duration, moment};
+use crate::report::quantity::{duration, timestamp};
 
 /// Hides the rows that the two filters leave out.
 const SCRIPT: &str = "\
@@ -23,7 +23,7 @@ text.addEventListener('input',apply);state.addEventListener('change',apply);})()
 /// Renders the page. `history` is what is known of the cases' earlier times.
 pub fn html(run: &SuiteRun, history: &History) -> String {
     let mut body = format!("<h1>{}</h1>\n<p>{}", escape(&run.id), escape(&counts(run)));
-    let _ = write!(body, " · {} · {:.0} s", escape(&moment(&run.started)), run.seconds);
+    let _ = write!(body, " · {} · {:.0} s", escape(&timestamp(&run.started)), run.seconds);
     if let Some(commit) = &run.commit {
         let dirty = if run.dirty { ", with changes" } else { "" };
         let _ =

@@ -128,7 +128,7 @@ fn list(names: &[String]) -> String {
 
 /// Whether driver calls that are expected to fail may be made: compute-sanitizer reports each one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FailingProbes {
+pub(crate) enum ExpectedFailures {
     /// No tool observes the program.
     Allowed,
     /// compute-sanitizer reports every failing call of the program it runs.
@@ -169,9 +169,9 @@ impl Function<'_> {
         &self,
         launch: &Launch,
         args: &KernelArgs,
-        failing_probes: FailingProbes,
+        expected_failures: ExpectedFailures,
     ) -> Result<()> {
-        self.check_parameters(args, failing_probes)?;
+        self.check_parameters(args, expected_failures)?;
         let refused = |text: String| {
             Fault::new(ErrorClass::Launch, format!("kernel `{}`: {text}", self.name))
         };
@@ -273,11 +273,15 @@ impl Function<'_> {
     }
 
     /// Checks number and sizes of the parameters, where the driver can report them (12.4 or newer).
-    fn check_parameters(&self, args: &KernelArgs, failing_probes: FailingProbes) -> Result<()> {
+    fn check_parameters(
+        &self,
+        args: &KernelArgs,
+        expected_failures: ExpectedFailures,
+    ) -> Result<()> {
         let Some(info) = self.gpu.driver.cuFuncGetParamInfo else { return Ok(()) };
-        let most = match failing_probes {
-            FailingProbes::Forbidden => args.sizes.len(),
-            FailingProbes::Allowed => usize::MAX,
+        let most = match expected_failures {
+            ExpectedFailures::Forbidden => args.sizes.len(),
+            ExpectedFailures::Allowed => usize::MAX,
         };
         let mut takes = Vec::new();
         while takes.len() < most {

@@ -10,7 +10,7 @@ use super::session::{DeviceCase, PreparedTarget, bind_kernel};
 use super::time::MAX_BATCH;
 use super::verify::DeviceReference;
 use crate::abi::AbiCase;
-use crate::cuda::{Buffer, FailingProbes, Function, KernelArgs, Module};
+use crate::cuda::{Buffer, ExpectedFailures, Function, KernelArgs, Module};
 use crate::fault::{Fault, Result};
 use crate::host_case::HostCase;
 use crate::library::DeviceReferenceLibrary;
@@ -61,7 +61,7 @@ impl<'w> Check<'w> {
         let reference = match reference {
             DeviceReference::Kernel(function) => {
                 let launch = host.case.reference_launch.as_ref();
-                let bound = bind_kernel(function, launch, &twin, FailingProbes::Allowed)
+                let bound = bind_kernel(function, launch, &twin, ExpectedFailures::Allowed)
                     .map_err(as_reference_fault)?;
                 ReadyReference::Kernel(bound)
             }
@@ -72,7 +72,7 @@ impl<'w> Check<'w> {
         let check = Check { session, reference, twin, beyond, tables, counts };
         if let Some((at, (i, _))) = check.tables.iter().enumerate().next() {
             let args = check.args(&check.twin, at, *i, 0);
-            check.beyond.prepare(&gpu_filling_launch(gpu), &args, FailingProbes::Allowed)?;
+            check.beyond.prepare(&gpu_filling_launch(gpu), &args, ExpectedFailures::Allowed)?;
         }
         Ok(check)
     }

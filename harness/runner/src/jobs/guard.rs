@@ -10,7 +10,7 @@
 use super::Session;
 use super::session::{DeviceCase, PreparedTarget, Target};
 use crate::compare::Results;
-use crate::cuda::FailingProbes;
+use crate::cuda::ExpectedFailures;
 use crate::fault::{Fault, Result};
 use crate::host_memory::HostBuffer;
 use crate::poison::Poison;
@@ -47,7 +47,8 @@ fn guard(session: &Session<'_>, target: &Target<'_>, case: &Case) -> Result<Guar
     let host = session.generate_case(case)?;
     let device = DeviceCase::new(&session.gpu, &host, MARGIN_BYTES)?;
     device.fill_and_poison(Poison::First)?;
-    let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, FailingProbes::Forbidden)?;
+    let (prepared, prepare_ns) =
+        target.prepare(&session.gpu, &device, ExpectedFailures::Forbidden)?;
     session.report.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
     let _ranges = session.report.enter_phase(Phase::Verify, Some(case))?;

@@ -10,7 +10,7 @@
 
 use super::Session;
 use super::session::DeviceCase;
-use crate::cuda::{Buffer, FailingProbes, Function, Gpu, KernelArgs, Module};
+use crate::cuda::{Buffer, ExpectedFailures, Function, Gpu, KernelArgs, Module};
 use crate::fault::Result;
 use crate::generate;
 use crate::host_case::HostCase;
@@ -68,7 +68,7 @@ impl<'w> InputGenerator<'w> {
         let inputs = InputGenerator { gpu, draw_kernel, tensors, seed };
         if let Some(first) = inputs.tensors.first() {
             let args = inputs.args(first, &first.pool, 0);
-            inputs.draw_kernel.prepare(&inputs.launch(), &args, FailingProbes::Allowed)?;
+            inputs.draw_kernel.prepare(&inputs.launch(), &args, ExpectedFailures::Allowed)?;
         }
         Ok(inputs)
     }

@@ -2,7 +2,7 @@
 
 use super::Session;
 use super::session::{DeviceCase, Target};
-use crate::cuda::FailingProbes;
+use crate::cuda::ExpectedFailures;
 use crate::fault::Result;
 use crate::report_writer::print_progress;
 use rgpu_case::{Case, Phase};
@@ -21,7 +21,8 @@ fn launch_once(session: &Session<'_>, target: &Target<'_>, case: &Case) -> Resul
     let host = session.generate_case(case)?;
     let device = DeviceCase::new(&session.gpu, &host, 0)?;
     device.fill_inputs()?;
-    let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, FailingProbes::Forbidden)?;
+    let (prepared, prepare_ns) =
+        target.prepare(&session.gpu, &device, ExpectedFailures::Forbidden)?;
     session.report.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
     let warmup = session.report.enter_phase(Phase::Warmup, Some(case))?;

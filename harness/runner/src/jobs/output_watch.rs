@@ -8,7 +8,7 @@
 use super::Session;
 use super::session::{DeviceCase, PreparedTarget};
 use crate::compare::Results;
-use crate::cuda::{Buffer, FailingProbes, Function, KernelArgs, Module};
+use crate::cuda::{Buffer, ExpectedFailures, Function, KernelArgs, Module};
 use crate::fault::{Fault, Result};
 use crate::host_memory::HostBuffer;
 use rgpu_case::{ErrorClass, Launch};
@@ -74,7 +74,7 @@ impl<'w> OutputWatch<'w> {
                 ("bytes".into(), 8, buffer.size() as u64),
                 ("count".into(), 8, self.count.address()),
             ]);
-            self.compare_kernel.prepare(&launch, &args, FailingProbes::Allowed)?;
+            self.compare_kernel.prepare(&launch, &args, ExpectedFailures::Allowed)?;
             self.compare_kernel.launch(&launch, &args)?;
         }
         Ok(())

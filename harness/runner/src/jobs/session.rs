@@ -1,7 +1,7 @@
 //! The shared state of GPU jobs: the device, the entry, and a case in device memory.
 
 use crate::abi::AbiCase;
-use crate::cuda::{Buffer, Driver, FailingProbes, Function, Gpu, KernelArgs, Module};
+use crate::cuda::{Buffer, Driver, ExpectedFailures, Function, Gpu, KernelArgs, Module};
 use crate::fault::{Fault, Result, bad_case};
 use crate::host_case::HostCase;
 use crate::host_memory::HostBuffer;
@@ -107,12 +107,12 @@ impl<'t> Target<'t> {
         &'t self,
         gpu: &'t Gpu,
         device: &DeviceCase<'_>,
-        failing_probes: FailingProbes,
+        expected_failures: ExpectedFailures,
     ) -> Result<(PreparedTarget<'t>, Option<f64>)> {
         match self {
             Target::Device(function) => {
                 let launch = device.host.case.launch.as_ref();
-                Ok((bind_kernel(function, launch, device, failing_probes)?, None))
+                Ok((bind_kernel(function, launch, device, expected_failures)?, None))
             }
             Target::Host(library) => {
                 let case = AbiCase::new(device.host.case, &device.addresses());
@@ -132,11 +132,11 @@ pub(crate) fn bind_kernel<'t>(
     function: &'t Function<'t>,
     launch: Option<&Launch>,
     device: &DeviceCase<'_>,
-    failing_probes: FailingProbes,
+    expected_failures: ExpectedFailures,
 ) -> Result<PreparedTarget<'t>> {
     let launch = launch.ok_or_else(|| bad_case("a kernel needs a launch shape"))?.clone();
     let args = device.kernel_args();
-    function.prepare(&launch, &args, failing_probes)?;
+    function.prepare(&launch, &args, expected_failures)?;
     Ok(PreparedTarget::Device { function, launch, args })
 }
 

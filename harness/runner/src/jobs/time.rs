@@ -18,7 +18,7 @@ use super::session::{DeviceCase, PreparedTarget, Target};
 use super::time_new_inputs::NewInputsCase;
 use super::verify::{DeviceReference, reference_on_device};
 use crate::cli::{Clock, UnfitHost};
-use crate::cuda::{Buffer, Event, FailingProbes};
+use crate::cuda::{Buffer, Event, ExpectedFailures};
 use crate::fault::Result;
 use crate::host_case::HostCase;
 use crate::judge;
@@ -210,7 +210,7 @@ pub(super) fn prepare_target<'t>(
     target: &'t Target<'_>,
     device: &DeviceCase<'_>,
 ) -> Result<(PreparedTarget<'t>, Option<f64>)> {
-    target.prepare(&session.gpu, device, FailingProbes::Allowed)
+    target.prepare(&session.gpu, device, ExpectedFailures::Allowed)
 }
 
 pub(super) fn flush_bytes(l2_bytes: u64) -> usize {

@@ -5,7 +5,7 @@ use super::Session;
 use super::session::{DeviceCase, Target, bind_kernel};
 use crate::abi::AbiCase;
 use crate::compare::{Results, passes};
-use crate::cuda::{FailingProbes, Function, Module};
+use crate::cuda::{ExpectedFailures, Function, Module};
 use crate::fault::{Fault, Result};
 use crate::host_case::{HostCase, ReferenceRun};
 use crate::host_memory::HostBuffer;
@@ -96,7 +96,8 @@ fn verify(
     let host = session.generate_case(case)?;
     let device = DeviceCase::new(&session.gpu, &host, 0)?;
     device.fill_and_poison(Poison::First)?;
-    let (prepared, prepare_ns) = target.prepare(&session.gpu, &device, FailingProbes::Allowed)?;
+    let (prepared, prepare_ns) =
+        target.prepare(&session.gpu, &device, ExpectedFailures::Allowed)?;
     session.report.update_case(&case.name, |report| report.prepare_ns = prepare_ns);
     drop(setup);
 
@@ -190,7 +191,7 @@ fn device_reference(
     match reference {
         DeviceReference::Kernel(function) => {
             let launch = host.case.reference_launch.as_ref();
-            let prepared = bind_kernel(function, launch, &device, FailingProbes::Allowed)
+            let prepared = bind_kernel(function, launch, &device, ExpectedFailures::Allowed)
                 .map_err(as_reference_fault)?;
             prepared.launch().map_err(as_reference_fault)?;
         }
