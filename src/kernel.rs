@@ -29,7 +29,7 @@ pub use error::KernelError;
 pub use find::{FoundKernel, KernelFolders};
 pub use language::{LANGUAGES, Language};
 pub use mode::{
-    FlagGroup, KERNEL_SURVEY, MODES, Mode, ModeInfo, ModeStep, RANGE_SURVEY, UnknownMode,
+    FlagGroup, KERNEL_SURVEY, MODES, ModeInfo, ModeStep, ProfileMode, REGION_SURVEY, UnknownMode,
 };
 pub(crate) use own_files::OwnFiles;
 pub use read::read;

@@ -11,7 +11,6 @@ pub mod comparison;
 mod csv;
 mod document;
 mod finding;
-mod grid;
 mod headline;
 mod html;
 mod input;
@@ -27,14 +26,15 @@ pub mod remotes_table;
 pub mod suite;
 mod terminal;
 mod text;
+mod text_table;
 
 pub use brief::LEAST_BUDGET;
 pub use document::{Destination, Document};
-pub use grid::{Align, Grid};
 pub use input::ReportInput;
 pub use kernel_name::KernelNames;
 pub use quantity::{bytes, cost, duration, per_second, percent, timestamp, usd};
 pub use text::{one_line, wrap};
+pub use text_table::{Align, TextTable};
 
 /// The output style of a report.
 #[derive(Clone, Copy, Debug)]

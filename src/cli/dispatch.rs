@@ -10,7 +10,7 @@ use etcetera::BaseStrategy;
 use super::args::{Cli, Command};
 use super::support::app::{App, Status, show_failure, stdout_is_taken, will_want_json};
 use super::support::exec_status::show_own_failure;
-use super::support::terminal::{Terminal, unwritten, write_stderr, written};
+use super::support::terminal::{Terminal, record_write_error, write_stderr, written};
 use super::{
     attach, bench, build, compare, completions, disasm, doctor, documents, exec, exec_commands,
     kernels, layout, loops, model, profile, queue, remote, report, runs, schema, setup, top,
@@ -170,7 +170,7 @@ fn handle_clap_error(
     use clap::error::ErrorKind;
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let _ = error.print().inspect_err(unwritten);
+            let _ = error.print().inspect_err(record_write_error);
             written().map(|()| 0)
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {

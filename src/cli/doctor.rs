@@ -18,15 +18,15 @@ use super::support::host_text::host_text;
 use super::support::kernel_folders::kernel_folders;
 use super::support::progress::LiveOutput;
 use super::support::session::{self, OutputOptions, RemoteSession};
-use super::support::terminal::safe;
+use super::support::terminal::escape_controls;
 use super::support::verification::unverified;
 use crate::config::Origin;
 use crate::disasm::NvdisasmSearch;
 use crate::error::{Exit, Failure, Result};
-use crate::kernel::{KernelError, KernelFolders, MODES, Mode, Selection, find};
+use crate::kernel::{KernelError, KernelFolders, MODES, ProfileMode, Selection, find};
 use crate::model::RungId;
 use crate::remote::RemoteSpec;
-use crate::report::{Align, Grid, wrap};
+use crate::report::{Align, TextTable, wrap};
 use crate::run::{ProfileOutcome, ProfileRun, Reporter, RunEvent, RunStart};
 use crate::store::{RunFolder, RunRecord};
 use crate::tool::{Request, SanitizerTool, Target};
@@ -197,7 +197,7 @@ fn settings(app: &App) -> String {
 async fn try_mode(
     app: &App,
     session: &mut RemoteSession,
-    mode: Mode,
+    mode: ProfileMode,
     scratch: &std::path::Path,
 ) -> Result<ModeLine> {
     let started_at = Instant::now();
@@ -283,7 +283,7 @@ async fn try_mode(
 fn show(app: &App, diagnosis: &Diagnosis, seconds: f64) {
     let text = host_text(&diagnosis.chosen.remote, &diagnosis.host, seconds, app.columns());
     app.print(&text);
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("mode", Align::Left),
         ("reaches", Align::Left),
         ("time", Align::Right),
@@ -291,13 +291,13 @@ fn show(app: &App, diagnosis: &Diagnosis, seconds: f64) {
     ]);
     for line in &diagnosis.modes {
         let rung = if line.rung.is_empty() { "nothing".to_owned() } else { line.rung.to_string() };
-        let why = safe(line.why.join("; ").as_bytes());
-        grid.row([line.mode.to_owned(), rung, format!("{:.1} s", line.seconds), why]);
+        let why = escape_controls(line.why.join("; ").as_bytes());
+        grid.add_row([line.mode.to_owned(), rung, format!("{:.1} s", line.seconds), why]);
     }
     app.print("\n");
     if let Some(why) = &diagnosis.untried {
         let text = format!("no mode was tried: {why}");
-        for line in wrap(&safe(text.as_bytes()), app.style().width.saturating_sub(2)) {
+        for line in wrap(&escape_controls(text.as_bytes()), app.style().width.saturating_sub(2)) {
             app.print(&format!("  {line}\n"));
         }
     }

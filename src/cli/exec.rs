@@ -326,7 +326,7 @@ fn profile_program(
 ) -> Result<Status> {
     let profile_args = args.profile();
     let spec = session::spec(app, args.place.remote.as_deref())?;
-    let mode = args.mode.unwrap_or(crate::kernel::Mode::Ncu);
+    let mode = args.mode.unwrap_or(crate::kernel::ProfileMode::Ncu);
     let scratch = tempfile::tempdir().map_err(|e| {
         Failure::new(Exit::Disk, "disk", "no temporary folder can be made").cause(e)
     })?;

@@ -11,7 +11,7 @@ use super::support::app::{App, Status};
 use super::support::kernel_folders::kernel_folders;
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::{KernelSpec, Selection, find};
-use crate::report::{Align, Grid};
+use crate::report::{Align, TextTable};
 use crate::store::atomic;
 
 /// List kernels, show one, or start a kernel.toml
@@ -144,7 +144,7 @@ fn list(app: &App) -> Result<Status> {
         app.print_json(&KernelList { schema: "rgpu.kernels/1", kernels: lines })?;
         return Ok(0);
     }
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("kernel", Align::Left),
         ("mode", Align::Left),
         ("entry", Align::Left),
@@ -157,7 +157,7 @@ fn list(app: &App) -> Result<Status> {
             places.shipped.as_ref().is_some_and(|p| Path::new(&line.folder).starts_with(p));
         let folder =
             if is_shipped { "shipped".to_owned() } else { relative_to_cwd(app, &line.folder) };
-        grid.row([line.name, line.mode, line.entry, cases, folder]);
+        grid.add_row([line.name, line.mode, line.entry, cases, folder]);
     }
     app.print(&grid.fitted(app.columns(), 0));
     Ok(0)
@@ -184,16 +184,17 @@ fn show(app: &App, name: &str) -> Result<Status> {
     ));
     let sets = spec.cases(&Selection::All).map_err(Failure::from)?;
     let mut grid =
-        Grid::new(&[("argument", Align::Left), ("type", Align::Left), ("role", Align::Left)]);
+        TextTable::new(&[("argument", Align::Left), ("type", Align::Left), ("role", Align::Left)]);
     for arg in &spec.args {
-        grid.row([
+        grid.add_row([
             arg.name.clone(),
             arg.dtype.to_string(),
             format!("{:?}", arg.role).to_lowercase(),
         ]);
     }
     app.print(&grid.plain(app.style().width, 2));
-    let mut grid = Grid::new(&[("case", Align::Left), ("sizes", Align::Left), ("", Align::Left)]);
+    let mut grid =
+        TextTable::new(&[("case", Align::Left), ("sizes", Align::Left), ("", Align::Left)]);
     for case in &spec.sizes.cases {
         let sizes: Vec<String> = case
             .groups
@@ -210,7 +211,7 @@ fn show(app: &App, name: &str) -> Result<Status> {
             .collect();
         let default =
             if spec.sizes.default.as_deref() == Some(case.name.as_str()) { "default" } else { "" };
-        grid.row([case.name.clone(), sizes.join("; "), default.to_owned()]);
+        grid.add_row([case.name.clone(), sizes.join("; "), default.to_owned()]);
     }
     app.print("\n");
     app.print(&grid.without_empty_columns().plain(app.style().width, 2));

@@ -257,7 +257,7 @@ pub(super) fn again(record: &RunRecord) -> String {
     let words = shlex::try_join(words).unwrap_or_default();
     format!(
         "run its command again{id}: {}",
-        super::support::terminal::safe(format!("rgpu {words}").as_bytes())
+        super::support::terminal::escape_controls(format!("rgpu {words}").as_bytes())
     )
 }
 
@@ -300,7 +300,7 @@ fn failure_text(folder: &RunFolder, record: &RunRecord) -> String {
         return String::new();
     }
     let Some(document) = folder.failure() else { return String::new() };
-    let text = super::support::terminal::safe(document.error.to_string().as_bytes());
+    let text = super::support::terminal::escape_controls(document.error.to_string().as_bytes());
     text.lines().map(|line| format!("  {line}\n")).collect()
 }
 

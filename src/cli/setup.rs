@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::support::app::{App, Status};
 use super::support::nvdisasm;
-use super::support::terminal::{safe, write_stderr};
+use super::support::terminal::{escape_controls, write_stderr};
 use crate::disasm::{FetchError, PipOutput, WHEEL, fetch, fetched, find, pinned};
 use crate::error::{Exit, Failure, Result};
 
@@ -71,7 +71,9 @@ fn nvdisasm(app: &App, args: &NvdisasmArgs) -> Result<Status> {
         app.print_json(&SetupResult { schema, tool: "nvdisasm", version, path, fetched: now })?;
     } else {
         let how = if now { "fetched" } else { "is there" };
-        app.print(&safe(format!("nvdisasm {} {how}: {path}\n", tool.version()).as_bytes()));
+        app.print(&escape_controls(
+            format!("nvdisasm {} {how}: {path}\n", tool.version()).as_bytes(),
+        ));
     }
     Ok(0)
 }

@@ -126,6 +126,8 @@ fn import_unnamed(log: &Log, tool: Option<Tool>, from: &str) -> SanitizerResult 
 
 /// Imports a log as a run of `tool`; `from` is its path in the run folder.
 pub fn import_log(log: &Log, tool: Tool, from: &str) -> SanitizerResult {
+    let (log, probes) = without_library_probes(log);
+    let log = &log;
     let verdict = sanitizer::verdict(log, tool);
     let mut note = match verdict {
         Verdict::Unknown(UnknownReason::NoSummary) => format!("{tool} ended without its summary"),
@@ -134,6 +136,12 @@ pub fn import_log(log: &Log, tool: Tool, from: &str) -> SanitizerResult {
     };
     if log.not_printed > 0 {
         note = format!("{} more errors were counted and not printed", log.not_printed);
+    }
+    if let Some((library, calls)) = probes {
+        let probes = format!(
+            "{calls} failing calls by which {library} asks what the GPU has are not counted"
+        );
+        note = if note.is_empty() { probes } else { format!("{note}; {probes}") };
     }
     SanitizerResult {
         tool: tool.name().into(),
@@ -151,6 +159,49 @@ pub fn import_log(log: &Log, tool: Tool, from: &str) -> SanitizerResult {
         note,
         from: from.to_owned(),
     }
+}
+
+/// A copy of `log` without the failing calls by which a library of NVIDIA asks what the GPU or the
+/// driver has, and their library and number. NCCL, for one, asks for kernels of architectures that it
+/// was not built for. The program never sees these errors.
+fn without_library_probes(log: &Log) -> (Log, Option<(String, u64)>) {
+    let mut log = log.clone();
+    let mut libraries = Vec::new();
+    log.records.retain(|record| {
+        let library = probing_library(record).map(str::to_owned);
+        let keep = library.is_none();
+        libraries.extend(library);
+        keep
+    });
+    let calls = libraries.len() as u64;
+    let mut left = calls;
+    for summary in &mut log.summaries {
+        if let sanitizer::Summary::Errors(errors) = summary {
+            let taken = left.min(*errors);
+            *errors -= taken;
+            left -= taken;
+        }
+    }
+    (log, libraries.into_iter().next().map(|library| (library, calls)))
+}
+
+/// The library of NVIDIA that made a failing call only to ask what there is.
+fn probing_library(record: &Record) -> Option<&str> {
+    // Errors of other names may be the fault of the program that called the library.
+    const ANSWERS: [&str; 5] = [
+        "cudaErrorNoKernelImageForDevice",
+        "cudaErrorInvalidDeviceFunction",
+        "cudaErrorSymbolNotFound",
+        "cudaErrorNotSupported",
+        "CUDA_ERROR_NOT_FOUND",
+    ];
+    let error = record.api.as_ref()?.name.as_deref()?;
+    let mut modules = record.host_stack.iter().filter_map(|frame| {
+        let path = frame.module.as_deref()?;
+        path.rsplit('/').next()
+    });
+    let caller = modules.find(|module| !is_one_of(module, &DRIVER_AND_RUNTIME))?;
+    (ANSWERS.contains(&error) && is_one_of(caller, &LIBRARIES)).then_some(caller)
 }
 
 fn abort_words(log: &Log, kind: AbortKind) -> String {
@@ -301,8 +352,6 @@ fn caller(record: &Record) -> Option<&str> {
 
 /// Whether a host function belongs to the CUDA driver, the runtime or NVIDIA's libraries.
 fn is_runtime(function: &str, module: Option<&str>) -> bool {
-    const MODULES: [&str; 6] =
-        ["libcuda.so", "libcudart", "libcublas", "libcudnn", "libnccl", "libnvrtc"];
     let library = module.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
     // The names of the API go on with a capital: `cudaMalloc`, `cuLaunchKernel`.
     let api = ["cuda", "cu"].iter().any(|prefix| {
@@ -311,7 +360,18 @@ fn is_runtime(function: &str, module: Option<&str>) -> bool {
     });
     let inner = ["libcudart_static", "__cuda", "__device_stub__"];
     api || inner.iter().any(|prefix| function.starts_with(prefix))
-        || MODULES.iter().any(|prefix| library.starts_with(prefix))
+        || is_one_of(library, &DRIVER_AND_RUNTIME)
+        || is_one_of(library, &LIBRARIES)
+}
+
+/// Starts of the file names of the CUDA driver and runtime.
+const DRIVER_AND_RUNTIME: [&str; 2] = ["libcuda.so", "libcudart"];
+
+/// Starts of the file names of NVIDIA's libraries above the runtime.
+const LIBRARIES: [&str; 4] = ["libcublas", "libcudnn", "libnccl", "libnvrtc"];
+
+fn is_one_of(library: &str, prefixes: &[&str]) -> bool {
+    prefixes.iter().any(|prefix| library.starts_with(prefix))
 }
 
 /// Fills in full paths from the XML where both describe the same line, since the log strips paths.

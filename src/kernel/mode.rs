@@ -1,4 +1,7 @@
 //! The modes of `rgpu profile`, in one table: [`MODES`].
+//!
+//! A mode tries its rungs, the ways to collect its data, from the best to the poorest; that list is
+//! its ladder. A plan is the list of commands that one pass sends to the host.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,12 +13,12 @@ use crate::model::RungId;
 /// A mode of `rgpu profile`, which decides the tool and the data collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum ProfileMode {
     /// Hardware counters, by Nsight Compute.
     Ncu,
     /// A time line, by Nsight Systems.
     Nsys,
-    /// Faults, by Compute Sanitizer.
+    /// Memory errors, races and wrong barriers, by Compute Sanitizer.
     Sanitizer,
     /// Times only, without a profiling tool.
     Bench,
@@ -32,11 +35,11 @@ pub enum Mode {
 /// The steps of a mode, on a host with a GPU, after the build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModeStep {
-    /// Compares the kernel with its reference. Kernels only.
+    /// Compares the kernel with its reference. Skipped for programs.
     Verify,
-    /// Measures the kernel without a tool. Kernels only.
+    /// Measures the kernel without a tool. Skipped for programs.
     Time,
-    /// Finds the kernels with the most time, for the next plan.
+    /// Finds the kernels with the most time, for the next pass.
     Survey,
     /// Runs the mode's ladder.
     Profile,
@@ -72,9 +75,9 @@ pub enum FlagGroup {
     Sanitizer,
     /// Flags of mode `deep`.
     Deep,
-    /// `--after`.
+    /// `--after TIME`: starts to measure this long after the start.
     After,
-    /// `--for`.
+    /// `--for TIME`: measures for this long.
     For,
 }
 
@@ -82,7 +85,7 @@ pub enum FlagGroup {
 #[derive(Debug)]
 pub struct ModeInfo {
     /// The mode.
-    pub mode: Mode,
+    pub mode: ProfileMode,
     /// The name on the command line and in kernel.toml.
     pub name: &'static str,
     /// The result of the mode, for help and documentation.
@@ -95,28 +98,29 @@ pub struct ModeInfo {
     pub flags: &'static [FlagGroup],
     /// Whether it can only run kernels, no programs.
     pub needs_kernel: bool,
-    /// Whether its result is a verdict on the kernel. A run without a GPU must not look like one.
+    /// Whether a host without a GPU is an error: the result is a verdict on the kernel, and what the
+    /// CPU computes is none.
     pub is_verdict: bool,
     /// Whether `rgpu doctor` tries it.
     pub in_doctor: bool,
 }
 
-/// The rungs of the first plan of mode `deep`, which records the time line.
+/// The rungs of the first pass of mode `deep`, which records the time line.
 pub static KERNEL_SURVEY: &[RungId] =
     &[RungId::NsysFull, RungId::NsysCuda, RungId::Cupti, RungId::NcuTimes];
 
-/// The rungs of the first plan of a run with `--regions`, which records the regions.
-pub static RANGE_SURVEY: &[RungId] = &[RungId::Nvtx, RungId::NsysNvtx];
+/// The rungs of the first pass of mode `ncu` with `--regions`, which finds the regions.
+pub static REGION_SURVEY: &[RungId] = &[RungId::Nvtx, RungId::NsysNvtx];
 
 /// Every mode.
 pub static MODES: &[ModeInfo] = &[
     ModeInfo {
-        mode: Mode::Ncu,
+        mode: ProfileMode::Ncu,
         name: "ncu",
         gives: "Nsight Compute: counters of each launch",
         steps: &[ModeStep::Verify, ModeStep::Time, ModeStep::Profile],
         rungs: &[
-            RungId::NcuAsked,
+            RungId::NcuRequested,
             RungId::NcuAppRange,
             RungId::NcuKernel,
             RungId::NcuBasic,
@@ -126,8 +130,8 @@ pub static MODES: &[ModeInfo] = &[
             RungId::Torch,
             RungId::Cupti,
             RungId::Nvtx,
-            RungId::Events,
-            RungId::Host,
+            RungId::CudaEvents,
+            RungId::HostClock,
         ],
         flags: &[FlagGroup::Ncu, FlagGroup::Regions, FlagGroup::For],
         needs_kernel: false,
@@ -135,7 +139,7 @@ pub static MODES: &[ModeInfo] = &[
         in_doctor: true,
     },
     ModeInfo {
-        mode: Mode::Nsys,
+        mode: ProfileMode::Nsys,
         name: "nsys",
         gives: "Nsight Systems: the timeline and NVTX regions",
         steps: &[ModeStep::Verify, ModeStep::Time, ModeStep::Profile],
@@ -147,8 +151,8 @@ pub static MODES: &[ModeInfo] = &[
             RungId::Cupti,
             RungId::NsysNvtx,
             RungId::Nvtx,
-            RungId::Events,
-            RungId::Host,
+            RungId::CudaEvents,
+            RungId::HostClock,
         ],
         flags: &[
             FlagGroup::Nsys,
@@ -162,7 +166,7 @@ pub static MODES: &[ModeInfo] = &[
         in_doctor: true,
     },
     ModeInfo {
-        mode: Mode::Sanitizer,
+        mode: ProfileMode::Sanitizer,
         name: "sanitizer",
         gives: "compute-sanitizer: memory errors, races, uninitialised reads, barriers",
         steps: &[ModeStep::Sanitize],
@@ -173,29 +177,29 @@ pub static MODES: &[ModeInfo] = &[
         in_doctor: true,
     },
     ModeInfo {
-        mode: Mode::Bench,
+        mode: ProfileMode::Bench,
         name: "bench",
         gives: "Times only, without a profiling tool",
         steps: &[ModeStep::Verify, ModeStep::Time],
-        rungs: &[RungId::Events, RungId::Host],
+        rungs: &[RungId::CudaEvents, RungId::HostClock],
         flags: &[],
         needs_kernel: true,
         is_verdict: false,
         in_doctor: true,
     },
     ModeInfo {
-        mode: Mode::Nvtx,
+        mode: ProfileMode::Nvtx,
         name: "nvtx",
         gives: "NVTX ranges only",
         steps: &[ModeStep::Verify, ModeStep::Time, ModeStep::Profile],
-        rungs: &[RungId::Nvtx, RungId::Events, RungId::Host],
+        rungs: &[RungId::Nvtx, RungId::CudaEvents, RungId::HostClock],
         flags: &[FlagGroup::Regions],
         needs_kernel: false,
         is_verdict: false,
         in_doctor: true,
     },
     ModeInfo {
-        mode: Mode::Verify,
+        mode: ProfileMode::Verify,
         name: "verify",
         gives: "The check against the reference only, on every named size",
         steps: &[ModeStep::Verify],
@@ -206,13 +210,13 @@ pub static MODES: &[ModeInfo] = &[
         in_doctor: false,
     },
     ModeInfo {
-        mode: Mode::Deep,
+        mode: ProfileMode::Deep,
         name: "deep",
         gives: "Nsight Systems first, then Nsight Compute on the kernels with the most GPU time",
         steps: &[ModeStep::Verify, ModeStep::Time, ModeStep::Survey, ModeStep::Profile],
         // The survey has recorded the time line already.
         rungs: &[
-            RungId::NcuAsked,
+            RungId::NcuRequested,
             RungId::NcuAppRange,
             RungId::NcuKernel,
             RungId::NcuBasic,
@@ -231,7 +235,7 @@ pub static MODES: &[ModeInfo] = &[
         in_doctor: false,
     },
     ModeInfo {
-        mode: Mode::Torch,
+        mode: ProfileMode::Torch,
         name: "torch",
         gives: "torch's own profiler, for Python: operators and their kernels",
         steps: &[ModeStep::Verify, ModeStep::Time, ModeStep::Profile],
@@ -240,8 +244,8 @@ pub static MODES: &[ModeInfo] = &[
             RungId::NsysCuda,
             RungId::Cupti,
             RungId::Nvtx,
-            RungId::Events,
-            RungId::Host,
+            RungId::CudaEvents,
+            RungId::HostClock,
         ],
         flags: &[FlagGroup::CaptureRange, FlagGroup::After, FlagGroup::For],
         needs_kernel: false,
@@ -250,7 +254,7 @@ pub static MODES: &[ModeInfo] = &[
     },
 ];
 
-impl Mode {
+impl ProfileMode {
     /// The mode's row of [`MODES`].
     pub fn info(self) -> &'static ModeInfo {
         // The rows are in the order of the variants; a test holds that.
@@ -288,7 +292,7 @@ impl Mode {
     }
 }
 
-impl fmt::Display for Mode {
+impl fmt::Display for ProfileMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -303,7 +307,7 @@ fn names() -> String {
     MODES.iter().map(|info| format!("`{}`", info.name)).collect::<Vec<_>>().join(", ")
 }
 
-impl FromStr for Mode {
+impl FromStr for ProfileMode {
     type Err = UnknownMode;
 
     fn from_str(text: &str) -> Result<Self, UnknownMode> {
@@ -321,6 +325,6 @@ mod tests {
             assert_eq!(info.mode as usize, at);
             assert_eq!(serde_json::to_value(info.mode).unwrap(), info.name);
         }
-        assert_eq!(MODES.last().map(|info| info.mode), Some(Mode::Torch));
+        assert_eq!(MODES.last().map(|info| info.mode), Some(ProfileMode::Torch));
     }
 }

@@ -11,7 +11,7 @@ use super::spec::{
     ArgSpec, DeviceReference, Entry, KernelSpec, LaunchSpec, NamedCase, ReferenceSpec, ScalarValue,
     Sizes, Work,
 };
-use super::{KernelError, LANGUAGES, MODES, Mode, python};
+use super::{KernelError, LANGUAGES, MODES, ProfileMode, python};
 
 /// The allowed top-level keys.
 const KEYS: [&str; 14] = [
@@ -156,7 +156,7 @@ fn language(item: &Item<'_>) -> Result<&'static str, KernelError> {
     Ok(names.into_iter().find(|name| *name == text).unwrap_or_default())
 }
 
-fn mode(item: &Item<'_>) -> Result<Mode, KernelError> {
+fn mode(item: &Item<'_>) -> Result<ProfileMode, KernelError> {
     let names: Vec<&str> = MODES.iter().map(|info| info.name).collect();
     let text = one_of(item, "mode", &names)?;
     text.parse().map_err(|error: super::mode::UnknownMode| item.error(error.to_string()))

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rgpu_case::{Dtype, Init, Number, Role, Setting, Tolerance};
 
-use super::Mode;
+use super::ProfileMode;
 use super::expr::Expr;
 
 /// The description of a kernel.
@@ -23,7 +23,7 @@ pub struct KernelSpec {
     /// The function to launch.
     pub entry: Entry,
     /// The mode if the command line names none.
-    pub mode: Option<Mode>,
+    pub mode: Option<ProfileMode>,
     /// Architectures to compile for (`sm_90a`); empty: that of the GPU.
     pub arch: Vec<String>,
     /// Compiler flags, for both nvcc and NVRTC.

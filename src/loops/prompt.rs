@@ -1,8 +1,8 @@
-//! The prompts of workers and reviewers, within a byte limit.
+//! The prompts of the loop's coding agent (the worker) and of its reviewer, within a byte limit.
 //!
-//! A prompt has a fixed part, which says what to do and how to answer, and further sections, most
-//! important first. Each section gets what is left of the limit, and what does not fit is left out
-//! with a line that says so.
+//! A prompt has a fixed part, which says what to do and (not in a dry run) how to answer, and further
+//! sections, most important first. Each section gets at most its share of the limit, and no more than
+//! is left. What does not fit is left out with a line that says so.
 
 use std::fmt::Write as _;
 
@@ -10,21 +10,22 @@ use super::config::{LoopConfig, LoopMode};
 use super::state::{IterationRecord, LoopComparison, LoopState, MeasuredTime};
 
 /// A part of a prompt.
-pub(super) struct Section {
+pub(super) struct PromptSection {
     pub(super) title: &'static str,
     pub(super) text: String,
     /// It gets at most this share of the limit.
     pub(super) share: f64,
 }
 
-/// What a prompt is about.
+/// The data that a prompt is made of.
 pub(super) struct PromptInput<'a> {
     pub(super) config: &'a LoopConfig,
     pub(super) state: &'a LoopState,
     pub(super) history: &'a [IterationRecord],
     /// The user's words for the worker.
     pub(super) instructions: &'a str,
-    /// The brief of the best, or of the change if it has a profile.
+    /// The summary of the profile (`rgpu report --format brief`) of the change, or of the best version
+    /// if the change has none.
     pub(super) brief: &'a str,
     /// The change as a patch.
     pub(super) patch: &'a str,
@@ -48,22 +49,31 @@ pub(super) fn worker(input: &PromptInput<'_>) -> String {
         config.allowed_paths.join(", "),
         config.threshold * 100.0,
     );
-    let _ = writeln!(fixed, "{}", standing(config, state));
+    let _ = writeln!(fixed, "{}", progress_text(config, state));
     if config.mode != LoopMode::DryRun {
-        fixed += &answer_text(state, answer, "\"decision\": \"KEEP\"", "decision KEEP or REVERT");
+        fixed +=
+            &answer_text(state, answer, "\"decision\": \"KEEP\"", "`decision` is KEEP or REVERT");
         let _ = writeln!(
             fixed,
-            "Times on the way: rgpu loop report-time --iter {} --time-us T --note TEXT\n",
+            "To report an intermediate time: rgpu loop report-time --iter {} --time-us T --note TEXT\n",
             state.iteration
         );
     }
     let hint = state.next_change_hint.clone().unwrap_or_default();
     let sections = [
-        Section { title: "Instructions", text: input.instructions.to_owned(), share: 0.4 },
-        Section { title: "The reviewer's hint", text: hint, share: 0.2 },
-        Section { title: "The best so far, measured", text: input.brief.to_owned(), share: 0.4 },
-        Section { title: "Earlier iterations", text: history_text(input.history), share: 0.3 },
-        Section { title: "Schema of the answer", text: input.schema.to_owned(), share: 1.0 },
+        PromptSection { title: "Instructions", text: input.instructions.to_owned(), share: 0.4 },
+        PromptSection { title: "The reviewer's hint", text: hint, share: 0.2 },
+        PromptSection {
+            title: "Profile of the best version so far",
+            text: input.brief.to_owned(),
+            share: 0.4,
+        },
+        PromptSection {
+            title: "Earlier iterations",
+            text: history_text(input.history),
+            share: 0.3,
+        },
+        PromptSection { title: "Schema of the answer", text: input.schema.to_owned(), share: 1.0 },
     ];
     fit(&fixed, &sections, config.prompt_bytes)
 }
@@ -77,8 +87,8 @@ pub(super) fn reviewer(input: &PromptInput<'_>) -> String {
         state.iteration,
         config.kernel_path.display(),
     );
-    let _ = writeln!(fixed, "{}", standing(config, state));
-    let outcome = proposal.outcome.map_or("open", |outcome| outcome.as_str());
+    let _ = writeln!(fixed, "{}", progress_text(config, state));
+    let outcome = proposal.outcome.map_or("not decided yet", |outcome| outcome.as_str());
     let _ = writeln!(fixed, "rgpu's own verdict on the change: {outcome}. {}", proposal.reason);
     if let Some(claim) = &proposal.claim {
         let value = match (&claim.metric_name, claim.metric_value) {
@@ -94,8 +104,8 @@ pub(super) fn reviewer(input: &PromptInput<'_>) -> String {
             state,
             answer,
             "\"verdict\": \"CONTINUE\", \"confidence\": \"medium\", \"reason\": \"…\"",
-            "verdict CONTINUE, STOP_TARGET_REACHED, STOP_NO_PROGRESS or STOP_BLOCKED; \
-             requires_revert takes the change back even if it is faster",
+            "`verdict` is CONTINUE, STOP_TARGET_REACHED, STOP_NO_PROGRESS or STOP_BLOCKED; \
+             with `requires_revert` true, rgpu reverts the change even if it is faster",
         );
     }
     let comparisons = [("first", &proposal.comparison), ("second", &proposal.confirmation)];
@@ -104,11 +114,15 @@ pub(super) fn reviewer(input: &PromptInput<'_>) -> String {
         .filter_map(|(name, one)| Some(comparison_text(name, one.as_ref()?)))
         .collect();
     let sections = [
-        Section { title: "The comparison with the best", text: comparison, share: 0.3 },
-        Section { title: "The change", text: input.patch.to_owned(), share: 0.4 },
-        Section { title: "The profile", text: input.brief.to_owned(), share: 0.4 },
-        Section { title: "Earlier iterations", text: history_text(input.history), share: 0.4 },
-        Section { title: "Schema of the answer", text: input.schema.to_owned(), share: 1.0 },
+        PromptSection { title: "The comparison with the best", text: comparison, share: 0.3 },
+        PromptSection { title: "The change", text: input.patch.to_owned(), share: 0.4 },
+        PromptSection { title: "The profile", text: input.brief.to_owned(), share: 0.4 },
+        PromptSection {
+            title: "Earlier iterations",
+            text: history_text(input.history),
+            share: 0.4,
+        },
+        PromptSection { title: "Schema of the answer", text: input.schema.to_owned(), share: 1.0 },
     ];
     fit(&fixed, &sections, config.prompt_bytes)
 }
@@ -116,14 +130,14 @@ pub(super) fn reviewer(input: &PromptInput<'_>) -> String {
 /// How to answer.
 fn answer_text(state: &LoopState, answer: &str, example: &str, words: &str) -> String {
     format!(
-        "When you are done, write the file {answer}, whole (write another file and rename it):\n\
+        "When you are done, write the file {answer} atomically (write a temporary file, then rename it):\n\
          {{\"iteration\": {}, \"nonce\": \"{}\", {example}}}\n{words}.\n\n",
         state.iteration, state.nonce
     )
 }
 
 /// The best and the target in two lines.
-fn standing(config: &LoopConfig, state: &LoopState) -> String {
+fn progress_text(config: &LoopConfig, state: &LoopState) -> String {
     let time = |time: Option<&MeasuredTime>| time.map_or("not measured".to_owned(), time_text);
     let best = state.best.as_ref().and_then(|best| best.time.as_ref());
     let start = state.start.as_ref().and_then(|start| start.time.as_ref());
@@ -165,7 +179,7 @@ fn history_text(history: &[IterationRecord]) -> String {
 
 /// Joins the fixed part and as much of the sections as fits. The result is never longer than
 /// `limit`.
-fn fit(fixed: &str, sections: &[Section], limit: usize) -> String {
+fn fit(fixed: &str, sections: &[PromptSection], limit: usize) -> String {
     let mut text = cut(fixed, limit).to_owned();
     for section in sections.iter().filter(|section| !section.text.trim().is_empty()) {
         let title = format!("## {}\n", section.title);
@@ -215,15 +229,15 @@ mod tests {
             share in 0.0..1.0_f64,
             limit in 0..3000_usize,
         ) {
-            let sections: Vec<Section> =
-                texts.into_iter().map(|text| Section { title: "T", text, share }).collect();
+            let sections: Vec<PromptSection> =
+                texts.into_iter().map(|text| PromptSection { title: "T", text, share }).collect();
             prop_assert!(fit(&fixed, &sections, limit).len() <= limit);
         }
     }
 
     #[test]
     fn the_first_sections_win_and_what_is_left_out_is_told() {
-        let section = |text: String, share| Section { title: "T", text, share };
+        let section = |text: String, share| PromptSection { title: "T", text, share };
         let lines = |count: usize| (0..count).map(|n| format!("line {n}\n")).collect::<String>();
         let sections = [section(lines(5), 1.0), section(lines(1000), 0.5), section(lines(2), 1.0)];
         let text = fit("fixed\n", &sections, 2000);

@@ -5,10 +5,10 @@ use super::open_enum::open_enum;
 open_enum! {
     /// Id of a rung: one command that can do a step. Plans and the host's events have it as text.
     pub enum RungId {
-        /// As [`RungId::NcuAsked`], but run as root.
+        /// As [`RungId::NcuRequested`], but run as root.
         NcuSudo = "ncu.sudo",
         /// ncu with the user's sections and metrics.
-        NcuAsked = "ncu.asked",
+        NcuRequested = "ncu.asked",
         /// ncu that replays the whole program for each pass over a range.
         NcuAppRange = "ncu.app_range",
         /// ncu that measures each kernel of a range.
@@ -38,9 +38,9 @@ open_enum! {
         /// Our collector alone.
         Nvtx = "nvtx",
         /// The runner with CUDA events.
-        Events = "events",
+        CudaEvents = "events",
         /// The runner with the host's clock; for a program, the program itself.
-        Host = "host",
+        HostClock = "host",
         /// The reference on the CPU; for a program, the program itself.
         Cpu = "cpu",
         /// Compute Sanitizer.

@@ -11,15 +11,15 @@ pub struct SanitizerResult {
     /// Name of the tool: `memcheck`, `racecheck`, `initcheck`, `synccheck`, or `guard` for the
     /// runner's guarded run.
     pub tool: CheckTool,
-    /// `clean` only if the tool itself reports zero errors; else `found` or `unknown`.
+    /// `clean` only if the tool itself reports no error of the program; else `found` or `unknown`.
     pub verdict: SanitizerVerdict,
-    /// Number of errors in the tool's summary.
+    /// Number of errors in the tool's summary, less those that `note` says are not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errors: Option<u64>,
     /// Causes, each with the records that follow from it.
     #[serde(default)]
     pub causes: Vec<SanitizerCause>,
-    /// Why the verdict is `unknown`, in the tool's words.
+    /// Why the verdict is `unknown`, in the tool's words, and what is not counted.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
     /// The artifact that it comes from, as its path in the run folder.

@@ -8,7 +8,7 @@ mod operators;
 mod run;
 mod stakeholder;
 
-use super::{Align, Document, Grid, KernelNames, ReportInput, Style};
+use super::{Align, Document, KernelNames, ReportInput, Style, TextTable};
 
 /// `report.md`, `kernels.md`, `operators.md`, `stakeholder_summary.md`.
 pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document> {
@@ -21,7 +21,7 @@ pub(super) fn render(subject: &ReportInput<'_>, style: &Style) -> Vec<Document> 
 }
 
 /// Writes a table, or `empty` if it has no rows.
-fn section(out: &mut String, grid: Grid, empty: &str) {
+fn section(out: &mut String, grid: TextTable, empty: &str) {
     if grid.is_empty() {
         out.push_str(empty);
         out.push_str("\n\n");

@@ -5,7 +5,7 @@
 
 use super::quantity::{duration, usd};
 use super::text::wrap;
-use super::{Align, Grid, Style};
+use super::{Align, Style, TextTable};
 use crate::model::RungId;
 use crate::model::fan_out::{FanOut, FanOutRow};
 
@@ -24,7 +24,8 @@ pub fn table(fan_out: &FanOut, style: &Style) -> String {
     if !rows.is_empty() {
         out += &format!(
             "\n{}",
-            rows.with_room(style.width, 12, &["occ %", "results"]).plain(style.width, 2)
+            rows.with_room(style.width.saturating_sub(2), 12, &["occ %", "results"])
+                .plain(style.width, 2)
         );
     }
     let cases = cases(fan_out);
@@ -80,8 +81,8 @@ fn failure(row: &FanOutRow) -> String {
 }
 
 /// One row per remote. The rung is the tool and options that produced the result.
-fn rows(fan_out: &FanOut) -> Grid {
-    let mut grid = Grid::new(&[
+fn rows(fan_out: &FanOut) -> TextTable {
+    let mut grid = TextTable::new(&[
         ("remote", Align::Left),
         ("GPU", Align::Left),
         ("time", Align::Right),
@@ -100,7 +101,7 @@ fn rows(fan_out: &FanOut) -> Grid {
         let rung = row.rung.as_ref().map_or_else(|| row.state.to_string(), RungId::to_string);
         let is_base = fan_out.base.as_ref() == Some(&row.remote);
         let times = row.against_base.as_ref().map(|t| format!("{:.3}", t.speedup));
-        grid.row([
+        grid.add_row([
             row.remote.clone(),
             row.device.clone().unwrap_or_default(),
             row.median_ns.map(duration).unwrap_or_default(),
@@ -118,7 +119,7 @@ fn rows(fan_out: &FanOut) -> Grid {
 }
 
 /// Times by case and remote; empty unless there are several cases.
-fn cases(fan_out: &FanOut) -> Grid {
+fn cases(fan_out: &FanOut) -> TextTable {
     let mut names: Vec<&str> = Vec::new();
     for case in fan_out.remotes.iter().flat_map(|row| &row.cases) {
         if !names.contains(&case.name.as_str()) {
@@ -131,7 +132,7 @@ fn cases(fan_out: &FanOut) -> Grid {
         .into_iter()
         .chain(timed.iter().map(|row| (row.remote.as_str(), Align::Right)))
         .collect();
-    let mut grid = Grid::new(&head);
+    let mut grid = TextTable::new(&head);
     if names.len() < 2 {
         return grid;
     }
@@ -140,7 +141,7 @@ fn cases(fan_out: &FanOut) -> Grid {
             let case = row.cases.iter().find(|case| case.name == name);
             case.map(|case| duration(case.median_ns)).unwrap_or_default()
         };
-        grid.row([name.to_owned()].into_iter().chain(timed.iter().map(cell)));
+        grid.add_row([name.to_owned()].into_iter().chain(timed.iter().map(cell)));
     }
     grid
 }
@@ -158,7 +159,7 @@ mod tests {
             run: Some(format!("20261121-130000-vecadd-ncu-{remote}-1f2e")),
             state: "done".into(),
             device: Some(device.to_owned()),
-            rung: Some(RungId::NcuAsked),
+            rung: Some(RungId::NcuRequested),
             median_ns: Some(median_ns),
             clock: Some("cuda_events".into()),
             correctness: Some("right".into()),
@@ -193,7 +194,7 @@ mod tests {
                         source: "samples".into(),
                         rounds: None,
                     }),
-                    ..row("b", "NVIDIA B200", 56_700.0)
+                    ..add_row("b", "NVIDIA B200", 56_700.0)
                 },
                 FanOutRow {
                     remote: "c".to_owned(),

@@ -611,7 +611,8 @@ mod tests {
     fn what_prepares_a_run_is_no_rung_of_it() {
         let spool = tempfile::tempdir().unwrap();
         let folder = RunFolder::create(spool.path(), "r", None).unwrap();
-        let request = Request::new(crate::kernel::Mode::Ncu, Target::Program(Default::default()));
+        let request =
+            Request::new(crate::kernel::ProfileMode::Ncu, Target::Program(Default::default()));
         let rung_after = |steps: &[(&str, &str)]| {
             let ended = steps.iter().map(|(step, rung)| ((*step).into(), Some((*rung).into())));
             let end = JobResult { ended: ended.collect(), ..JobResult::default() };
@@ -626,8 +627,10 @@ mod tests {
 
     #[test]
     fn a_refused_rung_of_the_sanitizer_is_left_out_of_its_own_step_only() {
-        let mut request =
-            Request::new(crate::kernel::Mode::Sanitizer, Target::Program(Default::default()));
+        let mut request = Request::new(
+            crate::kernel::ProfileMode::Sanitizer,
+            Target::Program(Default::default()),
+        );
         for (step, rung) in [("sanitizer-memcheck", RungId::Guard), ("profile", RungId::NcuBasic)] {
             let (step, text) = (step.to_owned(), String::new());
             let refused = RefusedRung { step, rung, code: "empty", text, metrics: Vec::new() };

@@ -22,7 +22,7 @@ use crate::analysis::Thresholds;
 use crate::analysis::compare::PairedTimes;
 use crate::disasm::NvdisasmSearch;
 use crate::error::{Exit, Failure, Result};
-use crate::kernel::Mode;
+use crate::kernel::ProfileMode;
 use crate::model::comparison::{Part, PartName};
 use crate::model::{Profile, RungId, Sidecars};
 use crate::remote::HostLink;
@@ -37,7 +37,7 @@ pub struct CompareRun<'a> {
     /// The request of each side; its mode is set to each of [`CompareRun::passes`] in turn.
     pub requests: [Request; 2],
     /// The tools to run besides the timings, in order: ncu, nsys. Empty for the timings alone.
-    pub passes: Vec<Mode>,
+    pub passes: Vec<ProfileMode>,
     /// The user's project.
     pub project: &'a Path,
     /// The folder of the base kernel's source; the state of its repository is recorded.
@@ -71,7 +71,7 @@ struct SideBuilder {
     builder: ProfileBuilder,
     folder: RunFolder,
     /// The result of each pass.
-    pass_results: Vec<(Mode, PassResult)>,
+    pass_results: Vec<(ProfileMode, PassResult)>,
     /// Whether the current pass needs another plan for this side.
     open: bool,
     /// Facts about the current plan that are not in the plan; `None` if the side is not part of
@@ -102,11 +102,11 @@ impl CompareRun<'_> {
             side.compile_here(sequence, session, &facts, context).await?;
             sides.push(side);
         }
-        let passes = if passes.is_empty() { vec![Mode::Bench] } else { passes };
+        let passes = if passes.is_empty() { vec![ProfileMode::Bench] } else { passes };
         let mut plans = CompareDriver {
             sides,
             passes: passes.into(),
-            mode: Mode::Bench,
+            mode: ProfileMode::Bench,
             passes_begun: 0,
             source_folder,
         };
@@ -147,15 +147,15 @@ impl CompareRun<'_> {
 struct CompareDriver<'a> {
     sides: Vec<SideBuilder>,
     /// The tools of the passes after the current one.
-    passes: VecDeque<Mode>,
+    passes: VecDeque<ProfileMode>,
     /// The tool of the current pass.
-    mode: Mode,
+    mode: ProfileMode,
     passes_begun: u32,
     source_folder: &'a Path,
 }
 
 impl CompareDriver<'_> {
-    fn begin_pass(&mut self, mode: Mode) {
+    fn begin_pass(&mut self, mode: ProfileMode) {
         self.mode = mode;
         self.passes_begun += 1;
         for side in &mut self.sides {
@@ -275,7 +275,7 @@ impl SideBuilder {
         &mut self,
         result: &JobResult,
         info: &DraftInfo,
-        mode: Mode,
+        mode: ProfileMode,
         context: &mut RunContext<'_>,
     ) -> Result<bool> {
         let end = part_of(result, self.name);
@@ -385,7 +385,7 @@ fn finish(
     context: &RunContext<'_>,
 ) -> Result<ComparisonOutcome> {
     let mut paired = Vec::new();
-    let mut pass_results: Vec<[(Mode, PassResult); 2]> = Vec::new();
+    let mut pass_results: Vec<[(ProfileMode, PassResult); 2]> = Vec::new();
     let mut profiles = Vec::new();
     let mut timed = true;
     for side in sides {
@@ -416,14 +416,14 @@ fn finish(
             (true, false) => "the host has no GPU: the references ran on the CPU".to_owned(),
         },
     }];
-    for mode in [Mode::Nsys, Mode::Ncu] {
+    for mode in [ProfileMode::Nsys, ProfileMode::Ncu] {
         parts.push(part(mode, pass_results.iter().find(|[(m, _), _]| *m == mode)));
     }
     Ok(ComparisonOutcome { profiles: [a, b], paired, parts, built: Default::default() })
 }
 
 /// The comparison's entry for a tool: whether both sides have its results, and if not, why.
-fn part(mode: Mode, pass_results: Option<&[(Mode, PassResult); 2]>) -> Part {
+fn part(mode: ProfileMode, pass_results: Option<&[(ProfileMode, PassResult); 2]>) -> Part {
     let name = mode.name();
     let reached = |result: &PassResult| match result {
         // A ladder may end on another tool's rung.

@@ -17,7 +17,7 @@ use super::job::JobResult;
 use super::regions::{self, RegionLayer};
 use super::required_rung::is_rung_of;
 use crate::error::{Failure, Result};
-use crate::kernel::Mode;
+use crate::kernel::ProfileMode;
 use crate::model::profile::Gap;
 use crate::model::selection::Price;
 use crate::model::{RungId, Selection};
@@ -80,7 +80,7 @@ impl PassPlanner {
         let user_request = request.clone();
         let counters = request.mode.collects_counters() && !facts.gpus.is_empty();
         let first_pass = match request.mode {
-            Mode::Deep => Some(FirstPass::Kernels),
+            ProfileMode::Deep => Some(FirstPass::Kernels),
             _ if !request.patterns.is_empty() => Some(FirstPass::Ranges),
             _ => None,
         };
@@ -234,7 +234,7 @@ impl PassPlanner {
                 request.ncu.launch_count = pass.count;
             }
             request.ncu.launch_numbers = pass.numbers;
-            if self.user_request.mode == Mode::Deep && self.selection.set.is_some() {
+            if self.user_request.mode == ProfileMode::Deep && self.selection.set.is_some() {
                 request.ncu.set.clone_from(&self.selection.set);
                 request.ncu.sections.clone_from(&self.selection.sections);
                 request.ncu.metrics.clone_from(&self.selection.metrics);
@@ -269,7 +269,9 @@ impl PassPlanner {
         }
         let mode = self.user_request.ncu.replay_mode.as_deref().unwrap_or("kernel");
         match end.rung_of(&step) {
-            Some(RungId::NcuAsked | RungId::NcuSudo) => self.selection.replay_mode = mode.into(),
+            Some(RungId::NcuRequested | RungId::NcuSudo) => {
+                self.selection.replay_mode = mode.into()
+            }
             Some(rung) if is_rung_of(&rung, RungTool::Ncu) => {
                 let used_mode = if rung == RungId::NcuAppRange { "app-range" } else { "kernel" };
                 self.selection.replay_mode = used_mode.into();

@@ -15,7 +15,7 @@ pub(super) fn measured_ranges(rung: &RungId, request: &Request) -> bool {
     asked
         && matches!(
             rung,
-            RungId::NcuAsked | RungId::NcuAppRange | RungId::NcuSudo | RungId::NcuService
+            RungId::NcuRequested | RungId::NcuAppRange | RungId::NcuSudo | RungId::NcuService
         )
 }
 

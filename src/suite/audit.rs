@@ -106,7 +106,7 @@ pub fn audit(
     let mut audit = Audit { schema: SCHEMA.to_owned(), ..Audit::default() };
     audit.kernels(file, folders, generated);
     for known in expectations {
-        for key in known.orphans(cases) {
+        for key in known.entries_without_case(cases) {
             audit.add(
                 "expectation_without_case",
                 &key.case,

@@ -5,7 +5,7 @@ use super::matrix::AxisKind;
 use super::target::{Settings, TargetSpec, Work};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::sizes::{self, Selection};
-use crate::kernel::{KernelSpec, Mode};
+use crate::kernel::{KernelSpec, ProfileMode};
 use crate::model::suite::Level;
 
 /// A case.
@@ -152,9 +152,20 @@ impl SuiteCase {
 
     /// The mode of its run, and ncu's set of sections, if any. `given` is the mode that the command
     /// line or bench.toml names, `own` that of its kernel.
-    pub fn mode(&self, own: Option<Mode>, level: Level) -> (Mode, Option<&'static str>) {
-        let by_tool =
-            !matches!(own, Some(Mode::Sanitizer | Mode::Torch | Mode::Nvtx | Mode::Verify));
+    pub fn mode(
+        &self,
+        own: Option<ProfileMode>,
+        level: Level,
+    ) -> (ProfileMode, Option<&'static str>) {
+        let by_tool = !matches!(
+            own,
+            Some(
+                ProfileMode::Sanitizer
+                    | ProfileMode::Torch
+                    | ProfileMode::Nvtx
+                    | ProfileMode::Verify
+            )
+        );
         let set = match level {
             Level::Minimal => Some("minimal"),
             Level::Sol => Some("sol"),
@@ -162,11 +173,11 @@ impl SuiteCase {
         };
         let mode = match (self.settings.mode, &self.subject) {
             (Some(mode), _) => mode,
-            (None, Work::Kernel(_)) if !by_tool => own.unwrap_or(Mode::Bench),
-            (None, Work::Program(_)) if level == Level::Minimal => Mode::Nsys,
-            (None, _) if level == Level::Deep => Mode::Deep,
-            (None, _) => Mode::Ncu,
+            (None, Work::Kernel(_)) if !by_tool => own.unwrap_or(ProfileMode::Bench),
+            (None, Work::Program(_)) if level == Level::Minimal => ProfileMode::Nsys,
+            (None, _) if level == Level::Deep => ProfileMode::Deep,
+            (None, _) => ProfileMode::Ncu,
         };
-        (mode, set.filter(|_| mode == Mode::Ncu))
+        (mode, set.filter(|_| mode == ProfileMode::Ncu))
     }
 }

@@ -1,6 +1,6 @@
 //! Compares two runs of a suite, time by time.
 
-use super::expectations::{UNKNOWN_DEVICE_SPREAD, differences};
+use super::expectations::{UNKNOWN_SPREAD, differences};
 use crate::analysis::compare::compare_times;
 use crate::model::comparison::SideTime;
 use crate::model::profile::CheckVerdict;
@@ -65,7 +65,7 @@ fn judge(a: &SuiteTime, b: &SuiteTime, threshold: f64, force: bool) -> TimeJudge
     if !differing.is_empty() && !force {
         return none(SuiteVerdict::Incomparable, format!("another {differing}"));
     }
-    let other_device = if a.device == b.device { 0.0 } else { UNKNOWN_DEVICE_SPREAD };
+    let other_device = if a.device == b.device { 0.0 } else { UNKNOWN_SPREAD };
     let threshold = threshold + other_device;
     let side = |time: &SuiteTime| SideTime {
         median_ns: time.median_ns,

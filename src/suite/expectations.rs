@@ -1,9 +1,10 @@
 //! `expectations/<gpu>.json`: the times that the cases of a project are expected to take on one
-//! GPU. The file is sorted and small in diffs, because it is committed.
+//! GPU. The file is committed, so it is sorted: diffs stay small.
 //!
 //! A time is judged by the same function as every comparison, with a threshold that is the least
-//! effect and the known spread between sessions. A GPU that the expectation was not measured on
-//! adds the spread between devices, and [`UNKNOWN_DEVICE_SPREAD`] until that is known.
+//! effect plus the spread between sessions. A session is an earlier run of the suite with the same
+//! key and code. A GPU that the expectation was not measured on adds the spread between devices, and
+//! [`UNKNOWN_SPREAD`] until that is known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,8 +27,8 @@ pub const SCHEMA: &str = "rgpu.expectations/1";
 /// The folder in a project.
 pub const FOLDER: &str = "expectations";
 
-/// The spread between devices of one model until it is measured, as a fraction.
-pub const UNKNOWN_DEVICE_SPREAD: f64 = 0.10;
+/// What an unknown device, driver, compiler or clock policy adds to the threshold, as a fraction.
+pub const UNKNOWN_SPREAD: f64 = 0.10;
 
 /// The smallest number of sessions that make an expectation.
 pub const MIN_SESSIONS: usize = 3;
@@ -49,12 +50,12 @@ pub struct Expectations {
 /// The expected time of one key.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Expectation {
-    /// The key.
+    /// What was measured, and under which conditions.
     #[serde(flatten)]
     pub key: MeasurementKey,
     /// Median of the sessions' medians in nanoseconds.
     pub median_ns: f64,
-    /// Interval of the median within a session.
+    /// The 95 % interval that is typical of the sessions, scaled to `median_ns`.
     pub ci95_ns: [f64; 2],
     /// Largest distance of a session's median from the median, on one device, as a fraction.
     pub session_spread: f64,
@@ -70,7 +71,7 @@ pub struct Expectation {
     pub samples: u64,
     /// The commit at which it was measured.
     pub commit: String,
-    /// The user's own gate: the least share of the speed of light, in percent.
+    /// The least share of the speed of light that the user accepts, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_sol_percent: Option<f64>,
 }
@@ -80,7 +81,7 @@ pub struct Expectation {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Refusal {
+pub enum UpdateRefusal {
     /// Files of the project differ from the commit.
     Dirty,
     /// The results were wrong, or not checked.
@@ -89,11 +90,11 @@ pub enum Refusal {
     Throttled,
     /// There are fewer than [`MIN_SESSIONS`] sessions of the same code.
     FewSessions,
-    /// The interval is wider than the one that is there.
+    /// The relative interval is more than 1.5 times as wide as the stored one.
     Wider,
 }
 
-impl Refusal {
+impl UpdateRefusal {
     /// All refusals, by the names that `--accept` takes.
     pub const ALL: [(&'static str, Self); 5] = [
         ("dirty", Self::Dirty),
@@ -107,10 +108,10 @@ impl Refusal {
     pub fn text(self) -> &'static str {
         match self {
             Self::Dirty => "files differ from the commit",
-            Self::Wrong => "the results were not found right",
+            Self::Wrong => "the results are wrong or unchecked",
             Self::Throttled => "the GPU was throttled",
             Self::FewSessions => "there are fewer than 3 sessions of this code",
-            Self::Wider => "its interval is wider than the one that is there",
+            Self::Wider => "its interval is more than 1.5 times as wide as the stored one",
         }
     }
 
@@ -123,12 +124,12 @@ impl Refusal {
 /// What an update did to one key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UpdatedEntry {
-    /// The key.
+    /// What was measured, and under which conditions.
     #[serde(flatten)]
     pub key: MeasurementKey,
     /// The reason if it was not updated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refused: Option<Refusal>,
+    pub refused: Option<UpdateRefusal>,
     /// The expected time before, in nanoseconds; absent if it is new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before_ns: Option<f64>,
@@ -137,13 +138,13 @@ pub struct UpdatedEntry {
     pub after_ns: Option<f64>,
 }
 
-/// Whether times of another driver, compiler or method are judged.
+/// Whether times that were measured under other conditions are judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Validity {
-    /// Only times of the same key. A time without an entry is a finding.
+    /// Only times of the same key; others are INCOMPARABLE.
     Strict,
-    /// Times of another driver or compiler are judged too; then nothing is SLOWER or FASTER that
-    /// the unknown spread explains.
+    /// Times under another driver, compiler or clock policy are judged too, with
+    /// [`UNKNOWN_SPREAD`] added to the threshold.
     #[default]
     Portable,
 }
@@ -197,7 +198,9 @@ impl Expectations {
             numbers.iter().all(|x| x.is_finite() && *x > 0.0) && e.session_spread >= 0.0
         };
         match found.entries.iter().find(|entry| !sound(entry)) {
-            Some(entry) => Err(unusable(&path, "have a time that is none").cause(&entry.key.case)),
+            Some(entry) => {
+                Err(unusable(&path, "have an invalid time or spread").cause(&entry.key.case))
+            }
             None => Ok(found),
         }
     }
@@ -228,19 +231,24 @@ impl Expectations {
             return judge(entry, time, least_effect, 0.0);
         }
         let near = self.entries.iter().find(|entry| same_work(&entry.key, &time.key));
-        let Some(entry) = near else { return only(SuiteVerdict::New, String::new()) };
+        let Some(entry) = near else {
+            return verdict_without_numbers(SuiteVerdict::New, String::new());
+        };
         let differing = differences(&entry.key, &time.key);
         match validity {
             Validity::Portable if entry.key.method == time.key.method => {
-                let judgement = judge(entry, time, least_effect, UNKNOWN_DEVICE_SPREAD);
+                let judgement = judge(entry, time, least_effect, UNKNOWN_SPREAD);
                 TimeJudgement { why: format!("expected under another {differing}"), ..judgement }
             }
-            _ => only(SuiteVerdict::Incomparable, format!("expected under another {differing}")),
+            _ => verdict_without_numbers(
+                SuiteVerdict::Incomparable,
+                format!("expected under another {differing}"),
+            ),
         }
     }
 
     /// The entries of this GPU whose case is none of `cases`.
-    pub fn orphans<'a>(&'a self, cases: &BTreeSet<&str>) -> Vec<&'a MeasurementKey> {
+    pub fn entries_without_case<'a>(&'a self, cases: &BTreeSet<&str>) -> Vec<&'a MeasurementKey> {
         let keys = self.entries.iter().map(|entry| &entry.key);
         keys.filter(|key| !cases.contains(key.case.as_str())).collect()
     }
@@ -253,18 +261,18 @@ impl Expectations {
         sessions: &[HistoryPoint],
         commit: Option<&str>,
         dirty: bool,
-        accepted: &[Refusal],
+        accepted: &[UpdateRefusal],
     ) -> UpdatedEntry {
         let at = self.entries.iter().position(|entry| entry.key == time.key);
         let before = at.map(|at| self.entries[at].clone());
         let made = Expectation::from_sessions(time, sessions, commit.unwrap_or_default());
         let width = |e: &Expectation| (e.ci95_ns[1] - e.ci95_ns[0]) / e.median_ns;
         let reasons = [
-            (Refusal::Dirty, dirty || commit.is_none()),
-            (Refusal::Wrong, time.correctness != Some(CheckVerdict::Right)),
-            (Refusal::Throttled, !time.throttle.is_empty()),
-            (Refusal::FewSessions, made.sessions < MIN_SESSIONS as u64),
-            (Refusal::Wider, before.as_ref().is_some_and(|b| width(&made) > 1.5 * width(b))),
+            (UpdateRefusal::Dirty, dirty || commit.is_none()),
+            (UpdateRefusal::Wrong, time.correctness != Some(CheckVerdict::Right)),
+            (UpdateRefusal::Throttled, !time.throttle.is_empty()),
+            (UpdateRefusal::FewSessions, made.sessions < MIN_SESSIONS as u64),
+            (UpdateRefusal::Wider, before.as_ref().is_some_and(|b| width(&made) > 1.5 * width(b))),
         ];
         let refused =
             reasons.into_iter().find(|(reason, applies)| *applies && !accepted.contains(reason));
@@ -315,7 +323,7 @@ impl Expectation {
             })
             .fold(0.0, f64::max);
         let device_spread = of_devices.iter().map(|x| distance(*x, center)).fold(0.0, f64::max);
-        let half = |at: usize| {
+        let relative_bound = |at: usize| {
             let relative: Vec<f64> =
                 sessions.iter().map(|session| session.ci95_ns[at] / session.median_ns).collect();
             median(&relative)
@@ -323,7 +331,10 @@ impl Expectation {
         Self {
             key: time.key.clone(),
             median_ns: rounded(center),
-            ci95_ns: [rounded(center * half(0).min(1.0)), rounded(center * half(1).max(1.0))],
+            ci95_ns: [
+                rounded(center * relative_bound(0).min(1.0)),
+                rounded(center * relative_bound(1).max(1.0)),
+            ],
             session_spread: (session_spread * 1e5).round() / 1e5,
             device_spread: (of_devices.len() > 1).then_some((device_spread * 1e5).round() / 1e5),
             devices: by_device.keys().map(ToString::to_string).collect(),
@@ -338,22 +349,30 @@ impl Expectation {
     fn threshold(&self, device: &str, least_effect: f64) -> f64 {
         let between_devices = match self.devices.iter().any(|known| known == device) {
             true => 0.0,
-            false => self.device_spread.unwrap_or(UNKNOWN_DEVICE_SPREAD),
+            false => self.device_spread.unwrap_or(UNKNOWN_SPREAD),
         };
         least_effect + self.session_spread + between_devices
     }
 }
 
-/// A tenth of a nanosecond is below what any clock resolves.
+/// Rounds to 0.1 ns, which is below what any clock resolves.
 fn rounded(ns: f64) -> f64 {
     (ns * 10.0).round() / 10.0
 }
 
-fn judge(entry: &Expectation, time: &SuiteTime, least_effect: f64, more: f64) -> TimeJudgement {
+fn judge(
+    entry: &Expectation,
+    time: &SuiteTime,
+    least_effect: f64,
+    extra_spread: f64,
+) -> TimeJudgement {
     if time.correctness == Some(CheckVerdict::Wrong) {
-        return only(SuiteVerdict::Incomparable, "the results are wrong".to_owned());
+        return verdict_without_numbers(
+            SuiteVerdict::Incomparable,
+            "the results are wrong".to_owned(),
+        );
     }
-    let threshold = entry.threshold(&time.device, least_effect) + more;
+    let threshold = entry.threshold(&time.device, least_effect) + extra_spread;
     let side =
         |median_ns, ci95_ns, samples| SideTime { median_ns, ci95_ns: Some(ci95_ns), samples };
     let change = compare_times(
@@ -362,7 +381,10 @@ fn judge(entry: &Expectation, time: &SuiteTime, least_effect: f64, more: f64) ->
         threshold,
     );
     let Some(change) = change else {
-        return only(SuiteVerdict::Incomparable, "there is no time".to_owned());
+        return verdict_without_numbers(
+            SuiteVerdict::Incomparable,
+            "a median is not positive".to_owned(),
+        );
     };
     let mut judgement = TimeJudgement {
         verdict: change.verdict.into(),
@@ -371,17 +393,17 @@ fn judge(entry: &Expectation, time: &SuiteTime, least_effect: f64, more: f64) ->
         threshold: Some(threshold),
         why: String::new(),
     };
-    if let (Some(gate), Some(percent)) = (entry.min_sol_percent, time.sol_percent)
-        && percent < gate
+    if let (Some(least), Some(percent)) = (entry.min_sol_percent, time.sol_percent)
+        && percent < least
     {
         judgement.verdict = TimeVerdict::Slower.into();
         judgement.why =
-            format!("{percent:.0} % of the speed of light, below the gate of {gate:.0} %");
+            format!("{percent:.0} % of the speed of light, below the least share of {least:.0} %");
     }
     judgement
 }
 
-fn only(verdict: SuiteVerdict, why: String) -> TimeJudgement {
+fn verdict_without_numbers(verdict: SuiteVerdict, why: String) -> TimeJudgement {
     TimeJudgement { verdict, speedup: None, ci95: None, threshold: None, why }
 }
 
@@ -511,12 +533,12 @@ mod tests {
         let right = time(1000.0, "GPU-1");
         let unchecked = SuiteTime { correctness: None, ..right.clone() };
         let hot = SuiteTime { throttle: vec!["sw_thermal_slowdown".into()], ..right.clone() };
-        let cases: [(&SuiteTime, &[HistoryPoint], bool, Refusal); 5] = [
-            (&right, &sessions, true, Refusal::Dirty),
-            (&unchecked, &sessions, false, Refusal::Wrong),
-            (&hot, &sessions, false, Refusal::Throttled),
-            (&right, &sessions[..2], false, Refusal::FewSessions),
-            (&right, &wide, false, Refusal::Wider),
+        let cases: [(&SuiteTime, &[HistoryPoint], bool, UpdateRefusal); 5] = [
+            (&right, &sessions, true, UpdateRefusal::Dirty),
+            (&unchecked, &sessions, false, UpdateRefusal::Wrong),
+            (&hot, &sessions, false, UpdateRefusal::Throttled),
+            (&right, &sessions[..2], false, UpdateRefusal::FewSessions),
+            (&right, &wide, false, UpdateRefusal::Wider),
         ];
         for (time, sessions, dirty, refusal) in cases {
             let mut all = expected(&["GPU-1"]);

@@ -13,7 +13,8 @@ use super::target::{Grow, Settings, TargetSpec, Work};
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::document::{Item, Origin, Table};
 use crate::kernel::{
-    KernelError, KernelFolders, MODES, Mode, check_architecture, find, is_identifier, valid_name,
+    KernelError, KernelFolders, MODES, ProfileMode, check_architecture, find, is_identifier,
+    valid_name,
 };
 use crate::model::suite::Level;
 
@@ -283,9 +284,9 @@ fn level(item: &Item<'_>) -> Result<Level, KernelError> {
     })
 }
 
-fn mode(item: &Item<'_>) -> Result<Mode, KernelError> {
+fn mode(item: &Item<'_>) -> Result<ProfileMode, KernelError> {
     let name = item.text()?;
-    name.parse::<Mode>().map_err(|_| {
+    name.parse::<ProfileMode>().map_err(|_| {
         let names: Vec<&str> = MODES.iter().map(|info| info.name).collect();
         let near = crate::error::nearest(name, names.iter().copied());
         let hint = match near.first() {

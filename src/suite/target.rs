@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::matrix::Matrix;
-use crate::kernel::Mode;
+use crate::kernel::ProfileMode;
 use crate::model::suite::Level;
 
 /// A target, `suite:case`.
@@ -60,7 +60,7 @@ pub struct Settings {
     /// The level.
     pub level: Option<Level>,
     /// The mode of `rgpu profile`; absent: as the level says.
-    pub mode: Option<Mode>,
+    pub mode: Option<ProfileMode>,
     /// Name of the remote.
     pub remote: Option<String>,
     /// The GPU.

@@ -14,7 +14,7 @@ use super::plan::facts::{answer, dotted_after, run, tool};
 use super::plan::message_rows::{MessageRow, RowAction};
 use super::plan::region::RegionPath;
 use super::plan::request::{CaptureRange, Request, WindowEnd};
-use crate::kernel::Mode;
+use crate::kernel::ProfileMode;
 
 pub(super) struct Nsys;
 
@@ -163,7 +163,9 @@ fn check_window(request: &Request) -> Result<(), PlanError> {
         Err(PlanError::Option { flag, value, problem, near: Vec::new() })
     };
     match (request.window.after_s, request.window.end) {
-        (_, Some(WindowEnd::Range)) if !matches!(request.mode, Mode::Nsys | Mode::Torch) => {
+        (_, Some(WindowEnd::Range))
+            if !matches!(request.mode, ProfileMode::Nsys | ProfileMode::Torch) =>
+        {
             let text = "only the modes `nsys` and `torch` end with a range; give a time";
             problem("--for", "range".to_owned(), text)
         }

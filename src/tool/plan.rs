@@ -16,7 +16,7 @@
 
 use rgpu_protocol::HostFacts;
 
-use crate::kernel::Mode;
+use crate::kernel::ProfileMode;
 
 pub(crate) mod arch;
 pub(crate) mod build;
@@ -66,12 +66,12 @@ const RAW: &str = "raw";
 /// # Errors
 /// [`PlanError::Option`], [`PlanError::TorchNeedsPython`].
 pub fn check(request: &Request) -> Result<(), PlanError> {
-    if request.mode == Mode::Torch
+    if request.mode == ProfileMode::Torch
         && matches!(&request.target, Target::Kernel { spec, .. } if !spec.is_python())
     {
         return Err(PlanError::TorchNeedsPython);
     }
-    if request.mode == Mode::Torch {
+    if request.mode == ProfileMode::Torch {
         torch_hook::check(request)?;
     }
     ncu::check(request)?;

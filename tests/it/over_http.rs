@@ -272,11 +272,14 @@ fn artifact(events: &[EventBody], job: &str) -> RemoteFile {
 async fn a_file_that_changes_while_it_is_fetched_is_noticed() {
     let laptop = Laptop::new();
     let worker = Worker::start(&laptop);
+    let cutter = Cutter::before(worker.port).await;
     let script = "head -c 60000000 /dev/urandom > out";
     let work = submission(&["/bin/sh", "-c", script], &[], &["out"]);
     let user = Arc::new(User::default());
     let mut link =
-        connect(&spec(&laptop, worker.port), UnknownHostPolicy::Refuse, &user).await.unwrap();
+        connect(&spec(&laptop, cutter.port), UnknownHostPolicy::Refuse, &user).await.unwrap();
+    // A link brings the first piece, but all links together not the whole file before it changes.
+    cutter.hold_after(5 << 20);
     link.submit(&work, &|_| ()).await.unwrap();
     let story = follow(&mut link).await.unwrap();
     let wanted = artifact(&story.events, &work.plan.job);
@@ -288,6 +291,7 @@ async fn a_file_that_changes_while_it_is_fetched_is_noticed() {
             written.call_once(|| {
                 let file = fs::File::options().write(true).open(&file).unwrap();
                 file.write_all_at(&vec![7; 60_000_000], 0).unwrap();
+                cutter.hold_after(u64::MAX);
             });
         }
     };

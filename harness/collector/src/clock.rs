@@ -1,4 +1,4 @@
-//! The clocks of the log.
+//! Time stamps for the NVTX log and for CUPTI.
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, the same clock in all processes until the next boot.
 pub(crate) fn monotonic_ns() -> u64 {

@@ -1,4 +1,4 @@
-//! Generates seeded contents of inputs.
+//! Makes the contents of inputs: from a seed, a constant or a file.
 //!
 //! The generator is counter-based: element `i` depends only on the key and `i`, so several threads
 //! can fill a tensor and every machine gets the same bytes.
@@ -8,13 +8,14 @@
 //! - `draw(key, j) = mix(key + (j + 1) * 0x9e3779b97f4a7c15)`, the `j`-th output of SplitMix64
 //!   seeded with `key`.
 //! - If an argument has a seed, its key is `mix(seed)`; otherwise
-//!   `mix(mix(mix(case seed) + group) + position among the arguments)`. The sizes are not part of
+//!   `mix(mix(mix(input seed) + group) + position among the arguments)`. The sizes are not part of
 //!   it: a larger size starts with the elements of a smaller one.
 //! - uniform: `lo + (hi - lo) * u`, `u = (draw(i) >> 11) * 2^-53`
 //! - normal: Box–Muller on `draw(2i)` and `draw(2i + 1)`, cosine branch, with the first in (0, 1].
 //!   `ln` and `cos` come from the host's libm, so the last bit may differ between machines; on one
 //!   machine the kernel and every reference get the same copy.
-//! - bits: the upper bits of `draw(i)`, as many as the dtype has, ANDed with the mask
+//! - bits: the upper bits of `draw(i)`, as many as the dtype has, ANDed with the mask; NaN and
+//!   infinity become 0
 //! - ints: `lo + (draw(i) * (hi - lo + 1)) >> 64`, in 128 bits
 
 use crate::fault::{Fault, Result, bad_case};
@@ -26,21 +27,21 @@ use std::path::Path;
 /// nibbles.
 const CHUNK_ELEMENTS: usize = 1 << 18;
 
-/// The generator's key for an argument at `position` of `group`.
-pub(crate) fn arg_key(case_seed: u64, arg: &Arg, group: usize, position: usize) -> u64 {
+/// The generator's key for an argument at `position` of a group of arguments ([`rgpu_case::Group`]).
+pub(crate) fn arg_key(input_seed: u64, arg: &Arg, group: usize, position: usize) -> u64 {
     match arg.seed {
         Some(seed) => mix(seed),
         None => {
-            let of_group = mix(mix(case_seed).wrapping_add(group as u64));
+            let of_group = mix(mix(input_seed).wrapping_add(group as u64));
             mix(of_group.wrapping_add(position as u64))
         }
     }
 }
 
-/// The generator's key for the contents that call `call` gives an argument whose own key is
-/// `arg_key`.
-pub(crate) fn call_key(case_seed: u64, call: u64, arg_key: u64) -> u64 {
-    mix(mix(mix(case_seed).wrapping_add(call)).wrapping_add(arg_key))
+/// The generator's key for an argument's contents in the timed call number `call`; `arg_key` is the
+/// argument's own key.
+pub(crate) fn call_key(input_seed: u64, call: u64, arg_key: u64) -> u64 {
+    mix(mix(mix(input_seed).wrapping_add(call)).wrapping_add(arg_key))
 }
 
 /// The initial contents of an `in` or `inout` tensor. `folder` is the folder of the runner input.

@@ -8,10 +8,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use crate::cli::support::number_args::{factor, fraction};
 use crate::cli::support::profile_args::mode_parser;
 use crate::cli::support::run_args::{PlaceArgs, duration};
-use crate::kernel::Mode;
+use crate::kernel::ProfileMode;
 use crate::model::suite::Level;
 use crate::report::suite::FORMATS;
-use crate::suite::expectations::Refusal;
+use crate::suite::expectations::UpdateRefusal;
 
 /// The `bench` commands.
 #[derive(Subcommand, Clone, Debug)]
@@ -71,7 +71,7 @@ pub(super) struct RunArgs {
 
     /// The mode of every case, e.g. bench for times alone or verify for the check alone
     #[arg(long, short, value_parser = mode_parser())]
-    pub mode: Option<Mode>,
+    pub mode: Option<ProfileMode>,
 
     #[command(flatten)]
     pub place: PlaceArgs,
@@ -130,14 +130,14 @@ pub(super) struct ExpectArgs {
 
     /// Update in spite of this
     #[arg(long, value_name = "REASON", value_delimiter = ',', requires = "update_expectations", value_parser = refusal)]
-    pub accept: Vec<Refusal>,
+    pub accept: Vec<UpdateRefusal>,
 
     /// Exit with 1 on this verdict
     #[arg(long, value_enum, value_name = "VERDICT", value_delimiter = ',')]
     pub fail_on: Vec<FailOn>,
 
-    /// strict: an expectation made under another driver or compiler is none, and a time without an
-    /// expectation fails
+    /// strict: an expectation made under another driver or compiler is not compared, and a time
+    /// without an expectation fails
     #[arg(long, value_enum, default_value = "portable")]
     pub validity: ValidityName,
 }
@@ -268,10 +268,10 @@ fn level(text: &str) -> Result<Level, String> {
     Level::parse(text).ok_or_else(|| "the levels are minimal, sol and deep".to_owned())
 }
 
-fn refusal(text: &str) -> Result<Refusal, String> {
-    let found = Refusal::ALL.iter().find(|(name, _)| *name == text);
+fn refusal(text: &str) -> Result<UpdateRefusal, String> {
+    let found = UpdateRefusal::ALL.iter().find(|(name, _)| *name == text);
     found.map(|(_, refusal)| *refusal).ok_or_else(|| {
-        let names: Vec<&str> = Refusal::ALL.iter().map(|(name, _)| *name).collect();
+        let names: Vec<&str> = UpdateRefusal::ALL.iter().map(|(name, _)| *name).collect();
         format!("one of {}", names.join(", "))
     })
 }

@@ -10,7 +10,7 @@ use crate::cli::support::open_profile;
 use crate::error::{Exit, Failure, Result};
 use crate::model::suite::{SuiteRow, SuiteRun};
 use crate::model::{Profile, Trace};
-use crate::report::{Align, Grid};
+use crate::report::{Align, TextTable};
 use crate::store::Runs;
 use crate::suite::audit::{LastSuite, audit};
 use crate::suite::expectations::{Expectations, FOLDER};
@@ -34,10 +34,10 @@ pub(super) fn run(app: &App, args: &AuditArgs) -> Result<Status> {
         return Ok(status);
     }
     let mut grid =
-        Grid::new(&[("finding", Align::Left), ("where", Align::Left), ("what", Align::Left)]);
+        TextTable::new(&[("finding", Align::Left), ("where", Align::Left), ("what", Align::Left)]);
     for finding in audit.findings {
         let place = app.short(std::path::Path::new(&finding.place));
-        grid.row([finding.code, place, finding.text]);
+        grid.add_row([finding.code, place, finding.text]);
     }
     match grid.is_empty() {
         true => app.print("nothing was found\n"),

@@ -17,7 +17,7 @@ use crate::cli::support::run_args::{PlaceArgs, RunArgs};
 use crate::cli::support::session::{self, RemoteSession};
 use crate::config::is_below;
 use crate::error::{Exit, Failure, Result};
-use crate::kernel::{KernelSpec, Mode, find};
+use crate::kernel::{KernelSpec, ProfileMode, find};
 use crate::model::suite::{GrownSizes, PairResult, SuiteOptions, SuiteTime};
 use crate::model::{KernelCode, Profile};
 use crate::remote::RemoteSpec;
@@ -70,7 +70,7 @@ struct Side {
 
 /// The mode and the set of sections of a case.
 struct Measure {
-    mode: Mode,
+    mode: ProfileMode,
     set: Option<&'static str>,
 }
 
@@ -201,8 +201,8 @@ impl<'a> CaseRunner<'a> {
         let threshold = self.threshold(case);
         let measure = self.measure(case, None);
         let passes = match measure.mode {
-            Mode::Deep => vec![Mode::Nsys, Mode::Ncu],
-            Mode::Bench => Vec::new(),
+            ProfileMode::Deep => vec![ProfileMode::Nsys, ProfileMode::Ncu],
+            ProfileMode::Bench => Vec::new(),
             mode => vec![mode],
         };
         let [mut a, mut b] = sides;
@@ -268,9 +268,9 @@ impl<'a> CaseRunner<'a> {
         self.options.threshold.or(case.settings.threshold).unwrap_or(THRESHOLD)
     }
 
-    fn measure(&self, case: &SuiteCase, own: Option<Mode>) -> Measure {
+    fn measure(&self, case: &SuiteCase, own: Option<ProfileMode>) -> Measure {
         let level = self.options.level.or(case.settings.level).unwrap_or_default();
-        let given = self.options.mode.as_deref().and_then(|mode| mode.parse::<Mode>().ok());
+        let given = self.options.mode.as_deref().and_then(|mode| mode.parse::<ProfileMode>().ok());
         let (mode, set) = match given {
             None => case.mode(own, level),
             Some(mode) => {
@@ -338,7 +338,12 @@ impl<'a> CaseRunner<'a> {
             .hint("put it into the project; a program of the host is named without a path"))
     }
 
-    fn args(&self, case: &SuiteCase, kernel: Option<String>, own: Option<Mode>) -> ProfileArgs {
+    fn args(
+        &self,
+        case: &SuiteCase,
+        kernel: Option<String>,
+        own: Option<ProfileMode>,
+    ) -> ProfileArgs {
         let (options, settings) = (self.options, &case.settings);
         let Measure { mode, set } = self.measure(case, own);
         if let Some(base) = self.base {

@@ -3,7 +3,7 @@
 use super::args::{CompareArgs, FailOn};
 use super::{expect, saved};
 use crate::cli::support::app::{App, Status};
-use crate::cli::support::terminal::safe;
+use crate::cli::support::terminal::escape_controls;
 use crate::error::{Exit, Result};
 use crate::model::suite::{SuiteTime, SuiteVerdict};
 use crate::report::suite::comparison_table;
@@ -29,7 +29,7 @@ pub(super) fn run(app: &App, args: &CompareArgs) -> Result<Status> {
     if app.global.json {
         app.print_json(&comparison)?;
     } else {
-        app.print(&safe(comparison_table(&comparison, &app.style()).as_bytes()));
+        app.print(&escape_controls(comparison_table(&comparison, &app.style()).as_bytes()));
     }
     let verdicts: Vec<SuiteVerdict> =
         comparison.rows.iter().map(|row| row.judgement.verdict).collect();

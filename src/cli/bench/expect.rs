@@ -10,7 +10,7 @@ use super::work::SuiteWork;
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Result};
 use crate::model::suite::{MeasurementKey, SuiteRun, SuiteTime, SuiteVerdict};
-use crate::report::{Align, Grid, duration};
+use crate::report::{Align, TextTable, duration};
 use crate::suite::expectations::{Expectations, UpdatedEntry, Validity};
 use crate::suite::{SuiteFile, select};
 
@@ -68,7 +68,7 @@ fn orphans(
         .map(|row| row.case.as_str())
         .chain(ids.iter().map(String::as_str))
         .collect();
-    Ok(known.values().flat_map(|e| e.orphans(&here).into_iter().cloned()).collect())
+    Ok(known.values().flat_map(|e| e.entries_without_case(&here).into_iter().cloned()).collect())
 }
 
 /// The ids of every case of the file.
@@ -149,7 +149,7 @@ pub(super) fn status(app: &App, fail_on: &[FailOn], verdicts: &[SuiteVerdict]) -
 }
 
 fn show_update(app: &App, path: &str, entries: &[UpdatedEntry]) {
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("case", Align::Left),
         ("side", Align::Left),
         ("sizes", Align::Left),
@@ -160,7 +160,7 @@ fn show_update(app: &App, path: &str, entries: &[UpdatedEntry]) {
     ]);
     for entry in entries {
         let change = entry.before_ns.zip(entry.after_ns);
-        grid.row([
+        grid.add_row([
             entry.key.case.clone(),
             entry.key.side.clone(),
             entry.key.sizes.clone(),

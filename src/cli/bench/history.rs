@@ -3,7 +3,7 @@
 use super::args::HistoryArgs;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::suite_index;
-use crate::cli::support::terminal::safe;
+use crate::cli::support::terminal::escape_controls;
 use crate::error::{Exit, Failure, Result};
 use crate::report::suite::{history_page, history_table};
 use crate::suite::{TimeQuery, history};
@@ -42,7 +42,7 @@ pub(super) fn run(app: &App, args: &HistoryArgs) -> Result<Status> {
                 .map_err(failed)?;
             app.print(&format!("{}\n", app.short(&path)));
         }
-        _ => app.print(&safe(history_table(&history, &app.style()).as_bytes())),
+        _ => app.print(&escape_controls(history_table(&history, &app.style()).as_bytes())),
     }
     Ok(0)
 }

@@ -9,7 +9,7 @@ use super::args::{ListArgs, TargetArgs};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::error::{Exit, Failure, Result};
-use crate::report::{Align, Grid};
+use crate::report::{Align, TextTable};
 use crate::suite::{SuiteCase, SuiteFile, Work, select};
 
 /// The output of `bench list --json` (`rgpu.targets/1`).
@@ -74,7 +74,7 @@ pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
         app.print_json(&TargetList { schema: "rgpu.targets/1", file: shown, cases })?;
         return Ok(0);
     }
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("case", Align::Left),
         ("baseline", Align::Left),
         ("remote", Align::Left),
@@ -85,7 +85,7 @@ pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
     for case in cases {
         let line = line(case);
         let also = line.suites.get(1..).unwrap_or_default().join(" ");
-        grid.row([
+        grid.add_row([
             line.case,
             line.baseline.unwrap_or_default(),
             line.remote.unwrap_or_default(),

@@ -11,7 +11,7 @@ use super::{expect, list, saved, sweep};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::{session, started_here, suite_index};
 use crate::error::{Exit, Failure, Result};
-use crate::kernel::Mode;
+use crate::kernel::ProfileMode;
 use crate::model::suite::{RowState, SuiteOptions, SuiteRun};
 use crate::remote::RemoteSpec;
 use crate::store::{Cost, InputsRecord, RunFolder, RunRecord, RunState, Runs, repository};
@@ -90,11 +90,16 @@ pub(super) fn cases(
     options: &SuiteOptions,
 ) -> Result<Vec<(SuiteCase, RemoteSpec)>> {
     let selected = select(file, &options.targets, options.include_generated)?;
-    let mode = options.mode.as_deref().and_then(|mode| mode.parse::<Mode>().ok());
+    let mode = options.mode.as_deref().and_then(|mode| mode.parse::<ProfileMode>().ok());
     // Only these modes have something to compare.
     let compares = |case: &SuiteCase| {
         let mode = mode.or(case.settings.mode);
-        mode.is_none_or(|mode| matches!(mode, Mode::Bench | Mode::Ncu | Mode::Nsys | Mode::Deep))
+        mode.is_none_or(|mode| {
+            matches!(
+                mode,
+                ProfileMode::Bench | ProfileMode::Ncu | ProfileMode::Nsys | ProfileMode::Deep
+            )
+        })
     };
     let selected = selected.into_iter().flat_map(|case| match compares(&case) {
         true => vec![case],

@@ -6,7 +6,7 @@ use super::work::SuiteWork;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::profile_args::ProfileArgs;
-use crate::cli::support::terminal::safe;
+use crate::cli::support::terminal::escape_controls;
 use crate::error::{Exit, Failure, Result, shell_word};
 use crate::kernel::find;
 use crate::model::Profile;
@@ -123,7 +123,7 @@ fn plot(app: &App, work: &SuiteWork<'_>, args: &ProfileArgs) -> Result<()> {
         if !app.global.json {
             app.print(&format!("\n{name} against {axis}\n"));
             for line in &lines {
-                app.print(&safe(text_plot(line, app.style().width).as_bytes()));
+                app.print(&escape_controls(text_plot(line, app.style().width).as_bytes()));
             }
         }
         plots.push((name, lines));

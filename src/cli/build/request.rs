@@ -7,7 +7,7 @@ use crate::cli::support::app::App;
 use crate::cli::support::kernel_folders::kernel_folders;
 use crate::cli::support::missing;
 use crate::error::{Exit, Failure, Result, shell_word};
-use crate::kernel::{Mode, Selection, check_architecture, find};
+use crate::kernel::{ProfileMode, Selection, check_architecture, find};
 use crate::run::{BuildTarget, Emit};
 use crate::store::{CaseSizes, InputsRecord, digest_file};
 use crate::tool::{BuildOptions, DslBuild, Output, PlanPart, Request, Target};
@@ -164,7 +164,7 @@ fn of_kernel(
     };
     let sources = spec.sources(&kernel_folders(app)).map_err(Failure::from)?;
     let target = Target::Kernel { spec: Box::new(spec.clone()), sources, cases, seed: 0 };
-    let mut request = Request::new(Mode::Verify, target);
+    let mut request = Request::new(ProfileMode::Verify, target);
     request.part = PlanPart::Build;
     request.arch.clone_from(&args.arch);
     request.timeout_s = args.timeout.as_secs().max(1);

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::support::app::App;
 use crate::cli::support::kernel_cells::kernel_cells;
-use crate::cli::support::terminal::safe;
+use crate::cli::support::terminal::escape_controls;
 use crate::model::Build;
 use crate::model::build::Status;
-use crate::report::{Align, Grid};
+use crate::report::{Align, TextTable};
 
 /// Prints one table of resources, then the paths of all results.
 pub(super) fn print_result(app: &App, build: &Build, folder: &Path, copied: &CopiedPaths) {
@@ -53,9 +53,9 @@ pub(super) fn print_result(app: &App, build: &Build, folder: &Path, copied: &Cop
         text += &format!("  run   {}\n", short(folder));
     }
     // Names come from files and compilers, so they may hold control characters.
-    app.print(&safe(text.as_bytes()));
+    app.print(&escape_controls(text.as_bytes()));
     for note in &build.notes {
-        app.print_note(&safe(format!("note: {note}").as_bytes()));
+        app.print_note(&escape_controls(format!("note: {note}").as_bytes()));
     }
     if is_listed_by_rgpu {
         app.print_note(&format!(
@@ -69,8 +69,8 @@ pub(super) fn print_result(app: &App, build: &Build, folder: &Path, copied: &Cop
 const MAX_NAME_CHARS: usize = 34;
 
 /// Registers, memory and instructions of every kernel.
-fn resources(build: &Build) -> Grid {
-    let mut grid = Grid::new(&[
+fn resources(build: &Build) -> TextTable {
+    let mut grid = TextTable::new(&[
         ("kernel", Align::Left),
         ("regs", Align::Right),
         ("stack", Align::Right),
@@ -83,7 +83,7 @@ fn resources(build: &Build) -> Grid {
     for kernel in images.flat_map(|image| &image.kernels) {
         let [_, regs, stack, spills, shared, _, _, instructions, tensor, name] =
             kernel_cells(&build.arch, kernel);
-        grid.row([short_name(&name), regs, stack, spills, shared, instructions, tensor]);
+        grid.add_row([short_name(&name), regs, stack, spills, shared, instructions, tensor]);
     }
     grid.without_empty_columns()
 }

@@ -150,11 +150,11 @@ pub(in crate::cli) enum CompareMode {
 
 impl CompareMode {
     /// The modes, in order.
-    pub(in crate::cli) fn modes(self) -> Vec<kernel::Mode> {
+    pub(in crate::cli) fn modes(self) -> Vec<kernel::ProfileMode> {
         match self {
-            Self::Deep => vec![kernel::Mode::Nsys, kernel::Mode::Ncu],
-            Self::Ncu => vec![kernel::Mode::Ncu],
-            Self::Nsys => vec![kernel::Mode::Nsys],
+            Self::Deep => vec![kernel::ProfileMode::Nsys, kernel::ProfileMode::Ncu],
+            Self::Ncu => vec![kernel::ProfileMode::Ncu],
+            Self::Nsys => vec![kernel::ProfileMode::Nsys],
             Self::Bench => Vec::new(),
         }
     }
@@ -204,7 +204,7 @@ impl CompareArgs {
         ProfileArgs {
             kernel: Some(kernel.to_owned()),
             program: Vec::new(),
-            mode: Some(kernel::Mode::Bench),
+            mode: Some(kernel::ProfileMode::Bench),
             place: self.place.clone(),
             problem_sizes: self.problem_sizes.clone(),
             arch: self.arch.clone(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::args::{FailOn, IgnoredDifference};
 use super::{DisasmArgs, failure, image_filter, listing_columns, named_inputs, show, tool, view};
 use crate::cli::support::app::{App, Status};
-use crate::cli::support::terminal::safe;
+use crate::cli::support::terminal::escape_controls;
 use crate::disasm::{self, ComparedText, DiffSide, ImageTask, SourcePositions, code};
 use crate::error::{Exit, Failure, Result};
 use crate::model::code::Code;
@@ -64,7 +64,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
     if app.global.json {
         app.print_json(&diff)?;
     } else {
-        app.print(&safe(text(app, &diff).as_bytes()));
+        app.print(&escape_controls(text(app, &diff).as_bytes()));
     }
     let Some(on) = args.fail_on.iter().find(|on| has_change(**on, &diff)) else { return Ok(0) };
     app.print_note(&format!("failed as asked: {}", on.found()));

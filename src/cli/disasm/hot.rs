@@ -6,11 +6,11 @@ use super::{DisasmArgs, image_filter};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::nvdisasm::add_operands;
 use crate::cli::support::open_profile::open;
-use crate::cli::support::terminal::safe;
+use crate::cli::support::terminal::escape_controls;
 use crate::error::{Exit, Failure, Result};
 use crate::model::HotSpots;
 use crate::model::hotspots::{Counts, InstructionSpot, LaunchSpots, SourceAt};
-use crate::report::{Align, Grid, percent};
+use crate::report::{Align, TextTable, percent};
 
 /// How many instructions a listing marks as hottest.
 const MAX_MARKED_INSTRUCTIONS: usize = 5;
@@ -30,7 +30,7 @@ pub(super) fn run(app: &App, args: &DisasmArgs) -> Result<Status> {
         app.print_json(&spots)?;
     } else {
         // Names come from files, so they may hold control characters.
-        app.print(&safe(text(&spots).as_bytes()));
+        app.print(&escape_controls(text(&spots).as_bytes()));
         let texts = || spots.launches.iter().flat_map(|l| &l.instructions).map(|i| &i.sass);
         if texts().all(Option::is_none) {
             app.print_note("the report has no cubin that can be read: offsets only");
@@ -97,7 +97,7 @@ fn listing(launch: &LaunchSpots) -> String {
         .unwrap_or(0)
         .max(1);
     let file = only_file(launch);
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("", Align::Left),
         ("offset", Align::Right),
         ("samples", Align::Right),
@@ -112,7 +112,7 @@ fn listing(launch: &LaunchSpots) -> String {
         let n = samples(spot);
         let share = 100.0 * n as f64 / total.max(1) as f64;
         let number = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
-        grid.row([
+        grid.add_row([
             if n >= min_marked { ">" } else { "" }.to_owned(),
             format!("{:04x}", spot.offset),
             number(spot.counts.samples),

@@ -2,9 +2,9 @@
 
 use crate::cli::support::app::App;
 use crate::cli::support::kernel_cells::kernel_cells;
-use crate::cli::support::terminal::safe;
+use crate::cli::support::terminal::escape_controls;
 use crate::model::disasm::{Image, ImageKind, Input, Status};
-use crate::report::{Align, Grid};
+use crate::report::{Align, TextTable};
 
 /// Minimum width of the kernels' names, in characters.
 const MIN_NAME_WIDTH: usize = 24;
@@ -49,15 +49,15 @@ pub(super) fn table<'i>(app: &App, inputs: impl IntoIterator<Item = &'i Input>, 
         }
     }
     // Names come from files, so they may hold control characters.
-    app.print(&safe(text.as_bytes()));
+    app.print(&escape_controls(text.as_bytes()));
 }
 
 fn count(n: usize, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
-fn images(images: &[Image]) -> Grid {
-    let mut grid = Grid::new(&[
+fn images(images: &[Image]) -> TextTable {
+    let mut grid = TextTable::new(&[
         ("kind", Align::Left),
         ("arch", Align::Left),
         ("bytes", Align::Right),
@@ -67,7 +67,7 @@ fn images(images: &[Image]) -> Grid {
         ("place", Align::Left),
     ]);
     for image in images {
-        grid.row([
+        grid.add_row([
             image.kind.to_string(),
             image.arch.clone(),
             image.bytes.to_string(),
@@ -80,8 +80,8 @@ fn images(images: &[Image]) -> Grid {
     grid.without_empty_columns()
 }
 
-fn facts(images: &[Image]) -> Grid {
-    let mut grid = Grid::new(&[
+fn facts(images: &[Image]) -> TextTable {
+    let mut grid = TextTable::new(&[
         ("arch", Align::Left),
         ("regs", Align::Right),
         ("stack", Align::Right),
@@ -95,7 +95,7 @@ fn facts(images: &[Image]) -> Grid {
     ]);
     for image in images {
         for kernel in &image.kernels {
-            grid.row(kernel_cells(&image.arch, kernel));
+            grid.add_row(kernel_cells(&image.arch, kernel));
         }
     }
     grid.without_empty_columns()
@@ -132,7 +132,7 @@ pub(super) fn errors<'i>(app: &App, inputs: impl IntoIterator<Item = &'i Input>)
         for image in &input.images {
             if let Some(problem) = &image.tool_problem {
                 let line = format!("`{}` {}", input.path, problem_of(&image.arch, problem));
-                app.print_note(&safe(line.as_bytes()));
+                app.print_note(&escape_controls(line.as_bytes()));
             }
         }
     }

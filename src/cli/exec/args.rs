@@ -8,7 +8,7 @@ use crate::cli::support::profile_args::{
     DeepArgs, NcuArgs, NsysArgs, ProfileArgs, SanitizerArgs, WindowArgs, mode_parser,
 };
 use crate::cli::support::run_args::{PlaceArgs, RunArgs, bytes};
-use crate::kernel::Mode;
+use crate::kernel::ProfileMode;
 
 /// Run a file, a piece of code or a command on the GPU host
 ///
@@ -62,7 +62,7 @@ pub(in crate::cli) struct ExecArgs {
 
     /// Profile it; accepts the flags of `rgpu profile`
     #[arg(long, short, value_parser = mode_parser())]
-    pub mode: Option<Mode>,
+    pub mode: Option<ProfileMode>,
 
     #[command(flatten)]
     pub place: PlaceArgs,

@@ -13,7 +13,7 @@ use super::document::{LayoutResult, line, print};
 use super::input::{LimitArgs, numbers, usage};
 use crate::cli::support::app::{App, Status};
 use crate::error::Result;
-use crate::report::{Align, Grid};
+use crate::report::{Align, TextTable};
 
 /// `layout epilogue`.
 #[derive(Args, Clone, Debug)]
@@ -139,7 +139,7 @@ fn text(result: &EpilogueResult) -> String {
     text += &line("gC", &result.tile_of_c);
     text += "\n  each thread stores its row, one load of one warp:\n";
     let percent = |share: f64| format!("{:.2} %", share * 100.0);
-    let mut table = Grid::new(&[
+    let mut table = TextTable::new(&[
         ("vector", Align::Right),
         ("bytes", Align::Right),
         ("stores", Align::Right),
@@ -150,7 +150,7 @@ fn text(result: &EpilogueResult) -> String {
     for DirectStore { vector, report, .. } in &result.direct_stores {
         let sectors = report.sectors.map(|count| count.most.to_string()).unwrap_or_default();
         let fault = report.misaligned.map(|_| "misaligned: it faults".to_owned());
-        table.row([
+        table.add_row([
             vector.to_string(),
             report.lane_bytes.to_string(),
             report.requests.to_string(),
@@ -164,7 +164,7 @@ fn text(result: &EpilogueResult) -> String {
         return text;
     }
     text += "\n  arrangements of the threads over the tile:\n";
-    let mut table = Grid::new(&[
+    let mut table = TextTable::new(&[
         ("row threads", Align::Right),
         ("vector", Align::Right),
         ("sectors", Align::Right),
@@ -175,7 +175,7 @@ fn text(result: &EpilogueResult) -> String {
         ("layout", Align::Left),
     ]);
     for candidate in &result.candidates {
-        table.row([
+        table.add_row([
             candidate.row_threads.to_string(),
             candidate.vector.to_string(),
             candidate.sectors.to_string(),

@@ -12,7 +12,7 @@ use super::input::{numbers, usage};
 use super::output::save;
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Result};
-use crate::report::{Align, Grid};
+use crate::report::{Align, TextTable};
 
 /// `layout tmem`.
 ///
@@ -174,7 +174,7 @@ fn text(request: &TmemRequest, budget: &Budget) -> String {
             format!("{}, as far as tensor memory goes", budget.blocks_per_sm),
         );
     }
-    let mut table = Grid::new(&[
+    let mut table = TextTable::new(&[
         ("segment", Align::Left),
         ("stage", Align::Right),
         ("column", Align::Right),
@@ -182,7 +182,7 @@ fn text(request: &TmemRequest, budget: &Budget) -> String {
     ]);
     for segment in &budget.segments {
         let numbers = [segment.stage, segment.column, segment.columns].map(|n| n.to_string());
-        table.row([kind(segment.kind).to_owned()].into_iter().chain(numbers));
+        table.add_row([kind(segment.kind).to_owned()].into_iter().chain(numbers));
     }
     text += &format!("\n{}", table.plain(100, 2));
     if budget.orders.len() > 1 {

@@ -4,7 +4,7 @@ use super::LoopArgs;
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result, inset};
 use crate::loops::{IterationRecord, KeptState, LoopStatus, MeasuredTime, Phase};
-use crate::report::{Align, Grid, timestamp};
+use crate::report::{Align, TextTable, timestamp};
 
 fn load(app: &App, args: &LoopArgs) -> Result<LoopStatus> {
     let loops = super::open_existing(app)?;
@@ -143,7 +143,7 @@ pub(super) fn report(app: &App, args: &LoopArgs) -> Result<Status> {
 
 /// The iterations as a table, with the reason of each.
 fn table(app: &App, iterations: &[IterationRecord]) -> String {
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("iter", Align::Right),
         ("outcome", Align::Left),
         ("speedup", Align::Right),
@@ -156,7 +156,7 @@ fn table(app: &App, iterations: &[IterationRecord]) -> String {
             comparison.as_ref().map(|it| format!("{:.3}", it.speedup)).unwrap_or_default()
         };
         let claimed = record.claim.as_ref().and_then(|claim| claim.metric_value);
-        grid.row([
+        grid.add_row([
             record.iteration.to_string(),
             record.outcome.as_str().to_owned(),
             factor(&record.comparison),

@@ -13,7 +13,7 @@ use super::input;
 use super::page::{self, PageArgs};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
-use crate::report::{Align, Grid, bytes, duration, per_second};
+use crate::report::{Align, TextTable, bytes, duration, per_second};
 
 /// Predict a collective by message size
 #[derive(Args, Clone, Debug)]
@@ -107,7 +107,7 @@ fn print(app: &App, document: &CollectiveDocument) {
         duration(document.time_ns),
         document.calibration.word(),
     ));
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("size", Align::Right),
         ("time", Align::Right),
         ("bound", Align::Right),
@@ -119,7 +119,7 @@ fn print(app: &App, document: &CollectiveDocument) {
     let most = document.sizes.iter().map(|line| line.bus_bandwidth).fold(0.0, f64::max);
     for line in &document.sizes {
         let bar = "#".repeat((BAR_COLUMNS * line.bus_bandwidth / most).round() as usize);
-        grid.row([
+        grid.add_row([
             bytes(line.bytes),
             duration(line.time_ns),
             duration(line.bound_ns),

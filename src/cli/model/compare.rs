@@ -12,7 +12,7 @@ use super::input;
 use super::llm::{LlmArgs, placement};
 use crate::cli::support::app::App;
 use crate::error::{Exit, Failure, Result};
-use crate::report::{Align, Grid, duration};
+use crate::report::{Align, TextTable, duration};
 
 /// The file: flags without dashes. What it leaves out is as on the command line.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -111,7 +111,7 @@ pub(super) fn other(args: &LlmArgs, path: &Path) -> Result<LlmArgs> {
 pub(super) fn print(app: &App, a: (&str, &LlmDocument), b: (&str, &LlmDocument)) {
     app.print(&format!("{} against {}; above 1 means that the second is better\n\n", a.0, b.0));
     let gain = |x: f64, y: f64| format!("{:.2} x", x / y);
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("requests", Align::Right),
         ("TTFT", Align::Right),
         ("gain", Align::Right),
@@ -128,11 +128,11 @@ pub(super) fn print(app: &App, a: (&str, &LlmDocument), b: (&str, &LlmDocument))
         let (Some(s), Some(t)) = (&point.serving, &other.serving) else {
             let reason = [point, other].into_iter().find_map(|side| side.impossible.clone());
             let reason = reason.unwrap_or_default();
-            grid.row([requests, reason]);
+            grid.add_row([requests, reason]);
             continue;
         };
         let (rate, other_rate) = (s.output_tokens_per_s_gpu, t.output_tokens_per_s_gpu);
-        grid.row([
+        grid.add_row([
             requests,
             both(|s| s.ttft_ns, s, t),
             gain(s.ttft_ns, t.ttft_ns),

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::{gpu, input};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
-use crate::report::{Align, Grid, duration, percent};
+use crate::report::{Align, TextTable, duration, percent};
 use crate::store::atomic;
 
 /// Fit efficiencies to measured rows
@@ -164,7 +164,7 @@ pub(super) fn error_cells(errors: &Errors) -> [String; 5] {
 }
 
 fn text(app: &App, calibration: &Calibration) -> String {
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("fit", Align::Left),
         ("compute", Align::Right),
         ("memory or link", Align::Right),
@@ -191,7 +191,7 @@ fn text(app: &App, calibration: &Calibration) -> String {
             launch,
         ];
         let row = head.into_iter().chain(errors(&fit.train, &fit.test));
-        grid.row(row.chain([fit.active_bounds.join(", ")]));
+        grid.add_row(row.chain([fit.active_bounds.join(", ")]));
     }
     for fit in &calibration.collective {
         let of_all = |value: fn(&Regime) -> String| {
@@ -204,7 +204,7 @@ fn text(app: &App, calibration: &Calibration) -> String {
             of_all(|regime| duration(regime.alpha_ns)),
         ];
         let row = head.into_iter().chain(errors(&fit.train, &fit.test));
-        grid.row(row.chain([fit.active_bounds.join(", ")]));
+        grid.add_row(row.chain([fit.active_bounds.join(", ")]));
     }
     grid.fitted(app.columns(), 0)
 }

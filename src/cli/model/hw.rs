@@ -9,7 +9,7 @@ use rgpu_predict::hw::{FigureKind, Hardware, check, find};
 use super::{gpu, input};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
-use crate::report::{Align, Grid, bytes, per_second};
+use crate::report::{Align, TextTable, bytes, per_second};
 use crate::store::atomic;
 
 /// List, show, add and check GPUs
@@ -71,7 +71,7 @@ fn list(app: &App) -> Result<Status> {
         app.print_json(&GpuList { schema: "rgpu.model-gpus/1", gpus: lines })?;
         return Ok(0);
     }
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("name", Align::Left),
         ("HBM", Align::Right),
         ("", Align::Right),
@@ -84,7 +84,7 @@ fn list(app: &App) -> Result<Status> {
     ]);
     let rate = |flops: f64| if flops > 0.0 { per_second(flops, "FLOP") } else { "none".into() };
     for line in lines {
-        grid.row([
+        grid.add_row([
             line.id,
             bytes(line.hbm_bytes),
             per_second(line.hbm_bandwidth, "B"),
@@ -120,18 +120,19 @@ fn show(app: &App, args: &ShowArgs) -> Result<Status> {
     let ridges = document.ridge_flop_per_byte.iter();
     let ridges: Vec<String> = ridges.map(|(dtype, x)| format!("{dtype} {x:.0}")).collect();
     app.print(&format!("{} FLOP a byte of HBM\n\n", ridges.join(", ")));
-    let mut grid = Grid::new(&[("source", Align::Left), ("read", Align::Left), ("", Align::Left)]);
+    let mut grid =
+        TextTable::new(&[("source", Align::Left), ("read", Align::Left), ("", Align::Left)]);
     for (name, source) in &hardware.sources {
         let url = source.url.as_deref().unwrap_or_default();
-        grid.row([name.clone(), source.date.clone(), format!("{} {url}", source.title)]);
+        grid.add_row([name.clone(), source.date.clone(), format!("{} {url}", source.title)]);
     }
     app.print(&grid.fitted(app.columns(), 2));
     Ok(0)
 }
 
 /// Every number with its unit, kind and source.
-fn figures(hardware: &Hardware) -> Grid {
-    let mut grid = Grid::new(&[
+fn figures(hardware: &Hardware) -> TextTable {
+    let mut grid = TextTable::new(&[
         ("number", Align::Left),
         ("value", Align::Right),
         ("unit", Align::Left),
@@ -146,7 +147,7 @@ fn figures(hardware: &Hardware) -> Grid {
     };
     let mut row = |name: String, value: f64, of, words: String, source: &str| {
         let unit = unit(of).unwrap_or_default();
-        grid.row([name, value.to_string(), unit, words, source.to_owned()]);
+        grid.add_row([name, value.to_string(), unit, words, source.to_owned()]);
     };
     let mut figure = |name: String, figure: &rgpu_predict::hw::Figure| {
         row(name, figure.value, figure.unit, kind(figure.kind).to_owned(), &figure.source);

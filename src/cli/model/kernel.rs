@@ -13,7 +13,7 @@ use super::input;
 use super::page::{self, PageArgs};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
-use crate::report::{Align, Grid, bytes, duration, percent};
+use crate::report::{Align, TextTable, bytes, duration, percent};
 
 /// Predict one kernel: its bound, its time and every term
 #[derive(Args, Clone, Debug)]
@@ -334,9 +334,9 @@ fn shares(args: &KernelArgs, target: &Target, us: f64) -> Result<Shares> {
 
 fn print(app: &App, document: &KernelDocument) {
     app.print(&format!("{} on {}\n", document.subject, document.gpu));
-    let mut grid = Grid::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left)]);
+    let mut grid = TextTable::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left)]);
     let mut row = |name: &str, value: String, words: String| {
-        grid.row([name.to_owned(), value, words]);
+        grid.add_row([name.to_owned(), value, words]);
     };
     let limited = format!("{:?}", document.limited_by).to_lowercase();
     row("bound", duration(document.bound_ns), "speed of light".into());
@@ -380,10 +380,10 @@ fn print(app: &App, document: &KernelDocument) {
         app.print(&format!("  note: {note}\n"));
     }
     let mut grid =
-        Grid::new(&[("term", Align::Left), ("time", Align::Right), ("formula", Align::Left)]);
+        TextTable::new(&[("term", Align::Left), ("time", Align::Right), ("formula", Align::Left)]);
     for term in &document.terms {
         let mark = if term.counts { "" } else { "  (not in the sum)" };
-        grid.row([term.name.to_owned(), duration(term.ns), format!("{}{mark}", term.formula)]);
+        grid.add_row([term.name.to_owned(), duration(term.ns), format!("{}{mark}", term.formula)]);
     }
     app.print("\n");
     app.print(&grid.plain(app.style().width, 2));

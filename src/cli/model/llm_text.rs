@@ -5,7 +5,7 @@ use rgpu_predict::llm::{Parallelism, Serving};
 
 use super::llm::Detail;
 use crate::cli::support::app::App;
-use crate::report::{Align, Grid, bytes, duration, percent};
+use crate::report::{Align, TextTable, bytes, duration, percent};
 
 /// Prints what was asked for.
 pub(super) fn print(app: &App, document: &LlmDocument, detail: Detail) {
@@ -65,9 +65,9 @@ fn layers(app: &App, phase: &PhaseDocument, detail: Detail) -> String {
         ("MFU", Align::Right),
         ("weights", Align::Right),
     ];
-    let mut grid = Grid::new(&head);
+    let mut grid = TextTable::new(&head);
     for layer in &phase.layers {
-        grid.row([
+        grid.add_row([
             layer.count.to_string(),
             layer.name.clone(),
             duration(layer.total.time_ns),
@@ -84,14 +84,14 @@ fn layers(app: &App, phase: &PhaseDocument, detail: Detail) -> String {
     }
     for layer in &phase.layers {
         text += &format!("\n  {}\n", layer.name);
-        let mut grid = Grid::new(&[
+        let mut grid = TextTable::new(&[
             ("part", Align::Left),
             ("time", Align::Right),
             ("bound", Align::Right),
             ("limited by", Align::Left),
         ]);
         for part in &layer.parts {
-            grid.row([
+            grid.add_row([
                 part.name.to_owned(),
                 duration(part.time_ns),
                 duration(part.bound_ns),
@@ -104,7 +104,7 @@ fn layers(app: &App, phase: &PhaseDocument, detail: Detail) -> String {
 }
 
 fn stages(app: &App, document: &LlmDocument) -> String {
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("stage", Align::Right),
         ("layers", Align::Left),
         ("weights", Align::Right),
@@ -114,7 +114,7 @@ fn stages(app: &App, document: &LlmDocument) -> String {
         ("of", Align::Right),
     ]);
     for (at, stage) in document.stages.iter().enumerate() {
-        grid.row([
+        grid.add_row([
             at.to_string(),
             format!("{} to {}", stage.first_layer, stage.first_layer + stage.layers - 1),
             bytes(stage.weights_bytes),
@@ -150,18 +150,18 @@ const SERVING: [(&str, Align); 6] = [
 
 fn points(app: &App, document: &LlmDocument) -> String {
     let head = [&[("requests", Align::Right)][..], &SERVING, &[("", Align::Left)]].concat();
-    let mut grid = Grid::new(&head);
+    let mut grid = TextTable::new(&head);
     for point in &document.points {
         let requests = point.concurrency.to_string();
         match &point.serving {
             Some(serving) => {
                 let row = std::iter::once(requests).chain(cells(serving));
-                grid.row(row.chain([String::new()]));
+                grid.add_row(row.chain([String::new()]));
             }
             None => {
                 let row = std::iter::once(requests)
                     .chain(std::array::from_fn::<_, 6, _>(|_| String::new()));
-                grid.row(row.chain([point.impossible.clone().unwrap_or_default()]));
+                grid.add_row(row.chain([point.impossible.clone().unwrap_or_default()]));
             }
         }
     }
@@ -173,12 +173,12 @@ fn suggestions(app: &App, document: &LlmDocument) -> String {
         return String::new();
     }
     let head = [&[("way", Align::Left)][..], &SERVING].concat();
-    let mut grid = Grid::new(&head);
+    let mut grid = TextTable::new(&head);
     let mut ruled_out = String::new();
     for suggestion in &document.suggestions {
         let way = spread(&suggestion.parallelism);
         match (&suggestion.serving, &suggestion.impossible) {
-            (Some(serving), _) => grid.row(std::iter::once(way).chain(cells(serving))),
+            (Some(serving), _) => grid.add_row(std::iter::once(way).chain(cells(serving))),
             (None, reason) => {
                 let reason = reason.as_deref().unwrap_or_default();
                 ruled_out += &format!("  {way}: {reason}\n");

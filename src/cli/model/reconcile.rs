@@ -19,7 +19,7 @@ use super::fit::{error_cells, rows};
 use super::{gpu, input, llm};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
-use crate::report::{Align, Grid, percent};
+use crate::report::{Align, TextTable, percent};
 
 /// Compare predictions with measured rows
 #[derive(Args, Clone, Debug)]
@@ -220,26 +220,26 @@ fn print(app: &App, summary: &ReconcileSummary, pairs: &[Pair]) {
         ("90 %", Align::Right),
         ("bias", Align::Right),
     ];
-    let mut grid = Grid::new(
+    let mut grid = TextTable::new(
         &[&[("error", Align::Left)][..], &ERRORS, &[("share of bound", Align::Right)]].concat(),
     );
     for (quantity, errors) in &summary.by_quantity {
         let share = summary.share_of_bound.get(quantity).copied().unwrap_or_default();
         let row = std::iter::once((*quantity).to_owned()).chain(error_cells(errors));
-        grid.row(row.chain([percent(100.0 * share)]));
+        grid.add_row(row.chain([percent(100.0 * share)]));
     }
     app.print(&grid.fitted(app.columns(), 0));
-    let mut grid = Grid::new(&[&[("where", Align::Left)][..], &ERRORS].concat());
+    let mut grid = TextTable::new(&[&[("where", Align::Left)][..], &ERRORS].concat());
     for pattern in summary.patterns.iter().take(SHOWN_PATTERNS) {
         let place = format!("{} {}", pattern.axis, pattern.value);
-        grid.row(std::iter::once(place).chain(error_cells(&pattern.errors)));
+        grid.add_row(std::iter::once(place).chain(error_cells(&pattern.errors)));
     }
     if !grid.is_empty() {
         app.print(&format!("\nworst first\n{}", grid.fitted(app.columns(), 0)));
     }
-    let mut grid = Grid::new(&[&[("month", Align::Left)][..], &ERRORS].concat());
+    let mut grid = TextTable::new(&[&[("month", Align::Left)][..], &ERRORS].concat());
     for month in &summary.trend {
-        grid.row(std::iter::once(month.value.clone()).chain(error_cells(&month.errors)));
+        grid.add_row(std::iter::once(month.value.clone()).chain(error_cells(&month.errors)));
     }
     if !grid.is_empty() {
         app.print(&format!("\nover time\n{}", grid.fitted(app.columns(), 0)));

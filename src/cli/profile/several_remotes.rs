@@ -17,7 +17,7 @@ use crate::cli::support::profile_request::ProfileCommand;
 use crate::cli::support::profile_result::{FinishedRun, write_result};
 use crate::cli::support::progress::ProgressRow;
 use crate::cli::support::saved_fan_out::{FAN_OUT_FILE, id_suffix, remote_names, run_folders};
-use crate::cli::support::terminal::safe;
+use crate::cli::support::terminal::escape_controls;
 use crate::cli::support::{open_profile, profile_request, saved_fan_out, session, started_here};
 use crate::error::{Exit, Failure, Result};
 use crate::model::Profile;
@@ -298,7 +298,7 @@ fn row(
             Err(failure) => failure.exit as u8,
         },
         state: record.state.as_str().into(),
-        failure: why.map(|why| safe(why.as_bytes())),
+        failure: why.map(|why| escape_controls(why.as_bytes())),
         code: failure.map(|failure| failure.code.clone()),
         seconds: record.seconds,
         cost_usd: record.cost.cost_usd,

@@ -7,7 +7,7 @@ use super::document::QueueDocument;
 use crate::cli::support::app::{App, Status};
 use crate::error::Result;
 use crate::queue::{Entry, EntryState, Queue};
-use crate::report::{Align, Grid};
+use crate::report::{Align, TextTable};
 
 /// Which entries are listed.
 #[derive(Args, Clone, Debug)]
@@ -72,7 +72,7 @@ pub(super) fn run(app: &App, args: &ListArgs) -> Result<Status> {
 
 /// The entries as a table.
 pub(super) fn table(app: &App, entries: &[Entry]) -> String {
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("id", Align::Right),
         ("state", Align::Left),
         ("try", Align::Right),
@@ -84,7 +84,7 @@ pub(super) fn table(app: &App, entries: &[Entry]) -> String {
         ("name", Align::Left),
     ]);
     for entry in entries {
-        grid.row([
+        grid.add_row([
             entry.id.to_string(),
             state_text(entry),
             if entry.attempt > 1 { entry.attempt.to_string() } else { String::new() },

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::document::QueueEntryDocument;
 use crate::cli::support::app::{App, Status};
-use crate::cli::support::terminal::hold_back;
+use crate::cli::support::terminal::incomplete_tail_len;
 use crate::error::{Exit, Failure, Result};
 use crate::queue::Queue;
 use crate::regular_file;
@@ -102,7 +102,7 @@ fn print_new(app: &App, log: &mut File, held: &mut Vec<u8>, is_over: bool) -> Re
             Failure::new(Exit::Disk, "unreadable", "the log cannot be read").cause(e)
         })?;
         held.extend_from_slice(&piece[..read]);
-        let keep = if read == 0 && is_over { 0 } else { hold_back(held) };
+        let keep = if read == 0 && is_over { 0 } else { incomplete_tail_len(held) };
         let rest = held.split_off(held.len() - keep);
         if !held.is_empty() {
             app.print_bytes(held);

@@ -11,10 +11,10 @@ use crate::cli::support::session;
 use crate::config::Config;
 use crate::error::Result;
 use crate::remote::{Price, RemoteSpec};
-use crate::report::{Align, Grid};
+use crate::report::{Align, TextTable};
 
 /// A state with less room than this, in characters, goes below the table.
-const MAX_STATE_WIDTH: usize = 24;
+const MIN_STATE_WIDTH: usize = 24;
 
 /// The output of `remote list`, `add`, `default` and `remove` with `--json` (`rgpu.remotes/1`).
 #[derive(Serialize, JsonSchema)]
@@ -57,7 +57,7 @@ pub(super) fn list(app: &App) -> Result<Status> {
         return Ok(0);
     }
     // A platform's state may be long, so it gives way to the other columns.
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("  remote", Align::Left),
         ("address", Align::Left),
         ("last seen with", Align::Left),
@@ -70,7 +70,7 @@ pub(super) fn list(app: &App) -> Result<Status> {
         ));
     }
     for line in document.remotes {
-        grid.row([
+        grid.add_row([
             format!("{} {}", if line.default { "*" } else { " " }, line.name),
             line.url,
             line.host.as_ref().map(gpus).unwrap_or_default(),
@@ -81,7 +81,7 @@ pub(super) fn list(app: &App) -> Result<Status> {
         app.columns(),
         0,
         "state",
-        MAX_STATE_WIDTH,
+        MIN_STATE_WIDTH,
     ));
     Ok(0)
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::super::support::app::{App, Status};
 use super::super::support::session;
-use super::super::support::terminal::{safe, write_stderr};
+use super::super::support::terminal::{escape_controls, write_stderr};
 use crate::config::LOCAL;
 use crate::error::{Exit, Failure, Result};
 use crate::remote::{HostKeyQuestion, OnRemote, Remote, RemoteSpec, Rental, UserPrompt, wafer};
@@ -125,14 +125,14 @@ impl UserPrompt for StatusPrinter<'_> {
 
     fn verbose(&self, line: &str) {
         if self.app.global.verbose > 0 {
-            self.app.print_note(&safe(line.as_bytes()));
+            self.app.print_note(&escape_controls(line.as_bytes()));
         }
     }
 
     fn starting(&self, what: &str) {
         let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if *last != what {
-            self.app.print_note(&safe(what.as_bytes()));
+            self.app.print_note(&escape_controls(what.as_bytes()));
             what.clone_into(&mut last);
         }
     }
@@ -161,7 +161,7 @@ pub(super) fn up(app: &App, name: &str) -> Result<Status> {
         return Ok(0);
     }
     if let Some(version) = &rental.version {
-        let version = safe(version.as_bytes());
+        let version = escape_controls(version.as_bytes());
         app.print_note(&format!("`{}` answers, with an app of rgpu {version}", spec.name));
         app.print_note(&format!("next: rgpu remote check {}", spec.name));
         return Ok(0);
@@ -213,7 +213,7 @@ pub(super) fn login(app: &App, what: &str) -> Result<Status> {
             .hint("platforms with a login: wafer"));
     }
     let show = |url: &str| {
-        let url = safe(url.as_bytes());
+        let url = escape_controls(url.as_bytes());
         app.print_note(&format!(
             "open this page in any browser and log in there:\n  {url}\nwaiting for \
                           the login …"
@@ -227,7 +227,11 @@ pub(super) fn login(app: &App, what: &str) -> Result<Status> {
         app.print_json(&Login { schema: "rgpu.login/1", who: done.who, file: done.file })?;
         return Ok(0);
     }
-    app.print_note(&format!("logged in as {}; kept in {}", safe(done.who.as_bytes()), done.file));
+    app.print_note(&format!(
+        "logged in as {}; kept in {}",
+        escape_controls(done.who.as_bytes()),
+        done.file
+    ));
     Ok(0)
 }
 
@@ -280,7 +284,7 @@ impl RentalState {
     pub(super) fn words(&self) -> String {
         match self {
             Self::Known(rental) => words(rental),
-            Self::Unknown { error } => safe(error.what.as_bytes()),
+            Self::Unknown { error } => escape_controls(error.what.as_bytes()),
         }
     }
 }
@@ -296,7 +300,7 @@ fn words(rental: &Rental) -> String {
     if let Some(left) = rental.credits.as_ref().and_then(|credits| credits.left_usd) {
         text += &format!(", {} left", usd(left));
     }
-    safe(text.as_bytes())
+    escape_controls(text.as_bytes())
 }
 
 fn open(app: &App, name: &str) -> Result<(RemoteSpec, Box<dyn Remote>)> {

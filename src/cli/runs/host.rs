@@ -16,12 +16,12 @@ use super::super::support::app::{App, Status};
 use super::super::support::progress::LiveOutput;
 use super::super::support::session::{self, OutputOptions};
 use super::super::support::started_here;
-use super::super::support::terminal::{safe, write_stderr};
+use super::super::support::terminal::{escape_controls, write_stderr};
 use super::clean::{CleanArgs, CleanResult, counted};
 use super::{AttachArgs, outcome_word};
 use crate::error::{Exit, Failure, Result, inset};
 use crate::remote::{HostJobs, HostLink, OnRemote};
-use crate::report::{Align, Grid, bytes, one_line};
+use crate::report::{Align, TextTable, bytes, one_line};
 use crate::store::{JobRecord, RunFolder, RunRecord, RunState, Runs};
 
 /// Limits a run's plans: each may have 1 MiB.
@@ -90,7 +90,7 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
         return Ok(0);
     }
     let home = fetched_jobs(runs)?;
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("job", Align::Left),
         ("what", Align::Left),
         ("state", Align::Left),
@@ -100,9 +100,9 @@ pub(super) fn list(app: &App, runs: &Runs, remote: &str, count: usize) -> Result
     ]);
     for job in &jobs {
         let since = job.ended_ms.unwrap_or(job.started_ms);
-        grid.row([
-            safe(job.job.as_bytes()),
-            safe(job.title.as_bytes()),
+        grid.add_row([
+            escape_controls(job.job.as_bytes()),
+            escape_controls(job.title.as_bytes()),
             state(job),
             // Both times are by the host's clock, which may differ from ours.
             now_ms.checked_sub(since).map(age).unwrap_or_default(),
@@ -337,7 +337,7 @@ pub(super) fn folder_of(
 fn command(origin: &Origin) -> String {
     let words = origin.argv.iter().skip(1).map(String::as_str);
     let words = shlex::try_join(words).unwrap_or_default();
-    safe(format!("rgpu {words}").as_bytes())
+    escape_controls(format!("rgpu {words}").as_bytes())
 }
 
 fn agreed(app: &App, job: &str, origin: &Origin) -> bool {

@@ -6,11 +6,11 @@ use serde::Serialize;
 use super::super::support::app::{App, Status};
 use super::{ListArgs, cost_text, state_text};
 use crate::error::Result;
-use crate::report::{Align, Grid, bytes};
+use crate::report::{Align, TextTable, bytes};
 use crate::store::{RunFolder, RunLine, RunRecord, RunState, Runs};
 
 /// A note with less room than this, in characters, goes below the table.
-const MAX_NOTE_WIDTH: usize = 20;
+const MIN_NOTE_WIDTH: usize = 20;
 
 /// The output of `runs list --json` (`rgpu.runs/1`).
 #[derive(Serialize, JsonSchema)]
@@ -50,7 +50,7 @@ pub(super) fn list(app: &App, runs: &Runs, args: &ListArgs) -> Result<Status> {
         app.print_note(&format!("no runs in {}", runs.root().display()));
         return Ok(0);
     }
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("run", Align::Left),
         ("reason", Align::Left),
         ("what", Align::Left),
@@ -76,7 +76,7 @@ pub(super) fn list(app: &App, runs: &Runs, args: &ListArgs) -> Result<Status> {
             true => reason(&line.folder).unwrap_or_default(),
             false => String::new(),
         };
-        grid.row([
+        grid.add_row([
             r.id,
             reason,
             r.title,
@@ -86,14 +86,14 @@ pub(super) fn list(app: &App, runs: &Runs, args: &ListArgs) -> Result<Status> {
             if away { String::new() } else { format!("{:.1} s", r.seconds) },
             cost_text(&r.cost).filter(|_| !away).unwrap_or_default(),
             bytes(line.bytes as f64),
-            super::super::support::terminal::safe(r.note.as_bytes()),
+            super::super::support::terminal::escape_controls(r.note.as_bytes()),
         ]);
     }
     app.print(&grid.without_empty_columns().fitted_with_words(
         app.style().width,
         0,
         "note",
-        MAX_NOTE_WIDTH,
+        MIN_NOTE_WIDTH,
     ));
     Ok(0)
 }

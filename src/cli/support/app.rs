@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use serde::Serialize;
 
-use super::terminal::{Terminal, safe, write_out, write_stderr};
+use super::terminal::{Terminal, escape_controls, write_out, write_stderr};
 use super::{json, open_files};
 use crate::config::{Config, Environment};
 use crate::error::{ErrorDocument, Exit, Failure, Result, inset};
@@ -168,7 +168,7 @@ pub(in crate::cli) fn stdout_is_taken() -> Failure {
 /// Prints a failure on stderr, and with `--json` also on stdout as `rgpu.error/1`.
 pub(in crate::cli) fn show_failure(failure: &Failure, exit: u8, json: bool) {
     let terminal = Terminal::detect();
-    let text = safe(failure.to_string().as_bytes());
+    let text = escape_controls(failure.to_string().as_bytes());
     let text = match (terminal.stderr_color, text.strip_prefix("error:")) {
         (true, Some(rest)) => format!("\u{1b}[1;31merror:\u{1b}[0m{rest}"),
         _ => text,

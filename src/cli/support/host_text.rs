@@ -2,7 +2,7 @@
 
 use rgpu_protocol::HostFacts;
 
-use crate::report::{Align, Grid, one_line, wrap};
+use crate::report::{Align, TextTable, one_line, wrap};
 
 /// The facts of a host in a few lines of `width` columns.
 pub(in crate::cli) fn host_text(
@@ -42,11 +42,11 @@ pub(in crate::cli) fn host_text(
         None => out += "  driver     none: no GPU work can run there\n",
     }
     let mut grid =
-        Grid::new(&[("tool", Align::Left), ("version", Align::Left), ("path", Align::Left)]);
+        TextTable::new(&[("tool", Align::Left), ("version", Align::Left), ("path", Align::Left)]);
     for tool in &facts.tools {
-        grid.row([clean(&tool.name), clean(&tool.version), clean(&tool.path)]);
+        grid.add_row([clean(&tool.name), clean(&tool.version), clean(&tool.path)]);
         for problem in &tool.problems {
-            grid.row([String::new(), String::new(), clean(problem)]);
+            grid.add_row([String::new(), String::new(), clean(problem)]);
         }
     }
     out += "\n";

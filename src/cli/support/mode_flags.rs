@@ -2,7 +2,7 @@
 
 use super::profile_args::ProfileArgs;
 use crate::error::{Exit, Failure, Result};
-use crate::kernel::{FlagGroup, Mode};
+use crate::kernel::{FlagGroup, ProfileMode};
 
 /// A flag and the group that a mode must take.
 type ModeFlag = (&'static str, FlagGroup);
@@ -19,7 +19,7 @@ pub(in crate::cli) fn first_given(args: &ProfileArgs) -> Result<()> {
                 "usage",
                 format!("`{flag}` has no effect without `--mode`"),
             );
-            Err(match Mode::with_flags(*group).next() {
+            Err(match ProfileMode::with_flags(*group).next() {
                 Some(first) => failure.hint(format!("add `--mode {first}`")),
                 None => failure,
             })
@@ -66,11 +66,11 @@ fn given(args: &ProfileArgs) -> Vec<ModeFlag> {
 ///
 /// # Errors
 /// A usage error that names the flag and the modes it belongs to.
-pub(in crate::cli) fn check(args: &ProfileArgs, mode: Mode) -> Result<()> {
+pub(in crate::cli) fn check(args: &ProfileArgs, mode: ProfileMode) -> Result<()> {
     let given = given(args);
     let misplaced = given.iter().find(|(_, group)| !mode.info().flags.contains(group));
     if let Some((flag, group)) = misplaced {
-        let modes: Vec<Mode> = Mode::with_flags(*group).collect();
+        let modes: Vec<ProfileMode> = ProfileMode::with_flags(*group).collect();
         let names: Vec<String> = modes.iter().map(|mode| format!("`{mode}`")).collect();
         let plural = if names.len() == 1 { "mode" } else { "modes" };
         let failure = Failure::new(

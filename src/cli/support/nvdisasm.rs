@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::app::App;
 use super::session;
-use super::terminal::safe;
+use super::terminal::escape_controls;
 use crate::disasm::{Nvdisasm, NvdisasmSearch, fetched};
 use crate::model::HotSpots;
 use crate::run::set_up_compilers;
@@ -90,7 +90,7 @@ pub(in crate::cli) fn add_operands(
     for from in reports {
         if let Err(error) = crate::disasm::operands(spots, &from, &path(&from), &tool) {
             let line = format!("`{from}`: instructions have no operands: {error}");
-            app.print_note(&safe(line.as_bytes()));
+            app.print_note(&escape_controls(line.as_bytes()));
         }
     }
 }

@@ -4,7 +4,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use super::run_args::{PlaceArgs, RunArgs, bytes, duration};
-use crate::kernel::{MODES, Mode, is_identifier};
+use crate::kernel::{MODES, ProfileMode, is_identifier};
 use crate::suite::sweep_values;
 use crate::tool::WindowEnd;
 
@@ -25,7 +25,7 @@ pub(in crate::cli) struct ProfileArgs {
 
     /// What to measure with [default: the kernel's own mode, else ncu]
     #[arg(long, short, value_parser = mode_parser())]
-    pub mode: Option<Mode>,
+    pub mode: Option<ProfileMode>,
 
     #[command(flatten)]
     pub place: PlaceArgs,
@@ -91,9 +91,9 @@ Examples:
   rgpu profile --remote h200 -- ./app --its args";
 
 /// Reads the name of a mode; help and completions have what each gives.
-pub(in crate::cli) fn mode_parser() -> impl TypedValueParser<Value = Mode> {
+pub(in crate::cli) fn mode_parser() -> impl TypedValueParser<Value = ProfileMode> {
     let names = MODES.iter().map(|info| PossibleValue::new(info.name).help(info.gives));
-    PossibleValuesParser::new(names).try_map(|name| name.parse::<Mode>())
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<ProfileMode>())
 }
 
 /// Parses `n=256..8192:x2` or `dtype=f16,bf16`.
@@ -175,7 +175,7 @@ pub(in crate::cli) struct NcuArgs {
 
 /// Mode `deep`.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Mode deep")]
+#[command(next_help_heading = "ProfileMode deep")]
 pub(in crate::cli) struct DeepArgs {
     /// Number of kernels to profile with ncu, by GPU time [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]

@@ -12,7 +12,7 @@ use super::kernel_folders::kernel_folders;
 use super::profile_args::{DeepArgs, Limit, ProfileArgs};
 use super::{mode_flags, session};
 use crate::error::{Exit, Failure, Result, shell_word};
-use crate::kernel::{KernelSpec, Mode, Selection, find};
+use crate::kernel::{KernelSpec, ProfileMode, Selection, find};
 use crate::store::{CaseSizes, InputsRecord, digest_file};
 use crate::tool::{
     BundleFile, CaptureRange, DeepOptions, NcuOptions, NsysOptions, Program, RegionPattern,
@@ -51,11 +51,11 @@ pub(in crate::cli) fn resolve(app: &App, args: &ProfileArgs) -> Result<ProfileCo
 fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
     let loaded = find::find(name, &kernel_folders(app)).map_err(Failure::from)?;
     let spec = loaded.spec;
-    let mode = args.mode.or(spec.mode).unwrap_or(Mode::Ncu);
+    let mode = args.mode.or(spec.mode).unwrap_or(ProfileMode::Ncu);
     let selection = match (args.problem_sizes.is_empty(), mode) {
         (false, _) => Selection::Given(args.problem_sizes.clone()),
         // A check is worth running on every size.
-        (true, Mode::Verify) => Selection::All,
+        (true, ProfileMode::Verify) => Selection::All,
         (true, _) => Selection::Default,
     };
     let cases = spec.cases(&selection).map_err(|error| {
@@ -86,7 +86,7 @@ fn kernel(app: &App, args: &ProfileArgs, name: &str) -> Result<ProfileCommand> {
 /// Resolves a program. A path that is a file here is sent along; anything else must exist on the
 /// host.
 fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
-    let mode = args.mode.unwrap_or(Mode::Ncu);
+    let mode = args.mode.unwrap_or(ProfileMode::Ncu);
     mode_flags::check(args, mode)?;
     let program_path = args.program.first().map_or("", String::as_str);
     let on_this_machine =
@@ -134,7 +134,7 @@ fn program(app: &App, args: &ProfileArgs) -> Result<ProfileCommand> {
 pub(in crate::cli) fn of_program(
     app: &App,
     args: &ProfileArgs,
-    mode: Mode,
+    mode: ProfileMode,
     program: Program,
     inputs: InputsRecord,
 ) -> Result<ProfileCommand> {
@@ -147,7 +147,7 @@ pub(in crate::cli) fn of_program(
     Ok(ProfileCommand { request, name, assumptions: Vec::new(), inputs, folder: app.cwd.clone() })
 }
 
-fn needs_no_kernel(mode: Mode) -> Result<()> {
+fn needs_no_kernel(mode: ProfileMode) -> Result<()> {
     match mode.info().needs_kernel {
         true => Err(Failure::new(Exit::Usage, "usage", format!("mode `{mode}` needs a kernel"))
             .hint("a program is profiled with --mode ncu, deep, nsys, sanitizer, nvtx or torch")),
@@ -180,7 +180,7 @@ fn digest(path: &Path) -> Result<crate::store::InputDigest> {
 }
 
 /// The options that kernels and programs share.
-fn options(args: &ProfileArgs, mode: Mode, target: Target) -> Result<Request> {
+fn options(args: &ProfileArgs, mode: ProfileMode, target: Target) -> Result<Request> {
     mode_flags::check(args, mode)?;
     let mut request = Request::new(mode, target);
     let timing = TimingPlan::default();
@@ -208,7 +208,7 @@ fn options(args: &ProfileArgs, mode: Mode, target: Target) -> Result<Request> {
         request.patterns.extend(RegionPattern::list(value)?);
     }
     request.deep = deep(&args.deep);
-    if mode == Mode::Deep && args.run.timeout.is_none() {
+    if mode == ProfileMode::Deep && args.run.timeout.is_none() {
         // The step's time limit must not cut off the detailed pass within its budget.
         let budget_s = request.deep.budget.seconds.unwrap_or_default();
         request.timeout_s = request.timeout_s.max(budget_s.saturating_mul(2));

@@ -1,10 +1,10 @@
 //! Writes a program's output to this process's stdout and stderr.
 //!
 //! A separate thread writes it, in the order in which it arrived. A stalled reader (`| less`) thus
-//! holds up neither the connection, whose lease must be renewed, nor Ctrl-C. Unwritten output is
+//! holds up neither the connection, which renews the job's lease, nor Ctrl-C. Unwritten output is
 //! queued in memory; beyond [`MAX_QUEUED_BYTES`] the thread reads it back from the log in the run
-//! folder. Then neighbouring pieces of one log become one, and beyond [`MAX_QUEUED_PIECES`] so do
-//! those with another stream's output between them.
+//! folder. Adjacent pieces of one log are merged. Beyond [`MAX_QUEUED_PIECES`] they are merged across
+//! the other stream's output too, so that stdout and stderr may change their order.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -19,11 +19,11 @@ use rgpu_protocol::event::Stream;
 use rustix::event::{PollFd, PollFlags, poll};
 use tokio::sync::watch;
 
-use super::terminal::{Terminal, hold_back, safe, unwritten};
+use super::terminal::{Terminal, escape_controls, incomplete_tail_len, record_write_error};
 use crate::run::Canceller;
 use crate::store::LogPosition;
 
-/// Output queued in memory for a slow reader, in bytes.
+/// Size of the queue beyond which output is read back from the log, in bytes.
 const MAX_QUEUED_BYTES: u64 = 16 << 20;
 
 /// Pieces in the queue beyond which the order of different streams is no longer kept.
@@ -39,7 +39,7 @@ const PIECE_BYTES: u64 = 128;
 #[derive(Clone)]
 pub(in crate::cli) struct ProgramOutput {
     queue: Arc<OutputQueue>,
-    /// Bytes in the queue.
+    /// Size of the queue: all queued output, that in the log too, and [`PIECE_BYTES`] for each piece.
     queued_bytes: Arc<watch::Sender<u64>>,
 }
 
@@ -56,7 +56,8 @@ impl OutputQueue {
         self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a piece, or extends the one that it continues. Returns the memory that it takes.
+    /// Adds a piece, or extends the one that it continues. Returns how much it adds to
+    /// the size of the queue.
     fn push(&self, piece: QueuedPiece) -> u64 {
         let mut pieces = self.pieces();
         let last = match pieces.len() < MAX_QUEUED_PIECES {
@@ -115,10 +116,10 @@ impl QueuedPiece {
     /// Whether `next` is the part of the same log that follows this one.
     fn is_continued_by(&self, next: &Self) -> bool {
         let (
-            Self::Output { stream, len, bytes: PieceBytes::Recorded { path, offset } },
+            Self::Output { stream, len, bytes: PieceBytes::InLog { path, offset } },
             Self::Output {
                 stream: next_stream,
-                bytes: PieceBytes::Recorded { path: next_path, offset: next_offset },
+                bytes: PieceBytes::InLog { path: next_path, offset: next_offset },
                 ..
             },
         ) = (self, next)
@@ -129,9 +130,10 @@ impl QueuedPiece {
     }
 }
 
+/// Where the bytes of a queued piece are.
 enum PieceBytes {
-    Held(Vec<u8>),
-    Recorded { path: PathBuf, offset: u64 },
+    InMemory(Vec<u8>),
+    InLog { path: PathBuf, offset: u64 },
 }
 
 /// How the program's output is changed on a terminal.
@@ -144,7 +146,7 @@ pub(in crate::cli) enum OutputStyle {
 }
 
 impl ProgramOutput {
-    /// Writes to this process's own streams. `canceller` is told when stdout's reader has gone.
+    /// Starts the thread that writes. `canceller` is told when stdout's reader has gone.
     pub(in crate::cli) fn new(
         terminal: Terminal,
         style: OutputStyle,
@@ -171,7 +173,7 @@ impl ProgramOutput {
                         // `rgpu exec -- yes | head -1`: the program is stopped as by a closed pipe.
                         // A closed stderr stops nothing.
                         if let (Stream::Stdout, Err(error)) = (stream, written) {
-                            unwritten(&error);
+                            record_write_error(&error);
                             stdout_closed = true;
                             canceller.request_cancel_for_unread_output();
                         }
@@ -187,16 +189,14 @@ impl ProgramOutput {
     pub(in crate::cli) fn write(&self, stream: Stream, bytes: &[u8], recorded: LogPosition<'_>) {
         let len = bytes.len() as u64;
         let bytes = match *self.queued_bytes.borrow() + len <= MAX_QUEUED_BYTES {
-            true => PieceBytes::Held(bytes.to_owned()),
-            false => {
-                PieceBytes::Recorded { path: recorded.path.to_owned(), offset: recorded.offset }
-            }
+            true => PieceBytes::InMemory(bytes.to_owned()),
+            false => PieceBytes::InLog { path: recorded.path.to_owned(), offset: recorded.offset },
         };
         self.send(QueuedPiece::Output { stream, len, bytes });
     }
 
     /// Waits until everything queued is written.
-    pub(in crate::cli) async fn drained(&self) {
+    pub(in crate::cli) async fn wait_until_written(&self) {
         self.send(QueuedPiece::End);
         // This fails only without a sender, and we hold one.
         let _ = self.queued_bytes.subscribe().wait_for(|queued_bytes| *queued_bytes == 0).await;
@@ -222,8 +222,8 @@ struct OutputThread {
 impl OutputThread {
     fn write(&mut self, stream: Stream, len: u64, bytes: PieceBytes) -> io::Result<()> {
         let (path, mut offset) = match bytes {
-            PieceBytes::Held(bytes) => return self.write_bytes(stream, bytes),
-            PieceBytes::Recorded { path, offset } => (path, offset),
+            PieceBytes::InMemory(bytes) => return self.write_bytes(stream, bytes),
+            PieceBytes::InLog { path, offset } => (path, offset),
         };
         let end = offset + len;
         while offset < end {
@@ -245,7 +245,7 @@ impl OutputThread {
         }
         let mut all = self.partial.remove(&stream).unwrap_or_default();
         all.extend(bytes);
-        let partial = all.split_off(all.len() - hold_back(&all));
+        let partial = all.split_off(all.len() - incomplete_tail_len(&all));
         self.partial.insert(stream, partial);
         self.show(stream, &all)
     }
@@ -258,7 +258,7 @@ impl OutputThread {
     }
 
     fn show(&self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
-        let text = safe(bytes);
+        let text = escape_controls(bytes);
         self.bar.suspend(|| write_all(stream, text.as_bytes()))
     }
 
@@ -281,7 +281,7 @@ impl OutputThread {
     }
 }
 
-/// Writes around the standard library's buffers: a thread blocked here must hold no lock.
+/// Bypasses the standard library's buffer and lock of stdout: a thread blocked here must hold no lock.
 fn write_all(stream: Stream, mut bytes: &[u8]) -> io::Result<()> {
     let (stdout, stderr) = (io::stdout(), io::stderr());
     let to: BorrowedFd<'_> = match stream {
@@ -309,7 +309,7 @@ mod tests {
 
     fn recorded(stream: Stream, offset: u64, len: u64) -> QueuedPiece {
         let path = PathBuf::from(stream.as_str());
-        QueuedPiece::Output { stream, len, bytes: PieceBytes::Recorded { path, offset } }
+        QueuedPiece::Output { stream, len, bytes: PieceBytes::InLog { path, offset } }
     }
 
     #[test]
@@ -334,7 +334,7 @@ mod tests {
         for _ in 0..MAX_QUEUED_PIECES {
             let piece = queue.pop();
             weight -= piece.weight();
-            let QueuedPiece::Output { stream, len, bytes: PieceBytes::Recorded { offset, .. } } =
+            let QueuedPiece::Output { stream, len, bytes: PieceBytes::InLog { offset, .. } } =
                 piece
             else {
                 panic!("only recorded pieces");

@@ -14,7 +14,7 @@ use rgpu_protocol::event::Stream;
 use rgpu_protocol::{Event, EventBody, RungRecord};
 
 use super::program_output::{OutputStyle, ProgramOutput};
-use super::terminal::{Terminal, safe, write_stderr, write_stderr_unchanged};
+use super::terminal::{Terminal, escape_controls, write_stderr, write_stderr_unchanged};
 use super::tool_progress::{ToolProgress, ToolStatus};
 use crate::config::LOCAL;
 use crate::error::inset;
@@ -104,7 +104,7 @@ impl ProgressRow {
     pub(in crate::cli) fn show(&self, text: &str) {
         self.bar.set_style(spinner());
         self.bar.set_prefix(self.line_prefix.clone());
-        self.bar.set_message(one_line(&safe(text.as_bytes())));
+        self.bar.set_message(one_line(&escape_controls(text.as_bytes())));
     }
 }
 
@@ -182,7 +182,7 @@ impl Progress {
     /// Shows a phase on the bar; without a bar prints it once as a line. The bar writes to the
     /// terminal itself.
     fn set_phase(&mut self, text: &str) {
-        let text = one_line(&safe(text.as_bytes()));
+        let text = one_line(&escape_controls(text.as_bytes()));
         if self.phase == text {
             return;
         }
@@ -276,7 +276,7 @@ impl Progress {
             }
             None => self.bar.set_style(spinner()),
         }
-        self.bar.set_message(one_line(&safe(status.text.as_bytes())));
+        self.bar.set_message(one_line(&escape_controls(status.text.as_bytes())));
     }
 
     /// Ends the progress of a tool, and shows what was held back of its output.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::app::App;
-use super::terminal::safe;
+use super::terminal::escape_controls;
 use crate::import::ReadProgress;
 
 /// A bar that appears with the first reported rows and is removed when dropped. A file that is read
@@ -26,7 +26,7 @@ impl ReadingBar {
         bar.set_style(
             ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()),
         );
-        bar.set_message(safe(what.as_bytes()));
+        bar.set_message(escape_controls(what.as_bytes()));
         ReadingBar { bar, is_visible }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::app::{App, Status};
-use super::terminal::safe;
+use super::terminal::escape_controls;
 use crate::error::{Exit, Failure, Result};
 use crate::model::Comparison;
 use crate::report::comparison::{markdown, table};
@@ -75,5 +75,5 @@ pub(in crate::cli) fn show(app: &App, comparison: &Comparison) -> Result<()> {
 
 /// Prints the table. Names of kernels and files are foreign text.
 pub(in crate::cli) fn show_table(app: &App, comparison: &Comparison) {
-    app.print(&safe(table(comparison, &app.style()).as_bytes()));
+    app.print(&escape_controls(table(comparison, &app.style()).as_bytes()));
 }

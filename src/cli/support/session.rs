@@ -203,7 +203,7 @@ impl RemoteSession {
         let Some(program_output) = &self.program_output else { return Ok(()) };
         let cancels_seen = self.cancel.handled_count();
         tokio::select! {
-            () = program_output.drained() => {}
+            () = program_output.wait_until_written() => {}
             () = tokio::time::sleep(DRAIN_AFTER_CANCEL), if cancels_seen > 0 => {}
             () = self.cancel.wait_for_more_than(cancels_seen) => {
                 if !self.cancel.is_output_unread() {

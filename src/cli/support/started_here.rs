@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use rgpu_protocol::Digest;
 
 use super::app::App;
-use super::terminal::safe;
+use super::terminal::escape_controls;
 use crate::bundle::quoted;
 use crate::error::{Exit, Failure, Result};
 use crate::store::RunRecord;
@@ -55,7 +55,7 @@ pub(in crate::cli) fn check(app: &App, record: &RunRecord, agreed: bool) -> Resu
         return Ok(());
     }
     let argv = record.argv.get(1..).unwrap_or_default();
-    let command = safe(format!("rgpu {}", quoted(argv)).as_bytes());
+    let command = escape_controls(format!("rgpu {}", quoted(argv)).as_bytes());
     let message = format!("run `{}` was not started on this machine", record.id);
     Err(Failure::new(Exit::Config, "started_elsewhere", message)
         .hint(format!("its record says that it goes on as `{command}`, which may send more files"))

@@ -16,13 +16,13 @@ use crate::error::{Exit, Failure};
 /// The first error of a write to stdout, other than a closed pipe.
 static WRITE_ERROR: OnceLock<String> = OnceLock::new();
 
-/// Writes data to stdout, on a terminal made [`safe`], and returns whether that worked. A failure is
+/// Writes data to stdout, on a terminal made [`escape_controls`], and returns whether that worked. A failure is
 /// kept for [`written`].
 pub(in crate::cli) fn write_out(bytes: &[u8]) -> bool {
-    Stdout.write_all(bytes).map_err(|error| unwritten(&error)).is_ok()
+    Stdout.write_all(bytes).map_err(|error| record_write_error(&error)).is_ok()
 }
 
-/// stdout as a writer: each write is flushed, and on a terminal made [`safe`].
+/// stdout as a writer: each write is flushed, and on a terminal made [`escape_controls`].
 pub(in crate::cli) struct Stdout;
 
 impl Write for Stdout {
@@ -30,7 +30,7 @@ impl Write for Stdout {
         static IS_TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
         let mut out = io::stdout().lock();
         match *IS_TERMINAL {
-            true => out.write_all(safe(bytes).as_bytes())?,
+            true => out.write_all(escape_controls(bytes).as_bytes())?,
             false => out.write_all(bytes)?,
         }
         out.flush()?;
@@ -42,10 +42,10 @@ impl Write for Stdout {
     }
 }
 
-/// Writes a text to stderr, made [`safe`]. A failure is ignored: there is no place left to report
+/// Writes a text to stderr, made [`escape_controls`]. A failure is ignored: there is no place left to report
 /// it.
 pub(in crate::cli) fn write_stderr(text: &str) {
-    write_stderr_unchanged(safe(text.as_bytes()).as_bytes());
+    write_stderr_unchanged(escape_controls(text.as_bytes()).as_bytes());
 }
 
 /// Writes bytes to stderr as they are: for a pipe, or a terminal that the program owns.
@@ -54,7 +54,7 @@ pub(in crate::cli) fn write_stderr_unchanged(bytes: &[u8]) {
 }
 
 /// Keeps the first failure to write to stdout. A closed pipe (`| head`) does not count.
-pub(in crate::cli) fn unwritten(error: &std::io::Error) {
+pub(in crate::cli) fn record_write_error(error: &std::io::Error) {
     if error.kind() != ErrorKind::BrokenPipe {
         WRITE_ERROR.get_or_init(|| error.to_string());
     }
@@ -182,7 +182,7 @@ impl Drop for RawTerminal {
 /// Foreign bytes as text that cannot harm a terminal. SGR sequences and newlines stay (a carriage
 /// return before a newline is dropped); other control characters become `\u001b` and the like, so
 /// that JSON stays JSON: there they occur in strings only.
-pub(in crate::cli) fn safe(bytes: &[u8]) -> String {
+pub(in crate::cli) fn escape_controls(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut out = String::with_capacity(text.len());
     let mut rest = text.as_ref();
@@ -205,9 +205,9 @@ pub(in crate::cli) fn safe(bytes: &[u8]) -> String {
     out
 }
 
-/// How many bytes at the end belong to something incomplete that [`safe`] must get in one piece: a
+/// How many bytes at the end belong to something incomplete that [`escape_controls`] must get in one piece: a
 /// character, a colour sequence, a line end.
-pub(in crate::cli) fn hold_back(bytes: &[u8]) -> usize {
+pub(in crate::cli) fn incomplete_tail_len(bytes: &[u8]) -> usize {
     const MAX_SEQUENCE_BYTES: usize = 32;
     if bytes.ends_with(b"\r") {
         return 1;
@@ -268,15 +268,15 @@ mod tests {
 
     #[test]
     fn colours_stay_and_everything_else_is_shown_escaped() {
-        assert_eq!(safe(b"\x1b[31mred\x1b[0m\r\n"), "\u{1b}[31mred\u{1b}[0m\n");
-        assert_eq!(safe(b"\x1b]0;title\x07"), "\\u001b]0;title\\u0007");
-        assert_eq!(safe(b"\x1b[2J"), "\\u001b[2J");
-        assert_eq!(safe(b"50%\r100%"), "50%\\r100%");
-        assert_eq!(safe("a\u{202e}b".as_bytes()), "a\\u202eb");
-        assert_eq!(safe(b"\xff"), "\u{fffd}");
+        assert_eq!(escape_controls(b"\x1b[31mred\x1b[0m\r\n"), "\u{1b}[31mred\u{1b}[0m\n");
+        assert_eq!(escape_controls(b"\x1b]0;title\x07"), "\\u001b]0;title\\u0007");
+        assert_eq!(escape_controls(b"\x1b[2J"), "\\u001b[2J");
+        assert_eq!(escape_controls(b"50%\r100%"), "50%\\r100%");
+        assert_eq!(escape_controls("a\u{202e}b".as_bytes()), "a\\u202eb");
+        assert_eq!(escape_controls(b"\xff"), "\u{fffd}");
         // A document is still the same document.
         let document = serde_json::json!({ "a\u{9b}\u{7f}": "\r\n\u{1b}[1m\u{202e}\u{7}" });
-        let shown = safe(serde_json::to_string_pretty(&document).unwrap().as_bytes());
+        let shown = escape_controls(serde_json::to_string_pretty(&document).unwrap().as_bytes());
         assert!(!shown.contains(|c: char| c != '\n' && (c.is_control() || is_bidi(c))), "{shown}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), document);
     }
@@ -299,7 +299,7 @@ mod tests {
             (b"50%\r", 1),
         ];
         for (bytes, held) in cases {
-            assert_eq!(hold_back(bytes), *held, "{}", bytes.escape_ascii());
+            assert_eq!(incomplete_tail_len(bytes), *held, "{}", bytes.escape_ascii());
         }
     }
 }

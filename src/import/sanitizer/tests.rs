@@ -53,6 +53,34 @@ fn the_caller_is_the_users_function_not_the_runtime_or_the_kernels_stub() {
 }
 
 #[test]
+fn calls_by_which_a_library_asks_what_there_is_are_not_the_programs_faults() {
+    let path = fixture("../2025.3.1/memcheck-nccl/stdout.txt");
+    let recorded = std::fs::read_to_string(path).unwrap();
+    let import = |text: &str| {
+        import_log(&sanitizer::read_log(text.as_bytes()), Tool::Memcheck, "raw/memcheck.log")
+    };
+    let result = import(&recorded);
+    assert_eq!(
+        (result.verdict.as_str(), result.errors, result.causes.len()),
+        ("clean", Some(0), 0)
+    );
+    let probes = "8 failing calls by which libnccl.so.2 asks what the GPU has are not counted";
+    assert_eq!(result.note, probes);
+    // The same call of the program itself counts, and so does another error of the library.
+    for (from, to) in [
+        ("in libnccl.so.2", "in train"),
+        ("cudaErrorNoKernelImageForDevice", "cudaErrorInvalidValue"),
+    ] {
+        let result = import(&recorded.replace(from, to));
+        assert_eq!((result.verdict.as_str(), result.errors), ("found", Some(8)), "{to}");
+        assert!(result.note.is_empty(), "{}", result.note);
+    }
+    // A fault beside them stays.
+    let more = recorded.replace("ERROR SUMMARY: 8", "ERROR SUMMARY: 9");
+    assert_eq!(import(&more).errors, Some(1));
+}
+
+#[test]
 fn no_summary_and_an_abnormal_end_are_unknown_in_the_tools_words() {
     let never = import("aborted/log.txt", Tool::Memcheck);
     assert_eq!((never.verdict.as_str(), never.errors), ("unknown", None));

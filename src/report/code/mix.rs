@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::model::code::{CodeImage, CodeKernel};
-use crate::report::{Align, Grid};
+use crate::report::{Align, TextTable};
 
 /// The instruction classes of each kernel, most frequent first, with the instructions in each.
 /// `class_of` maps an instruction's name to its class.
@@ -18,8 +18,8 @@ pub fn mix(image: &CodeImage, width: usize, class_of: &dyn Fn(&str) -> String) -
     text
 }
 
-fn grid(kernel: &CodeKernel, all: u64, class_of: &dyn Fn(&str) -> String) -> Grid {
-    let mut grid = Grid::new(&[
+fn grid(kernel: &CodeKernel, all: u64, class_of: &dyn Fn(&str) -> String) -> TextTable {
+    let mut grid = TextTable::new(&[
         ("class", Align::Left),
         ("count", Align::Right),
         ("share", Align::Right),
@@ -35,7 +35,7 @@ fn grid(kernel: &CodeKernel, all: u64, class_of: &dyn Fn(&str) -> String) -> Gri
         let mut names = names.remove(class).unwrap_or_default();
         names.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let names: Vec<String> = names.iter().map(|(name, n)| format!("{name} {n}")).collect();
-        grid.row([
+        grid.add_row([
             class.clone(),
             count.to_string(),
             format!("{:.1} %", *count as f64 / all.max(1) as f64 * 100.0),

@@ -6,7 +6,7 @@ use super::words::{
 use crate::model::comparison::{Comparison, KernelChange, Unmatched};
 use crate::report::markdown::plain;
 use crate::report::quantity::duration;
-use crate::report::{Align, Grid, KernelNames};
+use crate::report::{Align, KernelNames, TextTable};
 
 /// Renders a comparison as Markdown. Sections without data say why.
 pub fn markdown(c: &Comparison, names: KernelNames) -> String {
@@ -38,7 +38,7 @@ pub fn markdown(c: &Comparison, names: KernelNames) -> String {
     out
 }
 
-fn put(out: &mut String, grid: Grid, empty: &str) {
+fn put(out: &mut String, grid: TextTable, empty: &str) {
     match grid.is_empty() {
         true => *out += &format!("{empty}\n\n"),
         false => *out += &format!("{}\n", grid.without_empty_columns().markdown()),
@@ -47,7 +47,7 @@ fn put(out: &mut String, grid: Grid, empty: &str) {
 
 fn sides(out: &mut String, c: &Comparison) {
     *out += "## Sides\n\n";
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("side", Align::Left),
         ("name", Align::Left),
         ("kernel", Align::Left),
@@ -57,7 +57,7 @@ fn sides(out: &mut String, c: &Comparison) {
         ("results", Align::Left),
     ]);
     for (label, side) in [("a", &c.a), ("b", &c.b)] {
-        grid.row([
+        grid.add_row([
             label.to_owned(),
             plain(&side.name),
             plain(&side.kernel),
@@ -79,7 +79,7 @@ fn sides(out: &mut String, c: &Comparison) {
 
 fn times(out: &mut String, c: &Comparison) {
     *out += "## Times\n\n";
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("case", Align::Left),
         ("a", Align::Right),
         ("b", Align::Right),
@@ -90,7 +90,7 @@ fn times(out: &mut String, c: &Comparison) {
     ]);
     for case in &c.cases {
         let t = &case.time;
-        grid.row([
+        grid.add_row([
             plain(&case.name),
             side(&t.a),
             side(&t.b),
@@ -121,7 +121,7 @@ fn one_kernel(out: &mut String, k: &KernelChange, names: KernelNames) {
         *out += &format!("- {}: {} → {}\n", r.label, value(r.a, &r.unit), value(r.b, &r.unit));
     }
     out.push('\n');
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("metric", Align::Left),
         ("a", Align::Right),
         ("b", Align::Right),
@@ -131,7 +131,7 @@ fn one_kernel(out: &mut String, k: &KernelChange, names: KernelNames) {
     ]);
     for m in k.metrics.iter().take(MOST_METRICS) {
         let (a, b) = (value(m.a, &m.unit), value(m.b, &m.unit));
-        grid.row([plain(&m.label), a, b, change(m), judged(m), plain(&m.metric)]);
+        grid.add_row([plain(&m.label), a, b, change(m), judged(m), plain(&m.metric)]);
     }
     put(out, grid, "No metric was recorded on both sides, or none changed.");
 }
@@ -141,7 +141,7 @@ fn unmatched(out: &mut String, c: &Comparison) {
         return;
     }
     *out += "## Kernels of one side alone\n\n";
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("side", Align::Left),
         ("kernel", Align::Left),
         ("launches", Align::Right),
@@ -151,7 +151,7 @@ fn unmatched(out: &mut String, c: &Comparison) {
         for kernel in list {
             let total = kernel.total_ns.map(duration).unwrap_or_default();
             let launches = kernel.launches.to_string();
-            grid.row([label.to_owned(), plain(&kernel.kernel), launches, total]);
+            grid.add_row([label.to_owned(), plain(&kernel.kernel), launches, total]);
         }
     };
     rows("a", &c.only_a);
@@ -161,7 +161,7 @@ fn unmatched(out: &mut String, c: &Comparison) {
 
 fn regions(out: &mut String, c: &Comparison) {
     *out += "## Regions\n\n";
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("region", Align::Left),
         ("GPU time a", Align::Right),
         ("GPU time b", Align::Right),
@@ -175,7 +175,7 @@ fn regions(out: &mut String, c: &Comparison) {
         };
         let ([ga, gb], [ha, hb]) = (cells(r.gpu_ns), cells(r.host_ns));
         let launched = r.launches.map(launches).unwrap_or_default();
-        grid.row([plain(&r.region), ga, gb, launched, ha, hb]);
+        grid.add_row([plain(&r.region), ga, gb, launched, ha, hb]);
     }
     put(out, grid, "The sides have no region in common.");
 }

@@ -8,7 +8,7 @@ use crate::model::comparison::{Comparison, KernelChange, TimeChange, TimeVerdict
 use crate::report::quantity::duration;
 use crate::report::region_rows::short_region;
 use crate::report::text::wrap;
-use crate::report::{Align, Grid, Style};
+use crate::report::{Align, Style, TextTable};
 
 /// Renders a comparison; the text ends with a newline.
 pub fn table(c: &Comparison, style: &Style) -> String {
@@ -65,7 +65,7 @@ fn hang(out: &mut String, lead: &str, text: &str, style: &Style) {
 }
 
 fn sides(out: &mut String, c: &Comparison, style: &Style) {
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("", Align::Left),
         ("kernel", Align::Left),
         ("mode", Align::Left),
@@ -74,7 +74,7 @@ fn sides(out: &mut String, c: &Comparison, style: &Style) {
         ("name", Align::Left),
     ]);
     for (label, side) in [("a", &c.a), ("b", &c.b)] {
-        grid.row([
+        grid.add_row([
             label.to_owned(),
             style.names.name(&side.kernel),
             side.mode.clone(),
@@ -90,7 +90,7 @@ fn times(out: &mut String, c: &Comparison, style: &Style) {
     if c.cases.is_empty() {
         return;
     }
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("case", Align::Left),
         ("a", Align::Right),
         ("b", Align::Right),
@@ -99,7 +99,7 @@ fn times(out: &mut String, c: &Comparison, style: &Style) {
         ("verdict", Align::Left),
     ]);
     for case in &c.cases {
-        grid.row(time_cells(case.name.clone(), &case.time));
+        grid.add_row(time_cells(case.name.clone(), &case.time));
     }
     *out += &format!("\n{}", grid.plain(style.width, 2));
     if let Some(time) = &c.time {
@@ -155,7 +155,7 @@ fn one_kernel(out: &mut String, k: &KernelChange, style: &Style) {
     if !resources.is_empty() {
         hang(out, "    resources   ", &resources.join(", "), style);
     }
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("metric", Align::Left),
         ("a", Align::Right),
         ("b", Align::Right),
@@ -164,7 +164,7 @@ fn one_kernel(out: &mut String, k: &KernelChange, style: &Style) {
     ]);
     for m in k.metrics.iter().take(MOST_METRICS) {
         let (a, b) = (value(m.a, &m.unit), value(m.b, &m.unit));
-        grid.row([m.label.clone(), a, b, change(m), judged(m)]);
+        grid.add_row([m.label.clone(), a, b, change(m), judged(m)]);
     }
     *out += &grid.without_empty_columns().plain(style.width, 4);
     if k.metrics.len() > MOST_METRICS {
@@ -176,11 +176,14 @@ fn unmatched(out: &mut String, title: &str, list: &[Unmatched], style: &Style) {
     if list.is_empty() {
         return;
     }
-    let mut grid =
-        Grid::new(&[(title, Align::Left), ("launches", Align::Right), ("total", Align::Right)]);
+    let mut grid = TextTable::new(&[
+        (title, Align::Left),
+        ("launches", Align::Right),
+        ("total", Align::Right),
+    ]);
     let names = style.names.distinct(list.iter().map(|kernel| kernel.kernel.as_str()));
     for (kernel, name) in list.iter().zip(names) {
-        grid.row([
+        grid.add_row([
             name,
             kernel.launches.to_string(),
             kernel.total_ns.map(duration).unwrap_or_default(),
@@ -190,7 +193,7 @@ fn unmatched(out: &mut String, title: &str, list: &[Unmatched], style: &Style) {
 }
 
 fn regions(out: &mut String, c: &Comparison, style: &Style) {
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("region", Align::Left),
         ("GPU time a", Align::Right),
         ("GPU time b", Align::Right),
@@ -204,7 +207,7 @@ fn regions(out: &mut String, c: &Comparison, style: &Style) {
             _ => String::new(),
         };
         let name = short_region(&region.region).into_owned();
-        grid.row([name, duration(a), duration(b), speedup]);
+        grid.add_row([name, duration(a), duration(b), speedup]);
     }
     if !grid.is_empty() {
         *out += &format!("\n{}", grid.without_empty_columns().plain(style.width, 2));

@@ -1,6 +1,6 @@
 //! `kernels.md`: kernels by GPU time, longest first.
 
-use super::{Align, Grid, plain, section};
+use super::{Align, TextTable, plain, section};
 use crate::model::Profile;
 
 /// Renders `kernels.md`.
@@ -14,8 +14,8 @@ pub(super) fn report(profile: &Profile) -> String {
 pub(super) const WHY_NONE: &str = "This rung records no kernels.";
 
 /// A table of the first `max` kernels.
-pub(super) fn table(profile: &Profile, max: usize) -> Grid {
-    let mut grid = Grid::new(&[
+pub(super) fn table(profile: &Profile, max: usize) -> TextTable {
+    let mut grid = TextTable::new(&[
         ("kernel", Align::Left),
         ("device", Align::Left),
         ("total ms", Align::Right),
@@ -25,7 +25,7 @@ pub(super) fn table(profile: &Profile, max: usize) -> Grid {
     let device = plain(profile.device.as_deref().unwrap_or("unknown"));
     let ms = |ns: f64| format!("{:.6}", ns / 1e6);
     for k in profile.kernels.iter().take(max) {
-        grid.row([
+        grid.add_row([
             plain(&k.kernel),
             device.clone(),
             ms(k.total_ns as f64),

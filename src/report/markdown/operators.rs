@@ -1,6 +1,6 @@
 //! `operators.md`: operators of a framework with the kernels that they launched.
 
-use super::{Align, Grid, plain, section};
+use super::{Align, TextTable, plain, section};
 use crate::model::Profile;
 use crate::report::quantity::per_second;
 use crate::report::terminal::head::{memory_text, model_text};
@@ -32,8 +32,8 @@ pub(super) fn report(profile: &Profile) -> String {
 pub(super) const WHY_NONE: &str = "This run has no torch trace, the only source of operators.";
 
 /// A table of the first `max` operators.
-pub(super) fn table(profile: &Profile, max: usize) -> Grid {
-    let mut grid = Grid::new(&[
+pub(super) fn table(profile: &Profile, max: usize) -> TextTable {
+    let mut grid = TextTable::new(&[
         ("operator", Align::Left),
         ("calls", Align::Right),
         ("GPU ms", Align::Right),
@@ -45,7 +45,7 @@ pub(super) fn table(profile: &Profile, max: usize) -> Grid {
     ]);
     let ms = |ns: u64| format!("{:.6}", ns as f64 / 1e6);
     for o in profile.operators.iter().take(max) {
-        grid.row([
+        grid.add_row([
             plain(&o.name),
             o.calls.to_string(),
             o.gpu_ns.map(ms).unwrap_or_default(),

@@ -1,6 +1,6 @@
 //! `report.md` of the run folder: the same facts as on the terminal.
 
-use super::{Align, Grid, KernelNames, plain, section};
+use super::{Align, KernelNames, TextTable, plain, section};
 use crate::model::Profile;
 use crate::report::finding;
 use crate::report::quantity::{cost, digits, duration, per_second, percent, timestamp};
@@ -28,7 +28,7 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
         out += "No GPU was measured: the times are those of the reference on the CPU, not the kernel's.\n\n";
     }
     out += "## Cases\n\n";
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("case", Align::Left),
         ("median", Align::Right),
         ("95 % interval", Align::Right),
@@ -41,7 +41,7 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     for case in &profile.cases {
         let t = case.timing.as_ref();
         let cell = |text: Option<String>| text.unwrap_or_default();
-        grid.row([
+        grid.add_row([
             plain(&case.name),
             cell(t.map(|t| duration(t.median_ns))),
             cell(t.map(|t| format!("{} – {}", duration(t.ci95_ns[0]), duration(t.ci95_ns[1])))),
@@ -55,7 +55,7 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     if let Some(mean) = &profile.geometric_mean {
         let interval =
             mean.ci95_ns.map(|[low, high]| format!("{} – {}", duration(low), duration(high)));
-        grid.row([
+        grid.add_row([
             "geometric mean".to_owned(),
             duration(mean.median_ns),
             interval.unwrap_or_default(),
@@ -64,7 +64,7 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     section(&mut out, grid, "No case was timed on this rung.");
 
     out += "## Kernels\n\n";
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("kernel", Align::Left),
         ("launches", Align::Right),
         ("total", Align::Right),
@@ -72,7 +72,7 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     ]);
     for k in &profile.kernels {
         let mean = k.total_ns as f64 / k.launches.max(1) as f64;
-        grid.row([
+        grid.add_row([
             plain(&k.kernel),
             k.launches.to_string(),
             duration(k.total_ns as f64),
@@ -93,7 +93,7 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     launches(&mut out, profile, names);
 
     out += "## Regions\n\n";
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("region", Align::Left),
         ("count", Align::Right),
         ("host", Align::Right),
@@ -104,7 +104,7 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
         let time = |ns: Option<u64>| ns.map(|ns| duration(ns as f64)).unwrap_or_default();
         let count = row.instances.map(|n| n.to_string()).unwrap_or_default();
         let (host, span) = (time(row.host_ns), time(row.gpu_span_ns));
-        grid.row([plain(&row.label), count, host, row.gpu_text(), span]);
+        grid.add_row([plain(&row.label), count, host, row.gpu_text(), span]);
     }
     let grid = grid.without_empty_columns();
     section(&mut out, grid, "No NVTX region was seen.");
@@ -146,7 +146,7 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     }
 
     out += "## Ladder\n\n";
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("step", Align::Left),
         ("rung", Align::Left),
         ("ok", Align::Left),
@@ -156,7 +156,7 @@ pub(super) fn report(profile: &Profile, names: KernelNames) -> String {
     ]);
     for r in &profile.ladder {
         let ok = if r.ok { "yes" } else { "no" };
-        grid.row([
+        grid.add_row([
             r.step.clone(),
             r.rung.clone(),
             ok.into(),
@@ -185,7 +185,7 @@ fn launches(out: &mut String, profile: &Profile, names: KernelNames) {
         return;
     }
     *out += "## Launches\n\n";
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("launch", Align::Right),
         ("kernel", Align::Left),
         ("duration", Align::Right),
@@ -200,7 +200,7 @@ fn launches(out: &mut String, profile: &Profile, names: KernelNames) {
     for launch in counted.by_ref().take(MAX_LAUNCHES) {
         let metric = |id| launch.number(id).map(|x| format!("{x:.1}")).unwrap_or_default();
         let verdict = launch.classification.as_ref().map(|class| class.primary.clone());
-        grid.row([
+        grid.add_row([
             launch.id.to_string(),
             plain(&names.name(&launch.kernel)),
             launch.duration_ns.map(duration).unwrap_or_default(),

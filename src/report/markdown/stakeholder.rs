@@ -1,7 +1,7 @@
 //! `stakeholder_summary.md`: a summary for readers who decide but do not profile. It says what was
 //! measured, the results, and what to do; each sentence of the narrative has its number.
 
-use super::{Align, Grid, kernels, operators, plain, section};
+use super::{Align, TextTable, kernels, operators, plain, section};
 use crate::model::profile::TimingClock;
 use crate::model::{Launch, Profile};
 use crate::report::KernelNames;
@@ -68,8 +68,8 @@ fn executive(out: &mut String, subject: &ReportInput<'_>, names: KernelNames) {
     }
 }
 
-fn environment(profile: &Profile) -> Grid {
-    let mut grid = Grid::new(&[("what", Align::Left), ("value", Align::Left)]);
+fn environment(profile: &Profile) -> TextTable {
+    let mut grid = TextTable::new(&[("what", Align::Left), ("value", Align::Left)]);
     let gpu = profile
         .host
         .as_ref()
@@ -86,16 +86,16 @@ fn environment(profile: &Profile) -> Grid {
     ];
     for (what, value) in facts {
         if let Some(value) = value.filter(|v| !v.is_empty()) {
-            grid.row([what.to_owned(), plain(&value)]);
+            grid.add_row([what.to_owned(), plain(&value)]);
         }
     }
     grid
 }
 
-fn aggregates(subject: &ReportInput<'_>) -> Grid {
+fn aggregates(subject: &ReportInput<'_>) -> TextTable {
     let profile = subject.profile;
-    let mut grid = Grid::new(&[("what", Align::Left), ("value", Align::Right)]);
-    let mut row = |what: &str, value: String| grid.row([what.to_owned(), value]);
+    let mut grid = TextTable::new(&[("what", Align::Left), ("value", Align::Right)]);
+    let mut row = |what: &str, value: String| grid.add_row([what.to_owned(), value]);
     if let Some(t) = &profile.timing {
         row("median time without a tool", duration(t.median_ns));
         row("samples", t.samples.to_string());
@@ -123,8 +123,8 @@ fn aggregates(subject: &ReportInput<'_>) -> Grid {
     grid
 }
 
-fn regions(profile: &Profile) -> Grid {
-    let mut grid = Grid::new(&[
+fn regions(profile: &Profile) -> TextTable {
+    let mut grid = TextTable::new(&[
         ("region", Align::Left),
         ("count", Align::Right),
         ("host", Align::Right),
@@ -133,7 +133,7 @@ fn regions(profile: &Profile) -> Grid {
     ]);
     let time = |ns: Option<u64>| ns.map(|ns| duration(ns as f64)).unwrap_or_default();
     for row in region_rows::rows(profile, usize::MAX) {
-        grid.row([
+        grid.add_row([
             plain(&row.label),
             row.instances.map(|n| n.to_string()).unwrap_or_default(),
             time(row.host_ns),
@@ -145,8 +145,8 @@ fn regions(profile: &Profile) -> Grid {
 }
 
 /// The steps of the run from the ladder.
-fn stages(profile: &Profile) -> Grid {
-    let mut grid = Grid::new(&[
+fn stages(profile: &Profile) -> TextTable {
+    let mut grid = TextTable::new(&[
         ("stage", Align::Left),
         ("rung", Align::Left),
         ("held", Align::Left),
@@ -154,17 +154,22 @@ fn stages(profile: &Profile) -> Grid {
     ]);
     for r in &profile.ladder {
         let succeeded = if r.ok { "yes".to_owned() } else { format!("no: {}", r.code) };
-        grid.row([r.step.clone(), r.rung.clone(), succeeded, format!("{:.2}", r.seconds)]);
+        grid.add_row([r.step.clone(), r.rung.clone(), succeeded, format!("{:.2}", r.seconds)]);
     }
     if profile.run.seconds > 0.0 {
         let seconds = format!("{:.2}", profile.run.seconds);
-        grid.row(["the whole run".to_owned(), profile.rung.to_string(), String::new(), seconds]);
+        grid.add_row([
+            "the whole run".to_owned(),
+            profile.rung.to_string(),
+            String::new(),
+            seconds,
+        ]);
     }
     grid
 }
 
-fn utilisation(profile: &Profile) -> Grid {
-    let mut grid = Grid::new(&[
+fn utilisation(profile: &Profile) -> TextTable {
+    let mut grid = TextTable::new(&[
         ("case", Align::Left),
         ("reached", Align::Right),
         ("peak", Align::Right),
@@ -176,7 +181,7 @@ fn utilisation(profile: &Profile) -> Grid {
         for (name, part) in [("MFU", &sol.flops), ("DRAM", &sol.bytes)] {
             let Some(u) = part else { continue };
             let unit = u.unit.trim_end_matches("/s").replace("byte", "B");
-            grid.row([
+            grid.add_row([
                 plain(&format!("{} ({name})", sol.case)),
                 per_second(u.achieved, &unit),
                 per_second(u.peak, &unit),

@@ -4,7 +4,7 @@ use super::plot::{PlotPoint, PlotSeries, page, svg};
 use crate::model::suite_history::{History, Series};
 use crate::report::html::escape;
 use crate::report::quantity::{duration, timestamp};
-use crate::report::{Align, Grid, Style};
+use crate::report::{Align, Style, TextTable};
 
 /// The maximum number of points of a series in a terminal.
 const MAX_SHOWN_POINTS: usize = 30;
@@ -34,7 +34,7 @@ pub fn history_table(history: &History, style: &Style) -> String {
     let mut out = String::new();
     for series in &history.series {
         out += &format!("{}\n", title(series));
-        let mut grid = Grid::new(&[
+        let mut grid = TextTable::new(&[
             ("started", Align::Left),
             ("time", Align::Right),
             ("interval", Align::Left),
@@ -47,7 +47,7 @@ pub fn history_table(history: &History, style: &Style) -> String {
         for (at, point) in series.points.iter().enumerate().skip(skipped) {
             let changed = series.changes.iter().find(|change| change.at == at);
             let [low, high] = point.ci95_ns;
-            grid.row([
+            grid.add_row([
                 timestamp(&point.started),
                 duration(point.median_ns),
                 format!("{} – {}", duration(low), duration(high)),

@@ -5,7 +5,7 @@ use crate::model::suite::{
 };
 use crate::report::quantity::duration;
 use crate::report::text::wrap;
-use crate::report::{Align, Grid, Style};
+use crate::report::{Align, Style, TextTable};
 
 /// A speedup, `1.980×`; empty if it is unknown.
 pub fn speedup_text(speedup: Option<f64>) -> String {
@@ -38,8 +38,8 @@ pub(super) fn counts(run: &SuiteRun) -> String {
 }
 
 /// The cases, with a row for each time.
-pub(super) fn cases(run: &SuiteRun) -> Grid {
-    let mut grid = Grid::new(&[
+pub(super) fn cases(run: &SuiteRun) -> TextTable {
+    let mut grid = TextTable::new(&[
         ("case", Align::Left),
         ("remote", Align::Left),
         ("size", Align::Left),
@@ -62,7 +62,7 @@ pub(super) fn cases(run: &SuiteRun) -> Grid {
             let [case, remote] = head();
             let blank = String::new;
             let state = state_text(row);
-            grid.row([
+            grid.add_row([
                 case,
                 remote,
                 blank(),
@@ -86,7 +86,7 @@ pub(super) fn cases(run: &SuiteRun) -> Grid {
                 Some(speedup) => format!("{} {speedup:.3}×", judged.verdict.as_str()),
                 None => judged.verdict.as_str().to_owned(),
             });
-            grid.row([
+            grid.add_row([
                 case,
                 remote,
                 time.size.clone(),
@@ -143,7 +143,7 @@ pub fn table(run: &SuiteRun, style: &Style) -> String {
 
 /// Renders a comparison of suites.
 pub fn comparison_table(comparison: &SuiteComparison, style: &Style) -> String {
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("case", Align::Left),
         ("sizes", Align::Left),
         ("side", Align::Left),
@@ -154,7 +154,7 @@ pub fn comparison_table(comparison: &SuiteComparison, style: &Style) -> String {
         ("why", Align::Left),
     ]);
     for row in &comparison.rows {
-        grid.row([
+        grid.add_row([
             row.case.clone(),
             row.sizes.clone(),
             if row.side == "kernel" { String::new() } else { row.side.clone() },

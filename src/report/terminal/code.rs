@@ -4,7 +4,7 @@ use super::{MAX_ROWS, Page};
 use crate::model::Profile;
 use crate::model::sanitizer::SanitizerVerdict;
 use crate::report::quantity::bytes;
-use crate::report::{Align, Grid};
+use crate::report::{Align, TextTable};
 
 pub(super) fn sanitizer(page: &mut Page<'_>, profile: &Profile) {
     if profile.sanitizer.is_empty() {
@@ -21,6 +21,10 @@ pub(super) fn sanitizer(page: &mut Page<'_>, profile: &Profile) {
             _ => format!("unknown: {}", result.note),
         };
         page.field(&result.tool, &text);
+        let known = matches!(result.verdict, SanitizerVerdict::Clean | SanitizerVerdict::Found);
+        if known && !result.note.is_empty() {
+            page.field("", &result.note);
+        }
         for cause in &result.causes {
             let at = match (&cause.file, cause.line) {
                 (Some(file), Some(line)) => format!("{file}:{line}: "),
@@ -43,7 +47,7 @@ pub(super) fn sanitizer(page: &mut Page<'_>, profile: &Profile) {
 }
 
 pub(super) fn code(page: &mut Page<'_>, profile: &Profile) {
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("code", Align::Left),
         ("arch", Align::Left),
         ("regs", Align::Right),
@@ -53,7 +57,7 @@ pub(super) fn code(page: &mut Page<'_>, profile: &Profile) {
         ("size", Align::Right),
     ]);
     for k in profile.code.iter().take(MAX_ROWS) {
-        grid.row([
+        grid.add_row([
             page.style.names.name(k.name.as_deref().unwrap_or(&k.symbol)),
             k.arch.clone(),
             k.registers.to_string(),

@@ -9,7 +9,7 @@ use crate::model::profile::{Correctness, ModelInfo, Timing};
 use crate::model::speed_of_light::{SpeedOfLight, Utilization};
 use crate::model::{Profile, RungId};
 use crate::report::quantity::{self, count_of, duration, per_second, percent, usd};
-use crate::report::{Align, Grid};
+use crate::report::{Align, TextTable};
 
 /// Launch overhead in nanoseconds that is tolerated before the host-clock time is shown too.
 const LAUNCH_NS: f64 = 100e3;
@@ -222,7 +222,7 @@ fn correctness_text(c: &Correctness) -> String {
 }
 
 fn cases(page: &mut Page<'_>, profile: &Profile) {
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("case", Align::Left),
         (if profile.has_cpu_reference_time() { "reference" } else { "time" }, Align::Right),
         ("±", Align::Right),
@@ -242,7 +242,7 @@ fn cases(page: &mut Page<'_>, profile: &Profile) {
         let t = case.timing.as_ref();
         let speed = profile.speed_of_light.iter().find(|s| s.case == case.name);
         let half = |t: &Timing| 50.0 * (t.ci95_ns[1] - t.ci95_ns[0]) / t.median_ns;
-        grid.row([
+        grid.add_row([
             case.name.clone(),
             t.map_or_else(|| untimed.to_owned(), |t| duration(t.median_ns)),
             t.filter(|t| t.samples > 1 && t.median_ns > 0.0)
@@ -258,7 +258,7 @@ fn cases(page: &mut Page<'_>, profile: &Profile) {
     if let Some(mean) = &profile.geometric_mean {
         let half = mean.ci95_ns.map(|ci| 50.0 * (ci[1] - ci[0]) / mean.median_ns);
         let cell = |x: Option<f64>| x.map(percent).unwrap_or_default();
-        grid.row([
+        grid.add_row([
             "geometric mean".to_owned(),
             duration(mean.median_ns),
             cell(half),

@@ -4,7 +4,7 @@ use super::{MAX_ROWS, Page};
 use crate::model::profile::CodeLanguage;
 use crate::model::{Classification, Launch, Profile};
 use crate::report::quantity::{digits, duration, per_second, percent};
-use crate::report::{Align, Grid};
+use crate::report::{Align, TextTable};
 
 fn metric(launch: &Launch, ids: &[&str]) -> String {
     launch.first_number(ids).map(|(_, x)| format!("{x:.1}")).unwrap_or_default()
@@ -15,7 +15,7 @@ pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
     if profile.launches.iter().all(|l| l.metrics.is_empty()) {
         return;
     }
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("kernel", Align::Left),
         ("duration", Align::Right),
         ("SM %", Align::Right),
@@ -25,7 +25,7 @@ pub(super) fn launches(page: &mut Page<'_>, profile: &Profile) {
     ]);
     let rows = || profile.launches.iter().take(MAX_ROWS);
     for (launch, name) in rows().zip(page.style.names.distinct(rows().map(|l| l.kernel.as_str()))) {
-        grid.row([
+        grid.add_row([
             name,
             launch.duration_ns.map(duration).unwrap_or_default(),
             metric(launch, &["sm__throughput.avg.pct_of_peak_sustained_elapsed"]),

@@ -2,7 +2,7 @@
 
 use crate::error::is_line_break;
 use crate::report::text::wrap;
-use crate::report::{Grid, Style};
+use crate::report::{Style, TextTable};
 
 /// The lines of a foreign text, wrapped: its own line breaks begin continuation lines, too.
 fn lines(text: &str, room: usize) -> impl Iterator<Item = String> {
@@ -55,7 +55,7 @@ impl Page<'_> {
     }
 
     /// Adds a titled table; nothing if it has no rows.
-    pub(super) fn table(&mut self, title: &str, grid: Grid) {
+    pub(super) fn table(&mut self, title: &str, grid: TextTable) {
         let text = grid.without_empty_columns().plain(self.style.width, 4);
         if !text.is_empty() {
             self.line("");

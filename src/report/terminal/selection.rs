@@ -3,12 +3,12 @@
 use super::{MAX_ROWS, Page};
 use crate::model::Profile;
 use crate::report::quantity::duration;
-use crate::report::{Align, Grid};
+use crate::report::{Align, TextTable};
 
 /// Writes the selected regions and kernels, their share of the time, and what was left out.
 pub(super) fn selection(page: &mut Page<'_>, profile: &Profile) {
     let Some(selection) = &profile.selection else { return };
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("kernel", Align::Left),
         ("total", Align::Right),
         ("share", Align::Right),
@@ -17,7 +17,7 @@ pub(super) fn selection(page: &mut Page<'_>, profile: &Profile) {
     ]);
     let rows = || selection.kernels.iter().take(MAX_ROWS);
     for (kernel, name) in rows().zip(page.style.names.distinct(rows().map(|k| k.kernel.as_str()))) {
-        grid.row([
+        grid.add_row([
             name,
             duration(kernel.total_ns as f64),
             format!("{:.1} %", kernel.percent),

@@ -4,7 +4,7 @@ use super::Page;
 use crate::model::Profile;
 use crate::report::quantity::{duration, per_second, percent};
 use crate::report::text::cut_middle;
-use crate::report::{Align, Grid};
+use crate::report::{Align, TextTable};
 
 /// The maximum number of operators shown; operators.md has all.
 const MAX_OPERATORS: usize = 8;
@@ -14,9 +14,9 @@ pub(super) fn stages(page: &mut Page<'_>, profile: &Profile) {
 }
 
 /// One row per stage; `text` escapes foreign names for the output format.
-pub(in crate::report) fn table(profile: &Profile, text: impl Fn(&str) -> String) -> Grid {
+pub(in crate::report) fn table(profile: &Profile, text: impl Fn(&str) -> String) -> TextTable {
     let several = profile.stages.iter().any(|stage| stage.case != profile.stages[0].case);
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("case", Align::Left),
         ("stage", Align::Left),
         ("count", Align::Right),
@@ -26,7 +26,7 @@ pub(in crate::report) fn table(profile: &Profile, text: impl Fn(&str) -> String)
         ("MFU", Align::Right),
     ]);
     for stage in &profile.stages {
-        grid.row([
+        grid.add_row([
             if several { text(&stage.case) } else { String::new() },
             text(&stage.region),
             stage.instances.to_string(),
@@ -48,7 +48,7 @@ pub(in crate::report) fn short_place(function: &str) -> String {
 
 /// Writes the operators with the most self time.
 pub(super) fn operators(page: &mut Page<'_>, profile: &Profile) {
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("operator", Align::Left),
         ("calls", Align::Right),
         ("own GPU", Align::Right),
@@ -57,7 +57,7 @@ pub(super) fn operators(page: &mut Page<'_>, profile: &Profile) {
         ("called in", Align::Left),
     ]);
     for o in profile.operators.iter().take(MAX_OPERATORS) {
-        grid.row([
+        grid.add_row([
             page.style.names.name(&o.name),
             o.calls.to_string(),
             o.gpu_self_ns.map(|ns| duration(ns as f64)).unwrap_or_default(),

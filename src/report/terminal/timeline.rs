@@ -5,14 +5,14 @@ use crate::model::Profile;
 use crate::report::quantity::percent;
 use crate::report::quantity::{bytes, duration};
 use crate::report::region_rows;
-use crate::report::{Align, Grid};
+use crate::report::{Align, TextTable};
 
 /// Writes a timeline's kernels, summed by name, and its copies.
 pub(super) fn kernels(page: &mut Page<'_>, profile: &Profile) {
     if profile.launches.iter().any(|l| !l.metrics.is_empty()) {
         return;
     }
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("kernel", Align::Left),
         ("launches", Align::Right),
         ("total", Align::Right),
@@ -22,7 +22,7 @@ pub(super) fn kernels(page: &mut Page<'_>, profile: &Profile) {
     ]);
     let rows = || profile.kernels.iter().take(MAX_ROWS);
     for (k, name) in rows().zip(page.style.names.distinct(rows().map(|k| k.kernel.as_str()))) {
-        grid.row([
+        grid.add_row([
             name,
             k.launches.to_string(),
             duration(k.total_ns as f64),
@@ -32,14 +32,14 @@ pub(super) fn kernels(page: &mut Page<'_>, profile: &Profile) {
         ]);
     }
     page.table("kernels", grid);
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("copies", Align::Left),
         ("count", Align::Right),
         ("bytes", Align::Right),
         ("time", Align::Right),
     ]);
     for c in &profile.copies {
-        grid.row([
+        grid.add_row([
             c.kind.clone(),
             c.count.to_string(),
             bytes(c.bytes as f64),
@@ -73,7 +73,7 @@ pub(super) fn busy(page: &mut Page<'_>, profile: &Profile) {
 }
 
 pub(super) fn regions(page: &mut Page<'_>, profile: &Profile) {
-    let mut grid = Grid::new(&[
+    let mut grid = TextTable::new(&[
         ("region", Align::Left),
         ("count", Align::Right),
         ("host", Align::Right),
@@ -83,7 +83,7 @@ pub(super) fn regions(page: &mut Page<'_>, profile: &Profile) {
     ]);
     for row in region_rows::rows(profile, 2 * MAX_ROWS) {
         let time = |ns: Option<u64>| ns.map(|ns| duration(ns as f64)).unwrap_or_default();
-        grid.row([
+        grid.add_row([
             row.label.clone(),
             row.instances.map(|n| n.to_string()).unwrap_or_default(),
             time(row.host_ns),

@@ -7,7 +7,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 
 use super::ProfileBuilder;
 use crate::analysis;
-use crate::kernel::Mode;
+use crate::kernel::ProfileMode;
 use crate::model::profile::CodeLanguage;
 use crate::model::profile::{CaseResult, Correctness, KernelInfo, RunInfo, SCHEMA};
 use crate::model::profile::{CheckVerdict, CostSource, TimingClock};
@@ -61,7 +61,7 @@ pub(in crate::run) fn build_profile(
 /// Removes rungs that were left out below the reached one, which cost nothing. Rungs of the same
 /// tool stay: they say why this one was used (root's ncu in place of the user's). So do rungs of
 /// other steps.
-fn drop_lower_rungs(profile: &mut Profile, mode: Mode) {
+fn drop_lower_rungs(profile: &mut Profile, mode: ProfileMode) {
     let reached = profile.rung.clone();
     let Some(end) = profile.ladder.iter().rev().find(|r| r.ok && r.rung == reached) else { return };
     let step = end.step.clone();

@@ -7,7 +7,7 @@ use rgpu_protocol::RungRecord;
 use rgpu_protocol::plan::Plan;
 
 use crate::error::{ANOTHER_HOST, Exit, Failure, Side, shell_word};
-use crate::kernel::{KernelSpec, Mode};
+use crate::kernel::{KernelSpec, ProfileMode};
 use crate::model::RungId;
 
 /// The result of [`super::plan`]; bundle turns it into a plan with blobs.
@@ -188,7 +188,7 @@ pub enum PlanError {
         /// Name of the kernel.
         kernel: String,
         /// The mode that cannot run.
-        mode: Mode,
+        mode: ProfileMode,
         /// Why the CPU has nothing to run; empty if a reference would not help.
         why: String,
         /// How to give the CPU something to run; empty if nothing would help.
@@ -204,7 +204,12 @@ pub enum PlanError {
 
 impl PlanError {
     /// The error that neither a GPU nor the CPU of a host can run this kernel.
-    pub fn no_gpu(remote: &str, spec: &KernelSpec, mode: Mode, left_out: &[RungRecord]) -> Self {
+    pub fn no_gpu(
+        remote: &str,
+        spec: &KernelSpec,
+        mode: ProfileMode,
+        left_out: &[RungRecord],
+    ) -> Self {
         // In a mode that gives a verdict, a reference on the CPU would not help.
         let lowest =
             left_out.iter().find(|r| r.rung == RungId::Cpu && !r.ok && !mode.info().is_verdict);
@@ -229,7 +234,7 @@ impl PlanError {
     }
 }
 
-fn no_gpu(remote: &str, kernel: &str, mode: Mode) -> String {
+fn no_gpu(remote: &str, kernel: &str, mode: ProfileMode) -> String {
     match mode.info().is_verdict {
         true => format!("nothing was verified: `{remote}` has no working GPU"),
         false => format!("`{remote}` has no working GPU, and `{kernel}` cannot run without one"),

@@ -14,7 +14,7 @@ use super::request::{
 };
 use super::rungs::{Replay, RungCommand, RungInfo, RungTool};
 use super::{COLLECTOR, RAW, torch_hook};
-use crate::kernel::{KERNEL_SURVEY, Mode, RANGE_SURVEY};
+use crate::kernel::{KERNEL_SURVEY, ProfileMode, REGION_SURVEY};
 use crate::model::RungId;
 use crate::model::profile::ArtifactKind;
 use crate::tool::cupti;
@@ -77,9 +77,9 @@ impl<'a> Ladder<'a> {
     /// [`PlanError`] for invalid options.
     pub(super) fn on_gpu(mut self) -> Result<(Vec<Rung>, Vec<RungRecord>), PlanError> {
         let ids = match self.request.part {
-            PlanPart::FirstPass(FirstPass::Ranges) => RANGE_SURVEY,
+            PlanPart::FirstPass(FirstPass::Ranges) => REGION_SURVEY,
             PlanPart::FirstPass(FirstPass::Kernels) => KERNEL_SURVEY,
-            PlanPart::Plain => &[RungId::Host],
+            PlanPart::Plain => &[RungId::HostClock],
             _ => self.request.mode.info().rungs,
         };
         let rungs: Vec<&RungInfo> = ids.iter().filter_map(RungInfo::find).collect();
@@ -418,7 +418,7 @@ impl<'a> Ladder<'a> {
     /// Runs a program with our hook, which starts torch's profiler. Only in mode `torch`: the hook
     /// sees a part of the program, and nothing of other libraries.
     fn add_torch_hook(&mut self, info: &RungInfo, program: &Program) {
-        if self.request.mode != Mode::Torch {
+        if self.request.mode != ProfileMode::Torch {
             return;
         }
         if let Some(switch) = torch_hook::hindering_switch(program) {
@@ -445,7 +445,7 @@ impl<'a> Ladder<'a> {
                 let (argv, artifacts) = self.jobs.logged_command("time", flags, STEP);
                 self.rungs.push(self.rung(info, argv, artifacts));
             }
-            Target::Program(program) if info.id == RungId::Host => {
+            Target::Program(program) if info.id == RungId::HostClock => {
                 let mut rung = self.rung(info, program.argv.clone(), Vec::new());
                 rung.loses = "everything except the program's own time".to_owned();
                 self.rungs.push(rung);

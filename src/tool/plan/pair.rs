@@ -104,7 +104,7 @@ fn pair_step(time: &Step, request: &Request) -> Step {
         argv.extend(["--against".into(), Arg::in_job(format!("{b}/{RUNNER_INPUT_PLAIN}"))]);
         argv.extend(["--out".into(), Arg::in_job(report(a))]);
         argv.extend(["--other".into(), Arg::in_job(report(b))]);
-        if id == RungId::Host {
+        if id == RungId::HostClock {
             argv.push("--host-clock".into());
         }
         if request.strict {

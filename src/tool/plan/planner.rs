@@ -17,7 +17,7 @@ use super::{
     COLLECTOR, HEADER, RAW, RUNNER, RUNNER_INPUT, RUNNER_INPUT_PLAIN, RUNNER_INPUT_SANITIZER,
 };
 use super::{arch, build, dsl_layouts, torch_hook, wheels};
-use crate::kernel::{KernelSpec, Mode, ModeStep, SourceTree};
+use crate::kernel::{KernelSpec, ModeStep, ProfileMode, SourceTree};
 use crate::model::RungId;
 use crate::model::profile::ArtifactKind;
 use crate::tool::{nsys, nvidia_smi};
@@ -197,7 +197,7 @@ impl<'a> Planner<'a> {
         let plain = RunnerInput { reference: None, ..target.input.clone() };
         self.add_runner_input(RUNNER_INPUT, &target.input);
         self.add_runner_input(RUNNER_INPUT_PLAIN, &plain);
-        if self.request.mode == Mode::Sanitizer {
+        if self.request.mode == ProfileMode::Sanitizer {
             // Warm-up launches would only repeat each finding.
             let timing = TimingPlan { warmup: 0, ..plain.timing.clone() };
             self.add_runner_input(RUNNER_INPUT_SANITIZER, &RunnerInput { timing, ..plain });
@@ -243,7 +243,7 @@ impl<'a> Planner<'a> {
         if self.request.part == PlanPart::Build {
             return Ok(());
         }
-        if self.request.mode != Mode::Sanitizer || !self.gpu {
+        if self.request.mode != ProfileMode::Sanitizer || !self.gpu {
             self.reference(target);
         }
         Ok(())
@@ -264,7 +264,7 @@ impl<'a> Planner<'a> {
 
     fn reference(&mut self, target: &KernelTarget<'_>) {
         // If the check is the only result, a reference that does not compile ends the run.
-        let on_failure = match self.request.mode == Mode::Verify || !self.gpu {
+        let on_failure = match self.request.mode == ProfileMode::Verify || !self.gpu {
             true => OnFailure::Stop,
             false => OnFailure::Continue,
         };
@@ -368,9 +368,9 @@ impl<'a> Planner<'a> {
         }
         let mut rungs = Vec::new();
         for (id, clock, loses) in [
-            (RungId::Events, None, ""),
+            (RungId::CudaEvents, None, ""),
             (
-                RungId::Host,
+                RungId::HostClock,
                 Some("--host-clock"),
                 "the GPU's own clock: launch and wait are part of the time",
             ),
@@ -382,7 +382,7 @@ impl<'a> Planner<'a> {
             rungs.push(rung);
         }
         rungs.retain(|rung| {
-            self.request.mode != Mode::Bench || !self.request.skip.contains(&rung.id)
+            self.request.mode != ProfileMode::Bench || !self.request.skip.contains(&rung.id)
         });
         self.step("time", format!("measure {name} without a tool"), true, rungs);
     }
@@ -424,7 +424,9 @@ impl<'a> Planner<'a> {
                 PlanPart::FirstPass(FirstPass::Kernels) => {
                     "find the kernels with the most GPU time".to_owned()
                 }
-                _ if self.request.mode == Mode::Deep => "profile these kernels with ncu".to_owned(),
+                _ if self.request.mode == ProfileMode::Deep => {
+                    "profile these kernels with ncu".to_owned()
+                }
                 _ => format!("profile with {}", self.request.mode),
             },
             false if matches!(self.request.target, Target::Program(_)) => {
@@ -437,7 +439,7 @@ impl<'a> Planner<'a> {
         let id = ladder::step_of(self.request);
         let is_only_step = self.request.part == PlanPart::Whole
             && self.request.pass == 0
-            && self.request.mode != Mode::Deep;
+            && self.request.mode != ProfileMode::Deep;
         let step = self.step(&id, title, gpu, rungs);
         // A failure of this step does not end the run if the run has other results.
         if !is_only_step {
@@ -460,7 +462,7 @@ impl<'a> Planner<'a> {
 
     fn on_cpu(&mut self, target: &KernelTarget<'_>, is_retry: bool) {
         // torch's profiler slows everything down, so check and timing come first.
-        if self.request.mode == Mode::Torch && !is_retry {
+        if self.request.mode == ProfileMode::Torch && !is_retry {
             let (argv, artifacts) = self.jobs.usual_command("cpu", &[], "time");
             let mut rung = plain_rung(&RungId::Cpu, argv, artifacts);
             rung.loses = "the GPU".to_owned();

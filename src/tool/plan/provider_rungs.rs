@@ -12,7 +12,7 @@ use super::message_rows::{MessageRow, RowAction};
 use super::request::{HostBinaries, JobName, PlanPart, Request, Target};
 use super::rungs::{RUNGS, RungCommand};
 use super::{RAW, plan};
-use crate::kernel::Mode;
+use crate::kernel::ProfileMode;
 use crate::model::RungId;
 use crate::tool::ncu;
 
@@ -49,7 +49,8 @@ pub fn served(
     job: &JobName,
 ) -> Result<Vec<ProviderRung>, PlanError> {
     let travels = matches!(&request.target, Target::Kernel { spec, .. } if !spec.is_python());
-    let simple = request.mode == Mode::Ncu && request.pass == 0 && request.part == PlanPart::Whole;
+    let simple =
+        request.mode == ProfileMode::Ncu && request.pass == 0 && request.part == PlanPart::Whole;
     if !travels || !simple || facts.gpus.is_empty() {
         return Ok(Vec::new());
     }

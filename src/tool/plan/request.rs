@@ -10,7 +10,7 @@ use rgpu_protocol::{GpuChoice, HostFacts};
 use super::draft::BundleFile;
 use super::pattern::RegionPattern;
 use super::region::RecordedRegion;
-use crate::kernel::{KernelSpec, Mode, SourceTree};
+use crate::kernel::{KernelSpec, ProfileMode, SourceTree};
 use crate::model::RungId;
 
 /// The part of a request to plan.
@@ -43,7 +43,7 @@ pub struct Request {
     /// The part to plan.
     pub part: PlanPart,
     /// The mode to measure with.
-    pub mode: Mode,
+    pub mode: ProfileMode,
     /// The kernel or program.
     pub target: Target,
     /// The target as typed on the command line, quoted for a shell; empty if unknown.
@@ -154,7 +154,7 @@ impl Request {
     }
 
     /// A request with the defaults of every option.
-    pub fn new(mode: Mode, target: Target) -> Self {
+    pub fn new(mode: ProfileMode, target: Target) -> Self {
         let limits = rgpu_protocol::plan::Limits::default();
         Self {
             part: PlanPart::Whole,

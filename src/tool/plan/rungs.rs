@@ -6,7 +6,7 @@
 
 use super::message_rows::MessageRow;
 use super::torch_hook;
-use crate::kernel::Mode;
+use crate::kernel::ProfileMode;
 use crate::model::RungId;
 use crate::tool::ncu::{self, Collect};
 use crate::tool::nsys::{self, Trace};
@@ -144,9 +144,9 @@ impl RungInfo {
     }
 
     /// The data that it lacks in this mode.
-    pub fn loses_in(&self, mode: Mode) -> &'static str {
+    pub fn loses_in(&self, mode: ProfileMode) -> &'static str {
         match (mode, self.loses_in_ncu_mode) {
-            (Mode::Ncu, Some(loses)) => loses,
+            (ProfileMode::Ncu, Some(loses)) => loses,
             _ => self.loses,
         }
     }
@@ -209,7 +209,7 @@ pub static RUNGS: &[RungInfo] = &[
         },
     },
     RungInfo {
-        id: RungId::NcuAsked,
+        id: RungId::NcuRequested,
         purpose: RungPurpose::Performance,
         tool: RungTool::Ncu,
         gives: "the sections and metrics that you asked for",
@@ -250,7 +250,7 @@ pub static RUNGS: &[RungInfo] = &[
         gives: "the same from the provider's own ncu (Wafer)",
         loses: "control over the machine: the provider's ncu ran on one that the provider chose",
         loses_in_ncu_mode: None,
-        command: RungCommand::Provider(RungId::NcuAsked),
+        command: RungCommand::Provider(RungId::NcuRequested),
     },
     RungInfo {
         id: RungId::NcuBasic,
@@ -355,7 +355,7 @@ pub static RUNGS: &[RungInfo] = &[
         command: RungCommand::Collector,
     },
     RungInfo {
-        id: RungId::Events,
+        id: RungId::CudaEvents,
         purpose: RungPurpose::Performance,
         tool: RungTool::Runner,
         gives: "the kernel's time by CUDA events",
@@ -364,7 +364,7 @@ pub static RUNGS: &[RungInfo] = &[
         command: RungCommand::Time(&[]),
     },
     RungInfo {
-        id: RungId::Host,
+        id: RungId::HostClock,
         purpose: RungPurpose::Performance,
         tool: RungTool::Runner,
         gives: "the kernel's time by the host's clock; a program's own time",

@@ -13,7 +13,7 @@ use super::draft::BundleFile;
 use super::message_rows::{NextRungs, table};
 use super::request::{CaptureRange, PlanPart, Program, SanitizerTool};
 use super::*;
-use crate::kernel::{KernelFolders, Mode, Selection, find};
+use crate::kernel::{KernelFolders, ProfileMode, Selection, find};
 
 fn host(name: &str) -> HostFacts {
     let file = format!("{}/tests/fixtures/facts/synthetic-{name}.json", env!("CARGO_MANIFEST_DIR"));
@@ -21,11 +21,11 @@ fn host(name: &str) -> HostFacts {
     facts::facts(name, "ssh", agent)
 }
 
-fn request(mode: Mode, kernel: &str) -> Request {
+fn request(mode: ProfileMode, kernel: &str) -> Request {
     request_in(env!("CARGO_MANIFEST_DIR").into(), mode, kernel)
 }
 
-fn request_in(project: PathBuf, mode: Mode, kernel: &str) -> Request {
+fn request_in(project: PathBuf, mode: ProfileMode, kernel: &str) -> Request {
     let kernel_folders = KernelFolders { project, ..KernelFolders::default() };
     let spec = find::find(kernel, &kernel_folders).unwrap().spec;
     let sources = spec.sources(&kernel_folders).unwrap();
@@ -33,7 +33,7 @@ fn request_in(project: PathBuf, mode: Mode, kernel: &str) -> Request {
     Request::new(mode, Target::Kernel { spec: Box::new(spec), sources, cases, seed: 42 })
 }
 
-fn program(mode: Mode) -> Request {
+fn program(mode: ProfileMode) -> Request {
     let argv = vec![Arg::text("./app"), Arg::text("--steps"), Arg::text("2")];
     Request::new(mode, Target::Program(Program { name: "app".into(), argv, ..Program::default() }))
 }
@@ -121,37 +121,43 @@ fn facts_are_made_of_answers() {
 
 #[test]
 fn ncu_on_a_host_with_everything() {
-    insta::assert_snapshot!(shown(&planned(&request(Mode::Ncu, "vecadd"), &host("h200"))));
+    insta::assert_snapshot!(shown(&planned(&request(ProfileMode::Ncu, "vecadd"), &host("h200"))));
 }
 
 #[test]
 fn nsys_on_a_host_with_everything() {
-    insta::assert_snapshot!(shown(&planned(&request(Mode::Nsys, "nested-regions"), &host("h200"))));
+    insta::assert_snapshot!(shown(&planned(
+        &request(ProfileMode::Nsys, "nested-regions"),
+        &host("h200")
+    )));
 }
 
 #[test]
 fn a_host_without_nsight_falls_to_the_collector_at_once() {
-    insta::assert_snapshot!(shown(&planned(&request(Mode::Ncu, "vecadd"), &host("no-nsight"))));
+    insta::assert_snapshot!(shown(&planned(
+        &request(ProfileMode::Ncu, "vecadd"),
+        &host("no-nsight")
+    )));
 }
 
 #[test]
 fn a_host_without_a_gpu_compiles_and_runs_the_reference() {
-    insta::assert_snapshot!(shown(&planned(&request(Mode::Ncu, "vecadd"), &host("no-gpu"))));
+    insta::assert_snapshot!(shown(&planned(&request(ProfileMode::Ncu, "vecadd"), &host("no-gpu"))));
 }
 
 #[test]
 fn every_sanitizer_tool_is_a_step() {
-    let mut request = request(Mode::Sanitizer, "race");
+    let mut request = request(ProfileMode::Sanitizer, "race");
     request.sanitizer.tools = SanitizerTool::ALL.to_vec();
     insta::assert_snapshot!(shown(&planned(&request, &host("h200"))));
 }
 
 #[test]
 fn a_program_is_profiled_as_it_is() {
-    let mut ncu = program(Mode::Ncu);
+    let mut ncu = program(ProfileMode::Ncu);
     ncu.nvtx_include = vec!["dom@A".into(), "A::A1".into()];
     insta::assert_snapshot!(shown(&planned(&ncu, &host("h200"))));
-    let mut nsys = program(Mode::Nsys);
+    let mut nsys = program(ProfileMode::Nsys);
     nsys.nsys.capture_range = Some(CaptureRange::Nvtx("dom@A".into()));
     insta::assert_snapshot!(shown(&planned(&nsys, &host("h200"))));
 }
@@ -159,7 +165,7 @@ fn a_program_is_profiled_as_it_is() {
 #[test]
 fn ncu_keeps_jax_from_reserving_memory_unless_the_user_decides() {
     let variable = "XLA_PYTHON_CLIENT_PREALLOCATE";
-    let mut request = program(Mode::Ncu);
+    let mut request = program(ProfileMode::Ncu);
     let of_rung = |request: &Request| {
         planned(request, &host("h200")).plan.steps[0].rungs[0].env.get(variable).cloned()
     };
@@ -170,7 +176,7 @@ fn ncu_keeps_jax_from_reserving_memory_unless_the_user_decides() {
 
 #[test]
 fn counters_that_need_root_have_a_rung_of_their_own() {
-    let mut request = request(Mode::Ncu, "vecadd");
+    let mut request = request(ProfileMode::Ncu, "vecadd");
     request.sudo = true;
     request.gpu = rgpu_protocol::GpuChoice::Index(1);
     let draft = planned(&request, &host("restricted"));
@@ -183,7 +189,7 @@ fn counters_that_need_root_have_a_rung_of_their_own() {
 
 #[test]
 fn a_later_plan_of_a_run_repeats_no_build_and_no_refused_rung() {
-    let mut request = request(Mode::Nsys, "vecadd");
+    let mut request = request(ProfileMode::Nsys, "vecadd");
     let digest = rgpu_protocol::Digest::from_bytes(&[7; 32]);
     request.reuse = vec![rgpu_protocol::plan::InputFile {
         path: "build/vecadd.cubin".into(),
@@ -203,7 +209,7 @@ fn a_later_plan_of_a_run_repeats_no_build_and_no_refused_rung() {
 
 #[test]
 fn a_module_built_elsewhere_replaces_the_build_step() {
-    let mut request = request(Mode::Bench, "vecadd");
+    let mut request = request(ProfileMode::Bench, "vecadd");
     request.prebuilt = vec![BundleFile::text("build/vecadd.cubin", "ELF")];
     let draft = planned(&request, &host("no-nsight"));
     let ids: Vec<_> = draft.plan.steps.iter().map(|step| step.id.as_str()).collect();
@@ -214,7 +220,7 @@ fn a_module_built_elsewhere_replaces_the_build_step() {
 #[test]
 fn timed_calls_are_given_the_reference_where_it_is_on_the_gpu() {
     for (kernel, case) in [("wagmiv67", "case.json"), ("host-entry", "case-plain.json")] {
-        let draft = planned(&request(Mode::Bench, kernel), &host("h200"));
+        let draft = planned(&request(ProfileMode::Bench, kernel), &host("h200"));
         let commands = crate::bundle::commands(&draft.plan);
         let timed = commands.lines().filter(|line| line.contains(" time --out"));
         let timed: Vec<_> = timed.collect();
@@ -225,7 +231,7 @@ fn timed_calls_are_given_the_reference_where_it_is_on_the_gpu() {
 
 #[test]
 fn the_build_alone_can_be_planned_for_another_machine() {
-    let mut request = request(Mode::Ncu, "vecadd");
+    let mut request = request(ProfileMode::Ncu, "vecadd");
     request.part = PlanPart::Build;
     request.arch = Some("sm_100a".into());
     insta::assert_snapshot!(shown(&planned(&request, &host("no-gpu"))));
@@ -233,7 +239,7 @@ fn the_build_alone_can_be_planned_for_another_machine() {
 
 #[test]
 fn a_case_holds_everything_that_the_runner_needs() {
-    let draft = planned(&request(Mode::Ncu, "softmax"), &host("h200"));
+    let draft = planned(&request(ProfileMode::Ncu, "softmax"), &host("h200"));
     let file = draft.files.iter().find(|file| file.path == "case.json").unwrap();
     let draft::Content::Bytes(bytes) = &file.content else { panic!() };
     insta::assert_snapshot!(String::from_utf8_lossy(bytes));
@@ -248,7 +254,7 @@ fn requests_that_cannot_be_met_say_why() {
         crate::error::Failure::from(error).to_string()
     };
     let with = |change: fn(&mut Request)| {
-        let mut request = request(Mode::Ncu, "vecadd");
+        let mut request = request(ProfileMode::Ncu, "vecadd");
         change(&mut request);
         message(&request, &binaries(), &host)
     };
@@ -263,8 +269,8 @@ fn requests_that_cannot_be_met_say_why() {
             with(|r| r.nvtx_include = vec!["A::".into()]),
             with(|r| r.arch = Some("sm_100a".into())),
             with(|r| r.gpu = rgpu_protocol::GpuChoice::Name("b200".into())),
-            message(&request(Mode::Ncu, "vecadd"), &HostBinaries::default(), &host),
-            message(&request(Mode::Bench, "host-entry"), &binaries(), &no_compiler),
+            message(&request(ProfileMode::Ncu, "vecadd"), &HostBinaries::default(), &host),
+            message(&request(ProfileMode::Bench, "host-entry"), &binaries(), &no_compiler),
         ]
         .join("\n\n")
     );
@@ -331,7 +337,7 @@ fn every_code_of_a_table_has_a_reason() {
 
 #[test]
 fn arguments_passed_on_replace_ours() {
-    let mut request = request(Mode::Ncu, "vecadd");
+    let mut request = request(ProfileMode::Ncu, "vecadd");
     request.ncu.extra =
         ["--clock-control=base", "--import-source", "no", "--cache-control", "none"]
             .map(String::from)
@@ -357,7 +363,7 @@ fn the_reference_of_every_worked_kernel_compiles_as_planned() {
     let is_compiled =
         |kernel: &find::ListedKernel| kernel.spec.as_ref().is_ok_and(|s| !s.is_python());
     for kernel in find::list(&kernel_folders).into_iter().filter(is_compiled) {
-        let draft = planned(&request(Mode::Verify, &kernel.name), &host);
+        let draft = planned(&request(ProfileMode::Verify, &kernel.name), &host);
         let job = tempfile::tempdir().unwrap();
         for file in &draft.files {
             let draft::Content::Local(from) = &file.content else {
@@ -396,7 +402,7 @@ fn a_python_kernel_is_run_by_a_harness_of_its_own() {
     };
     host.tools.retain(|tool| !["python3", "torch"].contains(&tool.name.as_str()));
     host.tools.push(tool("python3", "/venv/bin/python3"));
-    let python_request = request(Mode::Ncu, "triton-softmax");
+    let python_request = request(ProfileMode::Ncu, "triton-softmax");
     let job = JobName { run: "r".into(), sequence: 1 };
     let error = plan(&python_request, &host, &binaries(), &job).unwrap_err();
     assert_eq!(
@@ -413,11 +419,14 @@ fn a_python_kernel_is_run_by_a_harness_of_its_own() {
         step.rungs.iter().map(|rung| rung.id.clone()).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(
-        ids(Mode::Ncu),
+        ids(ProfileMode::Ncu),
         "ncu.asked ncu.basic ncu.launch nsys.cuda torch cupti nvtx events host"
     );
-    assert_eq!(ids(Mode::Nsys), "nsys.full nsys.cuda torch cupti nsys.nvtx nvtx events host");
-    assert_eq!(ids(Mode::Torch), "torch nsys.cuda cupti nvtx events host");
+    assert_eq!(
+        ids(ProfileMode::Nsys),
+        "nsys.full nsys.cuda torch cupti nsys.nvtx nvtx events host"
+    );
+    assert_eq!(ids(ProfileMode::Torch), "torch nsys.cuda cupti nvtx events host");
     let commands = crate::bundle::commands(&draft.plan);
     assert!(commands.contains("/venv/bin/python3 \"$JOB\"/harness.py verify --out"), "{commands}");
     assert!(!commands.contains("rgpu-runner"), "{commands}");
@@ -427,7 +436,7 @@ fn a_python_kernel_is_run_by_a_harness_of_its_own() {
     for part in ["\"file\": \"src/softmax.py\"", "\"function\": \"reference\"", "def job_torch("] {
         assert!(text.contains(part), "{part}");
     }
-    let torch = request(Mode::Torch, "vecadd");
+    let torch = request(ProfileMode::Torch, "vecadd");
     assert!(matches!(plan(&torch, &host, &binaries(), &job), Err(PlanError::TorchNeedsPython)));
 }
 
@@ -449,7 +458,7 @@ fn the_profile_of_a_cute_kernel_keeps_its_layouts() {
                 [sizes]\nvars = [\"m\", \"n\", \"k\"]\ngroups = true\n\
                 cases.two = [{ m = 80, n = 4096, k = 7168 }, { m = 40, n = 7168, k = 2048 }]\ndefault = \"two\"\n";
     std::fs::write(folder.join("kernel.toml"), spec).unwrap();
-    let draft = planned(&request_in(project.path().into(), Mode::Ncu, "gemm"), &host);
+    let draft = planned(&request_in(project.path().into(), ProfileMode::Ncu, "gemm"), &host);
     let step = draft.plan.steps.last().unwrap();
     assert_eq!(
         (step.id.as_str(), step.on_failure, step.gpu),
@@ -463,6 +472,6 @@ fn the_profile_of_a_cute_kernel_keeps_its_layouts() {
     assert_eq!((&job["file"], &job["named_only"]), (&"src/gemm.py".into(), &true.into()));
     // Without the DSL there, and for other kernels, nothing is asked.
     host.tools.retain(|tool| tool.name != "cutlass-dsl");
-    let draft = planned(&request_in(project.path().into(), Mode::Ncu, "gemm"), &host);
+    let draft = planned(&request_in(project.path().into(), ProfileMode::Ncu, "gemm"), &host);
     assert!(draft.plan.steps.iter().all(|step| step.id != "layouts"));
 }

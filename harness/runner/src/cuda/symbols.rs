@@ -27,7 +27,8 @@ pub(crate) fn matching_symbols(symbols: &[String], plain: &str) -> Vec<String> {
     symbols.iter().filter(|symbol| plain_name(symbol) == Some(plain)).cloned().collect()
 }
 
-/// The innermost identifier of an Itanium-mangled name, or the name itself if it is not mangled.
+/// The innermost identifier of an Itanium-mangled name, or the name itself if it is not mangled;
+/// `None` if the mangled name is malformed.
 fn plain_name(symbol: &str) -> Option<&str> {
     let Some(mut rest) = symbol.strip_prefix("_Z") else { return Some(symbol) };
     if let Some(nested) = rest.strip_prefix('N') {

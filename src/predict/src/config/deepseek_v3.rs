@@ -1,5 +1,5 @@
-//! DeepSeek V3 and R1: latent attention, shared and routed experts, dense layers at the start.
-//! The layer that predicts a second token is left out.
+//! DeepSeek V3 and R1: multi-head latent attention (MLA), shared and routed experts, dense layers at
+//! the start. The layer for multi-token prediction (MTP) is left out.
 
 use super::{Architecture, AttentionShape, ConfigError, Fields, Layer, MlpShape, Model};
 
@@ -26,9 +26,9 @@ fn read(fields: &Fields<'_>) -> Result<Model, ConfigError> {
     let shared = fields.count_or_zero("n_shared_experts")?;
     let dense = MlpShape::Gated { inner: fields.count("intermediate_size")? };
     let norms = 2.0 * hidden + query_rank.unwrap_or(0.0) + kv_rank;
-    // Every expert has a bias in the choice.
     let routed = MlpShape::Experts { experts, chosen, inner, shared: shared * inner };
     model.kinds.push(Layer { attention, mlp: dense, small: norms });
+    // The router has a bias for each expert (`e_score_correction_bias`).
     model.kinds.push(Layer { attention, mlp: routed, small: norms + experts });
     let first = fields.count_or_zero("first_k_dense_replace")? as usize;
     if fields.optional_count("moe_layer_freq")?.is_some_and(|every| every != 1.0) {
@@ -45,6 +45,7 @@ fn read(fields: &Fields<'_>) -> Result<Model, ConfigError> {
             value: "true".into(),
         });
     }
+    // Only checked: MLA has no heads of keys and values.
     fields.kv_heads(heads)?;
     fields.ignore(&[
         "aux_loss_alpha",

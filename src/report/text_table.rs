@@ -1,4 +1,4 @@
-//! Renders tables: plain columns for terminals, pipes for Markdown.
+//! Renders tables: aligned columns for terminals, or Markdown.
 
 use comfy_table::{
     Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets,
@@ -15,22 +15,22 @@ pub enum Align {
     Right,
 }
 
-/// A table with aligned columns, for terminals.
+/// A table for terminals and Markdown.
 #[derive(Clone, Debug, Default)]
-pub struct Grid {
+pub struct TextTable {
     head: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
 }
 
-impl Grid {
+impl TextTable {
     /// A table with these columns.
     pub fn new(head: &[(&str, Align)]) -> Self {
         Self { head: head.iter().map(|(n, a)| ((*n).to_owned(), *a)).collect(), rows: Vec::new() }
     }
 
-    /// Adds a row; missing cells are empty, surplus ones dropped. A cell is one line: with a line
-    /// break, a foreign text could look like a line of ours.
-    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    /// Adds a row; missing cells are empty, surplus ones dropped. A cell is one line, so
+    /// that untrusted text cannot imitate a line of rgpu's own output.
+    pub fn add_row(&mut self, cells: impl IntoIterator<Item = String>) {
         let cells = cells.into_iter().take(self.head.len());
         let mut row: Vec<String> = cells.map(|cell| cell.replace(is_line_break, " ")).collect();
         row.resize(self.head.len(), String::new());
@@ -54,13 +54,13 @@ impl Grid {
     }
 
     /// Drops columns named in `spare`, in that order, until the last column has `least` characters
-    /// within `width`, or as many as it needs if that is less.
+    /// within `width` (without indent), or as many as it needs if that is less.
     pub fn with_room(mut self, width: usize, least: usize, spare: &[&str]) -> Self {
         for name in spare {
             let Some(last) = self.head.len().checked_sub(1) else { break };
             // Columns are separated by two blanks.
-            let others: usize = (0..last).map(|at| self.needs(at) + 2).sum();
-            if others + self.needs(last).min(least) <= width {
+            let others: usize = (0..last).map(|at| self.column_width(at) + 2).sum();
+            if others + self.column_width(last).min(least) <= width {
                 break;
             }
             if let Some(at) = self.head.iter().position(|(head, _)| head == name) {
@@ -150,21 +150,22 @@ impl Grid {
         rows.lines().map(|line| format!("{pad}{line}\n")).collect()
     }
 
-    /// Like [`Self::fitted`], for a last column `words` that contains sentences: they are wrapped if
+    /// Like [`Self::fitted`], for a last column, named `wrapped_column`, of sentences: they are wrapped if
     /// the other columns leave at least `least` characters for them.
     pub fn fitted_with_words(
         &self,
         width: usize,
         indent: usize,
-        words: &str,
+        wrapped_column: &str,
         least: usize,
     ) -> String {
-        let Some(last) = self.head.len().checked_sub(1).filter(|at| self.head[*at].0 == words)
+        let Some(last) =
+            self.head.len().checked_sub(1).filter(|at| self.head[*at].0 == wrapped_column)
         else {
             return self.fitted(width, indent);
         };
         // Columns are separated by two blanks.
-        let others: usize = (0..last).map(|at| self.needs(at) + 2).sum();
+        let others: usize = (0..last).map(|at| self.column_width(at) + 2).sum();
         let room = width.saturating_sub(indent + others);
         if room >= least {
             let mut wrapped = self.clone();
@@ -180,7 +181,7 @@ impl Grid {
     }
 
     /// The width in characters of a column's widest cell, including its head.
-    fn needs(&self, at: usize) -> usize {
+    fn column_width(&self, at: usize) -> usize {
         let cells = self.rows.iter().map(|row| row[at].chars().count());
         cells.chain([self.head[at].0.chars().count()]).max().unwrap_or(0)
     }
@@ -219,19 +220,22 @@ mod tests {
 
     #[test]
     fn a_foreign_text_does_not_begin_a_line() {
-        let mut grid = Grid::new(&[("run", Align::Left), ("what", Align::Left)]);
-        grid.row(["a\nhelp: a lie".to_owned(), "x\r\u{2028}error: b".to_owned()]);
+        let mut grid = TextTable::new(&[("run", Align::Left), ("what", Align::Left)]);
+        grid.add_row(["a\nhelp: a lie".to_owned(), "x\r\u{2028}error: b".to_owned()]);
         let tables = [grid.plain(80, 0), grid.fitted(40, 0), grid.stacked(40), grid.markdown()];
         for table in tables {
             assert!(!table.contains("\nhelp") && !table.contains("\nerror"), "{table}");
         }
     }
 
-    fn sample() -> Grid {
-        let mut grid =
-            Grid::new(&[("kernel", Align::Left), ("time", Align::Right), ("note", Align::Left)]);
-        grid.row(["vecadd".into(), "59.7 µs".into()]);
-        grid.row(["a|b".into(), "1.20 ms".into()]);
+    fn sample() -> TextTable {
+        let mut grid = TextTable::new(&[
+            ("kernel", Align::Left),
+            ("time", Align::Right),
+            ("note", Align::Left),
+        ]);
+        grid.add_row(["vecadd".into(), "59.7 µs".into()]);
+        grid.add_row(["a|b".into(), "1.20 ms".into()]);
         grid
     }
 
@@ -275,9 +279,9 @@ mod tests {
 
     #[test]
     fn a_long_sentence_widens_no_other_row() {
-        let mut grid = Grid::new(&[("remote", Align::Left), ("state", Align::Left)]);
-        grid.row(["h200".into(), "running".into()]);
-        grid.row([
+        let mut grid = TextTable::new(&[("remote", Align::Left), ("state", Align::Left)]);
+        grid.add_row(["h200".into(), "running".into()]);
+        grid.add_row([
             "w200".into(),
             "there is no login for that service: the file is not there".into(),
         ]);
