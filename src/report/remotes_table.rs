@@ -194,7 +194,7 @@ mod tests {
                         source: "samples".into(),
                         rounds: None,
                     }),
-                    ..add_row("b", "NVIDIA B200", 56_700.0)
+                    ..row("b", "NVIDIA B200", 56_700.0)
                 },
                 FanOutRow {
                     remote: "c".to_owned(),

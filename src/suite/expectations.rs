@@ -520,7 +520,7 @@ mod tests {
         let dim = SuiteTime { sol_percent: Some(55.0), ..time(1000.0, "GPU-1") };
         let judged = all.judge(&dim, 0.01, Validity::Strict);
         assert_eq!(judged.verdict, SuiteVerdict::Slower);
-        assert!(judged.why.contains("below the gate"), "{}", judged.why);
+        assert!(judged.why.contains("below the least share"), "{}", judged.why);
     }
 
     #[test]
@@ -566,7 +566,7 @@ mod tests {
                 "\"gpu\": \"B200\",\n  \"entries\"",
                 "`B200`",
             ),
-            ("\"median_ns\": 1000.0", "\"median_ns\": 0.0", "time that is none"),
+            ("\"median_ns\": 1000.0", "\"median_ns\": 0.0", "invalid time"),
             ("}", "", "not JSON"),
         ] {
             assert!(text.contains(from), "{text}");

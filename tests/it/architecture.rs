@@ -68,7 +68,7 @@ const REGISTRIES: &[Registry] = &[
             "document",
             "finding",
             "remotes_table",
-            "grid",
+            "text_table",
             "headline",
             "kernel_name",
             "prediction",

@@ -76,7 +76,9 @@ pub(crate) fn test(workspace: &Workspace, arguments: &[String]) -> Result<(), Se
             tests.args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(arguments),
         )?;
         // nextest does not run the examples in the documentation.
-        command::run(workspace.cargo().args(["test", "--workspace", "--doc", "--quiet"]))?;
+        if !arguments.iter().any(|argument| argument == "--no-run") {
+            command::run(workspace.cargo().args(["test", "--workspace", "--doc", "--quiet"]))?;
+        }
     } else {
         command::run(tests.args(["test", "--workspace", "--no-fail-fast"]).args(arguments))?;
     }

@@ -28,6 +28,9 @@ const IDLE: Duration = Duration::from_secs(3);
 /// No case may take longer, whatever the machine does beside it.
 const HANG: Duration = Duration::from_secs(60);
 
+/// The result of a case that ended before its lie.
+pub(crate) const NEVER_TOLD: &str = "the lie was never told";
+
 /// How a case ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum End {
@@ -147,7 +150,7 @@ pub(crate) async fn run(case: Case) -> Result<End, String> {
     }
     match agent.told() {
         true => Ok(end),
-        false => Err("the lie was never told".to_owned()),
+        false => Err(NEVER_TOLD.to_owned()),
     }
 }
 

@@ -32,7 +32,12 @@ fn kill_and_resume(points: &[&str]) {
 }
 
 #[test]
-fn killed_around_its_start_and_its_workers() {
+fn killed_at_one_point_of_each_phase() {
+    kill_and_resume(&["loop in worker", "loop in compare", "loop in apply"]);
+}
+
+#[test]
+fn killed_at_every_point_around_its_start_and_its_workers() {
     kill_and_resume(&[
         "loop added",
         "loop child of init",
@@ -47,7 +52,7 @@ fn killed_around_its_start_and_its_workers() {
 }
 
 #[test]
-fn killed_around_its_measurements() {
+fn killed_at_every_point_around_its_measurements() {
     kill_and_resume(&[
         "loop before compare",
         "loop in compare",
@@ -63,7 +68,7 @@ fn killed_around_its_measurements() {
 }
 
 #[test]
-fn killed_while_it_keeps_and_restores() {
+fn killed_at_every_point_while_it_keeps_and_restores() {
     kill_and_resume(&[
         "loop before apply",
         "loop in apply",

@@ -410,7 +410,9 @@ fn connections_that_show_no_token_keep_nobody_out() {
         let _crowd = crowd(&worker, sent);
         let begun = Instant::now();
         assert_eq!(worker.ask("GET /v1/health", &[], b"").status, 200);
-        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        // The worker gives an incomplete request 15 s. An answer that waited for those of the crowd
+        // would take that long.
+        assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
         ask_again();
     }
 }
