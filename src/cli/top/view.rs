@@ -56,7 +56,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, data: &TopData, state: &mut ViewState)
     }
     let help = match &data.problem {
         Some(problem) => Line::from(problem.as_str()).red(),
-        None => Line::from(format!("← → place  ↑ ↓ scroll  q end  {}", data.project)).dim(),
+        None => Line::from(format!("← → view  ↑ ↓ scroll  q end  {}", data.project)).dim(),
     };
     frame.render_widget(help, bottom);
     // Words of hosts and workers may hold control characters.
@@ -102,7 +102,10 @@ fn draw_hosts(frame: &mut Frame<'_>, area: Rect, data: &TopData, state: &mut Vie
     let widths =
         [Constraint::Length(12), Constraint::Length(24), Constraint::Fill(1), Constraint::Fill(1)];
     let header = ["remote", "address", "last seen with", "running"];
-    let title = format!("{} hosts", data.hosts.len());
+    let title = match data.hosts.len() {
+        1 => "1 host".to_owned(),
+        n => format!("{n} hosts"),
+    };
     draw_table(frame, area, state, title, (&header, &widths), rows.collect());
 }
 
@@ -159,7 +162,7 @@ fn draw_loop(frame: &mut Frame<'_>, area: Rect, looped: &LoopData, state: &mut V
     let status = &looped.status;
     let block = Block::bordered().title(status.id.as_str());
     frame.render_widget(Paragraph::new(head_lines(looped)).block(block), head);
-    let [left, right] = Layout::horizontal([Constraint::Fill(1); 2]).areas(middle);
+    let [left, right] = Layout::horizontal([Constraint::Fill(2), Constraint::Fill(3)]).areas(middle);
     draw_best(frame, left, status);
     draw_iterations(frame, right, status, state);
     let room = usize::from(bottom.height.saturating_sub(2));
@@ -198,8 +201,12 @@ fn head_lines(looped: &LoopData) -> Vec<Line<'static>> {
         format!("target {} {threshold}", status.target.metric.as_str())
     });
     let minutes = (status.max_active_s - status.active_s).max(0.0) / 60.0;
+    let left = match status.phase {
+        Phase::Stopped => String::new(),
+        _ => format!(", {minutes:.0} min left"),
+    };
     let left = format!(
-        "iteration {} of {}, {minutes:.0} min left; {} kept, {} without progress",
+        "iteration {} of {}{left}; {} kept, {} without progress",
         status.iteration, status.max_iterations, status.kept, status.no_progress
     );
     vec![
