@@ -194,6 +194,16 @@ pub struct SuiteRow {
     pub metrics: BTreeMap<String, f64>,
 }
 
+impl SuiteRow {
+    /// Whether the host had no GPU, so that only the reference ran and no kernel was timed.
+    pub fn without_gpu(&self) -> bool {
+        self.warnings.iter().any(|warning| warning.code == NO_GPU)
+    }
+}
+
+/// Code of the warning that the host has no GPU.
+pub const NO_GPU: &str = "no_gpu";
+
 /// The state of a case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

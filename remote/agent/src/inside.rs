@@ -16,7 +16,7 @@ use rustix::fs::{Mode, OFlags, openat};
 pub(crate) fn open_regular(folder: &Path, path: &str) -> io::Result<File> {
     let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, why.to_owned()));
     if !valid_relative_path(path) {
-        return refuse("it does not stay in the folder");
+        return refuse("it is not a valid relative path");
     }
     let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mut at = rustix::fs::open(folder, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;

@@ -18,7 +18,7 @@ const QUOTA_BYTES: u64 = 20 << 30;
 /// Sets another quota, in bytes.
 const QUOTA_VARIABLE: &str = "RGPU_AGENT_QUOTA";
 
-/// [`sweep`] removes nothing younger than this: a plan that needs it may be on its way.
+/// Blobs and abandoned files younger than this stay: a plan that needs them may be on its way.
 const UNSWEPT_AGE: Duration = Duration::from_secs(3600);
 
 /// Shortest time between two regular sweeps.
@@ -49,7 +49,7 @@ impl QuotaError {
     }
 }
 
-/// Disk use without a walk. `<root>/swept` holds the time of the last sweep, and the bytes in use
+/// The last known disk use, so that most calls need not walk the folders. `<root>/swept` holds the time of the last sweep, and the bytes in use
 /// after it plus those of jobs that have ended since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct UsageRecord {
@@ -65,7 +65,7 @@ impl UsageRecord {
         Self { swept_ms: next(), bytes: next() }
     }
 
-    /// Writes the record. If that fails, the cost is one more sweep.
+    /// Writes the record. Returns false if that fails.
     fn write(self, root: &Path) -> bool {
         fs::write(root.join("swept"), format!("{} {}\n", self.swept_ms, self.bytes)).is_ok()
     }
@@ -188,7 +188,8 @@ fn ended_jobs(root: &Path) -> Vec<EndedJob> {
     .collect()
 }
 
-/// Removes hidden folders, temporary blobs and temporary folders of processes that are gone.
+/// Removes hidden job folders, temporary blobs and temporary folders of no running job that have not
+/// changed for [`UNSWEPT_AGE`].
 fn remove_abandoned(root: &Path) {
     let mut running = JobFolder::all(root);
     running.retain(|job| !matches!(state(job), Ok(JobState::Ended { .. })));

@@ -18,7 +18,8 @@ use crate::cli::support::session::{self, RemoteSession};
 use crate::config::is_below;
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::{KernelSpec, ProfileMode, find};
-use crate::model::suite::{GrownSizes, PairResult, SuiteOptions, SuiteTime};
+use crate::model::profile::Gap;
+use crate::model::suite::{GrownSizes, NO_GPU, PairResult, SuiteOptions, SuiteTime};
 use crate::model::{KernelCode, Profile};
 use crate::remote::RemoteSpec;
 use crate::run::{CompareRun, ComparisonOutcome, ProfileOutcome, ProfileRun};
@@ -140,7 +141,7 @@ impl<'a> CaseRunner<'a> {
         let profile = profile.as_deref();
         Ok(CaseEnd {
             times: profile.map(|profile| side_times(profile, &source)).unwrap_or_default(),
-            warnings: profile.map(|profile| profile.warnings.clone()).unwrap_or_default(),
+            warnings: profile.map(warnings).unwrap_or_default(),
             metrics: profile.map(metrics).unwrap_or_default(),
             failure: failure.or(found),
             ..CaseEnd::default()
@@ -249,7 +250,7 @@ impl<'a> CaseRunner<'a> {
             times.extend(side_times(profile, source));
         }
         let [_, optimised] = &profiles;
-        let warnings = optimised.warnings.clone();
+        let warnings = warnings(optimised);
         let time = comparison.time.as_ref();
         let pair = PairResult {
             verdict: comparison.verdict,
@@ -474,6 +475,12 @@ impl<'a> CaseRunner<'a> {
             ..record
         })
     }
+}
+
+/// Doubts about a profile's times, and that there are none without a GPU.
+fn warnings(profile: &Profile) -> Vec<Gap> {
+    let no_gpu = profile.gaps.iter().filter(|gap| gap.code == NO_GPU);
+    profile.warnings.iter().chain(no_gpu).cloned().collect()
 }
 
 /// The run with this id if its job may still go on.

@@ -232,7 +232,7 @@ fn rough_time(seconds: f64) -> String {
 /// A case that has ended, in one line.
 fn row_text(row: &SuiteRow) -> String {
     let time = row.times.last().map(|time| format!("  {}", duration(time.median_ns)));
-    let pair = row.pair.as_ref().map(|pair| {
+    let pair = row.pair.as_ref().filter(|pair| pair.speedup.is_some()).map(|pair| {
         let close = if pair.too_close { ", too close to call" } else { "" };
         format!("  {} {}{close}", speedup_text(pair.speedup), pair.verdict.as_str())
     });

@@ -1,4 +1,4 @@
-//! A common source of rows for the two file formats of nsys.
+//! Rows of a trace from any tool, with the readers of nsys's two file formats.
 
 use std::cell::Cell;
 
@@ -42,7 +42,7 @@ pub(in crate::import) trait TraceRows {
     }
 }
 
-/// The rows of an export, with progress reports.
+/// The rows of an export. Counts them for progress, except in a second pass over the kernels.
 pub(super) struct ExportRows<'a> {
     file: &'a NsysSqlite,
     watch: Option<&'a dyn ReadProgress>,
@@ -51,7 +51,7 @@ pub(super) struct ExportRows<'a> {
     all: u64,
 }
 
-/// Rows between two progress reports, which take a few milliseconds to read.
+/// Rows between two progress reports. Reading that many takes a few milliseconds.
 const ROWS_PER_PROGRESS_REPORT: u64 = 1 << 14;
 
 impl<'a> ExportRows<'a> {
@@ -128,7 +128,8 @@ pub(super) struct ReportRows<'r, 'a> {
     diagnostics: Vec<Diagnostic>,
     /// Number of events read.
     events: u64,
-    /// Number of events of GPU work that is neither kernel, copy, fill nor synchronisation.
+    /// Number of events of GPU work that is neither kernel, copy, fill, graph launch nor
+    /// synchronisation.
     other_work: u64,
 }
 

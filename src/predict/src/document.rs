@@ -1,4 +1,5 @@
-//! The results that commands print as JSON, each with its schema: the same for every face.
+//! The results that commands print as JSON, each with its schema. The text output is made from the
+//! same values.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +26,8 @@ use crate::term::{Input, Term};
 pub enum CalibrationState {
     /// Measured efficiencies were used everywhere.
     Calibrated,
-    /// Measured efficiencies were used nowhere, or not everywhere: times are bounds with stated
-    /// launch and latency terms.
+    /// Measured efficiencies were missing for some parts or for all: those use an efficiency of 1
+    /// (kernels) or NCCL's own model (collectives).
     Uncalibrated,
 }
 
@@ -54,7 +55,7 @@ pub struct GpuDocument {
     pub schema: &'static str,
     /// The hardware file.
     pub hardware: Hardware,
-    /// FLOP a byte of HBM traffic at which products begin to limit, by format.
+    /// FLOP per byte of HBM traffic above which matrix multiplication limits, and not HBM, by format.
     pub ridge_flop_per_byte: BTreeMap<String, f64>,
     /// The rate of each link in one direction, in B/s, by kind.
     pub links_one_way: BTreeMap<&'static str, f64>,
@@ -175,7 +176,8 @@ pub struct KernelDocument {
     pub limited_by: LimitedBy,
     /// Whether measured efficiencies were used.
     pub calibration: CalibrationState,
-    /// The tile of a product: rows, columns, and parts that its columns are split into.
+    /// The tile of a matrix product: rows, columns, and the number of parts that the inner dimension
+    /// is split into.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tile: Option<Tile>,
     /// A measured time in relation to the bound. Absent without `--measured-us`.
@@ -255,15 +257,15 @@ pub struct CollectiveDocument {
     pub gpus: f64,
     /// The size in bytes.
     pub bytes: f64,
-    /// The speed of light of the links, without reductions inside the switch.
+    /// The bound by the links, in ns; reductions inside the switch are not considered.
     pub bound_ns: f64,
     /// The predicted time, in ns.
     pub time_ns: f64,
     /// The bus bandwidth as nccl-tests computes it, in B/s.
     pub bus_bandwidth: f64,
-    /// The fastest algorithm.
+    /// The fastest algorithm; `measured` with a calibration.
     pub algorithm: Algorithm,
-    /// The NCCL protocol of that algorithm.
+    /// The NCCL protocol of that algorithm; without a meaning for `measured`.
     pub protocol: Protocol,
     /// Whether a measured latency and rate were used.
     pub calibration: CalibrationState,
@@ -284,9 +286,9 @@ pub struct SizeLine {
     pub bound_ns: f64,
     /// The bus bandwidth as nccl-tests computes it, in B/s.
     pub bus_bandwidth: f64,
-    /// The fastest algorithm.
+    /// The fastest algorithm; `measured` with a calibration.
     pub algorithm: Algorithm,
-    /// The NCCL protocol of that algorithm.
+    /// The NCCL protocol of that algorithm; without a meaning for `measured`.
     pub protocol: Protocol,
 }
 
@@ -367,11 +369,11 @@ pub struct LayerKind {
     pub name: String,
     /// Number of layers of this kind.
     pub count: f64,
-    /// Number of parameters.
+    /// Number of parameters of one such layer.
     pub parameters: f64,
 }
 
-/// A kind of layer in words, for example `grouped 32/8x128, gated 14336`.
+/// A kind of layer in words, for example `grouped 32/8x128; gated 14336`.
 #[must_use]
 pub fn layer_name(layer: &crate::config::Layer) -> String {
     let attention = match layer.attention {
@@ -434,7 +436,7 @@ pub struct LlmDocument {
     pub parallelism: Parallelism,
     /// The memory of weights and KV cache.
     pub placement: Placement,
-    /// Whether measured efficiencies were used in all points.
+    /// Whether measured efficiencies were used for the first load that runs.
     pub calibration: CalibrationState,
     /// The result for each load.
     pub points: Vec<LoadPoint>,
@@ -506,7 +508,7 @@ pub struct PhaseDocument {
     pub layers: Vec<LayerLine>,
 }
 
-/// One layer of a kind, or an end of the model.
+/// One layer of a kind, the embedding, or the output.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LayerLine {
     /// Its attention and MLP in words.

@@ -106,6 +106,7 @@ pub(super) fn cases(run: &SuiteRun) -> TextTable {
 /// The state of a row; empty if it is ok in the first attempt.
 fn state_text(row: &SuiteRow) -> String {
     match (row.state, row.reason.as_deref(), row.attempts) {
+        (RowState::Ok, ..) if row.without_gpu() => "no GPU".to_owned(),
         (RowState::Ok, _, 0 | 1) => String::new(),
         (RowState::Ok, _, n) => format!("ok, attempt {n}"),
         (state, Some(reason), _) => format!("{}: {reason}", state.as_str()),
@@ -120,11 +121,12 @@ pub fn table(run: &SuiteRun, style: &Style) -> String {
     let mut below = |first: &str, text: &str| {
         let width = style.width.saturating_sub(6);
         out += &format!("  {first}\n");
-        wrap(text, width).iter().for_each(|line| out += &format!("      {line}\n"));
+        let lines = text.lines().flat_map(|line| wrap(line, width));
+        lines.for_each(|line| out += &format!("      {line}\n"));
     };
     for row in run.rows.iter().filter(|row| row.state == RowState::Failed) {
-        below(&row.case, row.failure.as_deref().unwrap_or_default());
-        below("", &format!("again: {}", row.again));
+        let failure = row.failure.as_deref().unwrap_or_default();
+        below(&row.case, &format!("{failure}\nagain: {}", row.again));
     }
     for row in &run.rows {
         if let Some(pair) = row.pair.as_ref().filter(|pair| pair.too_close) {
@@ -134,6 +136,13 @@ pub fn table(run: &SuiteRun, style: &Style) -> String {
             };
             below(&row.case, &format!("too close to call{grown}: {}", pair.summary));
         }
+    }
+    if run.rows.iter().any(SuiteRow::without_gpu) {
+        let text = "no GPU: only the reference ran, on the CPU, and no kernel was timed; name a \
+                    host with a GPU: `--remote NAME`";
+        let lines = wrap(text, style.width.saturating_sub(2));
+        out += &lines.iter().map(|line| format!("\n  {line}")).collect::<String>();
+        out.push('\n');
     }
     if run.state == SuiteState::Open {
         out += &format!("\n  `rgpu bench resume {}` runs the rest\n", run.id);

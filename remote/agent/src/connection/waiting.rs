@@ -1,5 +1,5 @@
-//! A plan that waits for its blobs and starts with the last one. Over a long link, the client's
-//! message that all were sent would come a round trip later.
+//! Lets a plan wait for its blobs, and starts it when the last one is stored. To wait for the client's
+//! message that all were sent would cost a round trip.
 //!
 //! Blobs may arrive on other connections, which are other processes, so this polls the blob store.
 //! It copies blobs into the job's inputs as they arrive.
@@ -18,14 +18,14 @@ use super::jobs::{Jobs, SubmittedPlan};
 use super::{ClientWriter, client_left};
 use crate::job::{BlobTargets, FolderDraft};
 
-/// Pause between two polls while blobs arrive, and the longest pause while none do.
+/// The first pause after a poll that found nothing, and the longest: it doubles from poll to poll.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How many of the next expected blobs each poll looks for.
 const POLLED_BLOBS: usize = 32;
 
-/// A waiting plan. Dropping it cancels it, unless it has just started.
+/// A waiting plan. Dropping it stops the wait; a job that was already submitted goes on.
 pub(super) struct WaitingPlan {
     job: String,
     stop: Arc<AtomicBool>,
@@ -38,27 +38,27 @@ impl WaitingPlan {
         jobs: Arc<Jobs>,
         out: ClientWriter,
         client: Arc<OwnedFd>,
-        order: SubmittedPlan,
+        submitted: SubmittedPlan,
         missing: &[Digest],
     ) -> Self {
-        let (job, stop) = (order.plan.job.clone(), Arc::new(AtomicBool::new(false)));
+        let (job, stop) = (submitted.plan.job.clone(), Arc::new(AtomicBool::new(false)));
         let missing: HashSet<&Digest> = missing.iter().collect();
-        let pieces = order.plan.files.iter().flat_map(InputFile::pieces);
+        let pieces = submitted.plan.files.iter().flat_map(InputFile::pieces);
         let mut awaited: Vec<(Digest, u64)> = pieces
             .filter(|piece| missing.contains(piece.digest))
             .map(|piece| (piece.digest.clone(), piece.len))
             .collect();
-        // Blobs arrive in the order of their digests, so the next one is last.
+        // Clients send blobs in ascending order of their digests. The next one is at the end.
         awaited.sort_by(|a, b| b.cmp(a));
         awaited.dedup();
         let stop_flag = stop.clone();
         let thread = std::thread::spawn(move || {
             let mut draft = jobs.service.draft();
-            if wait(&jobs, &order.plan, &mut awaited, draft.as_mut(), &stop_flag)
+            if wait(&jobs, &submitted.plan, &mut awaited, draft.as_mut(), &stop_flag)
                 && !client_left(&client)
             {
                 // The reading thread notices a failed writer.
-                let _ = begin(&jobs, &out, &order, draft);
+                let _ = begin(&jobs, &out, &submitted, draft);
             }
         });
         Self { job, stop, thread: Some(thread) }
@@ -79,7 +79,8 @@ impl Drop for WaitingPlan {
     }
 }
 
-/// Waits until all blobs are there and copies them into the draft. Returns false if stopped.
+/// Waits until all blobs are there and copies them into the job's hidden folder. Returns false
+/// if it was stopped, or if there is no blob store.
 fn wait(
     jobs: &Jobs,
     plan: &Plan,
@@ -120,13 +121,13 @@ fn wait(
 fn begin(
     jobs: &Jobs,
     out: &ClientWriter,
-    order: &SubmittedPlan,
+    submitted: &SubmittedPlan,
     draft: Option<FolderDraft>,
 ) -> std::io::Result<()> {
-    let digests = jobs.submit(order, draft)?;
+    let digests = jobs.submit(submitted, draft)?;
     if digests.is_empty() {
         return Ok(());
     }
     // A blob was removed meanwhile.
-    out.send(&FromAgent::Missing { job: order.plan.job.clone(), digests, awaited: false })
+    out.send(&FromAgent::Missing { job: submitted.plan.job.clone(), digests, awaited: false })
 }

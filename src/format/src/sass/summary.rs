@@ -17,8 +17,9 @@ pub struct CodeSummary {
     pub blocks: u64,
     /// Number of blocks that are the target of a backward branch.
     pub loops: u64,
-    /// Guards and names of the instructions and distances of branches, in order. Equal for pieces
-    /// of code that differ only in registers, constants, addresses or scheduling. The name numbers
+    /// For each instruction its guard, the number of its name and, for direct branches, calls and
+    /// BSSY, the distance. Equal for pieces of code that differ only in registers (other than guard
+    /// predicates), constants, addresses or scheduling. The name numbers
     /// are specific to this version of the crate.
     pub shape: Vec<u8>,
 }

@@ -1,4 +1,5 @@
-//! The fields of a config: each is read once, and those that nobody read are errors.
+//! Typed access to the fields of a config. A field that was neither read nor listed as ignored is an
+//! error.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -8,7 +9,7 @@ use serde_json::{Map, Value};
 use super::Model;
 use crate::{Dtype, nearest};
 
-/// Fields that change neither time nor memory.
+/// Fields that are never unknown: they change neither time nor memory, or are read elsewhere.
 const WITHOUT_EFFECT: &[&str] = &[
     "_name_or_path",
     "architectures",
@@ -135,7 +136,7 @@ impl<'a> Fields<'a> {
         ConfigError::Value { field: field.to_owned(), wanted, value: shown }
     }
 
-    /// A whole number above 0. `None` if the field is absent.
+    /// A whole number from 1 to [`MAX_COUNT`]. `None` if the field is absent.
     ///
     /// # Errors
     /// It is something else.
@@ -143,11 +144,11 @@ impl<'a> Fields<'a> {
         let Some(value) = self.get(field) else { return Ok(None) };
         match value.as_u64().filter(|n| (1..=MAX_COUNT).contains(n)) {
             Some(n) => Ok(Some(n as f64)),
-            None => Err(Self::wrong(field, "a whole number above 0", value)),
+            None => Err(Self::wrong(field, "a whole number from 1 to 4294967296", value)),
         }
     }
 
-    /// A whole number above 0.
+    /// A whole number from 1 to [`MAX_COUNT`].
     ///
     /// # Errors
     /// It is absent or something else.
@@ -204,22 +205,24 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The format of activations.
+    /// The format of activations; BF16 if the config names none.
     ///
     /// # Errors
-    /// `torch_dtype` is no known format.
+    /// `torch_dtype` or `dtype` is no known format.
     pub fn dtype(&self) -> Result<Dtype, ConfigError> {
-        let Some(value) = self.get("torch_dtype").or_else(|| self.get("dtype")) else {
-            return Ok(Dtype::Bf16);
-        };
-        let dtype = value.as_str().and_then(|name| name.parse().ok());
-        dtype.ok_or_else(|| Self::wrong("torch_dtype", "a number format", value))
+        for field in ["torch_dtype", "dtype"] {
+            if let Some(value) = self.get(field) {
+                let dtype = value.as_str().and_then(|name| name.parse().ok());
+                return dtype.ok_or_else(|| Self::wrong(field, "a number format", value));
+            }
+        }
+        Ok(Dtype::Bf16)
     }
 
     /// The length of a head: `head_dim`, or the width over the heads.
     ///
     /// # Errors
-    /// Neither is there, or the heads do not divide the width.
+    /// `head_dim` is absent and the heads do not divide the width, or it is no count.
     pub fn head_dim(&self, hidden: f64, heads: f64) -> Result<f64, ConfigError> {
         match self.optional_count("head_dim")? {
             Some(length) => Ok(length),
@@ -248,7 +251,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Experts in all and a token. `all` and `chosen` are the fields' names.
+    /// Number of experts, and of experts per token. `all` and `chosen` are the fields' names.
     ///
     /// # Errors
     /// A field is missing, or more are chosen than there are.
@@ -272,7 +275,7 @@ impl<'a> Fields<'a> {
     /// `dtype` without one.
     ///
     /// # Errors
-    /// The method is not known.
+    /// The method, or its number of bits, is not supported.
     pub fn weight_dtypes(&self, dtype: Dtype) -> Result<(Dtype, Dtype), ConfigError> {
         let Some(config) = self.get("quantization_config") else { return Ok((dtype, dtype)) };
         let method = config.get("quant_method").and_then(Value::as_str);
@@ -284,9 +287,9 @@ impl<'a> Fields<'a> {
             (Some("awq" | "gptq"), Some(4)) => Ok((Dtype::Int4, Dtype::Int4)),
             (Some("gptq"), Some(8)) => Ok((Dtype::Int8, Dtype::Int8)),
             _ => Err(Self::wrong(
-                "quantization_config/quant_method",
-                "fp8, fbgemm_fp8, mxfp4, awq or gptq of 4 bits, or gptq of 8",
-                config.get("quant_method").unwrap_or(config),
+                "quantization_config",
+                "of method fp8, fbgemm_fp8, mxfp4, awq or gptq of 4 bits, or gptq of 8",
+                config,
             )),
         }
     }

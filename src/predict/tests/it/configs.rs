@@ -65,7 +65,7 @@ fn missing_wrong_and_contradictory_fields_are_named() {
     let error = refused("llama-3.1-8b", "num_key_value_heads", json!(5));
     assert!(matches!(error, ConfigError::Contradiction { .. }), "{error}");
     let error = refused("llama-3.1-8b", "num_attention_heads", json!(-1));
-    assert!(error.to_string().contains("whole number above 0, is -1"), "{error}");
+    assert!(error.to_string().contains("whole number from 1 to 4294967296, is -1"), "{error}");
     let error = refused("llama-3.1-8b", "num_hidden_layers", json!(4_000_000_000_u64));
     assert!(error.to_string().contains("at most 4096"), "{error}");
     let error = refused("mixtral-8x7b", "num_experts_per_tok", json!(9));
@@ -75,7 +75,7 @@ fn missing_wrong_and_contradictory_fields_are_named() {
     let error = refused("llama-3.1-8b", "architectures", json!(["LlamaForCausalML"]));
     assert!(error.to_string().contains("nearest is `LlamaForCausalLM`"), "{error}");
     let error = refused("deepseek-v3", "quantization_config", json!({"quant_method": "magic"}));
-    assert!(error.to_string().contains("/quantization_config/quant_method"), "{error}");
+    assert!(error.to_string().contains("/quantization_config"), "{error}");
 }
 
 #[test]

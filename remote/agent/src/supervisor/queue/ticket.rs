@@ -1,5 +1,5 @@
-//! Tickets: their names, their text, and which ones count. Any user can create files in the folder,
-//! so invalid tickets are ignored.
+//! Tickets of the host's GPU queue: their names, their text, and which ones count. Any user can create
+//! files in the folder, so invalid tickets are ignored.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -19,7 +19,8 @@ const MAX_TICKET_BYTES: usize = 16 << 10;
 /// Most GPUs in one ticket.
 const MAX_GPUS: usize = 128;
 
-/// Most folder entries read. Tickets beyond them lose their position, but never a GPU they hold.
+/// Most folder entries read. Tickets beyond them may be overtaken. GPUs that their jobs hold stay
+/// locked by lock files of their own.
 const MAX_FOLDER_ENTRIES: usize = 1 << 14;
 
 /// Most ticket files opened in one look, and most held tickets that count. Those nearest before
@@ -99,7 +100,7 @@ pub(super) struct TicketContent {
 }
 
 impl TicketContent {
-    /// Parses `who NAME`, `count N`, and then one UUID per line; the first two are optional. `None`
+    /// Parses `who JOB_TITLE`, `count N`, and then one UUID per line; the first two are optional. `None`
     /// if the text is no valid ticket.
     fn read(text: &str) -> Option<Self> {
         let mut lines = text.lines().peekable();
@@ -117,7 +118,7 @@ impl TicketContent {
         let distinct: BTreeSet<&str> = lines.clone().collect();
         let gpus: Vec<String> = lines.map(str::to_owned).collect();
         let fits = distinct.len() == gpus.len() && gpus.len() <= MAX_GPUS;
-        // A job that has its GPUs, or does not look for any yet, lists none.
+        // A job that has locked its GPUs lists none.
         let possible = gpus.is_empty() || (1..=gpus.len()).contains(&count);
         let valid = fits && possible && distinct.iter().all(|uuid| valid_uuid(uuid));
         valid.then_some(Self { gpus, count, job_title })
@@ -142,7 +143,8 @@ pub(super) fn ahead_of(folder: &Path, number: u64) -> Vec<TicketContent> {
     ahead
 }
 
-/// Reads a ticket; `None` if nobody holds it.
+/// Reads a ticket that somebody holds; `None` if it is invalid or nobody holds it, and then it is
+/// removed.
 fn read_held(path: &Path) -> Option<TicketContent> {
     let file = open(path, false).ok()?;
     match flock(&file, FlockOperation::NonBlockingLockShared) {
