@@ -163,3 +163,21 @@ fn where_only_the_reference_ran_each_mode_says_so_and_what_to_do() {
     let bench = modes.iter().find(|line| line["mode"] == "bench").unwrap();
     assert_eq!(bench["why"][0], "not events (no_gpu: the host has no working GPU)");
 }
+
+#[test]
+fn a_suite_says_that_no_kernel_was_timed() {
+    let laptop = bare_kernel(&["nvidia-smi"]);
+    laptop.write(
+        "bench.toml",
+        "[defaults]\nmode = \"bench\"\nremote = \"h200\"\n[[target]]\nname = \"memory:vecadd\"\n\
+         kernel = \"vecadd\"\n",
+    );
+    let output = laptop.run("bench run");
+    let shown = laptop.shown("bench run", &output);
+    assert_eq!(status(&output), 0, "{shown}");
+    assert!(shown.contains("memory:vecadd  no GPU"), "{shown}");
+    assert!(
+        shown.contains("only the reference ran, on the CPU, and no kernel was timed"),
+        "{shown}"
+    );
+}
