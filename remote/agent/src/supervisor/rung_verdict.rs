@@ -152,7 +152,14 @@ fn plain_failure(
         return Some(("exit", last_line()));
     }
     if let Some(file) = rung.success.files.iter().find(|path| !is_there(work, path)) {
-        return Some(("no_file", file.clone()));
+        // A tool passes on the status of its program, which may have crashed under it.
+        let message = match result.exit {
+            Some(exit) if exit != 0 && !result.stopped => {
+                format!("{file}; exit status {exit}: {}", last_line())
+            }
+            _ => file.clone(),
+        };
+        return Some(("no_file", message));
     }
     let printed = |p: &rgpu_protocol::Pattern| p.find(stdout).or_else(|| p.find(stderr)).is_some();
     let missing = rung.success.prints.iter().find(|p| !printed(p));
@@ -217,6 +224,9 @@ mod tests {
         assert_eq!(record.message, "last words");
         let rung = r#"{"id":"r","argv":["x"],"success":{"files":["out"]}}"#;
         assert_eq!(judge_output(rung, 0, "").0.code, "no_file");
+        let any_status = r#"{"id":"r","argv":["x"],"success":{"files":["out"],"exit":[]}}"#;
+        let (record, _) = judge_output(any_status, 139, "Segmentation fault\n");
+        assert_eq!(record.message, "out; exit status 139: Segmentation fault");
         let rung = r#"{"id":"r","argv":["x"],"success":{"prints":["SUMMARY"]}}"#;
         assert_eq!(judge_output(rung, 0, "").0.code, "no_words");
     }
