@@ -27,7 +27,11 @@ fn worth_of(stake: &Stake) -> String {
         (StakeScope::Region, Some(region)) => format!("`{region}`"),
         _ => "the GPU time".to_owned(),
     };
-    format!("up to {}, {} of {whole}", duration(stake.ns as f64), percent(100.0 * stake.share))
+    let share = match stake.share < 0.0001 {
+        true => "less than 0.01 %".to_owned(),
+        false => percent(100.0 * stake.share),
+    };
+    format!("up to {}, {share} of {whole}", duration(stake.ns as f64))
 }
 
 /// The kernels that a finding covers, the ones with the most time at stake by name: `gelu f32 (12

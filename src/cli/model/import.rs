@@ -163,9 +163,13 @@ pub(super) fn run(app: &App, args: &ImportArgs) -> Result<Status> {
 fn overwrite_csv(path: &std::path::Path, new: &[u8]) -> Result<()> {
     let first_line = |bytes: &[u8]| bytes.split(|b| *b == b'\n').next().map(<[u8]>::to_vec);
     match overwrite::head(path).filter(|old| !old.is_empty()) {
-        Some(old) if first_line(&old) != first_line(new) => {
-            Err(overwrite::refused(path, "the existing file is no CSV of measurements"))
-        }
+        Some(old) if first_line(&old) != first_line(new) => Err(Failure::new(
+            Exit::Usage,
+            "foreign_file",
+            "the existing file is no CSV of measurements",
+        )
+        .file(path.display())
+        .hint("write to another path, or remove the file")),
         _ => Ok(()),
     }
 }
