@@ -51,7 +51,7 @@ pub(in crate::cli) fn head(path: &Path) -> Option<Vec<u8>> {
 pub(in crate::cli) fn refused(path: &Path, message: &str) -> Failure {
     Failure::new(Exit::Usage, "foreign_file", message)
         .file(path.display())
-        .hint("write to another path with `--out PATH`, or overwrite it with `--force`")
+        .hint("write to another path, or overwrite it with `--force`")
 }
 
 fn content(head: &[u8]) -> FileContent {
