@@ -181,7 +181,7 @@ fn plain(text: &str) -> Result<Layout> {
         return Err(Failure::new(
             Exit::Usage,
             "swizzled",
-            format!("`{text}` is swizzled, and no layout is the result for all swizzles"),
+            format!("`{text}` is swizzled, and this operand must not be"),
         )
         .hint(
             "compose, divide, product, coalesce, filter and recast take a swizzled layout as their \
