@@ -8,6 +8,7 @@ mod diff;
 mod document;
 mod dump;
 mod epilogue;
+mod equal;
 mod eval;
 mod input;
 mod insights;
@@ -31,7 +32,8 @@ pub(super) use snapshot::LayoutSnapshot;
 /// Compute with layouts and prove it: algebra, scale factors, tensor memory, epilogues
 ///
 /// A layout is written as CuTe prints it, `((32,4),8):((16,4),1)`; a shape alone is column-major. A
-/// tiler may give one layout for each mode: `<4:1,8:2>`. Swizzled layouts are `S<3,4,3> o 0 o L`.
+/// tiler may give one layout for each mode: `<4:1,8:2>`. A swizzled layout is `S<3,4,3> o 0 o L`;
+/// the swizzle acts on byte addresses, and offsets count bytes where no size of an element is given.
 /// The exit status is 1 if a layout does not exist, and if a protected layout changed.
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum LayoutCommand {
@@ -54,7 +56,7 @@ pub(super) enum LayoutCommand {
     /// The same bytes as elements of another width
     Recast(algebra::RecastArgs),
     /// Whether two layouts are equal, proved, or the first coordinate where they differ
-    Equal(algebra::EqualArgs),
+    Equal(equal::EqualArgs),
     /// Sectors of global memory and bank conflicts that the accesses of warps cause
     Check(check::CheckArgs),
     /// Scale factors of NVFP4 and MXFP4: places, proofs, and what is wrong in a dumped buffer
@@ -90,7 +92,7 @@ pub(super) fn run(app: &App, command: &LayoutCommand) -> Result<Status> {
         LayoutCommand::Coalesce(args) => algebra::coalesce(app, args),
         LayoutCommand::Filter(args) => algebra::filter(app, args),
         LayoutCommand::Recast(args) => algebra::recast(app, args),
-        LayoutCommand::Equal(args) => algebra::equal(app, args),
+        LayoutCommand::Equal(args) => equal::run(app, args),
         LayoutCommand::Check(args) => check::run(app, args),
         LayoutCommand::Sf(args) => scale::run(app, args),
         LayoutCommand::Tmem(args) => tmem::run(app, args),

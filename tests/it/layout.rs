@@ -46,6 +46,12 @@ fn descriptors_are_encoded_and_decoded() {
         ("instruction --m 256 --n 8", "a pair of CTAs (M of 256)"),
         ("instruction --m 128 --n 8 --a e4m3", "multiply E2M1 alone"),
         ("instruction --m 128 --n 8 --kind mxf4 --scale ue4m3", "only mxf4nvf4"),
+        (
+            "instruction --m 128 --n 8 --b-scale-id 1",
+            "the scale id of B is 1: 0, because four scales",
+        ),
+        ("instruction --m 128 --n 8 --kind mxf4 --a-scale-id 3", "the scale id of A is 3: 0 or 2"),
+        ("instruction --m 128 --n 8 --kind mxf8f6f4 --a e4m3 --b e4m3 --a-scale-id 4", "0 to 3"),
     ] {
         let output = laptop.run(&format!("layout umma {line}"));
         let told = String::from_utf8_lossy(&output.stderr);
@@ -78,6 +84,27 @@ fn results_carry_their_proofs() {
         ("coalesce --by-mode '((2,2),3):((1,2),4)'", "(4,3):(1,4)", "normal-form"),
         ("filter '(2,4):(0,1)'", "4:1", "normal-form"),
         ("recast '(4,8):(8,1)' --from 4 --to 8", "(4,4):(4,1)", "algebraic"),
+        (
+            "compose 'S<3,4,3> o 0 o (8,64):(64,1)' '<4:2,8:1>'",
+            "S<3,4,3> o 0 o (4,8):(128,1)",
+            "algebraic",
+        ),
+        (
+            "divide 'S<3,4,3> o 8 o (8,64):(64,1)' '<2:1,8:1>' --form zipped",
+            "S<3,4,3> o 8 o ((2,8),(4,8)):((64,1),(128,8))",
+            "algebraic",
+        ),
+        (
+            "product 'S<1,4,3> o 0 o (8,8):(8,1)' 2",
+            "S<1,4,3> o 0 o ((8,8),2):((8,1),64)",
+            "algebraic",
+        ),
+        ("coalesce 'Sw<3,4,3> o (2,4):(1,2)'", "S<3,4,3> o 0 o 8:1", "normal-form"),
+        (
+            "recast 'S<3,4,3> o 4 o (8,64):(64,1)' --from 4 --to 8",
+            "S<3,4,3> o 2 o (8,32):(32,1)",
+            "algebraic",
+        ),
     ] {
         let (value, status) = document(&laptop, line);
         assert_eq!(status, 0, "{line}");
@@ -107,6 +134,22 @@ fn a_layout_that_does_not_exist_is_refused_with_a_witness() {
         assert_eq!(status, 1, "{line}");
         assert!(value["rejection"]["reason"].is_string(), "{line}");
     }
+    // A ragged tile: CuTe's result is that of a larger outer layout.
+    for (line, enlarged) in [("divide 10:1 4:1", "12:1"), ("compose 4:2 8:12", "85:2")] {
+        let (value, _) = document(&laptop, line);
+        assert_eq!(value["rejection"]["enlarged"], enlarged, "{line}");
+        let (operation, rest) = line.split_once(' ').unwrap();
+        let (_, b) = rest.split_once(' ').unwrap();
+        let (_, status) = document(&laptop, &format!("{operation} {enlarged} {b}"));
+        assert_eq!(status, 0, "{line}");
+    }
+    // Facts that are not counted are undecided.
+    let (value, status) = document(&laptop, "eval '(4,4):(1,3)' --max-points 4");
+    assert_eq!((status, &value["image_size"], &value["proof"]), (1, &json!(null), &json!(null)));
+    assert_eq!(
+        (&value["injective"], &value["injective_proof"]["method"]),
+        (&json!(false), &json!("algebraic"))
+    );
     // A proof beyond the limit is no proof that there is none.
     let few = "compose '(2,2,4):(1,3,5)' '(2,2):(3,1)' --max-points 3";
     let (value, status) = document(&laptop, few);
@@ -125,10 +168,19 @@ fn what_a_user_sees() {
         "equal '(4,8):(8,1)' 32:1",
         "check 32:32 --elem-bytes 4 --access smem",
         "check 32:9 --elem-bytes 2 --vector 8 --access gmem",
+        "check 32:8 --elem-bytes 4 --vector 8 --access gmem",
+        "check 'S<3,4,3> o 0 o (8,4):(256,32)' --elem-bytes 0.5 --vector 32 --access smem",
+        "eval 'S<3,4,3> o 0 o (8,256):(256,1)' --at '(4,0)'",
+        "eval 'S<3,4,3> o 0 o (8,256):(256,1)' --at '(4,0)' --elem-bytes 0.5",
+        "eval 32:-1",
+        "eval '(4,4):(2,5)' --max-points 4",
+        "divide 10:1 4:1",
         "sf --mn 80 --k 7168 --at 5,32 --offset 57343 --prove",
         "tmem --tile 128x256x256 --acc-stages 2",
         "tmem --acc-cols 128 --sfa-cols 16 --sfb-cols 16 --top-k 1 --format csv",
         "epilogue --tile 128x128 --ldtm 32x32b.x32 --elem-bytes 2 --ldc 4096 --search --top-k 3",
+        "epilogue --tile 64x128 --ldtm 16x32bx2.x32 --elem-bytes 2 --ldc 4096",
+        "epilogue --tile 64x128 --cta-group 2 --elem-bytes 0.5 --ldc 4096",
         "cta --groups '80,4096;0,7;40,7168' --tile 128x128 --swap-ab --raster swizzle:2 --block 40",
         "snapshot --format markdown",
     ]
@@ -164,6 +216,18 @@ fn bad_input_names_the_place() {
         "epilogue --tile 128x96 --ldtm 16x64b.x2 --elem-bytes 2 --ldc 4096",
         "cta --groups '80' --tile 128x128",
         "cta --groups '80,-1' --tile 128x128",
+        "cta --groups '300,200;' --tile 128x128",
+        "epilogue --tile 7x32 --elem-bytes 2 --ldc 4096",
+        "epilogue --tile 256x32 --elem-bytes 2 --ldc 4096",
+        "epilogue --tile 64x128 --elem-bytes 2 --ldc 4096",
+        "epilogue --tile 128x128 --elem-bytes 3 --ldc 4096",
+        "epilogue --tile 128x128 --elem-bytes 0.25 --ldc 4096",
+        "check 32:1 --elem-bytes 0.5 --access smem",
+        "check 'S<3,4,3> o 0 o 32:1' --elem-bytes 2 --access smem --swizzle 2,4,3",
+        "eval 'S<3,4,3> o 0 o (8,64):(64,1)' --color bank --table",
+        "inverse --right 'S<3,4,3> o 0 o (8,64):(64,1)'",
+        "compose '(8,64):(64,1)' 'S<3,4,3> o 0 o 8:1'",
+        "recast 'S<3,4,3> o 0 o (8,64):(64,1)' --from 8 --to 256",
         "inverse '(4,8):(8,1)'",
         "insights no.json",
     ]
@@ -218,9 +282,26 @@ fn a_wrong_buffer_of_scales_is_explained() {
     assert_eq!((status, &value["check"]["mistakes"]), (1, &json!(["not-swizzled"])));
     let first = json!({"row": 0, "k": 64, "batch": 0, "offset": 512, "expected": plain[4], "found": plain[512]});
     assert_eq!(value["check"]["first_wrong"], first);
+    // Blocks whose scales run column by column: a permutation that no known mistake is.
+    let mut columns = vec![0; 2048];
+    for (index, byte) in plain.iter().enumerate() {
+        let (row, scale) = (index / 8, index % 8);
+        columns[(row / 128 * 2 + scale / 4) * 512 + scale % 4 * 128 + row % 128] = *byte;
+    }
+    fs::write(laptop.project("columns.bin"), &columns).unwrap();
+    let (value, status) = document(&laptop, &format!("{line} columns.bin"));
+    assert_eq!((status, &value["check"]["permutation"]), (1, &json!(true)));
+    assert_eq!(value["check"]["found_layout"], "((128,2),(16,8),1):((1,1024),(0,128),0)");
+    let columns = laptop.show(&format!("layout {line} columns.bin"));
+    right.swap(place(0, 0), place(1, 1));
+    fs::write(laptop.project("swapped.bin"), &right).unwrap();
+    let swapped = laptop.show(&format!("layout {line} swapped.bin"));
+    right.swap(place(0, 0), place(1, 1));
     right[place(150, 5)] ^= 1;
     fs::write(laptop.project("wrong.bin"), &right).unwrap();
-    let shown = laptop.show(&format!("layout {line} wrong.bin"))
+    let shown = columns
+        + &swapped
+        + &laptop.show(&format!("layout {line} wrong.bin"))
         + &laptop.show("layout sf --mn 201 --k 128 --expect plain.bin --file right.bin");
     insta::assert_snapshot!(shown);
 }
@@ -238,6 +319,18 @@ fn pictures_are_written_and_only_pictures_overwritten() {
     assert!(svg.contains("(3,1) index 11 offset 25 · bank 25"), "{svg}");
     let page = fs::read_to_string(laptop.project("layout.html")).unwrap();
     assert!(page.contains("prefers-color-scheme:dark") && page.contains(&svg));
+    // The swizzle of a packed operand acts on bytes: row 1 begins at byte 128, which becomes 144, and
+    // row 4 at byte 512, which becomes 576.
+    let operand =
+        "eval 'S<3,4,3> o 0 o ((8,64),1,4,1):((256,1),0,64,0)' --color bank --elem-bytes 0.5";
+    let (value, _) = document(&laptop, &format!("{operand} --svg deep/b.svg"));
+    assert_eq!(
+        (&value["element_bytes"], &value["element_swizzle"]),
+        (&json!(0.5), &json!("S<3,5,3>"))
+    );
+    let svg = fs::read_to_string(laptop.project("deep/b.svg")).unwrap();
+    assert!(svg.contains("(1,0) index 1 offset 288 · bank 4"), "{svg}");
+    assert!(svg.contains("(4,0) index 4 offset 1152 · bank 16"), "{svg}");
     // Again is well; another file is not overwritten.
     document(&laptop, "eval '(8,8):(8,1)' --svg a.svg --format html");
     laptop.write("a.svg", "my notes");

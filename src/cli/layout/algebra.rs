@@ -1,23 +1,25 @@
 //! The operations of the algebra: each prints a layout with its proof, or why there is none.
+//!
+//! A swizzle is a bijection of offsets, so `S∘o∘A` composed with `B` is `S∘o∘(A∘B)`, and exists if and
+//! only if `A∘B` does. Hence operations that keep the offsets of their first operand work below its
+//! swizzle.
 
 use clap::{ArgGroup, Args, ValueEnum};
 use rgpu_layout::{
-    Condition, Difference, Equality, Grouping, Layout, Proof, ProvenLayout, Rejection,
-    SwizzledLayout, Tiler,
+    Condition, Grouping, Layout, Proof, ProvenLayout, Rejection, SwizzledLayout, Tiler,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::document::{LayoutResult, line, print, proof_line, rejection_text};
-use super::input::{LimitArgs, file, parsed, usage};
+use super::input::{LimitArgs, parsed, usage};
 use crate::cli::support::app::{App, Status};
-use crate::error::{Exit, Result};
-use crate::kernel::expr::{Division, Expr, ExprError, Grammar, Scope};
+use crate::error::{Exit, Failure, Result};
 
 /// `layout compose`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct ComposeArgs {
-    /// The outer layout
+    /// The outer layout, swizzled or not
     pub a: String,
     /// The inner layout, or a tiler with one layout for each mode of A
     pub b: String,
@@ -39,7 +41,7 @@ pub(in crate::cli) struct ComplementArgs {
 /// `layout divide` and `layout product`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct TileArgs {
-    /// The layout
+    /// The layout, swizzled or not
     pub a: String,
     /// The tile (of `divide`) or the layout that counts copies (of `product`); or a tiler
     pub b: String,
@@ -93,7 +95,7 @@ pub(in crate::cli) struct InverseArgs {
 /// `layout coalesce`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct CoalesceArgs {
-    /// The layout
+    /// The layout, swizzled or not
     pub layout: String,
     /// Coalesce each mode of the outermost tuple on its own
     #[arg(long)]
@@ -103,14 +105,14 @@ pub(in crate::cli) struct CoalesceArgs {
 /// `layout filter`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct FilterArgs {
-    /// The layout
+    /// The layout, swizzled or not
     pub layout: String,
 }
 
 /// `layout recast`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct RecastArgs {
-    /// The layout
+    /// The layout, swizzled or not
     pub layout: String,
     /// Bits of its elements
     #[arg(long, value_name = "BITS")]
@@ -120,23 +122,6 @@ pub(in crate::cli) struct RecastArgs {
     pub to: i64,
 }
 
-/// `layout equal`.
-#[derive(Args, Clone, Debug)]
-pub(in crate::cli) struct EqualArgs {
-    /// A layout, swizzled or not
-    pub a: String,
-    /// Another one
-    pub b: String,
-    /// Compare for each shape of this file: the layouts have expressions such as {ceil_div(M, 128)}
-    ///
-    /// A line holds M,N,K,L in this order (`80,4096,7168,1`), or names with values (`M=80 K=7168`).
-    /// Empty lines and those that begin with # are left out.
-    #[arg(long, value_name = "FILE")]
-    pub on: Option<std::path::PathBuf>,
-    #[command(flatten)]
-    pub limit: LimitArgs,
-}
-
 /// The result of an operation: a layout with its proof, or a rejection.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Operation {
@@ -144,7 +129,7 @@ pub(super) struct Operation {
     operands: Vec<String>,
     /// The result. Absent if there is none, or none is known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    layout: Option<Layout>,
+    layout: Option<SwizzledLayout>,
     /// How it is proved that this is the result.
     #[serde(skip_serializing_if = "Option::is_none")]
     proof: Option<Proof>,
@@ -157,11 +142,16 @@ fn finish(
     app: &App,
     wrap: fn(Operation) -> LayoutResult,
     operands: &[&str],
+    outer: &SwizzledLayout,
     result: std::result::Result<ProvenLayout, Box<Rejection>>,
 ) -> Result<Status> {
     let operands = operands.iter().map(|&text| text.to_owned()).collect();
     let (operation, text, status) = match result {
-        Ok(ProvenLayout { layout, proof }) => {
+        Ok(ProvenLayout { layout, mut proof }) => {
+            let layout = outer.over(layout).map_err(usage)?;
+            if !outer.swizzle().is_identity() {
+                proof.claim = format!("{}; below the swizzle, a bijection", proof.claim).into();
+            }
             let text = format!("{layout}\n{}", proof_line(&proof));
             let (layout, proof) = (Some(layout), Some(proof));
             (Operation { operands, layout, proof, rejection: None }, text, 0)
@@ -185,211 +175,108 @@ fn finish(
     Ok(status)
 }
 
-fn layout(text: &str) -> Result<Layout> {
+/// Reads a layout that has no swizzle.
+fn plain(text: &str) -> Result<Layout> {
+    if text.trim_start().starts_with('S') && text.parse::<SwizzledLayout>().is_ok() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "swizzled",
+            format!("`{text}` is swizzled, and this operand must not be"),
+        )
+        .hint(
+            "compose, divide, product, coalesce, filter and recast take a swizzled layout as their \
+             first operand; elsewhere give the layout below the swizzle, after the last `o`",
+        ));
+    }
+    parsed(text, "layout")
+}
+
+/// Reads the inner operand.
+fn tiler(text: &str) -> Result<Tiler> {
+    match text.trim_start().starts_with('S') {
+        true => plain(text).map(Tiler::Layout),
+        false => parsed(text, "layout or tiler"),
+    }
+}
+
+/// Reads the first operand of an operation that works below a swizzle.
+fn outer(text: &str) -> Result<SwizzledLayout> {
     parsed(text, "layout")
 }
 
 pub(super) fn compose(app: &App, args: &ComposeArgs) -> Result<Status> {
-    let (a, b): (Layout, Tiler) = (layout(&args.a)?, parsed(&args.b, "layout or tiler")?);
-    let result = rgpu_layout::compose_tiler(&a, &b, args.limit.limits());
-    finish(app, LayoutResult::Compose, &[&args.a, &args.b], result)
+    let (a, b) = (outer(&args.a)?, tiler(&args.b)?);
+    let result = rgpu_layout::compose_tiler(a.layout(), &b, args.limit.limits());
+    finish(app, LayoutResult::Compose, &[&args.a, &args.b], &a, result)
 }
 
 pub(super) fn complement(app: &App, args: &ComplementArgs) -> Result<Status> {
-    let whole = layout(&args.layout)?;
+    let whole = plain(&args.layout)?;
     let bound: Layout = parsed(&args.bound, "number or shape")?;
     let result = rgpu_layout::complement(&whole, bound.size(), args.limit.limits());
-    finish(app, LayoutResult::Complement, &[&args.layout, &args.bound], result)
+    finish(app, LayoutResult::Complement, &[&args.layout, &args.bound], &whole.into(), result)
 }
 
 pub(super) fn divide(app: &App, args: &TileArgs) -> Result<Status> {
-    let (a, b): (Layout, Tiler) = (layout(&args.a)?, parsed(&args.b, "layout or tiler")?);
-    let result = rgpu_layout::divide(&a, &b, args.form.grouping(), args.limit.limits());
-    finish(app, LayoutResult::Divide, &[&args.a, &args.b], result)
+    let (a, b) = (outer(&args.a)?, tiler(&args.b)?);
+    let result = rgpu_layout::divide(a.layout(), &b, args.form.grouping(), args.limit.limits());
+    finish(app, LayoutResult::Divide, &[&args.a, &args.b], &a, result)
 }
 
 pub(super) fn product(app: &App, args: &TileArgs) -> Result<Status> {
-    let (a, b): (Layout, Tiler) = (layout(&args.a)?, parsed(&args.b, "layout or tiler")?);
-    let result = rgpu_layout::product(&a, &b, args.form.grouping(), args.limit.limits());
-    finish(app, LayoutResult::Product, &[&args.a, &args.b], result)
+    let (a, b) = (outer(&args.a)?, tiler(&args.b)?);
+    let result = rgpu_layout::product(a.layout(), &b, args.form.grouping(), args.limit.limits());
+    finish(app, LayoutResult::Product, &[&args.a, &args.b], &a, result)
 }
 
 pub(super) fn inverse(app: &App, args: &InverseArgs) -> Result<Status> {
-    let (whole, limits) = (layout(&args.layout)?, args.limit.limits());
+    let (whole, limits) = (plain(&args.layout)?, args.limit.limits());
     let result = match args.left {
         true => rgpu_layout::left_inverse(&whole, limits),
         false => rgpu_layout::right_inverse(&whole, limits),
     };
-    finish(app, LayoutResult::Inverse, &[&args.layout], result)
+    finish(app, LayoutResult::Inverse, &[&args.layout], &whole.into(), result)
 }
 
 pub(super) fn coalesce(app: &App, args: &CoalesceArgs) -> Result<Status> {
-    let whole = layout(&args.layout)?;
+    let whole = outer(&args.layout)?;
     let result = match args.by_mode {
-        true => rgpu_layout::coalesce_by_mode(&whole),
-        false => rgpu_layout::coalesce(&whole),
+        true => rgpu_layout::coalesce_by_mode(whole.layout()),
+        false => rgpu_layout::coalesce(whole.layout()),
     };
-    finish(app, LayoutResult::Coalesce, &[&args.layout], Ok(result))
+    finish(app, LayoutResult::Coalesce, &[&args.layout], &whole, Ok(result))
 }
 
 pub(super) fn filter(app: &App, args: &FilterArgs) -> Result<Status> {
-    let result = rgpu_layout::filter(&layout(&args.layout)?);
-    finish(app, LayoutResult::Filter, &[&args.layout], Ok(result))
+    let whole = outer(&args.layout)?;
+    let result = rgpu_layout::filter(whole.layout());
+    finish(app, LayoutResult::Filter, &[&args.layout], &whole, Ok(result))
 }
 
 pub(super) fn recast(app: &App, args: &RecastArgs) -> Result<Status> {
-    let result = rgpu_layout::recast(&layout(&args.layout)?, args.from, args.to);
-    finish(app, LayoutResult::Recast, &[&args.layout], result)
-}
-
-/// Whether two layouts are equal.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct PairEquality {
-    /// Whether they are equal, for every shape of `--on`. Absent if that is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    equal: Option<bool>,
-    /// The proof and the first difference, if there is no `--on`.
-    #[serde(flatten)]
-    only: Option<EqualityCase>,
-    /// The result for each shape of `--on`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    shapes: Vec<ShapeEquality>,
-}
-
-/// The result for a shape.
-#[derive(Serialize, JsonSchema)]
-struct ShapeEquality {
-    /// The shape, as the file has it.
-    shape: String,
-    /// Whether the layouts are equal. Absent if that is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    equal: Option<bool>,
-    #[serde(flatten)]
-    case: EqualityCase,
-}
-
-/// One comparison.
-#[derive(Serialize, JsonSchema)]
-struct EqualityCase {
-    /// The first layout.
-    left: SwizzledLayout,
-    /// The second layout.
-    right: SwizzledLayout,
-    /// How the result is proved.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    proof: Option<Proof>,
-    /// The first index where they differ. Absent if they are equal, or only their sizes differ.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    first_difference: Option<Difference>,
-    /// Why the result is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rejection: Option<Box<Rejection>>,
-}
-
-pub(super) fn equal(app: &App, args: &EqualArgs) -> Result<Status> {
-    let mut text = String::new();
-    let (equal, only, shapes) = match &args.on {
-        None => {
-            let (equal, case) = compare(&args.a, &args.b, args.limit)?;
-            text += &case_text(&case);
-            (equal, Some(case), Vec::new())
+    let whole = outer(&args.layout)?;
+    let result = rgpu_layout::recast(whole.layout(), args.from, args.to);
+    let recast = match &result {
+        Ok(below) if !whole.swizzle().is_identity() => {
+            swizzled_recast(&whole, &below.layout, args)?
         }
-        Some(path) => {
-            let mut shapes = Vec::new();
-            let lines = String::from_utf8_lossy(&file(path)?).into_owned();
-            let lines = lines.lines().map(str::trim);
-            for shape in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
-                let (names, values) = variables(shape)?;
-                let scope = Scope { vars: &names, values: &values };
-                let (a, b) = (filled(&args.a, scope)?, filled(&args.b, scope)?);
-                let (equal, case) = compare(&a, &b, args.limit)?;
-                text += &(line("shape", shape) + &case_text(&case));
-                shapes.push(ShapeEquality { shape: shape.to_owned(), equal, case });
-            }
-            if shapes.is_empty() {
-                return Err(usage("the file names no shape").file(path.display()));
-            }
-            let equal = match shapes.iter().any(|shape| shape.equal == Some(false)) {
-                true => Some(false),
-                false => shapes.iter().all(|shape| shape.equal.is_some()).then_some(true),
-            };
-            (equal, None, shapes)
-        }
+        _ => whole,
     };
-    let head = match equal {
-        Some(true) => "equal",
-        Some(false) => "different",
-        None => "not known",
-    };
-    let text = format!("{head}\n{text}");
-    print(app, LayoutResult::Equal(PairEquality { equal, only, shapes }), &text)?;
-    Ok(if equal == Some(true) { 0 } else { Exit::Findings as u8 })
+    finish(app, LayoutResult::Recast, &[&args.layout], &recast, result)
 }
 
-fn case_text(case: &EqualityCase) -> String {
-    match (&case.proof, &case.rejection) {
-        (Some(proof), _) => proof_line(proof),
-        (None, Some(rejection)) => line("unproved", rejection.reason()),
-        (None, None) => String::new(),
+/// A swizzle of byte addresses stays as it is if it splits neither the old elements nor the new ones.
+fn swizzled_recast(
+    whole: &SwizzledLayout,
+    below: &Layout,
+    args: &RecastArgs,
+) -> Result<SwizzledLayout> {
+    for bits in [args.from, args.to] {
+        whole.swizzle().of_elements(bits).map_err(usage)?;
     }
-}
-
-fn compare(a: &str, b: &str, limit: LimitArgs) -> Result<(Option<bool>, EqualityCase)> {
-    let (left, right) = (parsed(a, "layout")?, parsed(b, "layout")?);
-    let result = rgpu_layout::equal_swizzled(&left, &right, limit.limits());
-    let mut case =
-        EqualityCase { left, right, proof: None, first_difference: None, rejection: None };
-    match result {
-        Ok(Equality { equal, proof, first_difference }) => {
-            (case.proof, case.first_difference) = (Some(proof), first_difference);
-            Ok((Some(equal), case))
-        }
-        Err(rejection) => {
-            case.rejection = Some(rejection);
-            Ok((None, case))
-        }
-    }
-}
-
-/// The names of a shape's line with their values.
-fn variables(line: &str) -> Result<(Vec<String>, Vec<i64>)> {
-    let wrong = || usage(format!("`{line}` is no shape: `80,4096,7168,1` or `M=80 K=7168`"));
-    let value = |text: &str| text.trim().parse::<i64>().map_err(|_| wrong());
-    if line.contains('=') {
-        let (mut names, mut values) = (Vec::new(), Vec::new());
-        for part in line.split([' ', ',']).filter(|part| !part.is_empty()) {
-            let (name, text) = part.split_once('=').ok_or_else(wrong)?;
-            names.push(name.to_owned());
-            values.push(value(text)?);
-        }
-        return Ok((names, values));
-    }
-    let values = line.split(',').map(value).collect::<Result<Vec<_>>>()?;
-    if values.len() > 4 {
-        return Err(wrong());
-    }
-    Ok((["M", "N", "K", "L"][..values.len()].iter().map(|&n| n.to_owned()).collect(), values))
-}
-
-/// The text with each `{expression}` replaced by its value.
-fn filled(text: &str, scope: Scope<'_>) -> Result<String> {
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('{') {
-        let (expression, after) =
-            after.split_once('}').ok_or_else(|| usage(format!("a `}}` is missing in `{text}`")))?;
-        let value = Expr::parse(expression, Grammar::Size, scope.vars)
-            .and_then(|expression| expression.int(scope, Division::Exact))
-            .map_err(|error| match error {
-                ExprError::UnknownVariable { name, .. } => {
-                    usage(format!("no value for `{name}` in `{{{expression}}}`"))
-                        .hint(format!("the shape has {}", scope.vars.join(", ")))
-                }
-                error => usage(format!("`{{{expression}}}` has no value")).cause(error),
-            })?;
-        out += before;
-        out += &value.to_string();
-        rest = after;
-    }
-    Ok(out + rest)
+    let offset = whole.offset().checked_mul(args.from).filter(|bits| bits % args.to == 0);
+    let offset = offset.ok_or_else(|| {
+        usage(format!("the offset {} is no whole number of new elements", whole.offset()))
+    })?;
+    SwizzledLayout::new(whole.swizzle(), offset / args.to, below.clone()).map_err(usage)
 }

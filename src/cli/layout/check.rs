@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use rgpu_layout::access::{Access, AccessReport, RequestCounts, Space, check_access};
-use rgpu_layout::{Layout, Swizzle};
+use rgpu_layout::{ElementSize, Swizzle, SwizzledLayout};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -18,12 +18,12 @@ use crate::error::{Exit, Result};
 /// vectors that are misaligned, or whose elements are not neighbours.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct CheckArgs {
-    /// The layout from threads and values to elements
+    /// The layout from threads and values to elements, swizzled or not
     pub layout: String,
 
-    /// Bytes of an element
+    /// Bytes of an element; 0.5 for 4 bits
     #[arg(long, value_name = "BYTES")]
-    pub elem_bytes: i64,
+    pub elem_bytes: ElementSize,
 
     /// The memory: sectors are counted in gmem, bank conflicts in smem
     #[arg(long, value_enum)]
@@ -33,7 +33,8 @@ pub(in crate::cli) struct CheckArgs {
     #[arg(long, default_value_t = 32)]
     pub lanes: i64,
 
-    /// Elements that one instruction accesses for a lane
+    /// Elements that one instruction accesses for a lane: 1, 2, 4, 8 or 16 bytes together, or 32 bytes of
+    /// gmem (sm_100 and newer)
     #[arg(long, default_value_t = 1)]
     pub vector: i64,
 
@@ -58,7 +59,7 @@ pub(in crate::cli) enum Memory {
 #[derive(Serialize, JsonSchema)]
 pub(super) struct AccessCheck {
     /// The layout.
-    layout: Layout,
+    layout: SwizzledLayout,
     /// How it is accessed.
     access: Access,
     /// Sectors of a request on average (global memory).
@@ -72,22 +73,28 @@ pub(super) struct AccessCheck {
 }
 
 pub(super) fn run(app: &App, args: &CheckArgs) -> Result<Status> {
-    let layout: Layout = parsed(&args.layout, "layout")?;
+    let layout: SwizzledLayout = parsed(&args.layout, "layout")?;
     let swizzle: Swizzle = match &args.swizzle {
+        Some(_) if !layout.swizzle().is_identity() => {
+            return Err(usage("the layout has a swizzle, and `--swizzle` is another one"));
+        }
         Some(text) => parsed(text, "swizzle")?,
-        None => Swizzle::default(),
+        None => layout.swizzle(),
     };
+    if layout.offset() != 0 {
+        return Err(usage("the base of an access is at offset 0 of the swizzle"));
+    }
     let access = Access {
         space: match args.access {
             Memory::Smem => Space::Shared,
             Memory::Gmem => Space::Global,
         },
-        element_bytes: args.elem_bytes,
+        element: args.elem_bytes,
         lanes: args.lanes,
         vector: args.vector,
         swizzle,
     };
-    let report = check_access(&layout, access, args.limit.limits()).map_err(usage)?;
+    let report = check_access(layout.layout(), access, args.limit.limits()).map_err(usage)?;
     let mean =
         |count: Option<RequestCounts>| count.map(|c| c.total as f64 / report.requests as f64);
     let check = AccessCheck {
@@ -106,7 +113,11 @@ pub(super) fn run(app: &App, args: &CheckArgs) -> Result<Status> {
 fn text(check: &AccessCheck) -> String {
     let report = &check.report;
     let mut text = format!("{}\n", check.layout);
-    text += &line("requests", format!("{} of {} bytes a lane", report.requests, report.lane_bytes));
+    let needs = report.needs_arch.map_or(String::new(), |arch| format!("; needs {arch} or newer"));
+    text += &line(
+        "requests",
+        format!("{} of {} bytes a lane{needs}", report.requests, report.lane_bytes),
+    );
     let range = |count: &RequestCounts| match count.least == count.most {
         true => format!("{} a request", count.most),
         false => format!("{} to {} a request", count.least, count.most),

@@ -4,11 +4,12 @@ use rgpu_layout::{Proof, Rejection};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::algebra::{Operation, PairEquality};
+use super::algebra::Operation;
 use super::check::AccessCheck;
 use super::cta::BlockMapping;
 use super::diff::SnapshotDiff;
 use super::epilogue::EpilogueResult;
+use super::equal::PairEquality;
 use super::eval::Evaluation;
 use super::insights::DumpInsights;
 use super::scale::ScaleResult;
@@ -111,6 +112,10 @@ pub(super) fn rejection_text(rejection: &Rejection) -> String {
     }
     if let Some(nearest) = &rejection.nearest {
         text += &line("nearest", format!("{nearest} has a result"));
+    }
+    if let Some(enlarged) = &rejection.enlarged {
+        let mask = "as the outer layout has a result; mask the coordinates that it adds";
+        text += &line("enlarged", format!("{enlarged} {mask}"));
     }
     text + &match &rejection.proof {
         Some(proof) => proof_line(proof),

@@ -4,8 +4,8 @@ use clap::Args;
 use rgpu_layout::access::{
     Access, AccessReport, Space, StoreCandidate, StoreTile, check_access, search_stores,
 };
-use rgpu_layout::sm100::EpilogueTile;
-use rgpu_layout::{Layout, Mode, Swizzle};
+use rgpu_layout::sm100::{EpilogueError, EpilogueTile, TmemLoad};
+use rgpu_layout::{ElementSize, Layout, Mode, Swizzle};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -18,17 +18,21 @@ use crate::report::{Align, TextTable};
 /// `layout epilogue`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct EpilogueArgs {
-    /// The tile of C: rows x columns
+    /// The tile of C of one CTA: 64 or 128 rows x columns
     #[arg(long, value_name = "MxN")]
     pub tile: String,
 
-    /// The load from tensor memory: 32x32b.x1 to 32x32b.x128
+    /// The load from tensor memory: 32x32b.x1 to .x128; 16x32bx2.x1 to .x128 for 64 rows of one CTA
     #[arg(long, value_name = "LOAD", default_value = "32x32b.x32")]
     pub ldtm: String,
 
-    /// Bytes of an element of C
+    /// CTAs that share the MMA: 1 or 2
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub cta_group: u8,
+
+    /// Bytes of an element of C; 0.5 for 4 bits
     #[arg(long, value_name = "BYTES")]
-    pub elem_bytes: i64,
+    pub elem_bytes: ElementSize,
 
     /// Elements from one row of C to the next
     #[arg(long, value_name = "ELEMENTS")]
@@ -42,8 +46,8 @@ pub(in crate::cli) struct EpilogueArgs {
     #[arg(long, default_value_t = 128, requires = "search")]
     pub threads: i64,
 
-    /// Elements that one store may have
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16], requires = "search")]
+    /// Elements that one store may have, of at most 32 bytes together [default: 1 to 64]
+    #[arg(long, value_delimiter = ',', default_values_t = WIDTHS, hide_default_value = true, requires = "search")]
     pub vector_widths: Vec<i64>,
 
     /// Show this many arrangements
@@ -53,6 +57,9 @@ pub(in crate::cli) struct EpilogueArgs {
     #[command(flatten)]
     pub limit: LimitArgs,
 }
+
+/// Elements of a store: up to 32 bytes of 4-bit elements.
+const WIDTHS: [i64; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 /// The result of `layout epilogue`.
 #[derive(Serialize, JsonSchema)]
@@ -81,16 +88,15 @@ struct DirectStore {
 
 pub(super) fn run(app: &App, args: &EpilogueArgs) -> Result<Status> {
     let [rows, columns] = numbers::<2>(&args.tile, 'x', "128x128")?;
-    let load = args.ldtm.strip_prefix("32x32b.x").and_then(|n| n.parse().ok());
-    let load = load.ok_or_else(|| {
-        usage(format!("`{}` is no load whose threads have a row each", args.ldtm))
-            .hint("32x32b.x1, .x2, .x4 … .x128")
+    let load: TmemLoad = args.ldtm.parse().map_err(|error: EpilogueError| {
+        usage(error)
+            .hint("32x32b.x1, .x2, .x4 … .x128, or for 64 rows of one CTA 16x32bx2.x1 … .x128")
     })?;
-    let partition = EpilogueTile::new(columns, load).map_err(usage)?;
+    let partition = EpilogueTile::new(rows, columns, args.cta_group == 2, load).map_err(usage)?;
     let store = StoreTile {
         rows,
         columns,
-        element_bytes: args.elem_bytes,
+        element: args.elem_bytes,
         leading: args.ldc,
         threads: args.threads,
         vectors: args.vector_widths.clone(),
@@ -98,39 +104,60 @@ pub(super) fn run(app: &App, args: &EpilogueArgs) -> Result<Status> {
     store.check().map_err(usage)?;
     let flat = |modes: &[Mode]| Layout::flat(modes).map_err(usage);
     let tile_of_c = flat(&[Mode::new(rows, args.ldc), Mode::new(columns, 1)])?;
-    let direct_stores = direct_stores(args, rows, load)?;
+    let direct_stores = direct_stores(args, load)?;
     let mut candidates = match args.search {
         true => search_stores(&store, args.limit.limits()).map_err(usage)?,
         false => Vec::new(),
     };
     candidates.truncate(args.top_k);
     let result = EpilogueResult { partition, tile_of_c, direct_stores, candidates };
-    let text = text(&result);
+    let text = line("warps", warps(args, rows, columns)) + &text(&result);
     print(app, LayoutResult::Epilogue(result), &text)?;
     Ok(0)
 }
 
-/// The stores of the columns of one load by one warp, whose lanes have a row each.
-fn direct_stores(args: &EpilogueArgs, rows: i64, load: i64) -> Result<Vec<DirectStore>> {
+/// The stores of what one load gives a warp.
+fn direct_stores(args: &EpilogueArgs, load: TmemLoad) -> Result<Vec<DirectStore>> {
+    let layout = load.warp_layout(args.ldc).map_err(usage)?;
     let mut stores = Vec::new();
-    for vector in [1_i64, 2, 4, 8, 16] {
-        if load % vector != 0 || vector.saturating_mul(args.elem_bytes) > 16 || rows % 32 != 0 {
-            continue;
-        }
-        let layout = Layout::flat(&[Mode::new(32, args.ldc), Mode::new(load, 1)]).map_err(usage)?;
+    for vector in WIDTHS.into_iter().filter(|vector| load.columns() % vector == 0) {
         let access = Access {
             space: Space::Global,
-            element_bytes: args.elem_bytes,
+            element: args.elem_bytes,
             lanes: 32,
             vector,
             swizzle: Swizzle::default(),
         };
-        // A width that no instruction has is no row.
-        if let Ok(report) = check_access(&layout, access, args.limit.limits()) {
-            stores.push(DirectStore { vector, layout, report });
+        if access.lane_bytes().is_none() {
+            continue;
         }
+        let report = check_access(&layout, access, args.limit.limits()).map_err(usage)?;
+        stores.push(DirectStore { vector, layout: layout.clone(), report });
+    }
+    if stores.is_empty() {
+        let (bytes, columns) = (args.elem_bytes, load.columns());
+        return Err(usage(format!("no store has 1 to {columns} elements of {bytes} bytes")).hint(
+            "a store has 1, 2, 4, 8, 16 or 32 bytes, and a thread as many columns as its load",
+        ));
     }
     Ok(stores)
+}
+
+/// Which rows and columns each warp reads: a quarter of the lanes.
+fn warps(args: &EpilogueArgs, rows: i64, columns: i64) -> String {
+    match (rows, args.cta_group) {
+        (128, _) => "warp w of 4 reads lanes 32w to 32w+31, rows 32w to 32w+31".to_owned(),
+        (_, 1) => "warp w of 4 reads lanes 32w to 32w+15, rows 16w to 16w+15".to_owned(),
+        _ => format!(
+            "warp w of 4 reads lanes 32w to 32w+31: rows 32(w mod 2) to 32(w mod 2)+31, of columns {}",
+            format_args!(
+                "0 to {} if w < 2, else {} to {}",
+                columns / 2 - 1,
+                columns / 2,
+                columns - 1
+            )
+        ),
+    }
 }
 
 fn text(result: &EpilogueResult) -> String {
@@ -150,13 +177,14 @@ fn text(result: &EpilogueResult) -> String {
     for DirectStore { vector, report, .. } in &result.direct_stores {
         let sectors = report.sectors.map(|count| count.most.to_string()).unwrap_or_default();
         let fault = report.misaligned.map(|_| "misaligned: it faults".to_owned());
+        let needs = report.needs_arch.map(|arch| format!("{arch} and newer"));
         table.add_row([
             vector.to_string(),
             report.lane_bytes.to_string(),
             report.requests.to_string(),
             sectors,
             report.efficiency.map(percent).unwrap_or_default(),
-            fault.unwrap_or_default(),
+            fault.or(needs).unwrap_or_default(),
         ]);
     }
     text += &table.without_empty_columns().plain(100, 2);

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use rgpu_layout::picture::{CellGrid, Coloring, Tile};
 use rgpu_layout::{
-    Coordinate, F2Matrix, Layout, Proof, Properties, SwizzledLayout, f2_matrix, properties,
+    Coordinate, ElementSize, F2Matrix, Layout, Properties, Swizzle, SwizzledLayout, f2_matrix,
+    properties,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -35,7 +36,7 @@ pub(in crate::cli) struct EvalArgs {
     #[arg(long, help_heading = "Pictures")]
     pub table: bool,
 
-    /// Write a picture as SVG
+    /// Write a picture as SVG; missing folders of the path are created
     #[arg(long, value_name = "FILE", help_heading = "Pictures")]
     pub svg: Option<PathBuf>,
 
@@ -63,10 +64,10 @@ pub(in crate::cli) struct EvalArgs {
     #[arg(long, value_enum, help_heading = "Pictures")]
     pub color: Option<Color>,
 
-    /// Bytes of an element, for --color bank
-    #[arg(long, value_name = "BYTES", default_value_t = 2, help_heading = "Pictures",
-          value_parser = clap::value_parser!(i64).range(1..=16))]
-    pub elem_bytes: i64,
+    /// Bytes of an element, for swizzles, which act on byte addresses, and for --color bank; 0.5 for 4
+    /// bits [default: 1; for --color bank without a swizzle 2]
+    #[arg(long, value_name = "BYTES")]
+    pub elem_bytes: Option<ElementSize>,
 
     #[command(flatten)]
     pub limit: LimitArgs,
@@ -97,6 +98,12 @@ pub(in crate::cli) enum Color {
 pub(super) struct Evaluation {
     /// The layout.
     layout: SwizzledLayout,
+    /// The size of an element, if it was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    element_bytes: Option<ElementSize>,
+    /// The swizzle of the offsets of such elements that the swizzle of byte addresses is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    element_swizzle: Option<Swizzle>,
     /// Facts about it, below the swizzle. A swizzle changes neither size nor image size, and keeps
     /// it injective.
     #[serde(flatten)]
@@ -126,6 +133,11 @@ struct CoordinateOffset {
 pub(super) fn run(app: &App, args: &EvalArgs) -> Result<Status> {
     let layout: SwizzledLayout = parsed(&args.layout, "layout")?;
     let plain = layout.layout();
+    // From here on, the swizzle is one of offsets.
+    let placed = match args.elem_bytes {
+        Some(element) => layout.of_elements(element).map_err(usage)?,
+        None => layout.clone(),
+    };
     let mut at = Vec::new();
     for text in &args.at {
         let coordinate: Coordinate = parsed(text, "coordinate")?;
@@ -133,22 +145,20 @@ pub(super) fn run(app: &App, args: &EvalArgs) -> Result<Status> {
             usage(format!("`{text}` is no coordinate of {plain}, which has {}", plain.size()))
                 .hint("give an index below its size, or a tuple nested as its shape")
         })?;
-        let offset = layout.swizzle().apply(offset + layout.offset());
+        let offset = placed.swizzle().apply(offset + placed.offset());
         at.push(CoordinateOffset { coordinate: coordinate.to_string(), offset });
     }
-    let f2 = match args.f2.then(|| f2_matrix(&layout)).transpose() {
+    let f2 = match args.f2.then(|| f2_matrix(&placed)).transpose() {
         Ok(matrix) => matrix,
         Err(rejection) => {
             return Err(Failure::new(Exit::Findings, "no_matrix", "there is no such matrix")
                 .cause(rejection.reason()));
         }
     };
-    let files = draw(args, &layout)?;
+    let files = draw(args, &layout, &placed)?;
     let facts = properties(plain, args.limit.limits());
     let mut text = format!("{layout}\n{}", facts_text(plain, &facts, args.limit));
-    if !layout.swizzle().is_identity() {
-        text += &line("swizzle", format!("{} (the facts are those below it)", layout.swizzle()));
-    }
+    text += &swizzle_text(&layout, &placed, args.elem_bytes);
     for CoordinateOffset { coordinate, offset } in &at {
         text += &line("at", format!("{coordinate} → {offset}"));
     }
@@ -156,15 +166,26 @@ pub(super) fn run(app: &App, args: &EvalArgs) -> Result<Status> {
         text += &f2_text(matrix);
     }
     if args.table {
-        text += &format!("\n{}", picture(args, &layout)?.table(app.terminal.stdout_color));
+        text += &format!("\n{}", picture(args, &layout, &placed)?.table(app.terminal.stdout_color));
     }
     for file in &files {
         text += &format!("{file}\n");
     }
     let coalesced_form = rgpu_layout::coalesce(plain).layout;
-    let evaluation = Evaluation { layout, properties: facts, coalesced_form, at, f2, files };
+    let status = if facts.image_size.is_none() { Exit::Findings as u8 } else { 0 };
+    let swizzled = !placed.swizzle().is_identity();
+    let evaluation = Evaluation {
+        element_bytes: args.elem_bytes,
+        element_swizzle: args.elem_bytes.filter(|_| swizzled).map(|_| placed.swizzle()),
+        layout,
+        properties: facts,
+        coalesced_form,
+        at,
+        f2,
+        files,
+    };
     print(app, LayoutResult::Eval(evaluation), &text)?;
-    Ok(0)
+    Ok(status)
 }
 
 fn facts_text(layout: &Layout, facts: &Properties, limit: LimitArgs) -> String {
@@ -196,8 +217,34 @@ fn facts_text(layout: &Layout, facts: &Properties, limit: LimitArgs) -> String {
     if facts.filter_zeros != *layout {
         text += &line("filter_zeros", &facts.filter_zeros);
     }
-    let proof: Option<&Proof> = facts.proof.as_ref();
-    text + &proof.map(proof_line).unwrap_or_default()
+    let proofs = facts.proof.iter().chain(&facts.injective_proof);
+    text += &proofs.map(proof_line).collect::<String>();
+    if facts.image_size.is_none() {
+        text += &line("help", "`--max-points N` looks at more points");
+    }
+    text
+}
+
+/// The unit of the swizzle.
+fn swizzle_text(
+    layout: &SwizzledLayout,
+    placed: &SwizzledLayout,
+    element: Option<ElementSize>,
+) -> String {
+    let swizzle = layout.swizzle();
+    if swizzle.is_identity() {
+        return String::new();
+    }
+    let mode = swizzle.umma_mode().map_or(String::new(), |mode| format!(", the {mode} mode,"));
+    let unit = match element {
+        Some(element) => format!("{} of elements of {element} bytes", placed.swizzle()),
+        None => "an element is one byte here; `--elem-bytes` gives its size".to_owned(),
+    };
+    let period = swizzle.period();
+    line(
+        "swizzle",
+        format!("{swizzle} of byte addresses{mode} repeats every {period} bytes; {unit}"),
+    ) + &line("", "size to coalesced are those of the layout below it")
 }
 
 fn f2_text(matrix: &F2Matrix) -> String {
@@ -210,17 +257,24 @@ fn f2_text(matrix: &F2Matrix) -> String {
     text
 }
 
-fn picture(args: &EvalArgs, layout: &SwizzledLayout) -> Result<CellGrid> {
-    let bank = Coloring::Bank { element_bytes: args.elem_bytes };
+/// The picture of a layout, from the one whose swizzle acts on offsets.
+fn picture(args: &EvalArgs, layout: &SwizzledLayout, placed: &SwizzledLayout) -> Result<CellGrid> {
     let coloring = match args.color {
         Some(Color::Thread) => Coloring::Thread,
-        Some(Color::Bank) => bank,
+        Some(Color::Bank) => {
+            let plain = ElementSize::from_bytes(2).ok().filter(|_| layout.swizzle().is_identity());
+            let element = args.elem_bytes.or(plain).ok_or_else(|| {
+                usage("the swizzle acts on byte addresses: banks depend on the size of an element")
+                    .hint("give it by `--elem-bytes`, as in `--elem-bytes 0.5` for 4 bits")
+            })?;
+            Coloring::Bank { element }
+        }
         Some(Color::Offset) => Coloring::Offset,
         None if args.tile.is_some() => Coloring::Thread,
         None => Coloring::Offset,
     };
     let drawn = match &args.tile {
-        None => CellGrid::of_values(layout, coloring),
+        None => CellGrid::of_values(placed, coloring).map(|cells| cells.titled(layout)),
         Some(tile) => {
             let [rows, columns] = numbers(tile, 'x', "16x8")?;
             if !layout.swizzle().is_identity() {
@@ -234,19 +288,19 @@ fn picture(args: &EvalArgs, layout: &SwizzledLayout) -> Result<CellGrid> {
 }
 
 /// Writes the pictures and returns their paths.
-fn draw(args: &EvalArgs, layout: &SwizzledLayout) -> Result<Vec<String>> {
+fn draw(args: &EvalArgs, layout: &SwizzledLayout, placed: &SwizzledLayout) -> Result<Vec<String>> {
     let mut files = Vec::new();
     if let Some(path) = &args.svg {
-        files.push(save(path, &picture(args, layout)?.svg(), args.force)?);
+        files.push(save(path, &picture(args, layout, placed)?.svg(), args.force)?);
     }
     match args.format {
         Some(PictureFormat::Svg) => {
             let path = args.out.clone().unwrap_or_else(|| "layout.svg".into());
-            files.push(save(&path, &picture(args, layout)?.svg(), args.force)?);
+            files.push(save(&path, &picture(args, layout, placed)?.svg(), args.force)?);
         }
         Some(PictureFormat::Html) => {
             let path = args.out.clone().unwrap_or_else(|| "layout.html".into());
-            let picture = picture(args, layout)?;
+            let picture = picture(args, layout, placed)?;
             files.push(save(
                 &path,
                 &page::render(&layout.to_string(), &picture.svg()),

@@ -221,8 +221,21 @@ fn text(result: &ScaleResult) -> String {
     for mistake in &check.mistakes {
         text += &line("likely", mistake);
     }
-    if check.mistakes.is_empty() {
-        text += &line("likely", "no known mistake explains every byte: the values differ");
+    match (&check.found_layout, check.permutation) {
+        _ if !check.mistakes.is_empty() => {}
+        (Some(layout), _) => {
+            text +=
+                &line("likely", "a permutation: every scale is there, in the order of this layout");
+            text += &line("found", layout);
+        }
+        (None, true) => {
+            let reason = "a permutation: the values are all there, but no order of rows, scales and \
+                          blocks puts them so";
+            text += &line("likely", reason);
+        }
+        (None, false) => {
+            text += &line("likely", "no known mistake and no permutation: the values differ");
+        }
     }
     text
 }

@@ -137,11 +137,12 @@ pub(in crate::cli) struct InstructionArgs {
     #[arg(long)]
     pub transpose_b: bool,
 
-    /// The byte of A's scales in their columns
+    /// The first byte of A's scales in their columns: 0 for UE4M3, 0 or 2 for UE8M0 of mxf4 and
+    /// mxf4nvf4, 0 to 3 for mxf8f6f4
     #[arg(long, value_name = "0..3", default_value_t = 0)]
     pub a_scale_id: u32,
 
-    /// The byte of B's scales in their columns
+    /// The first byte of B's scales in their columns, as for A
     #[arg(long, value_name = "0..3", default_value_t = 0)]
     pub b_scale_id: u32,
 }

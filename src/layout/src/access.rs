@@ -3,6 +3,9 @@
 //! A layout says which element each thread accesses. Its first mode counts threads and the others
 //! count values, as in CuTe's thread-value layouts; a layout whose first mode is smaller than a warp
 //! counts threads alone. Lanes of a warp are consecutive threads. The base is aligned to 128 bytes.
+//!
+//! Global memory has accesses of 32 bytes a lane since sm_100 (`ld.global.v8.b32`, `st.global.v8.b32`;
+//! PTX ISA 8.8). Other accesses have at most 16.
 
 mod search;
 
@@ -11,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::element::ElementSize;
 use crate::layout::Layout;
 use crate::proof::Limits;
 use crate::swizzle::Swizzle;
@@ -39,8 +43,9 @@ pub enum Space {
 pub struct Access {
     /// The memory.
     pub space: Space,
-    /// Bytes of an element.
-    pub element_bytes: i64,
+    /// The size of an element.
+    #[serde(rename = "element_bytes")]
+    pub element: ElementSize,
     /// Active lanes of each warp, from lane 0.
     pub lanes: i64,
     /// Elements that one instruction accesses for a lane.
@@ -57,13 +62,21 @@ pub enum AccessError {
     Lanes(i64),
     /// No instruction has this width.
     #[error(
-        "{vector} elements of {element_bytes} bytes: an instruction accesses 1, 2, 4, 8 or 16 bytes for a lane"
+        "{vector} elements of {element} bytes: an instruction accesses 1, 2, 4, 8 or 16 bytes for a lane, and 32 of global memory since sm_100"
     )]
     Width {
         /// Elements.
         vector: i64,
-        /// Bytes of one.
-        element_bytes: i64,
+        /// The size of one.
+        element: ElementSize,
+    },
+    /// A vector begins inside a byte.
+    #[error("the vector of lane {lane} begins at element {offset}, in the middle of a byte")]
+    HalfByte {
+        /// The lane.
+        lane: i64,
+        /// The offset of its first element.
+        offset: i64,
     },
     /// The threads do not fill warps.
     #[error("the thread mode has {threads} threads, no multiple of {lanes} lanes")]
@@ -82,7 +95,7 @@ pub enum AccessError {
         vector: i64,
     },
     /// The offsets are negative or their bytes do not fit.
-    #[error("byte addresses go from 0 to 2^62 - 1")]
+    #[error("byte addresses go from 0 to 2^58 - 1")]
     Offsets,
     /// There are more accesses than the limit.
     #[error("the layout has more than {0} accesses; give one tile")]
@@ -118,6 +131,9 @@ pub struct AccessReport {
     pub requests: i64,
     /// Bytes of one lane in one request.
     pub lane_bytes: i64,
+    /// The oldest GPU architecture that has such accesses. `None` if all have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub needs_arch: Option<&'static str>,
     /// The first lane whose vector does not begin at a multiple of its size. Such an access faults.
     pub misaligned: Option<LaneAddress>,
     /// The first lane whose elements do not follow one another. One instruction cannot access them.
@@ -158,6 +174,19 @@ impl RequestCounts {
     }
 }
 
+impl Access {
+    /// The bytes that an instruction accesses for a lane. `None` if there is no such instruction.
+    pub fn lane_bytes(&self) -> Option<i64> {
+        let widest = match self.space {
+            Space::Global => 32,
+            Space::Shared => 16,
+        };
+        let bits = self.vector.checked_mul(self.element.bits())?;
+        let bytes = bits.checked_div(8).filter(|bytes| bytes * 8 == bits)?;
+        ((1..=widest).contains(&bytes) && bytes.count_ones() == 1).then_some(bytes)
+    }
+}
+
 /// Judges all accesses of a layout.
 ///
 /// # Errors
@@ -167,16 +196,15 @@ pub fn check_access(
     access: Access,
     limits: Limits,
 ) -> Result<AccessReport, AccessError> {
-    let Access { lanes, vector, element_bytes, .. } = access;
+    let Access { lanes, vector, element, space, swizzle } = access;
     if !(1..=32).contains(&lanes) {
         return Err(AccessError::Lanes(lanes));
     }
-    let lane_bytes = vector
-        .checked_mul(element_bytes)
-        .filter(|bytes| vector > 0 && element_bytes > 0 && [1, 2, 4, 8, 16].contains(bytes));
-    let lane_bytes = lane_bytes.ok_or(AccessError::Width { vector, element_bytes })?;
-    let reach = layout.high().checked_add(vector).and_then(|end| end.checked_mul(element_bytes));
-    if layout.low() < 0 || reach.is_none_or(|end| end >= 1 << 62) {
+    let bits = element.bits();
+    let lane_bytes = access.lane_bytes().ok_or(AccessError::Width { vector, element })?;
+    let reach = layout.high().checked_add(vector).and_then(|end| end.checked_mul(bits));
+    // Addresses in bits fit too.
+    if layout.low() < 0 || reach.is_none_or(|end| end >= 1 << 61) {
         return Err(AccessError::Offsets);
     }
     if layout.size() as u64 > limits.points {
@@ -192,13 +220,15 @@ pub fn check_access(
     if values > 1 && values % vector != 0 {
         return Err(AccessError::Values { values, vector });
     }
-    // The check above excludes what a swizzle cannot act on.
-    let swizzled = |offset: i64| access.swizzle.apply(offset * element_bytes);
+    // The byte of an element, and its first bit there. The check above excludes what a swizzle cannot
+    // act on.
+    let place = |offset: i64| (swizzle.apply(offset * bits / 8), offset * bits % 8);
     let offsets: Vec<i64> = layout.offsets().collect();
     let offset = |thread: i64, value: i64| offsets[(value * threads + thread) as usize];
     let mut report = AccessReport {
         requests: 0,
         lane_bytes,
+        needs_arch: (lane_bytes > 16).then_some("sm_100"),
         misaligned: None,
         split_vector: None,
         sectors: None,
@@ -213,27 +243,29 @@ pub fn check_access(
         for value in (0..values).step_by(step as usize) {
             let request = report.requests;
             report.requests += 1;
-            let addresses: Vec<LaneAddress> = (0..lanes)
-                .map(|lane| {
-                    let address = swizzled(offset(warp * lanes + lane, value));
-                    LaneAddress { request, lane, address }
-                })
-                .collect();
+            let mut addresses = Vec::with_capacity(lanes as usize);
+            for lane in 0..lanes {
+                let offset = offset(warp * lanes + lane, value);
+                let (address, 0) = place(offset) else {
+                    return Err(AccessError::HalfByte { lane, offset });
+                };
+                addresses.push(LaneAddress { request, lane, address });
+            }
             for at in &addresses {
                 if at.address % lane_bytes != 0 {
                     report.misaligned.get_or_insert(*at);
                 }
                 let thread = warp * lanes + at.lane;
                 let follows = |part: i64| {
+                    let bit = part * bits;
                     values == 1
-                        || swizzled(offset(thread, value + part))
-                            == at.address + part * element_bytes
+                        || place(offset(thread, value + part)) == (at.address + bit / 8, bit % 8)
                 };
                 if !(1..step).all(follows) {
                     report.split_vector.get_or_insert(*at);
                 }
             }
-            match access.space {
+            match space {
                 Space::Global => asked += global(&mut report, &addresses, lane_bytes),
                 Space::Shared => shared(&mut report, &addresses, lane_bytes),
             }

@@ -83,6 +83,9 @@ pub enum GridError {
     /// The blocks do not fit in 31 bits, the limit of a grid along x.
     #[error("the grid has more than 2^31 - 1 blocks")]
     TooLarge,
+    /// A text between separators is empty.
+    #[error("problem {0} is empty; write M,N for each problem, and `;` only between two")]
+    EmptyText(usize),
     /// The text does not describe problems.
     #[error("`{text}` is no problem; write M,N and put `;` between problems")]
     Text {
@@ -101,7 +104,11 @@ pub fn parse_problems(text: &str) -> Result<Vec<Problem>, GridError> {
         Some(Problem { m: m.trim().parse().ok()?, n: n.trim().parse().ok()? })
     };
     text.split(';')
-        .map(|part| problem(part).ok_or_else(|| GridError::Text { text: part.trim().to_owned() }))
+        .enumerate()
+        .map(|(index, part)| match part.trim() {
+            "" => Err(GridError::EmptyText(index)),
+            part => problem(part).ok_or_else(|| GridError::Text { text: part.to_owned() }),
+        })
         .collect()
 }
 

@@ -51,9 +51,26 @@ pub fn compose(a: &Layout, b: &Layout, limits: Limits) -> Result<ProvenLayout, B
             if rejection.condition != Condition::Undecided {
                 rejection.nearest = nearest(&outer, a.size(), b, limits.nearest_tries);
             }
+            if rejection.condition == Condition::ImageOutside && limits.nearest_tries > 0 {
+                rejection.enlarged = enlarged(a, b).map(Box::new);
+            }
             Err(rejection)
         }
     }
+}
+
+/// `a` with its last mode as long as `b` reaches, if that has a result: what CuTe computes, whose last
+/// mode goes on beyond its extent.
+fn enlarged(a: &Layout, b: &Layout) -> Option<Layout> {
+    let mut modes = a.modes();
+    let last = modes.iter().rposition(|mode| mode.extent > 1)?;
+    let before = size_of(&modes[..last]);
+    modes[last].extent = b.high() / before + 1;
+    let mut modes = modes.into_iter();
+    let tree = a.tree().map(&mut |old| Tree::Leaf(modes.next().unwrap_or(old)));
+    let larger = Layout::new(tree).ok()?;
+    let bare = Limits { nearest_tries: 0, points: 1 << 12 };
+    compose(&larger, b, bare).is_ok().then_some(larger)
 }
 
 type Pieces = SmallVec<[Piece; 8]>;

@@ -136,6 +136,7 @@ impl Layout {
         // One below the maximum, so that `cosize` fits as well.
         let high = high.filter(|h| *h < i64::MAX).ok_or(LayoutError::Offset)?;
         let low = low.filter(|l| *l > -i64::MAX).ok_or(LayoutError::Offset)?;
+        high.checked_sub(low).filter(|span| *span < i64::MAX).ok_or(LayoutError::Offset)?;
         Ok(Self { tree, size, low, high })
     }
 
@@ -179,9 +180,10 @@ impl Layout {
         self.high
     }
 
-    /// One more than the largest offset.
+    /// The number of offsets from the smallest to the largest: as in CuTe, strides count by their
+    /// size. Without negative strides it is one more than the largest offset.
     pub fn cosize(&self) -> i64 {
-        self.high + 1
+        self.high - self.low + 1
     }
 
     /// The leaves, in order.

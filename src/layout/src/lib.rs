@@ -14,6 +14,7 @@ mod coalesce;
 mod complement;
 mod compose;
 mod divide;
+mod element;
 mod f2;
 mod identity;
 mod insights;
@@ -32,6 +33,7 @@ pub use coalesce::{Difference, Equality, coalesce, coalesce_by_mode, equal, filt
 pub use complement::complement;
 pub use compose::compose;
 pub use divide::{Grouping, Tiler, compose_tiler, divide, product};
+pub use element::{ElementSize, ElementSizeError};
 pub use f2::{F2Matrix, f2_matrix};
 pub use identity::{Change, Identity, Level, change, identity};
 pub use insights::{EpilogueCheck, LayoutInsight, epilogue_checks, insight};

@@ -4,6 +4,7 @@
 mod svg;
 mod table;
 
+use crate::element::ElementSize;
 use crate::layout::Layout;
 use crate::swizzle::SwizzledLayout;
 
@@ -22,8 +23,8 @@ pub enum Coloring {
     Thread,
     /// The bank of shared memory of an element.
     Bank {
-        /// Bytes of an element.
-        element_bytes: i64,
+        /// The size of an element.
+        element: ElementSize,
     },
     /// The offset.
     Offset,
@@ -158,6 +159,11 @@ impl CellGrid {
         Ok(Self { title: layout.to_string(), columns, cells })
     }
 
+    /// The picture under another title.
+    pub fn titled(self, title: impl ToString) -> Self {
+        Self { title: title.to_string(), ..self }
+    }
+
     /// The rows, each with its cells.
     fn rows(&self) -> impl Iterator<Item = (i64, &[Option<Cell>])> {
         (0..).zip(self.cells.chunks(self.columns.max(1) as usize))
@@ -172,9 +178,9 @@ fn color(coloring: Coloring, thread: i64, offset: i64, note: &mut String) -> i64
     match coloring {
         Coloring::Thread => thread.rem_euclid(COLORS),
         Coloring::Offset => offset.rem_euclid(COLORS),
-        Coloring::Bank { element_bytes } => {
-            let byte = i128::from(offset) * i128::from(element_bytes);
-            let bank = byte.div_euclid(4).rem_euclid(i128::from(COLORS)) as i64;
+        Coloring::Bank { element } => {
+            let bit = i128::from(offset) * i128::from(element.bits());
+            let bank = bit.div_euclid(32).rem_euclid(i128::from(COLORS)) as i64;
             *note += &format!(" · bank {bank}");
             bank
         }

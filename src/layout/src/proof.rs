@@ -162,6 +162,9 @@ pub struct Rejection {
     pub witness: Option<Witness>,
     /// The nearest operand for which a result exists.
     pub nearest: Option<Layout>,
+    /// The outer operand with a larger last extent, for which a result exists: the coordinates beyond
+    /// the original must be masked.
+    pub enlarged: Option<Box<Layout>>,
     /// How it was proved that no result exists. `None` if that is not proved.
     pub proof: Option<Proof>,
 }
@@ -218,6 +221,7 @@ impl Rejection {
             reason: reason.into(),
             witness: None,
             nearest: None,
+            enlarged: None,
             proof: None,
         })
     }
@@ -292,12 +296,13 @@ impl Rejection {
 
 impl Serialize for Rejection {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("Rejection", 6)?;
+        let mut fields = serializer.serialize_struct("Rejection", 7)?;
         fields.serialize_field("condition", &self.condition)?;
         fields.serialize_field("modes", self.modes.as_slice())?;
         fields.serialize_field("reason", &self.reason())?;
         fields.serialize_field("witness", &self.witness)?;
         fields.serialize_field("nearest", &self.nearest)?;
+        fields.serialize_field("enlarged", &self.enlarged)?;
         fields.serialize_field("proof", &self.proof)?;
         fields.end()
     }

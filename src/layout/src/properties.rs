@@ -14,7 +14,7 @@ use crate::proof::{Limits, Method, Proof};
 pub struct Properties {
     /// The number of coordinates.
     pub size: i64,
-    /// One more than the largest offset.
+    /// The number of offsets from the smallest to the largest.
     pub cosize: i64,
     /// The number of different offsets. `None` if counting them passes the limit of points.
     pub image_size: Option<i64>,
@@ -32,6 +32,9 @@ pub struct Properties {
     pub filter_zeros: Layout,
     /// How the size of the image is proved.
     pub proof: Option<Proof>,
+    /// How it is proved whether it is injective, if the size of the image is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub injective_proof: Option<Proof>,
 }
 
 /// Finds the facts about a layout.
@@ -40,16 +43,18 @@ pub fn properties(layout: &Layout, limits: Limits) -> Properties {
     let form = coalesced(&modes);
     let image = image(&form, layout.size(), limits);
     let image_size = image.as_ref().map(|(size, _)| *size);
+    let injective = injective(layout, limits);
     Properties {
         size: layout.size(),
         cosize: layout.cosize(),
         image_size,
         duplication: image_size.and_then(|image| duplication(&form, layout.size(), image)),
-        injective: injective(layout, limits).map(|(injective, _)| injective),
+        injective: injective.as_ref().map(|(injective, _)| *injective),
         compact: is_compact(&form),
         tractable: is_tractable(&form),
         coalesced: modes == form || (form.is_empty() && modes.as_slice() == [Mode::new(1, 0)]),
         filter_zeros: filter_zeros(layout),
+        injective_proof: injective.filter(|_| image.is_none()).map(|(_, proof)| proof),
         proof: image.map(|(_, proof)| proof),
     }
 }

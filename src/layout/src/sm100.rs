@@ -6,8 +6,10 @@
 
 mod bundle;
 mod descriptor;
+mod epilogue;
 mod scale;
 mod scale_check;
+mod scale_order;
 mod tile;
 mod tmem;
 
@@ -15,11 +17,11 @@ pub use bundle::{ProblemShape, bundle};
 pub use descriptor::{
     DescriptorError, ElementFormat, InstructionDescriptor, MatrixDescriptor, ScaleType, SmemSwizzle,
 };
+pub use epilogue::{EpilogueError, EpilogueTile, LoadLanes, TmemLoad};
 pub use scale::{ScaleError, ScaleProof, ScaleTensor};
 pub use scale_check::{BufferCheck, BufferError, ScaleLayoutError, WrongScale, check_buffer};
 pub use tile::{
-    EpilogueTile, MmaTile, TileError, accumulator_layout, operand_smem, scale_smem, scale_tmem,
-    smem_swizzle,
+    MmaTile, TileError, accumulator_layout, operand_smem, scale_smem, scale_tmem, smem_swizzle,
 };
 pub use tmem::{
     Advice, Budget, Order, RequestError, Segment, SegmentKind, TMEM_COLUMNS, TmemRequest, budget,

@@ -1,10 +1,14 @@
 //! Swizzles: the XOR of some bits of an offset with higher or lower ones.
+//!
+//! The swizzles of shared memory act on byte addresses, and CuTe DSL prints them so: `S<3,4,3>` over a
+//! layout of 4-bit elements. [`Swizzle::of_elements`] gives the one that acts on their offsets.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
 use crate::coalesce::{Difference, Equality, equal};
+use crate::element::ElementSize;
 use crate::f2::columns;
 use crate::layout::{Layout, Offsets};
 use crate::proof::{Limits, Method, Proof, Rejection};
@@ -32,6 +36,14 @@ pub enum SwizzleError {
     /// The bits do not fit.
     #[error("a swizzle acts on 62 bits")]
     TooWide,
+    /// The swizzle moves parts of an element.
+    #[error("the swizzle {swizzle} of byte addresses would split elements of {bits} bits")]
+    SplitsElements {
+        /// The swizzle.
+        swizzle: Swizzle,
+        /// Bits of an element.
+        bits: i64,
+    },
     /// The layout has negative offsets, or its offsets do not fit.
     #[error("a swizzle acts on offsets from 0 to 2^62 - 1")]
     Offsets,
@@ -68,6 +80,21 @@ impl Swizzle {
             Ok(right) => offset ^ ((offset & (mask << (self.base + right))) >> right),
             Err(_) => offset ^ ((offset & (mask << self.base)) << self.shift.unsigned_abs()),
         }
+    }
+
+    /// This swizzle of byte addresses as a swizzle of the offsets of elements.
+    ///
+    /// # Errors
+    /// If it would split elements.
+    pub fn of_elements(self, bits: i64) -> Result<Self, SwizzleError> {
+        if self.is_identity() {
+            return Ok(self);
+        }
+        let power = u64::try_from(bits).ok().filter(|bits| bits.is_power_of_two());
+        let base = power.and_then(|power| (self.base + 3).checked_sub(power.trailing_zeros()));
+        let base = base.ok_or(SwizzleError::SplitsElements { swizzle: self, bits })?;
+        // Both have at most 62 bits, so the casts keep their values.
+        Self::new(self.bits as i32, base as i32, self.shift)
     }
 
     /// The distance after which it repeats.
@@ -122,6 +149,23 @@ impl SwizzledLayout {
         Ok(Self { swizzle, offset, layout })
     }
 
+    /// The same swizzle and offset over another layout.
+    ///
+    /// # Errors
+    /// As [`SwizzledLayout::new`].
+    pub fn over(&self, layout: Layout) -> Result<Self, SwizzleError> {
+        Self::new(self.swizzle, self.offset, layout)
+    }
+
+    /// The layout with its swizzle of byte addresses as one of the offsets of elements.
+    ///
+    /// # Errors
+    /// If the swizzle would split elements.
+    pub fn of_elements(&self, element: ElementSize) -> Result<Self, SwizzleError> {
+        let swizzle = self.swizzle.of_elements(element.bits())?;
+        Self::new(swizzle, self.offset, self.layout.clone())
+    }
+
     /// The swizzle.
     pub fn swizzle(&self) -> Swizzle {
         self.swizzle
@@ -146,6 +190,12 @@ impl SwizzledLayout {
     pub fn offsets(&self) -> impl Iterator<Item = i64> + use<> {
         let (swizzle, offset) = (self.swizzle, self.offset);
         Offsets::new(&self.layout.modes()).map(move |x| swizzle.apply(x + offset))
+    }
+}
+
+impl From<Layout> for SwizzledLayout {
+    fn from(layout: Layout) -> Self {
+        Self { swizzle: Swizzle::default(), offset: 0, layout }
     }
 }
 

@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Access, AccessError, Space, check_access};
+use super::{Access, Space, check_access};
+use crate::element::ElementSize;
 use crate::layout::{Layout, Mode};
 use crate::proof::Limits;
 use crate::swizzle::Swizzle;
@@ -15,8 +16,9 @@ pub struct StoreTile {
     pub rows: i64,
     /// Columns of the tile.
     pub columns: i64,
-    /// Bytes of an element.
-    pub element_bytes: i64,
+    /// The size of an element.
+    #[serde(rename = "element_bytes")]
+    pub element: ElementSize,
     /// Elements from one row of the matrix to the next.
     pub leading: i64,
     /// Threads, a multiple of 32.
@@ -42,8 +44,8 @@ pub struct StoreCandidate {
     pub efficiency: f64,
     /// Store instructions of all warps.
     pub requests: i64,
-    /// Whether threads hold what `tcgen05.ld.32x32b` gives them, one row each. Otherwise the values
-    /// go through shared memory first.
+    /// Whether threads hold what `tcgen05.ld.32x32b` gives the 128 threads of a warpgroup, one row of 128
+    /// each. Otherwise the values go through shared memory first.
     pub direct: bool,
 }
 
@@ -91,7 +93,6 @@ impl StoreTile {
         };
         range("rows", self.rows, 1, 512)?;
         range("columns", self.columns, 1, 512)?;
-        range("element bytes", self.element_bytes, 1, 16)?;
         range("leading dimension", self.leading, self.columns, 1 << 40)?;
         range("threads", self.threads, 32, 1024)?;
         range("vector widths", self.vectors.len() as i64, 1, 16)?;
@@ -111,10 +112,6 @@ pub fn search_stores(tile: &StoreTile, limits: Limits) -> Result<Vec<StoreCandid
     tile.check()?;
     let mut candidates = Vec::new();
     for &vector in &tile.vectors {
-        // Wider than an instruction.
-        if vector < 1 || vector.saturating_mul(tile.element_bytes) > 16 {
-            continue;
-        }
         for row_threads in (1..=tile.threads).filter(|n| tile.threads % n == 0) {
             candidates.extend(candidate(tile, vector, row_threads, limits));
         }
@@ -133,6 +130,15 @@ fn candidate(
     row_threads: i64,
     limits: Limits,
 ) -> Option<StoreCandidate> {
+    let access = Access {
+        space: Space::Global,
+        element: tile.element,
+        lanes: 32,
+        vector,
+        swizzle: Swizzle::default(),
+    };
+    // No instruction has this width.
+    access.lane_bytes()?;
     let width = vector * row_threads;
     let column_threads = tile.threads / row_threads;
     if tile.columns % width != 0 || tile.rows % column_threads != 0 {
@@ -147,15 +153,8 @@ fn candidate(
     ])
     .ok()?;
     let layout = Layout::tuple([threads, values]).ok()?;
-    let access = Access {
-        space: Space::Global,
-        element_bytes: tile.element_bytes,
-        lanes: 32,
-        vector,
-        swizzle: Swizzle::default(),
-    };
-    let report: Result<_, AccessError> = check_access(&layout, access, limits);
-    let report = report.ok().filter(|report| report.misaligned.is_none())?;
+    let report =
+        check_access(&layout, access, limits).ok().filter(|report| report.misaligned.is_none())?;
     let sectors = report.sectors?;
     Some(StoreCandidate {
         layout,
@@ -165,6 +164,6 @@ fn candidate(
         ideal_sectors: sectors.ideal,
         efficiency: report.efficiency?,
         requests: report.requests,
-        direct: row_threads == 1 && tile.rows == tile.threads,
+        direct: row_threads == 1 && tile.rows == 128 && tile.threads == 128,
     })
 }

@@ -1,10 +1,10 @@
 //! All layouts of a block-scaled kernel with 4-bit operands by the formulas, under the names that
 //! kernels give them.
 
+use super::epilogue::{EpilogueTile, LoadLanes, TmemLoad};
 use super::scale::{ScaleTensor, parsed};
 use super::tile::{
-    EpilogueTile, MmaTile, TileError, accumulator_layout, operand_smem, scale_smem, scale_tmem,
-    smem_swizzle,
+    MmaTile, TileError, accumulator_layout, operand_smem, scale_smem, scale_tmem, smem_swizzle,
 };
 use crate::layout::Layout;
 use crate::swizzle::{Swizzle, SwizzledLayout};
@@ -44,7 +44,7 @@ pub fn bundle(
     let (m, n) = (tile.rows(), tile.n());
     // Each CTA of a pair has half of B, and all of its scales.
     let b_rows = if tile.is_pair() { n / 2 } else { n };
-    let epilogue = EpilogueTile::new(n, load_columns)?;
+    let epilogue = EpilogueTile::new(m, n, false, TmemLoad::new(LoadLanes::All, load_columns)?)?;
     let mut layouts = vec![
         ("a_smem", swizzled(swizzle, operand_smem(tile, m, stages)?)?),
         ("b_smem", swizzled(swizzle, operand_smem(tile, b_rows, stages)?)?),

@@ -61,10 +61,10 @@ pub enum DescriptorError {
         /// The bits that it has.
         bits: u32,
     },
-    /// An extent of the instruction is not allowed.
+    /// A field of the instruction is not allowed.
     #[error("{field} is {value}: {allowed}")]
-    Extent {
-        /// M or N.
+    Value {
+        /// M, N or the id of scales.
         field: &'static str,
         /// Its value.
         value: u32,
@@ -230,9 +230,9 @@ pub struct InstructionDescriptor {
     pub a_transpose: bool,
     /// Whether B is N-major.
     pub b_transpose: bool,
-    /// The byte of A's scales in a column, 0 to 3.
+    /// The first byte of A's scales in a column: 0 to 3 for one scale, 0 or 2 for two, 0 for four.
     pub a_scale_id: u32,
-    /// The byte of B's scales in a column, 0 to 3.
+    /// The first byte of B's scales, as that of A's.
     pub b_scale_id: u32,
 }
 
@@ -240,27 +240,38 @@ impl InstructionDescriptor {
     /// The bits.
     ///
     /// # Errors
-    /// If an extent is not allowed, or the formats do not go together.
+    /// If an extent or a scale id is not allowed, or the formats do not go together.
     pub fn encode(self) -> Result<u32, DescriptorError> {
         if self.m != 128 && self.m != 256 {
             let allowed = "128 with one CTA, 128 or 256 with a pair";
-            return Err(DescriptorError::Extent { field: "M", value: self.m, allowed });
+            return Err(DescriptorError::Value { field: "M", value: self.m, allowed });
         }
         if !self.n.is_multiple_of(8) || !(8..=256).contains(&self.n) {
             let allowed = "8 to 256 in steps of 8 (with a pair of CTAs, 16)";
-            return Err(DescriptorError::Extent { field: "N", value: self.n, allowed });
+            return Err(DescriptorError::Value { field: "N", value: self.n, allowed });
         }
         if self.m == 256 && !self.n.is_multiple_of(16) {
             let allowed = "a pair of CTAs (M of 256) has 16 to 256 in steps of 16";
-            return Err(DescriptorError::Extent { field: "N", value: self.n, allowed });
+            return Err(DescriptorError::Value { field: "N", value: self.n, allowed });
         }
         let packed = |format| format == ElementFormat::PackedE2m1;
         if packed(self.a_format) != packed(self.b_format) {
             let code = u64::from(self.b_format.code());
             return Err(DescriptorError::Code { field: "format beside packed E2M1", code });
         }
-        fits("scale id of A", self.a_scale_id, 2)?;
-        fits("scale id of B", self.b_scale_id, 2)?;
+        let first_bytes: (&[u32], _) = match (packed(self.a_format), self.scale_type) {
+            (true, ScaleType::Ue4m3) => (&[0], "0, because four scales of UE4M3 fill a column"),
+            (true, ScaleType::Ue8m0) => (&[0, 2], "0 or 2, because two scales follow one another"),
+            (false, _) => (&[0, 1, 2, 3], "0 to 3, the byte of the one scale"),
+        };
+        let (ids, allowed) = first_bytes;
+        for (field, value) in
+            [("the scale id of A", self.a_scale_id), ("the scale id of B", self.b_scale_id)]
+        {
+            if !ids.contains(&value) {
+                return Err(DescriptorError::Value { field, value, allowed });
+            }
+        }
         Ok(self.b_scale_id << 4
             | self.a_format.code() << 7
             | self.b_format.code() << 10

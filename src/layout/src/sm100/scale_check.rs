@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::scale::{BLOCK_BYTES, BLOCK_ROWS, BLOCK_SCALES, ScaleTensor, div_ceil};
+use super::scale_order;
+use crate::layout::Layout;
 
 /// A mistake that explains every byte of a wrong buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
@@ -86,6 +88,13 @@ pub struct BufferCheck {
     pub first_wrong: Option<WrongScale>,
     /// Mistakes that explain every scale of a wrong buffer; more than one if the values repeat.
     pub mistakes: Vec<ScaleLayoutError>,
+    /// Whether a wrong buffer has every value at least as often as the plain scales: then they are all
+    /// there, in another order.
+    pub permutation: bool,
+    /// The layout from (row, k, batch) to the bytes at which a wrong buffer has every scale, if no known
+    /// mistake explains it and such a layout was found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub found_layout: Option<Layout>,
 }
 
 /// The reason why buffers cannot be compared.
@@ -138,8 +147,12 @@ pub fn check_buffer(
             }
         }
     }
+    let permutation = wrong > 0 && scale_order::is_permutation(buffer, plain);
+    let search = permutation && mistakes.is_empty();
+    let found_layout = search.then(|| scale_order::order(tensor, buffer, plain)).flatten();
     let scales = tensor.rows() * tensor.batches() * tensor.scales_in_row();
-    Ok(BufferCheck { equal: wrong == 0, scales, wrong, first_wrong, mistakes })
+    let equal = wrong == 0;
+    Ok(BufferCheck { equal, scales, wrong, first_wrong, mistakes, permutation, found_layout })
 }
 
 fn size_fits(tensor: ScaleTensor, plain: &[u8]) -> Result<(), BufferError> {

@@ -1,9 +1,9 @@
-//! Layouts of one tile of a block-scaled MMA with 4-bit operands: shared memory, tensor memory, and
-//! the partition of the epilogue.
+//! Layouts of one tile of a block-scaled MMA with 4-bit operands: shared memory and tensor memory.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::epilogue::EpilogueError;
 use super::scale::{div_ceil, parsed};
 use crate::layout::Layout;
 use crate::proof::Rejection;
@@ -55,20 +55,15 @@ pub enum TileError {
         /// The elements of a scale.
         vector: i64,
     },
-    /// The instruction that reads tensor memory has another form.
-    #[error("`{0}` is no 32-lane load: 32x32b.x1 to .x128, powers of two")]
-    Load(i64),
-    /// The load has more columns than the tile.
-    #[error("a load of {columns} columns does not divide a tile of {n}")]
-    LoadDoesNotDivide {
-        /// Columns of the load.
-        columns: i64,
-        /// N of the tile.
-        n: i64,
-    },
     /// A layout does not fit.
     #[error("{0}")]
     Layout(String),
+}
+
+impl From<EpilogueError> for TileError {
+    fn from(error: EpilogueError) -> Self {
+        Self::Layout(error.to_string())
+    }
 }
 
 impl From<Box<Rejection>> for TileError {
@@ -252,37 +247,4 @@ pub fn scale_tmem(tile: MmaTile, rows: i64) -> Result<Layout, TileError> {
 /// Never for a tile that exists.
 pub fn accumulator_layout(tile: MmaTile) -> Result<Layout, TileError> {
     Ok(parsed(&format!("(({},{}),1,1):((65536,1),0,0)", tile.rows(), tile.n))?)
-}
-
-/// How an epilogue reads the accumulator by `tcgen05.ld.32x32b.xC`: each thread one row.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct EpilogueTile {
-    /// The elements that one warp reads: `((columns, lanes), …)` to tensor memory.
-    pub accumulator: Layout,
-    /// The elements that one thread writes: its columns to elements of its row.
-    pub output: Layout,
-}
-
-impl EpilogueTile {
-    /// The partition of a tile with `n` columns by loads of `columns` (1 to 128, the power of two in
-    /// `32x32b.xC`).
-    ///
-    /// # Errors
-    /// If there is no such load, or it does not divide the tile.
-    pub fn new(n: i64, columns: i64) -> Result<Self, TileError> {
-        if !(1..=128).contains(&columns) || columns.count_ones() != 1 {
-            return Err(TileError::Load(columns));
-        }
-        if n < columns || n % columns != 0 || n > 512 {
-            return Err(TileError::LoadDoesNotDivide { columns, n });
-        }
-        let rest = n / columns;
-        let step = if rest == 1 { 0 } else { columns };
-        Ok(Self {
-            accumulator: parsed(&format!(
-                "((({columns},32),1),({rest})):(((1,65536),0),({step}))"
-            ))?,
-            output: parsed(&format!("(({columns},1),({rest})):((1,0),({step}))"))?,
-        })
-    }
 }

@@ -1,9 +1,14 @@
 //! Sectors and bank conflicts of known patterns.
 
 use rgpu_layout::access::{Access, AccessReport, Space, StoreTile, check_access, search_stores};
-use rgpu_layout::{Limits, Swizzle};
+use rgpu_layout::{ElementSize, Limits, Swizzle};
 
 use crate::brute::layout;
+
+/// Elements of `bytes` bytes; of 4 bits for 0.
+fn element(bytes: i64) -> ElementSize {
+    ElementSize::from_bytes(bytes).unwrap_or(ElementSize::HALF_BYTE)
+}
 
 fn check(text: &str, space: Space, element_bytes: i64, vector: i64) -> AccessReport {
     swizzled(text, space, element_bytes, vector, "0,4,3")
@@ -17,7 +22,7 @@ fn swizzled(
     swizzle: &str,
 ) -> AccessReport {
     let swizzle: Swizzle = swizzle.parse().unwrap();
-    let access = Access { space, element_bytes, lanes: 32, vector, swizzle };
+    let access = Access { space, element: element(element_bytes), lanes: 32, vector, swizzle };
     check_access(&layout(text), access, Limits::default()).unwrap()
 }
 
@@ -91,7 +96,7 @@ fn vectors_must_be_aligned_and_whole() {
     assert_eq!(report.requests, 16);
     let access = |lanes, vector, element_bytes| Access {
         space: Space::Shared,
-        element_bytes,
+        element: element(element_bytes),
         lanes,
         vector,
         swizzle: Swizzle::default(),
@@ -100,6 +105,8 @@ fn vectors_must_be_aligned_and_whole() {
         ("32:1", access(0, 1, 4)),
         ("32:1", access(32, 3, 4)),
         ("32:1", access(32, 16, 2)),
+        ("32:1", access(32, 1, 0)),
+        ("32:3", access(32, 2, 0)),
         ("31:1", access(32, 1, 4)),
         ("32:-1", access(32, 1, 4)),
         ("(32,3):(1,32)", access(32, 2, 4)),
@@ -115,7 +122,7 @@ fn the_search_ranks_by_traffic_not_by_contiguity_of_a_thread() {
     let tile = StoreTile {
         rows: 128,
         columns: 128,
-        element_bytes: 2,
+        element: element(2),
         leading: 4096,
         threads: 128,
         vectors: vec![1, 2, 4, 8, 16],
@@ -123,16 +130,58 @@ fn the_search_ranks_by_traffic_not_by_contiguity_of_a_thread() {
     let found = search_stores(&tile, Limits::default()).unwrap();
     let best = &found[0];
     assert_eq!((best.sectors, best.ideal_sectors, best.efficiency), (1024, 1024, 1.0));
-    assert_eq!((best.vector, best.requests), (8, 64));
-    assert!(!best.direct);
+    // Stores of 32 bytes fill a sector each, so that no values go through shared memory.
+    assert_eq!((best.vector, best.requests, best.direct), (16, 32, true));
+    let narrow = found.iter().find(|c| c.vector == 8).unwrap();
+    assert_eq!((narrow.sectors, narrow.requests, narrow.direct), (1024, 64, false));
     // One row for each thread is contiguous in the thread and wastes half of each sector.
     let direct = found.iter().find(|c| c.direct && c.vector == 8).unwrap();
     assert_eq!(direct.efficiency, 0.5);
     assert!(found.windows(2).all(|pair| pair[0].sectors <= pair[1].sectors));
-    // Nothing stores 32 bytes at once.
-    assert!(found.iter().all(|c| c.vector * 2 <= 16));
+    let f32 = StoreTile { element: element(4), ..tile.clone() };
+    let found = search_stores(&f32, Limits::default()).unwrap();
+    assert_eq!(found.iter().map(|c| c.vector).max(), Some(8));
+    // Each thread has a row only where 128 threads read 128 rows.
+    let small = StoreTile { rows: 64, threads: 64, ..tile.clone() };
+    assert!(search_stores(&small, Limits::default()).unwrap().iter().all(|c| !c.direct));
     assert!(search_stores(&StoreTile { threads: 48, ..tile.clone() }, Limits::default()).is_err());
     assert!(
         search_stores(&StoreTile { rows: 3, columns: 100, ..tile }, Limits::default()).is_err()
     );
+}
+
+#[test]
+fn global_memory_has_accesses_of_32_bytes_since_sm_100() {
+    let report = check("32:8", Space::Global, 4, 8);
+    assert_eq!((report.lane_bytes, report.needs_arch), (32, Some("sm_100")));
+    assert_eq!((report.sectors.unwrap().total, report.efficiency), (32, Some(1.0)));
+    assert_eq!(check("32:4", Space::Global, 4, 4).needs_arch, None);
+    // Each row begins a sector: nothing of it is wasted.
+    assert_eq!(check("32:4096", Space::Global, 2, 16).efficiency, Some(1.0));
+    assert_eq!(check("32:12", Space::Global, 4, 8).misaligned.map(|at| at.lane), Some(1));
+    let access = |space, vector| Access {
+        space,
+        element: element(4),
+        lanes: 32,
+        vector,
+        swizzle: Swizzle::default(),
+    };
+    for access in [access(Space::Shared, 8), access(Space::Global, 16)] {
+        assert!(check_access(&layout("32:16"), access, Limits::default()).is_err());
+    }
+}
+
+#[test]
+fn elements_of_4_bits_share_bytes() {
+    // 32 elements of 4 bits are 16 bytes.
+    let report = check("32:32", Space::Global, 0, 32);
+    assert_eq!((report.lane_bytes, report.sectors.unwrap().total), (16, 16));
+    // The packed operand of a kernel: rows of 128 bytes, as those of f16 above.
+    let rows = "(8,4):(256,32)";
+    assert_eq!(check(rows, Space::Shared, 0, 32).conflict_ways, Some(8.0));
+    assert_eq!(swizzled(rows, Space::Shared, 0, 32, "3,4,3").conflict_ways, Some(1.0));
+    // Values of a thread: neighbours in one byte, then in two.
+    let whole = check("(32,4):(4,1)", Space::Shared, 0, 4);
+    assert_eq!((whole.lane_bytes, whole.split_vector), (2, None));
+    assert!(check("(32,4):(2,64)", Space::Shared, 0, 2).split_vector.is_some());
 }

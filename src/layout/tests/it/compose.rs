@@ -1,6 +1,6 @@
 //! Composition against brute force.
 
-use rgpu_layout::{Condition, Layout, Limits, Method, Mode, Tree, compose};
+use rgpu_layout::{Condition, Grouping, Layout, Limits, Method, Mode, Tree, compose, divide};
 
 use crate::brute::{Random, composed, composition_exists, layout, table};
 
@@ -170,5 +170,34 @@ fn a_rejection_names_modes_and_the_nearest_tiler() {
         assert!(!rejection.modes.is_empty(), "{a} o {b}: {rejection}");
         let nearest = rejection.nearest.unwrap_or_else(|| panic!("{a} o {b} names no tiler"));
         compose(&layout(a), &nearest, limits).unwrap();
+    }
+}
+
+#[test]
+fn a_ragged_tile_names_the_outer_layout_that_has_a_result() {
+    let enlarged = |a: &str, b: &str| {
+        let rejection = compose(&layout(a), &layout(b), Limits::default()).unwrap_err();
+        assert_eq!(rejection.condition, Condition::ImageOutside, "{a} o {b}");
+        rejection.enlarged.map(|layout| layout.to_string())
+    };
+    assert_eq!(enlarged("10:1", "(4,3):(1,4)"), Some("12:1".to_owned()));
+    assert_eq!(enlarged("4:2", "8:12"), Some("85:2".to_owned()));
+    // The last mode that has coordinates grows, and the nesting stays.
+    assert_eq!(
+        enlarged("((4,5),1):((1,8),0)", "(4,6):(1,4)"),
+        Some("((4,6),1):((1,8),0)".to_owned())
+    );
+    assert_eq!(enlarged("4:1", "4:-1"), None);
+    // Growth does not help where the tile crosses another mode.
+    assert_eq!(enlarged("(4,5):(8,1)", "(3,8):(1,3)"), None);
+    for tiler in ["4:1", "<4:1>"] {
+        let rejection = divide(
+            &layout("(10,3):(1,16)").parts()[0],
+            &tiler.parse().unwrap(),
+            Grouping::Logical,
+            Limits::default(),
+        );
+        let enlarged = rejection.unwrap_err().enlarged.unwrap();
+        assert_eq!(enlarged.to_string(), "12:1", "{tiler}");
     }
 }

@@ -82,7 +82,9 @@ fn insights_say_what_stands_out() {
     assert!(remarks("(4,8):(8,1)").contains("it fills [0, 32)"));
     assert!(remarks("(4,8):(16,1)").contains("24 of 56 offsets unused"));
     assert!(remarks("(4,3):(6,4)").contains("no divisible chain"));
-    assert!(remarks("S<3,4,3> o 0 o (8,64):(64,1)").contains("the 128B mode"));
+    assert!(
+        remarks("S<3,4,3> o 0 o (8,64):(64,1)").contains("the 128B mode, repeats every 1024 bytes")
+    );
     let repeated = insight("x", &swizzled("(8,4):(1,0)"), Limits::default());
     assert_eq!((repeated.filtered_size, repeated.properties.duplication), (8, Some(4)));
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use rgpu_layout::{
-    Condition, Grouping, Layout, Limits, Method, Mode, Swizzle, SwizzledLayout, Tiler, coalesce,
-    coalesce_by_mode, complement, compose_tiler, divide, equal, equal_swizzled, f2_matrix, filter,
-    injective, left_inverse, product, properties, recast, right_inverse,
+    Condition, ElementSize, Grouping, Layout, Limits, Method, Mode, Swizzle, SwizzledLayout, Tiler,
+    coalesce, coalesce_by_mode, complement, compose_tiler, divide, equal, equal_swizzled,
+    f2_matrix, filter, injective, left_inverse, product, properties, recast, right_inverse,
 };
 
 use crate::brute::{layout, table};
@@ -76,6 +76,8 @@ proptest! {
         let image: BTreeSet<i64> = values.iter().copied().collect();
         let facts = properties(&layout, Limits::default());
         prop_assert_eq!(facts.image_size, Some(image.len() as i64));
+        let span = image.last().unwrap() - image.first().unwrap() + 1;
+        prop_assert_eq!(facts.cosize, span);
         prop_assert_eq!(facts.injective, Some(image.len() == values.len()));
         let onto = image.iter().copied().eq(0..layout.size());
         prop_assert_eq!(facts.compact, onto && image.len() == values.len());
@@ -214,6 +216,48 @@ fn size_equal_to_cosize_is_not_enough_to_be_compact() {
     let facts = properties(&layout("(2,2,2):(1,1,5)"), Limits::default());
     assert_eq!((facts.size, facts.cosize, facts.compact), (8, 8, false));
     assert_eq!(facts.injective, Some(false));
+}
+
+#[test]
+fn negative_strides_count_by_their_size_for_the_cosize() {
+    // CuTe takes the absolute strides, so that the cosize is the room that the layout needs.
+    for (text, cosize) in [("4:-1", 4), ("(3,4):(-1,2)", 9), ("(2,2):(-4,-1)", 6), ("4:2", 7)] {
+        assert_eq!(layout(text).cosize(), cosize, "{text}");
+    }
+    let text = format!("(2,2):({},-{})", i64::MAX / 2, i64::MAX / 2 + 1);
+    assert!(text.parse::<Layout>().is_err(), "its cosize does not fit");
+}
+
+#[test]
+fn what_is_not_counted_is_not_known_or_has_another_proof() {
+    let few = Limits { points: 4, ..Limits::default() };
+    let facts = properties(&layout("(4,4):(1,3)"), few);
+    assert_eq!((facts.image_size, facts.injective), (None, Some(false)));
+    assert_eq!(facts.proof, None);
+    assert!(facts.injective_proof.unwrap().claim.contains("fewer offsets"));
+    let facts = properties(&layout("(4,4):(2,5)"), few);
+    assert_eq!((facts.image_size, facts.injective, facts.injective_proof), (None, None, None));
+    let facts = properties(&layout("(4,4):(2,5)"), Limits::default());
+    assert!(facts.proof.is_some() && facts.injective_proof.is_none());
+}
+
+#[test]
+fn a_swizzle_of_byte_addresses_is_one_of_the_offsets_of_elements() {
+    for swizzle in ["1,4,3", "2,4,3", "3,4,3", "2,5,2", "2,4,-3"] {
+        let bytes: Swizzle = swizzle.parse().unwrap();
+        for element in ["0.5", "1", "2", "4", "8", "16"] {
+            let size: ElementSize = element.parse().unwrap();
+            let elements = bytes.of_elements(size.bits()).unwrap();
+            for offset in 0..4096 {
+                let bit = offset * size.bits();
+                let moved = bytes.apply(bit / 8) * 8 + bit % 8;
+                assert_eq!(elements.apply(offset) * size.bits(), moved, "{swizzle} {element}");
+            }
+        }
+        assert!(bytes.of_elements(24).is_err() && bytes.of_elements(512).is_err());
+    }
+    let fp4: Swizzle = "3,4,3".parse().unwrap();
+    assert_eq!(fp4.of_elements(4).unwrap().to_string(), "S<3,5,3>");
 }
 
 #[test]

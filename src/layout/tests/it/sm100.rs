@@ -5,11 +5,11 @@
 //! `cta_group::1`; it holds numbers, no text of the DSL.
 
 use rgpu_layout::sm100::{
-    Advice, ElementFormat, EpilogueTile, InstructionDescriptor, MatrixDescriptor, MmaTile,
-    ScaleLayoutError, ScaleTensor, ScaleType, SmemSwizzle, TmemRequest, accumulator_layout, budget,
-    check_buffer, operand_smem, scale_smem, scale_tmem, smem_swizzle,
+    Advice, ElementFormat, EpilogueTile, InstructionDescriptor, LoadLanes, MatrixDescriptor,
+    MmaTile, ScaleLayoutError, ScaleTensor, ScaleType, SmemSwizzle, TmemLoad, TmemRequest,
+    accumulator_layout, budget, check_buffer, operand_smem, scale_smem, scale_tmem, smem_swizzle,
 };
-use rgpu_layout::{Limits, Method};
+use rgpu_layout::{Layout, Limits, Method, equal};
 use serde_json::Value;
 
 use crate::brute::Random;
@@ -179,6 +179,46 @@ fn a_wrong_buffer_has_its_first_place_and_the_mistake() {
 }
 
 #[test]
+fn a_permuted_buffer_is_told_apart_and_its_order_found() {
+    let mut random = Random(9);
+    let (rows, scales) = (300_usize, 20_usize);
+    let plain: Vec<u8> = (0..rows * scales).map(|_| random.below(40) as u8).collect();
+    let tensor = ScaleTensor::new(300, 320, 1, 16).unwrap();
+    let found = |buffer: &[u8]| {
+        let check = check_buffer(tensor, buffer, &plain, None).unwrap();
+        assert!(!check.equal && check.mistakes.is_empty());
+        (check.permutation, check.found_layout.map(|layout| layout.to_string()))
+    };
+    // Each block column by column, and rows interleaved by 16 in place of 32.
+    let columns =
+        filled(&plain, scales, 7680, |r, s| (r / 128 * 5 + s / 4) * 512 + s % 4 * 128 + r % 128);
+    let order = "((128,3),(16,20),1):((1,2560),(0,128),0)";
+    assert_eq!(found(&columns), (true, Some(order.to_owned())));
+    let by_16 = filled(&plain, scales, 7680, |r, s| {
+        (r / 128 * 5 + s / 4) * 512 + r % 16 * 32 + r % 128 / 16 * 4 + s % 4
+    });
+    let order = "((16,8,3),(16,4,5),1):((32,4,2560),(0,1,512),0)";
+    assert_eq!(found(&by_16), (true, Some(order.to_owned())));
+    // Blocks of K of all rows, without padding.
+    let slices = filled(&plain, scales, 6000, |r, s| s / 4 * 1200 + r * 4 + s % 4);
+    let order = "(300,(16,4,5),1):(4,(0,1,1200),0)";
+    assert_eq!(found(&slices), (true, Some(order.to_owned())));
+    // Two scales exchanged are a permutation without such an order; one other value is none.
+    let mut right = blocked(&plain, rows, scales);
+    let other = (1..512).find(|at| right[*at] != right[0]).unwrap();
+    right.swap(0, other);
+    assert_eq!(found(&right), (true, None));
+    right[0] = 200;
+    assert_eq!(found(&right), (false, None));
+    // Any order explains equal scales, and the search ends.
+    let equal = vec![7; rows * scales];
+    let mut buffer = vec![7; 7680];
+    buffer[7000] = 8;
+    let check = check_buffer(tensor, &buffer, &equal, None).unwrap();
+    assert_eq!((check.equal, check.permutation), (true, false));
+}
+
+#[test]
 fn descriptors_are_those_of_working_kernels() {
     let operand = MatrixDescriptor {
         start_address: 0,
@@ -216,6 +256,20 @@ fn descriptors_are_those_of_working_kernels() {
     assert!(InstructionDescriptor { n: 260, ..instruction }.encode().is_err());
     assert!(InstructionDescriptor { m: 64, ..instruction }.encode().is_err());
     assert!(InstructionDescriptor { m: 256, n: 24, ..instruction }.encode().is_err());
+    // A column holds four scales of UE4M3, two of packed UE8M0, one of each other format.
+    for (a_format, scale_type, ids) in [
+        (ElementFormat::PackedE2m1, ScaleType::Ue4m3, [true, false, false, false]),
+        (ElementFormat::PackedE2m1, ScaleType::Ue8m0, [true, false, true, false]),
+        (ElementFormat::E4m3, ScaleType::Ue8m0, [true; 4]),
+    ] {
+        let with =
+            InstructionDescriptor { a_format, b_format: a_format, scale_type, ..instruction };
+        for (id, allowed) in (0..).zip(ids) {
+            let a = InstructionDescriptor { a_scale_id: id, ..with };
+            let b = InstructionDescriptor { b_scale_id: id, ..with };
+            assert_eq!((a.encode().is_ok(), b.encode().is_ok()), (allowed, allowed), "{id}");
+        }
+    }
     for seed in 0..2000 {
         let bits = (Random(seed).below(1 << 32)) as u32;
         if let Ok(decoded) = InstructionDescriptor::decode(bits, seed % 2 == 0) {
@@ -292,10 +346,76 @@ fn the_epilogue_partition_is_that_of_the_dsl() {
         (64, "(((64,32),1),(2)):(((1,65536),0),(64))", "((64,1),(2)):((1,0),(64))"),
         (16, "(((16,32),1),(8)):(((1,65536),0),(16))", "((16,1),(8)):((1,0),(16))"),
     ] {
-        let tile = EpilogueTile::new(128, columns).unwrap();
+        let load = TmemLoad::new(LoadLanes::All, columns).unwrap();
+        let tile = EpilogueTile::new(128, 128, false, load).unwrap();
         assert_eq!(tile.accumulator.to_string(), accumulator);
         assert_eq!(tile.output.to_string(), output);
     }
-    assert!(EpilogueTile::new(128, 48).is_err());
-    assert!(EpilogueTile::new(96, 64).is_err());
+    // CuTe DSL 4.4.0 of `kind::f16`: 64 rows of one CTA, of a pair with M of 128, and of one with 256.
+    for (rows, n, pair, load, accumulator, output) in [
+        (
+            64,
+            128,
+            false,
+            "16x32bx2.x32",
+            "(((64,16),1),1,2):(((1,65536),0),0,64)",
+            "((32,1),1,2):((1,0),0,64)",
+        ),
+        (
+            64,
+            64,
+            false,
+            "16x32bx2.x32",
+            "(((64,16),1),1,1):(((1,65536),0),0,0)",
+            "((32,1),1,1):((1,0),0,0)",
+        ),
+        (
+            64,
+            128,
+            true,
+            "32x32b.x32",
+            "(((32,32),1),1,2):(((1,65536),0),0,32)",
+            "((32,1),1,2):((1,0),0,32)",
+        ),
+        (
+            64,
+            64,
+            true,
+            "32x32b.x32",
+            "(((32,32),1),1,1):(((1,65536),0),0,0)",
+            "((32,1),1,1):((1,0),0,0)",
+        ),
+        (
+            128,
+            128,
+            true,
+            "32x32b.x32",
+            "(((32,32),1),1,4):(((1,65536),0),0,32)",
+            "((32,1),1,4):((1,0),0,32)",
+        ),
+    ] {
+        let tile = EpilogueTile::new(rows, n, pair, load.parse().unwrap()).unwrap();
+        let same = |ours: &Layout, dsl: &str| equal(ours, &dsl.parse().unwrap()).equal;
+        assert!(same(&tile.accumulator, accumulator), "{rows} {load}: {}", tile.accumulator);
+        assert!(same(&tile.output, output), "{rows} {load}: {}", tile.output);
+    }
+    // Thread l of a warp has row l mod 16, and the next 32 columns from thread 16 on.
+    let load: TmemLoad = "16x32bx2.x32".parse().unwrap();
+    assert_eq!(load.warp_layout(4096).unwrap().to_string(), "((16,2),32):((4096,32),1)");
+    for (rows, n, pair, load) in [
+        (7, 32, false, "32x32b.x32"),
+        (256, 32, false, "32x32b.x32"),
+        (128, 12, false, "32x32b.x4"),
+        (128, 24, true, "32x32b.x8"),
+        (128, 96, false, "32x32b.x64"),
+        (64, 128, false, "32x32b.x32"),
+        (128, 128, false, "16x32bx2.x32"),
+        (64, 32, true, "32x32b.x32"),
+    ] {
+        let tile = EpilogueTile::new(rows, n, pair, load.parse().unwrap());
+        assert!(tile.is_err(), "{rows}x{n} {load}");
+    }
+    for text in ["32x32b.x48", "32x32b.x256", "16x64b.x2", "32x32b"] {
+        assert!(text.parse::<TmemLoad>().is_err(), "{text}");
+    }
 }
