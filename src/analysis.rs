@@ -3,18 +3,22 @@
 //! All functions are pure functions of the model: no file, no host, no tool. [`rule::RULES`] lists
 //! the rules, one file each; [`mod@classify`] ranks their verdicts on a launch by the limits of
 //! [`threshold`]; `merge` makes one finding of each cause, and `stake` orders them by the time that
-//! they could give back; `roofline` computes the device's ceilings.
+//! they could give back; `roofline` computes the device's ceilings; `bound` holds times against what `rgpu model`
+//! predicts at best.
 
+mod bound;
 pub mod classify;
 pub mod compare;
 pub mod compare_remotes;
 mod concept;
+mod counted_work;
 mod datasheet;
 mod device;
 mod geometric_mean;
 mod kernel_verdict;
 mod known_kernel;
 pub mod lint;
+pub mod measured_rows;
 mod merge;
 pub mod occupancy;
 mod roofline;
@@ -41,6 +45,7 @@ pub fn analyze(profile: &mut Profile) {
 /// classifications, the timeline, verdicts on the longest kernels, and findings.
 pub fn analyze_all(profile: &mut Profile, sidecars: &Sidecars, thresholds: &Thresholds) {
     roofline::add(profile);
+    profile.bound = bound::shares(profile);
     let trace = sidecars.trace.as_ref();
     let limits = Limits::new(thresholds, None);
     let idle = trace.map(|trace| timeline::analyze(profile, trace, &limits)).unwrap_or_default();

@@ -7,6 +7,7 @@
 //! Two rules hold everywhere: a number that is missing or not finite is *absent* and named in
 //! [`Profile::gaps`], never 0; and every number can name the artifact it came from.
 
+pub mod bound;
 pub mod build;
 pub mod code;
 pub mod comparison;

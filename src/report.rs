@@ -4,6 +4,7 @@
 //! check their output. A report is one or several [`Document`]s; the first one is the main document,
 //! which a terminal shows.
 
+mod bound;
 mod brief;
 mod busy;
 pub mod code;

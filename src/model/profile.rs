@@ -6,6 +6,7 @@ use rgpu_protocol::{HostFacts, RungRecord};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::bound::BoundShare;
 use super::finding::KernelVerdict;
 use super::memory::MemoryUse;
 use super::open_enum::open_enum;
@@ -59,6 +60,10 @@ pub struct Profile {
     /// Rates of each case that has `[work]`, as shares of the device's peaks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub speed_of_light: Vec<SpeedOfLight>,
+    /// Times of cases that have `[work]` as shares of their speed-of-light bound; only on a GPU of
+    /// the catalogue of `rgpu model hw list`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bound: Vec<BoundShare>,
     /// Stages of a model or a training, in the order in which they began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Stage>,

@@ -3,6 +3,7 @@
 //! Each line is a short `key: value` fact, so a reader can stop anywhere. The last line counts the
 //! lines that did not fit.
 
+use super::bound::share_text;
 use super::finding;
 use super::headline::headline;
 use super::kernel_name::KernelNames;
@@ -109,6 +110,7 @@ fn lines(subject: &ReportInput<'_>, names: KernelNames) -> Vec<String> {
     profile.speed_of_light.iter().for_each(|sol| {
         say(format!("speed of light {}: {} ({} side)", sol.case, percent(sol.percent), sol.bound));
     });
+    profile.bound.iter().for_each(|s| say(format!("bound {}: {}", s.case, share_text(s))));
     for v in &profile.kernel_verdicts {
         let (name, share) = (names.name(&v.kernel), percent(v.percent));
         let verdict = v.verdict.as_deref().unwrap_or("no verdict");

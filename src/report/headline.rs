@@ -1,5 +1,6 @@
 //! The headline of a report: what bounds the kernel, and how fast it is.
 
+use super::bound::share_text;
 use super::kernel_name::KernelNames;
 use super::quantity::{digits, duration, percent};
 use super::{ReportInput, busy, finding};
@@ -106,6 +107,9 @@ fn counters(profile: &Profile, names: KernelNames) -> Option<Headline> {
     if let Some(timing) = &profile.timing {
         parts.push(format!("{} without a tool", duration(timing.median_ns)));
     }
+    if let [share] = &profile.bound[..] {
+        parts.push(share_text(share));
+    }
     if profile.launches.len() > 1 {
         parts.push(format!("the longest of {} launches", profile.launches.len()));
     }
@@ -199,10 +203,14 @@ fn timed(profile: &Profile) -> Option<Headline> {
             format!("{name} takes {time}")
         },
         format!(
-            "Median of {} samples, 95 % interval {} to {}.",
+            "Median of {} samples, 95 % interval {} to {}.{}",
             timing.samples,
             duration(timing.ci95_ns[0]),
-            duration(timing.ci95_ns[1])
+            duration(timing.ci95_ns[1]),
+            match &profile.bound[..] {
+                [share] => format!(" It reaches {}.", share_text(share)),
+                _ => String::new(),
+            }
         ),
     ))
 }

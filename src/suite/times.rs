@@ -113,8 +113,12 @@ pub fn side_times(profile: &Profile, source: &SideSource) -> Vec<SuiteTime> {
     profile.cases.iter().filter_map(time).collect()
 }
 
-/// The share of the speed of light of a case, in percent. Today the bound is the roofline's.
+/// The share of the speed-of-light bound of a case, in percent. On a GPU that is not in the
+/// catalogue the bound is the roofline's.
 fn sol_percent(profile: &Profile, case: &str) -> Option<f64> {
+    if let Some(share) = profile.bound.iter().find(|share| share.case == case) {
+        return Some(share.percent);
+    }
     let light = profile.speed_of_light.iter().find(|light| light.case == case)?;
     Some(light.percent)
 }

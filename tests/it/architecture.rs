@@ -62,6 +62,7 @@ const REGISTRIES: &[Registry] = &[
         table: "REPORTS",
         entry: "fn render(",
         others: Some(&[
+            "bound",
             "busy",
             "code",
             "comparison",

@@ -36,11 +36,20 @@ pub struct Efficiency {
     /// The time that a launch adds, in ns. `None` uses the stated time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch_ns: Option<f64>,
+    /// The fraction of HBM's bandwidth that the quantization of activations reaches. `None` if
+    /// this kind of kernel quantizes nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantize: Option<f64>,
+    /// The time of an SM that each row of the quantization, a block, takes besides its bytes, in
+    /// ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_ns: Option<f64>,
 }
 
 impl Efficiency {
     /// Full peak and full bandwidth, with the stated launch time.
-    pub const PERFECT: Self = Self { compute: 1.0, memory: 1.0, launch_ns: None };
+    pub const PERFECT: Self =
+        Self { compute: 1.0, memory: 1.0, launch_ns: None, quantize: None, block_ns: None };
 }
 
 /// The errors of a fit, as fractions: 0.1 is 10 %.
@@ -57,6 +66,18 @@ pub struct Errors {
     pub p90: f64,
     /// The mean of (predicted − measured) / measured: negative if predictions are too fast.
     pub bias: f64,
+    /// The 10th and the 90th percentile of measured / predicted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_over_predicted: Option<[f64; 2]>,
+}
+
+/// An end of the range in which 80 % of the held-out rows lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LikelyEnd {
+    /// The 10th percentile: 90 % took longer.
+    Fast,
+    /// The 90th percentile.
+    Slow,
 }
 
 /// The fit of one kind of kernel.
@@ -145,6 +166,7 @@ impl Calibration {
             [
                 (format!("{name}.compute"), fit.efficiency.compute),
                 (format!("{name}.memory"), fit.efficiency.memory),
+                (format!("{name}.quantize"), fit.efficiency.quantize.unwrap_or(1.0)),
             ]
         });
         let collectives = calibration.collective.iter().flat_map(|fit| {
@@ -154,6 +176,35 @@ impl Calibration {
             Some((what, value)) => Err(CalibrationError::Efficiency { what, value }),
             None => Ok(calibration),
         }
+    }
+
+    /// This calibration with all its times at one end of the likely range. Where a time is a sum,
+    /// its parts are at the same end: errors of one kind of kernel go together.
+    #[must_use]
+    pub fn at(&self, end: LikelyEnd) -> Self {
+        let factor = |errors: &Errors| match (errors.measured_over_predicted, end) {
+            (Some([fast, _]), LikelyEnd::Fast) => fast,
+            (Some([_, slow]), LikelyEnd::Slow) => slow,
+            (None, _) => 1.0,
+        };
+        let mut shifted = self.clone();
+        for fit in &mut shifted.kernel {
+            let factor = factor(&fit.test);
+            let efficiency = &mut fit.efficiency;
+            efficiency.compute /= factor;
+            efficiency.memory /= factor;
+            efficiency.launch_ns = efficiency.launch_ns.map(|ns| ns * factor);
+            efficiency.quantize = efficiency.quantize.map(|share| share / factor);
+            efficiency.block_ns = efficiency.block_ns.map(|ns| ns * factor);
+        }
+        for fit in &mut shifted.collective {
+            let factor = factor(&fit.test);
+            for regime in &mut fit.regimes {
+                regime.alpha_ns *= factor;
+                regime.bandwidth /= factor;
+            }
+        }
+        shifted
     }
 
     /// The efficiencies for a kernel. `None` if this kind was not measured, or only at other sizes.

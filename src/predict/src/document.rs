@@ -172,6 +172,10 @@ pub struct KernelDocument {
     pub bound_ns: f64,
     /// The predicted time, in ns.
     pub time_ns: f64,
+    /// The range that holds 80 % of the measured times of rows that the fit did not see. Absent
+    /// without a calibration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub likely_ns: Option<[f64; 2]>,
     /// The longest term of the prediction.
     pub limited_by: LimitedBy,
     /// Whether measured efficiencies were used.
@@ -235,6 +239,7 @@ pub fn kernel_document(
         intensity: if work.bytes > 0.0 { work.flops / work.bytes } else { 0.0 },
         bound_ns: time.bound_ns(),
         time_ns: time.time_ns(),
+        likely_ns: None,
         limited_by: time.limited_by(),
         calibration: CalibrationState::of(time.is_calibrated),
         tile: (rows > 0.0).then_some(Tile { rows, columns, split }),
@@ -282,6 +287,10 @@ pub struct SizeLine {
     pub bytes: f64,
     /// The predicted time, in ns.
     pub time_ns: f64,
+    /// The range that holds 80 % of the measured times of rows that the fit did not see. Absent
+    /// without a calibration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub likely_ns: Option<[f64; 2]>,
     /// Its bound.
     pub bound_ns: f64,
     /// The bus bandwidth as nccl-tests computes it, in B/s.
@@ -298,6 +307,7 @@ pub fn size_line(time: &CollectiveTime) -> SizeLine {
     SizeLine {
         bytes: time.bytes,
         time_ns: time.time_ns(),
+        likely_ns: None,
         bound_ns: time.bound_ns,
         bus_bandwidth: time.bus_bandwidth(),
         algorithm: time.algorithm,
@@ -465,9 +475,37 @@ pub struct LoadPoint {
     /// The performance. Absent if it cannot run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serving: Option<Serving>,
+    /// The likely ranges of its times. Absent unless everything was calibrated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub likely: Option<LikelyServing>,
     /// Why it cannot run. Absent if it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impossible: Option<String>,
+}
+
+/// The ranges of a server's times if all kernels and collectives are at the same end of the range
+/// that holds 80 % of their held-out rows.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct LikelyServing {
+    /// The time to the first token, in ns.
+    pub ttft_ns: [f64; 2],
+    /// The time per output token, in ns.
+    pub tpot_ns: [f64; 2],
+    /// The time per output token with the prefills of other requests in between, in ns.
+    pub tpot_mixed_ns: [f64; 2],
+}
+
+impl LikelyServing {
+    /// The range between the predictions with both ends of a calibration.
+    #[must_use]
+    pub fn of(fast: &Serving, slow: &Serving) -> Self {
+        let range = |of: fn(&Serving) -> f64| [of(fast), of(slow)];
+        Self {
+            ttft_ns: range(|serving| serving.ttft_ns),
+            tpot_ns: range(|serving| serving.tpot_ns),
+            tpot_mixed_ns: range(|serving| serving.tpot_mixed_ns),
+        }
+    }
 }
 
 /// A choice of parallelism.
@@ -685,6 +723,7 @@ pub fn load_point(load: &Load, outcome: &Result<Serving, String>) -> LoadPoint {
         output: load.output,
         concurrency: load.concurrency,
         serving: outcome.as_ref().ok().copied(),
+        likely: None,
         impossible: outcome.as_ref().err().cloned(),
     }
 }

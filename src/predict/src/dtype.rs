@@ -57,6 +57,19 @@ impl MathKind {
     /// Number of kinds; [`MathKind::index`] is below it.
     pub const COUNT: usize = 6;
 
+    /// The name of its narrowest usual format.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fp32 => "fp32",
+            Self::Tf32 => "tf32",
+            Self::Half => "bf16",
+            Self::Fp8 => "fp8",
+            Self::Int8 => "int8",
+            Self::Fp4 => "fp4",
+        }
+    }
+
     /// The index in tables by kind.
     #[must_use]
     pub fn index(self) -> usize {

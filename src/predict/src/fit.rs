@@ -1,6 +1,7 @@
 //! Efficiencies from measured rows: bounded, regularised, judged on rows that were held out.
 //!
-//! Time is max(C/η_c, Q/η_m, shared) + n·τ, where C and Q are the times at the peaks. The fit
+//! Time is max(C/η_c, Q/η_m, shared) + n·τ, where C and Q are the times at the peaks. If activations
+//! are quantized first, Q_q/η_q and the time of the blocks are added. The fit
 //! minimises the mean of squared relative errors, plus a small pull towards η = 1 and the stated
 //! τ, so that parameters that the rows do not determine stay where they are without data.
 
@@ -97,7 +98,7 @@ pub fn fit(
         collective: Vec::new(),
     };
     for ((op, dtype), rows) in kernels {
-        match fit_kernel(op, dtype, &rows) {
+        match fit_kernel(op, dtype, &rows, gpu) {
             Some(fit) => calibration.kernel.push(fit),
             None => too_few.push((format!("{} {dtype}", op.name()), rows.len())),
         }
@@ -111,33 +112,47 @@ pub fn fit(
     FitOutcome { calibration, too_fast, too_few, unused }
 }
 
-fn fit_kernel(op: OpKind, dtype: Dtype, rows: &[(KernelTime, f64, bool)]) -> Option<KernelFit> {
-    let parameters = [
+fn fit_kernel(
+    op: OpKind,
+    dtype: Dtype,
+    rows: &[(KernelTime, f64, bool)],
+    gpu: &Gpu,
+) -> Option<KernelFit> {
+    let mut parameters = vec![
         Parameter { name: "compute", bounds: EFFICIENCY_BOUNDS, start: 1.0 },
         Parameter { name: "memory", bounds: EFFICIENCY_BOUNDS, start: 1.0 },
         Parameter { name: "launch_ns", bounds: LAUNCH_BOUNDS_NS, start: LaunchMode::Stream.ns() },
     ];
-    let time = |kernel: &KernelTime, [compute, memory, launch]: [f64; 3]| {
-        let work = (kernel.compute_ns / compute).max(kernel.memory_ns / memory);
-        work.max(kernel.shared_ns) + launch * kernel.work.launches
+    if op == OpKind::QuantizedGemm {
+        parameters.push(Parameter { name: "quantize", bounds: EFFICIENCY_BOUNDS, start: 1.0 });
+        parameters.push(Parameter {
+            name: "block_ns",
+            bounds: LAUNCH_BOUNDS_NS,
+            start: LaunchMode::Stream.ns(),
+        });
+    }
+    let efficiency = |values: &[f64]| Efficiency {
+        compute: values[0],
+        memory: values[1],
+        launch_ns: Some(values[2]),
+        quantize: values.get(3).copied(),
+        block_ns: values.get(4).copied(),
     };
     let (train, test) = split(rows, |row| row.2)?;
     let values = minimise(&parameters, |values| {
-        mean_square(&train, |row| time(&row.0, values), |row| row.1)
+        let used = efficiency(values);
+        mean_square(&train, |row| row.0.time_with(&used, gpu), |row| row.1)
     });
+    let fitted = efficiency(&values);
     let errors = |rows: &[&(KernelTime, f64, bool)]| {
-        errors(rows.iter().map(|row| (time(&row.0, values), row.1)))
+        errors(rows.iter().map(|row| (row.0.time_with(&fitted, gpu), row.1)))
     };
     let range =
         |value: fn(&KernelTime) -> f64| least_and_most(rows.iter().map(|row| value(&row.0)));
     Some(KernelFit {
         op,
         dtype,
-        efficiency: Efficiency {
-            compute: values[0],
-            memory: values[1],
-            launch_ns: Some(values[2]),
-        },
+        efficiency: fitted,
         active_bounds: active_bounds(&parameters, &values),
         flops: range(|kernel| kernel.work.flops),
         bytes: range(|kernel| kernel.work.bytes),
@@ -154,13 +169,14 @@ fn fit_collective(op: &str, gpus: u32, rows: &[CollectiveRow]) -> Option<Collect
         Parameter { name: "alpha_ns", bounds: ALPHA_BOUNDS_NS, start: 10_000.0 },
         Parameter { name: "bandwidth", bounds: EFFICIENCY_BOUNDS, start: 1.0 },
     ];
-    let time = |bound: f64, [alpha, share]: [f64; 2]| alpha + bound / share;
+    let time = |bound: f64, values: &[f64]| values[0] + bound / values[1];
     let (mut train, test) = split(rows, |row| row.3)?;
     train.sort_by(|a, b| a.0.total_cmp(&b.0));
     let fit_part = |part: &[&CollectiveRow]| {
-        let loss = |values| mean_square(part, |row| time(row.1, values), |row| row.2);
+        let loss = |values: &[f64]| mean_square(part, |row| time(row.1, values), |row| row.2);
         let values = minimise(&parameters, loss);
-        (values, loss(values) * part.len() as f64)
+        let sum = loss(&values) * part.len() as f64;
+        (values, sum)
     };
     let (all, mut least) = fit_part(&train);
     let mut parts = vec![(train.len(), all)];
@@ -172,7 +188,7 @@ fn fit_collective(op: &str, gpus: u32, rows: &[CollectiveRow]) -> Option<Collect
         let ((small, loss_small), (large, loss_large)) =
             (fit_part(&train[..at]), fit_part(&train[at..]));
         // A larger message is never faster.
-        let is_rising = time(above.1, large) >= time(below.1, small);
+        let is_rising = time(above.1, &large) >= time(below.1, &small);
         if is_rising && loss_small + loss_large < least {
             least = loss_small + loss_large;
             parts = vec![(at, small), (train.len(), large)];
@@ -181,15 +197,15 @@ fn fit_collective(op: &str, gpus: u32, rows: &[CollectiveRow]) -> Option<Collect
     let [smallest, largest] = least_and_most(rows.iter().map(|row| row.0));
     let mut regimes: Vec<Regime> = Vec::new();
     let mut start = smallest;
-    for (end, [alpha_ns, bandwidth]) in &parts {
+    for (end, values) in &parts {
         let last = if *end == train.len() { largest } else { train[end - 1].0 };
         let bytes = [start, last];
-        regimes.push(Regime { bytes, alpha_ns: *alpha_ns, bandwidth: *bandwidth });
+        regimes.push(Regime { bytes, alpha_ns: values[0], bandwidth: values[1] });
         start = train.get(*end).map_or(largest, |row| row.0);
     }
     let predicted = |row: &CollectiveRow| {
         let regime = regimes.iter().find(|regime| row.0 <= regime.bytes[1]);
-        regime.map_or(row.1, |regime| time(row.1, [regime.alpha_ns, regime.bandwidth]))
+        regime.map_or(row.1, |regime| time(row.1, &[regime.alpha_ns, regime.bandwidth]))
     };
     let errors = |rows: &[&CollectiveRow]| errors(rows.iter().map(|row| (predicted(row), row.2)));
     Some(CollectiveFit {
@@ -214,26 +230,23 @@ fn mean_square<T>(rows: &[&T], time: impl Fn(&T) -> f64, measured: impl Fn(&T) -
 }
 
 /// The values that make `loss` and the pull least: one parameter after the other, on a log scale.
-fn minimise<const N: usize>(
-    parameters: &[Parameter; N],
-    loss: impl Fn([f64; N]) -> f64,
-) -> [f64; N] {
-    let mut values: [f64; N] = std::array::from_fn(|i| parameters[i].start);
-    let whole = |values: [f64; N]| {
-        let pull: f64 = (0..N).map(|i| (values[i] / parameters[i].start).ln().powi(2)).sum::<f64>()
-            * PULL_WEIGHT;
-        loss(values) + pull
+fn minimise(parameters: &[Parameter], loss: impl Fn(&[f64]) -> f64) -> Vec<f64> {
+    let mut values: Vec<f64> = parameters.iter().map(|parameter| parameter.start).collect();
+    let whole = |values: &[f64]| {
+        let pairs = values.iter().zip(parameters);
+        let pull: f64 = pairs.map(|(value, p)| (value / p.start).ln().powi(2)).sum();
+        loss(values) + pull * PULL_WEIGHT
     };
-    let mut best = whole(values);
+    let mut best = whole(&values);
     for _ in 0..DESCENT_SWEEPS {
         let before = best;
         for (i, parameter) in parameters.iter().enumerate() {
             let (mut low, mut high) = (parameter.bounds.0.ln(), parameter.bounds.1.ln());
-            let now = values;
+            let now = values.clone();
             let at = |x: f64| {
-                let mut changed = now;
+                let mut changed = now.clone();
                 changed[i] = x.exp();
-                whole(changed)
+                whole(&changed)
             };
             let ratio = (5.0_f64.sqrt() - 1.0) / 2.0;
             for _ in 0..GOLDEN_STEPS {
@@ -257,7 +270,7 @@ fn minimise<const N: usize>(
     values
 }
 
-fn active_bounds<const N: usize>(parameters: &[Parameter; N], values: &[f64; N]) -> Vec<String> {
+fn active_bounds(parameters: &[Parameter], values: &[f64]) -> Vec<String> {
     let is_on = |value: f64, bound: f64| {
         value / bound < MAX_RATIO_ON_BOUND && bound / value < MAX_RATIO_ON_BOUND
     };
@@ -280,12 +293,16 @@ pub fn errors(pairs: impl Iterator<Item = (f64, f64)>) -> Errors {
     let n = signed.len();
     let mut sizes: Vec<f64> = signed.iter().map(|error| error.abs()).collect();
     sizes.sort_by(f64::total_cmp);
+    let mut ratios: Vec<f64> = signed.iter().map(|error| 1.0 / (1.0 + error)).collect();
+    ratios.sort_by(f64::total_cmp);
+    let range = [quantile(&ratios, 0.1), quantile(&ratios, 0.9)];
     Errors {
         n,
         mape: sizes.iter().sum::<f64>() / n as f64,
         median: quantile(&sizes, 0.5),
         p90: quantile(&sizes, 0.9),
         bias: signed.iter().sum::<f64>() / n as f64,
+        measured_over_predicted: Some(range).filter(|range| range.iter().all(|r| r.is_finite())),
     }
 }
 
@@ -321,6 +338,7 @@ pub fn of_gpu<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calibration::LikelyEnd;
     use crate::hw::find;
 
     /// Rows of products that run at `compute` and `memory` of the peaks, with `launch` ns each.
@@ -358,6 +376,48 @@ mod tests {
     }
 
     #[test]
+    fn the_quantization_of_activations_has_its_own_efficiency() {
+        let gpu = find("h200").unwrap().gpu().unwrap();
+        let context = context(&gpu, None);
+        let known = Efficiency {
+            compute: 0.7,
+            memory: 0.65,
+            launch_ns: Some(2500.0),
+            quantize: Some(0.4),
+            block_ns: Some(500.0),
+        };
+        let mut rows = Vec::new();
+        for m in [1, 16, 64, 128, 512, 2048, 8192, 32768] {
+            for n in [128, 1024, 4096, 16384] {
+                for k in [128, 2048, 8192, 16384] {
+                    let mut row = Measurement::new(Kind::Kernel, "made", "h200");
+                    row.op = Some("quantized_gemm".into());
+                    row.dtype = Some(Dtype::Fp8);
+                    (row.m, row.n, row.k) =
+                        (Some(f64::from(m)), Some(f64::from(n)), Some(f64::from(k)));
+                    let Some(Prediction::Kernel(time)) = row.predict(&context, None) else {
+                        panic!()
+                    };
+                    row.time_ns = Some(time.time_with(&known, &gpu));
+                    rows.push(row);
+                }
+            }
+        }
+        let fitted = fit("h200", &gpu, None, &rows).calibration;
+        let [kernel] = &fitted.kernel[..] else { panic!("{fitted:?}") };
+        let found = kernel.efficiency;
+        assert!((found.quantize.unwrap() - 0.4).abs() < 0.02, "{found:?}");
+        assert!((found.block_ns.unwrap() - 500.0).abs() < 25.0, "{found:?}");
+        assert!((found.compute - 0.7).abs() < 0.02 && kernel.test.mape < 0.02, "{kernel:?}");
+        assert_eq!(Calibration::parse(&toml::to_string(&fitted).unwrap()).unwrap(), fitted);
+        // A calibrated prediction is the time that the fit computed.
+        let row = rows.iter().find(|row| row.k == Some(8192.0)).unwrap();
+        let calibrated = row.predict(&super::context(&gpu, Some(&fitted)), None).unwrap();
+        let Some(Prediction::Kernel(bare)) = row.predict(&context, None) else { panic!() };
+        assert!((calibrated.time_ns() / bare.time_with(&found, &gpu) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
     fn no_efficiency_is_above_one_and_rows_faster_than_light_are_left_out() {
         let (gpu, mut rows) = made(1.0, 1.0, 500.0);
         let slow = rows.len();
@@ -370,6 +430,36 @@ mod tests {
         assert!(kernel.efficiency.compute <= 1.0 && kernel.efficiency.memory <= 1.0);
         assert!(!kernel.active_bounds.is_empty());
         assert_eq!(kernel.train.n + kernel.test.n, slow);
+    }
+
+    #[test]
+    fn most_held_out_rows_lie_in_the_likely_range() {
+        let (gpu, made) = made(0.75, 0.6, 3000.0);
+        let mut rows = Vec::new();
+        for (row, copy) in made.iter().flat_map(|row| (0..4).map(move |copy| (row, copy))) {
+            let mut row = row.clone();
+            row.k = row.k.map(|k| k + 64.0 * f64::from(copy));
+            // From 0.8 to 1.2 times, without order.
+            let factor = 0.8 + 0.004 * ((rows.len() * 37) % 101) as f64;
+            row.time_ns = row.time_ns.map(|ns| ns * factor);
+            rows.push(row);
+        }
+        let calibration = fit("h200", &gpu, None, &rows).calibration;
+        let predicted = |calibration: &Calibration, row: &Measurement| {
+            row.predict(&context(&gpu, Some(calibration)), None).unwrap().time_ns()
+        };
+        let (fast, slow) = (calibration.at(LikelyEnd::Fast), calibration.at(LikelyEnd::Slow));
+        let is_inside = |row: &&Measurement| {
+            let measured = row.time_ns.unwrap();
+            (predicted(&fast, row)..=predicted(&slow, row)).contains(&measured)
+        };
+        let inside = rows.iter().filter(is_inside).count();
+        assert!(inside * 20 >= rows.len() * 13, "{inside} of {}", rows.len());
+        assert!(inside < rows.len());
+        let row = &rows[9];
+        let ratio = predicted(&slow, row) / predicted(&calibration, row);
+        let [_, expected] = calibration.kernel[0].test.measured_over_predicted.unwrap();
+        assert!((ratio / expected - 1.0).abs() < 1e-9, "{ratio} {expected}");
     }
 
     #[test]

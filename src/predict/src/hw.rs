@@ -5,6 +5,7 @@
 
 pub mod catalogue;
 pub mod check;
+pub mod host;
 pub mod unit;
 
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use catalogue::{UnknownGpu, find, shipped};
+pub use catalogue::{UnknownGpu, find, of_device, shipped};
 pub use check::{Problem, check};
 pub use unit::{Quantity, Unit};
 

@@ -1,6 +1,7 @@
 //! Files of other tools as measured rows. Bytes in, rows out; nothing of them is shipped.
 
 pub mod aic;
+pub mod card;
 pub mod inferencemax;
 pub mod mlperf;
 pub mod parquet;

@@ -1,13 +1,14 @@
 //! Kernels: their bound, their predicted time, and the terms of it.
 //!
 //! `bound` = max(FLOPs / peak, bytes / HBM). `time` = max(products with padding and waves, bytes,
-//! shared memory) + launches. All arithmetic is on plain numbers; texts are made only for
+//! shared memory) + quantization + launches. All arithmetic is on plain numbers; texts are made only for
 //! [`KernelTime::terms`].
 
 pub mod attention;
 pub mod gemm;
 pub mod launch;
 pub mod moe;
+pub mod quantized;
 pub mod streaming;
 
 use schemars::JsonSchema;
@@ -17,6 +18,7 @@ pub use attention::{Attention, AttentionKind};
 pub use gemm::Gemm;
 pub use launch::{Fusion, LaunchMode};
 pub use moe::Experts;
+pub use quantized::QuantizedGemm;
 pub use streaming::StreamingKernel;
 
 use crate::calibration::{Calibration, Efficiency};
@@ -35,6 +37,8 @@ pub enum OpKind {
     Gemm,
     /// Many products of different sizes in one launch.
     GroupedGemm,
+    /// A kernel that narrows 16-bit activations, and the product of them.
+    QuantizedGemm,
     /// Attention of many queries.
     AttentionPrefill,
     /// Attention of one query per sequence.
@@ -50,6 +54,7 @@ impl OpKind {
     pub const ALL: &'static [(Self, &'static str)] = &[
         (Self::Gemm, "gemm"),
         (Self::GroupedGemm, "grouped_gemm"),
+        (Self::QuantizedGemm, "quantized_gemm"),
         (Self::AttentionPrefill, "attention_prefill"),
         (Self::AttentionDecode, "attention_decode"),
         (Self::Norm, "norm"),
@@ -128,6 +133,10 @@ pub struct Work {
     pub shared_bytes: f64,
     /// Bytes that this way of computing adds to HBM's traffic.
     pub added_bytes: f64,
+    /// Rows that are quantized first, 0 if there are none.
+    pub quantized_rows: f64,
+    /// Bytes that the quantization reads and writes, with those of rows that end inside a pass.
+    pub quantized_bytes: f64,
     /// Number of launches.
     pub launches: f64,
     /// The tile that was chosen, for texts; zeros if there is none.
@@ -147,6 +156,8 @@ impl Work {
             wave_factor: 1.0,
             shared_bytes: 0.0,
             added_bytes: 0.0,
+            quantized_rows: 0.0,
+            quantized_bytes: 0.0,
             launches: 1.0,
             tile: [0.0; 3],
         }
@@ -171,6 +182,8 @@ impl Work {
             compute_ns: wave_ns / used.compute,
             memory_ns: (self.bytes + self.added_bytes) / gpu.hbm * seconds / used.memory,
             shared_ns: shared_ns * self.wave_factor,
+            quantize_ns: self.quantized_bytes / gpu.hbm * seconds / used.quantize.unwrap_or(1.0)
+                + self.quantized_rows / gpu.processors * used.block_ns.unwrap_or(0.0),
             launch_ns: launch_ns * self.launches,
             efficiency: used,
             is_calibrated: efficiency.is_some(),
@@ -193,6 +206,8 @@ pub struct KernelTime {
     pub memory_ns: f64,
     /// Time of the shared-memory traffic, in ns.
     pub shared_ns: f64,
+    /// Time of the kernel that quantizes the activations, in ns; 0 if there is none.
+    pub quantize_ns: f64,
     /// Time of all launches, in ns.
     pub launch_ns: f64,
     /// The efficiencies that were used; ones without a calibration.
@@ -211,6 +226,8 @@ pub enum LimitedBy {
     Memory,
     /// Shared-memory traffic.
     Shared,
+    /// The quantization of the activations.
+    Quantize,
     /// The launches.
     Launch,
     /// The links between GPUs.
@@ -227,7 +244,17 @@ impl KernelTime {
     /// The predicted time, in ns.
     #[must_use]
     pub fn time_ns(&self) -> f64 {
-        self.compute_ns.max(self.memory_ns).max(self.shared_ns) + self.launch_ns
+        self.compute_ns.max(self.memory_ns).max(self.shared_ns) + self.quantize_ns + self.launch_ns
+    }
+
+    /// The time of this prediction, which was made without a calibration, with efficiencies.
+    #[must_use]
+    pub(crate) fn time_with(&self, efficiency: &Efficiency, gpu: &Gpu) -> f64 {
+        let work = (self.compute_ns / efficiency.compute).max(self.memory_ns / efficiency.memory);
+        let quantize_ns = self.quantize_ns / efficiency.quantize.unwrap_or(1.0)
+            + self.work.quantized_rows / gpu.processors * efficiency.block_ns.unwrap_or(0.0);
+        let launch_ns = efficiency.launch_ns.map_or(self.launch_ns, |ns| ns * self.work.launches);
+        work.max(self.shared_ns) + quantize_ns + launch_ns
     }
 
     /// The longest term of the prediction.
@@ -235,7 +262,8 @@ impl KernelTime {
     pub fn limited_by(&self) -> LimitedBy {
         let work = self.compute_ns.max(self.memory_ns).max(self.shared_ns);
         match work {
-            work if self.launch_ns > work => LimitedBy::Launch,
+            work if self.launch_ns > work.max(self.quantize_ns) => LimitedBy::Launch,
+            work if self.quantize_ns > work => LimitedBy::Quantize,
             work if work == self.memory_ns => LimitedBy::Memory,
             work if work == self.compute_ns => LimitedBy::Compute,
             _ => LimitedBy::Shared,
@@ -262,7 +290,7 @@ impl KernelTime {
                 .map(|figure| hardware.source_text(&figure.source)),
         };
         let computed = Input::computed;
-        let is_longest = |ns: f64| ns + self.launch_ns >= self.time_ns();
+        let is_longest = |ns: f64| ns + self.quantize_ns + self.launch_ns >= self.time_ns();
         let calibrated = "calibration";
         let mut terms = vec![
             Term {
@@ -299,7 +327,7 @@ impl KernelTime {
                 inputs: vec![
                     computed("Q", work.bytes, "B"),
                     computed("Q_added", work.added_bytes, "B"),
-                    bandwidth,
+                    bandwidth.clone(),
                     Input::sourced("eta_m", self.efficiency.memory, "1", calibrated),
                 ],
             },
@@ -316,6 +344,24 @@ impl KernelTime {
                     computed("Q_shared", work.shared_bytes, "B"),
                     computed("w", work.wave_factor, "waves, rounded up / exact"),
                     Input::sourced("B_shared", rate, "B/s", &source),
+                ],
+            });
+        }
+        if self.quantize_ns > 0.0 {
+            let eta = self.efficiency.quantize.unwrap_or(1.0);
+            let block_ns = self.efficiency.block_ns.unwrap_or(0.0);
+            terms.push(Term {
+                name: "quantize",
+                ns: self.quantize_ns,
+                counts: true,
+                formula: "Q_quantize / (B * eta_q) + R / S * tau_b",
+                inputs: vec![
+                    computed("Q_quantize", work.quantized_bytes, "B"),
+                    bandwidth,
+                    Input::sourced("eta_q", eta, "1", calibrated),
+                    computed("R", work.quantized_rows, "rows, one block each"),
+                    computed("S", hardware.processors.value, "SMs"),
+                    Input::sourced("tau_b", block_ns, "ns a block", calibrated),
                 ],
             });
         }

@@ -5,8 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::Dtype;
 use crate::collective::{self, CollectiveTime, Topology};
+use crate::dtype::MathKind;
 use crate::hw::Gpu;
-use crate::kernel::{Attention, Context, Gemm, KernelTime, LaunchMode, OpKind};
+use crate::kernel::gemm::grouped;
+use crate::kernel::{
+    Attention, Context, Gemm, KernelTime, LaunchMode, OpKind, QuantizedGemm, Work,
+};
 
 /// The kind of a measurement.
 #[derive(
@@ -50,6 +54,8 @@ pub struct Measurement {
     pub n: Option<f64>,
     /// Number of columns of A and B.
     pub k: Option<f64>,
+    /// The products of a group, each as `m,n,k`, with `;` between them.
+    pub groups: Option<String>,
     /// Number of sequences.
     pub batch: Option<f64>,
     /// Queries per sequence.
@@ -62,7 +68,7 @@ pub struct Measurement {
     pub kv_heads: Option<f64>,
     /// The head dimension, in elements.
     pub head_dim: Option<f64>,
-    /// Message size, in bytes.
+    /// The size of a message, or what an elementwise kernel reads and writes, in bytes.
     pub bytes: Option<f64>,
     /// The name of the model.
     pub model: Option<String>,
@@ -158,6 +164,7 @@ impl Measurement {
             m: None,
             n: None,
             k: None,
+            groups: None,
             batch: None,
             queries: None,
             keys: None,
@@ -222,6 +229,9 @@ impl Measurement {
         let dtype = self.dtype?;
         match self.op.as_deref()?.parse().ok()? {
             OpKind::Gemm => Some(Gemm::new(self.m?, self.n?, self.k?, dtype).time(context)),
+            OpKind::QuantizedGemm => {
+                Some(QuantizedGemm::new(self.m?, self.n?, self.k?, dtype).time(context))
+            }
             OpKind::AttentionPrefill | OpKind::AttentionDecode => {
                 let activations = if dtype.bits() < 16 { Dtype::Bf16 } else { dtype };
                 let heads = self.heads?;
@@ -233,9 +243,36 @@ impl Measurement {
                 attention.keys = self.keys?;
                 Some(attention.time(context))
             }
-            OpKind::GroupedGemm | OpKind::Norm | OpKind::Elementwise => None,
+            OpKind::GroupedGemm => {
+                Some(grouped(&products(self.groups.as_deref()?, dtype)?, context))
+            }
+            op @ (OpKind::Norm | OpKind::Elementwise) => {
+                Some(Work::ideal(op, MathKind::Fp32, 0.0, self.bytes?).time(context))
+            }
         }
     }
+}
+
+/// The text of [`Measurement::groups`].
+#[must_use]
+pub fn products_text(groups: &[Gemm]) -> String {
+    let text = |gemm: &Gemm| format!("{},{},{}", gemm.m, gemm.n, gemm.k);
+    groups.iter().map(text).collect::<Vec<_>>().join(";")
+}
+
+/// The products of [`Measurement::groups`]. `None` if the text has another form.
+fn products(groups: &str, dtype: Dtype) -> Option<Vec<Gemm>> {
+    let product = |text: &str| {
+        let sizes: Vec<f64> =
+            text.split(',').map(|size| size.trim().parse().ok()).collect::<Option<_>>()?;
+        match sizes[..] {
+            [m, n, k] if sizes.iter().all(|size| (0.0..=MAX_NUMBER).contains(size)) => {
+                Some(Gemm::new(m, n, k, dtype))
+            }
+            _ => None,
+        }
+    };
+    groups.split(';').map(product).collect()
 }
 
 /// The context in which rows are predicted: kernels in a stream, as benchmarks launch them.
@@ -317,6 +354,26 @@ mod tests {
         (other.tp, other.dp_attention) = (Some(8), Some(true));
         let rows = vec![row, other];
         assert_eq!(read_csv(&write_csv(&rows).unwrap()).unwrap(), rows);
+    }
+
+    #[test]
+    fn a_group_is_predicted_as_one_launch() {
+        let gpu = crate::hw::find("b200").unwrap().gpu().unwrap();
+        let context = context(&gpu, None);
+        let groups = [192.0, 320.0].map(|m| Gemm::new(m, 3072.0, 4096.0, Dtype::Nvfp4));
+        let mut row = Measurement::new(Kind::Kernel, "a", "b200");
+        (row.op, row.dtype) = (Some("grouped_gemm".into()), Some(Dtype::Nvfp4));
+        row.groups = Some(products_text(&groups));
+        assert_eq!(row.groups.as_deref(), Some("192,3072,4096;320,3072,4096"));
+        let bound = row.predict(&context, None).unwrap().bound_ns();
+        assert!((bound - 2406.0).abs() < 0.5, "{bound}");
+        for wrong in ["", "1,2", "1,2,3;", "1,2,x", "1,2,-3", "1,2,NaN"] {
+            row.groups = Some(wrong.into());
+            assert_eq!(row.predict(&context, None), None, "{wrong}");
+        }
+        (row.op, row.dtype) = (Some("elementwise".into()), Some(Dtype::Fp32));
+        row.bytes = Some(7.68e6);
+        assert_eq!(row.predict(&context, None).unwrap().bound_ns(), 1000.0);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use crate::model::bound::BoundShare;
 use crate::model::finding::KernelVerdict;
 use crate::model::hotspots::LaunchSpots;
 use crate::model::launch::{MetricSeries, Roof, RuleMessage, Stall};
@@ -56,6 +57,8 @@ pub(super) struct Page<'a> {
     cases: &'a [CaseResult],
     correctness: Option<&'a Correctness>,
     speed_of_light: &'a [SpeedOfLight],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    bound: &'a [BoundShare],
     #[serde(skip_serializing_if = "Option::is_none")]
     geometric_mean: Option<&'a GeometricMean>,
     launches: Vec<PageLaunch<'a>>,
@@ -163,6 +166,7 @@ impl<'a> Page<'a> {
             cases: &profile.cases,
             correctness: profile.correctness.as_ref(),
             speed_of_light: &profile.speed_of_light,
+            bound: &profile.bound,
             geometric_mean: profile.geometric_mean.as_ref(),
             launches: cut(&profile.launches, caps.launches, "launches", &mut left_out)
                 .iter()

@@ -24,6 +24,12 @@ function tiles() {
     list.push(tile("Of the speed of light", percent(sol.percent), sol.bound + " side", sol.percent / 100));
     if (sol.flops) list.push(tile("MFU", percent(sol.flops.percent), `of ${sol.flops.label} (${sol.flops.source})`, sol.flops.percent / 100));
   }
+  for (const share of (page.bound || []).slice(0, 1)) {
+    const clock = share.specified_mhz ? `the specified ${count(Math.round(share.specified_mhz))} MHz` : "the specified clock";
+    const other = share.at_measured_clock;
+    list.push(tile("Of the bound", percent(share.percent), `what ${share.unit} can do at ${clock}`
+      + (other ? `; ${percent(other.percent)} at the measured ${count(Math.round(other.mhz))} MHz` : ""), share.percent / 100));
+  }
   if (page.busy) {
     list.push(tile("GPU busy", percent(100 * page.busy.busy_ns / Math.max(1, page.busy.span_ns)),
       `${duration(page.busy.busy_ns)} of ${duration(page.busy.span_ns)} from first to last kernel`, page.busy.busy_ns / page.busy.span_ns));

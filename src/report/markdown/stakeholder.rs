@@ -5,6 +5,7 @@ use super::{Align, TextTable, kernels, operators, plain, section};
 use crate::model::profile::TimingClock;
 use crate::model::{Launch, Profile};
 use crate::report::KernelNames;
+use crate::report::bound::share_text;
 use crate::report::finding;
 use crate::report::headline::{headline, longest};
 use crate::report::quantity::{digits, duration, per_second, percent};
@@ -243,7 +244,10 @@ fn narrative(out: &mut String, subject: &ReportInput<'_>, names: KernelNames) {
             percent(busy.percent())
         ));
     }
-    for sol in profile.speed_of_light.iter().take(1) {
+    for share in profile.bound.iter().take(1) {
+        sentences.push(format!("It reaches {} (`bound`).", share_text(share)));
+    }
+    for sol in profile.speed_of_light.iter().take(1).filter(|_| profile.bound.is_empty()) {
         sentences.push(format!(
             "It runs at {} of what its device allows (`speed_of_light.percent`, {} side).",
             percent(sol.percent),

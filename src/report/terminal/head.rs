@@ -8,6 +8,7 @@ use crate::model::profile::{CheckVerdict, TimingClock};
 use crate::model::profile::{Correctness, ModelInfo, Timing};
 use crate::model::speed_of_light::{SpeedOfLight, Utilization};
 use crate::model::{Profile, RungId};
+use crate::report::bound::share_text;
 use crate::report::quantity::{self, count_of, duration, per_second, percent, usd};
 use crate::report::{Align, TextTable};
 
@@ -67,6 +68,9 @@ pub(super) fn head(page: &mut Page<'_>, profile: &Profile) {
     }
     if let [sol] = &profile.speed_of_light[..] {
         page.field("of the peak", &speed_of_light_text(sol));
+    }
+    if let [share] = &profile.bound[..] {
+        page.field("bound", &share_text(share));
     }
     if let Some(selection) = &profile.selection {
         let chosen = selection.kernels.iter().filter(|k| k.profiled > 0).count();
@@ -269,6 +273,12 @@ fn cases(page: &mut Page<'_>, profile: &Profile) {
         ]);
     }
     page.table("cases", grid);
+    if profile.bound.len() > 1 {
+        for (at, share) in profile.bound.iter().enumerate() {
+            let label = if at == 0 { "bounds" } else { "" };
+            page.field(label, &format!("{}: {}", share.case, share_text(share)));
+        }
+    }
     if let Some(peaks) = peaks_text(&profile.speed_of_light) {
         page.field("peaks", &peaks);
     }

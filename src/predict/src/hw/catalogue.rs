@@ -49,6 +49,22 @@ pub fn find(name: &str) -> Result<&'static Hardware, UnknownGpu> {
     })
 }
 
+/// Words of a driver's name that tell a variant which the catalogue does not have.
+const OTHER_VARIANTS: [&str; 4] = ["pcie", "nvl", "40gb", "laptop"];
+
+/// The GPU of a driver's name, such as `NVIDIA H100 80GB HBM3`. `None` for variants with other
+/// rates, such as `NVIDIA H100 PCIe`.
+#[must_use]
+pub fn of_device(name: &str) -> Option<&'static Hardware> {
+    let lower = name.to_lowercase();
+    let words: Vec<&str> = lower.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let has = |word: &str| words.contains(&word);
+    if OTHER_VARIANTS.into_iter().any(has) {
+        return None;
+    }
+    shipped().iter().find(|hardware| has(&hardware.id))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,6 +76,18 @@ mod tests {
             hardware.gpu().unwrap();
         }
         assert_eq!(shipped().len(), FILES.len());
+    }
+
+    #[test]
+    fn a_drivers_name_finds_only_its_own_variant() {
+        let id = |name| of_device(name).map(|hardware| hardware.id.as_str());
+        assert_eq!(id("NVIDIA H200"), Some("h200"));
+        assert_eq!(id("NVIDIA H100 80GB HBM3"), Some("h100"));
+        assert_eq!(id("NVIDIA A100-SXM4-80GB"), Some("a100"));
+        assert_eq!(id("NVIDIA GB200"), Some("gb200"));
+        for other in ["NVIDIA H100 PCIe", "NVIDIA H100 NVL", "NVIDIA A100-SXM4-40GB", "NVIDIA L4"] {
+            assert_eq!(id(other), None, "{other}");
+        }
     }
 
     #[test]

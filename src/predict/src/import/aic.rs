@@ -19,6 +19,10 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<Vec<Measurement>, ImportError> {
         csv_table(file, bytes)?
     };
     let name = file.rsplit(['/', '\\']).next().unwrap_or(file);
+    const KNOWN: [&str; 4] = ["gemm", "context_attention", "generation_attention", "nccl"];
+    if !KNOWN.iter().any(|known| name.starts_with(known)) {
+        return Ok(Vec::new());
+    }
     let rows = table.rows();
     let mut measurements = Vec::new();
     for at in 0..rows {
@@ -42,8 +46,11 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<Vec<Measurement>, ImportError> {
         })?;
         row.time_ns = Some(latency * 1e6);
         let is_known = if name.starts_with("gemm") {
-            row.op = Some("gemm".into());
             row.dtype = dtype("gemm_dtype");
+            // Its collectors time a whole linear layer, which quantizes bf16 activations first
+            // (collector/vllm, sglang and trtllm, collect_gemm.py).
+            let is_narrow = row.dtype.is_some_and(|dtype| dtype.bits() < 16);
+            row.op = Some(if is_narrow { "quantized_gemm" } else { "gemm" }.into());
             (row.m, row.n, row.k) = (number("m"), number("n"), number("k"));
             row.dtype.is_some() && row.m.is_some() && row.n.is_some() && row.k.is_some()
         } else if name.starts_with("context_attention") || name.starts_with("generation_attention")
@@ -104,12 +111,16 @@ mod tests {
     fn a_table_of_text_is_read() {
         let text = b"framework,version,device,op_name,kernel_source,gemm_dtype,m,n,k,latency\n\
             VLLM,0.24.0,NVIDIA H200,gemm,x,bfloat16,1,2,3,0.5\n\
+            VLLM,0.24.0,NVIDIA H200,gemm,x,fp8,1,2,3,0.5\n\
             VLLM,0.24.0,NVIDIA H200,gemm,x,w4a16,1,2,3,0.5\n";
         let rows = read("a/gemm_perf.txt", text).unwrap();
         // A format that is not known is no row.
-        assert_eq!(rows.len(), 1);
+        assert_eq!(rows.len(), 2);
+        let ops: Vec<Option<&str>> = rows.iter().map(|row| row.op.as_deref()).collect();
+        assert_eq!(ops, [Some("gemm"), Some("quantized_gemm")]);
         assert_eq!((rows[0].gpu.as_str(), rows[0].time_ns), ("h200", Some(5e5)));
         assert!(read("gemm_perf.txt", b"m,n,k\n1,2,3\n").is_err());
-        assert!(read("other_perf.txt", b"latency\n1\n").unwrap().is_empty());
+        // A table of something else has other columns.
+        assert!(read("other_perf.txt", b"dispatch_us\n1\n").unwrap().is_empty());
     }
 }

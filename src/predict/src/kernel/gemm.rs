@@ -97,6 +97,23 @@ pub(crate) fn group_work(groups: &[Gemm], times: f64, gpu: &Gpu, op: OpKind) -> 
     let Some(first) = groups.first() else {
         return Work::ideal(op, crate::dtype::MathKind::Half, 0.0, 0.0);
     };
+    best_tile(groups, first, times, gpu, op, TILES, SPLITS)
+}
+
+/// The work of one product with a given tile, k in one part.
+pub(crate) fn tiled_work(gemm: &Gemm, tile: (f64, f64), gpu: &Gpu) -> Work {
+    best_tile(std::slice::from_ref(gemm), gemm, 1.0, gpu, OpKind::Gemm, &[tile], &[1.0])
+}
+
+fn best_tile(
+    groups: &[Gemm],
+    first: &Gemm,
+    times: f64,
+    gpu: &Gpu,
+    op: OpKind,
+    tiles: &[(f64, f64)],
+    splits: &[f64],
+) -> Work {
     let math = math_of(gpu, first.a, first.b);
     let flops = times * groups.iter().map(Gemm::flops).sum::<f64>();
     let bytes = times * groups.iter().map(Gemm::bytes).sum::<f64>();
@@ -105,7 +122,7 @@ pub(crate) fn group_work(groups: &[Gemm], times: f64, gpu: &Gpu, op: OpKind) -> 
     let peak = gpu.peaks[math.index()];
     let mut best = Work::ideal(op, math, flops, bytes);
     let mut least = f64::INFINITY;
-    for &(rows, columns) in TILES {
+    for &(rows, columns) in tiles {
         // FLOPs and shared-memory bytes of a tile grow with k, so tiles are counted by k.
         let (mut tiles, mut depth) = (0.0, 0.0);
         for group in groups {
@@ -116,7 +133,7 @@ pub(crate) fn group_work(groups: &[Gemm], times: f64, gpu: &Gpu, op: OpKind) -> 
         if tiles == 0.0 {
             continue;
         }
-        for &split in SPLITS {
+        for &split in splits {
             if split > 1.0 && (tiles >= gpu.processors || depth / tiles / split < MIN_SPLIT_COLUMNS)
             {
                 break;

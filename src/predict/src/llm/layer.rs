@@ -9,7 +9,9 @@ use crate::collective::{self, CollectiveTime, Op};
 use crate::config::{AttentionShape, Layer, MlpShape, Model};
 use crate::hw::Tier;
 use crate::kernel::launch::SmallOp;
-use crate::kernel::{Attention, Context, Experts, Gemm, KernelTime, StreamingKernel};
+use crate::kernel::{
+    Attention, Context, Experts, Gemm, KernelTime, QuantizedGemm, StreamingKernel,
+};
 
 /// The phase that a step belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -321,8 +323,13 @@ impl LayerVisitor<'_> {
             _ => self.model.dtype,
         };
         let gemm = Gemm { m, n, k, a, b: weights, c: self.model.dtype };
-        let mut work = gemm.work(self.context.gpu);
-        work.launches = launches;
+        let gpu = self.context.gpu;
+        let mut work = if a.bits() < self.model.dtype.bits() && gpu.math(a) == a.math() {
+            QuantizedGemm { gemm, activations: self.model.dtype }.work(gpu)
+        } else {
+            gemm.work(gpu)
+        };
+        work.launches *= launches;
         StepOperation::Kernel(work.time(self.context))
     }
 
