@@ -63,6 +63,7 @@ pub(super) fn schema_of(name: SchemaName) -> schemars::Schema {
         SchemaName::ModelFit => schemars::schema_for!(super::model::FitResult),
         SchemaName::ModelReconcile => schemars::schema_for!(super::model::ReconcileResult),
         SchemaName::ModelTerms => schemars::schema_for!(rgpu_predict::document::TermsDocument),
+        SchemaName::ModelCard => schemars::schema_for!(rgpu_predict::import::card::ModelCard),
         SchemaName::Error => schemars::schema_for!(crate::error::ErrorDocument),
         SchemaName::Openapi => {
             rgpu_protocol::http::openapi::document().try_into().unwrap_or_default()

@@ -15,6 +15,7 @@ mod llm;
 mod llm_text;
 mod page;
 mod reconcile;
+mod rows;
 
 use clap::Subcommand;
 

@@ -136,6 +136,8 @@ pub(super) enum SchemaName {
     ModelReconcile,
     /// Output of model explain --json
     ModelTerms,
+    /// Output of model import card --json
+    ModelCard,
     /// A failure with --json
     Error,
     /// The OpenAPI description of `rgpu worker`

@@ -22,6 +22,13 @@ fn json(laptop: &Laptop, schema: &str, line: &str) -> Value {
     document
 }
 
+/// What a command that succeeds prints, with all its numbers.
+fn printed(laptop: &Laptop, line: &str) -> String {
+    let output = laptop.run(line);
+    assert_eq!(status(&output), 0, "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    format!("$ rgpu {line}\n{}", String::from_utf8_lossy(&output.stdout))
+}
+
 /// What a command that fails prints on stderr, and its exit status.
 fn refused(laptop: &Laptop, line: &str) -> (i32, String) {
     let output = laptop.run(&format!("model {line}"));
@@ -247,4 +254,223 @@ fn a_config_shows_what_was_read_from_it() {
     assert_eq!(document["parameters"], 116_829_156_672.0);
     assert_eq!(document["expert_dtype"], "mxfp4");
     assert_eq!(document["kinds"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_layer_with_narrow_factors_quantizes_its_activations_first() {
+    let laptop = Laptop::new();
+    let line = "kernel gemm --mnk 4096,4096,4096 --dtype fp8 --gpu h200";
+    let plain = json(&laptop, "model-kernel", line);
+    let layer = json(&laptop, "model-kernel", &format!("{line} --quantize"));
+    assert_eq!(layer["op"], "quantized_gemm");
+    assert_eq!(layer["bound_ns"], plain["bound_ns"]);
+    let terms = layer["terms"].as_array().unwrap();
+    let quantize = terms.iter().find(|term| term["name"] == "quantize").unwrap();
+    // 4096 rows of 2 passes: 2048 elements of 2 and 1 bytes over 4.8 TB/s.
+    let expected = 4096.0 * 4096.0 * 3.0 / 4.8e12 * 1e9;
+    assert!((quantize["ns"].as_f64().unwrap() - expected).abs() < 1e-6, "{quantize}");
+    let (exit, text) = refused(&laptop, "kernel gemm --mnk 8,8,8 --quantize --gpu h200");
+    assert_eq!(exit, 2);
+    assert!(text.contains("not narrower than bf16"), "{text}");
+}
+
+/// A run whose kernel is a product with counted work, started on `day`.
+fn run_of_a_product(laptop: &Laptop, id: &str, day: &str, median_ns: f64) {
+    let n = 4096.0_f64;
+    let rate = |count: f64| count / median_ns * 1e9;
+    let profile = serde_json::json!({
+        "schema": "rgpu.profile/1",
+        "run": {
+            "id": id, "started": format!("{day}T10:00:00Z"), "seconds": 1.0, "mode": "bench",
+            "remote": "lab", "rgpu": "0.1.0",
+        },
+        "device": "NVIDIA H200",
+        "kernel": {"name": "product", "language": "cuda"},
+        "rung": "bench",
+        "cases": [{
+            "name": "square",
+            "sizes": [{"m": 4096, "n": 4096, "k": 4096}],
+            "timing": {
+                "median_ns": median_ns, "ci95_ns": [median_ns, median_ns], "samples": 30,
+                "min_ns": median_ns, "mad_ns": 0.0, "clock": "cuda_events",
+                "flops_per_s": rate(2.0 * n * n * n), "bytes_per_s": rate(3.0 * 2.0 * n * n),
+            },
+        }, {
+            "name": "uncounted",
+            "sizes": [{"m": 8}],
+            "timing": {
+                "median_ns": 1000.0, "ci95_ns": [1000.0, 1000.0], "samples": 30,
+                "min_ns": 1000.0, "mad_ns": 0.0, "clock": "cuda_events",
+            },
+        }],
+    });
+    let run = serde_json::json!({
+        "schema": "rgpu.run/1", "id": id, "started": format!("{day}T10:00:00Z"),
+        "title": "profile product", "command": "profile", "argv": [], "remote": "lab",
+        "state": "done",
+    });
+    laptop.write(&format!("saved/{id}/run.json"), &run.to_string());
+    laptop.write(&format!("saved/{id}/profile.json"), &profile.to_string());
+}
+
+#[test]
+fn runs_are_compared_like_tables() {
+    let laptop = Laptop::new();
+    run_of_a_product(&laptop, "20261101-a", "2026-11-01", 200_000.0);
+    run_of_a_product(&laptop, "20261120-b", "2026-11-20", 250_000.0);
+    let line = "reconcile saved/20261101-a saved/20261120-b --gpu h200";
+    let document = json(&laptop, "model-reconcile", line);
+    let pairs = document["pairs"].as_array().unwrap();
+    assert_eq!(pairs.len(), 2);
+    assert_eq!(
+        (&pairs[0]["row"]["op"], &pairs[0]["row"]["dtype"]),
+        (&"gemm".into(), &"bf16".into())
+    );
+    // 138.9 us of compute at the peak.
+    assert!((pairs[0]["bound_ns"].as_f64().unwrap() - 138_911.5).abs() < 1.0, "{}", pairs[0]);
+    let late = json(&laptop, "model-reconcile", &format!("{line} --since 2026-11-02"));
+    assert_eq!(late["pairs"][0]["row"]["source"], "20261120-b");
+    assert_eq!(late["pairs"].as_array().unwrap().len(), 1);
+    let output = laptop.run(&format!("model {line}"));
+    let notes = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(notes.contains("case `uncounted`: its kernel counts no work"), "{notes}");
+    let (exit, text) = refused(&laptop, "fit saved/20261101-a --gpu h200 --until 2026-01-01");
+    assert_eq!(exit, 7, "{text}");
+    assert!(text.contains("none of 0 rows"), "{text}");
+    let (_, text) = refused(&laptop, "fit saved/20261101-a --gpu h200");
+    assert!(text.contains("no kind has enough rows"), "{text}");
+    let (_, text) = refused(&laptop, "reconcile nowhere --gpu h200");
+    assert!(text.contains("nowhere"), "{text}");
+}
+
+#[test]
+fn a_model_card_is_read_and_what_it_does_not_say_is_named() {
+    let laptop = Laptop::new();
+    let card = "---\nlicense: apache-2.0\nbase_model: lab/Model-8B-Base\ncolour: red\n---\n\
+        # Model 8B\n\n- Number of Parameters: 8.2B\n- Number of Layers: 36\n\
+        - Context Length: 32,768 natively\n";
+    laptop.write("card.md", card);
+    let document = json(&laptop, "model-card", "import card card.md");
+    assert_eq!((&document["parameters"], &document["layers"]), (&8.2e9.into(), &36.into()));
+    assert_eq!(document["missing"], serde_json::json!(["dtype"]));
+    assert_eq!(document["unknown"], serde_json::json!(["colour"]));
+    insta::assert_snapshot!(laptop.show("model import card card.md"));
+    laptop.write("card.md", &card.replace("36", "36\n- Layers: 40"));
+    let (exit, text) = refused(&laptop, "import card card.md");
+    assert_eq!(exit, 7);
+    assert!(text.contains("line 10 has layers 40, but line 9 has 36"), "{text}");
+}
+
+#[test]
+fn a_datasheet_is_completed_with_what_a_host_tells() {
+    let laptop = Laptop::new();
+    let shown = laptop.run("model hw show h200 --toml").stdout;
+    let file = String::from_utf8(shown).unwrap().replace("id = \"h200\"", "id = \"h200-lab\"");
+    laptop.write("sheet.toml", &file.replace("sm = 90\n", ""));
+    let gpu = |name: &str, bytes: u64| {
+        serde_json::json!({
+            "schema": "rgpu.doctor/1",
+            "host": {"driver": "580.95", "gpus": [{
+                "index": 0, "name": name, "uuid": "GPU-1", "sm": 90, "memory_bytes": bytes,
+                "max_sm_mhz": 1980,
+            }]},
+        })
+        .to_string()
+    };
+    laptop.write("doctor.json", &gpu("NVIDIA H200", 80_000_000_000));
+    let line = "hw add sheet.toml --doctor doctor.json";
+    let (exit, text) = refused(&laptop, line);
+    assert_eq!(exit, 3);
+    assert!(text.contains("the datasheet says 141.0 GB, the host 80.0 GB"), "{text}");
+    laptop.write("doctor.json", &gpu("NVIDIA H200", 150_754_820_096));
+    assert_eq!(status(&laptop.run(&format!("model {line}"))), 0);
+    let text = laptop.show("model hw show h200-lab");
+    assert!(text.contains("rgpu doctor: NVIDIA H200, driver 580.95"), "{text}");
+    assert!(text.contains("measured"), "{text}");
+    laptop.write("doctor.json", "{}");
+    assert_eq!(refused(&laptop, &format!("{line} --force")).0, 7);
+}
+
+/// A calibration in which 80 % of the held-out products took 0.9 to 1.2 times their prediction.
+pub(crate) const CALIBRATION: &str = r#"
+schema = "rgpu.calibration/1"
+gpu = "h200"
+
+[[kernel]]
+op = "gemm"
+dtype = "bf16"
+efficiency = { compute = 0.8, memory = 0.75, launch_ns = 3000.0 }
+active_bounds = []
+flops = [1.0, 1e15]
+bytes = [1.0, 1e12]
+train = { n = 30, mape = 0.1, median = 0.1, p90 = 0.2, bias = 0.0 }
+test = { n = 10, mape = 0.1, median = 0.1, p90 = 0.2, bias = 0.0, measured_over_predicted = [0.9, 1.2] }
+
+[[collective]]
+op = "all_reduce"
+gpus = 8
+regimes = [{ bytes = [1.0, 1e12], alpha_ns = 20000.0, bandwidth = 0.8 }]
+active_bounds = []
+train = { n = 30, mape = 0.1, median = 0.1, p90 = 0.2, bias = 0.0 }
+test = { n = 10, mape = 0.1, median = 0.1, p90 = 0.2, bias = 0.0, measured_over_predicted = [0.8, 1.5] }
+"#;
+
+#[test]
+fn a_calibrated_prediction_has_its_likely_range() {
+    let laptop = Laptop::new();
+    laptop.write("calib.toml", CALIBRATION);
+    let line = "kernel gemm --mnk 4096,4096,4096 --gpu h200";
+    assert!(json(&laptop, "model-kernel", line).get("likely_ns").is_none());
+    let document = json(&laptop, "model-kernel", &format!("{line} --calib calib.toml"));
+    let time = document["time_ns"].as_f64().unwrap();
+    let likely: Vec<f64> = serde_json::from_value(document["likely_ns"].clone()).unwrap();
+    assert!((likely[0] / time - 0.9).abs() < 1e-9 && (likely[1] / time - 1.2).abs() < 1e-9);
+    let line = "coll allreduce --bytes 64M --gpus 8 --gpu h200 --calib calib.toml";
+    let document = json(&laptop, "model-collective", line);
+    let size = &document["sizes"][4];
+    let likely: Vec<f64> = serde_json::from_value(size["likely_ns"].clone()).unwrap();
+    assert!((likely[1] / size["time_ns"].as_f64().unwrap() - 1.5).abs() < 1e-9, "{size}");
+    insta::assert_snapshot!(printed(&laptop, &format!("model {line}")));
+}
+
+#[test]
+fn the_terminal_shows_predictions() {
+    let laptop = Laptop::new();
+    config(&laptop, "llama-3.1-70b");
+    laptop.write("other.toml", "gpu = \"b200\"\ntp = 2\n");
+    laptop.write("calib.toml", CALIBRATION);
+    let kernel = "model kernel gemm --mnk 80,4096,7168 --dtype nvfp4 --gpu b200";
+    let saved = laptop.run(&format!("{kernel} --json")).stdout;
+    laptop.write("p.json", &String::from_utf8(saved).unwrap());
+    for (name, line) in [
+        ("kernel", kernel),
+        ("explain", "model explain p.json"),
+        (
+            "measured kernel",
+            "model kernel gemm --mnk 8192,8192,8192 --gpu h200 --measured-us 1600 --clock-mhz 1500",
+        ),
+        ("calibrated kernel", "model kernel gemm --mnk 80,4096,7168 --gpu h200 --calib calib.toml"),
+        (
+            "quantized kernel",
+            "model kernel gemm --mnk 4096,4096,4096 --dtype fp8 --quantize --gpu h200",
+        ),
+        (
+            "attention",
+            "model kernel attention --heads 32 --kv-heads 8 --keys 4096 --batch 8 --gpu h200",
+        ),
+        ("moe", "model kernel moe --experts 128,8 --tokens 64 --widths 2048,768 --gpu h200"),
+        ("llm", "model llm config.json --gpu h200 --tp 4 --concurrency 1..64:x4 --suggest"),
+        ("layer", "model layer config.json --gpu h200 --tp 4"),
+        ("comparison", "model llm config.json --gpu h200 --tp 4 --compare other.toml"),
+        ("config", "model import hf config.json"),
+        ("collective", "model coll allreduce --bytes 64M --gpus 8 --gpu h200"),
+        ("gpus", "model hw list"),
+        ("gpu", "model hw show h200"),
+        ("check", "model check"),
+    ] {
+        insta::assert_snapshot!(
+            format!("terminal_{}", name.replace(' ', "_")),
+            printed(&laptop, line)
+        );
+    }
 }

@@ -37,7 +37,26 @@ fn seen(laptop: &Laptop, line: &str, name: &str) -> Option<Browser> {
         assert!(!text.as_str().unwrap().contains(wrong), "{wrong} is on the page");
     }
     assert!(browser.complaints.is_empty(), "{}", browser.complaints.join("\n"));
+    insta::assert_snapshot!(format!("structure_of_{name}"), structure(&mut browser));
     Some(browser)
+}
+
+/// The sections of a page with what is drawn and tabulated in each, without numbers.
+fn structure(browser: &mut Browser) -> String {
+    let lines = browser.value(
+        r#"[...document.querySelectorAll("main :is(section, h2, h3, svg, table, .waterfall, .tiles, dl)")].map(n => {
+          const name = n.getAttribute("aria-label") ?? "";
+          switch (n.tagName.toLowerCase()) {
+            case "section": return "section " + n.id;
+            case "h2": case "h3": return "  " + n.tagName.toLowerCase() + " " + n.textContent;
+            case "svg": return "  drawing: " + name;
+            case "table": return "  table: " + [...n.querySelectorAll("thead th")].map(t => t.textContent.trim()).join(" | ");
+            default: return "  " + (n.classList[0] ?? "definitions");
+          }
+        })"#,
+    );
+    let lines: Vec<String> = serde_json::from_value(lines).unwrap();
+    lines.join("\n")
 }
 
 fn config(laptop: &Laptop, name: &str) {
@@ -158,6 +177,12 @@ fn kernels_and_collectives_have_pages_and_other_files_are_kept() {
     if let Some(mut browser) = seen(&laptop, line, "model-collective") {
         assert_eq!(texts(&mut browser, "#sizes circle").len(), 9);
         assert_eq!(texts(&mut browser, ".waterfall b.num"), ["317 µs"]);
+        assert!(texts(&mut browser, "#sizes line.error").is_empty());
+    }
+    laptop.write("calib.toml", crate::model::CALIBRATION);
+    let calibrated = format!("{line} --calib calib.toml --force");
+    if let Some(mut browser) = seen(&laptop, &calibrated, "model-calibrated-collective") {
+        assert_eq!(texts(&mut browser, "#sizes line.error").len(), 9);
     }
     laptop.write("page.html", "<html>mine</html>");
     let output = laptop.run(&format!("model {line} --html page.html"));

@@ -56,6 +56,7 @@ const NAMES: &[&str] = &[
     "model-fit",
     "model-reconcile",
     "model-terms",
+    "model-card",
     "error",
     "openapi",
 ];

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use rgpu_predict::Calibration;
 use rgpu_predict::collective::topology::TopologyFile;
 use rgpu_predict::collective::{self, Op, Topology};
 use rgpu_predict::document::{CollectiveDocument, collective_document, link_source, size_line};
 use rgpu_predict::hw::Gpu;
 
-use super::gpu::{GpuArgs, target};
+use super::gpu::{GpuArgs, Target, target};
 use super::input;
 use super::page::{self, PageArgs};
 use crate::cli::support::app::{App, Status};
@@ -72,12 +73,24 @@ pub(super) fn run(app: &App, args: &CollArgs) -> Result<Status> {
             .hint("`network_gb_s` in a --topology file gives the network of one GPU"));
     }
     let calibration = target.calibration.as_ref();
-    let predict =
-        |bytes: f64| collective::predict(args.op, bytes, args.gpus, &topology, calibration);
+    let ends = target.likely_ends();
+    let predict_with = |bytes: f64, calibration: Option<&Calibration>| {
+        collective::predict(args.op, bytes, args.gpus, &topology, calibration)
+    };
+    let predict = |bytes: f64| predict_with(bytes, calibration);
+    let line = |bytes: f64| {
+        let time = predict(bytes);
+        let mut line = size_line(&time);
+        if let (Some(ends), true) = (&ends, time.is_calibrated) {
+            let at = |end: &Target| predict_with(bytes, end.calibration.as_ref()).time_ns();
+            line.likely_ns = Some([at(&ends[0]).max(time.bound_ns), at(&ends[1])]);
+        }
+        line
+    };
     let sizes = (-SHOWN_SIZES..=SHOWN_SIZES)
         .map(|power| (args.bytes * SIZE_STEP.powi(power)).round())
         .filter(|bytes| *bytes >= 1.0)
-        .map(|bytes| size_line(&predict(bytes)))
+        .map(line)
         .collect();
     let source = match &args.topology {
         Some(path) => path.display().to_string(),
@@ -99,7 +112,7 @@ pub(super) fn run(app: &App, args: &CollArgs) -> Result<Status> {
 fn print(app: &App, document: &CollectiveDocument) {
     let name = document.op.name();
     app.print(&format!(
-        "{name} of {} on {} x {}\n\n  bound  {}  links alone, without reductions in the switch\n  time   {}  {}\n\n",
+        "{name} of {} on {} x {}\n\n  bound  {}  links alone, without reductions in the switch\n  time   {}  {}\n",
         bytes(document.bytes),
         document.gpus,
         document.gpu,
@@ -107,6 +120,12 @@ fn print(app: &App, document: &CollectiveDocument) {
         duration(document.time_ns),
         document.calibration.word(),
     ));
+    let asked = document.sizes.iter().find(|line| line.bytes == document.bytes);
+    if let Some([fast, slow]) = asked.and_then(|line| line.likely_ns) {
+        let range = format!("{} to {}", duration(fast), duration(slow));
+        app.print(&format!("  likely {range}  holds 80 % of the times that the fit did not see\n"));
+    }
+    app.print("\n");
     let mut grid = TextTable::new(&[
         ("size", Align::Right),
         ("time", Align::Right),

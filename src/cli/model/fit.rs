@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use rgpu_predict::Calibration;
-use rgpu_predict::calibration::{Errors, Regime};
+use rgpu_predict::calibration::{Efficiency, Errors, Regime};
 use rgpu_predict::collective::Topology;
 use rgpu_predict::fit::{fit, of_gpu};
-use rgpu_predict::measurement::{Measurement, read_csv};
+use rgpu_predict::measurement::Measurement;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::rows::rows;
 use super::{gpu, input};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
@@ -20,9 +21,9 @@ use crate::store::atomic;
 /// Fit efficiencies to measured rows
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct FitArgs {
-    /// CSVs of `rgpu model import`
-    #[arg(required = true)]
-    pub files: Vec<PathBuf>,
+    /// CSVs of `rgpu model import`, and runs (id, prefix, latest, folder)
+    #[arg(required = true, value_name = "CSV|RUN")]
+    pub sources: Vec<String>,
 
     /// The GPU whose rows are fitted
     #[arg(long, value_name = "NAME|FILE")]
@@ -35,6 +36,14 @@ pub(in crate::cli) struct FitArgs {
     /// Fit rows of one framework only, for example vllm
     #[arg(long, value_name = "NAME")]
     pub framework: Option<String>,
+
+    /// Leave out rows of days before this one
+    #[arg(long, value_parser = input::day)]
+    pub since: Option<String>,
+
+    /// Leave out rows of days after this one
+    #[arg(long, value_parser = input::day)]
+    pub until: Option<String>,
 }
 
 /// The result of a fit (`rgpu.model-fit/1`).
@@ -75,24 +84,11 @@ struct TooFew {
     rows: usize,
 }
 
-/// The rows of CSVs.
-pub(super) fn rows(files: &[PathBuf]) -> Result<Vec<Measurement>> {
-    let mut rows = Vec::new();
-    for file in files {
-        rows.extend(read_csv(&input::read(file)?).map_err(|error| {
-            Failure::new(Exit::Artifact, "bad_csv", error.to_string())
-                .file(file.display())
-                .hint("`rgpu model import` writes such CSVs")
-        })?);
-    }
-    Ok(rows)
-}
-
 /// Fits rows.
 pub(super) fn run(app: &App, args: &FitArgs) -> Result<Status> {
     let hardware = gpu::load(app, &args.gpu)?;
     let numbers = gpu::resolve(&hardware)?;
-    let all = rows(&args.files)?;
+    let all = rows(app, &args.sources, args.since.as_deref(), args.until.as_deref())?;
     let wanted = |row: &&Measurement| match &args.framework {
         Some(name) => row.framework.as_deref() == Some(name),
         None => true,
@@ -163,12 +159,21 @@ pub(super) fn error_cells(errors: &Errors) -> [String; 5] {
     ]
 }
 
+/// The share of the bandwidth that a quantization reaches, and what each of its blocks adds.
+fn quantization(efficiency: &Efficiency) -> String {
+    match (efficiency.quantize, efficiency.block_ns) {
+        (Some(share), Some(ns)) => format!("{}, {}", percent(100.0 * share), duration(ns)),
+        _ => String::new(),
+    }
+}
+
 fn text(app: &App, calibration: &Calibration) -> String {
     let mut grid = TextTable::new(&[
         ("fit", Align::Left),
         ("compute", Align::Right),
         ("memory or link", Align::Right),
         ("launch or latency", Align::Right),
+        ("quantization", Align::Right),
         ("fitted", Align::Right),
         ("mean error", Align::Right),
         ("held out", Align::Right),
@@ -189,6 +194,7 @@ fn text(app: &App, calibration: &Calibration) -> String {
             percent(100.0 * fit.efficiency.compute),
             percent(100.0 * fit.efficiency.memory),
             launch,
+            quantization(&fit.efficiency),
         ];
         let row = head.into_iter().chain(errors(&fit.train, &fit.test));
         grid.add_row(row.chain([fit.active_bounds.join(", ")]));
@@ -202,6 +208,7 @@ fn text(app: &App, calibration: &Calibration) -> String {
             String::new(),
             of_all(|regime| percent(100.0 * regime.bandwidth)),
             of_all(|regime| duration(regime.alpha_ns)),
+            String::new(),
         ];
         let row = head.into_iter().chain(errors(&fit.train, &fit.test));
         grid.add_row(row.chain([fit.active_bounds.join(", ")]));

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use rgpu_predict::Calibration;
+use rgpu_predict::calibration::LikelyEnd;
 use rgpu_predict::hw::{Gpu, Hardware, find, shipped};
 use rgpu_predict::kernel::{Context, LaunchMode};
 
@@ -40,6 +41,19 @@ impl Target {
     /// The inputs of predictions.
     pub(super) fn context(&self) -> Context<'_> {
         Context { gpu: &self.gpu, calibration: self.calibration.as_ref(), launch: self.launch }
+    }
+}
+
+impl Target {
+    /// This target at both ends of the likely range. `None` without a calibration.
+    pub(super) fn likely_ends(&self) -> Option<[Self; 2]> {
+        let calibration = self.calibration.as_ref()?;
+        Some([LikelyEnd::Fast, LikelyEnd::Slow].map(|end| Self {
+            hardware: self.hardware.clone(),
+            gpu: self.gpu,
+            calibration: Some(calibration.at(end)),
+            launch: self.launch,
+        }))
     }
 }
 

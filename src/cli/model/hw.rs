@@ -1,10 +1,11 @@
 //! `rgpu model hw`: the catalogue of GPUs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use rgpu_predict::document::{CheckDocument, CheckedItem, GpuList, gpu_document, gpu_line};
-use rgpu_predict::hw::{FigureKind, Hardware, check, find};
+use rgpu_predict::hw::host::{Diagnosis, DiagnosisError, complete};
+use rgpu_predict::hw::{FigureKind, Hardware, Problem, check, find};
 
 use super::{gpu, input};
 use crate::cli::support::app::{App, Status};
@@ -41,6 +42,14 @@ pub(in crate::cli) struct ShowArgs {
 pub(in crate::cli) struct AddArgs {
     /// The file
     pub file: PathBuf,
+
+    /// Complete the file with what a host told: the output of `rgpu doctor --json`
+    #[arg(long, value_name = "JSON")]
+    pub doctor: Option<PathBuf>,
+
+    /// Which GPU of that host, by its index, if they differ
+    #[arg(long, value_name = "INDEX", requires = "doctor")]
+    pub device: Option<u32>,
 
     /// Replace a GPU of this name that was added before
     #[arg(long)]
@@ -108,10 +117,7 @@ fn show(app: &App, args: &ShowArgs) -> Result<Status> {
         return Ok(0);
     }
     if args.toml {
-        let text = toml::to_string(&hardware).map_err(|error| {
-            Failure::new(Exit::Bug, "bug", "the GPU cannot be written as TOML").cause(error)
-        })?;
-        app.print(&text);
+        app.print(&toml_text(&hardware)?);
         return Ok(0);
     }
     app.print(&format!("{}  {}\n\n", hardware.id, hardware.name));
@@ -128,6 +134,29 @@ fn show(app: &App, args: &ShowArgs) -> Result<Status> {
     }
     app.print(&grid.fitted(app.columns(), 2));
     Ok(0)
+}
+
+fn toml_text(hardware: &Hardware) -> Result<String> {
+    toml::to_string(hardware).map_err(|error| {
+        Failure::new(Exit::Bug, "bug", "the GPU cannot be written as TOML").cause(error)
+    })
+}
+
+/// A datasheet with what the diagnosis of a host adds, and what both contradict in.
+fn completed(
+    datasheet: Hardware,
+    doctor: &Path,
+    device: Option<u32>,
+) -> Result<(Hardware, Vec<Problem>)> {
+    let wrong = |error: DiagnosisError| {
+        Failure::new(Exit::Artifact, "bad_diagnosis", error.to_string())
+            .file(doctor.display())
+            .hint("`rgpu doctor --json > FILE` writes it; `--device` chooses a GPU")
+    };
+    let diagnosis = Diagnosis::parse(&input::text(doctor)?).map_err(wrong)?;
+    let gpu = diagnosis.gpu(device).map_err(wrong)?;
+    let today = jiff::Zoned::now().date().to_string();
+    Ok(complete(datasheet, gpu, diagnosis.host.driver.as_deref(), &today))
 }
 
 /// Every number with its unit, kind and source.
@@ -183,14 +212,23 @@ fn figures(hardware: &Hardware) -> TextTable {
 }
 
 fn add(app: &App, args: &AddArgs) -> Result<Status> {
-    let hardware = gpu::read(&args.file)?;
-    let problems = check(&hardware);
+    let datasheet = gpu::read(&args.file)?;
+    let (hardware, mut problems) = match &args.doctor {
+        Some(doctor) => completed(datasheet, doctor, args.device)?,
+        None => (datasheet, Vec::new()),
+    };
+    problems.extend(check(&hardware));
     if let Some(first) = problems.first() {
         let what = format!("the file has {} problems", problems.len());
-        return Err(Failure::new(Exit::Config, "bad_hardware", what)
+        let failure = Failure::new(Exit::Config, "bad_hardware", what)
             .file(args.file.display())
-            .cause(format!("{}: {}", first.place, first.text))
-            .hint(format!("`rgpu model hw check {}` shows all", args.file.display())));
+            .cause(format!("{}: {}", first.place, first.text));
+        return Err(match args.doctor {
+            Some(_) => failure.hint("a datasheet of another GPU contradicts the host"),
+            None => {
+                failure.hint(format!("`rgpu model hw check {}` shows all", args.file.display()))
+            }
+        });
     }
     if find(&hardware.id).is_ok() {
         let what = format!("`{}` is a GPU of the catalogue: give it another id", hardware.id);
@@ -207,7 +245,12 @@ fn add(app: &App, args: &AddArgs) -> Result<Status> {
         Failure::new(Exit::Disk, "disk", "cannot write").file(target.display()).cause(error)
     };
     std::fs::create_dir_all(gpu::folder(app)).map_err(unwritten)?;
-    atomic::write(&target, &input::read(&args.file)?).map_err(unwritten)?;
+    // A file that the user wrote keeps its comments.
+    let bytes = match &args.doctor {
+        Some(_) => toml_text(&hardware)?.into_bytes(),
+        None => input::read(&args.file)?,
+    };
+    atomic::write(&target, &bytes).map_err(unwritten)?;
     app.print_note(&format!("added {} as `{}`", target.display(), hardware.id));
     Ok(0)
 }

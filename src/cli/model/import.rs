@@ -1,11 +1,12 @@
 //! `rgpu model import`: configs and results of other tools. Results become one CSV.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use rgpu_predict::document::model_document;
 use rgpu_predict::import::{ImportDefaults, ImportError, MergedRows, between, merge};
-use rgpu_predict::import::{aic, inferencemax, mlperf, trtllm, vllm};
+use rgpu_predict::import::{aic, card, inferencemax, mlperf, trtllm, vllm};
 use rgpu_predict::measurement::{Measurement, write_csv};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,7 +15,7 @@ use super::{input, llm};
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::overwrite;
 use crate::error::{Exit, Failure, Result};
-use crate::report::bytes;
+use crate::report::{Align, TextTable, bytes};
 use crate::store::atomic;
 
 /// Read configs and results of other tools
@@ -66,6 +67,8 @@ pub(in crate::cli) struct ImportArgs {
 pub(in crate::cli) enum Format {
     /// A model's config.json: shows what rgpu reads from it
     Hf,
+    /// A model card, Markdown with a YAML head: shows the sizes that it states
+    Card,
     /// Results of InferenceMAX: aggregated files and single artifacts
     Inferencemax,
     /// Results of vLLM's and SGLang's serving benchmarks
@@ -103,6 +106,9 @@ struct Duplicate {
 
 /// Imports files.
 pub(super) fn run(app: &App, args: &ImportArgs) -> Result<Status> {
+    if args.format == Format::Card {
+        return cards(app, args);
+    }
     if args.format == Format::Hf {
         return config(app, args);
     }
@@ -122,14 +128,18 @@ pub(super) fn run(app: &App, args: &ImportArgs) -> Result<Status> {
             Format::Vllm => vllm::read(&name, &data, &defaults),
             Format::Trtllm => trtllm::read(&name, &data, &defaults),
             Format::Mlperf => mlperf::read(&name, &data, &defaults),
-            Format::Aic | Format::Hf => aic::read(&name, &data),
+            Format::Aic | Format::Hf | Format::Card => aic::read(&name, &data),
         };
         rows.extend(read.map_err(failure)?);
     }
     let rows = between(rows, args.since.as_deref(), args.until.as_deref());
     let MergedRows { rows, duplicates } = merge(rows);
-    for (file, kept) in &duplicates {
-        app.print_note(&format!("duplicate: a row of {file} is already in {kept}"));
+    let mut counts: BTreeMap<&(String, String), usize> = BTreeMap::new();
+    for pair in &duplicates {
+        *counts.entry(pair).or_default() += 1;
+    }
+    for ((file, kept), n) in counts {
+        app.print_note(&format!("duplicates: {n} rows of {file} are already in {kept}"));
     }
     if rows.is_empty() {
         return Err(Failure::new(Exit::Artifact, "no_rows", "the files have no row that fits")
@@ -209,6 +219,45 @@ fn all_files(args: &ImportArgs) -> Result<Vec<PathBuf>> {
         }
     }
     Ok(files)
+}
+
+fn cards(app: &App, args: &ImportArgs) -> Result<Status> {
+    for path in &args.files {
+        let card = card::read(&path.display().to_string(), &input::text(path)?).map_err(failure)?;
+        if app.global.json {
+            app.print_json(&card)?;
+            continue;
+        }
+        let mut grid = TextTable::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left)]);
+        let mut row = |name: &str, value: Option<String>| {
+            let line = card.lines.get(name).map(|line| format!("line {line}")).unwrap_or_default();
+            let value = value.unwrap_or_else(|| "not stated".to_owned());
+            grid.add_row([name.replace('_', " "), value, line]);
+        };
+        let count = |n: Option<f64>| n.map(|n| format!("{:.2} B", n / 1e9));
+        row("parameters", count(card.parameters));
+        if card.active_parameters.is_some() {
+            row("active_parameters", count(card.active_parameters));
+        }
+        row("layers", card.layers.map(|n| n.to_string()));
+        row("context", card.context.map(|n| format!("{n} tokens")));
+        row("dtype", card.dtype.map(|dtype| dtype.to_string()));
+        app.print(&format!("{}\n", card.name.as_deref().unwrap_or(&card.file)));
+        app.print(&grid.plain(app.style().width, 2));
+        if let Some(base) = &card.base_model {
+            app.print(&format!("  made from {base}\n"));
+        }
+        if !card.unknown.is_empty() {
+            app.print_note(&format!("unknown fields of the head: {}", card.unknown.join(", ")));
+        }
+        if !card.missing.is_empty() {
+            app.print_note(&format!(
+                "the card does not state: {}; `rgpu model import hf config.json` reads them",
+                card.missing.join(", ")
+            ));
+        }
+    }
+    Ok(0)
 }
 
 fn config(app: &App, args: &ImportArgs) -> Result<Status> {

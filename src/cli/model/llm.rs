@@ -6,7 +6,7 @@ use clap::Args;
 use rgpu_predict::Dtype;
 use rgpu_predict::config::Model;
 use rgpu_predict::document::{
-    CalibrationState, LlmDocument, LlmParts, definitions, load_point, model_document,
+    CalibrationState, LikelyServing, LlmDocument, LlmParts, definitions, load_point, model_document,
 };
 use rgpu_predict::hw::Tier;
 use rgpu_predict::kernel::{AttentionKind, Fusion};
@@ -233,6 +233,7 @@ fn predict(
     target: &Target,
 ) -> Result<LlmDocument> {
     let context = target.context();
+    let ends = target.likely_ends();
     let mut points = Vec::new();
     let mut first: Option<(Load, LoadResult)> = None;
     let mut refused = None;
@@ -245,7 +246,14 @@ fn predict(
         };
         match serve(model, deployment, &load, &context) {
             Ok(served) => {
-                points.push(load_point(&load, &Ok(served.serving)));
+                let mut point = load_point(&load, &Ok(served.serving));
+                if let (Some(ends), true) = (&ends, served.serving.is_calibrated) {
+                    let at = |end: &Target| serve(model, deployment, &load, &end.context());
+                    if let (Ok(fast), Ok(slow)) = (at(&ends[0]), at(&ends[1])) {
+                        point.likely = Some(LikelyServing::of(&fast.serving, &slow.serving));
+                    }
+                }
+                points.push(point);
                 first.get_or_insert((load, served));
             }
             Err(error) => {

@@ -6,7 +6,6 @@ use clap::Args;
 use rgpu_predict::collective::Topology;
 use rgpu_predict::config::Model;
 use rgpu_predict::hw::Gpu;
-use rgpu_predict::import::between;
 use rgpu_predict::kernel::Context;
 use rgpu_predict::llm::{Deployment, Load, Parallelism, serve};
 use rgpu_predict::measurement::{self, Kind, Measurement};
@@ -15,7 +14,8 @@ use rgpu_predict::{Calibration, Dtype};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::fit::{error_cells, rows};
+use super::fit::error_cells;
+use super::rows::rows;
 use super::{gpu, input, llm};
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
@@ -24,9 +24,9 @@ use crate::report::{Align, TextTable, percent};
 /// Compare predictions with measured rows
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct ReconcileArgs {
-    /// CSVs of `rgpu model import`
-    #[arg(required = true)]
-    pub files: Vec<PathBuf>,
+    /// CSVs of `rgpu model import`, and runs (id, prefix, latest, folder)
+    #[arg(required = true, value_name = "CSV|RUN")]
+    pub sources: Vec<String>,
 
     /// The GPU whose rows are compared
     #[arg(long, value_name = "NAME|FILE")]
@@ -89,7 +89,7 @@ pub(super) fn run(app: &App, args: &ReconcileArgs) -> Result<Status> {
         None => None,
     };
     let model = args.config.as_deref().map(llm::model).transpose()?;
-    let all = between(rows(&args.files)?, args.since.as_deref(), args.until.as_deref());
+    let all = rows(app, &args.sources, args.since.as_deref(), args.until.as_deref())?;
     let has_name = |row: &&Measurement| match &args.model {
         Some(part) => row.model.as_deref().is_some_and(|name| name.contains(part)),
         None => true,

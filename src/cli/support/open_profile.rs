@@ -106,7 +106,7 @@ fn document<T: DeserializeOwned>(folder: &RunFolder, name: &str) -> Result<Optio
 }
 
 /// The saved profile of a run.
-fn saved_profile(folder: &RunFolder) -> Result<Profile> {
+pub(in crate::cli) fn saved_profile(folder: &RunFolder) -> Result<Profile> {
     let path = folder.path().join("profile.json");
     if !path.is_file() {
         return Err(no_profile(folder).file(path.display()));

@@ -12,6 +12,9 @@ function summarised(...children) {
   section("summary", "Summary", null, ...children).querySelector("h2").classList.add("skip");
 }
 
+const ERROR_BARS = " The bars hold 80 % of the measured times that the fit did not see.";
+const between = likely => likely ? `, likely ${duration(likely[0])} to ${duration(likely[1])}` : "";
+
 function kernel() {
   const documents = page.sides.map(s => s.document);
   const [first] = documents;
@@ -21,7 +24,7 @@ function kernel() {
     const shares = d.shares;
     section("kernel" + (at || ""), documents.length > 1 ? d.subject : "Where the time goes", `Limited by ${LIMIT_WORDS[d.limited_by] || d.limited_by}. Pale bars run beside a longer one and are not in the sum.`,
       waterfall(termRows(d.terms), "Terms of the prediction"),
-      el("div", { class: "tiles" }, tile("Prediction", duration(d.time_ns), d.calibration), tile("Bound", duration(d.bound_ns), `${percent(100 * d.bound_ns / d.time_ns)} of the prediction`, d.bound_ns / d.time_ns),
+      el("div", { class: "tiles" }, tile("Prediction", duration(d.time_ns), d.calibration + between(d.likely_ns)), tile("Bound", duration(d.bound_ns), `${percent(100 * d.bound_ns / d.time_ns)} of the prediction`, d.bound_ns / d.time_ns),
         tile("Work", si(d.flops, "FLOP"), `${digits(d.intensity)} FLOP a byte`), tile("Traffic", bytes(d.bytes), "over HBM"),
         d.tile && tile("Tile", `${d.tile.rows} × ${d.tile.columns}`, d.tile.split > 1 ? `k in ${d.tile.split} parts` : "best of a library's"),
         shares && tile("Measured", duration(shares.measured_ns), `${percent(100 * shares.of_bound)} of the bound`, shares.of_bound)),
@@ -35,9 +38,9 @@ function collective() {
   summarised(el("p", { class: "title" }, `${duration(d.time_ns)}, and never below ${duration(d.bound_ns)}`),
     el("p", { class: "lead" }, `${name} of ${bytes(d.bytes)} on ${count(d.gpus)} × ${d.gpu}, by ${d.algorithm} and ${d.protocol}.`), calibrated([d]),
     el("div", { class: "tiles" }, tile("Prediction", duration(d.time_ns), d.calibration), tile("Bound", duration(d.bound_ns), "links alone", d.bound_ns / d.time_ns), tile("Bus rate", rate(d.bus_bandwidth, "B/s"), "as nccl-tests has it")));
-  const point = (line, ns) => ({ x: line.bytes, y: ns, title: `${bytes(line.bytes)}: ${duration(ns)}, ${line.algorithm}, ${line.protocol}` });
-  section("sizes", "By message size", "The bound is what must leave each GPU over its link, without reductions inside the switch.",
-    plotted([{ name: "prediction", line: true, points: d.sizes.map(s => point(s, s.time_ns)) }, { name: "bound", line: true, bare: true, faint: true, color: 9, points: d.sizes.map(s => point(s, s.bound_ns)) }],
+  const point = (line, ns, ys) => ({ x: line.bytes, y: ns, ys, title: `${bytes(line.bytes)}: ${duration(ns)}${between(ys)}, ${line.algorithm}, ${line.protocol}` });
+  section("sizes", "By message size", "The bound is what must leave each GPU over its link, without reductions inside the switch." + (d.sizes.some(s => s.likely_ns) ? ERROR_BARS : ""),
+    plotted([{ name: "prediction", line: true, points: d.sizes.map(s => point(s, s.time_ns, s.likely_ns)) }, { name: "bound", line: true, bare: true, faint: true, color: 9, points: d.sizes.map(s => point(s, s.bound_ns)) }],
       { label: "message size", show: bytes }, { label: "time", show: duration }, "Time against message size; the table below has its numbers"),
     table([
       { label: "size", num: true, cell: s => bytes(s.bytes), key: s => s.bytes }, { label: "time", num: true, cell: s => duration(s.time_ns), key: s => s.time_ns },

@@ -16,7 +16,7 @@ function ticks(low, high) {
 /** A label without the zeros after its point. */
 const round = text => text.replace(/\.0+(?= |$)/, "");
 
-/** `series`: {name, points: [{x, y, label, title, faint}], line, hollow}. `x`, `y`: {label, show}. */
+/** `series`: {name, points: [{x, y, label, title, faint, xs, ys}], line, hollow}. `xs`, `ys`: the two ends of an error bar. `x`, `y`: {label, show}. */
 function plotted(series, x, y, label) {
   const all = series.flatMap(s => s.points);
   const [w, h, left, top, right, bottom] = [1100, 430, 92, 16, 30, 48];
@@ -25,7 +25,7 @@ function plotted(series, x, y, label) {
     const room = Math.max(1.12, (high / low) ** 0.06);
     return [low / room, high * room];
   };
-  const [x0, x1] = around(all.map(p => p.x)), [y0, y1] = around(all.map(p => p.y));
+  const [x0, x1] = around(all.flatMap(p => [p.x, ...(p.xs || [])])), [y0, y1] = around(all.flatMap(p => [p.y, ...(p.ys || [])]));
   const X = v => left + Math.log(v / x0) / Math.log(x1 / x0) * (w - left - right);
   const Y = v => h - bottom - Math.log(v / y0) / Math.log(y1 / y0) * (h - top - bottom);
   const plot = svg("svg", { class: "plot", viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": label });
@@ -50,6 +50,9 @@ function plotted(series, x, y, label) {
     if (s.line) plot.append(svg("path", { class: "roof" + (s.faint ? " faint" : ""), stroke, d: s.points.map((p, n) => `${n ? "L" : "M"}${X(p.x).toFixed(1)} ${Y(p.y).toFixed(1)}`).join("") }));
     if (s.bare) return;
     for (const p of s.points) {
+      const bar = ends => plot.append(svg("line", { class: "error", stroke, "stroke-width": 2, ...ends }));
+      if (p.xs) bar({ x1: X(p.xs[0]), x2: X(p.xs[1]), y1: Y(p.y), y2: Y(p.y) });
+      if (p.ys) bar({ x1: X(p.x), x2: X(p.x), y1: Y(p.ys[0]), y2: Y(p.ys[1]) });
       plot.append(svg("circle", { cx: X(p.x), cy: Y(p.y), r: p.faint ? 4 : 6, fill: s.hollow || p.faint ? "var(--card)" : stroke, stroke, "stroke-width": 2 }, svg("title", null, p.title)));
       if (p.label && free(X(p.x) + 9, Y(p.y) + 16, p.label)) plot.append(svg("text", { class: "ink", x: X(p.x) + 9, y: Y(p.y) + 16 }, p.label));
     }

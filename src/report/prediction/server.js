@@ -63,9 +63,9 @@ function comparedSides() {
 
 function pareto() {
   const several = page.sides.length > 1;
-  const point = (s, label, title) => ({ x: s.tpot_mixed_ns, y: s.output_tokens_per_s_gpu, label, title: `${title}: ${duration(s.tpot_mixed_ns)} a token, ${rateOf(s.output_tokens_per_s_gpu)} tokens/s a GPU` });
+  const point = (s, label, title, xs) => ({ xs, x: s.tpot_mixed_ns, y: s.output_tokens_per_s_gpu, label, title: `${title}: ${duration(s.tpot_mixed_ns)} a token, ${rateOf(s.output_tokens_per_s_gpu)} tokens/s a GPU` });
   const series = page.sides.map((side, at) => ({ name: `${several ? side.name : spread(side.document.parallelism)}; the label is the number of requests`, line: true, color: at,
-    points: served(side.document).map(p => point(p.serving, count(p.concurrency), plural(p.concurrency, "request"))) }));
+    points: served(side.document).map(p => point(p.serving, count(p.concurrency), plural(p.concurrency, "request"), p.likely && p.likely.tpot_mixed_ns)) }));
   page.sides.forEach((side, at) => {
     const ways = othersOf(side.document).filter(s => s.serving).map(s => point(s.serving, spread(s.parallelism), spread(s.parallelism)));
     if (ways.length) series.push({ name: `${several ? side.name + ": " : ""}other ways, with ${plural(side.document.points[0].concurrency, "request")}`, hollow: true, color: at + 2, points: ways });
@@ -73,7 +73,7 @@ function pareto() {
   const drawn = series.filter(s => s.points.length);
   if (sum(drawn.map(s => s.points.length)) < 2) return absent.push(["Throughput and latency", "one load makes no curve: `--concurrency 1..256:x2` predicts several"]);
   markBeaten(drawn);
-  section("pareto", "Throughput and latency", "Up and to the left is better. A filled point is one that no other beats in both; a small one is beaten. Prefills of other requests are in the time per token.",
+  section("pareto", "Throughput and latency", "Up and to the left is better. A filled point is one that no other beats in both; a small one is beaten. Prefills of other requests are in the time per token." + (drawn.some(s => s.points.some(p => p.xs)) ? ERROR_BARS : ""),
     plotted(drawn, { label: "time per output token", show: duration }, { label: "output tokens/s a GPU", show: rateOf }, "Throughput against latency; the table below has its numbers"));
 }
 

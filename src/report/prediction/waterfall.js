@@ -1,8 +1,8 @@
 // The waterfall of a predicted time: each bar begins where the one before it ends. A click on a layer
 // shows its kernels, a click on a kernel its terms.
 
-const LIMITS = { compute: 0, memory: 1, shared: 2, link: 3, launch: 4 };
-const LIMIT_WORDS = { compute: "arithmetic", memory: "HBM traffic", shared: "shared memory", link: "links between GPUs", launch: "launches" };
+const LIMITS = { compute: 0, memory: 1, shared: 2, link: 3, launch: 4, quantize: 5 };
+const LIMIT_WORDS = { compute: "arithmetic", memory: "HBM traffic", shared: "shared memory", link: "links between GPUs", launch: "launches", quantize: "quantization" };
 
 /** A part whose terms all run beside other work adds nothing to the sum. */
 const beside = part => part.terms.length > 0 && part.terms.every(term => !term.counts);
@@ -27,7 +27,7 @@ function layerRows(layer, open) {
 }
 function termRows(terms) {
   // Other names are those of links: latency, transfer, fetch.
-  const limit = name => (name.replace("bound_", "") in LIMITS ? name.replace("bound_", "") : "link");
+  const limit = name => { const plain = name.replace(/^bound_|_memory$/g, ""); return plain in LIMITS ? plain : "link"; };
   return terms.map(term => ({ name: words(term.name), ns: term.ns, pieces: [[limit(term.name), term.ns]], hidden: !term.counts,
     note: el("code", null, term.formula) }));
 }

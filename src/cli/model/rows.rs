@@ -1,0 +1,54 @@
+//! Measured rows: of CSVs, and of runs.
+
+use std::path::Path;
+
+use rgpu_predict::import::between;
+use rgpu_predict::measurement::{Measurement, read_csv};
+
+use super::input;
+use crate::analysis::measured_rows::measured_rows;
+use crate::cli::support::app::App;
+use crate::cli::support::missing;
+use crate::cli::support::open_profile::saved_profile;
+use crate::error::{Exit, Failure, Result};
+use crate::store::{Runs, StoreError};
+
+/// The rows of CSV files and runs, of the days from `since` to `until`.
+pub(super) fn rows(
+    app: &App,
+    sources: &[String],
+    since: Option<&str>,
+    until: Option<&str>,
+) -> Result<Vec<Measurement>> {
+    let mut rows = Vec::new();
+    for source in sources {
+        match Path::new(source).is_file() {
+            true => rows.extend(of_csv(Path::new(source))?),
+            false => rows.extend(of_run(app, source)?),
+        }
+    }
+    Ok(between(rows, since, until))
+}
+
+fn of_csv(file: &Path) -> Result<Vec<Measurement>> {
+    read_csv(&input::read(file)?).map_err(|error| {
+        Failure::new(Exit::Artifact, "bad_csv", error.to_string())
+            .file(file.display())
+            .hint("`rgpu model import` writes such CSVs")
+    })
+}
+
+fn of_run(app: &App, name: &str) -> Result<Vec<Measurement>> {
+    let folder = Runs::new(&app.config.runs_dir.value).find_result(name).map_err(|e| match e {
+        StoreError::Unknown(_) => missing::run_or_file(name),
+        other => other.into(),
+    })?;
+    let found = measured_rows(&saved_profile(&folder)?);
+    for reason in &found.skipped {
+        app.print_note(&format!("{name}: no row of {reason}"));
+    }
+    if found.rows.is_empty() {
+        app.print_note(&format!("{name} has no kernel whose work is known"));
+    }
+    Ok(found.rows)
+}
