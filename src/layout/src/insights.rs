@@ -68,8 +68,10 @@ pub fn insight(name: &str, layout: &SwizzledLayout, limits: Limits) -> LayoutIns
     let swizzle = layout.swizzle();
     if !swizzle.is_identity() {
         let mode = swizzle.umma_mode().map_or(String::new(), |mode| format!(", the {mode} mode,"));
-        remarks
-            .push(format!("the swizzle {swizzle}{mode} repeats every {} bytes", swizzle.period()));
+        let period = swizzle.period();
+        remarks.push(format!(
+            "the swizzle {swizzle} of byte addresses{mode} repeats every {period} bytes"
+        ));
     }
     LayoutInsight {
         name: name.to_owned(),
