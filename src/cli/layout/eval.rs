@@ -61,9 +61,9 @@ pub(in crate::cli) struct EvalArgs {
 
     /// What colours stand for [default: offset; with --tile thread]
     #[arg(long, value_enum, help_heading = "Pictures")]
-    pub color: Option<Color>,
+    pub color_by: Option<ColorMeaning>,
 
-    /// Bytes of an element, for --color bank
+    /// Bytes of an element, for --color-by bank
     #[arg(long, value_name = "BYTES", default_value_t = 2, help_heading = "Pictures",
           value_parser = clap::value_parser!(i64).range(1..=16))]
     pub elem_bytes: i64,
@@ -83,7 +83,7 @@ pub(in crate::cli) enum PictureFormat {
 
 /// The meaning of a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum Color {
+pub(in crate::cli) enum ColorMeaning {
     /// The thread; without --tile the first mode
     Thread,
     /// The bank of shared memory
@@ -212,10 +212,10 @@ fn f2_text(matrix: &F2Matrix) -> String {
 
 fn picture(args: &EvalArgs, layout: &SwizzledLayout) -> Result<CellGrid> {
     let bank = Coloring::Bank { element_bytes: args.elem_bytes };
-    let coloring = match args.color {
-        Some(Color::Thread) => Coloring::Thread,
-        Some(Color::Bank) => bank,
-        Some(Color::Offset) => Coloring::Offset,
+    let coloring = match args.color_by {
+        Some(ColorMeaning::Thread) => Coloring::Thread,
+        Some(ColorMeaning::Bank) => bank,
+        Some(ColorMeaning::Offset) => Coloring::Offset,
         None if args.tile.is_some() => Coloring::Thread,
         None => Coloring::Offset,
     };

@@ -162,7 +162,8 @@ fn draw_loop(frame: &mut Frame<'_>, area: Rect, looped: &LoopData, state: &mut V
     let status = &looped.status;
     let block = Block::bordered().title(status.id.as_str());
     frame.render_widget(Paragraph::new(head_lines(looped)).block(block), head);
-    let [left, right] = Layout::horizontal([Constraint::Fill(2), Constraint::Fill(3)]).areas(middle);
+    let [left, right] =
+        Layout::horizontal([Constraint::Fill(2), Constraint::Fill(3)]).areas(middle);
     draw_best(frame, left, status);
     draw_iterations(frame, right, status, state);
     let room = usize::from(bottom.height.saturating_sub(2));
