@@ -8,6 +8,11 @@
 //! `dispatch`, `attach`, `completions`, `exec_commands` and `documents`, which name every command.
 //! `queue` and `loops` get `top` from `dispatch`.
 
+/// The text below the flags of a command's `--help`. A test runs every line through the parser.
+macro_rules! examples {
+    ($($line:literal),+ $(,)?) => { concat!("Examples:", $("\n  ", $line),+) };
+}
+
 mod args;
 mod attach;
 mod bench;

@@ -20,6 +20,7 @@ pub mod error;
 pub mod model;
 
 mod child_tree;
+mod duration;
 mod fault_point;
 mod regular_file;
 

@@ -12,9 +12,21 @@ use super::{
 };
 use crate::report::KernelNames;
 
+/// The variables that all commands read; docs/settings.md has the same.
+const ENVIRONMENT: &str = "\
+Environment:
+  RGPU_REMOTE                         the remote, if --remote is not given
+  RGPU_RUNS_DIR                       the folder of runs
+  RGPU_CONFIG                         your settings file
+  RGPU_LIBEXEC                        the folder of agent, runner and collector
+  NO_COLOR, CLICOLOR, CLICOLOR_FORCE  colours, if --color is not given
+
+`rgpu COMMAND --help` has examples.";
+
 /// Profile, check and run GPU kernels on a remote NVIDIA GPU
 #[derive(Parser, Clone, Debug)]
-#[command(name = "rgpu", version, propagate_version = true, args_override_self = true)]
+#[command(name = "rgpu", version = env!("RGPU_VERSION"), propagate_version = true, args_override_self = true)]
+#[command(after_long_help = ENVIRONMENT)]
 #[command(subcommand_required = true, arg_required_else_help = true, infer_subcommands = false)]
 pub(super) struct Cli {
     #[command(flatten)]
@@ -73,7 +85,12 @@ pub(super) enum Command {
     Setup(Deferred<setup::SetupCommand>),
     /// Let others run jobs on this host over HTTP, with a token
     Worker(Deferred<worker::WorkerArgs>),
-    /// Print a shell's completion script: rgpu completions bash > …
+    /// Print a shell's completion script
+    #[command(after_long_help = examples!(
+        "rgpu completions bash > ~/.local/share/bash-completion/completions/rgpu",
+        "rgpu completions zsh > ~/.zfunc/_rgpu",
+        "rgpu completions fish > ~/.config/fish/completions/rgpu.fish",
+    ))]
     Completions {
         /// The shell to print completions for
         shell: clap_complete::Shell,
@@ -125,7 +142,74 @@ impl Command {
 #[cfg(test)]
 mod tests {
     use super::Cli;
-    use clap::CommandFactory;
+    use clap::builder::ValueRange;
+    use clap::{Command, CommandFactory, ValueHint};
+
+    /// Calls `visit` with every command that users see.
+    fn visit_commands(command: &Command, visit: &mut impl FnMut(&Command)) {
+        visit(command);
+        for below in command.get_subcommands() {
+            if !below.is_hide_set() && below.get_name() != "help" {
+                visit_commands(below, visit);
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_has_examples_that_it_accepts() {
+        let mut whole = Cli::command();
+        whole.build();
+        let mut wrong = Vec::new();
+        visit_commands(&whole, &mut |command| {
+            if command.has_subcommands() {
+                return;
+            }
+            let name = command.get_bin_name().unwrap_or_default();
+            let text = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+            let lines =
+                text.lines().filter(|line| line.starts_with("  ") && line.contains("rgpu "));
+            let mut count = 0;
+            for line in lines {
+                count += usize::from(line.contains(name));
+                // What feeds or takes the command is not part of it.
+                let line = &line[line.find("rgpu ").unwrap_or_default()..];
+                let line = line.split(" > ").next().unwrap_or_default();
+                let words = shlex::split(line).unwrap_or_default();
+                if let Err(error) = Cli::command().try_get_matches_from(words) {
+                    wrong.push(format!("`{line}`: {error}"));
+                }
+            }
+            if count == 0 {
+                wrong.push(format!("`{name}` has no example"));
+            }
+        });
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn shells_know_of_every_value_that_is_a_path() {
+        let mut whole = Cli::command();
+        whole.build();
+        let mut unknown = Vec::new();
+        visit_commands(&whole, &mut |command| {
+            for arg in
+                command.get_arguments().filter(|arg| arg.get_num_args() != Some(ValueRange::EMPTY))
+            {
+                let names = arg.get_value_names().unwrap_or_default().join("|");
+                let is_path = ["FILE", "DIR"].iter().any(|word| names.contains(word));
+                // `completions` completes these with files and with names that only rgpu knows.
+                let is_named = names.contains("RUN");
+                if is_path && !is_named && arg.get_value_hint() == ValueHint::Unknown {
+                    unknown.push(format!(
+                        "{} {}",
+                        command.get_bin_name().unwrap_or_default(),
+                        arg.get_id()
+                    ));
+                }
+            }
+        });
+        assert!(unknown.is_empty(), "{}", unknown.join("\n"));
+    }
 
     #[test]
     fn the_list_of_commands_tells_what_each_tells_of_itself() {

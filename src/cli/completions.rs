@@ -6,6 +6,9 @@
 //! that the shell asks `rgpu __names`. Of a list such as `--remote a,b` the last name is completed.
 //! Names that are not a plain word in every shell are left out, because bash expands the words it
 //! is offered and anybody can write a project's kernels.
+//!
+//! Clap's own dynamic completion (`clap_complete::env`) would replace this, but it is not stable yet
+//! (`unstable-dynamic`), and in bash it completes no file names after `--`, as in `rgpu exec -- ls`.
 
 use clap::{Command, CommandFactory, ValueEnum};
 use clap_complete::Shell;

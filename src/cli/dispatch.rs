@@ -4,13 +4,13 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::{ColorChoice, CommandFactory, FromArgMatches, ValueEnum};
 use etcetera::BaseStrategy;
 
 use super::args::{Cli, Command};
 use super::support::app::{App, Status, show_failure, stdout_is_taken, will_want_json};
 use super::support::exec_status::show_own_failure;
-use super::support::terminal::{Terminal, record_write_error, write_stderr, written};
+use super::support::terminal::{Terminal, choose_color, write_out, write_stderr, written};
 use super::{
     attach, bench, build, compare, completions, disasm, doctor, documents, exec, exec_commands,
     kernels, layout, loops, model, profile, queue, remote, report, runs, schema, setup, top,
@@ -27,6 +27,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let argv: Vec<OsString> = args.into_iter().collect();
     let json = argv.iter().take_while(|a| *a != "--").any(|a| a == "--json");
     will_want_json(json);
+    choose_color(typed_color(&argv));
     std::panic::set_hook(Box::new(|info| {
         let place =
             info.location().map(|l| format!("{}:{}", l.file(), l.line())).unwrap_or_default();
@@ -57,6 +58,8 @@ fn start(argv: &[OsString]) -> Result<Status> {
         Ok(cli) => cli,
         Err(error) => return handle_clap_error(&error, argv, &expanded),
     };
+    // A preset may have changed it.
+    choose_color(cli.global.color);
     if cli.global.json && cli.command.events() == Some("-") {
         return Err(stdout_is_taken());
     }
@@ -106,7 +109,7 @@ fn start(argv: &[OsString]) -> Result<Status> {
             return prune_runs(&app, exec::run(&app, &args, &exec_commands::EXEC_COMMANDS));
         }
         Command::Build(args) => prune_runs(&app, build::run(&app, &args)),
-        Command::Remote(command) => remote::run(&app, &command),
+        Command::Remote(command) => remote::run(&app, &command, doctor::summary),
         Command::Doctor(args) => doctor::run(&app, &args),
         Command::Kernels(command) => kernels::run(&app, &command),
         Command::Runs(command) => runs::run(&app, &command, attach::run),
@@ -144,6 +147,20 @@ fn parent() -> Option<RunParent> {
     (parent != RunParent::default()).then_some(parent)
 }
 
+/// The value of `--color` as typed: for help and errors, which clap gives instead of flags.
+fn typed_color(argv: &[OsString]) -> ColorChoice {
+    let mut words = argv.iter().take_while(|a| *a != "--").filter_map(|a| a.to_str());
+    let mut choice = ColorChoice::Auto;
+    while let Some(word) = words.next() {
+        let value = match word.strip_prefix("--color=") {
+            None if word == "--color" => words.next(),
+            value => value,
+        };
+        choice = value.and_then(|v| ColorChoice::from_str(v, false).ok()).unwrap_or(choice);
+    }
+    choice
+}
+
 fn parse_cli(argv: &[OsString]) -> clap::error::Result<Cli> {
     let mut command = Cli::command();
     let cli = command
@@ -161,6 +178,33 @@ fn prune_runs<T>(app: &App, ended: T) -> T {
     ended
 }
 
+/// What `rgpu` alone prints: three things to do next.
+fn next_steps() -> String {
+    const ADD: &str = "  rgpu remote add NAME ssh://USER@HOST --default    name a GPU host\n";
+    const DOCTOR: &str = "  rgpu doctor                                       what works there\n";
+    const PROFILE: &str = "  rgpu profile --kernel vecadd --mode ncu           profile a kernel\n";
+    const REPORT: &str =
+        "  rgpu report latest --format html --open           see the last run as a page\n";
+    let folders = etcetera::choose_base_strategy().ok().zip(std::env::current_dir().ok());
+    let config = folders
+        .and_then(|(base, cwd)| Config::load(&cwd, &base.config_dir(), &Environment::read()).ok());
+    let steps = match config.is_some_and(|config| !config.remotes.is_empty()) {
+        true => [DOCTOR, PROFILE, REPORT],
+        false => [ADD, DOCTOR, PROFILE],
+    };
+    let steps = steps.concat();
+    format!(
+        "rgpu profiles, checks and runs GPU kernels on a remote NVIDIA GPU. What to do next:\n\n\
+         {steps}\nrgpu --help lists all commands.\n"
+    )
+}
+
+/// A message of clap, such as a help page.
+fn rendered(error: &clap::Error, color: bool) -> String {
+    let text = error.render();
+    if color { text.ansi().to_string() } else { text.to_string() }
+}
+
 /// Prints `--help` and `--version`; turns any other message of clap into a usage error.
 fn handle_clap_error(
     error: &clap::Error,
@@ -170,11 +214,15 @@ fn handle_clap_error(
     use clap::error::ErrorKind;
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let _ = error.print().inspect_err(record_write_error);
+            write_out(rendered(error, Terminal::detect().stdout_color).as_bytes());
             written().map(|()| 0)
         }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if argv.len() <= 1 => {
+            write_stderr(&next_steps());
+            Ok(Exit::Usage as u8)
+        }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = error.print();
+            write_stderr(&rendered(error, Terminal::detect().stderr_color));
             Ok(Exit::Usage as u8)
         }
         // Clap's own message would list hidden commands too.

@@ -33,8 +33,13 @@ use crate::tool::{Request, SanitizerTool, Target};
 
 /// Run every tool on a host with a tiny kernel, and show what works and why the rest does not
 #[derive(Args, Clone, Debug)]
+#[command(after_long_help = examples!(
+    "rgpu doctor",
+    "rgpu doctor h200 --fresh",
+    "rgpu doctor h200 --json",
+))]
 pub(super) struct DoctorArgs {
-    /// A remote [default: the default remote]
+    /// A remote [default: that of RGPU_REMOTE, or of your settings]
     pub remote: Option<String>,
 
     /// Forget everything known about the host first
@@ -102,19 +107,47 @@ struct ChosenPaths {
 pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
     let spec = session::spec(app, args.remote.as_deref())?;
     let started_at = Instant::now();
+    let diagnosis = diagnose(app, spec, args.fresh, args.accept_new)?;
+    if app.global.json {
+        app.print_json(&diagnosis)?;
+        return Ok(0);
+    }
+    show(app, &diagnosis, started_at.elapsed().as_secs_f64());
+    Ok(0)
+}
+
+/// Tries every tool and mode on a host, and says in at most three lines what works.
+pub(super) fn summary(app: &App, spec: RemoteSpec) -> Result<String> {
+    let name = spec.name.clone();
+    let diagnosis = diagnose(app, spec, false, false)?;
+    if let Some(why) = diagnosis.untried {
+        return Ok(format!("no mode was tried: {why}"));
+    }
+    let (failing, working): (Vec<&ModeLine>, Vec<&ModeLine>) =
+        diagnosis.modes.iter().partition(|line| line.rung.is_empty());
+    let reached = |line: &&ModeLine| format!("{} ({})", line.mode, line.rung);
+    let mut lines = Vec::new();
+    if !working.is_empty() {
+        let modes: Vec<String> = working.iter().map(reached).collect();
+        lines.push(format!("works on `{name}`: {}", modes.join(", ")));
+    }
+    if !failing.is_empty() {
+        let modes: Vec<&str> = failing.iter().map(|line| line.mode).collect();
+        lines.push(format!("does not work: {}", modes.join(", ")));
+    }
+    lines.push(format!("`rgpu doctor {name}` says why not more"));
+    Ok(lines.join("\n"))
+}
+
+fn diagnose(app: &App, spec: RemoteSpec, fresh: bool, accept_new: bool) -> Result<Diagnosis> {
     let scratch = tempfile::tempdir()
         .map_err(|e| Failure::new(Exit::Disk, "disk", "cannot make a temporary folder").cause(e))?;
-    let output_options = OutputOptions {
-        live: LiveOutput::Hidden,
-        events: None,
-        accept_new: args.accept_new,
-        run: "",
-        row: None,
-    };
-    let diagnosis = app.block_on(async {
+    let output_options =
+        OutputOptions { live: LiveOutput::Hidden, events: None, accept_new, run: "", row: None };
+    app.block_on(async {
         let mut session = session::open(app, spec, output_options).await?;
         let cache = session::facts_cache(app, &session.spec);
-        if args.fresh {
+        if fresh {
             cache.forget();
             cache.failed_rungs(&session.spec.name).forget();
         }
@@ -153,13 +186,7 @@ pub(super) fn run(app: &App, args: &DoctorArgs) -> Result<Status> {
         };
         session.link.close().await;
         Ok(Diagnosis { schema: "rgpu.doctor/1", host, modes, untried, chosen })
-    })?;
-    if app.global.json {
-        app.print_json(&diagnosis)?;
-        return Ok(0);
-    }
-    show(app, &diagnosis, started_at.elapsed().as_secs_f64());
-    Ok(0)
+    })
 }
 
 /// The folders of rgpu's own kernels: `doctor` runs none of the project's.

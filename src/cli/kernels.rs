@@ -18,10 +18,16 @@ use crate::store::atomic;
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum KernelsCommand {
     /// List the kernels that --kernel finds by name
+    #[command(after_long_help = examples!("rgpu kernels list"))]
     List,
     /// Show a kernel's entry, arguments and cases
+    #[command(after_long_help = examples!(
+        "rgpu kernels show tiled-matmul",
+        "rgpu kernels show path/to/mine.cu",
+    ))]
     Show(ShowArgs),
     /// Write a kernel.toml beside a .cu file
+    #[command(after_long_help = examples!("rgpu kernels new path/to/mine.cu"))]
     New(NewArgs),
 }
 

@@ -38,45 +38,81 @@ pub(super) use snapshot::LayoutSnapshot;
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum LayoutCommand {
     /// What a layout is as a function: size, image, injective, compact; offsets and pictures
+    #[command(after_long_help = examples!(
+        "rgpu layout eval '(4,8):(8,1)' --at '(3,2)'",
+        "rgpu layout eval '((4,2),(2,1)):((2,1),(8,0))' --tile 4x4 --table",
+        "rgpu layout eval '(8,8):(8,1)' --svg layout.svg --color-by bank --elem-bytes 4",
+    ))]
     Eval(eval::EvalArgs),
     /// The layout of A∘B: B's coordinates through A
+    #[command(after_long_help = examples!("rgpu layout compose '(4,8):(8,1)' '(3,2):(1,3)'"))]
     Compose(algebra::ComposeArgs),
     /// The layout that counts the places which a layout leaves out
+    #[command(after_long_help = examples!("rgpu layout complement '(4,2):(1,8)'"))]
     Complement(algebra::ComplementArgs),
     /// Split a layout into tiles and the rest
+    #[command(after_long_help = examples!("rgpu layout divide '16:1' '4:1'"))]
     Divide(algebra::TileArgs),
     /// Repeat a layout as another one counts
+    #[command(after_long_help = examples!("rgpu layout product '(2,2):(1,2)' '3:1'"))]
     Product(algebra::TileArgs),
     /// The layout that leads from offsets back to indices
+    #[command(after_long_help = examples!("rgpu layout inverse '(4,8):(8,1)'"))]
     Inverse(algebra::InverseArgs),
     /// The same function with as few modes as possible
+    #[command(after_long_help = examples!("rgpu layout coalesce '(2,(1,6)):(1,(6,2))'"))]
     Coalesce(algebra::CoalesceArgs),
     /// A layout without its modes of stride 0, coalesced
+    #[command(after_long_help = examples!("rgpu layout filter '(4,8):(0,1)'"))]
     Filter(algebra::FilterArgs),
     /// The same bytes as elements of another width
+    #[command(after_long_help = examples!(
+        "rgpu layout recast '(8,16):(16,1)' --from 16 --to 32",
+    ))]
     Recast(algebra::RecastArgs),
     /// Whether two layouts are equal, proved, or the first coordinate where they differ
+    #[command(after_long_help = examples!("rgpu layout equal '(4,8):(8,1)' '(4,(4,2)):(8,(1,4))'"))]
     Equal(equal::EqualArgs),
     /// Sectors of global memory and bank conflicts that the accesses of warps cause
+    #[command(after_long_help = examples!(
+        "rgpu layout check '32:32' --elem-bytes 4 --access smem",
+    ))]
     Check(check::CheckArgs),
     /// Scale factors of NVFP4 and MXFP4: places, proofs, and what is wrong in a dumped buffer
+    #[command(after_long_help = examples!(
+        "rgpu layout sf --mn 384 --k 512 --file sfb.bin --expect plain.bin",
+    ))]
     Sf(scale::ScaleArgs),
     /// Whether accumulators and scales fit into tensor memory, and what to change
+    #[command(after_long_help = examples!("rgpu layout tmem --tile 128x128x256 --acc-stages 2"))]
     Tmem(tmem::TmemArgs),
     /// Encode and decode the descriptors of `tcgen05.mma`: matrices in shared memory, instructions
     #[command(subcommand)]
     Umma(umma::UmmaCommand),
     /// How an epilogue reads tensor memory and what its stores cost
+    #[command(after_long_help = examples!(
+        "rgpu layout epilogue --tile 128x128 --elem-bytes 2 --ldc 4096 --search --top-k 2",
+    ))]
     Epilogue(epilogue::EpilogueArgs),
     /// Which tile of grouped problems a block computes, proved, as code
+    #[command(after_long_help = examples!(
+        "rgpu layout cta --groups '80,4096;40,7168' --tile 128x128 --block 5",
+    ))]
     Cta(cta::CtaArgs),
     /// Print the layouts of a CuTe DSL kernel, by the DSL and by our formulas; no GPU needed
     Dump(dump::DumpArgs),
     /// What stands out in dumped layouts
+    #[command(after_long_help = examples!("rgpu layout insights layouts.json"))]
     Insights(insights::InsightsArgs),
     /// Record the layouts of a kernel, to compare later ones with them
+    #[command(after_long_help = examples!(
+        "rgpu layout snapshot kernel.py --shape 80,4096,7168,1 --out layouts.json",
+    ))]
     Snapshot(snapshot::SnapshotArgs),
     /// Compare two snapshots; exit 1 if a protected layout changed
+    #[command(after_long_help = examples!(
+        "rgpu layout diff layouts.json new.json --protect sfb_smem",
+    ))]
     Diff(diff::DiffArgs),
 }
 

@@ -20,28 +20,41 @@ use crate::loops::{LoopStatus, Loops, StopReason};
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum LoopCommand {
     /// Start a loop and run it until it stops
+    #[command(after_long_help = examples!(
+        "rgpu loop start loop.toml",
+        "rgpu loop start loop.toml target=1.5 max_wall_time=1h30m",
+    ))]
     Start(start::StartArgs),
     /// Show the state of a loop
+    #[command(after_long_help = examples!("rgpu loop status"))]
     Status(LoopArgs),
     /// Show the loop in the terminal: `rgpu top loop`
+    #[command(after_long_help = examples!("rgpu loop tui"))]
     Tui(TuiArgs),
     /// Ask a loop to stop; a second time without the last comparison
+    #[command(after_long_help = examples!("rgpu loop stop"))]
     Stop(LoopArgs),
     /// Go on with a loop whose process has gone
+    #[command(after_long_help = examples!("rgpu loop resume"))]
     Resume(LoopArgs),
     /// Show the best state: time, interval, commit, profile and code
+    #[command(after_long_help = examples!("rgpu loop best --json"))]
     Best(LoopArgs),
     /// Show all iterations, and why each was kept or not
+    #[command(after_long_help = examples!("rgpu loop report"))]
     Report(LoopArgs),
     /// Print the JSON Schema of a worker's result or a reviewer's verdict
+    #[command(after_long_help = examples!("rgpu loop schema worker"))]
     Schema {
         /// Which file
         #[arg(value_enum)]
         kind: check::Kind,
     },
     /// Check a worker's result or a reviewer's verdict; exit 7 if it is wrong
+    #[command(after_long_help = examples!("rgpu loop validate result.json"))]
     Validate(check::ValidateArgs),
     /// Report a time on the way, for workers
+    #[command(after_long_help = examples!("rgpu loop report-time --iter 3 --time-us 41.5"))]
     ReportTime(check::ReportTimeArgs),
 }
 

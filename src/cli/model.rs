@@ -34,22 +34,41 @@ pub(super) enum ModelCommand {
     #[command(subcommand)]
     Hw(hw::HwCommand),
     /// Predict one kernel: its bound, its time and every term
+    #[command(after_long_help = examples!(
+        "rgpu model kernel gemm --mnk 80,4096,7168 --dtype nvfp4 --gpu b200",
+    ))]
     Kernel(Box<kernel::KernelArgs>),
     /// Predict the layers of a model, kernel by kernel
+    #[command(after_long_help = examples!("rgpu model layer config.json --gpu h200 --tp 4"))]
     Layer(Box<llm::LlmArgs>),
     /// Predict a model's server: time to first token, time per token, throughput, memory
+    #[command(after_long_help = examples!(
+        "rgpu model llm config.json --gpu h200 --tp 4 --concurrency 1..64:x4",
+    ))]
     Llm(Box<llm::LlmArgs>),
     /// Predict a collective by message size
+    #[command(after_long_help = examples!(
+        "rgpu model coll allreduce --bytes 64M --gpus 8 --gpu h200",
+    ))]
     Coll(coll::CollArgs),
     /// Read configs and results of other tools
+    #[command(after_long_help = examples!(
+        "rgpu model import vllm result.json --gpu h200 --tp 2 --out rows.csv",
+    ))]
     Import(import::ImportArgs),
     /// Fit efficiencies to measured rows
+    #[command(after_long_help = examples!("rgpu model fit rows.csv --gpu h200 --out calib.toml"))]
     Fit(fit::FitArgs),
     /// Compare predictions with measured rows
+    #[command(after_long_help = examples!(
+        "rgpu model reconcile rows.csv --gpu h200 --calib calib.toml",
+    ))]
     Reconcile(reconcile::ReconcileArgs),
     /// Show every term of a prediction that was saved with --json, with formula and source
+    #[command(after_long_help = examples!("rgpu model explain prediction.json"))]
     Explain(explain::ExplainArgs),
     /// Check GPUs and configs, and hold the predictions against known results
+    #[command(after_long_help = examples!("rgpu model check"))]
     Check(check::CheckArgs),
 }
 

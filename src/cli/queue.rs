@@ -29,26 +29,37 @@ pub(super) enum QueueCommand {
     /// Add a command or a script
     Add(Box<add::AddArgs>),
     /// Run the entries; one process at a time does
+    #[command(after_long_help = examples!("rgpu queue run", "rgpu queue run --once"))]
     Run(run::RunArgs),
     /// List the entries
+    #[command(after_long_help = examples!("rgpu queue ls", "rgpu queue ls --json"))]
     Ls(list::ListArgs),
     /// Show an entry and what happened to it
+    #[command(after_long_help = examples!("rgpu queue show 2"))]
     Show(show::ShowArgs),
     /// Print an entry's output
+    #[command(after_long_help = examples!("rgpu queue log 2 --follow"))]
     Log(log::LogArgs),
     /// Wait until entries have ended; exit 1 if one did not end ok
+    #[command(after_long_help = examples!("rgpu queue wait 2 3"))]
     Wait(change::WaitArgs),
     /// End entries: waiting ones at once, running ones with all their processes
+    #[command(after_long_help = examples!("rgpu queue cancel 2"))]
     Cancel(change::CancelArgs),
     /// Put ended entries back
+    #[command(after_long_help = examples!("rgpu queue requeue 2", "rgpu queue requeue --failed"))]
     Requeue(change::RequeueArgs),
     /// Start no more entries; running ones go on
+    #[command(after_long_help = examples!("rgpu queue pause"))]
     Pause,
     /// Start entries again
+    #[command(after_long_help = examples!("rgpu queue resume"))]
     Resume,
     /// Remove old entries with their logs
+    #[command(after_long_help = examples!("rgpu queue prune --keep 50 --dry-run"))]
     Prune(change::PruneArgs),
     /// Show the entries and print the list again after each change
+    #[command(after_long_help = examples!("rgpu queue watch"))]
     Watch(watch::WatchArgs),
     /// Watch one attempt (started by the runner)
     #[command(name = "__attempt", hide = true)]

@@ -10,6 +10,7 @@ use clap::Subcommand;
 use super::support::app::{App, Status};
 use super::support::session;
 use crate::error::{Exit, Failure, Result, nearest};
+use crate::remote::RemoteSpec;
 
 pub(super) use check::HostSummary;
 pub(super) use list::RemoteList;
@@ -19,20 +20,30 @@ pub(super) use rental::{Login, RentalStatus};
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum RemoteCommand {
     /// Name a host: rgpu remote add h200 ssh://root@gpu-box:2222
+    #[command(after_long_help = examples!(
+        "rgpu remote add h200 ssh://root@gpu-box:2222 --default",
+        "rgpu remote add lab gpu-box --identity ~/.ssh/lab --price-per-hour 2.5",
+        "rgpu remote add team https://gpu.example.org --token-file team.token",
+        "rgpu remote add cloud modal --url https://me--rgpu.modal.run",
+    ))]
     Add(Box<add::AddArgs>),
     /// List the remotes, with the state of rented ones
+    #[command(after_long_help = examples!("rgpu remote list", "rgpu remote list --json"))]
     List,
     /// Log in to a platform: rgpu remote login wafer
+    #[command(after_long_help = examples!("rgpu remote login wafer"))]
     Login {
         /// The platform, or a remote of it
         platform: String,
     },
     /// Create a rented remote if it does not exist, and wait until it runs
+    #[command(after_long_help = examples!("rgpu remote up cloud"))]
     Up {
         /// Its name
         remote: String,
     },
     /// Destroy a rented remote and all its data
+    #[command(after_long_help = examples!("rgpu remote down cloud --yes"))]
     Down {
         /// Its name
         remote: String,
@@ -42,23 +53,33 @@ pub(super) enum RemoteCommand {
         yes: bool,
     },
     /// Connect, and show what the host has
+    #[command(after_long_help = examples!(
+        "rgpu remote check h200",
+        "rgpu remote check ssh://root@gpu-box:2222 --accept-new",
+    ))]
     Check(check::CheckArgs),
     /// Use this remote when --remote is not given
+    #[command(after_long_help = examples!("rgpu remote default h200"))]
     Default {
         /// Its name
         remote: String,
     },
     /// Remove a remote from your settings
+    #[command(after_long_help = examples!("rgpu remote remove h200"))]
     Remove {
         /// Its name
         remote: String,
     },
 }
 
-/// Runs a `remote` command.
-pub(super) fn run(app: &App, command: &RemoteCommand) -> Result<Status> {
+/// Runs a `remote` command. `summary` tries a host's tools and says what works there.
+pub(super) fn run(
+    app: &App,
+    command: &RemoteCommand,
+    summary: impl FnOnce(&App, RemoteSpec) -> Result<String>,
+) -> Result<Status> {
     match command {
-        RemoteCommand::Add(args) => add::add(app, args),
+        RemoteCommand::Add(args) => add::add(app, args, summary),
         RemoteCommand::List => list::list(app),
         RemoteCommand::Login { platform } => rental::login(app, platform),
         RemoteCommand::Up { remote } => rental::up(app, remote),

@@ -1,6 +1,7 @@
 //! `rgpu report`: reads a run, or a report file of NVIDIA's tools, on this machine. Needs no host,
 //! no GPU and no NVIDIA software.
 
+mod perfetto_ui;
 mod place;
 
 use std::path::PathBuf;
@@ -20,6 +21,12 @@ use crate::report::{LEAST_BUDGET, REPORTS, Style, report, wrap};
 /// The exit status is 0 if the file could be read, even if a sanitizer log has findings (`rgpu
 /// profile --mode sanitizer` exits with 1 on them). `--lint` exits with 1 on any fault.
 #[derive(Args, Clone, Debug)]
+#[command(after_long_help = examples!(
+    "rgpu report latest",
+    "rgpu report mine.ncu-rep --format html --open",
+    "rgpu report latest --format perfetto --open",
+    "rgpu report latest --lint nvtx",
+))]
 pub(super) struct ReportArgs {
     /// A run (id, prefix, latest, folder), or a file: .ncu-rep, .ncu-repz, nsys's .sqlite or
     /// .nsys-rep, a page of ncu or nsys stats as .csv, a sanitizer log or XML, a cubin
@@ -40,7 +47,8 @@ pub(super) struct ReportArgs {
     #[arg(long)]
     pub force: bool,
 
-    /// Open the written file with the desktop's default program
+    /// Open the written file with the desktop's default program; a `perfetto` trace in the browser at
+    /// ui.perfetto.dev, to which only this machine passes it
     #[arg(long)]
     pub open: bool,
 

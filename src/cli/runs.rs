@@ -7,7 +7,7 @@ mod list;
 
 use std::time::Instant;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueHint};
 
 use super::support::app::{App, Status};
 use super::support::progress::LiveOutput;
@@ -31,20 +31,43 @@ pub(super) use list::RunList;
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum RunsCommand {
     /// List the runs of this project, or the jobs on a remote
+    #[command(after_long_help = examples!(
+        "rgpu runs list --failed --reason nvtx",
+        "rgpu runs list --remote h200",
+    ))]
     List(ListArgs),
     /// Show a run's result
+    #[command(after_long_help = examples!(
+        "rgpu runs show latest",
+        "rgpu runs show 20261121 --json",
+    ))]
     Show(RunArg),
     /// Attach to a run that was detached or interrupted, and finish as its command would
+    #[command(after_long_help = examples!(
+        "rgpu runs attach latest",
+        "rgpu runs attach --remote h200 20261121-010121-vecadd.1",
+    ))]
     Attach(AttachArgs),
     /// Stop a run on its host
+    #[command(after_long_help = examples!("rgpu runs cancel latest"))]
     Cancel(CancelArgs),
     /// Store a note with a run; an empty text removes it
+    #[command(after_long_help = examples!(
+        "rgpu runs note latest 'before the swizzle'",
+        "rgpu runs note latest ''",
+    ))]
     Note(NoteArgs),
     /// Pack a run into one archive to share
+    #[command(after_long_help = examples!("rgpu runs export latest --redact --out vecadd.tar.zst"))]
     Export(export::ExportArgs),
     /// Remove all but the newest ended runs, or jobs of a remote
+    #[command(after_long_help = examples!(
+        "rgpu runs clean --keep 5 --dry-run",
+        "rgpu runs clean --remote h200",
+    ))]
     Clean(clean::CleanArgs),
     /// Make the index of suites again from the run folders
+    #[command(after_long_help = examples!("rgpu runs reindex"))]
     Reindex,
 }
 
@@ -92,7 +115,7 @@ pub(super) struct AttachArgs {
     pub yes: bool,
 
     /// Write the run's events as JSON lines
-    #[arg(long, value_name = "FILE|-")]
+    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
     pub events: Option<String>,
 }
 

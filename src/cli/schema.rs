@@ -16,6 +16,10 @@ use crate::error::{Exit, Failure, Result};
 
 /// Print the JSON Schema of a document that rgpu writes, or check a file against it
 #[derive(Args, Clone, Debug)]
+#[command(after_long_help = examples!(
+    "rgpu schema profile",
+    "rgpu schema profile --check profile.json",
+))]
 pub(super) struct SchemaArgs {
     /// Which document
     #[arg(value_enum)]

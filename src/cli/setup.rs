@@ -23,8 +23,10 @@ pub(super) enum SetupCommand {
 
 /// Install NVIDIA's disassembler, which prints operands of instructions: 5 MB, no GPU needed
 ///
-/// Your pip installs the wheel nvidia-cuda-nvdisasm, pinned by its hash, into a folder of rgpu.
+/// Your pip, or uv where pip is missing, installs the wheel nvidia-cuda-nvdisasm, pinned by its
+/// hash, into a folder of rgpu.
 #[derive(Args, Clone, Debug)]
+#[command(after_long_help = examples!("rgpu setup nvdisasm", "rgpu setup nvdisasm --yes"))]
 pub(super) struct NvdisasmArgs {
     /// Fetch without asking
     #[arg(long, short)]
@@ -82,7 +84,7 @@ fn nvdisasm(app: &App, args: &NvdisasmArgs) -> Result<Status> {
 fn consent(app: &App, args: &NvdisasmArgs, version: &str) -> Result<()> {
     let about = format!(
         "nvdisasm {version} is NVIDIA's, under its licence: {LICENCE}\n\
-         pip fetches it as `{WHEEL}` (5 MB) from the index that it is set up with"
+         pip or uv fetches it as `{WHEEL}` (5 MB) from the index that it is set up with"
     );
     if args.yes {
         app.print_note(&about);
@@ -110,8 +112,8 @@ fn failure(error: FetchError) -> Failure {
     let message = error.to_string();
     match error {
         FetchError::NoPip => Failure::new(Exit::Config, "no_pip", message)
-            .hint("install Python with pip, or put any nvdisasm on PATH"),
-        FetchError::Pip { words } => Failure::new(Exit::Tool, "not_fetched", message)
+            .hint("install Python with pip, or uv, or put any nvdisasm on PATH"),
+        FetchError::Pip { words, .. } => Failure::new(Exit::Tool, "not_fetched", message)
             .cause(words)
             .hint("there are wheels for Linux and Windows; elsewhere: `rgpu disasm --remote NAME`"),
         FetchError::Broken => Failure::new(Exit::Tool, "not_fetched", message)

@@ -17,6 +17,7 @@ use crate::error::{Exit, Failure, Result};
 /// Left and right choose what is shown, up and down scroll, and q ends the view. Nothing is changed
 /// and no host is asked: hosts are shown as they were last seen.
 #[derive(Args, Clone, Debug)]
+#[command(after_long_help = examples!("rgpu top", "rgpu top queue"))]
 pub(super) struct TopArgs {
     /// What to show first
     #[arg(value_enum, default_value = "hosts")]

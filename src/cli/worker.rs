@@ -22,6 +22,10 @@ use crate::error::{Exit, Failure, Result, shell_word};
 ///
 /// It has no TLS of its own: put a TLS server in front of it, or reach it through `ssh -L`.
 #[derive(Args, Clone, Debug)]
+#[command(after_long_help = examples!(
+    "rgpu worker",
+    "rgpu worker --listen 127.0.0.1:8791 --token-file team.token",
+))]
 pub(super) struct WorkerArgs {
     /// Where to listen
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8790")]

@@ -1,5 +1,5 @@
 //! Fetches nvdisasm at the user's request: NVIDIA's wheel, pinned by hash, installed with the
-//! user's pip into a folder of rgpu's.
+//! user's pip or uv into a folder of rgpu's.
 
 use std::fs;
 use std::io;
@@ -14,12 +14,14 @@ pub const WHEEL: &str = "nvidia-cuda-nvdisasm";
 /// Why nvdisasm was not fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// No Python with pip was found.
-    #[error("there is no Python with pip here")]
+    /// Neither a Python with pip nor uv was found.
+    #[error("there is neither a Python with pip nor uv here")]
     NoPip,
-    /// pip failed with a message.
-    #[error("pip could not fetch `{WHEEL}`")]
+    /// pip or uv failed with a message.
+    #[error("{program} could not fetch `{WHEEL}`")]
     Pip {
+        /// `pip` or `uv`.
+        program: &'static str,
         /// The last lines of the message.
         words: String,
     },
@@ -72,7 +74,6 @@ pub fn fetched(folder: &Path) -> Vec<PathBuf> {
 /// [`FetchError`]; the folder is then unchanged.
 pub fn fetch(folder: &Path, pip_output: PipOutput) -> Result<Nvdisasm, FetchError> {
     let wheel = rgpu_wheels::requirement(rgpu_wheels::CUDA, WHEEL).ok_or(FetchError::Unlisted)?;
-    let python = python().ok_or(FetchError::NoPip)?;
     let disk_error = |path: &Path| {
         let path = path.to_owned();
         move |source| FetchError::Disk { path, source }
@@ -85,12 +86,12 @@ pub fn fetch(folder: &Path, pip_output: PipOutput) -> Result<Nvdisasm, FetchErro
     let list = new.path().join("wheels.txt");
     fs::write(&list, &wheel.text).map_err(disk_error(&list))?;
     let target = new.path().join("target");
-    let mut pip = rgpu_wheels::install(&python, &list);
-    pip.arg("--target").arg(&target);
+    let (program, mut install) = install_command(&list).ok_or(FetchError::NoPip)?;
+    install.arg("--target").arg(&target);
     if pip_output == PipOutput::Quiet {
-        pip.arg("--quiet");
+        install.arg("--quiet");
     }
-    run(&mut pip, pip_output)?;
+    run(&mut install, pip_output).map_err(|words| FetchError::Pip { program, words })?;
     let found = find(&fetched(&target)).filter(|tool| tool.version() == wheel.version);
     found.ok_or(FetchError::Broken)?;
     if folder.exists() {
@@ -98,6 +99,14 @@ pub fn fetch(folder: &Path, pip_output: PipOutput) -> Result<Nvdisasm, FetchErro
     }
     fs::rename(&target, folder).map_err(disk_error(folder))?;
     find(&fetched(folder)).ok_or(FetchError::Broken)
+}
+
+/// The command that installs the wheels of a list, and its name: a Python's pip, or uv.
+fn install_command(list: &Path) -> Option<(&'static str, Command)> {
+    match python() {
+        Some(python) => Some(("pip", rgpu_wheels::install(&python, list))),
+        None => Some(("uv", rgpu_wheels::install_with_uv(&which::which("uv").ok()?, list))),
+    }
 }
 
 /// Finds a Python with pip.
@@ -109,8 +118,8 @@ fn python() -> Option<PathBuf> {
     })
 }
 
-fn run(pip: &mut Command, pip_output: PipOutput) -> Result<(), FetchError> {
-    let failed = |words: String| FetchError::Pip { words };
+/// Runs the command; the error is the end of its message.
+fn run(pip: &mut Command, pip_output: PipOutput) -> Result<(), String> {
     // pip's progress goes to stderr, since our stdout is for data.
     let out = match pip_output {
         PipOutput::Progress => Stdio::from(io::stderr()),
@@ -118,11 +127,11 @@ fn run(pip: &mut Command, pip_output: PipOutput) -> Result<(), FetchError> {
     };
     let child = pip.stdin(Stdio::null()).stdout(out).stderr(Stdio::piped()).spawn();
     let output = child.and_then(std::process::Child::wait_with_output);
-    let output = output.map_err(|e| failed(e.to_string()))?;
+    let output = output.map_err(|e| e.to_string())?;
     if output.status.success() {
         return Ok(());
     }
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
-    Err(failed(lines[lines.len().saturating_sub(6)..].join("\n")))
+    Err(lines[lines.len().saturating_sub(6)..].join("\n"))
 }

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::LoopError;
+use crate::duration::parse_duration;
 use crate::regular_file;
 
 /// The largest loop.toml.
@@ -79,7 +80,7 @@ pub enum Direction {
     Higher,
 }
 
-/// A time limit: `90s`, `10m` or `2h`; in documents, seconds.
+/// A time limit: `90s`, `10m` or `1h30m`; in documents, seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct TimeLimit(#[schemars(with = "f64")] f64);
@@ -105,27 +106,15 @@ impl<'de> Deserialize<'de> for TimeLimit {
         }
         let seconds = match Written::deserialize(deserializer)? {
             Written::Seconds(seconds) => Some(seconds),
-            Written::Text(text) => seconds_of(&text),
+            Written::Text(text) => parse_duration(&text).map(|time| time.as_secs_f64()),
         };
         match seconds {
             Some(seconds) if (0.0..=30.0 * 86400.0).contains(&seconds) => Ok(Self(seconds)),
             _ => Err(serde::de::Error::custom(
-                "not a time of at most 30 days: write \"90s\", \"10m\" or \"2h\"",
+                "not a time of at most 30 days: write \"90s\", \"10m\" or \"1h30m\"",
             )),
         }
     }
-}
-
-fn seconds_of(text: &str) -> Option<f64> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let factor = match text[end..].trim() {
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        "d" => 86400.0,
-        _ => return None,
-    };
-    text[..end].parse::<f64>().ok().map(|number| number * factor)
 }
 
 /// The settings of a loop: loop.toml with the keys of the command line.
@@ -410,7 +399,7 @@ mod tests {
             (kernel, &["mode=command", "worker_command=sh 'x"][..], "a quote is open"),
             (kernel, &["target=-1"][..], "above 0"),
             (kernel, &["target_metric_direction=higher"][..], "the other way"),
-            (kernel, &["max_wall_time=2 weeks"][..], "not a time"),
+            (kernel, &["max_wall_time=2 months"][..], "not a time"),
             (kernel, &["prompt_bytes=10"][..], "at least 4096"),
             (kernel, &["threshold=1"][..], "below 1"),
         ] {

@@ -10,6 +10,7 @@ use toml::de::DeTable;
 
 use super::matrix::{Axis, AxisKind, Matrix, sweep_values};
 use super::target::{Grow, Settings, TargetSpec, Work};
+use crate::duration::parse_duration;
 use crate::error::{Exit, Failure, Result};
 use crate::kernel::document::{Item, Origin, Table};
 use crate::kernel::{
@@ -305,7 +306,7 @@ fn architecture(item: &Item<'_>) -> Result<String, KernelError> {
     }
 }
 
-/// A time such as `90`, `90s`, `10m`, in whole seconds.
+/// A time such as `90`, `90s`, `1h30m`, in whole seconds.
 fn timeout(item: &Item<'_>) -> Result<u64, KernelError> {
     if let Some(seconds) = item.as_integer()? {
         return u64::try_from(seconds)
@@ -314,18 +315,11 @@ fn timeout(item: &Item<'_>) -> Result<u64, KernelError> {
             .ok_or_else(|| item.error("a time limit is at least 1 second"));
     }
     let text = item.text()?;
-    let (number, unit) =
-        text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-    let factor = match unit {
-        "" | "s" => Some(1),
-        "m" | "min" => Some(60),
-        "h" => Some(3600),
-        _ => None,
-    };
-    let seconds = number.parse::<u64>().ok().zip(factor).and_then(|(n, by)| n.checked_mul(by));
-    seconds
+    parse_duration(text)
+        .filter(|time| time.subsec_nanos() == 0)
+        .map(|time| time.as_secs())
         .filter(|s| (1..=7 * 24 * 3600).contains(s))
-        .ok_or_else(|| item.error(format!("`{text}` is no time: write `90s`, `10m` or `2h`")))
+        .ok_or_else(|| item.error(format!("`{text}` is no time: write `90s`, `10m` or `1h30m`")))
 }
 
 fn grow(item: &Item<'_>) -> Result<Grow, KernelError> {

@@ -13,6 +13,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("error", &[]),
     ("regular_file", &[]),
+    ("duration", &[]),
     ("child_tree", &[]),
     ("fault_point", &[]),
     ("kernel", &["model"]),
@@ -35,13 +36,14 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         ],
     ),
     ("queue", &["store", "run", "child_tree", "fault_point"]),
-    ("loops", &["store", "model", "child_tree", "fault_point"]),
-    ("suite", &["kernel", "store", "analysis", "model"]),
+    ("loops", &["store", "model", "child_tree", "duration", "fault_point"]),
+    ("suite", &["kernel", "store", "analysis", "duration", "model"]),
     (
         "cli",
         &[
             "config", "kernel", "tool", "exec", "bundle", "remote", "store", "run", "queue",
-            "loops", "suite", "import", "analysis", "disasm", "report", "redact", "model",
+            "loops", "suite", "import", "analysis", "disasm", "report", "redact", "duration",
+            "model",
         ],
     ),
 ];

@@ -248,7 +248,7 @@ fn a_variable_is_set_for_the_command_and_the_laptops_own_do_not_travel() {
 }
 
 /// `rgpu` on a terminal, as util-linux's `script` gives one; `None` where that is not installed.
-fn on_a_terminal(laptop: &Laptop, line: &str, more: &[(&str, &str)]) -> Option<String> {
+pub(crate) fn on_a_terminal(laptop: &Laptop, line: &str, more: &[(&str, &str)]) -> Option<String> {
     let plain = laptop.rgpu(["--version"]);
     let mut script = Command::new("/usr/bin/script");
     script
@@ -281,6 +281,21 @@ fn on_a_terminal_what_a_host_sends_cannot_steer_it_and_no_color_is_heard() {
     assert!(coloured.contains("\x1b[1;31merror:"), "{coloured:?}");
     let plain = on_a_terminal(&laptop, wrong, &[("NO_COLOR", "1")]).unwrap();
     assert!(plain.contains("error:") && !plain.contains('\x1b'), "{plain:?}");
+    // The flag stands above the variables, also for what clap refuses.
+    let forced = format!("--color always {wrong}");
+    let coloured = on_a_terminal(&laptop, &forced, &[("NO_COLOR", "1")]).unwrap();
+    assert!(coloured.contains("\x1b[1;31merror:"), "{coloured:?}");
+    let plain = on_a_terminal(&laptop, "--color=never runs no-such-command", &[]).unwrap();
+    assert!(plain.contains("error:") && !plain.contains('\x1b'), "{plain:?}");
+}
+
+#[test]
+fn the_help_is_coloured_only_where_colours_are_shown() {
+    let laptop = Laptop::new();
+    let help = |line: &str| String::from_utf8(laptop.run(line).stdout).unwrap();
+    assert!(!help("runs --help").contains('\x1b'));
+    assert!(help("runs --help --color always").contains("\x1b["));
+    assert!(help("--color always --help").contains("\x1b["));
 }
 
 #[test]

@@ -311,7 +311,7 @@ fn pictures_are_written_and_only_pictures_overwritten() {
     let laptop = Laptop::new();
     let (value, _) = document(
         &laptop,
-        "eval '(8,8):(8,1)' --svg a.svg --color bank --elem-bytes 4 --format html",
+        "eval '(8,8):(8,1)' --svg a.svg --color-by bank --elem-bytes 4 --format html",
     );
     assert_eq!(value["files"], json!(["a.svg", "layout.html"]));
     let svg = fs::read_to_string(laptop.project("a.svg")).unwrap();

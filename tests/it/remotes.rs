@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::documents::printed_keeps;
+use crate::exec::on_a_terminal;
 use crate::fake_host::FakeHost;
 use crate::laptop::{Laptop, status};
 
@@ -28,6 +29,42 @@ fn remotes_are_added_listed_made_default_and_removed() {
     let file = laptop.path("config/config.toml");
     insta::assert_snapshot!(fs::read_to_string(&file).unwrap());
     assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_remote_that_is_added_at_a_terminal_ends_with_what_works_there() {
+    let laptop = Laptop::new();
+    let host = FakeHost::new(&laptop);
+    host.mischief("ncu counters-refused\n");
+    let Some(seen) = on_a_terminal(&laptop, "remote add h200 local", &[]) else { return };
+    let line = seen.lines().find(|line| line.contains("works on `h200`: "));
+    let line = line.unwrap_or_else(|| panic!("{seen}"));
+    assert!(line.contains("ncu (nsys.cuda)") && line.contains("bench (events)"), "{line}");
+    assert!(seen.contains("`rgpu doctor h200` says why not more"), "{seen}");
+    // What cannot be reached is added all the same.
+    let seen = on_a_terminal(&laptop, "remote add gone ssh://u@127.0.0.1:1", &[]).unwrap();
+    assert!(seen.contains("its tools were not tried: "), "{seen}");
+    assert!(seen.contains("next: rgpu doctor gone"), "{seen}");
+    let seen = on_a_terminal(&laptop, "remote add h200 local --no-doctor", &[]).unwrap();
+    assert!(seen.contains("next: rgpu remote check h200") && !seen.contains("works on"), "{seen}");
+    assert_eq!(laptop.show("remote list").matches("gone").count(), 1);
+}
+
+#[test]
+fn rgpu_alone_names_three_things_to_do_next() {
+    let laptop = Laptop::new();
+    let steps = || {
+        let output = laptop.rgpu::<&str>([]).output().unwrap();
+        assert_eq!((status(&output), output.stdout.len()), (2, 0));
+        let text = String::from_utf8(output.stderr).unwrap();
+        let steps = text.lines().filter_map(|line| line.strip_prefix("  ")).map(str::to_owned);
+        steps.collect::<Vec<String>>()
+    };
+    let first = steps();
+    assert!(first.len() == 3 && first[0].starts_with("rgpu remote add "), "{first:?}");
+    FakeHost::new(&laptop);
+    let then = steps();
+    assert!(then.len() == 3 && then[0].starts_with("rgpu doctor "), "{then:?}");
 }
 
 #[test]

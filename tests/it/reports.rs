@@ -1,14 +1,19 @@
 //! `rgpu report` of real recordings, in every format.
 
+use std::fs::Permissions;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use rgpu::analysis::{Thresholds, analyze_all};
 use rgpu::import::{Detail, IMPORTERS, Source};
 use rgpu::model::{Profile, Sidecars};
 use rgpu::report::{REPORTS, ReportInput, Style};
 
-use crate::laptop::{Laptop, fixture, status};
+use crate::laptop::{Laptop, PATIENCE, fixture, status};
 
 /// A laptop whose project holds a recording under a short name.
 fn with(recording: &str, name: &str) -> Laptop {
@@ -129,6 +134,50 @@ fn a_report_without_a_timeline_is_no_trace() {
     let laptop = matmul();
     insta::assert_snapshot!(laptop.show("report matmul.ncu-repz --format perfetto"));
     assert!(!laptop.project("trace.pftrace").exists());
+}
+
+#[test]
+fn perfettos_page_gets_the_trace_once_and_nobody_else_does() {
+    let laptop = nsys();
+    let link = laptop.path("link");
+    let opener = laptop.path("bin/xdg-open");
+    std::fs::create_dir_all(laptop.path("bin")).unwrap();
+    let script =
+        format!("#!/bin/sh\nprintf %s \"$1\" > '{0}.new' && mv '{0}.new' '{0}'\n", link.display());
+    std::fs::write(&opener, script).unwrap();
+    std::fs::set_permissions(&opener, Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", laptop.path("bin").display());
+    let line = "report regions.nsys-rep --format perfetto --open -q";
+    let mut rgpu = laptop.rgpu(line.split(' ')).env("PATH", path).spawn().unwrap();
+    let started = Instant::now();
+    while !link.exists() {
+        assert!(started.elapsed() < PATIENCE, "nothing opened the link");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let link = std::fs::read_to_string(link).unwrap();
+    let port = 9001;
+    let (page, path) = link.split_once(&format!("/#!/?url=http://127.0.0.1:{port}")).unwrap();
+    assert_eq!(page, "https://ui.perfetto.dev");
+    let answer = |method: &str, path: &str| {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        write!(stream, "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n").unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        (String::from_utf8(bytes[..end].to_vec()).unwrap(), bytes[end..].to_vec())
+    };
+    for wrong in ["/trace.pftrace", "/", "/00000000000000000000000000000000/trace.pftrace"] {
+        assert!(answer("GET", wrong).0.starts_with("HTTP/1.1 404 "), "{wrong}");
+    }
+    // What a browser asks before a page may fetch from this machine.
+    let (head, _) = answer("OPTIONS", path);
+    assert!(head.contains("access-control-allow-private-network: true"), "{head}");
+    let (head, body) = answer("GET", path);
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    assert!(head.contains("access-control-allow-origin: https://ui.perfetto.dev"), "{head}");
+    assert_eq!(body, std::fs::read(laptop.project("trace.pftrace")).unwrap());
+    assert_eq!(rgpu.wait().unwrap().code(), Some(0));
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
 }
 
 #[test]

@@ -62,6 +62,31 @@ fn nvdisasm_is_fetched_on_the_users_word_alone_and_found_from_then_on() {
 }
 
 #[test]
+fn uv_fetches_where_no_python_has_pip() {
+    let laptop = Laptop::new();
+    pip(&laptop, "13.5.37");
+    let bin = laptop.path("bin");
+    fs::rename(bin.join("python3"), bin.join("uv")).unwrap();
+    for name in ["python3", "python"] {
+        fs::copy("/bin/false", bin.join(name)).unwrap();
+    }
+    let output = run(&laptop, "setup nvdisasm --yes --json");
+    let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(done["fetched"], true, "{done}");
+    let call = fs::read_to_string(laptop.path("pip")).unwrap();
+    let exactly = "pip install --no-deps --only-binary=:all: --require-hashes -r ";
+    assert!(call.starts_with(exactly) && call.contains(" --target "), "{call}");
+    // uv reads settings from the current folder: never from the project.
+    assert_eq!(fs::read_to_string(laptop.path("pip.folders")).unwrap(), " /\n");
+    // Neither is there.
+    fs::remove_dir_all(laptop.path("home/.local/share/rgpu")).unwrap();
+    fs::remove_file(bin.join("uv")).unwrap();
+    let output = run(&laptop, "setup nvdisasm --yes -q");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("there is neither a Python with pip nor uv here"), "{text}");
+}
+
+#[test]
 fn what_pip_cannot_fetch_leaves_the_folder_as_it_was() {
     let laptop = Laptop::new();
     let line = "setup nvdisasm --yes -q";

@@ -1,7 +1,7 @@
-//! Wheels that are fetched when the user agrees: the list with pinned hashes, and the pip command.
-//! Shared by `rgpu setup` and by the set-up of this workspace.
+//! Wheels that are fetched when the user agrees: the list with pinned hashes, and the command of pip
+//! or uv. Shared by `rgpu setup` and by the set-up of this workspace.
 //!
-//! pip does the rest: the index, its mirrors, certificates and proxies are the user's own settings.
+//! pip or uv does the rest: the index, its mirrors, certificates and proxies are the user's own settings.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,6 +9,9 @@ use std::process::Command;
 /// The wheels that compile and disassemble kernels without a CUDA toolkit, as a requirements file.
 /// Each wheel has its hashes for x86_64 and aarch64.
 pub static CUDA: &str = include_str!("cuda.txt");
+
+/// Flags of pip and uv; the list follows.
+const EXACT_WHEELS: [&str; 4] = ["--no-deps", "--only-binary=:all:", "--require-hashes", "-r"];
 
 /// One wheel of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,10 +47,16 @@ pub fn pip(python: &Path) -> Command {
 /// their hashes, and no dependencies.
 pub fn install(python: &Path, list: &Path) -> Command {
     let mut pip = pip(python);
-    pip.args(["install", "--disable-pip-version-check"])
-        .args(["--no-deps", "--only-binary=:all:", "--require-hashes", "-r"])
-        .arg(list);
+    pip.args(["install", "--disable-pip-version-check"]).args(EXACT_WHEELS).arg(list);
     pip
+}
+
+/// The same with uv, which reads a project's settings from the current folder. The caller says
+/// where to: `--target`, or `--python` of an environment.
+pub fn install_with_uv(uv: &Path, list: &Path) -> Command {
+    let mut command = Command::new(uv);
+    command.args(["pip", "install"]).args(EXACT_WHEELS).arg(list).current_dir("/");
+    command
 }
 
 #[cfg(test)]

@@ -3,14 +3,14 @@
 //! toolkit (`bin/nvdisasm`, `lib/libnvrtc.so.13`, `include/`), so that other code need not know
 //! about wheels.
 
-use crate::command::{self, CommandError};
+use crate::command::CommandError;
+use crate::environment;
 use crate::packages::{self, PackageError};
 use crate::workspace::Workspace;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// The wheel list, relative to the repository.
 const WHEELS: &str = "wheels/src/cuda.txt";
@@ -23,7 +23,7 @@ pub(crate) enum CudaError {
     /// Python is missing.
     #[error(transparent)]
     Package(#[from] PackageError),
-    /// pip or venv failed.
+    /// venv, pip or uv failed.
     #[error(
         "NVIDIA's wheels could not be installed\n  help: `--no-cuda` skips them; kernels then \
          compile on the GPU host only"
@@ -55,11 +55,7 @@ pub(crate) fn provide(workspace: &Workspace) -> Result<(), CudaError> {
     if environment.exists() {
         fs::remove_dir_all(&environment).map_err(at(&environment))?;
     }
-    let mut venv = Command::new("python3");
-    venv.args(["-m", "venv"]).arg(&environment);
-    command::run(&mut venv).map_err(CudaError::Wheels)?;
-    let mut pip = rgpu_wheels::install(&environment.join("bin/python"), &wheels);
-    command::run(pip.arg("--quiet")).map_err(CudaError::Wheels)?;
+    environment::create(&environment, &wheels).map_err(CudaError::Wheels)?;
     lay_out(&environment).map_err(at(&environment))?;
     fs::write(&done, &wanted).map_err(at(&done))
 }

@@ -17,7 +17,7 @@ pub(crate) enum EnvironmentError {
     /// Python is missing.
     #[error(transparent)]
     Package(#[from] PackageError),
-    /// pip or venv failed.
+    /// venv, pip or uv failed.
     #[error("the wheels of `{}` could not be installed", list.display())]
     Wheels { list: PathBuf, source: CommandError },
     /// A file of the environment could not be read, written or removed.
@@ -41,10 +41,19 @@ pub(crate) fn provide(environment: &Path, list: &Path) -> Result<(), Environment
         fs::remove_dir_all(environment).map_err(file(environment))?;
     }
     let wheels = |source| EnvironmentError::Wheels { list: list.to_owned(), source };
-    let mut venv = Command::new("python3");
-    venv.args(["-m", "venv"]).arg(environment);
-    command::run(&mut venv).map_err(wheels)?;
-    let mut pip = rgpu_wheels::install(&environment.join("bin/python"), list);
-    command::run(pip.arg("--quiet")).map_err(wheels)?;
+    create(environment, list).map_err(wheels)?;
     fs::write(&done, &wanted).map_err(file(&done))
+}
+
+/// Creates `environment` with the wheels of `list`: with venv and pip, or with uv where Python has
+/// no venv.
+pub(crate) fn create(environment: &Path, list: &Path) -> Result<(), CommandError> {
+    let python = environment.join("bin/python");
+    if packages::has_venv() {
+        command::run(Command::new("python3").args(["-m", "venv"]).arg(environment))?;
+        return command::run(rgpu_wheels::install(&python, list).arg("--quiet"));
+    }
+    command::run(Command::new("uv").args(["venv", "--quiet"]).arg(environment))?;
+    let mut install = rgpu_wheels::install_with_uv(Path::new("uv"), list);
+    command::run(install.arg("--quiet").arg("--python").arg(python))
 }

@@ -26,6 +26,8 @@ usage: cargo xtask COMMAND
                         (before the ARGS of run and test one `--` may stand)
   dist [aarch64]        agent, runner, collector and CLI for any host with glibc 2.17 or newer
                         (x86_64, or aarch64), as a tree to install and as a tarball
+                        (setup, run, test and dist ask before they install system packages, or are
+                        told `--yes` right after their name)
   schemas [--check]     schemas/*.json from the types (--check: only compare)
   sass-table            the table of opcode names, from nvcc and nvdisasm on PATH
   bench [PART...]       benches/run: every benchmark this machine can run, as ratios to other tools
@@ -78,6 +80,13 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, Box<dyn std::error::Error>
         return Ok(ExitCode::SUCCESS);
     }
     let workspace = Workspace::find()?;
+    let rest = match (task.as_str(), rest) {
+        ("setup" | "run" | "test" | "dist", [yes, rest @ ..]) if yes == "--yes" => {
+            packages::give_consent();
+            rest
+        }
+        _ => rest,
+    };
     let rest_is = |allowed: &str| rest.iter().all(|argument| argument == allowed);
     match task.as_str() {
         "setup" if rest_is("--no-cuda") => {

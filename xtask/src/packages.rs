@@ -1,15 +1,19 @@
 //! Checks the system packages that the build and the tests need. As root on Debian and Ubuntu they
-//! are installed; elsewhere the command to type is printed.
+//! are installed, after asking or with `--yes`; elsewhere the command to type is printed.
 
 use crate::command::{self, CommandError};
+use std::io::{IsTerminal, stdin};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A missing package that we cannot install.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PackageError {
     /// Only the user can install it.
-    #[error("missing: {what}\n  help: run `{command}`, then this again")]
+    #[error(
+        "missing: {what}\n  help: run `{command}`, then this again; as root on Debian and Ubuntu `--yes` installs it"
+    )]
     Missing { what: String, command: String },
     /// apt-get failed.
     #[error("system packages could not be installed")]
@@ -37,8 +41,19 @@ const TEST: &[Need] = &[
 ];
 
 /// Required to install NVIDIA's compiler from wheels.
-const WHEELS: &[Need] =
-    &[Need { what: "Python with venv", debian: "python3-venv", is_there: has_venv }];
+const WHEELS: &[Need] = &[Need {
+    what: "Python with venv, or uv",
+    debian: "python3-venv",
+    is_there: makes_environments,
+}];
+
+/// Whether `--yes` was given: packages are then installed without asking.
+static CONSENT: AtomicBool = AtomicBool::new(false);
+
+/// Records `--yes`.
+pub(crate) fn give_consent() {
+    CONSENT.store(true, Ordering::Relaxed);
+}
 
 /// Ensures that this workspace can be built.
 pub(crate) fn for_build() -> Result<(), PackageError> {
@@ -61,7 +76,8 @@ fn provide(needs: &[Need]) -> Result<(), PackageError> {
         return Ok(());
     }
     let packages: Vec<&str> = missing.iter().map(|need| need.debian).collect();
-    if is_root() && command::answers("apt-get", "--version") {
+    let can_install = is_root() && command::answers("apt-get", "--version");
+    if can_install && consents(&packages) {
         eprintln!("installing {}", packages.join(" "));
         let apt = |arguments: &[&str]| {
             let mut apt = Command::new("apt-get");
@@ -79,8 +95,27 @@ fn provide(needs: &[Need]) -> Result<(), PackageError> {
     }
     Err(PackageError::Missing {
         what: missing.join(", "),
-        command: format!("sudo apt-get install {}", packages.join(" ")),
+        command: command_to_type(&packages, can_install),
     })
+}
+
+/// What installs the packages.
+fn command_to_type(packages: &[&str], is_root: bool) -> String {
+    let sudo = if is_root { "" } else { "sudo " };
+    format!("{sudo}apt-get install {}", packages.join(" "))
+}
+
+/// Whether the user lets us install packages: by `--yes`, or as the answer at the terminal.
+fn consents(packages: &[&str]) -> bool {
+    if CONSENT.load(Ordering::Relaxed) {
+        return true;
+    }
+    if !stdin().is_terminal() {
+        return false;
+    }
+    eprint!("{}\nInstall these packages? [y/N] ", command_to_type(packages, true));
+    let mut answer = String::new();
+    stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
 }
 
 fn is_root() -> bool {
@@ -131,8 +166,12 @@ fn has_ssh() -> bool {
     command::answers("ssh", "-V")
 }
 
+fn makes_environments() -> bool {
+    has_venv() || command::answers("uv", "--version")
+}
+
 /// Without its package `venv` is present but cannot create an environment.
-fn has_venv() -> bool {
+pub(crate) fn has_venv() -> bool {
     let mut python = Command::new("python3");
     python.args(["-c", "import venv, ensurepip"]);
     python.output().is_ok_and(|output| output.status.success())

@@ -17,19 +17,25 @@ use crate::suite::expectations::UpdateRefusal;
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum BenchCommand {
     /// List the targets and their cases
+    #[command(after_long_help = examples!("rgpu bench list", "rgpu bench list -t 'softmax:*'"))]
     List(ListArgs),
     /// Run a suite
     Run(Box<RunArgs>),
     /// Go on with a suite that was interrupted, or whose budget was used up
+    #[command(after_long_help = examples!("rgpu bench resume nightly_0122"))]
     Resume(ResumeArgs),
     /// Show a suite again, in any format
+    #[command(after_long_help = examples!("rgpu bench show latest --format html"))]
     Show(ShowArgs),
     /// Compare two runs of a suite, time by time
+    #[command(after_long_help = examples!("rgpu bench compare night two --fail-on slower"))]
     Compare(CompareArgs),
     /// Show how the times of cases changed over the suites of this project
+    #[command(after_long_help = examples!("rgpu bench history --since 30d --format html"))]
     History(HistoryArgs),
     /// Look for targets, expectations and sources that make results less than they seem; exit 1 on
     /// findings
+    #[command(after_long_help = examples!("rgpu bench audit"))]
     Audit(AuditArgs),
 }
 

@@ -4,6 +4,7 @@ use super::args::HistoryArgs;
 use crate::cli::support::app::{App, Status};
 use crate::cli::support::suite_index;
 use crate::cli::support::terminal::escape_controls;
+use crate::duration::parse_duration;
 use crate::error::{Exit, Failure, Result};
 use crate::report::suite::{history_page, history_table};
 use crate::suite::{TimeQuery, history};
@@ -47,15 +48,12 @@ pub(super) fn run(app: &App, args: &HistoryArgs) -> Result<Status> {
     Ok(0)
 }
 
-/// The moment that `30d`, `12h` or a date means, as RFC 3339.
+/// The moment that `30d`, `1d12h` or a date means, as RFC 3339. A number without a unit is refused:
+/// nobody means seconds here.
 fn since(text: &str, now: jiff::Timestamp) -> Result<String> {
-    let hours = match (text.strip_suffix('d'), text.strip_suffix('h')) {
-        (Some(days), _) => days.parse::<i64>().ok().and_then(|days| days.checked_mul(24)),
-        (_, Some(hours)) => hours.parse::<i64>().ok(),
-        _ => None,
-    };
-    if let Some(hours) = hours
-        && let Ok(moment) = now.checked_sub(jiff::SignedDuration::from_hours(hours.max(0)))
+    let has_unit = text.ends_with(|c: char| c.is_ascii_alphabetic());
+    if let Some(time) = parse_duration(text).filter(|_| has_unit)
+        && let Ok(moment) = now.checked_sub(time)
     {
         return Ok(moment.to_string());
     }
@@ -74,6 +72,7 @@ mod tests {
     fn a_time_ago_and_a_date_are_moments() {
         let now: jiff::Timestamp = "2026-01-31T12:00:00Z".parse().unwrap();
         assert_eq!(since("30d", now).unwrap(), "2026-01-01T12:00:00Z");
+        assert_eq!(since("1d6h", now).unwrap(), "2026-01-30T06:00:00Z");
         assert_eq!(since("12h", now).unwrap(), "2026-01-31T00:00:00Z");
         assert_eq!(since("2026-01-02", now).unwrap(), "2026-01-02");
         for wrong in ["30", "x", "d", "2026-13-01"] {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 
 use crate::cli::support::run_args::{PlaceArgs, RunArgs, duration};
 use crate::tool;
@@ -16,7 +16,7 @@ use crate::tool;
 #[command(after_long_help = EXAMPLES)]
 pub(in crate::cli) struct BuildArgs {
     /// A source: a .cu file, or with --dsl a .py file
-    #[arg(value_name = "FILE", conflicts_with = "kernel", required_unless_present = "kernel")]
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "kernel", required_unless_present = "kernel")]
     pub file: Option<String>,
 
     /// The kernel: a name of `rgpu kernels list`, or a folder with kernel.toml
@@ -85,7 +85,7 @@ pub(in crate::cli) struct BuildArgs {
     pub run_id: Option<String>,
 
     /// Write the run's events as JSON lines
-    #[arg(long, value_name = "FILE|-")]
+    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
     pub events: Option<String>,
 
     /// Submit the job and exit; `rgpu runs attach` fetches the results

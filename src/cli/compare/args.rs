@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 
 use crate::cli::support::number_args::{factor, fraction};
 use crate::cli::support::profile_args::{
@@ -119,7 +119,7 @@ pub(in crate::cli) struct LiveArgs {
     pub run_id: Option<String>,
 
     /// The run's folder, which must be new or empty
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
 
     /// Fail before anything is timed if there are doubts about the host
@@ -131,7 +131,7 @@ pub(in crate::cli) struct LiveArgs {
     pub dry_run: bool,
 
     /// Write the run's events as JSON lines
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub events: Option<String>,
 }
 

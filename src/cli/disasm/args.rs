@@ -9,6 +9,13 @@ use crate::cli::support::run_args::duration;
 
 /// Read cubins, fatbins, objects, libraries, archives, wheels and PTX: registers, spills, SASS
 #[derive(Args, Clone, Debug)]
+#[command(after_long_help = examples!(
+    "rgpu disasm artifacts/*.cubin",
+    "rgpu disasm latest --hot",
+    "rgpu disasm kernel.cubin --format html --out kernel.html",
+    "rgpu disasm --diff old.cubin new.cubin --fail-on resources",
+    "rgpu disasm kernel.cubin --remote b200",
+))]
 pub(in crate::cli) struct DisasmArgs {
     /// Files, folders (all GPU code in them), or runs (id, prefix, latest)
     #[arg(value_name = "FILE|DIR|RUN", required = true)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 
 use crate::cli::support::profile_args::{
     DeepArgs, NcuArgs, NsysArgs, ProfileArgs, SanitizerArgs, WindowArgs, mode_parser,
@@ -19,7 +19,7 @@ use crate::kernel::ProfileMode;
 #[command(after_long_help = EXAMPLES, mut_arg("detach", |arg| arg.help(DETACH)))]
 pub(in crate::cli) struct ExecArgs {
     /// A Rust, Python, CUDA or shell file; `-`: standard input
-    #[arg(value_name = "FILE|-")]
+    #[arg(value_name = "FILE|-", value_hint = ValueHint::FilePath)]
     pub file: Option<String>,
 
     /// The code to run
@@ -32,7 +32,7 @@ pub(in crate::cli) struct ExecArgs {
 
     /// Send a folder or file too; the first folder becomes the working folder and contains the
     /// others
-    #[arg(long, value_name = "SRC[:DEST]")]
+    #[arg(long, value_name = "SRC[:DEST]", value_hint = ValueHint::AnyPath)]
     pub mount: Vec<String>,
 
     /// Most bytes in all mounts together, e.g. 2GB [default: 256MiB]

@@ -144,6 +144,9 @@ pub(in crate::cli) struct DumpArgs {
 }
 
 const WAYS: &str = "\
+Examples:
+  rgpu layout dump kernel.py --shape 80,4096,7168,1 --epilogue
+
 Ways to ask the DSL (--probe all tries each):
   with_module_ip  inside an MLIR module with an insertion point: works without a GPU
   with_context    inside an MLIR context alone

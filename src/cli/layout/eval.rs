@@ -62,10 +62,10 @@ pub(in crate::cli) struct EvalArgs {
 
     /// What colours stand for [default: offset; with --tile thread]
     #[arg(long, value_enum, help_heading = "Pictures")]
-    pub color: Option<Color>,
+    pub color_by: Option<ColorMeaning>,
 
-    /// Bytes of an element, for swizzles, which act on byte addresses, and for --color bank; 0.5 for 4
-    /// bits [default: 1; for --color bank without a swizzle 2]
+    /// Bytes of an element, for swizzles, which act on byte addresses, and for --color-by bank; 0.5 for 4
+    /// bits [default: 1; for --color-by bank without a swizzle 2]
     #[arg(long, value_name = "BYTES")]
     pub elem_bytes: Option<ElementSize>,
 
@@ -84,7 +84,7 @@ pub(in crate::cli) enum PictureFormat {
 
 /// The meaning of a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum Color {
+pub(in crate::cli) enum ColorMeaning {
     /// The thread; without --tile the first mode
     Thread,
     /// The bank of shared memory
@@ -259,9 +259,9 @@ fn f2_text(matrix: &F2Matrix) -> String {
 
 /// The picture of a layout, from the one whose swizzle acts on offsets.
 fn picture(args: &EvalArgs, layout: &SwizzledLayout, placed: &SwizzledLayout) -> Result<CellGrid> {
-    let coloring = match args.color {
-        Some(Color::Thread) => Coloring::Thread,
-        Some(Color::Bank) => {
+    let coloring = match args.color_by {
+        Some(ColorMeaning::Thread) => Coloring::Thread,
+        Some(ColorMeaning::Bank) => {
             let plain = ElementSize::from_bytes(2).ok().filter(|_| layout.swizzle().is_identity());
             let element = args.elem_bytes.or(plain).ok_or_else(|| {
                 usage("the swizzle acts on byte addresses: banks depend on the size of an element")
@@ -269,7 +269,7 @@ fn picture(args: &EvalArgs, layout: &SwizzledLayout, placed: &SwizzledLayout) ->
             })?;
             Coloring::Bank { element }
         }
-        Some(Color::Offset) => Coloring::Offset,
+        Some(ColorMeaning::Offset) => Coloring::Offset,
         None if args.tile.is_some() => Coloring::Thread,
         None => Coloring::Offset,
     };

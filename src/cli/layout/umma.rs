@@ -16,8 +16,10 @@ use crate::error::{Failure, Result};
 #[derive(Subcommand, Clone, Debug)]
 pub(in crate::cli) enum UmmaCommand {
     /// The 64-bit descriptor of a matrix in shared memory
+    #[command(after_long_help = examples!("rgpu layout umma matrix 0x4000404000010000"))]
     Matrix(MatrixArgs),
     /// The 32-bit descriptor of a block-scaled instruction
+    #[command(after_long_help = examples!("rgpu layout umma instruction 0x08200498"))]
     Instruction(InstructionArgs),
 }
 

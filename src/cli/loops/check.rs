@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 
 use crate::cli::support::app::{App, Status};
 use crate::error::{Exit, Failure, Result};
@@ -58,7 +58,7 @@ pub(in crate::cli) struct ReportTimeArgs {
     pub time_us: Option<f64>,
 
     /// The file with the measurement
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub artifact: Option<String>,
 
     /// What the worker does, in its own word

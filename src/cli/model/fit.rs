@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use rgpu_predict::Calibration;
 use rgpu_predict::calibration::{Efficiency, Errors, Regime};
 use rgpu_predict::collective::Topology;
@@ -26,7 +26,7 @@ pub(in crate::cli) struct FitArgs {
     pub sources: Vec<String>,
 
     /// The GPU whose rows are fitted
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(long, value_name = "NAME|FILE", value_hint = ValueHint::FilePath)]
     pub gpu: String,
 
     /// Write the calibration here

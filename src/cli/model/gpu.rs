@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use rgpu_predict::Calibration;
 use rgpu_predict::calibration::LikelyEnd;
 use rgpu_predict::hw::{Gpu, Hardware, find, shipped};
@@ -17,7 +17,7 @@ use crate::error::{Exit, Failure, Result};
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct GpuArgs {
     /// The GPU: a name of `rgpu model hw list`, or a hardware file
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(long, value_name = "NAME|FILE", value_hint = ValueHint::FilePath)]
     pub gpu: String,
 
     /// Measured efficiencies, as `rgpu model fit` writes them

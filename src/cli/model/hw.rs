@@ -17,12 +17,19 @@ use crate::store::atomic;
 #[derive(Subcommand, Clone, Debug)]
 pub(in crate::cli) enum HwCommand {
     /// List the GPUs that --gpu takes
+    #[command(after_long_help = examples!("rgpu model hw list"))]
     List,
     /// Show every number of a GPU with its unit and source
+    #[command(after_long_help = examples!(
+        "rgpu model hw show h200",
+        "rgpu model hw show h200 --toml",
+    ))]
     Show(ShowArgs),
     /// Check a hardware file and add it to the catalogue
+    #[command(after_long_help = examples!("rgpu model hw add my-gpu.toml"))]
     Add(AddArgs),
     /// Check hardware files: units, ranges, and numbers that must agree
+    #[command(after_long_help = examples!("rgpu model hw check my-gpu.toml"))]
     Check(CheckArgs),
 }
 

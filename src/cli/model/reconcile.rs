@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use rgpu_predict::collective::Topology;
 use rgpu_predict::config::Model;
 use rgpu_predict::hw::Gpu;
@@ -29,7 +29,7 @@ pub(in crate::cli) struct ReconcileArgs {
     pub sources: Vec<String>,
 
     /// The GPU whose rows are compared
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(long, value_name = "NAME|FILE", value_hint = ValueHint::FilePath)]
     pub gpu: String,
 
     /// Measured efficiencies, as `rgpu model fit` writes them

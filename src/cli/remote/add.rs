@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 
 use super::{check, list, rental};
 use crate::cli::support::app::{App, Status};
@@ -25,7 +25,7 @@ pub(in crate::cli) struct AddArgs {
     pub at: String,
 
     /// The address of your app, as `modal deploy` printed it
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
     pub url: Option<String>,
 
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub(in crate::cli) struct AddArgs {
     pub transport: Option<Transport>,
 
     /// A folder on the host to search for tools before PATH
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::Other)]
     pub path: Vec<String>,
 
     /// An environment variable for everything that runs there
@@ -99,6 +99,10 @@ pub(in crate::cli) struct AddArgs {
     /// Use it when --remote is not given
     #[arg(long)]
     pub default: bool,
+
+    /// Do not try its tools now; only at a terminal they are tried
+    #[arg(long)]
+    pub no_doctor: bool,
 }
 
 impl AddArgs {
@@ -115,8 +119,13 @@ impl AddArgs {
     }
 }
 
-/// Runs `remote add`: checks the address and writes the remote to the user's settings.
-pub(super) fn add(app: &App, args: &AddArgs) -> Result<Status> {
+/// Runs `remote add`: checks the address and writes the remote to the user's settings. At a terminal
+/// it ends with what works there.
+pub(super) fn add(
+    app: &App,
+    args: &AddArgs,
+    summary: impl FnOnce(&App, RemoteSpec) -> Result<String>,
+) -> Result<Status> {
     if !crate::kernel::valid_name(&args.name) || args.name == LOCAL {
         let why = if args.name == LOCAL {
             "it is this machine"
@@ -198,14 +207,28 @@ pub(super) fn add(app: &App, args: &AddArgs) -> Result<Status> {
             args.name
         ));
     }
-    if args.accept_new {
-        return check::check(app, spec, true);
-    }
     // Remotes that are created or deployed first are woken and checked before anything runs there.
     let needs_up = |remote: &dyn Remote| remote.rented().is_some() || remote.transport() == "modal";
-    let next = if spec.open().is_ok_and(|remote| needs_up(&*remote)) { "up" } else { "check" };
-    app.print_note(&format!("next: rgpu remote {next} {}", args.name));
-    list::now_set(app)
+    let needs_up = spec.open().is_ok_and(|remote| needs_up(&*remote));
+    let can_wait = app.is_attended() && !app.global.json && !app.global.quiet;
+    let tries_tools = can_wait && !args.no_doctor && !needs_up;
+    if args.accept_new {
+        check::check(app, spec.clone(), true)?;
+    }
+    if tries_tools {
+        app.print_note("trying its tools; Ctrl-C skips this");
+        match summary(app, spec) {
+            Ok(text) => app.print_note(&text),
+            Err(failure) => {
+                app.print_note(&format!("its tools were not tried: {}", failure.what));
+                app.print_note(&format!("next: rgpu doctor {}", args.name));
+            }
+        }
+    } else if !args.accept_new {
+        let next = if needs_up { "up" } else { "check" };
+        app.print_note(&format!("next: rgpu remote {next} {}", args.name));
+    }
+    if args.accept_new { Ok(0) } else { list::now_set(app) }
 }
 
 /// The settings, besides the address, that did not change.

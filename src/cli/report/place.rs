@@ -1,8 +1,8 @@
 //! Writes a report to stdout, into a file, or as several files into a folder.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::ReportArgs;
+use super::{ReportArgs, perfetto_ui};
 use crate::cli::support::app::App;
 use crate::cli::support::open_profile::OpenedProfile;
 use crate::cli::support::overwrite;
@@ -56,8 +56,12 @@ pub(super) fn place(
         true => app.print_json(&serde_json::json!({ "written": written }))?,
         false => written.iter().for_each(|path| app.print(&format!("{path}\n"))),
     }
-    match paths.first() {
-        Some(main) if args.open => show(main),
+    match (paths.first(), documents.into_iter().next()) {
+        (Some(trace), Some(document)) if args.open && report.id == "perfetto" => {
+            perfetto_ui::show(app, trace, document.bytes)
+        }
+        (Some(main), _) if args.open => open_on_desktop(&main.display().to_string())
+            .map_err(|failure| failure.file(main.display())),
         _ => Ok(()),
     }
 }
@@ -75,14 +79,12 @@ fn paths(args: &ReportArgs, opened: &OpenedProfile, documents: &[Document]) -> V
     }
 }
 
-/// Opens a file with the desktop's default program.
-fn show(path: &Path) -> Result<()> {
+/// Opens a file or a link with the desktop's default program.
+pub(super) fn open_on_desktop(what: &str) -> Result<()> {
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
-    let ended = std::process::Command::new(program).arg(path).status();
-    let failure = || {
-        Failure::new(Exit::Disk, "open", "the report was written, but cannot be opened")
-            .file(path.display())
-    };
+    let ended = std::process::Command::new(program).arg(what).status();
+    let failure =
+        || Failure::new(Exit::Disk, "open", "the report was written, but cannot be opened");
     match ended {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(failure().cause(format!("`{program}` ended with {status}"))),

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::Args;
+use clap::{Args, ColorChoice};
 use serde::Serialize;
 
 use super::terminal::{Terminal, escape_controls, write_out, write_stderr};
@@ -67,6 +67,10 @@ pub(in crate::cli) struct GlobalArgs {
     /// Print more; -vv prints everything
     #[arg(long, short, global = true, action = clap::ArgAction::Count, display_order = 902)]
     pub verbose: u8,
+
+    /// Colour the output and the messages
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", display_order = 903)]
+    pub color: ColorChoice,
 }
 
 impl App {

@@ -467,7 +467,7 @@ fn count_nonblank_lines(bytes: &[u8]) -> usize {
 }
 
 fn spinner() -> ProgressStyle {
-    ProgressStyle::with_template("{prefix}{spinner} {msg} {elapsed:.dim}")
+    ProgressStyle::with_template("{prefix}{spinner} {msg} {elapsed}")
         .unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
@@ -479,7 +479,7 @@ fn transfer_style() -> ProgressStyle {
 }
 
 fn counted_style() -> ProgressStyle {
-    ProgressStyle::with_template("{prefix}{spinner} {bar:24} {msg} {elapsed:.dim}")
+    ProgressStyle::with_template("{prefix}{spinner} {bar:24} {msg} {elapsed}")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 

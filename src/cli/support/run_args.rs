@@ -3,16 +3,18 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueHint};
 
+use crate::duration::parse_duration;
 use crate::model::RungId;
 
 /// Where it runs.
 #[derive(Args, Clone, Debug, Default)]
 pub(in crate::cli) struct PlaceArgs {
     /// A remote of `rgpu remote list`, an alias of ~/.ssh/config, or ssh://user@host:port;
-    /// `profile` accepts a comma-separated list and runs on all of them at once
+    /// `profile` accepts a comma-separated list and runs on all of them at once [default: that of
+    /// RGPU_REMOTE, or of your settings]
     #[arg(long, short, value_name = "REMOTE", help_heading = "Where")]
     pub remote: Option<String>,
 
@@ -33,7 +35,7 @@ pub(in crate::cli) struct PlaceArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Run")]
 pub(in crate::cli) struct RunArgs {
-    /// Time limit of each step, e.g. 90s, 10m
+    /// Time limit of each step, e.g. 90s, 10m, 1h30m
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,
 
@@ -45,8 +47,9 @@ pub(in crate::cli) struct RunArgs {
     #[arg(long, value_name = "NAME")]
     pub run_id: Option<String>,
 
-    /// The run's folder, which must be new or empty
-    #[arg(long, value_name = "DIR")]
+    /// The run's folder, which must be new or empty [default: a new one in RGPU_RUNS_DIR, or where
+    /// your settings say]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
 
     /// A label to store with the run
@@ -74,7 +77,7 @@ pub(in crate::cli) struct RunArgs {
     pub dry_run: bool,
 
     /// Write the run's events as JSON lines
-    #[arg(long, value_name = "FILE|-")]
+    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
     pub events: Option<String>,
 
     /// Show kernels by their full names
@@ -95,23 +98,15 @@ fn rung_parser() -> impl TypedValueParser<Value = RungId> {
     PossibleValuesParser::new(crate::run::rung_names()).map(RungId::from)
 }
 
-/// Parses a time: `90`, `90s`, `10m`, `2h`.
+/// Parses a time above 0 and of at most 7 days: `90`, `90s`, `10m`, `1h30m`.
 pub(in crate::cli) fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) =
-        text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
-    let seconds = match unit.trim() {
-        "" | "s" => 1.0,
-        "ms" => 0.001,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        other => return Err(format!("unknown unit `{other}`: use s, m or h")),
-    };
-    let number: f64 = number.parse().map_err(|_| "not a time: write 90s, 10m or 2h".to_owned())?;
-    let total = number * seconds;
-    if total > 0.0 && total <= 7.0 * 24.0 * 3600.0 {
-        Ok(Duration::from_secs_f64(total))
-    } else {
-        Err("a time must be above 0 and at most 7 days".to_owned())
+    const MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+    match parse_duration(text) {
+        None => Err("not a time: write 90s, 10m or 1h30m".to_owned()),
+        Some(time) if time.is_zero() || time > MAX => {
+            Err("a time must be above 0 and at most 7 days".to_owned())
+        }
+        Some(time) => Ok(time),
     }
 }
 

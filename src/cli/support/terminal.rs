@@ -1,20 +1,48 @@
 //! Detects what the terminal can do, and writes to it.
 //!
-//! stdout carries data, stderr messages. Colours follow `NO_COLOR`, `CLICOLOR_FORCE` and whether
-//! the stream is a terminal. All that rgpu writes goes through this file, because any text may
+//! stdout carries data, stderr messages. `has_color` alone decides on colours. All that rgpu writes goes through this file, because any text may
 //! contain words of a host, a project or a file: on a terminal everything but SGR (colour)
 //! sequences and newlines is escaped. Data goes unchanged into files and pipes. Only the output of
 //! the user's own program has another path, `program_output.rs`.
 
+use std::ffi::OsString;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 
+use clap::ColorChoice;
 use rgpu_protocol::plan::Stdin;
 
 use crate::error::{Exit, Failure};
 
 /// The first error of a write to stdout, other than a closed pipe.
 static WRITE_ERROR: OnceLock<String> = OnceLock::new();
+
+/// The value of `--color`. Failures before the command line is parsed have no [`App`](super::app::App).
+static COLOR: Mutex<ColorChoice> = Mutex::new(ColorChoice::Auto);
+
+/// Records `--color`, for [`Terminal::detect`].
+pub(in crate::cli) fn choose_color(choice: ColorChoice) {
+    *COLOR.lock().unwrap_or_else(PoisonError::into_inner) = choice;
+}
+
+/// Whether a stream shows colours. `--color` decides; then, in this order, `NO_COLOR`,
+/// `CLICOLOR_FORCE`, `CLICOLOR`, and whether the stream is a terminal.
+fn has_color(
+    choice: ColorChoice,
+    is_terminal: bool,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> bool {
+    let is_set = |name| variable(name).is_some_and(|value| !value.is_empty());
+    let is_zero = |name| variable(name).is_some_and(|value| value == "0");
+    match choice {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto if is_set("NO_COLOR") => false,
+        ColorChoice::Auto if variable("TERM").is_some_and(|term| term == "dumb") => false,
+        ColorChoice::Auto if is_set("CLICOLOR_FORCE") && !is_zero("CLICOLOR_FORCE") => true,
+        ColorChoice::Auto => is_terminal && !is_zero("CLICOLOR"),
+    }
+}
 
 /// Writes data to stdout, on a terminal made [`escape_controls`], and returns whether that worked. A failure is
 /// kept for [`written`].
@@ -95,10 +123,8 @@ impl Terminal {
     pub(in crate::cli) fn detect() -> Self {
         let stdout_tty = std::io::stdout().is_terminal();
         let stderr_tty = std::io::stderr().is_terminal();
-        let is_set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty());
-        let no_color = is_set("NO_COLOR") || std::env::var_os("TERM").is_some_and(|t| t == "dumb");
-        let force = std::env::var_os("CLICOLOR_FORCE").is_some_and(|v| v != "0" && !v.is_empty());
-        let color = |tty| !no_color && (tty || force);
+        let choice = *COLOR.lock().unwrap_or_else(PoisonError::into_inner);
+        let color = |tty| has_color(choice, tty, |name| std::env::var_os(name));
         let columns: Option<usize> = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
         let width = columns.or_else(terminal_width);
         Self {
@@ -279,6 +305,33 @@ mod tests {
         let shown = escape_controls(serde_json::to_string_pretty(&document).unwrap().as_bytes());
         assert!(!shown.contains(|c: char| c != '\n' && (c.is_control() || is_bidi(c))), "{shown}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), document);
+    }
+
+    #[test]
+    fn the_flag_decides_on_colours_before_the_variables_and_these_before_the_terminal() {
+        use ColorChoice::{Always, Auto, Never};
+        let cases: &[(ColorChoice, bool, &[(&str, &str)], bool)] = &[
+            (Auto, true, &[], true),
+            (Auto, false, &[], false),
+            (Auto, true, &[("NO_COLOR", "1")], false),
+            (Auto, true, &[("NO_COLOR", "")], true),
+            (Auto, true, &[("CLICOLOR", "0")], false),
+            (Auto, false, &[("CLICOLOR", "1")], false),
+            (Auto, false, &[("CLICOLOR_FORCE", "1"), ("CLICOLOR", "0")], true),
+            (Auto, false, &[("CLICOLOR_FORCE", "0")], false),
+            (Auto, false, &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")], false),
+            (Auto, true, &[("TERM", "dumb")], false),
+            (Always, false, &[("NO_COLOR", "1"), ("TERM", "dumb")], true),
+            (Never, true, &[("CLICOLOR_FORCE", "1")], false),
+        ];
+        for (choice, is_terminal, variables, expected) in cases {
+            let value = |name: &str| {
+                let found = variables.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| OsString::from(value))
+            };
+            let shown = has_color(*choice, *is_terminal, value);
+            assert_eq!(shown, *expected, "{choice} {is_terminal} {variables:?}");
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) fn show(app: &App, first: Place) -> Result<()> {
     let (canceller, stop) = channel();
     signals::listen(canceller)?;
+    ratatui::crossterm::style::force_color_output(app.terminal.stdout_color);
     // It also makes a panic give the terminal back.
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let shown = follow(app, first, &mut terminal, || stop.request_count() > 0);

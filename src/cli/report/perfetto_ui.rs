@@ -1,0 +1,116 @@
+//! `--format perfetto --open`: opens ui.perfetto.dev, whose page fetches the trace from this process.
+//!
+//! The page may fetch from this machine on one port only, 9001: its content security policy allows no
+//! other, and Perfetto's own `tools/open_trace_in_ui` uses it too. A random part of the path keeps
+//! other pages and users from reading the trace. Nothing else is served, and after one fetch
+//! nothing is.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, HeaderName};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use super::place::open_on_desktop;
+use crate::cli::support::app::App;
+use crate::cli::support::signals;
+use crate::error::{Exit, Failure, Result};
+use crate::run::channel;
+use crate::store::state::random_id;
+
+const PORT: u16 = 9001;
+const ORIGIN: &str = "https://ui.perfetto.dev";
+
+/// A browser asks for it before a page of the internet may fetch from this machine.
+const ALLOW_PRIVATE_NETWORK: HeaderName =
+    HeaderName::from_static("access-control-allow-private-network");
+
+/// Opens the trace in the browser. Returns when the page has fetched it, or on Ctrl-C.
+pub(super) fn show(app: &App, trace: &Path, bytes: Vec<u8>) -> Result<()> {
+    let path: Arc<str> = format!("/{}/trace.pftrace", random_id()?).into();
+    let link = format!("{ORIGIN}/#!/?url=http://127.0.0.1:{PORT}{path}");
+    let (canceller, mut stop) = channel();
+    signals::listen(canceller)?;
+    let not_served = |e: io::Error| {
+        let failure = Failure::new(Exit::Config, "not_served", "the trace is not served").cause(e);
+        failure.file(trace.display()).hint(format!(
+            "the page accepts no port but {PORT}; open {ORIGIN} and drop the file there"
+        ))
+    };
+    app.block_on(async {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PORT)).await.map_err(not_served)?;
+        app.print_note(&format!("{link}\nserved until the page has fetched it; Ctrl-C ends this"));
+        // A browser that was not running yet may end only when its user closes it.
+        let opened = tokio::task::spawn_blocking(move || open_on_desktop(&link));
+        let advise = async {
+            if let Ok(Err(failure)) = opened.await {
+                app.print_note(&format!("open the link yourself: {}", failure.what));
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            served = serve_once(&listener, &path, bytes.into()) => served.map_err(not_served),
+            () = stop.wait_for_more_than(0) => Ok(()),
+            () = advise => Ok(()),
+        }
+    })
+}
+
+/// Answers requests until the trace was sent once.
+async fn serve_once(listener: &TcpListener, path: &Arc<str>, trace: Bytes) -> io::Result<()> {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let (stream, _) = accepted?;
+                connections.spawn(answer(stream, Arc::clone(path), trace.clone()));
+            }
+            Some(sent) = connections.join_next() => {
+                if sent.unwrap_or(false) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// Answers one connection, and returns whether the trace was sent over it.
+async fn answer(stream: TcpStream, path: Arc<str>, trace: Bytes) -> bool {
+    let is_asked = AtomicBool::new(false);
+    let service = service_fn(|request: Request<_>| {
+        let response = response(&request, &path, &trace);
+        let is_trace = request.method() == Method::GET && response.status() == StatusCode::OK;
+        is_asked.fetch_or(is_trace, Ordering::Relaxed);
+        async move { Ok::<_, Infallible>(response) }
+    });
+    let mut server = http1::Builder::new();
+    let ended = server.keep_alive(false).serve_connection(TokioIo::new(stream), service).await;
+    ended.is_ok() && is_asked.load(Ordering::Relaxed)
+}
+
+fn response<B>(request: &Request<B>, path: &str, trace: &Bytes) -> Response<Full<Bytes>> {
+    let (status, body) = match request.method() {
+        _ if request.uri().path() != path => (StatusCode::NOT_FOUND, Bytes::new()),
+        &Method::GET => (StatusCode::OK, trace.clone()),
+        &Method::OPTIONS => (StatusCode::NO_CONTENT, Bytes::new()),
+        _ => (StatusCode::METHOD_NOT_ALLOWED, Bytes::new()),
+    };
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    let allow = [(ACCESS_CONTROL_ALLOW_ORIGIN, ORIGIN), (ALLOW_PRIVATE_NETWORK, "true")];
+    for (name, value) in allow.into_iter().chain([(CACHE_CONTROL, "no-store")]) {
+        response.headers_mut().insert(name, hyper::header::HeaderValue::from_static(value));
+    }
+    response
+}
