@@ -224,7 +224,7 @@ fn bad_input_names_the_place() {
         "epilogue --tile 128x128 --elem-bytes 0.25 --ldc 4096",
         "check 32:1 --elem-bytes 0.5 --access smem",
         "check 'S<3,4,3> o 0 o 32:1' --elem-bytes 2 --access smem --swizzle 2,4,3",
-        "eval 'S<3,4,3> o 0 o (8,64):(64,1)' --color bank --table",
+        "eval 'S<3,4,3> o 0 o (8,64):(64,1)' --color-by bank --table",
         "inverse --right 'S<3,4,3> o 0 o (8,64):(64,1)'",
         "compose '(8,64):(64,1)' 'S<3,4,3> o 0 o 8:1'",
         "recast 'S<3,4,3> o 0 o (8,64):(64,1)' --from 8 --to 256",
@@ -322,7 +322,7 @@ fn pictures_are_written_and_only_pictures_overwritten() {
     // The swizzle of a packed operand acts on bytes: row 1 begins at byte 128, which becomes 144, and
     // row 4 at byte 512, which becomes 576.
     let operand =
-        "eval 'S<3,4,3> o 0 o ((8,64),1,4,1):((256,1),0,64,0)' --color bank --elem-bytes 0.5";
+        "eval 'S<3,4,3> o 0 o ((8,64),1,4,1):((256,1),0,64,0)' --color-by bank --elem-bytes 0.5";
     let (value, _) = document(&laptop, &format!("{operand} --svg deep/b.svg"));
     assert_eq!(
         (&value["element_bytes"], &value["element_swizzle"]),
