@@ -48,7 +48,7 @@ pub(super) enum LayoutCommand {
     #[command(after_long_help = examples!("rgpu layout compose '(4,8):(8,1)' '(3,2):(1,3)'"))]
     Compose(algebra::ComposeArgs),
     /// The layout that counts the places which a layout leaves out
-    #[command(after_long_help = examples!("rgpu layout complement '(4,2):(1,8)'"))]
+    #[command(after_long_help = examples!("rgpu layout complement '(4,2):(1,8)' 64"))]
     Complement(algebra::ComplementArgs),
     /// Split a layout into tiles and the rest
     #[command(after_long_help = examples!("rgpu layout divide '16:1' '4:1'"))]
@@ -57,7 +57,7 @@ pub(super) enum LayoutCommand {
     #[command(after_long_help = examples!("rgpu layout product '(2,2):(1,2)' '3:1'"))]
     Product(algebra::TileArgs),
     /// The layout that leads from offsets back to indices
-    #[command(after_long_help = examples!("rgpu layout inverse '(4,8):(8,1)'"))]
+    #[command(after_long_help = examples!("rgpu layout inverse --left '(4,8):(8,1)'"))]
     Inverse(algebra::InverseArgs),
     /// The same function with as few modes as possible
     #[command(after_long_help = examples!("rgpu layout coalesce '(2,(1,6)):(1,(6,2))'"))]

@@ -31,7 +31,7 @@ pub(super) enum BenchCommand {
     #[command(after_long_help = examples!("rgpu bench compare night two --fail-on slower"))]
     Compare(CompareArgs),
     /// Show how the times of cases changed over the suites of this project
-    #[command(after_long_help = examples!("rgpu bench history --since 30d --format html"))]
+    #[command(after_long_help = examples!("rgpu bench history memory:vecadd --since 30d --format html"))]
     History(HistoryArgs),
     /// Look for targets, expectations and sources that make results less than they seem; exit 1 on
     /// findings

@@ -19,7 +19,7 @@ pub(in crate::cli) enum UmmaCommand {
     #[command(after_long_help = examples!("rgpu layout umma matrix 0x4000404000010000"))]
     Matrix(MatrixArgs),
     /// The 32-bit descriptor of a block-scaled instruction
-    #[command(after_long_help = examples!("rgpu layout umma instruction 0x08200498"))]
+    #[command(after_long_help = examples!("rgpu layout umma instruction 0x08200480"))]
     Instruction(InstructionArgs),
 }
 
