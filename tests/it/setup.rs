@@ -12,7 +12,7 @@ fn pip(laptop: &Laptop, version: &str) {
 echo "$@" >> '{log}'
 echo "$PYTHONSAFEPATH $(pwd)" >> '{log}.folders'
 [ "$3" = --version ] && exec echo 'pip 23.2'
-while [ $# -gt 1 ]; do [ "$1" = -r ] && list=$2; target=$2; shift; done
+while [ $# -gt 1 ]; do [ "$1" = -r ] && list=$2; [ "$1" = --target ] && target=$2; shift; done
 [ '{version}' = none ] && {{ echo 'ERROR: No matching distribution found' >&2; exit 1; }}
 grep -q 'nvidia-cuda-nvdisasm==13.5.37' "$list" && grep -q -- '--hash=sha256:' "$list" || exit 2
 [ "$(grep -c == "$list")" = 1 ] || exit 3
