@@ -95,7 +95,7 @@ fn rung_parser() -> impl TypedValueParser<Value = RungId> {
     PossibleValuesParser::new(crate::run::rung_names()).map(RungId::from)
 }
 
-/// Parses a time: `90`, `90s`, `10m`, `2h`.
+/// Parses a time: `90`, `90s`, `500ms`, `10m`, `2h`.
 pub(in crate::cli) fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) =
         text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
@@ -104,7 +104,7 @@ pub(in crate::cli) fn duration(text: &str) -> Result<Duration, String> {
         "ms" => 0.001,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        other => return Err(format!("unknown unit `{other}`: use s, m or h")),
+        other => return Err(format!("unknown unit `{other}`: use ms, s, m, min or h")),
     };
     let number: f64 = number.parse().map_err(|_| "not a time: write 90s, 10m or 2h".to_owned())?;
     let total = number * seconds;
