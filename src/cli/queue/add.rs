@@ -127,7 +127,7 @@ pub(super) fn run(app: &App, args: &AddArgs) -> Result<Status> {
         let (name, value) =
             variable.split_once('=').map_or((variable.as_str(), None), |(n, v)| (n, Some(v)));
         if !is_variable(name) || variable.contains('\0') {
-            return Err(refused(format!("`--env {variable}` has no name of a variable"))
+            return Err(refused(format!("`--env {variable}` does not name a variable"))
                 .hint("write --env NAME=VALUE or --env NAME"));
         }
         match value {
